@@ -1,0 +1,38 @@
+import type { VirtualPath } from "./virtual-path.ts";
+
+/** What a mount can do: `ro` reads, `rw` reads and writes. Consent is apart, see {@link Approval}. */
+export type Mode = "ro" | "rw";
+
+/** What a path allows: `none < read < write`; write implies read. */
+export type Access = "none" | "read" | "write";
+
+/** How much a person must agree to an operation, from the loosest to the strictest (seed 3). */
+export type Consent = "preApproved" | "ask" | "blocked";
+
+/** Consent for each kind of change. Apart from the mode: a mount may be `rw` and still ask for every write. */
+export interface Approval {
+  readonly write: Consent;
+  readonly delete: Consent;
+}
+
+/**
+ * A host directory, or a single file, exposed at a virtual path.
+ *
+ * The longest mount prefix governs a path, so a list of mounts can express "read /src, write /src/out" but never
+ * a hole. Constraints travel with the mount through every derivation.
+ */
+export interface Mount {
+  /** The name in the project (`data`), or `/` for the root form. A mount carved out of another keeps its name. */
+  readonly name: string;
+  /** Where it stands in the virtual namespace: `/data`, `/data/sub`, or `/` for the root form. */
+  readonly path: VirtualPath;
+  /** Absolute host path with no symbolic link in it. Never shown to a worker. */
+  readonly host: string;
+  readonly mode: Mode;
+  /** Allowed file suffixes with their dot, lower case, sorted; absent: every suffix. */
+  readonly suffixes?: readonly string[];
+  /** The largest file that may be read or written, in bytes; absent: no limit. */
+  readonly maxFileBytes?: number;
+  /** Absent only in a project's own sandbox, where the project does not say: the worker may then say, or gets `ask`. */
+  readonly approval?: Approval;
+}

@@ -1,0 +1,48 @@
+import type { Limits } from "./limits.ts";
+import type { Approval, Mode } from "./mount.ts";
+import type { Network } from "./network.ts";
+import type { Policy } from "./policy.ts";
+import type { VirtualPath } from "./virtual-path.ts";
+
+/**
+ * What a worker declares, resolved: paths are virtual and normalised, an entry that was a file is already its
+ * directory, host roots are absolute and free of links, the policy's name is the policy.
+ *
+ * Exactly one way of asking for files: nothing, `zones`, `paths`, or the allowlists with or without `inherit`.
+ */
+export interface Needs {
+  readonly zones?: readonly ZoneNeed[];
+  readonly paths?: readonly PathNeed[];
+  readonly inherit?: boolean;
+  /** Absent: not said. An empty list: said, and nothing is allowed. */
+  readonly allowRead?: readonly VirtualPath[];
+  readonly allowWrite?: readonly VirtualPath[];
+  readonly readonly?: boolean;
+  /** For every mount of this worker that does not say its own. */
+  readonly approval?: Approval;
+  readonly workingDir?: VirtualPath;
+  /** Absent: none. */
+  readonly network?: Network;
+  /** Absent, whole or in part: the caller's. */
+  readonly limits?: Limits;
+  /** Absent: the caller's. */
+  readonly policy?: Policy;
+}
+
+/** A mount of the project, by name. `mode` absent: `ro`. */
+export interface ZoneNeed {
+  readonly name: string;
+  readonly mode?: Mode;
+  readonly approval?: Approval;
+}
+
+/** A host directory that the worker itself names; as a call, only where it lies inside the caller's area. */
+export interface PathNeed {
+  readonly name: string;
+  /** Absolute host path with no symbolic link in it. */
+  readonly host: string;
+  readonly mode: Mode;
+  readonly suffixes?: readonly string[];
+  readonly maxFileBytes?: number;
+  readonly approval?: Approval;
+}

@@ -1,0 +1,32 @@
+import type { Limits } from "./limits.ts";
+import type { Mount } from "./mount.ts";
+import type { Network } from "./network.ts";
+import type { Policy } from "./policy.ts";
+import type { VirtualPath } from "./virtual-path.ts";
+
+/**
+ * The effective permission of one run: immutable, serialisable, pure data. A grant at run time makes a new one.
+ *
+ * `mounts` is sorted by path, parents before what stands below them; no two share a path.
+ */
+export interface Sandbox {
+  /** Who this sandbox belongs to, root first: `["project", "triage", "extract"]`. */
+  readonly chain: readonly string[];
+  readonly mounts: readonly Mount[];
+  readonly workingDir: VirtualPath;
+  readonly network: Network;
+  readonly limits: Limits;
+  readonly policy: Policy;
+  /** What each derivation took away, oldest first; a violation and `explain` name the ancestor from it. */
+  readonly narrowings: readonly Narrowing[];
+  /** True where the namespace's `/` is itself a mount (the root form): a cell then shows the namespace below `/project`. */
+  readonly rooted: boolean;
+}
+
+/** One thing that a derivation took away. */
+export type Narrowing =
+  | { readonly by: string; readonly kind: "mount"; readonly path: VirtualPath; readonly from: "ro" | "rw"; readonly to: "none" | "ro" }
+  | { readonly by: string; readonly kind: "approval"; readonly path: VirtualPath; readonly operation: "write" | "delete"; readonly from: string; readonly to: string }
+  | { readonly by: string; readonly kind: "network"; readonly from: Network; readonly to: Network }
+  | { readonly by: string; readonly kind: "limit"; readonly limit: keyof Limits; readonly from: number | null; readonly to: number }
+  | { readonly by: string; readonly kind: "policy"; readonly from: string; readonly to: string };
