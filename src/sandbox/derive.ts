@@ -1,10 +1,56 @@
+import { openAllowlists } from "./allowlist-needs.ts";
+import { whoTookWriting } from "./ancestry.ts";
+import { deriveCeilings } from "./ceilings.ts";
+import type { Granted } from "./granted.ts";
+import { narrowingsOf } from "./narrowing.ts";
 import type { Needs } from "./needs.ts";
+import { isAlone, openPaths } from "./path-needs.ts";
 import type { Sandbox } from "./sandbox.ts";
+import { canonicalMounts } from "./select.ts";
 import type { Violation } from "./violation.ts";
+import { ROOT } from "./virtual-path.ts";
+import { openZones } from "./zone-needs.ts";
 
 export type Derivation =
   | { readonly ok: true; readonly sandbox: Sandbox }
   | { readonly ok: false; readonly violations: readonly Violation[] };
 
 /** The child's sandbox: what `needs` asks of `parent`, or every reason why not. Pure. */
-export declare function derive(parent: Sandbox, needs: Needs, child: string): Derivation;
+export function derive(parent: Sandbox, needs: Needs, child: string): Derivation {
+  const files = openFiles(parent, needs);
+  const { network, limits, policy, violations } = deriveCeilings(parent, needs);
+  const refused = [...readonlyEscalation(parent, needs), ...files.violations, ...violations];
+  if (refused.length > 0) return { ok: false, violations: withoutRepeats(refused) };
+
+  const sandbox = {
+    chain: [...parent.chain, child],
+    mounts: canonicalMounts(files.mounts.map(({ mount }) => mount)),
+    workingDir: needs.workingDir ?? ROOT,
+    network,
+    limits,
+    policy,
+    // Mounts that a worker names itself make a namespace of their own, in which `/` is no mount.
+    rooted: parent.rooted && needs.paths === undefined,
+  };
+  const narrowings = [...parent.narrowings, ...narrowingsOf(parent, sandbox, files.mounts, child)];
+  return { ok: true, sandbox: { ...sandbox, narrowings } };
+}
+
+/** There is exactly one way of asking for files in a worker; saying nothing opens nothing. */
+function openFiles(parent: Sandbox, needs: Needs): Granted {
+  if (needs.zones !== undefined) return openZones(parent, needs.zones, needs);
+  if (needs.paths !== undefined) return openPaths(parent, needs.paths, needs);
+  return openAllowlists(parent, needs);
+}
+
+/** `readonly: false` claims that something can be written (seed 2), which a parent that only reads cannot give. */
+function readonlyEscalation(parent: Sandbox, needs: Needs): Violation[] {
+  const bringsItsOwn = needs.paths !== undefined && isAlone(parent);
+  if (needs.readonly !== false || bringsItsOwn || parent.mounts.length === 0) return [];
+  if (parent.mounts.some((mount) => mount.mode === "rw")) return [];
+  return [{ code: "READONLY_ESCALATION", by: whoTookWriting(parent, ROOT) }];
+}
+
+function withoutRepeats(violations: readonly Violation[]): Violation[] {
+  return [...new Map(violations.map((violation) => [JSON.stringify(violation), violation])).values()];
+}

@@ -1,4 +1,4 @@
-import type { VirtualPath } from "./virtual-path.ts";
+import { comparePaths, type VirtualPath } from "./virtual-path.ts";
 
 /** What a mount can do: `ro` reads, `rw` reads and writes. Consent is apart, see {@link Approval}. */
 export type Mode = "ro" | "rw";
@@ -35,4 +35,10 @@ export interface Mount {
   readonly maxFileBytes?: number;
   /** Absent only in a project's own sandbox, where the project does not say: the worker may then say, or gets `ask`. */
   readonly approval?: Approval;
+}
+
+/** `PDF` and `.pdf` are the same suffix. */
+export function canonicalSuffixes(suffixes: readonly string[]): string[] {
+  const dotted = suffixes.map((suffix) => (suffix.startsWith(".") ? suffix : `.${suffix}`).toLowerCase());
+  return [...new Set(dotted)].sort(comparePaths);
 }

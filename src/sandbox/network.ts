@@ -1,2 +1,103 @@
 /** Network access: none, all of it, or only these `host:port` pairs. `*` stands for every port; `*.example.org` for every host below. */
 export type Network = boolean | { readonly allow: readonly string[] };
+
+/** One line of an allow list. */
+export interface NetworkEntry {
+  /** Lower case; an IPv6 address stands in brackets. */
+  readonly host: string;
+  /** True for `*.host`: every host below, and not the host itself. */
+  readonly wildcard: boolean;
+  /** Null: every port. */
+  readonly port: number | null;
+}
+
+export type NetworkEntryParse =
+  | { readonly ok: true; readonly entry: NetworkEntry }
+  | { readonly ok: false; readonly reason: string };
+
+/** What both allow, in canonical form. */
+export function meetNetwork(a: Network, b: Network): Network {
+  if (a === false || b === false) return false;
+  if (a === true) return canonicalNetwork(b);
+  if (b === true) return canonicalNetwork(a);
+  const others = entriesOf(b.allow);
+  return fromEntries(entriesOf(a.allow).flatMap((one) => others.flatMap((other) => meetEntries(one, other))));
+}
+
+/** True where `asked` allows anything that `has` does not; an entry that is not well formed always does. */
+export function networkExceeds(asked: Network, has: Network): boolean {
+  if (typeof asked === "boolean") return asked && has !== true;
+  const ceiling = typeof has === "boolean" ? [] : entriesOf(has.allow);
+  return asked.allow.some((raw) => {
+    const parsed = parseNetworkEntry(raw);
+    if (!parsed.ok) return true;
+    return has !== true && !ceiling.some((other) => inside(parsed.entry, other));
+  });
+}
+
+/** The one way to write it: sorted, nothing twice, nothing that another entry already allows; an empty list is `false`. */
+export function canonicalNetwork(network: Network): Network {
+  return typeof network === "boolean" ? network : fromEntries(entriesOf(network.allow));
+}
+
+/** Reads `example.org:443`, `*.example.org:443`, `example.org:*` or `[::1]:80`. Never throws. */
+export function parseNetworkEntry(raw: string): NetworkEntryParse {
+  const colon = raw.lastIndexOf(":");
+  if (colon < 0) return refuse(raw, "a port is missing; write `host:port`, or `host:*` for every port");
+  const port = raw.slice(colon + 1);
+  if (port !== "*" && (!/^[1-9][0-9]{0,4}$/.test(port) || Number(port) > 65_535)) {
+    return refuse(raw, "the port must be 1 to 65535, or `*`");
+  }
+  const wildcard = raw.startsWith("*.");
+  const host = raw.slice(wildcard ? 2 : 0, colon).toLowerCase();
+  if (!(isHostName(host) || (!wildcard && isBracketedAddress(host)))) {
+    return refuse(raw, "the host must be a name, an address, or `*.` and a name");
+  }
+  return { ok: true, entry: { host, wildcard, port: port === "*" ? null : Number(port) } };
+}
+
+function refuse(raw: string, reason: string): NetworkEntryParse {
+  return { ok: false, reason: `${JSON.stringify(raw.slice(0, 300))}: ${reason}` };
+}
+
+function isHostName(host: string): boolean {
+  return host.length <= 253 && host.split(".").every((label) => /^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$/.test(label));
+}
+
+function isBracketedAddress(host: string): boolean {
+  return /^\[[0-9a-f:.]{2,45}\]$/.test(host);
+}
+
+/** Entries that are not well formed allow nothing. */
+function entriesOf(allow: readonly string[]): NetworkEntry[] {
+  return allow.flatMap((raw) => {
+    const parsed = parseNetworkEntry(raw);
+    return parsed.ok ? [parsed.entry] : [];
+  });
+}
+
+function fromEntries(entries: readonly NetworkEntry[]): Network {
+  const byText = new Map(entries.map((entry) => [textOf(entry), entry]));
+  const kept = [...byText].filter(([, entry]) => ![...byText.values()].some((o) => o !== entry && inside(entry, o)));
+  return kept.length === 0 ? false : { allow: kept.map(([text]) => text).sort() };
+}
+
+function textOf({ host, wildcard, port }: NetworkEntry): string {
+  return `${wildcard ? "*." : ""}${host}:${port ?? "*"}`;
+}
+
+/** True where `outer` matches everything that `inner` matches. */
+function inside(inner: NetworkEntry, outer: NetworkEntry): boolean {
+  return hostInside(inner, outer) && (outer.port === null || outer.port === inner.port);
+}
+
+function hostInside(inner: NetworkEntry, outer: NetworkEntry): boolean {
+  if (outer.wildcard) return inner.host.endsWith(`.${outer.host}`) || (inner.wildcard && inner.host === outer.host);
+  return !inner.wildcard && inner.host === outer.host;
+}
+
+function meetEntries(a: NetworkEntry, b: NetworkEntry): NetworkEntry[] {
+  const hosts = hostInside(a, b) ? a : hostInside(b, a) ? b : null;
+  if (hosts === null || (a.port !== null && b.port !== null && a.port !== b.port)) return [];
+  return [{ ...hosts, port: a.port ?? b.port }];
+}

@@ -35,3 +35,33 @@ export interface Policy {
   /** Open files per process. */
   readonly nofile: number;
 }
+
+const SECCOMP_STRICTNESS: Readonly<Record<SeccompProfile, number>> = { engine: 0, corral: 1 };
+
+/**
+ * The hardening lines in which `asked` is weaker than `has`; what cannot be compared counts as weaker.
+ * Ceilings of limits and network are not compared: they are met in the effective sandbox.
+ */
+export function policyWeaknesses(asked: Policy, has: Policy): (keyof Hardening)[] {
+  const [a, h] = [asked.hardening, has.hardening];
+  const weaker: Record<keyof Hardening, boolean> = {
+    rootUser: a.rootUser && !h.rootUser,
+    readOnlyRoot: !a.readOnlyRoot && h.readOnlyRoot,
+    noNewPrivileges: !a.noNewPrivileges && h.noNewPrivileges,
+    capabilities: a.capabilities.some((capability) => !h.capabilities.includes(capability)),
+    seccomp: SECCOMP_STRICTNESS[a.seccomp] < SECCOMP_STRICTNESS[h.seccomp],
+    tmpExec: a.tmpExec && !h.tmpExec,
+    runtime: h.runtime !== undefined && a.runtime !== h.runtime,
+  };
+  return (Object.keys(weaker) as (keyof Hardening)[]).filter((line) => weaker[line]);
+}
+
+/** `asked` with the sizes that no limit covers at most the caller's, so that a change of policy cannot enlarge them. */
+export function withinPolicy(asked: Policy, has: Policy): Policy {
+  return {
+    ...asked,
+    tmpBytes: Math.min(asked.tmpBytes, has.tmpBytes),
+    homeBytes: Math.min(asked.homeBytes, has.homeBytes),
+    nofile: Math.min(asked.nofile, has.nofile),
+  };
+}

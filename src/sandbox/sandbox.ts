@@ -23,10 +23,37 @@ export interface Sandbox {
   readonly rooted: boolean;
 }
 
-/** One thing that a derivation took away. */
+/** One thing that a derivation took away. An approval's `from` is `unset` where nobody above had said. */
 export type Narrowing =
-  | { readonly by: string; readonly kind: "mount"; readonly path: VirtualPath; readonly from: "ro" | "rw"; readonly to: "none" | "ro" }
-  | { readonly by: string; readonly kind: "approval"; readonly path: VirtualPath; readonly operation: "write" | "delete"; readonly from: string; readonly to: string }
+  | {
+      readonly by: string;
+      readonly kind: "mount";
+      readonly path: VirtualPath;
+      readonly from: "ro" | "rw";
+      readonly to: "none" | "ro";
+    }
+  | {
+      readonly by: string;
+      readonly kind: "approval";
+      readonly path: VirtualPath;
+      readonly operation: "write" | "delete";
+      readonly from: string;
+      readonly to: string;
+    }
+  | {
+      readonly by: string;
+      readonly kind: "constraint";
+      readonly path: VirtualPath;
+      readonly constraint: "suffixes" | "maxFileBytes";
+      readonly from: readonly string[] | number | null;
+      readonly to: readonly string[] | number;
+    }
   | { readonly by: string; readonly kind: "network"; readonly from: Network; readonly to: Network }
-  | { readonly by: string; readonly kind: "limit"; readonly limit: keyof Limits; readonly from: number | null; readonly to: number }
+  | {
+      readonly by: string;
+      readonly kind: "limit";
+      readonly limit: keyof Limits;
+      readonly from: number | null;
+      readonly to: number;
+    }
   | { readonly by: string; readonly kind: "policy"; readonly from: string; readonly to: string };

@@ -9,34 +9,89 @@ import type { Network } from "./network.ts";
  */
 export type Violation =
   /** A zone or path that the caller does not have. `valid`: what it has. */
-  | { readonly code: "MOUNT_NOT_AVAILABLE"; readonly asked: string; readonly by: string; readonly valid: readonly string[] }
+  | {
+      readonly code: "MOUNT_NOT_AVAILABLE";
+      readonly asked: string;
+      readonly by: string;
+      readonly valid: readonly string[];
+    }
   /** An allowlist entry outside what the caller can read. */
-  | { readonly code: "PATH_NOT_AVAILABLE"; readonly asked: string; readonly by: string; readonly valid: readonly string[] }
+  | {
+      readonly code: "PATH_NOT_AVAILABLE";
+      readonly asked: string;
+      readonly by: string;
+      readonly valid: readonly string[];
+    }
   /** Writing asked for where the caller only reads. `valid`: the caller's writable paths. */
-  | { readonly code: "WRITE_NOT_AVAILABLE"; readonly asked: string; readonly has: Mode | "none"; readonly by: string; readonly valid: readonly string[] }
+  | {
+      readonly code: "WRITE_NOT_AVAILABLE";
+      readonly asked: string;
+      readonly has: Mode | "none";
+      readonly by: string;
+      readonly valid: readonly string[];
+    }
   /** `readonly: false` under a read-only parent (seed 2). */
   | { readonly code: "READONLY_ESCALATION"; readonly by: string }
   /** A write prefix that is not readable: no mount can express it. */
   | { readonly code: "WRITE_NOT_READABLE"; readonly asked: string; readonly valid: readonly string[] }
-  | { readonly code: "APPROVAL_LOOSER"; readonly path: string; readonly operation: "write" | "delete"; readonly asked: Consent; readonly has: Consent; readonly by: string }
+  | {
+      readonly code: "APPROVAL_LOOSER";
+      readonly path: string;
+      readonly operation: "write" | "delete";
+      readonly asked: Consent;
+      readonly has: Consent;
+      readonly by: string;
+    }
   | { readonly code: "NETWORK_NOT_AVAILABLE"; readonly asked: Network; readonly has: Network; readonly by: string }
-  | { readonly code: "LIMIT_TOO_LARGE"; readonly limit: LimitName; readonly asked: number; readonly has: number; readonly by: string }
-  | { readonly code: "POLICY_WEAKER"; readonly asked: string; readonly has: string; readonly lines: readonly string[]; readonly by: string }
-  | { readonly code: "SUFFIXES_WIDER"; readonly path: string; readonly asked: readonly string[]; readonly has: readonly string[]; readonly by: string }
-  | { readonly code: "FILE_SIZE_LARGER"; readonly path: string; readonly asked: number; readonly has: number; readonly by: string }
+  | {
+      readonly code: "LIMIT_TOO_LARGE";
+      readonly limit: LimitName;
+      readonly asked: number;
+      readonly has: number;
+      readonly by: string;
+    }
+  | {
+      readonly code: "POLICY_WEAKER";
+      readonly asked: string;
+      readonly has: string;
+      readonly lines: readonly string[];
+      readonly by: string;
+    }
+  | {
+      readonly code: "SUFFIXES_WIDER";
+      readonly path: string;
+      readonly asked: readonly string[];
+      readonly has: readonly string[];
+      readonly by: string;
+    }
+  | {
+      readonly code: "FILE_SIZE_LARGER";
+      readonly path: string;
+      readonly asked: number;
+      readonly has: number;
+      readonly by: string;
+    }
   /** Calls. */
   | { readonly code: "CALL_NOT_LISTED"; readonly asked: string; readonly valid: readonly string[] }
   | { readonly code: "CALL_CYCLE"; readonly path: readonly string[] }
   | { readonly code: "CALL_TOO_DEEP"; readonly path: readonly string[]; readonly max: number }
   | { readonly code: "CALL_LIMIT"; readonly max: number }
   | { readonly code: "WORKER_UNKNOWN"; readonly asked: string; readonly valid: readonly string[] }
-  | { readonly code: "ATTACHMENT_REFUSED"; readonly path: string; readonly reason: string; readonly valid: readonly string[] }
+  | {
+      readonly code: "ATTACHMENT_REFUSED";
+      readonly path: string;
+      readonly reason: string;
+      readonly valid: readonly string[];
+    }
   /** Planning: what no cell can express or enforce. */
   | { readonly code: "MOUNT_SOURCE_REFUSED"; readonly path: string; readonly reason: string }
   | { readonly code: "MOUNT_RESERVED"; readonly path: string }
   | { readonly code: "CONSTRAINT_NOT_ENFORCEABLE"; readonly path: string; readonly constraint: string }
   | { readonly code: "NETWORK_NOT_ENFORCEABLE"; readonly asked: Network }
   | { readonly code: "USER_NOT_ALLOWED"; readonly reason: string }
+  /** The image does not hold the worker's command. */
+  | { readonly code: "COMMAND_NOT_FOUND"; readonly command: string; readonly image: string }
+  | { readonly code: "IMAGE_MISSING"; readonly image: string }
   | { readonly code: "ENFORCEMENT_MISSING"; readonly missing: readonly string[] };
 
 export type ViolationCode = Violation["code"];

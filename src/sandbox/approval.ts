@@ -1,0 +1,21 @@
+import type { Approval, Consent } from "./mount.ts";
+
+export const OPERATIONS = ["write", "delete"] as const;
+export type Operation = (typeof OPERATIONS)[number];
+
+/** What holds where nobody said anything (seed 3). */
+export const ASK: Approval = { write: "ask", delete: "ask" };
+
+const STRICTNESS: Readonly<Record<Consent, number>> = { preApproved: 0, ask: 1, blocked: 2 };
+
+export function isLooser(asked: Consent, has: Consent): boolean {
+  return STRICTNESS[asked] < STRICTNESS[has];
+}
+
+/** The stricter of each operation. */
+export function meetApproval(a: Approval, b: Approval): Approval {
+  return {
+    write: isLooser(a.write, b.write) ? b.write : a.write,
+    delete: isLooser(a.delete, b.delete) ? b.delete : a.delete,
+  };
+}

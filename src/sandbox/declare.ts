@@ -1,0 +1,87 @@
+import { withinCeilings } from "./ceilings.ts";
+import type { Derivation } from "./derive.ts";
+import type { Limits } from "./limits.ts";
+import { type Approval, canonicalSuffixes, type Mode, type Mount } from "./mount.ts";
+import type { Network } from "./network.ts";
+import type { Policy } from "./policy.ts";
+import { canonicalMounts } from "./select.ts";
+import { ROOT, type VirtualPath } from "./virtual-path.ts";
+
+/** What a project declares, whichever of the three forms it used; host paths are already resolved. */
+export interface ProjectDeclaration {
+  readonly mounts: readonly Mount[];
+  /** True for the root form. */
+  readonly rooted: boolean;
+  /** Absent: none. */
+  readonly network?: Network;
+  readonly limits?: Limits;
+  readonly workingDir?: VirtualPath;
+  /** True: no write anywhere, whatever the mounts say. */
+  readonly readonly?: boolean;
+}
+
+interface Constraints {
+  readonly suffixes?: readonly string[];
+  readonly maxFileBytes?: number;
+  readonly approval?: Approval;
+}
+
+/** One entry of the zones form (seed 3) or of the paths form (seed 1). */
+export interface NamedPlace extends Constraints {
+  readonly name: string;
+  /** Absolute host path with no symbolic link in it. */
+  readonly host: string;
+  /** Absent: `ro`. */
+  readonly mode?: Mode;
+}
+
+/** The root form (seed 2). */
+export interface RootPlace extends Constraints {
+  readonly host: string;
+  /** Absent: false. */
+  readonly readonly?: boolean;
+}
+
+/** The root of every chain: what a project gives, within its policy's ceilings. */
+export function projectSandbox(declaration: ProjectDeclaration, policy: Policy): Derivation {
+  const asked = { network: declaration.network ?? false, limits: declaration.limits ?? {} };
+  const { network, limits, violations } = withinCeilings(asked, policy);
+  if (violations.length > 0) return { ok: false, violations };
+  const mounts = declaration.mounts.map((mount) => (declaration.readonly ? { ...mount, mode: "ro" as const } : mount));
+  const sandbox = {
+    chain: ["project"],
+    mounts: canonicalMounts(mounts),
+    workingDir: declaration.workingDir ?? ROOT,
+    network,
+    limits,
+    policy,
+    narrowings: [],
+    rooted: declaration.rooted,
+  };
+  return { ok: true, sandbox };
+}
+
+export function mountsFromZones(zones: readonly NamedPlace[]): Mount[] {
+  return zones.map(namedMount);
+}
+
+export function mountsFromPaths(paths: readonly NamedPlace[]): Mount[] {
+  return paths.map(namedMount);
+}
+
+export function mountFromRoot(root: RootPlace): Mount[] {
+  return [{ name: "/", path: ROOT, host: root.host, mode: root.readonly ? "ro" : "rw", ...constraintsOf(root) }];
+}
+
+function namedMount(place: NamedPlace): Mount {
+  const { name, host, mode = "ro" } = place;
+  return { name, path: `/${name}` as VirtualPath, host, mode, ...constraintsOf(place) };
+}
+
+function constraintsOf({ suffixes, maxFileBytes, approval }: Constraints): Constraints {
+  return {
+    ...(suffixes === undefined ? {} : { suffixes: canonicalSuffixes(suffixes) }),
+    ...(maxFileBytes === undefined ? {} : { maxFileBytes }),
+    ...(approval === undefined ? {} : { approval }),
+  };
+}

@@ -1,0 +1,93 @@
+import { formatBytes } from "./units.ts";
+import type { Violation } from "./violation.ts";
+import { describeViolations } from "./wording.ts";
+
+export type SandboxErrorCode =
+  | "PATH_NOT_IN_SANDBOX"
+  | "PATH_NOT_WRITABLE"
+  | "SUFFIX_NOT_ALLOWED"
+  | "FILE_TOO_LARGE"
+  | "NOT_FOUND"
+  | "PERMISSION"
+  | "EDIT"
+  | "PERMISSION_ESCALATION";
+
+/**
+ * A file operation that the sandbox refuses. The text is written for an LLM (seed 1): what failed, why, and what is
+ * allowed, in virtual paths only.
+ */
+export class SandboxError extends Error {
+  readonly code: SandboxErrorCode;
+  /** The path as the worker knows it; null where the refusal is not about one path. */
+  readonly path: string | null;
+
+  constructor(code: SandboxErrorCode, path: string | null, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = new.target.name;
+    this.code = code;
+    this.path = path;
+  }
+}
+
+export class PathNotInSandboxError extends SandboxError {
+  /** `reason`: why the text is no path at all, where that is so. */
+  constructor(path: string, readable: readonly string[], reason = "the path is outside what this worker can see") {
+    super("PATH_NOT_IN_SANDBOX", path, `Cannot access '${path}': ${reason}.\nReadable paths: ${listOf(readable)}`);
+  }
+}
+
+export class PathNotWritableError extends SandboxError {
+  constructor(path: string, writable: readonly string[]) {
+    super("PATH_NOT_WRITABLE", path, `Cannot write '${path}': it is read-only.\nWritable paths: ${listOf(writable)}`);
+  }
+}
+
+export class SuffixNotAllowedError extends SandboxError {
+  constructor(path: string, allowed: readonly string[]) {
+    const text = `Cannot access '${path}': files of this kind are not allowed there.\nAllowed suffixes: ${listOf(allowed)}`;
+    super("SUFFIX_NOT_ALLOWED", path, text);
+  }
+}
+
+export class FileTooLargeError extends SandboxError {
+  /** Both in bytes. */
+  constructor(path: string, size: number, limit: number) {
+    const text = `Cannot access '${path}': it has ${formatBytes(size)}.\nLargest file allowed there: ${formatBytes(limit)}`;
+    super("FILE_TOO_LARGE", path, text);
+  }
+}
+
+export class NotFoundError extends SandboxError {
+  /** `nearby`: what does exist there, where the caller knows. */
+  constructor(path: string, nearby: readonly string[] = []) {
+    const hint = nearby.length === 0 ? "List the directory to see what exists." : `There are: ${listOf(nearby)}`;
+    super("NOT_FOUND", path, `Cannot find '${path}': nothing has that name.\n${hint}`);
+  }
+}
+
+export class PermissionError extends SandboxError {
+  /** `reason` says who refused, and what can be done instead. */
+  constructor(path: string, operation: "read" | "write" | "delete", reason: string, options?: ErrorOptions) {
+    super("PERMISSION", path, `Cannot ${operation} '${path}': ${reason}`, options);
+  }
+}
+
+export class EditError extends SandboxError {
+  constructor(path: string, reason: string) {
+    super("EDIT", path, `Cannot edit '${path}': ${reason}`);
+  }
+}
+
+/** A child asked for more than its caller has (seed 2): every violation, in code and in words. */
+export class SandboxPermissionEscalationError extends SandboxError {
+  readonly violations: readonly Violation[];
+
+  constructor(violations: readonly Violation[]) {
+    super("PERMISSION_ESCALATION", null, describeViolations(violations));
+    this.violations = violations;
+  }
+}
+
+function listOf(items: readonly string[]): string {
+  return items.length === 0 ? "none" : items.join(", ");
+}

@@ -1,0 +1,70 @@
+import { hostPathOf } from "./access.ts";
+import { OPERATIONS } from "./approval.ts";
+import type { GrantedMount } from "./granted.ts";
+import { LIMIT_NAMES } from "./limits.ts";
+import type { Narrowing, Sandbox } from "./sandbox.ts";
+
+/** A child's sandbox before what it lost is written down. */
+export type Narrowed = Omit<Sandbox, "narrowings">;
+
+/** What `child` lost compared with `parent`, for `explain` and for naming who did it. */
+export function narrowingsOf(
+  parent: Sandbox,
+  child: Narrowed,
+  granted: readonly GrantedMount[],
+  by: string,
+): Narrowing[] {
+  return [
+    ...lostMounts(parent, child, by),
+    ...granted.flatMap((each) => [...lostWriting(each, by), ...lostConstraints(each, by), ...lostConsent(each, by)]),
+    ...lostNetwork(parent, child, by),
+    ...lostLimits(parent, child, by),
+    ...lostPolicy(parent, child, by),
+  ];
+}
+
+function lostMounts(parent: Sandbox, child: Narrowed, by: string): Narrowing[] {
+  const lost = parent.mounts.filter((mount) => hostPathOf(child, mount.path) !== mount.host);
+  return lost.map(({ path, mode }) => ({ by, kind: "mount", path, from: mode, to: "none" }));
+}
+
+function lostWriting({ mount, source }: GrantedMount, by: string): Narrowing[] {
+  if (source.mode !== "rw" || mount.mode === "rw") return [];
+  return [{ by, kind: "mount", path: mount.path, from: "rw", to: "ro" }];
+}
+
+function lostConstraints({ mount, source }: GrantedMount, by: string): Narrowing[] {
+  return (["suffixes", "maxFileBytes"] as const).flatMap((constraint): Narrowing[] => {
+    const [from, to] = [source[constraint] ?? null, mount[constraint] ?? null];
+    if (to === null || JSON.stringify(from) === JSON.stringify(to)) return [];
+    return [{ by, kind: "constraint", path: mount.path, constraint, from, to }];
+  });
+}
+
+/** Consent matters only where something can be changed. `unset`: nobody above had said. */
+function lostConsent({ mount, source }: GrantedMount, by: string): Narrowing[] {
+  if (mount.mode !== "rw") return [];
+  return OPERATIONS.flatMap((operation): Narrowing[] => {
+    const from = source.approval?.[operation] ?? "unset";
+    const to = mount.approval?.[operation] ?? "unset";
+    if (from === to || to === "preApproved") return [];
+    return [{ by, kind: "approval", path: mount.path, operation, from, to }];
+  });
+}
+
+function lostNetwork(parent: Sandbox, child: Narrowed, by: string): Narrowing[] {
+  if (JSON.stringify(parent.network) === JSON.stringify(child.network)) return [];
+  return [{ by, kind: "network", from: parent.network, to: child.network }];
+}
+
+function lostLimits(parent: Sandbox, child: Narrowed, by: string): Narrowing[] {
+  return LIMIT_NAMES.flatMap((limit): Narrowing[] => {
+    const [from, to] = [parent.limits[limit] ?? null, child.limits[limit] ?? null];
+    return to === null || from === to ? [] : [{ by, kind: "limit", limit, from, to }];
+  });
+}
+
+function lostPolicy(parent: Sandbox, child: Narrowed, by: string): Narrowing[] {
+  if (parent.policy.name === child.policy.name) return [];
+  return [{ by, kind: "policy", from: parent.policy.name, to: child.policy.name }];
+}

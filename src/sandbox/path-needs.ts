@@ -1,0 +1,101 @@
+import posix from "node:path/posix";
+import { governingMount, writablePaths } from "./access.ts";
+import { whoTookConstraint, whoTookWriting } from "./ancestry.ts";
+import { ASK } from "./approval.ts";
+import { consentFor, type Granted, type GrantedMount } from "./granted.ts";
+import { canonicalSuffixes, type Mount } from "./mount.ts";
+import type { Needs, PathNeed } from "./needs.ts";
+import type { Sandbox } from "./sandbox.ts";
+import { select } from "./select.ts";
+import type { Violation } from "./violation.ts";
+import { below, joinVirtual, type VirtualPath } from "./virtual-path.ts";
+import { mountNames } from "./zone-needs.ts";
+
+/**
+ * `paths` (seed 1): host directories that the worker itself names, each at `/<name>`. A worker run by itself brings
+ * its own; as a call, each must lie where the caller can see it, and is then the caller's mount under another path.
+ */
+export function openPaths(parent: Sandbox, paths: readonly PathNeed[], needs: Needs): Granted {
+  const opened = paths.map((need) => (isAlone(parent) ? bring(need, needs) : reroot(parent, need, needs)));
+  return {
+    mounts: opened.flatMap((granted) => granted.mounts),
+    violations: opened.flatMap((granted) => granted.violations),
+  };
+}
+
+/** True where no other worker calls this one. */
+export function isAlone(parent: Sandbox): boolean {
+  return parent.chain.length === 1;
+}
+
+function bring(need: PathNeed, needs: Needs): Granted {
+  const source: Mount = { name: need.name, path: `/${need.name}` as VirtualPath, host: need.host, mode: "rw" };
+  const mode = needs.readonly ? "ro" : need.mode;
+  const mount = { ...source, ...constraints(source, need), mode, approval: need.approval ?? needs.approval ?? ASK };
+  return { mounts: [{ mount, source }], violations: [] };
+}
+
+/** One host directory may be visible in several places; the one that refuses least is meant. */
+function reroot(parent: Sandbox, need: PathNeed, needs: Needs): Granted {
+  const attempts = placesOf(parent, need.host).map((place) => rerootAt(parent, place, need, needs));
+  const [best] = attempts.sort((a, b) => a.violations.length - b.violations.length);
+  if (best !== undefined) return best;
+  // A host path says nothing about who took it away; the latest who took any directory is the nearest guess.
+  const by = parent.narrowings.findLast((n) => n.kind === "mount" && n.to === "none")?.by ?? "project";
+  return { mounts: [], violations: [{ code: "MOUNT_NOT_AVAILABLE", asked: need.name, by, valid: mountNames(parent) }] };
+}
+
+/** Where the parent sees a host path: below a mount of its, and not hidden there by another. */
+function placesOf(parent: Sandbox, host: string): VirtualPath[] {
+  return parent.mounts.flatMap((mount) => {
+    const rest = posix.relative(mount.host, host);
+    if (rest === ".." || rest.startsWith("../")) return [];
+    const place = joinVirtual(mount.path, rest);
+    return governingMount(parent, place) === mount ? [place] : [];
+  });
+}
+
+function rerootAt(parent: Sandbox, place: VirtualPath, need: PathNeed, needs: Needs): Granted {
+  const write = need.mode === "rw" && !needs.readonly;
+  const mounts: GrantedMount[] = [];
+  const violations: Violation[] = [];
+  for (const source of select(parent, place)) {
+    const mode = write && source.mode === "rw" ? "rw" : "ro";
+    const consent = consentFor(parent, source, mode, { own: need.approval, blanket: needs.approval });
+    const path = joinVirtual(`/${need.name}` as VirtualPath, below(place, source.path) ?? "");
+    const mount: Mount = { ...source, ...constraints(source, need), name: need.name, path, mode };
+    mounts.push({ mount: { ...mount, approval: consent.approval }, source });
+    violations.push(...whyNot(parent, source, need, write), ...consent.violations);
+  }
+  return { mounts, violations };
+}
+
+function constraints(source: Mount, need: PathNeed): Pick<Mount, "suffixes" | "maxFileBytes"> {
+  const asked = need.suffixes && canonicalSuffixes(need.suffixes);
+  const suffixes = asked?.filter((suffix) => source.suffixes?.includes(suffix) ?? true) ?? source.suffixes;
+  const sizes = [need.maxFileBytes, source.maxFileBytes].filter((size) => size !== undefined);
+  return {
+    ...(suffixes === undefined ? {} : { suffixes }),
+    ...(sizes.length === 0 ? {} : { maxFileBytes: Math.min(...sizes) }),
+  };
+}
+
+function whyNot(parent: Sandbox, source: Mount, need: PathNeed, write: boolean): Violation[] {
+  const violations: Violation[] = [];
+  const { path } = source;
+  if (write && source.mode === "ro") {
+    const by = whoTookWriting(parent, path);
+    violations.push({ code: "WRITE_NOT_AVAILABLE", asked: path, has: "ro", by, valid: writablePaths(parent) });
+  }
+  const [asked, has] = [need.suffixes && canonicalSuffixes(need.suffixes), source.suffixes];
+  if (asked !== undefined && has !== undefined && asked.some((suffix) => !has.includes(suffix))) {
+    const by = whoTookConstraint(parent, path, "suffixes");
+    violations.push({ code: "SUFFIXES_WIDER", path, asked, has, by });
+  }
+  const [larger, limit] = [need.maxFileBytes, source.maxFileBytes];
+  if (larger !== undefined && limit !== undefined && larger > limit) {
+    const by = whoTookConstraint(parent, path, "maxFileBytes");
+    violations.push({ code: "FILE_SIZE_LARGER", path, asked: larger, has: limit, by });
+  }
+  return violations;
+}

@@ -1,0 +1,23 @@
+const BYTE_UNITS = [
+  ["GiB", 1024 ** 3],
+  ["MiB", 1024 ** 2],
+  ["KiB", 1024],
+] as const;
+
+const TIME_UNITS = [
+  ["h", 3_600_000],
+  ["m", 60_000],
+  ["s", 1000],
+] as const;
+
+/** `256 MiB`, or `1000 bytes` where no larger unit says it exactly: two sizes that differ never read the same. */
+export function formatBytes(bytes: number): string {
+  const unit = BYTE_UNITS.find(([, size]) => bytes >= size && bytes % size === 0);
+  return unit === undefined ? `${bytes} bytes` : `${bytes / unit[1]} ${unit[0]}`;
+}
+
+/** `30s`, in the largest unit that says it exactly, as worker files write it. */
+export function formatDuration(ms: number): string {
+  const unit = TIME_UNITS.find(([, size]) => ms >= size && ms % size === 0);
+  return unit === undefined ? `${ms}ms` : `${ms / unit[1]}${unit[0]}`;
+}

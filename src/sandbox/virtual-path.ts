@@ -1,0 +1,111 @@
+declare const brand: unique symbol;
+
+/** A checked, normalised, absolute path of the virtual namespace: `/`, `/data/a.md`. Made by {@link parseVirtualPath}. */
+export type VirtualPath = string & { readonly [brand]: "VirtualPath" };
+
+export type PathParse =
+  | { readonly ok: true; readonly path: VirtualPath }
+  | { readonly ok: false; readonly reason: string };
+
+export interface PathContext {
+  /** What relative paths stand on; absent: `/`. */
+  readonly workingDir?: VirtualPath;
+  /** Names that may stand before a colon: `reports:a.md`. */
+  readonly mountNames?: readonly string[];
+  /** What `~` means; absent: it is refused. */
+  readonly home?: VirtualPath;
+}
+
+export const ROOT = "/" as VirtualPath;
+
+/** The whole path and one component of it, in bytes of UTF-8: what Linux takes. */
+export const MAX_PATH_BYTES = 4096;
+export const MAX_COMPONENT_BYTES = 255;
+
+/** The place that a worker's text means (design section 4, "Addressing"), or why it means none. Never throws. */
+export function parseVirtualPath(raw: string, context: PathContext = {}): PathParse {
+  const unfit = whyUnfit(raw);
+  if (unfit !== null) return refuse(unfit);
+  const anchored = anchor(raw, context);
+  if (!anchored.ok) return anchored;
+  return normalise(anchored.path);
+}
+
+/** True where `path` is `prefix` or stands below it, by whole components: `/data` does not cover `/data-evil`. */
+export function covers(prefix: VirtualPath, path: VirtualPath): boolean {
+  return prefix === ROOT || path === prefix || path.startsWith(`${prefix}/`);
+}
+
+/** What remains of `path` below `prefix`, without a leading slash; empty where they are the same, null where it is not below. */
+export function below(prefix: VirtualPath, path: VirtualPath): string | null {
+  if (!covers(prefix, path)) return null;
+  return path.slice(prefix === ROOT ? 1 : prefix.length + 1);
+}
+
+/** `prefix` and a normalised rest such as {@link below} gives. A rest that could lead elsewhere is a bug and throws. */
+export function joinVirtual(prefix: VirtualPath, rest: string): VirtualPath {
+  if (rest === "") return prefix;
+  if (rest.split("/").some((part) => part === "" || part === "." || part === "..")) {
+    throw new RangeError(`not a normalised relative path: ${JSON.stringify(rest)}`);
+  }
+  return (prefix === ROOT ? `/${rest}` : `${prefix}/${rest}`) as VirtualPath;
+}
+
+/** By code unit, so that what stands below a path always follows it and the order never depends on the locale. */
+export function comparePaths(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+type Anchored = { readonly ok: true; readonly path: string } | { readonly ok: false; readonly reason: string };
+
+function refuse(reason: string): { readonly ok: false; readonly reason: string } {
+  return { ok: false, reason };
+}
+
+function whyUnfit(raw: string): string | null {
+  if (raw === "") return "an empty path names nothing; `.` is the working directory";
+  if (raw.length > MAX_PATH_BYTES) return tooLong;
+  if (/\p{Cc}/u.test(raw)) return "control characters are not allowed in paths";
+  if (/\p{Cs}/u.test(raw)) return "the path is not valid Unicode";
+  if (raw.includes("\\")) return "backslashes are not allowed; separate components with `/`";
+  return null;
+}
+
+const tooLong = `the path is longer than ${MAX_PATH_BYTES} bytes`;
+
+/** The absolute text that `raw` stands for, before `.` and `..` are worked out. */
+function anchor(raw: string, context: PathContext): Anchored {
+  if (raw.startsWith("/")) return { ok: true, path: raw };
+  if (raw === "~" || raw.startsWith("~/")) {
+    if (context.home === undefined) return refuse("there is no home directory here; use an absolute path");
+    return { ok: true, path: `${context.home}/${raw.slice(1)}` };
+  }
+  if (raw.startsWith("~")) return refuse("other users' homes do not exist here; write `./~…` for a file of that name");
+
+  // A mount's name comes before the drive letter, so that a mount called `c` can be addressed.
+  const colon = raw.indexOf(":");
+  const name = colon < 0 ? null : raw.slice(0, colon);
+  if (name !== null && context.mountNames?.includes(name)) {
+    return { ok: true, path: `/${name}/${raw.slice(colon + 1)}` };
+  }
+  if (/^[A-Za-z]:/.test(raw)) return refuse("drive letters are not allowed; paths start with `/`");
+  return { ok: true, path: `${context.workingDir ?? ROOT}/${raw}` };
+}
+
+function normalise(text: string): PathParse {
+  const parts: string[] = [];
+  for (const part of text.split("/")) {
+    if (part === "" || part === ".") continue;
+    if (part === "..") {
+      if (parts.pop() === undefined) return refuse("`..` would leave `/`");
+    } else if (bytesOf(part) > MAX_COMPONENT_BYTES) {
+      return refuse(`one component of the path is longer than ${MAX_COMPONENT_BYTES} bytes`);
+    } else parts.push(part);
+  }
+  const path = `/${parts.join("/")}`;
+  return bytesOf(path) > MAX_PATH_BYTES ? refuse(tooLong) : { ok: true, path: path as VirtualPath };
+}
+
+function bytesOf(text: string): number {
+  return new TextEncoder().encode(text).length;
+}

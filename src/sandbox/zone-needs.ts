@@ -1,0 +1,42 @@
+import { writablePaths } from "./access.ts";
+import { whoTookReading, whoTookWriting } from "./ancestry.ts";
+import { type Grant, openGrants } from "./grant.ts";
+import type { Granted } from "./granted.ts";
+import type { Needs, ZoneNeed } from "./needs.ts";
+import type { Sandbox } from "./sandbox.ts";
+import { select } from "./select.ts";
+import type { Violation } from "./violation.ts";
+import { comparePaths, type VirtualPath } from "./virtual-path.ts";
+
+/** `zones` (seed 3): mounts of the project by name, wherever the parent still has a part of them. */
+export function openZones(parent: Sandbox, zones: readonly ZoneNeed[], needs: Needs): Granted {
+  const grants: Grant[] = [];
+  const violations: Violation[] = [];
+  for (const zone of zones) {
+    const write = zone.mode === "rw" && !needs.readonly;
+    const places = parent.mounts.filter((mount) => mount.name === zone.name).map((mount) => mount.path);
+    grants.push(...places.map((prefix) => ({ prefix, write, approval: zone.approval })));
+    if (places.length === 0) violations.push(notAvailable(parent, zone.name));
+    else if (write) violations.push(...whyNotWritable(parent, places));
+  }
+  const opened = openGrants(parent, grants, needs.approval);
+  return { mounts: opened.mounts, violations: [...violations, ...opened.violations] };
+}
+
+/** The names by which the parent's mounts can be asked for. */
+export function mountNames(parent: Sandbox): string[] {
+  return [...new Set(parent.mounts.map((mount) => mount.name))].sort(comparePaths);
+}
+
+function notAvailable(parent: Sandbox, name: string): Violation {
+  const by = whoTookReading(parent, `/${name}` as VirtualPath);
+  return { code: "MOUNT_NOT_AVAILABLE", asked: name, by, valid: mountNames(parent) };
+}
+
+/** Asking for all of it to be writable is refused where any part is not: half a capability would surprise later. */
+function whyNotWritable(parent: Sandbox, places: readonly VirtualPath[]): Violation[] {
+  const fixed = places.flatMap((place) => select(parent, place)).find((mount) => mount.mode === "ro");
+  if (fixed === undefined) return [];
+  const by = whoTookWriting(parent, fixed.path);
+  return [{ code: "WRITE_NOT_AVAILABLE", asked: fixed.path, has: "ro", by, valid: writablePaths(parent) }];
+}

@@ -1,0 +1,20 @@
+import { describe, expect, it } from "vitest";
+import { limitExcesses, meetLimits } from "../../src/sandbox/limits.ts";
+
+describe("limits", () => {
+  it("meet at the smaller of each, and what one of them limits is limited", () => {
+    expect(meetLimits({ cpus: 2, pids: 10 }, { cpus: 1, timeoutMs: 5 })).toEqual({ cpus: 1, pids: 10, timeoutMs: 5 });
+    expect(meetLimits({}, {})).toEqual({});
+  });
+
+  it("are exceeded only where both say something and more is asked", () => {
+    expect(limitExcesses({ cpus: 2, pids: 10, timeoutMs: 5 }, { cpus: 1, pids: 10 })).toEqual([
+      { limit: "cpus", asked: 2, has: 1 },
+    ]);
+  });
+
+  it("keep a limit of zero", () => {
+    expect(meetLimits({ diskBytes: 0 }, { diskBytes: 5 })).toEqual({ diskBytes: 0 });
+    expect(limitExcesses({ diskBytes: 1 }, { diskBytes: 0 })).toHaveLength(1);
+  });
+});

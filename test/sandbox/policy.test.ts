@@ -1,0 +1,51 @@
+import { describe, expect, it } from "vitest";
+import { type Hardening, policyWeaknesses, withinPolicy } from "../../src/sandbox/policy.ts";
+import { strict } from "./sandboxes.ts";
+
+function weaknesses(asked: Partial<Hardening>, has: Partial<Hardening> = {}): string[] {
+  const withLines = (lines: Partial<Hardening>) => ({ ...strict, hardening: { ...strict.hardening, ...lines } });
+  return policyWeaknesses(withLines(asked), withLines(has));
+}
+
+describe("policyWeaknesses", () => {
+  it("finds none in a policy compared with itself", () => {
+    expect(policyWeaknesses(strict, strict)).toEqual([]);
+  });
+
+  it.each<[keyof Hardening, Partial<Hardening>]>([
+    ["rootUser", { rootUser: true }],
+    ["readOnlyRoot", { readOnlyRoot: false }],
+    ["noNewPrivileges", { noNewPrivileges: false }],
+    ["capabilities", { capabilities: ["CAP_KILL"] }],
+    ["seccomp", { seccomp: "engine" }],
+    ["tmpExec", { tmpExec: true }],
+  ])("names %s where only it is weaker, and nothing the other way round", (line, weaker) => {
+    expect(weaknesses(weaker)).toEqual([line]);
+    expect(weaknesses({}, weaker)).toEqual([]);
+  });
+
+  it("takes any named runtime for stricter than the default, and two names for incomparable", () => {
+    expect(weaknesses({ runtime: "runsc" })).toEqual([]);
+    expect(weaknesses({}, { runtime: "runsc" })).toEqual(["runtime"]);
+    expect(weaknesses({ runtime: "kata" }, { runtime: "runsc" })).toEqual(["runtime"]);
+  });
+
+  it("takes sets of capabilities that only overlap for weaker", () => {
+    expect(weaknesses({ capabilities: ["CAP_CHOWN"] }, { capabilities: ["CAP_KILL"] })).toEqual(["capabilities"]);
+  });
+
+  it("names every weaker line at once", () => {
+    expect(weaknesses({ rootUser: true, tmpExec: true })).toEqual(["rootUser", "tmpExec"]);
+  });
+});
+
+describe("withinPolicy", () => {
+  it("keeps the sizes that no limit covers at most the caller's", () => {
+    const larger = { ...strict, nofile: 9999, tmpBytes: 1, homeBytes: strict.homeBytes * 2 };
+    expect(withinPolicy(larger, strict)).toMatchObject({
+      nofile: strict.nofile,
+      tmpBytes: 1,
+      homeBytes: strict.homeBytes,
+    });
+  });
+});

@@ -1,0 +1,76 @@
+import { describe, expect, it } from "vitest";
+import type { Violation, ViolationCode } from "../../src/sandbox/violation.ts";
+import { describeViolation, describeViolations } from "../../src/sandbox/wording.ts";
+
+/** One of each code; the type makes a new code fail here until it has an example. */
+const examples: { readonly [Code in ViolationCode]: Extract<Violation, { code: Code }> } = {
+  MOUNT_NOT_AVAILABLE: { code: "MOUNT_NOT_AVAILABLE", asked: "cache", by: "triage", valid: ["data", "out"] },
+  PATH_NOT_AVAILABLE: { code: "PATH_NOT_AVAILABLE", asked: "/etc", by: "project", valid: [] },
+  WRITE_NOT_AVAILABLE: { code: "WRITE_NOT_AVAILABLE", asked: "/data", has: "ro", by: "triage", valid: ["/out"] },
+  READONLY_ESCALATION: { code: "READONLY_ESCALATION", by: "triage" },
+  WRITE_NOT_READABLE: { code: "WRITE_NOT_READABLE", asked: "/out", valid: ["/src"] },
+  APPROVAL_LOOSER: {
+    code: "APPROVAL_LOOSER",
+    path: "/data",
+    operation: "write",
+    asked: "preApproved",
+    has: "ask",
+    by: "triage",
+  },
+  NETWORK_NOT_AVAILABLE: { code: "NETWORK_NOT_AVAILABLE", asked: true, has: false, by: "policy untrusted" },
+  LIMIT_TOO_LARGE: {
+    code: "LIMIT_TOO_LARGE",
+    limit: "memoryBytes",
+    asked: 512 * 1024 ** 2,
+    has: 256 * 1024 ** 2,
+    by: "triage",
+  },
+  POLICY_WEAKER: { code: "POLICY_WEAKER", asked: "default", has: "untrusted", lines: ["rootUser"], by: "project" },
+  SUFFIXES_WIDER: { code: "SUFFIXES_WIDER", path: "/data", asked: [".exe"], has: [".md"], by: "triage" },
+  FILE_SIZE_LARGER: { code: "FILE_SIZE_LARGER", path: "/data", asked: 2048, has: 1024, by: "triage" },
+  CALL_NOT_LISTED: { code: "CALL_NOT_LISTED", asked: "ocr", valid: ["extract"] },
+  CALL_CYCLE: { code: "CALL_CYCLE", path: ["triage", "extract", "triage"] },
+  CALL_TOO_DEEP: { code: "CALL_TOO_DEEP", path: ["a", "b", "c"], max: 2 },
+  CALL_LIMIT: { code: "CALL_LIMIT", max: 100 },
+  WORKER_UNKNOWN: { code: "WORKER_UNKNOWN", asked: "ocr", valid: ["extract"] },
+  ATTACHMENT_REFUSED: { code: "ATTACHMENT_REFUSED", path: "/x", reason: "it is a directory", valid: ["/data"] },
+  MOUNT_SOURCE_REFUSED: { code: "MOUNT_SOURCE_REFUSED", path: "/x", reason: "it holds the engine's socket" },
+  MOUNT_RESERVED: { code: "MOUNT_RESERVED", path: "/usr" },
+  CONSTRAINT_NOT_ENFORCEABLE: { code: "CONSTRAINT_NOT_ENFORCEABLE", path: "/data", constraint: "suffixes" },
+  NETWORK_NOT_ENFORCEABLE: { code: "NETWORK_NOT_ENFORCEABLE", asked: { allow: ["a.org:443"] } },
+  USER_NOT_ALLOWED: { code: "USER_NOT_ALLOWED", reason: "the files belong to root" },
+  COMMAND_NOT_FOUND: { code: "COMMAND_NOT_FOUND", command: "pdftotext", image: "corral/base" },
+  IMAGE_MISSING: { code: "IMAGE_MISSING", image: "corral/base" },
+  ENFORCEMENT_MISSING: { code: "ENFORCEMENT_MISSING", missing: ["seccomp"] },
+};
+
+describe("describeViolation", () => {
+  it.each(Object.values(examples))("says something whole and plain of $code", (violation) => {
+    const text = describeViolation(violation);
+    expect(text).toMatch(/^[A-Z'`].*\.$/);
+    expect(text).not.toMatch(/zone|undefined|null|NaN|\[object/i);
+  });
+
+  it("names what was asked, what there is, who took it away and what would do", () => {
+    expect(describeViolation(examples.WRITE_NOT_AVAILABLE)).toMatch(/'\/data'.*only read.*'triage'.*\/out/);
+    expect(describeViolation(examples.MOUNT_NOT_AVAILABLE)).toMatch(/'cache'.*'triage'.*data, out/);
+    expect(describeViolation(examples.PATH_NOT_AVAILABLE)).toMatch(/'\/etc'.*project.*Readable paths: none/);
+    expect(describeViolation(examples.POLICY_WEAKER)).toMatch(/'default'.*'untrusted'.*root user/);
+    expect(describeViolation(examples.CALL_CYCLE)).toMatch(/triage -> extract -> triage/);
+    expect(describeViolation(examples.NETWORK_NOT_AVAILABLE)).toMatch(/everything.*nothing.*by policy untrusted/);
+  });
+
+  it("writes limits with their units", () => {
+    expect(describeViolation(examples.LIMIT_TOO_LARGE)).toMatch(/512 MiB.*256 MiB/);
+    const time = { code: "LIMIT_TOO_LARGE", limit: "timeoutMs", asked: 60_000, has: 30_000, by: "project" } as const;
+    expect(describeViolation(time)).toMatch(/1m.*30s/);
+    expect(describeViolation({ ...time, limit: "cpus", asked: 4, has: 1.5 })).toMatch(/4 was.*up to 1\.5\./);
+  });
+});
+
+describe("describeViolations", () => {
+  it("gives each a line of its own", () => {
+    const text = describeViolations([examples.CALL_LIMIT, examples.READONLY_ESCALATION]);
+    expect(text.split("\n")).toHaveLength(3);
+  });
+});
