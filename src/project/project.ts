@@ -1,0 +1,139 @@
+import { readFile, realpath, stat } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import type { ProjectDeclaration } from "../sandbox/declare.ts";
+import { type Checked, checkShape } from "../yaml/check.ts";
+import { parseYaml, type YamlDocument } from "../yaml/document.ts";
+import { DeclarationError, type Problem } from "../yaml/problem.ts";
+import { type CorralYaml, corralYaml } from "./corral-yaml.ts";
+import { defaultDeclaration, resolveDeclaration } from "./declaration.ts";
+import { faultOf } from "./host-place.ts";
+import { formProblems } from "./sandbox-form.ts";
+import type { WorkerDefinition } from "./worker.ts";
+import { readWorkers } from "./workers.ts";
+
+/** A folder whose files may be granted, and the workers that may be run on them. Checked, resolved, plain data. */
+export interface Project {
+  /** Absolute, with no symbolic link in it. */
+  readonly dir: string;
+  /** `corral.yaml`, or null where there is none. */
+  readonly file: string | null;
+  readonly declaration: ProjectDeclaration;
+  readonly policyName: string;
+  /** The project's own policy files; searched before the package's. */
+  readonly policiesDir: string | null;
+  readonly approval: { readonly mode: "interactive" | "approve_all" | "auto_deny"; readonly timeoutMs: number };
+  readonly delegation: { readonly maxDepth: number; readonly maxCalls: number; readonly maxParallel: number };
+  readonly workers: ReadonlyMap<string, WorkerDefinition>;
+  /** Kept as written, for the fleet to check. */
+  readonly fleet: unknown;
+}
+
+/** Reads a project. Throws one `DeclarationError` with the problems of all its files. */
+export async function loadProject(dir: string): Promise<Project> {
+  const projectDir = await folderAt(dir);
+  const corral = await readCorral(projectDir, join(dir, "corral.yaml"));
+  const workers = await workersOf(corral, projectDir, dir);
+  const policiesDir = await subfolder(corral, "policies", projectDir);
+  const declaration = await declarationOf(corral, projectDir);
+  if (!(corral.checked.ok && workers.ok && policiesDir.ok && declaration.ok)) {
+    throw new DeclarationError(
+      [corral.checked, workers, policiesDir, declaration].flatMap((part) => (part.ok ? [] : part.problems)),
+    );
+  }
+  const { policy, approval, delegation, fleet } = corral.checked.value;
+  return {
+    dir: projectDir,
+    file: corral.found ? join(projectDir, "corral.yaml") : null,
+    declaration: declaration.value,
+    policyName: policy,
+    policiesDir: policiesDir.value,
+    approval: { mode: approval.mode, timeoutMs: approval.timeout },
+    delegation: {
+      maxDepth: delegation.max_depth,
+      maxCalls: delegation.max_calls,
+      maxParallel: delegation.max_parallel,
+    },
+    workers: workers.value,
+    fleet,
+  };
+}
+
+interface CorralFile {
+  readonly found: boolean;
+  readonly checked: Checked<CorralYaml>;
+  /** Null where the text is not YAML. */
+  readonly document: YamlDocument | null;
+}
+
+async function folderAt(dir: string): Promise<string> {
+  const wrong = (message: string) => new DeclarationError([{ file: dir, line: 1, column: 1, path: "", message }]);
+  try {
+    const real = await realpath(resolve(dir));
+    if ((await stat(real)).isDirectory()) return real;
+  } catch (error) {
+    throw wrong(`the project's folder ${faultOf(error)}`);
+  }
+  throw wrong("the project must be a folder");
+}
+
+async function readCorral(projectDir: string, shownFile: string): Promise<CorralFile> {
+  const text = await readIfThere(join(projectDir, "corral.yaml"));
+  const parsed = parseYaml(text ?? "version: 1", shownFile);
+  if (!parsed.ok) return { found: true, checked: parsed, document: null };
+  const { document } = parsed;
+  const checked = checkShape(document, corralYaml);
+  const problems = [...(checked.ok ? [] : checked.problems), ...formProblems(document)];
+  return { found: text !== null, checked: problems.length > 0 ? { ok: false, problems } : checked, document };
+}
+
+async function readIfThere(file: string): Promise<string | null> {
+  try {
+    return await readFile(file, "utf8");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    throw error;
+  }
+}
+
+/** A `corral.yaml` without `sandbox` grants no files; only a folder without any gets the two default zones. */
+async function declarationOf(corral: CorralFile, projectDir: string): Promise<Checked<ProjectDeclaration>> {
+  const none = { ok: true, value: { mounts: [], rooted: false } } as const;
+  if (!corral.checked.ok || corral.document === null) return none;
+  const { problemAt } = corral.document;
+  if (!corral.found) return defaultDeclaration(projectDir, problemAt);
+  const { sandbox } = corral.checked.value;
+  return sandbox === undefined ? none : resolveDeclaration(sandbox, projectDir, problemAt);
+}
+
+async function workersOf(
+  corral: CorralFile,
+  projectDir: string,
+  shownDir: string,
+): Promise<Checked<ReadonlyMap<string, WorkerDefinition>>> {
+  const dir = await subfolder(corral, "workers", projectDir);
+  if (!dir.ok) return dir;
+  if (dir.value === null) return { ok: true, value: new Map() };
+  return readWorkers(dir.value, join(shownDir, writtenFolder(corral, "workers")));
+}
+
+/** The folder that `corral.yaml` names under `key`, else the one called so; null where nobody names it and there is none. */
+async function subfolder(
+  corral: CorralFile,
+  key: "workers" | "policies",
+  projectDir: string,
+): Promise<Checked<string | null>> {
+  const folder = resolve(projectDir, writtenFolder(corral, key));
+  const found = await stat(folder).catch((error: unknown) => faultOf(error));
+  if (typeof found !== "string" && found.isDirectory()) return { ok: true, value: folder };
+  const written = corral.checked.ok && corral.checked.value[key] !== undefined;
+  if (!written || corral.document === null) return { ok: true, value: null };
+  const problems: Problem[] = [corral.document.problemAt([key], typeof found === "string" ? found : "is not a folder")];
+  return { ok: false, problems };
+}
+
+/** Looked up in the raw document, so that workers are checked even where something else in `corral.yaml` is wrong. */
+function writtenFolder({ document }: CorralFile, key: "workers" | "policies"): string {
+  const raw = document?.raw as Record<string, unknown> | null | undefined;
+  const written = raw?.[key];
+  return typeof written === "string" && written !== "" && !written.includes("\0") ? written : key;
+}

@@ -1,0 +1,70 @@
+import type { YamlDocument } from "../yaml/document.ts";
+import type { Problem } from "../yaml/problem.ts";
+import { kindOf } from "../yaml/shape.ts";
+
+/**
+ * What is wrong with how `sandbox` declares its mounts: zones (seed 3), paths (seed 1) and root (seed 2) exclude each other.
+ *
+ * It looks at the raw document, so that a mixture is reported together with whatever else is wrong in the file.
+ */
+export function formProblems(document: YamlDocument): Problem[] {
+  const sandbox = mapAt(document.raw, "sandbox");
+  if (sandbox === null) return [];
+  const said = ["zones", "paths", "root"].filter((key) => key in sandbox && !isZonesFolder(sandbox, key));
+  const [first] = said;
+  const problem = (key: string, advice: string) =>
+    document.problemAt(["sandbox", key], `${together(first, key)}; ${advice}`, "key");
+
+  const problems = said.slice(1).map((other) => problem(other, "declare exactly one of zones, paths, root"));
+  if ("mode" in sandbox && first !== undefined && first !== "zones") problems.push(problem("mode", "it is for zones"));
+  if (sandbox.mode === "direct") problems.push(...directProblems(sandbox, document));
+  if (first === undefined && !("mode" in sandbox) && !("root" in sandbox)) {
+    const message = "declares no files; say exactly one of zones, paths, root (`zones: {}` for none)";
+    problems.push(document.problemAt(["sandbox"], message, "key"));
+  }
+  return problems;
+}
+
+/** With `mode: direct` there is no common folder: each zone names its own. */
+function directProblems(sandbox: Record<string, unknown>, document: YamlDocument): Problem[] {
+  const problems: Problem[] = [];
+  if (!("zones" in sandbox)) {
+    problems.push(document.problemAt(["sandbox", "mode"], "`direct` needs `zones`, each with its `path`"));
+  }
+  if (kindOf(sandbox.root) === "text") {
+    const message = "is for `mode: sandboxed`; with `direct` each zone has its own `path`";
+    problems.push(document.problemAt(["sandbox", "root"], message, "key"));
+  }
+  for (const [name, zone] of Object.entries(mapAt(sandbox, "zones") ?? {})) {
+    if (kindOf(zone) !== "map" || "path" in (zone as object)) continue;
+    problems.push(document.problemAt(["sandbox", "zones", name, "path"], "is missing; `mode: direct` needs it"));
+  }
+  return problems;
+}
+
+/**
+ * What is wrong with how a worker asks for files: by zones, by paths, or by narrowing what its caller has.
+ */
+export function needProblems(document: YamlDocument): Problem[] {
+  const sandbox = mapAt(document.raw, "sandbox");
+  if (sandbox === null) return [];
+  const said = [["zones"], ["paths"], ["inherit", "allow_read", "allow_write"]].flatMap(
+    (keys) => keys.find((key) => key in sandbox) ?? [],
+  );
+  const ways = "ask in exactly one way: zones, paths, or inherit, allow_read and allow_write";
+  return said.slice(1).map((key) => document.problemAt(["sandbox", key], `${together(said[0], key)}; ${ways}`, "key"));
+}
+
+function together(one: string | undefined, other: string | undefined): string {
+  return `\`${one}\` and \`${other}\` cannot stand together`;
+}
+
+/** `root: .sandbox` beside zones is their folder, and not the root form, which is a map. */
+function isZonesFolder(sandbox: Record<string, unknown>, key: string): boolean {
+  return key === "root" && kindOf(sandbox.root) === "text" && !("paths" in sandbox);
+}
+
+function mapAt(raw: unknown, key: string): Record<string, unknown> | null {
+  const found = kindOf(raw) === "map" ? (raw as Record<string, unknown>)[key] : undefined;
+  return kindOf(found) === "map" ? (found as Record<string, unknown>) : null;
+}

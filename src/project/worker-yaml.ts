@@ -1,0 +1,93 @@
+import { z } from "zod";
+import { byKind, map, namedMap } from "../yaml/shape.ts";
+import { mountNameFault, nameFault, variableNameFault } from "./names.ts";
+import { approval, constraints, hostPath, limits, mode, network, virtualPath } from "./terms.ts";
+
+const named = (fault: (name: string) => string | null) =>
+  z.string().superRefine((name, context) => {
+    const message = fault(name);
+    if (message !== null) context.addIssue({ code: "custom", message });
+  });
+
+const zone = map({ name: named(mountNameFault), mode: mode.optional(), approval: approval.optional() });
+const path = map({
+  root: hostPath,
+  mode: mode.default("ro"),
+  ...constraints,
+  description: z.string().max(500).optional(),
+});
+
+const pathList = byKind(
+  { text: virtualPath.transform((only) => [only]), list: z.array(virtualPath).max(100) },
+  "must be a path or a list of paths",
+);
+
+/** Which of these may stand together is `sandbox-form.ts`. */
+const sandbox = map({
+  inherit: z.boolean().optional(),
+  allow_read: pathList.optional(),
+  allow_write: pathList.optional(),
+  readonly: z.boolean().optional(),
+  zones: z.array(zone).max(100).superRefine(refuseTwins).optional(),
+  paths: namedMap(path, mountNameFault, 100).optional(),
+  approval: approval.optional(),
+  network: network.optional(),
+  working_dir: virtualPath.optional(),
+  require_os_sandbox: z.literal(true, "cannot be false: Corral runs a worker isolated or not at all").optional(),
+});
+
+/** A shell is never implied, so words are never split: the message shows what was probably meant. */
+const command = z
+  .array(
+    z
+      .string()
+      .max(131_072)
+      .refine((word) => !word.includes("\0"), "must not hold a NUL character"),
+    {
+      error: ({ input }) =>
+        typeof input === "string"
+          ? `must be a list of words; write it as [${input.trim().split(/\s+/).join(", ")}]`
+          : undefined,
+    },
+  )
+  .min(1)
+  .max(1000)
+  .refine((words) => words[0] !== "", { path: [0], error: "must name a program" });
+
+const variable = z
+  .string()
+  .max(32_768)
+  .refine((value) => !value.includes("\0"), "must not hold a NUL character");
+
+/** The front matter of a `*.worker` file (design section 5). */
+export const workerYaml = map({
+  name: named(nameFault).optional(),
+  description: z.string().max(2000).default(""),
+  image: z
+    .string()
+    .regex(/^[a-z0-9][A-Za-z0-9._/:@-]{0,254}$/, "must be the name of an image such as `corral/base`")
+    .default("corral/base"),
+  command: command.optional(),
+  model: z.string().min(1).max(200).optional(),
+  calls: z.array(named(nameFault)).max(100).default([]),
+  sandbox: sandbox.prefault({}),
+  limits: limits.optional(),
+  policy: named(nameFault).optional(),
+  output: z.enum(["text", "json"]).default("text"),
+  env: namedMap(variable, variableNameFault, 100).prefault({}),
+});
+
+export type WorkerYaml = z.output<typeof workerYaml>;
+
+function refuseTwins(zones: readonly { readonly name: string }[], context: z.core.$RefinementCtx): void {
+  for (const [index, { name }] of zones.entries()) {
+    if (zones.findIndex((other) => other.name === name) < index) {
+      context.issues.push({
+        code: "custom",
+        input: name,
+        path: [index, "name"],
+        message: `\`${name}\` is listed twice`,
+      });
+    }
+  }
+}

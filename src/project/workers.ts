@@ -1,0 +1,54 @@
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { Checked } from "../yaml/check.ts";
+import { nearest } from "../yaml/issue.ts";
+import type { Problem } from "../yaml/problem.ts";
+import { faultOf } from "./host-place.ts";
+import { readWorker, type WorkerDefinition, type WorkerFile, workerNameOf } from "./worker.ts";
+
+const MAX_WORKERS = 1000;
+
+/** Every `*.worker` file of a folder, by name; `shownDir` is how messages name it. Problems of all files come together. */
+export async function readWorkers(
+  dir: string,
+  shownDir: string,
+): Promise<Checked<ReadonlyMap<string, WorkerDefinition>>> {
+  const files = (await readdir(dir)).filter((entry) => entry.endsWith(".worker") && !entry.startsWith(".")).toSorted();
+  if (files.length > MAX_WORKERS) {
+    const message = `holds ${files.length} workers; at most ${MAX_WORKERS} are read`;
+    return { ok: false, problems: [{ file: shownDir, line: 1, column: 1, path: "", message }] };
+  }
+  const problems: Problem[] = [];
+  const read: WorkerFile[] = [];
+  for (const entry of files) {
+    const worker = await readFrom(join(dir, entry), join(shownDir, entry));
+    if (worker.ok) read.push(worker.value);
+    else problems.push(...worker.problems);
+  }
+  // A worker whose file is wrong still exists: its callers are not to blame.
+  problems.push(...read.flatMap((caller) => unknownCalls(caller, files.map(workerNameOf))));
+  if (problems.length > 0) return { ok: false, problems };
+  return { ok: true, value: new Map(read.map(({ worker }) => [worker.name, worker])) };
+}
+
+async function readFrom(path: string, file: string): Promise<Checked<WorkerFile>> {
+  try {
+    return readWorker(await readFile(path, "utf8"), file);
+  } catch (error) {
+    return { ok: false, problems: [{ file, line: 1, column: 1, path: "", message: faultOf(error) }] };
+  }
+}
+
+function unknownCalls({ worker, document }: WorkerFile, known: readonly string[]): Problem[] {
+  const written = (document.raw as { calls?: readonly string[] }).calls ?? [];
+  return written.flatMap((name, index) => {
+    if (known.includes(name)) return [];
+    const instead = nearest(name, known) ?? `; there are: ${known.join(", ")}`;
+    return [
+      document.problemAt(
+        ["calls", index],
+        `\`${worker.name}\` cannot call \`${name}\`, which does not exist${instead}`,
+      ),
+    ];
+  });
+}

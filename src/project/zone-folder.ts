@@ -1,0 +1,64 @@
+import { constants } from "node:fs";
+import { mkdir, open, realpath, stat } from "node:fs/promises";
+import { join, relative, resolve, sep } from "node:path";
+import { faultOf, type HostPlace } from "./host-place.ts";
+
+/** The user that cells run as where nothing else is said; no account of that number exists. */
+const NOBODY = 65532;
+
+/**
+ * The folder of a zone in `sandboxed` mode, made when missing.
+ *
+ * It always lies inside the project: a repository from elsewhere may hold a `.sandbox` that is a link to somebody's
+ * home, and a project without any `corral.yaml` must not grant that.
+ */
+export async function ensureZoneFolder(projectDir: string, root: string, name: string): Promise<HostPlace> {
+  const target = resolve(projectDir, root, name);
+  if (!isInside(projectDir, target)) return { ok: false, fault: "must stay inside the project with `mode: sandboxed`" };
+  const parts = relative(projectDir, target).split(sep);
+  let folder = projectDir;
+  try {
+    for (const [index, part] of parts.entries()) {
+      const next = join(folder, part);
+      if (await makeFolder(next)) await giveToOwner(next, projectDir, index === parts.length - 1);
+      folder = await realpath(next);
+      if (!isInside(projectDir, folder))
+        return { ok: false, fault: "leads out of the project through a symbolic link" };
+    }
+    if (!(await stat(folder)).isDirectory()) return { ok: false, fault: "is not a folder" };
+    return { ok: true, host: folder, directory: true };
+  } catch (error) {
+    return { ok: false, fault: faultOf(error) };
+  }
+}
+
+async function makeFolder(path: string): Promise<boolean> {
+  try {
+    await mkdir(path, 0o755);
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
+    throw error;
+  }
+}
+
+/**
+ * A cell runs as the owner of what it writes. What root makes for somebody else's project is given to them, and in a
+ * project of root the zone goes to nobody, so that no cell has to be user 0.
+ */
+async function giveToOwner(folder: string, projectDir: string, isZone: boolean): Promise<void> {
+  if (process.getuid?.() !== 0) return;
+  const project = await stat(projectDir);
+  if (project.uid === 0 && !isZone) return;
+  const [uid, gid] = project.uid === 0 ? [NOBODY, NOBODY] : [project.uid, project.gid];
+  const handle = await open(folder, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+  try {
+    await handle.chown(uid, gid);
+  } finally {
+    await handle.close();
+  }
+}
+
+function isInside(folder: string, path: string): boolean {
+  return path !== folder && path.startsWith(folder === sep ? sep : `${folder}${sep}`);
+}

@@ -1,0 +1,84 @@
+import { z } from "zod";
+import { describeIssue, describeUnknownKey } from "./issue.ts";
+
+type Issue = z.core.$ZodIssue;
+
+/** A map that has these keys and no other. An unknown key is answered with the nearest known one. */
+export function map<Shape extends z.ZodRawShape>(shape: Shape) {
+  const known = Object.keys(shape);
+  return z.strictObject(shape, {
+    // One line for each key: `checkShape` makes one problem of each, at its own place.
+    error: (issue) =>
+      issue.code === "unrecognized_keys"
+        ? issue.keys.map((key) => describeUnknownKey(key, known)).join("\n")
+        : undefined,
+  });
+}
+
+/**
+ * A map with names that the person chooses. `nameFault` says what is wrong with a name, or null.
+ *
+ * Unlike `z.record` it reports bad names and bad values together, and cannot lose a key.
+ */
+export function namedMap<Value extends z.ZodType>(
+  value: Value,
+  nameFault: (name: string) => string | null,
+  maxEntries: number,
+) {
+  return z.unknown().transform((raw, context): ReadonlyMap<string, z.output<Value>> => {
+    const entries = new Map<string, z.output<Value>>();
+    if (kindOf(raw) !== "map") return refuse(context, raw, "must be a map of names");
+    const names = Object.keys(raw as object);
+    if (names.length > maxEntries)
+      return refuse(context, raw, `has ${names.length} entries; at most ${maxEntries} are allowed`);
+    for (const name of names) {
+      const fault = nameFault(name);
+      if (fault !== null) {
+        context.issues.push({ code: "custom", input: raw, path: [name], message: fault, params: { at: "key" } });
+      }
+      const result = value.safeParse((raw as Record<string, unknown>)[name], { error: describeIssue });
+      if (result.success) entries.set(name, result.data);
+      else pass(context, raw, result.error.issues, [name]);
+    }
+    return entries;
+  });
+}
+
+type Kind = "map" | "list" | "text" | "switch" | "number" | "nothing";
+
+/**
+ * A value that may be written in more than one form, told apart by its kind alone.
+ *
+ * `z.union` would try each form and report the problems of all of them; a person means only one.
+ */
+export function byKind<Forms extends Partial<Record<Kind, z.ZodType>>>(forms: Forms, expected: string) {
+  return byLook((raw) => forms[kindOf(raw)] as Extract<Forms[keyof Forms], z.ZodType> | undefined, expected);
+}
+
+/** Like {@link byKind} where the kind does not tell: `pick` looks at the raw value and names the form that is meant. */
+export function byLook<Form extends z.ZodType>(pick: (raw: unknown) => Form | undefined, expected: string) {
+  return z.unknown().transform((raw, context): z.output<Form> => {
+    if (raw === undefined) return refuse(context, raw, "is missing");
+    const form = pick(raw);
+    if (form === undefined) return refuse(context, raw, expected);
+    const result = form.safeParse(raw, { error: describeIssue });
+    if (!result.success) pass(context, raw, result.error.issues);
+    return result.success ? result.data : z.NEVER;
+  });
+}
+
+export function kindOf(raw: unknown): Kind {
+  if (raw === null || raw === undefined) return "nothing";
+  if (Array.isArray(raw)) return "list";
+  if (typeof raw === "object") return "map";
+  return typeof raw === "boolean" ? "switch" : typeof raw === "number" ? "number" : "text";
+}
+
+function refuse(context: z.core.$RefinementCtx, input: unknown, message: string): never {
+  context.issues.push({ code: "custom", input, message });
+  return z.NEVER;
+}
+
+function pass(context: z.core.$RefinementCtx, input: unknown, issues: readonly Issue[], under: readonly string[] = []) {
+  for (const issue of issues) context.issues.push({ ...issue, input, path: [...under, ...issue.path] } as never);
+}
