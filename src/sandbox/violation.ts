@@ -91,6 +91,8 @@ export type Violation =
   | { readonly code: "USER_NOT_ALLOWED"; readonly reason: string }
   /** The image does not hold the worker's command. */
   | { readonly code: "COMMAND_NOT_FOUND"; readonly command: string; readonly image: string }
+  /** An agent worker (`model:`), which no driver can run yet. */
+  | { readonly code: "AGENT_NOT_SUPPORTED"; readonly worker: string }
   | { readonly code: "IMAGE_MISSING"; readonly image: string }
   | { readonly code: "ENFORCEMENT_MISSING"; readonly missing: readonly string[] };
 

@@ -66,10 +66,12 @@ const WORDS: Words = {
     `No user is fit to run this worker: ${v.reason}. Give its writable directories one owner, or use a policy that allows this one.`,
   COMMAND_NOT_FOUND: (v) =>
     `The image ${quote(v.image)} holds no command ${quote(v.command)}. Name one that it holds, or another image.`,
+  AGENT_NOT_SUPPORTED: (v) =>
+    `The worker ${quote(v.worker)} is an agent (\`model:\`), and agents cannot be run yet. Call a worker with a \`command\`.`,
   IMAGE_MISSING: (v) =>
     `There is no image ${quote(v.image)} on this container engine. Build or load it, or name another.`,
   ENFORCEMENT_MISSING: (v) =>
-    `This container engine cannot enforce what the policy asks: ${list(v.missing)}. Use an engine that can; Corral never runs a worker with less.`,
+    `The cell was not what was planned: ${list(v.missing)}. Corral never runs a worker with less than its policy asks; use an engine and an image that allow it.`,
 };
 
 const LIMIT_WORDS: Readonly<Record<LimitName, string>> = {

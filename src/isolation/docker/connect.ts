@@ -1,0 +1,66 @@
+import { Agent } from "node:https";
+import Docker from "dockerode";
+import { type Endpoint, type EndpointSource, type Env, resolveEndpoint } from "./endpoint.ts";
+import { EngineUnavailableError } from "./engine-unavailable.ts";
+
+export interface EngineConnection {
+  readonly docker: Docker;
+  /** `unix:///…` or `tcp://host:port`. */
+  readonly endpoint: string;
+  /** The Engine's Unix socket, which no mount may hold; null for an Engine over TCP. */
+  readonly socketPath: string | null;
+  readonly source: EndpointSource;
+}
+
+const PING_TIMEOUT_MS = 5_000;
+
+/**
+ * Finds the Engine as the docker client does and asks whether it is there.
+ *
+ * `env` holds DOCKER_HOST, DOCKER_CONTEXT, DOCKER_CONFIG, DOCKER_TLS_VERIFY, DOCKER_CERT_PATH and HOME.
+ * @throws {EngineUnavailableError} when no Engine answers; its message says what to do.
+ */
+export async function connect(env: Env): Promise<EngineConnection> {
+  const endpoint = await resolveEndpoint(env).catch((cause: unknown) => {
+    throw new EngineUnavailableError(null, cause);
+  });
+  try {
+    const docker = new Docker(clientOptions(endpoint));
+    await ping(docker);
+    return { docker, endpoint: endpoint.url, socketPath: socketPathOf(endpoint) ?? null, source: endpoint.source };
+  } catch (cause) {
+    throw new EngineUnavailableError(endpoint, cause);
+  }
+}
+
+/**
+ * Every field is said, also where it is undefined: what is left out the client library fills in from DOCKER_HOST
+ * and DOCKER_CERT_PATH in the process's own environment, which is not ours to read here.
+ */
+function clientOptions(endpoint: Endpoint): Docker.DockerOptions {
+  const { tls } = endpoint;
+  const url = socketPathOf(endpoint) ? undefined : new URL(endpoint.url);
+  const options = {
+    socketPath: socketPathOf(endpoint),
+    host: url?.hostname,
+    port: url && (url.port || (tls ? "2376" : "2375")),
+    pathPrefix: url?.pathname || "/",
+    protocol: tls ? "https" : "http",
+    ca: tls?.ca,
+    cert: tls?.cert,
+    key: tls?.key,
+    agent: tls && !tls.verify ? new Agent({ rejectUnauthorized: false, keepAlive: true }) : undefined,
+    timeout: undefined,
+  };
+  return options as Docker.DockerOptions;
+}
+
+/** The client's types leave out that a ping can be given up. */
+async function ping(docker: Docker): Promise<void> {
+  const pingable = docker as unknown as { ping(options: { abortSignal: AbortSignal }): Promise<unknown> };
+  await pingable.ping({ abortSignal: AbortSignal.timeout(PING_TIMEOUT_MS) });
+}
+
+function socketPathOf(endpoint: Endpoint): string | undefined {
+  return endpoint.url.startsWith("unix://") ? endpoint.url.slice("unix://".length) : undefined;
+}

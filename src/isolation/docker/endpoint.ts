@@ -1,0 +1,107 @@
+import { createHash } from "node:crypto";
+import { access, readFile } from "node:fs/promises";
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { z } from "zod";
+
+export type Env = Readonly<Record<string, string | undefined>>;
+export type EndpointSource = "DOCKER_HOST" | `context ${string}` | "default";
+
+/** Where the Engine is said to be, and by whom. Nothing has been connected yet. */
+export interface Endpoint {
+  /** `unix:///…` or `tcp://host:port`. */
+  readonly url: string;
+  readonly source: EndpointSource;
+  /** Absent: a plain connection. */
+  readonly tls?: { readonly ca?: Buffer; readonly cert?: Buffer; readonly key?: Buffer; readonly verify: boolean };
+}
+
+export const DEFAULT_SOCKET = "/var/run/docker.sock";
+
+/**
+ * Finds the Engine as the docker client does: DOCKER_HOST, then DOCKER_CONTEXT, then the client's current context,
+ * then the default socket. Throws an `Error` whose message says which setting is wrong.
+ */
+export async function resolveEndpoint(env: Env): Promise<Endpoint> {
+  if (env.DOCKER_HOST) return fromDockerHost(env.DOCKER_HOST, env);
+  const configDir = env.DOCKER_CONFIG || join(env.HOME || homedir(), ".docker");
+  const context = env.DOCKER_CONTEXT || (await currentContext(configDir));
+  if (context && context !== "default") return fromContext(context, configDir);
+  return { url: `unix://${DEFAULT_SOCKET}`, source: "default" };
+}
+
+async function fromDockerHost(raw: string, env: Env): Promise<Endpoint> {
+  const endpoint: Endpoint = { url: parseUrl(raw), source: "DOCKER_HOST" };
+  if (!endpoint.url.startsWith("tcp://") || !(env.DOCKER_TLS_VERIFY || env.DOCKER_TLS)) return endpoint;
+  const certDir = env.DOCKER_CERT_PATH || env.DOCKER_CONFIG || join(env.HOME || homedir(), ".docker");
+  return { ...endpoint, tls: { ...(await readTlsFiles(certDir)), verify: Boolean(env.DOCKER_TLS_VERIFY) } };
+}
+
+const ContextMeta = z.object({
+  Endpoints: z.object({ docker: z.object({ Host: z.string(), SkipTLSVerify: z.boolean().optional() }) }),
+});
+
+async function fromContext(name: string, configDir: string): Promise<Endpoint> {
+  const id = createHash("sha256").update(name).digest("hex");
+  const metaFile = join(configDir, "contexts", "meta", id, "meta.json");
+  const meta = ContextMeta.safeParse(await readJson(metaFile));
+  if (!meta.success)
+    throw new Error(`the docker context ${JSON.stringify(name)} has no usable description in ${metaFile}`);
+  const { Host: host, SkipTLSVerify: skipVerify } = meta.data.Endpoints.docker;
+  const endpoint: Endpoint = { url: parseUrl(host), source: `context ${name}` };
+  const tlsDir = join(configDir, "contexts", "tls", id, "docker");
+  if (!endpoint.url.startsWith("tcp://") || !(await exists(tlsDir))) return endpoint;
+  return { ...endpoint, tls: { ...(await readTlsFiles(tlsDir)), verify: !skipVerify } };
+}
+
+async function currentContext(configDir: string): Promise<string | undefined> {
+  const config = z
+    .object({ currentContext: z.string().optional() })
+    .safeParse(await readJson(join(configDir, "config.json")));
+  return config.data?.currentContext;
+}
+
+function parseUrl(raw: string): string {
+  const url = raw.includes("://") ? raw : `tcp://${raw}`;
+  const scheme = url.slice(0, url.indexOf("://"));
+  if (scheme === "unix") return url === "unix://" ? `unix://${DEFAULT_SOCKET}` : url;
+  if (scheme === "ssh")
+    throw new Error(`${raw}: mounts are checked on this host, so an Engine on another one (ssh://) cannot run cells`);
+  if (scheme !== "tcp" || !URL.parse(url)?.hostname)
+    throw new Error(`${raw}: only unix:// and tcp:// endpoints are supported`);
+  return url;
+}
+
+async function readTlsFiles(dir: string) {
+  const [ca, cert, key] = await Promise.all(
+    ["ca.pem", "cert.pem", "key.pem"].map((name) => readIfThere(join(dir, name))),
+  );
+  return { ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) };
+}
+
+/** A missing file is the usual case and reads as `undefined`; a file that is not JSON is somebody's mistake. */
+async function readJson(file: string): Promise<unknown> {
+  const text = await readIfThere(file);
+  if (!text) return undefined;
+  try {
+    return JSON.parse(text.toString("utf8"));
+  } catch (cause) {
+    throw new Error(`${file} is not JSON`, { cause });
+  }
+}
+
+async function readIfThere(file: string): Promise<Buffer | undefined> {
+  try {
+    return await readFile(file);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
+}
+
+async function exists(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  );
+}

@@ -1,0 +1,87 @@
+import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+import type Docker from "dockerode";
+import { importRoot } from "./bootstrap-import.ts";
+import { configureRoot } from "./bootstrap-root.ts";
+import { type HostApt, readHostApt } from "./host-apt.ts";
+import { contained, runHostCommand } from "./host-command.ts";
+import { ImageBuildError, type OnImageProgress } from "./progress.ts";
+
+export const BOOTSTRAP_TAG = "corral/debian:bookworm";
+const SUITE = "bookworm";
+const WORK_PREFIX = "bootstrap-";
+
+export interface BootstrapRequest {
+  readonly docker: Docker;
+  readonly stateDir: string;
+  readonly onProgress: OnImageProgress;
+  readonly signal?: AbortSignal | undefined;
+  readonly proxies: Readonly<Record<string, string>>;
+}
+
+/**
+ * Makes {@link BOOTSTRAP_TAG} out of Debian's packages, for where no registry answers. Needs root on a Debian or
+ * Ubuntu host, because the packages' own scripts run under chroot. The caller holds the state folder's lock.
+ */
+export async function bootstrapDebian({
+  docker,
+  stateDir,
+  onProgress,
+  signal,
+  proxies,
+}: BootstrapRequest): Promise<void> {
+  if (process.getuid?.() !== 0) throw new ImageBuildError(BOOTSTRAP_TAG, "making it from Debian's packages needs root");
+  const run = async (command: readonly string[]) => {
+    const end = await runHostCommand(command, {
+      signal,
+      env: proxies,
+      onLine: (text) => onProgress({ image: BOOTSTRAP_TAG, step: "debootstrap", text }),
+    });
+    if (!end.succeeded) throw new ImageBuildError(BOOTSTRAP_TAG, end.account);
+  };
+  await removeLeftovers(stateDir);
+  await installDebootstrap(run);
+  const work = await mkdtemp(join(stateDir, WORK_PREFIX));
+  try {
+    const root = join(work, "root");
+    await mkdir(root, { mode: 0o755 });
+    const apt = await readHostApt(SUITE);
+    await run(
+      contained([
+        "debootstrap",
+        "--variant=minbase",
+        ...certificates(apt),
+        SUITE,
+        root,
+        ...(apt.mirror ? [apt.mirror] : []),
+      ]),
+    );
+    await configureRoot(root, apt, run);
+    await importRoot({ docker, root, tag: BOOTSTRAP_TAG, signal });
+    onProgress({ image: BOOTSTRAP_TAG, text: "made from Debian's packages" });
+  } finally {
+    await rm(work, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
+  }
+}
+
+/** A run that was killed leaves half a system behind; no live run can own it, since the lock is ours. */
+async function removeLeftovers(stateDir: string): Promise<void> {
+  const left = (await readdir(stateDir)).filter((name) => name.startsWith(WORK_PREFIX));
+  await Promise.all(left.map((name) => rm(join(stateDir, name), { recursive: true, force: true })));
+}
+
+async function installDebootstrap(run: (command: readonly string[]) => Promise<void>): Promise<void> {
+  if ((await runHostCommand(["debootstrap", "--version"])).succeeded) return;
+  if (!(await runHostCommand(["apt-get", "--version"])).succeeded) {
+    throw new ImageBuildError(
+      BOOTSTRAP_TAG,
+      "making it from Debian's packages needs debootstrap, and there is no apt-get to install it",
+    );
+  }
+  await run(["apt-get", "update"]);
+  await run(["apt-get", "install", "-y", "--no-install-recommends", "debootstrap", "debian-archive-keyring"]);
+}
+
+function certificates(apt: HostApt): string[] {
+  return apt.mirror?.startsWith("https:") ? ["--include=ca-certificates"] : [];
+}

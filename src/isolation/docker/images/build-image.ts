@@ -1,0 +1,62 @@
+import { Readable } from "node:stream";
+import type Docker from "dockerode";
+import type { ImageSource } from "./catalog.ts";
+import { readMessages } from "./engine-messages.ts";
+import { BASE_LABEL, FINGERPRINT_LABEL, fingerprint } from "./fingerprint.ts";
+import { ImageBuildError, type OnImageProgress } from "./progress.ts";
+
+export interface BuildRequest {
+  readonly docker: Docker;
+  readonly source: ImageSource;
+  /** The id of the image that it stands on. */
+  readonly baseId: string;
+  /** `host` where the Engine has no network of its own; else its default. */
+  readonly network?: "host" | undefined;
+  readonly proxies: Readonly<Record<string, string>>;
+  readonly onProgress: OnImageProgress;
+  readonly signal?: AbortSignal | undefined;
+}
+
+const TAIL_LINES = 20;
+
+/** Builds one image from its folder with the Engine's own builder. */
+export async function buildImage({
+  docker,
+  source,
+  baseId,
+  network,
+  proxies,
+  onProgress,
+  signal,
+}: BuildRequest): Promise<void> {
+  const answer = await docker.buildImage(Readable.from([source.context.tar]), {
+    t: source.tag,
+    // The usual proxy variables are known to the builder and do not stay in the image.
+    buildargs: { ...proxies, BASE: baseId },
+    labels: { [FINGERPRINT_LABEL]: fingerprint(source, baseId), [BASE_LABEL]: baseId },
+    rm: true,
+    forcerm: true,
+    ...(network && { networkmode: network }),
+    ...(signal && { abortSignal: signal }),
+  });
+  let step: string | undefined;
+  const tail: string[] = [];
+  for await (const message of readMessages(answer)) {
+    if (message.error)
+      throw new ImageBuildError(source.tag, failure(message.error, step, tail), { cause: message.error });
+    for (const line of (message.stream ?? "").split(/[\r\n]+/).filter((text) => text.trim() !== "")) {
+      step = /^Step (\d+\/\d+ : .*)/.exec(line)?.[1]?.replace(" : ", " ") ?? step;
+      tail.push(line);
+      if (tail.length > TAIL_LINES) tail.shift();
+      onProgress({ image: source.tag, ...(step && { step }), text: line });
+    }
+  }
+}
+
+function failure(error: string, step: string | undefined, tail: readonly string[]): string {
+  return [
+    `the build failed at step ${step ?? "0, before the first"}`,
+    ...tail.map((line) => `  ${line}`),
+    error.trim(),
+  ].join("\n");
+}

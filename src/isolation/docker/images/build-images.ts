@@ -1,0 +1,100 @@
+import { join } from "node:path";
+import type Docker from "dockerode";
+import { type BuildRequest, buildImage } from "./build-image.ts";
+import { BASE_NAME, IMAGE_PREFIX, type ImageSource, listImages } from "./catalog.ts";
+import { ensureDebianBase } from "./debian-base.ts";
+import { FINGERPRINT_LABEL, isCurrent } from "./fingerprint.ts";
+import { inspectImage } from "./inspect.ts";
+import { acquireLock } from "./lock.ts";
+import { ImageBuildError, type OnImageProgress } from "./progress.ts";
+import { findProxies } from "./proxies.ts";
+import { makeStateFolder } from "./state-folder.ts";
+import type { StatusRequest } from "./status.ts";
+
+export interface BuildImagesRequest extends StatusRequest {
+  /** Folder names or tags; absent: every image. The base is always seen to. */
+  readonly names?: readonly string[];
+  readonly onProgress: OnImageProgress;
+  readonly signal?: AbortSignal;
+  /** Only the proxy variables (`http_proxy`, …) are read. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+}
+
+export interface BuiltImage {
+  readonly name: string;
+  readonly tag: string;
+  readonly id: string;
+  readonly sizeBytes: number;
+  /** False: it was up to date already. */
+  readonly built: boolean;
+  readonly durationMs: number;
+}
+
+/**
+ * Builds the images that are missing or stale: the base first, on a Debian that is pulled or made, then the others.
+ * Two processes with one state folder take turns.
+ *
+ * @throws {ImageBuildError} with the step and the last lines of its output.
+ */
+export async function buildImages(request: BuildImagesRequest): Promise<BuiltImage[]> {
+  const { docker, imagesDir, stateDir, names, onProgress, signal, prefix = IMAGE_PREFIX } = request;
+  const sources = await listImages(imagesDir, prefix, names);
+  await makeStateFolder(stateDir);
+  await using _lock = await acquireLock(join(stateDir, "images.lock"), {
+    signal,
+    onWait: (pid) =>
+      onProgress({ image: `${prefix}/${BASE_NAME}`, text: `waiting for another build (process ${pid})` }),
+  });
+  const proxies = await findProxies(request.env ?? {});
+  const network = await networkFor(docker, proxies);
+  const debian = await ensureDebianBase({ docker, stateDir, onProgress, signal, proxies });
+  const built: BuiltImage[] = [];
+  const superseded: string[] = [];
+  for (const source of sources) {
+    const baseId = built[0]?.id ?? debian.id;
+    const before = await inspectImage(docker, source.tag);
+    const image = await bringUpToDate({ docker, source, baseId, network, proxies, onProgress, signal }, before);
+    if (before && before.Id !== image.id && before.Config.Labels?.[FINGERPRINT_LABEL]) superseded.unshift(before.Id);
+    built.push(image);
+  }
+  // What a running cell still uses stays, as an image without a name.
+  for (const id of superseded)
+    await docker
+      .getImage(id)
+      .remove()
+      .catch(() => {});
+  return built;
+}
+
+async function bringUpToDate(request: BuildRequest, before: Docker.ImageInspectInfo | null): Promise<BuiltImage> {
+  const { docker, source, baseId, onProgress } = request;
+  const started = performance.now();
+  if (before && isCurrent(before, source, baseId)) return describe(source, before, false, started);
+  onProgress({ image: source.tag, text: before ? "building anew, it is stale" : "building" });
+  await buildImage(request);
+  const after = await inspectImage(docker, source.tag);
+  if (!after || !isCurrent(after, source, baseId))
+    throw new ImageBuildError(source.tag, "the Engine ended the build without an image");
+  const image = describe(source, after, true, started);
+  onProgress({
+    image: source.tag,
+    text: `built, ${Math.round(image.sizeBytes / 1e6)} MB, ${(image.durationMs / 1000).toFixed(1)} s`,
+  });
+  return image;
+}
+
+function describe(
+  { name, tag }: ImageSource,
+  image: Docker.ImageInspectInfo,
+  built: boolean,
+  started: number,
+): BuiltImage {
+  return { name, tag, id: image.Id, sizeBytes: image.Size, built, durationMs: Math.round(performance.now() - started) };
+}
+
+/** A build must fetch packages: through the host itself where the Engine has no bridge, or where the proxy is the host's own. */
+async function networkFor(docker: Docker, proxies: Readonly<Record<string, string>>): Promise<"host" | undefined> {
+  const networks = await docker.listNetworks({ filters: { driver: ["bridge"] } });
+  const localProxy = Object.values(proxies).some((proxy) => /\/\/(localhost|127\.|\[::1\])/.test(proxy));
+  return networks.length === 0 || localProxy ? "host" : undefined;
+}

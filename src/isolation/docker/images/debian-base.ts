@@ -1,0 +1,85 @@
+import { join } from "node:path";
+import type Docker from "dockerode";
+import { z } from "zod";
+import { BOOTSTRAP_TAG, type BootstrapRequest, bootstrapDebian } from "./bootstrap.ts";
+import { inspectImage } from "./inspect.ts";
+import { ImageBuildError } from "./progress.ts";
+import { pullImage } from "./pull.ts";
+import { readRecord, writeAtomically } from "./state-folder.ts";
+
+const PUBLIC_TAG = "debian:bookworm-slim";
+const RECORD_NAME = "images.json";
+
+/** The Debian that every image stands on, and where it came from. */
+const DebianBase = z.object({
+  source: z.enum(["registry", "debootstrap"]),
+  /** `debian@sha256:…` as the registry gave it, or the tag of our own. */
+  reference: z.string(),
+  /** The Engine's id of it. */
+  id: z.string(),
+});
+export type DebianBase = z.infer<typeof DebianBase>;
+const Record = z.object({ version: z.literal(1), base: DebianBase });
+
+/** The Debian base that is already there, without asking any registry: the recorded one, else one that the Engine holds. */
+export async function findDebianBase(docker: Docker, stateDir: string): Promise<DebianBase | null> {
+  const recorded = await recordedBase(stateDir);
+  if (recorded && (await inspectImage(docker, recorded.id))) return recorded;
+  return recorded?.source === "registry" ? null : ((await pulledBase(docker)) ?? (await bootstrappedBase(docker)));
+}
+
+/**
+ * The Debian base, fetched where it is missing: by the digest recorded earlier, else the public tag, else made from
+ * Debian's packages where no registry answers. What it was is recorded, so that later builds stand on the same.
+ */
+export async function ensureDebianBase(request: BootstrapRequest): Promise<DebianBase> {
+  const { docker, stateDir } = request;
+  const base = (await findDebianBase(docker, stateDir)) ?? (await fetchBase(request));
+  await writeAtomically(join(stateDir, RECORD_NAME), `${JSON.stringify({ version: 1, base }, null, 2)}\n`);
+  return base;
+}
+
+async function fetchBase(request: BootstrapRequest): Promise<DebianBase> {
+  const { docker, stateDir, onProgress, signal } = request;
+  const recorded = await recordedBase(stateDir);
+  const reference = recorded?.source === "registry" ? recorded.reference : PUBLIC_TAG;
+  onProgress({ image: reference, text: "asking the registry" });
+  const refusal = await pullImage({ docker, reference, onProgress, signal });
+  const pulled = refusal === null ? await pulledBase(docker, reference) : null;
+  if (pulled) return pulled;
+  onProgress({
+    image: BOOTSTRAP_TAG,
+    text: `no registry gave ${reference} (${refusal}); making it from Debian's packages`,
+  });
+  try {
+    await bootstrapDebian(request);
+  } catch (cause) {
+    signal?.throwIfAborted();
+    throw new ImageBuildError(
+      reference,
+      `no registry gave it (${refusal}), and ${(cause as Error).message}\n${ADVICE}`,
+      { cause },
+    );
+  }
+  const made = await bootstrappedBase(docker);
+  if (!made) throw new ImageBuildError(BOOTSTRAP_TAG, "the Engine took it and does not know it");
+  return made;
+}
+
+const ADVICE = `Either give the Engine access to a registry, or load the image by hand (docker load) from a machine that has ${PUBLIC_TAG}, or run this as root on Debian or Ubuntu.`;
+
+/** Only a digest that a registry gave counts: a local image of the same name may be anything. */
+async function pulledBase(docker: Docker, reference = PUBLIC_TAG): Promise<DebianBase | null> {
+  const image = await inspectImage(docker, reference);
+  const digest = image?.RepoDigests?.find((candidate) => candidate.startsWith("debian@sha256:"));
+  return image && digest ? { source: "registry", reference: digest, id: image.Id } : null;
+}
+
+async function bootstrappedBase(docker: Docker): Promise<DebianBase | null> {
+  const image = await inspectImage(docker, BOOTSTRAP_TAG);
+  return image ? { source: "debootstrap", reference: BOOTSTRAP_TAG, id: image.Id } : null;
+}
+
+async function recordedBase(stateDir: string): Promise<DebianBase | null> {
+  return Record.safeParse(await readRecord(stateDir, RECORD_NAME)).data?.base ?? null;
+}

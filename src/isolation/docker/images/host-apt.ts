@@ -1,0 +1,58 @@
+import { readFile } from "node:fs/promises";
+import { runHostCommand } from "./host-command.ts";
+
+/** How this host's own apt reaches Debian's packages, put in terms of the suite that the images use. */
+export interface HostApt {
+  /** Where debootstrap gets its packages; null: its own default. */
+  readonly mirror: string | null;
+  /** Lines of a `sources.list` for the image; empty: the mirror's main suite is all that is known. */
+  readonly sources: readonly string[];
+  /** Lines of `apt.conf` without which that mirror is refused here, e.g. that its dates are not checked. */
+  readonly settings: readonly string[];
+}
+
+const NOTHING: HostApt = { mirror: null, sources: [], settings: [] };
+/** Filled in by apt for each index that it knows of. */
+const TARGET = "$(REPO_URI) $(RELEASE) $(COMPONENT)";
+
+/**
+ * Reads the host's apt configuration through apt itself. Only a Debian host has a mirror of Debian to offer.
+ *
+ * A source with a password in it is left out: it would stay readable in every cell.
+ */
+export async function readHostApt(suite: string): Promise<HostApt> {
+  const osRelease = await readFile("/etc/os-release", "utf8").catch(() => "");
+  const hostSuite = /^VERSION_CODENAME="?([a-z]+)"?$/m.exec(osRelease)?.[1];
+  if (!/^ID="?debian"?$/m.test(osRelease) || !hostSuite) return NOTHING;
+  const targets = await lines(
+    "apt-get",
+    "indextargets",
+    "--no-release-info",
+    "--format",
+    TARGET,
+    "Created-By: Packages",
+  );
+  const archives = targets.flatMap((line) => parseTarget(line, hostSuite));
+  const dumped = await lines("apt-config", "dump", "--no-empty");
+  return {
+    mirror: archives.find((archive) => archive.pocket === "")?.uri ?? null,
+    sources: [...new Set(archives.map(({ uri, pocket }) => `deb ${uri} ${suite}${pocket} main`))],
+    settings: dumped.filter((line) => /^Acquire::(Check-Valid-Until|Check-Date) /.test(line)),
+  };
+}
+
+/** `pocket` is what follows the suite's name: nothing, `-updates` or `-security`. */
+function parseTarget(line: string, hostSuite: string): { uri: string; pocket: string }[] {
+  const [uri = "", release = "", component] = line.split(" ");
+  const pocket = release.startsWith(hostSuite) ? release.slice(hostSuite.length) : null;
+  if (component !== "main" || pocket === null || !/^(-updates|-security)?$/.test(pocket)) return [];
+  if (!/^https?:/.test(uri) || !URL.canParse(uri) || new URL(uri).username) return [];
+  return [{ uri, pocket }];
+}
+
+/** A host without apt, or with one that cannot read its own settings, has nothing to tell. */
+async function lines(...command: string[]): Promise<string[]> {
+  const printed: string[] = [];
+  const end = await runHostCommand(command, { onLine: (line) => printed.push(line) });
+  return end.succeeded ? printed : [];
+}

@@ -1,0 +1,44 @@
+import type Docker from "dockerode";
+import { readMessages } from "./engine-messages.ts";
+import type { OnImageProgress } from "./progress.ts";
+
+const FIRST_BYTE_TIMEOUT_MS = 8_000;
+const TOTAL_TIMEOUT_MS = 10 * 60_000;
+
+export interface PullRequest {
+  readonly docker: Docker;
+  /** `debian:bookworm-slim` or `debian@sha256:…`. */
+  readonly reference: string;
+  readonly onProgress: OnImageProgress;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Pulls an image. Answers null when it is there, else why no registry gave it. */
+export async function pullImage({ docker, reference, onProgress, signal }: PullRequest): Promise<string | null> {
+  const givenUp = new AbortController();
+  const firstByte = setTimeout(
+    () => givenUp.abort(new Error(`no registry answered within ${FIRST_BYTE_TIMEOUT_MS / 1000} s`)),
+    FIRST_BYTE_TIMEOUT_MS,
+  );
+  const limits = [givenUp.signal, AbortSignal.timeout(TOTAL_TIMEOUT_MS), ...(signal ? [signal] : [])];
+  const abortSignal = AbortSignal.any(limits);
+  try {
+    const answer = await docker.pull(reference, { abortSignal });
+    for await (const message of readMessages(answer)) {
+      clearTimeout(firstByte);
+      if (message.error) return message.error;
+      // The bars of each layer are for terminals; the lines that stand alone tell enough.
+      if (message.status && !/^(Downloading|Extracting|Waiting|Verifying|Pulling fs)/.test(message.status)) {
+        onProgress({ image: reference, step: "pull", text: message.status });
+      }
+    }
+    return null;
+  } catch (error) {
+    signal?.throwIfAborted();
+    return abortSignal.aborted
+      ? String(abortSignal.reason?.message ?? abortSignal.reason)
+      : (error as Error).message.trim();
+  } finally {
+    clearTimeout(firstByte);
+  }
+}

@@ -1,0 +1,44 @@
+import type Docker from "dockerode";
+import { BASE_NAME, IMAGE_PREFIX, listImages } from "./catalog.ts";
+import { findDebianBase } from "./debian-base.ts";
+import { BASE_LABEL, isCurrent } from "./fingerprint.ts";
+import { inspectImage } from "./inspect.ts";
+
+export interface ImageStatus {
+  readonly name: string;
+  readonly tag: string;
+  /** `stale`: made of other files, or on another base, than it would be now. */
+  readonly state: "present" | "stale" | "missing";
+  readonly id: string | null;
+  readonly sizeBytes: number | null;
+}
+
+export interface StatusRequest {
+  readonly docker: Docker;
+  readonly imagesDir: string;
+  readonly stateDir: string;
+  /** In place of `corral`, before the slash of every tag. */
+  readonly prefix?: string;
+}
+
+/** Which of the images are there and up to date. Asks the Engine only: no registry, nothing is built. */
+export async function imageStatus({
+  docker,
+  imagesDir,
+  stateDir,
+  prefix = IMAGE_PREFIX,
+}: StatusRequest): Promise<ImageStatus[]> {
+  const sources = await listImages(imagesDir, prefix);
+  const [debian, ...images] = await Promise.all([
+    findDebianBase(docker, stateDir),
+    ...sources.map((source) => inspectImage(docker, source.tag)),
+  ]);
+  const base = images[0];
+  return sources.map((source, index) => {
+    const image = images[index] ?? null;
+    // Where the Debian image was removed since, the base image itself still says what it stands on.
+    const standsOn = source.name === BASE_NAME ? (debian?.id ?? image?.Config.Labels?.[BASE_LABEL]) : base?.Id;
+    const state = image === null ? "missing" : standsOn && isCurrent(image, source, standsOn) ? "present" : "stale";
+    return { name: source.name, tag: source.tag, state, id: image?.Id ?? null, sizeBytes: image?.Size ?? null };
+  });
+}

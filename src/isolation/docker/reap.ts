@@ -1,0 +1,60 @@
+import type Docker from "dockerode";
+import type { CellInfo, Reaped } from "../driver.ts";
+import { type Labelled, type Maker, RUN_LABEL, readLabels } from "../labels.ts";
+import { reapLiveDirs } from "../live-dir.ts";
+import { isDead } from "../owner.ts";
+import type { DockerDriverOptions } from "./driver.ts";
+import { isGone, statusCodeOf } from "./engine-error.ts";
+
+/** Every container that this state directory's orchestrators made, in whatever state, `created` among them. */
+export async function listCells(docker: Docker, maker: Maker): Promise<CellInfo[]> {
+  const containers = await docker.listContainers({ all: true, filters: { label: [RUN_LABEL] } });
+  const cells: CellInfo[] = [];
+  for (const { Id, Names, Labels, State, Created } of containers) {
+    const labelled = readLabels(maker.sealKey, "container", (Names[0] ?? "").replace(/^\//, ""), Labels);
+    if (labelled === null) continue;
+    const createdAt = new Date(Created * 1000).toISOString();
+    cells.push({ ...labelled, id: Id, state: State, createdAt, ownerAlive: !isDead(labelled.owner, maker.owner) });
+  }
+  return cells;
+}
+
+/** Removes the containers, volumes and directories of owners that are certainly dead. */
+export async function reap({ docker, maker, liveDir }: DockerDriverOptions): Promise<Reaped> {
+  const dead = (await listCells(docker, maker)).filter((cell) => !cell.ownerAlive);
+  const cells = await removeEach(dead, async ({ id, run }) => {
+    await docker.getContainer(id).remove({ force: true, v: true });
+    return run;
+  });
+  const volumes = await removeEach(await deadVolumes(docker, maker), async ({ name }) => {
+    await docker.getVolume(name).remove();
+    return name;
+  });
+  return { cells, volumes, directories: await reapLiveDirs(liveDir, maker.owner) };
+}
+
+async function deadVolumes(docker: Docker, maker: Maker): Promise<{ name: string; labelled: Labelled }[]> {
+  const { Volumes } = await docker.listVolumes({ filters: { label: [RUN_LABEL] } });
+  const dead: { name: string; labelled: Labelled }[] = [];
+  for (const { Name, Labels } of Volumes ?? []) {
+    const labelled = readLabels(maker.sealKey, "volume", Name, Labels);
+    if (labelled !== null && isDead(labelled.owner, maker.owner)) dead.push({ name: Name, labelled });
+  }
+  return dead;
+}
+
+/** Another reaper may be at the same work: what is gone, or is going (409), is no failure. */
+async function removeEach<Thing>(
+  things: readonly Thing[],
+  remove: (thing: Thing) => Promise<string>,
+): Promise<string[]> {
+  const removed: string[] = [];
+  for (const thing of things) {
+    try {
+      removed.push(await remove(thing));
+    } catch (error) {
+      if (!isGone(error) && statusCodeOf(error) !== 409) throw error;
+    }
+  }
+  return removed;
+}

@@ -1,0 +1,89 @@
+import type { Violation } from "../sandbox/violation.ts";
+import type { Enforcement } from "./enforcement.ts";
+import type { Labelled } from "./labels.ts";
+import type { Pins } from "./pin.ts";
+import type { Plan } from "./plan.ts";
+import type { ImageFacts } from "./plan-for.ts";
+
+/** Something that makes cells from plans. Every driver passes one contract suite, `test/isolation/driver.contract.ts`. */
+export interface Driver {
+  readonly name: string;
+  /** What this driver's engine is, and what it cannot enforce on this host. */
+  capabilities(): Promise<Capabilities>;
+  /** Null where there is no such image. */
+  imageFacts(image: string): Promise<ImageFacts | null>;
+  /**
+   * Makes a cell and verifies it. The worker has not begun: {@link Cell.release} lets it.
+   *
+   * A cell that is not what was planned is removed, and the refusal says in what it differs. Rejects with
+   * `EngineTrouble` where the engine itself failed, and with the signal's reason where it was aborted; nothing is
+   * left behind in any case.
+   */
+  start(request: StartRequest): Promise<Start>;
+  /** Every cell that this state directory's orchestrators made, whatever its state. */
+  list(): Promise<CellInfo[]>;
+  /** Removes what belongs to owners that are certainly dead, and nothing else. */
+  reap(): Promise<Reaped>;
+}
+
+export interface StartRequest {
+  readonly plan: Plan;
+  readonly pins: Pins;
+  /** Called with each piece as it comes, from the first byte; never after {@link Cell.exit} has settled. */
+  readonly onOutput: (stream: "stdout" | "stderr", chunk: Buffer) => void;
+  readonly signal: AbortSignal;
+}
+
+export type Start =
+  | { readonly ok: true; readonly cell: Cell }
+  | { readonly ok: false; readonly violations: readonly Violation[] };
+
+/** A running isolated environment. Disposing removes every trace of it, whatever state it is in. */
+export interface Cell extends AsyncDisposable {
+  readonly id: string;
+  readonly enforcement: Enforcement;
+  /** Lets the worker begin, with `input` as the whole of its standard input. Once. */
+  release(input: Uint8Array): void;
+  /** Settles once, when the cell has ended and all of its output was delivered. Never rejects. */
+  readonly exit: Promise<CellExit>;
+  /** Asks (`SIGTERM`, the worker alone) or ends (`SIGKILL`, every process, wherever it hides). No error where it has ended already. */
+  kill(signal: "SIGTERM" | "SIGKILL"): Promise<void>;
+}
+
+export type CellExit =
+  | { readonly kind: "exited"; readonly code: number; readonly outOfMemory: boolean; readonly usage: CellUsage }
+  /** The engine did not tell how the worker ended. */
+  | { readonly kind: "lost"; readonly reason: string };
+
+/** As last measured while the worker ran; null where it ended before the first measurement. */
+export interface CellUsage {
+  readonly cpuMs: number | null;
+  readonly memoryBytesPeak: number | null;
+}
+
+export interface Capabilities {
+  readonly engine: string;
+  readonly version: string;
+  /** What a plan may ask for and this engine cannot enforce, each in words. Empty on a sound engine. */
+  readonly missing: readonly string[];
+  /** What `doctor` shows besides. */
+  readonly facts: Readonly<Record<string, string>>;
+}
+
+export interface CellInfo extends Labelled {
+  readonly id: string;
+  readonly state: string;
+  readonly createdAt: string;
+  readonly ownerAlive: boolean;
+}
+
+export interface Reaped {
+  readonly cells: readonly string[];
+  readonly volumes: readonly string[];
+  readonly directories: readonly string[];
+}
+
+/** The engine failed, not the worker: not reachable, full, or confused. The message may hold host paths; it is for people. */
+export class EngineTrouble extends Error {
+  override readonly name = "EngineTrouble";
+}

@@ -1,0 +1,48 @@
+import { GATE_PATH, type Plan } from "../plan.ts";
+
+/** What opens the gate. Anything else, or the end of its input, ends the cell without running the worker. */
+export const GO = "go\n";
+/** Exit codes of a gate that did not run the worker's command. */
+export const GATE_SHUT = 125;
+
+/**
+ * What stands between the start of a cell and the worker's first instruction. Run by Corral's own static busybox, so
+ * that an image needs no shell and has no say: it reports what the cell is, waits for one line, and becomes the
+ * command. `read` takes no byte beyond that line; what follows on stdin is the worker's input (design fact 4).
+ *
+ * The command is looked up here by hand, because this shell would prefer its own applets to the image's programs.
+ */
+const SCRIPT = `
+gate=$0; paths=$1; shift
+echo '== mountinfo'; while IFS= read -r line; do echo "$line"; done < /proc/self/mountinfo
+echo '== status'; while IFS= read -r line; do echo "$line"; done < /proc/self/status
+echo '== limits'; while IFS= read -r line; do echo "$line"; done < /proc/self/limits
+echo '== interfaces'; while IFS= read -r line; do echo "$line"; done < /proc/net/dev
+echo '== cgroup'
+for file in memory/memory.limit_in_bytes memory/memory.memsw.limit_in_bytes pids/pids.max cpu/cpu.cfs_quota_us cpu/cpu.cfs_period_us memory.max memory.swap.max pids.max cpu.max; do
+  [ -r "/sys/fs/cgroup/$file" ] && read -r value < "/sys/fs/cgroup/$file" && echo "$file $value"
+done
+while read -r key value rest; do [ "$key" = SwapTotal: ] && echo "swap.total $value"; done < /proc/meminfo
+echo '== identities'; IFS='
+'; "$gate" stat -c '%d:%i %n' $paths; unset IFS
+echo '== command'
+command=
+case $1 in
+*/*) [ -f "$1" ] && [ -x "$1" ] && command=$1 ;;
+*) IFS=:; for dir in $PATH; do [ -f "$dir/$1" ] && [ -x "$dir/$1" ] && command=$dir/$1 && break; done; unset IFS ;;
+esac
+echo "$command"
+echo '== end'
+IFS= read -r go || exit ${GATE_SHUT}
+[ "$go" = go ] || exit ${GATE_SHUT}
+[ -n "$command" ] || exit 127
+shift
+unset gate paths line file key value rest dir go
+exec "$command" "$@"
+`;
+
+/** The container's whole argument list: the gate, the mount points to identify, and the worker's command. */
+export function gateCommand(plan: Plan): string[] {
+  const paths = plan.mounts.map((mount) => mount.path).join("\n");
+  return [GATE_PATH, "sh", "-c", SCRIPT, GATE_PATH, paths, ...plan.command];
+}

@@ -1,0 +1,160 @@
+import type { Violation } from "../../sandbox/violation.ts";
+import type { Enforcement, EnforcementLine, EnforcementLines } from "../enforcement.ts";
+import type { Plan, PlannedMount } from "../plan.ts";
+import type { GateReport, ReportedMount } from "./report.ts";
+
+export interface Verification {
+  readonly enforcement: Enforcement;
+  /** Empty: the cell is what was planned. */
+  readonly violations: readonly Violation[];
+}
+
+/**
+ * Holds the cell's own report against the plan, line by line. Whatever is weaker than planned refuses the run, and so
+ * does a mount that nobody planned (design sections 2 and 6, facts 1 and 3).
+ */
+export function verifyCell(plan: Plan, report: GateReport): Verification {
+  const violations: Violation[] = [];
+  const strayed = plan.mounts.filter((mount) => !isInPlace(mount, report));
+  for (const mount of strayed) {
+    const reason = "what stands there is not what was checked: it was changed while the cell was starting";
+    violations.push({ code: "MOUNT_SOURCE_REFUSED", path: mount.path, reason });
+  }
+  const requested = requestedLines(plan);
+  const actual = actualLines(plan, report, plan.mounts.length - strayed.length);
+  const missing = (Object.keys(requested) as EnforcementLine[])
+    .filter((line) => requested[line] !== actual[line] && !(line === "mounts" && strayed.length > 0))
+    .map((line) => `${line}: planned ${requested[line]}, found ${actual[line]}`);
+  if (missing.length > 0) violations.push({ code: "ENFORCEMENT_MISSING", missing });
+  if (report.command === "")
+    violations.push({ code: "COMMAND_NOT_FOUND", command: plan.command[0] ?? "", image: plan.image.name });
+  return { enforcement: { requested, actual }, violations };
+}
+
+function requestedLines(plan: Plan): EnforcementLines {
+  const { hardening, limits } = plan;
+  return {
+    mounts: `${plan.mounts.length} in place, none besides`,
+    rootFileSystem: hardening.readOnlyRoot ? "read-only" : "writable",
+    user: `${plan.user.uid}:${plan.user.gid}`,
+    capabilities: hardening.capabilities.length === 0 ? "none" : [...hardening.capabilities].sort().join(" "),
+    noNewPrivileges: hardening.noNewPrivileges ? "on" : "off",
+    seccomp: "filtering",
+    network: plan.network === "none" ? "loopback only" : "open",
+    memory: String(pageAligned(limits.memoryBytes)),
+    memoryAndSwap: String(pageAligned(limits.memoryBytes)),
+    pids: String(limits.pids),
+    cpus: limits.cpus.toFixed(2),
+    openFiles: String(limits.nofile),
+    fileSize: String(limits.fileBytes),
+  };
+}
+
+function actualLines(plan: Plan, report: GateReport, inPlace: number): EnforcementLines {
+  const strangers = report.mounts.filter((mount) => !isExpected(mount, plan)).map((mount) => mount.path);
+  const besides = strangers.length === 0 ? "none besides" : `and besides ${strangers.join(" ")}`;
+  const uids = report.status.get("Uid")?.split(/\s+/) ?? [];
+  const gids = report.status.get("Gid")?.split(/\s+/) ?? [];
+  const memory = report.cgroup.get("memory/memory.limit_in_bytes") ?? report.cgroup.get("memory.max") ?? "unknown";
+  return {
+    mounts: `${inPlace} in place, ${besides}`,
+    rootFileSystem: rootMount(report)?.readOnly === true ? "read-only" : "writable",
+    user: `${[...new Set(uids)].join("/")}:${[...new Set(gids)].join("/")}`,
+    capabilities: capabilities(report),
+    noNewPrivileges: report.status.get("NoNewPrivs") === "1" ? "on" : "off",
+    seccomp: report.status.get("Seccomp") === "2" ? "filtering" : "absent",
+    network: network(plan, report.interfaces),
+    memory,
+    memoryAndSwap: memoryAndSwap(report, memory),
+    pids: report.cgroup.get("pids/pids.max") ?? report.cgroup.get("pids.max") ?? "unknown",
+    cpus: cpus(report),
+    openFiles: report.limits.get("Max open files") ?? "unknown",
+    fileSize: report.limits.get("Max file size") ?? "unknown",
+  };
+}
+
+/** The last mount made at a path is the one that is seen there. */
+function isInPlace(planned: PlannedMount, report: GateReport): boolean {
+  const seen = report.mounts.findLast((mount) => mount.path === planned.path);
+  const identity = `${planned.identity.device}:${planned.identity.inode}`;
+  return (
+    seen !== undefined && seen.readOnly === (planned.mode === "ro") && report.identities.get(planned.path) === identity
+  );
+}
+
+/** What every container has of its own: kernel file systems, and the Engine's three files for a host's names. */
+const ENGINE_MOUNTS = new Set([
+  "/",
+  "/etc/resolv.conf",
+  "/etc/hostname",
+  "/etc/hosts",
+  "/sbin/docker-init",
+  "/usr/sbin/docker-init",
+  "/dev/shm",
+]);
+const KERNEL_TYPES = new Set(["proc", "sysfs", "tmpfs", "devpts", "mqueue", "cgroup", "cgroup2"]);
+
+function isExpected(mount: ReportedMount, plan: Plan): boolean {
+  if (ENGINE_MOUNTS.has(mount.path)) return true;
+  if (plan.mounts.some((planned) => planned.path === mount.path)) return true;
+  const tmpfs = plan.tmpfs.find((planned) => planned.path === mount.path);
+  if (tmpfs !== undefined) {
+    return mount.type === "tmpfs" && (tmpfs.exec || mount.options.includes("noexec"));
+  }
+  return /^\/(proc|sys|dev)(\/|$)/.test(mount.path) && KERNEL_TYPES.has(mount.type);
+}
+
+function rootMount(report: GateReport): ReportedMount | undefined {
+  return report.mounts.find((mount) => mount.path === "/");
+}
+
+/** Bits of the capability sets (capability.h), for the few that a policy may keep. */
+const CAPABILITY_NAMES = (
+  "CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE NET_BIND_SERVICE NET_BROADCAST " +
+  "NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO SYS_CHROOT SYS_PTRACE SYS_PACCT SYS_ADMIN SYS_BOOT SYS_NICE " +
+  "SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG MKNOD LEASE AUDIT_WRITE AUDIT_CONTROL SETFCAP MAC_OVERRIDE MAC_ADMIN SYSLOG WAKE_ALARM " +
+  "BLOCK_SUSPEND AUDIT_READ PERFMON BPF CHECKPOINT_RESTORE"
+).split(" ");
+
+/** Every set counts: what is in the bounding set could be gained, what is ambient is inherited. */
+function capabilities(report: GateReport): string {
+  let held = 0n;
+  for (const field of ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"]) {
+    const value = report.status.get(field);
+    if (value === undefined || !/^[0-9a-f]+$/.test(value)) return "unknown";
+    held |= BigInt(`0x${value}`);
+  }
+  const names = CAPABILITY_NAMES.filter((_, bit) => held & (1n << BigInt(bit))).map((name) => `CAP_${name}`);
+  const unnamed = held >> BigInt(CAPABILITY_NAMES.length);
+  if (unnamed !== 0n) names.push(`0x${unnamed.toString(16)}`);
+  return names.length === 0 ? "none" : names.sort().join(" ");
+}
+
+/** Devices that some kernels put into every new network namespace: down, without an address, and no one may bring them up. */
+const FALLBACK_TUNNELS = new Set("tunl0 sit0 ip6tnl0 gre0 gretap0 erspan0 ip6gre0 ip_vti0 ip6_vti0".split(" "));
+
+function network(plan: Plan, interfaces: readonly string[]): string {
+  const others = interfaces.filter((name) => name !== "lo" && !FALLBACK_TUNNELS.has(name));
+  if (others.length === 0) return plan.network === "open" ? "absent" : "loopback only";
+  return plan.network === "open" ? "open" : `interfaces ${others.join(" ")}`;
+}
+
+/** cgroup v1 counts memory and swap together, v2 swap by itself; a host without swap needs no bound for it. */
+function memoryAndSwap(report: GateReport, memory: string): string {
+  const together = report.cgroup.get("memory/memory.memsw.limit_in_bytes");
+  if (together !== undefined) return together;
+  const swap = report.cgroup.get("memory.swap.max");
+  return swap === "0" || report.cgroup.get("swap.total") === "0" ? memory : `${memory} and swap ${swap ?? "unknown"}`;
+}
+
+function cpus(report: GateReport): string {
+  const together = report.cgroup.get("cpu.max")?.split(" ");
+  const quota = Number(together?.[0] ?? report.cgroup.get("cpu/cpu.cfs_quota_us"));
+  const period = Number(together?.[1] ?? report.cgroup.get("cpu/cpu.cfs_period_us"));
+  return quota > 0 && period > 0 ? (quota / period).toFixed(2) : "unlimited";
+}
+
+/** The kernel counts memory in whole pages. */
+function pageAligned(bytes: number): number {
+  return Math.floor(bytes / 4096) * 4096;
+}

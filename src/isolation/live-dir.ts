@@ -1,0 +1,33 @@
+import { createHash } from "node:crypto";
+import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { formatOwner, isDead, type Owner, parseOwner } from "./owner.ts";
+
+/** In each owner's directory, who it is. */
+const OWNER_FILE = "owner";
+
+/**
+ * The temporary directory of one orchestrator below `liveDir`: its runs' sockets. Short, as the path of a Unix socket
+ * has at most 107 bytes. The state directory above lets no other user in; in the cell its files must be reachable.
+ */
+export async function makeOwnerDir(liveDir: string, owner: Owner): Promise<string> {
+  const text = formatOwner(owner);
+  const dir = join(liveDir, createHash("sha256").update(text).digest("hex").slice(0, 10));
+  await mkdir(dir, { recursive: true, mode: 0o755 });
+  await writeFile(join(dir, OWNER_FILE), text);
+  return dir;
+}
+
+/** Removes the directories of owners that are certainly dead; answers with their names. */
+export async function reapLiveDirs(liveDir: string, self: Owner): Promise<string[]> {
+  const removed: string[] = [];
+  const names = await readdir(liveDir).catch(() => [] as string[]);
+  for (const name of names) {
+    const text = await readFile(join(liveDir, name, OWNER_FILE), "utf8").catch(() => "");
+    const owner = parseOwner(text);
+    if (owner === null || !isDead(owner, self)) continue;
+    await rm(join(liveDir, name), { recursive: true, force: true });
+    removed.push(name);
+  }
+  return removed;
+}

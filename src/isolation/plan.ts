@@ -1,0 +1,74 @@
+import type { Hardening } from "../sandbox/policy.ts";
+
+/** What a pinned mount source was when it was opened: Linux device and inode numbers, in decimal. */
+export interface SourceIdentity {
+  readonly device: string;
+  readonly inode: string;
+}
+
+/** Whose a planned mount is: the derived sandbox's, an attachment, or Corral's own (the gate and the socket). */
+export type MountOrigin = "sandbox" | "attachment" | "corral";
+
+/** One bind mount of a cell. `path` is absolute in the cell, `host` on the host. */
+export interface PlannedMount {
+  readonly path: string;
+  readonly host: string;
+  readonly mode: "ro" | "rw";
+  readonly kind: "directory" | "file" | "socket";
+  readonly origin: MountOrigin;
+  readonly identity: SourceIdentity;
+  /** Why a mount that the sandbox may write is read-only in the cell; absent where the two agree. */
+  readonly heldBack?: "approval";
+}
+
+export interface PlannedTmpfs {
+  readonly path: string;
+  readonly bytes: number;
+  readonly exec: boolean;
+  readonly mode: string;
+}
+
+/** Bounds that the Engine enforces (memory is memory and swap together) and that the run enforces (time, output). */
+export interface PlannedLimits {
+  readonly memoryBytes: number;
+  readonly cpus: number;
+  readonly pids: number;
+  readonly nofile: number;
+  /** RLIMIT_FSIZE: the largest file that one process may write. */
+  readonly fileBytes: number;
+  readonly timeoutMs: number;
+  readonly outputBytes: number;
+}
+
+/**
+ * The container, as plain JSON: nothing is left to the driver's judgement. The driver only translates, and the gate
+ * proves inside the cell that what was planned is what is there.
+ */
+export interface Plan {
+  readonly version: 1;
+  readonly run: string;
+  readonly root: string;
+  readonly parent: string | null;
+  readonly worker: string;
+  readonly policy: string;
+  readonly image: { readonly name: string; readonly id: string };
+  readonly command: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly workingDir: string;
+  readonly user: { readonly uid: number; readonly gid: number };
+  readonly mounts: readonly PlannedMount[];
+  readonly tmpfs: readonly PlannedTmpfs[];
+  readonly network: "none" | "open";
+  readonly limits: PlannedLimits;
+  readonly hardening: Hardening;
+}
+
+/** Where Corral's own files stand in every cell. The gate keeps its name, for busybox chooses what to be by it. */
+export const GATE_PATH = "/.corral/busybox";
+export const SOCKET_PATH = "/.corral/socket";
+/** Where the namespace of a rooted sandbox (the root form) stands in a cell, whose own `/` is the image's. */
+export const ROOTED_BASE = "/project";
+export const ATTACHMENTS_PATH = "/attachments";
+export const HOME_PATH = "/home/worker";
+/** The user of a cell that writes to no mount: nobody's number on any distribution. */
+export const UNPRIVILEGED_ID = 65532;

@@ -1,0 +1,102 @@
+import { posix } from "node:path";
+import { ATTACHMENTS_PATH, ROOTED_BASE } from "../isolation/plan.ts";
+import type { WorkerDefinition } from "../project/worker.ts";
+import { checkRead, hostPathOf, readablePaths } from "../sandbox/access.ts";
+import type { Sandbox } from "../sandbox/sandbox.ts";
+import type { Violation } from "../sandbox/violation.ts";
+import { parseVirtualPath } from "../sandbox/virtual-path.ts";
+import type { Attachment, Job, Narrow } from "./job.ts";
+
+/** What a running worker asks for through its broker. Raw: nothing in it has been checked. */
+export interface CallRequest {
+  readonly worker: string;
+  readonly input: unknown;
+  readonly attachments: readonly { readonly path: string; readonly name?: string }[];
+  readonly narrow: Narrow | null;
+}
+
+/** The run that calls: its job, the sandbox that it runs in, and its own attachments as its cell has them. */
+export interface Caller {
+  readonly job: Job;
+  readonly sandbox: Sandbox;
+}
+
+/** Everything about the call itself that is not allowed; permissions are `derive`'s to judge. */
+export function callViolations(
+  name: string,
+  caller: Caller,
+  workers: ReadonlyMap<string, WorkerDefinition>,
+): Violation[] {
+  const { job } = caller;
+  const listed = job.worker.calls;
+  const path = [...job.path, name];
+  const violations: Violation[] = [];
+  if (!listed.includes(name)) violations.push({ code: "CALL_NOT_LISTED", asked: name, valid: listed });
+  else if (!workers.has(name))
+    violations.push({ code: "WORKER_UNKNOWN", asked: name, valid: [...workers.keys()].sort() });
+  if (job.path.includes(name)) violations.push({ code: "CALL_CYCLE", path });
+  if (path.length > job.tree.maxDepth) violations.push({ code: "CALL_TOO_DEEP", path, max: job.tree.maxDepth });
+  return violations;
+}
+
+export interface ResolvedAttachments {
+  readonly attachments: readonly Attachment[];
+  readonly violations: readonly Violation[];
+}
+
+/** Attachments must be readable in the caller's sandbox, or be attachments that the caller was itself given. */
+export function resolveAttachments(raw: CallRequest["attachments"], { job, sandbox }: Caller): ResolvedAttachments {
+  const attachments: Attachment[] = [];
+  const violations: Violation[] = [];
+  const taken = new Set<string>();
+  for (const { path, name = posix.basename(path) } of raw) {
+    const refuse = (reason: string): void => {
+      violations.push({ code: "ATTACHMENT_REFUSED", path, reason, valid: readableFor(job, sandbox) });
+    };
+    if (!isAttachmentName(name)) refuse(`${JSON.stringify(name)} is not the name of a file`);
+    else if (taken.has(name)) refuse(`there is another attachment of the name ${name}`);
+    else {
+      taken.add(name);
+      const found = locate(path, job, sandbox);
+      if (typeof found === "string") refuse(found);
+      else attachments.push({ name, ...found });
+    }
+  }
+  return { attachments, violations };
+}
+
+/** One file name, without a separator; it becomes a path in the cell and a line in the gate's list. */
+export function isAttachmentName(name: string): boolean {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is refused.
+  return name !== "." && name !== ".." && Buffer.byteLength(name) <= 255 && /^[^/\u0000-\u001f\u007f]+$/.test(name);
+}
+
+function locate(path: string, job: Job, sandbox: Sandbox): Omit<Attachment, "name"> | string {
+  const own = job.attachments.find(
+    (attachment) => posix.join(ATTACHMENTS_PATH, attachment.name) === posix.normalize(path),
+  );
+  if (own !== undefined) return { host: own.host, ...(own.identity === undefined ? {} : { identity: own.identity }) };
+  const parsed = parseVirtualPath(fromCell(path, sandbox), {
+    workingDir: sandbox.workingDir,
+    mountNames: sandbox.mounts.map((mount) => mount.name),
+  });
+  if (!parsed.ok) return parsed.reason;
+  const refused = checkRead(sandbox, parsed.path);
+  const host = hostPathOf(sandbox, parsed.path);
+  if (refused !== null || host === null) return refused?.message ?? "it is outside the sandbox";
+  return { host };
+}
+
+/** A worker in a rooted namespace sees it below `/project`, and may call its files by what it sees. */
+export function fromCell(path: string, sandbox: Sandbox): string {
+  if (!sandbox.rooted) return path;
+  if (path === ROOTED_BASE) return "/";
+  return path.startsWith(`${ROOTED_BASE}/`) ? path.slice(ROOTED_BASE.length) : path;
+}
+
+function readableFor(job: Job, sandbox: Sandbox): string[] {
+  return [
+    ...readablePaths(sandbox),
+    ...job.attachments.map((attachment) => posix.join(ATTACHMENTS_PATH, attachment.name)),
+  ];
+}

@@ -1,0 +1,89 @@
+import type { CellExit } from "../isolation/driver.ts";
+import type { Enforcement } from "../isolation/enforcement.ts";
+import type { Plan } from "../isolation/plan.ts";
+import type { WorkerDefinition } from "../project/worker.ts";
+import { formatBytes, formatDuration } from "../sandbox/units.ts";
+import type { BoundedOutput } from "./output.ts";
+import { type Ending, endingOf, type RunError, type RunResult, type StopReason } from "./result.ts";
+
+export interface Ended {
+  readonly exit: CellExit;
+  readonly stopped: StopReason | null;
+  readonly output: BoundedOutput;
+  readonly enforcement: Enforcement;
+  readonly calls: readonly RunResult[];
+}
+
+/** What became of a run whose worker began. */
+export function endedResult(worker: WorkerDefinition, plan: Plan, ended: Ended): RunResult {
+  const { exit, output } = ended;
+  const stdout = output.text("stdout");
+  const parsed =
+    worker.output === "json" ? parseJson(stdout) : { ok: true as const, value: stdout === "" ? null : stdout };
+  const known = endingOf(exit, ended.stopped);
+  const ending: Ending = known.status === "succeeded" && !parsed.ok ? { ...known, status: "failed" } : known;
+  return {
+    run: plan.run,
+    worker: worker.name,
+    ...ending,
+    output: parsed.ok ? parsed.value : null,
+    stdout,
+    stderr: output.text("stderr"),
+    truncated: output.truncated,
+    violations: [],
+    changes: [],
+    durationMs: 0,
+    usage:
+      exit.kind === "exited"
+        ? { ...exit.usage, outOfMemory: exit.outOfMemory }
+        : { cpuMs: null, memoryBytesPeak: null, outOfMemory: null },
+    enforcement: ended.enforcement,
+    calls: ended.calls,
+    error: errorOf(ending, plan, parsed.ok ? null : parsed.problem),
+  };
+}
+
+function parseJson(text: string): { ok: true; value: unknown } | { ok: false; problem: string } {
+  try {
+    return { ok: true, value: JSON.parse(text) };
+  } catch (error) {
+    return { ok: false, problem: (error as Error).message };
+  }
+}
+
+function errorOf({ status, exitCode, signal }: Ending, plan: Plan, notJson: string | null): RunError | null {
+  const name = plan.worker;
+  switch (status) {
+    case "succeeded":
+      return null;
+    case "failed":
+      if (exitCode === 0) {
+        return {
+          code: "OUTPUT_NOT_JSON",
+          message: `Worker ${name} declares \`output: json\`, and what it printed is not JSON: ${notJson}`,
+        };
+      }
+      return { code: "FAILED", message: `Worker ${name} ended with exit code ${exitCode}.` };
+    case "signaled":
+      return { code: "SIGNALED", message: `Worker ${name} was ended by ${signal}.` };
+    case "timed_out":
+      return {
+        code: "TIMED_OUT",
+        message: `Worker ${name} did not end within its time limit (at most ${formatDuration(plan.limits.timeoutMs)}, less where its caller's ended sooner).`,
+      };
+    case "oom_killed":
+      return {
+        code: "OUT_OF_MEMORY",
+        message: `Worker ${name} was killed for using more memory than its limit of ${formatBytes(plan.limits.memoryBytes)}.`,
+      };
+    case "output_limit":
+      return {
+        code: "OUTPUT_LIMIT",
+        message: `Worker ${name} printed more than its limit of ${formatBytes(plan.limits.outputBytes)}, and was ended.`,
+      };
+    case "cancelled":
+      return { code: "CANCELLED", message: `The run of worker ${name} was cancelled.` };
+    default:
+      return { code: "LOST", message: "The container engine stopped answering; how the worker ended is not known." };
+  }
+}

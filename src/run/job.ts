@@ -1,0 +1,72 @@
+import { randomBytes } from "node:crypto";
+import type { WorkerDefinition } from "../project/worker.ts";
+import type { Sandbox } from "../sandbox/sandbox.ts";
+import type { RunPlace } from "./events.ts";
+
+/** A file that a caller hands to a worker: its name under `/attachments`, and where it is on the host. */
+export interface Attachment {
+  readonly name: string;
+  readonly host: string;
+  /** `device:inode` where the caller's own cell was given this very file; it must still be that file. */
+  readonly identity?: string;
+}
+
+/** What a caller takes away from a worker besides what the worker leaves out itself. */
+export interface Narrow {
+  readonly allowRead?: readonly string[];
+  readonly allowWrite?: readonly string[];
+  readonly readonly?: boolean;
+}
+
+/** One execution that was asked for: who, with what, under whom, until when. */
+export interface Job {
+  readonly run: string;
+  readonly root: string;
+  readonly parent: string | null;
+  readonly worker: WorkerDefinition;
+  /** The caller's sandbox; a root run's caller is the project. */
+  readonly callerSandbox: Sandbox;
+  /** Names of the workers from the root run to this one. */
+  readonly path: readonly string[];
+  readonly input: unknown;
+  readonly attachments: readonly Attachment[];
+  readonly narrow: Narrow | null;
+  /** On the environment's clock; a child's is never later than its parent's. */
+  readonly deadline: number;
+  readonly signal: AbortSignal;
+  readonly tree: CallTree;
+}
+
+/** What all runs of one tree count together. */
+export class CallTree {
+  readonly maxDepth: number;
+  readonly maxCalls: number;
+  #calls = 0;
+
+  constructor(bounds: { maxDepth: number; maxCalls: number }) {
+    this.maxDepth = bounds.maxDepth;
+    this.maxCalls = bounds.maxCalls;
+  }
+
+  /** False where the tree has made all the calls that it may. */
+  takeCall(): boolean {
+    if (this.#calls >= this.maxCalls) return false;
+    this.#calls += 1;
+    return true;
+  }
+}
+
+/** Twelve characters: enough to be unique on one machine, short enough for the path of a socket. */
+export function newRunId(): string {
+  return randomBytes(6).toString("hex");
+}
+
+export function placeOf(job: Job): RunPlace {
+  const attachments = job.attachments.map((attachment) => attachment.name);
+  return { run: job.run, root: job.root, parent: job.parent, worker: job.worker.name, attachments };
+}
+
+/** What a worker reads on its standard input. */
+export function inputBytes(input: unknown): Buffer {
+  return Buffer.from(input === undefined ? "" : `${JSON.stringify(input)}\n`);
+}

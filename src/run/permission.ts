@@ -1,0 +1,67 @@
+import { resolveNeeds } from "../project/resolve.ts";
+import type { WorkerDefinition } from "../project/worker.ts";
+import { projectSandbox } from "../sandbox/declare.ts";
+import { type Derivation, derive } from "../sandbox/derive.ts";
+import type { Needs } from "../sandbox/needs.ts";
+import type { Sandbox } from "../sandbox/sandbox.ts";
+import type { RunEnvironment } from "./environment.ts";
+import type { Narrow } from "./job.ts";
+
+/** The project's own sandbox: the caller of every root run. `policy` is the person's choice for this run. */
+export async function rootSandbox(env: RunEnvironment, policy: string | null): Promise<Derivation> {
+  return projectSandbox(env.project.declaration, await env.policyNamed(policy ?? env.project.policyName));
+}
+
+/**
+ * What a worker gets under a caller: its needs are resolved and derived, and then what the caller takes away besides
+ * is derived from that. A root run that sets no limit gets its policy's defaults.
+ */
+export async function permissionOf(
+  worker: WorkerDefinition,
+  caller: Sandbox,
+  narrow: Narrow | null,
+  env: RunEnvironment,
+): Promise<Derivation> {
+  const policy = worker.policyName === null ? null : await env.policyNamed(worker.policyName);
+  const context = { projectDir: env.project.dir, parent: caller, ...(policy === null ? {} : { policy }) };
+  const resolution = await resolveNeeds(worker.needs, context);
+  if (!resolution.ok) return resolution;
+  const isRoot = caller.chain.length === 1;
+  const defaults = (policy ?? caller.policy).defaultLimits;
+  const needs = isRoot ? withDefaultLimits(resolution.needs, defaults, caller) : resolution.needs;
+  const derivation = derive(caller, needs, worker.name);
+  if (!derivation.ok || narrow === null) return derivation;
+  return narrowed(derivation.sandbox, narrow, worker.name, caller, env);
+}
+
+/** Everything as it is, but for the files that the caller leaves. */
+async function narrowed(
+  sandbox: Sandbox,
+  narrow: Narrow,
+  name: string,
+  caller: Sandbox,
+  env: RunEnvironment,
+): Promise<Derivation> {
+  const resolution = await resolveNeeds(
+    { ...narrow, inherit: true, network: sandbox.network },
+    {
+      projectDir: env.project.dir,
+      parent: sandbox,
+    },
+  );
+  if (!resolution.ok) return resolution;
+  const needs: Needs = { ...resolution.needs, workingDir: sandbox.workingDir };
+  const by = `${caller.chain.at(-1)} (calling ${name})`;
+  const derivation = derive(sandbox, needs, by);
+  if (!derivation.ok) return derivation;
+  return { ok: true, sandbox: { ...derivation.sandbox, chain: sandbox.chain } };
+}
+
+function withDefaultLimits(needs: Needs, defaults: Needs["limits"] & object, caller: Sandbox): Needs {
+  const limits = { ...defaults, ...needs.limits };
+  for (const [name, value] of Object.entries(caller.limits) as [keyof typeof limits, number][]) {
+    // A default is no demand: where the project allows less, less is what it is.
+    if (needs.limits?.[name] === undefined && value < (limits[name] ?? value)) limits[name] = value;
+  }
+  return { ...needs, limits };
+}

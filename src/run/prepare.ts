@@ -1,0 +1,91 @@
+import { lstat } from "node:fs/promises";
+import { posix } from "node:path";
+import type { PlannedSource } from "../isolation/mounts.ts";
+import { type PinRefusal, type Pins, pinSources } from "../isolation/pin.ts";
+import { ATTACHMENTS_PATH, type Plan } from "../isolation/plan.ts";
+import { type Planning, planFor } from "../isolation/plan-for.ts";
+import type { Sandbox } from "../sandbox/sandbox.ts";
+import type { Violation } from "../sandbox/violation.ts";
+import type { RunEnvironment } from "./environment.ts";
+import type { Attachment, Job } from "./job.ts";
+
+/** A plan, and its mount sources held open until it has become a cell. */
+export type Preparation = AsyncDisposable &
+  (
+    | { readonly ok: true; readonly plan: Plan; readonly pins: Pins }
+    | { readonly ok: false; readonly violations: readonly Violation[] }
+  );
+
+/** This run's own socket, as its broker made it. */
+export interface SocketSource {
+  readonly socketPath: string;
+  readonly source: PlannedSource;
+}
+
+/** From a sandbox to its plan: the image's facts, the pinned mount sources, and what follows from them. */
+export async function prepare(
+  job: Pick<Job, "run" | "root" | "parent" | "worker" | "attachments">,
+  sandbox: Sandbox,
+  socket: SocketSource,
+  env: RunEnvironment,
+): Promise<Preparation> {
+  const image = await env.driver.imageFacts(job.worker.image);
+  if (image === null) return refused([{ code: "IMAGE_MISSING", image: job.worker.image }]);
+
+  const hosts = [...sandbox.mounts.map((mount) => mount.host), ...job.attachments.map((attachment) => attachment.host)];
+  const pinning = await pinSources(hosts, env.refusedSources);
+  if (!pinning.ok)
+    return refused(pinning.refusals.flatMap((refusal) => sourceViolations(refusal, sandbox, job.attachments)));
+  const { pins } = pinning;
+  let planning: Planning = { ok: false, violations: attachmentViolations(job.attachments, pins) };
+  if (planning.violations.length === 0) {
+    planning = planFor({
+      run: { id: job.run, root: job.root, parent: job.parent },
+      worker: { name: job.worker.name, command: job.worker.command ?? [], env: job.worker.env },
+      sandbox,
+      image,
+      sources: new Map([...pins.sources, [env.gate, await gateSource(env.gate)], [socket.socketPath, socket.source]]),
+      attachments: job.attachments,
+      plumbing: { gate: env.gate, socket: socket.socketPath },
+      orchestratorUid: process.getuid?.() ?? 0,
+    });
+  }
+  if (planning.ok)
+    return { ok: true, plan: planning.plan, pins, [Symbol.asyncDispose]: () => pins[Symbol.asyncDispose]() };
+  await pins[Symbol.asyncDispose]();
+  return refused(planning.violations);
+}
+
+function refused(violations: readonly Violation[]): Preparation {
+  return { ok: false, violations, [Symbol.asyncDispose]: async () => {} };
+}
+
+/** A refused source in the words of the worker: by the paths at which it would have seen it. */
+function sourceViolations(
+  { host, reason }: PinRefusal,
+  sandbox: Sandbox,
+  attachments: readonly Attachment[],
+): Violation[] {
+  const mounts = sandbox.mounts.filter((mount) => mount.host === host).map((mount) => mount.path as string);
+  const files = attachments.filter((file) => file.host === host).map((file) => posix.join(ATTACHMENTS_PATH, file.name));
+  return [...mounts, ...files].map((path) => ({ code: "MOUNT_SOURCE_REFUSED", path, reason }));
+}
+
+function attachmentViolations(attachments: readonly Attachment[], pins: Pins): Violation[] {
+  const violations: Violation[] = [];
+  for (const { name, host, identity } of attachments) {
+    const source = pins.sources.get(host);
+    const path = posix.join(ATTACHMENTS_PATH, name);
+    const refuse = (reason: string): number => violations.push({ code: "MOUNT_SOURCE_REFUSED", path, reason });
+    if (source?.kind !== "file") refuse("an attachment is one regular file");
+    else if (identity !== undefined && identity !== `${source.device}:${source.inode}`) {
+      refuse("it is not the file any more that its caller was given");
+    }
+  }
+  return violations;
+}
+
+async function gateSource(gate: string): Promise<PlannedSource> {
+  const { dev, ino, uid, gid } = await lstat(gate, { bigint: true });
+  return { device: String(dev), inode: String(ino), uid: Number(uid), gid: Number(gid), kind: "file" };
+}

@@ -1,0 +1,85 @@
+import { constants } from "node:os";
+import type { CellExit, CellUsage } from "../isolation/driver.ts";
+import type { Enforcement } from "../isolation/enforcement.ts";
+import type { Violation } from "../sandbox/violation.ts";
+import { describeViolation } from "../sandbox/wording.ts";
+
+export type RunStatus =
+  | "succeeded"
+  | "failed"
+  | "signaled"
+  | "timed_out"
+  | "oom_killed"
+  | "output_limit"
+  | "disk_limit"
+  | "cancelled"
+  | "refused"
+  | "denied"
+  | "lost";
+
+/** Why Corral itself ended a run. */
+export type StopReason = "timed_out" | "cancelled" | "output_limit";
+
+/** What became of a run: one shape for success and failure. Safe to show to the caller: no host path is in it. */
+export interface RunResult {
+  readonly run: string;
+  readonly worker: string;
+  readonly status: RunStatus;
+  /** The worker's own; null where it ended otherwise, or where the engine did not tell. Never made up. */
+  readonly exitCode: number | null;
+  readonly signal: string | null;
+  /** The parsed standard output of a worker with `output: json`, else its text; null where nothing came. */
+  readonly output: unknown;
+  readonly stdout: string;
+  readonly stderr: string;
+  /** True where the worker wrote more than its output limit and the rest was dropped. */
+  readonly truncated: boolean;
+  readonly violations: readonly DescribedViolation[];
+  /** What was written to staged mounts. Always empty until there are any. */
+  readonly changes: readonly never[];
+  /** From the request to the end, the cell's start and removal included. */
+  readonly durationMs: number;
+  readonly usage: CellUsage & {
+    /** A process of the cell was killed for memory, the worker itself or another; null where it is not known. */
+    readonly outOfMemory: boolean | null;
+  };
+  /** Null where no cell came to be. */
+  readonly enforcement: Enforcement | null;
+  readonly calls: readonly RunResult[];
+  /** What is wrong, for every status but `succeeded`, in words a caller can act on. */
+  readonly error: RunError | null;
+}
+
+export interface RunError {
+  readonly code: string;
+  readonly message: string;
+}
+
+export type DescribedViolation = Violation & { readonly message: string };
+
+export function describeAll(violations: readonly Violation[]): DescribedViolation[] {
+  return violations.map((violation) => ({ ...violation, message: describeViolation(violation) }));
+}
+
+export interface Ending {
+  readonly status: RunStatus;
+  readonly exitCode: number | null;
+  readonly signal: string | null;
+}
+
+const SIGNALS = new Map(Object.entries(constants.signals).map(([name, number]) => [number as number, name]));
+
+/**
+ * How a run ended, from what the engine told and what Corral itself did. A death by signal n is told as the exit code
+ * 128+n (design fact 16). That a process was killed for memory says nothing of the worker unless the worker itself
+ * died of it (fact 10).
+ */
+export function endingOf(exit: CellExit, stopped: StopReason | null): Ending {
+  if (exit.kind === "lost") return { status: "lost", exitCode: null, signal: null };
+  const signal = exit.code > 128 ? (SIGNALS.get(exit.code - 128) ?? null) : null;
+  const exitCode = signal === null ? exit.code : null;
+  if (stopped !== null) return { status: stopped, exitCode, signal };
+  if (signal === "SIGKILL" && exit.outOfMemory) return { status: "oom_killed", exitCode, signal };
+  if (signal !== null) return { status: "signaled", exitCode, signal };
+  return { status: exitCode === 0 ? "succeeded" : "failed", exitCode, signal };
+}

@@ -1,0 +1,62 @@
+import type { Cell, CellExit } from "../isolation/driver.ts";
+import type { StopReason } from "./result.ts";
+
+/** How long a worker that was asked to end may take before it is ended. */
+const GRACE_MS = 2000;
+/** How long the engine may take to tell of the end of a cell that was killed. */
+const KILL_TIMEOUT_MS = 30_000;
+
+export interface Supervision {
+  readonly exit: CellExit;
+  /** Why Corral ended the cell; null where the worker ended by itself. */
+  readonly stopped: StopReason | null;
+}
+
+export interface SupervisionBounds {
+  readonly timeoutMs: number;
+  /** Aborted when the run is cancelled, by a person or with its caller. */
+  readonly signal: AbortSignal;
+  /** Aborted when the worker has printed more than it may. */
+  readonly flooded: AbortSignal;
+}
+
+/** Waits for a released cell to end, and ends it where it passes a bound. The first reason is the one that is told. */
+export async function supervise(cell: Cell, bounds: SupervisionBounds): Promise<Supervision> {
+  let stopped: StopReason | null = null;
+  const { promise: unanswered, resolve: giveUp } = Promise.withResolvers<CellExit>();
+  const timers: NodeJS.Timeout[] = [];
+  const after = (ms: number, action: () => void): void => {
+    timers.push(setTimeout(action, ms));
+  };
+  // An engine that cannot be asked to kill is told by the exit; there is nothing to add to it here.
+  const kill = (signal: "SIGTERM" | "SIGKILL"): void => void cell.kill(signal).catch(() => {});
+  const end = (): void => {
+    kill("SIGKILL");
+    after(KILL_TIMEOUT_MS, () =>
+      giveUp({ kind: "lost", reason: "the engine did not tell of the end of a killed cell" }),
+    );
+  };
+  const stop = (reason: StopReason): void => {
+    if (stopped !== null) return;
+    stopped = reason;
+    if (reason === "output_limit") return end();
+    kill("SIGTERM");
+    after(GRACE_MS, end);
+  };
+
+  const onCancel = (): void => stop("cancelled");
+  const onFlood = (): void => stop("output_limit");
+  after(bounds.timeoutMs, () => stop("timed_out"));
+  bounds.signal.addEventListener("abort", onCancel);
+  bounds.flooded.addEventListener("abort", onFlood);
+  if (bounds.signal.aborted) onCancel();
+  if (bounds.flooded.aborted) onFlood();
+  try {
+    const exit = await Promise.race([cell.exit, unanswered]);
+    return { exit, stopped };
+  } finally {
+    for (const timer of timers) clearTimeout(timer);
+    bounds.signal.removeEventListener("abort", onCancel);
+    bounds.flooded.removeEventListener("abort", onFlood);
+  }
+}
