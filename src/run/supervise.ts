@@ -39,9 +39,11 @@ export async function supervise(cell: Cell, bounds: SupervisionBounds): Promise<
   const stop = (reason: StopReason): void => {
     if (stopped !== null) return;
     stopped = reason;
-    if (reason === "output_limit") return end();
-    kill("SIGTERM");
-    after(GRACE_MS, end);
+    if (reason === "output_limit") end();
+    else {
+      kill("SIGTERM");
+      after(GRACE_MS, end);
+    }
   };
 
   const onCancel = (): void => stop("cancelled");

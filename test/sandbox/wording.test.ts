@@ -41,6 +41,7 @@ const examples: { readonly [Code in ViolationCode]: Extract<Violation, { code: C
   USER_NOT_ALLOWED: { code: "USER_NOT_ALLOWED", reason: "the files belong to root" },
   COMMAND_NOT_FOUND: { code: "COMMAND_NOT_FOUND", command: "pdftotext", image: "corral/base" },
   IMAGE_MISSING: { code: "IMAGE_MISSING", image: "corral/base" },
+  AGENT_NOT_SUPPORTED: { code: "AGENT_NOT_SUPPORTED", worker: "writer" },
   ENFORCEMENT_MISSING: { code: "ENFORCEMENT_MISSING", missing: ["seccomp"] },
 };
 
