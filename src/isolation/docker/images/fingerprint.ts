@@ -9,7 +9,7 @@ export const BASE_LABEL = "dev.corral.base";
 
 /** Changes when a file of the image's folder changes, or the image it stands on. */
 export function fingerprint(source: ImageSource, baseId: string): string {
-  return createHash("sha256").update(`${source.context.sha256}`).digest("hex");
+  return createHash("sha256").update(`${source.context.sha256}\n${baseId}\n`).digest("hex");
 }
 
 /** Was `image` made of these files, on this base? */

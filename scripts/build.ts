@@ -1,0 +1,31 @@
+/** Compiles src/ into dist/ where a source file, or a setting of the compiler, is newer than the last build. */
+import { spawnSync } from "node:child_process";
+import { chmodSync, existsSync, globSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+const root = join(import.meta.dirname, "..");
+const dist = join(root, "dist");
+const stamp = join(dist, ".built");
+const inputs = ["src/**/*.ts", "tsconfig.json", "tsconfig.build.json", "package.json"];
+
+if (!isUpToDate()) build();
+
+/** The folders count as well: one that lost a file is newer, too. */
+function isUpToDate(): boolean {
+  if (!existsSync(stamp)) return false;
+  const built = statSync(stamp).mtimeMs;
+  return globSync([...inputs, "src/**/"], { cwd: root }).every((path) => statSync(join(root, path)).mtimeMs <= built);
+}
+
+function build(): void {
+  const started = new Date();
+  rmSync(dist, { recursive: true, force: true });
+  const tsc = join(root, "node_modules/typescript/bin/tsc");
+  const { status } = spawnSync(process.execPath, [tsc, "-p", "tsconfig.build.json"], { cwd: root, stdio: "inherit" });
+  if (status !== 0) process.exit(status ?? 1);
+  const program = join(dist, "cli/corral.js");
+  if (existsSync(program)) chmodSync(program, 0o755);
+  // Dated from before the compiler read its files: what changed meanwhile is built the next time.
+  writeFileSync(stamp, "");
+  utimesSync(stamp, started, started);
+}

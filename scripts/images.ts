@@ -1,0 +1,32 @@
+/** Builds the images that are missing or stale. Says nothing when there is nothing to do. */
+import { join } from "node:path";
+import { stateDirFrom } from "../src/cli/state-dir.ts";
+import { connect } from "../src/isolation/docker/connect.ts";
+import { buildImages } from "../src/isolation/docker/images/build-images.ts";
+import type { ImageProgress } from "../src/isolation/docker/images/progress.ts";
+import { imageStatus } from "../src/isolation/docker/images/status.ts";
+
+const stop = new AbortController();
+for (const signal of ["SIGINT", "SIGTERM"] as const)
+  process.once(signal, () => stop.abort(new Error(`stopped by ${signal}`)));
+
+try {
+  await main();
+} catch (error) {
+  process.stderr.write(`corral: ${(error as Error).message}\n`);
+  process.exitCode = 1;
+}
+
+async function main(): Promise<void> {
+  const { docker } = await connect(process.env);
+  const where = { docker, imagesDir: join(import.meta.dirname, "../images"), stateDir: stateDirFrom(process.env) };
+  const statuses = await imageStatus(where);
+  if (statuses.every(({ state }) => state === "present")) return;
+  // What each program prints in between is only shown where a build fails.
+  const onProgress = ({ image, step, text }: ImageProgress) => step || say(`${image}: ${text}`);
+  await buildImages({ ...where, env: process.env, onProgress, signal: stop.signal });
+}
+
+function say(line: string): void {
+  process.stderr.write(`${line.length > 160 ? `${line.slice(0, 159)}…` : line}\n`);
+}
