@@ -7,6 +7,7 @@ import { DeclarationError, type Problem } from "../yaml/problem.ts";
 import { type CorralYaml, corralYaml } from "./corral-yaml.ts";
 import { defaultDeclaration, resolveDeclaration } from "./declaration.ts";
 import { faultOf } from "./host-place.ts";
+import { withOwnFilesReadOnly } from "./own-files.ts";
 import { formProblems } from "./sandbox-form.ts";
 import type { WorkerDefinition } from "./worker.ts";
 import { readWorkers } from "./workers.ts";
@@ -24,6 +25,8 @@ export interface Project {
   readonly approval: { readonly mode: "interactive" | "approve_all" | "auto_deny"; readonly timeoutMs: number };
   readonly delegation: { readonly maxDepth: number; readonly maxCalls: number; readonly maxParallel: number };
   readonly workers: ReadonlyMap<string, WorkerDefinition>;
+  /** Real paths of what says what workers may do; no worker ever writes them. */
+  readonly ownFiles: readonly string[];
   /** Kept as written, for the fleet to check. */
   readonly fleet: unknown;
 }
@@ -41,10 +44,13 @@ export async function loadProject(dir: string): Promise<Project> {
     );
   }
   const { policy, approval, delegation, fleet } = corral.checked.value;
+  const file = corral.found ? join(projectDir, "corral.yaml") : null;
+  const ownFiles = await ownFilesOf([file, join(projectDir, writtenFolder(corral, "workers")), policiesDir.value]);
   return {
     dir: projectDir,
-    file: corral.found ? join(projectDir, "corral.yaml") : null,
-    declaration: declaration.value,
+    file,
+    ownFiles,
+    declaration: shielded(declaration.value, ownFiles),
     policyName: policy,
     policiesDir: policiesDir.value,
     approval: { mode: approval.mode, timeoutMs: approval.timeout },
@@ -56,6 +62,17 @@ export async function loadProject(dir: string): Promise<Project> {
     workers: workers.value,
     fleet,
   };
+}
+
+/** Where there is no workers' folder, nothing can run that could make one. */
+async function ownFilesOf(places: readonly (string | null)[]): Promise<string[]> {
+  const real = places.map((place) => (place === null ? null : realpath(place).catch(() => null)));
+  return (await Promise.all(real)).filter((place) => place !== null);
+}
+
+function shielded(declaration: ProjectDeclaration, ownFiles: readonly string[]): ProjectDeclaration {
+  if (!declaration.rooted) return declaration;
+  return { ...declaration, mounts: withOwnFilesReadOnly(declaration.mounts, ownFiles) };
 }
 
 interface CorralFile {
@@ -122,13 +139,18 @@ async function subfolder(
   key: "workers" | "policies",
   projectDir: string,
 ): Promise<Checked<string | null>> {
+  // Policies are only looked for where `corral.yaml` says so: a folder that a worker made must not become the project's own.
+  if (key === "policies" && !isWritten(corral, key)) return { ok: true, value: null };
   const folder = resolve(projectDir, writtenFolder(corral, key));
   const found = await stat(folder).catch((error: unknown) => faultOf(error));
   if (typeof found !== "string" && found.isDirectory()) return { ok: true, value: folder };
-  const written = corral.checked.ok && corral.checked.value[key] !== undefined;
-  if (!written || corral.document === null) return { ok: true, value: null };
+  if (!isWritten(corral, key) || corral.document === null) return { ok: true, value: null };
   const problems: Problem[] = [corral.document.problemAt([key], typeof found === "string" ? found : "is not a folder")];
   return { ok: false, problems };
+}
+
+function isWritten({ checked }: CorralFile, key: "workers" | "policies"): boolean {
+  return checked.ok && checked.value[key] !== undefined;
 }
 
 /** Looked up in the raw document, so that workers are checked even where something else in `corral.yaml` is wrong. */

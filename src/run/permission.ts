@@ -1,3 +1,4 @@
+import { exposedOwnFiles } from "../project/own-files.ts";
 import { resolveNeeds } from "../project/resolve.ts";
 import type { WorkerDefinition } from "../project/worker.ts";
 import { projectSandbox } from "../sandbox/declare.ts";
@@ -29,9 +30,16 @@ export async function permissionOf(
   const isRoot = caller.chain.length === 1;
   const defaults = (policy ?? caller.policy).defaultLimits;
   const needs = isRoot ? withDefaultLimits(resolution.needs, defaults, caller) : resolution.needs;
-  const derivation = derive(caller, needs, worker.name);
+  const derivation = derivedSafely(caller, needs, worker.name, env);
   if (!derivation.ok || narrow === null) return derivation;
   return narrowed(derivation.sandbox, narrow, worker.name, caller, env);
+}
+
+function derivedSafely(caller: Sandbox, needs: Needs, name: string, env: RunEnvironment): Derivation {
+  const derivation = derive(caller, needs, name);
+  if (!derivation.ok) return derivation;
+  const violations = exposedOwnFiles(derivation.sandbox, env.project.ownFiles);
+  return violations.length === 0 ? derivation : { ok: false, violations };
 }
 
 /** Everything as it is, but for the files that the caller leaves. */
