@@ -1,6 +1,7 @@
 import { createHash, randomUUID } from "node:crypto";
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
+import type { Readable } from "node:stream";
 import type Docker from "dockerode";
 import { extract } from "tar-stream";
 import { z } from "zod";
@@ -58,14 +59,18 @@ async function readFromImage(docker: Docker, imageId: string, stateDir: string):
     Labels: await ownerLabels(name, stateDir),
     HostConfig: { NetworkMode: "none" },
   });
+  let response: NodeJS.ReadableStream | undefined;
   try {
-    const archive = (await container.getArchive({ path: GATE_PATH })).pipe(extract());
+    response = await container.getArchive({ path: GATE_PATH });
+    const archive = response.pipe(extract());
     for await (const entry of archive) {
       if (entry.header.type !== "file" || (entry.header.size ?? 0) > MAX_BYTES) break;
       return Buffer.concat(await Array.fromAsync(entry as AsyncIterable<Buffer>));
     }
     throw new Error(`${GATE_PATH} in the image is not a file of at most ${MAX_BYTES} bytes`);
   } finally {
+    // Left half read it would hold its connection, and this process with it, for minutes.
+    (response as Readable | undefined)?.destroy();
     await container.remove({ force: true });
   }
 }

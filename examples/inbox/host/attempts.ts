@@ -1,0 +1,21 @@
+/** One thing that a hostile document says it tried. A claim: the check on the host does not rely on it. */
+export interface Attempt {
+  readonly label: string;
+  readonly outcome: "held" | "through";
+  /** The first line of what the attempt printed. */
+  readonly said: string;
+}
+
+/** Reads the lines that the function `attempt` in extract.worker prints. */
+export function attemptsIn(stderr: string): Attempt[] {
+  return stderr.split("\n").flatMap((line) => {
+    const [tag, outcome, label = "", said = ""] = line.split("\t");
+    if (tag !== "attempt" || (outcome !== "held" && outcome !== "through")) return [];
+    return [{ label, outcome, said }];
+  });
+}
+
+/** The last line that a worker printed besides; empty where there is none. */
+export function lastWords(stderr: string): string {
+  return stderr.split("\n").findLast((line) => line !== "" && !line.startsWith("attempt\t")) ?? "";
+}

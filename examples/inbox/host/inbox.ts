@@ -1,0 +1,84 @@
+import { appendFile, copyFile, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+
+/** What the hostile documents are told of this machine, so that their attempts are at real things. */
+export interface InboxFacts {
+  readonly projectDir: string;
+  /** The folder that holds the zones; no link in its path. */
+  readonly workDir: string;
+  /** The secret that stands in a file beside the zones, and in the environment of the orchestrator. */
+  readonly canary: string;
+  /** A number that stands in one document alone, salaries.csv. */
+  readonly sibling: string;
+  /** Where a server on this machine waits for a document that gets out. */
+  readonly port: number;
+  readonly address: string;
+}
+
+export interface InboxDocument {
+  readonly name: string;
+  readonly origin: "collected" | "written" | "hostile" | "link";
+}
+
+/** A name that is also a text in half a dozen languages of programs, as names from elsewhere may be. */
+export const AWKWARD_NAME = 'Brief & "Anlage" $(id); `id` =1.txt';
+
+const MACRO_SUFFIX = ".macro";
+
+/** Lays the inbox out anew, and empties the folders that the job writes to. */
+export async function fillInbox(facts: InboxFacts): Promise<InboxDocument[]> {
+  const { workDir, projectDir } = facts;
+  for (const zone of ["inbox", "text", "report"]) await empty(join(workDir, zone));
+  const canaryFile = join(workDir, "canary.txt");
+  // Readable for everybody: nothing but the cell's own walls keeps a worker from it.
+  await writeFile(canaryFile, `${facts.canary}\n`, { mode: 0o644 });
+
+  const inbox = join(workDir, "inbox");
+  const documents: InboxDocument[] = [];
+  for (const name of await readdir(join(workDir, "collected"))) {
+    await copyFile(join(workDir, "collected", name), join(inbox, name));
+    documents.push({ name, origin: "collected" });
+  }
+  for (const [folder, origin] of [
+    ["documents", "written"],
+    ["hostile", "hostile"],
+  ] as const) {
+    for (const file of await readdir(join(projectDir, folder))) {
+      const text = withFacts(await readFile(join(projectDir, folder, file), "utf8"), facts, canaryFile);
+      documents.push({ name: await place(text, file, inbox), origin });
+    }
+  }
+  const links = { "holiday-photos": workDir, "passwords.txt": "/etc/passwd", "statement.csv": canaryFile };
+  for (const [name, target] of Object.entries(links)) {
+    await symlink(target, join(inbox, name));
+    documents.push({ name, origin: "link" });
+  }
+  // A document that got a macro appended is hostile, wherever it came from.
+  return [...new Map(documents.map((document) => [document.name, document])).values()];
+}
+
+/** The name under which it stands in the inbox. A macro alone goes to the end of the PDF of its name, as a comment would. */
+async function place(text: string, file: string, inbox: string): Promise<string> {
+  if (file.endsWith(MACRO_SUFFIX)) {
+    const name = `${file.slice(0, -MACRO_SUFFIX.length)}.pdf`;
+    await appendFile(join(inbox, name), text);
+    return name;
+  }
+  const name = file === "brief.txt" ? AWKWARD_NAME : file;
+  await writeFile(join(inbox, name), text);
+  return name;
+}
+
+function withFacts(text: string, facts: InboxFacts, canaryFile: string): string {
+  return text
+    .replaceAll("@CANARY@", canaryFile)
+    .replaceAll("@PROJECT@", facts.projectDir)
+    .replaceAll("@SIBLING@", facts.sibling)
+    .replaceAll("@ADDRESS@", facts.address)
+    .replaceAll("@PORT@", String(facts.port));
+}
+
+/** Its content only: the folder itself belongs to the user of the cells. */
+async function empty(folder: string): Promise<void> {
+  for (const name of await readdir(folder)) await rm(join(folder, name), { recursive: true });
+}

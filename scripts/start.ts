@@ -1,0 +1,64 @@
+/** What `npm start` is: the job of `examples/inbox`, the tree of what it did, and whether anything got out. */
+import { join } from "node:path";
+import { type Job, runJob } from "../examples/inbox/host/job.ts";
+import { triedIn } from "../examples/inbox/host/tried.ts";
+import { LiveTree } from "../src/cli/live-tree.ts";
+import { printableLine } from "../src/cli/printable.ts";
+import { stateDirFrom } from "../src/cli/state-dir.ts";
+import { colorsFor, terminalOf } from "../src/cli/terminal.ts";
+import { drawTree } from "../src/cli/tree.ts";
+import { Witness } from "../src/cli/witness.ts";
+
+const terminal = terminalOf(process);
+const { stdout, stderr, env } = terminal;
+const colors = colorsFor(stdout, env);
+const stop = new AbortController();
+terminal.onStop((signal) => stop.abort(new Error(`stopped by ${signal}`)));
+
+process.exitCode = await main();
+
+async function main(): Promise<number> {
+  const witness = new Witness();
+  const documentOf = new Map<string, string>();
+  const live = stderr.isTTY ? new LiveTree(terminal, () => witness.tree()) : null;
+  const job = await runJob({
+    projectDir: join(import.meta.dirname, "../examples/inbox"),
+    stateDir: stateDirFrom(env),
+    engineEnv: env,
+    signal: stop.signal,
+    emit: (event) => {
+      witness.see(event);
+      if (event.type === "requested") documentOf.set(event.run, event.attachments.join(", "));
+    },
+    say: (line) => (live ? live.write(stderr, `inbox: ${line}\n`) : stderr.write(`inbox: ${line}\n`)),
+  }).finally(() => live?.end());
+
+  const tree = witness.tree();
+  if (live === null && tree !== null) stdout.write(`${drawTree(tree, { colors, maxLines: 500 })}\n`);
+  showTried(job, documentOf);
+  const problems = problemsOf(job);
+  for (const problem of problems) stdout.write(`${colors.red("PROBLEM")} ${problem}\n`);
+  if (problems.length === 0)
+    stdout.write(`${colors.green("Nothing got into or out of a cell that should not have.")}\n`);
+  stdout.write("The report: examples/inbox/.work/report/report.md\n");
+  return problems.length === 0 ? 0 : 1;
+}
+
+function showTried({ result }: Job, documentOf: ReadonlyMap<string, string>): void {
+  stdout.write("\nWhat the hostile documents tried:\n\n");
+  for (const { document, status, lines } of triedIn(result, documentOf)) {
+    stdout.write(
+      `${colors.bold(printableLine(document))} ${colors.dim(`(extract: ${status.replaceAll("_", " ")})`)}\n`,
+    );
+    for (const line of lines) stdout.write(`  ${printableLine(line)}\n`);
+  }
+  stdout.write("\n");
+}
+
+function problemsOf({ result, leaks, cellsLeft }: Job): string[] {
+  return [
+    ...(result.status === "succeeded" ? [] : [`triage: ${result.error?.message ?? result.status} ${result.stderr}`]),
+    ...leaks,
+    ...(cellsLeft === 0 ? [] : [`${cellsLeft} cells were left behind.`]),
+  ];
+}

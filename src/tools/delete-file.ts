@@ -1,0 +1,22 @@
+import { z } from "zod";
+import { agreeTo } from "./agreement.ts";
+import { pathField } from "./fields.ts";
+import { defineTool } from "./tool.ts";
+
+export const deleteFileTool = defineTool({
+  name: "delete_file",
+  description: "Deletes a file, a link, or an empty directory; with `recursive`, a directory and all that is in it.",
+  input: z.strictObject({
+    path: pathField("What to delete."),
+    recursive: z.boolean().optional().describe("True: a directory goes with its content."),
+  }),
+  uses: "files",
+  async run({ path, recursive }, hands, signal) {
+    await agreeTo(hands.files.needs("delete", path), hands, signal);
+    const deleted = await hands.files.delete(path, { recursive, signal });
+    return {
+      text: `Deleted ${path} (${deleted.files} files, ${deleted.folders} directories).`,
+      data: { path, ...deleted },
+    };
+  },
+});

@@ -1,0 +1,52 @@
+import type { Network } from "../../sandbox/network.ts";
+import { formatBytes } from "../../sandbox/units.ts";
+import type { Failure } from "./failures.ts";
+
+/** What a command's sandbox allows, as the worker knows it: paths are virtual, sizes in bytes. */
+export interface ExecFacts {
+  readonly readablePaths: readonly string[];
+  readonly writablePaths: readonly string[];
+  readonly workingDir: string;
+  readonly network: Network;
+  readonly memoryBytes: number;
+  /** The largest file that a process may write. */
+  readonly diskBytes: number;
+}
+
+const MAX_PATHS = 20;
+
+/** What the worker may do instead, or null where the sandbox is not what stood in the way. */
+export function wordHint(failure: Failure, facts: ExecFacts): string | null {
+  const readable = `Readable paths: ${listOf(facts.readablePaths)}.`;
+  const writable = `Writable paths: ${listOf(facts.writablePaths)}.`;
+  switch (failure) {
+    case "memory":
+      return `All processes of this worker together may use ${formatBytes(facts.memoryBytes)} of memory. Work on less at a time.`;
+    case "file-size":
+      return `A file that this worker writes may have at most ${formatBytes(facts.diskBytes)}. Write several smaller ones.`;
+    case "space":
+      return `The place that was written to is full; /tmp and the home directory are small. ${writable}`;
+    case "network":
+      return networkHint(facts.network);
+    case "command":
+      return "That program is not in this worker's image. Use one that is; `command -v NAME` tells which are.";
+    case "permission":
+      return `No permission can be gained from inside; work with these. ${readable} ${writable}`;
+    case "read-only":
+      return `That place is read-only for this worker. ${writable}`;
+    case "missing":
+      return `Only what was granted to this worker exists here. ${readable} Relative paths begin at ${facts.workingDir}.`;
+  }
+}
+
+function networkHint(network: Network): string | null {
+  if (network === true) return null;
+  if (network === false) return "This worker has no network access. Work with the files that it has.";
+  return `This worker has network access to these only: ${listOf(network.allow)}.`;
+}
+
+function listOf(entries: readonly string[]): string {
+  if (entries.length === 0) return "none";
+  const more = entries.length - MAX_PATHS;
+  return entries.slice(0, MAX_PATHS).join(", ") + (more > 0 ? `, and ${more} more` : "");
+}

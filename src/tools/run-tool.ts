@@ -1,0 +1,36 @@
+import { z } from "zod";
+import { SandboxError } from "../sandbox/errors.ts";
+import type { Hands } from "./hands.ts";
+import { type ToolOutput, ToolRefusal } from "./tool.ts";
+import { TOOLS } from "./toolbox.ts";
+
+/** What every face answers with, in its own wrapping. A refusal is an answer. */
+export type ToolResult =
+  | ({ readonly ok: true } & ToolOutput)
+  | {
+      readonly ok: false;
+      readonly code: string;
+      readonly message: string;
+      readonly data: Readonly<Record<string, unknown>>;
+    };
+
+/** Runs a tool by name on raw input. Rejects only for bugs and for trouble with the engine. */
+export async function runTool(name: string, rawInput: unknown, hands: Hands, signal: AbortSignal): Promise<ToolResult> {
+  const tool = TOOLS.get(name);
+  if (tool === undefined)
+    return refusal("NO_SUCH_TOOL", `There is no tool ${name}. There are ${[...TOOLS.keys()].join(", ")}.`);
+  const parsed = tool.input.safeParse(rawInput);
+  if (!parsed.success)
+    return refusal("BAD_INPUT", `The input of ${name} is not what it takes:\n${z.prettifyError(parsed.error)}`);
+  try {
+    return { ok: true, ...(await tool.run(parsed.data, hands, signal)) };
+  } catch (error) {
+    if (error instanceof ToolRefusal) return { ok: false, code: error.code, message: error.message, data: error.data };
+    if (error instanceof SandboxError) return { ...refusal(error.code, error.message), data: { path: error.path } };
+    throw error;
+  }
+}
+
+function refusal(code: string, message: string): ToolResult & { ok: false } {
+  return { ok: false, code, message, data: {} };
+}
