@@ -1,11 +1,15 @@
+export type ApprovalOperation = "write" | "delete" | "exec";
+
 /** What a person is asked to agree to. Paths are virtual. */
 export interface ApprovalRequest {
   readonly run: string;
   readonly root: string;
   readonly worker: string;
-  /** Changes to files below these paths, for the length of one run. */
-  readonly operations: readonly ("write" | "delete")[];
+  readonly operations: readonly ApprovalOperation[];
+  /** What is written or deleted, or below what. */
   readonly paths: readonly string[];
+  /** The command line, where one is to be run. */
+  readonly command?: string;
 }
 
 /** `timed_out` is told apart from `denied`: nobody said no. Only approvals may be remembered, never denials. */

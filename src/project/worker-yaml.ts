@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { byKind, map, namedMap } from "../yaml/shape.ts";
 import { mountNameFault, nameFault, variableNameFault } from "./names.ts";
+import { shellRules } from "./shell-rules.ts";
 import { approval, constraints, hostPath, limits, mode, network, virtualPath } from "./terms.ts";
 
 const named = (fault: (name: string) => string | null) =>
@@ -71,6 +72,7 @@ export const workerYaml = map({
   model: z.string().min(1).max(200).optional(),
   calls: z.array(named(nameFault)).max(100).default([]),
   sandbox: sandbox.prefault({}),
+  shell_rules: shellRules.prefault({}),
   limits: limits.optional(),
   policy: named(nameFault).optional(),
   output: z.enum(["text", "json"]).default("text"),

@@ -7,6 +7,7 @@ import { nameFault } from "./names.ts";
 import { present } from "./present.ts";
 import type { RawNeeds } from "./raw-needs.ts";
 import { needProblems } from "./sandbox-form.ts";
+import type { ShellRulesYaml } from "./shell-rules.ts";
 import { type WorkerYaml, workerYaml } from "./worker-yaml.ts";
 
 /** A worker, from its file: what to run, what it needs, whom it may call. */
@@ -24,6 +25,8 @@ export interface WorkerDefinition {
   /** The only workers that it may call, sorted. */
   readonly calls: readonly string[];
   readonly needs: RawNeeds;
+  /** What may be run in its cell by command line, and with whose consent; where the file says nothing, all of it asks. */
+  readonly shellRules: ShellRulesYaml;
   /** Null: the caller's policy. */
   readonly policyName: string | null;
   readonly output: "text" | "json";
@@ -109,6 +112,7 @@ function definitionOf(yaml: WorkerYaml, instructions: string, file: string): Wor
     instructions,
     calls: [...new Set(yaml.calls)].toSorted(),
     needs: needsOf(yaml),
+    shellRules: yaml.shell_rules,
     policyName: yaml.policy ?? null,
     output: yaml.output,
     env: Object.fromEntries(yaml.env),

@@ -4,17 +4,21 @@ import { type ApprovalMode, type Approver, approveAll, autoDeny, headless } from
 import { engineDataDirs } from "../isolation/docker/capabilities.ts";
 import { connect, type EngineConnection } from "../isolation/docker/connect.ts";
 import { dockerDriver } from "../isolation/docker/driver.ts";
+import { EngineUnavailableError } from "../isolation/docker/engine-unavailable.ts";
 import { gateBinary } from "../isolation/docker/images/gate.ts";
-import type { Reaped } from "../isolation/driver.ts";
+import { ImageBuildError } from "../isolation/docker/images/progress.ts";
+import type { Driver, Reaped } from "../isolation/driver.ts";
 import { makeOwnerDir } from "../isolation/live-dir.ts";
-import { currentOwner, loadSealKey } from "../isolation/owner.ts";
-import { refusedSourcesFor } from "../isolation/refused-sources.ts";
+import { currentOwner, loadSealKey, type Owner } from "../isolation/owner.ts";
+import { type RefusedSources, refusedSourcesFor } from "../isolation/refused-sources.ts";
 import { loadPolicy } from "../policy/policy.ts";
 import { loadSeccompProfile } from "../policy/seccomp.ts";
 import { loadProject, type Project } from "../project/project.ts";
 import type { Policy } from "../sandbox/policy.ts";
 import type { RunEnvironment } from "./environment.ts";
 import type { Emit } from "./events.ts";
+import { absentEngine } from "./explain/absent-engine.ts";
+import { rememberingImages } from "./explain/remembered-images.ts";
 
 export interface OpenOptions {
   readonly projectDir: string;
@@ -37,6 +41,24 @@ export interface Corral extends AsyncDisposable {
   readonly reaped: Reaped;
 }
 
+/** A project to look at and not to run: it opens without an Engine as well. */
+export interface Preview {
+  readonly environment: RunEnvironment;
+  readonly project: Project;
+  readonly approvalMode: ApprovalMode;
+  /** Why no plan can be made; null where the Engine is there and has the base image. */
+  readonly unavailable: string | null;
+}
+
+/** An Engine, and the driver that makes cells there in this process's name. */
+export interface OpenedEngine {
+  readonly connection: EngineConnection;
+  readonly driver: Driver;
+  readonly owner: Owner;
+  /** Where orchestrators have their directories, each its own. */
+  readonly liveDir: string;
+}
+
 /**
  * Brings together a project, an Engine and this process's own place on the host.
  *
@@ -44,39 +66,81 @@ export interface Corral extends AsyncDisposable {
  *   ImageBuildError where the images were not built.
  */
 export async function openCorral(options: OpenOptions): Promise<Corral> {
-  const project = await loadProject(options.projectDir);
-  const { connection, driver, ownerDir } = await openEngine(options);
-  const [reaped, gate, dataDirs] = await Promise.all([
-    driver.reap(),
-    gateBinary({ docker: connection.docker, stateDir: options.stateDir }),
-    engineDataDirs(connection.docker),
-  ]);
-  const environment: RunEnvironment = {
+  return await openProject(await loadProject(options.projectDir), options);
+}
+
+/** The same for a project that is loaded already. */
+export async function openProject(project: Project, options: Omit<OpenOptions, "projectDir">): Promise<Corral> {
+  const { connection, driver, owner, liveDir } = await openEngine(options);
+  const ownerDir = await makeOwnerDir(liveDir, owner);
+  const close = (): Promise<void> => rm(ownerDir, { recursive: true, force: true });
+  try {
+    const [reaped, gate, refusedSources] = await Promise.all([
+      driver.reap(),
+      gateBinary({ docker: connection.docker, stateDir: options.stateDir }),
+      refusedSourcesOn(connection, options.stateDir),
+    ]);
+    const environment: RunEnvironment = {
+      project,
+      policyNamed: policiesOf(project),
+      driver,
+      approver: approverFor(options.approvalMode ?? project.approval.mode, options.person),
+      refusedSources,
+      gate,
+      ownerDir,
+      emit: options.emit ?? (() => {}),
+      now: () => performance.now(),
+    };
+    return { environment, project, connection, reaped, [Symbol.asyncDispose]: close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+/** For `explain` and `check`, which show what would be refused whether or not there is an Engine. */
+export async function openPreview(
+  project: Project,
+  options: Pick<OpenOptions, "stateDir" | "engineEnv" | "approvalMode">,
+): Promise<Preview> {
+  const approvalMode = options.approvalMode ?? project.approval.mode;
+  const environment = {
     project,
     policyNamed: policiesOf(project),
-    driver,
-    approver: approverFor(options.approvalMode ?? project.approval.mode, options.person),
-    refusedSources: refusedSourcesFor({
-      engineData: dataDirs,
-      engineSockets: connection.socketPath === null ? [] : [connection.socketPath],
-      state: [options.stateDir],
-    }),
-    gate,
-    ownerDir,
-    emit: options.emit ?? (() => {}),
+    approver: approverFor(approvalMode, undefined),
+    ownerDir: "",
+    emit: () => {},
     now: () => performance.now(),
   };
-  return {
-    environment,
-    project,
-    connection,
-    reaped,
-    [Symbol.asyncDispose]: () => rm(ownerDir, { recursive: true, force: true }),
-  };
+  try {
+    const { connection, driver } = await openEngine(options);
+    const [gate, refusedSources] = await Promise.all([
+      gateBinary({ docker: connection.docker, stateDir: options.stateDir }),
+      refusedSourcesOn(connection, options.stateDir),
+    ]);
+    return {
+      environment: { ...environment, driver: rememberingImages(driver), refusedSources, gate },
+      project,
+      approvalMode,
+      unavailable: null,
+    };
+  } catch (error) {
+    if (!(error instanceof EngineUnavailableError || error instanceof ImageBuildError)) throw error;
+    const refusedSources = refusedSourcesFor({ engineData: [], engineSockets: [], state: [options.stateDir] });
+    return {
+      environment: { ...environment, driver: absentEngine(error), refusedSources, gate: "" },
+      project,
+      approvalMode,
+      unavailable: error.message,
+    };
+  }
 }
 
 /** The Engine and its driver, for what needs no project: `ps`, `reap`, `doctor`. */
-export async function openEngine({ stateDir, engineEnv }: Pick<OpenOptions, "stateDir" | "engineEnv">) {
+export async function openEngine({
+  stateDir,
+  engineEnv,
+}: Pick<OpenOptions, "stateDir" | "engineEnv">): Promise<OpenedEngine> {
   await mkdir(dirname(stateDir), { recursive: true });
   await mkdir(stateDir, { recursive: true, mode: 0o700 });
   const [connection, sealKey, seccomp] = await Promise.all([
@@ -86,14 +150,21 @@ export async function openEngine({ stateDir, engineEnv }: Pick<OpenOptions, "sta
   ]);
   const owner = currentOwner();
   const liveDir = join(stateDir, "live");
-  const ownerDir = await makeOwnerDir(liveDir, owner);
   const driver = dockerDriver({
     docker: connection.docker,
     maker: { owner, sealKey },
     seccomp: { corral: seccomp },
     liveDir,
   });
-  return { connection, driver, ownerDir };
+  return { connection, driver, owner, liveDir };
+}
+
+async function refusedSourcesOn({ docker, socketPath }: EngineConnection, stateDir: string): Promise<RefusedSources> {
+  return refusedSourcesFor({
+    engineData: await engineDataDirs(docker),
+    engineSockets: socketPath === null ? [] : [socketPath],
+    state: [stateDir],
+  });
 }
 
 /** Each policy is read once, for all runs of a project to agree. */

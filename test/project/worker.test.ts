@@ -46,6 +46,7 @@ policy: untrusted`;
           diskBytes: 67_108_864,
         },
       },
+      shellRules: { default: "ask", rules: [] },
       policyName: "untrusted",
       output: "text",
       env: {},

@@ -1,0 +1,32 @@
+import type { ShellWord } from "./pattern.ts";
+
+/**
+ * True for a command that runs what its arguments, its input or a file say: what really runs does not stand where
+ * commands are looked for.
+ *
+ * Languages (`python`, `awk`) and programs with hooks (`git -c`, `tar --to-command`) are not among them: whoever writes
+ * a rule that lets them run with any arguments lets them run anything.
+ */
+export function hidesCommand([word, ...rest]: readonly ShellWord[]): boolean {
+  if (typeof word !== "string") return true;
+  const name = word.slice(word.lastIndexOf("/") + 1);
+  if (HIDING.has(name)) return true;
+  if (name === "find") return rest.some((argument) => argument === null || /^-(exec|ok)(dir)?$/.test(argument));
+  return EVALUATING.has(name) && rest.some((argument) => argument !== null && /\[.*(\$\(|`)/s.test(argument));
+}
+
+const HIDING = new Set(
+  [
+    // Builtins that run text, or that change what the words after them mean.
+    "eval . source exec command builtin trap alias bind enable hash fc complete compgen coproc function",
+    // Builtins that calculate, where a subscript `a[$(…)]` in a variable's value is run.
+    "let declare typeset local",
+    "sh bash dash ash rbash zsh ksh mksh fish csh tcsh busybox toybox",
+    "sudo doas su runuser pkexec setpriv capsh chroot unshare nsenter bwrap firejail proot fakeroot",
+    "env xargs parallel nohup nice ionice chrt taskset timeout stdbuf setsid setarch time watch flock script expect",
+    "strace ltrace prlimit choom entr systemd-run start-stop-daemon run-parts ssh",
+  ].flatMap((line) => line.split(" ")),
+);
+
+/** Bash runs the `$(…)` in a subscript that these are given as a variable's name, even where it is quoted. */
+const EVALUATING = new Set(["test", "[", "printf", "read", "mapfile", "readarray", "getopts", "unset", "wait"]);

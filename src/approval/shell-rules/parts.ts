@@ -1,0 +1,95 @@
+import { type Command, forEachChild, parse, type Redirection, type Script, type SyntaxNode } from "unbash";
+import { opaqueness } from "./opaque.ts";
+import type { ShellWord } from "./pattern.ts";
+import { argumentOf, wordOf } from "./word.ts";
+
+/** A piece of a command line that has to be agreed to, wherever it stands. `text` is as written, shortened. */
+export type ShellPart =
+  | { readonly kind: "command"; readonly text: string; readonly words: readonly ShellWord[]; readonly beside: Beside }
+  | { readonly kind: "assignment" | "redirection"; readonly text: string }
+  | { readonly kind: "opaque"; readonly text: string; readonly reason: string };
+
+/** What stands beside a command's words and changes what it does; null for nothing. */
+export type Beside = "assignment" | "redirection" | "input" | null;
+
+/** Far more than anybody agrees to at a glance. */
+const MAX_CHARACTERS = 65_536;
+/** Levels of the syntax tree; a substitution in a substitution takes five. */
+const MAX_DEPTH = 250;
+const MAX_SHOWN = 200;
+
+/**
+ * Every simple command of a command line, whatever it stands in: lists, pipelines, subshells, substitutions in words
+ * and here-documents, functions, loops. What cannot be read, or means one thing to bash and another to sh, is `opaque`.
+ */
+export function shellParts(command: string): readonly ShellPart[] {
+  if (command.length > MAX_CHARACTERS) return [opaque(command, `it is longer than ${MAX_CHARACTERS} characters`)];
+  if (/[^\P{Cc}\n\t]/u.test(command)) return [opaque(command, "it holds control characters")];
+  const parts: ShellPart[] = [];
+  const visit = (node: SyntaxNode, outer: string, depth: number): void => {
+    const source = sourceOf(node, outer);
+    if (depth > MAX_DEPTH) {
+      parts.push(opaque(source.slice(node.pos, node.end), "it is nested too deeply"));
+      return;
+    }
+    parts.push(...partsOf(node, source));
+    forEachChild(node, (child) => visit(child, source, depth + 1));
+  };
+  visit(parse(command), command, 0);
+  return parts;
+}
+
+/** What stands in escaped backticks was unescaped first, and its places count in that text. */
+function sourceOf(node: SyntaxNode, outer: string): string {
+  return node.type === "Script" ? ((node as Script).source ?? outer) : outer;
+}
+
+function partsOf(node: SyntaxNode, source: string): ShellPart[] {
+  const text = source.slice(node.pos, node.end);
+  const reason = opaqueness(node, text);
+  if (reason !== null) return [opaque(text, reason)];
+  switch (node.type) {
+    case "Command":
+      return [commandPart(node, text)];
+    case "For":
+    case "Select":
+      return [{ kind: "assignment", text: shortened(text) }];
+    case "Redirected":
+      return node.redirects.every(isHarmless) ? [] : [{ kind: "redirection", text: shortened(text) }];
+    default:
+      return [];
+  }
+}
+
+function commandPart(node: Command, text: string): ShellPart {
+  const beside = besideOf(node);
+  if (node.name === undefined) return { kind: beside === "assignment" ? beside : "redirection", text: shortened(text) };
+  return { kind: "command", text: shortened(text), words: [wordOf(node.name), ...node.args.map(argumentOf)], beside };
+}
+
+function besideOf({ prefix, redirects }: Command): Beside {
+  if (prefix.some((entry) => entry.type === "Assignment")) return "assignment";
+  const changing = redirects.filter((redirect) => !isHarmless(redirect));
+  if (changing.length === 0) return null;
+  return changing.some((redirect) => redirect.type === "Redirect") ? "redirection" : "input";
+}
+
+/** `2>&1`, `2>&-` and `/dev/null` open no file that matters. */
+function isHarmless(redirect: Redirection): boolean {
+  if (redirect.type !== "Redirect" || redirect.descriptor?.type === "FileDescriptorVariable") return false;
+  const target = redirect.target === undefined ? null : wordOf(redirect.target);
+  if (target === "/dev/null") return true;
+  return target !== null && /^[<>]&$/.test(redirect.operator) && /^(\d+|-)$/.test(target);
+}
+
+function opaque(text: string, reason: string): ShellPart {
+  return { kind: "opaque", text: shortened(text), reason };
+}
+
+/** A person reads this at a terminal before agreeing: nothing in it may move the cursor or turn the text around. */
+function shortened(text: string): string {
+  const visible = text
+    .slice(0, MAX_SHOWN)
+    .replaceAll(/[^\P{C}\n\t]/gu, (hidden) => `\\u{${hidden.codePointAt(0)?.toString(16)}}`);
+  return text.length > MAX_SHOWN ? `${visible}…` : visible;
+}

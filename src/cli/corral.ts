@@ -1,0 +1,19 @@
+#!/usr/bin/env node
+import { existsSync } from "node:fs";
+import module from "node:module";
+import { join } from "node:path";
+import { stateDirFrom } from "./state-dir.ts";
+
+// Loading the code is half the time of a short run, so it is kept compiled where only this user can write. What makes
+// the state directory gives it its mode; until then there is no cache. Node 22.0 has no such function.
+const stateDir = stateDirFrom(process.env);
+if (existsSync(stateDir)) module.enableCompileCache?.(join(stateDir, "compiled"));
+
+// Loaded only now, for the cache to be of use.
+const [{ main }, { terminalOf }] = await Promise.all([import("./main.ts"), import("./terminal.ts")]);
+const status = await main(process.argv.slice(2), terminalOf(process));
+
+// Whatever a library still holds open must not keep a finished command alive. What was printed is read first.
+const written = (stream: NodeJS.WriteStream) => new Promise((resolve) => stream.write("", resolve));
+await Promise.all([written(process.stdout), written(process.stderr)]);
+process.exit(status);

@@ -1,0 +1,156 @@
+import type { Plan } from "../isolation/plan.ts";
+import type { ExplainedRun } from "../run/explain/explained-run.ts";
+import type { Explanation } from "../run/explain.ts";
+import type { Mount } from "../sandbox/mount.ts";
+import type { Network } from "../sandbox/network.ts";
+import type { Narrowing } from "../sandbox/sandbox.ts";
+import { formatBytes, formatDuration } from "../sandbox/units.ts";
+import type { Colors } from "./terminal.ts";
+
+/** The explanation as a tree for people: each run with what it has, what it lost by whom, and below it its calls. */
+export function explanationText({ tree, notes }: Explanation, colors: Colors): string {
+  const lines = [...runLines(tree, 0, colors), ...notes.map((note) => colors.dim(`Note: ${note}`))];
+  return lines.join("\n");
+}
+
+/** `known`: how many narrowings the caller's own lines have told already. */
+function runLines(run: ExplainedRun, known: number, colors: Colors): string[] {
+  const { calls } = run;
+  const body = bodyOf(run, known, colors);
+  const bar = calls.length > 0 ? "│ " : "  ";
+  const below = calls.flatMap((call, index) => {
+    const last = index === calls.length - 1;
+    const [first, others] = last ? ["└─ ", "   "] : ["├─ ", "│  "];
+    return runLines(call, run.narrowings.length, colors).map(
+      (line, row) => colors.dim(row === 0 ? first : others) + line,
+    );
+  });
+  const outcome =
+    run.refused !== null
+      ? ` ${colors.red("would be refused")}`
+      : run.consent?.decision === "denied"
+        ? ` ${colors.red("would be denied")}`
+        : "";
+  return [`${colors.bold(run.worker)}${outcome}`, ...body.map((line) => colors.dim(bar) + line), ...below];
+}
+
+function bodyOf({ sandbox, plan, refused, narrowings, notes }: ExplainedRun, known: number, colors: Colors): string[] {
+  const lines: string[] = [];
+  for (const { message } of refused ?? []) lines.push(`${colors.red("✗")} ${message}`);
+  if (sandbox !== null) {
+    lines.push(...table("files", sandbox.mounts.length === 0 ? ["none"] : mountLines(sandbox.mounts, plan), colors));
+    lines.push(...table("network", [networkText(sandbox.network)], colors));
+    lines.push(...table("policy", [sandbox.policy.name], colors));
+  }
+  if (plan !== null) lines.push(...planLines(plan, colors));
+  const taken = narrowings
+    .slice(known)
+    .map((narrowing) => `${narrowingText(narrowing)} ${colors.dim(`by ${narrowing.by}`)}`);
+  lines.push(...table("narrowed", taken, colors));
+  lines.push(...notes.map((note) => colors.dim(`note: ${note}`)));
+  return lines;
+}
+
+function planLines(plan: Plan, colors: Colors): string[] {
+  const { limits, hardening } = plan;
+  const bounds = [
+    formatDuration(limits.timeoutMs),
+    `memory ${formatBytes(limits.memoryBytes)}`,
+    `${limits.cpus} cpu`,
+    `${limits.pids} processes`,
+    `output ${formatBytes(limits.outputBytes)}`,
+    `files of ${formatBytes(limits.fileBytes)}`,
+    `${limits.nofile} open files`,
+  ];
+  const hard = [
+    hardening.readOnlyRoot ? "read-only root" : "writable root",
+    hardening.noNewPrivileges ? "no new privileges" : "new privileges possible",
+    `capabilities ${hardening.capabilities.length === 0 ? "none" : hardening.capabilities.join(" ")}`,
+    `seccomp ${hardening.seccomp}`,
+    ...(hardening.tmpExec ? ["files in /tmp can be executed"] : []),
+    ...(hardening.runtime === undefined ? [] : [`runtime ${hardening.runtime}`]),
+  ];
+  return [
+    ...table("image", [`${plan.image.name} ${colors.dim(plan.image.id.replace("sha256:", "").slice(0, 12))}`], colors),
+    ...table("command", [plan.command.map(argument).join(" ")], colors),
+    ...table("user", [`${plan.user.uid}:${plan.user.gid}`], colors),
+    ...table("starts in", [plan.workingDir], colors),
+    ...table("limits", [bounds.join(", ")], colors),
+    ...table("hardening", [hard.join(", ")], colors),
+    ...table("own disk", [plan.tmpfs.map(({ path, bytes }) => `${path} ${formatBytes(bytes)}`).join(", ")], colors),
+  ];
+}
+
+/** A label before the first line, and the others below it. */
+function table(label: string, lines: readonly string[], colors: Colors): string[] {
+  return lines.map((line, index) => `${colors.cyan((index === 0 ? label : "").padEnd(10))} ${line}`);
+}
+
+function mountLines(mounts: readonly Mount[], plan: Plan | null): string[] {
+  const width = Math.max(...mounts.map(({ path }) => path.length));
+  return mounts.map((mount) => {
+    const planned = plan?.mounts.find(({ origin, host }) => origin === "sandbox" && host === mount.host);
+    const inCell = planned === undefined || planned.path === mount.path ? "" : ` (as ${planned.path})`;
+    const terms = termsOf(mount);
+    return [`${mount.path.padEnd(width)} ${mount.mode}  ${mount.host}${inCell}`, ...terms].join("  ");
+  });
+}
+
+function termsOf({ mode, suffixes, maxFileBytes, approval }: Mount): string[] {
+  const terms: string[] = [];
+  if (suffixes !== undefined) terms.push(`only ${suffixes.join(" ")}`);
+  if (maxFileBytes !== undefined) terms.push(`files of at most ${formatBytes(maxFileBytes)}`);
+  if (mode === "rw") {
+    const { write, delete: remove } = approval ?? { write: "ask", delete: "ask" };
+    terms.push(write === remove ? `write and delete ${write}` : `write ${write}, delete ${remove}`);
+  }
+  return terms;
+}
+
+function networkText(network: Network): string {
+  if (typeof network === "boolean") return network ? "everything" : "none";
+  return network.allow.join(", ");
+}
+
+function narrowingText(narrowing: Narrowing): string {
+  switch (narrowing.kind) {
+    case "mount":
+      return `${narrowing.path} ${narrowing.from} → ${narrowing.to}`;
+    case "approval":
+      return `${narrowing.path} ${narrowing.operation} ${narrowing.from} → ${narrowing.to}`;
+    case "constraint":
+      return `${narrowing.path} ${CONSTRAINTS[narrowing.constraint]} ${valueText(narrowing.from)} → ${valueText(narrowing.to)}`;
+    case "network":
+      return `network ${networkText(narrowing.from)} → ${networkText(narrowing.to)}`;
+    case "limit":
+      return `${LIMITS[narrowing.limit]} ${limitText(narrowing.limit, narrowing.from)} → ${limitText(narrowing.limit, narrowing.to)}`;
+    case "policy":
+      return `policy ${narrowing.from} → ${narrowing.to}`;
+  }
+}
+
+const CONSTRAINTS = { suffixes: "suffixes", maxFileBytes: "largest file" } as const;
+
+const LIMITS = {
+  timeoutMs: "time",
+  memoryBytes: "memory",
+  cpus: "cpus",
+  pids: "processes",
+  outputBytes: "output",
+  diskBytes: "disk",
+} as const;
+
+function limitText(limit: keyof typeof LIMITS, value: number | null): string {
+  if (value === null) return "unset";
+  if (limit === "timeoutMs") return formatDuration(value);
+  return limit.endsWith("Bytes") ? formatBytes(value) : String(value);
+}
+
+function valueText(value: readonly string[] | number | null): string {
+  if (value === null) return "any";
+  return typeof value === "number" ? formatBytes(value) : value.join(" ");
+}
+
+function argument(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : JSON.stringify(text);
+}

@@ -1,0 +1,25 @@
+import { loadProject } from "../project/project.ts";
+import { explain } from "../run/explain.ts";
+import { openPreview } from "../run/open.ts";
+import { explanationText } from "./explain-text.ts";
+import { namedWorker } from "./named-worker.ts";
+import { stateDirFrom } from "./state-dir.ts";
+import { colorsFor, printJson, type Terminal } from "./terminal.ts";
+
+export interface ExplainOptions {
+  readonly project: string;
+  readonly policy?: string;
+  readonly json?: boolean;
+}
+
+/** `corral explain`. Shows host paths, for it is read by the person whose files they are. */
+export async function explainVerb(name: string, options: ExplainOptions, terminal: Terminal): Promise<number> {
+  const { env, stdout } = terminal;
+  const project = await loadProject(options.project);
+  const worker = namedWorker(name, project);
+  const preview = await openPreview(project, { stateDir: stateDirFrom(env), engineEnv: env });
+  const explanation = await explain(worker, options.policy ?? null, preview);
+  if (options.json) printJson(terminal, explanation);
+  else stdout.write(`${explanationText(explanation, colorsFor(stdout, env))}\n`);
+  return 0;
+}

@@ -1,0 +1,29 @@
+import { EngineUnavailableError } from "../isolation/docker/engine-unavailable.ts";
+import { ImageBuildError } from "../isolation/docker/images/progress.ts";
+import { EngineTrouble } from "../isolation/driver.ts";
+import { UnknownPolicyError } from "../policy/policy.ts";
+import { DeclarationError } from "../yaml/problem.ts";
+import { EXIT } from "./exit-status.ts";
+import { UsageError } from "./usage-error.ts";
+
+export interface Failure {
+  readonly text: string;
+  readonly status: number;
+}
+
+/** What a person reads of an error, and the exit status that goes with it. */
+export function failureOf(error: unknown, env: Readonly<Record<string, string | undefined>>): Failure {
+  if (!(error instanceof Error)) return { text: `corral: ${String(error)}`, status: EXIT.engineTrouble };
+  // Each line begins with its place in a file, which editors follow only where nothing stands before it.
+  if (error instanceof DeclarationError) return { text: error.message, status: EXIT.wrongUsage };
+  if (error instanceof UsageError || error instanceof UnknownPolicyError) {
+    return { text: `corral: ${error.message}`, status: EXIT.wrongUsage };
+  }
+  const known = [EngineUnavailableError, EngineTrouble, ImageBuildError].some((kind) => error instanceof kind);
+  if (known) return { text: `corral: ${error.message}`, status: EXIT.engineTrouble };
+  const debug = Boolean(env.CORRAL_DEBUG);
+  const text = debug
+    ? `corral: ${error.stack}`
+    : `corral: unexpected error: ${error.message} (CORRAL_DEBUG=1 shows where)`;
+  return { text, status: EXIT.engineTrouble };
+}

@@ -1,0 +1,91 @@
+import { connect } from "../isolation/docker/connect.ts";
+import { buildImages } from "../isolation/docker/images/build-images.ts";
+import { IMAGE_PREFIX } from "../isolation/docker/images/catalog.ts";
+import type { ImageProgress } from "../isolation/docker/images/progress.ts";
+import { type ImageStatus, imageStatus } from "../isolation/docker/images/status.ts";
+import { nearest } from "../yaml/issue.ts";
+import { EXIT } from "./exit-status.ts";
+import { IMAGES_DIR } from "./package.ts";
+import { printableLine } from "./printable.ts";
+import { stateDirFrom } from "./state-dir.ts";
+import { stoppable } from "./stop.ts";
+import { columns } from "./table.ts";
+import { colorsFor, printJson, say, type Terminal } from "./terminal.ts";
+import { UsageError } from "./usage-error.ts";
+
+interface ImagesOptions {
+  readonly json?: boolean;
+}
+
+/** `corral images build`: what is missing or stale. Its progress is for people; the result is what is there now. */
+export async function buildVerb(names: readonly string[], options: ImagesOptions, terminal: Terminal): Promise<number> {
+  const { env, stdout } = terminal;
+  const where = await placesFor(env);
+  refuseUnknown(names, await imageStatus(where));
+  using stop = stoppable(terminal, (line) => say(terminal, line));
+  const request = { ...where, env, onProgress: progressAt(terminal), signal: stop.signal };
+  try {
+    const built = await buildImages(names.length === 0 ? request : { ...request, names });
+    if (options.json) printJson(terminal, built);
+    else
+      stdout.write(
+        `${columns(built.map((image) => [image.tag, image.built ? "built" : "up to date", size(image.sizeBytes)]))}\n`,
+      );
+    return 0;
+  } catch (error) {
+    if (stop.signal.aborted) return EXIT.cancelled;
+    throw error;
+  }
+}
+
+/** `corral images ls`. */
+export async function listVerb(options: ImagesOptions, terminal: Terminal): Promise<number> {
+  const statuses = await imageStatus(await placesFor(terminal.env));
+  if (options.json) printJson(terminal, statuses);
+  else {
+    const rows = statuses.map(({ tag, state, sizeBytes, id }) => [tag, state, size(sizeBytes), shortId(id)]);
+    terminal.stdout.write(`${columns([["IMAGE", "STATE", "SIZE", "ID"], ...rows])}\n`);
+  }
+  return 0;
+}
+
+async function placesFor(env: Terminal["env"]) {
+  const { docker } = await connect(env);
+  return { docker, imagesDir: IMAGES_DIR, stateDir: stateDirFrom(env) };
+}
+
+function refuseUnknown(names: readonly string[], known: readonly ImageStatus[]): void {
+  const folders = known.map(({ name }) => name);
+  for (const raw of names) {
+    const name = raw.startsWith(`${IMAGE_PREFIX}/`) ? raw.slice(IMAGE_PREFIX.length + 1) : raw;
+    if (!folders.includes(name)) {
+      const instead = nearest(name, folders) ?? `; there are: ${folders.join(", ")}`;
+      throw new UsageError(`there is no image ${printableLine(raw, 80)}${instead}`);
+    }
+  }
+}
+
+/** Milestones and steps as lines; on a terminal also what each program prints, in one line that is written over. */
+function progressAt(terminal: Terminal): (progress: ImageProgress) => void {
+  const { stderr } = terminal;
+  const colors = colorsFor(stderr, terminal.env);
+  let lastStep = "";
+  return ({ image, step, text }) => {
+    const fresh = step !== undefined && `${image} ${step}` !== lastStep;
+    if (fresh) lastStep = `${image} ${step}`;
+    const back = stderr.isTTY ? "\r\u001b[K" : "";
+    if (step === undefined) say(terminal, `${back}${colors.bold(image)} ${printableLine(text, 150)}`);
+    else if (fresh) say(terminal, `${back}${colors.bold(image)} ${colors.dim(printableLine(step, 150))}`);
+    if (step !== undefined && stderr.isTTY) {
+      stderr.write(`${back}${colors.dim(printableLine(text, Math.max(10, (stderr.columns ?? 80) - 1)))}`);
+    }
+  };
+}
+
+function size(bytes: number | null): string {
+  return bytes === null ? "-" : `${Math.round(bytes / 1e6)} MB`;
+}
+
+function shortId(id: string | null): string {
+  return id?.replace("sha256:", "").slice(0, 12) ?? "-";
+}

@@ -1,0 +1,72 @@
+import { readFile } from "node:fs/promises";
+import { resolve } from "node:path";
+import type { Terminal } from "./terminal.ts";
+import { UsageError } from "./usage-error.ts";
+
+const MAX_INPUT_BYTES = 64 * 1024 * 1024;
+
+/** The value of `--input`: JSON, `@FILE`, or `-` for standard input. `undefined` where there is none. */
+export async function readInput(raw: string | undefined, terminal: Pick<Terminal, "cwd" | "stdin">): Promise<unknown> {
+  if (raw === undefined) return undefined;
+  if (raw === "-") return parse(await readAll(terminal.stdin), "standard input");
+  if (!raw.startsWith("@")) return parse(raw, "--input");
+  const file = raw.slice(1);
+  try {
+    return parse(await readFile(resolve(terminal.cwd, file), "utf8"), file);
+  } catch (error) {
+    if (error instanceof UsageError) throw error;
+    throw new UsageError(`--input: ${file} cannot be read: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+async function readAll(stream: AsyncIterable<Buffer | string>): Promise<string> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of stream) {
+    const buffer = Buffer.from(chunk);
+    bytes += buffer.length;
+    if (bytes > MAX_INPUT_BYTES) {
+      throw new UsageError(`standard input holds more than ${MAX_INPUT_BYTES} bytes; attach large data as a file`);
+    }
+    chunks.push(buffer);
+  }
+  return Buffer.concat(chunks).toString("utf8");
+}
+
+function parse(text: string, source: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    const { line, column } = placeOf(text, faultOffset(text, (error as Error).message));
+    throw new UsageError(`${source}:${line}:${column}: this is not JSON: ${(error as Error).message}`);
+  }
+}
+
+/** The parser tells the offset of some faults in its message; an unexpected token it only names. */
+function faultOffset(text: string, message: string): number {
+  const told = / at position (\d+)/.exec(message)?.[1];
+  if (told !== undefined) return Number(told);
+  if (!message.startsWith("Unexpected token")) return text.length;
+  // Every prefix that holds the token has the same fault, and no shorter one has it.
+  let [sound, faulty] = [0, text.length];
+  while (faulty - sound > 1) {
+    const middle = (sound + faulty) >> 1;
+    if (hasUnexpectedToken(text.slice(0, middle))) faulty = middle;
+    else sound = middle;
+  }
+  return sound;
+}
+
+function hasUnexpectedToken(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return false;
+  } catch (error) {
+    return (error as Error).message.startsWith("Unexpected token");
+  }
+}
+
+function placeOf(text: string, offset: number): { line: number; column: number } {
+  const before = text.slice(0, offset).split("\n");
+  return { line: before.length, column: (before.at(-1) ?? "").length + 1 };
+}

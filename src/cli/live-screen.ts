@@ -1,0 +1,47 @@
+import type { RunEvent } from "../run/events.ts";
+import type { RunResult } from "../run/result.ts";
+import { LiveTree } from "./live-tree.ts";
+import { endingText, troubleText } from "./run-text.ts";
+import type { RunScreen } from "./screen.ts";
+import { say, type Terminal } from "./terminal.ts";
+import { Witness } from "./witness.ts";
+
+/** On a terminal: the tree of calls as it grows, below whatever the worker prints. */
+export class LiveScreen implements RunScreen {
+  readonly #terminal: Terminal;
+  readonly #witness = new Witness();
+  readonly #live: LiveTree;
+
+  constructor(terminal: Terminal) {
+    this.#terminal = terminal;
+    this.#live = new LiveTree(terminal, () => this.#witness.tree());
+  }
+
+  see(event: RunEvent): void {
+    this.#witness.see(event);
+    if (event.type === "output" && event.parent === null) this.#live.write(this.#terminal[event.stream], event.chunk);
+    else if (event.type === "trouble") this.tell(troubleText(event));
+  }
+
+  tell(line: string): void {
+    this.#live.write(this.#terminal.stderr, `${line}\n`);
+  }
+
+  pause(): void {
+    this.#live.pause();
+  }
+
+  resume(): void {
+    this.#live.resume();
+  }
+
+  end(result: RunResult): void {
+    this.#live.end();
+    // A run that was refused before it was asked for has no tree.
+    if (this.#witness.tree() === null && result.error !== null) say(this.#terminal, endingText(result));
+  }
+
+  [Symbol.dispose](): void {
+    this.#live.leave();
+  }
+}

@@ -1,0 +1,42 @@
+import { isCancel, select } from "@clack/prompts";
+import type { Ask, Question } from "./asked-approver.ts";
+import { printableLine } from "./printable.ts";
+import type { Terminal } from "./terminal.ts";
+
+/** Asks at the terminal, on standard error. While it does, nothing else draws there. */
+export function promptAt(terminal: Terminal, screen: { pause(): void; resume(): void }): Ask {
+  return async (question, signal) => {
+    screen.pause();
+    try {
+      const answer = await select<"once" | "session" | "no">({
+        message: messageOf(question),
+        options: [
+          { value: "no", label: "No" },
+          { value: "once", label: "Yes", hint: question.runs > 1 ? `for these ${question.runs} runs` : "for this run" },
+          {
+            value: "session",
+            label: "Yes, and do not ask again",
+            hint: "for exactly this, until this command ends",
+          },
+        ],
+        initialValue: "no",
+        input: terminal.stdin,
+        output: terminal.stderr,
+        signal,
+      });
+      signal.throwIfAborted();
+      // While a prompt is open the terminal is raw, and Ctrl-C is a key like any other.
+      return isCancel(answer) ? "interrupt" : answer;
+    } finally {
+      screen.resume();
+    }
+  };
+}
+
+function messageOf({ worker, operations, paths, command, runs }: Question): string {
+  // Whole, for nobody can agree to the part of a command that is not shown.
+  const what = command === undefined ? "" : ` ${printableLine(command, Number.POSITIVE_INFINITY)}`;
+  const where = paths.length === 0 ? "" : ` in ${paths.map((path) => printableLine(path)).join(", ")}`;
+  const who = `Worker ${printableLine(worker, 80)}`;
+  return `${who}${runs > 1 ? ` (${runs} runs of it)` : ""} asks to ${operations.join(" and ")}${what}${where}. Allow it?`;
+}

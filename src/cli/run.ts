@@ -1,0 +1,84 @@
+import type { ApprovalMode, Approver } from "../approval/approver.ts";
+import { loadProject, type Project } from "../project/project.ts";
+import type { RunEnvironment } from "../run/environment.ts";
+import { openProject } from "../run/open.ts";
+import { rootSandbox } from "../run/permission.ts";
+import type { RunResult } from "../run/result.ts";
+import { type RunRequest, run } from "../run/run.ts";
+import { AskedApprover } from "./asked-approver.ts";
+import { resolveAttachments } from "./attachments.ts";
+import { exitStatusOf } from "./exit-status.ts";
+import { readInput } from "./input.ts";
+import { namedWorker } from "./named-worker.ts";
+import { screenFor } from "./run-screen.ts";
+import type { RunScreen } from "./screen.ts";
+import { stateDirFrom } from "./state-dir.ts";
+import { type Stop, stoppable } from "./stop.ts";
+import type { Terminal } from "./terminal.ts";
+
+export interface RunOptions {
+  readonly project: string;
+  readonly input?: string;
+  readonly attach: readonly string[];
+  readonly policy?: string;
+  readonly approve?: ApprovalMode;
+  readonly tree?: boolean;
+  readonly json?: boolean;
+}
+
+/** `corral run`. The exit status is the worker's own, or one that says why there is none. */
+export async function runVerb(name: string, options: RunOptions, terminal: Terminal): Promise<number> {
+  const project = await loadProject(options.project);
+  const worker = namedWorker(name, project);
+  const input = await readInput(options.input, terminal);
+  using screen = await screenFor(terminal, options);
+  using stop = stoppable(terminal, (line) => screen.tell(line));
+  const result = await ran({ worker, input }, project, options, { terminal, screen, stop });
+  // Only now: everything of the run is gone from the Engine, and whoever reads the result can rely on that.
+  screen.end(result);
+  return exitStatusOf(result);
+}
+
+interface Surroundings {
+  readonly terminal: Terminal;
+  readonly screen: RunScreen;
+  readonly stop: Stop;
+}
+
+async function ran(
+  what: Pick<RunRequest, "worker" | "input">,
+  project: Project,
+  options: RunOptions,
+  around: Surroundings,
+): Promise<RunResult> {
+  const { terminal, screen, stop } = around;
+  const person = personAt(project, around);
+  await using corral = await openProject(project, {
+    stateDir: stateDirFrom(terminal.env),
+    engineEnv: terminal.env,
+    emit: (event) => screen.see(event),
+    ...(options.approve === undefined ? {} : { approvalMode: options.approve }),
+    ...(person === null ? {} : { person }),
+  });
+  const { environment } = corral;
+  const attachments = await attachmentsOf(options, environment, terminal);
+  const policy = options.policy === undefined ? {} : { policy: options.policy };
+  return await run({ ...what, attachments, ...policy, signal: stop.signal }, environment);
+}
+
+/** Somebody can be asked only where they can both read the question and type the answer. */
+function personAt(project: Project, { terminal, screen, stop }: Surroundings): Approver | null {
+  if (!terminal.stderr.isTTY || !terminal.stdin.isTTY) return null;
+  return new AskedApprover({
+    ask: async (question, signal) => await (await import("./prompt.ts")).promptAt(terminal, screen)(question, signal),
+    timeoutMs: project.approval.timeoutMs,
+    onInterrupt: () => stop.cancel(),
+  });
+}
+
+/** Virtual paths are the project's own, so its sandbox says what they mean. A policy that refuses it all, refuses the run. */
+async function attachmentsOf({ attach, policy }: RunOptions, environment: RunEnvironment, { cwd }: Terminal) {
+  if (attach.length === 0) return [];
+  const project = await rootSandbox(environment, policy ?? null);
+  return project.ok ? await resolveAttachments(attach, project.sandbox, cwd) : [];
+}

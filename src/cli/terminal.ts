@@ -1,0 +1,60 @@
+import pc from "picocolors";
+
+type Env = Readonly<Record<string, string | undefined>>;
+export type Colors = ReturnType<typeof pc.createColors>;
+
+/** All that the command line has of the process around it. */
+export interface Terminal {
+  readonly env: Env;
+  readonly cwd: string;
+  readonly stdin: NodeJS.ReadStream;
+  readonly stdout: NodeJS.WriteStream;
+  readonly stderr: NodeJS.WriteStream;
+  /** Calls back for every SIGINT and SIGTERM from now on; answers with how to stop that. */
+  onStop(stop: (signal: NodeJS.Signals) => void): () => void;
+  /** Ends the process now, whatever still goes on. */
+  exit(status: number): never;
+}
+
+export function terminalOf(process: NodeJS.Process): Terminal {
+  const { env, stdout, stderr } = process;
+  for (const stream of [stdout, stderr]) stream.on("error", ignoreClosedPipe);
+  return {
+    env,
+    cwd: process.cwd(),
+    // Opened only where it is read.
+    get stdin() {
+      return process.stdin;
+    },
+    stdout,
+    stderr,
+    onStop(stop) {
+      const signals = ["SIGINT", "SIGTERM"] as const;
+      for (const signal of signals) process.on(signal, stop);
+      return () => {
+        for (const signal of signals) process.off(signal, stop);
+      };
+    },
+    exit: (status) => process.exit(status),
+  };
+}
+
+/** Whoever read the output has enough (`corral run … | head`). The work itself goes on to its end. */
+function ignoreClosedPipe(error: NodeJS.ErrnoException): void {
+  if (error.code !== "EPIPE") throw error;
+}
+
+/** Colours for one stream: on a terminal that can, unless NO_COLOR is set (no-color.org). */
+export function colorsFor(stream: NodeJS.WriteStream, env: Env): Colors {
+  return pc.createColors(stream.isTTY === true && !env.NO_COLOR && env.TERM !== "dumb");
+}
+
+/** A line for people; never on stdout, which belongs to what was asked for. */
+export function say({ stderr }: Pick<Terminal, "stderr">, text: string): void {
+  stderr.write(`${text}\n`);
+}
+
+/** What was asked for, as JSON: pretty on a terminal, else one line. */
+export function printJson({ stdout }: Pick<Terminal, "stdout">, value: unknown): void {
+  stdout.write(`${JSON.stringify(value, null, stdout.isTTY ? 2 : 0)}\n`);
+}

@@ -1,0 +1,110 @@
+import { UnknownPolicyError } from "../policy/policy.ts";
+import type { Project } from "../project/project.ts";
+import { DeclarationError, describeProblem } from "../yaml/problem.ts";
+import { Budget } from "./explain/budget.ts";
+import { type ExplainedRun, explainRoot } from "./explain/explained-run.ts";
+import type { Preview } from "./open.ts";
+import type { DescribedViolation } from "./result.ts";
+
+/** What is wrong with a project before anything runs. */
+export interface CheckReport {
+  /** True where every call path would run. Warnings do not count. */
+  readonly ok: boolean;
+  /** Mistakes in files, each with its place. With any, no path can be looked at. */
+  readonly problems: readonly string[];
+  readonly failing: readonly FailingPath[];
+  readonly warnings: readonly string[];
+  readonly workers: number;
+  /** Call paths looked at, those of one worker among them. */
+  readonly paths: number;
+  /** True where there are more paths than were looked at. */
+  readonly cut: boolean;
+}
+
+/** A call path, from the worker that a person runs to the one that would not run. */
+export interface FailingPath {
+  readonly path: readonly string[];
+  readonly outcome: "refused" | "denied";
+  readonly violations: readonly DescribedViolation[];
+  readonly message: string;
+}
+
+const MAX_PATHS = 10_000;
+
+/** A report for a project whose files do not parse. */
+export function checkDeclaration(error: DeclarationError): CheckReport {
+  const nothing = { failing: [], warnings: [], workers: 0, paths: 0, cut: false };
+  return { ok: false, problems: error.problems.map(describeProblem), ...nothing };
+}
+
+/** Walks every call path of every worker, each as a root run, in the way that a run would go. Starts no container. */
+export async function check(preview: Preview, maxPaths = MAX_PATHS): Promise<CheckReport> {
+  const { project } = preview;
+  const workers = [...project.workers.values()];
+  const problems = await policyProblems(preview);
+  const budget = new Budget(maxPaths);
+  const failing: FailingPath[] = [];
+  const missing = new Map<string, Set<string>>();
+  for (const worker of problems.length > 0 ? [] : workers) {
+    const root = await explainRoot(worker, null, { preview, budget });
+    for (const run of everyRun(root)) {
+      for (const image of missingImages(run)) missing.set(image, (missing.get(image) ?? new Set()).add(run.worker));
+      const failure = failureOf(run);
+      if (failure !== null) failing.push(failure);
+    }
+  }
+  const warnings = [...missing].map(
+    ([image, users]) => `The Engine has no image ${image}, which is needed by: ${[...users].sort().join(", ")}.`,
+  );
+  if (preview.unavailable !== null) warnings.push(`Images were not looked at. ${preview.unavailable}`);
+  return {
+    ok: problems.length === 0 && failing.length === 0,
+    problems,
+    failing,
+    warnings,
+    workers: workers.length,
+    paths: budget.spent,
+    cut: budget.cut,
+  };
+}
+
+/** Every policy that is named, by the project or by a worker, exists and is sound. */
+async function policyProblems({ project, environment }: Preview): Promise<string[]> {
+  const problems = new Set<string>();
+  for (const { file, name } of namedPolicies(project)) {
+    try {
+      await environment.policyNamed(name);
+    } catch (error) {
+      if (error instanceof UnknownPolicyError) problems.add(`${file}: policy: ${error.message}`);
+      else if (error instanceof DeclarationError) for (const one of error.problems) problems.add(describeProblem(one));
+      else throw error;
+    }
+  }
+  return [...problems];
+}
+
+function namedPolicies(project: Project): { readonly file: string; readonly name: string }[] {
+  const own = [...project.workers.values()].flatMap(({ file, policyName }) =>
+    policyName === null ? [] : [{ file, name: policyName }],
+  );
+  return [{ file: project.file ?? project.dir, name: project.policyName }, ...own];
+}
+
+function everyRun(run: ExplainedRun): ExplainedRun[] {
+  return [run, ...run.calls.flatMap(everyRun)];
+}
+
+function missingImages(run: ExplainedRun): string[] {
+  return (run.refused ?? []).flatMap((violation) => (violation.code === "IMAGE_MISSING" ? [violation.image] : []));
+}
+
+/** A missing image says nothing about what is declared: it is built later, or on another machine. */
+function failureOf({ path, refused, consent }: ExplainedRun): FailingPath | null {
+  const violations = (refused ?? []).filter((violation) => violation.code !== "IMAGE_MISSING");
+  if (violations.length > 0) {
+    const message = violations.map((violation) => violation.message).join("\n");
+    return { path, outcome: "refused", violations, message };
+  }
+  if (consent?.decision === "denied") return { path, outcome: "denied", violations: [], message: consent.note };
+  return null;
+}

@@ -1,0 +1,55 @@
+import type { Plan } from "../../isolation/plan.ts";
+import type { ImageFacts } from "../../isolation/plan-for.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import type { Violation } from "../../sandbox/violation.ts";
+import type { RunEnvironment } from "../environment.ts";
+import type { Job } from "../job.ts";
+import type { Preview } from "../open.ts";
+import { type Plumbing, prepare } from "../prepare.ts";
+
+export interface ExplainedPlan {
+  readonly plan: Plan | null;
+  readonly violations: readonly Violation[];
+  readonly notes: readonly string[];
+}
+
+/** The plan of a run, made by the same step as the run's own. */
+export async function explainPlan(job: Job, sandbox: Sandbox, preview: Preview): Promise<ExplainedPlan> {
+  const { environment } = preview;
+  const { image } = job.worker;
+  if (preview.unavailable !== null) {
+    return { plan: null, violations: await violationsWithoutImage(job, sandbox, environment), notes: [] };
+  }
+  if ((await environment.driver.imageFacts(image)) === null) {
+    const others = await violationsWithoutImage(job, sandbox, environment);
+    return { plan: null, violations: [{ code: "IMAGE_MISSING", image }, ...others], notes: [] };
+  }
+  await using preparation = await prepare(job, sandbox, SOCKET, environment);
+  if (!preparation.ok) return { plan: null, violations: preparation.violations, notes: [] };
+  return { plan: preparation.plan, violations: [], notes: heldBackNotes(preparation.plan) };
+}
+
+/** A run's socket is made with the run. It is Corral's own, so nothing else in the plan depends on it. */
+const SOCKET: Plumbing = {
+  socketPath: "SOCKET",
+  source: { device: "0", inode: "0", uid: 0, gid: 0, kind: "socket" },
+};
+
+/** What would be refused whatever the image is: an image without any facts, and some file in the place of the gate. */
+async function violationsWithoutImage(
+  job: Job,
+  sandbox: Sandbox,
+  environment: RunEnvironment,
+): Promise<readonly Violation[]> {
+  const imageFacts = async (name: string): Promise<ImageFacts> => ({ name, id: "", env: [], volumes: [] });
+  const imageless = { ...environment, driver: { ...environment.driver, imageFacts }, gate: process.execPath };
+  await using preparation = await prepare(job, sandbox, SOCKET, imageless);
+  return preparation.ok ? [] : preparation.violations;
+}
+
+function heldBackNotes(plan: Plan): string[] {
+  const heldBack = plan.mounts.filter((mount) => mount.heldBack !== undefined);
+  return heldBack.map(
+    ({ path }) => `${path} is read-only in the container, since not every change in it is agreed to beforehand.`,
+  );
+}

@@ -1,0 +1,112 @@
+import type { Plan } from "../../isolation/plan.ts";
+import type { WorkerDefinition } from "../../project/worker.ts";
+import type { Narrowing, Sandbox } from "../../sandbox/sandbox.ts";
+import type { Violation } from "../../sandbox/violation.ts";
+import { callViolations } from "../call.ts";
+import { CallTree, type Job } from "../job.ts";
+import type { Preview } from "../open.ts";
+import { permissionOf, rootSandbox } from "../permission.ts";
+import { type DescribedViolation, describeAll } from "../result.ts";
+import type { Budget } from "./budget.ts";
+import { type ExplainedConsent, explainConsent } from "./explained-consent.ts";
+import { explainPlan } from "./explained-plan.ts";
+
+/** One run as it would be: the same steps as `run.ts` takes, up to the container that it would start. */
+export interface ExplainedRun {
+  readonly worker: string;
+  /** Names of the workers from the root run to this one. */
+  readonly path: readonly string[];
+  /** Null where it is refused before there is one. */
+  readonly sandbox: Omit<Sandbox, "narrowings"> | null;
+  /** What each ancestor and the worker itself took away, oldest first. */
+  readonly narrowings: readonly Narrowing[];
+  /** Null where nobody has to agree to anything. */
+  readonly consent: ExplainedConsent | null;
+  /** Null where it is refused or denied, or where there is no Engine. */
+  readonly plan: Plan | null;
+  /** Everything that is wrong with it; null where it would run. */
+  readonly refused: readonly DescribedViolation[] | null;
+  readonly notes: readonly string[];
+  readonly calls: readonly ExplainedRun[];
+}
+
+export interface Walk {
+  readonly preview: Preview;
+  readonly budget: Budget;
+}
+
+/** A worker as a person would run it. */
+export async function explainRoot(worker: WorkerDefinition, policy: string | null, walk: Walk): Promise<ExplainedRun> {
+  walk.budget.take();
+  const project = await rootSandbox(walk.preview.environment, policy);
+  if (!project.ok) return refused([worker.name], project.violations);
+  return await explainRun(jobOf(worker, project.sandbox, [worker.name], walk), [], walk);
+}
+
+async function explainCalls(caller: Job, sandbox: Sandbox, walk: Walk): Promise<ExplainedRun[]> {
+  const { workers } = walk.preview.project;
+  const explained: ExplainedRun[] = [];
+  for (const name of caller.worker.calls) {
+    if (!walk.budget.take()) break;
+    const path = [...caller.path, name];
+    const violations = callViolations(name, { job: caller, sandbox }, workers);
+    if (caller.tree.maxCalls === 0) violations.push({ code: "CALL_LIMIT", max: 0 });
+    const worker = workers.get(name);
+    if (worker === undefined) explained.push(refused(path, violations));
+    else explained.push(await explainRun(jobOf(worker, sandbox, path, walk), violations, walk));
+  }
+  return explained;
+}
+
+/** `objections`: what is wrong with the call itself. Where there is any, nothing below it is looked at. */
+async function explainRun(job: Job, objections: readonly Violation[], walk: Walk): Promise<ExplainedRun> {
+  const { environment } = walk.preview;
+  const derivation = await permissionOf(job.worker, job.callerSandbox, null, environment);
+  if (!derivation.ok) return refused(job.path, [...objections, ...derivation.violations]);
+  if (objections.length > 0) return refused(job.path, objections);
+
+  const { consent, sandbox } = explainConsent(job.worker.name, derivation.sandbox, walk.preview.approvalMode);
+  const agent: Violation[] =
+    job.worker.command === null ? [{ code: "AGENT_NOT_SUPPORTED", worker: job.worker.name }] : [];
+  const planning = await explainPlan(job, sandbox, walk.preview);
+  const violations = [...agent, ...planning.violations];
+  const denied = consent?.decision === "denied";
+  const { narrowings, ...shown } = sandbox;
+  return {
+    worker: job.worker.name,
+    path: job.path,
+    sandbox: shown,
+    narrowings,
+    consent,
+    plan: violations.length > 0 || denied ? null : planning.plan,
+    refused: violations.length > 0 ? describeAll(violations) : null,
+    notes: [...(consent === null ? [] : [consent.note]), ...planning.notes],
+    // Looked at even where this run is refused, so that a person can mend everything in one go.
+    calls: await explainCalls(job, sandbox, walk),
+  };
+}
+
+function refused(path: readonly string[], violations: readonly Violation[]): ExplainedRun {
+  const worker = path.at(-1) ?? "";
+  const nothing = { sandbox: null, narrowings: [], consent: null, plan: null, notes: [], calls: [] };
+  return { worker, path, refused: describeAll(violations), ...nothing };
+}
+
+/** Stands for a run that does not exist; its ids are placeholders that no run can have. */
+function jobOf(worker: WorkerDefinition, callerSandbox: Sandbox, path: readonly string[], { preview }: Walk): Job {
+  const isRoot = path.length === 1;
+  return {
+    run: "RUN",
+    root: isRoot ? "RUN" : "ROOT",
+    parent: isRoot ? null : "PARENT",
+    worker,
+    callerSandbox,
+    path,
+    input: undefined,
+    attachments: [],
+    narrow: null,
+    deadline: Number.POSITIVE_INFINITY,
+    signal: new AbortController().signal,
+    tree: new CallTree(preview.project.delegation),
+  };
+}

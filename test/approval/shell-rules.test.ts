@@ -1,0 +1,330 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: the strings are shell commands.
+import { describe, expect, it } from "vitest";
+import { decideShell } from "../../src/approval/shell-rules/decide.ts";
+import type { ShellRules } from "../../src/approval/shell-rules/rules.ts";
+import { describeShellDecision } from "../../src/approval/shell-rules/wording.ts";
+import type { Consent } from "../../src/sandbox/mount.ts";
+
+/** `git status: preApproved` for each rule. */
+function rules(otherwise: Consent, table: Readonly<Record<string, Consent>> = {}): ShellRules {
+  return { default: otherwise, rules: Object.entries(table).map(([pattern, approval]) => ({ pattern, approval })) };
+}
+
+const GIT = rules("ask", { "git status": "preApproved", "echo **": "preApproved", "rm **": "blocked" });
+
+describe("a pattern", () => {
+  it.each<[string, string, boolean]>([
+    ["git status", "git status", true],
+    ["git status", "  git   status  ", true],
+    ["git status", "git \\\n status", true],
+    ["git status", "git 'status'", true],
+    ["git status", 'g"i"t \\status', true],
+    ["git status", "git statusx", false],
+    ["git status", "git status -s", false],
+    ["git status", "git", false],
+    ["git status", "git status $x", false],
+    ["git status", "git status *", false],
+    ["git status", "'git status'", false],
+    ["git status", "Git status", false],
+    ["git status", "./git status", false],
+    ["git status", "/usr/bin/git status", false],
+    ["git log **", "git log", true],
+    ["git log **", "git log -p --all", true],
+    ["git log **", 'git log "$branch"', true],
+    ["git log **", "git logs", false],
+    ["cat *", "cat a.md", true],
+    ["cat *", "cat '../a b'", true],
+    ["cat *", "cat", false],
+    ["cat *", "cat a b", false],
+    ["cat *.md", "cat a.md", true],
+    ["cat *.md", "cat a.md.txt", false],
+    ["cat *.md", "cat docs/a.md", false],
+    ["cat docs/*.md", "cat docs/a.md", true],
+    ["cat docs/*", "cat docs/..", false],
+    ["cat */*", "cat ../x", false],
+    ["cat a*b*c", "cat aXbXbXc", true],
+    ["cat a*b*c", "cat ac", false],
+    ["cat ab*ba", "cat aba", false],
+    ["cat a*bc*c", "cat abc", false],
+    ["cat *", 'cat "$x"', false],
+    ["cat *", "cat *", false],
+    ["cat *", "cat '*'", true],
+    ["cat *", "cat ~/x", false],
+    ["cat *", "cat '~/x'", true],
+    ["cat {a,b}", "cat {a,b}", false],
+    ["[ -f * ]", "[ -f x ]", true],
+    ["**", "anything at all", true],
+  ])("`%s` lets `%s` run unseen: %s", (pattern, command, expected) => {
+    expect(decideShell(command, rules("ask", { [pattern]: "preApproved" })).consent).toBe(
+      expected ? "preApproved" : "ask",
+    );
+  });
+
+  it.each<[string, string]>([
+    ["rm **", "rm -rf /"],
+    ["rm **", "/bin/rm -rf /"],
+    ["rm **", "\\rm x"],
+    ["rm **", "../../bin/r'm' x"],
+    ["cat docs/*", "cat docs/a/../../x"],
+    ["git push **", "git push"],
+    // What the shell makes of these could be what the rule is about.
+    ["git push **", "git $verb"],
+    ["git push **", "git {push,pull}"],
+    ["git push", "git push $nothing"],
+    ["cat /etc/passwd", "cat /etc/pass*"],
+    ["cat /root/x", "cat ~/x"],
+  ])("`%s` blocks `%s`", (pattern, command) => {
+    expect(decideShell(command, rules("preApproved", { [pattern]: "blocked" })).consent).toBe("blocked");
+  });
+});
+
+describe("of several rules", () => {
+  const several = rules("ask", {
+    "git **": "preApproved",
+    "git push **": "ask",
+    "git push --force **": "blocked",
+    "git push origin docs": "preApproved",
+  });
+
+  it.each<[string, Consent, string]>([
+    ["git log", "preApproved", "git **"],
+    ["git push origin main", "ask", "git push **"],
+    ["git push origin docs", "preApproved", "git push origin docs"],
+    ["git push --force origin docs", "blocked", "git push --force **"],
+  ])("the one that says most decides `%s`", (command, consent, pattern) => {
+    expect(decideShell(command, several)).toEqual({
+      consent,
+      because: { cause: "rule", part: command, pattern, why: null },
+    });
+  });
+
+  it("a blocking one wins, however little it says, and the order in the file says nothing", () => {
+    const table = { "rm notes.txt": "preApproved", "rm **": "blocked" } as const;
+    const { rules: inOrder } = rules("ask", table);
+    for (const order of [inOrder, inOrder.toReversed()]) {
+      expect(decideShell("rm notes.txt", { default: "ask", rules: order }).consent).toBe("blocked");
+    }
+  });
+
+  it("the stricter wins where two say as much", () => {
+    const { rules: inOrder } = rules("ask", { "ls *": "preApproved", "ls **": "ask" });
+    for (const order of [inOrder, inOrder.toReversed()]) {
+      expect(decideShell("ls x", { default: "preApproved", rules: order }).consent).toBe("ask");
+    }
+  });
+});
+
+describe("every command of a command line counts, wherever it stands", () => {
+  it.each([
+    "git status; rm -rf /",
+    "git status & rm -rf /",
+    "git status\nrm -rf /",
+    "git status && rm -rf /",
+    "rm -rf / || git status",
+    "git status | rm -rf /",
+    "git status |& rm -rf /",
+    "! rm -rf /",
+    "time -p rm -rf /",
+    "(git status; rm -rf /)",
+    "{ git status; rm -rf /; }",
+    "echo $(rm -rf /)",
+    'echo "a $(rm -rf /) b"',
+    "echo `rm -rf /`",
+    "echo `echo \\`rm -rf /\\``",
+    "echo <(rm -rf /)",
+    "echo >(rm -rf /)",
+    "echo ${x:-$(rm -rf /)}",
+    "echo ${x/a/$(rm -rf /)}",
+    "echo {a,$(rm -rf /)}",
+    "echo [$(rm -rf /)]",
+    "echo a > $(rm -rf /)",
+    "x=$(rm -rf /) git status",
+    "x=($(rm -rf /))",
+    "export x=$(rm -rf /)",
+    "echo <<E\n$(rm -rf /)\nE",
+    "echo <<< $(rm -rf /)",
+    "if git status; then rm -rf /; fi",
+    "if rm -rf /; then git status; fi",
+    "if git status; then git status; elif git status; then git status; else rm -rf /; fi",
+    "while git status; do rm -rf /; done",
+    "until rm -rf /; do git status; done",
+    "for x in $(rm -rf /); do git status; done",
+    "for x in a; do rm -rf /; done",
+    "select x in a; do rm -rf /; done",
+    "case $(rm -rf /) in x) git status;; esac",
+    "case x in $(rm -rf /)) git status;; esac",
+    "case x in x) rm -rf /;; esac",
+    "git() { rm -rf /; }; git status",
+    "function git { rm -rf /; }\ngit status",
+    "coproc rm -rf /",
+    "git status # harmless\nrm -rf /",
+    "git sta\\\ntus; r\\\nm -rf /",
+  ])("%j is blocked for what it holds", (command) => {
+    expect(decideShell(command, GIT)).toMatchObject({ consent: "blocked", because: { pattern: "rm **" } });
+  });
+
+  it.each(["echo 'rm -rf /'", "echo rm -rf /", "echo a # ; rm -rf /", "echo '$(rm -rf /)'", "echo \\$\\(rm\\)"])(
+    "%j only speaks of the command",
+    (command) => {
+      expect(decideShell(command, GIT).consent).toBe("preApproved");
+    },
+  );
+
+  it("names the first of the strictest parts", () => {
+    expect(decideShell("echo x `echo \\`rm   a\\``", GIT).because.part).toBe("rm   a");
+    expect(decideShell("git status; rm a; rm b; make", GIT).because.part).toBe("rm a");
+  });
+});
+
+describe("what cannot be judged has the strictest consent that the rules name", () => {
+  it.each([
+    ["not whole", ["echo 'a", "echo $(ls", "if true", "git status; (", "echo `ls", "&& ls", "a () b"]],
+    ["too deep", [`echo ${"$(echo ".repeat(300)}${")".repeat(300)}`, "$(".repeat(30_000)]],
+    ["too long", [`git status ${"x".repeat(70_000)}`]],
+    ["with control characters", ["git\u0000 status", "git status\r\nrm", "git\u001b[2K status"]],
+    ["whose command is not written out", ["$x -rf /", "$(echo rm) x", '"$x"', "r? x", "{rm,x}", "~/run", "r$x"]],
+    [
+      "that bash calculates",
+      [
+        "echo $((x))",
+        "((x))",
+        "[[ x -eq 1 ]]",
+        "echo ${x:y}",
+        "echo ${a[x]}",
+        "a[x]=1",
+        "a[$(ls)]=1",
+        "echo $(($(ls)))",
+        "echo $(($1))",
+      ],
+    ],
+    ["that bash expands twice", ["echo ${!x}", "echo ${x@P}", "echo ${!x@}"]],
+    // dash runs what bash takes for text or calculates with.
+    [
+      "that is another thing to sh",
+      ["echo a &>f rm x", "echo $'\\'; rm x #'", "((rm x))", "[[ a || rm x ]]", "echo $[1|2]"],
+    ],
+  ])("text that is %s", (_what, commands) => {
+    for (const command of commands) {
+      expect(decideShell(command, GIT).consent, command).toBe("blocked");
+      expect(decideShell(command, rules("ask", { "git **": "preApproved" })).consent, command).toBe("ask");
+      expect(decideShell(command, rules("preApproved")).consent, command).toBe("preApproved");
+    }
+  });
+
+  it.each([
+    "eval rm x",
+    "source x",
+    ". x",
+    "exec ls",
+    "command ls",
+    "builtin echo",
+    "env ls",
+    "/usr/bin/env ls",
+    "echo x | xargs ls",
+    "sudo ls",
+    "sh -c ls",
+    "bash x.sh",
+    "busybox ls",
+    "timeout 5 ls",
+    "nohup ls",
+    "trap ls EXIT",
+    "alias echo=rm",
+    "let x",
+    "declare -i x",
+    "find . -exec ls {} +",
+    "find . $x",
+    "printf -v 'x[$(rm)]' y",
+    "[ -v 'x[$(rm)]' ]",
+  ])("a command that runs another which it does not show: %s", (command) => {
+    const open = rules("ask", { "**": "preApproved", [`${command.split(" ")[0]} **`]: "preApproved" });
+    expect(decideShell(command, open)).toMatchObject({ consent: "ask", because: { cause: "hidden" } });
+    expect(decideShell(command, GIT).consent).toBe("blocked");
+  });
+
+  it("such a command runs where a rule spells out the whole of it, and only then", () => {
+    const named = rules("ask", { "bash build.sh": "preApproved", "rm **": "blocked" });
+    expect(decideShell("bash build.sh", named).consent).toBe("preApproved");
+    expect(decideShell("bash build.sh x", named).consent).toBe("blocked");
+    const against = rules("ask", { "bash build.sh": "preApproved", "bash **": "blocked" });
+    expect(decideShell("bash build.sh", against).consent).toBe("blocked");
+  });
+
+  it("finding, testing and printing are nothing but that otherwise", () => {
+    const usual = rules("ask", { "find **": "preApproved", "[ **": "preApproved", "printf **": "preApproved" });
+    expect(decideShell("find . -name x; [ -f a ] && printf '[%s]' x", usual).consent).toBe("preApproved");
+  });
+});
+
+describe("what stands beside the words needs the default's consent too", () => {
+  it.each([
+    ["LD_PRELOAD=./x.so git status", "assignment"],
+    ["PATH=/x git status", "assignment"],
+    ["PATH=/x; git status", "assignment"],
+    ["for PATH in /x; do git status; done", "assignment"],
+    ["git status > x", "redirection"],
+    ["git status >> x", "redirection"],
+    ["git status 2> x", "redirection"],
+    ["git status >& x", "redirection"],
+    ["git status < x", "redirection"],
+    ["git status 2>&$x", "redirection"],
+    ["{ git status; } > x", "redirection"],
+    ["> x", "redirection"],
+    ["git status {n}>&1", "redirection"],
+    ["git status <<E\nx\nE", "input"],
+    ["git status <<< x", "input"],
+  ])("%j", (command, cause) => {
+    expect(decideShell(command, rules("ask", { "git status": "preApproved" }))).toMatchObject({
+      consent: "ask",
+      because: { cause, pattern: null },
+    });
+    expect(decideShell(command, rules("blocked", { "git status": "preApproved" })).consent).toBe("blocked");
+    expect(decideShell(command, rules("preApproved", { "git status": "ask" })).consent).toBe(
+      command.includes("git") ? "ask" : "preApproved",
+    );
+  });
+
+  it.each(["git status 2>&1", "git status >/dev/null 2>&1", "git status </dev/null", "git status 2>&-"])(
+    "%j opens no file that matters",
+    (command) => {
+      expect(decideShell(command, GIT).consent).toBe("preApproved");
+    },
+  );
+});
+
+describe("a command line that holds no command", () => {
+  it.each(["", "   \n", "# only words"])("%j has the default's consent", (command) => {
+    expect(decideShell(command, rules("blocked", { "**": "preApproved" })).consent).toBe("blocked");
+  });
+});
+
+describe("the words for a decision", () => {
+  const told = (command: string, from: ShellRules = GIT) => describeShellDecision(decideShell(command, from));
+
+  it("say which part it is about, which rule, and what to do instead", () => {
+    const why: ShellRules = {
+      default: "ask",
+      rules: [{ pattern: "rm **", approval: "blocked", why: "nothing is deleted here." }],
+    };
+    expect(told("ls; rm -rf x", why)).toBe("`rm -rf x` is blocked: the rule `rm **` says so: nothing is deleted here.");
+    expect(told("git status")).toBe("`git status` may run: the rule `git status` says so.");
+    expect(told("make")).toBe("`make` needs approval: no rule speaks of it, so the default holds.");
+    expect(told("env ls")).toBe(
+      "`env ls` is blocked: it runs something that its words do not show. Run that command directly.",
+    );
+    expect(told("git $x", rules("preApproved", { "git push **": "ask" }))).toBe(
+      "`git $x` needs approval: what it expands to could be what the rule `git push **` is about. Write the words out.",
+    );
+    expect(told("echo 'a")).toBe(
+      "`echo 'a` is blocked: it cannot be judged: it is not whole: unterminated single quote.",
+    );
+    expect(told("git status > x")).toContain("redirects to or from a file");
+    expect(told("A=1 git status")).toContain("sets a variable");
+    expect(told("git status <<< x")).toContain("feeds a text to the command");
+  });
+
+  it("show nothing that could deceive a person at a terminal, and no more than they can read", () => {
+    expect(told("git\u001b[2K status")).toContain("`git\\u{1b}[2K status`");
+    expect(told("make \u202e")).toContain("`make \\u{202e}`");
+    expect(told(`make ${"x".repeat(5000)}`).length).toBeLessThan(400);
+  });
+});

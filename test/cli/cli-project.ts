@@ -1,0 +1,98 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { chown, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+
+const PROGRAM = join(import.meta.dirname, "../../src/cli/corral.ts");
+/** The user that cells run as where nothing else is said. */
+const WORKER_UID = 65532;
+
+export interface Outcome {
+  readonly status: number | null;
+  readonly signal: NodeJS.Signals | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export interface StartOptions {
+  readonly stdin?: string;
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+/** A project in a temporary folder, and the command line in a process of its own, with a state directory of its own. */
+export interface CliProject extends AsyncDisposable {
+  readonly dir: string;
+  readonly stateDir: string;
+  corral(args: readonly string[], options?: StartOptions): Promise<Outcome>;
+  /** The process, for those that stop it on its way. */
+  start(args: readonly string[], options?: StartOptions): { child: ChildProcess; ended: Promise<Outcome> };
+}
+
+/** `files` by path; `yaml` is `corral.yaml`. Workers are given as their front matter, JSON being YAML. */
+export async function cliProject(spec: {
+  readonly yaml: unknown;
+  readonly workers: Readonly<Record<string, unknown>>;
+  readonly files?: Readonly<Record<string, string>>;
+  readonly folders?: readonly string[];
+}): Promise<CliProject> {
+  const dir = await mkdtemp(join(tmpdir(), "corral-cli-"));
+  const stateDir = await mkdtemp(join(tmpdir(), "corral-state-"));
+  const write = async (path: string, text: string): Promise<void> => {
+    await mkdir(dirname(join(dir, path)), { recursive: true });
+    await writeFile(join(dir, path), text);
+  };
+  await write("corral.yaml", JSON.stringify(spec.yaml));
+  for (const [name, worker] of Object.entries(spec.workers)) {
+    await write(`workers/${name}.worker`, `---\n${JSON.stringify(worker)}\n---\n`);
+  }
+  for (const folder of spec.folders ?? []) {
+    await mkdir(join(dir, folder), { recursive: true });
+    await chown(join(dir, folder), WORKER_UID, WORKER_UID);
+  }
+  for (const [path, text] of Object.entries(spec.files ?? {})) await write(path, text);
+
+  const running = new Map<ChildProcess, Promise<Outcome>>();
+  const start: CliProject["start"] = (args, { stdin = "", env = {} } = {}) => {
+    const child = spawn(process.execPath, [PROGRAM, ...args], {
+      cwd: dir,
+      env: { ...process.env, NO_COLOR: "1", CORRAL_STATE_DIR: stateDir, ...env },
+      stdio: "pipe",
+    });
+    child.stdin.on("error", () => {});
+    child.stdin.end(stdin);
+    const ended = outcomeOf(child);
+    running.set(child, ended);
+    return { child, ended: ended.finally(() => running.delete(child)) };
+  };
+  return {
+    dir,
+    stateDir,
+    start,
+    corral: (args, options) => start(args, options).ended,
+    async [Symbol.asyncDispose]() {
+      // A test that failed in the middle has a process that is still on, and what that left behind.
+      const left = [...running];
+      for (const [child] of left) child.kill("SIGKILL");
+      await Promise.allSettled(left.map(([, ended]) => ended));
+      if (left.length > 0) await start(["reap"]).ended;
+      await rm(dir, { recursive: true, force: true });
+      await rm(stateDir, { recursive: true, force: true });
+    },
+  };
+}
+
+async function outcomeOf(child: ChildProcess): Promise<Outcome> {
+  const { promise, resolve, reject } = Promise.withResolvers<Outcome>();
+  const text = { stdout: "", stderr: "" };
+  for (const stream of ["stdout", "stderr"] as const) {
+    child[stream]?.setEncoding("utf8").on("data", (chunk: string) => {
+      text[stream] += chunk;
+    });
+  }
+  child.once("error", reject);
+  child.once("close", (status, signal) => resolve({ status, signal, ...text }));
+  return await promise;
+}
+
+/** A shell command for a worker. */
+export const sh = (script: string): string[] => ["sh", "-c", script];

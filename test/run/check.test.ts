@@ -1,0 +1,143 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { loadProject } from "../../src/project/project.ts";
+import { check } from "../../src/run/check.ts";
+import { openPreview } from "../../src/run/open.ts";
+import { type ProjectSpec, sh, writable, writeProject } from "./project-fixture.ts";
+
+let base: string;
+
+beforeEach(async () => {
+  base = await mkdtemp(join(tmpdir(), "cr-"));
+});
+
+afterEach(async () => {
+  await rm(base, { recursive: true, force: true });
+});
+
+interface CheckedWith {
+  readonly maxPaths?: number;
+  readonly engineEnv?: Readonly<Record<string, string | undefined>>;
+  readonly approvalMode?: "auto_deny";
+}
+
+async function checked(spec: ProjectSpec, { maxPaths, engineEnv = process.env, ...options }: CheckedWith = {}) {
+  const dir = join(base, "p");
+  await writeProject(dir, spec);
+  const project = await loadProject(dir);
+  return await check(await openPreview(project, { stateDir: join(base, "s"), engineEnv, ...options }), maxPaths);
+}
+
+const command = sh("true");
+const docs = { name: "docs" };
+
+describe("check", () => {
+  it("finds nothing where every path would run, whatever must be asked for", async () => {
+    const report = await checked({
+      workers: {
+        top: { command, calls: ["low"], sandbox: { zones: [{ name: "out", mode: "rw" }, docs] } },
+        low: { command, sandbox: { zones: [docs] } },
+      },
+      zones: { out: "rw", docs: "ro" },
+    });
+    expect(report).toMatchObject({
+      ok: true,
+      problems: [],
+      failing: [],
+      warnings: [],
+      workers: 2,
+      paths: 3,
+      cut: false,
+    });
+  });
+
+  it("finds what is refused only at the end of one call path, with every reason", async () => {
+    const { ok, failing } = await checked({
+      workers: {
+        strong: { command, calls: ["low"], sandbox: { zones: [writable("out"), docs] } },
+        weak: { command, calls: ["low"], sandbox: { zones: [docs] }, limits: { pids: 10 } },
+        low: { command, sandbox: { zones: [writable("out")] }, limits: { pids: 20 } },
+      },
+      zones: { out: "rw", docs: "ro" },
+    });
+    expect(ok).toBe(false);
+    expect(failing.map(({ path, violations }) => [path.join(" > "), violations.map(({ code }) => code)])).toEqual([
+      ["weak > low", ["MOUNT_NOT_AVAILABLE", "LIMIT_TOO_LARGE"]],
+    ]);
+  });
+
+  it("finds cycles", async () => {
+    const { failing } = await checked({
+      workers: { one: { command, calls: ["two"] }, two: { command, calls: ["one"] } },
+    });
+    expect(failing.map(({ path }) => path.join(" > "))).toEqual(["one > two > one", "two > one > two"]);
+  });
+
+  it("finds what no container can be made of, with and without an Engine", async () => {
+    const spec: ProjectSpec = {
+      workers: {
+        reads: { command, sandbox: { zones: [{ name: "notes" }] } },
+        system: { command, sandbox: { zones: [{ name: "host" }] } },
+      },
+      zones: { docs: "ro" },
+      sandbox: { zones: { notes: { path: "./docs", suffixes: [".md"] }, host: { path: "/etc" } } },
+    };
+    const engineEnv = { DOCKER_HOST: "unix:///nowhere/engine.sock" };
+    for (const options of [{}, { engineEnv }]) {
+      const { failing, warnings } = await checked(spec, options);
+      expect(failing.flatMap(({ violations }) => violations.map(({ code }) => code))).toEqual([
+        "CONSTRAINT_NOT_ENFORCEABLE",
+        "MOUNT_SOURCE_REFUSED",
+      ]);
+      expect(warnings).toHaveLength("engineEnv" in options ? 1 : 0);
+    }
+  });
+
+  it("warns of images that the Engine does not have, and of nothing else for that", async () => {
+    const { ok, warnings } = await checked({
+      workers: { a: { command, image: "nobody/nothing", calls: ["b"] }, b: { command, image: "nobody/nothing" } },
+    });
+    expect(ok).toBe(true);
+    expect(warnings).toEqual(["The Engine has no image nobody/nothing, which is needed by: a, b."]);
+  });
+
+  it("names policies that do not exist, with the files that name them", async () => {
+    const { ok, problems, paths } = await checked({
+      workers: { a: { command, policy: "untrustd" }, b: { command, policy: "mine" } },
+      yaml: { policies: "workers" },
+      files: { "workers/mine.yaml": "name: mine\nhardening: { seccomp: none }\n" },
+    });
+    expect(ok).toBe(false);
+    expect(problems.some((problem) => /a\.worker: policy: .*did you mean `untrusted`/.test(problem))).toBe(true);
+    expect(problems.some((problem) => /mine\.yaml:\d+:\d+: /.test(problem))).toBe(true);
+    expect(paths).toBe(0);
+  });
+
+  it("counts what the project's approval mode would deny as a path that does not run", async () => {
+    const { failing } = await checked(
+      { workers: { a: { command, sandbox: { zones: [{ name: "out", mode: "rw" }] } } }, zones: { out: "rw" } },
+      { approvalMode: "auto_deny" },
+    );
+    expect(failing).toMatchObject([{ path: ["a"], outcome: "denied" }]);
+  });
+
+  it("ends where calls branch without end, and says so", async () => {
+    const names = Array.from({ length: 8 }, (_, index) => `w${index}`);
+    const calls = (name: string) => names.filter((other) => other !== name);
+    const workers = Object.fromEntries(names.map((name) => [name, { command, calls: calls(name) }]));
+    const report = await checked({ workers, yaml: { delegation: { max_depth: 8 } } }, { maxPaths: 500 });
+    expect(report).toMatchObject({ paths: 500, cut: true });
+  });
+
+  it("reads the project's own file of a policy before the package's", async () => {
+    const { problems } = await checked({
+      workers: { a: { command } },
+      policy: "default",
+      yaml: { policies: "own" },
+      files: { "own/default.yaml": "name: other\n" },
+    });
+    expect(problems.join()).toContain("own/default.yaml:1:");
+  });
+});
