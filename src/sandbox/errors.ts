@@ -10,6 +10,7 @@ export type SandboxErrorCode =
   | "NOT_FOUND"
   | "PERMISSION"
   | "EDIT"
+  | "FILE_SYSTEM"
   | "PERMISSION_ESCALATION";
 
 /**
@@ -75,6 +76,14 @@ export class PermissionError extends SandboxError {
 export class EditError extends SandboxError {
   constructor(path: string, reason: string) {
     super("EDIT", path, `Cannot edit '${path}': ${reason}`);
+  }
+}
+
+/** The sandbox allows it, but what is there does not: a directory where a file is needed, a full disk, binary content. */
+export class FileSystemError extends SandboxError {
+  /** `operation` is a verb; `reason` says why, and what can be done instead. */
+  constructor(path: string, operation: string, reason: string, options?: ErrorOptions) {
+    super("FILE_SYSTEM", path, `Cannot ${operation} '${path}': ${reason}`, options);
   }
 }
 

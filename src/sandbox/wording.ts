@@ -55,7 +55,7 @@ const WORDS: Words = {
   ATTACHMENT_REFUSED: (v) =>
     `${quote(v.path)} cannot be attached: ${v.reason}. An attachment is a file below one of: ${list(v.valid)}.`,
   MOUNT_SOURCE_REFUSED: (v) =>
-    `${quote(v.path)} cannot be shown to a worker: ${v.reason}. Choose another directory for it in the project.`,
+    `${quote(v.path)} cannot be shown to a worker: ${v.reason}. Choose another file or directory for it.`,
   MOUNT_RESERVED: (v) =>
     `${quote(v.path)} is part of the container's own system and cannot be used for files. Choose another name for it in the project.`,
   CONSTRAINT_NOT_ENFORCEABLE: (v) =>

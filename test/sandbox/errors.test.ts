@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import {
   EditError,
+  FileSystemError,
   FileTooLargeError,
   NotFoundError,
   PathNotInSandboxError,
@@ -20,6 +21,7 @@ const errors = [
   new PermissionError("/data/x", "delete", "a person denied it."),
   new EditError("/data/x", "the text to replace was found 2 times."),
   new SandboxPermissionEscalationError([{ code: "CALL_LIMIT", max: 3 }]),
+  new FileSystemError("/data/x", "list", "it is a file. Read it."),
 ];
 
 describe("sandbox errors", () => {
@@ -37,6 +39,7 @@ describe("sandbox errors", () => {
     expect(texts[3]).toMatch(/2 KiB.*\n.*1 KiB$/);
     expect(texts[4]).toMatch(/There are: \/data\/y$/);
     expect(texts[7]).toMatch(/all of its 3 calls/);
+    expect(texts[8]).toBe("Cannot list '/data/x': it is a file. Read it.");
   });
 
   it("carry the violations of an escalation, and the path of everything else", () => {

@@ -1,0 +1,74 @@
+import { EditError } from "../../sandbox/errors.ts";
+
+/** One exact replacement. `old` must stand once in the file, unless `all`. */
+export interface Edit {
+  readonly old: string;
+  readonly new: string;
+  readonly all?: boolean | undefined;
+}
+
+/** The most edits in one operation. */
+const MAX_EDITS = 1000;
+/** How many places of an ambiguous text are named. */
+const SHOWN_LINES = 10;
+
+/** Applies the edits in order, each to what the one before left. Throws `EditError`, and then nothing was applied. */
+export function applyEdits(path: string, text: string, edits: readonly Edit[]): { text: string; replacements: number } {
+  if (edits.length === 0 || edits.length > MAX_EDITS) {
+    throw new EditError(path, `between 1 and ${MAX_EDITS} edits are taken at a time, not ${edits.length}.`);
+  }
+  let current = text;
+  let replacements = 0;
+  for (const [index, edit] of edits.entries()) {
+    const which = edits.length === 1 ? "" : ` of edit ${index + 1}`;
+    const { old, fresh } = withLineEndsOf(current, edit);
+    if (old === "") throw new EditError(path, `the text to replace${which} is empty. Give the exact text to replace.`);
+    if (old === fresh) throw new EditError(path, `the old and the new text${which} are the same.`);
+    const parts = current.split(old);
+    const found = parts.length - 1;
+    if (found === 0) throw new EditError(path, notFound(current, old, which));
+    if (found > 1 && edit.all !== true) throw new EditError(path, ambiguous(parts, old, found, which));
+    current = parts.join(fresh);
+    replacements += found;
+  }
+  return { text: current, replacements };
+}
+
+/** In a file whose every line ends in CRLF, a bare newline of an edit means a CRLF: models rarely see the difference. */
+function withLineEndsOf(text: string, edit: Edit): { old: string; fresh: string } {
+  const everyLineIsCrlf = text.includes("\r\n") && !/(?<!\r)\n/.test(text);
+  const adapt = (part: string): string => (everyLineIsCrlf ? part.replace(/(?<!\r)\n/g, "\r\n") : part);
+  return { old: adapt(edit.old), fresh: adapt(edit.new) };
+}
+
+function notFound(text: string, old: string, which: string): string {
+  const bare = old.trim().split(/\s*\r?\n\s*/)[0] ?? "";
+  const near = bare === "" ? -1 : text.indexOf(bare);
+  const hint =
+    near < 0
+      ? "Read the file and copy the text exactly."
+      : `Line ${lineAt(text, near)} begins alike: compare white space and line ends, and copy the text exactly.`;
+  return `the text to replace${which} was not found. ${hint}`;
+}
+
+function ambiguous(parts: readonly string[], old: string, found: number, which: string): string {
+  const perOld = newlinesIn(old);
+  const lines: number[] = [];
+  let line = 1;
+  for (const part of parts.slice(0, Math.min(found, SHOWN_LINES))) {
+    line += newlinesIn(part);
+    lines.push(line);
+    line += perOld;
+  }
+  const more = found > SHOWN_LINES ? ", …" : "";
+  const way = "Include more of the text around the one that is meant, or replace all.";
+  return `the text to replace${which} was found ${found} times (lines ${lines.join(", ")}${more}). ${way}`;
+}
+
+function lineAt(text: string, index: number): number {
+  return newlinesIn(text.slice(0, index)) + 1;
+}
+
+function newlinesIn(text: string): number {
+  return text.split("\n").length - 1;
+}

@@ -1,0 +1,27 @@
+import { FileTooLargeError } from "../../sandbox/errors.ts";
+import { MAX_EDIT_BYTES } from "../files.ts";
+import { type ByteSource, readAll } from "../read/byte-source.ts";
+import { notText } from "../read/not-text.ts";
+import { applyEdits, type Edit } from "./apply-edits.ts";
+
+export interface EditedContent {
+  readonly bytes: Buffer;
+  readonly replacements: number;
+}
+
+/** The content of an opened text file after the edits; a byte order mark stays. */
+export async function editedContent(source: ByteSource, path: string, edits: readonly Edit[]): Promise<EditedContent> {
+  if (source.size > MAX_EDIT_BYTES) throw new FileTooLargeError(path, source.size, MAX_EDIT_BYTES);
+  const { text, replacements } = applyEdits(path, decoded(path, await readAll(source)), edits);
+  const bytes = Buffer.from(text);
+  if (bytes.length > MAX_EDIT_BYTES) throw new FileTooLargeError(path, bytes.length, MAX_EDIT_BYTES);
+  return { bytes, replacements };
+}
+
+function decoded(path: string, bytes: Buffer): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    throw notText(path, null);
+  }
+}

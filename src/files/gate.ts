@@ -1,0 +1,155 @@
+import { accessOf, checkRead, checkWrite, governingMount, parsePathIn, readablePaths } from "../sandbox/access.ts";
+import type { Operation } from "../sandbox/approval.ts";
+import { PathNotInSandboxError, PermissionError, type SandboxError } from "../sandbox/errors.ts";
+import type { Access, Consent } from "../sandbox/mount.ts";
+import type { Sandbox } from "../sandbox/sandbox.ts";
+import type { VirtualPath } from "../sandbox/virtual-path.ts";
+import type { Checks } from "./files.ts";
+import { leadsToMount } from "./namespace.ts";
+import { type Place, placeOf } from "./place.ts";
+import type { FileOperation } from "./refusals.ts";
+
+/** What a person would have to agree to before an operation is done. */
+export interface ConsentNeed {
+  readonly operation: Operation;
+  readonly path: VirtualPath;
+  /** `blocked` is refused whoever is asked. */
+  readonly consent: Consent;
+}
+
+export type Resolution =
+  | { readonly ok: true; readonly path: VirtualPath; readonly access: Access }
+  | { readonly ok: false; readonly error: SandboxError };
+
+/** Turns a worker's text into a place, or throws why it may not be used. */
+export class Gate {
+  readonly #sandbox: Sandbox;
+  /** What the backend asks about each file that it really finds. */
+  readonly checks: Checks;
+
+  constructor(sandbox: Sandbox) {
+    this.#sandbox = sandbox;
+    this.checks = {
+      read: (path, size) => refuse(checkRead(sandbox, path, { size })),
+      write: (path, size) => refuse(checkWrite(sandbox, path, { size })),
+    };
+  }
+
+  parse(raw: string): VirtualPath {
+    const parsed = parsePathIn(this.#sandbox, raw);
+    if (parsed.ok) return parsed.path;
+    throw new PathNotInSandboxError(shown(raw), readablePaths(this.#sandbox), parsed.reason);
+  }
+
+  holds(raw: string, query: (sandbox: Sandbox, path: VirtualPath) => boolean): boolean {
+    const parsed = parsePathIn(this.#sandbox, raw);
+    return parsed.ok && query(this.#sandbox, parsed.path);
+  }
+
+  resolve(raw: string): Resolution {
+    const parsed = parsePathIn(this.#sandbox, raw);
+    const readable = readablePaths(this.#sandbox);
+    if (!parsed.ok) return { ok: false, error: new PathNotInSandboxError(shown(raw), readable, parsed.reason) };
+    const error = checkRead(this.#sandbox, parsed.path, { directory: true });
+    if (error !== null) return { ok: false, error };
+    return { ok: true, path: parsed.path, access: accessOf(this.#sandbox, parsed.path) };
+  }
+
+  toRead(raw: string): Place {
+    const path = this.parse(raw);
+    refuse(checkRead(this.#sandbox, path));
+    return this.#placeOf(path);
+  }
+
+  /** A place that can be looked at: what was granted, or what leads there. */
+  toSee(raw: string): VirtualPath {
+    const path = this.parse(raw);
+    if (!leadsToMount(this.#sandbox, path)) refuse(checkRead(this.#sandbox, path, { directory: true }));
+    return path;
+  }
+
+  /** Without its content, suffixes do not matter: it may be a directory. */
+  toCopy(raw: string): Place {
+    const path = this.parse(raw);
+    refuse(checkRead(this.#sandbox, path, { directory: true }));
+    return this.#placeOf(path);
+  }
+
+  toWrite(raw: string, size: number): Place {
+    const path = this.parse(raw);
+    refuse(checkWrite(this.#sandbox, path, { size }));
+    this.#refuseBlocked("write", path);
+    return this.#placeOf(path);
+  }
+
+  /** For what may become a directory or a file: the suffix is checked for each file that is found. */
+  toFolder(raw: string): Place {
+    const path = this.parse(raw);
+    refuse(checkWrite(this.#sandbox, path, { directory: true }));
+    this.#refuseBlocked("write", path);
+    return this.#placeOf(path);
+  }
+
+  toDelete(raw: string): Place {
+    const path = this.parse(raw);
+    refuse(checkWrite(this.#sandbox, path, { directory: true }));
+    this.#refuseBlocked("delete", path);
+    return this.#placeOf(path);
+  }
+
+  needs(operation: FileOperation, raw: string, to: string | undefined): ConsentNeed[] {
+    switch (operation) {
+      case "write":
+      case "append":
+      case "edit":
+      case "mkdir":
+        return [this.#need("write", raw)];
+      case "delete":
+        return [this.#need("delete", raw)];
+      case "move":
+        return [this.#need("delete", raw), ...(to === undefined ? [] : [this.#need("write", to)])];
+      case "copy":
+        return to === undefined ? [] : [this.#need("write", to)];
+      case "read":
+      case "exists":
+      case "stat":
+      case "list":
+        return [];
+    }
+  }
+
+  #need(operation: Operation, raw: string): ConsentNeed {
+    const path = this.parse(raw);
+    refuse(checkWrite(this.#sandbox, path, { directory: true }));
+    return { operation, path, consent: this.#consent(operation, path) };
+  }
+
+  /** Where nobody said anything, somebody has to be asked (seed 3). */
+  #consent(operation: Operation, path: VirtualPath): Consent {
+    return governingMount(this.#sandbox, path)?.approval?.[operation] ?? "ask";
+  }
+
+  #refuseBlocked(operation: Operation, path: VirtualPath): void {
+    if (this.#consent(operation, path) !== "blocked") return;
+    const what = operation === "write" ? "writing" : "deleting";
+    throw new PermissionError(path, operation, `${what} is blocked there, and nobody can approve it.`);
+  }
+
+  #placeOf(path: VirtualPath): Place {
+    const place = placeOf(this.#sandbox.mounts, path);
+    if (place === null) throw new RangeError(`no mount governs ${path}`);
+    return place;
+  }
+}
+
+function refuse(error: SandboxError | null): void {
+  if (error !== null) throw error;
+}
+
+/** A text that is no path may hold anything: it is shown short, on one line, and without control characters. */
+function shown(raw: string): string {
+  const clean = raw.replace(/[\p{Cc}\p{Cs}\u2028\u2029]/gu, "\ufffd");
+  return clean.length > MAX_SHOWN_CHARS ? `${clean.slice(0, MAX_SHOWN_CHARS)}…` : clean;
+}
+
+const MAX_SHOWN_CHARS = 200;

@@ -1,0 +1,91 @@
+import { canRead, canWrite, readablePaths, writablePaths } from "../sandbox/access.ts";
+import type { Sandbox } from "../sandbox/sandbox.ts";
+import type { VirtualPath } from "../sandbox/virtual-path.ts";
+import { bytesOf } from "./content-bytes.ts";
+import type { Edit } from "./edit/apply-edits.ts";
+import type {
+  Deleted,
+  DeleteOptions,
+  Edited,
+  FileInfo,
+  Files,
+  Guard,
+  TransferOptions,
+  Transferred,
+  WriteOptions,
+  Written,
+} from "./files.ts";
+import { type ConsentNeed, Gate, type Resolution } from "./gate.ts";
+import type { Listing, ListOptions } from "./list/listing.ts";
+import { leadsToMount, listNamespace, statNamespace } from "./namespace.ts";
+import { placeOf } from "./place.ts";
+import type { ReadOptions, ReadResult } from "./read/read-content.ts";
+import type { FileOperation } from "./refusals.ts";
+
+export type { ConsentNeed, Resolution } from "./gate.ts";
+
+type Unguarded<Options> = Omit<Options, "checks">;
+
+/**
+ * A sandbox's files, by the paths that a worker writes. What the sandbox does not allow is refused before anything is
+ * touched, with a `SandboxError` that says what is allowed instead. Whether somebody must be asked first is the
+ * caller's to find out, from {@link GuardedFiles.needs}; what is `blocked` is refused here.
+ */
+export interface GuardedFiles {
+  canRead(path: string): boolean;
+  canWrite(path: string): boolean;
+  /** The place that a text means, and what may be done there. A place that cannot be seen is a refusal. */
+  resolve(path: string): Resolution;
+  readableRoots(): readonly VirtualPath[];
+  writableRoots(): readonly VirtualPath[];
+  /** `to`: the second path of a move or a copy. Throws as the operation would where a path is refused. */
+  needs(operation: FileOperation, path: string, to?: string): readonly ConsentNeed[];
+
+  read(path: string, options?: Unguarded<ReadOptions & Guard>): Promise<ReadResult>;
+  write(path: string, content: string | Uint8Array, options?: Unguarded<WriteOptions>): Promise<Written>;
+  append(path: string, content: string | Uint8Array, options?: Unguarded<Guard>): Promise<Written>;
+  edit(path: string, edits: readonly Edit[], options?: Unguarded<Guard>): Promise<Edited>;
+  delete(path: string, options?: Unguarded<DeleteOptions>): Promise<Deleted>;
+  move(from: string, to: string, options?: Unguarded<TransferOptions>): Promise<Transferred>;
+  copy(from: string, to: string, options?: Unguarded<TransferOptions>): Promise<Transferred>;
+  mkdir(path: string): Promise<{ readonly created: boolean }>;
+  exists(path: string): Promise<boolean>;
+  stat(path: string): Promise<FileInfo>;
+  list(path?: string, options?: Unguarded<Omit<ListOptions, "base">>): Promise<Listing>;
+}
+
+/** `files` must have been opened with the sandbox's own mounts. */
+export function guarded(files: Files, sandbox: Sandbox): GuardedFiles {
+  const gate = new Gate(sandbox);
+  const { checks } = gate;
+  return {
+    canRead: (raw) => gate.holds(raw, canRead),
+    canWrite: (raw) => gate.holds(raw, canWrite),
+    resolve: (raw) => gate.resolve(raw),
+    readableRoots: () => readablePaths(sandbox),
+    writableRoots: () => writablePaths(sandbox),
+    needs: (operation, raw, to) => gate.needs(operation, raw, to),
+
+    read: async (raw, options) => files.read(gate.toRead(raw), { ...options, checks }),
+    write: async (raw, content, options) => {
+      const bytes = bytesOf(content);
+      return files.write(gate.toWrite(raw, bytes.length), bytes, { ...options, checks });
+    },
+    append: async (raw, content, options) => {
+      const bytes = bytesOf(content);
+      return files.append(gate.toWrite(raw, bytes.length), bytes, { ...options, checks });
+    },
+    edit: async (raw, edits, options) => files.edit(gate.toWrite(raw, 0), edits, { ...options, checks }),
+    delete: async (raw, options) => files.delete(gate.toDelete(raw), { ...options, checks }),
+    move: async (from, to, options) => files.move(gate.toDelete(from), gate.toFolder(to), { ...options, checks }),
+    copy: async (from, to, options) => files.copy(gate.toCopy(from), gate.toFolder(to), { ...options, checks }),
+    mkdir: async (raw) => files.mkdir(gate.toFolder(raw)),
+    exists: async (raw) => {
+      const path = gate.toSee(raw);
+      const place = placeOf(sandbox.mounts, path);
+      return leadsToMount(sandbox, path) || place === null || files.exists(place);
+    },
+    stat: async (raw) => statNamespace(files, sandbox, gate.toSee(raw)),
+    list: async (raw = ".", options = {}) => listNamespace(files, sandbox, gate.toSee(raw), options),
+  };
+}

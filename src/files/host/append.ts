@@ -1,0 +1,40 @@
+import fs from "node:fs";
+import type { Guard, Written } from "../files.ts";
+import type { Place } from "../place.ts";
+import { contentOf, writeAll } from "./content.ts";
+import { copyContent } from "./copy-content.ts";
+import type { Descriptor } from "./descriptor.ts";
+import { openSlot } from "./folder.ts";
+import { openRegular } from "./read.ts";
+import { keeping, lookUp, replaceFile } from "./replace-file.ts";
+import type { Root } from "./roots.ts";
+import { typeOf, walk } from "./walk.ts";
+import { writeFile } from "./write.ts";
+
+export async function appendFile(root: Root, place: Place, bytes: Uint8Array, options: Guard): Promise<Written> {
+  if (!root.directory) return await appendTo(root, place, bytes, options);
+  using slot = openSlot("append", root, place, true);
+  const there = lookUp(slot.folder, slot.name);
+  if (there === null) return await writeFile(root, place, bytes, { ...options, overwrite: false });
+  if (there.type !== "file" || there.stats.nlink === 1) return await appendTo(root, place, bytes, options);
+
+  // Other names of the file must not change with it: it gets a content of its own.
+  using named = slot.folder.child(slot.name);
+  using source = openRegular("append", place, { type: typeOf(named.stat()), descriptor: named });
+  const size = source.stat().size + bytes.length;
+  options.checks?.write?.(place.path, size);
+  const fill = async (file: Descriptor): Promise<void> => {
+    const copied = await copyContent(contentOf(source), file, options.signal);
+    await writeAll(file, bytes, copied);
+  };
+  await replaceFile(slot.folder, slot.name, { ...keeping(there.stats), overwrite: true, fill });
+  return { bytes: size, created: false };
+}
+
+async function appendTo(root: Root, place: Place, bytes: Uint8Array, options: Guard): Promise<Written> {
+  using found = walk({ operation: "append", root, parts: place.parts, links: "refuse", asked: place.path });
+  using file = openRegular("append", place, found, fs.constants.O_WRONLY | fs.constants.O_APPEND);
+  options.checks?.write?.(place.path, file.stat().size + bytes.length);
+  await writeAll(file, bytes, null);
+  return { bytes: file.stat().size, created: false };
+}

@@ -1,0 +1,58 @@
+import fs from "node:fs";
+import type { ByteSource } from "../read/byte-source.ts";
+import type { Descriptor } from "./descriptor.ts";
+
+/** A regular file that is open for reading. What is appended later is not part of it. */
+export function contentOf(file: Descriptor): ByteSource {
+  const { size, mtimeMs } = file.stat();
+  return {
+    size,
+    read: (position, length) => readAt(file, position, Math.min(length, size - position)),
+    changed: () => {
+      const now = file.stat();
+      return now.size !== size || now.mtimeMs !== mtimeMs;
+    },
+  };
+}
+
+/** Writes all of `bytes` at `position`, or at the end of a file that is open for appending. */
+export async function writeAll(file: Descriptor, bytes: Uint8Array, position: number | null): Promise<void> {
+  for (let done = 0; done < bytes.length; ) {
+    const at = position === null ? null : position + done;
+    done += await write(file.fd, bytes, done, at);
+  }
+}
+
+/** Makes the content last through a crash of the machine. */
+export function sync(file: Descriptor): Promise<void> {
+  return new Promise((resolve, reject) => {
+    fs.fsync(file.fd, (error) => (error === null ? resolve() : reject(error)));
+  });
+}
+
+async function readAt(file: Descriptor, position: number, length: number): Promise<Buffer> {
+  const buffer = Buffer.allocUnsafe(Math.max(0, length));
+  let done = 0;
+  while (done < buffer.length) {
+    const got = await read(file.fd, buffer, done, position + done);
+    if (got === 0) break;
+    done += got;
+  }
+  return buffer.subarray(0, done);
+}
+
+function read(fd: number, buffer: Buffer, from: number, position: number): Promise<number> {
+  return new Promise((resolve, reject) => {
+    fs.read(fd, buffer, from, buffer.length - from, position, (error, got) =>
+      error === null ? resolve(got) : reject(error),
+    );
+  });
+}
+
+function write(fd: number, bytes: Uint8Array, from: number, position: number | null): Promise<number> {
+  return new Promise((resolve, reject) => {
+    fs.write(fd, bytes, from, bytes.length - from, position, (error, put) =>
+      error === null ? resolve(put) : reject(error),
+    );
+  });
+}

@@ -1,0 +1,99 @@
+import fs from "node:fs";
+import { covers } from "../../sandbox/virtual-path.ts";
+import type { TransferOptions, Transferred } from "../files.ts";
+import { holdsMount, type Place } from "../place.ts";
+import { type FileOperation, unfit } from "../refusals.ts";
+import { contentOf } from "./content.ts";
+import { copyContent } from "./copy-content.ts";
+import { HOLDS_MOUNT } from "./delete.ts";
+import { TreeBudget } from "./entries.ts";
+import { openSlot, type Slot } from "./folder.ts";
+import { openRegular, whyNotRegular } from "./read.ts";
+import { keeping, lookUp, replaceFile, TEMPORARY_PREFIX } from "./replace-file.ts";
+import type { Root } from "./roots.ts";
+import { emptyFolder } from "./tree.ts";
+import { giveFolder, TreeCopy } from "./tree-copy.ts";
+import { type Found, walk } from "./walk.ts";
+
+/** One end of a copy or a move. */
+export interface End {
+  readonly root: Root;
+  readonly place: Place;
+}
+
+export async function copyPlace(from: End, to: End, options: TransferOptions): Promise<Transferred> {
+  const { root, place } = from;
+  using found = walk({ operation: "copy", root, parts: place.parts, links: "follow", asked: place.path });
+  return await copyFound("copy", found, from, to, options);
+}
+
+/** Copies what a walk has found: a file, or a folder with all that is in it. */
+export async function copyFound(
+  operation: FileOperation,
+  found: Found,
+  from: End,
+  to: End,
+  options: TransferOptions,
+): Promise<Transferred> {
+  if (found.type === "directory") return await copyFolder(operation, found, from, to, options);
+  using source = openRegular(operation, from.place, found);
+  const { size, mode } = source.stat();
+  options.checks?.read?.(found.path, size);
+  options.checks?.write?.(to.place.path, size);
+  using slot = openSlot(operation, to.root, to.place, true);
+  const there = freeFor(operation, slot, to.place, options.overwrite ?? false);
+  await replaceFile(slot.folder, slot.name, {
+    ...(there === undefined ? { mode, owner: null } : keeping(there)),
+    overwrite: there !== undefined,
+    fill: async (file) => void (await copyContent(contentOf(source), file, options.signal)),
+  });
+  return { files: 1, bytes: size };
+}
+
+/** The file that would be replaced; undefined where the name is free. Throws where neither may be. */
+export function freeFor(operation: FileOperation, slot: Slot, place: Place, overwrite: boolean): fs.Stats | undefined {
+  const there = lookUp(slot.folder, slot.name);
+  if (there === null) return undefined;
+  const refusal = whyNotRegular(there.type);
+  if (refusal !== null) throw unfit(operation, place.path, refusal);
+  if (!overwrite) throw taken(operation, place);
+  return there.stats;
+}
+
+export function taken(operation: FileOperation, place: Place): Error {
+  const way = "Choose another name, or ask to overwrite it.";
+  return unfit(operation, place.path, `something of that name is there already. ${way}`);
+}
+
+/** The copy gets its name when all of it is there; until then, and where it fails, there is nothing to be seen. */
+async function copyFolder(
+  operation: FileOperation,
+  found: Found,
+  from: End,
+  to: End,
+  options: TransferOptions,
+): Promise<Transferred> {
+  if (covers(found.path, to.place.path) || covers(from.place.path, to.place.path)) {
+    throw unfit(operation, from.place.path, `'${to.place.path}' is in it, so that it would have to hold itself.`);
+  }
+  if (holdsMount(from.root.hidden, found.path)) throw unfit(operation, from.place.path, HOLDS_MOUNT);
+  using slot = openSlot(operation, to.root, to.place, true);
+  if (lookUp(slot.folder, slot.name) !== null) throw taken(operation, to.place);
+
+  const temporary = `${TEMPORARY_PREFIX}${crypto.randomUUID()}`;
+  fs.mkdirSync(slot.folder.path(temporary));
+  using copy = slot.folder.child(temporary, true);
+  try {
+    using source = found.descriptor.again();
+    const paths = { from: found.path, to: to.place.path };
+    const budget = new TreeBudget(from.place.path, operation, options.signal);
+    const done = await new TreeCopy(operation, from.place, options, budget).copy(source, copy, paths);
+    giveFolder(copy, slot.folder, source.stat().mode);
+    fs.renameSync(slot.folder.path(temporary), slot.folder.path(slot.name));
+    return done;
+  } catch (error) {
+    await emptyFolder(copy, new TreeBudget(from.place.path, operation, undefined));
+    fs.rmdirSync(slot.folder.path(temporary));
+    throw error;
+  }
+}

@@ -1,0 +1,41 @@
+import fs from "node:fs";
+import { NotFoundError } from "../../sandbox/errors.ts";
+import type { Deleted, DeleteOptions } from "../files.ts";
+import { holdsMount, type Place } from "../place.ts";
+import { unfit } from "../refusals.ts";
+import { TreeBudget } from "./entries.ts";
+import { openSlot } from "./folder.ts";
+import { namesNear } from "./names-near.ts";
+import { lookUp } from "./replace-file.ts";
+import type { Root } from "./roots.ts";
+import { emptyFolder, surveyTree } from "./tree.ts";
+
+export async function deletePlace(root: Root, place: Place, options: DeleteOptions): Promise<Deleted> {
+  const check = options.checks?.write;
+  using slot = openSlot("delete", root, place);
+  const there = lookUp(slot.folder, slot.name);
+  if (there === null) throw new NotFoundError(place.path, namesNear(slot.folder, slot.name, parentOf(place)));
+  if (there.type !== "directory") {
+    // How large it is does not matter: it only becomes less.
+    if (there.type === "file") check?.(place.path, 0);
+    fs.unlinkSync(slot.folder.path(slot.name));
+    return { files: 1, folders: 0 };
+  }
+  if (holdsMount(root.hidden, place.path)) throw unfit("delete", place.path, HOLDS_MOUNT);
+  let emptied: Deleted = { files: 0, folders: 0 };
+  if (options.recursive) {
+    using folder = slot.folder.child(slot.name, true);
+    const budget = (): TreeBudget => new TreeBudget(place.path, "delete", options.signal);
+    await surveyTree(folder, place.path, budget(), (path) => check?.(path, 0));
+    emptied = await emptyFolder(folder, budget());
+  }
+  fs.rmdirSync(slot.folder.path(slot.name));
+  return { files: emptied.files, folders: emptied.folders + 1 };
+}
+
+export const HOLDS_MOUNT = "it holds a directory that was granted on its own. Work with what is in it.";
+
+export function parentOf(place: Place): Place["path"] {
+  const end = place.path.lastIndexOf("/");
+  return (end <= 0 ? "/" : place.path.slice(0, end)) as Place["path"];
+}

@@ -1,0 +1,60 @@
+import fs from "node:fs";
+
+/** Linux's O_PATH: names a file without opening it, so that looking at a FIFO or a device does nothing to it. */
+const O_PATH = 0o10000000;
+const { O_DIRECTORY, O_NOFOLLOW } = fs.constants;
+
+/**
+ * A descriptor of this process. It stands for one file, whatever any path says later (design fact 7).
+ *
+ * Names are worked on with synchronous calls: each takes microseconds and never waits for a worker, since nothing but
+ * regular files is ever opened, and a descriptor is held for a moment only. Content is read and written asynchronously.
+ */
+export class Descriptor implements Disposable {
+  readonly fd: number;
+  #open = true;
+
+  constructor(fd: number) {
+    this.fd = fd;
+  }
+
+  /** Names what stands at `path`; a link in the last component is named itself. */
+  static name(path: string | Buffer, directory = false): Descriptor {
+    return new Descriptor(fs.openSync(path, O_PATH | O_NOFOLLOW | (directory ? O_DIRECTORY : 0)));
+  }
+
+  /** This file, or a name in this directory, as a path that leads through the descriptor. */
+  path(): string;
+  path(name: string): string;
+  path(name: string | Buffer): string | Buffer;
+  path(name?: string | Buffer): string | Buffer {
+    if (name === undefined) return `/proc/self/fd/${this.fd}`;
+    if (typeof name === "string") return `/proc/self/fd/${this.fd}/${name}`;
+    return Buffer.concat([Buffer.from(`/proc/self/fd/${this.fd}/`), name]);
+  }
+
+  /** What has `name` in this directory, links themselves included. `name` is one component. */
+  child(name: string | Buffer, directory = false): Descriptor {
+    return Descriptor.name(this.path(name), directory);
+  }
+
+  /** The same file once more, named only. */
+  again(): Descriptor {
+    return new Descriptor(fs.openSync(this.path(), O_PATH));
+  }
+
+  /** The same file, opened for work: this cannot lead to another one. */
+  reopen(flags: number): Descriptor {
+    return new Descriptor(fs.openSync(this.path(), flags));
+  }
+
+  stat(): fs.Stats {
+    return fs.fstatSync(this.fd);
+  }
+
+  [Symbol.dispose](): void {
+    if (!this.#open) return;
+    this.#open = false;
+    fs.closeSync(this.fd);
+  }
+}

@@ -1,0 +1,35 @@
+import { EditError } from "../../sandbox/errors.ts";
+import type { Edit } from "../edit/apply-edits.ts";
+import { editedContent } from "../edit/edited-content.ts";
+import type { Edited, Guard } from "../files.ts";
+import type { Place } from "../place.ts";
+import { contentOf, writeAll } from "./content.ts";
+import { openSlot } from "./folder.ts";
+import { openRegular } from "./read.ts";
+import { keeping, lookUp, replaceFile } from "./replace-file.ts";
+import type { Root } from "./roots.ts";
+import { walk } from "./walk.ts";
+import { writeInPlace } from "./write.ts";
+
+export async function editFile(root: Root, place: Place, edits: readonly Edit[], options: Guard): Promise<Edited> {
+  using found = walk({ operation: "edit", root, parts: place.parts, links: "refuse", asked: place.path });
+  using file = openRegular("edit", place, found);
+  const before = file.stat();
+  options.checks?.read?.(found.path, before.size);
+  const { bytes, replacements } = await editedContent(contentOf(file), place.path, edits);
+  options.checks?.write?.(found.path, bytes.length);
+  if (!root.directory) await writeInPlace(root, place, bytes);
+  else {
+    using slot = openSlot("edit", root, place);
+    const fill = async (fresh: Parameters<typeof writeAll>[0]): Promise<void> => {
+      await writeAll(fresh, bytes, 0);
+      // What another writer put there since it was read would be lost without a word.
+      const now = lookUp(slot.folder, slot.name)?.stats;
+      if (now?.ino !== before.ino || now.mtimeMs !== before.mtimeMs || now.size !== before.size) {
+        throw new EditError(place.path, "somebody changed it meanwhile. Read it again.");
+      }
+    };
+    await replaceFile(slot.folder, slot.name, { ...keeping(before), overwrite: true, fill });
+  }
+  return { bytes: bytes.length, replacements };
+}

@@ -1,0 +1,101 @@
+import fs from "node:fs";
+import { joinVirtual } from "../../sandbox/virtual-path.ts";
+import type { Place } from "../place.ts";
+import { type FileOperation, unfit } from "../refusals.ts";
+import type { Descriptor } from "./descriptor.ts";
+import type { Root } from "./roots.ts";
+import { throughLink, walk } from "./walk.ts";
+
+/** The folder in which a place's last component stands, and that component. */
+export interface Slot extends Disposable {
+  readonly folder: Descriptor;
+  readonly name: string;
+}
+
+/** Opens the folder of a place to change what is in it: without any link. The mount itself stands in no folder. */
+export function openSlot(operation: FileOperation, root: Root, place: Place, create = false): Slot {
+  const name = place.parts.at(-1);
+  if (name === undefined) throw unfit(operation, place.path, "it is itself what was granted. Work with what is in it.");
+  const { folder } = openFolder(operation, root, place, place.parts.slice(0, -1), create);
+  return { folder, name, [Symbol.dispose]: () => folder[Symbol.dispose]() };
+}
+
+/** `parts` below the root, each a real folder; what is missing is created on request. */
+export function openFolder(
+  operation: FileOperation,
+  root: Root,
+  place: Place,
+  parts: readonly string[],
+  create: boolean,
+): { readonly folder: Descriptor; readonly created: boolean } {
+  if (!create) {
+    const found = walk({ operation, root, parts, links: "refuse", asked: place.path });
+    if (found.type === "directory") return { folder: found.descriptor, created: false };
+    found[Symbol.dispose]();
+    if (found.type === "link") throw throughLink(operation, place.path, found.path);
+    throw unfit(operation, place.path, `'${found.path}' is not a directory.`);
+  }
+  let current = root.descriptor.again();
+  let created = false;
+  try {
+    for (const [index, part] of parts.entries()) {
+      const made = makeFolder(current, part);
+      created ||= made;
+      let next: Descriptor;
+      try {
+        next = current.child(part, true);
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== "ENOTDIR") throw error;
+        throw throughNoFolder(operation, place, root, parts.slice(0, index + 1));
+      }
+      current[Symbol.dispose]();
+      current = next;
+    }
+    return { folder: current, created };
+  } catch (error) {
+    current[Symbol.dispose]();
+    throw error;
+  }
+}
+
+/** The owner that new files and folders in a directory get: only root can give files away, so others keep their own. */
+export function ownerIn(folder: Descriptor): { readonly uid: number; readonly gid: number } | null {
+  if (process.geteuid?.() !== 0) return null;
+  const { uid, gid } = folder.stat();
+  return { uid, gid };
+}
+
+/** True where it was missing. */
+function makeFolder(parent: Descriptor, name: string): boolean {
+  if (fs.lstatSync(parent.path(name), { throwIfNoEntry: false }) !== undefined) return false;
+  try {
+    fs.mkdirSync(parent.path(name));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
+    throw error;
+  }
+  giveToOwner(parent, name);
+  return true;
+}
+
+/** Only what is still ours, through a descriptor: somebody may have put another folder, or a link, in its place. */
+function giveToOwner(parent: Descriptor, name: string): void {
+  const owner = ownerIn(parent);
+  if (owner === null) return;
+  try {
+    using named = parent.child(name, true);
+    using folder = named.reopen(fs.constants.O_RDONLY | fs.constants.O_DIRECTORY);
+    const { uid, nlink } = folder.stat();
+    if (uid === 0 && nlink <= 2) fs.fchownSync(folder.fd, owner.uid, owner.gid);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code !== "ENOENT" && code !== "ENOTDIR") throw error;
+  }
+}
+
+function throughNoFolder(operation: FileOperation, place: Place, root: Root, parts: readonly string[]): Error {
+  const path = joinVirtual(root.path, parts.join("/"));
+  using found = walk({ operation, root, parts, links: "refuse", asked: place.path });
+  if (found.type === "link") return throughLink(operation, place.path, path);
+  return unfit(operation, place.path, `'${path}' is not a directory.`);
+}

@@ -1,0 +1,77 @@
+import type { VirtualPath } from "../../sandbox/virtual-path.ts";
+import { type Listing, ListingDraft, type ListOptions } from "../list/listing.ts";
+import type { Place } from "../place.ts";
+import { unfit } from "../refusals.ts";
+import type { Descriptor } from "./descriptor.ts";
+import { type Entry, entriesOf } from "./entries.ts";
+import type { Root } from "./roots.ts";
+import { entryPath } from "./tree.ts";
+import { walk } from "./walk.ts";
+
+export async function listPlace(root: Root, place: Place, options: ListOptions): Promise<Listing> {
+  const draft = new ListingDraft(place.path, options);
+  using found = walk({ operation: "list", root, parts: place.parts, links: "follow", asked: place.path });
+  if (found.type !== "directory") throw unfit("list", place.path, "it is not a directory. Read it instead.");
+  await addFolder(root, found.descriptor, { shown: place.path, real: found.path }, draft, options.signal);
+  return draft.finish();
+}
+
+/** `real` differs from `shown` below a link that was followed; what is hidden goes by where it really stands. */
+interface FolderPaths {
+  readonly shown: VirtualPath;
+  readonly real: VirtualPath;
+}
+
+async function addFolder(
+  root: Root,
+  folder: Descriptor,
+  paths: FolderPaths,
+  draft: ListingDraft,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  for await (const entry of entriesOf(folder)) {
+    signal?.throwIfAborted();
+    const path = draft.pathOf(paths.shown, entry.name);
+    if (draft.full) return;
+    if (path === null) continue;
+    const real = entryPath(paths.real, entry.name);
+    if (root.hidden.includes(real)) continue;
+    if (draft.wants(path)) draft.add({ path, type: entry.type, size: sizeOf(folder, entry) });
+    if (entry.type === "directory") await addInner(root, folder, entry, { shown: path, real }, draft, signal);
+    if (draft.full) return;
+  }
+}
+
+async function addInner(
+  root: Root,
+  folder: Descriptor,
+  entry: Entry,
+  paths: FolderPaths,
+  draft: ListingDraft,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const depth = draft.depthOf(paths.shown);
+  if (depth >= draft.pattern.depth) {
+    if (draft.pattern.recursive) draft.cut();
+    return;
+  }
+  try {
+    using inner = folder.child(entry.name, true);
+    await addFolder(root, inner, paths, draft, signal);
+  } catch (error) {
+    // A folder that is gone meanwhile, or closed to us, is listed, but what is in it is not.
+    if (!(error instanceof Error && "syscall" in error)) throw error;
+    draft.unread();
+  }
+}
+
+function sizeOf(folder: Descriptor, entry: Entry): number | null {
+  if (entry.type !== "file") return null;
+  try {
+    using named = folder.child(entry.name);
+    return named.stat().size;
+  } catch {
+    // It is gone meanwhile.
+    return null;
+  }
+}

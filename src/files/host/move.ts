@@ -1,0 +1,96 @@
+import fs from "node:fs";
+import { NotFoundError } from "../../sandbox/errors.ts";
+import { covers } from "../../sandbox/virtual-path.ts";
+import type { TransferOptions, Transferred } from "../files.ts";
+import { holdsMount } from "../place.ts";
+import { unfit } from "../refusals.ts";
+import { copyFound, type End, freeFor, taken } from "./copy.ts";
+import { HOLDS_MOUNT, parentOf } from "./delete.ts";
+import { TreeBudget } from "./entries.ts";
+import { openSlot, type Slot } from "./folder.ts";
+import { namesNear } from "./names-near.ts";
+import { whyNotRegular } from "./read.ts";
+import { lookUp } from "./replace-file.ts";
+import { emptyFolder, surveyTree } from "./tree.ts";
+import { typeOf, walk } from "./walk.ts";
+
+/** Within a mount a rename; between two a copy, and then the original goes. */
+export async function movePlace(from: End, to: End, options: TransferOptions): Promise<Transferred> {
+  if (from.place.path === to.place.path) throw unfit("move", from.place.path, "it is there already.");
+  if (covers(from.place.path, to.place.path)) {
+    throw unfit("move", from.place.path, `'${to.place.path}' is in it, so that it would have to hold itself.`);
+  }
+  using slot = openSlot("move", from.root, from.place);
+  const there = lookUp(slot.folder, slot.name);
+  if (there === null) throw new NotFoundError(from.place.path, namesNear(slot.folder, slot.name, parentOf(from.place)));
+  if (there.type !== "directory") {
+    const refusal = whyNotRegular(there.type);
+    if (refusal !== null) throw unfit("move", from.place.path, refusal);
+    options.checks?.write?.(from.place.path, 0);
+  }
+  if (holdsMount(from.root.hidden, from.place.path)) throw unfit("move", from.place.path, HOLDS_MOUNT);
+  if (from.root !== to.root) return await moveAcross(slot, from, to, options);
+  return there.type === "directory"
+    ? await renameFolder(slot, from, to, options)
+    : renameFile(slot, there.stats.size, from, to, options);
+}
+
+function renameFile(slot: Slot, size: number, from: End, to: End, options: TransferOptions): Transferred {
+  options.checks?.read?.(from.place.path, size);
+  options.checks?.write?.(to.place.path, size);
+  using target = openSlot("move", to.root, to.place, true);
+  const replaced = freeFor("move", target, to.place, options.overwrite ?? false);
+  const [old, fresh] = [slot.folder.path(slot.name), target.folder.path(target.name)];
+  if (replaced !== undefined || !linked(old, fresh)) fs.renameSync(old, fresh);
+  else fs.unlinkSync(old);
+  return { files: 1, bytes: size };
+}
+
+/** A second name first, which fails where somebody took it meanwhile; a rename would replace what they put there. */
+function linked(old: string, fresh: string): boolean {
+  try {
+    fs.linkSync(old, fresh);
+    return true;
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    // Some file systems have no hard links, and a file of another user may not be linked.
+    if (["EPERM", "EOPNOTSUPP", "EMLINK"].includes(code ?? "")) return false;
+    throw error;
+  }
+}
+
+async function renameFolder(slot: Slot, from: End, to: End, options: TransferOptions): Promise<Transferred> {
+  using folder = slot.folder.child(slot.name, true);
+  const budget = new TreeBudget(from.place.path, "move", options.signal);
+  const surveyed = await surveyTree(folder, to.place.path, budget, (path, size) => options.checks?.write?.(path, size));
+  using target = openSlot("move", to.root, to.place, true);
+  if (lookUp(target.folder, target.name) !== null) throw taken("move", to.place);
+  if (holdsMount(to.root.hidden, to.place.path)) throw unfit("move", to.place.path, HOLDS_MOUNT);
+  fs.renameSync(slot.folder.path(slot.name), target.folder.path(target.name));
+  return surveyed;
+}
+
+async function moveAcross(slot: Slot, from: End, to: End, options: TransferOptions): Promise<Transferred> {
+  const { root, place } = from;
+  using found = walk({ operation: "move", root, parts: place.parts, links: "refuse", asked: place.path });
+  if (found.type === "directory") {
+    // All of it must be removable before any of it is copied.
+    const budget = new TreeBudget(place.path, "move", options.signal);
+    await surveyTree(found.descriptor, place.path, budget, (path) => options.checks?.write?.(path, 0));
+  }
+  const done = await copyFound("move", found, from, to, options);
+  const now = slot.folder.child(slot.name);
+  try {
+    const stats = now.stat();
+    if (stats.ino !== found.stats.ino || stats.mtimeMs !== found.stats.mtimeMs) {
+      throw unfit("move", place.path, `somebody changed it meanwhile: '${to.place.path}' has the older content.`);
+    }
+    if (typeOf(stats) === "directory") {
+      await emptyFolder(now, new TreeBudget(place.path, "move", options.signal));
+      fs.rmdirSync(slot.folder.path(slot.name));
+    } else fs.unlinkSync(slot.folder.path(slot.name));
+  } finally {
+    now[Symbol.dispose]();
+  }
+  return done;
+}

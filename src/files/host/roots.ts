@@ -1,0 +1,59 @@
+import type { Mount } from "../../sandbox/mount.ts";
+import { covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { type FileOperation, unfit } from "../refusals.ts";
+import { Descriptor } from "./descriptor.ts";
+
+/** Where a mount stands on the host, held open as a cell's mount would hold it. */
+export interface Root {
+  readonly path: VirtualPath;
+  readonly descriptor: Descriptor;
+  /** False for a mount that is a single file. */
+  readonly directory: boolean;
+  /** The mounts strictly below: what the disk has there is hidden. */
+  readonly hidden: readonly VirtualPath[];
+}
+
+export interface Roots extends Disposable {
+  get(operation: FileOperation, path: VirtualPath): Root;
+}
+
+/** Pins every mount. One that cannot be opened refuses what is asked of it, and no other. */
+export function openRoots(mounts: readonly Pick<Mount, "path" | "host">[]): Roots {
+  const roots = new Map<VirtualPath, Root | null>();
+  for (const { path, host } of mounts) {
+    const hidden = mounts.map((other) => other.path).filter((other) => other !== path && covers(path, other));
+    const descriptor = pinned(host);
+    const directory = descriptor?.stat().isDirectory() ?? false;
+    roots.set(path, descriptor === null ? null : { path, descriptor, directory, hidden });
+  }
+  return {
+    get: (operation, path) => {
+      const root = roots.get(path);
+      if (root === undefined) throw new RangeError(`no mount stands at ${path}`);
+      if (root === null) throw unfit(operation, path, "what was granted there cannot be opened on this machine.");
+      return root;
+    },
+    [Symbol.dispose]: () => {
+      for (const root of roots.values()) root?.descriptor[Symbol.dispose]();
+    },
+  };
+}
+
+/** From `/` on, never through a link: host paths are free of links when they are declared, so one was planted since. */
+function pinned(host: string): Descriptor | null {
+  let current = Descriptor.name("/", true);
+  try {
+    const parts = host.split("/").filter((part) => part !== "");
+    for (const [index, part] of parts.entries()) {
+      const next = current.child(part, index < parts.length - 1);
+      current[Symbol.dispose]();
+      current = next;
+    }
+    const found = current.stat();
+    if (found.isDirectory() || found.isFile()) return current;
+  } catch (error) {
+    if (!(error instanceof Error && "syscall" in error)) throw error;
+  }
+  current[Symbol.dispose]();
+  return null;
+}

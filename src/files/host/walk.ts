@@ -1,0 +1,148 @@
+import fs from "node:fs";
+import { NotFoundError, type SandboxError } from "../../sandbox/errors.ts";
+import { covers, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import type { EntryType } from "../files.ts";
+import { type FileOperation, unfit } from "../refusals.ts";
+import type { Descriptor } from "./descriptor.ts";
+import { namesNear } from "./names-near.ts";
+import type { Root } from "./roots.ts";
+
+/** The end of a walk. The descriptor only names the file; it has to be reopened for its content. */
+export interface Found extends Disposable {
+  readonly descriptor: Descriptor;
+  readonly stats: fs.Stats;
+  readonly type: EntryType;
+  /** Where it really stands, after links. */
+  readonly path: VirtualPath;
+}
+
+export interface Walk {
+  readonly operation: FileOperation;
+  readonly root: Root;
+  /** Below the root; none is `.` or `..`. */
+  readonly parts: readonly string[];
+  /** With `refuse` no link is followed, and one in the last component is itself what is found. */
+  readonly links: "follow" | "refuse";
+  /** The path as the worker gave it. */
+  readonly asked: VirtualPath;
+}
+
+/** As the system's own limit. */
+const MAX_LINKS = 40;
+/** A `..` in a link starts again at the mount, so steps are counted over all of it. */
+const MAX_STEPS = 8192;
+
+/**
+ * Walks from the mount to what `parts` name, a descriptor at a time: whatever others rename meanwhile, each step is
+ * taken from the very directory that the step before led to. Links are resolved here and never by the system: their
+ * text is taken as further steps. An absolute one is refused, since it means one place in a cell and another on the
+ * host; so is one that leads out of the mount.
+ */
+export function walk({ operation, root, parts, links, asked }: Walk): Found {
+  const ahead = parts.toReversed();
+  let names: string[] = [];
+  let current = root.descriptor.again();
+  let stats = current.stat();
+  let followed = 0;
+  const moveTo = (next: Descriptor): void => {
+    current[Symbol.dispose]();
+    current = next;
+  };
+  try {
+    for (let step = 0; ; step++) {
+      const name = ahead.pop();
+      if (name === undefined) break;
+      if (step > MAX_STEPS) throw unfit(operation, asked, "the symbolic links in its path lead too far.");
+      if (name === "..") {
+        if (names.pop() === undefined) throw leavesMount(operation, asked);
+        ahead.push(...names.reverse());
+        names = [];
+        moveTo(root.descriptor.again());
+        stats = current.stat();
+        continue;
+      }
+      const next = nextStep(operation, current, name, ahead.length > 0, () => joined(root, names), asked);
+      stats = next.stat();
+      if (stats.isSymbolicLink() && (links === "follow" || ahead.length > 0)) {
+        next[Symbol.dispose]();
+        if (links === "refuse") throw throughLink(operation, asked, joinVirtual(joined(root, names), name));
+        if (++followed > MAX_LINKS) throw unfit(operation, asked, "there are too many symbolic links in its path.");
+        ahead.push(...stepsOfLink(operation, current, name, asked));
+        continue;
+      }
+      moveTo(next);
+      names.push(name);
+      if (followed > 0) refuseHidden(operation, root, joined(root, names), asked);
+    }
+    const descriptor = current;
+    const path = joined(root, names);
+    return { descriptor, stats, type: typeOf(stats), path, [Symbol.dispose]: () => descriptor[Symbol.dispose]() };
+  } catch (error) {
+    current[Symbol.dispose]();
+    throw error;
+  }
+}
+
+export function typeOf(stats: fs.Stats | fs.Dirent<Buffer>): EntryType {
+  if (stats.isFile()) return "file";
+  if (stats.isDirectory()) return "directory";
+  return stats.isSymbolicLink() ? "link" : "other";
+}
+
+export function throughLink(operation: FileOperation, asked: VirtualPath, link: VirtualPath): SandboxError {
+  return unfit(operation, asked, `'${link}' is a symbolic link, and nothing is changed through links.`);
+}
+
+function nextStep(
+  operation: FileOperation,
+  folder: Descriptor,
+  name: string,
+  inner: boolean,
+  path: () => VirtualPath,
+  asked: VirtualPath,
+): Descriptor {
+  try {
+    return folder.child(name, inner);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT")
+      throw new NotFoundError(asked, operation === "exists" ? [] : namesNear(folder, name, path()));
+    if (code !== "ENOTDIR" || !inner) throw error;
+    // A link in the place of a directory is named itself; a file there is what the error says.
+    const next = folder.child(name);
+    if (next.stat().isSymbolicLink()) return next;
+    next[Symbol.dispose]();
+    throw error;
+  }
+}
+
+/** The text may be another link's by now, which is as good: it is only ever taken as steps. */
+function stepsOfLink(operation: FileOperation, folder: Descriptor, name: string, asked: VirtualPath): string[] {
+  let text: string;
+  try {
+    text = fs.readlinkSync(folder.path(name));
+  } catch (error) {
+    // No link stands there any more, so the step is taken again.
+    if ((error as NodeJS.ErrnoException).code === "EINVAL") return [name];
+    throw error;
+  }
+  if (text.startsWith("/")) {
+    throw unfit(operation, asked, "a symbolic link in its path is absolute, and only relative links are followed.");
+  }
+  return text
+    .split("/")
+    .filter((part) => part !== "" && part !== ".")
+    .reverse();
+}
+
+function refuseHidden(operation: FileOperation, root: Root, path: VirtualPath, asked: VirtualPath): void {
+  if (root.hidden.some((mount) => covers(mount, path))) throw leavesMount(operation, asked);
+}
+
+function leavesMount(operation: FileOperation, asked: VirtualPath): SandboxError {
+  return unfit(operation, asked, "a symbolic link in its path leads out of the directory that was granted.");
+}
+
+function joined(root: Root, names: readonly string[]): VirtualPath {
+  return joinVirtual(root.path, names.join("/"));
+}

@@ -1,0 +1,148 @@
+import { comparePaths, MAX_PATH_BYTES, parseVirtualPath, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import type { EntryType } from "../files.ts";
+import { type Pattern, parsePattern } from "./pattern.ts";
+
+export interface ListOptions {
+  /** A glob; absent: what is directly in the directory. With `**` or `/` in it, directories below are searched too. */
+  readonly pattern?: string | undefined;
+  /** The directory that the pattern is relative to; absent: the one that is listed. */
+  readonly base?: VirtualPath | undefined;
+  /** The most entries wanted; at most {@link MAX_ENTRIES}, which is also what absence means. */
+  readonly max?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface ListEntry {
+  readonly path: VirtualPath;
+  /** Every symbolic link is a `link` here: listing follows none. */
+  readonly type: EntryType;
+  /** In bytes; null for all but files. */
+  readonly size: number | null;
+}
+
+export interface Listing {
+  /** Sorted by path. */
+  readonly entries: readonly ListEntry[];
+  /** True where there is more than `entries`. */
+  readonly truncated: boolean;
+  /** How many names are left out because no path can hold them: invalid UTF-8, control characters, backslashes. */
+  readonly unusableNames: number;
+  /** How many directories below could not be read: closed to us, or gone meanwhile. */
+  readonly unreadFolders: number;
+  readonly hint: string | null;
+}
+
+export const MAX_ENTRIES = 10_000;
+/** How many names are looked at to find those that match. */
+const MAX_SCANNED = 1_000_000;
+/** A pattern and names that are hostile together could keep matching busy. */
+const MAX_LISTING_MS = 10_000;
+
+/** What `parseVirtualPath` takes in no path; it is asked itself only where the length matters, for it takes longer. */
+const UNUSABLE = /[\p{Cc}\p{Cs}\\]/u;
+const MAX_BYTES_PER_UNIT = 3;
+
+/** Collects what one listing shows, within its bounds. */
+export class ListingDraft {
+  readonly pattern: Pattern;
+  readonly #base: VirtualPath;
+  readonly #max: number;
+  readonly #endsAtMs = performance.now() + MAX_LISTING_MS;
+  readonly #entries = new Map<VirtualPath, ListEntry>();
+  readonly #decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+  #scanned = 0;
+  #unusableNames = 0;
+  #unread = 0;
+  #truncated = false;
+
+  constructor(listed: VirtualPath, options: ListOptions) {
+    this.pattern = parsePattern(listed, options.pattern);
+    this.#base = options.base ?? listed;
+    this.#max = Math.max(0, Math.min(options.max ?? MAX_ENTRIES, MAX_ENTRIES));
+  }
+
+  /** True where nothing more is taken. */
+  get full(): boolean {
+    return this.#truncated;
+  }
+
+  get room(): number {
+    return this.#max - this.#entries.size;
+  }
+
+  /** How deep `path` stands below the base: 1 for what is directly in it. */
+  depthOf(path: VirtualPath): number {
+    return this.#relative(path).split("/").length;
+  }
+
+  /** A path below `folder`, or null where no path can hold the name, which is then counted. */
+  pathOf(folder: VirtualPath, name: Buffer | string): VirtualPath | null {
+    if (++this.#scanned > MAX_SCANNED || performance.now() > this.#endsAtMs) this.#truncated = true;
+    const text = typeof name === "string" ? name : this.#utf8(name);
+    const path = text === null || UNUSABLE.test(text) ? null : `${folder === "/" ? "" : folder}/${text}`;
+    if (path !== null && path.length * MAX_BYTES_PER_UNIT <= MAX_PATH_BYTES) return path as VirtualPath;
+    const parsed = path === null ? null : parseVirtualPath(path);
+    if (parsed?.ok) return parsed.path;
+    this.#unusableNames++;
+    return null;
+  }
+
+  wants(path: VirtualPath): boolean {
+    return !this.#entries.has(path) && this.pattern.matches(this.#relative(path));
+  }
+
+  add(entry: ListEntry): void {
+    if (this.#entries.has(entry.path)) return;
+    if (this.room <= 0) this.#truncated = true;
+    else this.#entries.set(entry.path, entry);
+  }
+
+  /** Directories below were left unsearched. */
+  cut(): void {
+    this.#truncated = true;
+  }
+
+  /** A directory below could not be read. */
+  unread(): void {
+    this.#unread++;
+  }
+
+  merge(other: Listing): void {
+    for (const entry of other.entries) this.add(entry);
+    this.#unusableNames += other.unusableNames;
+    this.#unread += other.unreadFolders;
+    this.#truncated ||= other.truncated;
+  }
+
+  finish(): Listing {
+    const entries = [...this.#entries.values()].sort((a, b) => comparePaths(a.path, b.path));
+    const hints = [
+      this.#truncated
+        ? `There is more than these ${entries.length}: list a directory below, or give a narrower pattern.`
+        : null,
+      this.#unusableNames === 0
+        ? null
+        : `Left out: ${this.#unusableNames} with a name that no path can hold (invalid UTF-8, control characters or backslashes).`,
+      this.#unread === 0 ? null : `${this.#unread} of the directories could not be read.`,
+    ].filter((hint) => hint !== null);
+    return {
+      entries,
+      truncated: this.#truncated,
+      unusableNames: this.#unusableNames,
+      unreadFolders: this.#unread,
+      hint: hints.length === 0 ? null : hints.join(" "),
+    };
+  }
+
+  #relative(path: VirtualPath): string {
+    return path.slice(this.#base === "/" ? 1 : this.#base.length + 1);
+  }
+
+  #utf8(bytes: Buffer): string | null {
+    try {
+      return this.#decoder.decode(bytes);
+    } catch {
+      return null;
+    }
+  }
+}

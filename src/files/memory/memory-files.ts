@@ -1,0 +1,138 @@
+import { NotFoundError } from "../../sandbox/errors.ts";
+import type { VirtualPath } from "../../sandbox/virtual-path.ts";
+import { editedContent } from "../edit/edited-content.ts";
+import type { Deleted, DeleteOptions, FileInfo, Files, Guard, WriteOptions, Written } from "../files.ts";
+import { holdsMount, type Place } from "../place.ts";
+import type { ByteSource } from "../read/byte-source.ts";
+import { readContent } from "../read/read-content.ts";
+import { told, unfit } from "../refusals.ts";
+import { listFolder } from "./list.ts";
+import { type FolderNode, find, findFile, folderAt, type Node, newFile, newFolder, slotOf } from "./node.ts";
+import { transfer } from "./transfer.ts";
+
+/**
+ * Files that live as long as this process and never touch a disk: for tests, and for workers whose writes nobody keeps.
+ * There are no links and no special files. It passes the same contract as the host backend.
+ */
+export function openMemoryFiles(mounts: readonly { readonly path: VirtualPath }[]): Files {
+  const roots = new Map(mounts.map(({ path }) => [path, newFolder()]));
+  const mountPaths = [...roots.keys()];
+  const rootOf = (place: Place): FolderNode => {
+    const root = roots.get(place.mount);
+    if (root === undefined) throw new RangeError(`no mount stands at ${place.mount}`);
+    return root;
+  };
+  const ends = (from: Place, to: Place) => ({
+    from: { root: rootOf(from), place: from },
+    to: { root: rootOf(to), place: to },
+    mounts: mountPaths,
+  });
+  return {
+    read: (place, options = {}) =>
+      told("read", place.path, () => {
+        const { bytes } = findFile("read", rootOf(place), place);
+        options.checks?.read?.(place.path, bytes.length);
+        return readContent(sourceOf(bytes), place.path, options);
+      }),
+    write: (place, content, options = {}) =>
+      told("write", place.path, () => write(rootOf(place), place, content, options)),
+    append: (place, content, options = {}) =>
+      told("append", place.path, () => append(rootOf(place), place, content, options)),
+    edit: (place, edits, options = {}) =>
+      told("edit", place.path, async () => {
+        const root = rootOf(place);
+        const before = findFile("edit", root, place).bytes;
+        options.checks?.read?.(place.path, before.length);
+        const { bytes, replacements } = await editedContent(sourceOf(before), place.path, edits);
+        write(root, place, bytes, options);
+        return { bytes: bytes.length, replacements };
+      }),
+    delete: (place, options = {}) =>
+      told("delete", place.path, () => remove(rootOf(place), place, mountPaths, options)),
+    move: (from, to, options = {}) => told("move", from.path, () => transfer("move", ends(from, to), options)),
+    copy: (from, to, options = {}) => told("copy", from.path, () => transfer("copy", ends(from, to), options)),
+    mkdir: (place) =>
+      told("mkdir", place.path, () => {
+        const { created } = folderAt("mkdir", rootOf(place), place, place.parts, true);
+        return { created };
+      }),
+    exists: (place) => told("exists", place.path, () => exists(rootOf(place), place)),
+    stat: (place) => told("stat", place.path, () => infoOf(place, find("stat", rootOf(place), place))),
+    list: (place, options = {}) =>
+      told("list", place.path, () => listFolder(rootOf(place), place, mountPaths, options)),
+    [Symbol.dispose]: () => roots.clear(),
+  };
+}
+
+function write(root: FolderNode, place: Place, content: string | Uint8Array, options: WriteOptions): Written {
+  const bytes = Buffer.from(content);
+  options.checks?.write?.(place.path, bytes.length);
+  const { folder, name, there } = slotOf("write", root, place, true);
+  if (there?.type === "directory") findFile("write", root, place);
+  if (there !== undefined && options.overwrite === false) throw unfit("write", place.path, TAKEN);
+  folder.children.set(name, newFile(bytes));
+  return { bytes: bytes.length, created: there === undefined };
+}
+
+function append(root: FolderNode, place: Place, content: string | Uint8Array, options: Guard): Written {
+  const { there } = slotOf("append", root, place, true);
+  const before = there === undefined ? Buffer.alloc(0) : findFile("append", root, place).bytes;
+  return write(root, place, Buffer.concat([before, Buffer.from(content)]), options);
+}
+
+function remove(
+  root: FolderNode,
+  place: Place,
+  mounts: readonly VirtualPath[],
+  { recursive = false, checks }: DeleteOptions,
+): Deleted {
+  const { folder, name, there } = slotOf("delete", root, place);
+  if (there === undefined) throw new NotFoundError(place.path);
+  if (there.type === "directory") {
+    if (holdsMount(mounts, place.path)) {
+      throw unfit("delete", place.path, "it holds a directory that was granted on its own. Work with what is in it.");
+    }
+    if (there.children.size > 0 && !recursive) throw unfit("delete", place.path, NOT_EMPTY);
+  }
+  const removed = { files: 0, folders: 0 };
+  count(there, place.path, removed, (path) => checks?.write?.(path, 0));
+  folder.children.delete(name);
+  return removed;
+}
+
+function count(
+  node: Node,
+  path: VirtualPath,
+  removed: { files: number; folders: number },
+  check: (path: VirtualPath) => void,
+): void {
+  if (node.type === "file") {
+    check(path);
+    removed.files++;
+    return;
+  }
+  removed.folders++;
+  for (const [name, child] of node.children) count(child, `${path}/${name}` as VirtualPath, removed, check);
+}
+
+function exists(root: FolderNode, place: Place): boolean {
+  let node: Node | undefined = root;
+  for (const part of place.parts) node = node?.type === "directory" ? node.children.get(part) : undefined;
+  return node !== undefined;
+}
+
+function infoOf(place: Place, node: Node): FileInfo {
+  const size = node.type === "file" ? node.bytes.length : null;
+  return { path: place.path, type: node.type, size, modifiedMs: node.modifiedMs };
+}
+
+function sourceOf(bytes: Buffer): ByteSource {
+  return {
+    size: bytes.length,
+    read: async (position, length) => bytes.subarray(position, position + length),
+    changed: () => false,
+  };
+}
+
+const TAKEN = "something of that name is there already. Choose another name, or ask to overwrite it.";
+const NOT_EMPTY = "the directory is not empty. Delete what is in it first, or delete it recursively.";

@@ -1,0 +1,81 @@
+import { covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import type { TransferOptions, Transferred } from "../files.ts";
+import { holdsMount, type Place } from "../place.ts";
+import { unfit } from "../refusals.ts";
+import { type FolderNode, find, type Node, newFile, newFolder, slotOf } from "./node.ts";
+
+interface End {
+  readonly root: FolderNode;
+  readonly place: Place;
+}
+
+export interface Ends {
+  readonly from: End;
+  readonly to: End;
+  readonly mounts: readonly VirtualPath[];
+}
+
+/** A copy, after which a move removes the original. Nothing is changed where any file of it is refused. */
+export function transfer(
+  operation: "move" | "copy",
+  { from, to, mounts }: Ends,
+  options: TransferOptions,
+): Transferred {
+  const { path } = from.place;
+  if (operation === "move") {
+    if (path === to.place.path) throw unfit(operation, path, "it is there already.");
+    slotOf(operation, from.root, from.place);
+  }
+  const node = find(operation, from.root, from.place);
+  if (node.type === "directory") {
+    if (covers(path, to.place.path)) {
+      throw unfit(operation, path, `'${to.place.path}' is in it, so that it would have to hold itself.`);
+    }
+    if (holdsMount(mounts, path) && from.place.parts.length > 0) {
+      throw unfit(operation, path, "it holds a directory that was granted on its own. Work with what is in it.");
+    }
+  }
+  const done = { files: 0, bytes: 0 };
+  const copied = copyOf(node, path, to.place.path, done, operation, options);
+  const slot = slotOf(operation, to.root, to.place, true);
+  if (slot.there !== undefined) refuseTaken(operation, slot.there, node, to.place, options.overwrite ?? false);
+  slot.folder.children.set(slot.name, copied);
+  if (operation === "move") {
+    const source = slotOf(operation, from.root, from.place);
+    source.folder.children.delete(source.name);
+  }
+  return done;
+}
+
+function refuseTaken(operation: "move" | "copy", there: Node, node: Node, to: Place, overwrite: boolean): void {
+  if (there.type === "directory" && node.type === "file") {
+    throw unfit(operation, to.path, "it is a directory. Name a file in it, or list it.");
+  }
+  if (overwrite && node.type === "file") return;
+  const way = "Choose another name, or ask to overwrite it.";
+  throw unfit(operation, to.path, `something of that name is there already. ${way}`);
+}
+
+function copyOf(
+  node: Node,
+  from: VirtualPath,
+  to: VirtualPath,
+  done: { files: number; bytes: number },
+  operation: "move" | "copy",
+  options: TransferOptions,
+): Node {
+  if (node.type === "file") {
+    if (operation === "move") options.checks?.write?.(from, 0);
+    options.checks?.read?.(from, node.bytes.length);
+    options.checks?.write?.(to, node.bytes.length);
+    done.files++;
+    done.bytes += node.bytes.length;
+    return newFile(node.bytes);
+  }
+  const folder = newFolder();
+  for (const [name, child] of node.children) {
+    const below = (path: VirtualPath): VirtualPath => `${path}/${name}` as VirtualPath;
+    folder.children.set(name, copyOf(child, below(from), below(to), done, operation, options));
+  }
+  return folder;
+}

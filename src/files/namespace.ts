@@ -1,0 +1,87 @@
+import { NotFoundError } from "../sandbox/errors.ts";
+import type { Sandbox } from "../sandbox/sandbox.ts";
+import { comparePaths, covers, ROOT, type VirtualPath } from "../sandbox/virtual-path.ts";
+import type { EntryType, FileInfo, Files } from "./files.ts";
+import { type Listing, ListingDraft, type ListOptions } from "./list/listing.ts";
+import { type Place, placeOf } from "./place.ts";
+
+type Mounted = Pick<Sandbox, "mounts">;
+
+/**
+ * True for a directory that is there because a mount stands below it, whether or not the disk has it; `/` always is.
+ */
+export function leadsToMount({ mounts }: Mounted, path: VirtualPath): boolean {
+  return path === ROOT || mounts.some((mount) => mount.path !== path && covers(path, mount.path));
+}
+
+/** What stands at `path`, which the sandbox shows or which leads to what it shows. */
+export async function statNamespace(files: Files, sandbox: Mounted, path: VirtualPath): Promise<FileInfo> {
+  const virtual: FileInfo = { path, type: "directory", size: null, modifiedMs: 0 };
+  const place = placeOf(sandbox.mounts, path);
+  if (place === null) return virtual;
+  try {
+    return await files.stat(place);
+  } catch (error) {
+    if (error instanceof NotFoundError && leadsToMount(sandbox, path)) return virtual;
+    throw error;
+  }
+}
+
+/** A directory as the sandbox shows it: what its mount holds, and the mounts below it in their places. */
+export async function listNamespace(
+  files: Files,
+  sandbox: Sandbox,
+  path: VirtualPath,
+  options: ListOptions,
+): Promise<Listing> {
+  const draft = new ListingDraft(path, options);
+  const own = placeOf(sandbox.mounts, path);
+  const below = sandbox.mounts.map((mount) => mount.path).filter((mount) => mount !== path && covers(path, mount));
+  for (const directory of directoriesTo(path, below)) {
+    if (draft.depthOf(directory) > draft.pattern.depth || !draft.wants(directory)) continue;
+    draft.add({ path: directory, ...(await shapeOf(files, sandbox, directory)) });
+  }
+  if (own !== null) draft.merge(await listOwn(files, sandbox, own, { ...options, base: path, max: draft.room }));
+  for (const mount of below) {
+    const place = placeOf(sandbox.mounts, mount);
+    if (place === null || draft.full || draft.depthOf(mount) >= draft.pattern.depth) continue;
+    if ((await shapeOf(files, sandbox, mount)).type !== "directory") continue;
+    draft.merge(await files.list(place, { ...options, base: path, max: draft.room }));
+  }
+  return draft.finish();
+}
+
+async function listOwn(files: Files, sandbox: Mounted, place: Place, options: ListOptions): Promise<Listing> {
+  try {
+    return await files.list(place, options);
+  } catch (error) {
+    if (!(error instanceof NotFoundError && leadsToMount(sandbox, place.path))) throw error;
+    return new ListingDraft(place.path, options).finish();
+  }
+}
+
+/** The mounts themselves and every directory between them and `path`. */
+function directoriesTo(path: VirtualPath, mounts: readonly VirtualPath[]): VirtualPath[] {
+  const found = new Set<VirtualPath>();
+  for (const mount of mounts) {
+    for (let end = mount.length; end > path.length; end = mount.lastIndexOf("/", end - 1)) {
+      found.add(mount.slice(0, end) as VirtualPath);
+    }
+  }
+  return [...found].sort(comparePaths);
+}
+
+/** A mount may be a single file; what cannot be opened is shown as the directory that was granted. */
+async function shapeOf(
+  files: Files,
+  sandbox: Mounted,
+  path: VirtualPath,
+): Promise<{ readonly type: EntryType; readonly size: number | null }> {
+  const place = placeOf(sandbox.mounts, path);
+  if (place === null || place.parts.length > 0) return { type: "directory", size: null };
+  try {
+    return await files.stat(place).then(({ type, size }) => ({ type, size }));
+  } catch {
+    return { type: "directory", size: null };
+  }
+}

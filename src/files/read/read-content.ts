@@ -1,0 +1,34 @@
+import { FileTooLargeError } from "../../sandbox/errors.ts";
+import { type ByteSource, readAll, withHead } from "./byte-source.ts";
+import { contentKind } from "./content-kind.ts";
+import { notText } from "./not-text.ts";
+import { readText, type TextOptions, type TextResult } from "./read-text.ts";
+
+export interface ReadOptions extends TextOptions {}
+
+export type ReadResult = TextResult | ImageResult;
+
+export interface ImageResult {
+  readonly type: "image";
+  readonly content: Buffer;
+  readonly bytes: number;
+  /** By content, e.g. `image/png`. */
+  readonly mimeType: string;
+}
+
+/** An image is returned whole, so it must fit into memory and into a message. */
+const MAX_IMAGE_BYTES = 20 * 1024 ** 2;
+/** A small file is read with one call. */
+const HEAD_BYTES = 64 * 1024;
+
+/** The content of an opened file, as seed 5 describes it. */
+export async function readContent(source: ByteSource, path: string, options: ReadOptions): Promise<ReadResult> {
+  const head = await source.read(0, HEAD_BYTES);
+  const found = await contentKind(head);
+  if (found.kind === "binary") throw notText(path, found.mimeType);
+  const whole = withHead(source, head);
+  if (found.kind === "text") return readText(whole, path, options);
+  if (source.size > MAX_IMAGE_BYTES) throw new FileTooLargeError(path, source.size, MAX_IMAGE_BYTES);
+  const content = await readAll(whole);
+  return { type: "image", content, bytes: content.length, mimeType: found.mimeType };
+}

@@ -1,0 +1,101 @@
+import { unfit } from "../refusals.ts";
+import type { ByteSource } from "./byte-source.ts";
+import { countLinesFrom, findLine } from "./count-lines.ts";
+import { notText } from "./not-text.ts";
+import { readWindow } from "./text-window.ts";
+
+export interface TextOptions {
+  /** The first line wanted, from 1. Absent: 1. */
+  readonly offset?: number | undefined;
+  /** Where to begin in that line, in characters from 1: the way through a line longer than `maxChars`. Absent: 1. */
+  readonly column?: number | undefined;
+  /** The most lines wanted. Absent: as many as `maxChars` lets through. */
+  readonly limit?: number | undefined;
+  /** The most characters (UTF-16 units) wanted; at most {@link MAX_CHARS}. Absent: {@link DEFAULT_CHARS}. */
+  readonly maxChars?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface TextResult {
+  readonly type: "text";
+  /** As it stands in the file: a byte order mark and CRLF are kept. */
+  readonly content: string;
+  /** The size of the whole file. */
+  readonly bytes: number;
+  /** Null where the file is so large that its lines were not counted. */
+  readonly totalLines: number | null;
+  readonly outputLines: number;
+  /** True where the file goes on after `content`. */
+  readonly truncated: boolean;
+  readonly truncatedBy: "lines" | "chars" | null;
+  /** How to go on, or what else there is to know. */
+  readonly hint: string | null;
+}
+
+export const DEFAULT_CHARS = 200_000;
+export const MAX_CHARS = 2_000_000;
+
+/** A window of a text file. Whole lines are preferred; only a line longer than `maxChars` is cut, between characters. */
+export async function readText(source: ByteSource, path: string, options: TextOptions): Promise<TextResult> {
+  const { signal } = options;
+  const offset = positive(path, "offset", options.offset ?? 1);
+  const column = positive(path, "column", options.column ?? 1);
+  const limit = positive(path, "limit", options.limit ?? Number.MAX_SAFE_INTEGER);
+  const maxChars = Math.min(positive(path, "maxChars", options.maxChars ?? DEFAULT_CHARS), MAX_CHARS);
+
+  const start = await findLine(source, offset, signal);
+  if (start.position === null) return afterTheEnd(source.size, offset, start.lines);
+  const window = await readWindow(source, start.position, { column, limit, maxChars, signal });
+  if (window === null) throw notText(path, null);
+
+  const { content, endsAt, truncatedBy } = window;
+  const newlines = content.split("\n").length - 1;
+  const midLine = content !== "" && !content.endsWith("\n");
+  const rest = truncatedBy === null ? 0 : await countLinesFrom(source, endsAt, signal);
+  const outputLines = newlines + (midLine ? 1 : 0);
+  // A line that the window cut is counted once: with what remains of it.
+  const shown = truncatedBy !== null && midLine ? newlines : outputLines;
+  const totalLines = rest === null ? null : offset - 1 + shown + rest;
+  const hints = [
+    truncatedBy === null ? null : goOn(offset, newlines, midLine ? (newlines === 0 ? column : 1) : null, content),
+    totalLines === null ? "The file is too large for its lines to be counted." : null,
+    source.changed() ? "The file was changed while it was read: read it again for its newest content." : null,
+  ].filter((hint) => hint !== null);
+  return {
+    type: "text",
+    content,
+    bytes: source.size,
+    totalLines,
+    outputLines,
+    truncated: truncatedBy !== null,
+    truncatedBy,
+    hint: hints.length === 0 ? null : hints.join(" "),
+  };
+}
+
+/** `column`: where the last shown line began, where it was cut; null where it was shown whole. */
+function goOn(offset: number, newlines: number, column: number | null, content: string): string {
+  const next = offset + newlines;
+  if (column === null) return `There is more: go on with offset ${next}.`;
+  const shown = content.length - (content.lastIndexOf("\n") + 1);
+  return `Line ${next} is longer than what was asked for: go on with offset ${next} and column ${column + shown}.`;
+}
+
+function afterTheEnd(bytes: number, offset: number, lines: number): TextResult {
+  const hint = `The file has ${lines} ${lines === 1 ? "line" : "lines"}: offset ${offset} is after its end.`;
+  return {
+    type: "text",
+    content: "",
+    bytes,
+    totalLines: lines,
+    outputLines: 0,
+    truncated: false,
+    truncatedBy: null,
+    hint,
+  };
+}
+
+function positive(path: string, name: string, value: number): number {
+  if (Number.isSafeInteger(value) && value >= 1) return value;
+  throw unfit("read", path, `${name} must be a whole number from 1 on.`);
+}
