@@ -33,13 +33,7 @@ export function programFor(terminal: Terminal): Program {
     .option("--input <json>", "JSON for the worker's standard input; @FILE reads a file, - reads standard input")
     .option("--attach <path[=name]>", "a file that the worker gets below /attachments; repeatable", collect, [])
     .addOption(policy())
-    .addOption(
-      new Option("--approve <mode>", "who agrees to what must be asked for, in place of the project's mode").choices([
-        "interactive",
-        "approve_all",
-        "auto_deny",
-      ]),
-    )
+    .addOption(approve())
     .option("--tree", "print the tree of calls on standard error at the end, also where that is no terminal")
     .addOption(json("print the result, with all calls, and nothing else"))
     .addHelpText("after", RUN_HELP)
@@ -60,6 +54,24 @@ export function programFor(terminal: Terminal): Program {
       `\nExit status: 0 where every path would run, 1 where one would not.${examples("corral check --project inbox")}`,
     )
     .action(does(async (options) => (await import("./check.ts")).checkVerb(options, terminal)));
+
+  verb("tool [name] [input]", "Use one tool under a worker's sandbox; without a name, list the tools.")
+    .option("--worker <name>", "under whose sandbox")
+    .addOption(project())
+    .addOption(policy())
+    .addOption(approve())
+    .addOption(json("print the whole answer as JSON"))
+    .addHelpText("after", TOOL_HELP)
+    .action(does(async (name, input, options) => (await import("./tool.ts")).toolVerb(name, input, options, terminal)));
+
+  verb("shell <worker>", "Open a shell in a container that a worker would get.")
+    .addOption(project())
+    .addOption(policy())
+    .addHelpText(
+      "after",
+      `\nExit status: the shell's own.${examples("corral shell extract", "echo 'ls /' | corral shell extract")}`,
+    )
+    .action(does(async (worker, options) => (await import("./shell.ts")).shellVerb(worker, options, terminal)));
 
   verb("ps", "List the containers of all runs that go on, or were left behind.")
     .addOption(json())
@@ -105,6 +117,11 @@ function policy(): Option {
   return new Option("--policy <name>", "a policy in place of the project's");
 }
 
+function approve(): Option {
+  const mode = new Option("--approve <mode>", "who agrees to what must be asked for, in place of the project's mode");
+  return mode.choices(["interactive", "approve_all", "auto_deny"]);
+}
+
 function json(description = "print JSON"): Option {
   return new Option("--json", description);
 }
@@ -127,4 +144,12 @@ ${examples(
   "corral run triage --project inbox",
   `corral run extract --attach ~/downloads/paper.pdf=in.pdf --input '{"pages": 3}'`,
   "corral run extract --attach /data/paper.pdf --approve auto_deny --json",
+)}`;
+const TOOL_HELP = `
+The input is JSON, @FILE, or - for standard input. The answer comes on standard output, a refusal on standard error.
+
+Exit status: 0, or 126 refused or denied, 2 wrong usage; for exec, as of corral run.
+${examples(
+  `corral tool list_files '{"path": "/"}' --worker triage`,
+  `corral tool exec '{"command": "wc -l /inbox/*"}' --worker triage --json`,
 )}`;

@@ -1,15 +1,15 @@
-import type { ApprovalMode, Approver } from "../approval/approver.ts";
+import type { ApprovalMode } from "../approval/approver.ts";
 import { loadProject, type Project } from "../project/project.ts";
 import type { RunEnvironment } from "../run/environment.ts";
 import { openProject } from "../run/open.ts";
 import { rootSandbox } from "../run/permission.ts";
 import type { RunResult } from "../run/result.ts";
 import { type RunRequest, run } from "../run/run.ts";
-import { AskedApprover } from "./asked-approver.ts";
 import { resolveAttachments } from "./attachments.ts";
 import { exitStatusOf } from "./exit-status.ts";
 import { readInput } from "./input.ts";
 import { namedWorker } from "./named-worker.ts";
+import { personAt } from "./person.ts";
 import { screenFor } from "./run-screen.ts";
 import type { RunScreen } from "./screen.ts";
 import { stateDirFrom } from "./state-dir.ts";
@@ -64,16 +64,6 @@ async function ran(
   const attachments = await attachmentsOf(options, environment, terminal);
   const policy = options.policy === undefined ? {} : { policy: options.policy };
   return await run({ ...what, attachments, ...policy, signal: stop.signal }, environment);
-}
-
-/** Somebody can be asked only where they can both read the question and type the answer. */
-function personAt(project: Project, { terminal, screen, stop }: Surroundings): Approver | null {
-  if (!terminal.stderr.isTTY || !terminal.stdin.isTTY) return null;
-  return new AskedApprover({
-    ask: async (question, signal) => await (await import("./prompt.ts")).promptAt(terminal, screen)(question, signal),
-    timeoutMs: project.approval.timeoutMs,
-    onInterrupt: () => stop.cancel(),
-  });
 }
 
 /** Virtual paths are the project's own, so its sandbox says what they mean. A policy that refuses it all, refuses the run. */

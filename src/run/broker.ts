@@ -1,15 +1,19 @@
 import { chmod, mkdir, rm, stat } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { join } from "node:path";
-import { z } from "zod";
 import type { PlannedSource } from "../isolation/mounts.ts";
+import type { ToolResult } from "../tools/run-tool.ts";
 import type { CallRequest } from "./call.ts";
+import { parseCallBody } from "./call-body.ts";
+import { jsonBody } from "./json-body.ts";
 import type { RunResult } from "./result.ts";
 
 /** What a run can ask of Corral. Its socket is in that run's cell alone, so who asks is never in doubt. */
 export interface BrokerService {
   /** Aborted where the worker hangs up before it has its answer. */
   call(request: CallRequest, signal: AbortSignal): Promise<RunResult>;
+  /** One of the tools, by name, under this run's sandbox. */
+  tool(name: string, rawInput: unknown, signal: AbortSignal): Promise<ToolResult>;
   /** What this run may do, in virtual paths. */
   sandbox(): unknown;
 }
@@ -21,9 +25,9 @@ export interface Broker extends AsyncDisposable {
   serve(service: BrokerService): void;
 }
 
-const MAX_BODY_BYTES = 4 * 1024 * 1024;
-const MAX_ATTACHMENTS = 256;
-const MAX_CONNECTIONS = 128;
+const MAX_CONNECTIONS = 512;
+/** One connection can send many requests before it reads an answer. */
+const MAX_OPEN_REQUESTS = 256;
 /** The kernel's limit for the path of a Unix socket, with its closing zero. */
 const MAX_SOCKET_PATH_BYTES = 107;
 
@@ -38,7 +42,15 @@ export async function openBroker(ownerDir: string, run: string): Promise<Broker>
   }
   await mkdir(dir, { mode: 0o755 });
   const { promise: service, resolve: serve } = Promise.withResolvers<BrokerService>();
-  const server = createServer((request, response) => void respond(request, response, service));
+  let open = 0;
+  const server = createServer((request, response) => {
+    const answer = open < MAX_OPEN_REQUESTS ? answerTo(request, response, service) : Promise.resolve(TOO_MANY);
+    open += 1;
+    void answer.then((answered) => {
+      open -= 1;
+      send(response, answered);
+    });
+  });
   server.maxConnections = MAX_CONNECTIONS;
   await listen(server, socketPath);
   // Connecting needs write permission, and the cell's user is another one; the directories above keep the host's users out.
@@ -62,107 +74,92 @@ function listen(server: Server, path: string): Promise<void> {
   });
 }
 
-const path = z.string().min(1).max(4096);
-const callBody = z.strictObject({
-  worker: z.string().min(1).max(256),
-  input: z.unknown().optional(),
-  attachments: z
-    .array(z.union([path, z.strictObject({ path, name: z.string().min(1).max(255).nullish() })]))
-    .max(MAX_ATTACHMENTS)
-    .nullish(),
-  narrow: z
-    .strictObject({
-      allow_read: z.union([path, z.array(path).max(MAX_ATTACHMENTS)]).optional(),
-      allow_write: z.union([path, z.array(path).max(MAX_ATTACHMENTS)]).optional(),
-      readonly: z.boolean().optional(),
-    })
-    .nullish(),
-});
-
-async function respond(
-  request: IncomingMessage,
-  response: ServerResponse,
-  pending: Promise<BrokerService>,
-): Promise<void> {
-  const hangUp = new AbortController();
-  response.once("close", () => hangUp.abort(new Error("the caller hung up")));
-  const answer = await answerTo(request, pending, hangUp.signal).catch(
-    // A bug must not take the orchestrator down, nor tell a worker about the host.
-    (): Answer => ({ status: 500, body: { code: "INTERNAL", message: "Corral could not answer this request." } }),
-  );
-  if (response.destroyed) return;
-  response.writeHead(answer.status, { "content-type": "application/json" });
-  response.end(`${JSON.stringify(answer.body)}\n`);
-}
-
 interface Answer {
   readonly status: number;
   readonly body: unknown;
 }
 
+const TOO_MANY: Answer = {
+  status: 503,
+  body: {
+    code: "TOO_MANY_REQUESTS",
+    message: `At most ${MAX_OPEN_REQUESTS} requests can wait at once; ask again later.`,
+  },
+};
+
+/** A bug must not take the orchestrator down, nor tell a worker about the host. */
+const INTERNAL: Answer = {
+  status: 500,
+  body: { code: "INTERNAL", message: "Corral could not answer this request." },
+};
+
+function send(response: ServerResponse, answer: Answer): void {
+  if (response.destroyed) return;
+  const { status, text } = written(answer);
+  response.writeHead(status, { "content-type": "application/json" });
+  response.end(text);
+}
+
+/** What a worker printed can be too long to be written as JSON: one byte may take six characters. */
+function written({ status, body }: Answer): { status: number; text: string } {
+  try {
+    return { status, text: `${JSON.stringify(body)}\n` };
+  } catch {
+    const message = "The answer is too large to be told.";
+    return { status: 500, text: `${JSON.stringify({ code: "INTERNAL", message })}\n` };
+  }
+}
+
 async function answerTo(
   request: IncomingMessage,
+  response: ServerResponse,
   pending: Promise<BrokerService>,
-  signal: AbortSignal,
 ): Promise<Answer> {
-  const route = `${request.method} ${request.url}`;
-  if (route === "GET /v1/sandbox") return { status: 200, body: (await pending).sandbox() };
-  if (route !== "POST /v1/calls") {
-    return {
-      status: 404,
-      body: { code: "NO_SUCH_ROUTE", message: `There is no ${route}. There are POST /v1/calls and GET /v1/sandbox.` },
-    };
+  const hangUp = new AbortController();
+  response.once("close", () => hangUp.abort(new Error("the caller hung up")));
+  try {
+    return await routed(request, await pending, hangUp.signal);
+  } catch {
+    return INTERNAL;
   }
-  const body = await bodyOf(request);
-  if (typeof body === "string") return { status: 400, body: { code: "BAD_REQUEST", message: body } };
-  const result = await (await pending).call(body, signal);
+}
+
+const TOOL_ROUTE = /^POST \/v1\/tools\/([a-z_]{1,64})$/;
+
+async function routed(request: IncomingMessage, service: BrokerService, signal: AbortSignal): Promise<Answer> {
+  const route = `${request.method} ${request.url}`;
+  if (route === "GET /v1/sandbox") return { status: 200, body: service.sandbox() };
+  const tool = TOOL_ROUTE.exec(route)?.[1];
+  if (route !== "POST /v1/calls" && tool === undefined) {
+    const message = `There is no ${route}. There are POST /v1/calls, POST /v1/tools/NAME and GET /v1/sandbox.`;
+    return { status: 404, body: { code: "NO_SUCH_ROUTE", message } };
+  }
+  const body = await jsonBody(request);
+  if (!body.ok) return badRequest(body.problem);
+  return tool === undefined
+    ? await called(body.value, service, signal)
+    : await tooled(tool, body.value, service, signal);
+}
+
+async function called(raw: unknown, service: BrokerService, signal: AbortSignal): Promise<Answer> {
+  const call = parseCallBody(raw);
+  if (typeof call === "string") return badRequest(call);
+  const result = await service.call(call, signal);
   return result.status === "refused" || result.status === "denied" ? refusal(result) : { status: 200, body: result };
+}
+
+async function tooled(name: string, raw: unknown, service: BrokerService, signal: AbortSignal): Promise<Answer> {
+  const result = await service.tool(name, raw, signal);
+  if (result.ok) return { status: 200, body: result };
+  const status = { NO_SUCH_TOOL: 404, BAD_INPUT: 400 }[result.code] ?? 403;
+  return { status, body: { code: result.code, message: result.message, ...result.data } };
+}
+
+function badRequest(message: string): Answer {
+  return { status: 400, body: { code: "BAD_REQUEST", message } };
 }
 
 function refusal(result: RunResult): Answer {
   const { code, message } = result.error ?? { code: "REFUSED", message: "The call was refused." };
   return { status: 403, body: { code, message, violations: result.violations, run: result.run } };
-}
-
-/** The checked request, or what is wrong with it. */
-async function bodyOf(request: IncomingMessage): Promise<CallRequest | string> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of request as AsyncIterable<Buffer>) {
-    bytes += chunk.length;
-    if (bytes > MAX_BODY_BYTES)
-      return `The request is larger than ${MAX_BODY_BYTES} bytes; hand large data over as an attachment.`;
-    chunks.push(chunk);
-  }
-  const text = Buffer.concat(chunks).toString("utf8");
-  let raw: unknown;
-  try {
-    raw = JSON.parse(text);
-  } catch (error) {
-    return `The request is not JSON: ${(error as Error).message}`;
-  }
-  const parsed = callBody.safeParse(raw);
-  if (!parsed.success) return `The request is not a call: ${z.prettifyError(parsed.error)}`;
-  const { worker, input, attachments, narrow } = parsed.data;
-  return {
-    worker,
-    input,
-    attachments: (attachments ?? []).map(attachmentOf),
-    narrow: narrow ? narrowOf(narrow) : null,
-  };
-}
-
-function attachmentOf(
-  raw: string | { path: string; name?: string | null | undefined },
-): CallRequest["attachments"][number] {
-  if (typeof raw === "string") return { path: raw };
-  return { path: raw.path, ...(raw.name ? { name: raw.name } : {}) };
-}
-
-function narrowOf(raw: NonNullable<z.infer<typeof callBody>["narrow"]>): NonNullable<CallRequest["narrow"]> {
-  return {
-    ...(raw.allow_read === undefined ? {} : { allowRead: [raw.allow_read].flat() }),
-    ...(raw.allow_write === undefined ? {} : { allowWrite: [raw.allow_write].flat() }),
-    ...(raw.readonly === undefined ? {} : { readonly: raw.readonly }),
-  };
 }

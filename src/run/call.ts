@@ -53,8 +53,8 @@ export function resolveAttachments(raw: CallRequest["attachments"], { job, sandb
     const refuse = (reason: string): void => {
       violations.push({ code: "ATTACHMENT_REFUSED", path, reason, valid: readableFor(job, sandbox) });
     };
-    if (!isAttachmentName(name)) refuse(`${JSON.stringify(name)} is not the name of a file`);
-    else if (taken.has(name)) refuse(`there is another attachment of the name ${name}`);
+    if (!isAttachmentName(name)) refuse(notAName(name));
+    else if (taken.has(name)) refuse(nameTaken(name));
     else {
       taken.add(name);
       const found = locate(path, job, sandbox);
@@ -64,6 +64,19 @@ export function resolveAttachments(raw: CallRequest["attachments"], { job, sandb
   }
   return { attachments, violations };
 }
+
+/** What is wrong with the names of a root run's attachments: they become paths in its cell. */
+export function nameViolations(attachments: readonly Attachment[]): Violation[] {
+  return attachments.flatMap(({ name }, index): Violation[] => {
+    const refuse = (reason: string): Violation[] => [{ code: "ATTACHMENT_REFUSED", path: name, reason, valid: [] }];
+    if (!isAttachmentName(name)) return refuse(notAName(name));
+    const earlier = attachments.slice(0, index).some((attachment) => attachment.name === name);
+    return earlier ? refuse(nameTaken(name)) : [];
+  });
+}
+
+const notAName = (name: string): string => `${JSON.stringify(name)} is not the name of a file`;
+const nameTaken = (name: string): string => `there is another attachment of the name ${name}`;
 
 /** One file name, without a separator; it becomes a path in the cell and a line in the gate's list. */
 export function isAttachmentName(name: string): boolean {

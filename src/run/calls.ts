@@ -6,11 +6,21 @@ import { type CallRequest, callViolations, fromCell, resolveAttachments } from "
 import type { RunEnvironment } from "./environment.ts";
 import { type Job, type Narrow, newRunId } from "./job.ts";
 import { permissionOf } from "./permission.ts";
-import { refusedResult } from "./refusal.ts";
+import { refusedResult, unstartedResult } from "./refusal.ts";
 import type { RunResult } from "./result.ts";
 
 /** Performs a called job; `run.ts` gives it, so that runs and calls may need each other. */
 export type Perform = (job: Job, env: RunEnvironment) => Promise<RunResult>;
+
+/** What a caller is answered with, and whether its own result will tell of it. */
+interface Answer {
+  readonly result: RunResult;
+  readonly kept: boolean;
+}
+
+type Judgement =
+  | { readonly ok: true; readonly job: Job }
+  | { readonly ok: false; readonly violations: readonly Violation[] };
 
 /** The calls that one run makes: bounded, one tree with it, and over when it is over. */
 export class Calls implements AsyncDisposable {
@@ -20,7 +30,8 @@ export class Calls implements AsyncDisposable {
   readonly #perform: Perform;
   readonly #over = new AbortController();
   readonly #queue: PQueue;
-  readonly #results: Promise<RunResult>[] = [];
+  /** In the order of the requests. */
+  readonly #answers = new Set<Promise<Answer>>();
 
   /** `pins`: the caller's own, by which the attachments that it hands on stay the files that it was given. */
   constructor(job: Job, sandbox: Sandbox, pins: Pins, deadline: number, env: RunEnvironment, perform: Perform) {
@@ -37,26 +48,38 @@ export class Calls implements AsyncDisposable {
 
   /** Always answers with a result; a refusal is one. */
   async call(request: CallRequest, hangUp: AbortSignal): Promise<RunResult> {
-    const result = this.#queue.add(() => this.#callNow(request, hangUp));
-    this.#results.push(result);
-    return await result;
+    const place = { run: newRunId(), worker: request.worker };
+    if (this.#over.signal.aborted)
+      return unstartedResult(place, "cancelled", { code: "CANCELLED", message: "The calling run has ended." });
+    const answer = this.#answer(place.run, request, hangUp);
+    this.#answers.add(answer);
+    const { result, kept } = await answer;
+    if (!kept) this.#answers.delete(answer);
+    return result;
   }
 
   /** Cancels what still runs, waits until it is gone, and answers with every call's result, in the order of the calls. */
   async end(): Promise<RunResult[]> {
     this.#over.abort(new Error("the calling run has ended"));
-    return await Promise.all(this.#results);
+    const answers = await Promise.all(this.#answers);
+    return answers.filter(({ kept }) => kept).map(({ result }) => result);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.end();
   }
 
-  async #callNow(request: CallRequest, hangUp: AbortSignal): Promise<RunResult> {
+  /** A refused call is answered at once; one that is allowed takes its turn. */
+  async #answer(run: string, request: CallRequest, hangUp: AbortSignal): Promise<Answer> {
+    const judgement = await this.#judge(run, request, hangUp);
+    if (!judgement.ok) return this.#refuse({ run, worker: request.worker }, judgement.violations);
+    const result = await this.#queue.add(() => this.#perform(judgement.job, this.#env));
+    return { result, kept: true };
+  }
+
+  async #judge(run: string, request: CallRequest, hangUp: AbortSignal): Promise<Judgement> {
     const { job, sandbox } = this.#caller;
     const { workers } = this.#env.project;
-    const run = newRunId();
-    const place = { run, worker: request.worker };
     const violations: Violation[] = callViolations(request.worker, this.#caller, workers);
     const { attachments, violations: unreadable } = resolveAttachments(request.attachments, this.#caller);
     violations.push(...unreadable);
@@ -70,9 +93,10 @@ export class Calls implements AsyncDisposable {
     }
     if (violations.length === 0 && !job.tree.takeCall())
       violations.push({ code: "CALL_LIMIT", max: job.tree.maxCalls });
-    if (violations.length > 0 || worker === undefined) return this.#refuse(place, violations);
-    return await this.#perform(
-      {
+    if (violations.length > 0 || worker === undefined) return { ok: false, violations };
+    return {
+      ok: true,
+      job: {
         run,
         root: job.root,
         parent: job.run,
@@ -86,17 +110,17 @@ export class Calls implements AsyncDisposable {
         signal: AbortSignal.any([job.signal, this.#over.signal, hangUp]),
         tree: job.tree,
       },
-      this.#env,
-    );
+    };
   }
 
-  #refuse(place: { run: string; worker: string }, violations: readonly Violation[]): RunResult {
+  #refuse(place: { run: string; worker: string }, violations: readonly Violation[]): Answer {
     const { job } = this.#caller;
     const result = refusedResult(place, violations);
+    if (!job.tree.keepsRefusal()) return { result, kept: false };
     const at = { ...place, root: job.root, parent: job.run, attachments: [] };
     this.#env.emit({ type: "requested", ...at });
     this.#env.emit({ type: "ended", ...at, result });
-    return result;
+    return { result, kept: true };
   }
 }
 

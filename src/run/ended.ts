@@ -3,6 +3,7 @@ import type { Enforcement } from "../isolation/enforcement.ts";
 import type { Plan } from "../isolation/plan.ts";
 import type { WorkerDefinition } from "../project/worker.ts";
 import { formatBytes, formatDuration } from "../sandbox/units.ts";
+import { parseJson } from "./json.ts";
 import type { BoundedOutput } from "./output.ts";
 import { type Ending, endingOf, type RunError, type RunResult, type StopReason } from "./result.ts";
 
@@ -43,14 +44,6 @@ export function endedResult(worker: WorkerDefinition, plan: Plan, ended: Ended):
   };
 }
 
-function parseJson(text: string): { ok: true; value: unknown } | { ok: false; problem: string } {
-  try {
-    return { ok: true, value: JSON.parse(text) };
-  } catch (error) {
-    return { ok: false, problem: (error as Error).message };
-  }
-}
-
 function errorOf({ status, exitCode, signal }: Ending, plan: Plan, notJson: string | null): RunError | null {
   const name = plan.worker;
   switch (status) {
@@ -80,6 +73,11 @@ function errorOf({ status, exitCode, signal }: Ending, plan: Plan, notJson: stri
       return {
         code: "OUTPUT_LIMIT",
         message: `Worker ${name} printed more than its limit of ${formatBytes(plan.limits.outputBytes)}, and was ended.`,
+      };
+    case "disk_limit":
+      return {
+        code: "DISK_LIMIT",
+        message: `Worker ${name} was ended for writing a file larger than its limit of ${formatBytes(plan.limits.fileBytes)}.`,
       };
     case "cancelled":
       return { code: "CANCELLED", message: `The run of worker ${name} was cancelled.` };

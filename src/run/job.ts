@@ -42,6 +42,7 @@ export class CallTree {
   readonly maxDepth: number;
   readonly maxCalls: number;
   #calls = 0;
+  #refusals = 0;
 
   constructor(bounds: { maxDepth: number; maxCalls: number }) {
     this.maxDepth = bounds.maxDepth;
@@ -52,6 +53,13 @@ export class CallTree {
   takeCall(): boolean {
     if (this.#calls >= this.maxCalls) return false;
     this.#calls += 1;
+    return true;
+  }
+
+  /** False where as many refusals are kept as calls may be made: a worker may be refused for ever, and nothing grows. */
+  keepsRefusal(): boolean {
+    if (this.#refusals >= this.maxCalls) return false;
+    this.#refusals += 1;
     return true;
   }
 }

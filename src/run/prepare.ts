@@ -3,7 +3,7 @@ import { posix } from "node:path";
 import type { PlannedSource } from "../isolation/mounts.ts";
 import { type PinRefusal, type Pins, pinSources } from "../isolation/pin.ts";
 import { ATTACHMENTS_PATH, type Plan } from "../isolation/plan.ts";
-import { type Planning, planFor } from "../isolation/plan-for.ts";
+import { type ImageFacts, type Planning, planFor } from "../isolation/plan-for.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import type { RunEnvironment } from "./environment.ts";
@@ -16,44 +16,58 @@ export type Preparation = AsyncDisposable &
     | { readonly ok: false; readonly violations: readonly Violation[] }
   );
 
-/** This run's own socket, as its broker made it. */
-export interface SocketSource {
+/** This run's own socket, as its broker made it; and for a session, where it keeps what its commands print. */
+export interface Plumbing {
   readonly socketPath: string;
   readonly source: PlannedSource;
+  readonly outputDir?: string;
 }
 
 /** From a sandbox to its plan: the image's facts, the pinned mount sources, and what follows from them. */
 export async function prepare(
   job: Pick<Job, "run" | "root" | "parent" | "worker" | "attachments">,
   sandbox: Sandbox,
-  socket: SocketSource,
+  plumbing: Plumbing,
   env: RunEnvironment,
 ): Promise<Preparation> {
   const image = await env.driver.imageFacts(job.worker.image);
   if (image === null) return refused([{ code: "IMAGE_MISSING", image: job.worker.image }]);
 
   const hosts = [...sandbox.mounts.map((mount) => mount.host), ...job.attachments.map((attachment) => attachment.host)];
-  const pinning = await pinSources(hosts, env.refusedSources);
+  const ownDirs = plumbing.outputDir === undefined ? [] : [plumbing.outputDir];
+  const pinning = await pinSources(hosts, env.refusedSources, ownDirs);
   if (!pinning.ok)
     return refused(pinning.refusals.flatMap((refusal) => sourceViolations(refusal, sandbox, job.attachments)));
   const { pins } = pinning;
-  let planning: Planning = { ok: false, violations: attachmentViolations(job.attachments, pins) };
-  if (planning.violations.length === 0) {
-    planning = planFor({
-      run: { id: job.run, root: job.root, parent: job.parent },
-      worker: { name: job.worker.name, command: job.worker.command ?? [], env: job.worker.env },
-      sandbox,
-      image,
-      sources: new Map([...pins.sources, [env.gate, await gateSource(env.gate)], [socket.socketPath, socket.source]]),
-      attachments: job.attachments,
-      plumbing: { gate: env.gate, socket: socket.socketPath },
-      orchestratorUid: process.getuid?.() ?? 0,
-    });
-  }
+  const planning = await plannedWith(pins, job, { image, sandbox, plumbing }, env).catch(async (error: unknown) => {
+    await pins[Symbol.asyncDispose]();
+    throw error;
+  });
   if (planning.ok)
     return { ok: true, plan: planning.plan, pins, [Symbol.asyncDispose]: () => pins[Symbol.asyncDispose]() };
   await pins[Symbol.asyncDispose]();
   return refused(planning.violations);
+}
+
+async function plannedWith(
+  pins: Pins,
+  job: Pick<Job, "run" | "root" | "parent" | "worker" | "attachments">,
+  { image, sandbox, plumbing }: { image: ImageFacts; sandbox: Sandbox; plumbing: Plumbing },
+  env: RunEnvironment,
+): Promise<Planning> {
+  const violations = attachmentViolations(job.attachments, pins);
+  if (violations.length > 0) return { ok: false, violations };
+  const { socketPath, source, outputDir } = plumbing;
+  return planFor({
+    run: { id: job.run, root: job.root, parent: job.parent },
+    worker: { name: job.worker.name, command: job.worker.command ?? [], env: job.worker.env },
+    sandbox,
+    image,
+    sources: new Map([...pins.sources, [env.gate, await gateSource(env.gate)], [socketPath, source]]),
+    attachments: job.attachments,
+    plumbing: { gate: env.gate, socket: socketPath, ...(outputDir === undefined ? {} : { output: outputDir }) },
+    orchestratorUid: process.getuid?.() ?? 0,
+  });
 }
 
 function refused(violations: readonly Violation[]): Preparation {

@@ -45,6 +45,7 @@ export interface RunResult {
   };
   /** Null where no cell came to be. */
   readonly enforcement: Enforcement | null;
+  /** In the order in which they were asked for. Of more refused calls than `max_calls`, only so many are kept. */
   readonly calls: readonly RunResult[];
   /** What is wrong, for every status but `succeeded`, in words a caller can act on. */
   readonly error: RunError | null;
@@ -67,7 +68,12 @@ export interface Ending {
   readonly signal: string | null;
 }
 
-const SIGNALS = new Map(Object.entries(constants.signals).map(([name, number]) => [number as number, name]));
+/** The usual name comes first: Node also knows 6 as SIGIOT and 29 as SIGPOLL. */
+const SIGNALS = new Map(
+  Object.entries(constants.signals)
+    .toReversed()
+    .map(([name, number]) => [number as number, name]),
+);
 
 /**
  * How a run ended, from what the engine told and what Corral itself did. A death by signal n is told as the exit code
@@ -80,6 +86,8 @@ export function endingOf(exit: CellExit, stopped: StopReason | null): Ending {
   const exitCode = signal === null ? exit.code : null;
   if (stopped !== null) return { status: stopped, exitCode, signal };
   if (signal === "SIGKILL" && exit.outOfMemory) return { status: "oom_killed", exitCode, signal };
+  // What the kernel sends to a process that writes a file beyond its limit, which ends it where it does not mind that.
+  if (signal === "SIGXFSZ") return { status: "disk_limit", exitCode, signal };
   if (signal !== null) return { status: "signaled", exitCode, signal };
   return { status: exitCode === 0 ? "succeeded" : "failed", exitCode, signal };
 }

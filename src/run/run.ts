@@ -1,7 +1,9 @@
 import { type Cell, EngineTrouble } from "../isolation/driver.ts";
 import type { WorkerDefinition } from "../project/worker.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
+import type { Violation } from "../sandbox/violation.ts";
 import { openBroker } from "./broker.ts";
+import { type CallRequest, nameViolations } from "./call.ts";
 import { Calls } from "./calls.ts";
 import { consentFor } from "./consent.ts";
 import { endedResult } from "./ended.ts";
@@ -13,6 +15,8 @@ import { prepare } from "./prepare.ts";
 import { deniedResult, refusedResult, unstartedResult } from "./refusal.ts";
 import type { RunResult } from "./result.ts";
 import { sandboxView } from "./sandbox-view.ts";
+import { LazySession } from "./session/lazy-session.ts";
+import { Session } from "./session/session.ts";
 import { supervise } from "./supervise.ts";
 
 /** What a person or a program asks for: one worker of the project, run by itself. */
@@ -31,7 +35,8 @@ export async function run(request: RunRequest, env: RunEnvironment): Promise<Run
   const { worker, input, attachments = [], signal } = request;
   const run = newRunId();
   const project = await rootSandbox(env, request.policy ?? null);
-  if (!project.ok) return refusedResult({ run, worker: worker.name }, project.violations);
+  const violations = [...(project.ok ? [] : project.violations), ...nameViolations(attachments)];
+  if (!project.ok || violations.length > 0) return refuseRoot({ run, worker: worker.name }, violations, request, env);
   const job: Job = {
     run,
     root: run,
@@ -49,8 +54,21 @@ export async function run(request: RunRequest, env: RunEnvironment): Promise<Run
   return await perform(job, env);
 }
 
+function refuseRoot(
+  who: { run: string; worker: string },
+  violations: readonly Violation[],
+  { attachments = [] }: RunRequest,
+  env: RunEnvironment,
+): RunResult {
+  const at = { ...who, root: who.run, parent: null, attachments: attachments.map(({ name }) => name) };
+  const result = refusedResult(who, violations);
+  env.emit({ type: "requested", ...at });
+  env.emit({ type: "ended", ...at, result });
+  return result;
+}
+
 /** One run, made by a person or called by another run. */
-async function perform(job: Job, env: RunEnvironment): Promise<RunResult> {
+export async function perform(job: Job, env: RunEnvironment): Promise<RunResult> {
   env.emit({ type: "requested", ...placeOf(job) });
   const requestedAt = env.now();
   const outcome = await outcomeOf(job, env);
@@ -63,6 +81,8 @@ async function outcomeOf(job: Job, env: RunEnvironment): Promise<RunResult> {
   const unstarted = (status: "cancelled" | "lost", code: string, message: string): RunResult =>
     unstartedResult({ run: job.run, worker: job.worker.name }, status, { code, message });
   try {
+    // A call may have waited for its turn until nobody wants it any more.
+    job.signal.throwIfAborted();
     return await permitted(job, env);
   } catch (error) {
     if (job.signal.aborted)
@@ -108,14 +128,18 @@ async function planned(job: Job, sandbox: Sandbox, env: RunEnvironment): Promise
     onOutput: (stream, chunk) => output.add(stream, chunk),
   });
   if (!started.ok) return refusedResult(who, started.violations);
-  await using cell = started.cell;
+  const { cell } = started;
+  await using _ = removalOf(cell, (detail) => env.emit({ type: "trouble", ...placeOf(job), detail }));
 
   env.emit({ type: "started", ...placeOf(job), plan });
   const begunAt = env.now();
   const deadline = Math.min(job.deadline, begunAt + plan.limits.timeoutMs);
   await using calls = new Calls(job, sandbox, pins, deadline, env, perform);
+  const call = (request: CallRequest, signal: AbortSignal): Promise<RunResult> => calls.call(request, signal);
+  await using session = new LazySession(() => Session.open({ ...job, deadline }, sandbox, env, call));
   broker.serve({
-    call: (request, signal) => calls.call(request, signal),
+    call,
+    tool: (name, input, signal) => session.runTool(name, input, signal),
     sandbox: () => sandboxView(job, sandbox, plan),
   });
   const { exit, stopped } = await worked(cell, job, { timeoutMs: deadline - begunAt, flooded: flooded.signal });
@@ -123,6 +147,23 @@ async function planned(job: Job, sandbox: Sandbox, env: RunEnvironment): Promise
 
   if (exit.kind === "lost") env.emit({ type: "trouble", ...placeOf(job), detail: exit.reason });
   return endedResult(job.worker, plan, { exit, stopped, output, enforcement: cell.enforcement, calls: made });
+}
+
+/**
+ * The cell's removal. Where the engine fails at that, a person is told; what became of the worker is known by then and
+ * stays true.
+ */
+function removalOf(cell: Cell, trouble: (detail: string) => void): AsyncDisposable {
+  return {
+    async [Symbol.asyncDispose]() {
+      try {
+        await cell[Symbol.asyncDispose]();
+      } catch (error) {
+        if (!(error instanceof EngineTrouble)) throw error;
+        trouble(error.message);
+      }
+    },
+  };
 }
 
 /** The worker itself: from its first instruction until it ends, or is ended. */

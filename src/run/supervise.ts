@@ -5,6 +5,8 @@ import type { StopReason } from "./result.ts";
 const GRACE_MS = 2000;
 /** How long the engine may take to tell of the end of a cell that was killed. */
 const KILL_TIMEOUT_MS = 30_000;
+/** The longest that a timer can wait, some 24 days: a longer one would fire at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export interface Supervision {
   readonly exit: CellExit;
@@ -26,7 +28,7 @@ export async function supervise(cell: Cell, bounds: SupervisionBounds): Promise<
   const { promise: unanswered, resolve: giveUp } = Promise.withResolvers<CellExit>();
   const timers: NodeJS.Timeout[] = [];
   const after = (ms: number, action: () => void): void => {
-    timers.push(setTimeout(action, ms));
+    timers.push(setTimeout(action, Math.min(ms, MAX_TIMER_MS)));
   };
   // An engine that cannot be asked to kill is told by the exit; there is nothing to add to it here.
   const kill = (signal: "SIGTERM" | "SIGKILL"): void => void cell.kill(signal).catch(() => {});

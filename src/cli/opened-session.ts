@@ -1,0 +1,50 @@
+import type { ApprovalMode } from "../approval/approver.ts";
+import { loadProject } from "../project/project.ts";
+import { openProject } from "../run/open.ts";
+import { openSession } from "../run/session/open-session.ts";
+import type { Session } from "../run/session/session.ts";
+import { EXIT } from "./exit-status.ts";
+import { namedWorker } from "./named-worker.ts";
+import { personAt } from "./person.ts";
+import { stateDirFrom } from "./state-dir.ts";
+import { type Stop, stoppable } from "./stop.ts";
+import { say, type Terminal } from "./terminal.ts";
+
+export interface SessionOptions {
+  readonly project: string;
+  readonly worker: string;
+  readonly policy?: string;
+  readonly approve?: ApprovalMode;
+}
+
+const QUIET_SCREEN = { pause: () => {}, resume: () => {} };
+
+/** Opens a session of a worker for one verb, and closes it after; a refused one is told, and has its exit status. */
+export async function inSession(
+  options: SessionOptions,
+  terminal: Terminal,
+  act: (session: Session, stop: Stop) => Promise<number>,
+): Promise<number> {
+  const project = await loadProject(options.project);
+  const worker = namedWorker(options.worker, project);
+  using stop = stoppable(terminal, (line) => say(terminal, line));
+  const person = personAt(project, { terminal, screen: QUIET_SCREEN, stop });
+  await using corral = await openProject(project, {
+    stateDir: stateDirFrom(terminal.env),
+    engineEnv: terminal.env,
+    emit: (event) => void (event.type === "trouble" && say(terminal, `corral: ${event.detail}`)),
+    ...(options.approve === undefined ? {} : { approvalMode: options.approve }),
+    ...(person === null ? {} : { person }),
+  });
+  const policy = options.policy === undefined ? {} : { policy: options.policy };
+  const opened = await openSession({ worker, signal: stop.signal, ...policy }, corral.environment);
+  if (!opened.ok) {
+    for (const { message } of opened.violations) say(terminal, `corral: ${message}`);
+    return EXIT.refused;
+  }
+  try {
+    return await act(opened.session, stop);
+  } finally {
+    await opened[Symbol.asyncDispose]();
+  }
+}

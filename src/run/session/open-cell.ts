@@ -1,0 +1,70 @@
+import type { SessionCell } from "../../isolation/exec.ts";
+import type { Plan } from "../../isolation/plan.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import type { ExecFacts } from "../../tools/exec-hints/wording.ts";
+import { ToolRefusal } from "../../tools/tool.ts";
+import { type BrokerService, openBroker } from "../broker.ts";
+import type { RunEnvironment } from "../environment.ts";
+import { type Job, newRunId, placeOf } from "../job.ts";
+import { prepare } from "../prepare.ts";
+import { describeAll } from "../result.ts";
+import type { HeldCell } from "./exec-command.ts";
+
+/** A session's verified cell, which waits for commands; disposing takes it and its socket away. */
+export interface OpenCell extends AsyncDisposable {
+  readonly held: HeldCell;
+  readonly plan: Plan;
+  readonly facts: ExecFacts;
+}
+
+/** The same pipeline as a run's: pinned sources, a plan, a cell that is verified before anything runs in it. */
+export async function openCell(
+  job: Job,
+  sandbox: Sandbox,
+  outputDir: string,
+  service: BrokerService,
+  env: RunEnvironment,
+  signal: AbortSignal,
+): Promise<OpenCell> {
+  const run = newRunId();
+  const broker = await openBroker(env.ownerDir, run);
+  let cell: SessionCell | null = null;
+  const close = async (): Promise<void> => {
+    await cell?.[Symbol.asyncDispose]();
+    await broker[Symbol.asyncDispose]();
+  };
+  try {
+    await using preparation = await prepare({ ...job, run }, sandbox, { ...broker, outputDir }, env);
+    if (!preparation.ok) throw refusal(preparation.violations);
+    const { plan, pins } = preparation;
+    const started = await env.driver.startSession({ plan, pins, signal, onOutput: () => {} });
+    if (!started.ok) throw refusal(started.violations);
+    const opened = started.cell;
+    cell = opened;
+    broker.serve(service);
+    env.emit({ type: "started", ...placeOf(job), plan });
+    return { held: { cell: opened, oomKills: 0 }, plan, facts: factsOf(plan, sandbox), [Symbol.asyncDispose]: close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+function refusal(violations: Parameters<typeof describeAll>[0]): ToolRefusal {
+  const described = describeAll(violations);
+  const [first] = described;
+  const code = described.length === 1 && first !== undefined ? first.code : "REFUSED";
+  return new ToolRefusal(code, described.map(({ message }) => message).join("\n"), { violations: described });
+}
+
+function factsOf(plan: Plan, sandbox: Sandbox): ExecFacts {
+  const mounts = plan.mounts.filter((mount) => mount.origin === "sandbox");
+  return {
+    readablePaths: mounts.map((mount) => mount.path),
+    writablePaths: mounts.filter((mount) => mount.mode === "rw").map((mount) => mount.path),
+    workingDir: plan.workingDir,
+    network: sandbox.network,
+    memoryBytes: plan.limits.memoryBytes,
+    diskBytes: plan.limits.fileBytes,
+  };
+}
