@@ -1,5 +1,6 @@
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
 import type { Edit } from "./edit/apply-edits.ts";
+import type { EntryType } from "./entry-type.ts";
 import type { Listing, ListOptions } from "./list/listing.ts";
 import type { Place } from "./place.ts";
 import type { ReadOptions, ReadResult } from "./read/read-content.ts";
@@ -81,9 +82,6 @@ export interface Transferred {
   readonly bytes: number;
 }
 
-/** `link`: one that cannot be followed. `other`: a FIFO, a socket or a device. */
-export type EntryType = "file" | "directory" | "link" | "other";
-
 export interface FileInfo {
   readonly path: VirtualPath;
   readonly type: EntryType;
@@ -91,10 +89,3 @@ export interface FileInfo {
   readonly size: number | null;
   readonly modifiedMs: number;
 }
-
-/** The largest tree that one operation deletes, copies or moves. */
-export const MAX_TREE_ENTRIES = 100_000;
-/** The deepest tree, counted from where an operation begins. */
-export const MAX_TREE_DEPTH = 64;
-/** The largest file that is edited, since it is held in memory. */
-export const MAX_EDIT_BYTES = 10 * 1024 ** 2;

@@ -22,8 +22,6 @@ import { placeOf } from "./place.ts";
 import type { ReadOptions, ReadResult } from "./read/read-content.ts";
 import type { FileOperation } from "./refusals.ts";
 
-export type { ConsentNeed, Resolution } from "./gate.ts";
-
 type Unguarded<Options> = Omit<Options, "checks">;
 
 /**

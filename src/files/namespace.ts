@@ -1,7 +1,8 @@
 import { NotFoundError } from "../sandbox/errors.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { comparePaths, covers, ROOT, type VirtualPath } from "../sandbox/virtual-path.ts";
-import type { EntryType, FileInfo, Files } from "./files.ts";
+import type { EntryType } from "./entry-type.ts";
+import type { FileInfo, Files } from "./files.ts";
 import { type Listing, ListingDraft, type ListOptions } from "./list/listing.ts";
 import { type Place, placeOf } from "./place.ts";
 

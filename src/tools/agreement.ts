@@ -1,4 +1,4 @@
-import type { ConsentNeed } from "../files/guarded.ts";
+import type { ConsentNeed } from "../files/gate.ts";
 import type { Hands } from "./hands.ts";
 
 /** Asks, one after another, for what an operation may only do with a person's agreement. */

@@ -1,5 +1,5 @@
 import { FileTooLargeError } from "../../sandbox/errors.ts";
-import { MAX_EDIT_BYTES } from "../files.ts";
+import { MAX_EDIT_BYTES } from "../bounds.ts";
 import { type ByteSource, readAll } from "../read/byte-source.ts";
 import { notText } from "../read/not-text.ts";
 import { applyEdits, type Edit } from "./apply-edits.ts";

@@ -1,5 +1,5 @@
 import picomatch from "picomatch";
-import { MAX_TREE_DEPTH } from "../files.ts";
+import { MAX_TREE_DEPTH } from "../bounds.ts";
 import { unfit } from "../refusals.ts";
 
 export interface Pattern {
