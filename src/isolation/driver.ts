@@ -1,5 +1,6 @@
 import type { Violation } from "../sandbox/violation.ts";
-import type { Enforcement } from "./enforcement.ts";
+import type { Cell } from "./cell.ts";
+import type { SessionCell } from "./exec.ts";
 import type { Labelled } from "./labels.ts";
 import type { Pins } from "./pin.ts";
 import type { Plan } from "./plan.ts";
@@ -20,6 +21,11 @@ export interface Driver {
    * left behind in any case.
    */
   start(request: StartRequest): Promise<Start>;
+  /**
+   * The same for a plan with a holder: a cell in which commands are run one after another. It is open already, and
+   * ends by itself when its orchestrator is gone.
+   */
+  startSession(request: StartRequest): Promise<SessionStart>;
   /** Every cell that this state directory's orchestrators made, whatever its state. */
   list(): Promise<CellInfo[]>;
   /** Removes what belongs to owners that are certainly dead, and nothing else. */
@@ -38,28 +44,9 @@ export type Start =
   | { readonly ok: true; readonly cell: Cell }
   | { readonly ok: false; readonly violations: readonly Violation[] };
 
-/** A running isolated environment. Disposing removes every trace of it, whatever state it is in. */
-export interface Cell extends AsyncDisposable {
-  readonly id: string;
-  readonly enforcement: Enforcement;
-  /** Lets the worker begin, with `input` as the whole of its standard input. Once. */
-  release(input: Uint8Array): void;
-  /** Settles once, when the cell has ended and all of its output was delivered. Never rejects. */
-  readonly exit: Promise<CellExit>;
-  /** Asks (`SIGTERM`, the worker alone) or ends (`SIGKILL`, every process, wherever it hides). No error where it has ended already. */
-  kill(signal: "SIGTERM" | "SIGKILL"): Promise<void>;
-}
-
-export type CellExit =
-  | { readonly kind: "exited"; readonly code: number; readonly outOfMemory: boolean; readonly usage: CellUsage }
-  /** The engine did not tell how the worker ended. */
-  | { readonly kind: "lost"; readonly reason: string };
-
-/** As last measured while the worker ran; null where it ended before the first measurement. */
-export interface CellUsage {
-  readonly cpuMs: number | null;
-  readonly memoryBytesPeak: number | null;
-}
+export type SessionStart =
+  | { readonly ok: true; readonly cell: SessionCell }
+  | { readonly ok: false; readonly violations: readonly Violation[] };
 
 export interface Capabilities {
   readonly engine: string;

@@ -1,4 +1,4 @@
-import type { Cell } from "./driver.ts";
+import type { Cell } from "./cell.ts";
 
 /** One command in a cell that waits for commands. All of it is checked: the driver translates. */
 export interface ExecRequest {

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { formatOwner, isDead, type Owner, parseOwner } from "./owner.ts";
@@ -7,14 +7,14 @@ import { formatOwner, isDead, type Owner, parseOwner } from "./owner.ts";
 const OWNER_FILE = "owner";
 
 /**
- * The temporary directory of one orchestrator below `liveDir`: its runs' sockets. Short, as the path of a Unix socket
+ * A temporary directory below `liveDir` for the sockets of an orchestrator's runs. Each time another one, for one
+ * process may open several projects, and close one of them before the others. Short, as the path of a Unix socket
  * has at most 107 bytes. The state directory above lets no other user in; in the cell its files must be reachable.
  */
 export async function makeOwnerDir(liveDir: string, owner: Owner): Promise<string> {
-  const text = formatOwner(owner);
-  const dir = join(liveDir, createHash("sha256").update(text).digest("hex").slice(0, 10));
+  const dir = join(liveDir, randomBytes(5).toString("hex"));
   await mkdir(dir, { recursive: true, mode: 0o755 });
-  await writeFile(join(dir, OWNER_FILE), text);
+  await writeFile(join(dir, OWNER_FILE), formatOwner(owner));
   return dir;
 }
 

@@ -1,15 +1,16 @@
 import { join } from "node:path/posix";
 import type { Mount } from "../sandbox/mount.ts";
+import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import {
   ATTACHMENTS_PATH,
   GATE_PATH,
+  OUTPUT_PATH,
   type PlannedMount,
   ROOTED_BASE,
   SOCKET_PATH,
   type SourceIdentity,
 } from "./plan.ts";
-import type { PlanRequest } from "./plan-for.ts";
 
 /** What a pinned mount source is, as its descriptor says. */
 export interface PlannedSource extends SourceIdentity {
@@ -18,13 +19,23 @@ export interface PlannedSource extends SourceIdentity {
   readonly gid: number;
 }
 
+/** What mounts are planned from. */
+export interface MountRequest {
+  readonly sandbox: Sandbox;
+  /** Facts of every host path that will be mounted, by host path. */
+  readonly sources: ReadonlyMap<string, PlannedSource>;
+  readonly attachments: readonly { readonly name: string; readonly host: string }[];
+  /** Corral's own on the host: the gate's binary, this run's socket, and of a session the directory of what its commands print. */
+  readonly plumbing: { readonly gate: string; readonly socket: string; readonly output?: string };
+}
+
 /** Directories of a cell that a mount would hide: the system's own and Corral's. */
 const RESERVED = new Set(
   "bin boot dev etc lib lib32 lib64 libx32 proc root run sbin sys tmp usr var attachments .corral".split(" "),
 );
 
 /** Every bind mount of the cell, shallow ones first, so that a mount below another is made on top of it. */
-export function planMounts(request: PlanRequest, violations: Violation[]): PlannedMount[] {
+export function planMounts(request: MountRequest, violations: Violation[]): PlannedMount[] {
   const base = request.sandbox.rooted ? ROOTED_BASE : "";
   const mounts: PlannedMount[] = [];
   for (const mount of request.sandbox.mounts) {
@@ -50,10 +61,13 @@ export function planMounts(request: PlanRequest, violations: Violation[]): Plann
   for (const { name, host } of request.attachments) {
     mounts.push({ ...bindOf(request, join(ATTACHMENTS_PATH, name), host), mode: "ro", origin: "attachment" });
   }
-  for (const [path, host] of [
-    [GATE_PATH, request.plumbing.gate],
-    [SOCKET_PATH, request.plumbing.socket],
-  ] as const) {
+  const { gate, socket, output } = request.plumbing;
+  const own = [
+    [GATE_PATH, gate],
+    [SOCKET_PATH, socket],
+    ...(output === undefined ? [] : [[OUTPUT_PATH, output] as const]),
+  ] as const;
+  for (const [path, host] of own) {
     mounts.push({ ...bindOf(request, path, host), mode: "ro", origin: "corral" });
   }
   return mounts.sort((a, b) => depth(a.path) - depth(b.path) || (a.path < b.path ? -1 : 1));
@@ -90,7 +104,7 @@ function isPreApproved(mount: Mount): boolean {
 }
 
 function bindOf(
-  request: PlanRequest,
+  request: MountRequest,
   path: string,
   host: string,
 ): Pick<PlannedMount, "path" | "host" | "kind" | "identity"> {

@@ -29,24 +29,34 @@ const MAX_COMPONENTS = 256;
 
 /**
  * Opens each host path from `/` on, component by component and never through a symbolic link, and keeps it open.
+ * `ownDirs` are Corral's own, which are refused to everybody else.
  * All paths are free of links when they are declared, so a link found here was planted since (design facts 1 and 7).
  */
-export async function pinSources(hosts: Iterable<string>, refused: RefusedSources): Promise<Pinning> {
+export async function pinSources(
+  hosts: Iterable<string>,
+  refused: RefusedSources,
+  ownDirs: readonly string[] = [],
+): Promise<Pinning> {
   const handles: FileHandle[] = [];
   const sources = new Map<string, PinnedSource>();
   const refusals: PinRefusal[] = [];
   const close = async (): Promise<void> => {
     await Promise.all(handles.splice(0).map((handle) => handle.close()));
   };
-  for (const host of new Set(hosts)) {
+  for (const host of new Set([...hosts, ...ownDirs])) {
     try {
-      const reason = refusalOf(host, refused);
+      const reason = !isPlain(host) ? CANNOT_BE_MOUNTED : ownDirs.includes(host) ? null : refusalOf(host, refused);
       if (reason !== null) throw new SourceRefused(reason);
       const handle = await openWithoutLinks(host);
       handles.push(handle);
       sources.set(host, await describe(handle, host));
     } catch (error) {
-      refusals.push({ host, reason: reasonOf(error) });
+      const reason = reasonOf(error);
+      if (reason === null) {
+        await close();
+        throw error;
+      }
+      refusals.push({ host, reason });
     }
   }
   if (refusals.length > 0) {
@@ -54,6 +64,17 @@ export async function pinSources(hosts: Iterable<string>, refused: RefusedSource
     return { ok: false, refusals };
   }
   return { ok: true, pins: { sources, [Symbol.asyncDispose]: close } };
+}
+
+const CANNOT_BE_MOUNTED = "its path cannot be mounted";
+
+/** Absolute, and without anything that would lead elsewhere than it says: it is judged by its text before it is walked. */
+function isPlain(host: string): boolean {
+  return host === "/" || host === `/${componentsOf(host).join("/")}`;
+}
+
+function componentsOf(host: string): string[] {
+  return host.split("/").filter((component) => component !== "" && component !== "." && component !== "..");
 }
 
 class SourceRefused extends Error {}
@@ -66,9 +87,8 @@ const O_PATH = 0o10000000;
  * although the daemon, which is root, could mount it without.
  */
 async function openWithoutLinks(host: string): Promise<FileHandle> {
-  const components = host.split("/").filter((component) => component !== "");
-  if (components.length === 0 || components.length > MAX_COMPONENTS)
-    throw new SourceRefused("its path cannot be mounted");
+  const components = componentsOf(host);
+  if (components.length > MAX_COMPONENTS) throw new SourceRefused(CANNOT_BE_MOUNTED);
   let current = await open("/", O_PATH);
   try {
     for (const [index, component] of components.entries()) {
@@ -100,7 +120,8 @@ async function describe(handle: FileHandle, host: string): Promise<PinnedSource>
   };
 }
 
-function reasonOf(error: unknown): string {
+/** Null where the error says nothing about the source. */
+function reasonOf(error: unknown): string | null {
   if (error instanceof SourceRefused) return error.message;
   switch ((error as NodeJS.ErrnoException).code) {
     case "ENOENT":
@@ -109,7 +130,9 @@ function reasonOf(error: unknown): string {
       return "a symbolic link or a file stands in the place of one of its directories";
     case "EACCES":
       return "it may not be opened by the user that corral runs as";
+    case "ENAMETOOLONG":
+      return CANNOT_BE_MOUNTED;
     default:
-      throw error;
+      return null;
   }
 }

@@ -1,9 +1,19 @@
-import { join } from "node:path/posix";
+import { join, normalize } from "node:path/posix";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { Violation } from "../sandbox/violation.ts";
-import { type PlannedSource, planMounts } from "./mounts.ts";
-import { HOME_PATH, type Plan, type PlannedLimits, type PlannedTmpfs, ROOTED_BASE, SOCKET_PATH } from "./plan.ts";
-import { planUser } from "./user.ts";
+import { type MountRequest, planMounts } from "./mounts.ts";
+import {
+  HOLD_COMMAND,
+  HOLDER_IDS,
+  HOME_PATH,
+  type Plan,
+  type PlannedLimits,
+  type PlannedTmpfs,
+  type PlannedUser,
+  ROOTED_BASE,
+  SOCKET_PATH,
+} from "./plan.ts";
+import { planUser, type UserRequest } from "./user.ts";
 
 /** What the Engine says of an image. `volumes` are its VOLUME declarations, which would be writable disk outside the plan. */
 export interface ImageFacts {
@@ -13,22 +23,14 @@ export interface ImageFacts {
   readonly volumes: readonly string[];
 }
 
-export interface PlanRequest {
+export interface PlanRequest extends MountRequest, UserRequest {
   readonly run: { readonly id: string; readonly root: string; readonly parent: string | null };
   readonly worker: {
     readonly name: string;
     readonly command: readonly string[];
     readonly env: Readonly<Record<string, string>>;
   };
-  readonly sandbox: Sandbox;
   readonly image: ImageFacts;
-  /** Facts of every host path that will be mounted, by host path. */
-  readonly sources: ReadonlyMap<string, PlannedSource>;
-  readonly attachments: readonly { readonly name: string; readonly host: string }[];
-  /** Corral's own two files on the host: the gate's binary and this run's socket. */
-  readonly plumbing: { readonly gate: string; readonly socket: string };
-  /** The uid that Corral runs as. It decides whose files a cell may write. */
-  readonly orchestratorUid: number;
 }
 
 export type Planning =
@@ -46,10 +48,12 @@ export function planFor(request: PlanRequest): Planning {
   const { sandbox, image, run, worker } = request;
   const violations: Violation[] = [];
   const mounts = planMounts(request, violations);
+  refuseVolumesBelow(mounts, image, violations);
   const user = planUser(request, mounts, violations);
   const network = planNetwork(sandbox, violations);
   if (violations.length > 0) return { ok: false, violations };
 
+  const isSession = request.plumbing.output !== undefined;
   const base = sandbox.rooted ? ROOTED_BASE : "";
   const home = mounts.some((mount) => mount.path === "/home") ? "/home" : HOME_PATH;
   return {
@@ -62,10 +66,11 @@ export function planFor(request: PlanRequest): Planning {
       worker: worker.name,
       policy: sandbox.policy.name,
       image: { name: image.name, id: image.id },
-      command: worker.command,
+      command: isSession ? HOLD_COMMAND : worker.command,
       env: planEnvironment(request, home),
       workingDir: planWorkingDir(base, sandbox, mounts),
       user,
+      ...(isSession ? { holder: holderBeside(user) } : {}),
       mounts,
       tmpfs: planTmpfs(request, home, mounts),
       network,
@@ -73,6 +78,11 @@ export function planFor(request: PlanRequest): Planning {
       hardening: sandbox.policy.hardening,
     },
   };
+}
+
+function holderBeside(user: PlannedUser): PlannedUser {
+  const id = HOLDER_IDS[0] === user.uid ? HOLDER_IDS[1] : HOLDER_IDS[0];
+  return { uid: id, gid: id };
 }
 
 function planNetwork(sandbox: Sandbox, violations: Violation[]): "none" | "open" {
@@ -85,16 +95,16 @@ function planNetwork(sandbox: Sandbox, violations: Violation[]): "none" | "open"
 
 /** The directory that a relative path of the sandbox starts from, where the cell has it; else `/`, which nobody can write. */
 function planWorkingDir(base: string, sandbox: Sandbox, mounts: Plan["mounts"]): string {
-  const wanted = join("/", base, sandbox.workingDir);
-  const exists = mounts.some((mount) => wanted === mount.path || `${wanted}/`.startsWith(`${mount.path}/`));
+  const wanted = withoutSlash(join("/", base, sandbox.workingDir));
+  const exists = mounts.some((mount) => wanted === mount.path || wanted.startsWith(`${mount.path}/`));
   return exists ? wanted : "/";
 }
 
-/** The whole environment: the image's search path, the cell's own places, and what the worker file says. Nothing of the host's. */
+/** The whole environment: the image's own, the cell's places, and what the worker file says. Nothing of the host's. */
 function planEnvironment(request: PlanRequest, home: string): Record<string, string> {
-  const imagePath = request.image.env.find((entry) => entry.startsWith("PATH="))?.slice("PATH=".length);
   return {
-    PATH: imagePath ?? DEFAULT_PATH,
+    PATH: DEFAULT_PATH,
+    ...imageEnvironment(request.image),
     LANG: "C.UTF-8",
     TMPDIR: "/tmp",
     ...request.worker.env,
@@ -105,17 +115,43 @@ function planEnvironment(request: PlanRequest, home: string): Record<string, str
   };
 }
 
+/** The Engine gives a container its image's variables in any case: a plan that left them out would not be the whole. */
+function imageEnvironment(image: ImageFacts): Record<string, string> {
+  return Object.fromEntries(
+    image.env
+      .map((entry) => /^([^=]+)=(.*)$/s.exec(entry))
+      .filter((match) => match !== null)
+      .map(([, name, value]) => [name, value]),
+  );
+}
+
 /** `/tmp` and home, and one over each VOLUME of the image, which the Engine would otherwise fill with disk of its own. */
 function planTmpfs(request: PlanRequest, home: string, mounts: Plan["mounts"]): PlannedTmpfs[] {
   const { policy } = request.sandbox;
   const exec = policy.hardening.tmpExec;
-  const planned: PlannedTmpfs[] = [{ path: "/tmp", bytes: policy.tmpBytes, exec, mode: "1777" }];
-  if (home === HOME_PATH) planned.push({ path: home, bytes: policy.homeBytes, exec, mode: "0700" });
-  const taken = new Set([...planned.map((tmpfs) => tmpfs.path), ...mounts.map((mount) => mount.path)]);
-  for (const path of [...request.image.volumes].sort()) {
-    if (!taken.has(path)) planned.push({ path, bytes: policy.tmpBytes, exec, mode: "1777" });
+  const wanted: PlannedTmpfs[] = [
+    { path: "/tmp", bytes: policy.tmpBytes, exec, mode: "1777" },
+    { path: home, bytes: policy.homeBytes, exec, mode: "0700" },
+    ...volumePaths(request.image).map((path) => ({ path, bytes: policy.tmpBytes, exec, mode: "1777" })),
+  ];
+  const taken = new Set(mounts.map((mount) => mount.path));
+  return wanted.filter(({ path }) => !taken.has(path) && taken.add(path));
+}
+
+/** The Engine would make the place of such a volume in the granted directory, on the host and as root. */
+function refuseVolumesBelow(mounts: Plan["mounts"], image: ImageFacts, violations: Violation[]): void {
+  const volumes = volumePaths(image);
+  for (const { path } of mounts) {
+    if (volumes.some((volume) => volume.startsWith(`${path}/`))) violations.push({ code: "MOUNT_RESERVED", path });
   }
-  return planned;
+}
+
+function volumePaths(image: ImageFacts): string[] {
+  return image.volumes.map((path) => withoutSlash(normalize(path))).sort();
+}
+
+function withoutSlash(path: string): string {
+  return path === "/" ? path : path.replace(/\/$/, "");
 }
 
 function planLimits(sandbox: Sandbox): PlannedLimits {

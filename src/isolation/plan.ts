@@ -28,6 +28,11 @@ export interface PlannedTmpfs {
   readonly mode: string;
 }
 
+export interface PlannedUser {
+  readonly uid: number;
+  readonly gid: number;
+}
+
 /** Bounds that the Engine enforces (memory is memory and swap together) and that the run enforces (time, output). */
 export interface PlannedLimits {
   readonly memoryBytes: number;
@@ -55,7 +60,10 @@ export interface Plan {
   readonly command: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   readonly workingDir: string;
-  readonly user: { readonly uid: number; readonly gid: number };
+  /** Whose rights the worker's programs have. */
+  readonly user: PlannedUser;
+  /** A session's first process belongs to another user, whom its commands cannot signal; absent for a cell of one command. */
+  readonly holder?: PlannedUser;
   readonly mounts: readonly PlannedMount[];
   readonly tmpfs: readonly PlannedTmpfs[];
   readonly network: "none" | "open";
@@ -66,9 +74,15 @@ export interface Plan {
 /** Where Corral's own files stand in every cell. The gate keeps its name, for busybox chooses what to be by it. */
 export const GATE_PATH = "/.corral/busybox";
 export const SOCKET_PATH = "/.corral/socket";
+/** Where a session keeps the whole of what its commands printed. */
+export const OUTPUT_PATH = "/.corral/output";
 /** Where the namespace of a rooted sandbox (the root form) stands in a cell, whose own `/` is the image's. */
 export const ROOTED_BASE = "/project";
 export const ATTACHMENTS_PATH = "/attachments";
 export const HOME_PATH = "/home/worker";
 /** The user of a cell that writes to no mount: nobody's number on any distribution. */
 export const UNPRIVILEGED_ID = 65532;
+/** The holder of a session, and who takes its place where a worker happens to be that user. */
+export const HOLDER_IDS = [65533, 65534] as const;
+/** What a session's first process does: it waits until its orchestrator closes its input, or is gone, and then the cell ends. */
+export const HOLD_COMMAND = [GATE_PATH, "sh", "-c", "while IFS= read -r _; do :; done"] as const;

@@ -17,6 +17,7 @@ interface RefusedPlace {
 
 interface FileSystemLocation {
   readonly device: string;
+  readonly type: string;
   readonly path: string;
 }
 
@@ -24,10 +25,18 @@ interface MountTableEntry {
   readonly device: string;
   readonly root: string;
   readonly mountPoint: string;
+  readonly type: string;
 }
 
 /** The system's own, whatever the Engine (design section 6). */
 const SYSTEM = ["/proc", "/sys", "/dev", "/etc", "/boot"] as const;
+/** What the kernel shows of itself as files, wherever that is mounted. */
+const KERNEL_FILE_SYSTEMS = new Set(
+  "proc sysfs cgroup cgroup2 devtmpfs devpts mqueue securityfs debugfs tracefs configfs bpf efivarfs binfmt_misc".split(
+    " ",
+  ),
+);
+const OF_THE_SYSTEM = "a directory of the operating system";
 /** Sockets that give away the Engine or a machine; a directory that holds one is refused. */
 const SOCKETS = ["/run/docker.sock", "/run/containerd", "/run/podman", "/run/docker"] as const;
 
@@ -46,7 +55,7 @@ export function refusedSourcesFor(places: {
   return {
     mountTable,
     places: [
-      ...SYSTEM.map(place("a directory of the operating system", true)),
+      ...SYSTEM.map(place(OF_THE_SYSTEM, true)),
       ...[...SOCKETS, ...places.engineSockets].map(place("the Engine's socket", true)),
       ...places.engineData.map(place("the Engine's data", true)),
       ...places.state.map(place("Corral's own state", true)),
@@ -58,6 +67,7 @@ export function refusedSourcesFor(places: {
 export function refusalOf(host: string, refused: RefusedSources): string | null {
   if (host === "/") return "it is the whole file system";
   const location = locate(host, refused.mountTable);
+  if (KERNEL_FILE_SYSTEMS.has(location.type)) return `it lies in ${OF_THE_SYSTEM}`;
   for (const place of refused.places) {
     const same = location.device === place.location.device;
     if (holds(place.path, host) || (same && holds(place.location.path, location.path)))
@@ -87,9 +97,9 @@ function locate(path: string, table: readonly MountTableEntry[]): FileSystemLoca
     if (holds(entry.mountPoint, path) && (best === undefined || entry.mountPoint.length >= best.mountPoint.length))
       best = entry;
   }
-  if (best === undefined) return { device: "", path };
+  if (best === undefined) return { device: "", type: "", path };
   const below = path.slice(best.mountPoint === "/" ? 0 : best.mountPoint.length);
-  return { device: best.device, path: best.root === "/" ? below || "/" : best.root + below };
+  return { device: best.device, type: best.type, path: best.root === "/" ? below || "/" : best.root + below };
 }
 
 function readMountTable(): MountTableEntry[] {
@@ -97,8 +107,9 @@ function readMountTable(): MountTableEntry[] {
     .split("\n")
     .filter((line) => line !== "")
     .map((line) => {
-      const [, , device = "", root = "", mountPoint = ""] = line.split(" ").map(unescapeOctal);
-      return { device, root, mountPoint };
+      const [before = "", after = ""] = line.split(" - ");
+      const [, , device = "", root = "", mountPoint = ""] = before.split(" ").map(unescapeOctal);
+      return { device, root, mountPoint, type: after.split(" ")[0] ?? "" };
     });
 }
 

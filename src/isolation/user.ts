@@ -1,16 +1,20 @@
 import type { Violation } from "../sandbox/violation.ts";
-import type { PlannedSource } from "./mounts.ts";
+import type { MountRequest, PlannedSource } from "./mounts.ts";
 import { type PlannedMount, UNPRIVILEGED_ID } from "./plan.ts";
-import type { PlanRequest } from "./plan-for.ts";
 
 type User = { readonly uid: number; readonly gid: number };
+
+export interface UserRequest extends Pick<MountRequest, "sandbox" | "sources"> {
+  /** The uid that Corral runs as. It decides whose files a cell may write. */
+  readonly orchestratorUid: number;
+}
 
 /**
  * The cell's user: the one owner of the writable mounts, so that what it writes belongs to them. Without writable
  * mounts, the one unprivileged owner of what it reads (an ordinary user's private files stay readable, as the
  * validator says they are), else 65532.
  */
-export function planUser(request: PlanRequest, mounts: readonly PlannedMount[], violations: Violation[]): User {
+export function planUser(request: UserRequest, mounts: readonly PlannedMount[], violations: Violation[]): User {
   const own = mounts.filter((mount) => mount.origin !== "corral");
   const writers = ownersOf(
     request,
@@ -33,14 +37,14 @@ export function planUser(request: PlanRequest, mounts: readonly PlannedMount[], 
   return user;
 }
 
-function readerOf(request: PlanRequest, mounts: readonly PlannedMount[]): User {
+function readerOf(request: UserRequest, mounts: readonly PlannedMount[]): User {
   const [user, ...others] = ownersOf(request, mounts);
   const alone = user !== undefined && others.length === 0 && user.uid !== 0;
   const allowed = alone && (request.orchestratorUid === 0 || user.uid === request.orchestratorUid);
   return allowed ? user : { uid: UNPRIVILEGED_ID, gid: UNPRIVILEGED_ID };
 }
 
-function ownersOf(request: PlanRequest, mounts: readonly PlannedMount[]): User[] {
+function ownersOf(request: UserRequest, mounts: readonly PlannedMount[]): User[] {
   const owners = new Map<string, User>();
   for (const mount of mounts) {
     const { uid, gid } = request.sources.get(mount.host) as PlannedSource;

@@ -1,8 +1,9 @@
 import type Docker from "dockerode";
-import type { Cell, CellExit, CellUsage } from "../driver.ts";
+import type { Cell, CellExit, CellUsage } from "../cell.ts";
+import { EngineTrouble } from "../driver.ts";
 import type { Enforcement } from "../enforcement.ts";
 import type { Attachment } from "./attachment.ts";
-import { isGone, statusCodeOf } from "./engine-error.ts";
+import { engineMessage, engineTrouble, isGone, statusCodeOf } from "./engine-error.ts";
 import { sampleUsage } from "./usage.ts";
 
 /** How long the streams of an ended container may take to drain. */
@@ -10,11 +11,17 @@ const DRAIN_MS = 5000;
 /** How often a broken wait is taken up again with an Engine that still answers. */
 const MAX_WAITS = 5;
 
+/** What the Engine answers to a wait; `Error` where it could not find out how the container ended. */
+export interface WaitAnswer {
+  readonly StatusCode: number;
+  readonly Error?: { readonly Message: string } | null;
+}
+
 interface Parts {
   readonly container: Docker.Container;
   readonly attachment: Attachment;
   /** The wait that began before the start. */
-  readonly wait: Promise<{ StatusCode: number }>;
+  readonly wait: Promise<WaitAnswer>;
   readonly enforcement: Enforcement;
   readonly remove: () => Promise<void>;
 }
@@ -40,26 +47,30 @@ export function dockerCell({ container, attachment, wait, enforcement, remove }:
 async function ended(
   container: Docker.Container,
   attachment: Attachment,
-  wait: Promise<{ StatusCode: number }>,
+  wait: Promise<WaitAnswer>,
   usage: () => CellUsage,
 ): Promise<CellExit> {
   try {
     const code = await exitCode(container, wait);
-    await drained(attachment);
+    const output = await drained(attachment);
     const { State } = await container.inspect();
+    if (output === "broken") return { kind: "lost", reason: "the connection that carried the worker's output broke" };
     return { kind: "exited", code, outOfMemory: State.OOMKilled, usage: usage() };
   } catch (error) {
+    return { kind: "lost", reason: engineMessage(error) };
+  } finally {
     attachment.close();
-    return { kind: "lost", reason: (error as Error).message };
   }
 }
 
 /** A wait can break while the Engine lives on; it is asked again. Where it does not answer, nothing is known. */
-async function exitCode(container: Docker.Container, wait: Promise<{ StatusCode: number }>): Promise<number> {
+async function exitCode(container: Docker.Container, wait: Promise<WaitAnswer>): Promise<number> {
   let pending = wait;
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return (await pending).StatusCode;
+      const { StatusCode, Error: trouble } = await pending;
+      if (trouble) throw new EngineTrouble(trouble.Message);
+      return StatusCode;
     } catch (error) {
       if (attempt === MAX_WAITS) throw error;
       const { State } = await container.inspect();
@@ -69,13 +80,16 @@ async function exitCode(container: Docker.Container, wait: Promise<{ StatusCode:
   }
 }
 
-async function drained(attachment: Attachment): Promise<void> {
+async function drained(attachment: Attachment): Promise<"complete" | "broken"> {
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, DRAIN_MS);
+  const late = new Promise<"broken">((resolve) => {
+    timer = setTimeout(() => resolve("broken"), DRAIN_MS);
   });
-  await Promise.race([attachment.ended, late]);
-  clearTimeout(timer);
+  try {
+    return await Promise.race([attachment.ended, late]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 async function kill(container: Docker.Container, signal: "SIGTERM" | "SIGKILL"): Promise<void> {
@@ -83,6 +97,6 @@ async function kill(container: Docker.Container, signal: "SIGTERM" | "SIGKILL"):
     await container.kill({ signal });
   } catch (error) {
     // 409: it is not running any more.
-    if (!isGone(error) && statusCodeOf(error) !== 409) throw error;
+    if (!isGone(error) && statusCodeOf(error) !== 409) throw engineTrouble(error);
   }
 }

@@ -1,6 +1,6 @@
 import type Docker from "dockerode";
 import { gateCommand } from "../gate/script.ts";
-import type { Plan, PlannedMount, PlannedTmpfs } from "../plan.ts";
+import type { Plan, PlannedMount, PlannedTmpfs, PlannedUser } from "../plan.ts";
 
 /** How the daemon is told of a mount's source: a pinned directory by its volume, a file by its path. */
 export type VolumeNames = ReadonlyMap<PlannedMount, string>;
@@ -9,6 +9,9 @@ export type VolumeNames = ReadonlyMap<PlannedMount, string>;
 export interface SeccompProfiles {
   readonly corral: string;
 }
+
+/** The kernel's own default. */
+const CPU_PERIOD_US = 100_000;
 
 /** Translates a plan into the Engine's words, and decides nothing. */
 export function containerConfig(
@@ -24,7 +27,7 @@ export function containerConfig(
     Image: plan.image.id,
     Labels: labels,
     Hostname: "corral",
-    User: `${plan.user.uid}:${plan.user.gid}`,
+    User: userOption(plan.holder ?? plan.user),
     WorkingDir: plan.workingDir,
     Env: Object.entries(plan.env).map(([key, value]) => `${key}=${value}`),
     Entrypoint: gateCommand(plan),
@@ -49,7 +52,9 @@ export function containerConfig(
       ...(hardening.runtime === undefined ? {} : { Runtime: hardening.runtime }),
       Memory: limits.memoryBytes,
       MemorySwap: limits.memoryBytes,
-      NanoCpus: Math.round(limits.cpus * 1e9),
+      // Not as `NanoCpus`, of which the Engine takes no more than the machine has, though more would be no less a bound.
+      CpuPeriod: CPU_PERIOD_US,
+      CpuQuota: Math.round(limits.cpus * CPU_PERIOD_US),
       PidsLimit: limits.pids,
       Ulimits: [
         { Name: "nofile", Soft: limits.nofile, Hard: limits.nofile },
@@ -65,6 +70,10 @@ export function containerConfig(
       ...(plan.network === "none" ? { Dns: ["127.0.0.1"], DnsSearch: ["."] } : {}),
     },
   };
+}
+
+function userOption({ uid, gid }: PlannedUser): string {
+  return `${uid}:${gid}`;
 }
 
 function securityOptions(plan: Plan, seccomp: SeccompProfiles): string[] {

@@ -1,10 +1,17 @@
 import type Docker from "dockerode";
-import type { CellInfo, Reaped } from "../driver.ts";
+import { type CellInfo, EngineTrouble, type Reaped } from "../driver.ts";
 import { type Labelled, type Maker, RUN_LABEL, readLabels } from "../labels.ts";
 import { reapLiveDirs } from "../live-dir.ts";
 import { isDead } from "../owner.ts";
-import type { DockerDriverOptions } from "./driver.ts";
-import { isGone, statusCodeOf } from "./engine-error.ts";
+import { engineMessage, isGone, statusCodeOf } from "./engine-error.ts";
+
+/** Where to look, and as whom. */
+export interface ReapScope {
+  readonly docker: Docker;
+  readonly maker: Maker;
+  /** Where the temporary directories of orchestrators stand. */
+  readonly liveDir: string;
+}
 
 /** Every container that this state directory's orchestrators made, in whatever state, `created` among them. */
 export async function listCells(docker: Docker, maker: Maker): Promise<CellInfo[]> {
@@ -20,7 +27,7 @@ export async function listCells(docker: Docker, maker: Maker): Promise<CellInfo[
 }
 
 /** Removes the containers, volumes and directories of owners that are certainly dead. */
-export async function reap({ docker, maker, liveDir }: DockerDriverOptions): Promise<Reaped> {
+export async function reap({ docker, maker, liveDir }: ReapScope): Promise<Reaped> {
   const dead = (await listCells(docker, maker)).filter((cell) => !cell.ownerAlive);
   const cells = await removeEach(dead, async ({ id, run }) => {
     await docker.getContainer(id).remove({ force: true, v: true });
@@ -43,18 +50,26 @@ async function deadVolumes(docker: Docker, maker: Maker): Promise<{ name: string
   return dead;
 }
 
-/** Another reaper may be at the same work: what is gone, or is going (409), is no failure. */
+/**
+ * Another reaper may be at the same work: what is gone, or is going (409), is no failure. One thing that cannot be
+ * removed does not keep the others.
+ */
 async function removeEach<Thing>(
   things: readonly Thing[],
   remove: (thing: Thing) => Promise<string>,
 ): Promise<string[]> {
   const removed: string[] = [];
+  const failures: unknown[] = [];
   for (const thing of things) {
     try {
       removed.push(await remove(thing));
     } catch (error) {
-      if (!isGone(error) && statusCodeOf(error) !== 409) throw error;
+      if (!isGone(error) && statusCodeOf(error) !== 409) failures.push(error);
     }
+  }
+  if (failures.length > 0) {
+    const reasons = failures.map(engineMessage).join("; ");
+    throw new EngineTrouble(`not everything of dead owners could be removed: ${reasons}`, { cause: failures[0] });
   }
   return removed;
 }

@@ -1,5 +1,5 @@
 import type Docker from "dockerode";
-import type { Cell } from "../driver.ts";
+import type { Cell } from "../cell.ts";
 import type { Exec, ExecRequest, SessionCell } from "../exec.ts";
 import { GATE_PATH, type Plan, type PlannedUser } from "../plan.ts";
 import type { Attachment } from "./attachment.ts";

@@ -1,5 +1,5 @@
 import type Docker from "dockerode";
-import type { CellUsage } from "../driver.ts";
+import type { CellUsage } from "../cell.ts";
 
 /** When measurements are taken after the start, in milliseconds; then the last interval again and again. */
 const INTERVALS_MS = [150, 350, 500, 1000, 2000] as const;
@@ -21,8 +21,8 @@ export function sampleUsage(container: Docker.Container): UsageSampler {
   const measure = async (index: number): Promise<void> => {
     const stats = await container.stats({ stream: false, "one-shot": true }).catch(() => null);
     if (stopped) return;
-    // A container that has ended answers with zeros, which are no measurement.
-    if (stats !== null && stats.cpu_stats.cpu_usage.total_usage > 0) usage = merge(usage, stats);
+    // A container that has ended answers with zeros, and some runtimes with nothing, which is no measurement.
+    if (stats !== null && stats.cpu_stats?.cpu_usage?.total_usage > 0) usage = merge(usage, stats);
     schedule(Math.min(index + 1, INTERVALS_MS.length - 1));
   };
   schedule(0);
@@ -37,7 +37,7 @@ export function sampleUsage(container: Docker.Container): UsageSampler {
 
 function merge(before: CellUsage, stats: Docker.ContainerStats): CellUsage {
   // cgroup v1 keeps the peak itself; v2 tells only the present, and the largest seen is the best that is known.
-  const memory = stats.memory_stats.max_usage ?? stats.memory_stats.usage ?? null;
+  const memory = stats.memory_stats?.max_usage ?? stats.memory_stats?.usage ?? null;
   return {
     cpuMs: Math.round(stats.cpu_stats.cpu_usage.total_usage / 1e6),
     memoryBytesPeak: memory === null ? before.memoryBytesPeak : Math.max(before.memoryBytesPeak ?? 0, memory),

@@ -3,7 +3,7 @@ export interface GateReport {
   readonly mounts: readonly ReportedMount[];
   /** Fields of /proc/self/status, by name. */
   readonly status: ReadonlyMap<string, string>;
-  /** Soft limits of /proc/self/limits, by the kernel's names. */
+  /** Limits of /proc/self/limits, by the kernel's names; both where the soft one, which a process may raise, is another. */
   readonly limits: ReadonlyMap<string, string>;
   readonly interfaces: readonly string[];
   /** Control group files that could be read, by their name below /sys/fs/cgroup. */
@@ -19,6 +19,8 @@ export interface ReportedMount {
   readonly readOnly: boolean;
   readonly type: string;
   readonly options: readonly string[];
+  /** Options of the file system itself, such as a tmpfs's size. */
+  readonly superOptions: readonly string[];
 }
 
 export const END_OF_REPORT = "\n== end\n";
@@ -63,13 +65,14 @@ function parseMount(line: string): ReportedMount {
     readOnly: options.includes("ro"),
     type: after.split(" ")[0] ?? "",
     options,
+    superOptions: (after.split(" ")[2] ?? "").split(","),
   };
 }
 
 /** `Max open files            1024                 1024                 files`: name, soft limit, hard limit. */
 function parseLimit(line: string): [string, string] {
-  const [name = "", soft = ""] = line.split(/\s{2,}/);
-  return [name, soft];
+  const [name = "", soft = "", hard = ""] = line.split(/\s{2,}/);
+  return [name, soft === hard ? soft : `${soft}, at most ${hard}`];
 }
 
 function splitAt(line: string, separator: string): [string, string] {

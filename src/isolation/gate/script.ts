@@ -11,9 +11,13 @@ export const GATE_SHUT = 125;
  * command. `read` takes no byte beyond that line; what follows on stdin is the worker's input (design fact 4).
  *
  * The command is looked up here by hand, because this shell would prefer its own applets to the image's programs.
+ *
+ * Everything happens in subshells, and but one variable outside of them: a variable of the worker's environment that
+ * has a name of this script's would otherwise be gone when the worker begins. What this shell adds of its own goes.
  */
 const SCRIPT = `
-gate=$0; paths=$1; shift
+(
+gate=$0
 echo '== mountinfo'; while IFS= read -r line; do echo "$line"; done < /proc/self/mountinfo
 echo '== status'; while IFS= read -r line; do echo "$line"; done < /proc/self/status
 echo '== limits'; while IFS= read -r line; do echo "$line"; done < /proc/self/limits
@@ -23,22 +27,25 @@ for file in memory/memory.limit_in_bytes memory/memory.memsw.limit_in_bytes pids
   [ -r "/sys/fs/cgroup/$file" ] && read -r value < "/sys/fs/cgroup/$file" && echo "$file $value"
 done
 while read -r key value rest; do [ "$key" = SwapTotal: ] && echo "swap.total $value"; done < /proc/meminfo
-echo '== identities'; IFS='
-'; "$gate" stat -c '%d:%i %n' $paths; unset IFS
-echo '== command'
-command=
-case $1 in
-*/*) [ -f "$1" ] && [ -x "$1" ] && command=$1 ;;
-*) IFS=:; for dir in $PATH; do [ -f "$dir/$1" ] && [ -x "$dir/$1" ] && command=$dir/$1 && break; done; unset IFS ;;
-esac
-echo "$command"
-echo '== end'
-IFS= read -r go || exit ${GATE_SHUT}
-[ "$go" = go ] || exit ${GATE_SHUT}
-[ -n "$command" ] || exit 127
+echo '== identities'; set -f; IFS='
+'; "$gate" stat -c '%d:%i %n' $1
+)
 shift
-unset gate paths line file key value rest dir go
-exec "$command" "$@"
+corral_gate_command=$(
+case $1 in
+*/*) [ -f "$1" ] && [ -x "$1" ] && echo "$1" ;;
+*) set -f; IFS=:; for dir in $PATH; do [ -f "$dir/$1" ] && [ -x "$dir/$1" ] && echo "$dir/$1" && break; done ;;
+esac
+)
+echo '== command'
+echo "$corral_gate_command"
+echo '== end'
+( IFS= read -r go && [ "$go" = go ] ) || exit ${GATE_SHUT}
+[ -n "$corral_gate_command" ] || exit 127
+shift
+set -- "$corral_gate_command" "$@"
+unset corral_gate_command PWD OLDPWD SHLVL
+exec "$@"
 `;
 
 /** The container's whole argument list: the gate, the mount points to identify, and the worker's command. */

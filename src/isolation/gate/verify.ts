@@ -1,6 +1,7 @@
 import type { Violation } from "../../sandbox/violation.ts";
 import type { Enforcement, EnforcementLine, EnforcementLines } from "../enforcement.ts";
-import type { Plan, PlannedMount } from "../plan.ts";
+import type { Plan, PlannedMount, PlannedTmpfs } from "../plan.ts";
+import { CAPABILITY_NAMES } from "./capability-names.ts";
 import type { GateReport, ReportedMount } from "./report.ts";
 
 export interface Verification {
@@ -33,10 +34,11 @@ export function verifyCell(plan: Plan, report: GateReport): Verification {
 
 function requestedLines(plan: Plan): EnforcementLines {
   const { hardening, limits } = plan;
+  const first = plan.holder ?? plan.user;
   return {
     mounts: `${plan.mounts.length} in place, none besides`,
     rootFileSystem: hardening.readOnlyRoot ? "read-only" : "writable",
-    user: `${plan.user.uid}:${plan.user.gid}`,
+    user: `${first.uid}:${first.gid}`,
     capabilities: hardening.capabilities.length === 0 ? "none" : [...hardening.capabilities].sort().join(" "),
     noNewPrivileges: hardening.noNewPrivileges ? "on" : "off",
     seccomp: "filtering",
@@ -52,7 +54,11 @@ function requestedLines(plan: Plan): EnforcementLines {
 
 function actualLines(plan: Plan, report: GateReport, inPlace: number): EnforcementLines {
   const strangers = report.mounts.filter((mount) => !isExpected(mount, plan)).map((mount) => mount.path);
-  const besides = strangers.length === 0 ? "none besides" : `and besides ${strangers.join(" ")}`;
+  const missing = plan.tmpfs.filter(({ path }) => !report.mounts.some((mount) => mount.path === path));
+  const besides = [
+    strangers.length === 0 ? "none besides" : `and besides ${strangers.join(" ")}`,
+    ...missing.map(({ path }) => `no tmpfs at ${path}`),
+  ].join(", ");
   const uids = report.status.get("Uid")?.split(/\s+/) ?? [];
   const gids = report.status.get("Gid")?.split(/\s+/) ?? [];
   const memory = report.cgroup.get("memory/memory.limit_in_bytes") ?? report.cgroup.get("memory.max") ?? "unknown";
@@ -98,23 +104,24 @@ function isExpected(mount: ReportedMount, plan: Plan): boolean {
   if (ENGINE_MOUNTS.has(mount.path)) return true;
   if (plan.mounts.some((planned) => planned.path === mount.path)) return true;
   const tmpfs = plan.tmpfs.find((planned) => planned.path === mount.path);
-  if (tmpfs !== undefined) {
-    return mount.type === "tmpfs" && (tmpfs.exec || mount.options.includes("noexec"));
-  }
+  if (tmpfs !== undefined) return isPlannedTmpfs(mount, tmpfs);
   return /^\/(proc|sys|dev)(\/|$)/.test(mount.path) && KERNEL_TYPES.has(mount.type);
 }
 
-function rootMount(report: GateReport): ReportedMount | undefined {
-  return report.mounts.find((mount) => mount.path === "/");
+/** The kernel gives a size in whole pages, and tells it in units of 1024 bytes. */
+function isPlannedTmpfs(mount: ReportedMount, planned: PlannedTmpfs): boolean {
+  const needed = ["nosuid", "nodev", ...(planned.exec ? [] : ["noexec"])];
+  const size = `size=${(Math.ceil(planned.bytes / 4096) * 4096) / 1024}k`;
+  return (
+    mount.type === "tmpfs" &&
+    needed.every((option) => mount.options.includes(option)) &&
+    mount.superOptions.includes(size)
+  );
 }
 
-/** Bits of the capability sets (capability.h), for the few that a policy may keep. */
-const CAPABILITY_NAMES = (
-  "CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE NET_BIND_SERVICE NET_BROADCAST " +
-  "NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO SYS_CHROOT SYS_PTRACE SYS_PACCT SYS_ADMIN SYS_BOOT SYS_NICE " +
-  "SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG MKNOD LEASE AUDIT_WRITE AUDIT_CONTROL SETFCAP MAC_OVERRIDE MAC_ADMIN SYSLOG WAKE_ALARM " +
-  "BLOCK_SUSPEND AUDIT_READ PERFMON BPF CHECKPOINT_RESTORE"
-).split(" ");
+function rootMount(report: GateReport): ReportedMount | undefined {
+  return report.mounts.findLast((mount) => mount.path === "/");
+}
 
 /** Every set counts: what is in the bounding set could be gained, what is ambient is inherited. */
 function capabilities(report: GateReport): string {
@@ -124,7 +131,7 @@ function capabilities(report: GateReport): string {
     if (value === undefined || !/^[0-9a-f]+$/.test(value)) return "unknown";
     held |= BigInt(`0x${value}`);
   }
-  const names = CAPABILITY_NAMES.filter((_, bit) => held & (1n << BigInt(bit))).map((name) => `CAP_${name}`);
+  const names = CAPABILITY_NAMES.filter((_, bit) => held & (1n << BigInt(bit)));
   const unnamed = held >> BigInt(CAPABILITY_NAMES.length);
   if (unnamed !== 0n) names.push(`0x${unnamed.toString(16)}`);
   return names.length === 0 ? "none" : names.sort().join(" ");
@@ -134,6 +141,7 @@ function capabilities(report: GateReport): string {
 const FALLBACK_TUNNELS = new Set("tunl0 sit0 ip6tnl0 gre0 gretap0 erspan0 ip6gre0 ip_vti0 ip6_vti0".split(" "));
 
 function network(plan: Plan, interfaces: readonly string[]): string {
+  if (!interfaces.includes("lo")) return "unknown";
   const others = interfaces.filter((name) => name !== "lo" && !FALLBACK_TUNNELS.has(name));
   if (others.length === 0) return plan.network === "open" ? "absent" : "loopback only";
   return plan.network === "open" ? "open" : `interfaces ${others.join(" ")}`;

@@ -1,0 +1,121 @@
+import { readdir, readFile } from "node:fs/promises";
+import { describe, expect, it } from "vitest";
+import { breachesOf } from "./architecture.ts";
+
+async function ownSources(): Promise<Map<string, string>> {
+  const src = new URL("../src/", import.meta.url);
+  const paths = (await readdir(src, { recursive: true })).filter((path) => path.endsWith(".ts"));
+  return new Map(
+    await Promise.all(paths.map(async (path) => [path, await readFile(new URL(path, src), "utf8")] as const)),
+  );
+}
+
+describe("the layers of src/", () => {
+  it("are kept by every file", async () => {
+    const sources = await ownSources();
+    expect(sources.size).toBeGreaterThan(50);
+    const told = breachesOf(sources).map(({ file, what, why }) => `src/${file} ${what}; ${why}`);
+    expect(told).toEqual([]);
+  });
+});
+
+describe("the check of the layers", () => {
+  function told(path: string, code: string, others: Record<string, string> = {}): string[] {
+    return breachesOf(new Map(Object.entries({ [path]: code, ...others }))).map(({ file, what }) => `${file} ${what}`);
+  }
+
+  it.each([
+    ["an import upwards", "isolation/x.ts", 'import { run } from "../run/run.ts";', "imports run/"],
+    ["an import for its types alone", "sandbox/x.ts", 'import type { Run } from "../run/run.ts";', "imports run/"],
+    [
+      "an import over several lines",
+      "sandbox/x.ts",
+      'import {\n  a,\n  type B,\n} from "../run/run.ts";',
+      "imports run/",
+    ],
+    ["an import for its effect", "sandbox/x.ts", 'import "../run/run.ts";', "imports run/"],
+    ["an import on demand", "sandbox/x.ts", 'const x = await import("../run/run.ts");', "imports run/"],
+    ["an import on demand, as a type", "sandbox/x.ts", 'type X = import("../run/run.ts").X;', "imports run/"],
+    ["an import in single quotes", "sandbox/x.ts", "import { a } from '../run/run.ts';", "imports run/"],
+    ["a sideways import within layer 1", "project/x.ts", 'import { p } from "../policy/policy.ts";', "imports policy/"],
+    [
+      "a sideways import within layer 2",
+      "tools/x.ts",
+      'import { p } from "../isolation/plan.ts";',
+      "imports isolation/",
+    ],
+    ["yaml/ knowing something of ours", "yaml/x.ts", 'import { p } from "../sandbox/mount.ts";', "imports sandbox/"],
+    ["files/ knowing yaml/", "files/x.ts", 'import { p } from "../yaml/check.ts";', "imports yaml/"],
+    ["run/ knowing the command line", "run/x.ts", 'import { p } from "../cli/main.ts";', "imports cli/"],
+    ["the barrel knowing the command line", "index.ts", 'export { p } from "./cli/main.ts";', "imports cli/"],
+    ["a folder without a place", "extras/x.ts", "", "is in no layer (extras)"],
+    ["a way out of src/", "cli/x.ts", 'import { t } from "../../test/x.ts";', "imports ../test/x.ts"],
+    ["I/O in the algebra", "sandbox/x.ts", 'import { join } from "node:path";', "imports node:path"],
+    ["a package in the algebra", "sandbox/x.ts", 'import { z } from "zod";', "imports zod"],
+    ["the Engine's client elsewhere", "run/x.ts", 'import type Docker from "dockerode";', "imports dockerode"],
+    ["the Engine's client beside its folder", "isolation/x.ts", 'import D from "dockerode";', "imports dockerode"],
+    ["files elsewhere", "run/x.ts", 'import { readFile } from "node:fs/promises";', "imports node:fs/promises"],
+    ["files elsewhere, by the old name", "fleet/pool.ts", 'import fs from "fs";', "imports fs"],
+    ["the environment", "isolation/x.ts", "const home = process.env.HOME;", "uses process.env"],
+    ["the environment, by a detour", "run/x.ts", 'const home = process["env"];', 'uses process["env'],
+    ["standard output", "run/x.ts", 'process.stdout.write("x");', "uses process.stdout"],
+    ["standard output, as a console", "run/x.ts", 'console.log("x");', "uses console."],
+    ["an exit code", "run/x.ts", "process.exitCode = 1;", "uses process.exitCode"],
+    ["the process as an import", "run/x.ts", 'import { env } from "node:process";', "uses node:process"],
+    ["a second barrel", "run/x.ts", 'export * from "./run.ts";', "exports ./run.ts of another file"],
+    ["a second barrel of types", "run/x.ts", 'export type { A } from "./run.ts";', "exports ./run.ts of another file"],
+    [
+      "a second barrel in two steps",
+      "run/x.ts",
+      'import type { A } from "./run.ts";\nexport type { A };',
+      "exports A of another file",
+    ],
+    ["a second index", "run/index.ts", "", "is called index.ts"],
+    ["a file of odds and ends", "run/utils.ts", "", "is called utils"],
+    ["a file of odds and ends in a longer name", "run/path-helpers.ts", "", "is called helpers"],
+    ["a folder of odds and ends", "run/common/x.ts", "", "is called common"],
+    ["an import that cannot be read", "run/x.ts", "await import(name);", "imports by import(name)"],
+    ["a require", "run/x.ts", 'const d = require("dockerode");', "imports by require("],
+  ])("finds %s", (_, path, code, what) => {
+    expect(told(path, code)).toContain(`${path} ${what}`);
+    expect(told(path, code)).toHaveLength(1);
+  });
+
+  it("finds a cycle, and shows the way around it", () => {
+    const others = {
+      "run/b.ts": 'import type { C } from "./deep/c.ts";',
+      "run/deep/c.ts": 'import { a } from "../a.ts";',
+    };
+    expect(told("run/a.ts", 'import { b } from "./b.ts";', others)).toEqual([
+      "run/a.ts imports itself: run/a.ts > run/b.ts > run/deep/c.ts > run/a.ts",
+    ]);
+  });
+
+  it("finds every breach of a file, each with its reason", () => {
+    const code = 'import D from "dockerode";\nimport fs from "node:fs";\nprocess.exit(1);\n';
+    const breaches = breachesOf(new Map([["agent/x.ts", code]]));
+    expect(breaches.map(({ what }) => what)).toEqual(["imports dockerode", "imports node:fs", "uses process.exit"]);
+    for (const { why } of breaches) expect(why.length).toBeGreaterThan(20);
+  });
+
+  it.each([
+    [
+      "what a comment names",
+      "run/x.ts",
+      '// console.log(process.env)\n/* import x from "dockerode"; */\nexport const a = 1;',
+    ],
+    ["what a string says", "run/x.ts", 'const text = "see https://example.org // no comment";\nconst b = "it\'s";'],
+    ["its own names, exported in a list", "run/x.ts", "const a = 1;\nexport { a };"],
+    ["imports downwards", "run/x.ts", 'import { derive } from "../sandbox/derive.ts";'],
+    [
+      "imports within a folder",
+      "isolation/docker/x.ts",
+      'import { plan } from "../plan.ts";\nimport D from "dockerode";',
+    ],
+    ["every import of a face", "mcp/x.ts", 'import { c } from "../cli/x.ts";\nprocess.stdout.write("x");'],
+    ["files where a reason is written down", "run/broker.ts", 'import { rm } from "node:fs/promises";'],
+    ["what a process knows of itself", "run/x.ts", "const uid = process.getuid?.();\nprocess.environment;"],
+  ])("leaves alone %s", (_, path, code) => {
+    expect(told(path, code)).toEqual([]);
+  });
+});

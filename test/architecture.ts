@@ -1,0 +1,201 @@
+import { posix } from "node:path";
+
+/** Source files by their path below `src/`, as `run/run.ts`. */
+export type Sources = ReadonlyMap<string, string>;
+
+/** One broken rule: where, what, and why the rule is there. */
+export interface Breach {
+  readonly file: string;
+  readonly what: string;
+  readonly why: string;
+}
+
+/** Everything in which these sources leave the layers and the habits of the design (section 3) and of the style. */
+export function breachesOf(sources: Sources): Breach[] {
+  const files = [...sources].map(([path, text]) => ({ path, code: withoutComments(text) }));
+  return [...files.flatMap((file) => RULES.flatMap((rule) => rule(file))), ...cyclesOf(files)];
+}
+
+interface File {
+  readonly path: string;
+  readonly code: string;
+}
+
+type Rule = (file: File) => Breach[];
+
+const LAYER_0 = ["sandbox"];
+/** What YAML declarations of both `project/` and `policy/` stand on; it knows nothing of ours. */
+const FOUNDATIONS = [...LAYER_0, "yaml"];
+const LAYERS_0_TO_1 = [...FOUNDATIONS, "project", "policy", "files", "approval"];
+const LAYERS_0_TO_2 = [...LAYERS_0_TO_1, "isolation", "tools", "agent"];
+const LAYERS_0_TO_4 = [...LAYERS_0_TO_2, "run", "fleet"];
+const FACES = ["cli", "mcp", "serve"];
+
+/** What each folder may import besides itself. */
+const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
+  sandbox: [],
+  yaml: [],
+  project: FOUNDATIONS,
+  policy: FOUNDATIONS,
+  files: LAYER_0,
+  approval: LAYER_0,
+  isolation: LAYERS_0_TO_1,
+  tools: LAYERS_0_TO_1,
+  agent: LAYERS_0_TO_1,
+  run: LAYERS_0_TO_2,
+  fleet: [...LAYERS_0_TO_2, "run"],
+  "index.ts": LAYERS_0_TO_4,
+  ...Object.fromEntries(FACES.map((face) => [face, [...LAYERS_0_TO_4, ...FACES, "index.ts"]])),
+};
+
+const MAY_READ_DISKS = ["files/", "project/", "policy/", "isolation/", "fleet/journal", "cli/"];
+/** Files elsewhere that touch the disk, and what for. */
+const DISK_EXCEPTIONS: Readonly<Record<string, string>> = {
+  "run/broker.ts": "makes and removes the socket of one run",
+  "run/open.ts": "makes the state directory before anything else can be in it",
+  "run/session/captured-output.ts":
+    "writes what a command printed into Corral's own directory, which no worker can write",
+  "run/session/output-dir.ts": "makes and removes that directory",
+  "run/prepare.ts": "looks at the gate's binary, for its identity in the plan",
+};
+
+const FORBIDDEN_NAMES = ["utils", "util", "helpers", "helper", "common", "misc", "manager"];
+
+const RULES: readonly Rule[] = [
+  function layers({ path, code }) {
+    const folder = folderOf(path);
+    const allowed = MAY_IMPORT[folder];
+    if (allowed === undefined)
+      return [breach(path, `is in no layer (${folder})`, "every folder has its place in the design")];
+    return ownImports(path, code)
+      .map(folderOf)
+      .filter((target) => target !== folder && target !== ".." && !allowed.includes(target))
+      .map((target) => breach(path, `imports ${target}/`, "imports go strictly downwards, and layer 1 never sideways"));
+  },
+  function withinSources({ path, code }) {
+    return ownImports(path, code)
+      .filter((target) => target.startsWith(".."))
+      .map((target) => breach(path, `imports ${target}`, "what is not below src/ is not packed"));
+  },
+  function pureAlgebra({ path, code }) {
+    if (folderOf(path) !== "sandbox") return [];
+    return packagesOf(code)
+      .filter((name) => name !== "node:path/posix")
+      .map((name) => breach(path, `imports ${name}`, "the sandbox algebra is pure: no I/O, no packages"));
+  },
+  function engineClient({ path, code }) {
+    if (path.startsWith("isolation/docker/")) return [];
+    return packagesOf(code)
+      .filter((name) => /^(dockerode|docker-modem)(\/|$)/.test(name))
+      .map((name) => breach(path, `imports ${name}`, "the Engine is spoken to in isolation/docker/ alone"));
+  },
+  function disks({ path, code }) {
+    if (MAY_READ_DISKS.some((place) => path.startsWith(place)) || DISK_EXCEPTIONS[path] !== undefined) return [];
+    return packagesOf(code)
+      .filter((name) => /^(node:)?fs(\/promises)?$/.test(name))
+      .map((name) =>
+        breach(path, `imports ${name}`, "files are reached through files/, which no swap can lead astray"),
+      );
+  },
+  function process({ path, code }) {
+    if (FACES.includes(folderOf(path))) return [];
+    const used =
+      code.match(/\bprocess\s*(\.|\[)\s*["']?(env|stdout|stderr|stdin|exit|exitCode|argv)\b|\bconsole\s*\./g) ?? [];
+    const imported = packagesOf(code).filter((name) => /^(node:)?process$/.test(name));
+    return [...used, ...imported].map((what) =>
+      breach(path, `uses ${what}`, "streams, exit codes and the environment belong to the faces, and are handed down"),
+    );
+  },
+  function barrels({ path, code }) {
+    if (path === "index.ts") return [];
+    const why = "src/index.ts is the only barrel: a name has one place";
+    const named = path.endsWith("/index.ts") ? [breach(path, "is called index.ts", why)] : [];
+    return [...named, ...reexportsOf(code).map((what) => breach(path, `exports ${what} of another file`, why))];
+  },
+  function names({ path }) {
+    const words = path.replace(/\.ts$/, "").split(/[/.-]/);
+    return FORBIDDEN_NAMES.filter((name) => words.includes(name)).map((name) =>
+      breach(path, `is called ${name}`, "a file is named by its one concern"),
+    );
+  },
+  function readableImports({ code, path }) {
+    const hidden = code.match(/\bimport\s*\(\s*[^"'\s)][^)]*\)|\brequire\s*\(|\bcreateRequire\b/g) ?? [];
+    return hidden.map((what) => breach(path, `imports by ${what}`, "an import that cannot be read cannot be checked"));
+  },
+];
+
+function breach(file: string, what: string, why: string): Breach {
+  return { file, what, why };
+}
+
+function folderOf(path: string): string {
+  return path.split("/")[0] ?? "";
+}
+
+const FROM = /^\s*(?:import|export)\s(?:[^;"'`]*?\s)?from\s*["']([^"']+)["']/gm;
+const FOR_EFFECT = /^\s*import\s*["']([^"']+)["']/gm;
+const DYNAMIC = /\bimport\s*\(\s*["']([^"']+)["']/g;
+
+/** Everything that is imported, in whatever way: for its types alone, on demand, or passed on. */
+function specifiersOf(code: string): string[] {
+  return [FROM, FOR_EFFECT, DYNAMIC].flatMap((pattern) => [...code.matchAll(pattern)].map((match) => match[1] ?? ""));
+}
+
+function packagesOf(code: string): string[] {
+  return specifiersOf(code).filter((specifier) => !specifier.startsWith("."));
+}
+
+/** Own files that are imported, by their path below `src/`. */
+function ownImports(path: string, code: string): string[] {
+  return specifiersOf(code)
+    .filter((specifier) => specifier.startsWith("."))
+    .map((specifier) => posix.join(posix.dirname(path), specifier));
+}
+
+/** `export … from`, and `export { … }` of what was imported. */
+function reexportsOf(code: string): string[] {
+  const passedOn = [...code.matchAll(/^\s*export\s[^;"'`]*?\sfrom\s*["']([^"']+)["']/gm)].map(
+    (match) => match[1] ?? "",
+  );
+  const imported = new Set(
+    [...code.matchAll(/^\s*import\s([^;"'`]*?)\sfrom/gm)].flatMap((match) => wordsOf(match[1] ?? "")),
+  );
+  const listed = [...code.matchAll(/^\s*export\s+(?:type\s+)?\{([^}]*)\}\s*;/gm)].flatMap((match) =>
+    wordsOf(match[1] ?? ""),
+  );
+  return [...passedOn, ...listed.filter((name) => imported.has(name))];
+}
+
+function wordsOf(list: string): string[] {
+  return (list.match(/[\w$]+/g) ?? []).filter((word) => word !== "type" && word !== "as");
+}
+
+/** Each cycle once, as the path around it. */
+function cyclesOf(files: readonly File[]): Breach[] {
+  const imports = new Map(files.map(({ path, code }) => [path, ownImports(path, code)]));
+  const finished = new Set<string>();
+  const breaches: Breach[] = [];
+  const visit = (path: string, way: readonly string[]): void => {
+    const at = way.indexOf(path);
+    if (at >= 0) {
+      const around = [...way.slice(at), path].join(" > ");
+      breaches.push(
+        breach(path, `imports itself: ${around}`, "what needs each other is one concern, or has a third below"),
+      );
+      return;
+    }
+    if (finished.has(path)) return;
+    for (const target of imports.get(path) ?? []) visit(target, [...way, path]);
+    finished.add(path);
+  };
+  for (const { path } of files) visit(path, []);
+  return breaches;
+}
+
+/** Comments may name what code may not. Strings stay, as they hold what is imported. */
+function withoutComments(text: string): string {
+  return text.replace(
+    /("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`)|\/\*[\s\S]*?\*\/|(?<=^|[\s;{}(),])\/\/[^\n]*/g,
+    (_, literal: string | undefined) => literal ?? " ",
+  );
+}

@@ -1,0 +1,52 @@
+import { describe, expect, it } from "vitest";
+import { parseGateReport } from "../../../src/isolation/gate/report.ts";
+import { SOUND_REPORT } from "./sound-report.ts";
+
+describe("reading a gate's report", () => {
+  const report = parseGateReport(SOUND_REPORT);
+
+  it("finds each mount with its place, its kind and its options", () => {
+    expect(report.mounts).toHaveLength(18);
+    expect(report.mounts[0]).toMatchObject({ path: "/", readOnly: true, type: "overlay" });
+    expect(report.mounts.find(({ path }) => path === "/tmp")).toEqual({
+      path: "/tmp",
+      readOnly: false,
+      type: "tmpfs",
+      options: ["rw", "nosuid", "nodev", "noexec", "relatime"],
+      superOptions: ["rw", "size=65536k"],
+    });
+  });
+
+  it("reads the kernel's octal escapes in paths", () => {
+    expect(report.mounts.map(({ path }) => path)).toContain("/the data");
+    expect(report.identities.get("/the data")).toBe("8:101");
+  });
+
+  it("takes a mount's own mode, and not its file system's", () => {
+    const [mount] = parseGateReport(
+      "== mountinfo\n1 2 8:1 / /x ro,noatime shared:1 master:2 - ext4 /dev/x rw\n",
+    ).mounts;
+    expect(mount).toMatchObject({ path: "/x", readOnly: true, type: "ext4" });
+  });
+
+  it("reads status, limits, interfaces, control groups and the command", () => {
+    expect(report.status.get("Seccomp")).toBe("2");
+    expect(report.limits.get("Max open files")).toBe("1024");
+    expect(report.interfaces).toEqual(["lo", "tunl0"]);
+    expect(report.cgroup.get("pids/pids.max")).toBe("512");
+    expect(report.command).toBe("/usr/bin/do");
+  });
+
+  it("tells both limits where a process may raise the first", () => {
+    const text = "== limits\nLimit  Soft Limit  Hard Limit  Units\nMax open files   10   20   files\n";
+    expect(parseGateReport(text).limits.get("Max open files")).toBe("10, at most 20");
+  });
+
+  it.each(["", "== mountinfo", "no report at all\nx", "== mountinfo\n\n- \n== limits\n=="])(
+    "makes nothing up from %j",
+    (text) => {
+      const { command, identities, status, interfaces } = parseGateReport(text);
+      expect([command, identities.size, status.size, interfaces.length]).toEqual(["", 0, 0, 0]);
+    },
+  );
+});
