@@ -60,7 +60,8 @@ async function ran(
     ...(options.approve === undefined ? {} : { approvalMode: options.approve }),
     ...(person === null ? {} : { person }),
   });
-  const { environment } = corral;
+  const { environment, reapTrouble } = corral;
+  if (reapTrouble !== null) screen.tell(`corral: not all could be reaped: ${reapTrouble}`);
   const attachments = await attachmentsOf(options, environment, terminal);
   const policy = options.policy === undefined ? {} : { policy: options.policy };
   return await run({ ...what, attachments, ...policy, signal: stop.signal }, environment);

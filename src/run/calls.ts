@@ -61,12 +61,15 @@ export class Calls implements AsyncDisposable {
   /** Cancels what still runs, waits until it is gone, and answers with every call's result, in the order of the calls. */
   async end(): Promise<RunResult[]> {
     this.#over.abort(new Error("the calling run has ended"));
+    // Where a call failed by a bug, every other one has ended as well before that is told.
+    await Promise.allSettled(this.#answers);
     const answers = await Promise.all(this.#answers);
     return answers.filter(({ kept }) => kept).map(({ result }) => result);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.end();
+    this.#over.abort(new Error("the calling run has ended"));
+    await Promise.allSettled(this.#answers);
   }
 
   /** A refused call is answered at once; one that is allowed takes its turn. */

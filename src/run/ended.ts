@@ -1,4 +1,4 @@
-import type { CellExit } from "../isolation/driver.ts";
+import type { CellExit } from "../isolation/cell.ts";
 import type { Enforcement } from "../isolation/enforcement.ts";
 import type { Plan } from "../isolation/plan.ts";
 import type { WorkerDefinition } from "../project/worker.ts";

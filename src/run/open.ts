@@ -7,7 +7,7 @@ import { dockerDriver } from "../isolation/docker/driver.ts";
 import { EngineUnavailableError } from "../isolation/docker/engine-unavailable.ts";
 import { gateBinary } from "../isolation/docker/images/gate.ts";
 import { ImageBuildError } from "../isolation/docker/images/progress.ts";
-import type { Driver, Reaped } from "../isolation/driver.ts";
+import { type Driver, EngineTrouble, type Reaped } from "../isolation/driver.ts";
 import { makeOwnerDir } from "../isolation/live-dir.ts";
 import { currentOwner, loadSealKey, type Owner } from "../isolation/owner.ts";
 import { type RefusedSources, refusedSourcesFor } from "../isolation/refused-sources.ts";
@@ -39,6 +39,8 @@ export interface Corral extends AsyncDisposable {
   readonly project: Project;
   readonly connection: EngineConnection;
   readonly reaped: Reaped;
+  /** Why not all of it could be removed: for a person to see, and no reason not to run. */
+  readonly reapTrouble: string | null;
 }
 
 /** A project to look at and not to run: it opens without an Engine as well. */
@@ -75,8 +77,8 @@ export async function openProject(project: Project, options: Omit<OpenOptions, "
   const ownerDir = await makeOwnerDir(liveDir, owner);
   const close = (): Promise<void> => rm(ownerDir, { recursive: true, force: true });
   try {
-    const [reaped, gate, refusedSources] = await Promise.all([
-      driver.reap(),
+    const [{ reaped, reapTrouble }, gate, refusedSources] = await Promise.all([
+      reapedAtOpening(driver),
       gateBinary({ docker: connection.docker, stateDir: options.stateDir }),
       refusedSourcesOn(connection, options.stateDir),
     ]);
@@ -91,7 +93,7 @@ export async function openProject(project: Project, options: Omit<OpenOptions, "
       emit: options.emit ?? (() => {}),
       now: () => performance.now(),
     };
-    return { environment, project, connection, reaped, [Symbol.asyncDispose]: close };
+    return { environment, project, connection, reaped, reapTrouble, [Symbol.asyncDispose]: close };
   } catch (error) {
     await close();
     throw error;
@@ -181,4 +183,13 @@ function policiesOf(project: Project): (name: string) => Promise<Policy> {
 function approverFor(mode: ApprovalMode, person: Approver | undefined): Approver {
   if (mode === "approve_all") return approveAll;
   return mode === "auto_deny" ? autoDeny : (person ?? headless);
+}
+
+async function reapedAtOpening(driver: Driver): Promise<Pick<Corral, "reaped" | "reapTrouble">> {
+  try {
+    return { reaped: await driver.reap(), reapTrouble: null };
+  } catch (error) {
+    if (!(error instanceof EngineTrouble)) throw error;
+    return { reaped: { cells: [], volumes: [], directories: [] }, reapTrouble: error.message };
+  }
 }

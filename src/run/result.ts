@@ -1,5 +1,5 @@
 import { constants } from "node:os";
-import type { CellExit, CellUsage } from "../isolation/driver.ts";
+import type { CellExit, CellUsage } from "../isolation/cell.ts";
 import type { Enforcement } from "../isolation/enforcement.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import { describeViolation } from "../sandbox/wording.ts";

@@ -1,4 +1,5 @@
-import { type Cell, EngineTrouble } from "../isolation/driver.ts";
+import type { Cell } from "../isolation/cell.ts";
+import { EngineTrouble } from "../isolation/driver.ts";
 import type { WorkerDefinition } from "../project/worker.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { Violation } from "../sandbox/violation.ts";
@@ -16,7 +17,6 @@ import { deniedResult, refusedResult, unstartedResult } from "./refusal.ts";
 import type { RunResult } from "./result.ts";
 import { sandboxView } from "./sandbox-view.ts";
 import { LazySession } from "./session/lazy-session.ts";
-import { Session } from "./session/session.ts";
 import { supervise } from "./supervise.ts";
 
 /** What a person or a program asks for: one worker of the project, run by itself. */
@@ -136,7 +136,7 @@ async function planned(job: Job, sandbox: Sandbox, env: RunEnvironment): Promise
   const deadline = Math.min(job.deadline, begunAt + plan.limits.timeoutMs);
   await using calls = new Calls(job, sandbox, pins, deadline, env, perform);
   const call = (request: CallRequest, signal: AbortSignal): Promise<RunResult> => calls.call(request, signal);
-  await using session = new LazySession(() => Session.open({ ...job, deadline }, sandbox, env, call));
+  await using session = new LazySession({ ...job, deadline }, sandbox, env, call);
   broker.serve({
     call,
     tool: (name, input, signal) => session.runTool(name, input, signal),

@@ -1,4 +1,4 @@
-import type { Cell, CellExit } from "../isolation/driver.ts";
+import type { Cell, CellExit } from "../isolation/cell.ts";
 import type { StopReason } from "./result.ts";
 
 /** How long a worker that was asked to end may take before it is ended. */

@@ -14,19 +14,25 @@ const INSPECTION_INTERVAL_MS = 10;
 /**
  * Looks the program up by hand, as the gate does: the Engine's own words for a program that is not there would stand in
  * the command's output, under an exit code of its own making. So is the directory, which may be gone. An image without
- * a shell borrows the gate's. `$0` is the gate's binary.
+ * a shell borrows the gate's. What it needs for that stays out of the command's environment. `$0` is the gate's binary.
  */
 const RUN_SCRIPT = `
 cd -- "$1" || exit 126
 shift
+find() (
+  IFS=:
+  for dir in $PATH; do [ -f "$dir/$1" ] && [ -x "$dir/$1" ] && echo "$dir/$1" && exit; done
+)
 case $1 in
-*/*) command=$1 ;;
-*) command=; IFS=:; for dir in $PATH; do [ -f "$dir/$1" ] && [ -x "$dir/$1" ] && command=$dir/$1 && break; done; unset IFS ;;
+*/*) ;;
+*)
+  set -- "$(find "$1")" "$@"
+  [ -n "$1" ] || [ "$2" != sh ] || { shift 2; exec "$0" sh "$@"; }
+  [ -n "$1" ] || { echo "$2: command not found" >&2; exit 127; }
+  corral_found=$1; shift 2; set -- "$corral_found" "$@"; unset corral_found
+  ;;
 esac
-[ -n "$command" ] || [ "$1" != sh ] || { shift; exec "$0" sh "$@"; }
-[ -n "$command" ] || { echo "$1: command not found" >&2; exit 127; }
-shift
-exec "$command" "$@"
+exec "$@"
 `;
 
 /** Starts a command in a running container, with the container's own hardening and the worker's rights. */

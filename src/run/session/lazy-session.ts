@@ -3,18 +3,19 @@ import type { Session } from "./session.ts";
 
 /** A session that is opened with the first tool that a run uses: most use none. Ends with the run, whatever is in it. */
 export class LazySession implements AsyncDisposable {
-  readonly #open: () => Promise<Session>;
+  readonly #parts: Parameters<typeof Session.open>;
   readonly #over = new AbortController();
   readonly #running = new Set<Promise<ToolResult>>();
   #session: Promise<Session> | null = null;
 
-  constructor(open: () => Promise<Session>) {
-    this.#open = open;
+  constructor(...parts: Parameters<typeof Session.open>) {
+    this.#parts = parts;
   }
 
   async runTool(name: string, rawInput: unknown, hangUp: AbortSignal): Promise<ToolResult> {
     this.#over.signal.throwIfAborted();
-    this.#session ??= this.#open();
+    // Loaded only now: the tools and what they need would double the start of every run.
+    this.#session ??= import("./session.ts").then((loaded) => loaded.Session.open(...this.#parts));
     const session = await this.#session;
     const result = session.runTool(name, rawInput, AbortSignal.any([hangUp, this.#over.signal]));
     this.#running.add(result);

@@ -1,5 +1,4 @@
-import { mkdir, rm } from "node:fs/promises";
-import { join, posix } from "node:path";
+import { posix } from "node:path";
 import PQueue from "p-queue";
 import { decideShell } from "../../approval/shell-rules/decide.ts";
 import { describeShellDecision } from "../../approval/shell-rules/wording.ts";
@@ -31,6 +30,7 @@ import { sandboxView } from "../sandbox-view.ts";
 import { checkedCommand } from "./checked-command.ts";
 import { execCommand } from "./exec-command.ts";
 import { type OpenCell, openCell } from "./open-cell.ts";
+import { makeOutputDir, type OutputDir } from "./output-dir.ts";
 
 type Call = (request: CallRequest, signal: AbortSignal) => Promise<RunResult>;
 
@@ -44,7 +44,7 @@ export class Session implements AsyncDisposable, Hands {
   readonly #sandbox: Sandbox;
   readonly #env: RunEnvironment;
   readonly #call: Call;
-  readonly #outputDir: string;
+  readonly #output: OutputDir;
   readonly #hostFiles: Files;
   /** One command at a time: what ends one ends everything in the cell. */
   readonly #commands = new PQueue({ concurrency: 1 });
@@ -52,18 +52,16 @@ export class Session implements AsyncDisposable, Hands {
   #commandCount = 0;
 
   static async open(job: Job, sandbox: Sandbox, env: RunEnvironment, call: Call): Promise<Session> {
-    const outputDir = join(env.ownerDir, `${job.run}.out`);
-    await mkdir(outputDir, { mode: 0o755 });
-    return new Session(job, sandbox, env, call, outputDir);
+    return new Session(job, sandbox, env, call, await makeOutputDir(env.ownerDir, job.run));
   }
 
-  private constructor(job: Job, sandbox: Sandbox, env: RunEnvironment, call: Call, outputDir: string) {
+  private constructor(job: Job, sandbox: Sandbox, env: RunEnvironment, call: Call, output: OutputDir) {
     this.#job = job;
     this.#sandbox = sandbox;
     this.#env = env;
     this.#call = call;
-    this.#outputDir = outputDir;
-    const shown = withOutput(sandbox, outputDir);
+    this.#output = output;
+    const shown = withOutput(sandbox, output.path);
     this.#hostFiles = openHostFiles(shown.mounts);
     this.files = guarded(this.#hostFiles, shown);
   }
@@ -96,7 +94,7 @@ export class Session implements AsyncDisposable, Hands {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#closeCell();
     this.#hostFiles[Symbol.dispose]();
-    await rm(this.#outputDir, { recursive: true, force: true });
+    await this.#output[Symbol.asyncDispose]();
   }
 
   async #execNow(request: ExecToolRequest, signal: AbortSignal): Promise<ExecToolAnswer> {
@@ -111,7 +109,7 @@ export class Session implements AsyncDisposable, Hands {
     const result = await execCommand(
       opened.held,
       command,
-      this.#outputDir,
+      this.#output.path,
       AbortSignal.any([signal, this.#job.signal]),
     );
     if (!result.cellUsable) await this.#closeCell();
@@ -132,7 +130,7 @@ export class Session implements AsyncDisposable, Hands {
 
   /** The session's cell, started where there is none. */
   async cell(signal: AbortSignal): Promise<OpenCell> {
-    this.#cell ??= await openCell(this.#job, this.#sandbox, this.#outputDir, this.#service(), this.#env, signal);
+    this.#cell ??= await openCell(this.#job, this.#sandbox, this.#output.path, this.#service(), this.#env, signal);
     return this.#cell;
   }
 
