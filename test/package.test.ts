@@ -1,0 +1,58 @@
+import { execFile } from "node:child_process";
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+
+const execute = promisify(execFile);
+const ROOT = join(import.meta.dirname, "..");
+// The package asks for the Node that runs these tests, whichever one the system has.
+const env = { ...process.env, PATH: `${dirname(process.execPath)}:${process.env.PATH}` };
+
+describe("the package, packed and installed elsewhere", () => {
+  let dir = "";
+  let corral = "";
+  beforeAll(async () => {
+    dir = await mkdtemp(join(tmpdir(), "corral-pack-"));
+    // `npm test` has built dist/ already; building it again would pull it away from under other tests.
+    await execute("npm", ["pack", "--ignore-scripts", "--pack-destination", dir], { cwd: ROOT, env });
+    const [tarball = ""] = await readdir(dir);
+    await execute(
+      "npm",
+      ["install", "--prefix", dir, "--no-audit", "--no-fund", "--prefer-offline", join(dir, tarball)],
+      { cwd: dir, env },
+    );
+    corral = join(dir, "node_modules", ".bin", "corral");
+  });
+  afterAll(() => rm(dir, { recursive: true, force: true }));
+
+  it("has the command", async () => {
+    const { version } = JSON.parse(await readFile(join(ROOT, "package.json"), "utf8"));
+    expect((await execute(corral, ["--version"], { env })).stdout).toBe(`${version}\n`);
+  });
+
+  it("brings its policies and images, and runs a project", async () => {
+    const state = { ...env, CORRAL_STATE_DIR: join(dir, "state") };
+    const checked = await execute(corral, ["check", "--project", join(ROOT, "examples", "inbox")], { env: state });
+    expect(checked.stdout).toMatch(/all would run/);
+    const images = await execute(corral, ["images", "ls", "--json"], { env: state });
+    expect(
+      JSON.parse(images.stdout)
+        .map(({ name }: { name: string }) => name)
+        .sort(),
+    ).toEqual(["base", "documents", "node", "python"]);
+  });
+
+  it("is a library", async () => {
+    const program =
+      'import { derive, openCorral, run } from "corral"; console.log(typeof derive, typeof openCorral, typeof run);';
+    const { stdout } = await execute(process.execPath, ["--input-type=module", "-e", program], { cwd: dir, env });
+    expect(stdout).toBe("function function function\n");
+  });
+
+  it("holds no tests, no examples and no sources", async () => {
+    const files = await readdir(join(dir, "node_modules", "corral"));
+    expect(files.sort()).toEqual(["LICENSE", "README.md", "dist", "docs", "images", "package.json", "policies"]);
+  });
+});
