@@ -77,6 +77,8 @@ export async function openProject(project: Project, options: Omit<OpenOptions, "
   const ownerDir = await makeOwnerDir(liveDir, owner);
   const close = (): Promise<void> => rm(ownerDir, { recursive: true, force: true });
   try {
+    const policyNamed = policiesOf(project);
+    await policiesExist(project, policyNamed);
     const [{ reaped, reapTrouble }, gate, refusedSources] = await Promise.all([
       reapedAtOpening(driver),
       gateBinary({ docker: connection.docker, stateDir: options.stateDir }),
@@ -84,7 +86,7 @@ export async function openProject(project: Project, options: Omit<OpenOptions, "
     ]);
     const environment: RunEnvironment = {
       project,
-      policyNamed: policiesOf(project),
+      policyNamed,
       driver,
       approver: approverFor(options.approvalMode ?? project.approval.mode, options.person),
       refusedSources,
@@ -192,4 +194,10 @@ async function reapedAtOpening(driver: Driver): Promise<Pick<Corral, "reaped" | 
     if (!(error instanceof EngineTrouble)) throw error;
     return { reaped: { cells: [], volumes: [], directories: [] }, reapTrouble: error.message };
   }
+}
+
+/** Found out before anything runs: a call that names a policy which does not exist would fail in the middle of its tree. */
+async function policiesExist(project: Project, policyNamed: RunEnvironment["policyNamed"]): Promise<void> {
+  const named = [...project.workers.values()].flatMap(({ policyName }) => policyName ?? []);
+  await Promise.all([project.policyName, ...new Set(named)].map(policyNamed));
 }

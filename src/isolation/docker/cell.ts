@@ -1,8 +1,11 @@
+import { Agent } from "node:http";
+import { setTimeout as pause } from "node:timers/promises";
 import type Docker from "dockerode";
 import type { Cell, CellExit, CellUsage } from "../cell.ts";
 import { EngineTrouble } from "../driver.ts";
 import type { Enforcement } from "../enforcement.ts";
 import type { Attachment } from "./attachment.ts";
+import { loadClient } from "./client.ts";
 import { engineMessage, engineTrouble, isGone, statusCodeOf } from "./engine-error.ts";
 import { sampleUsage } from "./usage.ts";
 
@@ -10,6 +13,9 @@ import { sampleUsage } from "./usage.ts";
 const DRAIN_MS = 5000;
 /** How often a broken wait is taken up again with an Engine that still answers. */
 const MAX_WAITS = 5;
+
+/** How often the Engine is asked for a worker whose streams have ended, until its wait is answered. */
+const PATROL_MS = 1000;
 
 /** What the Engine answers to a wait; `Error` where it could not find out how the container ended. */
 export interface WaitAnswer {
@@ -29,13 +35,19 @@ interface Parts {
 /** A verified container whose worker waits behind the gate. */
 export function dockerCell({ container, attachment, wait, enforcement, remove }: Parts): Cell {
   const sampler = sampleUsage(container);
-  const exit = ended(container, attachment, wait, () => sampler.last()).finally(() => sampler.stop());
+  let killed = false;
+  const exit = ended(container, attachment, wait, { usage: () => sampler.last(), killed: () => killed }).finally(() =>
+    sampler.stop(),
+  );
   return {
     id: container.id,
     enforcement,
     exit,
     release: (input) => attachment.release(input),
-    kill: (signal) => kill(container, signal),
+    kill(signal) {
+      killed = true;
+      return kill(container, signal);
+    },
     async [Symbol.asyncDispose]() {
       sampler.stop();
       attachment.close();
@@ -48,18 +60,59 @@ async function ended(
   container: Docker.Container,
   attachment: Attachment,
   wait: Promise<WaitAnswer>,
-  usage: () => CellUsage,
+  { usage, killed }: { usage: () => CellUsage; killed: () => boolean },
 ): Promise<CellExit> {
+  const over = new AbortController();
   try {
-    const code = await exitCode(container, wait);
+    const code = await Promise.race([exitCode(container, wait), patrolledExit(container, attachment, over.signal)]);
     const output = await drained(attachment);
     const { State } = await container.inspect();
+    if (ENDED_BY_SHUTDOWN.has(code) && !killed() && !(await isListening(container)))
+      return { kind: "lost", reason: "the Engine was stopped, and ended the worker" };
     if (output === "broken") return { kind: "lost", reason: "the connection that carried the worker's output broke" };
     return { kind: "exited", code, outOfMemory: State.OOMKilled, usage: usage() };
   } catch (error) {
     return { kind: "lost", reason: engineMessage(error) };
   } finally {
+    over.abort();
     attachment.close();
+  }
+}
+
+/** 128 + SIGTERM, and 128 + SIGKILL: what an Engine that is stopped does to its containers. */
+const ENDED_BY_SHUTDOWN: ReadonlySet<number> = new Set([143, 137]);
+
+/**
+ * An Engine that is stopped goes on answering on the connections that it has while it ends its containers, but takes
+ * no new one. How the worker would have ended is not known then.
+ */
+async function isListening({ modem }: Docker.Container): Promise<boolean> {
+  const { socketPath, host, port, protocol } = modem as Docker.DockerOptions;
+  if (protocol === "https") return true;
+  const Client = loadClient();
+  const fresh = new Client({
+    socketPath,
+    host,
+    port,
+    protocol,
+    agent: new Agent({ keepAlive: false }),
+  } as Docker.DockerOptions);
+  return await fresh.ping().then(
+    () => true,
+    () => false,
+  );
+}
+
+/**
+ * The client does not notice when an Engine dies while its answer to a wait is on the way. The streams end then, so
+ * from their end on it is asked whether it is still there; a worker may also have closed them, and go on.
+ */
+async function patrolledExit(container: Docker.Container, attachment: Attachment, over: AbortSignal): Promise<number> {
+  await attachment.ended;
+  for (;;) {
+    await pause(PATROL_MS, undefined, { signal: over, ref: false });
+    const { State } = await container.inspect();
+    if (!State.Running && State.Status === "exited") return State.ExitCode;
   }
 }
 

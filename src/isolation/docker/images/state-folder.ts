@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { chmod, mkdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { chmod, link, mkdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 
 /** Makes a folder of Corral's state, open to its owner alone, and every folder above it that is missing. */
@@ -16,6 +16,25 @@ export async function writeAtomically(file: string, content: string | Buffer, mo
     await writeFile(draft, content, { mode, flag: "wx" });
     await chmod(draft, mode);
     await rename(draft, file);
+  } finally {
+    await rm(draft, { force: true });
+  }
+}
+
+/**
+ * Writes a file that is not there yet. Where another process was faster, its file stays: what has been told of a file
+ * (its inode, in a plan) stays true. Answers whether it was this one.
+ */
+export async function writeIfMissing(file: string, content: Buffer, mode: number): Promise<boolean> {
+  const draft = `${file}.${randomUUID()}`;
+  try {
+    await writeFile(draft, content, { mode, flag: "wx" });
+    await chmod(draft, mode);
+    await link(draft, file);
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
+    throw error;
   } finally {
     await rm(draft, { force: true });
   }

@@ -1,0 +1,58 @@
+import { describe, expect, it } from "vitest";
+import { openProject, python, sh } from "../run/project-fixture.ts";
+
+describe("a worker that exhausts what it has", () => {
+  it("has no more processes than its limit, however it forks", async () => {
+    const script = `
+import os, time
+n = 0
+try:
+    while True:
+        if os.fork() == 0: time.sleep(60)
+        n += 1
+except OSError as e: print(n, type(e).__name__, flush=True)
+os._exit(0)`;
+    await using project = await openProject({
+      workers: { w: { image: "corral/python", command: python(script), limits: { pids: 30 } } },
+    });
+    const result = await project.run("w");
+    expect(result.status).toBe("succeeded");
+    expect(result.stdout).toMatch(/^2\d BlockingIOError\n$/);
+    expect(await project.traces()).toEqual([]);
+  });
+
+  it("ends, bomb or not, and leaves room for others meanwhile", async () => {
+    const bomb = {
+      command: sh("bomb() { bomb | bomb & }; bomb; while :; do bomb 2>/dev/null; done"),
+      limits: { pids: 32, timeout: "2s", output: "100k" },
+    };
+    await using project = await openProject({ workers: { bomb, calm: { command: sh("echo calm") } } });
+    const [exploded, calm] = await Promise.all([project.run("bomb"), project.run("calm")]);
+    expect(exploded.status).toMatch(/^(timed_out|output_limit|failed)$/);
+    expect(calm).toMatchObject({ status: "succeeded", stdout: "calm\n" });
+    expect(await project.traces()).toEqual([]);
+  });
+
+  it("fills neither /tmp nor HOME nor /dev/shm beyond a bound, and nothing else at all", async () => {
+    const script = `for dir in /tmp "$HOME" /dev/shm / /usr /.corral /var/tmp /run; do
+      head -c 200M /dev/zero > $dir/fill 2>/dev/null; stat -c '%n %s' $dir/fill 2>/dev/null; rm -f $dir/fill; done`;
+    await using project = await openProject({
+      workers: { w: { command: sh(script), limits: { memory: "512m", disk: "1g" } } },
+    });
+    const { stdout } = await project.run("w");
+    expect(stdout.split("\n").filter((line) => !line.startsWith("/dev/shm"))).toEqual([
+      `/tmp/fill ${64 << 20}`,
+      `/home/worker/fill ${16 << 20}`,
+      "",
+    ]);
+    const shm = Number(/^\/dev\/shm\/fill (\d+)$/m.exec(stdout)?.[1] ?? 0);
+    expect(shm).toBeLessThanOrEqual(64 << 20);
+  });
+
+  it("is killed for memory that it took through files in /tmp, as for any other", async () => {
+    const script = "head -c 60M /dev/zero > /tmp/fill; echo survived";
+    await using project = await openProject({ workers: { w: { command: sh(script), limits: { memory: "32m" } } } });
+    const result = await project.run("w");
+    expect(result.usage.outOfMemory).toBe(true);
+  });
+});

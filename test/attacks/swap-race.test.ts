@@ -1,0 +1,89 @@
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { openProject, python, sh, writable } from "../run/project-fixture.ts";
+
+const CANARY = "from-outside-the-sandbox";
+
+/**
+ * A process that exchanges the folder /work/f and the link /work/g without a pause, atomically, while threads call
+ * workers that are to see something below /work/f. The calls come as a list of requests.
+ */
+const ATTACKER = `
+import ctypes, http.client, json, os, socket, sys, threading
+from concurrent.futures import ThreadPoolExecutor
+plan = json.load(sys.stdin)
+os.symlink(plan["outside"], "/work/g")
+libc = ctypes.CDLL(None, use_errno=True)
+if os.fork() == 0:
+    while True:
+        if libc.renameat2(-100, b"/work/f", -100, b"/work/g", 2) != 0: os._exit(ctypes.get_errno())
+
+class Connection(http.client.HTTPConnection):
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(os.environ["CORRAL_SOCKET"])
+
+def call(request):
+    connection = Connection("corral")
+    connection.request("POST", "/v1/calls", json.dumps(request))
+    return connection.getresponse().read().decode()
+
+with ThreadPoolExecutor(8) as pool: answers = list(pool.map(call, plan["requests"]))
+print(sum(${JSON.stringify(CANARY)} in answer for answer in answers))
+sys.stdout.flush()
+`;
+
+let outside: string;
+
+beforeEach(async () => {
+  outside = await mkdtemp(join(tmpdir(), "corral-outside-"));
+  await mkdir(join(outside, "sub"));
+  await writeFile(join(outside, "sub/note"), CANARY);
+});
+
+afterEach(async () => {
+  await rm(outside, { recursive: true, force: true });
+});
+
+it.each([
+  ["a directory below it", 120, { worker: "peek" }],
+  [
+    "a directory below it, by what the caller leaves",
+    80,
+    { worker: "inheritor", narrow: { allow_read: "/work/f/sub" } },
+  ],
+  ["a file below it, as attachment", 60, { worker: "reader", attachments: ["/work/f/sub/note"] }],
+])(
+  "a folder that is swapped for a link to outside shows no called worker %s",
+  { timeout: 120_000 },
+  async (_, count, request) => {
+    await using project = await openProject({
+      workers: {
+        attacker: {
+          image: "corral/python",
+          command: python(ATTACKER),
+          sandbox: { zones: [writable("work")] },
+          calls: ["peek", "inheritor", "reader"],
+          limits: { timeout: "2m" },
+        },
+        peek: { command: sh("cat /work/f/sub/*"), sandbox: { allow_read: ["/work/f/sub"] } },
+        inheritor: { command: sh("cat /work/f/sub/*"), sandbox: { inherit: true } },
+        reader: { command: sh("cat /attachments/*") },
+      },
+      zones: { work: "rw" },
+      files: { "work/f/sub/note": "inside" },
+      yaml: { delegation: { max_parallel: 8, max_calls: 200 } },
+    });
+    const result = await project.run("attacker", { input: { outside, requests: Array(count).fill(request) } });
+    expect(result, result.stderr).toMatchObject({ status: "succeeded", stdout: "0\n" });
+    expect(JSON.stringify(result)).not.toContain(CANARY);
+
+    const told = result.calls.map(({ status, stdout }) => `${status} ${stdout}`.trim());
+    expect(told).toHaveLength(count);
+    // Both ends were seen, so the race took place, and there was no third end.
+    expect([...new Set(told)].sort()).toEqual(["refused", "succeeded inside"]);
+    expect(await project.traces()).toEqual([]);
+  },
+);

@@ -1,0 +1,88 @@
+import { chown, cp, mkdir, mkdtemp, realpath, rm, stat, symlink } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { connect } from "../../src/isolation/docker/connect.ts";
+import { startOrchestrator } from "./orchestrator.ts";
+import { sh, writable, writeProject } from "./project-fixture.ts";
+
+/** No account has this number; all that counts is that it is not root and in the group of the Engine's socket. */
+const UID = 23456;
+const ROOT = join(import.meta.dirname, "../..");
+
+let base: string;
+
+beforeEach(async () => {
+  base = await mkdtemp(join(tmpdir(), "cr-"));
+  // A copy that this user can reach, wherever the checkout is; node_modules is the checkout's own, where it may be read.
+  await mkdir(join(base, "c/test"), { recursive: true });
+  for (const part of ["package.json", "src", "policies", "test/run"])
+    await cp(join(ROOT, part), join(base, "c", part), { recursive: true });
+  await symlink(await realpath(join(ROOT, "node_modules")), join(base, "c/node_modules"));
+  await writeProject(join(base, "p"), {
+    workers: {
+      boss: {
+        command: sh("id -u; cat /docs/private; echo mine > /out/boss; corral-call kid --attach /docs/private"),
+        calls: ["kid"],
+        sandbox: { zones: [writable("out"), { name: "docs" }] },
+      },
+      kid: {
+        command: sh("id -u; cat /attachments/private; echo mine > /out/kid"),
+        sandbox: { zones: [writable("out")] },
+      },
+      roots: { command: sh("echo x > /roots/x"), sandbox: { zones: [writable("roots")] } },
+      others: { command: sh("echo x > /others/x"), sandbox: { zones: [writable("others")] } },
+    },
+    zones: { out: "rw", docs: "ro", roots: "rw", others: "rw" },
+    files: { "docs/private": "private\n" },
+  });
+  await giveTo(UID, join(base, "p"), join(base, "p/out"), join(base, "p/docs"), join(base, "p/docs/private"), base);
+  await chown(join(base, "p/roots"), 0, 0);
+});
+
+afterEach(async () => {
+  await rm(base, { recursive: true, force: true });
+});
+
+async function giveTo(uid: number, ...paths: string[]): Promise<void> {
+  for (const path of paths) await chown(path, uid, uid);
+}
+
+async function runAsUser(worker: string) {
+  const { socketPath } = await connect(process.env);
+  if (socketPath === null) throw new Error("an Engine over TCP has no group");
+  const { gid } = await stat(await realpath(socketPath));
+  const guise = [
+    "setpriv",
+    `--reuid=${UID}`,
+    `--regid=${UID}`,
+    `--groups=${gid}`,
+    "env",
+    "-i",
+    `HOME=${base}`,
+    `DOCKER_HOST=unix://${socketPath}`,
+    `PATH=${dirname(process.execPath)}:/usr/bin:/bin`,
+  ];
+  const options = { projectDir: join(base, "p"), stateDir: join(base, "s"), worker, runs: 1 };
+  await using orchestrator = startOrchestrator(options, { prefix: guise, checkout: join(base, "c") });
+  expect(await orchestrator.exit, orchestrator.stderr()).toBe(0);
+  return orchestrator.lines.find((line) => line.ended !== undefined)?.ended;
+}
+
+describe("an ordinary user in the Engine's group", () => {
+  it("runs workers as itself: they read its private files, and what they write is its own", async () => {
+    const result = await runAsUser("boss");
+    expect(result).toMatchObject({ status: "succeeded", stdout: `${UID}\nprivate\n${UID}\nprivate\n` });
+    for (const name of ["boss", "kid"]) {
+      const { uid, gid } = await stat(join(base, "p/out", name));
+      expect([uid, gid]).toEqual([UID, UID]);
+    }
+    expect((await stat(join(base, "s"))).uid).toBe(UID);
+    expect((await stat(join(base, "s"))).mode & 0o777).toBe(0o700);
+  });
+
+  it.each(["roots", "others"])("cannot have a worker write what is not its own (%s)", async (whose) => {
+    const result = await runAsUser(whose);
+    expect(result).toMatchObject({ status: "refused", violations: [{ code: "USER_NOT_ALLOWED" }] });
+  });
+});

@@ -1,0 +1,188 @@
+import { chown, lstat, mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import type { Approver } from "../../src/approval/approver.ts";
+import { type Corral, openCorral, type RunEvent, type RunResult, run } from "../../src/index.ts";
+import type { Plan } from "../../src/isolation/plan.ts";
+import type { Attachment } from "../../src/run/job.ts";
+
+/** The user that cells run as where nothing else is said. */
+export const WORKER_UID = 65532;
+
+/** A worker's front matter; JSON is YAML. */
+export type WorkerSpec = Readonly<Record<string, unknown>>;
+
+export interface ProjectSpec {
+  readonly workers: Readonly<Record<string, WorkerSpec>>;
+  /** Folders of the project by zone name; all are made, empty and of the worker's user. */
+  readonly zones?: Readonly<Record<string, "ro" | "rw">>;
+  /** By path below the project. */
+  readonly files?: Readonly<Record<string, string>>;
+  /** What else stands in `corral.yaml`, and in its `sandbox`. */
+  readonly yaml?: Readonly<Record<string, unknown>>;
+  readonly sandbox?: Readonly<Record<string, unknown>>;
+  readonly policy?: string;
+}
+
+export interface RunOptions {
+  readonly input?: unknown;
+  readonly attachments?: readonly Attachment[];
+  readonly policy?: string;
+  readonly signal?: AbortSignal;
+}
+
+/** A project of its own in a temporary folder, open on the Engine. Disposing removes all of it. */
+export interface ProjectFixture extends AsyncDisposable {
+  readonly dir: string;
+  readonly stateDir: string;
+  readonly corral: Corral;
+  readonly events: readonly RunEvent[];
+  run(worker: string, options?: RunOptions): Promise<RunResult>;
+  /** The plan of the one run of this worker that began. */
+  planOf(worker: string): Plan;
+  /** Settles when this worker has printed this text on its standard output. */
+  printed(worker: string, text: string): Promise<void>;
+  /** Everything of this project's runs that is still there: cells, volumes, sockets. */
+  traces(): Promise<string[]>;
+}
+
+export interface OpenFixtureOptions {
+  readonly engineEnv?: Readonly<Record<string, string | undefined>>;
+  readonly approvalMode?: "interactive" | "approve_all" | "auto_deny";
+  readonly person?: Approver;
+}
+
+/** A shell command for a worker. */
+export const sh = (script: string): string[] => ["sh", "-c", script];
+export const python = (script: string): string[] => ["python3", "-c", script];
+
+/** A writable zone as a worker asks for it, agreed to beforehand. */
+export const writable = (name: string) => ({ name, mode: "rw", approval: "preApproved" });
+
+/** Writes the project and opens it. */
+export async function openProject(spec: ProjectSpec, options: OpenFixtureOptions = {}): Promise<ProjectFixture> {
+  const base = await mkdtemp(join(tmpdir(), "cr-"));
+  try {
+    await writeProject(join(base, "p"), spec);
+    return await openAt(base, options);
+  } catch (error) {
+    await rm(base, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+/** `corral.yaml`, the workers, the zones' folders and the files. Everything in a zone belongs to the worker's user. */
+export async function writeProject(dir: string, spec: ProjectSpec): Promise<void> {
+  const { workers, zones = {}, files = {}, yaml = {}, sandbox = {}, policy = "untrusted" } = spec;
+  await mkdir(join(dir, "workers"), { recursive: true });
+  const zonesYaml = Object.fromEntries(
+    Object.entries(zones).map(([name, mode]) => [name, { path: `./${name}`, mode }]),
+  );
+  const declared = { mode: "direct", zones: zonesYaml, ...sandbox };
+  await writeFile(join(dir, "corral.yaml"), JSON.stringify({ version: 1, policy, sandbox: declared, ...yaml }));
+  for (const [name, worker] of Object.entries(workers))
+    await writeFile(join(dir, "workers", `${name}.worker`), `---\n${JSON.stringify(worker)}\n---\n`);
+  for (const zone of Object.keys(zones)) await mkdir(join(dir, zone), { recursive: true });
+  for (const [path, content] of Object.entries(files)) {
+    await mkdir(dirname(join(dir, path)), { recursive: true });
+    await writeFile(join(dir, path), content);
+  }
+  if (process.getuid?.() === 0) for (const zone of Object.keys(zones)) await giveToWorker(join(dir, zone));
+}
+
+async function giveToWorker(path: string): Promise<void> {
+  await chown(path, WORKER_UID, WORKER_UID);
+  if (!(await lstat(path)).isDirectory()) return;
+  for (const name of await readdir(path)) await giveToWorker(join(path, name));
+}
+
+async function openAt(
+  base: string,
+  { engineEnv = process.env, ...options }: OpenFixtureOptions,
+): Promise<ProjectFixture> {
+  const events: RunEvent[] = [];
+  const waiting = new Set<() => void>();
+  const running = new Set<Promise<unknown>>();
+  const over = new AbortController();
+  const stateDir = join(base, "s");
+  const dir = join(base, "p");
+  const corral = await openCorral({
+    projectDir: dir,
+    stateDir,
+    engineEnv,
+    ...options,
+    emit(event) {
+      events.push(event);
+      for (const look of waiting) look();
+    },
+  });
+  return {
+    dir,
+    stateDir,
+    corral,
+    events,
+    async run(worker, request = {}) {
+      const signal = request.signal === undefined ? over.signal : AbortSignal.any([over.signal, request.signal]);
+      const result = runIn(corral, worker, { ...request, signal });
+      running.add(result);
+      return await result.finally(() => running.delete(result));
+    },
+    planOf: (worker) => planOf(events, worker),
+    printed(worker, text) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const look = (): void => {
+        if (stdoutOf(events, worker).includes(text)) resolve();
+      };
+      waiting.add(look);
+      look();
+      return promise.finally(() => waiting.delete(look));
+    },
+    traces: () => tracesOf(corral, events, stateDir),
+    async [Symbol.asyncDispose]() {
+      // A test that failed in the middle has runs that are still on.
+      over.abort();
+      await Promise.allSettled(running);
+      await corral[Symbol.asyncDispose]();
+      await rm(base, { recursive: true, force: true });
+    },
+  };
+}
+
+function runIn({ project, environment }: Corral, name: string, options: RunOptions & { signal: AbortSignal }) {
+  const worker = project.workers.get(name);
+  if (worker === undefined) throw new Error(`the fixture has no worker ${name}`);
+  return run({ worker, ...options }, environment);
+}
+
+function planOf(events: readonly RunEvent[], worker: string): Plan {
+  const started = events.find((event) => event.type === "started" && event.worker === worker);
+  if (started?.type !== "started") throw new Error(`no run of ${worker} began`);
+  return started.plan;
+}
+
+export function stdoutOf(events: readonly RunEvent[], worker: string): string {
+  return events
+    .map((event) =>
+      event.type === "output" && event.worker === worker && event.stream === "stdout" ? event.chunk : "",
+    )
+    .join("");
+}
+
+async function tracesOf({ environment, connection }: Corral, events: readonly RunEvent[], stateDir: string) {
+  const runs = new Set(events.map((event) => event.run));
+  const cells = await environment.driver.list();
+  const { Volumes } = await connection.docker.listVolumes();
+  const volumes = (Volumes ?? []).map(({ Name }) => Name);
+  return [
+    ...cells.map(({ run, state }) => `cell of run ${run}, ${state}`),
+    ...volumes.filter((name) => runs.has(name.split("-")[1] ?? "")).map((name) => `volume ${name}`),
+    ...(await socketDirs(stateDir)).map((name) => `socket of run ${name}`),
+  ];
+}
+
+async function socketDirs(stateDir: string): Promise<string[]> {
+  const live = join(stateDir, "live");
+  const owners = await readdir(live);
+  const names = await Promise.all(owners.map((owner) => readdir(join(live, owner))));
+  return names.flat().filter((name) => name !== "owner");
+}

@@ -1,0 +1,97 @@
+import { mkdtemp, readdir, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type Docker from "dockerode";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { openCorral } from "../../src/index.ts";
+import { connect } from "../../src/isolation/docker/connect.ts";
+import { type Orchestrator, startOrchestrator } from "./orchestrator.ts";
+import { openProject, sh, writable, writeProject } from "./project-fixture.ts";
+
+const SPEC = {
+  workers: {
+    boss: { command: sh("echo up; corral-call kid"), calls: ["kid"], sandbox: { zones: [writable("out")] } },
+    kid: { command: sh("echo up; exec sleep 300"), sandbox: { zones: [writable("out")] } },
+    sleeper: { command: sh("echo up; exec sleep 300"), sandbox: { zones: [writable("out")] } },
+  },
+  zones: { out: "rw" },
+} as const;
+
+let base: string;
+let docker: Docker;
+
+beforeEach(async () => {
+  base = await mkdtemp(join(tmpdir(), "cr-"));
+  await writeProject(join(base, "p"), SPEC);
+  ({ docker } = await connect(process.env));
+});
+
+afterEach(async () => {
+  // Opening reaps: a test that failed in the middle leaves runs that nobody else would remove.
+  const corral = await openCorral({ ...places(), engineEnv: process.env });
+  await corral[Symbol.asyncDispose]();
+  await rm(base, { recursive: true, force: true });
+});
+
+const places = () => ({ projectDir: join(base, "p"), stateDir: join(base, "s") });
+
+/** Runs of which the Engine still has a container or a volume. */
+async function remains(runs: readonly string[]): Promise<string[]> {
+  const [containers, volumes] = await Promise.all([docker.listContainers({ all: true }), docker.listVolumes()]);
+  const names = [...containers.flatMap(({ Names }) => Names), ...(volumes.Volumes ?? []).map(({ Name }) => Name)];
+  return names.filter((name) => runs.some((run) => name.includes(run)));
+}
+
+const begun = ({ lines }: Orchestrator): string[] => lines.flatMap(({ began }) => (began === undefined ? [] : [began]));
+
+describe("after kill -9 on an orchestrator with ten runs live", () => {
+  it("the next one leaves no trace of them, and of a living orchestrator's and of strangers' everything", async () => {
+    const foreign = await docker.createContainer({
+      Image: "corral/base",
+      Cmd: ["sleep", "300"],
+      Labels: { "dev.corral.run": "not-ours" },
+    });
+    try {
+      await using other = startOrchestrator({ ...places(), worker: "sleeper", runs: 1 });
+      await other.said("began", 1);
+      await using victim = startOrchestrator({ ...places(), worker: "boss", runs: 5 });
+      await victim.said("began", 10);
+      expect(await remains(begun(victim))).toHaveLength(20);
+      expect(await readdir(join(base, "s/live"))).toHaveLength(2);
+      await victim.kill();
+
+      await using corral = await openCorral({ ...places(), engineEnv: process.env });
+      expect([...corral.reaped.cells].sort()).toEqual([...begun(victim)].sort());
+      expect([corral.reaped.volumes.length, corral.reaped.directories.length]).toEqual([10, 1]);
+      expect(await remains(begun(victim))).toEqual([]);
+      expect(await readdir(join(base, "s/live"))).toHaveLength(2);
+
+      expect(await remains(begun(other))).toHaveLength(2);
+      expect(await corral.environment.driver.list()).toMatchObject([
+        { run: begun(other)[0], state: "running", ownerAlive: true },
+      ]);
+      expect((await foreign.inspect()).State.Status).toBe("created");
+      expect(await corral.environment.driver.reap()).toEqual({ cells: [], volumes: [], directories: [] });
+
+      await other.kill();
+      expect(await corral.environment.driver.reap()).toMatchObject({
+        cells: begun(other),
+        directories: [expect.any(String)],
+      });
+      expect(await remains(begun(other))).toEqual([]);
+    } finally {
+      await foreign.remove({ force: true });
+    }
+  });
+
+  it("an orchestrator of another state directory does not touch them", async () => {
+    await using victim = startOrchestrator({ ...places(), worker: "sleeper", runs: 1 });
+    await victim.said("began", 1);
+    await victim.kill();
+    await using project = await openProject({ workers: { w: { command: sh(":") } } });
+    expect(await project.run("w")).toMatchObject({ status: "succeeded" });
+    expect(await remains(begun(victim))).toHaveLength(2);
+    await using corral = await openCorral({ ...places(), engineEnv: process.env });
+    expect(corral.reaped.cells).toEqual(begun(victim));
+  });
+});
