@@ -37,6 +37,24 @@ export interface Job {
   readonly tree: CallTree;
 }
 
+/** A job that a person or a program asks for: the first of its tree, under the project. */
+export function rootJob(
+  asked: Pick<Job, "run" | "worker" | "callerSandbox" | "signal"> & Partial<Pick<Job, "input" | "attachments">>,
+  delegation: { maxDepth: number; maxCalls: number },
+): Job {
+  return {
+    input: undefined,
+    attachments: [],
+    ...asked,
+    root: asked.run,
+    parent: null,
+    path: [asked.worker.name],
+    narrow: null,
+    deadline: Number.POSITIVE_INFINITY,
+    tree: new CallTree(delegation),
+  };
+}
+
 /** What all runs of one tree count together. */
 export class CallTree {
   readonly maxDepth: number;

@@ -9,7 +9,7 @@ import { Calls } from "./calls.ts";
 import { consentFor } from "./consent.ts";
 import { endedResult } from "./ended.ts";
 import type { RunEnvironment } from "./environment.ts";
-import { type Attachment, CallTree, inputBytes, type Job, newRunId, placeOf } from "./job.ts";
+import { type Attachment, inputBytes, type Job, newRunId, placeOf, rootJob } from "./job.ts";
 import { BoundedOutput } from "./output.ts";
 import { permissionOf, rootSandbox } from "./permission.ts";
 import { prepare } from "./prepare.ts";
@@ -37,21 +37,8 @@ export async function run(request: RunRequest, env: RunEnvironment): Promise<Run
   const project = await rootSandbox(env, request.policy ?? null);
   const violations = [...(project.ok ? [] : project.violations), ...nameViolations(attachments)];
   if (!project.ok || violations.length > 0) return refuseRoot({ run, worker: worker.name }, violations, request, env);
-  const job: Job = {
-    run,
-    root: run,
-    parent: null,
-    worker,
-    callerSandbox: project.sandbox,
-    path: [worker.name],
-    input,
-    attachments,
-    narrow: null,
-    deadline: Number.POSITIVE_INFINITY,
-    signal,
-    tree: new CallTree(env.project.delegation),
-  };
-  return await perform(job, env);
+  const asked = { run, worker, callerSandbox: project.sandbox, input, attachments, signal };
+  return await perform(rootJob(asked, env.project.delegation), env);
 }
 
 function refuseRoot(

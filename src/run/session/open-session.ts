@@ -2,7 +2,7 @@ import type { Pins } from "../../isolation/pin.ts";
 import type { WorkerDefinition } from "../../project/worker.ts";
 import { Calls } from "../calls.ts";
 import type { RunEnvironment } from "../environment.ts";
-import { CallTree, type Job, newRunId } from "../job.ts";
+import { newRunId, rootJob } from "../job.ts";
 import { permissionOf, rootSandbox } from "../permission.ts";
 import { type DescribedViolation, describeAll } from "../result.ts";
 import { perform } from "../run.ts";
@@ -34,21 +34,8 @@ export async function openSession(
   const derivation = await permissionOf(worker, project.sandbox, null, env);
   if (!derivation.ok) return { ok: false, violations: describeAll(derivation.violations) };
   const { sandbox } = derivation;
-  const run = newRunId();
-  const job: Job = {
-    run,
-    root: run,
-    parent: null,
-    worker,
-    callerSandbox: project.sandbox,
-    path: [worker.name],
-    input: undefined,
-    attachments: [],
-    narrow: null,
-    deadline: Number.POSITIVE_INFINITY,
-    signal,
-    tree: new CallTree(env.project.delegation),
-  };
+  const asked = { run: newRunId(), worker, callerSandbox: project.sandbox, signal };
+  const job = rootJob(asked, env.project.delegation);
   const calls = new Calls(job, sandbox, NO_ATTACHMENTS, Number.POSITIVE_INFINITY, env, perform);
   const session = await Session.open(job, sandbox, env, (request, hangUp) => calls.call(request, hangUp));
   const close = async (): Promise<void> => {
