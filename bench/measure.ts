@@ -36,7 +36,9 @@ export function printTimings(title: string, timings: readonly Timing[]): void {
   console.log(`\n${title}`);
   for (const { name, medianMs, bestMs, ratio } of timings) {
     const ms = (value: number): string => `${value.toFixed(value < 10 ? 3 : 1)} ms`;
-    console.log(`  ${name.padEnd(44)} median ${ms(medianMs).padStart(10)}  best ${ms(bestMs).padStart(10)}  ×${ratio.toFixed(2)}`);
+    console.log(
+      `  ${name.padEnd(44)} median ${ms(medianMs).padStart(10)}  best ${ms(bestMs).padStart(10)}  ×${ratio.toFixed(2)}`,
+    );
   }
 }
 

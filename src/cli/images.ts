@@ -1,6 +1,6 @@
 import { connect } from "../isolation/docker/connect.ts";
 import { buildImages } from "../isolation/docker/images/build-images.ts";
-import { IMAGE_PREFIX } from "../isolation/docker/images/catalog.ts";
+import { IMAGE_PREFIX } from "../isolation/docker/images/names.ts";
 import type { ImageProgress } from "../isolation/docker/images/progress.ts";
 import { type ImageStatus, imageStatus } from "../isolation/docker/images/status.ts";
 import { nearest } from "../yaml/issue.ts";

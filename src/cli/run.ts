@@ -1,7 +1,8 @@
 import type { ApprovalMode } from "../approval/approver.ts";
 import { loadProject, type Project } from "../project/project.ts";
 import type { RunEnvironment } from "../run/environment.ts";
-import { openProject } from "../run/open.ts";
+import type { RunEvent } from "../run/events.ts";
+import { type OpenedEngine, openEngine, openProject } from "../run/open.ts";
 import { rootSandbox } from "../run/permission.ts";
 import type { RunResult } from "../run/result.ts";
 import { type RunRequest, run } from "../run/run.ts";
@@ -28,12 +29,16 @@ export interface RunOptions {
 
 /** `corral run`. The exit status is the worker's own, or one that says why there is none. */
 export async function runVerb(name: string, options: RunOptions, terminal: Terminal): Promise<number> {
-  const project = await loadProject(options.project);
+  // The Engine is asked while the project is read; what is wrong with the project is told first.
+  const engine = openEngine({ stateDir: stateDirFrom(terminal.env), engineEnv: terminal.env });
+  const [loaded] = await Promise.allSettled([loadProject(options.project), engine]);
+  if (loaded.status === "rejected") throw loaded.reason;
+  const project = loaded.value;
   const worker = namedWorker(name, project);
   const input = await readInput(options.input, terminal);
   using screen = await screenFor(terminal, options);
   using stop = stoppable(terminal, (line) => screen.tell(line));
-  const result = await ran({ worker, input }, project, options, { terminal, screen, stop });
+  const result = await ran({ worker, input }, project, options, { terminal, engine, screen, stop });
   // Only now: everything of the run is gone from the Engine, and whoever reads the result can rely on that.
   screen.end(result);
   return exitStatusOf(result);
@@ -41,6 +46,7 @@ export async function runVerb(name: string, options: RunOptions, terminal: Termi
 
 interface Surroundings {
   readonly terminal: Terminal;
+  readonly engine: Promise<OpenedEngine>;
   readonly screen: RunScreen;
   readonly stop: Stop;
 }
@@ -51,15 +57,16 @@ async function ran(
   options: RunOptions,
   around: Surroundings,
 ): Promise<RunResult> {
-  const { terminal, screen, stop } = around;
+  const { terminal, engine, screen, stop } = around;
   const person = personAt(project, around);
-  await using corral = await openProject(project, {
+  const opening = {
     stateDir: stateDirFrom(terminal.env),
     engineEnv: terminal.env,
-    emit: (event) => screen.see(event),
+    emit: (event: RunEvent) => screen.see(event),
     ...(options.approve === undefined ? {} : { approvalMode: options.approve }),
     ...(person === null ? {} : { person }),
-  });
+  };
+  await using corral = await openProject(project, opening, engine);
   const { environment, reapTrouble } = corral;
   if (reapTrouble !== null) screen.tell(`corral: not all could be reaped: ${reapTrouble}`);
   const attachments = await attachmentsOf(options, environment, terminal);

@@ -16,8 +16,7 @@ export async function shellVerb(
 }
 
 async function inShell(session: Session, stop: Stop, terminal: Terminal): Promise<number> {
-  const { cell } = (await session.cell(stop.signal)).held;
-  const { workingDir } = (await session.cell(stop.signal)).plan;
+  const { cell, plan } = await session.cell(stop.signal);
   const { stdin, stdout, stderr } = terminal;
   const interactive = stdin.isTTY === true && stdout.isTTY === true;
   const exec = await cell.exec({
@@ -28,10 +27,10 @@ async function inShell(session: Session, stop: Stop, terminal: Terminal): Promis
       "sh",
       ...(interactive ? ["-i"] : []),
     ],
-    cwd: workingDir,
+    cwd: plan.workingDir,
     env: interactive ? { TERM: terminal.env.TERM ?? "xterm" } : {},
     ...(interactive ? { tty: { columns: stdout.columns, rows: stdout.rows } } : {}),
-    onOutput: (stream, chunk) => void (stream === "stdout" ? stdout : stderr).write(chunk),
+    onOutput: (stream, chunk) => written(stream === "stdout" ? stdout : stderr, chunk),
   });
   using _ = connected(exec, interactive, terminal);
   const cancelled = new Promise<null>((resolve) => {
@@ -45,6 +44,18 @@ async function inShell(session: Session, stop: Stop, terminal: Terminal): Promis
   }
   const usage = { cpuMs: null, memoryBytesPeak: null };
   return exitStatusOf(endingOf({ kind: "exited", code: exit.code, outOfMemory: false, usage }, null));
+}
+
+/** A promise while whoever reads is behind: the shell waits with them. */
+function written(stream: NodeJS.WriteStream, chunk: Buffer): Promise<void> | undefined {
+  if (stream.write(chunk) || !stream.writable) return undefined;
+  return new Promise((resolve) => {
+    const caughtUp = (): void => {
+      stream.off("drain", caughtUp).off("close", caughtUp);
+      resolve();
+    };
+    stream.on("drain", caughtUp).on("close", caughtUp);
+  });
 }
 
 /** This terminal's keys and size are the shell's; Ctrl-C is a key that goes to it like any other. */

@@ -1,4 +1,5 @@
 import type { RunStatus } from "../run/result.ts";
+import { inputSchemaOf } from "../tools/input-schema.ts";
 import type { ToolResult } from "../tools/run-tool.ts";
 import { TOOLS } from "../tools/toolbox.ts";
 import { EXIT, exitStatusOf } from "./exit-status.ts";
@@ -36,7 +37,7 @@ export async function toolVerb(
 
 /** A command's own status counts as the tool's. */
 function statusOf(name: string, result: ToolResult): number {
-  if (!result.ok) return result.code === "BAD_INPUT" ? EXIT.wrongUsage : EXIT.refused;
+  if (!result.ok) return { BAD_INPUT: EXIT.wrongUsage, CANCELLED: EXIT.cancelled }[result.code] ?? EXIT.refused;
   if (name !== "exec") return 0;
   return exitStatusOf(result.data as { status: RunStatus; exitCode: number | null; signal: string | null });
 }
@@ -45,7 +46,7 @@ function listTools({ json }: ToolOptions, terminal: Terminal): number {
   const tools = [...TOOLS.values()].map((tool) => ({
     name: tool.name,
     description: tool.description,
-    input: tool.input.toJSONSchema(),
+    input: inputSchemaOf(tool),
   }));
   if (json) printJson(terminal, tools);
   else for (const tool of tools) terminal.stdout.write(`${tool.name}\n  ${tool.description}\n`);

@@ -11,7 +11,8 @@ export interface ExecRequest {
   readonly stdin?: Uint8Array;
   /** A terminal: both streams come as one, as `stdout`. */
   readonly tty?: TerminalSize;
-  readonly onOutput: (stream: "stdout" | "stderr", chunk: Buffer) => void;
+  /** Where it answers with a promise, which must not reject, nothing more is read of the command until that has settled. */
+  readonly onOutput: (stream: "stdout" | "stderr", chunk: Buffer) => void | Promise<void>;
 }
 
 export interface TerminalSize {
@@ -28,15 +29,17 @@ export interface Exec {
 }
 
 export type ExecExit =
-  /** `cellAlive`: false where the whole cell ended with the command. */
-  | { readonly kind: "exited"; readonly code: number; readonly cellAlive: boolean }
+  /**
+   * `cellAlive`: false where the whole cell ended with the command. `outOfMemory`: the command died of a SIGKILL, and
+   * the kernel killed a process of the cell for memory while it ran.
+   */
+  | { readonly kind: "exited"; readonly code: number; readonly cellAlive: boolean; readonly outOfMemory: boolean }
   | { readonly kind: "lost"; readonly reason: string };
 
 /** A cell that runs commands one after another until it is disposed, or its orchestrator is gone. */
 export interface SessionCell extends Cell {
+  /** Rejects with `EngineTrouble` where the command could not be started. */
   exec(request: ExecRequest): Promise<Exec>;
   /** Signals every process that commands have left in the cell, wherever it hides. False where some may be left: then the cell must go. */
   signalAll(signal: "SIGTERM" | "SIGKILL"): Promise<boolean>;
-  /** How many processes of the cell the kernel has killed for memory so far; null where the cell cannot tell. */
-  oomKills(): Promise<number | null>;
 }

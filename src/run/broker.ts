@@ -150,9 +150,14 @@ async function called(raw: unknown, service: BrokerService, signal: AbortSignal)
 
 async function tooled(name: string, raw: unknown, service: BrokerService, signal: AbortSignal): Promise<Answer> {
   const result = await service.tool(name, raw, signal);
-  if (result.ok) return { status: 200, body: result };
+  if (result.ok || isEndedCall(result)) return { status: 200, body: result };
   const status = { NO_SUCH_TOOL: 404, BAD_INPUT: 400 }[result.code] ?? 403;
-  return { status, body: { code: result.code, message: result.message, ...result.data } };
+  return { status, body: { ...result.data, code: result.code, message: result.message } };
+}
+
+/** A called worker that ran and failed is an answer, as it is where it is called directly. */
+function isEndedCall({ data }: ToolResult): boolean {
+  return typeof data.status === "string" && data.status !== "refused" && data.status !== "denied";
 }
 
 function badRequest(message: string): Answer {

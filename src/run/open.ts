@@ -1,7 +1,6 @@
 import { mkdir, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { type ApprovalMode, type Approver, approveAll, autoDeny, headless } from "../approval/approver.ts";
-import { engineDataDirs } from "../isolation/docker/capabilities.ts";
 import { connect, type EngineConnection } from "../isolation/docker/connect.ts";
 import { dockerDriver } from "../isolation/docker/driver.ts";
 import { EngineUnavailableError } from "../isolation/docker/engine-unavailable.ts";
@@ -71,25 +70,28 @@ export async function openCorral(options: OpenOptions): Promise<Corral> {
   return await openProject(await loadProject(options.projectDir), options);
 }
 
-/** The same for a project that is loaded already. */
-export async function openProject(project: Project, options: Omit<OpenOptions, "projectDir">): Promise<Corral> {
-  const { connection, driver, owner, liveDir } = await openEngine(options);
+/** The same for a project that is loaded already, and for an Engine that may be on its way. */
+export async function openProject(
+  project: Project,
+  options: Omit<OpenOptions, "projectDir">,
+  engine: Promise<OpenedEngine> = openEngine(options),
+): Promise<Corral> {
+  const { connection, driver, owner, liveDir } = await engine;
   const ownerDir = await makeOwnerDir(liveDir, owner);
   const close = (): Promise<void> => rm(ownerDir, { recursive: true, force: true });
   try {
     const policyNamed = policiesOf(project);
-    await policiesExist(project, policyNamed);
-    const [{ reaped, reapTrouble }, gate, refusedSources] = await Promise.all([
+    const [{ reaped, reapTrouble }, gate] = await Promise.all([
       reapedAtOpening(driver),
       gateBinary({ docker: connection.docker, stateDir: options.stateDir }),
-      refusedSourcesOn(connection, options.stateDir),
+      policiesExist(project, policyNamed),
     ]);
     const environment: RunEnvironment = {
       project,
       policyNamed,
       driver,
       approver: approverFor(options.approvalMode ?? project.approval.mode, options.person),
-      refusedSources,
+      refusedSources: refusedSourcesOn(connection, options.stateDir),
       gate,
       ownerDir,
       emit: options.emit ?? (() => {}),
@@ -118,10 +120,8 @@ export async function openPreview(
   };
   try {
     const { connection, driver } = await openEngine(options);
-    const [gate, refusedSources] = await Promise.all([
-      gateBinary({ docker: connection.docker, stateDir: options.stateDir }),
-      refusedSourcesOn(connection, options.stateDir),
-    ]);
+    const gate = await gateBinary({ docker: connection.docker, stateDir: options.stateDir });
+    const refusedSources = refusedSourcesOn(connection, options.stateDir);
     return {
       environment: { ...environment, driver: rememberingImages(driver), refusedSources, gate },
       project,
@@ -163,9 +163,9 @@ export async function openEngine({
   return { connection, driver, owner, liveDir };
 }
 
-async function refusedSourcesOn({ docker, socketPath }: EngineConnection, stateDir: string): Promise<RefusedSources> {
+function refusedSourcesOn({ dataDirs, socketPath }: EngineConnection, stateDir: string): RefusedSources {
   return refusedSourcesFor({
-    engineData: await engineDataDirs(docker),
+    engineData: dataDirs,
     engineSockets: socketPath === null ? [] : [socketPath],
     state: [stateDir],
   });

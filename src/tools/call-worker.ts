@@ -14,7 +14,8 @@ export const callWorkerTool = defineTool({
     attachments: z
       .array(z.union([pathField("A file."), attachment]))
       .max(256)
-      .default([]),
+      .default([])
+      .describe("Files for it to read, each by its path, or with another name."),
   }),
   uses: "calls",
   async run({ worker, input, attachments }, hands, signal) {

@@ -18,7 +18,8 @@ export const editFileTool = defineTool({
         }),
       )
       .min(1)
-      .max(1000),
+      .max(1000)
+      .describe("The replacements, made one after another."),
   }),
   uses: "files",
   async run({ path, edits }, hands, signal) {

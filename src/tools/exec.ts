@@ -5,8 +5,9 @@ import { defineTool } from "./tool.ts";
 export const execTool = defineTool({
   name: "exec",
   description:
-    "Runs a shell command in this worker's own container, which sees the same files. Files that it leaves outside of the " +
-    "listed directories are gone when the worker ends. Long output is cut in the answer, and whole in a file that is named there.",
+    "Runs a shell command in a container that sees the same files as these tools. It stays between commands, for what " +
+    "they leave in /tmp and for programs in the background; a time limit ends all of them. Files outside of the listed " +
+    "directories are gone when the worker ends. Long output is cut in the answer, and whole in a file that is named there.",
   input: z.strictObject({
     command: z.string().min(1).max(100_000).describe("The command line, for `sh`."),
     cwd: z.string().min(1).max(4096).optional().describe("Where it runs; the working directory if absent."),
@@ -30,6 +31,7 @@ function textOf({ status, exitCode, signal, stdout, stderr, hints, cellReplaced 
     stdout,
     stderr === "" ? "" : `[standard error]\n${stderr}`,
     status === "succeeded" ? "" : `[${status}: ${end}]`,
+    status === "lost" ? "[Note: the container engine failed; whether and how the command ended is not known.]" : "",
     ...hints.map((hint) => `[Note: ${hint}]`),
     cellReplaced
       ? "[Note: the container was replaced; what was in /tmp and in the home directory, and running programs, are gone.]"

@@ -68,6 +68,8 @@ export function walk({ operation, root, parts, links, asked }: Walk): Found {
         if (links === "refuse") throw throughLink(operation, asked, joinVirtual(joined(root, names), name));
         if (++followed > MAX_LINKS) throw unfit(operation, asked, "there are too many symbolic links in its path.");
         ahead.push(...stepsOfLink(operation, current, name, asked));
+        // Of a link to `.` no step is left, and what is found is where it stands.
+        stats = current.stat();
         continue;
       }
       moveTo(next);

@@ -1,11 +1,10 @@
 import { Agent } from "node:http";
 import { setTimeout as pause } from "node:timers/promises";
-import type Docker from "dockerode";
+import Docker from "dockerode";
 import type { Cell, CellExit, CellUsage } from "../cell.ts";
 import { EngineTrouble } from "../driver.ts";
 import type { Enforcement } from "../enforcement.ts";
 import type { Attachment } from "./attachment.ts";
-import { loadClient } from "./client.ts";
 import { engineMessage, engineTrouble, isGone, statusCodeOf } from "./engine-error.ts";
 import { sampleUsage } from "./usage.ts";
 
@@ -89,8 +88,7 @@ const ENDED_BY_SHUTDOWN: ReadonlySet<number> = new Set([143, 137]);
 async function isListening({ modem }: Docker.Container): Promise<boolean> {
   const { socketPath, host, port, protocol } = modem as Docker.DockerOptions;
   if (protocol === "https") return true;
-  const Client = loadClient();
-  const fresh = new Client({
+  const fresh = new Docker({
     socketPath,
     host,
     port,

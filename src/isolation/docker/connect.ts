@@ -1,5 +1,6 @@
 import { Agent } from "node:https";
 import Docker from "dockerode";
+import { engineDataDirs } from "./capabilities.ts";
 import { type Endpoint, type EndpointSource, type Env, resolveEndpoint } from "./endpoint.ts";
 import { EngineUnavailableError } from "./engine-unavailable.ts";
 
@@ -10,9 +11,11 @@ export interface EngineConnection {
   /** The Engine's Unix socket, which no mount may hold; null for an Engine over TCP. */
   readonly socketPath: string | null;
   readonly source: EndpointSource;
+  /** Where the Engine keeps its own data, which no mount may hold either. */
+  readonly dataDirs: readonly string[];
 }
 
-const PING_TIMEOUT_MS = 5_000;
+const ANSWER_TIMEOUT_MS = 5_000;
 
 /**
  * Finds the Engine as the docker client does and asks whether it is there.
@@ -26,8 +29,10 @@ export async function connect(env: Env): Promise<EngineConnection> {
   });
   try {
     const docker = new Docker(clientOptions(endpoint));
-    await ping(docker);
-    return { docker, endpoint: endpoint.url, socketPath: socketPathOf(endpoint) ?? null, source: endpoint.source };
+    // At once, for each takes a while; the ping is answered also by an Engine that is too busy for more.
+    const [, dataDirs] = await Promise.all([ping(docker), engineDataDirs(docker)]);
+    const { url, source } = endpoint;
+    return { docker, endpoint: url, socketPath: socketPathOf(endpoint) ?? null, source, dataDirs };
   } catch (cause) {
     throw new EngineUnavailableError(endpoint, cause);
   }
@@ -58,7 +63,7 @@ function clientOptions(endpoint: Endpoint): Docker.DockerOptions {
 /** The client's types leave out that a ping can be given up. */
 async function ping(docker: Docker): Promise<void> {
   const pingable = docker as unknown as { ping(options: { abortSignal: AbortSignal }): Promise<unknown> };
-  await pingable.ping({ abortSignal: AbortSignal.timeout(PING_TIMEOUT_MS) });
+  await pingable.ping({ abortSignal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) });
 }
 
 function socketPathOf(endpoint: Endpoint): string | undefined {

@@ -1,9 +1,11 @@
+import { setTimeout as pause } from "node:timers/promises";
 import type Docker from "dockerode";
 import type { Cell } from "../cell.ts";
-import type { Exec, ExecRequest, SessionCell } from "../exec.ts";
+import type { ExecExit, ExecRequest, SessionCell } from "../exec.ts";
 import { GATE_PATH, type Plan, type PlannedUser } from "../plan.ts";
 import type { Attachment } from "./attachment.ts";
-import { execIn } from "./exec.ts";
+import { execIn, type RawExit } from "./exec.ts";
+import { OOM_KILLS_SCRIPT, parseOomKills } from "./oom-kills.ts";
 
 /**
  * Signals every process of its own user but itself, at once, as the kernel does for `-1`: no fork can outrun it. The
@@ -25,15 +27,6 @@ done
 exit 1
 `;
 
-/** Counts the processes that the kernel killed for memory, in either version of control groups. */
-const OOM_KILLS_SCRIPT = `
-for file in /sys/fs/cgroup/memory/memory.oom_control /sys/fs/cgroup/memory.events; do
-  [ -r "$file" ] || continue
-  while read -r name value; do [ "$name" = oom_kill ] && echo "$value"; done < "$file"
-done
-exit 0
-`;
-
 interface SessionParts {
   readonly container: Docker.Container;
   readonly attachment: Attachment;
@@ -49,25 +42,49 @@ export function dockerSession(cell: Cell, { container, attachment, plan }: Sessi
     ...cell,
     [Symbol.asyncDispose]: () => cell[Symbol.asyncDispose](),
     release: (input) => attachment.release(plan.holder === undefined ? input : null),
-    exec: (request: ExecRequest): Promise<Exec> => execIn(container, user, request),
+    async exec(request: ExecRequest) {
+      const exec = await execIn(container, user, request);
+      return { ...exec, exit: exec.exit.then((exit) => judged(exit, cell, () => script(OOM_KILLS_SCRIPT))) };
+    },
     async signalAll(signal) {
       const { code } = await script(SIGNAL_ALL_SCRIPT, signal === "SIGTERM" ? "TERM" : "KILL");
       return code === 0;
     },
-    async oomKills() {
-      const { code, output } = await script(OOM_KILLS_SCRIPT);
-      const count = Number.parseInt(output, 10);
-      return code === 0 && Number.isSafeInteger(count) ? count : null;
-    },
   };
 }
 
+/** Exit code of a program that a SIGKILL ended: Corral's, another program's, or the kernel's for memory. */
+const KILLED = 137;
+/** How long the end of a cell in which nothing can be started any more may take to be told. */
+const CELL_END_MS = 5000;
+
+/**
+ * A command that was killed may be the first that is told of the end of its whole cell, which the engine may not know
+ * of yet: the cell itself is asked. It counts what was killed for memory since the command's own beginning: an earlier
+ * one may have lost a child and gone on (design fact 10).
+ */
+async function judged(exit: RawExit, cell: Cell, askOomKills: () => Promise<ScriptEnd>): Promise<ExecExit> {
+  if (exit.kind === "lost") return exit;
+  const { oomKillsBefore, ...rest } = exit;
+  if (exit.cellAlive && exit.code !== KILLED) return { ...rest, outOfMemory: false };
+  const { code, output } = exit.cellAlive ? await askOomKills() : { code: null, output: "" };
+  if (code === 0) {
+    const oomKills = parseOomKills(output);
+    const more = oomKills !== null && oomKillsBefore !== null && oomKills > oomKillsBefore;
+    return { ...rest, outOfMemory: more };
+  }
+  const end = await Promise.race([cell.exit, pause(CELL_END_MS, null, { ref: false })]);
+  if (end?.kind === "lost") return end;
+  return { ...rest, cellAlive: false, outOfMemory: end?.outOfMemory ?? false };
+}
+
+interface ScriptEnd {
+  readonly code: number | null;
+  readonly output: string;
+}
+
 /** Corral's own small questions to a cell. Null where the Engine or the cell could not even start them. */
-async function scripted(
-  container: Docker.Container,
-  user: PlannedUser,
-  argv: string[],
-): Promise<{ code: number | null; output: string }> {
+async function scripted(container: Docker.Container, user: PlannedUser, argv: string[]): Promise<ScriptEnd> {
   let output = "";
   try {
     const stdin = Buffer.alloc(0);

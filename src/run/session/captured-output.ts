@@ -10,19 +10,22 @@ export interface CapturedText {
   readonly text: string;
   readonly bytes: number;
   readonly cut: boolean;
+  /** How much of it stands in the file. */
+  readonly fileBytes: number;
 }
 
 /**
  * One output stream of a command: its beginning and its end in memory, and all of it in a file once it is longer than
- * both, so that a command that prints gigabytes costs memory for neither the worker nor Corral.
+ * its beginning, so that a command that prints gigabytes costs memory for neither the worker nor Corral.
  */
 export class CapturedOutput {
   readonly #host: string;
   readonly #shownAs: string;
+  readonly #tail = new LastBytes(TAIL_BYTES);
   #file: WriteStream | null = null;
   #fileError: Error | null = null;
+  #behind: Promise<void> | null = null;
   #head = Buffer.alloc(0);
-  #tail = Buffer.alloc(0);
   #bytes = 0;
 
   /** `host`: where the whole of it goes when it is long; `shownAs`: the path by which the worker reads that. */
@@ -35,50 +38,85 @@ export class CapturedOutput {
     return this.#bytes;
   }
 
-  add(chunk: Buffer): void {
+  /** A promise while the disk is behind: until it settles, what is added waits in memory. Never rejects. */
+  add(chunk: Buffer): Promise<void> | undefined {
     this.#bytes += chunk.length;
     const toHead = chunk.subarray(0, HEAD_BYTES - this.#head.length);
     if (toHead.length > 0) this.#head = Buffer.concat([this.#head, toHead]);
     const beyond = chunk.subarray(toHead.length);
-    if (beyond.length === 0) return;
-    if (this.#file === null) this.#open();
-    this.#file?.write(beyond);
-    const tail = beyond.length >= TAIL_BYTES ? beyond : Buffer.concat([this.#tail, beyond]);
-    // Copied, so that the whole chunk that it was cut from can go.
-    this.#tail = Buffer.from(tail.subarray(-TAIL_BYTES));
-  }
-
-  /** True while what was written waits in memory for the disk; the command's stream should pause. */
-  get isBehind(): boolean {
-    return this.#file?.writableNeedDrain ?? false;
+    if (beyond.length === 0) return undefined;
+    this.#tail.add(beyond);
+    this.#file ??= this.#opened();
+    if (this.#fileError === null && !this.#file.write(beyond)) this.#behind ??= this.#caughtUp(this.#file);
+    return this.#behind ?? undefined;
   }
 
   /** Closes the file, and answers with what a caller is shown. */
   async end(): Promise<CapturedText> {
-    if (this.#file === null) return { text: this.#head.toString("utf8"), bytes: this.#bytes, cut: false };
+    const bytes = this.#bytes;
+    if (this.#file === null) return { text: this.#head.toString("utf8"), bytes, cut: false, fileBytes: 0 };
     this.#file.end();
     await finished(this.#file).catch((error: Error) => {
       this.#fileError ??= error;
     });
-    const left = this.#bytes - this.#head.length - this.#tail.length;
-    if (left <= 0) {
-      return { text: Buffer.concat([this.#head, this.#tail]).toString("utf8"), bytes: this.#bytes, cut: false };
-    }
+    const fileBytes = this.#file.bytesWritten;
+    const tail = this.#tail.bytes();
+    const left = bytes - this.#head.length - tail.length;
+    if (left <= 0) return { text: Buffer.concat([this.#head, tail]).toString("utf8"), bytes, cut: false, fileBytes };
     const where = this.#fileError === null ? `the whole output is in ${this.#shownAs}` : "the rest could not be kept";
     const mark = `\n[… ${left} bytes left out; ${where} …]\n`;
     return {
-      text: wholeCharacters(this.#head, "end") + mark + wholeCharacters(this.#tail, "start"),
-      bytes: this.#bytes,
+      text: wholeCharacters(this.#head, "end") + mark + wholeCharacters(tail, "start"),
+      bytes,
       cut: true,
+      fileBytes,
     };
   }
 
-  #open(): void {
-    this.#file = createWriteStream(this.#host, { flags: "wx", mode: 0o644 });
-    this.#file.on("error", (error) => {
+  #opened(): WriteStream {
+    const file = createWriteStream(this.#host, { flags: "wx", mode: 0o644 });
+    file.on("error", (error) => {
       this.#fileError = error;
     });
-    this.#file.write(this.#head);
+    file.write(this.#head);
+    return file;
+  }
+
+  /** A file that fails closes, and holds nobody up. */
+  #caughtUp(file: WriteStream): Promise<void> {
+    return new Promise((resolve) => {
+      const caughtUp = (): void => {
+        file.off("drain", caughtUp).off("close", caughtUp);
+        this.#behind = null;
+        resolve();
+      };
+      file.on("drain", caughtUp).on("close", caughtUp);
+    });
+  }
+}
+
+/** The end of a stream. Moved together once in a while: a program that prints single bytes would else cost thousands each. */
+class LastBytes {
+  readonly #size: number;
+  readonly #buffer: Buffer;
+  #length = 0;
+
+  constructor(size: number) {
+    this.#size = size;
+    this.#buffer = Buffer.alloc(2 * size);
+  }
+
+  add(chunk: Buffer): void {
+    const last = chunk.subarray(-this.#size);
+    if (this.#length + last.length > this.#buffer.length) {
+      this.#buffer.copyWithin(0, this.#length - this.#size, this.#length);
+      this.#length = this.#size;
+    }
+    this.#length += last.copy(this.#buffer, this.#length);
+  }
+
+  bytes(): Buffer {
+    return this.#buffer.subarray(Math.max(0, this.#length - this.#size), this.#length);
   }
 }
 

@@ -1,51 +1,81 @@
-import { HOME_PATH, type Plan, ROOTED_BASE } from "../../isolation/plan.ts";
+import { posix } from "node:path";
+import { type Plan, ROOTED_BASE } from "../../isolation/plan.ts";
 import { canRead, parsePathIn, readablePaths } from "../../sandbox/access.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { ROOT } from "../../sandbox/virtual-path.ts";
 import type { ExecToolRequest } from "../../tools/hands.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
 import { fromCell } from "../call.ts";
-import type { CheckedCommand } from "./exec-command.ts";
+import type { CheckedCommand, OnOutput } from "./exec-command.ts";
 
 /** Names that decide whose code runs in a program, or where it believes itself at home: the cell's own, not a caller's. */
 const FIXED_NAMES = /^(HOME|CORRAL_.*|LD_.*)$/;
+/** What the kernel takes as one argument, its closing zero among them (MAX_ARG_STRLEN). */
+const MAX_ARGUMENT_BYTES = 131_072;
+/** Well below what it takes of arguments and environment together. */
+const MAX_ENV_BYTES = 1_000_000;
+/** The longest that a timer can wait, some 24 days: a longer one would fire at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+export interface CommandBounds {
+  readonly id: string;
+  /** Until the deadline of whoever runs the command. */
+  readonly leftMs: number;
+  readonly onOutput: OnOutput;
+}
 
 /** A command as a cell takes it; throws `ToolRefusal` for what it may not be. */
 export function checkedCommand(
   request: ExecToolRequest,
   sandbox: Sandbox,
   plan: Plan,
-  { id, leftMs }: { id: string; leftMs: number },
+  { id, leftMs, onOutput }: CommandBounds,
 ): CheckedCommand {
   const env = request.env ?? {};
-  const wrong = Object.keys(env).filter((name) => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name) || FIXED_NAMES.test(name));
-  if (wrong.length > 0) throw new ToolRefusal("BAD_ENVIRONMENT", `These variables cannot be set: ${wrong.join(", ")}.`);
-  const texts = [request.command, ...Object.values(env)];
-  if (texts.some((text) => text.includes("\0")))
-    throw new ToolRefusal("BAD_INPUT", "A command cannot hold a NUL character.");
+  refuseTexts(request.command, env);
+  const { limits } = plan;
   return {
     id,
     argv: ["sh", "-c", request.command],
-    cwd: request.cwd === undefined ? plan.workingDir : cwdOf(request.cwd, sandbox),
+    cwd: request.cwd === undefined ? plan.workingDir : cwdOf(request.cwd, sandbox, plan),
     env,
     stdin: Buffer.from(request.stdin ?? ""),
-    timeoutMs: Math.max(1, Math.min(request.timeoutMs ?? plan.limits.timeoutMs, plan.limits.timeoutMs, leftMs)),
-    maxOutputBytes: plan.limits.outputBytes,
-    onOutput: () => {},
+    timeoutMs: Math.max(1, Math.min(request.timeoutMs ?? limits.timeoutMs, limits.timeoutMs, leftMs, MAX_TIMER_MS)),
+    maxOutputBytes: limits.outputBytes,
+    onOutput,
   };
 }
 
+/** What the kernel would not take is refused in words here, for the engine's own would be told as the command's. */
+function refuseTexts(command: string, env: Readonly<Record<string, string>>): void {
+  const wrong = Object.keys(env).filter((name) => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name) || FIXED_NAMES.test(name));
+  if (wrong.length > 0) throw new ToolRefusal("BAD_ENVIRONMENT", `These variables cannot be set: ${wrong.join(", ")}.`);
+  const settings = Object.entries(env).map(([name, value]) => `${name}=${value}`);
+  if ([command, ...settings].some((text) => text.includes("\0")))
+    throw new ToolRefusal("BAD_INPUT", "A command and its variables cannot hold a NUL character.");
+  const tooLong = (text: string): boolean => Buffer.byteLength(text) >= MAX_ARGUMENT_BYTES;
+  if (tooLong(command))
+    throw new ToolRefusal(
+      "COMMAND_TOO_LONG",
+      `A command may have at most ${MAX_ARGUMENT_BYTES - 1} bytes. Write a long script to a file, or pass data as standard input.`,
+    );
+  const bytes = settings.reduce((sum, setting) => sum + Buffer.byteLength(setting) + 1, 0);
+  if (bytes > MAX_ENV_BYTES || settings.some(tooLong))
+    throw new ToolRefusal("BAD_ENVIRONMENT", "The variables are too long. Write large data to a file.");
+}
+
 /** A directory of the sandbox, or one of the two that every cell has in memory. */
-function cwdOf(raw: string, sandbox: Sandbox): string {
-  if ([HOME_PATH, "/tmp"].some((own) => raw === own || raw.startsWith(`${own}/`))) return raw;
+function cwdOf(raw: string, sandbox: Sandbox, plan: Plan): string {
+  const inMemory = plan.tmpfs.map((tmpfs) => tmpfs.path);
+  const plain = raw.includes("\0") ? "" : posix.normalize(raw);
+  if (inMemory.some((own) => plain === own || plain.startsWith(`${own}/`))) return plain;
   const parsed = parsePathIn(sandbox, fromCell(raw, sandbox));
-  const readable = readablePaths(sandbox);
-  if (!parsed.ok) throw new ToolRefusal("BAD_DIRECTORY", `'${raw}' is no directory: ${parsed.reason}.`);
+  if (!parsed.ok) throw new ToolRefusal("BAD_DIRECTORY", `A command cannot run there: ${parsed.reason}.`);
   if (parsed.path !== ROOT && !canRead(sandbox, parsed.path)) {
-    const allowed = [...readable, "/tmp", HOME_PATH].join(", ");
+    const allowed = [...readablePaths(sandbox), ...inMemory].join(", ");
     throw new ToolRefusal(
       "BAD_DIRECTORY",
-      `A command cannot run in '${raw}': it is outside the sandbox. Directories: ${allowed}.`,
+      `A command cannot run in '${parsed.path}': it is outside the sandbox. Directories: ${allowed}.`,
     );
   }
   if (!sandbox.rooted) return parsed.path;

@@ -1,8 +1,10 @@
 import { join, posix } from "node:path";
-import type { ExecExit, SessionCell } from "../../isolation/exec.ts";
+import { EngineTrouble } from "../../isolation/driver.ts";
+import type { Exec, ExecExit, ExecRequest, SessionCell } from "../../isolation/exec.ts";
 import { OUTPUT_PATH } from "../../isolation/plan.ts";
 import { type Ending, endingOf, type StopReason } from "../result.ts";
 import { CapturedOutput, type CapturedText } from "./captured-output.ts";
+import type { OutputDir } from "./output-dir.ts";
 
 /** A command that was checked: paths are the cell's, names are valid, the limit is within the sandbox's. */
 export interface CheckedCommand {
@@ -15,83 +17,101 @@ export interface CheckedCommand {
   readonly maxOutputBytes: number;
   /** Names the files that take long output. */
   readonly id: string;
-  readonly onOutput: (stream: "stdout" | "stderr", chunk: Buffer) => void;
+  /** Each piece of output as it comes, within the limit. */
+  readonly onOutput: OnOutput;
 }
+
+/** A promise holds the command back until it has settled; it must not reject. */
+export type OnOutput = ExecRequest["onOutput"];
 
 export interface CommandResult extends Ending {
   readonly stdout: CapturedText;
   readonly stderr: CapturedText;
   /** False: the cell went with the command, or could not be cleaned after it; the next command gets a new one. */
   readonly cellUsable: boolean;
-}
-
-/** A cell, and how many of its processes are known to have been killed for memory. */
-export interface HeldCell {
-  readonly cell: SessionCell;
-  oomKills: number;
+  /** Why it is not known how the command ended, for people: host paths may be in it. */
+  readonly trouble: string | null;
 }
 
 /** How long a command that was asked to end may take before everything in the cell is ended. */
 const GRACE_MS = 250;
+/** How long the end of a command may take to be told once everything in its cell was ended. */
+const SILENCE_MS = 10_000;
 
 /**
  * Runs one command in a session's cell. At its limit, everything that any command started there is ended, wherever it
  * hides: the kernel signals all processes of the worker's user at once (design fact 11: the engine itself cannot).
  */
 export async function execCommand(
-  held: HeldCell,
+  cell: SessionCell,
   command: CheckedCommand,
-  outputDir: string,
+  output: OutputDir,
   signal: AbortSignal,
 ): Promise<CommandResult> {
-  const captured = (name: "stdout" | "stderr"): CapturedOutput =>
-    new CapturedOutput(join(outputDir, `${command.id}.${name}`), posix.join(OUTPUT_PATH, `${command.id}.${name}`));
-  const streams = { stdout: captured("stdout"), stderr: captured("stderr") };
-  const { cell } = held;
+  const streams = { stdout: captured(output, command.id, "stdout"), stderr: captured(output, command.id, "stderr") };
   const stopper = new Stopper(cell);
+  const { argv, cwd, env, stdin } = command;
+  const onOutput = boundedBy(command, streams, () => stopper.stop("output_limit"));
+  const exit = await cell
+    .exec({ argv, cwd, env, stdin, onOutput })
+    .then((exec) => ended(exec, stopper, command.timeoutMs, signal), notStarted);
+  const clean = await stopper.cleaned();
+  const [stdout, stderr] = [await streams.stdout.end(), await streams.stderr.end()];
+  await output.keep(`${command.id}.stdout`, stdout.fileBytes);
+  await output.keep(`${command.id}.stderr`, stderr.fileBytes);
+  const cellUsable = clean && exit?.kind === "exited" && exit.cellAlive;
+  const trouble = exit?.kind === "lost" ? exit.reason : null;
+  return { ...endedAs(exit, stopper.reason), stdout, stderr, cellUsable, trouble };
+}
 
-  const exec = await cell.exec({
-    argv: command.argv,
-    cwd: command.cwd,
-    env: command.env,
-    stdin: command.stdin,
-    onOutput(name, chunk) {
-      const room = command.maxOutputBytes - streams.stdout.bytes - streams.stderr.bytes;
-      const kept = chunk.subarray(0, Math.max(0, room));
-      if (kept.length > 0) {
-        streams[name].add(kept);
-        command.onOutput(name, kept);
-      }
-      if (kept.length < chunk.length) stopper.stop("output_limit");
-    },
-  });
-  const timer = setTimeout(() => stopper.stop("timed_out"), command.timeoutMs);
+function captured({ path }: OutputDir, id: string, stream: "stdout" | "stderr"): CapturedOutput {
+  return new CapturedOutput(join(path, `${id}.${stream}`), posix.join(OUTPUT_PATH, `${id}.${stream}`));
+}
+
+/** Passes on what is within the limit; the rest is dropped until the command has ended. */
+function boundedBy(
+  { maxOutputBytes, onOutput }: CheckedCommand,
+  streams: Readonly<Record<"stdout" | "stderr", CapturedOutput>>,
+  onOverflow: () => void,
+): OnOutput {
+  return (name, chunk) => {
+    const room = maxOutputBytes - streams.stdout.bytes - streams.stderr.bytes;
+    const kept = chunk.subarray(0, Math.max(0, room));
+    if (kept.length < chunk.length) onOverflow();
+    if (kept.length === 0) return undefined;
+    const waits = [streams[name].add(kept), onOutput(name, kept)].filter((wait) => wait !== undefined);
+    return waits.length === 0 ? undefined : Promise.all(waits).then(() => {});
+  };
+}
+
+/** Waits for a command's end, and ends it where it passes a bound; null where its own end may never be told. */
+async function ended(exec: Exec, stopper: Stopper, timeoutMs: number, signal: AbortSignal): Promise<ExecExit | null> {
+  const timer = setTimeout(() => stopper.stop("timed_out"), timeoutMs);
   const onCancel = (): void => stopper.stop("cancelled");
   signal.addEventListener("abort", onCancel);
   if (signal.aborted) onCancel();
-  const exit = await Promise.race([exec.exit, stopper.gaveUp]);
-  clearTimeout(timer);
-  signal.removeEventListener("abort", onCancel);
-  const clean = await stopper.cleaned();
-
-  const [stdout, stderr] = await Promise.all([streams.stdout.end(), streams.stderr.end()]);
-  const texts = { stdout, stderr, cellUsable: clean && exit !== null && exit.kind === "exited" && exit.cellAlive };
-  if (exit === null) return { status: stopper.reason ?? "lost", exitCode: null, signal: null, ...texts };
-  const outOfMemory = exit.kind === "exited" && exit.code === 137 && (await killedForMemory(held, exit));
-  const usage = { cpuMs: null, memoryBytesPeak: null };
-  const ending = endingOf(
-    exit.kind === "exited" ? { kind: "exited", code: exit.code, outOfMemory, usage } : exit,
-    stopper.reason,
-  );
-  return { ...ending, ...texts };
+  try {
+    return await Promise.race([exec.exit, stopper.gaveUp]);
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener("abort", onCancel);
+  }
 }
 
-/** A cell that is gone with a 137 that nobody sent was killed for memory as a whole. */
-async function killedForMemory(held: HeldCell, exit: ExecExit & { kind: "exited" }): Promise<boolean> {
-  if (!exit.cellAlive) return true;
-  const before = held.oomKills;
-  held.oomKills = (await held.cell.oomKills()) ?? before;
-  return held.oomKills > before;
+/** Whether the engine started it before it failed is not known. */
+function notStarted(error: unknown): ExecExit {
+  if (!(error instanceof EngineTrouble)) throw error;
+  return { kind: "lost", reason: error.message };
+}
+
+function endedAs(exit: ExecExit | null, stopped: StopReason | null): Ending {
+  // What Corral itself ended is told by that, also where its cell had to go with it.
+  if (exit === null || (exit.kind === "lost" && stopped !== null))
+    return { status: stopped ?? "lost", exitCode: null, signal: null };
+  if (exit.kind === "lost") return endingOf(exit, null);
+  const { code, outOfMemory } = exit;
+  const usage = { cpuMs: null, memoryBytesPeak: null };
+  return endingOf({ kind: "exited", code, outOfMemory, usage }, stopped);
 }
 
 /** Ends whatever commands have left in a cell, once, and remembers why. */
@@ -101,6 +121,7 @@ class Stopper {
   readonly gaveUp: Promise<null>;
   readonly #giveUp: (exit: null) => void;
   #reason: StopReason | null = null;
+  #silence: NodeJS.Timeout | undefined;
   #ending: Promise<boolean> = Promise.resolve(true);
 
   constructor(cell: SessionCell) {
@@ -122,7 +143,11 @@ class Stopper {
 
   /** Settles when nothing that was stopped is left: true where that is certain. */
   async cleaned(): Promise<boolean> {
-    return await this.#ending;
+    try {
+      return await this.#ending;
+    } finally {
+      clearTimeout(this.#silence);
+    }
   }
 
   async #end(reason: StopReason): Promise<boolean> {
@@ -133,6 +158,7 @@ class Stopper {
     const gone = await this.#cell.signalAll("SIGKILL");
     // Where not all could be ended the cell is taken down, and the command's own end with it.
     if (!gone) this.#giveUp(null);
+    else this.#silence = setTimeout(() => this.#giveUp(null), SILENCE_MS);
     return gone;
   }
 }

@@ -8,13 +8,14 @@ import type { RunEnvironment } from "../environment.ts";
 import { type Job, newRunId, placeOf } from "../job.ts";
 import { prepare } from "../prepare.ts";
 import { describeAll } from "../result.ts";
-import type { HeldCell } from "./exec-command.ts";
 
 /** A session's verified cell, which waits for commands; disposing takes it and its socket away. */
 export interface OpenCell extends AsyncDisposable {
-  readonly held: HeldCell;
+  readonly cell: SessionCell;
   readonly plan: Plan;
   readonly facts: ExecFacts;
+  /** True once it has ended by itself: killed for memory as a whole, or by somebody at the engine. */
+  hasEnded(): boolean;
 }
 
 /** The same pipeline as a run's: pinned sources, a plan, a cell that is verified before anything runs in it. */
@@ -22,7 +23,7 @@ export async function openCell(
   job: Job,
   sandbox: Sandbox,
   outputDir: string,
-  service: BrokerService,
+  serviceFor: (plan: Plan) => BrokerService,
   env: RunEnvironment,
   signal: AbortSignal,
 ): Promise<OpenCell> {
@@ -30,8 +31,11 @@ export async function openCell(
   const broker = await openBroker(env.ownerDir, run);
   let cell: SessionCell | null = null;
   const close = async (): Promise<void> => {
-    await cell?.[Symbol.asyncDispose]();
-    await broker[Symbol.asyncDispose]();
+    try {
+      await cell?.[Symbol.asyncDispose]();
+    } finally {
+      await broker[Symbol.asyncDispose]();
+    }
   };
   try {
     await using preparation = await prepare({ ...job, run }, sandbox, { ...broker, outputDir }, env);
@@ -41,9 +45,14 @@ export async function openCell(
     if (!started.ok) throw refusal(started.violations);
     const opened = started.cell;
     cell = opened;
-    broker.serve(service);
+    let hasEnded = false;
+    void opened.exit.then(() => {
+      hasEnded = true;
+    });
+    broker.serve(serviceFor(plan));
     env.emit({ type: "started", ...placeOf(job), plan });
-    return { held: { cell: opened, oomKills: 0 }, plan, facts: factsOf(plan, sandbox), [Symbol.asyncDispose]: close };
+    const facts = factsOf(plan, sandbox);
+    return { cell: opened, plan, facts, hasEnded: () => hasEnded, [Symbol.asyncDispose]: close };
   } catch (error) {
     await close();
     throw error;

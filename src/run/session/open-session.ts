@@ -39,8 +39,11 @@ export async function openSession(
   const calls = new Calls(job, sandbox, NO_ATTACHMENTS, Number.POSITIVE_INFINITY, env, perform);
   const session = await Session.open(job, sandbox, env, (request, hangUp) => calls.call(request, hangUp));
   const close = async (): Promise<void> => {
-    await calls.end();
-    await session[Symbol.asyncDispose]();
+    try {
+      await calls.end();
+    } finally {
+      await session[Symbol.asyncDispose]();
+    }
   };
   return { ok: true, session, [Symbol.asyncDispose]: close };
 }

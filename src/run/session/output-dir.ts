@@ -1,14 +1,46 @@
 import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 
-/** Where one session keeps the whole of what its commands printed; gone with it. */
-export interface OutputDir extends AsyncDisposable {
-  readonly path: string;
-}
+/** What a session keeps of its commands' output, all of them together: the oldest make room. */
+const MAX_KEPT_BYTES = 256 * 1024 * 1024;
 
-/** Below this process's own directory, so that it is reaped with it. Readable, for the cell's user is another one. */
-export async function makeOutputDir(ownerDir: string, run: string): Promise<OutputDir> {
-  const path = join(ownerDir, `${run}.out`);
-  await mkdir(path, { mode: 0o755 });
-  return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) };
+/** Where one session keeps the whole of what its commands printed; gone with it. */
+export class OutputDir implements AsyncDisposable {
+  readonly path: string;
+  readonly #kept: { readonly name: string; readonly bytes: number }[] = [];
+  #used = false;
+
+  /** Below this process's own directory, so that it is reaped with it. Readable, for the cell's user is another one. */
+  static async make(ownerDir: string, run: string): Promise<OutputDir> {
+    const path = join(ownerDir, `${run}.out`);
+    await mkdir(path, { mode: 0o755 });
+    return new OutputDir(path);
+  }
+
+  private constructor(path: string) {
+    this.path = path;
+  }
+
+  /** True once there was something to keep. */
+  get isUsed(): boolean {
+    return this.#used;
+  }
+
+  /** Counts a file that stands there now, and removes the oldest where all are too much; the newest stays. */
+  async keep(name: string, bytes: number): Promise<void> {
+    if (bytes === 0) return;
+    this.#used = true;
+    this.#kept.push({ name, bytes });
+    let total = this.#kept.reduce((sum, file) => sum + file.bytes, 0);
+    while (total > MAX_KEPT_BYTES && this.#kept.length > 1) {
+      const oldest = this.#kept.shift();
+      if (oldest === undefined) return;
+      total -= oldest.bytes;
+      await rm(join(this.path, oldest.name), { force: true });
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await rm(this.path, { recursive: true, force: true });
+  }
 }

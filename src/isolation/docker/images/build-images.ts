@@ -1,11 +1,12 @@
 import { join } from "node:path";
 import type Docker from "dockerode";
 import { type BuildRequest, buildImage } from "./build-image.ts";
-import { BASE_NAME, IMAGE_PREFIX, type ImageSource, listImages } from "./catalog.ts";
+import { type ImageSource, listImages } from "./catalog.ts";
 import { ensureDebianBase } from "./debian-base.ts";
 import { FINGERPRINT_LABEL, isCurrent } from "./fingerprint.ts";
 import { inspectImage } from "./inspect.ts";
 import { acquireLock } from "./lock.ts";
+import { BASE_NAME, IMAGE_PREFIX } from "./names.ts";
 import { ImageBuildError, type OnImageProgress } from "./progress.ts";
 import { findProxies } from "./proxies.ts";
 import { makeStateFolder } from "./state-folder.ts";

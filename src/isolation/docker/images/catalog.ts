@@ -1,6 +1,7 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { type BuildContext, readContext } from "./context.ts";
+import { BASE_NAME } from "./names.ts";
 
 /** An image that Corral can build: a folder of `imagesDir` with a Dockerfile. */
 export interface ImageSource {
@@ -10,10 +11,6 @@ export interface ImageSource {
   readonly tag: string;
   readonly context: BuildContext;
 }
-
-export const BASE_NAME = "base";
-/** What stands before the slash of every tag. */
-export const IMAGE_PREFIX = "corral";
 
 /**
  * The images in `imagesDir`, `base` first because the others stand on it.

@@ -3,11 +3,10 @@ import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
 import type Docker from "dockerode";
-import { extract } from "tar-stream";
 import { z } from "zod";
 import { currentOwner, formatOwner, loadSealKey, sealOf } from "../../owner.ts";
-import { BASE_NAME, IMAGE_PREFIX } from "./catalog.ts";
 import { inspectImage } from "./inspect.ts";
+import { BASE_NAME, IMAGE_PREFIX } from "./names.ts";
 import { ImageBuildError } from "./progress.ts";
 import { makeStateFolder, readRecord, writeAtomically, writeIfMissing } from "./state-folder.ts";
 
@@ -63,6 +62,8 @@ async function readFromImage(docker: Docker, imageId: string, stateDir: string):
   });
   let response: NodeJS.ReadableStream | undefined;
   try {
+    // Loaded only now: it is needed once for each base image, and not at every start.
+    const { extract } = await import("tar-stream");
     response = await container.getArchive({ path: GATE_PATH });
     const archive = response.pipe(extract());
     for await (const entry of archive) {

@@ -1,8 +1,9 @@
 import type Docker from "dockerode";
-import { BASE_NAME, IMAGE_PREFIX, listImages } from "./catalog.ts";
+import { listImages } from "./catalog.ts";
 import { findDebianBase } from "./debian-base.ts";
 import { BASE_LABEL, isCurrent } from "./fingerprint.ts";
 import { inspectImage } from "./inspect.ts";
+import { BASE_NAME, IMAGE_PREFIX } from "./names.ts";
 
 export interface ImageStatus {
   readonly name: string;

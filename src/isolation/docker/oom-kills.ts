@@ -1,0 +1,17 @@
+/**
+ * Prints how many processes of the cell the kernel has killed for memory so far, in either version of control groups;
+ * nothing where the cell cannot tell.
+ */
+export const OOM_KILLS_SCRIPT = `
+for file in /sys/fs/cgroup/memory/memory.oom_control /sys/fs/cgroup/memory.events; do
+  [ -r "$file" ] || continue
+  while read -r name value; do [ "$name" = oom_kill ] && echo "$value"; done < "$file"
+done
+exit 0
+`;
+
+/** Null for what is no count. */
+export function parseOomKills(text: string): number | null {
+  const count = Number.parseInt(text, 10);
+  return Number.isSafeInteger(count) ? count : null;
+}

@@ -1,0 +1,49 @@
+import { createHash } from "node:crypto";
+import { decideShell, type ShellDecision } from "../../approval/shell-rules/decide.ts";
+import type { ShellRules } from "../../approval/shell-rules/rules.ts";
+import { isLooser } from "../../sandbox/approval.ts";
+import type { ExecToolRequest } from "../../tools/hands.ts";
+
+/** Of an input that is longer, a person is shown its beginning, and what tells it from others. */
+const MAX_SHOWN_INPUT = 500;
+
+/**
+ * What a worker's shell rules say of a whole request. What stands beside the command line is judged as if it stood in
+ * it: a directory as a `cd` before it, variables as assignments, input as a here-document. A rule for `git status`
+ * would else run whatever `git` is where PATH says.
+ */
+export function shellConsent(request: ExecToolRequest, rules: ShellRules): ShellDecision {
+  const { command, cwd, env = {}, stdin = "" } = request;
+  const byDefault = (cause: "assignment" | "input", part: string): ShellDecision => ({
+    consent: rules.default,
+    because: { cause, part, pattern: null, why: null },
+  });
+  const decisions = [
+    decideShell(command, rules),
+    ...(cwd === undefined ? [] : [decideShell(`cd ${quoted(cwd)}`, rules)]),
+    ...Object.keys(env).map((name) => byDefault("assignment", `${name}=…`)),
+    ...(stdin === "" ? [] : [byDefault("input", "standard input")]),
+  ];
+  return decisions.reduce((worst, one) => (isLooser(worst.consent, one.consent) ? one : worst));
+}
+
+/** All of a request in one text, for whoever is asked: what was agreed to for one is not agreed to for another. */
+export function shownCommand({ command, cwd, env = {}, stdin = "" }: ExecToolRequest): string {
+  const assignments = Object.entries(env).map(([name, value]) => `${name}=${quoted(value)}`);
+  const beside = [
+    ...(cwd === undefined ? [] : [`in ${quoted(cwd)}`]),
+    ...(assignments.length === 0 ? [] : [`with ${assignments.join(" ")}`]),
+    ...(stdin === "" ? [] : [`reading ${shownInput(stdin)}`]),
+  ];
+  return beside.length === 0 ? command : `${command}\n(${beside.join(", ")})`;
+}
+
+function shownInput(stdin: string): string {
+  if (stdin.length <= MAX_SHOWN_INPUT) return JSON.stringify(stdin);
+  const digest = createHash("sha256").update(stdin).digest("hex");
+  return `${JSON.stringify(stdin.slice(0, MAX_SHOWN_INPUT))} and ${stdin.length - MAX_SHOWN_INPUT} characters more, SHA-256 ${digest}`;
+}
+
+function quoted(text: string): string {
+  return `'${text.replaceAll("'", "'\\''")}'`;
+}

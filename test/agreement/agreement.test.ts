@@ -1,0 +1,73 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import fc from "fast-check";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { compared } from "./compare.ts";
+import { type Entry, OUTSIDE, type Scenario, scenarios } from "./sandboxes.ts";
+import { STRICTER } from "./stricter.ts";
+
+/** A cell for each sandbox, and at most as long again to find the smallest that shows a difference. */
+const SANDBOXES = 25;
+const TIME_LIMIT_MS = 60_000;
+
+let stateDir: string;
+
+beforeAll(async () => {
+  stateDir = await mkdtemp(join(tmpdir(), "corral-agree-state-"));
+});
+
+afterAll(async () => {
+  await rm(stateDir, { recursive: true, force: true });
+});
+
+describe("the validator and the kernel", () => {
+  it(
+    "allow the same things at the same paths, whatever the sandbox",
+    async () => {
+      await fc.assert(
+        fc.asyncProperty(scenarios, async (scenario) => {
+          const { differences } = await compared(scenario, stateDir);
+          expect(differences).toEqual([]);
+        }),
+        { numRuns: SANDBOXES, interruptAfterTimeLimit: TIME_LIMIT_MS },
+      );
+    },
+    2 * TIME_LIMIT_MS,
+  );
+
+  it("differ where the validator is meant to be stricter, and every such reason is met", async () => {
+    const { differences, met } = await compared(everyReason, stateDir);
+    expect(differences).toEqual([]);
+    expect(STRICTER.filter((row) => !met.has(row))).toEqual([]);
+  });
+});
+
+const entry = (name: string, kind: Entry["kind"], target = ""): Entry => ({ place: 0, dir: "sub", name, kind, target });
+const FREE = { write: "preApproved", delete: "preApproved" } as const;
+
+/** One sandbox that has all that the table speaks of. */
+const everyReason: Scenario = {
+  form: "zones",
+  places: [
+    { name: "data", mode: "rw", approval: FREE },
+    { name: "data-evil", mode: "ro", approval: FREE },
+  ],
+  rootAt: "area",
+  inner: "none",
+  note: "none",
+  needs: "all",
+  reads: [],
+  writes: [],
+  readonly: false,
+  approval: FREE,
+  entries: [
+    entry("back\\slash", "file"),
+    entry("new\nline", "file"),
+    entry("inside", "link", "../a.md"),
+    entry("absolute", "link", "/data/a.md"),
+    entry("beside", "link", "../../data-evil/a.md"),
+    entry("host", "link", OUTSIDE),
+    entry("fifo", "fifo"),
+  ],
+};

@@ -1,0 +1,50 @@
+import { execFileSync } from "node:child_process";
+import fs from "node:fs";
+import { dirname, join } from "node:path";
+import type { Declaration } from "./declaration.ts";
+import { DIRECTORIES, type Entry, OUTSIDE, type Scenario } from "./sandboxes.ts";
+
+/** The user that cells run as where nothing else is said. Everything is this user's: modes and owners are not what is compared. */
+const WORKER_UID = 65532;
+
+/** Writes a scenario's project below `base`; answers with its folder. */
+export function writeProjectFolder(base: string, scenario: Scenario, { project, worker }: Declaration): string {
+  const dir = join(base, "p");
+  write(join(base, "outside.txt"), "outside\n");
+  write(join(dir, "corral.yaml"), JSON.stringify({ version: 1, policy: "untrusted", sandbox: project }));
+  const definition = {
+    image: "corral/python",
+    command: ["true"],
+    sandbox: worker,
+    shell_rules: { default: "preApproved" },
+  };
+  write(join(dir, "workers", "probed.worker"), `---\n${JSON.stringify(definition)}\n---\n`);
+  write(join(dir, "note.md"), "note\n");
+  for (const { name } of scenario.places) {
+    for (const inner of DIRECTORIES) write(join(dir, "area", name, inner, "a.md"), "text\n");
+  }
+  for (const entry of scenario.entries) makeEntry(dir, base, entry, scenario);
+  if (process.getuid?.() === 0) giveToWorker(dir);
+  return dir;
+}
+
+function makeEntry(dir: string, base: string, entry: Entry, { places }: Scenario): void {
+  const path = join(dir, "area", places[entry.place % places.length]?.name ?? "", entry.dir, entry.name);
+  // Two entries may have one name; the first stays.
+  if (fs.lstatSync(path, { throwIfNoEntry: false }) !== undefined) return;
+  if (entry.kind === "file") write(path, "text\n");
+  else if (entry.kind === "directory") write(join(path, "a.md"), "text\n");
+  else if (entry.kind === "fifo") execFileSync("mkfifo", ["--", path]);
+  else fs.symlinkSync(entry.target === OUTSIDE ? join(base, "outside.txt") : entry.target, path);
+}
+
+function write(path: string, text: string): void {
+  fs.mkdirSync(dirname(path), { recursive: true });
+  fs.writeFileSync(path, text);
+}
+
+function giveToWorker(path: string): void {
+  fs.lchownSync(path, WORKER_UID, WORKER_UID);
+  if (!fs.lstatSync(path).isDirectory()) return;
+  for (const name of fs.readdirSync(path)) giveToWorker(join(path, name));
+}
