@@ -1,14 +1,15 @@
-/** Compiles src/ into dist/ where a source file, or a setting of the compiler, is newer than the last build. */
+/** Builds dist/ where a source file, or a setting of the compiler, is newer than the last build. */
 import { spawnSync } from "node:child_process";
 import { chmodSync, existsSync, globSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { bundleProgram } from "./bundle.ts";
 
 const root = join(import.meta.dirname, "..");
 const dist = join(root, "dist");
 const stamp = join(dist, ".built");
-const inputs = ["src/**/*.ts", "tsconfig.json", "tsconfig.build.json", "package.json"];
+const inputs = ["src/**/*.ts", "tsconfig.json", "tsconfig.build.json", "package.json", "scripts/bundle.ts"];
 
-if (!isUpToDate()) build();
+if (!isUpToDate()) await build();
 
 /** The folders count as well: one that lost a file is newer, too. */
 function isUpToDate(): boolean {
@@ -17,14 +18,16 @@ function isUpToDate(): boolean {
   return globSync([...inputs, "src/**/"], { cwd: root }).every((path) => statSync(join(root, path)).mtimeMs <= built);
 }
 
-function build(): void {
+async function build(): Promise<void> {
   const started = new Date();
   rmSync(dist, { recursive: true, force: true });
   const tsc = join(root, "node_modules/typescript/bin/tsc");
   const { status } = spawnSync(process.execPath, [tsc, "-p", "tsconfig.build.json"], { cwd: root, stdio: "inherit" });
   if (status !== 0) process.exit(status ?? 1);
-  const program = join(dist, "cli/corral.js");
-  if (existsSync(program)) chmodSync(program, 0o755);
+  // The compiler's own version of the command line would be loaded by nobody.
+  rmSync(join(dist, "cli"), { recursive: true });
+  await bundleProgram(root);
+  chmodSync(join(dist, "cli/corral.js"), 0o755);
   // Dated from before the compiler read its files: what changed meanwhile is built the next time.
   writeFileSync(stamp, "");
   utimesSync(stamp, started, started);
