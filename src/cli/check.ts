@@ -3,7 +3,7 @@ import { type CheckReport, check, checkDeclaration } from "../run/check.ts";
 import { openPreview } from "../run/open.ts";
 import { DeclarationError } from "../yaml/problem.ts";
 import { stateDirFrom } from "./state-dir.ts";
-import { type Colors, colorsFor, printJson, type Terminal } from "./terminal.ts";
+import { type Colors, colorsFor, printJson, type Terminal, withoutControls } from "./terminal.ts";
 
 export interface CheckOptions {
   readonly project: string;
@@ -15,7 +15,7 @@ export async function checkVerb(options: CheckOptions, terminal: Terminal): Prom
   const { env, stdout } = terminal;
   const report = await reportOn(options.project, env);
   if (options.json) printJson(terminal, report);
-  else stdout.write(`${reportText(report, colorsFor(stdout, env))}\n`);
+  else stdout.write(`${withoutControls(reportText(report, colorsFor(stdout, env)))}\n`);
   return report.ok ? 0 : 1;
 }
 

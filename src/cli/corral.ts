@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import { existsSync } from "node:fs";
+import { statSync } from "node:fs";
 import module from "node:module";
 import { join } from "node:path";
 import { stateDirFrom } from "./state-dir.ts";
@@ -7,7 +7,9 @@ import { stateDirFrom } from "./state-dir.ts";
 // Loading the code is half the time of a short run, so it is kept compiled where only this user can write. What makes
 // the state directory gives it its mode; until then there is no cache. Node 22.0 has no such function.
 const stateDir = stateDirFrom(process.env);
-if (existsSync(stateDir)) module.enableCompileCache?.(join(stateDir, "compiled"));
+const state = statSync(stateDir, { throwIfNoEntry: false });
+if (state !== undefined && state.uid === process.geteuid?.() && (state.mode & 0o022) === 0)
+  module.enableCompileCache?.(join(stateDir, "compiled"));
 
 // Loaded only now, for the cache to be of use.
 const [{ main }, { terminalOf }] = await Promise.all([import("./main.ts"), import("./terminal.ts")]);

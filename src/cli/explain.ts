@@ -4,7 +4,7 @@ import { openPreview } from "../run/open.ts";
 import { explanationText } from "./explain-text.ts";
 import { namedWorker } from "./named-worker.ts";
 import { stateDirFrom } from "./state-dir.ts";
-import { colorsFor, printJson, type Terminal } from "./terminal.ts";
+import { colorsFor, printJson, type Terminal, withoutControls } from "./terminal.ts";
 
 export interface ExplainOptions {
   readonly project: string;
@@ -20,6 +20,6 @@ export async function explainVerb(name: string, options: ExplainOptions, termina
   const preview = await openPreview(project, { stateDir: stateDirFrom(env), engineEnv: env });
   const explanation = await explain(worker, options.policy ?? null, preview);
   if (options.json) printJson(terminal, explanation);
-  else stdout.write(`${explanationText(explanation, colorsFor(stdout, env))}\n`);
+  else stdout.write(`${withoutControls(explanationText(explanation, colorsFor(stdout, env)))}\n`);
   return 0;
 }

@@ -14,6 +14,8 @@ export class LiveTree {
   /** Nothing is drawn behind half a line of somebody else's. */
   #midLine = false;
   #left = false;
+  /** What came while the terminal was somebody else's: bounded by the runs' own output limits. */
+  #held: { readonly stream: NodeJS.WriteStream; readonly chunk: string | Uint8Array }[] = [];
 
   constructor(terminal: Terminal, tree: () => TreeRun | null) {
     this.#terminal = terminal;
@@ -29,6 +31,11 @@ export class LiveTree {
       stream.write(chunk);
       return;
     }
+    // A worker that prints over an open question would put its own words in the place of what is asked.
+    if (this.#paused) {
+      this.#held.push({ stream, chunk });
+      return;
+    }
     this.#update.clear();
     stream.write(chunk);
     this.#midLine = chunk.length > 0 && chunk.at(-1) !== "\n" && chunk.at(-1) !== 0x0a;
@@ -42,6 +49,7 @@ export class LiveTree {
 
   resume(): void {
     this.#paused = false;
+    for (const { stream, chunk } of this.#held.splice(0)) this.write(stream, chunk);
   }
 
   /** Leaves the finished tree standing. */
@@ -55,6 +63,7 @@ export class LiveTree {
   /** Removes the drawing and gives the terminal back. Does nothing where it was left already. */
   leave(): void {
     if (this.#left) return;
+    this.resume();
     this.#left = true;
     clearInterval(this.#timer);
     this.#update.clear();

@@ -1,6 +1,6 @@
 import { isCancel, select } from "@clack/prompts";
 import type { Ask, Question } from "./asked-approver.ts";
-import { printableLine } from "./printable.ts";
+import { printable, printableLine } from "./printable.ts";
 import type { Terminal } from "./terminal.ts";
 
 /** Asks at the terminal, on standard error. While it does, nothing else draws there. */
@@ -33,10 +33,12 @@ export function promptAt(terminal: Terminal, screen: { pause(): void; resume(): 
   };
 }
 
-function messageOf({ worker, operations, paths, command, runs }: Question): string {
-  // Whole, for nobody can agree to the part of a command that is not shown.
-  const what = command === undefined ? "" : ` ${printableLine(command, Number.POSITIVE_INFINITY)}`;
-  const where = paths.length === 0 ? "" : ` in ${paths.map((path) => printableLine(path)).join(", ")}`;
+export function messageOf({ worker, operations, paths, command, runs }: Question): string {
+  // Whole, for nobody can agree to the part of a command that is not shown. A line break begins another command, and
+  // must not look like a blank: behind a `#` all of that would seem a comment.
+  const what = command === undefined ? "" : ` ${printable(command).replaceAll("\n", "⏎ ")}`;
+  const where =
+    paths.length === 0 ? "" : ` in ${paths.map((path) => printableLine(path, Number.POSITIVE_INFINITY)).join(", ")}`;
   const who = `Worker ${printableLine(worker, 80)}`;
   return `${who}${runs > 1 ? ` (${runs} runs of it)` : ""} asks to ${operations.join(" and ")}${what}${where}. Allow it?`;
 }

@@ -1,4 +1,5 @@
 import pc from "picocolors";
+import { printable } from "./printable.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
 export type Colors = ReturnType<typeof pc.createColors>;
@@ -51,7 +52,18 @@ export function colorsFor(stream: NodeJS.WriteStream, env: Env): Colors {
 
 /** A line for people; never on stdout, which belongs to what was asked for. */
 export function say({ stderr }: Pick<Terminal, "stderr">, text: string): void {
-  stderr.write(`${text}\n`);
+  stderr.write(`${withoutControls(text)}\n`);
+}
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the escape that begins a colour is what is looked for.
+const COLOR = /(\u001b\[(?:1|2|22|3[1-69]|39)m)/;
+
+/** Colours are ours; any other control or formatting character was chosen by a file, a worker or the Engine. */
+export function withoutControls(text: string): string {
+  return text
+    .split(COLOR)
+    .map((part, index) => (index % 2 === 1 ? part : printable(part)))
+    .join("");
 }
 
 /** What was asked for, as JSON: pretty on a terminal, else one line. */

@@ -1,8 +1,10 @@
-import { readdir, readFile } from "node:fs/promises";
+import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Policy } from "../sandbox/policy.ts";
+import { readDeclarationFile } from "../yaml/declaration-file.ts";
 import { nearest } from "../yaml/issue.ts";
+import { DeclarationError, type Problem } from "../yaml/problem.ts";
 import { parsePolicy } from "./policy-yaml.ts";
 
 export interface PolicyFile {
@@ -11,7 +13,7 @@ export interface PolicyFile {
 }
 
 export interface PolicySearch {
-  /** Folders searched in this order, before the package's own `policies/`: a project may have its own `default`. */
+  /** Folders searched in this order, besides the package's own `policies/`, whose names nobody else may take. */
   readonly dirs: readonly string[];
 }
 
@@ -37,19 +39,41 @@ export async function loadPolicy(name: string, search: PolicySearch): Promise<Po
       name,
       known.map((candidate) => candidate.name),
     );
-  return parsePolicy(await readFile(found.file, "utf8"), found.file, name);
+  return parsePolicy(await readDeclarationFile(found.file, found.file), found.file, name);
 }
 
-/** Every policy that can be named, sorted, each with the file that wins. */
+/** Every policy that can be named, sorted. Throws `DeclarationError` for one that takes the name of Corral's own. */
 export async function listPolicies({ dirs }: PolicySearch): Promise<readonly PolicyFile[]> {
-  const files = new Map<string, string>();
-  for (const dir of [...dirs, PACKAGE_POLICIES]) {
-    for (const entry of await readdir(dir)) {
-      const name = /^([a-z0-9][a-z0-9-]{0,63})\.yaml$/.exec(entry)?.[1];
-      if (name !== undefined && !files.has(name)) files.set(name, join(dir, entry));
+  const own = await policiesIn(PACKAGE_POLICIES);
+  const files = new Map(own);
+  const problems: Problem[] = [];
+  for (const dir of dirs) {
+    for (const [name, file] of await policiesIn(dir)) {
+      if (own.has(name)) problems.push(takenName(name, file));
+      else if (!files.has(name)) files.set(name, file);
     }
   }
+  if (problems.length > 0) throw new DeclarationError(problems);
   return [...files].map(([name, file]) => ({ name, file })).toSorted((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+async function policiesIn(dir: string): Promise<ReadonlyMap<string, string>> {
+  const named = (await readdir(dir)).flatMap((entry): [string, string][] => {
+    const name = /^([a-z0-9][a-z0-9-]{0,63})\.yaml$/.exec(entry)?.[1];
+    return name === undefined ? [] : [[name, join(dir, entry)]];
+  });
+  return new Map(named);
+}
+
+/** A person who says `--policy untrusted` means Corral's, whatever a stranger's project calls so. */
+function takenName(name: string, file: string): Problem {
+  return {
+    file,
+    line: 1,
+    column: 1,
+    path: "name",
+    message: `\`${name}\` is one of Corral's own policies; choose another name`,
+  };
 }
 
 /** `src/policy/` and `dist/policy/` are both two levels below the package. */

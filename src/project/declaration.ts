@@ -12,7 +12,7 @@ import type { Checked } from "../yaml/check.ts";
 import type { KeyPath, YamlDocument } from "../yaml/document.ts";
 import type { Problem } from "../yaml/problem.ts";
 import type { SandboxYaml } from "./corral-yaml.ts";
-import { type HostPlace, resolveHostPlace } from "./host-place.ts";
+import { type HostPlace, plantedLinkFault, resolveHostPlace } from "./host-place.ts";
 import { present } from "./present.ts";
 import { ensureZoneFolder } from "./zone-folder.ts";
 
@@ -36,15 +36,22 @@ export async function resolveDeclaration(
   problemAt: YamlDocument["problemAt"],
 ): Promise<Checked<ProjectDeclaration>> {
   const problems: Problem[] = [];
+  const followed: { readonly at: KeyPath; readonly links: readonly string[] }[] = [];
   const hostOf = async (at: KeyPath, find: Promise<HostPlace>, directoryOnly = false): Promise<string> => {
     const place = await find;
     if (!place.ok) problems.push(problemAt(at, place.fault));
     else if (directoryOnly && !place.directory) problems.push(problemAt(at, "is not a folder"));
+    if (place.ok) followed.push({ at, links: place.links });
     return place.ok ? place.host : "";
   };
 
   const rooted = typeof sandbox.root === "object";
   const mounts = await mountsOf(sandbox, projectDir, hostOf);
+  const writable = mounts.filter((mount) => mount.mode === "rw").map((mount) => mount.host);
+  for (const { at, links } of followed) {
+    const fault = plantedLinkFault(links, writable);
+    if (fault !== null) problems.push(problemAt(at, fault));
+  }
   const workingDir = workingDirOf(sandbox, mounts);
   if (workingDir !== undefined && !workingDir.ok)
     problems.push(problemAt(["sandbox", "working_dir"], workingDir.fault));

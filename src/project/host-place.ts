@@ -1,8 +1,8 @@
-import { realpath, stat } from "node:fs/promises";
-import { resolve } from "node:path";
+import { lstat, readlink } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
 
 export type HostPlace =
-  | { readonly ok: true; readonly host: string; readonly directory: boolean }
+  | { readonly ok: true; readonly host: string; readonly directory: boolean; readonly links: readonly string[] }
   /** `fault` follows the name of what is wrong, and holds no host path. */
   | { readonly ok: false; readonly fault: string };
 
@@ -10,17 +10,54 @@ export type HostPlace =
  * The real place of a host path that a project's owner wrote, relative to the project.
  *
  * Links in their own configuration are followed here, once. From then on a host path holds no link, and whatever
- * opens one later must refuse to follow any.
+ * opens one later must refuse to follow any. `links`: where those that were followed stand, for whoever must know
+ * whether a worker could have put them there.
  */
 export async function resolveHostPlace(projectDir: string, raw: string): Promise<HostPlace> {
   try {
-    const host = await realpath(resolve(projectDir, raw));
-    const found = await stat(host);
+    const { host, links } = await followed(resolve(projectDir, raw));
+    const found = await lstat(host);
     if (!found.isDirectory() && !found.isFile()) return { ok: false, fault: "is neither a folder nor a plain file" };
-    return { ok: true, host, directory: found.isDirectory() };
+    return { ok: true, host, directory: found.isDirectory(), links };
   } catch (error) {
     return { ok: false, fault: faultOf(error) };
   }
+}
+
+/** As the system's own limit. */
+const MAX_LINKS = 40;
+
+/**
+ * The real place of an absolute path, and where each link on the way to it stands. Both come of one walk: a link that is
+ * put there a moment later is not followed unseen.
+ */
+export async function followed(path: string): Promise<{ readonly host: string; readonly links: readonly string[] }> {
+  const links: string[] = [];
+  const ahead = path.split("/").reverse();
+  let host = "/";
+  for (let part = ahead.pop(); part !== undefined; part = ahead.pop()) {
+    if (part === "" || part === ".") continue;
+    if (part === "..") {
+      host = dirname(host);
+      continue;
+    }
+    const next = join(host, part);
+    if (!(await lstat(next)).isSymbolicLink()) {
+      host = next;
+      continue;
+    }
+    if (links.push(next) > MAX_LINKS) throw Object.assign(new Error("too many symbolic links"), { code: "ELOOP" });
+    const text = await readlink(next);
+    if (text.startsWith("/")) host = "/";
+    ahead.push(...text.split("/").reverse());
+  }
+  return { host, links };
+}
+
+/** What is wrong with a place that a worker could have led elsewhere, or null. `writable`: host directories. */
+export function plantedLinkFault(links: readonly string[], writable: readonly string[]): string | null {
+  const planted = links.some((link) => writable.some((host) => link.startsWith(host === "/" ? "/" : `${host}/`)));
+  return planted ? "leads through a symbolic link that stands where a worker may write; name the place itself" : null;
 }
 
 /** What the file system said, in words. Anything but a refusal of this one place is thrown on. */

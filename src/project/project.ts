@@ -1,12 +1,14 @@
-import { readFile, realpath, stat } from "node:fs/promises";
+import { readdir, realpath, stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import type { ProjectDeclaration } from "../sandbox/declare.ts";
 import { type Checked, checkShape } from "../yaml/check.ts";
+import { readDeclarationFile } from "../yaml/declaration-file.ts";
 import { parseYaml, type YamlDocument } from "../yaml/document.ts";
 import { DeclarationError, type Problem } from "../yaml/problem.ts";
 import { type CorralYaml, corralYaml } from "./corral-yaml.ts";
+import { corralsOwn } from "./corrals-own.ts";
 import { defaultDeclaration, resolveDeclaration } from "./declaration.ts";
-import { faultOf } from "./host-place.ts";
+import { faultOf, followed } from "./host-place.ts";
 import { withOwnFilesReadOnly } from "./own-files.ts";
 import { formProblems } from "./sandbox-form.ts";
 import type { WorkerDefinition } from "./worker.ts";
@@ -45,7 +47,8 @@ export async function loadProject(dir: string): Promise<Project> {
   }
   const { policy, approval, delegation, fleet } = corral.checked.value;
   const file = corral.found ? join(projectDir, "corral.yaml") : null;
-  const ownFiles = await ownFilesOf([file, join(projectDir, writtenFolder(corral, "workers")), policiesDir.value]);
+  const says = [file, join(projectDir, writtenFolder(corral, "workers")), policiesDir.value];
+  const ownFiles = [...(await ownFilesOf(says)), ...corralsOwn()];
   return {
     dir: projectDir,
     file,
@@ -64,10 +67,20 @@ export async function loadProject(dir: string): Promise<Project> {
   };
 }
 
-/** Where there is no workers' folder, nothing can run that could make one. */
+/**
+ * Where there is no workers' folder, nothing can run that could make one. A link that leads to one of these files says as
+ * much as the file: who can replace it has replaced the file.
+ */
 async function ownFilesOf(places: readonly (string | null)[]): Promise<string[]> {
-  const real = places.map((place) => (place === null ? null : realpath(place).catch(() => null)));
-  return (await Promise.all(real)).filter((place) => place !== null);
+  const found = new Set<string>();
+  for (const place of places.filter((one) => one !== null)) {
+    const names = await readdir(place).catch(() => []);
+    for (const path of [place, ...names.map((name) => join(place, name))]) {
+      const way = await followed(path).catch(() => null);
+      for (const own of way === null ? [] : [...way.links, way.host]) found.add(own);
+    }
+  }
+  return [...found];
 }
 
 function shielded(declaration: ProjectDeclaration, ownFiles: readonly string[]): ProjectDeclaration {
@@ -94,7 +107,7 @@ async function folderAt(dir: string): Promise<string> {
 }
 
 async function readCorral(projectDir: string, shownFile: string): Promise<CorralFile> {
-  const text = await readIfThere(join(projectDir, "corral.yaml"));
+  const text = await readIfThere(join(projectDir, "corral.yaml"), shownFile);
   const parsed = parseYaml(text ?? "version: 1", shownFile);
   if (!parsed.ok) return { found: true, checked: parsed, document: null };
   const { document } = parsed;
@@ -103,9 +116,9 @@ async function readCorral(projectDir: string, shownFile: string): Promise<Corral
   return { found: text !== null, checked: problems.length > 0 ? { ok: false, problems } : checked, document };
 }
 
-async function readIfThere(file: string): Promise<string | null> {
+async function readIfThere(file: string, shown: string): Promise<string | null> {
   try {
-    return await readFile(file, "utf8");
+    return await readDeclarationFile(file, shown);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
     throw error;

@@ -6,7 +6,7 @@ import type { Policy } from "../sandbox/policy.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import { below, parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
-import { resolveHostPlace } from "./host-place.ts";
+import { plantedLinkFault, resolveHostPlace } from "./host-place.ts";
 import { present } from "./present.ts";
 import type { RawNeeds, RawPathNeed } from "./raw-needs.ts";
 
@@ -16,6 +16,8 @@ export interface ResolveContext {
   readonly parent: Sandbox;
   /** What the worker's `policy` names; absent where it names none. */
   readonly policy?: Policy;
+  /** Host directories in which some worker may have put a link. */
+  readonly writable?: readonly string[];
 }
 
 export type Resolution =
@@ -25,7 +27,7 @@ export type Resolution =
 /** The I/O step between what a worker's file says and the pure `derive`. All violations come together. */
 export async function resolveNeeds(raw: RawNeeds, context: ResolveContext): Promise<Resolution> {
   const violations: Violation[] = [];
-  const { parent, projectDir, policy } = context;
+  const { parent, projectDir, policy, writable = [] } = context;
   const place = (path: string): VirtualPath | undefined => {
     const parsed = parseIn(parent, path);
     if (!parsed.ok) violations.push(notAPath(parent, path));
@@ -38,7 +40,7 @@ export async function resolveNeeds(raw: RawNeeds, context: ResolveContext): Prom
 
   const paths: PathNeed[] = [];
   for (const path of raw.paths ?? []) {
-    const resolved = await resolvePath(path, projectDir);
+    const resolved = await resolvePath(path, projectDir, writable);
     if ("code" in resolved) violations.push(resolved);
     else paths.push(resolved);
   }
@@ -61,9 +63,15 @@ function notAPath(parent: Sandbox, asked: string): Violation {
   return { code: "PATH_NOT_AVAILABLE", asked, by: parent.chain.at(-1) ?? "project", valid };
 }
 
-async function resolvePath({ root, ...path }: RawPathNeed, projectDir: string): Promise<PathNeed | Violation> {
+async function resolvePath(
+  { root, ...path }: RawPathNeed,
+  projectDir: string,
+  writable: readonly string[],
+): Promise<PathNeed | Violation> {
   const place = await resolveHostPlace(projectDir, root);
-  if (!place.ok) return { code: "MOUNT_SOURCE_REFUSED", path: `/${path.name}`, reason: place.fault };
+  const fault = place.ok ? plantedLinkFault(place.links, writable) : place.fault;
+  if (!place.ok || fault !== null)
+    return { code: "MOUNT_SOURCE_REFUSED", path: `/${path.name}`, reason: fault ?? "it cannot be opened" };
   return { ...path, host: place.host };
 }
 

@@ -1,8 +1,9 @@
-import { readdir, readFile } from "node:fs/promises";
+import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { Checked } from "../yaml/check.ts";
+import { readDeclarationFile } from "../yaml/declaration-file.ts";
 import { nearest } from "../yaml/issue.ts";
-import type { Problem } from "../yaml/problem.ts";
+import { DeclarationError, type Problem } from "../yaml/problem.ts";
 import { faultOf } from "./host-place.ts";
 import { readWorker, type WorkerDefinition, type WorkerFile, workerNameOf } from "./worker.ts";
 
@@ -33,8 +34,9 @@ export async function readWorkers(
 
 async function readFrom(path: string, file: string): Promise<Checked<WorkerFile>> {
   try {
-    return readWorker(await readFile(path, "utf8"), file);
+    return readWorker(await readDeclarationFile(path, file), file);
   } catch (error) {
+    if (error instanceof DeclarationError) return { ok: false, problems: error.problems };
     return { ok: false, problems: [{ file, line: 1, column: 1, path: "", message: faultOf(error) }] };
   }
 }

@@ -26,7 +26,7 @@ export async function ensureZoneFolder(projectDir: string, root: string, name: s
         return { ok: false, fault: "leads out of the project through a symbolic link" };
     }
     if (!(await stat(folder)).isDirectory()) return { ok: false, fault: "is not a folder" };
-    return { ok: true, host: folder, directory: true };
+    return { ok: true, host: folder, directory: true, links: [] };
   } catch (error) {
     return { ok: false, fault: faultOf(error) };
   }

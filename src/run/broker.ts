@@ -5,7 +5,7 @@ import type { PlannedSource } from "../isolation/mounts.ts";
 import type { ToolResult } from "../tools/run-tool.ts";
 import type { CallRequest } from "./call.ts";
 import { parseCallBody } from "./call-body.ts";
-import { jsonBody } from "./json-body.ts";
+import { jsonBody, OpenBodies } from "./json-body.ts";
 import type { RunResult } from "./result.ts";
 
 /** What a run can ask of Corral. Its socket is in that run's cell alone, so who asks is never in doubt. */
@@ -43,8 +43,9 @@ export async function openBroker(ownerDir: string, run: string): Promise<Broker>
   await mkdir(dir, { mode: 0o755 });
   const { promise: service, resolve: serve } = Promise.withResolvers<BrokerService>();
   let open = 0;
+  const bodies = new OpenBodies();
   const server = createServer((request, response) => {
-    const answer = open < MAX_OPEN_REQUESTS ? answerTo(request, response, service) : Promise.resolve(TOO_MANY);
+    const answer = open < MAX_OPEN_REQUESTS ? answerTo(request, response, service, bodies) : Promise.resolve(TOO_MANY);
     open += 1;
     void answer.then((answered) => {
       open -= 1;
@@ -114,19 +115,33 @@ async function answerTo(
   request: IncomingMessage,
   response: ServerResponse,
   pending: Promise<BrokerService>,
+  bodies: OpenBodies,
 ): Promise<Answer> {
+  let taken = 0;
+  const take = (bytes: number): boolean => {
+    if (!bodies.take(bytes)) return false;
+    taken += bytes;
+    return true;
+  };
   const hangUp = new AbortController();
   response.once("close", () => hangUp.abort(new Error("the caller hung up")));
   try {
-    return await routed(request, await pending, hangUp.signal);
+    return await routed(request, await pending, hangUp.signal, take);
   } catch {
     return INTERNAL;
+  } finally {
+    bodies.release(taken);
   }
 }
 
 const TOOL_ROUTE = /^POST \/v1\/tools\/([a-z_]{1,64})$/;
 
-async function routed(request: IncomingMessage, service: BrokerService, signal: AbortSignal): Promise<Answer> {
+async function routed(
+  request: IncomingMessage,
+  service: BrokerService,
+  signal: AbortSignal,
+  take: (bytes: number) => boolean,
+): Promise<Answer> {
   const route = `${request.method} ${request.url}`;
   if (route === "GET /v1/sandbox") return { status: 200, body: service.sandbox() };
   const tool = TOOL_ROUTE.exec(route)?.[1];
@@ -134,7 +149,7 @@ async function routed(request: IncomingMessage, service: BrokerService, signal: 
     const message = `There is no ${route}. There are POST /v1/calls, POST /v1/tools/NAME and GET /v1/sandbox.`;
     return { status: 404, body: { code: "NO_SUCH_ROUTE", message } };
   }
-  const body = await jsonBody(request);
+  const body = await jsonBody(request, take);
   if (!body.ok) return badRequest(body.problem);
   return tool === undefined
     ? await called(body.value, service, signal)

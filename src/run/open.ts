@@ -1,4 +1,4 @@
-import { mkdir, rm } from "node:fs/promises";
+import { mkdir, rm, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { type ApprovalMode, type Approver, approveAll, autoDeny, headless } from "../approval/approver.ts";
 import { connect, type EngineConnection } from "../isolation/docker/connect.ts";
@@ -147,6 +147,7 @@ export async function openEngine({
 }: Pick<OpenOptions, "stateDir" | "engineEnv">): Promise<OpenedEngine> {
   await mkdir(dirname(stateDir), { recursive: true });
   await mkdir(stateDir, { recursive: true, mode: 0o700 });
+  await refuseForeignState(stateDir);
   const [connection, sealKey, seccomp] = await Promise.all([
     connect(engineEnv),
     loadSealKey(stateDir),
@@ -161,6 +162,13 @@ export async function openEngine({
     liveDir,
   });
   return { connection, driver, owner, liveDir };
+}
+
+/** Whoever can write there chooses the key of the seals, the gate of every cell, and code that runs here. */
+async function refuseForeignState(stateDir: string): Promise<void> {
+  const { uid, mode } = await stat(stateDir);
+  if (uid !== process.geteuid?.() || (mode & 0o022) !== 0)
+    throw new EngineTrouble(`the state directory ${stateDir} can be written by others; use one of your own`);
 }
 
 function refusedSourcesOn({ dataDirs, socketPath }: EngineConnection, stateDir: string): RefusedSources {

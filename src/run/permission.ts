@@ -1,4 +1,7 @@
+import { resolve } from "node:path";
+import { followed } from "../project/host-place.ts";
 import { exposedOwnFiles } from "../project/own-files.ts";
+import type { Project } from "../project/project.ts";
 import { resolveNeeds } from "../project/resolve.ts";
 import type { WorkerDefinition } from "../project/worker.ts";
 import { projectSandbox } from "../sandbox/declare.ts";
@@ -24,7 +27,8 @@ export async function permissionOf(
   env: RunEnvironment,
 ): Promise<Derivation> {
   const policy = worker.policyName === null ? null : await env.policyNamed(worker.policyName);
-  const context = { projectDir: env.project.dir, parent: caller, ...(policy === null ? {} : { policy }) };
+  const writable = worker.needs.paths === undefined ? [] : await writableHosts(env.project);
+  const context = { projectDir: env.project.dir, parent: caller, writable, ...(policy === null ? {} : { policy }) };
   const resolution = await resolveNeeds(worker.needs, context);
   if (!resolution.ok) return resolution;
   const isRoot = caller.chain.length === 1;
@@ -33,6 +37,14 @@ export async function permissionOf(
   const derivation = derivedSafely(caller, needs, worker.name, env);
   if (!derivation.ok || narrow === null) return derivation;
   return narrowed(derivation.sandbox, narrow, worker.name, caller, env);
+}
+
+/** Every host directory that any worker of the project may write: a link in one of them may be a worker's. */
+async function writableHosts({ dir, declaration, workers }: Project): Promise<string[]> {
+  const roots = [...workers.values()].flatMap(({ needs }) => needs.paths ?? []).filter(({ mode }) => mode === "rw");
+  const places = await Promise.all(roots.map(({ root }) => followed(resolve(dir, root)).catch(() => null)));
+  const mounts = declaration.mounts.filter((mount) => mount.mode === "rw");
+  return [...mounts, ...places.filter((place) => place !== null)].map(({ host }) => host);
 }
 
 function derivedSafely(caller: Sandbox, needs: Needs, name: string, env: RunEnvironment): Derivation {

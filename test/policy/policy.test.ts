@@ -134,31 +134,32 @@ describe("a policy file", () => {
 });
 
 describe("finding a policy", () => {
-  it("takes the project's own before the package's of the same name", async () => {
-    const dir = await mkdtemp(join(tmpdir(), "corral-policies-"));
-    onTestFinished(() => rm(dir, { recursive: true, force: true }));
-    await writeFile(join(dir, "untrusted.yaml"), `name: untrusted\ndescription: ours\nhardening: {}\n${REST}`);
-    await writeFile(join(dir, "notes.txt"), "");
-    expect((await loadPolicy("untrusted", { dirs: [dir] })).description).toBe("ours");
-    expect((await loadPolicy("ci", { dirs: [dir] })).name).toBe("ci");
-    expect((await listPolicies({ dirs: [dir] })).map(({ name }) => name)).toEqual([
-      "batch",
-      "ci",
-      "default",
-      "untrusted",
-    ]);
-  });
-
-  it.each(["untrustd", "../policies/untrusted", "", "none at all"])(
-    "refuses the name %j and lists those that exist",
-    async (name) => {
-      await expect(loadPolicy(name, { dirs: [] })).rejects.toThrow("Known policies: batch, ci, default, untrusted.");
-    },
-  );
-
   it("suggests the nearest name", async () => {
     await expect(loadPolicy("untrustd", { dirs: [] })).rejects.toThrow(
       "There is no policy `untrustd`, did you mean `untrusted`?",
     );
+  });
+});
+
+describe("a project's policy", () => {
+  const folderWith = async (files: Readonly<Record<string, string>>): Promise<string> => {
+    const dir = await mkdtemp(join(tmpdir(), "corral-policies-"));
+    onTestFinished(() => rm(dir, { recursive: true, force: true }));
+    for (const [name, text] of Object.entries(files)) await writeFile(join(dir, name), text);
+    return dir;
+  };
+
+  it("is found beside Corral's own", async () => {
+    const text = `name: ours\ndescription: ours\nhardening: {}\n${REST}`;
+    const dir = await folderWith({ "ours.yaml": text, "notes.txt": "" });
+    expect((await loadPolicy("ours", { dirs: [dir] })).description).toBe("ours");
+    expect((await loadPolicy("ci", { dirs: [dir] })).name).toBe("ci");
+    const names = (await listPolicies({ dirs: [dir] })).map(({ name }) => name);
+    expect(names).toEqual(["batch", "ci", "default", "ours", "untrusted"]);
+  });
+
+  it("cannot take the name of one of Corral's own, which a person may rely on", async () => {
+    const dir = await folderWith({ "untrusted.yaml": "name: untrusted\n" });
+    await expect(loadPolicy("untrusted", { dirs: [dir] })).rejects.toThrow(/untrusted\.yaml:1:1: .*Corral's own/);
   });
 });

@@ -37,7 +37,7 @@ describe("a project's declaration", () => {
       },
       policyName: "default",
       policiesDir: null,
-      ownFiles: [],
+      ownFiles: expect.not.arrayContaining([dir]),
       approval: { mode: "interactive", timeoutMs: 300_000 },
       delegation: { maxDepth: 5, maxCalls: 100, maxParallel: 4 },
       workers: new Map(),

@@ -1,4 +1,6 @@
 import { EditError } from "../../sandbox/errors.ts";
+import { MAX_EDIT_BYTES } from "../bounds.ts";
+import { placesIn } from "./places-in.ts";
 
 /** One exact replacement. `old` must stand once in the file, unless `all`. */
 export interface Edit {
@@ -9,6 +11,9 @@ export interface Edit {
 
 /** The most edits in one operation. */
 const MAX_EDITS = 1000;
+/** All edits together: what is searched, and how many places are replaced. Nothing else happens meanwhile. */
+const MAX_SEARCHED_CHARS = 4 * MAX_EDIT_BYTES;
+const MAX_PLACES = 1_000_000;
 /** How many places of an ambiguous text are named. */
 const SHOWN_LINES = 10;
 
@@ -19,19 +24,41 @@ export function applyEdits(path: string, text: string, edits: readonly Edit[]): 
   }
   let current = text;
   let replacements = 0;
+  let searched = 0;
   for (const [index, edit] of edits.entries()) {
     const which = edits.length === 1 ? "" : ` of edit ${index + 1}`;
     const { old, fresh } = withLineEndsOf(current, edit);
     if (old === "") throw new EditError(path, `the text to replace${which} is empty. Give the exact text to replace.`);
     if (old === fresh) throw new EditError(path, `the old and the new text${which} are the same.`);
-    const parts = current.split(old);
+    searched += current.length + old.length;
+    const parts = searched > MAX_SEARCHED_CHARS ? null : partsBetween(current, old, MAX_PLACES - replacements);
+    if (parts === null) throw new EditError(path, "that is too much at once. Do it in several calls.");
     const found = parts.length - 1;
     if (found === 0) throw new EditError(path, notFound(current, old, which));
     if (found > 1 && edit.all !== true) throw new EditError(path, ambiguous(parts, old, found, which));
+    // After each edit: a few that double what is there would else fill the memory before the last one is looked at.
+    if (current.length + found * (fresh.length - old.length) > MAX_EDIT_BYTES)
+      throw new EditError(
+        path,
+        `it would be longer than ${MAX_EDIT_BYTES} bytes${which === "" ? "" : ` after${which.slice(3)}`}.`,
+      );
     current = parts.join(fresh);
     replacements += found;
   }
   return { text: current, replacements };
+}
+
+/** Null where `old` stands in more than `max` places. */
+function partsBetween(text: string, old: string, max: number): string[] | null {
+  const parts: string[] = [];
+  let from = 0;
+  const places = placesIn(text, old, max + 1);
+  if (places.length > max) return null;
+  for (const place of places) {
+    parts.push(text.slice(from, place));
+    from = place + old.length;
+  }
+  return [...parts, text.slice(from)];
 }
 
 /** In a file whose every line ends in CRLF, a bare newline of an edit means a CRLF: models rarely see the difference. */
@@ -42,8 +69,8 @@ function withLineEndsOf(text: string, edit: Edit): { old: string; fresh: string 
 }
 
 function notFound(text: string, old: string, which: string): string {
-  const bare = old.trim().split(/\s*\r?\n\s*/)[0] ?? "";
-  const near = bare === "" ? -1 : text.indexOf(bare);
+  const bare = old.trim().split("\n")[0]?.trimEnd() ?? "";
+  const near = bare === "" ? -1 : (placesIn(text, bare, 1)[0] ?? -1);
   const hint =
     near < 0
       ? "Read the file and copy the text exactly."

@@ -1,5 +1,8 @@
 import type { Pins } from "../../isolation/pin.ts";
+import { refusalOf } from "../../isolation/refused-sources.ts";
 import type { WorkerDefinition } from "../../project/worker.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import type { Violation } from "../../sandbox/violation.ts";
 import { Calls } from "../calls.ts";
 import type { RunEnvironment } from "../environment.ts";
 import { newRunId, rootJob } from "../job.ts";
@@ -34,6 +37,8 @@ export async function openSession(
   const derivation = await permissionOf(worker, project.sandbox, null, env);
   if (!derivation.ok) return { ok: false, violations: describeAll(derivation.violations) };
   const { sandbox } = derivation;
+  const refused = refusedMounts(sandbox, env);
+  if (refused.length > 0) return { ok: false, violations: describeAll(refused) };
   const asked = { run: newRunId(), worker, callerSandbox: project.sandbox, signal };
   const job = rootJob(asked, env.project.delegation);
   const calls = new Calls(job, sandbox, NO_ATTACHMENTS, Number.POSITIVE_INFINITY, env, perform);
@@ -46,4 +51,12 @@ export async function openSession(
     }
   };
   return { ok: true, session, [Symbol.asyncDispose]: close };
+}
+
+/** What no cell may be shown is not for the tools on the host's side either, and they need no cell. */
+function refusedMounts(sandbox: Sandbox, env: RunEnvironment): Violation[] {
+  return sandbox.mounts.flatMap(({ path, host }): Violation[] => {
+    const reason = refusalOf(host, env.refusedSources);
+    return reason === null ? [] : [{ code: "MOUNT_SOURCE_REFUSED", path, reason }];
+  });
 }

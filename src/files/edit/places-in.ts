@@ -1,0 +1,30 @@
+/**
+ * Where `wanted`, which is not empty, stands in `text`, without overlaps. In time that grows with the two lengths
+ * together (Knuth, Morris and Pratt): the engine's own search multiplies them, so that texts which are made for it keep
+ * the whole process busy for hours.
+ */
+export function placesIn(text: string, wanted: string, max: number = Number.POSITIVE_INFINITY): number[] {
+  const fallback = fallbacksOf(wanted);
+  const places: number[] = [];
+  let matched = 0;
+  for (let at = 0; at < text.length && places.length < max; at += 1) {
+    while (matched > 0 && text.charCodeAt(at) !== wanted.charCodeAt(matched)) matched = fallback[matched - 1] ?? 0;
+    if (text.charCodeAt(at) === wanted.charCodeAt(matched)) matched += 1;
+    if (matched < wanted.length) continue;
+    places.push(at + 1 - matched);
+    matched = 0;
+  }
+  return places;
+}
+
+/** For each beginning of `wanted`, how long the longest shorter beginning is that is also its end. */
+function fallbacksOf(wanted: string): Int32Array {
+  const fallback = new Int32Array(wanted.length);
+  let matched = 0;
+  for (let at = 1; at < wanted.length; at += 1) {
+    while (matched > 0 && wanted.charCodeAt(at) !== wanted.charCodeAt(matched)) matched = fallback[matched - 1] ?? 0;
+    if (wanted.charCodeAt(at) === wanted.charCodeAt(matched)) matched += 1;
+    fallback[at] = matched;
+  }
+  return fallback;
+}
