@@ -170,16 +170,17 @@ async function pinAsVolumes(
 }
 
 async function reportWithin(attachment: Attachment, signal: AbortSignal): Promise<string> {
-  const limit = AbortSignal.any([signal, AbortSignal.timeout(REPORT_TIMEOUT_MS)]);
   const { promise: stopped, reject } = Promise.withResolvers<never>();
-  const stop = (): void =>
-    reject(signal.aborted ? signal.reason : new EngineTrouble("the cell did not report what it is in time"));
-  limit.addEventListener("abort", stop, { once: true });
-  if (limit.aborted) stop();
+  const onAbort = (): void => reject(signal.reason);
+  const late = (): void => reject(new EngineTrouble("the cell did not report what it is in time"));
+  const timer = setTimeout(late, REPORT_TIMEOUT_MS);
+  signal.addEventListener("abort", onAbort, { once: true });
+  if (signal.aborted) onAbort();
   try {
     return await Promise.race([attachment.report, stopped]);
   } finally {
-    limit.removeEventListener("abort", stop);
+    clearTimeout(timer);
+    signal.removeEventListener("abort", onAbort);
   }
 }
 

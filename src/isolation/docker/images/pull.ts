@@ -20,8 +20,12 @@ export async function pullImage({ docker, reference, onProgress, signal }: PullR
     () => givenUp.abort(new Error(`no registry answered within ${FIRST_BYTE_TIMEOUT_MS / 1000} s`)),
     FIRST_BYTE_TIMEOUT_MS,
   );
-  const limits = [givenUp.signal, AbortSignal.timeout(TOTAL_TIMEOUT_MS), ...(signal ? [signal] : [])];
-  const abortSignal = AbortSignal.any(limits);
+  // Cleared at the end: the timer of AbortSignal.timeout, once a request listens to it, keeps the process until it fires.
+  const total = setTimeout(
+    () => givenUp.abort(new Error(`the registry took longer than ${TOTAL_TIMEOUT_MS / 60_000} minutes`)),
+    TOTAL_TIMEOUT_MS,
+  );
+  const abortSignal = AbortSignal.any([givenUp.signal, ...(signal ? [signal] : [])]);
   try {
     const answer = await docker.pull(reference, { abortSignal });
     for await (const message of readMessages(answer)) {
@@ -40,5 +44,6 @@ export async function pullImage({ docker, reference, onProgress, signal }: PullR
       : (error as Error).message.trim();
   } finally {
     clearTimeout(firstByte);
+    clearTimeout(total);
   }
 }
