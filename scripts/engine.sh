@@ -51,8 +51,11 @@ wait_for_running() {
   wait_for_engine "$running"
 }
 
-# In a session of its own it outlives this script and the terminal.
+# In a session of its own it outlives this script and the terminal. A pid file of an Engine that was killed would keep
+# it from starting where some other process has that number by now.
 start_dockerd() {
+  running=$(cat /var/run/docker.pid 2>/dev/null) || running=none
+  [ "$(cat "/proc/$running/comm" 2>/dev/null)" = dockerd ] || rm -f /var/run/docker.pid
   setsid dockerd "$@" </dev/null >"$log" 2>&1 &
   wait_for_engine "$!"
 }
