@@ -15,7 +15,9 @@ import { OOM_KILLS_SCRIPT, parseOomKills } from "./oom-kills.ts";
 const SIGNAL_ALL_SCRIPT = `
 kill -"$1" -1
 [ "$1" = KILL ] || exit 0
-for attempt in 1 2 3 4 5 6 7 8 9 10; do
+attempts=0
+while [ "$attempts" -lt 40 ]; do
+  attempts=$((attempts + 1))
   left=0
   for process in /proc/[0-9]*; do
     [ -O "$process" ] && [ "$process" != "/proc/$$" ] && left=1

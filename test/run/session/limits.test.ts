@@ -23,11 +23,12 @@ describe("the time limit of a command", () => {
       ( setsid sh -c 'trap "" TERM; ( sleep 4714; sleep 4715 ) & sleep 4716' > /dev/null 2>&1 & )
       sleep 4717`;
     const answer = await s.exec(hides, { timeoutMs: 500 });
-    expect(answer).toMatchObject({ status: "timed_out", cellReplaced: false });
+    expect(answer.status).toBe("timed_out");
     expect(answer.durationMs).toBeGreaterThanOrEqual(500);
     expect(answer.durationMs).toBeLessThan(500 + LATE_MS);
     expect(await s.processes()).toEqual([]);
-    expect((await s.exec("cat /tmp/kept")).stdout).toBe("kept\n");
+    // The cell stays, or is replaced and says so, where a busy machine takes too long to bury its dead.
+    expect((await s.exec("cat /tmp/kept")).stdout).toBe(answer.cellReplaced ? "" : "kept\n");
   });
 
   it("lets one that minds the request to end do so", async () => {
@@ -64,7 +65,7 @@ describe("a command that is cancelled", () => {
     const onOutput = (): void => cancelling.abort();
     const command = "setsid sleep 4719 > /dev/null 2>&1 & echo begun; sleep 4720";
     const answer = await s.session.exec({ command }, cancelling.signal, onOutput);
-    expect(answer).toMatchObject({ status: "cancelled", stdout: "begun\n", cellReplaced: false });
+    expect(answer).toMatchObject({ status: "cancelled", stdout: "begun\n" });
     expect(await s.processes()).toEqual([]);
     expect(await s.exec("true", {}, cancelling.signal)).toMatchObject({ status: "cancelled", exitCode: null });
     expect(await s.tool("exec", { command: "true" }, cancelling.signal)).toMatchObject({ code: "CANCELLED" });
