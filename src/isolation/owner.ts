@@ -62,6 +62,8 @@ function readOr(path: string, otherwise: string): string {
   }
 }
 
+const KEY_BYTES = 32;
+
 /**
  * The secret with which one state directory seals the labels of what it makes. An image may carry any label, so a
  * label alone proves nothing: without the seal a foreign container could be made to look like a dead owner's.
@@ -70,15 +72,21 @@ export async function loadSealKey(stateDir: string): Promise<Buffer> {
   const path = join(stateDir, "seal.key");
   await mkdir(stateDir, { recursive: true, mode: 0o700 });
   const existing = await readFile(path).catch(() => null);
-  if (existing !== null) return existing;
+  if (existing !== null) return whole(existing, path);
   // Written apart and linked into place, so that two first uses at once agree on one whole key.
   const draft = `${path}.${process.pid}.${randomBytes(4).toString("hex")}`;
-  await writeFile(draft, randomBytes(32), { mode: 0o600, flag: "wx" });
+  await writeFile(draft, randomBytes(KEY_BYTES), { mode: 0o600, flag: "wx" });
   await link(draft, path).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== "EEXIST") throw error;
   });
   await rm(draft);
-  return await readFile(path);
+  return whole(await readFile(path), path);
+}
+
+/** A key that is cut short, or empty, could be guessed, and with it every seal. */
+function whole(key: Buffer, path: string): Buffer {
+  if (key.length !== KEY_BYTES) throw new Error(`${path} is not a whole key; remove it, and what it sealed by hand`);
+  return key;
 }
 
 /** The seal of a thing of this kind and name, made by this owner for this run. */

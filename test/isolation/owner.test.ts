@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readdir, readFile, rm, stat } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -104,5 +104,17 @@ describe("the temporary directories of orchestrators", () => {
 
   it("can be none at all", async () => {
     expect(await reapLiveDirs(join(dir, "none"), self)).toEqual([]);
+  });
+});
+
+describe("the key of the seals", () => {
+  it("is refused where it is not whole, since an empty one could be guessed", async () => {
+    const dir = await mkdtemp(join(tmpdir(), "corral-key-"));
+    try {
+      await writeFile(join(dir, "seal.key"), "");
+      await expect(loadSealKey(dir)).rejects.toThrow(/not a whole key/);
+    } finally {
+      await rm(dir, { recursive: true });
+    }
   });
 });
