@@ -26,9 +26,10 @@ export function runHostCommand(command: readonly string[], options: CommandOptio
     stdio: ["ignore", "pipe", "pipe"],
     env: { PATH: SYSTEM_PATH, HOME: "/", LC_ALL: "C.UTF-8", DEBIAN_FRONTEND: "noninteractive", ...options.env },
     killSignal: "SIGKILL",
-    timeout: TIMEOUT_MS,
     ...(options.signal && { signal: options.signal }),
   });
+  // Not the option of `spawn`: where there is no such program, its timer would keep the process until it fires.
+  const timer = setTimeout(() => child.kill("SIGKILL"), TIMEOUT_MS);
   const tail: string[] = [];
   for (const input of [child.stdout, child.stderr]) {
     createInterface({ input }).on("line", (line) => {
@@ -40,10 +41,15 @@ export function runHostCommand(command: readonly string[], options: CommandOptio
   return new Promise((resolve, reject) => {
     const end = (how: string) =>
       resolve({ succeeded: how === "status 0", account: [`${program}: ${how}`, ...tail].join("\n") });
-    child.once("error", (error: NodeJS.ErrnoException) =>
-      error.code === "ENOENT" ? end("no such program") : reject(error),
-    );
-    child.once("close", (code, signal) => end(code === null ? `killed by ${signal}` : `status ${code}`));
+    child.once("error", (error: NodeJS.ErrnoException) => {
+      clearTimeout(timer);
+      if (error.code === "ENOENT") end("no such program");
+      else reject(error);
+    });
+    child.once("close", (code, signal) => {
+      clearTimeout(timer);
+      end(code === null ? `killed by ${signal}` : `status ${code}`);
+    });
   });
 }
 
