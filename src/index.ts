@@ -1,7 +1,8 @@
 /* The library. Faces such as the command line are built on what is exported here and on the same folders. */
 
 // Running workers.
-export type { ApprovalRequest, Approver, Decision } from "./approval/approver.ts";
+export type { ApprovalOperation, ApprovalRequest, ApprovalScope, Approver, Decision } from "./approval/approver.ts";
+export { type ApprovalCallback, type CallbackAnswer, callbackApprover } from "./approval/callback-approver.ts";
 // Declarations, and the errors that name their places.
 export { loadPolicy } from "./policy/policy.ts";
 export { loadProject, type Project } from "./project/project.ts";

@@ -27,7 +27,7 @@ const LAYER_0 = ["sandbox"];
 /** What YAML declarations of both `project/` and `policy/` stand on; it knows nothing of ours. */
 const FOUNDATIONS = [...LAYER_0, "yaml"];
 const LAYERS_0_TO_1 = [...FOUNDATIONS, "project", "policy", "files", "approval"];
-const LAYERS_0_TO_2 = [...LAYERS_0_TO_1, "isolation", "tools", "agent"];
+const LAYERS_0_TO_2 = [...LAYERS_0_TO_1, "isolation", "tools", "agent", "changes", "audit", "git"];
 const LAYERS_0_TO_4 = [...LAYERS_0_TO_2, "run", "fleet"];
 const FACES = ["cli", "mcp", "serve"];
 
@@ -42,13 +42,16 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   isolation: LAYERS_0_TO_1,
   tools: LAYERS_0_TO_1,
   agent: LAYERS_0_TO_1,
+  changes: LAYERS_0_TO_1,
+  audit: LAYERS_0_TO_1,
+  git: LAYERS_0_TO_1,
   run: LAYERS_0_TO_2,
   fleet: [...LAYERS_0_TO_2, "run"],
   "index.ts": LAYERS_0_TO_4,
   ...Object.fromEntries(FACES.map((face) => [face, [...LAYERS_0_TO_4, ...FACES, "index.ts"]])),
 };
 
-const MAY_READ_DISKS = ["files/", "project/", "policy/", "isolation/", "fleet/journal", "cli/"];
+const MAY_READ_DISKS = ["files/", "project/", "policy/", "isolation/", "changes/", "audit/", "git/", "fleet/journal", "cli/"];
 /** Files elsewhere that touch the disk, and what for. */
 const DISK_EXCEPTIONS: Readonly<Record<string, string>> = {
   "yaml/declaration-file.ts": "reads the declarations of projects and policies, which may not know each other",

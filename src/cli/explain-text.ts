@@ -126,6 +126,8 @@ function narrowingText(narrowing: Narrowing): string {
       return `${LIMITS[narrowing.limit]} ${limitText(narrowing.limit, narrowing.from)} → ${limitText(narrowing.limit, narrowing.to)}`;
     case "policy":
       return `policy ${narrowing.from} → ${narrowing.to}`;
+    case "grant":
+      return `${narrowing.path} ${narrowing.from} → ${narrowing.to}, granted`;
   }
 }
 

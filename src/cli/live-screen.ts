@@ -1,7 +1,7 @@
 import type { RunEvent } from "../run/events.ts";
 import type { RunResult } from "../run/result.ts";
 import { LiveTree } from "./live-tree.ts";
-import { endingText, troubleText } from "./run-text.ts";
+import { changesText, endingText, troubleText } from "./run-text.ts";
 import type { RunScreen } from "./screen.ts";
 import { say, type Terminal } from "./terminal.ts";
 import { Witness } from "./witness.ts";
@@ -39,6 +39,8 @@ export class LiveScreen implements RunScreen {
     this.#live.end();
     // A run that was refused before it was asked for has no tree.
     if (this.#witness.tree() === null && result.error !== null) say(this.#terminal, endingText(result));
+    const changes = changesText(result);
+    if (changes !== null) say(this.#terminal, changes);
   }
 
   [Symbol.dispose](): void {

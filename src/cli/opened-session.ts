@@ -6,9 +6,11 @@ import type { Session } from "../run/session/session.ts";
 import { EXIT } from "./exit-status.ts";
 import { namedWorker } from "./named-worker.ts";
 import { personAt } from "./person.ts";
+import { printable } from "./printable.ts";
 import { stateDirFrom } from "./state-dir.ts";
 import { type Stop, stoppable } from "./stop.ts";
 import { say, type Terminal } from "./terminal.ts";
+import { tellSuggestion } from "./told-suggestion.ts";
 
 export interface SessionOptions {
   readonly project: string;
@@ -43,7 +45,11 @@ export async function inSession(
     return EXIT.refused;
   }
   try {
-    return await act(opened.session, stop);
+    const status = await act(opened.session, stop);
+    const failure = (await opened.finish())?.failure ?? null;
+    if (failure !== null) say(terminal, `corral: ${printable(failure.error.message)}`);
+    await tellSuggestion(project, options.project, corral.environment.grants.told, terminal);
+    return status === 0 && failure !== null ? EXIT.refused : status;
   } finally {
     await opened[Symbol.asyncDispose]();
   }

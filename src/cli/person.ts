@@ -1,6 +1,6 @@
 import type { Approver } from "../approval/approver.ts";
+import { QueuedApprover } from "../approval/queued-approver.ts";
 import type { Project } from "../project/project.ts";
-import { AskedApprover } from "./asked-approver.ts";
 import type { Stop } from "./stop.ts";
 import type { Terminal } from "./terminal.ts";
 
@@ -14,7 +14,7 @@ interface Surroundings {
 /** Somebody can be asked only where they can both read the question and type the answer. */
 export function personAt(project: Project, { terminal, screen, stop }: Surroundings): Approver | null {
   if (!terminal.stderr.isTTY || !terminal.stdin.isTTY) return null;
-  return new AskedApprover({
+  return new QueuedApprover({
     ask: async (question, signal) => await (await import("./prompt.ts")).promptAt(terminal, screen)(question, signal),
     timeoutMs: project.approval.timeoutMs,
     onInterrupt: () => stop.cancel(),

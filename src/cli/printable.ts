@@ -3,7 +3,7 @@
  * cursor or reverse the order of what is read, becomes its code. Line breaks stay.
  */
 export function printable(text: string): string {
-  return text.replace(/(?!\n)[\p{Cc}\p{Cf}\p{Cs}]/gu, (character) => {
+  return text.replace(/(?!\n)[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (character) => {
     const code = character.codePointAt(0) ?? 0;
     return `\\u{${code.toString(16)}}`;
   });

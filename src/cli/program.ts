@@ -81,6 +81,55 @@ export function programFor(terminal: Terminal): Program {
     .addOption(json())
     .action(does(async (options) => (await import("./reap.ts")).reapVerb(options, terminal)));
 
+  verb("audit", "Show what was asked for, agreed to and done in a project, or whether that record is whole.")
+    .addOption(project())
+    .option("--verify", "check every record's seal and its place, and show nothing else")
+    .option("--run <id>", "only of this run, or of the tree that it is the root of")
+    .option("--type <type>", "only records of this type")
+    .option("--since <date>", "only from this time on; a date alone is UTC")
+    .option("--limit <n>", "at most the newest so many (50; with --json all)")
+    .addOption(json("print one record a line as JSON; with --verify the verdict"))
+    .addHelpText("after", AUDIT_HELP)
+    .action(does(async (options) => (await import("./audit.ts")).auditVerb(options, terminal)));
+
+  const changes = verb("changes", "What runs wrote and nobody has agreed to yet.").addHelpText("after", CHANGES_HELP);
+  const ofChanges = (usage: string, description: string): Command =>
+    changes.command(usage).description(description).helpOption("--help", "print this help").addOption(json());
+  ofChanges("ls", "List the changesets that wait.")
+    .addOption(project())
+    .option("--all-projects", "of every project")
+    .action(does(async (options) => (await import("./changes.ts")).listVerb(options, terminal)));
+  ofChanges("show <id>", "List the changes of one changeset, and what became of them.").action(
+    does(async (id, options) => (await import("./changes.ts")).showVerb(id, options, terminal)),
+  );
+  ofChanges("diff <id>", "Show what would be changed, against what stands there now.").action(
+    does(async (id, options) => (await import("./changes.ts")).diffVerb(id, options, terminal)),
+  );
+  ofChanges("apply <id>", "Show what would be changed, ask, and apply it; a conflict is never overwritten.")
+    .option("--only <path>", "only what is at or below this path of the worker's; repeatable", collect, [])
+    .option("--yes", "agree to it without being asked")
+    .addHelpText("after", "\nExit status: 0 where all was applied, 1 where something was not, 2 wrong usage.")
+    .action(does(async (id, options) => (await import("./changes-apply.ts")).applyVerb(id, options, terminal)));
+  ofChanges("discard [ids...]", "Forget changesets, with all that was written there.")
+    .addOption(project())
+    .option("--all", "every changeset of the project")
+    .action(does(async (ids, options) => (await import("./changes.ts")).discardVerb(ids, options, terminal)));
+
+  const grants = verb("grants", "What running workers were granted beyond what they declare.");
+  grants
+    .command("ls", { isDefault: true })
+    .description("List the grants of all runs that go on.")
+    .helpOption("--help", "print this help")
+    .addOption(json())
+    .action(does(async (options) => (await import("./grants.ts")).listVerb(options, terminal)));
+  grants
+    .command("revoke <id>")
+    .description("Take a grant back; the worker is not granted it again while its corral runs.")
+    .helpOption("--help", "print this help")
+    .addOption(json())
+    .addHelpText("after", examples("corral grants revoke 0123456789ab"))
+    .action(does(async (id, options) => (await import("./grants.ts")).revokeVerb(id, options, terminal)));
+
   const images = verb("images", "The images that come with Corral.");
   images
     .command("build [names...]")
@@ -145,6 +194,13 @@ ${examples(
   `corral run extract --attach ~/downloads/paper.pdf=in.pdf --input '{"pages": 3}'`,
   "corral run extract --attach /data/paper.pdf --approve auto_deny --json",
 )}`;
+const CHANGES_HELP = `
+Every verb first finishes what an interrupted corral had begun to apply.
+${examples(
+  "corral changes ls",
+  "corral changes diff 0123456789ab",
+  "corral changes apply 0123456789ab --only /notes/today.md",
+)}`;
 const TOOL_HELP = `
 The input is JSON, @FILE, or - for standard input. The answer comes on standard output, a refusal on standard error.
 
@@ -152,4 +208,11 @@ Exit status: 0, or 126 refused or denied, 2 wrong usage; for exec, as of corral 
 ${examples(
   `corral tool list_files '{"path": "/"}' --worker triage`,
   `corral tool exec '{"command": "wc -l /inbox/*"}' --worker triage --json`,
+)}`;
+const AUDIT_HELP = `
+Exit status: 0; with --verify, 1 where a record was changed, removed, inserted or moved.
+${examples(
+  "corral audit --project inbox --type approval",
+  "corral audit --since 2025-01-31 --json | jq -r .type",
+  "corral audit --verify",
 )}`;

@@ -1,44 +1,43 @@
 import { isCancel, select } from "@clack/prompts";
-import type { Ask, Question } from "./asked-approver.ts";
-import { printable, printableLine } from "./printable.ts";
-import type { Terminal } from "./terminal.ts";
+import type { Answer, Ask } from "../approval/question.ts";
+import { type Choice, choiceTexts, questionText } from "./question-text.ts";
+import { colorsFor, type Terminal } from "./terminal.ts";
+
+const DEFAULT_COLUMNS = 80;
+
+type PromptTerminal = Pick<Terminal, "stdin" | "stderr" | "env">;
 
 /** Asks at the terminal, on standard error. While it does, nothing else draws there. */
-export function promptAt(terminal: Terminal, screen: { pause(): void; resume(): void }): Ask {
-  return async (question, signal) => {
-    screen.pause();
-    try {
-      const answer = await select<"once" | "session" | "no">({
-        message: messageOf(question),
-        options: [
-          { value: "no", label: "No" },
-          { value: "once", label: "Yes", hint: question.runs > 1 ? `for these ${question.runs} runs` : "for this run" },
-          {
-            value: "session",
-            label: "Yes, and do not ask again",
-            hint: "for exactly this, until this command ends",
-          },
-        ],
+export function promptAt(terminal: PromptTerminal, screen: { pause(): void; resume(): void }): Ask {
+  return async (question, signal): Promise<Answer> => {
+    const { stderr, env } = terminal;
+    const text = questionText(question, stderr.columns || DEFAULT_COLUMNS, colorsFor(stderr, env));
+    const pick = (restLines: number) =>
+      select<Choice>({
+        message: text.message,
+        options: choiceTexts(question, restLines),
         initialValue: "no",
         input: terminal.stdin,
-        output: terminal.stderr,
+        output: stderr,
         signal,
       });
+    screen.pause();
+    try {
+      writeLines(stderr, text.above);
+      let answer = await pick(text.rest.length);
+      if (answer === "all") {
+        writeLines(stderr, text.rest);
+        answer = await pick(0);
+      }
       signal.throwIfAborted();
       // While a prompt is open the terminal is raw, and Ctrl-C is a key like any other.
-      return isCancel(answer) ? "interrupt" : answer;
+      return isCancel(answer) || answer === "all" ? "interrupt" : answer;
     } finally {
       screen.resume();
     }
   };
 }
 
-export function messageOf({ worker, operations, paths, command, runs }: Question): string {
-  // Whole, for nobody can agree to the part of a command that is not shown. A line break begins another command, and
-  // must not look like a blank: behind a `#` all of that would seem a comment.
-  const what = command === undefined ? "" : ` ${printable(command).replaceAll("\n", "⏎ ")}`;
-  const where =
-    paths.length === 0 ? "" : ` in ${paths.map((path) => printableLine(path, Number.POSITIVE_INFINITY)).join(", ")}`;
-  const who = `Worker ${printableLine(worker, 80)}`;
-  return `${who}${runs > 1 ? ` (${runs} runs of it)` : ""} asks to ${operations.join(" and ")}${what}${where}. Allow it?`;
+function writeLines(stderr: Terminal["stderr"], lines: readonly string[]): void {
+  if (lines.length > 0) stderr.write(`${lines.join("\n")}\n`);
 }

@@ -1,7 +1,7 @@
 import type { RunEvent } from "../run/events.ts";
 import type { RunResult } from "../run/result.ts";
 import { printableLine } from "./printable.ts";
-import { endingText, troubleText } from "./run-text.ts";
+import { changesText, endingText, troubleText } from "./run-text.ts";
 import type { RunScreen } from "./screen.ts";
 import { colorsFor, printJson, say, type Terminal } from "./terminal.ts";
 import { drawTree } from "./tree.ts";
@@ -79,6 +79,8 @@ class PlainScreen implements RunScreen {
       const { stderr, env } = this.#terminal;
       this.tell(drawTree(tree, { colors: colorsFor(stderr, env) }));
     } else if (result.error !== null) this.tell(endingText(result));
+    const changes = changesText(result);
+    if (changes !== null) this.tell(changes);
   }
 
   [Symbol.dispose](): void {}

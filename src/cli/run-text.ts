@@ -8,8 +8,19 @@ export function troubleText({ worker, detail }: RunEvent & { readonly type: "tro
 }
 
 /** How a run ended that did not succeed. */
-export function endingText({ worker, status, error, violations }: RunResult): string {
-  if (violations.length === 0) return `corral: ${printable(error?.message ?? status)}`;
+export function endingText({ worker, status, error, violations, changeset }: RunResult): string {
+  // What is wrong with some changes stands in the error, with what became of all of them.
+  if (violations.length === 0 || changeset !== null) return `corral: ${printable(error?.message ?? status)}`;
   const reasons = violations.map(({ message }) => `  - ${printableLine(message, 1000)}`);
   return [`corral: worker ${worker} was refused:`, ...reasons].join("\n");
+}
+
+/** What became of what a run changed in staged directories; null where there was nothing, or where the error tells it. */
+export function changesText({ run, changeset, error }: RunResult): string | null {
+  if (changeset === null) return null;
+  const { counts, id } = changeset;
+  const told = Object.entries(counts).filter(([, count]) => count > 0);
+  const summary = told.map(([outcome, count]) => `${count} ${outcome}`).join(", ");
+  const way = id === null || error?.message.includes("corral changes") ? "" : `; see \`corral changes show ${run}\``;
+  return `corral: changes: ${summary}${way}`;
 }

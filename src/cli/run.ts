@@ -2,6 +2,7 @@ import type { ApprovalMode } from "../approval/approver.ts";
 import { loadProject, type Project } from "../project/project.ts";
 import type { RunEnvironment } from "../run/environment.ts";
 import type { RunEvent } from "../run/events.ts";
+import type { GrantRecord } from "../run/grants/record.ts";
 import { type OpenedEngine, openEngine, openProject } from "../run/open.ts";
 import { rootSandbox } from "../run/permission.ts";
 import type { RunResult } from "../run/result.ts";
@@ -16,6 +17,7 @@ import type { RunScreen } from "./screen.ts";
 import { stateDirFrom } from "./state-dir.ts";
 import { type Stop, stoppable } from "./stop.ts";
 import type { Terminal } from "./terminal.ts";
+import { tellSuggestion } from "./told-suggestion.ts";
 
 export interface RunOptions {
   readonly project: string;
@@ -38,9 +40,10 @@ export async function runVerb(name: string, options: RunOptions, terminal: Termi
   const input = await readInput(options.input, terminal);
   using screen = await screenFor(terminal, options);
   using stop = stoppable(terminal, (line) => screen.tell(line));
-  const result = await ran({ worker, input }, project, options, { terminal, engine, screen, stop });
+  const { result, grants } = await ran({ worker, input }, project, options, { terminal, engine, screen, stop });
   // Only now: everything of the run is gone from the Engine, and whoever reads the result can rely on that.
   screen.end(result);
+  await tellSuggestion(project, options.project, grants, terminal);
   return exitStatusOf(result);
 }
 
@@ -56,7 +59,7 @@ async function ran(
   project: Project,
   options: RunOptions,
   around: Surroundings,
-): Promise<RunResult> {
+): Promise<{ readonly result: RunResult; readonly grants: readonly GrantRecord[] }> {
   const { terminal, engine, screen, stop } = around;
   const person = personAt(project, around);
   const opening = {
@@ -71,7 +74,8 @@ async function ran(
   if (reapTrouble !== null) screen.tell(`corral: not all could be reaped: ${reapTrouble}`);
   const attachments = await attachmentsOf(options, environment, terminal);
   const policy = options.policy === undefined ? {} : { policy: options.policy };
-  return await run({ ...what, attachments, ...policy, signal: stop.signal }, environment);
+  const result = await run({ ...what, attachments, ...policy, signal: stop.signal }, environment);
+  return { result, grants: environment.grants.told };
 }
 
 /** Virtual paths are the project's own, so its sandbox says what they mean. A policy that refuses it all, refuses the run. */

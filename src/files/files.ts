@@ -69,6 +69,8 @@ export interface Written {
 
 export interface Edited {
   readonly bytes: number;
+  /** SHA-256 of the whole content afterwards, in hexadecimal digits. */
+  readonly digest: string;
   readonly replacements: number;
 }
 

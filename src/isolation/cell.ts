@@ -8,6 +8,8 @@ export interface Cell extends AsyncDisposable {
   release(input: Uint8Array): void;
   /** Settles once, when the cell has ended and all of its output was delivered. Never rejects. */
   readonly exit: Promise<CellExit>;
+  /** What its processes hold open of files that have no name any more, in bytes; null where that cannot be seen. */
+  unnamedBytes(): Promise<number | null>;
   /** Asks (`SIGTERM`, the worker alone) or ends (`SIGKILL`, every process, wherever it hides). No error where it has ended already. */
   kill(signal: "SIGTERM" | "SIGKILL"): Promise<void>;
 }

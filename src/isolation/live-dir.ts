@@ -1,6 +1,8 @@
 import { randomBytes } from "node:crypto";
-import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { detachMountsBelow } from "../files/host/detach-mounts.ts";
+import { removeTree } from "../files/host/remove-tree.ts";
 import { formatOwner, isDead, type Owner, parseOwner } from "./owner.ts";
 
 /** In each owner's directory, who it is. */
@@ -18,6 +20,12 @@ export async function makeOwnerDir(liveDir: string, owner: Owner): Promise<strin
   return dir;
 }
 
+/** Views of directories are mounted in it where their runs were not ended in order. */
+export async function removeOwnerDir(dir: string): Promise<void> {
+  await detachMountsBelow(dir);
+  await removeTree(dir);
+}
+
 /** Removes the directories of owners that are certainly dead; answers with their names. */
 export async function reapLiveDirs(liveDir: string, self: Owner): Promise<string[]> {
   const removed: string[] = [];
@@ -26,7 +34,7 @@ export async function reapLiveDirs(liveDir: string, self: Owner): Promise<string
     const text = await readFile(join(liveDir, name, OWNER_FILE), "utf8").catch(() => "");
     const owner = parseOwner(text);
     if (owner === null || !isDead(owner, self)) continue;
-    await rm(join(liveDir, name), { recursive: true, force: true });
+    await removeOwnerDir(join(liveDir, name));
     removed.push(name);
   }
   return removed;

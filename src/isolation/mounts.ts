@@ -1,7 +1,10 @@
 import { join } from "node:path/posix";
-import type { Mount } from "../sandbox/mount.ts";
+import { type Mount, originOf } from "../sandbox/mount.ts";
+import { isReserved } from "../sandbox/reserved.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
+import { deliveryOf } from "../sandbox/staging.ts";
 import type { Violation } from "../sandbox/violation.ts";
+import { below, ROOT } from "../sandbox/virtual-path.ts";
 import {
   ATTACHMENTS_PATH,
   GATE_PATH,
@@ -24,15 +27,15 @@ export interface MountRequest {
   readonly sandbox: Sandbox;
   /** Facts of every host path that will be mounted, by host path. */
   readonly sources: ReadonlyMap<string, PlannedSource>;
+  /**
+   * The mounts that are views already, by their virtual paths; `would-be` where nothing is run, and those that would
+   * have to be count as such.
+   */
+  readonly views: ReadonlySet<string> | "would-be";
   readonly attachments: readonly { readonly name: string; readonly host: string }[];
   /** Corral's own on the host: the gate's binary, this run's socket, and of a session the directory of what its commands print. */
   readonly plumbing: { readonly gate: string; readonly socket: string; readonly output?: string };
 }
-
-/** Directories of a cell that a mount would hide: the system's own and Corral's. */
-const RESERVED = new Set(
-  "bin boot dev etc lib lib32 lib64 libx32 proc root run sbin sys tmp usr var attachments .corral".split(" "),
-);
 
 /** Every bind mount of the cell, shallow ones first, so that a mount below another is made on top of it. */
 export function planMounts(request: MountRequest, violations: Violation[]): PlannedMount[] {
@@ -40,24 +43,13 @@ export function planMounts(request: MountRequest, violations: Violation[]): Plan
   const mounts: PlannedMount[] = [];
   for (const mount of request.sandbox.mounts) {
     const path = mount.path === "/" ? base : base + mount.path;
-    if (path === "" || RESERVED.has(path.split("/")[1] ?? "")) {
+    if (mount.path === ROOT ? path === "" : isReserved(mount.path, request.sandbox)) {
       violations.push({ code: "MOUNT_RESERVED", path: mount.path });
       continue;
     }
-    const constraint = unenforceable(mount);
-    if (constraint !== null) {
-      violations.push({ code: "CONSTRAINT_NOT_ENFORCEABLE", path: mount.path, constraint });
-      continue;
-    }
-    const heldBack = mount.mode === "rw" && !isPreApproved(mount);
-    mounts.push({
-      ...bindOf(request, path, mount.host),
-      mode: mount.mode === "rw" && !heldBack ? "rw" : "ro",
-      origin: "sandbox",
-      ...(heldBack ? { heldBack: "approval" as const } : {}),
-    });
+    mounts.push({ ...bindOf(request, path, mount.host), ...asDelivered(mount, request.views), origin: "sandbox" });
   }
-  refuseForeignNesting(mounts, violations);
+  refuseForeignNesting(request.sandbox, violations);
   for (const { name, host } of request.attachments) {
     mounts.push({ ...bindOf(request, join(ATTACHMENTS_PATH, name), host), mode: "ro", origin: "attachment" });
   }
@@ -73,34 +65,32 @@ export function planMounts(request: MountRequest, violations: Violation[]): Plan
   return mounts.sort((a, b) => depth(a.path) - depth(b.path) || (a.path < b.path ? -1 : 1));
 }
 
-/**
- * A bind mount knows no suffixes and no sizes: through it a command could read what `read_file` refuses. Such a
- * mount is refused until it can be staged, for the validator and the kernel must agree (design section 4).
- */
-function unenforceable(mount: Mount): string | null {
-  if (mount.suffixes !== undefined) return `suffixes ${mount.suffixes.join(", ")}`;
-  if (mount.maxFileBytes !== undefined) return `files of at most ${mount.maxFileBytes} bytes`;
-  return null;
+/** A mount that only a view can express is never bound as it is, whoever forgot to make one. */
+function asDelivered(
+  mount: Mount,
+  views: MountRequest["views"],
+): Pick<PlannedMount, "mode"> & Partial<Pick<PlannedMount, "staged" | "heldBack">> {
+  const delivery = deliveryOf(mount);
+  const isView = views === "would-be" ? delivery === "view" : views.has(mount.path);
+  if (delivery === "view" && !isView) throw new Error(`planFor was given no view for ${mount.path}`);
+  if (isView) return { mode: mount.mode, staged: true };
+  if (delivery === "read-only") return { mode: "ro", heldBack: "approval" };
+  return { mode: mount.mode };
 }
 
 /**
  * A mount below another needs a place to stand. Where both lead to the same host tree it is there; elsewhere the
  * Engine would make the directory on the host, as root, so such a mount is refused.
  */
-function refuseForeignNesting(mounts: readonly PlannedMount[], violations: Violation[]): void {
+function refuseForeignNesting({ mounts }: Sandbox, violations: Violation[]): void {
   for (const mount of mounts) {
     for (const outer of mounts) {
-      if (outer === mount || !mount.path.startsWith(`${outer.path}/`)) continue;
-      if (mount.host !== outer.host + mount.path.slice(outer.path.length)) {
+      const rest = below(outer.path, mount.path);
+      if (outer === mount || rest === null || rest === "") continue;
+      if (originOf(mount) !== join(originOf(outer), rest))
         violations.push({ code: "MOUNT_RESERVED", path: mount.path });
-      }
     }
   }
-}
-
-/** Writable for a command only where no write and no delete has to be asked for, as `exec` must not get round `write_file`. */
-function isPreApproved(mount: Mount): boolean {
-  return mount.approval?.write === "preApproved" && mount.approval.delete === "preApproved";
 }
 
 function bindOf(

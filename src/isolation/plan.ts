@@ -17,6 +17,8 @@ export interface PlannedMount {
   readonly kind: "directory" | "file" | "socket";
   readonly origin: MountOrigin;
   readonly identity: SourceIdentity;
+  /** True where it is a view: what is written there waits on a side, and what may not be read is not in it. */
+  readonly staged?: true;
   /** Why a mount that the sandbox may write is read-only in the cell; absent where the two agree. */
   readonly heldBack?: "approval";
 }

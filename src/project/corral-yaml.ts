@@ -1,6 +1,8 @@
 import { z } from "zod";
 import { byKind, map, namedMap } from "../yaml/shape.ts";
 import { duration } from "../yaml/units.ts";
+import { approvalRules } from "./approval-rules.ts";
+import { git } from "./git-yaml.ts";
 import { mountNameFault, nameFault } from "./names.ts";
 import { constraints, hostPath, limits, mode, network, virtualPath } from "./terms.ts";
 
@@ -39,12 +41,14 @@ export const corralYaml = map({
   approval: map({
     mode: z.enum(["interactive", "approve_all", "auto_deny"]).default("interactive"),
     timeout: duration.default(300_000),
+    rules: approvalRules.default([]),
   }).prefault({}),
   delegation: map({
     max_depth: z.int().min(0).max(64).default(5),
     max_calls: z.int().min(0).max(1_000_000).default(100),
     max_parallel: z.int().min(1).max(1024).default(4),
   }).prefault({}),
+  git: git.optional(),
   fleet: z.unknown().optional(),
 });
 

@@ -91,10 +91,12 @@ interface RawConstraints {
   readonly suffixes?: readonly string[] | undefined;
   readonly max_file_bytes?: number | undefined;
   readonly approval?: Approval | undefined;
+  readonly stage?: true | undefined;
+  readonly discard?: true | undefined;
 }
 
-export function constraintsOf({ suffixes, max_file_bytes, approval }: RawConstraints) {
-  return present({ suffixes, maxFileBytes: max_file_bytes, approval });
+export function constraintsOf({ suffixes, max_file_bytes, approval, stage, discard }: RawConstraints) {
+  return present({ suffixes, maxFileBytes: max_file_bytes, approval, stage, discard });
 }
 
 type WorkingDir =

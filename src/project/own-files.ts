@@ -1,6 +1,6 @@
 import posix from "node:path/posix";
 import { governingMount } from "../sandbox/access.ts";
-import type { Mount } from "../sandbox/mount.ts";
+import { type Mount, originOf } from "../sandbox/mount.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { canonicalMounts } from "../sandbox/select.ts";
 import type { Violation } from "../sandbox/violation.ts";
@@ -33,19 +33,21 @@ export function exposedOwnFiles(sandbox: Sandbox, ownFiles: readonly string[]): 
 }
 
 function isExposed(sandbox: Sandbox, mount: Mount, file: string): boolean {
-  if (holds(file, mount.host)) return true;
+  if (holds(file, originOf(mount))) return true;
   const shield = shieldOf(mount, file);
   if (shield === null) return false;
   const governing = governingMount(sandbox, shield.path);
   // Where another mount stands, the worker does not see the project's file at all.
-  return governing === mount || (governing?.mode === "rw" && governing.host === shield.host);
+  return governing === mount || (governing?.mode === "rw" && originOf(governing) === shield.host);
 }
 
 /** The read-only mount that would protect `file` below `mount`; null where the file is not below it. */
 function shieldOf(mount: Mount, file: string): Mount | null {
-  if (mount.host === file || !holds(mount.host, file)) return null;
-  const [first = ""] = posix.relative(mount.host, file).split("/");
-  return { ...mount, path: joinVirtual(mount.path, first), host: posix.join(mount.host, first), mode: "ro" };
+  const origin = originOf(mount);
+  if (origin === file || !holds(origin, file)) return null;
+  const [first = ""] = posix.relative(origin, file).split("/");
+  const { view: _, ...shown } = mount;
+  return { ...shown, path: joinVirtual(mount.path, first), host: posix.join(origin, first), mode: "ro" };
 }
 
 function holds(outer: string, inner: string): boolean {

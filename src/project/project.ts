@@ -5,9 +5,11 @@ import { type Checked, checkShape } from "../yaml/check.ts";
 import { readDeclarationFile } from "../yaml/declaration-file.ts";
 import { parseYaml, type YamlDocument } from "../yaml/document.ts";
 import { DeclarationError, type Problem } from "../yaml/problem.ts";
+import type { ApprovalRuleYaml } from "./approval-rules.ts";
 import { type CorralYaml, corralYaml } from "./corral-yaml.ts";
 import { corralsOwn } from "./corrals-own.ts";
 import { defaultDeclaration, resolveDeclaration } from "./declaration.ts";
+import { type GitRepo, placesOnHost, resolveGitRepos, unknownRepos, writableFolders } from "./git-repos.ts";
 import { faultOf, followed } from "./host-place.ts";
 import { withOwnFilesReadOnly } from "./own-files.ts";
 import { formProblems } from "./sandbox-form.ts";
@@ -24,9 +26,15 @@ export interface Project {
   readonly policyName: string;
   /** The project's own policy files; searched before the package's. */
   readonly policiesDir: string | null;
-  readonly approval: { readonly mode: "interactive" | "approve_all" | "auto_deny"; readonly timeoutMs: number };
+  readonly approval: {
+    readonly mode: "interactive" | "approve_all" | "auto_deny";
+    readonly timeoutMs: number;
+    readonly rules: readonly ApprovalRuleYaml[];
+  };
   readonly delegation: { readonly maxDepth: number; readonly maxCalls: number; readonly maxParallel: number };
   readonly workers: ReadonlyMap<string, WorkerDefinition>;
+  /** Repositories by name; absent where the project declares none. */
+  readonly git?: ReadonlyMap<string, GitRepo>;
   /** Real paths of what says what workers may do; no worker ever writes them. */
   readonly ownFiles: readonly string[];
   /** Kept as written, for the fleet to check. */
@@ -40,14 +48,20 @@ export async function loadProject(dir: string): Promise<Project> {
   const workers = await workersOf(corral, projectDir, dir);
   const policiesDir = await subfolder(corral, "policies", projectDir);
   const declaration = await declarationOf(corral, projectDir);
-  if (!(corral.checked.ok && workers.ok && policiesDir.ok && declaration.ok)) {
+  const git = workers.ok && declaration.ok ? await gitOf(corral, projectDir, workers.value, declaration.value) : NO_GIT;
+  if (!(corral.checked.ok && workers.ok && policiesDir.ok && declaration.ok && git.ok)) {
     throw new DeclarationError(
-      [corral.checked, workers, policiesDir, declaration].flatMap((part) => (part.ok ? [] : part.problems)),
+      [corral.checked, workers, policiesDir, declaration, git].flatMap((part) => (part.ok ? [] : part.problems)),
     );
   }
   const { policy, approval, delegation, fleet } = corral.checked.value;
   const file = corral.found ? join(projectDir, "corral.yaml") : null;
-  const says = [file, join(projectDir, writtenFolder(corral, "workers")), policiesDir.value];
+  const says = [
+    file,
+    join(projectDir, writtenFolder(corral, "workers")),
+    policiesDir.value,
+    ...placesOnHost(git.value),
+  ];
   const ownFiles = [...(await ownFilesOf(says)), ...corralsOwn()];
   return {
     dir: projectDir,
@@ -56,13 +70,14 @@ export async function loadProject(dir: string): Promise<Project> {
     declaration: shielded(declaration.value, ownFiles),
     policyName: policy,
     policiesDir: policiesDir.value,
-    approval: { mode: approval.mode, timeoutMs: approval.timeout },
+    approval: { mode: approval.mode, timeoutMs: approval.timeout, rules: approval.rules },
     delegation: {
       maxDepth: delegation.max_depth,
       maxCalls: delegation.max_calls,
       maxParallel: delegation.max_parallel,
     },
     workers: workers.value,
+    ...(git.value === null ? {} : { git: git.value }),
     fleet,
   };
 }
@@ -133,6 +148,23 @@ async function declarationOf(corral: CorralFile, projectDir: string): Promise<Ch
   if (!corral.found) return defaultDeclaration(projectDir, problemAt);
   const { sandbox } = corral.checked.value;
   return sandbox === undefined ? none : resolveDeclaration(sandbox, projectDir, problemAt);
+}
+
+const NO_GIT = { ok: true, value: null } as const;
+
+async function gitOf(
+  { checked, document }: CorralFile,
+  projectDir: string,
+  workers: ReadonlyMap<string, WorkerDefinition>,
+  declaration: ProjectDeclaration,
+): Promise<Checked<ReadonlyMap<string, GitRepo> | null>> {
+  if (!checked.ok || document === null) return NO_GIT;
+  const { git } = checked.value;
+  const unknown = unknownRepos(workers, git?.repos ?? new Map());
+  if (unknown.length > 0) return { ok: false, problems: unknown };
+  if (git === undefined) return NO_GIT;
+  const writable = await writableFolders(projectDir, declaration, workers);
+  return await resolveGitRepos(git, declaration, writable, document.problemAt);
 }
 
 async function workersOf(

@@ -17,6 +17,8 @@ export interface RawNeeds {
   readonly allowWrite?: readonly string[];
   readonly readonly?: boolean;
   readonly approval?: Approval;
+  readonly stage?: true;
+  readonly discard?: true;
   readonly workingDir?: string;
   readonly network?: Network;
   readonly limits?: Limits;
@@ -30,4 +32,6 @@ export interface RawPathNeed {
   readonly suffixes?: readonly string[];
   readonly maxFileBytes?: number;
   readonly approval?: Approval;
+  readonly stage?: true;
+  readonly discard?: true;
 }

@@ -4,7 +4,8 @@ import { present } from "./present.ts";
 
 const consent = z.enum(["preApproved", "ask", "blocked"]);
 
-const pattern = z
+/** The words of one command, as a rule names them. */
+export const pattern = z
   .string()
   .max(1000)
   .superRefine((raw, context) => {

@@ -29,6 +29,12 @@ export const approval = byKind(
   "must be `preApproved`, `ask`, `blocked`, or a map of `write` and `delete`",
 );
 
+/** Where writes go. A side is never taken back, so there is no `false`. */
+export const sides = {
+  stage: z.literal(true, "can only be `true`; leave it out otherwise").optional(),
+  discard: z.literal(true, "can only be `true`; leave it out otherwise").optional(),
+};
+
 /** Constraints that travel with a mount through every derivation. */
 export const constraints = {
   approval: approval.optional(),
@@ -38,6 +44,7 @@ export const constraints = {
     .max(100)
     .optional(),
   max_file_bytes: size.optional(),
+  ...sides,
 };
 
 /** A path as a worker writes it. Only its form is checked here: which names stand before a colon is the caller's to say. */

@@ -1,8 +1,9 @@
 import { z } from "zod";
 import { byKind, map, namedMap } from "../yaml/shape.ts";
+import { repositoryNameFault } from "./git-yaml.ts";
 import { mountNameFault, nameFault, variableNameFault } from "./names.ts";
 import { shellRules } from "./shell-rules.ts";
-import { approval, constraints, hostPath, limits, mode, network, virtualPath } from "./terms.ts";
+import { approval, constraints, hostPath, limits, mode, network, sides, virtualPath } from "./terms.ts";
 
 const named = (fault: (name: string) => string | null) =>
   z.string().superRefine((name, context) => {
@@ -10,7 +11,7 @@ const named = (fault: (name: string) => string | null) =>
     if (message !== null) context.addIssue({ code: "custom", message });
   });
 
-const zone = map({ name: named(mountNameFault), mode: mode.optional(), approval: approval.optional() });
+const zone = map({ name: named(mountNameFault), mode: mode.optional(), approval: approval.optional(), ...sides });
 const path = map({
   root: hostPath,
   mode: mode.default("ro"),
@@ -23,6 +24,22 @@ const pathList = byKind(
   "must be a path or a list of paths",
 );
 
+/** At most so many directories are granted while a worker runs, whatever its file says; and so many where it does not say. */
+const MAX_GRANTS = 64;
+const DEFAULT_GRANTS = 8;
+
+/** `true`: any directory, where somebody agrees; a map says where and how many. Nothing said: none. */
+const dynamic = byKind(
+  {
+    switch: z.boolean().transform((on) => (on ? { within: null, max: DEFAULT_GRANTS } : null)),
+    map: map({
+      within: z.array(hostPath).max(MAX_GRANTS).optional(),
+      max: z.int().min(1).max(MAX_GRANTS).default(DEFAULT_GRANTS),
+    }).transform(({ within = null, max }) => ({ within, max })),
+  },
+  "must be `true`, `false` or `{ within: [folders], max: 8 }`",
+);
+
 /** Which of these may stand together is `sandbox-form.ts`. */
 const sandbox = map({
   inherit: z.boolean().optional(),
@@ -32,8 +49,10 @@ const sandbox = map({
   zones: z.array(zone).max(100).superRefine(refuseTwins).optional(),
   paths: namedMap(path, mountNameFault, 100).optional(),
   approval: approval.optional(),
+  ...sides,
   network: network.optional(),
   working_dir: virtualPath.optional(),
+  dynamic: dynamic.optional(),
   require_os_sandbox: z.literal(true, "cannot be false: Corral runs a worker isolated or not at all").optional(),
 });
 
@@ -71,6 +90,7 @@ export const workerYaml = map({
   command: command.optional(),
   model: z.string().min(1).max(200).optional(),
   calls: z.array(named(nameFault)).max(100).default([]),
+  git: z.array(named(repositoryNameFault)).max(100).optional(),
   sandbox: sandbox.prefault({}),
   shell_rules: shellRules.prefault({}),
   limits: limits.optional(),

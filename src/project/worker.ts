@@ -24,13 +24,25 @@ export interface WorkerDefinition {
   readonly instructions: string;
   /** The only workers that it may call, sorted. */
   readonly calls: readonly string[];
+  /** The only repositories that it may use, as far as its callers may; absent: none. */
+  readonly git?: readonly string[];
   readonly needs: RawNeeds;
+  /** Which directories it may ask for while it runs; null: none. */
+  readonly dynamic: Dynamic | null;
   /** What may be run in its cell by command line, and with whose consent; where the file says nothing, all of it asks. */
   readonly shellRules: ShellRulesYaml;
   /** Null: the caller's policy. */
   readonly policyName: string | null;
   readonly output: "text" | "json";
   readonly env: Readonly<Record<string, string>>;
+}
+
+/** What a worker may be granted at run time, where somebody agrees (seed 4). */
+export interface Dynamic {
+  /** Host folders, as written, relative to the project; null: anywhere but where nothing is ever granted. */
+  readonly within: readonly string[] | null;
+  /** The most directories in one run. */
+  readonly max: number;
 }
 
 /** A worker together with the way back to the places in its file, for checks that need more than one file. */
@@ -111,7 +123,9 @@ function definitionOf(yaml: WorkerYaml, instructions: string, file: string): Wor
     model: yaml.model ?? null,
     instructions,
     calls: [...new Set(yaml.calls)].toSorted(),
+    ...present({ git: yaml.git && [...new Set(yaml.git)].toSorted() }),
     needs: needsOf(yaml),
+    dynamic: yaml.sandbox.dynamic ?? null,
     shellRules: yaml.shell_rules,
     policyName: yaml.policy ?? null,
     output: yaml.output,
@@ -120,7 +134,7 @@ function definitionOf(yaml: WorkerYaml, instructions: string, file: string): Wor
 }
 
 function needsOf({ sandbox, limits }: WorkerYaml): RawNeeds {
-  const { inherit, readonly, approval, network } = sandbox;
+  const { inherit, readonly, approval, stage, discard, network } = sandbox;
   const paths =
     sandbox.paths &&
     [...sandbox.paths].map(([name, path]) => ({ name, root: path.root, mode: path.mode, ...constraintsOf(path) }));
@@ -132,6 +146,8 @@ function needsOf({ sandbox, limits }: WorkerYaml): RawNeeds {
     allowWrite: sandbox.allow_write,
     readonly,
     approval,
+    stage,
+    discard,
     workingDir: sandbox.working_dir,
     network,
     limits,

@@ -5,6 +5,7 @@ import type { PlannedSource } from "../isolation/mounts.ts";
 import type { ToolResult } from "../tools/run-tool.ts";
 import type { CallRequest } from "./call.ts";
 import { parseCallBody } from "./call-body.ts";
+import { type AccessAnswer, type AccessRequest, parseAccessBody } from "./grants/access-request.ts";
 import { jsonBody, OpenBodies } from "./json-body.ts";
 import type { RunResult } from "./result.ts";
 
@@ -14,6 +15,8 @@ export interface BrokerService {
   call(request: CallRequest, signal: AbortSignal): Promise<RunResult>;
   /** One of the tools, by name, under this run's sandbox. */
   tool(name: string, rawInput: unknown, signal: AbortSignal): Promise<ToolResult>;
+  /** Asks for a directory beyond the run's sandbox, for the rest of the run. */
+  access(request: AccessRequest, signal: AbortSignal): Promise<AccessAnswer>;
   /** What this run may do, in virtual paths. */
   sandbox(): unknown;
 }
@@ -145,12 +148,13 @@ async function routed(
   const route = `${request.method} ${request.url}`;
   if (route === "GET /v1/sandbox") return { status: 200, body: service.sandbox() };
   const tool = TOOL_ROUTE.exec(route)?.[1];
-  if (route !== "POST /v1/calls" && tool === undefined) {
-    const message = `There is no ${route}. There are POST /v1/calls, POST /v1/tools/NAME and GET /v1/sandbox.`;
+  if (route !== "POST /v1/calls" && route !== "POST /v1/access" && tool === undefined) {
+    const message = `There is no ${route}. There are POST /v1/calls, POST /v1/tools/NAME, POST /v1/access and GET /v1/sandbox.`;
     return { status: 404, body: { code: "NO_SUCH_ROUTE", message } };
   }
   const body = await jsonBody(request, take);
   if (!body.ok) return badRequest(body.problem);
+  if (route === "POST /v1/access") return await accessed(body.value, service, signal);
   return tool === undefined
     ? await called(body.value, service, signal)
     : await tooled(tool, body.value, service, signal);
@@ -161,6 +165,13 @@ async function called(raw: unknown, service: BrokerService, signal: AbortSignal)
   if (typeof call === "string") return badRequest(call);
   const result = await service.call(call, signal);
   return result.status === "refused" || result.status === "denied" ? refusal(result) : { status: 200, body: result };
+}
+
+async function accessed(raw: unknown, service: BrokerService, signal: AbortSignal): Promise<Answer> {
+  const request = parseAccessBody(raw);
+  if (typeof request === "string") return badRequest(request);
+  const { granted, ...answer } = await service.access(request, signal);
+  return granted ? { status: 200, body: { granted, ...answer } } : { status: 403, body: answer };
 }
 
 async function tooled(name: string, raw: unknown, service: BrokerService, signal: AbortSignal): Promise<Answer> {

@@ -1,8 +1,9 @@
 import { posix } from "node:path";
 import { ATTACHMENTS_PATH, ROOTED_BASE } from "../isolation/plan.ts";
 import type { WorkerDefinition } from "../project/worker.ts";
-import { checkRead, hostPathOf, readablePaths } from "../sandbox/access.ts";
+import { checkRead, governingMount, readablePaths } from "../sandbox/access.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
+import { carve } from "../sandbox/select.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import { parseVirtualPath } from "../sandbox/virtual-path.ts";
 import type { Attachment, Job, Narrow } from "./job.ts";
@@ -88,16 +89,20 @@ function locate(path: string, job: Job, sandbox: Sandbox): Omit<Attachment, "nam
   const own = job.attachments.find(
     (attachment) => posix.join(ATTACHMENTS_PATH, attachment.name) === posix.normalize(path),
   );
-  if (own !== undefined) return { host: own.host, ...(own.identity === undefined ? {} : { identity: own.identity }) };
+  if (own !== undefined) {
+    const { name: _, ...file } = own;
+    return file;
+  }
   const parsed = parseVirtualPath(fromCell(path, sandbox), {
     workingDir: sandbox.workingDir,
     mountNames: sandbox.mounts.map((mount) => mount.name),
   });
   if (!parsed.ok) return parsed.reason;
   const refused = checkRead(sandbox, parsed.path);
-  const host = hostPathOf(sandbox, parsed.path);
-  if (refused !== null || host === null) return refused?.message ?? "it is outside the sandbox";
-  return { host };
+  const mount = governingMount(sandbox, parsed.path);
+  if (refused !== null || mount === undefined) return refused?.message ?? "it is outside the sandbox";
+  const { host, view } = carve(mount, parsed.path);
+  return { host, ...(view === undefined ? {} : { view }) };
 }
 
 /** A worker in a rooted namespace sees it below `/project`, and may call its files by what it sees. */

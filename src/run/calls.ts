@@ -4,6 +4,7 @@ import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import { type CallRequest, callViolations, fromCell, resolveAttachments } from "./call.ts";
 import type { RunEnvironment } from "./environment.ts";
+import type { Holder } from "./grants/holder.ts";
 import { type Job, type Narrow, newRunId } from "./job.ts";
 import { permissionOf } from "./permission.ts";
 import { refusedResult, unstartedResult } from "./refusal.ts";
@@ -24,7 +25,8 @@ type Judgement =
 
 /** The calls that one run makes: bounded, one tree with it, and over when it is over. */
 export class Calls implements AsyncDisposable {
-  readonly #caller: { readonly job: Job; readonly sandbox: Sandbox };
+  readonly #job: Job;
+  readonly #holder: Holder;
   readonly #deadline: number;
   readonly #env: RunEnvironment;
   readonly #perform: Perform;
@@ -34,12 +36,13 @@ export class Calls implements AsyncDisposable {
   readonly #answers = new Set<Promise<Answer>>();
 
   /** `pins`: the caller's own, by which the attachments that it hands on stay the files that it was given. */
-  constructor(job: Job, sandbox: Sandbox, pins: Pins, deadline: number, env: RunEnvironment, perform: Perform) {
+  constructor(job: Job, holder: Holder, pins: Pins, deadline: number, env: RunEnvironment, perform: Perform) {
     const attachments = job.attachments.map((attachment) => {
       const source = pins.sources.get(attachment.host);
       return source === undefined ? attachment : { ...attachment, identity: `${source.device}:${source.inode}` };
     });
-    this.#caller = { job: { ...job, attachments }, sandbox };
+    this.#job = { ...job, attachments };
+    this.#holder = holder;
     this.#deadline = deadline;
     this.#env = env;
     this.#perform = perform;
@@ -81,10 +84,12 @@ export class Calls implements AsyncDisposable {
   }
 
   async #judge(run: string, request: CallRequest, hangUp: AbortSignal): Promise<Judgement> {
-    const { job, sandbox } = this.#caller;
+    // As it is now: what the caller was granted meanwhile, whoever it calls from now on can have.
+    await this.#env.grants.look();
+    const [job, sandbox] = [this.#job, this.#holder.shown];
     const { workers } = this.#env.project;
-    const violations: Violation[] = callViolations(request.worker, this.#caller, workers);
-    const { attachments, violations: unreadable } = resolveAttachments(request.attachments, this.#caller);
+    const violations: Violation[] = callViolations(request.worker, { job, sandbox }, workers);
+    const { attachments, violations: unreadable } = resolveAttachments(request.attachments, { job, sandbox });
     violations.push(...unreadable);
 
     const worker = workers.get(request.worker);
@@ -105,6 +110,7 @@ export class Calls implements AsyncDisposable {
         parent: job.run,
         worker,
         callerSandbox: sandbox,
+        caller: this.#holder,
         path: [...job.path, worker.name],
         input: request.input,
         attachments,
@@ -117,7 +123,7 @@ export class Calls implements AsyncDisposable {
   }
 
   #refuse(place: { run: string; worker: string }, violations: readonly Violation[]): Answer {
-    const { job } = this.#caller;
+    const job = this.#job;
     const result = refusedResult(place, violations);
     if (!job.tree.keepsRefusal()) return { result, kept: false };
     const at = { ...place, root: job.root, parent: job.run, attachments: [] };

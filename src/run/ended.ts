@@ -33,6 +33,7 @@ export function endedResult(worker: WorkerDefinition, plan: Plan, ended: Ended):
     truncated: output.truncated,
     violations: [],
     changes: [],
+    changeset: null,
     durationMs: 0,
     usage:
       exit.kind === "exited"
@@ -77,7 +78,7 @@ function errorOf({ status, exitCode, signal }: Ending, plan: Plan, notJson: stri
     case "disk_limit":
       return {
         code: "DISK_LIMIT",
-        message: `Worker ${name} was ended for writing a file larger than its limit of ${formatBytes(plan.limits.fileBytes)}.`,
+        message: `Worker ${name} wrote more than its limit of ${formatBytes(plan.limits.fileBytes)}.`,
       };
     case "cancelled":
       return { code: "CANCELLED", message: `The run of worker ${name} was cancelled.` };

@@ -1,9 +1,13 @@
 import type { Approver } from "../approval/approver.ts";
+import type { AuditTrail } from "../audit/trail.ts";
+import type { Repositories } from "../git/repositories.ts";
 import type { Driver } from "../isolation/driver.ts";
 import type { RefusedSources } from "../isolation/refused-sources.ts";
 import type { Project } from "../project/project.ts";
 import type { Policy } from "../sandbox/policy.ts";
+import type { Changesets } from "./changes/changesets.ts";
 import type { Emit } from "./events.ts";
+import type { GrantLedger } from "./grants/ledger.ts";
 
 /** Everything that runs of one project share. Passed in: nothing here is reached for. */
 export interface RunEnvironment {
@@ -12,7 +16,17 @@ export interface RunEnvironment {
   readonly policyNamed: (name: string) => Promise<Policy>;
   readonly driver: Driver;
   readonly approver: Approver;
+  /** What is done is told to it; what may not be done unrecorded waits for it first. */
+  readonly audit: AuditTrail;
   readonly refusedSources: RefusedSources;
+  /** What running workers were granted beyond their declarations. */
+  readonly grants: GrantLedger;
+  /** Where the changes of root runs are applied from, and wait. */
+  readonly changesets: Changesets;
+  /** Absent where the project declares none: nobody may then use any. */
+  readonly git?: Repositories;
+  /** False: views are copies, also where overlays are to be had. */
+  readonly overlays: boolean;
   /** The static binary that every cell starts with, on the host. */
   readonly gate: string;
   /** This process's own directory for sockets: short, and only reached by its user. */

@@ -1,7 +1,9 @@
 import { randomBytes } from "node:crypto";
 import type { WorkerDefinition } from "../project/worker.ts";
+import type { MountView } from "../sandbox/mount.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { RunPlace } from "./events.ts";
+import type { Holder } from "./grants/holder.ts";
 
 /** A file that a caller hands to a worker: its name under `/attachments`, and where it is on the host. */
 export interface Attachment {
@@ -9,6 +11,8 @@ export interface Attachment {
   readonly host: string;
   /** `device:inode` where the caller's own cell was given this very file; it must still be that file. */
   readonly identity?: string;
+  /** Present where it is a file of its caller's view. */
+  readonly view?: MountView;
 }
 
 /** What a caller takes away from a worker besides what the worker leaves out itself. */
@@ -26,6 +30,8 @@ export interface Job {
   readonly worker: WorkerDefinition;
   /** The caller's sandbox; a root run's caller is the project. */
   readonly callerSandbox: Sandbox;
+  /** The run that calls, which would have to be granted what this one asks for; null for a root run. */
+  readonly caller: Holder | null;
   /** Names of the workers from the root run to this one. */
   readonly path: readonly string[];
   readonly input: unknown;
@@ -35,6 +41,11 @@ export interface Job {
   readonly deadline: number;
   readonly signal: AbortSignal;
   readonly tree: CallTree;
+  /**
+   * Settles when the worker may begin; absent: at once. Its cell stands verified at the gate meanwhile, and the time
+   * limit has not begun. Rejects with the reason of `signal`.
+   */
+  readonly turn?: () => Promise<void>;
 }
 
 /** A job that a person or a program asks for: the first of its tree, under the project. */
@@ -48,6 +59,7 @@ export function rootJob(
     ...asked,
     root: asked.run,
     parent: null,
+    caller: null,
     path: [asked.worker.name],
     narrow: null,
     deadline: Number.POSITIVE_INFINITY,

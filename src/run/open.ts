@@ -1,35 +1,50 @@
-import { mkdir, rm, stat } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
+import { mkdir, stat } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
 import { type ApprovalMode, type Approver, approveAll, autoDeny, headless } from "../approval/approver.ts";
+import { ruledApprover } from "../approval/rules.ts";
+import { type AuditTrail, noTrail } from "../audit/trail.ts";
+import { Repositories } from "../git/repositories.ts";
 import { connect, type EngineConnection } from "../isolation/docker/connect.ts";
 import { dockerDriver } from "../isolation/docker/driver.ts";
 import { EngineUnavailableError } from "../isolation/docker/engine-unavailable.ts";
 import { gateBinary } from "../isolation/docker/images/gate.ts";
 import { ImageBuildError } from "../isolation/docker/images/progress.ts";
 import { type Driver, EngineTrouble, type Reaped } from "../isolation/driver.ts";
-import { makeOwnerDir } from "../isolation/live-dir.ts";
+import { makeOwnerDir, removeOwnerDir } from "../isolation/live-dir.ts";
 import { currentOwner, loadSealKey, type Owner } from "../isolation/owner.ts";
 import { type RefusedSources, refusedSourcesFor } from "../isolation/refused-sources.ts";
 import { loadPolicy } from "../policy/policy.ts";
 import { loadSeccompProfile } from "../policy/seccomp.ts";
 import { loadProject, type Project } from "../project/project.ts";
 import type { Policy } from "../sandbox/policy.ts";
+import { changesetStore, intoProject, noChangesets } from "./changes/into-project.ts";
 import type { RunEnvironment } from "./environment.ts";
 import type { Emit } from "./events.ts";
 import { absentEngine } from "./explain/absent-engine.ts";
 import { rememberingImages } from "./explain/remembered-images.ts";
+import { GrantLedger } from "./grants/ledger.ts";
+import { recordedRevocations } from "./grants/recorded-revocations.ts";
+import { RecordedApprover } from "./recorded/approver.ts";
+import { recordedEmit } from "./recorded/emit.ts";
+import { openTrail } from "./recorded/open-trail.ts";
 
 export interface OpenOptions {
   readonly projectDir: string;
   /** Where Corral keeps its own: the seal, the gate, sockets. Absolute. */
   readonly stateDir: string;
-  /** DOCKER_HOST, DOCKER_CONTEXT and their kind, and HOME: where the Engine is. */
+  /** DOCKER_HOST, DOCKER_CONTEXT and their kind, and HOME: where the Engine is; and what `git.repos.*.credentials` names. */
   readonly engineEnv: Readonly<Record<string, string | undefined>>;
   readonly emit?: Emit;
   /** In place of the project's approval mode. */
   readonly approvalMode?: ApprovalMode;
   /** Whom the mode `interactive` asks; absent: nobody is there. */
   readonly person?: Approver;
+  /** False: what is staged is copied, also where an overlay is to be had. */
+  readonly overlays?: boolean;
+  /** A program that decides in the person's place, such as a `callbackApprover`. */
+  readonly approver?: Approver;
 }
 
 /** A project, ready to run its workers. Opening removes what dead orchestrators left behind. */
@@ -77,25 +92,40 @@ export async function openProject(
   engine: Promise<OpenedEngine> = openEngine(options),
 ): Promise<Corral> {
   const { connection, driver, owner, liveDir } = await engine;
-  const ownerDir = await makeOwnerDir(liveDir, owner);
-  const close = (): Promise<void> => rm(ownerDir, { recursive: true, force: true });
+  const [ownerDir, trail] = await Promise.all([makeOwnerDir(liveDir, owner), openTrail(options.stateDir, project.dir)]);
+  const store = changesetStore(options.stateDir, owner);
+  const git = repositoriesOf(project, options, { ownerDir, liveDir, trail });
+  const around = { emit: options.emit ?? (() => {}), now: () => performance.now() };
+  const grants = new GrantLedger(ownerDir, recordedRevocations(trail, around.emit));
+  const close = async (): Promise<void> => {
+    await git?.[Symbol.asyncDispose]();
+    await grants[Symbol.asyncDispose]();
+    await Promise.all([trail.close(), removeOwnerDir(ownerDir)]);
+  };
   try {
     const policyNamed = policiesOf(project);
     const [{ reaped, reapTrouble }, gate] = await Promise.all([
       reapedAtOpening(driver),
       gateBinary({ docker: connection.docker, stateDir: options.stateDir }),
       policiesExist(project, policyNamed),
+      // What a process that is gone had begun to apply is half done only until now.
+      store.finishInterrupted(),
     ]);
     const environment: RunEnvironment = {
       project,
       policyNamed,
       driver,
-      approver: approverFor(options.approvalMode ?? project.approval.mode, options.person),
+      approver: new RecordedApprover(approverFor(project, options), trail, around),
+      audit: trail,
       refusedSources: refusedSourcesOn(connection, options.stateDir),
+      grants,
+      changesets: intoProject(store, trail),
+      overlays: options.overlays ?? true,
+      ...(git === null ? {} : { git }),
       gate,
       ownerDir,
-      emit: options.emit ?? (() => {}),
-      now: () => performance.now(),
+      ...around,
+      emit: recordedEmit(around.emit, trail),
     };
     return { environment, project, connection, reaped, reapTrouble, [Symbol.asyncDispose]: close };
   } catch (error) {
@@ -113,8 +143,13 @@ export async function openPreview(
   const environment = {
     project,
     policyNamed: policiesOf(project),
-    approver: approverFor(approvalMode, undefined),
+    approver: approverFor(project, { approvalMode }),
+    audit: noTrail,
     ownerDir: "",
+    // Nothing runs, so nothing is granted, and no directory is made.
+    grants: new GrantLedger("", async () => {}),
+    changesets: noChangesets,
+    overlays: false,
     emit: () => {},
     now: () => performance.now(),
   };
@@ -190,9 +225,31 @@ function policiesOf(project: Project): (name: string) => Promise<Policy> {
   };
 }
 
-function approverFor(mode: ApprovalMode, person: Approver | undefined): Approver {
-  if (mode === "approve_all") return approveAll;
-  return mode === "auto_deny" ? autoDeny : (person ?? headless);
+/** The project's rules come first, whatever the mode; what they do not speak of is the mode's to decide. */
+function approverFor(
+  { approval }: Project,
+  { approvalMode = approval.mode, approver, person }: Pick<OpenOptions, "approvalMode" | "approver" | "person">,
+): Approver {
+  const byMode = { interactive: approver ?? person ?? headless, approve_all: approveAll, auto_deny: autoDeny };
+  return ruledApprover(approval.rules, byMode[approvalMode]);
+}
+
+/** By the project's folder, so that two projects may have repositories of the same name. */
+function repositoriesOf(
+  { dir, git: repos }: Project,
+  { stateDir, engineEnv }: Pick<OpenOptions, "stateDir" | "engineEnv">,
+  { ownerDir, liveDir, trail }: { ownerDir: string; liveDir: string; trail: AuditTrail },
+): Repositories | null {
+  if (repos === undefined) return null;
+  const project = createHash("sha256").update(dir).digest("hex").slice(0, 16);
+  return new Repositories({
+    dir: join(stateDir, "git", project),
+    repos,
+    owner: basename(ownerDir),
+    isLive: (owner) => existsSync(join(liveDir, owner)),
+    env: engineEnv,
+    onPushed: (pushed) => trail.append({ type: "pushed", ...pushed }),
+  });
 }
 
 async function reapedAtOpening(driver: Driver): Promise<Pick<Corral, "reaped" | "reapTrouble">> {

@@ -40,7 +40,7 @@ export async function permissionOf(
 }
 
 /** Every host directory that any worker of the project may write: a link in one of them may be a worker's. */
-async function writableHosts({ dir, declaration, workers }: Project): Promise<string[]> {
+export async function writableHosts({ dir, declaration, workers }: Project): Promise<string[]> {
   const roots = [...workers.values()].flatMap(({ needs }) => needs.paths ?? []).filter(({ mode }) => mode === "rw");
   const places = await Promise.all(roots.map(({ root }) => followed(resolve(dir, root)).catch(() => null)));
   const mounts = declaration.mounts.filter((mount) => mount.mode === "rw");

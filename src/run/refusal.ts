@@ -1,4 +1,3 @@
-import type { Decision } from "../approval/approver.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import { describeAll, type RunError, type RunResult, type RunStatus } from "./result.ts";
 
@@ -18,6 +17,7 @@ export function unstartedResult(who: Who, status: RunStatus, error: RunError): R
     truncated: false,
     violations: [],
     changes: [],
+    changeset: null,
     durationMs: 0,
     usage: { cpuMs: null, memoryBytesPeak: null, outOfMemory: null },
     enforcement: null,
@@ -32,12 +32,4 @@ export function refusedResult(who: Who, violations: readonly Violation[]): RunRe
   const message = described.map((violation) => violation.message).join("\n");
   const code = described.length === 1 ? (described[0]?.code ?? "REFUSED") : "REFUSED";
   return { ...unstartedResult(who, "refused", { code, message }), violations: described };
-}
-
-export function deniedResult(who: Who, { outcome, reason }: Decision, paths: readonly string[]): RunResult {
-  const asked = `Worker ${who.worker} asked to write and delete in ${paths.join(", ")}`;
-  const answer = outcome === "timed_out" ? "nobody answered in time" : `it was denied: ${reason}`;
-  const code = outcome === "timed_out" ? "APPROVAL_TIMED_OUT" : "APPROVAL_DENIED";
-  const hint = "Run it where someone can agree, or declare `approval: preApproved` for what it may write.";
-  return unstartedResult(who, "denied", { code, message: `${asked}, and ${answer}. ${hint}` });
 }

@@ -3,6 +3,7 @@ import type { CellExit, CellUsage } from "../isolation/cell.ts";
 import type { Enforcement } from "../isolation/enforcement.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import { describeViolation } from "../sandbox/wording.ts";
+import type { ReportedChange, ReportedChangeset } from "./changes/reported.ts";
 
 export type RunStatus =
   | "succeeded"
@@ -18,7 +19,7 @@ export type RunStatus =
   | "lost";
 
 /** Why Corral itself ended a run. */
-export type StopReason = "timed_out" | "cancelled" | "output_limit";
+export type StopReason = "timed_out" | "cancelled" | "output_limit" | "disk_limit";
 
 /** What became of a run: one shape for success and failure. Safe to show to the caller: no host path is in it. */
 export interface RunResult {
@@ -35,8 +36,10 @@ export interface RunResult {
   /** True where the worker wrote more than its output limit and the rest was dropped. */
   readonly truncated: boolean;
   readonly violations: readonly DescribedViolation[];
-  /** What was written to staged mounts. Always empty until there are any. */
-  readonly changes: readonly never[];
+  /** What was written to staged mounts, and what became of it; at most 1,000, what was not applied first. */
+  readonly changes: readonly ReportedChange[];
+  /** Counts over all of them; null where nothing was changed there. */
+  readonly changeset: ReportedChangeset | null;
   /** From the request to the end, the cell's start and removal included. */
   readonly durationMs: number;
   readonly usage: CellUsage & {

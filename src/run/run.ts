@@ -1,3 +1,4 @@
+import type { Stage } from "../changes/stage.ts";
 import type { Cell } from "../isolation/cell.ts";
 import { EngineTrouble } from "../isolation/driver.ts";
 import type { WorkerDefinition } from "../project/worker.ts";
@@ -6,18 +7,23 @@ import type { Violation } from "../sandbox/violation.ts";
 import { openBroker } from "./broker.ts";
 import { type CallRequest, nameViolations } from "./call.ts";
 import { Calls } from "./calls.ts";
-import { consentFor } from "./consent.ts";
+import { openStage } from "./changes/open-stage.ts";
+import { settledRun } from "./changes/settled-run.ts";
 import { endedResult } from "./ended.ts";
 import type { RunEnvironment } from "./environment.ts";
+import { requestAccess } from "./grants/access-request.ts";
+import { type Holder, holderOf } from "./grants/holder.ts";
+import { surroundingsOf } from "./grants/surroundings.ts";
 import { type Attachment, inputBytes, type Job, newRunId, placeOf, rootJob } from "./job.ts";
 import { BoundedOutput } from "./output.ts";
 import { permissionOf, rootSandbox } from "./permission.ts";
 import { prepare } from "./prepare.ts";
-import { deniedResult, refusedResult, unstartedResult } from "./refusal.ts";
+import { refusedResult, unstartedResult } from "./refusal.ts";
 import type { RunResult } from "./result.ts";
 import { sandboxView } from "./sandbox-view.ts";
 import { LazySession } from "./session/lazy-session.ts";
-import { supervise } from "./supervise.ts";
+import { type SupervisionBounds, supervise } from "./supervise.ts";
+import { watchDisk } from "./watch-disk.ts";
 
 /** What a person or a program asks for: one worker of the project, run by itself. */
 export interface RunRequest {
@@ -80,23 +86,33 @@ async function outcomeOf(job: Job, env: RunEnvironment): Promise<RunResult> {
   }
 }
 
-/** Its sandbox, derived from its caller's, and the consent that it needs. */
+/** Its sandbox, derived from its caller's. */
 async function permitted(job: Job, env: RunEnvironment): Promise<RunResult> {
   const who = { run: job.run, worker: job.worker.name };
   if (job.worker.command === null)
     return refusedResult(who, [{ code: "AGENT_NOT_SUPPORTED", worker: job.worker.name }]);
   const derivation = await permissionOf(job.worker, job.callerSandbox, job.narrow, env);
   if (!derivation.ok) return refusedResult(who, derivation.violations);
-  const consent = await consentFor(job, derivation.sandbox, env);
-  if (!consent.ok) return deniedResult(who, consent.decision, consent.paths);
-  return await planned(job, consent.sandbox, env);
+  return await staged(job, derivation.sandbox, env);
+}
+
+/** The side on which it writes what somebody must agree to, and what becomes of that when it has ended. */
+async function staged(job: Job, sandbox: Sandbox, env: RunEnvironment): Promise<RunResult> {
+  const staging = await openStage(job, sandbox, env);
+  if (!staging.ok) return refusedResult({ run: job.run, worker: job.worker.name }, staging.violations);
+  await using stage = staging.stage;
+  const holder = holderOf(job, stage);
+  await using _ = env.grants.join(holder);
+  const result = await planned(job, holder, stage, env);
+  return await settledRun(job, result, stage, env);
 }
 
 /** Its plan, and the verified cell that the plan becomes. */
-async function planned(job: Job, sandbox: Sandbox, env: RunEnvironment): Promise<RunResult> {
+async function planned(job: Job, holder: Holder, stage: Stage, env: RunEnvironment): Promise<RunResult> {
+  const { sandbox } = stage;
   const who = { run: job.run, worker: job.worker.name };
   await using broker = await openBroker(env.ownerDir, job.run);
-  await using preparation = await prepare(job, sandbox, broker, env);
+  await using preparation = await prepare(job, sandbox, { ...broker, views: stage }, env);
   if (!preparation.ok) return refusedResult(who, preparation.violations);
   const { plan, pins } = preparation;
 
@@ -118,18 +134,23 @@ async function planned(job: Job, sandbox: Sandbox, env: RunEnvironment): Promise
   const { cell } = started;
   await using _ = removalOf(cell, (detail) => env.emit({ type: "trouble", ...placeOf(job), detail }));
 
+  await job.turn?.();
+  await using watch = await watchDisk(plan, stage, pins, cell);
   env.emit({ type: "started", ...placeOf(job), plan });
   const begunAt = env.now();
   const deadline = Math.min(job.deadline, begunAt + plan.limits.timeoutMs);
-  await using calls = new Calls(job, sandbox, pins, deadline, env, perform);
+  await using calls = new Calls(job, holder, pins, deadline, env, perform);
   const call = (request: CallRequest, signal: AbortSignal): Promise<RunResult> => calls.call(request, signal);
-  await using session = new LazySession({ ...job, deadline }, sandbox, env, call);
+  await using session = new LazySession({ ...job, deadline }, holder, stage, env, call);
   broker.serve({
     call,
     tool: (name, input, signal) => session.runTool(name, input, signal),
+    access: (request, signal) => requestAccess(request, holder, surroundingsOf(job, env), signal),
     sandbox: () => sandboxView(job, sandbox, plan),
   });
-  const { exit, stopped } = await worked(cell, job, { timeoutMs: deadline - begunAt, flooded: flooded.signal });
+  const bounds = { timeoutMs: deadline - begunAt, flooded: flooded.signal, overDisk: watch.exceeded };
+  const { exit, stopped: ended } = await worked(cell, job, bounds);
+  const stopped = ended ?? ((await watch.isExceeded()) ? "disk_limit" : null);
   const made = await calls.end();
 
   if (exit.kind === "lost") env.emit({ type: "trouble", ...placeOf(job), detail: exit.reason });
@@ -154,7 +175,7 @@ function removalOf(cell: Cell, trouble: (detail: string) => void): AsyncDisposab
 }
 
 /** The worker itself: from its first instruction until it ends, or is ended. */
-async function worked(cell: Cell, job: Job, bounds: { timeoutMs: number; flooded: AbortSignal }) {
+async function worked(cell: Cell, job: Job, bounds: Omit<SupervisionBounds, "signal">) {
   cell.release(inputBytes(job.input));
   return await supervise(cell, { ...bounds, signal: job.signal });
 }

@@ -20,6 +20,8 @@ export interface SupervisionBounds {
   readonly signal: AbortSignal;
   /** Aborted when the worker has printed more than it may. */
   readonly flooded: AbortSignal;
+  /** Aborted when it has written more than it may. */
+  readonly overDisk: AbortSignal;
 }
 
 /** Waits for a released cell to end, and ends it where it passes a bound. The first reason is the one that is told. */
@@ -41,7 +43,7 @@ export async function supervise(cell: Cell, bounds: SupervisionBounds): Promise<
   const stop = (reason: StopReason): void => {
     if (stopped !== null) return;
     stopped = reason;
-    if (reason === "output_limit") end();
+    if (reason === "output_limit" || reason === "disk_limit") end();
     else {
       kill("SIGTERM");
       after(GRACE_MS, end);
@@ -50,11 +52,14 @@ export async function supervise(cell: Cell, bounds: SupervisionBounds): Promise<
 
   const onCancel = (): void => stop("cancelled");
   const onFlood = (): void => stop("output_limit");
+  const onOverDisk = (): void => stop("disk_limit");
   after(bounds.timeoutMs, () => stop("timed_out"));
   bounds.signal.addEventListener("abort", onCancel);
   bounds.flooded.addEventListener("abort", onFlood);
+  bounds.overDisk.addEventListener("abort", onOverDisk);
   if (bounds.signal.aborted) onCancel();
   if (bounds.flooded.aborted) onFlood();
+  if (bounds.overDisk.aborted) onOverDisk();
   try {
     const exit = await Promise.race([cell.exit, unanswered]);
     return { exit, stopped };
@@ -62,5 +67,6 @@ export async function supervise(cell: Cell, bounds: SupervisionBounds): Promise<
     for (const timer of timers) clearTimeout(timer);
     bounds.signal.removeEventListener("abort", onCancel);
     bounds.flooded.removeEventListener("abort", onFlood);
+    bounds.overDisk.removeEventListener("abort", onOverDisk);
   }
 }

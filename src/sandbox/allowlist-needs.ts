@@ -12,7 +12,7 @@ import { covers, ROOT, type VirtualPath } from "./virtual-path.ts";
 export function openAllowlists(parent: Sandbox, needs: Needs): Granted {
   const { allowRead, allowWrite, readonly = false } = needs;
   if (allowRead === undefined && allowWrite === undefined) {
-    return openGrants(parent, needs.inherit ? [{ prefix: ROOT, write: !readonly }] : [], needs.approval);
+    return openGrants(parent, needs.inherit ? [{ prefix: ROOT, write: !readonly }] : [], needs);
   }
   const reads = allowRead ?? allowWrite ?? [];
   const writes = readonly ? [] : (allowWrite ?? []);
@@ -37,7 +37,7 @@ export function openAllowlists(parent: Sandbox, needs: Needs): Granted {
       ),
     );
   }
-  const opened = openGrants(parent, grants, needs.approval);
+  const opened = openGrants(parent, grants, needs);
   return { mounts: opened.mounts, violations: [...violations, ...opened.violations] };
 }
 

@@ -5,6 +5,7 @@ import { type Approval, canonicalSuffixes, type Mode, type Mount } from "./mount
 import type { Network } from "./network.ts";
 import type { Policy } from "./policy.ts";
 import { canonicalMounts } from "./select.ts";
+import { sidesOf } from "./sides.ts";
 import { ROOT, type VirtualPath } from "./virtual-path.ts";
 
 /** What a project declares, whichever of the three forms it used; host paths are already resolved. */
@@ -24,6 +25,8 @@ interface Constraints {
   readonly suffixes?: readonly string[];
   readonly maxFileBytes?: number;
   readonly approval?: Approval;
+  readonly stage?: true;
+  readonly discard?: true;
 }
 
 /** One entry of the zones form (seed 3) or of the paths form (seed 1). */
@@ -78,10 +81,11 @@ function namedMount(place: NamedPlace): Mount {
   return { name, path: `/${name}` as VirtualPath, host, mode, ...constraintsOf(place) };
 }
 
-function constraintsOf({ suffixes, maxFileBytes, approval }: Constraints): Constraints {
+function constraintsOf({ suffixes, maxFileBytes, approval, stage, discard }: Constraints): Constraints {
   return {
     ...(suffixes === undefined ? {} : { suffixes: canonicalSuffixes(suffixes) }),
     ...(maxFileBytes === undefined ? {} : { maxFileBytes }),
     ...(approval === undefined ? {} : { approval }),
+    ...sidesOf({ stage, discard }),
   };
 }

@@ -35,6 +35,27 @@ export interface Mount {
   readonly maxFileBytes?: number;
   /** Absent only in a project's own sandbox, where the project does not say: the worker may then say, or gets `ask`. */
   readonly approval?: Approval;
+  /** Writes go to a side, and come back as a changeset, also where nobody has to be asked. Never taken back by a derivation. */
+  readonly stage?: true;
+  /** Writes go to a side, and never come back. Never taken back by a derivation. */
+  readonly discard?: true;
+  /** The id of the grant at run time that opened it; what is derived from it keeps the mark, so that it can be taken back. */
+  readonly granted?: string;
+  /** Present where `host` is a view of another directory, in which a run's changes wait. */
+  readonly view?: MountView;
+}
+
+/** What a view stands for. */
+export interface MountView {
+  /** The host directory that is seen through it: what a project names, and what its own files are compared with. */
+  readonly origin: string;
+  /** What will be asked before a change in the view reaches that directory: who calls from here need not ask it again. */
+  readonly asked: Approval;
+}
+
+/** The host directory that a mount shows, whether or not through a view. */
+export function originOf({ host, view }: Pick<Mount, "host" | "view">): string {
+  return view?.origin ?? host;
 }
 
 /** `PDF` and `.pdf` are the same suffix. */

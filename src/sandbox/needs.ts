@@ -20,6 +20,9 @@ export interface Needs {
   readonly readonly?: boolean;
   /** For every mount of this worker that does not say its own. */
   readonly approval?: Approval;
+  /** For every mount of this worker: see {@link Mount.stage} and {@link Mount.discard}. */
+  readonly stage?: true;
+  readonly discard?: true;
   readonly workingDir?: VirtualPath;
   /** Absent: none. */
   readonly network?: Network;
@@ -34,6 +37,8 @@ export interface ZoneNeed {
   readonly name: string;
   readonly mode?: Mode;
   readonly approval?: Approval;
+  readonly stage?: true;
+  readonly discard?: true;
 }
 
 /** A host directory that the worker itself names; as a call, only where it lies inside the caller's area. */
@@ -45,4 +50,6 @@ export interface PathNeed {
   readonly suffixes?: readonly string[];
   readonly maxFileBytes?: number;
   readonly approval?: Approval;
+  readonly stage?: true;
+  readonly discard?: true;
 }

@@ -3,10 +3,11 @@ import { governingMount, writablePaths } from "./access.ts";
 import { whoTookConstraint, whoTookWriting } from "./ancestry.ts";
 import { ASK } from "./approval.ts";
 import { consentFor, type Granted, type GrantedMount } from "./granted.ts";
-import { canonicalSuffixes, type Mount } from "./mount.ts";
+import { canonicalSuffixes, type Mount, originOf } from "./mount.ts";
 import type { Needs, PathNeed } from "./needs.ts";
 import type { Sandbox } from "./sandbox.ts";
 import { select } from "./select.ts";
+import { sidesOf } from "./sides.ts";
 import type { Violation } from "./violation.ts";
 import { below, joinVirtual, type VirtualPath } from "./virtual-path.ts";
 import { mountNames } from "./zone-needs.ts";
@@ -31,7 +32,13 @@ export function isAlone(parent: Sandbox): boolean {
 function bring(need: PathNeed, needs: Needs): Granted {
   const source: Mount = { name: need.name, path: `/${need.name}` as VirtualPath, host: need.host, mode: "rw" };
   const mode = needs.readonly ? "ro" : need.mode;
-  const mount = { ...source, ...constraints(source, need), mode, approval: need.approval ?? needs.approval ?? ASK };
+  const mount = {
+    ...source,
+    ...constraints(source, need),
+    ...sidesOf(need, needs),
+    mode,
+    approval: need.approval ?? needs.approval ?? ASK,
+  };
   return { mounts: [{ mount, source }], violations: [] };
 }
 
@@ -48,7 +55,7 @@ function reroot(parent: Sandbox, need: PathNeed, needs: Needs): Granted {
 /** Where the parent sees a host path: below a mount of its, and not hidden there by another. */
 function placesOf(parent: Sandbox, host: string): VirtualPath[] {
   return parent.mounts.flatMap((mount) => {
-    const rest = posix.relative(mount.host, host);
+    const rest = posix.relative(originOf(mount), host);
     if (rest === ".." || rest.startsWith("../")) return [];
     const place = joinVirtual(mount.path, rest);
     return governingMount(parent, place) === mount ? [place] : [];
@@ -63,7 +70,14 @@ function rerootAt(parent: Sandbox, place: VirtualPath, need: PathNeed, needs: Ne
     const mode = write && source.mode === "rw" ? "rw" : "ro";
     const consent = consentFor(parent, source, mode, { own: need.approval, blanket: needs.approval });
     const path = joinVirtual(`/${need.name}` as VirtualPath, below(place, source.path) ?? "");
-    const mount: Mount = { ...source, ...constraints(source, need), name: need.name, path, mode };
+    const mount: Mount = {
+      ...source,
+      ...constraints(source, need),
+      ...sidesOf(need, needs),
+      name: need.name,
+      path,
+      mode,
+    };
     mounts.push({ mount: { ...mount, approval: consent.approval }, source });
     violations.push(...whyNot(parent, source, need, write), ...consent.violations);
   }

@@ -17,13 +17,16 @@ export interface Sandbox {
   readonly network: Network;
   readonly limits: Limits;
   readonly policy: Policy;
-  /** What each derivation took away, oldest first; a violation and `explain` name the ancestor from it. */
+  /** What each derivation took away, and what was granted since, oldest first; violations and `explain` name who did from it. */
   readonly narrowings: readonly Narrowing[];
   /** True where the namespace's `/` is itself a mount (the root form): a cell then shows the namespace below `/project`. */
   readonly rooted: boolean;
 }
 
-/** One thing that a derivation took away. An approval's `from` is `unset` where nobody above had said. */
+/**
+ * One thing that a derivation took away, or that was granted at run time. An approval's `from` is `unset` where nobody
+ * above had said.
+ */
 export type Narrowing =
   | {
       readonly by: string;
@@ -56,4 +59,11 @@ export type Narrowing =
       readonly from: number | null;
       readonly to: number;
     }
-  | { readonly by: string; readonly kind: "policy"; readonly from: string; readonly to: string };
+  | { readonly by: string; readonly kind: "policy"; readonly from: string; readonly to: string }
+  | {
+      readonly by: string;
+      readonly kind: "grant";
+      readonly path: VirtualPath;
+      readonly from: "none" | "ro";
+      readonly to: "ro" | "rw";
+    };

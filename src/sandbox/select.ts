@@ -18,7 +18,11 @@ export function select(sandbox: Mounted, prefix: VirtualPath): Mount[] {
 
 /** The same place of the host, seen from further down; the name and every constraint stay. */
 export function carve(mount: Mount, path: VirtualPath): Mount {
-  return { ...mount, path, host: hostBelow(mount, path) };
+  const { view } = mount;
+  const carved = { ...mount, path, host: hostBelow(mount, path) };
+  return view === undefined
+    ? carved
+    : { ...carved, view: { ...view, origin: hostBelow({ ...mount, host: view.origin }, path) } };
 }
 
 /** Sorted by path, none twice, and none that changes nothing compared with the one above it. */
@@ -37,6 +41,9 @@ function isContinuation(above: Mount, mount: Mount): boolean {
     mount.name === above.name &&
     mount.mode === above.mode &&
     mount.maxFileBytes === above.maxFileBytes &&
+    mount.stage === above.stage &&
+    mount.discard === above.discard &&
+    mount.granted === above.granted &&
     mount.suffixes?.join("/") === above.suffixes?.join("/") &&
     mount.approval?.write === above.approval?.write &&
     mount.approval?.delete === above.approval?.delete

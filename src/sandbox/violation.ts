@@ -83,10 +83,13 @@ export type Violation =
       readonly reason: string;
       readonly valid: readonly string[];
     }
+  /** What a run changed and what was not applied, although somebody may have agreed to it. */
+  | { readonly code: "CHANGE_REFUSED"; readonly path: string; readonly reason: string }
+  | { readonly code: "CHANGE_CONFLICT"; readonly path: string; readonly reason: string }
+  | { readonly code: "CHANGES_NOT_TAKEN"; readonly reason: string }
   /** Planning: what no cell can express or enforce. */
   | { readonly code: "MOUNT_SOURCE_REFUSED"; readonly path: string; readonly reason: string }
   | { readonly code: "MOUNT_RESERVED"; readonly path: string }
-  | { readonly code: "CONSTRAINT_NOT_ENFORCEABLE"; readonly path: string; readonly constraint: string }
   | { readonly code: "NETWORK_NOT_ENFORCEABLE"; readonly asked: Network }
   | { readonly code: "USER_NOT_ALLOWED"; readonly reason: string }
   /** The image does not hold the worker's command. */

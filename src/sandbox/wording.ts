@@ -58,8 +58,10 @@ const WORDS: Words = {
     `${quote(v.path)} cannot be shown to a worker: ${v.reason}. Choose another file or directory for it.`,
   MOUNT_RESERVED: (v) =>
     `${quote(v.path)} is part of the container's own system and cannot be used for files. Choose another name for it in the project.`,
-  CONSTRAINT_NOT_ENFORCEABLE: (v) =>
-    `The constraint ${quote(v.constraint)} of ${quote(v.path)} cannot be enforced for a command. Ask for ${quote(v.path)} read-only, or remove the constraint in the project.`,
+  CHANGE_REFUSED: (v) => `The change of ${quote(v.path)} was not applied: ${v.reason}. What was there is as it was.`,
+  CHANGE_CONFLICT: (v) =>
+    `The change of ${quote(v.path)} was not applied: ${v.reason}. Read it again, and make the change anew.`,
+  CHANGES_NOT_TAKEN: (v) => `Nothing that the run changed was applied: ${v.reason}. Change less in one run.`,
   NETWORK_NOT_ENFORCEABLE: (v) =>
     `Network access to ${network(v.asked)} cannot be enforced by this container engine. Valid: \`network: false\`.`,
   USER_NOT_ALLOWED: (v) =>

@@ -5,6 +5,7 @@ import type { Granted } from "./granted.ts";
 import type { Needs, ZoneNeed } from "./needs.ts";
 import type { Sandbox } from "./sandbox.ts";
 import { select } from "./select.ts";
+import { sidesOf } from "./sides.ts";
 import type { Violation } from "./violation.ts";
 import { comparePaths, type VirtualPath } from "./virtual-path.ts";
 
@@ -15,11 +16,11 @@ export function openZones(parent: Sandbox, zones: readonly ZoneNeed[], needs: Ne
   for (const zone of zones) {
     const write = zone.mode === "rw" && !needs.readonly;
     const places = parent.mounts.filter((mount) => mount.name === zone.name).map((mount) => mount.path);
-    grants.push(...places.map((prefix) => ({ prefix, write, approval: zone.approval })));
+    grants.push(...places.map((prefix) => ({ prefix, write, approval: zone.approval, sides: sidesOf(zone) })));
     if (places.length === 0) violations.push(notAvailable(parent, zone.name));
     else if (write) violations.push(...whyNotWritable(parent, places));
   }
-  const opened = openGrants(parent, grants, needs.approval);
+  const opened = openGrants(parent, grants, needs);
   return { mounts: opened.mounts, violations: [...violations, ...opened.violations] };
 }
 

@@ -8,12 +8,83 @@ export interface Hands {
   exec(request: ExecToolRequest, signal: AbortSignal): Promise<ExecToolAnswer>;
   /** Answers with the child's RunResult as plain JSON; a refusal is one. */
   call(request: CallToolRequest, signal: AbortSignal): Promise<CallToolAnswer>;
+  /** Applies what was changed so far in directories whose changes wait, as far as somebody agrees to it. */
+  commit(signal: AbortSignal): Promise<CommitAnswer>;
+  readonly git: GitHands;
+}
+
+/** The repositories that a worker may use. Each operation rejects with `ToolRefusal` for what may not be done. */
+export interface GitHands {
+  /** Writes files of a repository into the worker's directories; where that asks, it is asked about once for all of them. */
+  pull(request: GitPullRequest, signal: AbortSignal): Promise<GitPullAnswer>;
+  /** Makes a commit that stays on this machine. */
+  stage(request: GitStageRequest, signal: AbortSignal): Promise<GitStageAnswer>;
+  /** Sends a staged commit to the repository, once somebody has agreed to it. */
+  push(commit: string, signal: AbortSignal): Promise<GitStagedCommit>;
+  discard(commit: string, signal: AbortSignal): Promise<GitStagedCommit>;
+}
+
+export interface GitPullRequest {
+  readonly repo: string;
+  readonly paths?: readonly string[] | undefined;
+  readonly overwrite: boolean;
+}
+
+export interface GitPullAnswer {
+  readonly repo: string;
+  readonly branch: string;
+  /** The directory that mirrors the repository. */
+  readonly at: string;
+  /** Null where the branch does not exist yet. */
+  readonly commit: string | null;
+  readonly created: readonly string[];
+  readonly replaced: readonly string[];
+  readonly unchanged: number;
+  readonly conflicts: readonly string[];
+  readonly skipped: readonly { readonly path: string; readonly why: string }[];
+}
+
+export interface GitStageRequest {
+  readonly repo: string;
+  readonly files: readonly string[];
+  readonly message: string;
+}
+
+export interface GitStagedCommit {
+  readonly commit: string;
+  readonly repo: string;
+  readonly branch: string;
+  readonly message: string;
+  /** The first of them. */
+  readonly files: readonly { readonly path: string; readonly change: "added" | "modified" | "deleted" }[];
+  readonly fileCount: number;
+}
+
+export interface GitStageAnswer extends GitStagedCommit {
+  readonly diff: string;
+}
+
+export interface CommitAnswer {
+  readonly changes: readonly CommittedChange[];
+  /** What was decided where somebody had to be asked; null where nobody had to be. */
+  readonly decision: { readonly outcome: "approved" | "denied" | "timed_out"; readonly reason: string } | null;
+}
+
+export interface CommittedChange {
+  /** Virtual. */
+  readonly path: string;
+  readonly kind: "create" | "modify" | "delete";
+  readonly outcome: "applied" | "refused" | "conflict" | "denied" | "held";
+  /** Why it was not applied. */
+  readonly reason: string | null;
 }
 
 export interface AgreementRequest {
   readonly operation: "write" | "delete";
   /** Virtual. */
   readonly path: string;
+  /** What would be changed, for whoever is asked. */
+  readonly diff?: string;
 }
 
 export interface ExecToolRequest {

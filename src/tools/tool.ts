@@ -12,7 +12,7 @@ export interface Tool<Schema extends z.ZodType = z.ZodType> {
   readonly description: string;
   readonly input: Schema;
   /** What of a worker's abilities it uses: without them it is not offered. */
-  readonly uses: "files" | "exec" | "calls";
+  readonly uses: "files" | "exec" | "calls" | "git";
   /** Throws `SandboxError` or {@link ToolRefusal} to refuse; anything else is a bug or trouble with the engine. */
   run(input: z.output<Schema>, hands: Hands, signal: AbortSignal): Promise<ToolOutput>;
 }

@@ -52,6 +52,7 @@ const everyReason: Scenario = {
   places: [
     { name: "data", mode: "rw", approval: FREE },
     { name: "data-evil", mode: "ro", approval: FREE },
+    { name: "asks", mode: "rw", approval: { write: "ask", delete: "ask" } },
   ],
   rootAt: "area",
   inner: "none",

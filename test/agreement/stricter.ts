@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { governingMount, parsePathIn } from "../../src/sandbox/access.ts";
 import type { Mount } from "../../src/sandbox/mount.ts";
 import type { Sandbox } from "../../src/sandbox/sandbox.ts";
+import { deliveryOf } from "../../src/sandbox/staging.ts";
 import { below, type VirtualPath } from "../../src/sandbox/virtual-path.ts";
 import { lookAt } from "./disk.ts";
 import type { Abilities } from "./probe.ts";
@@ -46,6 +47,14 @@ export const STRICTER: readonly Stricter[] = [
     what: "a link that leads out of its mount",
     why: "what stands beside a mount in a cell stands elsewhere on the host",
     covers: (found) => found.act !== "write" && metLinks(found).some(({ leaves }) => leaves),
+  },
+  {
+    what: "a change in a view",
+    why: "a command may make it there; it is judged, and asked about, before it gets any further",
+    covers: ({ text, act, sandbox }) => {
+      const mount = mountOf(sandbox, text)?.mount;
+      return act === "write" && mount?.mode === "rw" && deliveryOf(mount) === "view";
+    },
   },
   {
     what: "a FIFO",

@@ -11,7 +11,11 @@ beforeAll(async () => {
     workers: {
       caller: { command: sh("echo printed; corral-call kid; sleep 0.5"), calls: ["kid"] },
       kid: { command: sh("sleep 0.3") },
-      asks: { command: sh("echo text > /out/asked; echo wrote"), sandbox: { zones: [{ name: "out", mode: "rw" }] } },
+      // Another text each time: what does not change is not asked about.
+      asks: {
+        command: sh("cat /proc/sys/kernel/random/uuid > /out/asked; echo wrote"),
+        sandbox: { zones: [{ name: "out", mode: "rw" }] },
+      },
     },
     folders: ["out"],
   });
@@ -63,7 +67,7 @@ describe("corral run on a terminal", () => {
 
   it("asks, and runs once somebody agrees", async () => {
     const { status, text } = await onTerminal("run asks", "Allow it?", `${DOWN}${ENTER}`);
-    expect(text).toContain("Worker asks asks to write and delete in /out. Allow it?");
+    expect(text).toContain("Worker asks asks to write in /out/asked. Allow it?");
     expect(text).toMatch(/^wrote$/m);
     expect(status).toBe(0);
   });

@@ -38,7 +38,7 @@ describe("corral tool", () => {
   it("lists the tools without a name, and with --json their inputs as JSON Schema", async () => {
     const listed = await project.corral(["tool"]);
     expect(listed).toMatchObject({ status: 0, stderr: "" });
-    expect(listed.stdout.match(/^\w+$/gm)).toHaveLength(11);
+    expect(listed.stdout.match(/^\w+$/gm)).toHaveLength(16);
     const told = JSON.parse((await project.corral(["tool", "--json"])).stdout) as { name: string; input: object }[];
     const lists = told.find(({ name }) => name === "list_files")?.input;
     // What has a default may be left out.

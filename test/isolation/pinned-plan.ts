@@ -42,6 +42,7 @@ export async function pinnedPlan(asked: {
       [plumbing.socket, await factsOf(plumbing.socket, "socket")],
     ]),
     attachments,
+    views: new Set(),
     plumbing,
     orchestratorUid: 0,
   });

@@ -41,6 +41,7 @@ const GOLDEN: Readonly<Record<string, RequestAsked>> = {
     sandbox: under([
       mount("/asks", "rw", { approval: { write: "ask", delete: "ask" } }),
       mount("/keeps", "rw", { approval: { write: "preApproved", delete: "blocked" } }),
+      mount("/closed", "rw", { approval: { write: "blocked", delete: "blocked" } }),
       mount("/silent", "rw"),
       writable("/free"),
     ]),
@@ -136,12 +137,18 @@ describe("what no cell can express", () => {
     ]);
   });
 
-  it("is a suffix or a size of files, which is refused and never left out", () => {
-    const sandbox = under([mount("/md", "ro", { suffixes: [".md"] }), mount("/small", "ro", { maxFileBytes: 10 })]);
-    expect(refusals({ sandbox })).toEqual([
-      { code: "CONSTRAINT_NOT_ENFORCEABLE", path: "/md", constraint: "suffixes .md" },
-      { code: "CONSTRAINT_NOT_ENFORCEABLE", path: "/small", constraint: "files of at most 10 bytes" },
-    ]);
+  it.each([
+    ["suffixes", mount("/md", "ro", { suffixes: [".md"] })],
+    ["sizes", mount("/small", "ro", { maxFileBytes: 10 })],
+    ["consent that is not given yet", mount("/asks", "rw")],
+    ["a side", mount("/side", "rw", { approval: { write: "preApproved", delete: "preApproved" }, stage: true })],
+  ])("is a mount with %s as it is: without a view there is no plan at all", (_, constrained) => {
+    const request = requestFor({ sandbox: under([constrained]) });
+    expect(() => planFor({ ...request, views: new Set() })).toThrow(/no view for/);
+    const planning = planFor({ ...request, views: new Set([constrained.path]) });
+    expect(planning.ok && planning.plan.mounts.find(({ path }) => path === constrained.path)).toMatchObject({
+      staged: true,
+    });
   });
 
   it("is a network with a list of hosts, but an empty list is none at all", () => {
@@ -178,7 +185,6 @@ describe("what no cell can express", () => {
     });
     expect(refusals({ sandbox, owners: { "/host/a": 0 } }).map(({ code }) => code)).toEqual([
       "MOUNT_RESERVED",
-      "CONSTRAINT_NOT_ENFORCEABLE",
       "USER_NOT_ALLOWED",
       "NETWORK_NOT_ENFORCEABLE",
     ]);

@@ -35,6 +35,7 @@ export function requestFor(asked: RequestAsked): PlanRequest {
     image: { name: "corral/base", id: "sha256:base", env: [], volumes: [], ...image },
     sources,
     attachments,
+    views: "would-be",
     plumbing: { gate: GATE, socket: SOCKET },
     orchestratorUid,
   };

@@ -38,7 +38,7 @@ describe("a project's declaration", () => {
       policyName: "default",
       policiesDir: null,
       ownFiles: expect.not.arrayContaining([dir]),
-      approval: { mode: "interactive", timeoutMs: 300_000 },
+      approval: { mode: "interactive", timeoutMs: 300_000, rules: [] },
       delegation: { maxDepth: 5, maxCalls: 100, maxParallel: 4 },
       workers: new Map(),
       fleet: undefined,
@@ -137,7 +137,7 @@ delegation: { max_depth: 2, max_calls: 9, max_parallel: 1 }
     expect({ policyName, policiesDir, approval, delegation, workers: [...workers.keys()] }).toEqual({
       policyName: "strict",
       policiesDir: join(dir, "rules"),
-      approval: { mode: "auto_deny", timeoutMs: 30_000 },
+      approval: { mode: "auto_deny", timeoutMs: 30_000, rules: [] },
       delegation: { maxDepth: 2, maxCalls: 9, maxParallel: 1 },
       workers: ["a"],
     });

@@ -46,6 +46,7 @@ policy: untrusted`;
           diskBytes: 67_108_864,
         },
       },
+      dynamic: null,
       shellRules: { default: "ask", rules: [] },
       policyName: "untrusted",
       output: "text",
@@ -106,6 +107,17 @@ sandbox:
     ]);
   });
 
+  it.each([
+    ["", null],
+    ["dynamic: false", null],
+    ["dynamic: true", { within: null, max: 8 }],
+    ["dynamic: { within: [./src, ../docs] }", { within: ["./src", "../docs"], max: 8 }],
+    ["dynamic: { within: [], max: 64 }", { within: [], max: 64 }],
+    ["dynamic: { max: 2 }", { within: null, max: 2 }],
+  ])("with { %s } may be granted this at run time", (text, dynamic) => {
+    expect(worker(`command: [ls]\nsandbox: { ${text} }`).dynamic).toEqual(dynamic);
+  });
+
   it("keeps Windows line ends and a byte order mark out of the way", () => {
     expect(parseWorker("\uFEFF---\r\ncommand: [a]\r\n---\r\nHello\r\n", "w.worker").instructions).toBe("Hello");
   });
@@ -163,6 +175,12 @@ output: xml`;
       "command: [a]\nsandbox: { approval: sure }",
       '3:22 sandbox.approval must be "preApproved", "ask" or "blocked", not "sure"',
     ],
+    [
+      "command: [a]\nsandbox: { dynamic: everywhere }",
+      "3:21 sandbox.dynamic must be `true`, `false` or `{ within: [folders], max: 8 }`",
+    ],
+    ["command: [a]\nsandbox: { dynamic: { max: 65 } }", "3:28 sandbox.dynamic.max must be at most 64"],
+    ["command: [a]\nsandbox: { dynamic: { in: [.] } }", /^3:23 sandbox\.dynamic\.in unknown key `in`/],
     ["command: [a]\nlimits: { pids: 0, cpus: 1.5, memory: 1t }", "3:17 limits.pids must be at least 1"],
   ])("%j is refused at its place", (text, expected) => {
     const [first] = problemsIn(text);

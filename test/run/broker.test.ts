@@ -33,6 +33,7 @@ function serve(answer: (signal: AbortSignal) => RunResult | Promise<RunResult> =
   const service: BrokerService = {
     sandbox: () => ({ readable_paths: ["/docs"] }),
     tool: () => Promise.reject(new Error("no tool is asked for here")),
+    access: () => Promise.reject(new Error("no access is asked for here")),
     async call(call, signal) {
       calls.push(call);
       return await answer(signal);

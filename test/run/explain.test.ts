@@ -29,6 +29,7 @@ const workers = {
     command: sh("true"),
     sandbox: { zones: [{ ...rw("kept"), approval: { write: "preApproved", delete: "blocked" } }] },
   },
+  closed: { command: sh("true"), sandbox: { zones: [{ ...rw("kept"), approval: "blocked" }] } },
   greedy: { command: sh("true"), sandbox: { zones: [rw("data"), { name: "none" }], network: true }, calls: ["bottom"] },
   imageless: {
     command: sh("true"),
@@ -131,20 +132,17 @@ describe("explain", () => {
     expect((await explained("asks", "approve_all")).consent?.decision).toBe("approved");
   });
 
-  it("has no plan for what the approval mode would deny", async () => {
-    expect(await explained("asks", "auto_deny")).toMatchObject({
-      consent: { decision: "denied" },
-      plan: null,
-      refused: null,
-    });
+  it("says what the approval mode would deny", async () => {
+    const asks = await explained("asks", "auto_deny");
+    expect(asks).toMatchObject({ consent: { decision: "denied" }, refused: null });
+    expect(asks.notes.join()).toContain("nothing of it would come back");
   });
 
   it("says which mount is held back from writing, and why", async () => {
-    const blocked = await explained("blocked");
-    expect(blocked.plan?.mounts.find(({ path }) => path === "/kept")).toMatchObject({
-      mode: "ro",
-      heldBack: "approval",
-    });
+    const kept = (run: ExplainedRun) => run.plan?.mounts.find(({ path }) => path === "/kept");
+    expect(kept(await explained("blocked"))).toMatchObject({ mode: "rw", staged: true });
+    const blocked = await explained("closed");
+    expect(kept(blocked)).toMatchObject({ mode: "ro", heldBack: "approval" });
     expect(blocked.notes.join()).toContain("/kept is read-only in the container");
   });
 

@@ -50,6 +50,7 @@ export interface OpenFixtureOptions {
   readonly engineEnv?: Readonly<Record<string, string | undefined>>;
   readonly approvalMode?: "interactive" | "approve_all" | "auto_deny";
   readonly person?: Approver;
+  readonly overlays?: boolean;
 }
 
 /** A shell command for a worker. */

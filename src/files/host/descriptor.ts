@@ -48,6 +48,15 @@ export class Descriptor implements Disposable {
     return new Descriptor(fs.openSync(this.path(), flags));
   }
 
+  /** The same directory, opened to be worked in; this one is closed. */
+  reopenFolder(): Descriptor {
+    try {
+      return this.reopen(fs.constants.O_RDONLY | fs.constants.O_DIRECTORY);
+    } finally {
+      this[Symbol.dispose]();
+    }
+  }
+
   stat(): fs.Stats {
     return fs.fstatSync(this.fd);
   }

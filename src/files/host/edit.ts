@@ -1,4 +1,5 @@
 import { EditError } from "../../sandbox/errors.ts";
+import { digestOf } from "../content-bytes.ts";
 import type { Edit } from "../edit/apply-edits.ts";
 import { editedContent } from "../edit/edited-content.ts";
 import type { Edited, Guard } from "../files.ts";
@@ -31,5 +32,5 @@ export async function editFile(root: Root, place: Place, edits: readonly Edit[],
     };
     await replaceFile(slot.folder, slot.name, { ...keeping(before), overwrite: true, fill });
   }
-  return { bytes: bytes.length, replacements };
+  return { bytes: bytes.length, digest: digestOf(bytes), replacements };
 }

@@ -40,7 +40,7 @@ export function openRoots(mounts: readonly Pick<Mount, "path" | "host">[]): Root
 }
 
 /** From `/` on, never through a link: host paths are free of links when they are declared, so one was planted since. */
-function pinned(host: string): Descriptor | null {
+export function pinned(host: string): Descriptor | null {
   let current = Descriptor.name("/", true);
   try {
     const parts = host.split("/").filter((part) => part !== "");

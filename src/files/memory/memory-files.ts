@@ -1,5 +1,6 @@
 import { NotFoundError } from "../../sandbox/errors.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
+import { digestOf } from "../content-bytes.ts";
 import { editedContent } from "../edit/edited-content.ts";
 import type { Deleted, DeleteOptions, FileInfo, Files, Guard, WriteOptions, Written } from "../files.ts";
 import { holdsMount, type Place } from "../place.ts";
@@ -45,7 +46,7 @@ export function openMemoryFiles(mounts: readonly { readonly path: VirtualPath }[
         options.checks?.read?.(place.path, before.length);
         const { bytes, replacements } = await editedContent(sourceOf(before), place.path, edits);
         write(root, place, bytes, options);
-        return { bytes: bytes.length, replacements };
+        return { bytes: bytes.length, digest: digestOf(bytes), replacements };
       }),
     delete: (place, options = {}) =>
       told("delete", place.path, () => remove(rootOf(place), place, mountPaths, options)),

@@ -6,6 +6,7 @@ import { EngineTrouble } from "../driver.ts";
 import type { Enforcement } from "../enforcement.ts";
 import type { Attachment } from "./attachment.ts";
 import { engineMessage, engineTrouble, isGone, statusCodeOf } from "./engine-error.ts";
+import { unnamedBytes } from "./unnamed-files.ts";
 import { sampleUsage } from "./usage.ts";
 
 /** How long the streams of an ended container may take to drain. */
@@ -43,6 +44,7 @@ export function dockerCell({ container, attachment, wait, enforcement, remove }:
     enforcement,
     exit,
     release: (input) => attachment.release(input),
+    unnamedBytes: () => unnamedBytes(container),
     kill(signal) {
       killed = true;
       return kill(container, signal);

@@ -34,6 +34,10 @@ export class FakeCell implements Cell {
     void this.#run(Buffer.from(input)).then((end) => this.end(end));
   }
 
+  async unnamedBytes(): Promise<number> {
+    return 0;
+  }
+
   async kill(signal: "SIGTERM" | "SIGKILL"): Promise<void> {
     if (signal === "SIGTERM" && this.#released) this.#terminated.abort(new Error(signal));
     else this.end(128 + constants.signals[signal]);

@@ -1,6 +1,7 @@
 import type { Plan } from "../../isolation/plan.ts";
 import type { ImageFacts } from "../../isolation/plan-for.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { deliveryOf } from "../../sandbox/staging.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import type { RunEnvironment } from "../environment.ts";
 import type { Job } from "../job.ts";
@@ -26,13 +27,14 @@ export async function explainPlan(job: Job, sandbox: Sandbox, preview: Preview):
   }
   await using preparation = await prepare(job, sandbox, SOCKET, environment);
   if (!preparation.ok) return { plan: null, violations: preparation.violations, notes: [] };
-  return { plan: preparation.plan, violations: [], notes: heldBackNotes(preparation.plan) };
+  return { plan: preparation.plan, violations: [], notes: mountNotes(preparation.plan, sandbox) };
 }
 
 /** A run's socket is made with the run. It is Corral's own, so nothing else in the plan depends on it. */
 const SOCKET: Plumbing = {
   socketPath: "SOCKET",
   source: { device: "0", inode: "0", uid: 0, gid: 0, kind: "socket" },
+  views: "would-be",
 };
 
 /** What would be refused whatever the image is: an image without any facts, and some file in the place of the gate. */
@@ -47,9 +49,13 @@ async function violationsWithoutImage(
   return preparation.ok ? [] : preparation.violations;
 }
 
-function heldBackNotes(plan: Plan): string[] {
-  const heldBack = plan.mounts.filter((mount) => mount.heldBack !== undefined);
-  return heldBack.map(
-    ({ path }) => `${path} is read-only in the container, since not every change in it is agreed to beforehand.`,
-  );
+function mountNotes({ mounts }: Plan, sandbox: Sandbox): string[] {
+  const heldBack = mounts.filter((mount) => mount.heldBack !== undefined);
+  const kept = sandbox.mounts.filter((mount) => deliveryOf(mount) === "view" && mount.discard && mount.mode === "rw");
+  return [
+    ...heldBack.map(
+      ({ path }) => `${path} is read-only in the container, since writing and deleting are blocked there.`,
+    ),
+    ...kept.map(({ path }) => `What is written in ${path} is discarded when the run has ended.`),
+  ];
 }

@@ -1,6 +1,7 @@
 import type { Plan } from "../../isolation/plan.ts";
 import type { WorkerDefinition } from "../../project/worker.ts";
 import type { Narrowing, Sandbox } from "../../sandbox/sandbox.ts";
+import { asIfStaged } from "../../sandbox/staging.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { callViolations } from "../call.ts";
 import { CallTree, type Job } from "../job.ts";
@@ -22,7 +23,7 @@ export interface ExplainedRun {
   readonly narrowings: readonly Narrowing[];
   /** Null where nobody has to agree to anything. */
   readonly consent: ExplainedConsent | null;
-  /** Null where it is refused or denied, or where there is no Engine. */
+  /** Null where it is refused, or where there is no Engine. */
   readonly plan: Plan | null;
   /** Everything that is wrong with it; null where it would run. */
   readonly refused: readonly DescribedViolation[] | null;
@@ -65,12 +66,12 @@ async function explainRun(job: Job, objections: readonly Violation[], walk: Walk
   if (!derivation.ok) return refused(job.path, [...objections, ...derivation.violations]);
   if (objections.length > 0) return refused(job.path, objections);
 
-  const { consent, sandbox } = explainConsent(job.worker.name, derivation.sandbox, walk.preview.approvalMode);
+  const { sandbox } = derivation;
+  const consent = explainConsent(job.worker.name, sandbox, walk.preview.approvalMode);
   const agent: Violation[] =
     job.worker.command === null ? [{ code: "AGENT_NOT_SUPPORTED", worker: job.worker.name }] : [];
   const planning = await explainPlan(job, sandbox, walk.preview);
   const violations = [...agent, ...planning.violations];
-  const denied = consent?.decision === "denied";
   const { narrowings, ...shown } = sandbox;
   return {
     worker: job.worker.name,
@@ -78,11 +79,11 @@ async function explainRun(job: Job, objections: readonly Violation[], walk: Walk
     sandbox: shown,
     narrowings,
     consent,
-    plan: violations.length > 0 || denied ? null : planning.plan,
+    plan: violations.length > 0 ? null : planning.plan,
     refused: violations.length > 0 ? describeAll(violations) : null,
     notes: [...(consent === null ? [] : [consent.note]), ...planning.notes],
     // Looked at even where this run is refused, so that a person can mend everything in one go.
-    calls: await explainCalls(job, sandbox, walk),
+    calls: await explainCalls(job, asIfStaged(sandbox), walk),
   };
 }
 
@@ -101,6 +102,7 @@ function jobOf(worker: WorkerDefinition, callerSandbox: Sandbox, path: readonly 
     parent: isRoot ? null : "PARENT",
     worker,
     callerSandbox,
+    caller: null,
     path,
     input: undefined,
     attachments: [],

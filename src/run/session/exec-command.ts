@@ -46,7 +46,7 @@ export async function execCommand(
   cell: SessionCell,
   command: CheckedCommand,
   output: OutputDir,
-  signal: AbortSignal,
+  { signal, overDisk }: { readonly signal: AbortSignal; readonly overDisk: AbortSignal },
 ): Promise<CommandResult> {
   const streams = { stdout: captured(output, command.id, "stdout"), stderr: captured(output, command.id, "stderr") };
   const stopper = new Stopper(cell);
@@ -54,7 +54,7 @@ export async function execCommand(
   const onOutput = boundedBy(command, streams, () => stopper.stop("output_limit"));
   const exit = await cell
     .exec({ argv, cwd, env, stdin, onOutput })
-    .then((exec) => ended(exec, stopper, command.timeoutMs, signal), notStarted);
+    .then((exec) => ended(exec, stopper, command.timeoutMs, { signal, overDisk }), notStarted);
   const clean = await stopper.cleaned();
   const [stdout, stderr] = [await streams.stdout.end(), await streams.stderr.end()];
   await output.keep(`${command.id}.stdout`, stdout.fileBytes);
@@ -85,16 +85,25 @@ function boundedBy(
 }
 
 /** Waits for a command's end, and ends it where it passes a bound; null where its own end may never be told. */
-async function ended(exec: Exec, stopper: Stopper, timeoutMs: number, signal: AbortSignal): Promise<ExecExit | null> {
+async function ended(
+  exec: Exec,
+  stopper: Stopper,
+  timeoutMs: number,
+  { signal, overDisk }: { readonly signal: AbortSignal; readonly overDisk: AbortSignal },
+): Promise<ExecExit | null> {
   const timer = setTimeout(() => stopper.stop("timed_out"), timeoutMs);
   const onCancel = (): void => stopper.stop("cancelled");
   signal.addEventListener("abort", onCancel);
   if (signal.aborted) onCancel();
+  const onOverDisk = (): void => stopper.stop("disk_limit");
+  overDisk.addEventListener("abort", onOverDisk);
+  if (overDisk.aborted) onOverDisk();
   try {
     return await Promise.race([exec.exit, stopper.gaveUp]);
   } finally {
     clearTimeout(timer);
     signal.removeEventListener("abort", onCancel);
+    overDisk.removeEventListener("abort", onOverDisk);
   }
 }
 
@@ -151,7 +160,7 @@ class Stopper {
   }
 
   async #end(reason: StopReason): Promise<boolean> {
-    if (reason !== "output_limit") {
+    if (reason !== "output_limit" && reason !== "disk_limit") {
       await this.#cell.signalAll("SIGTERM");
       await new Promise((resolve) => setTimeout(resolve, GRACE_MS));
     }

@@ -1,3 +1,5 @@
+import type { Stage } from "../../changes/stage.ts";
+import type { DiskWatch } from "../../isolation/disk/disk-watch.ts";
 import type { SessionCell } from "../../isolation/exec.ts";
 import type { Plan } from "../../isolation/plan.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
@@ -8,6 +10,7 @@ import type { RunEnvironment } from "../environment.ts";
 import { type Job, newRunId, placeOf } from "../job.ts";
 import { prepare } from "../prepare.ts";
 import { describeAll } from "../result.ts";
+import { watchDisk } from "../watch-disk.ts";
 
 /** A session's verified cell, which waits for commands; disposing takes it and its socket away. */
 export interface OpenCell extends AsyncDisposable {
@@ -16,35 +19,44 @@ export interface OpenCell extends AsyncDisposable {
   readonly facts: ExecFacts;
   /** True once it has ended by itself: killed for memory as a whole, or by somebody at the engine. */
   hasEnded(): boolean;
+  /** Aborted when its programs have written more than they may; the cell is ended with that. */
+  readonly overDisk: AbortSignal;
 }
 
 /** The same pipeline as a run's: pinned sources, a plan, a cell that is verified before anything runs in it. */
 export async function openCell(
   job: Job,
-  sandbox: Sandbox,
+  stage: Stage,
   outputDir: string,
   serviceFor: (plan: Plan) => BrokerService,
   env: RunEnvironment,
   signal: AbortSignal,
 ): Promise<OpenCell> {
+  const { sandbox } = stage;
   const run = newRunId();
   const broker = await openBroker(env.ownerDir, run);
   let cell: SessionCell | null = null;
+  let watch: DiskWatch | null = null;
   const close = async (): Promise<void> => {
     try {
+      await watch?.[Symbol.asyncDispose]();
       await cell?.[Symbol.asyncDispose]();
     } finally {
       await broker[Symbol.asyncDispose]();
     }
   };
   try {
-    await using preparation = await prepare({ ...job, run }, sandbox, { ...broker, outputDir }, env);
+    await using preparation = await prepare({ ...job, run }, sandbox, { ...broker, outputDir, views: stage }, env);
     if (!preparation.ok) throw refusal(preparation.violations);
     const { plan, pins } = preparation;
     const started = await env.driver.startSession({ plan, pins, signal, onOutput: () => {} });
     if (!started.ok) throw refusal(started.violations);
     const opened = started.cell;
     cell = opened;
+    watch = await watchDisk(plan, stage, pins, opened);
+    const overDisk = watch.exceeded;
+    // Also what a command left running behind it writes.
+    overDisk.addEventListener("abort", () => void opened.kill("SIGKILL").catch(() => {}), { once: true });
     let hasEnded = false;
     void opened.exit.then(() => {
       hasEnded = true;
@@ -52,7 +64,7 @@ export async function openCell(
     broker.serve(serviceFor(plan));
     env.emit({ type: "started", ...placeOf(job), plan });
     const facts = factsOf(plan, sandbox);
-    return { cell: opened, plan, facts, hasEnded: () => hasEnded, [Symbol.asyncDispose]: close };
+    return { cell: opened, plan, facts, hasEnded: () => hasEnded, overDisk, [Symbol.asyncDispose]: close };
   } catch (error) {
     await close();
     throw error;

@@ -4,7 +4,10 @@ import type { WorkerDefinition } from "../../project/worker.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { Calls } from "../calls.ts";
+import { openStage } from "../changes/open-stage.ts";
+import { type SettledChanges, settleEnded } from "../changes/settled-run.ts";
 import type { RunEnvironment } from "../environment.ts";
+import { holderOf } from "../grants/holder.ts";
 import { newRunId, rootJob } from "../job.ts";
 import { permissionOf, rootSandbox } from "../permission.ts";
 import { type DescribedViolation, describeAll } from "../result.ts";
@@ -19,7 +22,14 @@ export interface SessionRequest {
 }
 
 export type OpenedSession =
-  | { readonly ok: true; readonly session: Session; readonly [Symbol.asyncDispose]: () => Promise<void> }
+  | {
+      readonly ok: true;
+      readonly session: Session;
+      /** Ends the session, and applies what was changed in it as far as somebody agrees; null where nothing waited. */
+      readonly finish: () => Promise<SettledChanges | null>;
+      /** Removes every trace. What was changed, and {@link finish} was not called for, waits for a person. */
+      readonly [Symbol.asyncDispose]: () => Promise<void>;
+    }
   | { readonly ok: false; readonly violations: readonly DescribedViolation[] };
 
 const NO_ATTACHMENTS: Pins = { sources: new Map(), [Symbol.asyncDispose]: async () => {} };
@@ -41,16 +51,30 @@ export async function openSession(
   if (refused.length > 0) return { ok: false, violations: describeAll(refused) };
   const asked = { run: newRunId(), worker, callerSandbox: project.sandbox, signal };
   const job = rootJob(asked, env.project.delegation);
-  const calls = new Calls(job, sandbox, NO_ATTACHMENTS, Number.POSITIVE_INFINITY, env, perform);
-  const session = await Session.open(job, sandbox, env, (request, hangUp) => calls.call(request, hangUp));
-  const close = async (): Promise<void> => {
+  const staging = await openStage(job, sandbox, env);
+  if (!staging.ok) return { ok: false, violations: describeAll(staging.violations) };
+  const { stage } = staging;
+  const holder = holderOf(job, stage);
+  const grants = env.grants.join(holder);
+  const calls = new Calls(job, holder, NO_ATTACHMENTS, Number.POSITIVE_INFINITY, env, perform);
+  const session = await Session.open(job, holder, stage, env, (request, hangUp) => calls.call(request, hangUp), true);
+  let isOver = false;
+  const end = async (unfit: string | null): Promise<SettledChanges | null> => {
+    if (isOver) return null;
+    isOver = true;
     try {
       await calls.end();
     } finally {
       await session[Symbol.asyncDispose]();
     }
+    return await settleEnded(job, stage, env, unfit);
   };
-  return { ok: true, session, [Symbol.asyncDispose]: close };
+  const close = async (): Promise<void> => {
+    await using _ = stage;
+    await using __ = grants;
+    await end("the session was not ended in order");
+  };
+  return { ok: true, session, finish: () => end(null), [Symbol.asyncDispose]: close };
 }
 
 /** What no cell may be shown is not for the tools on the host's side either, and they need no cell. */

@@ -1,19 +1,14 @@
-import { posix } from "node:path";
-import PQueue from "p-queue";
+import type { ApprovalRequest } from "../../approval/approver.ts";
 import { describeShellDecision } from "../../approval/shell-rules/wording.ts";
-import type { Files } from "../../files/files.ts";
-import { type GuardedFiles, guarded } from "../../files/guarded.ts";
-import { openHostFiles } from "../../files/host/host-files.ts";
-import { EngineTrouble } from "../../isolation/driver.ts";
-import { OUTPUT_PATH, type Plan } from "../../isolation/plan.ts";
-import type { Mount } from "../../sandbox/mount.ts";
-import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { canonicalMounts } from "../../sandbox/select.ts";
-import type { VirtualPath } from "../../sandbox/virtual-path.ts";
+import type { Stage } from "../../changes/stage.ts";
+import { digestOf } from "../../files/content-bytes.ts";
+import type { GuardedFiles } from "../../files/guarded.ts";
+import type { Plan } from "../../isolation/plan.ts";
 import type {
   AgreementRequest,
   CallToolAnswer,
   CallToolRequest,
+  CommitAnswer,
   ExecToolAnswer,
   ExecToolRequest,
   Hands,
@@ -22,15 +17,23 @@ import { runTool, type ToolResult } from "../../tools/run-tool.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
 import type { BrokerService } from "../broker.ts";
 import type { CallRequest } from "../call.ts";
+import { commitSoFar } from "../changes/commit.ts";
 import type { RunEnvironment } from "../environment.ts";
-import { type Job, placeOf } from "../job.ts";
+import { requestAccess } from "../grants/access-request.ts";
+import { type Use, usedGranting } from "../grants/granting-tool.ts";
+import type { Holder, HolderChange } from "../grants/holder.ts";
+import type { GrantSurroundings } from "../grants/request.ts";
+import { surroundingsOf } from "../grants/surroundings.ts";
+import type { Job } from "../job.ts";
 import type { RunResult } from "../result.ts";
 import { sandboxView } from "../sandbox-view.ts";
-import { checkedCommand } from "./checked-command.ts";
-import { answerOf, unstartedAnswer } from "./exec-answer.ts";
-import { execCommand, type OnOutput } from "./exec-command.ts";
-import { type OpenCell, openCell } from "./open-cell.ts";
+import { AgreedInTool } from "./agreed-in-tool.ts";
+import { CommandCell } from "./command-cell.ts";
+import type { OnOutput } from "./exec-command.ts";
+import type { OpenCell } from "./open-cell.ts";
 import { OutputDir } from "./output-dir.ts";
+import { SandboxFiles } from "./sandbox-files.ts";
+import { SessionGit } from "./session-git.ts";
 import { shellConsent, shownCommand } from "./shell-consent.ts";
 
 type Call = (request: CallRequest, signal: AbortSignal) => Promise<RunResult>;
@@ -41,47 +44,81 @@ type Call = (request: CallRequest, signal: AbortSignal) => Promise<RunResult>;
  */
 export class Session implements AsyncDisposable, Hands {
   readonly #job: Job;
-  readonly #sandbox: Sandbox;
+  readonly #stage: Stage;
   readonly #env: RunEnvironment;
   readonly #call: Call;
   readonly #output: OutputDir;
-  readonly #hostFiles: Files;
-  readonly #files: { readonly granted: GuardedFiles; readonly withOutput: GuardedFiles };
+  readonly #grants: GrantSurroundings;
+  readonly #holder: Holder;
+  readonly #unheard: () => void;
+  #files: SandboxFiles;
   readonly #over = new AbortController();
   readonly #running = new Set<Promise<unknown>>();
-  /** One command at a time: what ends one ends everything in the cell. */
-  readonly #commands = new PQueue({ concurrency: 1 });
-  #cell: Promise<OpenCell> | null = null;
-  #commandCount = 0;
+  readonly #cell: CommandCell;
+  readonly #standalone: boolean;
+  readonly git: SessionGit;
+  #commits = 1;
 
-  static async open(job: Job, sandbox: Sandbox, env: RunEnvironment, call: Call): Promise<Session> {
-    return new Session(job, sandbox, env, call, await OutputDir.make(env.ownerDir, job.run));
+  /** `standalone`: no worker of the job's own runs beside it. */
+  static async open(
+    job: Job,
+    holder: Holder,
+    stage: Stage,
+    env: RunEnvironment,
+    call: Call,
+    standalone = false,
+  ): Promise<Session> {
+    return new Session(job, holder, stage, env, call, standalone, await OutputDir.make(env.ownerDir, job.run));
   }
 
-  private constructor(job: Job, sandbox: Sandbox, env: RunEnvironment, call: Call, output: OutputDir) {
+  private constructor(
+    job: Job,
+    holder: Holder,
+    stage: Stage,
+    env: RunEnvironment,
+    call: Call,
+    standalone: boolean,
+    output: OutputDir,
+  ) {
+    this.#standalone = standalone;
     this.#job = job;
-    this.#sandbox = sandbox;
+    this.#holder = holder;
+    this.#grants = surroundingsOf(job, env);
+    this.#stage = stage;
     this.#env = env;
     this.#call = call;
     this.#output = output;
-    const shown = withOutput(sandbox, output.path);
-    this.#hostFiles = openHostFiles(shown.mounts);
-    this.#files = { granted: guarded(this.#hostFiles, sandbox), withOutput: guarded(this.#hostFiles, shown) };
+    this.#files = new SandboxFiles(stage.sandbox, output);
+    this.#unheard = holder.onChange((change) => this.#adopted(change));
+    const serviceFor = (plan: Plan): BrokerService => this.#service(plan);
+    this.#cell = new CommandCell({ job, env, output, stage: () => this.#stage, serviceFor });
+    this.git = new SessionGit({
+      job,
+      env,
+      sandbox: () => this.#stage.sandbox,
+      files: () => this.files,
+      agreedTo: (path, content) => this.#stage.agreed("write", path, digestOf(content)),
+      ask: (...what) => this.#ask(...what),
+    });
   }
 
   /** What was granted, and once there is any, the long output of commands. */
   get files(): GuardedFiles {
-    return this.#output.isUsed ? this.#files.withOutput : this.#files.granted;
+    return this.#files.guarded;
   }
 
   /** Any tool, by name, on raw input. Rejects for bugs and for trouble with the engine. */
   async runTool(name: string, rawInput: unknown, signal: AbortSignal): Promise<ToolResult> {
     const stopped = AbortSignal.any([signal, this.#over.signal]);
     if (stopped.aborted) return CANCELLED;
-    const result = runTool(name, rawInput, this, stopped);
+    const agreed = new AgreedInTool();
+    const result = this.#used(name, rawInput, agreed, stopped);
     this.#running.add(result);
     try {
-      return await result;
+      const answer = await result;
+      // What somebody agreed to here is not asked about once more when it is applied.
+      if (answer.ok) agreed.tell(this.#stage, this.#isAlone());
+      return answer;
     } catch (error) {
       // Whatever was under way rejects in its own manner when it is stopped.
       if (stopped.aborted) return CANCELLED;
@@ -91,8 +128,51 @@ export class Session implements AsyncDisposable, Hands {
     }
   }
 
-  async agree({ operation, path }: AgreementRequest, signal: AbortSignal): Promise<void> {
-    await this.#ask({ operations: [operation], paths: [path] }, `${operation} ${path}`, signal);
+  /** A tool that is refused for a path outside is used again where its directory is granted. */
+  async #used(name: string, rawInput: unknown, agreed: AgreedInTool, signal: AbortSignal): Promise<ToolResult> {
+    const use: Use = async (under) => {
+      using files = under === null ? null : new SandboxFiles(under, this.#output);
+      const hands = this.#handsNoting(agreed, () => (files ?? this.#files).guarded);
+      return await runTool(name, rawInput, hands, signal);
+    };
+    const cellIsOld = (): boolean => this.#cell.isStale;
+    return await usedGranting({ name, rawInput, use, cellIsOld }, this.#holder, this.#grants, signal);
+  }
+
+  /** What is under way goes on with the files that it began with. */
+  #adopted(change: HolderChange): void {
+    const before = this.#files;
+    this.#files = new SandboxFiles(this.#stage.sandbox, this.#output);
+    void Promise.allSettled(this.#running).then(() => before[Symbol.dispose]());
+    if (change === "granted") this.#cell.replaceBeforeNext();
+    else this.#cell.endNow();
+  }
+
+  /** The same hands for one use of a tool, which write down what was agreed to in it. */
+  #handsNoting(agreed: AgreedInTool, files: () => GuardedFiles): Hands {
+    return {
+      get files() {
+        return agreed.noting(files());
+      },
+      agree: async (request, signal) => {
+        await this.agree(request, signal);
+        agreed.add(request);
+      },
+      exec: (request, signal) => this.exec(request, signal),
+      call: (request, signal) => this.call(request, signal),
+      commit: (signal) => this.commit(signal),
+      git: this.git,
+    };
+  }
+
+  /** True where nothing but this one tool can write in the session's directories. */
+  #isAlone(): boolean {
+    return this.#standalone && this.#running.size === 1 && !this.#cell.isOpen;
+  }
+
+  async agree({ operation, path, diff }: AgreementRequest, signal: AbortSignal): Promise<void> {
+    const what = { operations: [operation], paths: [path], ...(diff === undefined ? {} : { diff }) };
+    await this.#ask(what, `${operation} ${path}`, signal);
   }
 
   /** `onOutput` is given each piece of output as it comes; the answer holds it as well, cut where it is long. */
@@ -105,11 +185,12 @@ export class Session implements AsyncDisposable, Hands {
     const why = describeShellDecision(decision);
     if (decision.consent === "blocked") throw new ToolRefusal("COMMAND_BLOCKED", why);
     if (decision.consent === "ask") {
-      const what = { operations: ["exec"], paths: [], command: shownCommand(request) } as const;
+      const what = { operations: ["exec"], paths: [], command: shownCommand(request), line: request.command } as const;
       await this.#ask(what, `run a command: ${why}`, signal);
     }
     const stopped = AbortSignal.any([signal, this.#job.signal, this.#over.signal]);
-    return await this.#commands.add(() => this.#execNow(request, stopped, onOutput));
+    await this.#env.grants.look();
+    return await this.#cell.exec(request, stopped, onOutput);
   }
 
   async call(request: CallToolRequest, signal: AbortSignal): Promise<CallToolAnswer> {
@@ -118,61 +199,30 @@ export class Session implements AsyncDisposable, Hands {
     return { status, output, error, result: { ...result } };
   }
 
+  /** Applies what was changed so far, as far as somebody agrees to it. The session goes on. */
+  async commit(signal: AbortSignal): Promise<CommitAnswer> {
+    this.#commits += 1;
+    return await commitSoFar(this.#job, this.#stage, this.#commits, this.#env, signal);
+  }
+
   /** The session's cell, started where there is none. */
   async cell(signal: AbortSignal): Promise<OpenCell> {
-    signal.throwIfAborted();
     this.#over.signal.throwIfAborted();
-    if (this.#cell !== null) return await this.#cell;
-    const opening = openCell(
-      this.#job,
-      this.#sandbox,
-      this.#output.path,
-      (plan) => this.#service(plan),
-      this.#env,
-      signal,
-    );
-    this.#cell = opening;
-    try {
-      return await opening;
-    } catch (error) {
-      if (this.#cell === opening) this.#cell = null;
-      throw error;
-    }
+    return await this.#cell.open(signal);
   }
 
   /** Ends whatever tools are still at work, and leaves nothing behind. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#over.abort(new Error("the session has ended"));
     await Promise.allSettled(this.#running);
-    await this.#commands.onIdle();
     try {
-      await this.#closeCell();
+      await this.#cell[Symbol.asyncDispose]();
     } finally {
-      this.#hostFiles[Symbol.dispose]();
+      this.#unheard();
+      this.#files[Symbol.dispose]();
       await this.#output[Symbol.asyncDispose]();
+      if (this.#job.parent === null) await this.#env.git?.endTree(this.#job.tree);
     }
-  }
-
-  async #execNow(request: ExecToolRequest, signal: AbortSignal, onOutput: OnOutput): Promise<ExecToolAnswer> {
-    const begunAt = this.#env.now();
-    const replaced = await this.#closeEndedCell();
-    let opened: OpenCell;
-    try {
-      opened = await this.cell(signal);
-    } catch (error) {
-      if (signal.aborted) return unstartedAnswer("cancelled", replaced);
-      if (!(error instanceof EngineTrouble)) throw error;
-      this.#tell(error.message);
-      return unstartedAnswer("lost", replaced);
-    }
-    this.#commandCount += 1;
-    const bounds = { id: String(this.#commandCount), leftMs: this.#job.deadline - begunAt, onOutput };
-    const command = checkedCommand(request, this.#sandbox, opened.plan, bounds);
-    const result = await execCommand(opened.cell, command, this.#output, signal);
-    if (result.trouble !== null) this.#tell(result.trouble);
-    if (!result.cellUsable) await this.#closeCell();
-    const cellReplaced = replaced || !result.cellUsable;
-    return answerOf(result, opened.facts, { cellReplaced, durationMs: Math.round(this.#env.now() - begunAt) });
   }
 
   /** What the programs in the session's cell reach at their socket. */
@@ -182,41 +232,12 @@ export class Session implements AsyncDisposable, Hands {
       tool: async (name, input, signal) =>
         // It would wait for its turn until the command that asks for it has ended.
         name === "exec" ? EXEC_WITHIN_EXEC : await this.runTool(name, input, signal),
-      sandbox: () => sandboxView(this.#job, this.#sandbox, plan),
+      access: (request, signal) => requestAccess(request, this.#holder, this.#grants, signal),
+      sandbox: () => sandboxView(this.#job, this.#stage.sandbox, plan),
     };
   }
 
-  /** True where the cell had ended by itself since the last command, and is gone now. */
-  async #closeEndedCell(): Promise<boolean> {
-    const cell = await this.#cell?.catch(() => null);
-    if (!cell?.hasEnded()) return false;
-    await this.#closeCell();
-    return true;
-  }
-
-  /** A cell that cannot be removed is told to a person; what became of its commands stays true. */
-  async #closeCell(): Promise<void> {
-    const opening = this.#cell;
-    this.#cell = null;
-    try {
-      // One that could not be opened was told to whoever wanted it.
-      const cell = await opening?.catch(() => null);
-      await cell?.[Symbol.asyncDispose]();
-    } catch (error) {
-      if (!(error instanceof EngineTrouble)) throw error;
-      this.#tell(error.message);
-    }
-  }
-
-  #tell(detail: string): void {
-    this.#env.emit({ type: "trouble", ...placeOf(this.#job), detail });
-  }
-
-  async #ask(
-    what: { operations: readonly ("write" | "delete" | "exec")[]; paths: readonly string[]; command?: string },
-    said: string,
-    signal: AbortSignal,
-  ): Promise<void> {
+  async #ask(what: Omit<ApprovalRequest, "run" | "root" | "worker">, said: string, signal: AbortSignal): Promise<void> {
     const { run, root, worker } = this.#job;
     const decision = await this.#env.approver.decide({ run, root, worker: worker.name, ...what }, signal);
     if (decision.outcome === "approved") return;
@@ -237,15 +258,3 @@ const EXEC_WITHIN_EXEC: ToolResult = {
   message: "This program was started by `exec` and runs in that container already: run the command directly.",
   data: {},
 };
-
-/** The sandbox with one directory more, which only Corral writes: the whole of what commands printed. */
-function withOutput(sandbox: Sandbox, host: string): Sandbox {
-  const mount: Mount = {
-    name: ".corral",
-    path: posix.normalize(OUTPUT_PATH) as VirtualPath,
-    host,
-    mode: "ro",
-    approval: { write: "blocked", delete: "blocked" },
-  };
-  return { ...sandbox, mounts: canonicalMounts([...sandbox.mounts, mount]) };
-}

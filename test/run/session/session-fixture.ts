@@ -1,3 +1,4 @@
+import type { SettledChanges } from "../../../src/run/changes/settled-run.ts";
 import { openSession } from "../../../src/run/session/open-session.ts";
 import type { Session } from "../../../src/run/session/session.ts";
 import type { ExecToolAnswer, ExecToolRequest } from "../../../src/tools/hands.ts";
@@ -14,6 +15,8 @@ export interface SessionFixture extends AsyncDisposable {
   cellId(): Promise<string>;
   /** The command lines of all processes of the worker's user in the cell, as the host sees them. */
   processes(): Promise<string[]>;
+  /** Ends the session, and applies what was changed in it. */
+  finish(): Promise<SettledChanges | null>;
   /** Ends the session alone; the project stays. */
   close(): Promise<void>;
 }
@@ -73,6 +76,7 @@ async function sessionOf(project: ProjectFixture, name: string): Promise<Session
       const rows = top.Processes as string[][];
       return rows.filter(([uid]) => uid === String(plan.user.uid)).map(([, , ...words]) => words.join(" "));
     },
+    finish: () => opened.finish(),
     close,
     async [Symbol.asyncDispose]() {
       await close();

@@ -1,0 +1,98 @@
+import { ROOT, type VirtualPath } from "../sandbox/virtual-path.ts";
+import { type ApprovalOperation, type ApprovalRequest, type ApprovalScope, isGrant } from "./approver.ts";
+import { checkedPath } from "./checked-path.ts";
+
+const MAX_REMEMBERED = 10_000;
+/** What lies deeper is asked about each time, so that no path costs more than so many look-ups. */
+const MAX_DEPTH = 64;
+
+/** What a request says of itself, without which run it comes from. */
+export type Asked = Omit<ApprovalRequest, "run" | "root">;
+
+/** What one lasting approval speaks of. */
+export interface Lasting {
+  readonly operation: ApprovalOperation;
+  /** `below`: everything below the directory `at`. `path`: that path alone. `command`: the very same command. */
+  readonly kind: "below" | "path" | "command";
+  readonly at: string;
+}
+
+/**
+ * What was approved for a tree of runs or for the session, by worker, operation and directory. Approvals only: there is
+ * no way to put a denial in.
+ */
+export class ApprovalMemory {
+  readonly #approved = new Set<string>();
+
+  /** Nothing is kept of what is asked about each time, nor of what would not fit any more. */
+  remember(request: ApprovalRequest, scope: Exclude<ApprovalScope, "once">): void {
+    const lasting = lastingOf(request);
+    if (lasting === null || this.#approved.size + lasting.length > MAX_REMEMBERED) return;
+    for (const one of lasting) this.#approved.add(keyOf(request, scope, one));
+  }
+
+  /** Through which kind of approval all of a request is agreed to already; null where any part of it is not. */
+  scopeOf(request: ApprovalRequest): Exclude<ApprovalScope, "once"> | null {
+    const lasting = lastingOf(request);
+    if (lasting === null) return null;
+    if (lasting.every((one) => this.#has(request, "session", one))) return "session";
+    return lasting.every((one) => this.#has(request, "session", one) || this.#has(request, "tree", one))
+      ? "tree"
+      : null;
+  }
+
+  #has(request: ApprovalRequest, scope: "tree" | "session", lasting: Lasting): boolean {
+    const places = lasting.kind === "below" ? withAncestors(lasting.at) : [lasting.at];
+    return places.some((at) => this.#approved.has(keyOf(request, scope, { ...lasting, at })));
+  }
+}
+
+/**
+ * What an approval of this request would be remembered for; null where it is asked about each time. A file stands for
+ * its directory, but never for `/`, and a grant for the directory that is asked for. A push is never remembered.
+ */
+export function lastingOf(request: Asked): readonly Lasting[] | null {
+  const each = [...new Set(request.operations)].map((operation) => lastingOfOne(operation, request));
+  if (each.length === 0 || each.includes(null)) return null;
+  return each.flatMap((lasting) => lasting ?? []);
+}
+
+function lastingOfOne(operation: ApprovalOperation, asked: Asked): readonly Lasting[] | null {
+  if (operation === "push") return null;
+  if (operation === "exec") {
+    const { command, paths } = asked;
+    if (command === undefined) return null;
+    return [{ operation, kind: "command", at: JSON.stringify([command, ...paths.toSorted()]) }];
+  }
+  if (isGrant(operation)) {
+    const directory = asked.directory === undefined ? null : checkedPath(asked.directory);
+    if (directory === null || directory === ROOT || isTooDeep(directory)) return null;
+    return [{ operation, kind: "below", at: directory }];
+  }
+  const lasting = new Map<string, Lasting>();
+  for (const raw of asked.paths) {
+    const path = checkedPath(raw);
+    if (path === null || path === ROOT || isTooDeep(path)) return null;
+    const parent = path.slice(0, path.lastIndexOf("/"));
+    const one = parent === "" ? ({ kind: "path", at: path } as const) : ({ kind: "below", at: parent } as const);
+    lasting.set(`${one.kind} ${one.at}`, { operation, ...one });
+  }
+  return lasting.size === 0 ? null : [...lasting.values()];
+}
+
+function keyOf(request: ApprovalRequest, scope: "tree" | "session", { operation, kind, at }: Lasting): string {
+  const { root, worker, through } = request;
+  // A grant widens every run above as well: by another way down it is another question.
+  const way = isGrant(operation) ? (through ?? null) : null;
+  return JSON.stringify([scope === "tree" ? root : null, worker, way, operation, kind, at]);
+}
+
+/** The directory and all that hold it, `/` left out: nothing stands for that. */
+function withAncestors(directory: string): string[] {
+  const parts = directory.split("/");
+  return parts.slice(1).map((_, index) => parts.slice(0, index + 2).join("/"));
+}
+
+function isTooDeep(path: VirtualPath): boolean {
+  return path.split("/").length - 1 > MAX_DEPTH;
+}

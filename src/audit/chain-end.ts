@@ -1,0 +1,125 @@
+import { createHash } from "node:crypto";
+import type { FileHandle } from "node:fs/promises";
+import type { ReadHead } from "./head.ts";
+import { linesOf } from "./lines.ts";
+import { GENESIS, type SealedRecord, unsealed } from "./seal.ts";
+
+/**
+ * What stood at the trail's end and was no record, or what was wrong with the end itself, as a `repaired` record tells
+ * it. The bytes stay in the trail where they are: it is only ever appended to.
+ */
+export interface Repair {
+  readonly type: "repaired";
+  /**
+   * `torn`: the beginning of one line, as a crash leaves it. `foreign`: other bytes that are no records. `truncated`:
+   * there is less than was sealed. `head`: what says how much there must be is missing, or not sealed with this key.
+   */
+  readonly what: "torn" | "foreign" | "truncated" | "head";
+  /** How many bytes before this record are none of any record, their SHA-256, and how they begin. */
+  readonly bytes: number;
+  readonly sha256: string;
+  readonly text: string;
+}
+
+/** Where the next record follows. */
+export interface ChainEnd {
+  readonly seq: number;
+  readonly hash: string;
+  /** Null where all is in order. */
+  readonly repair: Repair | null;
+  /** The trail does not end with a line break. */
+  readonly openLine: boolean;
+}
+
+/** Where a trail of this length ends. Reads only what was written since its head was, which after a crash is a batch. */
+export async function chainEnd(handle: FileHandle, size: number, head: ReadHead, key: Buffer): Promise<ChainEnd> {
+  if (typeof head === "object" && head.size === size)
+    return { seq: head.seq, hash: head.hash, repair: null, openLine: false };
+  if (head === "absent" && size === 0) return { seq: 0, hash: GENESIS, repair: null, openLine: false };
+  const openLine = size > 0 && !(await endsWithLineBreak(handle, size));
+  if (typeof head === "object" && head.size > size)
+    return { seq: head.seq, hash: head.hash, repair: repairOf("truncated", Buffer.alloc(0), 0, ""), openLine };
+
+  const sealed = typeof head === "object" ? head : { seq: 0, hash: GENESIS, size: 0 };
+  const { seq, hash, end } = await followed(handle, size, sealed, key);
+  const left = await leftAt(handle, end, size);
+  if (head === "absent" || head === "broken")
+    return { seq, hash, repair: repairOf("head", left.begin, left.bytes, left.sha256), openLine };
+  if (left.bytes === 0) return { seq, hash, repair: null, openLine };
+  const what = left.lineBreaks > 0 ? "foreign" : "torn";
+  return { seq, hash, repair: repairOf(what, left.begin, left.bytes, left.sha256), openLine };
+}
+
+/** Follows the chain from a place where it is known, past everything that is none of it. */
+async function followed(
+  handle: FileHandle,
+  size: number,
+  from: { seq: number; hash: string; size: number },
+  key: Buffer,
+): Promise<{ seq: number; hash: string; end: number }> {
+  let { seq, hash } = from;
+  let end = from.size;
+  for await (const lines of linesOf(handle, from.size, size)) {
+    for (const line of lines) {
+      const record = line.bytes === null ? null : unsealed(key, line.bytes);
+      if (record === null || !follows(record, { seq, hash })) continue;
+      seq = record.seq;
+      hash = record.hash;
+      end = line.end;
+    }
+  }
+  return { seq, hash, end };
+}
+
+function follows(record: SealedRecord, last: { seq: number; hash: string }): boolean {
+  return record.seq === last.seq + 1 && record.prev === last.hash;
+}
+
+const SHOWN_BYTES = 1024;
+
+interface Left {
+  readonly bytes: number;
+  readonly sha256: string;
+  readonly begin: Buffer;
+  readonly lineBreaks: number;
+}
+
+async function leftAt(handle: FileHandle, start: number, end: number): Promise<Left> {
+  const digest = createHash("sha256");
+  const chunk = Buffer.allocUnsafe(64 * 1024);
+  let begin = Buffer.alloc(0);
+  let lineBreaks = 0;
+  let at = start;
+  while (at < end) {
+    const { bytesRead } = await handle.read(chunk, 0, Math.min(chunk.length, end - at), at);
+    if (bytesRead === 0) break;
+    const read = chunk.subarray(0, bytesRead);
+    digest.update(read);
+    if (at === start) begin = Buffer.from(read.subarray(0, SHOWN_BYTES));
+    if (read.includes(0x0a)) lineBreaks += 1;
+    at += bytesRead;
+  }
+  return { bytes: at - start, sha256: digest.digest("hex"), begin, lineBreaks };
+}
+
+function repairOf(what: Repair["what"], begin: Buffer, bytes: number, sha256: string): Repair {
+  return { type: "repaired", what, bytes, sha256: bytes === 0 ? "" : sha256, text: begin.toString("utf8") };
+}
+
+async function endsWithLineBreak(handle: FileHandle, size: number): Promise<boolean> {
+  const { buffer } = await handle.read(Buffer.alloc(1), 0, 1, size - 1);
+  return buffer[0] === 0x0a;
+}
+
+/** Are these very bytes what a `repaired` record told of? The record itself begins at `end`. */
+export async function isRepaired(
+  handle: FileHandle,
+  { start, end }: { start: number; end: number },
+  record: SealedRecord,
+): Promise<boolean> {
+  const { bytes, sha256 } = record;
+  if (record.type !== "repaired" || typeof bytes !== "number" || bytes === 0) return false;
+  // Where the bytes did not end a line, the repair did that first.
+  if (end - start !== bytes && end - start !== bytes + 1) return false;
+  return (await leftAt(handle, start, start + bytes)).sha256 === sha256;
+}

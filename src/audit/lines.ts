@@ -1,0 +1,57 @@
+import type { FileHandle } from "node:fs/promises";
+
+/** One line of a file. `start` and `end` are in bytes; `end` is after the line break, where there is one. */
+export interface Line {
+  /** From 1, where the reading began at the file's start. */
+  readonly number: number;
+  readonly start: number;
+  readonly end: number;
+  /** Without the line break; null for a line that is longer than any record. */
+  readonly bytes: Buffer | null;
+  readonly terminated: boolean;
+}
+
+const CHUNK_BYTES = 256 * 1024;
+/** No record is as long (see `bounded.ts`). */
+const MAX_LINE_BYTES = 1024 * 1024;
+const LINE_BREAK = 0x0a;
+
+/** The lines from one place of a file up to another, some at a time; never more of it in memory than one line and a chunk. */
+export async function* linesOf(handle: FileHandle, from: number, to: number): AsyncGenerator<readonly Line[]> {
+  let kept: Buffer[] = [];
+  let keptBytes = 0;
+  let number = 1;
+  let start = from;
+  const line = (end: number, terminated: boolean): Line => {
+    const bytes = keptBytes > MAX_LINE_BYTES ? null : Buffer.concat(kept);
+    const made = { number, start, end, bytes, terminated };
+    kept = [];
+    keptBytes = 0;
+    number += 1;
+    start = end;
+    return made;
+  };
+  const keep = (bytes: Buffer): void => {
+    keptBytes += bytes.length;
+    if (keptBytes > MAX_LINE_BYTES) kept = [];
+    else kept.push(bytes);
+  };
+  let at = from;
+  while (at < to) {
+    const chunk = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, to - at));
+    const { bytesRead } = await handle.read(chunk, 0, chunk.length, at);
+    if (bytesRead === 0) break;
+    const lines: Line[] = [];
+    let begin = 0;
+    for (let found = chunk.indexOf(LINE_BREAK); found >= 0 && found < bytesRead; ) {
+      keep(chunk.subarray(begin, found));
+      lines.push(line(at + found + 1, true));
+      begin = found + 1;
+      found = chunk.indexOf(LINE_BREAK, begin);
+    }
+    if (begin < bytesRead) keep(chunk.subarray(begin, bytesRead));
+    at += bytesRead;
+    yield lines;
+  }
+  if (at > start) yield [line(at, false)];
+}

@@ -1,0 +1,130 @@
+import { randomBytes } from "node:crypto";
+import { link, lstat, readdir, readFile, rm, unlink, writeFile } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+
+/** Who holds a lock, and who of those that ever held one is certainly gone, for good. */
+export interface Holder {
+  /** One line: a process, told apart from every other that was or will be. */
+  readonly name: string;
+  readonly isDead: (name: string) => boolean;
+}
+
+/** A lock is held for one batch; whoever waits longer than this waits for a process that hangs. */
+const WAIT_MS = 10_000;
+const LONGEST_PAUSE_MS = 5;
+/** A taker that died while it took over, and one that died while it took over from that one, and so on. */
+const MAX_TAKEOVERS = 8;
+
+/** What a lock's file says. `mark` is of one ticket alone, and so of one process alone. */
+interface Held {
+  readonly name: string | null;
+  readonly mark: string;
+}
+
+/**
+ * A lock among processes, as a file. It is taken by linking a ticket to its name, so that it is whole from its first
+ * moment, and given back by removing that name.
+ *
+ * A dead holder's lock is removed under a lock of its own, named after the ticket that the dead one used: of all who
+ * find it dead only one at a time may remove it, and only as long as it is that one. A dead holder takes no lock again, so
+ * nobody who comes late can remove the lock of the living.
+ */
+export class FileLock {
+  readonly #path: string;
+  readonly #holder: Holder;
+  readonly #mark = randomBytes(8).toString("hex");
+  readonly #ticket: string;
+  #hasTicket = false;
+
+  /** The directory of `path` must be there when the lock is taken. */
+  constructor(path: string, holder: Holder) {
+    this.#path = path;
+    this.#holder = holder;
+    this.#ticket = join(dirname(path), `ticket.${this.#mark}`);
+  }
+
+  /** Settles when it is held; disposing gives it back. Rejects where it cannot be had. */
+  async take(): Promise<AsyncDisposable> {
+    const first = !this.#hasTicket;
+    if (first) await this.#makeTicket();
+    await this.#takeAt(this.#path, Date.now() + WAIT_MS, 0);
+    // What cannot be removed is in nobody's way.
+    if (first) await this.#sweep().catch(() => {});
+    return { [Symbol.asyncDispose]: () => unlink(this.#path) };
+  }
+
+  /** Leaves nothing behind. */
+  async close(): Promise<void> {
+    if (this.#hasTicket) await rm(this.#ticket, { force: true });
+    this.#hasTicket = false;
+  }
+
+  async #makeTicket(): Promise<void> {
+    await writeFile(this.#ticket, `${this.#mark}\n${this.#holder.name}\n`, { mode: 0o600 });
+    this.#hasTicket = true;
+  }
+
+  async #takeAt(path: string, until: number, depth: number): Promise<void> {
+    for (let pauseMs = 1; ; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
+      if (await this.#linked(path)) return;
+      const held = await heldBy(path);
+      if (Date.now() > until)
+        throw new Error(`${path} is held by ${held?.name ?? "others"}; where that is gone for good, remove it`);
+      if (held === null) continue;
+      // A lock is whole while its holder lives; one that is not was left by a machine that stopped.
+      if (held.name === null || this.#holder.isDead(held.name)) {
+        if (depth >= MAX_TAKEOVERS)
+          throw new Error(`${path} was left behind by a process that ended; remove it by hand`);
+        await this.#removeDead(path, held, until, depth);
+        continue;
+      }
+      await sleep(pauseMs * (0.5 + Math.random()));
+    }
+  }
+
+  async #linked(path: string): Promise<boolean> {
+    try {
+      await link(this.#ticket, path);
+      return true;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+      return false;
+    }
+  }
+
+  async #removeDead(path: string, dead: Held, until: number, depth: number): Promise<void> {
+    const takeover = `${path}.${dead.mark}`;
+    await this.#takeAt(takeover, until, depth + 1);
+    try {
+      const now = await heldBy(path);
+      if (now?.mark === dead.mark) await unlink(path);
+    } finally {
+      await unlink(takeover);
+    }
+  }
+
+  /** Removes what dead processes left of their own; called by whoever holds the lock. */
+  async #sweep(): Promise<void> {
+    const dir = dirname(this.#path);
+    const lock = basename(this.#path);
+    for (const name of await readdir(dir)) {
+      if (!name.startsWith("ticket.") && !name.startsWith(`${lock}.`)) continue;
+      const held = await heldBy(join(dir, name));
+      if (held?.name != null && this.#holder.isDead(held.name)) await rm(join(dir, name), { force: true });
+    }
+  }
+}
+
+/** Null where nobody holds it. */
+async function heldBy(path: string): Promise<Held | null> {
+  try {
+    const [mark, name, rest] = (await readFile(path, "utf8")).split("\n");
+    if (/^[0-9a-f]{16}$/.test(mark ?? "") && name && rest === "") return { name, mark: mark ?? "" };
+    const { ino } = await lstat(path, { bigint: true });
+    return { name: null, mark: `unreadable-${ino}` };
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    throw error;
+  }
+}

@@ -1,0 +1,30 @@
+import { createHash } from "node:crypto";
+import { join } from "node:path";
+
+/** Where the trail of one project is kept: a directory of its own in Corral's state directory. Absolute paths. */
+export interface TrailPlace {
+  readonly dir: string;
+  /** The records, one a line. */
+  readonly trail: string;
+  /** How far the trail had come when it was last written, sealed. */
+  readonly head: string;
+  readonly lock: string;
+  /** Names the project, for people. */
+  readonly project: string;
+  /** The project's directory itself. */
+  readonly of: string;
+}
+
+/** `projectDir`: absolute, with no symbolic link in it. */
+export function trailPlace(stateDir: string, projectDir: string): TrailPlace {
+  const name = createHash("sha256").update(projectDir).digest("hex").slice(0, 16);
+  const dir = join(stateDir, "audit", name);
+  return {
+    dir,
+    trail: join(dir, "trail.ndjson"),
+    head: join(dir, "head"),
+    lock: join(dir, "lock"),
+    project: join(dir, "project"),
+    of: projectDir,
+  };
+}

@@ -1,0 +1,23 @@
+import { open } from "node:fs/promises";
+import { linesOf } from "./lines.ts";
+import type { TrailPlace } from "./place.ts";
+import { type SealedRecord, unsealed } from "./seal.ts";
+
+/**
+ * The records of a trail, oldest first, some at a time; null stands for a line that is none. Their order is not looked
+ * at: that is `verifyTrail`'s. Yields nothing where there is no trail.
+ */
+export async function* recordsOf(place: TrailPlace, key: Buffer): AsyncGenerator<readonly (SealedRecord | null)[]> {
+  const handle = await open(place.trail, "r").catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== "ENOENT") throw error;
+    return null;
+  });
+  if (handle === null) return;
+  try {
+    const { size } = await handle.stat();
+    for await (const lines of linesOf(handle, 0, size))
+      yield lines.map(({ bytes }) => (bytes === null ? null : unsealed(key, bytes)));
+  } finally {
+    await handle.close();
+  }
+}

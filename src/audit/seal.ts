@@ -1,0 +1,71 @@
+import { createHmac, timingSafeEqual } from "node:crypto";
+
+/** What the first record follows. */
+export const GENESIS = "0".repeat(64);
+
+/** A record as it stands in the trail, whose seal is whole. What else is in it is its type's. */
+export interface SealedRecord {
+  readonly seq: number;
+  readonly at: string;
+  readonly type: string;
+  readonly run?: string;
+  readonly root?: string;
+  readonly worker?: string;
+  readonly prev: string;
+  readonly hash: string;
+  readonly [name: string]: unknown;
+}
+
+/** The key of one project's trail, from the key with which the state directory seals what it makes. */
+export function auditKey(sealKey: Buffer, projectDir: string): Buffer {
+  return createHmac("sha256", sealKey).update(`audit trail\0${projectDir}`).digest();
+}
+
+/** One line of the trail, and its hash. `data` is the JSON of an object that is not empty. */
+export function sealedLine(
+  key: Buffer,
+  { seq, at, data, prev }: { seq: number; at: string; data: string; prev: string },
+): { readonly line: string; readonly hash: string } {
+  const body = `{"seq":${seq},"at":"${at}",${data.slice(1, -1)},"prev":"${prev}"`;
+  const hash = hashOf(key, `${body}}`);
+  return { line: `${body},"hash":"${hash}"}\n`, hash };
+}
+
+const SEAL = /^,"hash":"([0-9a-f]{64})"\}$/;
+const SEAL_BYTES = ',"hash":""}'.length + 64;
+
+/** The record of a line (without its line break), or null where this key did not seal exactly these bytes. */
+export function unsealed(key: Buffer, line: Buffer): SealedRecord | null {
+  const end = line.length - SEAL_BYTES;
+  const [, hash] = SEAL.exec(line.subarray(Math.max(0, end)).toString("latin1")) ?? [];
+  if (hash === undefined) return null;
+  const expected = createHmac("sha256", key).update("record\n").update(line.subarray(0, end)).update("}").digest();
+  if (!timingSafeEqual(expected, Buffer.from(hash, "hex"))) return null;
+  return JSON.parse(line.toString("utf8")) as SealedRecord;
+}
+
+function hashOf(key: Buffer, text: string): string {
+  return createHmac("sha256", key).update("record\n").update(text).digest("hex");
+}
+
+/** How far a trail had come: its last record, and its length in bytes. */
+export interface Head {
+  readonly seq: number;
+  readonly hash: string;
+  readonly size: number;
+}
+
+export function sealedHead(key: Buffer, { seq, hash, size }: Head): string {
+  const mac = createHmac("sha256", key).update(`head\n${seq}\n${hash}\n${size}`).digest("hex");
+  return `${JSON.stringify({ seq, hash, size, mac })}\n`;
+}
+
+/** Null for anything but the very text that {@link sealedHead} made with this key. */
+export function unsealedHead(key: Buffer, text: string): Head | null {
+  const [, seq, hash, size] = /^\{"seq":(\d{1,15}),"hash":"([0-9a-f]{64})","size":(\d{1,15}),/.exec(text) ?? [];
+  if (hash === undefined) return null;
+  const head = { seq: Number(seq), hash, size: Number(size) };
+  const expected = Buffer.from(sealedHead(key, head));
+  const given = Buffer.from(text);
+  return given.length === expected.length && timingSafeEqual(given, expected) ? head : null;
+}

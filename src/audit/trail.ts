@@ -1,0 +1,182 @@
+import { constants } from "node:fs";
+import { mkdir, open, writeFile } from "node:fs/promises";
+import { boundedJson } from "./bounded.ts";
+import { type ChainEnd, chainEnd } from "./chain-end.ts";
+import { readHead, writeHead } from "./head.ts";
+import { FileLock, type Holder } from "./lock.ts";
+import type { TrailPlace } from "./place.ts";
+import type { AuditRecord } from "./records.ts";
+import { GENESIS, sealedLine } from "./seal.ts";
+
+/** A project's record of what was asked for, agreed to and done. */
+export interface AuditTrail {
+  /**
+   * Settles when the record is on disk. What must not happen unrecorded waits for that.
+   *
+   * @throws AuditTrailError where it could not be written; the caller decides what may go on without.
+   */
+  append(record: AuditRecord): Promise<void>;
+}
+
+/** For what only looks, and does nothing that would have to be recorded. */
+export const noTrail: AuditTrail = { append: async () => {} };
+
+/** A record could not be written. The text is for people: it may hold host paths. */
+export class AuditTrailError extends Error {
+  override readonly name = "AuditTrailError";
+}
+
+export interface TrailOptions {
+  readonly place: TrailPlace;
+  /** See `auditKey`. */
+  readonly key: Buffer;
+  readonly holder: Holder;
+  /** The wall clock; another one only in tests. */
+  readonly clock?: () => Date;
+}
+
+const MAX_BATCH_RECORDS = 1000;
+const MAX_BATCH_CHARACTERS = 1024 * 1024;
+const MAX_QUEUED_RECORDS = 10_000;
+const MAX_QUEUED_CHARACTERS = 16 * 1024 * 1024;
+
+interface Queued {
+  readonly at: string;
+  readonly data: string;
+  readonly written: () => void;
+  readonly failed: (error: AuditTrailError) => void;
+}
+
+/**
+ * The trail on disk, which several processes append to at once. Records are written in batches: one lock, one append and
+ * one flush for all that came together. Nothing is touched before the first record.
+ */
+export class TrailFile implements AuditTrail, AsyncDisposable {
+  readonly #options: TrailOptions;
+  readonly #lock: FileLock;
+  #queue: Queued[] = [];
+  #queuedCharacters = 0;
+  #writing: Promise<void> | null = null;
+  #isMade = false;
+  #isClosed = false;
+
+  constructor(options: TrailOptions) {
+    this.#options = options;
+    this.#lock = new FileLock(options.place.lock, options.holder);
+  }
+
+  append(record: AuditRecord): Promise<void> {
+    const { clock = () => new Date() } = this.#options;
+    const at = clock().toISOString();
+    const data = boundedJson(record);
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    if (this.#isClosed) reject(new AuditTrailError("the audit trail is closed"));
+    else if (this.#isFull(data)) reject(new AuditTrailError("too many records wait to be written to the audit trail"));
+    else {
+      this.#queue.push({ at, data, written: resolve, failed: reject });
+      this.#queuedCharacters += data.length;
+      this.#writing ??= this.#writeAll();
+    }
+    return promise;
+  }
+
+  /** Writes what waits; whoever appended it is told what became of it. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await this.#writing;
+    await this.#lock.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  #isFull(data: string): boolean {
+    return this.#queue.length >= MAX_QUEUED_RECORDS || this.#queuedCharacters + data.length > MAX_QUEUED_CHARACTERS;
+  }
+
+  async #writeAll(): Promise<void> {
+    // What is appended in the same moment goes into the same batch.
+    await Promise.resolve();
+    while (this.#queue.length > 0) {
+      const batch = this.#takeBatch();
+      try {
+        await this.#write(batch);
+        for (const { written } of batch) written();
+      } catch (error) {
+        await this.#lock.close().catch(() => {});
+        this.#isMade = false;
+        const told = new AuditTrailError(`the audit trail cannot be written: ${(error as Error).message}`, {
+          cause: error,
+        });
+        for (const { failed } of batch) failed(told);
+      }
+    }
+    this.#writing = null;
+  }
+
+  #takeBatch(): Queued[] {
+    let characters = 0;
+    let count = 0;
+    for (const { data } of this.#queue) {
+      if (count >= MAX_BATCH_RECORDS || (count > 0 && characters + data.length > MAX_BATCH_CHARACTERS)) break;
+      characters += data.length;
+      count += 1;
+    }
+    this.#queuedCharacters -= characters;
+    return this.#queue.splice(0, count);
+  }
+
+  async #write(batch: readonly Queued[]): Promise<void> {
+    const { place, key } = this.#options;
+    if (!this.#isMade) await this.#make();
+    await using _ = await this.#lock.take();
+    const head = await readHead(place.head, key);
+    await using handle = await open(place.trail, APPENDING, 0o600);
+    const { size } = await handle.stat();
+    // Made before the trail has anything in it: a trail without a head has lost it.
+    if (head === "absent" && size === 0) {
+      await writeHead(place.head, key, { seq: 0, hash: GENESIS, size: 0 });
+      await flushDirectory(place.dir);
+    }
+    const end = await chainEnd(handle, size, head, key);
+    const { text, seq, hash } = this.#linesAfter(end, batch);
+    const bytes = Buffer.from(text);
+    await handle.appendFile(bytes);
+    await handle.datasync();
+    await writeHead(place.head, key, { seq, hash, size: size + bytes.length });
+  }
+
+  #linesAfter(end: ChainEnd, batch: readonly Queued[]): { text: string; seq: number; hash: string } {
+    const { key } = this.#options;
+    const at = batch[0]?.at ?? "";
+    const repairs = end.repair === null ? [] : [{ at, data: boundedJson(end.repair) }];
+    let { seq, hash } = end;
+    const lines = [...repairs, ...batch].map(({ at, data }) => {
+      seq += 1;
+      const sealed = sealedLine(key, { seq, at, data, prev: hash });
+      hash = sealed.hash;
+      return sealed.line;
+    });
+    return { text: (end.openLine ? "\n" : "") + lines.join(""), seq, hash };
+  }
+
+  async #make(): Promise<void> {
+    const { place } = this.#options;
+    await mkdir(place.dir, { recursive: true, mode: 0o700 });
+    await writeFile(place.project, `${place.of}\n`, { flag: "wx", mode: 0o600 }).catch(unlessThere);
+    this.#isMade = true;
+  }
+}
+
+const { O_RDWR, O_APPEND, O_CREAT, O_NOFOLLOW } = constants;
+const APPENDING = O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW;
+
+async function flushDirectory(path: string): Promise<void> {
+  await using handle = await open(path, "r");
+  await handle.sync();
+}
+
+function unlessThere(error: NodeJS.ErrnoException): void {
+  if (error.code !== "EEXIST") throw error;
+}

@@ -1,0 +1,232 @@
+import { type FileHandle, open } from "node:fs/promises";
+import { isRepaired } from "./chain-end.ts";
+import { type ReadHead, readHead } from "./head.ts";
+import { type Line, linesOf } from "./lines.ts";
+import type { TrailPlace } from "./place.ts";
+import { GENESIS, type SealedRecord, unsealed } from "./seal.ts";
+
+/** Something about a trail, and the line that it is told of; 0 is the trail as a whole. */
+export interface Remark {
+  readonly line: number;
+  readonly what: string;
+}
+
+export interface Verdict {
+  readonly ok: boolean;
+  /** How many whole records there are. */
+  readonly records: number;
+  /** ISO 8601, UTC; null where there are none. */
+  readonly firstAt: string | null;
+  readonly lastAt: string | null;
+  /** What was changed, removed, inserted or moved. At most {@link MAX_REMARKS}; the last says how many more there are. */
+  readonly problems: readonly Remark[];
+  /** What looks odd and is none of that: what a crash left behind. */
+  readonly notes: readonly Remark[];
+}
+
+export const MAX_REMARKS = 100;
+
+/** Holds a whole trail against its seals. Reads it in pieces, however long it is; null where there is none. */
+export async function verifyTrail(place: TrailPlace, key: Buffer): Promise<Verdict | null> {
+  // The head first: what is appended meanwhile makes the trail longer than it, and never shorter.
+  const head = await readHead(place.head, key);
+  await using handle = await opened(place.trail);
+  if (handle === null && head === "absent") return null;
+  const chain = new Chain(handle, head);
+  const size = handle === null ? 0 : (await handle.stat()).size;
+  if (handle !== null) {
+    for await (const lines of linesOf(handle, 0, size)) {
+      for (const line of lines) await chain.see(line, line.bytes === null ? null : unsealed(key, line.bytes));
+    }
+  }
+  return chain.verdict(size);
+}
+
+async function opened(path: string): Promise<FileHandle | null> {
+  try {
+    return await open(path, "r");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    throw error;
+  }
+}
+
+/** Lines that are no records, one after the other. */
+interface Junk {
+  readonly first: Line;
+  readonly start: number;
+  lines: number;
+  terminated: boolean;
+}
+
+/** The chain as far as it was read. */
+class Chain {
+  readonly #handle: FileHandle | null;
+  readonly #head: ReadHead;
+  readonly #problems = new Remarks();
+  readonly #notes = new Remarks();
+  #records = 0;
+  #firstAt: string | null = null;
+  #lastAt: string | null = null;
+  #lines = 0;
+  /** The number of the record that must come next, and the hash of the one before it. */
+  #next = 1;
+  #hash = GENESIS;
+  #junk: Junk | null = null;
+  #hashAtHead: string | null = null;
+
+  constructor(handle: FileHandle | null, head: ReadHead) {
+    this.#handle = handle;
+    this.#head = head;
+    if (typeof head === "object" && head.seq === 0) this.#hashAtHead = GENESIS;
+  }
+
+  async see(line: Line, record: SealedRecord | null): Promise<void> {
+    this.#lines = line.number;
+    if (record === null) {
+      this.#junk ??= { first: line, start: line.start, lines: 0, terminated: true };
+      this.#junk.lines += 1;
+      this.#junk.terminated = line.terminated;
+      return;
+    }
+    const changed = this.#junk === null ? 0 : await this.#closeJunk(this.#junk, line, record);
+    this.#place(line, record, changed);
+    if (record.type === "repaired") this.#tellRepair(line, record);
+    this.#records += 1;
+    this.#firstAt ??= record.at;
+    this.#lastAt = record.at;
+    if (typeof this.#head === "object" && record.seq === this.#head.seq) this.#hashAtHead = record.hash;
+  }
+
+  /** Is this what must come next? `changed` lines before it may have been records. */
+  #place({ number }: Line, { seq, prev, hash }: SealedRecord, changed: number): void {
+    const next = this.#next;
+    if (seq < next) {
+      this.#problems.add(number, `record ${seq} stands here out of its order, or a second time`);
+      return;
+    }
+    this.#next = seq + 1;
+    const follows = prev === this.#hash;
+    this.#hash = hash;
+    if (seq === next && follows) return;
+    if (seq === next) this.#problems.add(number, `record ${seq} does not follow from the record before it`);
+    else if (seq > next + changed) {
+      const missing = next === seq - 1 ? `record ${next} is` : `records ${next} to ${seq - 1} are`;
+      this.#problems.add(number, `${missing} missing before this one`);
+    }
+  }
+
+  /** Tells of the junk before a record; answers with how many of its lines may have been records. */
+  async #closeJunk(junk: Junk, { start }: Line, record: SealedRecord): Promise<number> {
+    this.#junk = null;
+    if (this.#handle !== null && (await isRepaired(this.#handle, { start: junk.start, end: start }, record))) return 0;
+    this.#tellJunk(junk);
+    return junk.lines;
+  }
+
+  #tellJunk({ first, lines }: Junk): void {
+    const more = lines === 1 ? "" : ` (and ${lines - 1} more after it)`;
+    this.#problems.add(first.number, `${wordsFor(first.bytes)}${more}`);
+  }
+
+  #tellRepair({ number }: Line, { what, bytes }: SealedRecord): void {
+    if (what === "torn")
+      this.#notes.add(
+        number,
+        `the ${bytes} bytes before this record are a line that was not written to its end, as when a process is killed or the disk is full`,
+      );
+    else if (what === "foreign")
+      this.#problems.add(number, `the ${bytes} bytes before this record were found there, and are no records`);
+    else if (what === "truncated")
+      this.#problems.add(number, "when this record was written, records before it had been cut off");
+    else
+      this.#problems.add(
+        number,
+        "when this record was written, the head was missing or changed; records before it may have been cut off",
+      );
+  }
+
+  verdict(size: number): Verdict {
+    this.#judgeEnd(size);
+    const problems = this.#problems.list();
+    return {
+      ok: problems.length === 0,
+      records: this.#records,
+      firstAt: this.#firstAt,
+      lastAt: this.#lastAt,
+      problems,
+      notes: this.#notes.list(),
+    };
+  }
+
+  #judgeEnd(size: number): void {
+    const head = this.#head;
+    if (this.#junk !== null && this.#records === 0 && head === "broken") {
+      this.#problems.add(0, "neither the records nor the head were sealed with this state directory's key");
+      return;
+    }
+    if (head === "absent") this.#problems.add(0, "the head is missing; records at the end may have been cut off");
+    else if (head === "broken")
+      this.#problems.add(
+        0,
+        "the head was changed, or not sealed with this key; records at the end may have been cut off",
+      );
+    else this.#judgeHead(head, size);
+    this.#judgeTail();
+  }
+
+  #judgeHead(head: Exclude<ReadHead, string>, size: number): void {
+    const last = this.#next - 1;
+    if (last < head.seq)
+      this.#problems.add(
+        this.#lines,
+        `the trail is cut off: ${head.seq} records were written, and the last here is ${last}`,
+      );
+    else if (this.#hashAtHead !== null && this.#hashAtHead !== head.hash)
+      this.#problems.add(0, `record ${head.seq} is not the one that the head was written for`);
+    // What else is wrong has already been told as such; here it is no more than a line break.
+    else if (size < head.size && this.#problems.isEmpty)
+      this.#problems.add(this.#lines, `the trail is cut off: it had ${head.size} bytes, and has ${size}`);
+    else if (last > head.seq && this.#junk === null)
+      this.#notes.add(0, `${last - head.seq} records are newer than the head, as when a process is killed in between`);
+  }
+
+  /** What stands after the last record. */
+  #judgeTail(): void {
+    const junk = this.#junk;
+    if (junk === null) return;
+    const head = this.#head;
+    const isTorn = typeof head === "object" && !junk.terminated && junk.lines === 1 && junk.start >= head.size;
+    if (!isTorn) this.#tellJunk(junk);
+    else
+      this.#notes.add(
+        junk.first.number,
+        "the last line was not written to its end, as when a process is killed; the next record will tell of it",
+      );
+  }
+}
+
+/** Remarks in their order; of too many, how many. */
+class Remarks {
+  readonly #kept: Remark[] = [];
+  #more = 0;
+
+  add(line: number, what: string): void {
+    if (this.#kept.length < MAX_REMARKS - 1) this.#kept.push({ line, what });
+    else this.#more += 1;
+  }
+
+  get isEmpty(): boolean {
+    return this.#kept.length === 0;
+  }
+
+  list(): readonly Remark[] {
+    return this.#more === 0 ? this.#kept : [...this.#kept, { line: 0, what: `and ${this.#more} more` }];
+  }
+}
+
+/** What a line is that no seal fits. */
+function wordsFor(bytes: Buffer | null): string {
+  const [, seq] = /^\{"seq":(\d{1,15}),/.exec(bytes?.subarray(0, 40).toString("latin1") ?? "") ?? [];
+  return seq === undefined ? "this line is no record" : `record ${seq} was changed`;
+}

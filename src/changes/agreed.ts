@@ -1,0 +1,89 @@
+import { dirname } from "node:path/posix";
+import type { Descriptor } from "../files/host/descriptor.ts";
+import type { VirtualPath } from "../sandbox/virtual-path.ts";
+import type { Change } from "./changeset.ts";
+import { type RawName, rawChild, rawNamesIn, rawStat } from "./raw-name.ts";
+import type { Draft } from "./scan/draft.ts";
+import { MAX_STAGED_DEPTH } from "./view/base-tree.ts";
+
+/** The most files of which it is remembered that somebody agreed to them; others are asked about once more. */
+const MAX_AGREED = 20_000;
+
+/**
+ * What a person agreed to while the run went on, tool by tool: it need not be asked again when it is applied. A file
+ * counts as agreed to only as long as it is the very version that the tool left.
+ */
+export class Agreed {
+  readonly #written = new Map<VirtualPath, string>();
+  readonly #contents = new Map<VirtualPath, string>();
+  readonly #deleted = new Set<VirtualPath>();
+  /** The folders on the way to what was written. */
+  readonly #onTheWay = new Set<string>();
+
+  /** Notes a file that a tool wrote, or a folder with all that is in it, as it stands on its side now. */
+  wrote(
+    path: VirtualPath,
+    folder: Descriptor,
+    name: RawName,
+    pathOf: (below: readonly RawName[]) => VirtualPath | null,
+  ): void {
+    this.#note(path, folder, name, [], pathOf);
+  }
+
+  /** Notes what a file may hold: SHA-256, in hexadecimal digits. */
+  mayHold(path: VirtualPath, digest: string): void {
+    if (this.#contents.size >= MAX_AGREED) return;
+    this.#contents.set(path, digest);
+    for (const folder of foldersOf(path)) this.#onTheWay.add(folder);
+  }
+
+  /** The digest of what somebody agreed to at this path; null where they agreed to none. */
+  contentAt(path: VirtualPath): string | null {
+    return this.#contents.get(path) ?? null;
+  }
+
+  deleted(path: VirtualPath): void {
+    if (this.#deleted.size < MAX_AGREED) this.#deleted.add(path);
+  }
+
+  covers({ kind, next }: Pick<Draft, "kind" | "next">, { path, type }: Pick<Change, "path" | "type">): boolean {
+    if (kind === "delete") return [path, ...foldersOf(path)].some((prefix) => this.#deleted.has(prefix as VirtualPath));
+    if (next === null) return false;
+    if (this.#written.get(path) === versionOf(next)) return true;
+    // A folder that was made on the way to a file that somebody agreed to.
+    return type === "directory" && kind === "create" && (this.#onTheWay.has(path) || this.#written.has(path));
+  }
+
+  #note(
+    path: VirtualPath,
+    folder: Descriptor,
+    name: RawName,
+    below: readonly RawName[],
+    pathOf: (below: readonly RawName[]) => VirtualPath | null,
+  ): void {
+    const stats = rawStat(folder, name);
+    if (stats === null || this.#written.size >= MAX_AGREED) return;
+    this.#written.set(path, versionOf({ inode: String(stats.ino), ctimeNs: String(stats.ctimeNs) }));
+    for (const outer of foldersOf(path)) this.#onTheWay.add(outer);
+    if (!stats.isDirectory() || below.length >= MAX_STAGED_DEPTH) return;
+    using inner = rawChild(folder, name, true);
+    for (const child of rawNamesIn(inner)) {
+      const at = [...below, child];
+      const innerPath = pathOf(at);
+      if (innerPath !== null) this.#note(innerPath, inner, child, at, pathOf);
+    }
+  }
+}
+
+/** From the innermost to `/`. */
+function foldersOf(path: string): string[] {
+  const folders: string[] = [];
+  for (let folder = dirname(path); ; folder = dirname(folder)) {
+    folders.push(folder);
+    if (folder === "/") return folders;
+  }
+}
+
+function versionOf({ inode, ctimeNs }: { readonly inode: string; readonly ctimeNs: string }): string {
+  return `${inode}:${ctimeNs}`;
+}

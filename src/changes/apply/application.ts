@@ -1,0 +1,218 @@
+import { sync } from "../../files/host/content.ts";
+import type { Change, Changeset } from "../changeset.ts";
+import { inBatches } from "./batches.ts";
+import { openContent } from "./content.ts";
+import { fitness } from "./fit.ts";
+import type { Journal, Ready } from "./journal.ts";
+import type { Made } from "./made.ts";
+import { makeFile } from "./make-file.ts";
+import { makeFolder } from "./make-folder.ts";
+import { makeLink } from "./make-link.ts";
+import { changeMode, isFolderThere, isOurs, place, remove } from "./place.ts";
+import { type Standing, standingAt, whyConflict } from "./standing.ts";
+import { Sides, type Slot } from "./target.ts";
+import { sweep, temporaryName } from "./temporary.ts";
+import { APPLIED, conflict, impossible, isVerdict, refused, type Settled, type Verdict } from "./verdict.ts";
+
+export interface ApplicationOptions {
+  /** What was not begun by then is left, and `held`. */
+  readonly signal?: AbortSignal | undefined;
+  /** Called with its name before every step that changes anything on the disk. */
+  readonly onStep?: ((step: string) => void) | undefined;
+}
+
+/** A change that is ready: what it brings stands whole beside its place, or nothing has to be made. */
+interface Prepared {
+  readonly change: Change;
+  readonly slot: Slot;
+  readonly temporary: string;
+  readonly made: Made | null;
+}
+
+/**
+ * Applies what a journal says was agreed to, from wherever the journal ends. In batches: make everything ready, wait for
+ * the disk, note it, put it in place, wait for the disk, note that. A step that was done already is found to be.
+ */
+export class Application implements Disposable {
+  readonly #changeset: Changeset;
+  readonly #journal: Journal;
+  readonly #sides: Sides;
+  readonly #unfit: (change: Change) => string | null;
+  readonly #signal: AbortSignal | undefined;
+  readonly #step: (step: string) => void;
+
+  constructor(changeset: Changeset, journal: Journal, { signal, onStep }: ApplicationOptions) {
+    this.#changeset = changeset;
+    this.#journal = journal;
+    this.#sides = new Sides(changeset);
+    this.#unfit = fitness(changeset, new Set(journal.intent.which), journal.intent.limits);
+    this.#signal = signal;
+    this.#step = onStep ?? (() => {});
+  }
+
+  async run(): Promise<Settled[]> {
+    const agreed = new Set(this.#journal.intent.which);
+    const settled = new Map<number, Settled>();
+    const open: Change[] = [];
+    for (const change of this.#changeset.changes.filter(({ index }) => agreed.has(index))) {
+      const done = this.#journal.done(change.index);
+      if (done === undefined) open.push(change);
+      else settled.set(change.index, { change, ...done });
+    }
+    for (const batch of inBatches(open)) {
+      for (const one of await this.#applyBatch(batch)) settled.set(one.change.index, one);
+    }
+    return this.#changeset.changes.flatMap(({ index }) => settled.get(index) ?? []);
+  }
+
+  async #applyBatch(changes: readonly Change[]): Promise<Settled[]> {
+    const prepared: Prepared[] = [];
+    const settled: Settled[] = [];
+    try {
+      for (const change of changes) {
+        const result = await this.#prepare(change);
+        if (isVerdict(result)) settled.push({ change, ...result });
+        else prepared.push(result);
+      }
+      const whole = await this.#synced(prepared, settled);
+      this.#step("note what is ready");
+      await this.#journal.noteReady(whole.map(({ change: { index }, made }) => ({ index, inode: made?.inode ?? "" })));
+      for (const one of whole) settled.push({ change: one.change, ...this.#put(one) });
+      await syncFolders(whole);
+      this.#step("note what is done");
+      this.#journal.noteDone(settled);
+      return settled;
+    } finally {
+      for (const { made, slot } of prepared) {
+        made?.descriptor[Symbol.dispose]();
+        slot[Symbol.dispose]();
+      }
+    }
+  }
+
+  async #prepare(change: Change): Promise<Prepared | Verdict> {
+    if (this.#signal?.aborted) return STOPPED;
+    const unfit = this.#unfit(change);
+    if (unfit !== null) return refused(unfit);
+    try {
+      const slot = this.#sides.target(change.mount, change.parts);
+      if (isVerdict(slot)) return this.#isGoneByUs(change, slot) ? APPLIED : slot;
+      const result = await this.#prepareIn(slot, change);
+      if (isVerdict(result)) slot[Symbol.dispose]();
+      return result;
+    } catch (error) {
+      return impossible(error);
+    }
+  }
+
+  /** What was about to be deleted when the application died may be gone together with the directory that it was in. */
+  #isGoneByUs({ index, kind }: Change, { outcome }: Verdict): boolean {
+    return kind === "delete" && outcome === "conflict" && this.#journal.ready(index) !== undefined;
+  }
+
+  async #prepareIn(slot: Slot, change: Change): Promise<Prepared | Verdict> {
+    const temporary = temporaryName(this.#journal.token, change.index);
+    const now = standingAt(slot.folder, slot.name);
+    const ready = this.#journal.ready(change.index);
+    const resumed = ready === undefined ? null : this.#resume({ change, slot, temporary, now, ready });
+    if (resumed !== null) return resumed;
+    const planted = this.#sweep(slot, temporary);
+    if (planted !== null) return planted;
+    if (isFolderThere(change, now)) return APPLIED;
+    const reason = whyConflict(change, now);
+    if (reason !== null) return conflict(reason);
+    if (!brings(change)) return { change, slot, temporary, made: null };
+    const made = await this.#make(change, slot, temporary);
+    return isVerdict(made) ? made : { change, slot, temporary, made };
+  }
+
+  /** What an application that died had got ready: it is in its place, or stands whole beside it, or is lost (null). */
+  #resume(of: Omit<Prepared, "made"> & { now: Standing; ready: Ready }): Prepared | Verdict | null {
+    const { change, slot, temporary, now, ready } = of;
+    if (change.kind === "delete") return now === null ? APPLIED : null;
+    if (!brings(change)) return null;
+    if (isOurs(now, change, ready.inode)) {
+      this.#sweep(slot, temporary);
+      return APPLIED;
+    }
+    if (!isOurs(standingAt(slot.folder, temporary), change, ready.inode)) return null;
+    const made = { inode: ready.inode, descriptor: slot.folder.child(temporary), unsynced: false };
+    return { change, slot, temporary, made };
+  }
+
+  async #make(change: Change, slot: Slot, temporary: string): Promise<Made | Verdict> {
+    const { next, type, linkText = "" } = change;
+    const content = openContent(change, this.#sides);
+    if (isVerdict(content)) return content;
+    using _ = content;
+    if (next === null) throw new RangeError("a deletion brings nothing");
+    this.#step(`make ${change.index}`);
+    try {
+      let made: Made | Verdict;
+      if (type === "link") made = makeLink(linkText, content, slot.folder, temporary);
+      else if (type === "directory") made = makeFolder(next, content, slot.folder, temporary);
+      else made = await makeFile(next, content, slot.folder, temporary, this.#signal);
+      if (isVerdict(made)) this.#sweep(slot, temporary);
+      return made;
+    } catch (error) {
+      this.#sweep(slot, temporary);
+      if (this.#signal?.aborted) return STOPPED;
+      throw error;
+    }
+  }
+
+  /** Those whose content has reached the disk; the system may find only now that there is no room for it. */
+  async #synced(prepared: readonly Prepared[], settled: Settled[]): Promise<Prepared[]> {
+    const results = await Promise.allSettled(
+      prepared.map(({ made }) => (made?.unsynced ? sync(made.descriptor) : Promise.resolve())),
+    );
+    return prepared.filter(({ change, slot, temporary }, at) => {
+      const result = results[at];
+      if (result?.status !== "rejected") return true;
+      this.#sweep(slot, temporary);
+      settled.push({ change, ...impossible(result.reason) });
+      return false;
+    });
+  }
+
+  #put({ change, slot, temporary, made }: Prepared): Verdict {
+    this.#step(`put ${change.index}`);
+    if (change.kind === "delete") return remove(change, slot);
+    if (made === null) return changeMode(change, slot);
+    const verdict = place(change, slot, temporary, made.inode);
+    this.#sweep(slot, temporary);
+    return verdict;
+  }
+
+  #sweep({ folder }: Slot, temporary: string): Verdict | null {
+    return sweep(folder, temporary, () => this.#step("sweep"));
+  }
+
+  [Symbol.dispose](): void {
+    this.#sides[Symbol.dispose]();
+  }
+}
+
+const STOPPED: Verdict = { outcome: "held", reason: "it was stopped before its turn" };
+
+/** True where something new is put in place. */
+function brings({ kind, type }: Change): boolean {
+  return kind === "create" || (kind === "modify" && type !== "directory");
+}
+
+/** Makes names last through a crash of the machine, once for each folder. */
+async function syncFolders(prepared: readonly Prepared[]): Promise<void> {
+  const seen = new Set<string>();
+  for (const { slot } of prepared) {
+    const { dev, ino } = slot.folder.stat();
+    if (seen.has(`${dev}:${ino}`)) continue;
+    seen.add(`${dev}:${ino}`);
+    try {
+      using folder = slot.folder.again().reopenFolder();
+      await sync(folder);
+    } catch (error) {
+      // A folder that may not be read can be written all the same, and some file systems know no such wait.
+      if (!["EACCES", "EINVAL"].includes((error as NodeJS.ErrnoException).code ?? "")) throw error;
+    }
+  }
+}

@@ -1,0 +1,28 @@
+import type { Change } from "../changeset.ts";
+
+/** How many changes share the waits for the disk. Each holds two descriptors meanwhile. */
+const MAX_BATCH = 64;
+
+/**
+ * Neighbours that can be made ready together: none needs what another one brings, be it the directory that it is in or
+ * the place of something that gives way. The order stays as it is.
+ */
+export function* inBatches(changes: Iterable<Change>): Generator<readonly Change[]> {
+  let batch: Change[] = [];
+  let touched = new Set<string>();
+  for (const change of changes) {
+    const own = placeOf(change, change.parts);
+    if (batch.length === MAX_BATCH || touched.has(own) || touched.has(placeOf(change, change.parts.slice(0, -1)))) {
+      yield batch;
+      batch = [];
+      touched = new Set();
+    }
+    batch.push(change);
+    touched.add(own);
+  }
+  if (batch.length > 0) yield batch;
+}
+
+function placeOf({ mount }: Change, parts: readonly string[]): string {
+  return `${mount}:${parts.join("/")}`;
+}

@@ -1,0 +1,75 @@
+import { posix } from "node:path";
+import { covers, joinVirtual, MAX_COMPONENT_BYTES, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import type { Change, ChangedMount, Changeset } from "../changeset.ts";
+import { type ApplyLimits, tooLarge } from "./limits.ts";
+
+/** The deepest place that is changed, counted from its mount. */
+const MAX_DEPTH = 256;
+
+/**
+ * Why a change must not be applied, by its own words; null: nothing speaks against it. The scan has said most of it
+ * already; here it is held once more against what is about to be done, and against a record that was tampered with.
+ */
+export function fitness(
+  changeset: Changeset,
+  which: ReadonlySet<number>,
+  limits: ApplyLimits,
+): (change: Change) => string | null {
+  const large = tooLarge(changeset, which, limits);
+  return (change) => {
+    const mount = changeset.mounts[change.mount];
+    return mount === undefined ? CONTRADICTION : (whyUnfit(change, mount) ?? large.get(change.index) ?? null);
+  };
+}
+
+const CONTRADICTION = "its record contradicts itself";
+
+function whyUnfit(change: Change, mount: ChangedMount): string | null {
+  if (change.refusal !== null) return change.refusal;
+  if (!isBelow(change.parts)) return "its path is none";
+  const root = rootOf(change, mount);
+  if (root === null) return CONTRADICTION;
+  if (isClosed(change, mount.closed)) return "it belongs to another directory, or to the project itself";
+  return shapeFault(change) ?? (change.type === "link" && change.next !== null ? linkFault(change, root) : null);
+}
+
+/** Where the names of a mount begin: of a mount that is a single file, at the directory around it. */
+function rootOf({ path, parts }: Change, mount: ChangedMount): string | null {
+  if (path === joinVirtual(mount.path, parts.join("/"))) return mount.path;
+  return path === mount.path && parts.length === 1 ? posix.dirname(mount.path) : null;
+}
+
+function isBelow(parts: readonly string[]): boolean {
+  return parts.length > 0 && parts.length <= MAX_DEPTH && parts.every(isName);
+}
+
+function isName(part: string): boolean {
+  if (part === "" || part === "." || part === ".." || /[/\0]/.test(part)) return false;
+  return part.isWellFormed() && Buffer.byteLength(part) <= MAX_COMPONENT_BYTES;
+}
+
+/** Nothing in a closed path is changed, and what leads there neither goes away nor becomes something else. */
+function isClosed({ kind, type, path }: Change, closed: readonly VirtualPath[]): boolean {
+  const staysFolder = type === "directory" && kind !== "delete";
+  return closed.some((inner) => covers(inner, path) || (!staysFolder && covers(path, inner)));
+}
+
+function shapeFault({ kind, type, base, next }: Change): string | null {
+  const sound =
+    kind === "delete"
+      ? base?.type === type && next === null
+      : next?.type === type && (kind === "create" || (base !== null && isFolder(base.type) === isFolder(type)));
+  return sound ? null : CONTRADICTION;
+}
+
+function isFolder(type: string): boolean {
+  return type === "directory";
+}
+
+/** As the file tools follow links: relative, and inside of what was granted. */
+function linkFault({ linkText, path }: Change, root: string): string | null {
+  if (linkText === undefined || linkText === "" || linkText.includes("\0")) return "it is a link without a text";
+  if (posix.isAbsolute(linkText)) return "it is a link that is absolute";
+  const end = posix.relative(root, posix.join(posix.dirname(path), linkText));
+  return end === ".." || end.startsWith("../") ? "it is a link that leads out" : null;
+}

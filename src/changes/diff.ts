@@ -1,0 +1,141 @@
+import { Sides } from "./apply/target.ts";
+import { isVerdict, type Verdict } from "./apply/verdict.ts";
+import type { Change, Changeset } from "./changeset.ts";
+import { versionsOf, whyNot } from "./diff/compare.ts";
+import { isText, textDiff } from "./diff/text-diff.ts";
+import { visible, visibleName } from "./diff/visible.ts";
+
+export interface DiffLimits {
+  /** A file of which either version is larger is told of, and not shown. */
+  readonly fileBytes: number;
+  /** Of all that is shown; whatever comes after is told of in one line each. */
+  readonly totalBytes: number;
+  /** Of all that is read to be compared. */
+  readonly readBytes: number;
+  /** Changes after so many are only counted. */
+  readonly changes: number;
+}
+
+export const DIFF_LIMITS: DiffLimits = {
+  fileBytes: 256 * 1024,
+  totalBytes: 1024 ** 2,
+  readBytes: 8 * 1024 ** 2,
+  changes: 5000,
+};
+
+/** One change, for people: each line is safe to be printed. */
+export interface ChangeDiff {
+  readonly change: Change;
+  /** Why it cannot be applied as things stand; null where it could. */
+  readonly verdict: Verdict | null;
+  readonly lines: readonly string[];
+}
+
+/** A whole changeset as a unified diff, for people; each line is safe to be printed. */
+export async function changesetDiff(changeset: Changeset, limits: DiffLimits = DIFF_LIMITS): Promise<string> {
+  const lines: string[] = [];
+  let shown = 0;
+  for await (const diff of changeDiffs(changeset, limits)) {
+    lines.push(...diff.lines);
+    shown += 1;
+  }
+  const more = changeset.changes.length - shown;
+  if (more > 0) lines.push(`${more} more changes are not shown`);
+  return lines.join("\n");
+}
+
+/** Compares what a run left with what stands in its place now. Ends early where there are more changes than the limit. */
+export async function* changeDiffs(changeset: Changeset, limits: DiffLimits = DIFF_LIMITS): AsyncGenerator<ChangeDiff> {
+  using sides = new Sides(changeset);
+  const coming = new Coming();
+  const left = { bytes: limits.totalBytes, read: limits.readBytes };
+  for (const change of changeset.changes.slice(0, limits.changes)) {
+    const verdict = verdictOn(change, sides, coming);
+    coming.add(change);
+    const diff = verdict === null ? await diffOf(change, sides, limits, left) : marked(change, verdict);
+    left.bytes -= bytesOf(diff.lines);
+    yield diff;
+  }
+}
+
+interface Left {
+  bytes: number;
+  read: number;
+}
+
+/** The places that changes free or make, so that later changes find them free or made. */
+class Coming {
+  readonly #places = new Set<string>();
+
+  add({ mount, parts, kind, type }: Change): void {
+    if (kind === "delete" || (kind === "create" && type === "directory")) this.#places.add(keyOf(mount, parts));
+  }
+
+  has({ mount, parts, kind }: Change): boolean {
+    if (kind !== "create") return false;
+    return this.#places.has(keyOf(mount, parts)) || this.#places.has(keyOf(mount, parts.slice(0, -1)));
+  }
+}
+
+function keyOf(mount: number, parts: readonly string[]): string {
+  return `${mount}:${parts.join("/")}`;
+}
+
+function verdictOn(change: Change, sides: Sides, coming: Coming): Verdict | null {
+  if (change.refusal !== null) return { outcome: "refused", reason: change.refusal };
+  return whyNot(change, sides, coming.has(change));
+}
+
+async function diffOf(change: Change, sides: Sides, limits: DiffLimits, left: Left): Promise<ChangeDiff> {
+  const { kind, type, next, base } = change;
+  if (kind === "delete" || type !== "file" || next === null) return told(change, [heading(change)]);
+  const sizes = `${sizeOf(base)}${next.size} bytes`;
+  const size = Math.max(next.size, base?.size ?? 0);
+  if (size > limits.fileBytes) return told(change, [`${heading(change)} (${sizes}; too large to show)`]);
+  if (left.bytes <= 0 || left.read < size) return told(change, [`${heading(change)} (${sizes}; not shown)`]);
+  left.read -= size;
+  const versions = await versionsOf(change, sides);
+  if (isVerdict(versions)) return marked(change, versions);
+  const { before, after } = versions;
+  if (!isText(before) || !isText(after)) return told(change, [`${heading(change)} (binary, ${sizes})`]);
+  const hunks = textDiff(before, after);
+  if (hunks === null) return told(change, [`${heading(change)} (${sizes}; changed too much to show)`]);
+  if (bytesOf(hunks) > left.bytes) return told(change, [`${heading(change)} (${sizes}; not shown)`]);
+  const name = visibleName(change.path);
+  const title = hunks.length === 0 ? [] : [`--- ${kind === "create" ? "/dev/null" : name}`, `+++ ${name}`];
+  return told(change, [...(title.length === 0 || modeOf(change) !== "" ? [heading(change)] : []), ...title, ...hunks]);
+}
+
+/** What happens, in one line: `modify /work/run.sh, mode 644 -> 755`. */
+function heading(change: Change): string {
+  const { kind, type, path, linkText } = change;
+  const what = type === "file" ? "" : `${type} `;
+  const leads = linkText === undefined ? "" : ` -> ${visibleName(linkText)}`;
+  return `${kind} ${what}${visibleName(path)}${leads}${modeOf(change)}`;
+}
+
+/** Where permission bits change, or something new may be executed. */
+function modeOf({ kind, type, base, next }: Change): string {
+  if (next === null || type === "link") return "";
+  const now = (next.mode & 0o777).toString(8);
+  if (kind === "create") return type === "file" && (next.mode & 0o111) !== 0 ? `, mode ${now}` : "";
+  const before = ((base?.mode ?? 0) & 0o777).toString(8);
+  return before === now ? "" : `, mode ${before} -> ${now}`;
+}
+
+function marked(change: Change, verdict: Verdict): ChangeDiff {
+  const line = `${verdict.outcome}: ${heading(change)}: ${visible(verdict.reason ?? "")}`;
+  return { change, verdict, lines: [line] };
+}
+
+function told(change: Change, lines: readonly string[]): ChangeDiff {
+  return { change, verdict: null, lines };
+}
+
+function sizeOf(base: Change["base"]): string {
+  return base === null ? "" : `${base.size} bytes -> `;
+}
+
+function bytesOf(lines: readonly string[]): number {
+  return lines.reduce((bytes, line) => bytes + Buffer.byteLength(line) + 1, 0);
+}

@@ -1,0 +1,51 @@
+import fs from "node:fs";
+import { contentOf } from "../../files/host/content.ts";
+import type { Descriptor } from "../../files/host/descriptor.ts";
+import { openContent } from "../apply/content.ts";
+import { isFolderThere } from "../apply/place.ts";
+import { isAsItWas, standingAt, whyConflict } from "../apply/standing.ts";
+import type { Sides } from "../apply/target.ts";
+import { conflict, isVerdict, type Verdict } from "../apply/verdict.ts";
+import type { Change } from "../changeset.ts";
+import { factsOf } from "../raw-name.ts";
+
+/** Both versions of a file, where they were read; empty where there is none. */
+export interface Versions {
+  readonly before: Buffer;
+  readonly after: Buffer;
+}
+
+/** Why a change cannot be applied as the target stands now; null where it could. `comes`: a place that an earlier change frees or makes. */
+export function whyNot(change: Change, sides: Sides, comes: boolean): Verdict | null {
+  if (comes) return null;
+  const slot = sides.target(change.mount, change.parts);
+  if (isVerdict(slot)) return slot;
+  using _ = slot;
+  const now = standingAt(slot.folder, slot.name);
+  if (isFolderThere(change, now)) return null;
+  const reason = whyConflict(change, now);
+  return reason === null ? null : conflict(reason);
+}
+
+/** Reads both versions of a file that was written: each must be the one that the changeset tells of. */
+export async function versionsOf(change: Change, sides: Sides): Promise<Versions | Verdict> {
+  const content = openContent(change, sides);
+  if (isVerdict(content)) return content;
+  using _ = content;
+  const after = await readAll(content.descriptor);
+  if (change.kind === "create" || change.base?.type !== "file") return { before: Buffer.alloc(0), after };
+  const slot = sides.target(change.mount, change.parts);
+  if (isVerdict(slot)) return slot;
+  using __ = slot;
+  using named = slot.folder.child(slot.name);
+  if (!isAsItWas(change.base, factsOf(fs.fstatSync(named.fd, { bigint: true })) ?? "other"))
+    return conflict("it was changed since the run began");
+  return { before: await readAll(named), after };
+}
+
+/** What is named has been found to be a regular file, so that opening it waits for nobody. */
+async function readAll(named: Descriptor): Promise<Buffer> {
+  using file = named.reopen(fs.constants.O_RDONLY);
+  const source = contentOf(file);
+  return await source.read(0, source.size);
+}

@@ -1,0 +1,30 @@
+import { isUtf8 } from "node:buffer";
+import { structuredPatch } from "diff";
+import { visible } from "./visible.ts";
+
+const CONTEXT_LINES = 3;
+/** Of what differs in more lines a diff tells nobody anything, and finding it takes long. */
+const MAX_EDITS = 2000;
+
+/** The hunks of a unified diff; null where there is none that anybody could read. */
+export function textDiff(before: Buffer, after: Buffer): string[] | null {
+  if (!isText(before) || !isText(after)) return null;
+  const patch = structuredPatch("", "", before.toString("utf8"), after.toString("utf8"), "", "", {
+    context: CONTEXT_LINES,
+    maxEditLength: MAX_EDITS,
+  });
+  if (patch === undefined) return null;
+  return patch.hunks.flatMap(({ oldStart, oldLines, newStart, newLines, lines }) => [
+    `@@ -${rangeOf(oldStart, oldLines)} +${rangeOf(newStart, newLines)} @@`,
+    ...lines.map(visible),
+  ]);
+}
+
+/** Of no lines a hunk begins after the line before it. */
+function rangeOf(start: number, lines: number): string {
+  return `${lines === 0 ? start - 1 : start},${lines}`;
+}
+
+export function isText(content: Buffer): boolean {
+  return isUtf8(content) && !content.includes(0);
+}

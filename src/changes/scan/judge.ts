@@ -1,0 +1,87 @@
+import { posix } from "node:path";
+import { checkWrite } from "../../sandbox/access.ts";
+import { ASK } from "../../sandbox/approval.ts";
+import type { Mount } from "../../sandbox/mount.ts";
+import { formatBytes } from "../../sandbox/units.ts";
+import { covers, joinVirtual, MAX_COMPONENT_BYTES, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import type { Change } from "../changeset.ts";
+import { textOf } from "../raw-name.ts";
+import type { View } from "../view/view.ts";
+import type { Draft } from "./draft.ts";
+
+/** How much a run may bring back in all: its limit for what it may write. */
+export class BytesBudget {
+  readonly limit: number;
+  #left: number;
+
+  constructor(bytes: number) {
+    this.limit = bytes;
+    this.#left = bytes;
+  }
+
+  take(bytes: number): boolean {
+    if (bytes > this.#left) return false;
+    this.#left -= bytes;
+    return true;
+  }
+}
+
+/**
+ * What a change is called, and why it must not be applied, whoever agrees to it: the same that the file tools would
+ * have refused, and what no file tool can make. Null: nothing speaks against it.
+ */
+export function judged(
+  draft: Draft,
+  { mount, pathOf, closed }: Pick<View, "mount" | "pathOf" | "closed">,
+  budget: BytesBudget,
+): Pick<Change, "parts" | "path" | "type" | "refusal"> {
+  const texts = draft.names.map((name) => textOf(name) ?? name.replace(/[^\x20-\x7e]/g, "?"));
+  const path = pathOf(draft.names) ?? joinVirtual(mount.path, texts.join("/"));
+  const type = draft.type === "other" ? "file" : draft.type;
+  return { parts: texts, path, type, refusal: refusalOf(draft, { mount, closed }, path, budget) };
+}
+
+function refusalOf(
+  draft: Draft,
+  { mount, closed }: Pick<View, "mount" | "closed">,
+  path: VirtualPath,
+  budget: BytesBudget,
+): string | null {
+  if (draft.names.some((name) => textOf(name) === null)) return "its name is no UTF-8 text";
+  if (draft.names.some((name) => name.length > MAX_COMPONENT_BYTES)) return "its name is too long";
+  if (mount.mode !== "rw") return "nothing can be written there";
+  const operation = draft.kind === "delete" ? "delete" : "write";
+  const doing = operation === "delete" ? "deleting" : "writing";
+  if ((mount.approval ?? ASK)[operation] === "blocked") return `${doing} is blocked there, and nobody can approve it`;
+  if (draft.overHidden) return "something that may not be read stands there";
+  const staysFolder = draft.type === "directory" && draft.kind !== "delete";
+  if (!staysFolder && closed.some((inner) => covers(path, inner))) return "it leads to what is granted apart from it";
+  if (draft.type === "other") return "it is neither a file, a directory nor a link";
+  if (draft.kind === "delete") return draft.type === "file" ? suffixRefusal(mount, path, 0) : null;
+  if (draft.type === "link") return linkRefusal(draft, mount.path, path) ?? suffixRefusal(mount, path, 0);
+  if (draft.type === "directory") return null;
+  if (((draft.next?.mode ?? 0) & 0o6000) !== 0) return "it would run as its owner or group (setuid, setgid)";
+  const size = draft.next?.size ?? 0;
+  const unfit = suffixRefusal(mount, path, size);
+  if (unfit !== null) return unfit;
+  return budget.take(size) ? null : `with it, more than ${formatBytes(budget.limit)} would be written`;
+}
+
+function suffixRefusal(mount: Mount, path: VirtualPath, size: number): string | null {
+  const error = checkWrite({ mounts: [mount] }, path, { size });
+  return error === null ? null : (error.message.split("\n")[0] ?? error.message);
+}
+
+/**
+ * What the file tools follow: relative, and inside of what was granted. Steps upwards stand at its beginning alone: after
+ * a name they start from wherever that leads, which may be another link.
+ */
+function linkRefusal({ linkText }: Draft, at: VirtualPath, path: VirtualPath): string | null {
+  if (linkText === undefined) return "it is a link whose text cannot be read";
+  if (posix.isAbsolute(linkText)) return "it is a link that is absolute";
+  const outside = posix.relative(at, posix.join(posix.dirname(path), linkText));
+  if (outside === ".." || outside.startsWith("../")) return "it is a link that leads out";
+  const steps = linkText.split("/").filter((step) => step !== "" && step !== ".");
+  const down = steps.findIndex((step) => step !== "..");
+  return down >= 0 && steps.includes("..", down) ? "it is a link that goes up after it went down" : null;
+}

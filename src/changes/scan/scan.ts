@@ -1,0 +1,206 @@
+import fs from "node:fs";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import type { Descriptor } from "../../files/host/descriptor.ts";
+import { covers } from "../../sandbox/virtual-path.ts";
+import type { EntryFacts } from "../changeset.ts";
+import { factsOf, type RawName, rawChild, rawNamesIn, rawPath, rawStat } from "../raw-name.ts";
+import { type BaseNode, type BaseTree, MAX_STAGED_DEPTH } from "../view/base-tree.ts";
+import type { View } from "../view/view.ts";
+import { type Draft, MAX_CHANGES, TooManyChanges } from "./draft.ts";
+import { sameFile } from "./same-file.ts";
+
+/** How many names are looked at before others have their turn. */
+const SLICE = 500;
+const EMPTY: BaseTree = new Map();
+
+/**
+ * What stands differently in a view than in its base. Compares what is shown with what was there, so that it does not
+ * matter how the kernel notes a deletion; in an overlay only where something was written at all.
+ */
+export async function scanView(view: View, signal?: AbortSignal): Promise<Draft[]> {
+  return await new Scan(view, signal).run();
+}
+
+/** One folder in all its guises. */
+interface Place {
+  readonly shown: Descriptor;
+  readonly content: Descriptor;
+  /** Null where there is none any more, or never was. */
+  readonly target: Descriptor | null;
+  readonly base: BaseTree;
+  readonly names: readonly RawName[];
+  /** True below what the view does not show: nothing that is written there can be taken back. */
+  readonly overHidden: boolean;
+}
+
+class Scan {
+  readonly #view: View;
+  readonly #signal: AbortSignal | undefined;
+  readonly #drafts: Draft[] = [];
+  #looked = 0;
+
+  constructor(view: View, signal: AbortSignal | undefined) {
+    this.#view = view;
+    this.#signal = signal;
+  }
+
+  async run(): Promise<Draft[]> {
+    const { shown, content, target, base } = this.#view;
+    try {
+      await this.#folder({ shown, content, target, base, names: [], overHidden: false });
+    } catch (error) {
+      // A folder that the user Corral runs as may not look into: only root need not ask.
+      if ((error as NodeJS.ErrnoException).code !== "EACCES") throw error;
+      throw new TooManyChanges("there is a folder that cannot be looked into");
+    }
+    return this.#drafts;
+  }
+
+  async #folder(place: Place): Promise<void> {
+    if (place.names.length > MAX_STAGED_DEPTH) throw new TooManyChanges(`it is deeper than ${MAX_STAGED_DEPTH} levels`);
+    const there = new Set<RawName>(rawNamesIn(place.shown));
+    for (const name of there) {
+      await this.#turn();
+      if (!this.#isClosed([...place.names, name])) await this.#entry(place, name);
+    }
+    for (const [name, node] of place.base) {
+      if (there.has(name)) continue;
+      await this.#turn();
+      this.#deleted([...place.names, name], node, place.target, false);
+    }
+  }
+
+  async #entry(place: Place, name: RawName): Promise<void> {
+    const own = rawStat(place.content, name);
+    // What nobody wrote is as it was: in an overlay it is not even there.
+    if (own === null) return;
+    const node = place.base.get(name);
+    const names = [...place.names, name];
+    if (node === undefined) return await this.#created(place, names, own, place.overHidden);
+    if (node.hidden || node.facts === null) {
+      const isStillFolder = node.facts?.type === "directory" && own.isDirectory();
+      return isStillFolder ? await this.#inside(place, names, true) : await this.#created(place, names, own, true);
+    }
+    const facts = factsOf(own);
+    if (facts?.type !== node.facts.type) {
+      this.#deleted(names, node, place.target, true);
+      return await this.#created(place, names, own, false);
+    }
+    if (facts.type === "directory") return await this.#below(place, names, node, facts);
+    if (node.copied?.inode === facts.inode && node.copied.ctimeNs === facts.ctimeNs) return;
+    await this.#compared(place, names, node.facts, facts);
+  }
+
+  async #below(place: Place, names: readonly RawName[], node: BaseNode, facts: EntryFacts): Promise<void> {
+    const name = names.at(-1) ?? "";
+    using shown = folderAt(place.shown, name);
+    using content = folderAt(place.content, name);
+    using target = place.target === null ? null : folderAt(place.target, name);
+    // It went away while it was looked at, where the run goes on.
+    if (shown === null || content === null) return;
+    const base = node.facts;
+    if (base !== null && (base.mode & 0o777) !== (facts.mode & 0o777))
+      this.#add({ names, kind: "modify", type: "directory", base, next: facts });
+    await this.#folder({ shown, content, target, base: node.children ?? EMPTY, names, overHidden: false });
+  }
+
+  async #compared(place: Place, names: readonly RawName[], base: EntryFacts, next: EntryFacts): Promise<void> {
+    const name = names.at(-1) ?? "";
+    if (next.type === "link") {
+      const linkText = linkTextAt(place.content, name);
+      const before = place.target === null ? null : linkTextAt(place.target, name);
+      if (linkText !== before) this.#add({ names, kind: "modify", type: "link", base, next, ...withText(linkText) });
+      return;
+    }
+    const sameMode = (base.mode & 0o777) === (next.mode & 0o777) && (next.mode & ~base.mode & 0o6000) === 0;
+    const unchanged =
+      sameMode &&
+      base.size === next.size &&
+      place.target !== null &&
+      (await sameFile(place.content, place.target, name, base));
+    if (!unchanged) this.#add({ names, kind: "modify", type: "file", base, next });
+  }
+
+  async #created(place: Place, names: readonly RawName[], own: fs.BigIntStats, overHidden: boolean): Promise<void> {
+    const facts = factsOf(own);
+    const name = names.at(-1) ?? "";
+    const hidden = overHidden ? { overHidden: true } : {};
+    if (facts === null) return this.#add({ names, kind: "create", type: "other", base: null, next: null, ...hidden });
+    const text = facts.type === "link" ? withText(linkTextAt(place.content, name)) : {};
+    this.#add({ names, kind: "create", type: facts.type, base: null, next: facts, ...text, ...hidden });
+    if (facts.type === "directory") await this.#inside(place, names, overHidden);
+  }
+
+  /** A folder of which nothing was there before. */
+  async #inside(place: Place, names: readonly RawName[], overHidden: boolean): Promise<void> {
+    const name = names.at(-1) ?? "";
+    using shown = folderAt(place.shown, name);
+    using content = folderAt(place.content, name);
+    if (shown === null || content === null) return;
+    await this.#folder({ shown, content, target: null, base: EMPTY, names, overHidden });
+  }
+
+  /** From the bottom; a folder that holds what the view did not show, or another mount, stays, for it is not empty. */
+  #deleted(names: readonly RawName[], node: BaseNode, within: Descriptor | null, givesWay: boolean): boolean {
+    if (node.hidden || node.facts === null || this.#isClosed(names)) return false;
+    const name = names.at(-1) ?? "";
+    // Somebody else did it before: there is nothing left to do.
+    if (within === null || rawStat(within, name) === null) return true;
+    using target = folderAt(within, name);
+    let whole = !this.#holdsClosed(names);
+    for (const [child, inner] of node.children ?? EMPTY)
+      whole = this.#deleted([...names, child], inner, target, givesWay) && whole;
+    if (whole) this.#add({ names, kind: "delete", type: node.facts.type, base: node.facts, next: null, givesWay });
+    return whole;
+  }
+
+  #add(draft: Draft): void {
+    if (this.#drafts.length >= MAX_CHANGES) throw new TooManyChanges(`there are more than ${MAX_CHANGES} changes`);
+    this.#drafts.push(draft);
+  }
+
+  #isClosed(names: readonly RawName[]): boolean {
+    if (this.#view.closed.length === 0) return false;
+    const path = this.#view.pathOf(names);
+    return path !== null && this.#view.closed.some((inner) => covers(inner, path));
+  }
+
+  #holdsClosed(names: readonly RawName[]): boolean {
+    if (this.#view.closed.length === 0) return false;
+    const path = this.#view.pathOf(names);
+    return path !== null && this.#view.closed.some((inner) => covers(path, inner));
+  }
+
+  async #turn(): Promise<void> {
+    this.#looked += 1;
+    if (this.#looked % SLICE !== 0) return;
+    this.#signal?.throwIfAborted();
+    await nextTurn();
+  }
+}
+
+/** Null where there is none: whoever else may write there can take it away at any moment. */
+function folderAt(parent: Descriptor, name: RawName): Descriptor | null {
+  try {
+    return rawChild(parent, name, true);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ENOTDIR") return null;
+    throw error;
+  }
+}
+
+/** Null where it is no text, or no link any more. */
+function linkTextAt(folder: Descriptor, name: RawName): string | null {
+  try {
+    const bytes = fs.readlinkSync(rawPath(folder, name), { encoding: "buffer" });
+    const text = bytes.toString("utf8");
+    return Buffer.from(text).equals(bytes) ? text : null;
+  } catch {
+    return null;
+  }
+}
+
+function withText(linkText: string | null): { linkText?: string } {
+  return linkText === null ? {} : { linkText };
+}

@@ -1,0 +1,133 @@
+import { createHash } from "node:crypto";
+import fs from "node:fs";
+import { mkdir } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { contentOf } from "../files/host/content.ts";
+import { copyContent } from "../files/host/copy-content.ts";
+import { Descriptor } from "../files/host/descriptor.ts";
+import type { Change, Changeset, EntryFacts } from "./changeset.ts";
+import { factsOf } from "./raw-name.ts";
+
+/** How much of a file is held in memory at a time. */
+const PIECE_BYTES = 1024 ** 2;
+
+export interface Snapshot {
+  readonly changeset: Changeset;
+  /** The changes as they were taken, by their index. */
+  readonly taken: ReadonlyMap<number, Change>;
+}
+
+/**
+ * The same changeset with a copy of all that it brings in `dir`: whatever the run writes next, what is shown and agreed
+ * to is what is applied. What went away, or became something else, is refused.
+ */
+export async function snapshotOf(changeset: Changeset, dir: string, signal?: AbortSignal): Promise<Snapshot> {
+  await mkdir(dir, { mode: 0o700 });
+  const mounts = changeset.mounts.map((mount, index) => ({ ...mount, content: join(dir, String(index)) }));
+  await Promise.all(mounts.map((mount) => mkdir(mount.content, { mode: 0o700 })));
+  const taken = new Map<number, Change>();
+  for (const change of changeset.changes) {
+    const [from, to] = [changeset.mounts[change.mount], mounts[change.mount]];
+    if (from === undefined || to === undefined) continue;
+    taken.set(change.index, await takenFrom(change, from.content, to.content, signal));
+  }
+  return { changeset: { ...changeset, mounts, changes: [...taken.values()] }, taken };
+}
+
+async function takenFrom(change: Change, from: string, to: string, signal: AbortSignal | undefined): Promise<Change> {
+  if (change.refusal !== null || change.kind === "delete") return change;
+  const next = await copied(change, from, join(to, ...change.parts), signal);
+  return next === null ? { ...change, refusal: "it was changed again while it was looked at" } : { ...change, next };
+}
+
+/** Each step by descriptor and never through a link, for the worker goes on meanwhile. */
+async function copied(
+  change: Change,
+  from: string,
+  to: string,
+  signal: AbortSignal | undefined,
+): Promise<EntryFacts | null> {
+  try {
+    using named = nameOf(from, change.parts);
+    const stats = named.stat();
+    await mkdir(dirname(to), { recursive: true, mode: 0o700 });
+    switch (change.type) {
+      case "directory":
+        return stats.isDirectory() ? await folderLike(stats, to) : null;
+      case "link":
+        return stats.isSymbolicLink() ? linkLike(stats, change, to) : null;
+      default:
+        return stats.isFile() && stats.size === change.next?.size ? await fileLike(named, to, signal) : null;
+    }
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ENOTDIR" || code === "ELOOP") return null;
+    throw error;
+  }
+}
+
+/** What it was is noted; the copy itself stays open to whoever fills it. */
+async function folderLike({ uid, gid, mode }: fs.Stats, to: string): Promise<EntryFacts | null> {
+  await mkdir(to, { recursive: true, mode: 0o700 });
+  if (isRoot()) fs.lchownSync(to, uid, gid);
+  const facts = factsOf(fs.lstatSync(to, { bigint: true }));
+  return facts === null ? null : { ...facts, mode: mode & 0o7777 };
+}
+
+/** With the text that was judged, whatever it says by now. */
+function linkLike({ uid, gid }: fs.Stats, { linkText }: Change, to: string): EntryFacts | null {
+  if (linkText === undefined) return null;
+  fs.symlinkSync(linkText, to);
+  if (isRoot()) fs.lchownSync(to, uid, gid);
+  return factsOf(fs.lstatSync(to, { bigint: true }));
+}
+
+async function fileLike(named: Descriptor, to: string, signal: AbortSignal | undefined): Promise<EntryFacts | null> {
+  using source = named.reopen(fs.constants.O_RDONLY);
+  const stats = source.stat();
+  const { O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = fs.constants;
+  using file = new Descriptor(fs.openSync(to, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600));
+  await copyContent(contentOf(source), file, signal);
+  if (isRoot()) fs.fchownSync(file.fd, stats.uid, stats.gid);
+  fs.fchmodSync(file.fd, stats.mode & 0o777);
+  fs.futimesSync(file.fd, stats.atime, stats.mtime);
+  return factsOf(fs.fstatSync(file.fd, { bigint: true }));
+}
+
+function nameOf(root: string, parts: readonly string[]): Descriptor {
+  let current = Descriptor.name(root, true);
+  for (const [index, part] of parts.entries()) {
+    using folder = current;
+    current = folder.child(part, index < parts.length - 1);
+  }
+  return current;
+}
+
+function isRoot(): boolean {
+  return process.geteuid?.() === 0;
+}
+
+/** The SHA-256 of what a change brings, in hexadecimal digits; null where it is not what was looked at any more. */
+export async function contentDigest(
+  content: string,
+  { parts, next }: Pick<Change, "parts" | "next">,
+  signal?: AbortSignal,
+): Promise<string | null> {
+  try {
+    using named = nameOf(content, parts);
+    if (!named.stat().isFile()) return null;
+    using file = named.reopen(fs.constants.O_RDONLY);
+    const source = contentOf(file);
+    if (source.size !== next?.size) return null;
+    const hash = createHash("sha256");
+    for (let at = 0; at < source.size; at += PIECE_BYTES) {
+      signal?.throwIfAborted();
+      hash.update(await source.read(at, PIECE_BYTES));
+    }
+    return hash.digest("hex");
+  } catch (error) {
+    // What cannot be read is asked about.
+    if ((error as NodeJS.ErrnoException).syscall === undefined) throw error;
+    return null;
+  }
+}

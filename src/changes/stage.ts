@@ -1,0 +1,302 @@
+import fs from "node:fs";
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import type { Descriptor } from "../files/host/descriptor.ts";
+import { removeTree } from "../files/host/remove-tree.ts";
+import { governingMount } from "../sandbox/access.ts";
+import type { Mount } from "../sandbox/mount.ts";
+import type { Sandbox } from "../sandbox/sandbox.ts";
+import { askedOnApplying, comesBack, deliveryOf, throughView } from "../sandbox/staging.ts";
+import type { Violation } from "../sandbox/violation.ts";
+import { below, type VirtualPath } from "../sandbox/virtual-path.ts";
+import { Agreed } from "./agreed.ts";
+import type { Change, ChangedMount, Changeset } from "./changeset.ts";
+import { type RawName, rawChild, rawNameOf } from "./raw-name.ts";
+import { inOrderOfApplying, TooManyChanges } from "./scan/draft.ts";
+import { BytesBudget, judged } from "./scan/judge.ts";
+import { scanView } from "./scan/scan.ts";
+import { contentDigest, snapshotOf } from "./snapshot.ts";
+import { TooLargeToStage } from "./view/base-tree.ts";
+import { rebase } from "./view/rebase.ts";
+import { openView, type View } from "./view/view.ts";
+
+export interface StageRequest {
+  readonly sandbox: Sandbox;
+  /** A directory to make below one of Corral's own; everything that is staged stands in it. */
+  readonly dir: string;
+  /** Bytes that the run may write in all. */
+  readonly maxBytes: number;
+  /** False: every view is a copy, also where an overlay is to be had. */
+  readonly overlays: boolean;
+  readonly signal?: AbortSignal;
+}
+
+export type Staging =
+  | { readonly ok: true; readonly stage: Stage }
+  | { readonly ok: false; readonly violations: readonly Violation[] };
+
+/** Whose changes they are, for the record that is made of them. */
+export interface ChangesOf {
+  readonly id: string;
+  readonly run: string;
+  readonly root: string;
+  readonly worker: string;
+  readonly project: string;
+  readonly createdAt: string;
+}
+
+/** A run's changes, and which of them somebody has to agree to. */
+export interface Collected {
+  readonly changeset: Changeset;
+  readonly toAsk: readonly Change[];
+}
+
+/** The side on which one run writes: a view for each of its mounts that a bind mount cannot express. */
+export class Stage implements AsyncDisposable {
+  readonly #request: StageRequest;
+  #sandbox: Sandbox;
+  #views: readonly View[];
+  readonly #replaced: View[] = [];
+  #made: number;
+  readonly #agreed = new Agreed();
+  #commits = 0;
+  #closed = false;
+
+  /** Views that are only read do not come back; they are made all the same, for what may not be read is not in them. */
+  static async open(request: StageRequest): Promise<Staging> {
+    const stage = new Stage(request);
+    try {
+      const violations = await stage.adopt(request.sandbox);
+      if (violations.length === 0) return { ok: true, stage };
+      await stage[Symbol.asyncDispose]();
+      return { ok: false, violations };
+    } catch (error) {
+      await stage[Symbol.asyncDispose]();
+      throw error;
+    }
+  }
+
+  private constructor(request: StageRequest) {
+    this.#request = request;
+    this.#sandbox = request.sandbox;
+    this.#views = [];
+    this.#made = 0;
+  }
+
+  /** What the run's tools, cells and children are given: its sandbox, with views in the places of mounts. */
+  get sandbox(): Sandbox {
+    return this.#sandbox;
+  }
+
+  /**
+   * Takes another sandbox in the place of the one so far: that one expanded, with its views. Mounts that are new, or
+   * can be written now, get views of their own where they need them. Nothing has changed where anything is refused.
+   */
+  async adopt(sandbox: Sandbox): Promise<readonly Violation[]> {
+    const kept: View[] = [];
+    const made: View[] = [];
+    const violations: Violation[] = [];
+    try {
+      for (const mount of sandbox.mounts) {
+        const known = this.#views.find((view) => view.host === mount.host && view.mount.path === mount.path);
+        if (known !== undefined && known.mount.mode === mount.mode) kept.push(known);
+        else if (deliveryOf(mount) === "view") {
+          // What was a view for reading only is made anew from what it showed.
+          const shown = known === undefined ? mount : { ...mount, host: known.mount.host };
+          const view = await this.#opened(shown, sandbox);
+          if (typeof view === "string")
+            violations.push({ code: "MOUNT_SOURCE_REFUSED", path: mount.path, reason: view });
+          else made.push(view);
+        }
+      }
+    } catch (error) {
+      for (const view of made) await view.close();
+      throw error;
+    }
+    if (violations.length > 0) {
+      for (const view of made) await view.close();
+      return violations;
+    }
+    // A called run may still stand on one that was replaced.
+    this.#replaced.push(...this.#views.filter((view) => !kept.includes(view)));
+    this.#views = [...kept, ...made];
+    this.#sandbox = { ...sandbox, mounts: sandbox.mounts.map((mount) => seenThrough(mount, made)) };
+    return [];
+  }
+
+  async #opened(mount: Mount, sandbox: Sandbox): Promise<View | string> {
+    const { dir, overlays, signal } = this.#request;
+    if (this.#made === 0) await mkdir(dir, { mode: 0o700 });
+    const own = join(dir, String(this.#made));
+    this.#made += 1;
+    await mkdir(own, { mode: 0o700 });
+    try {
+      return (await openView({ mount, mounts: sandbox.mounts, dir: own, overlays, signal })) ?? "it cannot be opened";
+    } catch (error) {
+      if (!(error instanceof TooLargeToStage)) throw error;
+      return `what a worker changes there would have to be kept apart, and ${error.message}`;
+    }
+  }
+
+  /** For the journal of changes that are applied to a caller's view. */
+  get journalDir(): string {
+    return join(this.#request.dir, "journal");
+  }
+
+  /** Where the mounts stand that are views, by their virtual paths. */
+  get paths(): ReadonlySet<VirtualPath> {
+    return new Set(this.#views.map((view) => view.mount.path));
+  }
+
+  /** Where what is written takes room on the disk. */
+  get written(): readonly string[] {
+    return this.#views.filter((view) => view.mount.mode === "rw").map((view) => view.contentPath);
+  }
+
+  /**
+   * Notes that somebody agreed to what a tool has just done there. `digest`: of what they agreed that the file holds, in
+   * SHA-256. Null: of what stands there now, which is only true while nobody else can write there.
+   */
+  agreed(operation: "write" | "delete", path: VirtualPath, digest: string | null = null): void {
+    const view = this.#viewAt(path);
+    if (view === undefined || this.#closed) return;
+    if (operation === "delete") this.#agreed.deleted(path);
+    else if (digest !== null) this.#agreed.mayHold(path, digest);
+    else this.#agreedWriting(view, path);
+  }
+
+  #agreedWriting(view: View, path: VirtualPath): void {
+    const names = (below(view.mount.path, path) ?? "")
+      .split("/")
+      .filter((part) => part !== "")
+      .map(rawNameOf);
+    const name = names.at(-1);
+    if (name === undefined) return;
+    using folder = folderOf(view.content, names.slice(0, -1));
+    if (folder !== null) this.#agreed.wrote(path, folder, name, (inner) => view.pathOf([...names, ...inner]));
+  }
+
+  /** The changes of a run that has ended: nothing may write to its views any more. They are closed with it. */
+  async collect(of: ChangesOf, signal?: AbortSignal): Promise<Collected | null> {
+    const collected = await this.#collect(of, signal);
+    await this.#closeViews();
+    return collected === null ? null : await this.#withoutAgreed(collected, signal);
+  }
+
+  /** The changes so far, of a run that goes on: a copy of each is taken, so that what is agreed to is what is applied. */
+  async collectSoFar(of: ChangesOf, signal?: AbortSignal): Promise<Collected | null> {
+    this.#commits += 1;
+    const collected = await this.#collect(of, signal);
+    if (collected === null) return null;
+    const dir = join(this.#request.dir, `commit-${this.#commits}`);
+    const { changeset, taken } = await snapshotOf(collected.changeset, dir, signal);
+    const toAsk = collected.toAsk.flatMap(({ index }) => taken.get(index) ?? []);
+    return await this.#withoutAgreed({ changeset, toAsk }, signal);
+  }
+
+  /** After changes of a run that goes on were applied: they are what its next changes are compared with. */
+  applied(changeset: Changeset, indexes: ReadonlySet<number>): void {
+    for (const change of changeset.changes) {
+      const path = changeset.mounts[change.mount]?.path;
+      const view = this.#views.find((each) => each.mount.path === path);
+      if (view !== undefined && indexes.has(change.index)) rebase(view, change);
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#closeViews();
+    if (this.#made > 0) await removeTree(this.#request.dir);
+  }
+
+  async #collect(of: ChangesOf, signal: AbortSignal | undefined): Promise<Collected | null> {
+    const budget = new BytesBudget(this.#request.maxBytes);
+    const mounts: ChangedMount[] = [];
+    const found: { draftIndex: number; change: Omit<Change, "index">; asks: boolean; givesWay: boolean }[] = [];
+    for (const view of this.#views.filter(({ mount }) => comesBack(mount))) {
+      const asked = askedOnApplying(view.mount);
+      for (const draft of inOrderOfApplying(await scanView(view, signal))) {
+        const said = judged(draft, view, budget);
+        const { kind, base, next, linkText } = draft;
+        const operation = kind === "delete" ? "delete" : "write";
+        const asks = said.refusal === null && asked[operation] === "ask" && !this.#agreed.covers(draft, said);
+        const change = {
+          mount: mounts.length,
+          kind,
+          base,
+          next,
+          ...said,
+          ...(linkText === undefined ? {} : { linkText }),
+        };
+        found.push({ draftIndex: found.length, change, asks, givesWay: draft.givesWay ?? false });
+      }
+      mounts.push(changedMount(view));
+    }
+    if (found.length > MAX_TOTAL) throw new TooManyChanges(`there are more than ${MAX_TOTAL} changes`);
+    if (found.length === 0) return null;
+    const changes = found.map(({ change }, index): Change => ({ index, ...change }));
+    return {
+      changeset: { version: 1, ...of, mounts, changes },
+      toAsk: changes.filter((_, index) => found[index]?.asks),
+    };
+  }
+
+  /** Looked at where nobody can change it any more: files that hold what somebody agreed to are not asked about again. */
+  async #withoutAgreed({ changeset, toAsk }: Collected, signal: AbortSignal | undefined): Promise<Collected> {
+    const asked: Change[] = [];
+    for (const change of toAsk) {
+      const agreed = change.kind === "delete" || change.type !== "file" ? null : this.#agreed.contentAt(change.path);
+      const content = changeset.mounts[change.mount]?.content;
+      if (agreed === null || content === undefined || (await contentDigest(content, change, signal)) !== agreed)
+        asked.push(change);
+    }
+    return { changeset, toAsk: asked };
+  }
+
+  #viewAt(path: VirtualPath): View | undefined {
+    const governing = governingMount(this.sandbox, path);
+    return this.#views.find((view) => view.mount.path === governing?.path);
+  }
+
+  async #closeViews(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const view of [...this.#views, ...this.#replaced]) await view.close();
+  }
+}
+
+/** Over all mounts of a run. */
+const MAX_TOTAL = 50_000;
+
+function seenThrough(mount: Mount, views: readonly View[]): Mount {
+  const view = views.find((each) => each.mount.path === mount.path);
+  return view === undefined ? mount : throughView(view.mount, view.host);
+}
+
+function changedMount(view: View): ChangedMount {
+  const { dev, ino } = fs.fstatSync(view.target.fd, { bigint: true });
+  return {
+    path: view.mount.path,
+    target: view.targetPath,
+    targetIdentity: `${dev}:${ino}`,
+    content: view.contentPath,
+    closed: view.closed,
+  };
+}
+
+/** The folder that the names lead to, without following links; null where there is none. */
+function folderOf(root: Descriptor, names: readonly RawName[]): Descriptor | null {
+  let current = root.again();
+  try {
+    for (const name of names) {
+      const next = rawChild(current, name, true);
+      current[Symbol.dispose]();
+      current = next;
+    }
+    return current;
+  } catch (error) {
+    current[Symbol.dispose]();
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ENOTDIR") return null;
+    throw error;
+  }
+}

@@ -1,0 +1,302 @@
+import { randomUUID } from "node:crypto";
+import { mkdir, readdir, rename, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { removeTree } from "../../files/host/remove-tree.ts";
+import type { ApplicationOptions } from "../apply/application.ts";
+import { applyChangeset, finishInterrupted } from "../apply/apply.ts";
+import { BrokenJournal } from "../apply/journal.ts";
+import type { ApplyLimits } from "../apply/limits.ts";
+import type { Settled } from "../apply/verdict.ts";
+import type { ChangeOutcome, Changeset } from "../changeset.ts";
+import { isChangesetId } from "./changeset-id.ts";
+import { type Holder, hold, isHeld } from "./holding.ts";
+import { BrokenRecord, KeptFolder } from "./kept-folder.ts";
+import type { KeptState } from "./record.ts";
+import { outcomesOf, stateOf, waitingIn, withOutcomes } from "./waiting.ts";
+
+export interface KeptChangeset {
+  readonly changeset: Changeset;
+  readonly state: KeptState;
+  /** The indexes of the changes that can still be applied. */
+  readonly waiting: ReadonlySet<number>;
+}
+
+/** One changeset in a list. */
+export type Listed =
+  | { readonly id: string; readonly ok: true; readonly state: KeptState; readonly applying: boolean }
+  | { readonly id: string; readonly ok: false; readonly reason: string };
+
+/** Why nothing was done: there is no such changeset, somebody else works on it, or its record cannot be understood. */
+export interface NotKept {
+  readonly ok: false;
+  readonly code: "missing" | "busy" | "broken";
+  readonly reason: string;
+}
+
+export type Loaded = ({ readonly ok: true } & KeptChangeset) | NotKept;
+export type Applied = { readonly ok: true; readonly settled: readonly Settled[]; readonly left: number } | NotKept;
+export type Discarded = { readonly ok: true } | NotKept;
+
+/** An application that another process did not live to finish. */
+export type Finished =
+  | { readonly id: string; readonly ok: true; readonly changeset: Changeset; readonly settled: readonly Settled[] }
+  | { readonly id: string; readonly ok: false; readonly reason: string };
+
+export interface StoreOptions extends ApplicationOptions {
+  readonly limits?: ApplyLimits | undefined;
+}
+
+/**
+ * Changesets that are being applied, and those that wait for a person: `changes/ID/` in the state directory, each held
+ * by one process at a time. What was applied is forgotten; everything else stays until somebody applies or discards it.
+ */
+export class ChangesetStore {
+  readonly #root: string;
+  readonly #holder: Holder;
+
+  constructor(stateDir: string, holder: Holder) {
+    this.#root = join(stateDir, "changes");
+    this.#holder = holder;
+  }
+
+  /** Takes over a changeset with its content, which is moved here; of one that is here already, further changes. */
+  async keep(changeset: Changeset, outcome: ChangeOutcome): Promise<void> {
+    const folder = this.#folder(changeset.id);
+    await mkdir(this.#root, { recursive: true, mode: 0o700 });
+    if (!(await isMade(folder.dir))) return await this.#keepMore(folder, changeset, outcome);
+    await using _ = await this.#held(folder);
+    await folder.writeChangeset(changeset);
+    await folder.takeContent(changeset);
+    await folder.writeState(stateOf(changeset, outcome));
+  }
+
+  /**
+   * Applies these changes of a run that has just ended, in a way that survives the end of this process. What could not be
+   * applied is kept, and nothing else: where all could be, the content is given back, since others of the run's changes
+   * may still have to be kept.
+   */
+  async apply(changeset: Changeset, which: ReadonlySet<number>, options: StoreOptions = {}): Promise<Settled[]> {
+    const changes = changeset.changes.filter(({ index }) => which.has(index));
+    await this.keep({ ...changeset, changes }, "held");
+    const folder = this.#folder(changeset.id);
+    await using _ = await this.#held(folder);
+    const kept = await read(folder);
+    const settled = await this.#apply(folder, kept, which, options);
+    if ((await read(folder)).waiting.size === 0) {
+      await folder.giveContentBack(changeset);
+      await this.#remove(folder);
+    }
+    return settled;
+  }
+
+  /** Sorted by age, the oldest first; what cannot be read comes last. */
+  async list(): Promise<Listed[]> {
+    const listed: Listed[] = [];
+    for (const id of await this.#ids()) {
+      const folder = this.#folder(id);
+      try {
+        const state = await folder.readState();
+        listed.push({ id, ok: true, state, applying: await isHeld(folder.dir, this.#holder) });
+      } catch (error) {
+        if (!(error instanceof BrokenRecord)) throw error;
+        if (!(await isHeld(folder.dir, this.#holder))) listed.push({ id, ok: false, reason: error.message });
+      }
+    }
+    const age = (one: Listed): string => (one.ok ? one.state.createdAt : "~");
+    return listed.sort((a, b) => (age(a) < age(b) ? -1 : age(a) > age(b) ? 1 : 0));
+  }
+
+  async load(id: string): Promise<Loaded> {
+    if (!(await this.#has(id))) return missing(id);
+    return await this.#unlessBroken(id, async () => ({ ok: true, ...(await read(this.#folder(id))) }));
+  }
+
+  /** Applies some of the changes that wait. With none left, the changeset is forgotten. */
+  async applyKept(id: string, which: ReadonlySet<number>, options: StoreOptions = {}): Promise<Applied> {
+    if (!(await this.#has(id))) return missing(id);
+    const folder = this.#folder(id);
+    await using held = await hold(folder.dir, this.#holder);
+    if (held === null) return busy(id);
+    return await this.#unlessBroken(id, async () => {
+      await this.#finish(folder, options);
+      const kept = await read(folder);
+      const settled = await this.#apply(folder, kept, which, options);
+      const left = (await read(folder)).waiting.size;
+      if (left === 0) await this.#remove(folder);
+      return { ok: true, settled, left };
+    });
+  }
+
+  /** Forgets a changeset; what was being applied is finished before. One that cannot be read is removed as it is. */
+  async discard(id: string): Promise<Discarded> {
+    if (!(await this.#has(id))) return missing(id);
+    const folder = this.#folder(id);
+    await using held = await hold(folder.dir, this.#holder);
+    if (held === null) return busy(id);
+    const finished = await this.#unlessBroken(id, async () => {
+      await this.#finish(folder, {});
+      return { ok: true };
+    });
+    if (!finished.ok && finished.code !== "broken") return finished;
+    await this.#remove(folder);
+    return { ok: true };
+  }
+
+  /** Goes on with everything that a process which is gone had begun to apply, and clears what it had begun to remove. */
+  async finishInterrupted(options: ApplicationOptions = {}): Promise<Finished[]> {
+    const finished: Finished[] = [];
+    for (const id of await this.#ids()) {
+      const folder = this.#folder(id);
+      if (!(await isThere(folder.journal)) && (await this.#seemsToWait(folder))) continue;
+      await using held = await hold(folder.dir, this.#holder);
+      if (held === null) continue;
+      const done = await this.#unlessBroken(id, async () => {
+        const settled = await this.#finish(folder, options);
+        const { changeset, waiting } = await read(folder);
+        if (waiting.size === 0) await this.#remove(folder);
+        return { ok: true, changeset, settled };
+      });
+      if (!done.ok) finished.push({ id, ok: false, reason: done.reason });
+      else if (done.settled !== null) finished.push({ id, ok: true, changeset: done.changeset, settled: done.settled });
+    }
+    await this.#clear();
+    return finished;
+  }
+
+  async #keepMore(folder: KeptFolder, changeset: Changeset, outcome: ChangeOutcome): Promise<void> {
+    await using _ = await this.#held(folder);
+    const kept = await read(folder);
+    const changes = new Map([...kept.changeset.changes, ...changeset.changes].map((change) => [change.index, change]));
+    await folder.writeChangeset({
+      ...kept.changeset,
+      changes: [...changes.values()].sort((a, b) => a.index - b.index),
+    });
+    await folder.writeState(withOutcomes(kept.state, stateOf(changeset, outcome).changes));
+  }
+
+  async #apply(
+    folder: KeptFolder,
+    { changeset, state, waiting }: KeptChangeset,
+    which: ReadonlySet<number>,
+    options: StoreOptions,
+  ): Promise<Settled[]> {
+    const agreed = changeset.changes.filter(({ index }) => which.has(index) && waiting.has(index));
+    return await applyChangeset(
+      changeset,
+      agreed.map(({ index }) => index),
+      {
+        ...options,
+        journalDir: folder.dir,
+        onSettled: async (settled) => await folder.writeState(withOutcomes(state, outcomesOf(settled))),
+      },
+    );
+  }
+
+  /** Null where nothing was begun. */
+  async #finish(folder: KeptFolder, { signal, onStep }: ApplicationOptions): Promise<readonly Settled[] | null> {
+    if (!(await isThere(folder.journal))) return null;
+    const { changeset, state } = await read(folder);
+    return await finishInterrupted(changeset, {
+      signal,
+      onStep,
+      journalDir: folder.dir,
+      onSettled: async (settled) => await folder.writeState(withOutcomes(state, outcomesOf(settled))),
+    });
+  }
+
+  /** By its state alone, which is read faster than all of it. What cannot be read waits for a person as well. */
+  async #seemsToWait(folder: KeptFolder): Promise<boolean> {
+    try {
+      const { changes } = await folder.readState();
+      return changes.some(({ outcome }) => outcome !== "applied" && outcome !== "refused");
+    } catch (error) {
+      if (error instanceof BrokenRecord) return true;
+      throw error;
+    }
+  }
+
+  async #ids(): Promise<string[]> {
+    return (await namesIn(this.#root)).filter(isChangesetId);
+  }
+
+  async #has(id: string): Promise<boolean> {
+    return isChangesetId(id) && (await isThere(this.#folder(id).dir));
+  }
+
+  #folder(id: string): KeptFolder {
+    if (!isChangesetId(id)) throw new RangeError("no id of a changeset");
+    return new KeptFolder(join(this.#root, id));
+  }
+
+  async #held(folder: KeptFolder): Promise<AsyncDisposable> {
+    const held = await hold(folder.dir, this.#holder);
+    if (held === null) throw new Error("another process works on this changeset");
+    return held;
+  }
+
+  async #unlessBroken<T extends { readonly ok: true }>(id: string, act: () => Promise<T>): Promise<T | NotKept> {
+    try {
+      return await act();
+    } catch (error) {
+      if (!(error instanceof BrokenRecord) && !(error instanceof BrokenJournal)) throw error;
+      return { ok: false, code: "broken", reason: `the record of changeset ${id} cannot be read: ${error.message}` };
+    }
+  }
+
+  /** Out of sight at once, and then for good. */
+  async #remove(folder: KeptFolder): Promise<void> {
+    const away = join(this.#root, `${REMOVED}${randomUUID()}`);
+    await rename(folder.dir, away);
+    await removeTree(away);
+  }
+
+  async #clear(): Promise<void> {
+    for (const name of await namesIn(this.#root)) {
+      if (name.startsWith(REMOVED)) await removeTree(join(this.#root, name));
+    }
+  }
+}
+
+const REMOVED = ".removed-";
+
+async function read(folder: KeptFolder): Promise<KeptChangeset> {
+  const [changeset, state] = await Promise.all([folder.readChangeset(), folder.readState()]);
+  return { changeset, state, waiting: waitingIn(changeset, state) };
+}
+
+function missing(id: string): NotKept {
+  const reason = isChangesetId(id) ? "there is no such changeset" : "that is no id of a changeset";
+  return { ok: false, code: "missing", reason };
+}
+
+function busy(id: string): NotKept {
+  return { ok: false, code: "busy", reason: `another process works on changeset ${id} at this moment` };
+}
+
+/** False where it is there already. */
+async function isMade(dir: string): Promise<boolean> {
+  try {
+    await mkdir(dir, { mode: 0o700 });
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
+    throw error;
+  }
+}
+
+async function isThere(path: string): Promise<boolean> {
+  return await stat(path).then(
+    () => true,
+    (error: NodeJS.ErrnoException) => {
+      if (error.code === "ENOENT" || error.code === "ENOTDIR") return false;
+      throw error;
+    },
+  );
+}
+
+async function namesIn(dir: string): Promise<string[]> {
+  return await readdir(dir).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === "ENOENT") return [];
+    throw error;
+  });
+}

@@ -1,0 +1,86 @@
+import { mkdir, open, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { Changeset } from "../changeset.ts";
+import { type KeptState, parseChangeset, parseState } from "./record.ts";
+
+/** A record that cannot be understood. Its text says why, in one line. */
+export class BrokenRecord extends Error {}
+
+const MAX_RECORD_BYTES = 256 * 1024 ** 2;
+
+/** The directory of one kept changeset: its record, its state, the run's own versions, and the journal of applying it. */
+export class KeptFolder {
+  readonly dir: string;
+
+  constructor(dir: string) {
+    this.dir = dir;
+  }
+
+  /** Where the run's own versions stand: by their place, whatever the record says, since the store may have moved. */
+  content(mount: number): string {
+    return join(this.dir, "content", String(mount));
+  }
+
+  /** There while changes are being applied, and afterwards where that was interrupted. */
+  get journal(): string {
+    return join(this.dir, "journal");
+  }
+
+  async readChangeset(): Promise<Changeset> {
+    const changeset = await this.#read("changeset.json", parseChangeset);
+    const mounts = changeset.mounts.map((mount, index) => ({ ...mount, content: this.content(index) }));
+    return { ...changeset, mounts };
+  }
+
+  async readState(): Promise<KeptState> {
+    return await this.#read("state.json", parseState);
+  }
+
+  async writeChangeset(changeset: Changeset): Promise<void> {
+    const mounts = changeset.mounts.map((mount, index) => ({ ...mount, content: this.content(index) }));
+    await this.#write("changeset.json", { ...changeset, mounts });
+  }
+
+  async writeState(state: KeptState): Promise<void> {
+    await this.#write("state.json", state);
+  }
+
+  /** Moves the run's own versions in, or back. Within one file system, so that nothing is copied and no file changes. */
+  async takeContent({ mounts }: Pick<Changeset, "mounts">): Promise<void> {
+    await mkdir(join(this.dir, "content"), { recursive: true, mode: 0o700 });
+    for (const [index, mount] of mounts.entries()) await rename(mount.content, this.content(index));
+  }
+
+  async giveContentBack({ mounts }: Pick<Changeset, "mounts">): Promise<void> {
+    for (const [index, mount] of mounts.entries()) await rename(this.content(index), mount.content);
+  }
+
+  async #read<T>(name: string, parse: (raw: unknown) => T): Promise<T> {
+    const path = join(this.dir, name);
+    try {
+      if ((await stat(path)).size > MAX_RECORD_BYTES) throw new Error("it is too large");
+      return parse(JSON.parse(await readFile(path, "utf8")));
+    } catch (cause) {
+      throw new BrokenRecord(`${name}: ${whyBroken(cause)}`, { cause });
+    }
+  }
+
+  /** The old text or the new one, whatever happens. */
+  async #write(name: string, value: unknown): Promise<void> {
+    const draft = join(this.dir, `${name}.new`);
+    await rm(draft, { force: true });
+    await writeFile(draft, JSON.stringify(value), { mode: 0o600, flag: "wx", flush: true });
+    await rename(draft, join(this.dir, name));
+    const folder = await open(this.dir, "r");
+    await folder.sync().finally(() => folder.close());
+  }
+}
+
+function whyBroken(cause: unknown): string {
+  if ((cause as NodeJS.ErrnoException).code === "ENOENT") return "it is missing";
+  if (cause instanceof SyntaxError) return "it is not JSON";
+  const { issues } = cause as { issues?: readonly { path: readonly PropertyKey[]; message: string }[] };
+  const [first] = issues ?? [];
+  if (first !== undefined) return `${first.path.map(String).join(".")}: ${first.message}`.replace(/^: /, "");
+  return cause instanceof Error ? cause.message : String(cause);
+}

@@ -1,0 +1,104 @@
+import { z } from "zod";
+import type { VirtualPath } from "../../sandbox/virtual-path.ts";
+import type { ChangeOutcome, Changeset } from "../changeset.ts";
+import { isChangesetId } from "./changeset-id.ts";
+
+/** What became of the changes of a kept changeset, and what a list shows of it without reading all of it. */
+export interface KeptState {
+  readonly version: 1;
+  readonly id: string;
+  readonly run: string;
+  readonly worker: string;
+  readonly project: string;
+  readonly createdAt: string;
+  readonly changes: readonly KeptOutcome[];
+}
+
+export interface KeptOutcome {
+  readonly index: number;
+  readonly outcome: ChangeOutcome;
+  readonly reason: string | null;
+}
+
+const MAX_CHANGES = 100_000;
+const MAX_MOUNTS = 1000;
+
+const text = z.string().max(65_536);
+const index = z.number().int().min(0);
+const id = z.string().refine(isChangesetId, "is no id of a changeset");
+const absolute = text.refine((path) => path.startsWith("/"), "is not absolute");
+// Names in it may hold what no worker may write in a path, such as line breaks: it is only shown and compared.
+const virtual = absolute.transform((path) => path as VirtualPath);
+const decimal = z.string().regex(/^-?[0-9]{1,24}$/);
+const entryType = z.enum(["file", "directory", "link"]);
+
+const facts = z.strictObject({
+  type: entryType,
+  inode: decimal,
+  size: z.number().int().min(0),
+  mode: z.number().int().min(0).max(0o7777),
+  mtimeNs: decimal,
+  ctimeNs: decimal,
+});
+
+const change = z.strictObject({
+  index,
+  mount: index,
+  parts: z.array(text).min(1).max(1024),
+  path: virtual,
+  kind: z.enum(["create", "modify", "delete"]),
+  type: entryType,
+  base: facts.nullable(),
+  next: facts.nullable(),
+  linkText: text.exactOptional(),
+  refusal: text.nullable(),
+});
+
+const mount = z.strictObject({
+  path: virtual,
+  target: absolute,
+  targetIdentity: z.string().regex(/^[0-9]+:[0-9]+$/),
+  content: absolute,
+  closed: z.array(virtual).max(MAX_MOUNTS),
+});
+
+const about = { version: z.literal(1), id, run: text, worker: text, project: text, createdAt: z.iso.datetime() };
+
+const changeset = z
+  .strictObject({
+    ...about,
+    root: text,
+    mounts: z.array(mount).max(MAX_MOUNTS),
+    changes: z.array(change).max(MAX_CHANGES),
+  })
+  .refine(({ changes }) => isAscending(changes), "its changes are not in order")
+  .refine(({ changes, mounts }) => changes.every((one) => one.mount < mounts.length), "a change has no mount");
+
+const state = z
+  .strictObject({
+    ...about,
+    changes: z
+      .array(
+        z.strictObject({
+          index,
+          outcome: z.enum(["applied", "refused", "conflict", "denied", "held"]),
+          reason: text.nullable(),
+        }),
+      )
+      .max(MAX_CHANGES),
+  })
+  .refine(({ changes }) => isAscending(changes), "its changes are not in order");
+
+/** Throws for what is none. */
+export function parseChangeset(raw: unknown): Changeset {
+  return changeset.parse(raw);
+}
+
+/** Throws for what is none. */
+export function parseState(raw: unknown): KeptState {
+  return state.parse(raw);
+}
+
+function isAscending(all: readonly { readonly index: number }[]): boolean {
+  return all.every(({ index }, at) => at === 0 || index > (all[at - 1]?.index ?? 0));
+}

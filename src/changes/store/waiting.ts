@@ -1,0 +1,31 @@
+import type { Settled } from "../apply/verdict.ts";
+import type { ChangeOutcome, Changeset } from "../changeset.ts";
+import type { KeptOutcome, KeptState } from "./record.ts";
+
+/** The changes that a person can still apply: all but those that are, and those that nobody may agree to. */
+export function waitingIn({ changes }: Pick<Changeset, "changes">, state: KeptState): ReadonlySet<number> {
+  const fit = new Set(changes.filter(({ refusal }) => refusal === null).map(({ index }) => index));
+  return new Set(
+    state.changes.filter((one) => one.outcome !== "applied" && fit.has(one.index)).map((one) => one.index),
+  );
+}
+
+/** The state of a changeset of which nothing was decided yet. */
+export function stateOf(changeset: Changeset, outcome: ChangeOutcome): KeptState {
+  const { version, id, run, worker, project, createdAt, changes } = changeset;
+  const outcomes = changes.map(({ index, refusal }): KeptOutcome => {
+    if (refusal !== null) return { index, outcome: "refused", reason: refusal };
+    return { index, outcome, reason: outcome === "denied" ? "it was denied" : null };
+  });
+  return { version, id, run, worker, project, createdAt, changes: outcomes };
+}
+
+/** The state after some of the changes were settled. */
+export function withOutcomes(state: KeptState, fresh: readonly KeptOutcome[]): KeptState {
+  const outcomes = new Map([...state.changes, ...fresh].map((one) => [one.index, one]));
+  return { ...state, changes: [...outcomes.values()].sort((a, b) => a.index - b.index) };
+}
+
+export function outcomesOf(settled: readonly Settled[]): KeptOutcome[] {
+  return settled.map(({ change: { index }, outcome, reason }) => ({ index, outcome, reason }));
+}

@@ -1,0 +1,97 @@
+import fs from "node:fs";
+import { contentOf } from "../../files/host/content.ts";
+import { copyContent } from "../../files/host/copy-content.ts";
+import { Descriptor } from "../../files/host/descriptor.ts";
+import { formatBytes } from "../../sandbox/units.ts";
+import { type RawName, rawChild, rawPath, rawStat } from "../raw-name.ts";
+import { type BaseNode, type BaseTree, TooLargeToStage } from "./base-tree.ts";
+
+/** The most that is copied for one view. */
+export const MAX_COPIED_BYTES = 4 * 1024 ** 3;
+
+/** It is gone or something else since, or the user that Corral runs as cannot read it. */
+const NOT_TO_BE_HAD: ReadonlySet<string> = new Set(["ENOENT", "ENOTDIR", "EACCES", "EINVAL", "ELOOP"]);
+
+/**
+ * Copies what a base tree shows, with owners and permission bits, and notes of each copy what it was. What changed
+ * since the tree was read is copied as it is now; applying will find the conflict.
+ */
+export async function copyTree(from: Descriptor, to: Descriptor, tree: BaseTree, signal?: AbortSignal): Promise<void> {
+  await new TreeCopy(signal).copy(from, to, tree);
+}
+
+class TreeCopy {
+  readonly #signal: AbortSignal | undefined;
+  #bytes = 0;
+
+  constructor(signal: AbortSignal | undefined) {
+    this.#signal = signal;
+  }
+
+  async copy(from: Descriptor, to: Descriptor, tree: BaseTree): Promise<void> {
+    for (const [name, node] of tree) {
+      this.#signal?.throwIfAborted();
+      if (node.hidden || node.facts === null) continue;
+      try {
+        await this.#copyOne(from, to, name, node);
+      } catch (error) {
+        if (!NOT_TO_BE_HAD.has((error as NodeJS.ErrnoException).code ?? "")) throw error;
+        // The view does not have it, and that is nothing that the run did.
+        node.hidden = true;
+      }
+    }
+  }
+
+  async #copyOne(from: Descriptor, to: Descriptor, name: RawName, node: BaseNode): Promise<void> {
+    switch (node.facts?.type) {
+      case "directory":
+        await this.#copyFolder(from, to, name, node.children ?? new Map());
+        return;
+      case "link":
+        fs.symlinkSync(fs.readlinkSync(rawPath(from, name), { encoding: "buffer" }), rawPath(to, name));
+        giveLink(to, name, fs.lstatSync(rawPath(from, name)));
+        break;
+      default:
+        await this.#copyFile(from, to, name);
+    }
+    const stats = rawStat(to, name);
+    if (stats !== null) node.copied = { inode: String(stats.ino), ctimeNs: String(stats.ctimeNs) };
+  }
+
+  async #copyFolder(from: Descriptor, to: Descriptor, name: RawName, children: BaseTree): Promise<void> {
+    using source = rawChild(from, name, true);
+    fs.mkdirSync(rawPath(to, name), 0o700);
+    using target = rawChild(to, name, true);
+    await this.copy(source, target, children);
+    likeFolder(target, source);
+  }
+
+  async #copyFile(from: Descriptor, to: Descriptor, name: RawName): Promise<void> {
+    using named = rawChild(from, name);
+    const stats = named.stat();
+    if (!stats.isFile()) throw Object.assign(new Error("it is no file any more"), { code: "EINVAL" });
+    const { size, mode, uid, gid, atime, mtime } = stats;
+    this.#bytes += size;
+    if (this.#bytes > MAX_COPIED_BYTES)
+      throw new TooLargeToStage(`it holds more than ${formatBytes(MAX_COPIED_BYTES)} that would have to be copied`);
+    using source = named.reopen(fs.constants.O_RDONLY);
+    const { O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = fs.constants;
+    using file = new Descriptor(fs.openSync(rawPath(to, name), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600));
+    await copyContent(contentOf(source), file, this.#signal);
+    if (process.geteuid?.() === 0) fs.fchownSync(file.fd, uid, gid);
+    fs.fchmodSync(file.fd, mode & 0o777);
+    fs.futimesSync(file.fd, atime, mtime);
+  }
+}
+
+/** Owner and permission bits of another folder; only root can give folders away. */
+export function likeFolder(folder: Descriptor, model: Descriptor): void {
+  using opened = folder.reopen(fs.constants.O_RDONLY | fs.constants.O_DIRECTORY);
+  const { mode, uid, gid } = model.stat();
+  if (process.geteuid?.() === 0) fs.fchownSync(opened.fd, uid, gid);
+  fs.fchmodSync(opened.fd, mode & 0o1777);
+}
+
+function giveLink(folder: Descriptor, name: RawName, { uid, gid }: fs.Stats): void {
+  if (process.geteuid?.() === 0) fs.lchownSync(rawPath(folder, name), uid, gid);
+}

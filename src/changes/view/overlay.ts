@@ -1,0 +1,51 @@
+import { spawn } from "node:child_process";
+import fs from "node:fs";
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import { Descriptor } from "../../files/host/descriptor.ts";
+import { detachMount } from "../../files/host/detach-mounts.ts";
+import { likeFolder } from "./copy-tree.ts";
+
+export interface Overlay {
+  /** The directory with what was written over it. */
+  readonly merged: string;
+  /** What was written alone: whole files, and 0:0 devices for what was deleted (design fact 8). */
+  readonly upper: string;
+  unmount(): Promise<void>;
+}
+
+/** What the kernel may not do: keep half of a change where only it can read that. */
+const OPTIONS = "nosuid,nodev,redirect_dir=off,metacopy=off,index=off";
+
+/**
+ * Lays a writable layer over a directory that is held open, in `dir`. Null where that is not to be had: without the
+ * right to mount, on a file system that cannot carry it, or over two overlays already.
+ */
+export async function mountOverlay(lower: Descriptor, dir: string): Promise<Overlay | null> {
+  // Only root may mount where all the host's programs, the Engine among them, see it.
+  if (process.geteuid?.() !== 0) return null;
+  const [upper, work, merged] = [join(dir, "upper"), join(dir, "work"), join(dir, "merged")];
+  await Promise.all([upper, work, merged].map((path) => mkdir(path, { mode: 0o700 })));
+  using base = lower.reopen(fs.constants.O_RDONLY | fs.constants.O_DIRECTORY);
+  using above = Descriptor.name(upper, true).reopenFolder();
+  using aside = Descriptor.name(work, true).reopenFolder();
+  using place = Descriptor.name(merged, true).reopenFolder();
+  likeFolder(above, lower);
+  // By descriptor: a path in the options could hold a colon or a comma, and could lead elsewhere by now.
+  const layers = "lowerdir=/proc/self/fd/3,upperdir=/proc/self/fd/4,workdir=/proc/self/fd/5";
+  const mounted = await runMount(
+    ["-i", "-n", "-t", "overlay", "corral", "-o", `${OPTIONS},${layers}`, "/proc/self/fd/6"],
+    [base.fd, above.fd, aside.fd, place.fd],
+  );
+  return mounted ? { merged, upper, unmount: () => detachMount(merged) } : null;
+}
+
+function runMount(args: readonly string[], descriptors: readonly number[]): Promise<boolean> {
+  const child = spawn("mount", args, {
+    stdio: ["ignore", "ignore", "ignore", ...descriptors],
+    env: { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", LC_ALL: "C" },
+  });
+  return new Promise((resolve) => {
+    child.once("error", () => resolve(false)).once("close", (code) => resolve(code === 0));
+  });
+}

@@ -1,0 +1,46 @@
+import type { Descriptor } from "../../files/host/descriptor.ts";
+import type { Change } from "../changeset.ts";
+import { factsOf, type RawName, rawChild, rawNameOf, rawStat } from "../raw-name.ts";
+import type { BaseNode } from "./base-tree.ts";
+import type { View } from "./view.ts";
+
+/** Takes one change that was applied into the base of a view that is still in use. */
+export function rebase(view: Pick<View, "base" | "target">, change: Change): void {
+  const names = change.parts.map(rawNameOf);
+  const name = names.at(-1);
+  if (name === undefined) return;
+  const folder = childrenAt(view.base as Map<RawName, BaseNode>, names.slice(0, -1));
+  if (folder === null) return;
+  if (change.kind === "delete") {
+    folder.delete(name);
+    return;
+  }
+  const facts = factsAt(view.target, names);
+  if (facts === null) return;
+  const children = facts.type === "directory" ? (folder.get(name)?.children ?? new Map()) : null;
+  folder.set(name, { facts, hidden: false, children });
+}
+
+function childrenAt(base: Map<RawName, BaseNode>, names: readonly RawName[]): Map<RawName, BaseNode> | null {
+  let current: Map<RawName, BaseNode> | null = base;
+  for (const name of names) current = (current?.get(name)?.children ?? null) as Map<RawName, BaseNode> | null;
+  return current;
+}
+
+function factsAt(target: Descriptor, names: readonly RawName[]): BaseNode["facts"] {
+  let current = target.again();
+  try {
+    for (const name of names.slice(0, -1)) {
+      const next = rawChild(current, name, true);
+      current[Symbol.dispose]();
+      current = next;
+    }
+    const stats = rawStat(current, names.at(-1) ?? "");
+    return stats === null ? null : factsOf(stats);
+  } catch {
+    // Somebody has changed it since: the next comparison will find that out.
+    return null;
+  } finally {
+    current[Symbol.dispose]();
+  }
+}

@@ -1,0 +1,137 @@
+import { mkdir } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { Descriptor } from "../../files/host/descriptor.ts";
+import { pinned } from "../../files/host/roots.ts";
+import { checkRead } from "../../sandbox/access.ts";
+import type { Mount } from "../../sandbox/mount.ts";
+import { comesBack } from "../../sandbox/staging.ts";
+import { below, covers, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { type RawName, rawNameOf, textOf } from "../raw-name.ts";
+import { type BaseTree, readBaseTree } from "./base-tree.ts";
+import { copyTree, likeFolder } from "./copy-tree.ts";
+import { mountOverlay, type Overlay } from "./overlay.ts";
+import { standIn } from "./stand-in.ts";
+
+/** How a view is made. `copy` works everywhere and costs what the directory holds; an overlay costs next to nothing. */
+export type ViewKind = "overlay" | "copy";
+
+/**
+ * A mount as one run sees it: what is written there stands on a side, and the directory itself stays untouched
+ * (design fact 8). What the sandbox does not let be read is not in it.
+ */
+export interface View {
+  readonly mount: Mount;
+  readonly kind: ViewKind;
+  /** What tools and cells are given in place of the mount's own host path. */
+  readonly host: string;
+  /** The directory that changes are applied to, and what of it the view shows; held open. */
+  readonly target: Descriptor;
+  readonly targetPath: string;
+  readonly base: BaseTree;
+  /** The directory with all that the run sees. */
+  readonly shown: Descriptor;
+  /** Where the run's own versions stand, and nothing else in an overlay: the same as {@link shown} in a copy. */
+  readonly content: Descriptor;
+  readonly contentPath: string;
+  /** What a place below the view's directory is called; null where a name on the way is no text. */
+  pathOf(names: readonly RawName[]): VirtualPath | null;
+  /** What is mounted inside of it, and does not belong to it. */
+  readonly closed: readonly VirtualPath[];
+  /** Takes the view itself away; what was written stays in {@link contentPath}. */
+  close(): Promise<void>;
+}
+
+export interface ViewRequest {
+  readonly mount: Mount;
+  /** All mounts of the sandbox. */
+  readonly mounts: readonly Mount[];
+  /** An existing directory of Corral's own, for this view alone. */
+  readonly dir: string;
+  /** False: an overlay is not even tried. */
+  readonly overlays: boolean;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Null where the directory cannot be opened any more. Rejects with `TooLargeToStage` where there is too much of it. */
+export async function openView({ mount, mounts, dir, overlays, signal }: ViewRequest): Promise<View | null> {
+  const found = pinned(mount.host);
+  if (found === null) return null;
+  const single = !found.stat().isDirectory();
+  const target = single ? pinned(dirname(mount.host)) : found;
+  if (single) found[Symbol.dispose]();
+  if (target === null) return null;
+  const only = single ? rawNameOf(basename(mount.host)) : null;
+  const closed = mounts.map(({ path }) => path).filter((path) => path !== mount.path && covers(mount.path, path));
+  const pathOf = (names: readonly RawName[]): VirtualPath | null => placeOf(mount.path, single ? [] : names);
+  const held = [target];
+  let overlay: Overlay | null = null;
+  const close = async (): Promise<void> => {
+    for (const descriptor of held.splice(0)) descriptor[Symbol.dispose]();
+    await overlay?.unmount();
+    overlay = null;
+  };
+  const opened = (path: string): Descriptor => {
+    const descriptor = Descriptor.name(path, true).reopenFolder();
+    held.push(descriptor);
+    return descriptor;
+  };
+  try {
+    const rules = {
+      only,
+      shows: (names: readonly RawName[], size: number) => {
+        const path = pathOf(names);
+        return path !== null && checkRead({ mounts: [mount] }, path, { size }) === null;
+      },
+      isClosed: (names: readonly RawName[]) => {
+        const path = pathOf(names);
+        return path !== null && closed.some((inner) => covers(inner, path));
+      },
+      signal,
+    };
+    const constrained = mount.suffixes !== undefined || mount.maxFileBytes !== undefined || single;
+    const needsBase = comesBack(mount) || constrained;
+    overlay = overlays && !constrained ? await mountOverlay(target, dir) : null;
+    const base = needsBase || overlay === null ? await readBaseTree(target, rules) : new Map();
+    const sides =
+      overlay === null
+        ? await copied(target, base, dir, { mount, closed, signal })
+        : { shown: overlay.merged, content: overlay.upper };
+    return {
+      mount,
+      kind: overlay === null ? "copy" : "overlay",
+      host: single ? join(sides.shown, basename(mount.host)) : sides.shown,
+      target,
+      targetPath: single ? dirname(mount.host) : mount.host,
+      base,
+      shown: opened(sides.shown),
+      content: opened(sides.content),
+      contentPath: sides.content,
+      pathOf,
+      closed,
+      close,
+    };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+function placeOf(at: VirtualPath, names: readonly RawName[]): VirtualPath | null {
+  const texts = names.map(textOf);
+  return texts.includes(null) ? null : joinVirtual(at, texts.join("/"));
+}
+
+async function copied(
+  target: Descriptor,
+  base: BaseTree,
+  dir: string,
+  { mount, closed, signal }: { mount: Mount; closed: readonly VirtualPath[]; signal: AbortSignal | undefined },
+): Promise<{ shown: string; content: string }> {
+  const path = join(dir, "copy");
+  await mkdir(path, { mode: 0o700 });
+  using copy = Descriptor.name(path, true);
+  await copyTree(target, copy, base, signal);
+  for (const inner of closed) standIn(target, copy, (below(mount.path, inner) ?? "").split("/").map(rawNameOf));
+  likeFolder(copy, target);
+  return { shown: path, content: path };
+}

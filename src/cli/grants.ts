@@ -1,0 +1,42 @@
+import { join } from "node:path";
+import { listLiveGrants, revokeLiveGrant } from "../isolation/live-grants.ts";
+import { currentOwner } from "../isolation/owner.ts";
+import { printableLine } from "./printable.ts";
+import { stateDirFrom } from "./state-dir.ts";
+import { columns } from "./table.ts";
+import { printJson, say, type Terminal } from "./terminal.ts";
+import { UsageError } from "./usage-error.ts";
+
+/** `corral grants ls`: what running workers were granted beyond their declarations. Needs no Engine. */
+export async function listVerb(options: { readonly json?: boolean }, terminal: Terminal): Promise<number> {
+  const grants = await listLiveGrants(liveDirFrom(terminal), currentOwner());
+  if (options.json) printJson(terminal, grants);
+  else if (grants.length === 0) say(terminal, "Nothing is granted.");
+  else {
+    const head = ["ID", "WORKER", "DIRECTORY", "MODE", "FOR", "THROUGH", "HOST", "SINCE"];
+    const rows = grants.map(({ id, worker, directory, mode, scope, through, host, grantedAt }) =>
+      [id, worker, directory, mode, scope, through.join(" > "), host, grantedAt].map((cell) =>
+        printableLine(String(cell)),
+      ),
+    );
+    terminal.stdout.write(`${columns([head, ...rows])}\n`);
+  }
+  return 0;
+}
+
+/** `corral grants revoke`: takes a grant back from whoever runs with it. Tools lose it at once, containers are replaced. */
+export async function revokeVerb(
+  id: string,
+  options: { readonly json?: boolean },
+  terminal: Terminal,
+): Promise<number> {
+  const revoked = await revokeLiveGrant(liveDirFrom(terminal), currentOwner(), id);
+  if (!revoked) throw new UsageError(`there is no grant ${printableLine(id, 80)}; corral grants ls lists them`);
+  if (options.json) printJson(terminal, { revoked: id });
+  else say(terminal, `Grant ${id} was taken back.`);
+  return 0;
+}
+
+function liveDirFrom({ env }: Terminal): string {
+  return join(stateDirFrom(env), "live");
+}

@@ -1,0 +1,46 @@
+import { printable } from "./printable.ts";
+
+/**
+ * Text that a worker chose, line by line, with a mark before each. Lines that are too long for the terminal are broken
+ * here, for else the terminal would break them, and what follows would look like a line of Corral's own.
+ */
+export function quotedLines(text: string, columns: number, paint: (line: string) => string = (line) => line): string[] {
+  const room = Math.max(20, columns - FURTHER.length - 1);
+  return text.split("\n").flatMap((line) => {
+    const painted = broken(printable(line.replaceAll("\t", TAB)), room).map(paint);
+    return painted.map((part, index) => `${index === 0 ? FIRST : FURTHER}${part}`);
+  });
+}
+
+/** How many columns a text takes at most. What is not ASCII may be two wide. */
+export function widthOf(text: string): number {
+  let width = 0;
+  for (const character of text) width += columnsOf(character);
+  return width;
+}
+
+const FIRST = "  ┊ ";
+const FURTHER = "  ┊   ↳ ";
+/** Shown as what it is: in a diff a tab and blanks are not the same. */
+const TAB = "→   ";
+
+function broken(line: string, room: number): string[] {
+  const parts: string[] = [];
+  let part = "";
+  let width = 0;
+  for (const character of line) {
+    const more = columnsOf(character);
+    if (width + more > room) {
+      parts.push(part);
+      part = "";
+      width = 0;
+    }
+    part += character;
+    width += more;
+  }
+  return [...parts, part];
+}
+
+function columnsOf(character: string): number {
+  return character.charCodeAt(0) < 0x80 ? 1 : 2;
+}

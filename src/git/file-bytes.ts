@@ -1,0 +1,48 @@
+import { Gate } from "../files/gate.ts";
+import { contentOf } from "../files/host/content.ts";
+import { openRegular } from "../files/host/read.ts";
+import { openRoots, type Roots } from "../files/host/roots.ts";
+import { walk } from "../files/host/walk.ts";
+import { readAll } from "../files/read/byte-source.ts";
+import { told, unfit } from "../files/refusals.ts";
+import { NotFoundError } from "../sandbox/errors.ts";
+import type { Sandbox } from "../sandbox/sandbox.ts";
+import type { VirtualPath } from "../sandbox/virtual-path.ts";
+
+/**
+ * The content of a worker's files, byte for byte, under its sandbox. Guarded like every other file operation; no link is
+ * followed, since a repository is given a file and not what a worker pointed at.
+ */
+export class FileBytes implements Disposable {
+  readonly #gate: Gate;
+  readonly #roots: Roots;
+
+  constructor(sandbox: Sandbox) {
+    this.#gate = new Gate(sandbox);
+    this.#roots = openRoots(sandbox.mounts);
+  }
+
+  /** Null where nothing stands there. Throws `SandboxError` for what may not be read, or is no regular file. */
+  async read(path: VirtualPath, maxBytes: number, signal: AbortSignal): Promise<Buffer | null> {
+    signal.throwIfAborted();
+    const place = this.#gate.toRead(path);
+    try {
+      return await told("read", path, async () => {
+        const root = this.#roots.get("read", place.mount);
+        using found = walk({ operation: "read", root, parts: place.parts, links: "refuse", asked: path });
+        using file = openRegular("read", place, found);
+        const source = contentOf(file);
+        this.#gate.checks.read?.(found.path, source.size);
+        if (source.size > maxBytes) throw unfit("read", path, `it is larger than ${maxBytes} bytes.`);
+        return await readAll(source);
+      });
+    } catch (error) {
+      if (error instanceof NotFoundError) return null;
+      throw error;
+    }
+  }
+
+  [Symbol.dispose](): void {
+    this.#roots[Symbol.dispose]();
+  }
+}

@@ -1,0 +1,186 @@
+import { randomBytes } from "node:crypto";
+import { mkdir, readdir, rename, rm, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { GitRepo } from "../project/git-repos.ts";
+import { type GitCommand, type GitEnd, type GitProgram, runGit } from "./git-program.ts";
+import { GitRefusal } from "./refusal.ts";
+import { type Access, accessTo } from "./secret.ts";
+
+export interface MirrorOptions {
+  readonly program: GitProgram;
+  /** Where it is, or is made. */
+  readonly gitDir: string;
+  /** Names this process among those that use the mirror. */
+  readonly owner: string;
+  readonly isLive: (owner: string) => boolean;
+  readonly env: Readonly<Record<string, string | undefined>>;
+}
+
+type Asked = Partial<Pick<GitCommand, "input" | "maxOutputBytes" | "env">>;
+
+const LOCAL_TIMEOUT_MS = 2 * 60_000;
+const REMOTE_TIMEOUT_MS = 10 * 60_000;
+const DEFAULT_OUTPUT_BYTES = 1024 * 1024;
+/** Longer than any git of Corral's runs. */
+const STALE_LOCK_MS = 60 * 60_000;
+const MAX_DETAIL_CHARS = 2000;
+
+/** Corral writes all of it. HEAD names nothing: git would take attributes from there, and a diff would hide what they say. */
+const CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n\tfilemode = true\n";
+const HEAD = "ref: refs/heads/none\n";
+
+/** Corral's own bare copy of a repository. No worker reaches it, and no work tree is ever made of it. */
+export class Mirror {
+  readonly repo: GitRepo;
+  readonly #options: MirrorOptions;
+
+  private constructor(repo: GitRepo, options: MirrorOptions) {
+    this.repo = repo;
+    this.#options = options;
+  }
+
+  /** Makes it where there is none, and removes what processes that have died left in it. */
+  static async open(repo: GitRepo, options: MirrorOptions, signal: AbortSignal): Promise<Mirror> {
+    const mirror = new Mirror(repo, options);
+    const { gitDir } = options;
+    const exists = await stat(gitDir).then(
+      () => true,
+      () => false,
+    );
+    if (!exists) await mirror.#make(signal);
+    await replaceText(join(gitDir, "config"), CONFIG);
+    await replaceText(join(gitDir, "HEAD"), HEAD);
+    await removeStaleLocks(gitDir, repo.branch);
+    await mirror.#removeLeftovers(signal);
+    // Objects that were staged and never pushed would stay for ever.
+    await mirror.local(["gc", "--auto", "--quiet"], {}, signal);
+    return mirror;
+  }
+
+  /** Where the remote branch was when it was last fetched. */
+  get trackingRef(): string {
+    return `refs/remotes/origin/${this.repo.branch}`;
+  }
+
+  /** A ref of this process's own. */
+  ownRef(name: string): string {
+    return `refs/corral/${this.#options.owner}/${name}`;
+  }
+
+  /** A new file of this process's own, for an index. */
+  indexPath(): string {
+    return join(this.#options.gitDir, `corral-index.${this.#options.owner}.${randomBytes(6).toString("hex")}`);
+  }
+
+  /** Git on the mirror alone: nothing leaves the machine. */
+  async local(args: readonly string[], asked: Asked, signal: AbortSignal): Promise<GitEnd> {
+    return await this.#run({ args, ...asked, signal, timeoutMs: LOCAL_TIMEOUT_MS });
+  }
+
+  /** The output of git on the mirror; throws where git fails, or says more than was asked for. */
+  async output(args: readonly string[], asked: Asked, signal: AbortSignal): Promise<Buffer> {
+    const end = await this.local(args, asked, signal);
+    if (end.status === 0) return end.stdout;
+    throw this.failure(end, "could not be worked on");
+  }
+
+  /** Git that speaks to the remote, with what it needs to be let in. */
+  async remote(args: readonly string[], signal: AbortSignal): Promise<GitEnd> {
+    const access: Access = await accessTo(this.repo, this.#options.env, signal);
+    const { settings, env } = access;
+    const end = await this.#run({ args, settings, env, signal, timeoutMs: REMOTE_TIMEOUT_MS });
+    return {
+      ...end,
+      stdout: Buffer.from(access.redact(end.stdout.toString("utf8"))),
+      stderr: access.redact(end.stderr),
+    };
+  }
+
+  /** A refusal for a git that failed: a worker learns that, a person also what git said. */
+  failure({ status, stderr, cut, timedOut }: GitEnd, what: string): GitRefusal {
+    const { name } = this.repo;
+    const detail = `git (repository ${name}, ${timedOut ? "timed out" : `status ${status}`}): ${clean(stderr)}`;
+    if (cut) return new GitRefusal("GIT_TOO_LARGE", `The repository ${name} is larger than what is worked on.`, detail);
+    if (timedOut) return new GitRefusal("GIT_TIMED_OUT", `The repository ${name} did not answer in time.`, detail);
+    return new GitRefusal("GIT_FAILED", `The repository ${name} ${what}.`, detail);
+  }
+
+  /** Removes refs; those that are gone already are fine. */
+  async removeRefs(refs: readonly string[], signal: AbortSignal): Promise<void> {
+    if (refs.length === 0) return;
+    const input = refs.map((ref) => `delete ${ref}\n`).join("");
+    await this.output(["update-ref", "--no-deref", "--stdin"], { input }, signal);
+  }
+
+  /** Every ref that a process made for what it staged; of this one, or of all. */
+  async stagedRefs(whose: "own" | "all", signal: AbortSignal): Promise<string[]> {
+    const prefix = whose === "own" ? this.ownRef("") : "refs/corral/";
+    const args = ["for-each-ref", "--format=%(refname)", prefix];
+    const listed = await this.output(args, { maxOutputBytes: 16 * 1024 * 1024 }, signal);
+    return listed
+      .toString("utf8")
+      .split("\n")
+      .filter((ref) => /^refs\/corral\/[\w-]+\/[\w./-]+$/.test(ref));
+  }
+
+  async #run(command: Asked & Pick<GitCommand, "args" | "signal" | "timeoutMs" | "settings">): Promise<GitEnd> {
+    const { program, gitDir } = this.#options;
+    const { protocol } = this.repo;
+    return await runGit(program, { maxOutputBytes: DEFAULT_OUTPUT_BYTES, ...command, gitDir, protocol });
+  }
+
+  /** Made apart and renamed into place, so that two first uses at once agree on one whole mirror. */
+  async #make(signal: AbortSignal): Promise<void> {
+    const { gitDir, program } = this.#options;
+    const draft = `${gitDir}.${randomBytes(6).toString("hex")}`;
+    await mkdir(draft, { recursive: true, mode: 0o700 });
+    try {
+      const args = ["init", "--bare", "--quiet", "--template=", "--initial-branch=none"];
+      const { protocol } = this.repo;
+      const asked = { args, signal, timeoutMs: LOCAL_TIMEOUT_MS, maxOutputBytes: DEFAULT_OUTPUT_BYTES };
+      const end = await runGit(program, { ...asked, gitDir: draft, protocol });
+      if (end.status !== 0) throw this.failure(end, "could not be set up");
+      await rename(draft, gitDir).catch((error: NodeJS.ErrnoException) => {
+        if (error.code !== "ENOTEMPTY" && error.code !== "EEXIST") throw error;
+      });
+    } finally {
+      await rm(draft, { recursive: true, force: true });
+    }
+  }
+
+  async #removeLeftovers(signal: AbortSignal): Promise<void> {
+    const { gitDir, owner, isLive } = this.#options;
+    const isDead = (other: string): boolean => other !== owner && !isLive(other);
+    const refs = await this.stagedRefs("all", signal);
+    await this.removeRefs(
+      refs.filter((ref) => isDead(ref.split("/")[2] ?? "")),
+      signal,
+    );
+    for (const name of await readdir(gitDir)) {
+      const other = /^corral-index\.([\w-]+)\./.exec(name)?.[1];
+      if (other !== undefined && isDead(other)) await rm(join(gitDir, name), { force: true });
+    }
+  }
+}
+
+async function replaceText(path: string, text: string): Promise<void> {
+  const draft = `${path}.${randomBytes(6).toString("hex")}`;
+  await writeFile(draft, text, { mode: 0o600, flag: "wx" });
+  await rename(draft, path);
+}
+
+/** A git that dies with the machine leaves its locks, and every other one would wait for it. */
+async function removeStaleLocks(gitDir: string, branch: string): Promise<void> {
+  for (const name of [`refs/remotes/origin/${branch}`, "packed-refs", "shallow"]) {
+    const path = join(gitDir, `${name}.lock`);
+    const found = await stat(path).catch(() => null);
+    if (found !== null && Date.now() - found.mtimeMs > STALE_LOCK_MS) await rm(path, { force: true });
+  }
+}
+
+function clean(text: string): string {
+  return text
+    .replace(/[\p{Cc}\p{Cs}]+/gu, " ")
+    .trim()
+    .slice(-MAX_DETAIL_CHARS);
+}

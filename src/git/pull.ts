@@ -1,0 +1,220 @@
+import type { GuardedFiles } from "../files/guarded.ts";
+import { SandboxError } from "../sandbox/errors.ts";
+import type { VirtualPath } from "../sandbox/virtual-path.ts";
+import { placeOfEntry } from "./entry-path.ts";
+import type { FileBytes } from "./file-bytes.ts";
+import { MAX_FILE_BYTES, MAX_PULLED_BYTES, MAX_PULLED_FILES } from "./limits.ts";
+import { blobId } from "./object-id.ts";
+import { GitRefusal } from "./refusal.ts";
+import type { Repository } from "./repository.ts";
+import { foldersOf, type TreeEntry, whyNoFile } from "./tree-entries.ts";
+import { shown, type Wanted, wantedIn } from "./wanted.ts";
+
+export interface PullRequest {
+  /** Absent: everything. */
+  readonly paths?: readonly string[] | undefined;
+  /** True: what has changes of its own is replaced as well. */
+  readonly overwrite: boolean;
+}
+
+/** Whose files they are, and who is asked. */
+export interface Puller {
+  readonly files: GuardedFiles;
+  readonly bytes: FileBytes;
+  /** The version of each file that this tree of runs knows of. */
+  readonly seen: Map<string, string | null>;
+  /** Asks for all writes together; rejects where nobody agrees. */
+  agree(paths: readonly VirtualPath[], signal: AbortSignal): Promise<void>;
+  /** Told of each file that was written and that somebody had agreed to: what stands there is what they agreed to. */
+  agreedTo(path: VirtualPath, content: Uint8Array): void;
+}
+
+export interface Pulled {
+  /** Null where the branch does not exist yet. */
+  readonly commit: string | null;
+  readonly created: readonly VirtualPath[];
+  readonly replaced: readonly VirtualPath[];
+  readonly unchanged: number;
+  /** Files with changes of their own, which are as they were. */
+  readonly conflicts: readonly VirtualPath[];
+  /** What the repository has and is not written, with the reason. */
+  readonly skipped: readonly { readonly path: string; readonly why: string }[];
+}
+
+interface Comparison {
+  readonly entry: TreeEntry;
+  readonly path: VirtualPath;
+  /** What stands there now; null: nothing. */
+  readonly local: string | null;
+}
+
+interface Draft {
+  readonly created: VirtualPath[];
+  readonly replaced: VirtualPath[];
+  readonly conflicts: VirtualPath[];
+  readonly skipped: { path: string; why: string }[];
+  unchanged: number;
+}
+
+/** Brings a repository's files into the sandbox, through the same guard as every other write. Deletes nothing. */
+export async function pull(
+  repository: Repository,
+  request: PullRequest,
+  puller: Puller,
+  signal: AbortSignal,
+): Promise<Pulled> {
+  const { repo } = repository;
+  const wanted = request.paths?.map((raw) => wantedIn(repo, raw)) ?? [{ entry: "", path: repo.at }];
+  const commit = await repository.fetch(signal);
+  const { entries, unreadable } = await repository.entriesAt(commit, signal);
+  const chosen = chosenFrom(entries, wanted, repo.name);
+  const draft: Draft = { created: [], replaced: [], conflicts: [], skipped: [], unchanged: 0 };
+  for (const name of unreadable) draft.skipped.push({ path: shown(name), why: "has a name that is not UTF-8" });
+
+  const different = await differing(chosen, repository, puller, draft, signal);
+  const replaceable = await withoutConflicts(different, commit, repository, request, puller, draft, signal);
+  const asked = replaceable.map(({ path }) => path).filter((path) => asks(puller.files, path));
+  if (asked.length > 0) await puller.agree(asked, signal);
+  await writeAll(replaceable, new Set(asked), repository, puller, draft, signal);
+  const { created, replaced, conflicts, skipped, unchanged } = draft;
+  return { commit, created, replaced, unchanged, conflicts, skipped };
+}
+
+function chosenFrom(
+  entries: ReadonlyMap<string, TreeEntry>,
+  wanted: readonly Wanted[],
+  name: string,
+): readonly TreeEntry[] {
+  const asked = new Set(wanted.map(({ entry }) => entry));
+  const found = new Set<string>();
+  const chosen = [...entries.values()].filter(({ path }) => {
+    const above = [...foldersOf(path), path].filter((one) => asked.has(one));
+    for (const one of above) found.add(one);
+    return above.length > 0;
+  });
+  const missing = wanted.filter(({ entry }) => entry !== "" && !found.has(entry));
+  if (missing.length === 0) return chosen;
+  throw new GitRefusal(
+    "NOT_FOUND",
+    `The repository ${name} has nothing at: ${missing.map(({ path }) => path).join(", ")}.`,
+  );
+}
+
+/** What may become a file here, and is not what stands there already. */
+async function differing(
+  chosen: readonly TreeEntry[],
+  { repo }: Repository,
+  { bytes, seen }: Puller,
+  draft: Draft,
+  signal: AbortSignal,
+): Promise<Comparison[]> {
+  const different: Comparison[] = [];
+  let total = 0;
+  for (const entry of chosen) {
+    const place = placeOfEntry(repo.at, entry.path);
+    const fault = whyNoFile(entry) ?? (place.ok ? null : place.fault);
+    if (fault !== null || !place.ok) {
+      draft.skipped.push({ path: shown(entry.path), why: fault ?? "" });
+      continue;
+    }
+    const { path } = place;
+    if (entry.size > MAX_FILE_BYTES) {
+      draft.skipped.push({ path, why: `has more than ${MAX_FILE_BYTES} bytes` });
+      continue;
+    }
+    const local = await idOf(path, bytes, signal);
+    if (local instanceof SandboxError) draft.skipped.push({ path, why: local.message });
+    else if (local === entry.id) {
+      seen.set(entry.path, entry.id);
+      draft.unchanged += 1;
+    } else {
+      different.push({ entry, path, local });
+      total += entry.size;
+    }
+    if (different.length > MAX_PULLED_FILES || total > MAX_PULLED_BYTES)
+      throw new GitRefusal(
+        "GIT_TOO_LARGE",
+        `There is more to pull than at one time: at most ${MAX_PULLED_FILES} files and ${MAX_PULLED_BYTES} bytes. Name some of them in \`paths\`.`,
+      );
+  }
+  return different;
+}
+
+/** Null where nothing stands there; a refusal where that cannot be a file of this worker's. */
+async function idOf(path: VirtualPath, bytes: FileBytes, signal: AbortSignal): Promise<string | null | SandboxError> {
+  try {
+    const content = await bytes.read(path, MAX_FILE_BYTES, signal);
+    return content === null ? null : blobId(content);
+  } catch (error) {
+    if (error instanceof SandboxError) return error;
+    throw error;
+  }
+}
+
+/** A file is only replaced where the repository has what stands there, as this or an earlier version of it. */
+async function withoutConflicts(
+  different: readonly Comparison[],
+  commit: string | null,
+  repository: Repository,
+  { overwrite }: PullRequest,
+  { seen }: Puller,
+  draft: Draft,
+  signal: AbortSignal,
+): Promise<Comparison[]> {
+  const unsure = different.filter(({ entry, local }) => local !== null && !overwrite && seen.get(entry.path) !== local);
+  if (unsure.length === 0 || commit === null) return [...different];
+  const paths = unsure.map(({ entry }) => entry.path);
+  const history = await repository.historyOf(paths, commit, signal);
+  const conflicts = new Set(unsure.filter(({ entry, local }) => !history.get(entry.path)?.has(local ?? "")));
+  for (const { entry, path } of conflicts) {
+    draft.conflicts.push(path);
+    // Told of, so that what is staged from here on is staged knowingly.
+    seen.set(entry.path, entry.id);
+  }
+  return different.filter((one) => !conflicts.has(one));
+}
+
+/** What cannot be written at all is told of when it is tried. */
+function asks(files: GuardedFiles, path: VirtualPath): boolean {
+  try {
+    return files.needs("write", path).some(({ consent }) => consent === "ask");
+  } catch (error) {
+    if (error instanceof SandboxError) return false;
+    throw error;
+  }
+}
+
+async function writeAll(
+  all: readonly Comparison[],
+  asked: ReadonlySet<VirtualPath>,
+  repository: Repository,
+  { files, bytes, seen, agreedTo }: Puller,
+  draft: Draft,
+  signal: AbortSignal,
+): Promise<void> {
+  const byEntry = new Map(all.map((one) => [one.entry, one]));
+  const refusals: SandboxError[] = [];
+  for await (const [entry, content] of repository.contents([...byEntry.keys()], signal)) {
+    const one = byEntry.get(entry);
+    if (one === undefined) continue;
+    const { path, local } = one;
+    // Somebody may have thought about it for minutes.
+    if ((await idOf(path, bytes, signal)) !== local) {
+      draft.conflicts.push(path);
+      continue;
+    }
+    try {
+      const { created } = await files.write(path, content, { overwrite: local !== null, signal });
+      if (asked.has(path)) agreedTo(path, content);
+      (created ? draft.created : draft.replaced).push(path);
+      seen.set(entry.path, entry.id);
+    } catch (error) {
+      if (!(error instanceof SandboxError)) throw error;
+      refusals.push(error);
+      draft.skipped.push({ path, why: error.message });
+    }
+  }
+  const [first] = refusals;
+  const { created, replaced, unchanged, conflicts } = draft;
+  if (first !== undefined && created.length + replaced.length + unchanged + conflicts.length === 0) throw first;
+}

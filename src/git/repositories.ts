@@ -1,0 +1,109 @@
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import type { GitRepo } from "../project/git-repos.ts";
+import { findGit } from "./git-program.ts";
+import { Mirror } from "./mirror.ts";
+import { GitRefusal } from "./refusal.ts";
+import { Repository } from "./repository.ts";
+import { TreeState } from "./tree-state.ts";
+
+export interface RepositoriesOptions {
+  /** For the mirrors of one project; Corral's own, which no worker can reach. */
+  readonly dir: string;
+  readonly repos: ReadonlyMap<string, GitRepo>;
+  /** Names this process among those that use the same mirrors: letters, digits, `_` and `-`. */
+  readonly owner: string;
+  readonly isLive: (owner: string) => boolean;
+  /** Corral's own environment, in which secrets are looked up. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Told once a commit has been pushed. */
+  readonly onPushed?: (pushed: PushRecord) => Promise<void>;
+}
+
+/** A push as a record keeps it. */
+export interface PushRecord {
+  readonly run: string;
+  readonly root: string;
+  readonly worker: string;
+  readonly repo: string;
+  readonly branch: string;
+  readonly commit: string;
+  /** Virtual. */
+  readonly files: readonly string[];
+}
+
+/** The repositories of a project; each has its mirror made with its first use. */
+export class Repositories implements AsyncDisposable {
+  readonly #options: RepositoriesOptions;
+  readonly #opened = new Map<string, Promise<Repository>>();
+  readonly #states = new WeakMap<object, TreeState>();
+  readonly #over = new AbortController();
+
+  constructor(options: RepositoriesOptions) {
+    this.#options = options;
+  }
+
+  get names(): readonly string[] {
+    return [...this.#options.repos.keys()];
+  }
+
+  /** By its declared name. */
+  async open(name: string): Promise<Repository> {
+    const opening = this.#opened.get(name) ?? this.#openNow(name);
+    this.#opened.set(name, opening);
+    try {
+      return await opening;
+    } catch (error) {
+      // Tried again the next time: a disk may have been full.
+      this.#opened.delete(name);
+      throw error;
+    }
+  }
+
+  /** What one tree of runs knows; `tree` is any object that all of its runs share. */
+  stateOf(tree: object): TreeState {
+    const state = this.#states.get(tree) ?? new TreeState();
+    this.#states.set(tree, state);
+    return state;
+  }
+
+  /** Drops what a tree that has ended did not push. */
+  async endTree(tree: object): Promise<void> {
+    const staged = [...(this.#states.get(tree)?.staged.values() ?? [])];
+    this.#states.delete(tree);
+    for (const { repository, ref } of staged) await leftToOthers(repository.drop([ref], this.#over.signal));
+  }
+
+  async pushed(record: PushRecord): Promise<void> {
+    await this.#options.onPushed?.(record);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#over.signal.aborted) return;
+    const opened = await Promise.allSettled(this.#opened.values());
+    for (const one of opened) if (one.status === "fulfilled") await leftToOthers(one.value.dropOwn(this.#over.signal));
+    this.#over.abort(new Error("the project was closed"));
+  }
+
+  async #openNow(name: string): Promise<Repository> {
+    const { repos, dir, owner, isLive, env } = this.#options;
+    const repo = repos.get(name);
+    if (repo === undefined) throw new RangeError(`the project has no repository ${name}`);
+    const path = await findGit();
+    if (path === null) throw new GitRefusal("GIT_MISSING", "Repositories cannot be used: git is not installed.");
+    const home = join(dir, "home");
+    await mkdir(home, { recursive: true, mode: 0o700 });
+    const program = { path, home };
+    const options = { program, gitDir: join(dir, `${name}.git`), owner, isLive, env };
+    return new Repository(await Mirror.open(repo, options, this.#over.signal));
+  }
+}
+
+/** What cannot be removed now is removed when the mirror is opened the next time. */
+async function leftToOthers(removing: Promise<void>): Promise<void> {
+  try {
+    await removing;
+  } catch (error) {
+    if (!(error instanceof GitRefusal)) throw error;
+  }
+}

@@ -1,0 +1,274 @@
+import { rm } from "node:fs/promises";
+import PQueue from "p-queue";
+import type { GitRepo } from "../project/git-repos.ts";
+import type { GitEnd } from "./git-program.ts";
+import type { Mirror } from "./mirror.ts";
+import { GitRefusal } from "./refusal.ts";
+import { LOCAL_RECEIVE_PACK } from "./settings.ts";
+import { parseTree, type TreeEntries, type TreeEntry } from "./tree-entries.ts";
+
+/** What a commit changes: a file's content, or null for one that goes. */
+export interface FileChange {
+  readonly path: string;
+  readonly mode: string;
+  readonly content: Uint8Array | null;
+}
+
+export interface CommitHead {
+  readonly message: string;
+  readonly author: { readonly name: string; readonly email: string };
+}
+
+export interface CommitDiff {
+  readonly text: string;
+  readonly cut: boolean;
+}
+
+const MAX_WAITING = 100;
+const MAX_TREE_BYTES = 64 * 1024 * 1024;
+const MAX_HISTORY_BYTES = 16 * 1024 * 1024;
+const MAX_HISTORY_COMMITS = 2000;
+/** So many paths are looked up by name; for more, history is looked at whole. */
+const MAX_NAMED_PATHS = 500;
+const MAX_DIFF_BYTES = 256 * 1024;
+/** How much is held in memory of files that are read from the mirror. */
+const BATCH_BYTES = 32 * 1024 * 1024;
+
+/** One repository, as far as Corral uses it: one operation at a time in this process. */
+export class Repository {
+  readonly #mirror: Mirror;
+  readonly #queue = new PQueue({ concurrency: 1 });
+  /** Undefined until it was fetched in this process; null where the branch does not exist yet. */
+  #tip: string | null | undefined;
+  #counter = 0;
+
+  constructor(mirror: Mirror) {
+    this.#mirror = mirror;
+  }
+
+  get repo(): GitRepo {
+    return this.#mirror.repo;
+  }
+
+  /** Fetches the branch; null where the remote has none of that name. */
+  async fetch(signal: AbortSignal): Promise<string | null> {
+    return await this.#inTurn(() => this.#fetchNow(signal), signal);
+  }
+
+  /** The branch's last commit as this process knows it; fetched where nobody has. */
+  async tip(signal: AbortSignal): Promise<string | null> {
+    return await this.#inTurn(async () => (this.#tip === undefined ? await this.#fetchNow(signal) : this.#tip), signal);
+  }
+
+  /** Everything that a commit holds; nothing for null. */
+  async entriesAt(commit: string | null, signal: AbortSignal): Promise<TreeEntries> {
+    if (commit === null) return { entries: new Map(), unreadable: [] };
+    const args = ["ls-tree", "-r", "-l", "-z", "--full-tree", commit];
+    return parseTree(await this.#mirror.output(args, { maxOutputBytes: MAX_TREE_BYTES }, signal));
+  }
+
+  /** The content of files, a batch at a time. */
+  async *contents(files: readonly TreeEntry[], signal: AbortSignal): AsyncGenerator<readonly [TreeEntry, Buffer]> {
+    for (const batch of batchesOf(files)) {
+      const input = batch.map(({ id }) => `${id}\n`).join("");
+      const maxOutputBytes = batch.reduce((sum, { size }) => sum + size + 100, 0);
+      const output = await this.#mirror.output(["cat-file", "--batch"], { input, maxOutputBytes }, signal);
+      let at = 0;
+      for (const file of batch) {
+        const headEnd = output.indexOf(10, at);
+        const head = output.subarray(at, headEnd).toString("latin1");
+        if (head !== `${file.id} blob ${file.size}`) throw new Error(`git answered ${head} for ${file.id}`);
+        yield [file, output.subarray(headEnd + 1, headEnd + 1 + file.size)];
+        at = headEnd + 1 + file.size + 1;
+      }
+    }
+  }
+
+  /**
+   * For each path the contents that it ever had on the way to a commit, as far as the last commits tell: what is replaced
+   * by a newer one of them is not lost.
+   */
+  async historyOf(
+    paths: readonly string[],
+    commit: string,
+    signal: AbortSignal,
+  ): Promise<ReadonlyMap<string, ReadonlySet<string>>> {
+    const args = ["log", "--format=", "--raw", "-z", "-m", "--full-history", "--no-renames", "--no-abbrev"];
+    const named = paths.length <= MAX_NAMED_PATHS ? paths : [];
+    const all = [...args, "--root", `--max-count=${MAX_HISTORY_COMMITS}`, "--end-of-options", commit, "--", ...named];
+    const end = await this.#mirror.local(all, { maxOutputBytes: MAX_HISTORY_BYTES }, signal);
+    if (end.status !== 0 && !end.cut) throw this.#mirror.failure(end, "could not be read");
+    const history = new Map<string, Set<string>>(paths.map((path) => [path, new Set()]));
+    const fields = end.stdout.toString("utf8").split("\0");
+    for (let at = 0; at + 1 < fields.length; ) {
+      const ids = /^\n*:\d+ \d+ ([0-9a-f]+) ([0-9a-f]+) [A-Z]\d*$/.exec(fields[at] ?? "");
+      if (ids === null) {
+        at += 1;
+        continue;
+      }
+      const seen = history.get(fields[at + 1] ?? "");
+      for (const id of ids.slice(1)) seen?.add(id);
+      at += 2;
+    }
+    return history;
+  }
+
+  /** Makes a commit of changes on top of another, which only this process knows of. Null where it would change nothing. */
+  async commit(
+    parent: string | null,
+    changes: readonly FileChange[],
+    head: CommitHead,
+    signal: AbortSignal,
+  ): Promise<{ readonly commit: string; readonly ref: string } | null> {
+    return await this.#inTurn(async () => {
+      const tree = await this.#treeWith(parent, changes, signal);
+      const before =
+        parent === null ? null : await this.#line(["rev-parse", "--verify", `${parent}^{tree}`], {}, signal);
+      if (tree === before) return null;
+      const parents = parent === null ? [] : ["-p", parent];
+      const { name, email } = head.author;
+      const env = {
+        GIT_AUTHOR_NAME: name,
+        GIT_AUTHOR_EMAIL: email,
+        GIT_COMMITTER_NAME: name,
+        GIT_COMMITTER_EMAIL: email,
+      };
+      const commit = await this.#line(
+        ["commit-tree", tree, ...parents, "-F", "-"],
+        { input: head.message, env },
+        signal,
+      );
+      this.#counter += 1;
+      const ref = this.#mirror.ownRef(String(this.#counter));
+      await this.#mirror.output(["update-ref", "--no-deref", ref, commit], {}, signal);
+      return { commit, ref };
+    }, signal);
+  }
+
+  /** What a commit changes, for people: nothing that a repository says of itself turns any of it into something else. */
+  async diffOf(parent: string | null, commit: string, signal: AbortSignal): Promise<CommitDiff> {
+    const shown = ["-r", "-p", "--no-commit-id", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames"];
+    const between = parent === null ? ["--root", commit] : [parent, commit];
+    const args = ["diff-tree", ...shown, ...between];
+    const end = await this.#mirror.local(args, { maxOutputBytes: MAX_DIFF_BYTES }, signal);
+    if (end.status !== 0 && !end.cut) throw this.#mirror.failure(end, "could not be compared");
+    const text = new TextDecoder().decode(end.stdout);
+    return { text: end.cut ? `${text}\n[the rest of the diff is not shown]\n` : text, cut: end.cut };
+  }
+
+  /** Makes a commit the branch's last, where that is still what it was built on. */
+  async push(commit: string, signal: AbortSignal): Promise<void> {
+    await this.#inTurn(async () => {
+      const { url, branch, protocol, name } = this.repo;
+      const local = protocol === "file" ? [`--receive-pack=${LOCAL_RECEIVE_PACK}`] : [];
+      const options = ["--porcelain", "--quiet", "--no-verify", "--no-follow-tags", "--no-signed", ...local];
+      const args = ["push", ...options, "--end-of-options", url, `${commit}:refs/heads/${branch}`];
+      const end = await this.#mirror.remote(args, signal);
+      if (end.status !== 0) {
+        if (
+          /\[(rejected|remote rejected)\] \((fetch first|non-fast-forward|failed to update ref|stale info)/.test(
+            end.stdout.toString(),
+          )
+        )
+          throw new GitRefusal(
+            "GIT_REJECTED",
+            `The repository ${name} has changed since this was staged. Discard it with git_discard, pull with git_pull, and stage again.`,
+          );
+        throw this.#remoteFailure(end);
+      }
+      this.#tip = commit;
+      await this.#mirror.output(["update-ref", "--no-deref", this.#mirror.trackingRef, commit], {}, signal);
+    }, signal);
+  }
+
+  async drop(refs: readonly string[], signal: AbortSignal): Promise<void> {
+    await this.#inTurn(() => this.#mirror.removeRefs(refs, signal), signal);
+  }
+
+  /** Removes everything that this process staged and did not push. */
+  async dropOwn(signal: AbortSignal): Promise<void> {
+    await this.drop(await this.#mirror.stagedRefs("own", signal), signal);
+  }
+
+  async #fetchNow(signal: AbortSignal): Promise<string | null> {
+    const { url, branch } = this.repo;
+    const { trackingRef } = this.#mirror;
+    const quiet = ["--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-gc"];
+    const args = ["fetch", ...quiet, "--end-of-options", url, `+refs/heads/${branch}:${trackingRef}`];
+    const end = await this.#mirror.remote(args, signal);
+    if (end.status === 0) {
+      this.#tip = await this.#line(["rev-parse", "--verify", `${trackingRef}^{commit}`], {}, signal);
+      return this.#tip;
+    }
+    if (!/couldn't find remote ref refs\/heads\//.test(end.stderr)) throw this.#remoteFailure(end);
+    await this.#mirror.removeRefs([trackingRef], signal);
+    this.#tip = null;
+    return null;
+  }
+
+  /** In an index of its own, without a work tree. What goes comes first: a file may make room for a directory. */
+  async #treeWith(parent: string | null, changes: readonly FileChange[], signal: AbortSignal): Promise<string> {
+    const index = this.#mirror.indexPath();
+    const env = { GIT_INDEX_FILE: index };
+    try {
+      const read = await this.#mirror.local(["read-tree", parent ?? "--empty"], { env }, signal);
+      if (read.status !== 0) throw this.#mirror.failure(read, "holds names on which git itself builds nothing");
+      const gone = changes.filter(({ content }) => content === null);
+      const lines = gone.map(({ path }) => `0 ${"0".repeat(40)}\t${path}\0`);
+      for (const { path, mode, content } of changes) {
+        if (content === null) continue;
+        const id = await this.#line(["hash-object", "-w", "--stdin", "--no-filters"], { input: content }, signal);
+        lines.push(`${mode} ${id}\t${path}\0`);
+      }
+      const end = await this.#mirror.local(
+        ["update-index", "-z", "--index-info"],
+        { input: lines.join(""), env },
+        signal,
+      );
+      if (end.status !== 0) throw this.#mirror.failure(end, "cannot hold these files together");
+      return await this.#line(["write-tree"], { env }, signal);
+    } finally {
+      await rm(index, { force: true });
+      await rm(`${index}.lock`, { force: true });
+    }
+  }
+
+  async #line(...[args, asked, signal]: Parameters<Mirror["output"]>): Promise<string> {
+    return (await this.#mirror.output(args, asked, signal)).toString("utf8").trim();
+  }
+
+  #remoteFailure(end: GitEnd): GitRefusal {
+    if (AUTHENTICATION.test(end.stderr)) {
+      const { detail } = this.#mirror.failure(end, "");
+      const text = `The repository ${this.repo.name} did not accept the credentials that the project has for it.`;
+      return new GitRefusal("GIT_CREDENTIALS", text, detail);
+    }
+    return this.#mirror.failure(end, "could not be reached, or refused what was asked of it");
+  }
+
+  async #inTurn<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T> {
+    if (this.#queue.size >= MAX_WAITING)
+      throw new GitRefusal("GIT_BUSY", `Too much is waiting for the repository ${this.repo.name}. Try again later.`);
+    return await this.#queue.add(async () => {
+      signal.throwIfAborted();
+      return await work();
+    });
+  }
+}
+
+const AUTHENTICATION =
+  /Authentication failed|could not read (Username|Password)|Permission denied \(|Host key verification failed|The requested URL returned error: 40[13]/;
+
+function* batchesOf(files: readonly TreeEntry[]): Generator<readonly TreeEntry[]> {
+  let batch: TreeEntry[] = [];
+  let bytes = 0;
+  for (const file of files) {
+    if (batch.length > 0 && bytes + file.size > BATCH_BYTES) {
+      yield batch;
+      [batch, bytes] = [[], 0];
+    }
+    batch.push(file);
+    bytes += file.size;
+  }
+  if (batch.length > 0) yield batch;
+}

@@ -1,0 +1,61 @@
+import type { GitProtocol } from "../project/git-url.ts";
+
+/** Where programs are found: nowhere that a user's own PATH says. */
+export const SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/** The whole environment of git: made from nothing, with a home that is an empty directory of Corral's own. */
+export function gitEnvironment(home: string, protocol: GitProtocol): Readonly<Record<string, string>> {
+  return {
+    PATH: SYSTEM_PATH,
+    HOME: home,
+    XDG_CONFIG_HOME: home,
+    LC_ALL: "C",
+    TZ: "UTC",
+    GIT_CONFIG_NOSYSTEM: "1",
+    GIT_CONFIG_SYSTEM: "/dev/null",
+    GIT_CONFIG_GLOBAL: "/dev/null",
+    GIT_ATTR_NOSYSTEM: "1",
+    GIT_TERMINAL_PROMPT: "0",
+    GIT_ALLOW_PROTOCOL: protocol,
+    GIT_OPTIONAL_LOCKS: "0",
+    GIT_NO_REPLACE_OBJECTS: "1",
+    GIT_LITERAL_PATHSPECS: "1",
+  };
+}
+
+/**
+ * What every git is started with. It stands above any repository's own configuration, so that nothing that is run by
+ * configuration (hooks, a file system monitor, helpers, another ssh) is run because some file says so.
+ */
+export const GIT_SETTINGS: readonly string[] = [
+  "core.hooksPath=/dev/null",
+  "core.fsmonitor=false",
+  "core.attributesFile=/dev/null",
+  "core.excludesFile=/dev/null",
+  "core.sshCommand=ssh -oBatchMode=yes -oPermitLocalCommand=no -oClearAllForwardings=yes",
+  "core.askPass=",
+  "core.pager=cat",
+  "core.protectHFS=true",
+  "core.protectNTFS=true",
+  "credential.helper=",
+  "protocol.allow=never",
+  "protocol.ext.allow=never",
+  // A secret that is meant for one host is not sent on to another.
+  "http.followRedirects=false",
+  "http.lowSpeedLimit=1000",
+  "http.lowSpeedTime=60",
+  "fetch.recurseSubmodules=false",
+  "push.recurseSubmodules=no",
+  "submodule.recurse=false",
+  "gc.autoDetach=false",
+  "gc.pruneExpire=2.hours.ago",
+  "maintenance.auto=false",
+];
+
+/** The program at the other end of a path on this machine: nothing that its own configuration names is run there either. */
+export const LOCAL_RECEIVE_PACK = [
+  "git",
+  ...["hooksPath=/dev/null", "fsmonitor=false", "alternateRefsCommand=true"].map((one) => `-c core.${one}`),
+  ...["autogc=false", "denyCurrentBranch=refuse"].map((one) => `-c receive.${one}`),
+  "receive-pack",
+].join(" ");

@@ -1,0 +1,126 @@
+import { placeOfEntry } from "./entry-path.ts";
+import type { FileBytes } from "./file-bytes.ts";
+import { MAX_FILE_BYTES, MAX_STAGED_COMMITS, MAX_STAGED_FILES, MAX_TREE_STAGED_BYTES } from "./limits.ts";
+import { blobId } from "./object-id.ts";
+import { GitRefusal } from "./refusal.ts";
+import type { CommitHead, FileChange, Repository } from "./repository.ts";
+import { foldersOf, type TreeEntry } from "./tree-entries.ts";
+import type { StagedCommit, StagedFile, TreeState } from "./tree-state.ts";
+import { shown, type Wanted, wantedIn } from "./wanted.ts";
+
+export interface StageRequest {
+  readonly files: readonly string[];
+  readonly message: string;
+  /** Of the commit, where the repository's own declaration names nobody. */
+  readonly author: CommitHead["author"];
+}
+
+const NEW_FILE = "100644";
+
+/** Makes a commit of a worker's files on top of the branch. Nothing leaves the machine, and nobody is asked yet. */
+export async function stage(
+  repository: Repository,
+  request: StageRequest,
+  bytes: FileBytes,
+  state: TreeState,
+  signal: AbortSignal,
+): Promise<StagedCommit> {
+  const { repo } = repository;
+  refuseTooMuch(request, state);
+  const wanted = wholeFiles(request.files.map((raw) => wantedIn(repo, raw)));
+  const parent = await repository.tip(signal);
+  const { entries } = await repository.entriesAt(parent, signal);
+  const seen = state.seenOf(repo.name);
+
+  const changes: FileChange[] = [];
+  const files: StagedFile[] = [];
+  const ids = new Map<string, string | null>();
+  for (const { entry, path } of wanted) {
+    const content = await bytes.read(path, MAX_FILE_BYTES, signal);
+    const there = entries.get(entry);
+    if (content === null && there === undefined)
+      throw new GitRefusal("NOT_FOUND", `There is no '${path}', neither here nor in the repository ${repo.name}.`);
+    const id = content === null ? null : blobId(content);
+    if (id === there?.id) continue;
+    if (there !== undefined && seen.get(entry) !== there.id) throw notPulled(path, repo.name);
+    state.stagedBytes += content?.length ?? 0;
+    if (state.stagedBytes > MAX_TREE_STAGED_BYTES) throw tooMuch();
+    changes.push({ path: entry, mode: modeOf(there?.mode), content });
+    files.push({ path, change: content === null ? "deleted" : there === undefined ? "added" : "modified" });
+    ids.set(entry, id);
+  }
+  for (const { path: entry, id } of displacedBy(changes, entries)) {
+    const place = placeOfEntry(repo.at, entry);
+    if (!place.ok)
+      throw new GitRefusal(
+        "GIT_PATH",
+        `The repository ${repo.name} has '${shown(entry)}' in the way, which ${place.fault}.`,
+      );
+    const { path } = place;
+    if (seen.get(entry) !== id) throw notPulled(path, repo.name);
+    changes.push({ path: entry, mode: NEW_FILE, content: null });
+    files.push({ path, change: "deleted" });
+    ids.set(entry, null);
+  }
+  if (changes.length === 0) throw nothingNew(repo.name);
+  const head = { message: `${request.message.trim()}\n`, author: repo.author ?? request.author };
+  const made = await repository.commit(parent, changes, head, signal);
+  if (made === null) throw nothingNew(repo.name);
+  const { text: diff } = await repository.diffOf(parent, made.commit, signal);
+  const staged: StagedCommit = { repository, ...made, message: request.message.trim(), files, diff, ids };
+  state.staged.set(made.commit, staged);
+  return staged;
+}
+
+function refuseTooMuch({ files, message }: StageRequest, state: TreeState): void {
+  if (files.length > MAX_STAGED_FILES)
+    throw new GitRefusal("GIT_TOO_LARGE", `At most ${MAX_STAGED_FILES} files can be staged at one time.`);
+  if (state.staged.size >= MAX_STAGED_COMMITS)
+    throw new GitRefusal(
+      "GIT_TOO_MANY",
+      `There are ${MAX_STAGED_COMMITS} staged commits already. Push or discard one of them first.`,
+    );
+  if (message.trim() === "") throw new GitRefusal("GIT_MESSAGE", "A commit needs a message that says what it is for.");
+  if (message.includes("\0")) throw new GitRefusal("GIT_MESSAGE", "A message cannot hold a NUL character.");
+}
+
+/** Each once; the repository itself is no file. */
+function wholeFiles(wanted: readonly Wanted[]): readonly Wanted[] {
+  if (wanted.some(({ entry }) => entry === ""))
+    throw new GitRefusal("GIT_PATH", "Files are staged one by one: name each file that is to be in the commit.");
+  return [...new Map(wanted.map((one) => [one.entry, one])).values()];
+}
+
+/** What a commit has no room for beside its files: a file where a directory is needed, and all below one that becomes a file. */
+function displacedBy(changes: readonly FileChange[], entries: ReadonlyMap<string, TreeEntry>): TreeEntry[] {
+  const named = new Set(changes.map(({ path }) => path));
+  const added = new Set(changes.filter(({ content }) => content !== null).map(({ path }) => path));
+  const folders = new Set([...added].flatMap(foldersOf));
+  return [...entries.values()].filter(
+    ({ path }) => !named.has(path) && (folders.has(path) || foldersOf(path).some((folder) => added.has(folder))),
+  );
+}
+
+/** A file that is there stays executable or not; a link or another repository becomes a file. */
+function modeOf(mode: string | undefined): string {
+  return mode?.startsWith("100") ? mode : NEW_FILE;
+}
+
+/** The worker's file may be older than what stands in the repository: staged, it would undo what others did. */
+function notPulled(path: string, name: string): GitRefusal {
+  return new GitRefusal(
+    "GIT_NOT_PULLED",
+    `The repository ${name} has a version of '${path}' that was not pulled in this run. Pull it with git_pull first: a file with changes of its own is left as it is, and can be staged then.`,
+  );
+}
+
+function nothingNew(name: string): GitRefusal {
+  return new GitRefusal("GIT_NOTHING_NEW", `All of these files are in the repository ${name} as they are here.`);
+}
+
+function tooMuch(): GitRefusal {
+  return new GitRefusal(
+    "GIT_TOO_LARGE",
+    `All that is staged by one run and those it calls can have at most ${MAX_TREE_STAGED_BYTES} bytes.`,
+  );
+}

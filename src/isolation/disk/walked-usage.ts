@@ -1,0 +1,83 @@
+import fs from "node:fs";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import type { Descriptor } from "../../files/host/descriptor.ts";
+import { type TreeUsage, UsageSum } from "./usage-sum.ts";
+
+/** How many names are looked at before others have their turn. */
+const SLICE = 500;
+/** What is deeper is not looked at, and counts as left out. */
+const MAX_DEPTH = 256;
+
+/** Adds up a tree in this process. Null where there are more names than `names`. */
+export async function walkedUsage(
+  root: Descriptor,
+  { enough, names }: { readonly enough: number; readonly names: number },
+  signal: AbortSignal,
+): Promise<TreeUsage | null> {
+  const sum = new UsageSum(enough);
+  const walk = new Walk(sum, names, root.stat().dev, signal);
+  return (await walk.through(root, 0)) ? sum.usage() : null;
+}
+
+class Walk {
+  readonly #sum: UsageSum;
+  readonly #maxNames: number;
+  readonly #device: number;
+  readonly #signal: AbortSignal;
+
+  constructor(sum: UsageSum, maxNames: number, device: number, signal: AbortSignal) {
+    this.#sum = sum;
+    this.#maxNames = maxNames;
+    this.#device = device;
+    this.#signal = signal;
+  }
+
+  /** False where there are too many names. */
+  async through(folder: Descriptor, depth: number): Promise<boolean> {
+    for (const name of this.#namesIn(folder)) {
+      if (this.#sum.isEnough) return true;
+      if (this.#sum.names >= this.#maxNames) return false;
+      if (this.#sum.names % SLICE === 0) await nextTurn();
+      this.#signal.throwIfAborted();
+      const stats = this.#look(folder, name);
+      if (stats === null) continue;
+      this.#sum.add(stats.blocks, stats.nlink > 1 && !stats.isDirectory() ? `${stats.dev}:${stats.ino}` : null);
+      if (!stats.isDirectory() || stats.dev !== this.#device) continue;
+      if (depth >= MAX_DEPTH) this.#sum.leaveOut();
+      else if (!(await this.#below(folder, name, depth))) return false;
+    }
+    return true;
+  }
+
+  async #below(folder: Descriptor, name: Buffer, depth: number): Promise<boolean> {
+    try {
+      using inner = folder.child(name, true);
+      return await this.through(inner, depth + 1);
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      // It was removed, or replaced, while it was looked at.
+      if (code !== "ENOENT" && code !== "ENOTDIR") throw error;
+      return true;
+    }
+  }
+
+  #look(folder: Descriptor, name: Buffer): fs.Stats | null {
+    try {
+      return fs.lstatSync(folder.path(name), { throwIfNoEntry: false }) ?? null;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EACCES") throw error;
+      this.#sum.leaveOut();
+      return null;
+    }
+  }
+
+  #namesIn(folder: Descriptor): Buffer[] {
+    try {
+      return fs.readdirSync(folder.path(), { encoding: "buffer" });
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EACCES") throw error;
+      this.#sum.leaveOut();
+      return [];
+    }
+  }
+}

@@ -1,0 +1,134 @@
+import { randomBytes } from "node:crypto";
+import { type FSWatcher, watch } from "node:fs";
+import { mkdir, open, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { isDead, type Owner, parseOwner } from "./owner.ts";
+
+/** In each owner's directory, a file for each grant that it keeps; it is for people, so host paths are in it. */
+const GRANTS_DIR = "grants";
+const FILE = /^([0-9a-f]{12})\.json$/;
+/** One grant in JSON, a directory's path and the names of a few workers, is far below this. */
+const MAX_FILE_BYTES = 64 * 1024;
+/** More orchestrators or grants than anybody has; what is beyond is not read. */
+const MAX_OWNERS = 10_000;
+const MAX_GRANTS = 10_000;
+
+/** A directory that a running worker was granted, as `corral grants` shows it. */
+export interface LiveGrant {
+  readonly id: string;
+  readonly run: string;
+  readonly worker: string;
+  /** The workers from the root run down to the one that asked. */
+  readonly through: readonly string[];
+  /** As the worker knows it. */
+  readonly directory: string;
+  readonly host: string;
+  readonly mode: "read" | "write";
+  readonly scope: "tree" | "session";
+  /** ISO 8601. */
+  readonly grantedAt: string;
+}
+
+/**
+ * The grants that this process keeps, as files that anybody of this user may list. Whoever removes one takes the grant
+ * back: it is looked for before each use, and watched besides.
+ */
+export class GrantFiles implements AsyncDisposable {
+  readonly #dir: string;
+  readonly #onRemoved: () => void;
+  #watcher: FSWatcher | null = null;
+  #made: Promise<unknown> | null = null;
+
+  /** `onRemoved` may come too often, and never rejects. */
+  constructor(ownerDir: string, onRemoved: () => void) {
+    this.#dir = join(ownerDir, GRANTS_DIR);
+    this.#onRemoved = onRemoved;
+  }
+
+  async add(grant: LiveGrant): Promise<void> {
+    this.#made ??= mkdir(this.#dir, { recursive: true, mode: 0o700 });
+    await this.#made;
+    this.#watcher ??= this.#watch();
+    // Whole from its first moment, for others read it at any time.
+    const draft = join(this.#dir, `.${randomBytes(4).toString("hex")}`);
+    await writeFile(draft, `${JSON.stringify(grant)}\n`, { mode: 0o600, flag: "wx" });
+    await rename(draft, join(this.#dir, `${grant.id}.json`));
+  }
+
+  async remove(id: string): Promise<void> {
+    await rm(join(this.#dir, `${id}.json`), { force: true });
+  }
+
+  /** The ids that still stand. A directory that cannot be read any more keeps none. */
+  async standing(): Promise<ReadonlySet<string>> {
+    const names = await readdir(this.#dir).catch(() => [] as string[]);
+    return new Set(names.flatMap((name) => FILE.exec(name)?.[1] ?? []));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#watcher?.close();
+    if (this.#made === null) return;
+    await this.#made.catch(() => {});
+    await rm(this.#dir, { recursive: true, force: true });
+  }
+
+  /** Without it a revocation is noticed with the next use all the same. */
+  #watch(): FSWatcher | null {
+    try {
+      const watcher = watch(this.#dir, { persistent: false }, (event) => event === "rename" && this.#onRemoved());
+      return watcher.on("error", () => watcher.close());
+    } catch {
+      return null;
+    }
+  }
+}
+
+/** The grants of all orchestrators of a state directory that are not certainly dead, oldest first. */
+export async function listLiveGrants(liveDir: string, self: Owner): Promise<LiveGrant[]> {
+  const found: LiveGrant[] = [];
+  for (const { path } of await grantFilesIn(liveDir, self)) {
+    const grant = await readGrant(path);
+    if (grant !== null) found.push(grant);
+  }
+  return found.toSorted((a, b) => (a.grantedAt < b.grantedAt ? -1 : 1));
+}
+
+/** Takes a grant back; false where no such grant lives. */
+export async function revokeLiveGrant(liveDir: string, self: Owner, id: string): Promise<boolean> {
+  const file = (await grantFilesIn(liveDir, self)).find((each) => each.id === id);
+  if (file === undefined) return false;
+  try {
+    await rm(file.path);
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return false;
+    throw error;
+  }
+}
+
+async function grantFilesIn(liveDir: string, self: Owner): Promise<{ id: string; path: string }[]> {
+  const files: { id: string; path: string }[] = [];
+  const owners = await readdir(liveDir).catch(() => [] as string[]);
+  for (const name of owners.slice(0, MAX_OWNERS)) {
+    const owner = parseOwner(await readFile(join(liveDir, name, "owner"), "utf8").catch(() => ""));
+    if (owner === null || isDead(owner, self)) continue;
+    const dir = join(liveDir, name, GRANTS_DIR);
+    for (const entry of await readdir(dir).catch(() => [] as string[])) {
+      const id = FILE.exec(entry)?.[1];
+      if (id !== undefined && files.length < MAX_GRANTS) files.push({ id, path: join(dir, entry) });
+    }
+  }
+  return files;
+}
+
+/** Null for one that was taken back meanwhile. */
+async function readGrant(path: string): Promise<LiveGrant | null> {
+  try {
+    await using file = await open(path);
+    const { size } = await file.stat();
+    return size > MAX_FILE_BYTES ? null : (JSON.parse(await file.readFile("utf8")) as LiveGrant);
+  } catch (error) {
+    if (error instanceof SyntaxError || (error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    throw error;
+  }
+}

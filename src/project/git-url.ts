@@ -1,0 +1,54 @@
+/** How a repository is spoken to; anything else is refused, `ext::` and its kind above all. */
+export type GitProtocol = "https" | "http" | "ssh" | "file";
+
+export type GitUrl =
+  | { readonly ok: true; readonly protocol: GitProtocol; readonly url: string }
+  /** `fault` follows the name of what is wrong. */
+  | { readonly ok: false; readonly fault: string };
+
+const EXPECTED =
+  "must be a `https://…` or `ssh://git@host/…` address, or the absolute path of a repository on this machine";
+const MAX_CHARACTERS = 2000;
+
+/**
+ * The address of a repository, in the one form in which git is given it. It holds no secret, since git's errors and
+ * files repeat it. Plain `http` is only for this machine itself.
+ */
+export function parseGitUrl(raw: string): GitUrl {
+  if (raw.length > MAX_CHARACTERS) return { ok: false, fault: "is too long" };
+  if (/[\p{Cc}\p{Cs}\s\\"'`]/u.test(raw))
+    return { ok: false, fault: "must hold no blanks, quotes or control characters" };
+  if (raw.startsWith("/")) return fileUrl(raw);
+  if (raw.startsWith("file:///")) return fileUrl(raw.slice("file://".length));
+  if (/^[\w.-]+@[\w.-]+:(?!\/\/)/.test(raw))
+    return { ok: false, fault: `must be a whole address; write ssh://${raw.replace(":", "/")}` };
+  const scheme = /^(https|http|ssh|git\+ssh):\/\//.exec(raw)?.[1];
+  if (scheme === undefined || !URL.canParse(raw)) return { ok: false, fault: EXPECTED };
+  return remoteUrl(raw, scheme);
+}
+
+function remoteUrl(raw: string, scheme: string): GitUrl {
+  const { hostname, username, password, pathname, search, hash, port } = new URL(raw);
+  if (password !== "") return { ok: false, fault: "must hold no password; name it in `credentials`" };
+  if (search !== "" || hash !== "") return { ok: false, fault: "must hold no `?` or `#`" };
+  if (!/^(\[[0-9a-f:.]+\]|[A-Za-z0-9][A-Za-z0-9.-]*)$/i.test(hostname)) return { ok: false, fault: EXPECTED };
+  if (!/^[\w.@+~-]*$/.test(username) || username.startsWith("-"))
+    return {
+      ok: false,
+      fault: "has a user name with other characters than letters, digits and `.`, `_`, `-`, `+`, `@`",
+    };
+  if (pathname.length < 2) return { ok: false, fault: "names a host, and no repository there" };
+  if (pathname.startsWith("/-")) return { ok: false, fault: "must not lead to a name that begins with `-`" };
+  if (scheme === "http" && !["localhost", "127.0.0.1", "[::1]"].includes(hostname))
+    return { ok: false, fault: "must use https: what goes over plain http can be read and changed on the way" };
+  const protocol = scheme === "git+ssh" ? "ssh" : (scheme as GitProtocol);
+  const user = username === "" ? "" : `${username}@`;
+  return { ok: true, protocol, url: `${protocol}://${user}${hostname}${port === "" ? "" : `:${port}`}${pathname}` };
+}
+
+function fileUrl(path: string): GitUrl {
+  const parts = path.split("/").slice(1);
+  if (parts.some((part) => part === "" || part === "." || part === ".."))
+    return { ok: false, fault: "must be a plain absolute path, without `.`, `..` and doubled slashes" };
+  return { ok: true, protocol: "file", url: path };
+}

@@ -1,0 +1,27 @@
+import { join } from "node:path";
+import { Stage, type Staging } from "../../changes/stage.ts";
+import { refusalOf } from "../../isolation/refused-sources.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { deliveryOf } from "../../sandbox/staging.ts";
+import type { Violation } from "../../sandbox/violation.ts";
+import type { RunEnvironment } from "../environment.ts";
+import type { Job } from "../job.ts";
+
+/** The side on which a run writes what a bind mount cannot be trusted with. */
+export async function openStage(job: Job, sandbox: Sandbox, env: RunEnvironment): Promise<Staging> {
+  // A view would show what no cell may be shown, and hide where it comes from.
+  const violations = sandbox.mounts
+    .filter((mount) => deliveryOf(mount) === "view" && mount.view === undefined)
+    .flatMap(({ path, host }): Violation[] => {
+      const reason = refusalOf(host, env.refusedSources);
+      return reason === null ? [] : [{ code: "MOUNT_SOURCE_REFUSED", path, reason }];
+    });
+  if (violations.length > 0) return { ok: false, violations };
+  return await Stage.open({
+    sandbox,
+    dir: join(env.ownerDir, `${job.run}.stage`),
+    maxBytes: sandbox.limits.diskBytes ?? sandbox.policy.maxLimits.diskBytes,
+    overlays: env.overlays,
+    signal: job.signal,
+  });
+}

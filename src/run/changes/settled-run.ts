@@ -1,0 +1,116 @@
+import { TooManyChanges } from "../../changes/scan/draft.ts";
+import type { ChangesOf, Collected, Stage } from "../../changes/stage.ts";
+import type { RunEnvironment } from "../environment.ts";
+import type { Job } from "../job.ts";
+import { type DescribedViolation, describeAll, type RunError, type RunResult } from "../result.ts";
+import { intoCaller } from "./into-caller.ts";
+import { counted, type ReportedChange, type ReportedChangeset, reported, violationsOf } from "./reported.ts";
+import { holdChanges, type Settlement, settleChanges } from "./settle.ts";
+
+/** What became of the changes of a run that has ended. */
+export interface SettledChanges {
+  readonly changes: readonly ReportedChange[];
+  /** Null where there were none, or where they could not be taken. */
+  readonly changeset: ReportedChangeset | null;
+  /** Why not all of them were applied; null where they were, or where nobody wanted it. */
+  readonly failure: {
+    readonly status: "refused" | "denied" | "cancelled";
+    readonly violations: readonly DescribedViolation[];
+    readonly error: RunError;
+  } | null;
+}
+
+/**
+ * The result of a run together with what became of its changes. A run that did not succeed changes nothing: what it
+ * wrote waits for a person. One that succeeded, and whose changes were not all applied, did not succeed after all.
+ */
+export async function settledRun(job: Job, result: RunResult, stage: Stage, env: RunEnvironment): Promise<RunResult> {
+  const succeeded = result.status === "succeeded";
+  const unfit = succeeded ? null : `the run did not succeed (${result.status})`;
+  const settled = await settleEnded(job, stage, env, unfit);
+  if (settled === null) return result;
+  const { changes, changeset, failure } = settled;
+  return { ...result, changes, changeset, ...(succeeded && failure !== null ? failure : {}) };
+}
+
+/** `unfit`: why nothing is to be applied, whoever would agree. Null: nothing was changed. */
+export async function settleEnded(
+  job: Job,
+  stage: Stage,
+  env: RunEnvironment,
+  unfit: string | null,
+): Promise<SettledChanges | null> {
+  const isRoot = job.parent === null;
+  const into = isRoot ? env.changesets : intoCaller(stage.journalDir);
+  let collected: Collected | null;
+  try {
+    collected = await stage.collect(changesOf(job, env));
+  } catch (error) {
+    if (!(error instanceof TooManyChanges)) throw error;
+    return notTaken(error.message);
+  }
+  if (collected === null) return null;
+  let cancelled = false;
+  const settlement =
+    unfit !== null
+      ? await holdChanges(collected, unfit, into)
+      : await settleChanges(collected, job, into, env, job.signal).catch(async (error: unknown) => {
+          if (!job.signal.aborted) throw error;
+          cancelled = true;
+          return await holdChanges(collected, "the run was cancelled before anybody agreed to it", into);
+        });
+  const { outcomes, kept } = settlement;
+  return {
+    changes: reported(outcomes),
+    changeset: { id: kept && isRoot ? job.run : null, counts: counted(outcomes) },
+    failure: unfit !== null ? null : cancelled ? cancelledFailure(job) : failureOf(settlement, job),
+  };
+}
+
+/** `commit`: the how manieth time this run brings changes back. */
+export function changesOf(job: Job, env: RunEnvironment, commit = 1): ChangesOf {
+  return {
+    id: commit === 1 ? job.run : `${job.run}.${commit}`,
+    run: job.run,
+    root: job.root,
+    worker: job.worker.name,
+    project: env.project.dir,
+    createdAt: new Date().toISOString(),
+  };
+}
+
+function failureOf(settlement: Settlement, job: Job): SettledChanges["failure"] {
+  const { outcomes, decision } = settlement;
+  const violations = describeAll(violationsOf(outcomes));
+  const counts = counted(outcomes);
+  if (violations.length > 0) {
+    const code = counts.refused > 0 ? "CHANGES_REFUSED" : "CHANGES_CONFLICT";
+    const what = `Of ${outcomes.length} changes of worker ${job.worker.name}, ${counts.applied} were applied.`;
+    const message = [what, ...violations.map((violation) => violation.message)].join("\n");
+    return { status: "refused", violations, error: { code, message } };
+  }
+  if (decision === null || decision.outcome === "approved") return null;
+  const timedOut = decision.outcome === "timed_out";
+  const answer = timedOut ? "nobody answered in time" : `it was denied: ${decision.reason}`;
+  const withheld = outcomes.filter(({ outcome }) => outcome !== "applied").map(({ change }) => change.path);
+  const shown = withheld.slice(0, 5).join(", ") + (withheld.length > 5 ? ` and ${withheld.length - 5} more` : "");
+  const way =
+    job.parent === null
+      ? `It waits: see \`corral changes show ${job.run}\`.`
+      : "Declare `approval: preApproved` for what it may write, or run it where someone can agree.";
+  const message = `Worker ${job.worker.name} changed ${shown}; that needs approval, and ${answer}. ${way}`;
+  const code = timedOut ? "APPROVAL_TIMED_OUT" : "APPROVAL_DENIED";
+  return { status: "denied", violations: [], error: { code, message } };
+}
+
+function cancelledFailure({ run, parent, worker }: Job): SettledChanges["failure"] {
+  const way = parent === null ? ` What it changed waits: see \`corral changes show ${run}\`.` : "";
+  const message = `The run of worker ${worker.name} was cancelled before anybody agreed to what it changed.${way}`;
+  return { status: "cancelled", violations: [], error: { code: "CANCELLED", message } };
+}
+
+function notTaken(reason: string): SettledChanges {
+  const violations = describeAll([{ code: "CHANGES_NOT_TAKEN", reason }]);
+  const error = { code: "CHANGES_NOT_TAKEN", message: violations.map(({ message }) => message).join("\n") };
+  return { changes: [], changeset: null, failure: { status: "refused", violations, error } };
+}

@@ -1,0 +1,56 @@
+import { z } from "zod";
+import { parsePathIn, readablePaths } from "../../sandbox/access.ts";
+import { fromCell } from "../call.ts";
+import type { Holder } from "./holder.ts";
+import type { Mode } from "./refusal.ts";
+import { type GrantSurroundings, requestGrant } from "./request.ts";
+
+const body = z.strictObject({ path: z.string().min(1).max(4096), mode: z.enum(["read", "write"]).default("read") });
+
+/** What a program in a cell asks for at its run's socket. */
+export interface AccessRequest {
+  readonly path: string;
+  readonly mode: Mode;
+}
+
+export type AccessAnswer =
+  | {
+      readonly granted: true;
+      readonly path: string;
+      readonly mode: Mode;
+      readonly scope: "tree" | "session" | "had";
+      readonly note: string;
+    }
+  | { readonly granted: false; readonly code: string; readonly message: string };
+
+/** A request as the socket takes it, or what is wrong with it. */
+export function parseAccessBody(raw: unknown): AccessRequest | string {
+  const parsed = body.safeParse(raw);
+  return parsed.success ? parsed.data : `The request is none for access: ${z.prettifyError(parsed.error)}`;
+}
+
+const NOTE =
+  "This container does not show it: it is there for tools and for `exec` at this socket, and for workers that are called from now on.";
+
+/** Asks for a directory for the rest of the run, for programs that use no tool on it themselves. */
+export async function requestAccess(
+  { path: raw, mode }: AccessRequest,
+  holder: Holder,
+  around: GrantSurroundings,
+  signal: AbortSignal,
+): Promise<AccessAnswer> {
+  const parsed = parsePathIn(holder.shown, fromCell(raw, holder.shown));
+  if (!parsed.ok) {
+    const readable = readablePaths(holder.shown).join(", ") || "none";
+    const message = `Cannot access that path: ${parsed.reason}.\nReadable paths: ${readable}`;
+    return { granted: false, code: "PATH_NOT_IN_SANDBOX", message };
+  }
+  const { path } = parsed;
+  const outcome = await requestGrant({ path, mode, why: `to ${mode} '${path}'` }, holder, around, signal);
+  if (!outcome.ok) return { granted: false, ...outcome.refusal };
+  if (outcome.scope !== "once")
+    return { granted: true, path: outcome.directory, mode, scope: outcome.scope ?? "had", note: NOTE };
+  const message =
+    "It was agreed to for one operation only, and a request for access is none. Use a tool on the path: it asks by itself.";
+  return { granted: false, code: "GRANT_FOR_ONE_OPERATION", message };
+}

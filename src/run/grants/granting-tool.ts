@@ -1,0 +1,67 @@
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import type { ToolResult } from "../../tools/run-tool.ts";
+import type { Holder } from "./holder.ts";
+import type { Refused } from "./refusal.ts";
+import { type GrantOutcome, type GrantSurroundings, requestGrant } from "./request.ts";
+import { needOf } from "./tool-need.ts";
+
+/** One use of a tool, under another sandbox than its session's where it was granted something for itself alone. */
+export type Use = (under: Sandbox | null) => Promise<ToolResult>;
+
+export interface ToolUse {
+  readonly name: string;
+  readonly rawInput: unknown;
+  readonly use: Use;
+  /** True where the session has a cell that does not show what was granted just now. */
+  readonly cellIsOld: () => boolean;
+}
+
+/** The most directories that one use of a tool can need: two paths, each for reading and then for writing. */
+const MAX_REQUESTS = 4;
+
+/**
+ * Uses a tool; where it is refused for a path outside, asks for the directory, and uses it again. Nothing was touched
+ * before, for the validator answers first. A worker that is not `dynamic` is refused as ever.
+ */
+export async function usedGranting(
+  { name, rawInput, use, cellIsOld }: ToolUse,
+  holder: Holder,
+  around: GrantSurroundings,
+  signal: AbortSignal,
+): Promise<ToolResult> {
+  await around.ledger.look();
+  let under: Sandbox | null = null;
+  const notes: string[] = [];
+  for (let asked = 0; ; asked += 1) {
+    const result = await use(under);
+    const need = holder.worker.dynamic === null ? null : needOf(name, rawInput, result, under ?? holder.shown);
+    if (need === null || asked === MAX_REQUESTS) return noted(result, notes);
+    const outcome = await requestGrant({ ...need, ...(under === null ? {} : { under }) }, holder, around, signal);
+    if (!outcome.ok) return refused(result, outcome);
+    if (outcome.scope === "once" || under !== null) under = outcome.sandbox;
+    notes.push(...noteOn(outcome, need.mode, cellIsOld()));
+  }
+}
+
+function noteOn(outcome: GrantOutcome & { ok: true }, mode: string, cellIsOld: boolean): string[] {
+  const { directory, scope } = outcome;
+  const what = mode === "write" ? "Writing to" : "Reading";
+  if (scope === null) return [];
+  if (scope === "once") return [`${what} '${directory}' was granted for this one operation.`];
+  const lost = cellIsOld
+    ? " The next command runs in a new container that shows it: what is in /tmp, the home directory and running programs is lost with it."
+    : "";
+  return [`${what} '${directory}' was granted until the end of this run.${lost}`];
+}
+
+function noted(result: ToolResult, notes: readonly string[]): ToolResult {
+  if (notes.length === 0 || !result.ok) return result;
+  return { ...result, text: [result.text, ...notes.map((note) => `[Note: ${note}]`)].join("\n") };
+}
+
+/** What there is without it stays in the text, so that the worker can go on. */
+function refused(result: ToolResult, { refusal }: Refused): ToolResult {
+  if (result.ok) return result;
+  const { code, message } = refusal;
+  return { ...result, code, message: `${message}\n${result.message}` };
+}

@@ -1,0 +1,192 @@
+import { exposedOwnFiles } from "../../project/own-files.ts";
+import type { WorkerDefinition } from "../../project/worker.ts";
+import { accessOf, governingMount, hostBelow } from "../../sandbox/access.ts";
+import { expand } from "../../sandbox/expand.ts";
+import { type Mount, originOf } from "../../sandbox/mount.ts";
+import { isReserved } from "../../sandbox/reserved.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { carve, select } from "../../sandbox/select.ts";
+import { covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { type Mode, type Refused, refuse } from "./refusal.ts";
+import { holds, hostSource } from "./source.ts";
+
+/** One run of the chain that leads from the root to the run that asks. */
+export interface Level {
+  readonly worker: Pick<WorkerDefinition, "name" | "dynamic" | "needs">;
+  /** What its tools act on, and what it hands on. */
+  readonly shown: Sandbox;
+  /** Its caller took something away for this one call. */
+  readonly limited: boolean;
+  /** The host folders in which it may be granted something; null: anywhere. */
+  readonly within: readonly string[] | null;
+  /** What it was granted so far. */
+  readonly directories: ReadonlySet<VirtualPath>;
+}
+
+export interface Grounds {
+  readonly project: Sandbox;
+  /** Why a host directory may never be shown to anybody, or null. */
+  readonly refusalOf: (host: string) => string | null;
+  /** Real paths of what says what workers may do. */
+  readonly ownFiles: readonly string[];
+}
+
+export interface DirectoryRequest {
+  readonly directory: VirtualPath;
+  readonly mode: Mode;
+}
+
+export type Judgement =
+  | {
+      readonly ok: true;
+      /** True where the worker has it by now, and nobody has to be asked. */
+      readonly had: boolean;
+      /** The first of the chain that has to be granted it, and all after it; as many as the chain has: none. */
+      readonly first: number;
+      /** What the first is granted it from; the others have it from the one before. */
+      readonly source: readonly Mount[];
+      readonly host: string;
+      /** The asking run's sandbox with it, for a single operation. */
+      readonly preview: Sandbox;
+    }
+  | Refused;
+
+/** What a path means to a chain of runs: where it would come from. */
+export type Meaning =
+  /** The project has it under this name. */
+  | { readonly kind: "namespace"; readonly mount: Mount }
+  /** A directory of the host, under the name that it has there; `mount` where some run has it already. */
+  | { readonly kind: "host"; readonly mount: Mount | null }
+  /** A path of a worker's own file: a name that the project does not know. */
+  | { readonly kind: "own"; readonly mount: Mount };
+
+/** The project's names come first, since a worker cannot choose those; then those of the runs, the nearest first. */
+export function meaningOf(path: VirtualPath, chain: readonly Level[], { project }: Pick<Grounds, "project">): Meaning {
+  const given = governingMount(project, path);
+  const nearest = chain.toReversed().flatMap(({ shown }) => governingMount(shown, path) ?? [])[0];
+  const isHost = nearest !== undefined && hostBelow({ ...nearest, host: originOf(nearest) }, path) === path;
+  if (given !== undefined) return { kind: "namespace", mount: nearest ?? given };
+  if (nearest === undefined || isHost) return { kind: "host", mount: nearest ?? null };
+  return { kind: "own", mount: nearest };
+}
+
+/** Whether a directory may be granted at all, and to whom, before anybody is asked. Pure. */
+export function judgeGrant(request: DirectoryRequest, chain: readonly Level[], grounds: Grounds): Judgement {
+  const { directory, mode } = request;
+  const asking = chain.at(-1);
+  if (asking === undefined) throw new RangeError("a chain has at least the run that asks");
+  const had = grantIn(asking.shown, request);
+  if (had !== null)
+    return { ok: true, had: true, first: chain.length, source: [], host: had.host, preview: asking.shown };
+  const origin = originFor(request, chain, grounds);
+  if (origin === null) {
+    const giver = mode === "write" ? "Nobody who called this worker can write there" : "Nobody who called it has it";
+    return refuse("GRANT_NOT_ABOVE", request, `${giver}, and the project does not give it.`);
+  }
+  const { first, source } = origin;
+  const top = governingMount({ mounts: source }, directory);
+  const host = top === undefined ? directory : originOf(carve(top, directory));
+  let above = source;
+  let preview = asking.shown;
+  for (const [index, level] of chain.entries()) {
+    if (index < first) continue;
+    const refused =
+      refusalAt(level, index === chain.length - 1, request, host) ?? refusedSource(request, host, grounds);
+    if (refused !== null) return refused;
+    preview = expand(level.shown, { id: "", path: directory, mode, by: "", source: above });
+    if (exposes(preview, level.shown, grounds)) {
+      const because = "The project's own declarations are there, and no worker writes them.";
+      return refuse("GRANT_SOURCE_REFUSED", request, because, "Ask for a directory that does not hold them.");
+    }
+    above = select(preview, directory);
+  }
+  return whyWithout(preview, request) ?? { ok: true, had: false, first, source, host, preview };
+}
+
+/** The mount's place on the host, where the sandbox has what is asked for; null where it has not. */
+function grantIn(sandbox: Sandbox, { directory, mode }: DirectoryRequest): { readonly host: string } | null {
+  const mount = governingMount(sandbox, directory);
+  if (mount === undefined || (mode === "write" && (mount.mode !== "rw" || mount.approval?.write === "blocked")))
+    return null;
+  return { host: originOf(carve(mount, directory)) };
+}
+
+/** Where it comes from: the nearest who has it, and else the host, where nobody knows the place by another name. */
+function originFor(
+  { directory, mode }: DirectoryRequest,
+  chain: readonly Level[],
+  { project }: Grounds,
+): { readonly first: number; readonly source: readonly Mount[] } | null {
+  const meaning = meaningOf(directory, chain, { project });
+  const needed = mode === "write" ? "write" : "read";
+  const has = (sandbox: Sandbox): boolean => {
+    const access = accessOf(sandbox, directory);
+    return access === "write" || (needed === "read" && access === "read");
+  };
+  for (const [index, { shown }] of [...chain.slice(0, -1).entries()].reverse()) {
+    if (has(shown)) return { first: index + 1, source: select(shown, directory) };
+  }
+  if (meaning.kind === "namespace") return has(project) ? { first: 0, source: select(project, directory) } : null;
+  const root = chain[0] === undefined ? undefined : governingMount(chain[0].shown, directory);
+  // Under a name of its own, a called worker's directory is its caller's under another one, and is asked for by that.
+  if (meaning.kind === "own" && root === undefined) return null;
+  const host = meaning.kind === "own" && root !== undefined ? originOf(carve(root, directory)) : directory;
+  return {
+    first: 0,
+    source: hostSource(
+      host,
+      directory,
+      project,
+      chain.map(({ shown }) => shown),
+    ),
+  };
+}
+
+/** Why this run of the chain cannot be granted it; every one that lacks it must allow it in its own file. */
+function refusalAt(level: Level, isAsking: boolean, request: DirectoryRequest, host: string): Refused | null {
+  const { worker, shown, limited, within, directories } = level;
+  const { directory, mode } = request;
+  const who = isAsking ? "This worker" : `The worker '${worker.name}', through which it would come,`;
+  if (worker.dynamic === null) {
+    return refuse("GRANT_NOT_DYNAMIC", request, `${who} cannot be granted more than it declares (\`dynamic\`).`);
+  }
+  if (limited) return refuse("GRANT_LIMITED_CALL", request, `${who} was called with limits for this one call.`);
+  if (mode === "write" && worker.needs.readonly === true)
+    return refuse("GRANT_READONLY", request, `${who} declares \`readonly: true\`.`, "Read it, or write nothing.");
+  if (within !== null && !within.some((folder) => holds(folder, host)))
+    return refuse(
+      "GRANT_OUTSIDE",
+      request,
+      `${who} may only be granted directories of some folders, and this is in none.`,
+    );
+  const hidesHome = host === directory && (covers(directory, HOME) || covers(HOME, directory));
+  if (isReserved(directory, shown) || hidesHome) {
+    return refuse("GRANT_RESERVED", request, "That place is the container's own.", "Ask for a directory elsewhere.");
+  }
+  const max = worker.dynamic.max;
+  if (!directories.has(directory) && directories.size >= max)
+    return refuse("GRANT_LIMIT", request, `${who} was granted ${max} directories, and may not be granted more.`);
+  return null;
+}
+
+/** The home of every cell, in memory: a directory of the host there, or around it, would take its place. */
+const HOME = "/home/worker" as VirtualPath;
+
+function refusedSource(request: DirectoryRequest, host: string, grounds: Grounds): Refused | null {
+  const reason = grounds.refusalOf(host);
+  return reason === null ? null : refuse("GRANT_SOURCE_REFUSED", request, `It is never shown: ${reason}.`);
+}
+
+function exposes(preview: Sandbox, before: Sandbox, { ownFiles }: Grounds): boolean {
+  return exposedOwnFiles(preview, ownFiles).length > exposedOwnFiles(before, ownFiles).length;
+}
+
+/** Why the grant would not give what was asked for, and so is not asked about. */
+function whyWithout(preview: Sandbox, request: DirectoryRequest): Refused | null {
+  if (grantIn(preview, request) !== null) return null;
+  const mount = governingMount(preview, request.directory);
+  if (mount?.mode === "rw") return refuse("GRANT_BLOCKED", request, "Writing is blocked there, whoever would agree.");
+  const because =
+    request.mode === "write" ? "The project gives it for reading only." : "Nothing is to be seen there for it.";
+  return refuse("GRANT_NOT_ABOVE", request, because);
+}

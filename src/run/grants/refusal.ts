@@ -1,0 +1,39 @@
+/** Why a directory is not granted. Whoever would have been asked is not asked. */
+export type GrantRefusalCode =
+  | "GRANT_NOT_DYNAMIC"
+  | "GRANT_LIMITED_CALL"
+  | "GRANT_READONLY"
+  | "GRANT_OUTSIDE"
+  | "GRANT_NOT_ABOVE"
+  | "GRANT_LIMIT"
+  | "GRANT_RESERVED"
+  | "GRANT_SOURCE_REFUSED"
+  | "GRANT_BLOCKED"
+  | "GRANT_NO_DIRECTORY"
+  | "GRANT_REVOKED"
+  | "APPROVAL_DENIED"
+  | "APPROVAL_TIMED_OUT";
+
+/** The text is for an LLM: virtual paths only, what failed, why, and what can be done instead. */
+export interface GrantRefusal {
+  readonly code: GrantRefusalCode;
+  readonly message: string;
+}
+
+export type Refused = { readonly ok: false; readonly refusal: GrantRefusal };
+
+export type Mode = "read" | "write";
+
+/** `because` and `instead` are whole sentences; the directory is as the worker would know it. */
+export function refuse(
+  code: GrantRefusalCode,
+  asked: { readonly directory: string; readonly mode: Mode },
+  because: string,
+  instead = "Work with the directories that you have.",
+): Refused {
+  const what = asked.mode === "write" ? "Writing to" : "Reading";
+  return {
+    ok: false,
+    refusal: { code, message: `${what} '${asked.directory}' was not granted. ${because} ${instead}` },
+  };
+}

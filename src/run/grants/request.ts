@@ -1,0 +1,228 @@
+import { posix } from "node:path";
+import type { Approver, Decision } from "../../approval/approver.ts";
+import { type RefusedSources, refusalOf } from "../../isolation/refused-sources.ts";
+import { allowedFolders, askedDirectory } from "../../project/asked-directory.ts";
+import type { Project } from "../../project/project.ts";
+import { governingMount, hostBelow } from "../../sandbox/access.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { select } from "../../sandbox/select.ts";
+import type { Violation } from "../../sandbox/violation.ts";
+import { below, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { describeViolation } from "../../sandbox/wording.ts";
+import type { Holder } from "./holder.ts";
+import { type Grounds, type Judgement, judgeGrant, type Level, meaningOf } from "./judge.ts";
+import type { GrantLedger } from "./ledger.ts";
+import type { GrantRecord } from "./record.ts";
+import { type Mode, type Refused, refuse } from "./refusal.ts";
+
+/** A path that a worker may not use, and what it would have to be able to do there. */
+export interface GrantNeed {
+  readonly path: VirtualPath;
+  readonly mode: Mode;
+  /** What it is for, in one sentence. */
+  readonly why: string;
+  /** The sandbox that the one operation has so far, where it was granted something for itself alone. */
+  readonly under?: Sandbox;
+}
+
+/** All that granting needs of its surroundings. */
+export interface GrantSurroundings {
+  readonly project: Pick<Project, "dir" | "ownFiles">;
+  readonly refusedSources: RefusedSources;
+  /** Host directories in which some worker may have put a link. */
+  readonly writableHosts: () => Promise<readonly string[]>;
+  readonly approver: Approver;
+  readonly ledger: GrantLedger;
+  /** Writes down every grant, once or for longer, before it is used; false: it could not, and nothing is granted. */
+  readonly record: (record: GrantRecord) => Promise<boolean>;
+  readonly newId: () => string;
+  readonly now: () => Date;
+}
+
+export type GrantOutcome =
+  | {
+      readonly ok: true;
+      readonly directory: VirtualPath;
+      /** Null where the worker had it already: another operation of its asked at the same time. */
+      readonly scope: "once" | "tree" | "session" | null;
+      /** For the operation that asked. */
+      readonly sandbox: Sandbox;
+    }
+  | Refused;
+
+/** Asks for the directory of a path, once for the whole chain of runs that would be granted it. */
+export async function requestGrant(
+  need: GrantNeed,
+  holder: Holder,
+  around: GrantSurroundings,
+  signal: AbortSignal,
+): Promise<GrantOutcome> {
+  await around.ledger.look();
+  if (!holder.takesRequest()) {
+    const because = "The workers of this tree have asked for too many directories.";
+    return refuse("GRANT_LIMIT", { directory: need.path, mode: need.mode }, because);
+  }
+  const grounds = groundsOf(holder, around);
+  const within = await foldersOf(holder, around);
+  const levels = (): Level[] => levelsOf(holder, within, need.under);
+
+  const found = await directoryOf(need, levels(), grounds);
+  if (typeof found !== "string") return found;
+  const directory = found;
+  const asked = { directory, mode: need.mode };
+  const judged = judgeGrant(asked, levels(), grounds);
+  if (!judged.ok) return judged;
+  if (judged.had) return { ok: true, directory, scope: null, sandbox: judged.preview };
+  const { host } = judged;
+  if (around.ledger.wasRevoked({ worker: holder.worker.name, host, mode: need.mode }))
+    return refuse("GRANT_REVOKED", asked, "It was granted before, and was taken back.");
+
+  const decision = await around.approver.decide(questionOf(asked, need.why, holder), signal);
+  if (decision.outcome !== "approved") return unapproved(asked, decision);
+  // Others may have been granted something meanwhile, or had it taken back: what holds now is what counts.
+  return await around.ledger.inTurn(async () => {
+    signal.throwIfAborted();
+    const now = judgeGrant(asked, levels(), grounds);
+    if (!now.ok) return now;
+    if (now.had) return { ok: true, directory, scope: null, sandbox: now.preview };
+    const record = recordOf(need, directory, { decision, judged: now, holder, grounds }, around);
+    if (!(await around.record(record)))
+      return refuse("APPROVAL_DENIED", asked, "It could not be written down, and nothing is granted unrecorded.");
+    const violations = await around.ledger.add(record, () => kept(record, decision, now, holder));
+    if (violations.length > 0)
+      return refuse("GRANT_SOURCE_REFUSED", asked, violations.map(describeViolation).join(" "));
+    const lasting = need.under === undefined && decision.scope !== "once";
+    return { ok: true, directory, scope: decision.scope, sandbox: lasting ? holder.shown : now.preview };
+  });
+}
+
+function groundsOf(holder: Holder, { project, refusedSources }: GrantSurroundings): Grounds {
+  return {
+    project: holder.project,
+    ownFiles: project.ownFiles,
+    refusalOf: (host) => refusalOf(host, refusedSources),
+  };
+}
+
+async function foldersOf(holder: Holder, { project, writableHosts }: GrantSurroundings) {
+  const folders = new Map<Holder, readonly string[] | null>();
+  for (const each of holder.chain()) {
+    const within = each.worker.dynamic?.within ?? null;
+    folders.set(each, within === null ? null : await allowedFolders(project.dir, within, await writableHosts()));
+  }
+  return folders;
+}
+
+function levelsOf(
+  holder: Holder,
+  within: ReadonlyMap<Holder, readonly string[] | null>,
+  under: Sandbox | undefined,
+): Level[] {
+  return holder.chain().map((each) => ({
+    worker: each.worker,
+    shown: each === holder ? (under ?? each.shown) : each.shown,
+    limited: each.limited,
+    within: within.get(each) ?? null,
+    directories: each.directories,
+  }));
+}
+
+/**
+ * The directory that a path means. The disk is only looked at where the place could be granted at all, so that nobody
+ * learns from refusals what there is elsewhere on the host.
+ */
+async function directoryOf(
+  { path, mode }: GrantNeed,
+  levels: readonly Level[],
+  grounds: Grounds,
+): Promise<VirtualPath | Refused> {
+  const judged = judgeGrant({ directory: path, mode }, levels, grounds);
+  // The limit is on directories, and this may be a file in one that was granted already.
+  if (!judged.ok && judged.refusal.code !== "GRANT_LIMIT") return judged;
+  if (judged.ok && judged.had) return path;
+  const { mount } = meaningOf(path, levels, grounds);
+  // A view stands where only Corral writes; any other place of the host may have become a link since.
+  const [base, rest] =
+    mount?.view === undefined
+      ? ["/", mount === null ? path : hostBelow(mount, path)]
+      : [mount.host, below(mount.path, path) ?? ""];
+  const found = await askedDirectory(base, rest);
+  if (found === "itself") return path;
+  if (found === "around") return posix.dirname(path) as VirtualPath;
+  const because = "There is no such directory, or a symbolic link stands in its path.";
+  return refuse(
+    "GRANT_NO_DIRECTORY",
+    { directory: path, mode },
+    because,
+    "Name an existing directory, or a file in one.",
+  );
+}
+
+function questionOf({ directory, mode }: { directory: VirtualPath; mode: Mode }, why: string, holder: Holder) {
+  const operation = mode === "write" ? ("grant_write" as const) : ("grant_read" as const);
+  const { run, root, worker } = holder;
+  const through = holder.chain().map((each) => each.worker.name);
+  return { run, root, worker: worker.name, operations: [operation], paths: [directory], directory, through, why };
+}
+
+function unapproved(asked: { directory: VirtualPath; mode: Mode }, { outcome, reason }: Decision): Refused {
+  if (outcome === "timed_out")
+    return refuse("APPROVAL_TIMED_OUT", asked, "It needs approval, and nobody answered in time.");
+  return refuse("APPROVAL_DENIED", asked, `It needs approval, and was denied: ${reason}.`);
+}
+
+/** From the one nearest to the project down, each from the one before: what is written lands in the caller's view first. */
+async function kept(
+  { id, mode, directory }: GrantRecord,
+  { reason }: Decision,
+  judged: Judgement & { ok: true },
+  holder: Holder,
+): Promise<readonly Violation[]> {
+  const path = directory as VirtualPath;
+  const by = `approval (${reason})`;
+  const granted: Holder[] = [];
+  let source = judged.source;
+  const undo = async (): Promise<void> => {
+    for (const each of granted.toReversed()) await each.release(id);
+  };
+  try {
+    for (const each of holder.chain().slice(judged.first)) {
+      const violations = await each.hold({ id, path, mode, by, source });
+      if (violations.length > 0) {
+        await undo();
+        return violations;
+      }
+      granted.push(each);
+      source = select(each.shown, path);
+    }
+    return [];
+  } catch (error) {
+    await undo();
+    throw error;
+  }
+}
+
+function recordOf(
+  { mode, why }: GrantNeed,
+  directory: VirtualPath,
+  made: { decision: Decision; judged: Judgement & { ok: true }; holder: Holder; grounds: Grounds },
+  { newId, now }: GrantSurroundings,
+): GrantRecord {
+  const { decision, judged, holder, grounds } = made;
+  const through = holder.chain().map((each) => each.worker.name);
+  return {
+    id: newId(),
+    run: holder.run,
+    root: holder.root,
+    worker: holder.worker.name,
+    through,
+    granted: through.slice(judged.first),
+    directory,
+    host: judged.host,
+    mount: governingMount(grounds.project, directory)?.name ?? null,
+    mode,
+    scope: decision.scope,
+    why,
+    grantedAt: now().toISOString(),
+  };
+}

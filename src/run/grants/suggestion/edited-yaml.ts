@@ -1,0 +1,70 @@
+import { createTwoFilesPatch, diffArrays, FILE_HEADERS_ONLY } from "diff";
+import { type Document, isMap, isScalar, isSeq, parseDocument } from "yaml";
+
+/** A file of a person's, changed as little as can be: its comments and its order stay. */
+export interface EditedFile {
+  readonly file: string;
+  readonly text: string;
+  /** As `patch -p1` takes it. */
+  readonly patch: string;
+}
+
+/** The YAML of a text, changed; `before` and `after` are what stands around it. Null where nothing is changed by it. */
+export function editedYaml(
+  file: string,
+  { before, yaml, after }: { readonly before: string; readonly yaml: string; readonly after: string },
+  edit: (document: Document) => void,
+): EditedFile | null {
+  const document = parseDocument(yaml);
+  const same = printed(document, yaml);
+  edit(document);
+  const changed = printed(document, yaml);
+  if (changed === same) return null;
+  const text = before + inTheirWords(yaml, same, changed) + after;
+  const old = before + yaml + after;
+  const patch = createTwoFilesPatch(`a/${file}`, `b/${file}`, old, text, undefined, undefined, {
+    context: 3,
+    headerOptions: FILE_HEADERS_ONLY,
+  });
+  return { file, text, patch };
+}
+
+/** In the manner of the person's own text, so that no line differs which nobody changed. */
+function printed(document: Document, like: string): string {
+  const text = document.toString({ lineWidth: 0, indentSeq: !/^( *)[^\s#-][^\n]*:\r?\n\1- /m.test(like) });
+  return like.includes("\r\n") ? text.replaceAll("\n", "\r\n") : text;
+}
+
+/** Where only the blanks of a line would differ, the person's own line stays: all but the lines that were really changed. */
+function inTheirWords(yaml: string, same: string, changed: string): string {
+  const theirs = yaml.split("\n");
+  // A text whose very lines would be others is printed anew.
+  if (theirs.length !== same.split("\n").length) return changed;
+  let line = 0;
+  return diffArrays(same.split("\n"), changed.split("\n"))
+    .flatMap(({ added, removed, value }) => {
+      if (added) return value;
+      line += value.length;
+      return removed ? [] : theirs.slice(line - value.length, line);
+    })
+    .join("\n");
+}
+
+/** Puts a value below keys, each a map that is made where it is missing; small maps stand on one line. */
+export function put(document: Document, keys: readonly string[], value: unknown): void {
+  const [last = "", ...outer] = keys.toReversed();
+  outer.reverse();
+  for (const [index] of outer.entries()) {
+    const path = outer.slice(0, index + 1);
+    if (!isMap(document.getIn(path))) document.setIn(path, document.createNode({}));
+  }
+  const isSmall = typeof value === "object" && value !== null;
+  document.setIn([...outer, last], isSmall ? document.createNode(value, { flow: true }) : value);
+}
+
+/** A list of texts, which may be written as one text. */
+export function textsAt(document: Document, keys: readonly string[]): string[] | null {
+  const found = document.getIn(keys, true);
+  if (isScalar(found) && typeof found.value === "string") return [found.value];
+  return isSeq(found) ? (found.toJS(document) as string[]) : null;
+}

@@ -1,0 +1,69 @@
+import { basename } from "node:path";
+import { type Document, isMap } from "yaml";
+import { mountNameFault } from "../../../project/names.ts";
+import type { Mode } from "../refusal.ts";
+import { put } from "./edited-yaml.ts";
+import { hostText } from "./host-text.ts";
+
+export interface ProjectFile {
+  /** Absolute. */
+  readonly dir: string;
+  /** As a person knows it. */
+  readonly file: string;
+  /** Null where there is none. */
+  readonly text: string | null;
+}
+
+/** The names under which a project would have further host directories, and how its file is changed for that. */
+export class ProjectAdditions {
+  readonly #dir: string;
+  readonly #document: Document | null;
+  /** Of the host directories that were added. */
+  readonly #added = new Map<string, { readonly name: string; readonly mode: Mode }>();
+
+  constructor(dir: string, document: Document | null) {
+    this.#dir = dir;
+    this.#document = document;
+  }
+
+  /** The name of a host directory that the project would have; null where its form has no place for one. */
+  nameFor(host: string, mode: Mode): string | null {
+    const document = this.#document;
+    const form = document === null ? null : formOf(document);
+    if (document === null || form === null) return null;
+    const known = this.#added.get(host);
+    const name = known?.name ?? freeName(host, namesIn(document, form));
+    const strongest = known?.mode === "write" ? "write" : mode;
+    this.#added.set(host, { name, mode: strongest });
+    const place = hostText(this.#dir, host);
+    const entry = form === "zones" ? { path: place } : { root: place };
+    put(document, ["sandbox", form, name], strongest === "write" ? { ...entry, mode: "rw" } : entry);
+    return name;
+  }
+}
+
+/** Zones that stand in one common folder, and a root that is everything, have no place for a folder elsewhere. */
+function formOf(document: Document): "zones" | "paths" | null {
+  if (!isMap(document.getIn(["sandbox"]))) return document.hasIn(["sandbox"]) ? null : "paths";
+  if (document.hasIn(["sandbox", "paths"])) return "paths";
+  return document.getIn(["sandbox", "mode"]) === "direct" && document.hasIn(["sandbox", "zones"]) ? "zones" : null;
+}
+
+function namesIn(document: Document, form: "zones" | "paths"): string[] {
+  const map = document.getIn(["sandbox", form]);
+  return isMap(map) ? Object.keys(map.toJS(document) as object) : [];
+}
+
+/** The folder's own name, as far as it can be one. */
+export function freeName(host: string, taken: readonly string[]): string {
+  const plain = basename(host)
+    .replace(/[^A-Za-z0-9._-]/g, "-")
+    .replace(/^\.+/, "")
+    .slice(0, 60);
+  const fit = mountNameFault(plain) === null ? plain : `files-${plain}`;
+  const first = mountNameFault(fit) === null ? fit : "files";
+  for (let count = 1; ; count += 1) {
+    const name = count === 1 ? first : `${first}-${count}`;
+    if (!taken.includes(name)) return name;
+  }
+}

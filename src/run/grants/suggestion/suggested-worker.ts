@@ -1,0 +1,111 @@
+import { resolve } from "node:path";
+import { type Document, isMap, isSeq } from "yaml";
+import type { Mount } from "../../../sandbox/mount.ts";
+import { put, textsAt } from "./edited-yaml.ts";
+import { hostText } from "./host-text.ts";
+import { freeName, type ProjectAdditions } from "./suggested-project.ts";
+import type { Wanted } from "./wanted.ts";
+
+export interface WorkerContext {
+  readonly dir: string;
+  /** What the project gives, by name. */
+  readonly mounts: readonly Mount[];
+  readonly additions: ProjectAdditions;
+}
+
+/**
+ * Changes a worker's declaration so that it has what it was granted, in the way in which it asks for files already.
+ * Answers with what it has no place for.
+ */
+export function declareIn(document: Document, wanted: readonly Wanted[], context: WorkerContext): Wanted[] {
+  const has = (key: string): boolean => document.hasIn(["sandbox", key]);
+  if (has("paths")) return asPaths(document, wanted, context);
+  if (has("zones")) return asZones(document, wanted, context);
+  if (has("inherit") || has("allow_read") || has("allow_write")) return asLists(document, wanted, context);
+  // Under the project's names nothing moves; a folder of the host can only be a path of the worker's own.
+  return wanted.every(({ mount }) => mount !== null)
+    ? asLists(document, wanted, context)
+    : asPaths(document, wanted, context);
+}
+
+const WITHOUT_QUESTION = { write: "preApproved" };
+
+function asPaths(document: Document, wanted: readonly Wanted[], { dir }: WorkerContext): Wanted[] {
+  const paths = document.getIn(["sandbox", "paths"]);
+  const known = isMap(paths) ? (paths.toJS(document) as Record<string, { readonly root?: unknown }>) : {};
+  const names = Object.keys(known);
+  for (const { host, mode } of wanted) {
+    const same = names.find((name) => resolve(dir, String(known[name]?.root ?? "")) === host);
+    if (same !== undefined) {
+      if (mode === "write") makeWritable(document, ["sandbox", "paths", same]);
+      continue;
+    }
+    const name = freeName(host, names);
+    names.push(name);
+    const entry = { root: hostText(dir, host) };
+    const writable = { ...entry, mode: "rw", approval: WITHOUT_QUESTION };
+    put(document, ["sandbox", "paths", name], mode === "write" ? writable : entry);
+  }
+  return [];
+}
+
+function makeWritable(document: Document, at: readonly string[]): void {
+  put(document, [...at, "mode"], "rw");
+  if (!document.hasIn([...at, "approval"])) put(document, [...at, "approval"], WITHOUT_QUESTION);
+}
+
+/** A zone is had as a whole, also where only a folder of it was granted. */
+function asZones(document: Document, wanted: readonly Wanted[], { mounts, additions }: WorkerContext): Wanted[] {
+  const left: Wanted[] = [];
+  for (const want of wanted) {
+    const name = want.mount ?? additions.nameFor(want.host, want.mode);
+    if (name === null) left.push(want);
+    else
+      addZone(
+        document,
+        name,
+        want.mode,
+        mounts.find((mount) => mount.name === name),
+      );
+  }
+  return left;
+}
+
+function addZone(document: Document, name: string, mode: Wanted["mode"], mount: Mount | undefined): void {
+  const zones = document.getIn(["sandbox", "zones"]);
+  if (!isSeq(zones)) return;
+  const written = zones.toJS(document) as readonly { readonly name?: unknown; readonly mode?: unknown }[];
+  const at = written.findIndex((zone) => zone.name === name);
+  // Where the project asks for more agreement, a worker cannot do with less.
+  const said = mount?.approval?.write;
+  const approval = said === undefined || said === "preApproved" ? { approval: WITHOUT_QUESTION } : {};
+  const writable = { mode: "rw", ...approval };
+  if (at < 0) zones.add(document.createNode({ name, ...(mode === "write" ? writable : {}) }, { flow: true }));
+  else if (mode === "write" && written[at]?.mode !== "rw")
+    zones.set(at, document.createNode({ ...written[at], ...writable }, { flow: true }));
+}
+
+function asLists(document: Document, wanted: readonly Wanted[], { additions }: WorkerContext): Wanted[] {
+  const at = { read: ["sandbox", "allow_read"], write: ["sandbox", "allow_write"] } as const;
+  const had = { read: textsAt(document, at.read), write: textsAt(document, at.write) };
+  const left: Wanted[] = [];
+  const reads: string[] = [];
+  const writes: string[] = [];
+  for (const { directory, host, mount, mode } of wanted) {
+    const name = mount === null ? additions.nameFor(host, mode) : null;
+    if (mount === null && name === null) left.push({ directory, host, mount, mode });
+    else (mode === "write" ? writes : reads).push(mount === null ? `/${name}` : directory);
+  }
+  // With `inherit` alone everything that the project gives is there.
+  if (document.hasIn(["sandbox", "inherit"]) && had.read === null && had.write === null) return left;
+  const allWrites = together(had.write ?? [], writes);
+  const allReads = together(had.read ?? had.write ?? [], reads, writes);
+  if (writes.length > 0) put(document, at.write, allWrites);
+  // One list of what is written says what is read as well, for as long as that is the same.
+  if ((had.read !== null || reads.length > 0) && reads.length + writes.length > 0) put(document, at.read, allReads);
+  return left;
+}
+
+function together(...lists: readonly (readonly string[])[]): string[] {
+  return [...new Set(lists.flat())];
+}

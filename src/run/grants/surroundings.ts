@@ -1,0 +1,35 @@
+import type { RunEnvironment } from "../environment.ts";
+import { type Job, newRunId, placeOf } from "../job.ts";
+import { writableHosts } from "../permission.ts";
+import type { GrantSurroundings } from "./request.ts";
+
+/** What granting needs, for one run: every grant is in the audit trail before it is used. */
+export function surroundingsOf(job: Job, env: RunEnvironment): GrantSurroundings {
+  const { project, refusedSources, approver, grants } = env;
+  return {
+    project,
+    refusedSources,
+    writableHosts: () => writableHosts(project),
+    approver,
+    ledger: grants,
+    newId: newRunId,
+    now: () => new Date(),
+    async record({ id, run, root, worker, directory, host, mode, scope, granted }) {
+      const what = {
+        grant: id,
+        directory,
+        host,
+        mode: mode === "write" ? "rw" : "ro",
+        scope,
+        levels: granted,
+      } as const;
+      try {
+        await env.audit.append({ type: "grant", run, root, worker, ...what });
+        return true;
+      } catch (error) {
+        env.emit({ type: "trouble", ...placeOf(job), detail: (error as Error).message });
+        return false;
+      }
+    },
+  };
+}

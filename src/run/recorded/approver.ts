@@ -1,0 +1,59 @@
+import type { ApprovalRequest, Approver, Decision } from "../../approval/approver.ts";
+import { approvalDecided } from "../../audit/records.ts";
+import type { AuditTrail } from "../../audit/trail.ts";
+import type { Emit } from "../events.ts";
+
+/** A worker may ask for ever, and be told no each time; the trail must not grow with it. */
+const MAX_REFUSALS_PER_TREE = 1000;
+/** Trees that are counted at once; the one that was counted first is forgotten first. */
+const MAX_TREES = 1000;
+
+const LAST_NOTE = "further requests of this tree of runs that are not approved are not recorded";
+const NOT_RECORDED = "the agreement could not be recorded in the audit trail, and nothing happens unrecorded";
+
+interface Surroundings {
+  readonly emit: Emit;
+  readonly now: () => number;
+}
+
+/** Hands a decision on when it is recorded. An approval that cannot be recorded is none. */
+export class RecordedApprover implements Approver {
+  readonly #approver: Approver;
+  readonly #trail: AuditTrail;
+  readonly #around: Surroundings;
+  readonly #refusals = new Map<string, number>();
+
+  constructor(approver: Approver, trail: AuditTrail, around: Surroundings) {
+    this.#approver = approver;
+    this.#trail = trail;
+    this.#around = around;
+  }
+
+  async decide(request: ApprovalRequest, signal: AbortSignal): Promise<Decision> {
+    const askedAt = this.#around.now();
+    const decision = await this.#approver.decide(request, signal);
+    const note = decision.outcome === "approved" ? undefined : this.#counted(request.root);
+    if (note === "skip") return decision;
+    const waitedMs = Math.round(this.#around.now() - askedAt);
+    try {
+      await this.#trail.append({ ...approvalDecided(request, decision, waitedMs), note });
+      return decision;
+    } catch (error) {
+      const { run, root, worker } = request;
+      const detail = (error as Error).message;
+      this.#around.emit({ type: "trouble", run, root, parent: null, worker, attachments: [], detail });
+      if (decision.outcome !== "approved") return decision;
+      return { outcome: "denied", scope: "once", reason: NOT_RECORDED };
+    }
+  }
+
+  /** What the record of one more refusal says besides; `skip` where there are enough. */
+  #counted(root: string): string | undefined {
+    const count = (this.#refusals.get(root) ?? 0) + 1;
+    if (count > MAX_REFUSALS_PER_TREE) return "skip";
+    this.#refusals.set(root, count);
+    const [oldest] = this.#refusals.keys();
+    if (this.#refusals.size > MAX_TREES && oldest !== undefined) this.#refusals.delete(oldest);
+    return count === MAX_REFUSALS_PER_TREE ? LAST_NOTE : undefined;
+  }
+}

@@ -1,0 +1,39 @@
+import { type AuditedRun, type AuditRecord, outcomeCounts } from "../../audit/records.ts";
+import { planHash } from "../../isolation/labels.ts";
+import type { Plan } from "../../isolation/plan.ts";
+import type { RunEvent } from "../events.ts";
+import type { RunResult } from "../result.ts";
+
+/** What the audit trail keeps of an event; null for what it does not. */
+export function eventRecord(event: RunEvent): AuditRecord | null {
+  const { run, root, worker } = event;
+  switch (event.type) {
+    case "requested":
+      return { type: "run_requested", run, root, worker, parent: event.parent, attachments: event.attachments };
+    case "started":
+      return startedRecord({ run, root, worker }, event.plan);
+    case "ended":
+      return endedRecord({ run, root, worker }, event.result);
+    default:
+      return null;
+  }
+}
+
+function startedRecord(of: AuditedRun, plan: Plan): AuditRecord {
+  const mounts = plan.mounts.filter(({ origin }) => origin !== "corral").map(({ path, mode }) => ({ path, mode }));
+  const { policy, image, network } = plan;
+  return { type: "run_started", ...of, plan: planHash(plan), policy, image, network, mounts };
+}
+
+function endedRecord(of: AuditedRun, result: RunResult): AuditRecord {
+  const { status, exitCode, signal, error, violations, durationMs } = result;
+  if (status === "refused") {
+    // Where nothing was violated, the error says why.
+    const reasons = violations.length > 0 ? violations : error === null ? [] : [error];
+    const codes = reasons.map(({ code }) => code);
+    return { type: "refused", ...of, codes, messages: reasons.map(({ message }) => message) };
+  }
+  const codes = [...new Set([...(error === null ? [] : [error.code]), ...violations.map(({ code }) => code)])];
+  const changes = outcomeCounts(result.changes);
+  return { type: "run_ended", ...of, status, exitCode, signal, codes, changes, durationMs };
+}

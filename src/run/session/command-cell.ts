@@ -1,0 +1,135 @@
+import PQueue from "p-queue";
+import type { Stage } from "../../changes/stage.ts";
+import { EngineTrouble } from "../../isolation/driver.ts";
+import type { Plan } from "../../isolation/plan.ts";
+import type { ExecToolAnswer, ExecToolRequest } from "../../tools/hands.ts";
+import type { BrokerService } from "../broker.ts";
+import type { RunEnvironment } from "../environment.ts";
+import { type Job, placeOf } from "../job.ts";
+import { checkedCommand } from "./checked-command.ts";
+import { answerOf, unstartedAnswer } from "./exec-answer.ts";
+import { execCommand, type OnOutput } from "./exec-command.ts";
+import { type OpenCell, openCell } from "./open-cell.ts";
+import type { OutputDir } from "./output-dir.ts";
+
+export interface CommandCellOptions {
+  readonly job: Job;
+  readonly env: RunEnvironment;
+  readonly output: OutputDir;
+  /** What the next cell is started with; it may be another one than the last. */
+  readonly stage: () => Stage;
+  readonly serviceFor: (plan: Plan) => BrokerService;
+}
+
+/** A session's cell: started with the first command, and again where it was lost, ended or has become too narrow. */
+export class CommandCell implements AsyncDisposable {
+  readonly #options: CommandCellOptions;
+  /** One command at a time: what ends one ends everything in the cell. */
+  readonly #commands = new PQueue({ concurrency: 1 });
+  #cell: Promise<OpenCell> | null = null;
+  #isStale = false;
+  #commandCount = 0;
+
+  constructor(options: CommandCellOptions) {
+    this.#options = options;
+  }
+
+  /** Commands of one session take turns. `signal` ends the one that it was given with. */
+  async exec(request: ExecToolRequest, signal: AbortSignal, onOutput: OnOutput): Promise<ExecToolAnswer> {
+    return await this.#commands.add(() => this.#execNow(request, signal, onOutput));
+  }
+
+  /** The cell, started where there is none. */
+  async open(signal: AbortSignal): Promise<OpenCell> {
+    signal.throwIfAborted();
+    if (this.#cell !== null) return await this.#cell;
+    const { job, env, output, stage, serviceFor } = this.#options;
+    const opening = openCell(job, stage(), output.path, serviceFor, env, signal);
+    this.#cell = opening;
+    this.#isStale = false;
+    try {
+      return await opening;
+    } catch (error) {
+      if (this.#cell === opening) this.#cell = null;
+      throw error;
+    }
+  }
+
+  /** The next command gets a new cell, since what it may see has changed. True where there is one that goes. */
+  replaceBeforeNext(): boolean {
+    this.#isStale = this.#cell !== null;
+    return this.#isStale;
+  }
+
+  /** True where programs may be running. */
+  get isOpen(): boolean {
+    return this.#cell !== null;
+  }
+
+  /** True where there is a cell that the next command will not have. */
+  get isStale(): boolean {
+    return this.#isStale;
+  }
+
+  /** Ends the cell with whatever runs in it, since it shows what it must not any more. */
+  endNow(): void {
+    if (!this.replaceBeforeNext()) return;
+    // One that cannot be opened shows nothing, and one that cannot be ended is gone with the next command.
+    void this.#cell?.then(({ cell }) => cell.kill("SIGKILL")).catch(() => {});
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#commands.onIdle();
+    await this.#close();
+  }
+
+  async #execNow(request: ExecToolRequest, signal: AbortSignal, onOutput: OnOutput): Promise<ExecToolAnswer> {
+    const { job, env, output, stage } = this.#options;
+    const begunAt = env.now();
+    const replaced = await this.#closeUnfit();
+    let opened: OpenCell;
+    try {
+      opened = await this.open(signal);
+    } catch (error) {
+      if (signal.aborted) return unstartedAnswer("cancelled", replaced);
+      if (!(error instanceof EngineTrouble)) throw error;
+      this.#tell(error.message);
+      return unstartedAnswer("lost", replaced);
+    }
+    this.#commandCount += 1;
+    const bounds = { id: String(this.#commandCount), leftMs: job.deadline - begunAt, onOutput };
+    const command = checkedCommand(request, stage().sandbox, opened.plan, bounds);
+    const result = await execCommand(opened.cell, command, output, { signal, overDisk: opened.overDisk });
+    if (result.trouble !== null) this.#tell(result.trouble);
+    if (!result.cellUsable) await this.#close();
+    const cellReplaced = replaced || !result.cellUsable;
+    return answerOf(result, opened.facts, { cellReplaced, durationMs: Math.round(env.now() - begunAt) });
+  }
+
+  /** True where the cell had ended by itself since the last command, or sees what it should not, and is gone now. */
+  async #closeUnfit(): Promise<boolean> {
+    const cell = await this.#cell?.catch(() => null);
+    if (!cell || (!this.#isStale && !cell.hasEnded())) return false;
+    await this.#close();
+    return true;
+  }
+
+  /** A cell that cannot be removed is told to a person; what became of its commands stays true. */
+  async #close(): Promise<void> {
+    const opening = this.#cell;
+    this.#cell = null;
+    this.#isStale = false;
+    try {
+      // One that could not be opened was told to whoever wanted it.
+      const cell = await opening?.catch(() => null);
+      await cell?.[Symbol.asyncDispose]();
+    } catch (error) {
+      if (!(error instanceof EngineTrouble)) throw error;
+      this.#tell(error.message);
+    }
+  }
+
+  #tell(detail: string): void {
+    this.#options.env.emit({ type: "trouble", ...placeOf(this.#options.job), detail });
+  }
+}

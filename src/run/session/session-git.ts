@@ -1,0 +1,174 @@
+import type { ApprovalRequest } from "../../approval/approver.ts";
+import type { GuardedFiles } from "../../files/guarded.ts";
+import { FileBytes } from "../../git/file-bytes.ts";
+import { MAX_LISTED } from "../../git/limits.ts";
+import { type Puller, pull } from "../../git/pull.ts";
+import { GitRefusal } from "../../git/refusal.ts";
+import type { Repositories } from "../../git/repositories.ts";
+import type { Repository } from "../../git/repository.ts";
+import { stage } from "../../git/stage.ts";
+import type { StagedCommit, TreeState } from "../../git/tree-state.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import type { VirtualPath } from "../../sandbox/virtual-path.ts";
+import type {
+  GitHands,
+  GitPullAnswer,
+  GitPullRequest,
+  GitStageAnswer,
+  GitStagedCommit,
+  GitStageRequest,
+} from "../../tools/hands.ts";
+import { ToolRefusal } from "../../tools/tool.ts";
+import type { RunEnvironment } from "../environment.ts";
+import { type Job, placeOf } from "../job.ts";
+
+export interface SessionGitParts {
+  readonly job: Job;
+  readonly env: RunEnvironment;
+  /** What is granted now, with views in the places of the mounts that have one. */
+  readonly sandbox: () => Sandbox;
+  readonly files: () => GuardedFiles;
+  /** Notes that somebody agreed to what now stands there. */
+  readonly agreedTo: (path: VirtualPath, content: Uint8Array) => void;
+  /** Asks, and rejects with `ToolRefusal` where nobody agrees. */
+  readonly ask: (
+    what: Pick<ApprovalRequest, "operations" | "paths" | "why" | "diff" | "through">,
+    said: string,
+    signal: AbortSignal,
+  ) => Promise<void>;
+}
+
+/** The repositories that one run may use: those that its worker names, as far as every worker above it names them too. */
+export class SessionGit implements GitHands {
+  readonly #parts: SessionGitParts;
+
+  constructor(parts: SessionGitParts) {
+    this.#parts = parts;
+  }
+
+  async pull({ repo, paths, overwrite }: GitPullRequest, signal: AbortSignal): Promise<GitPullAnswer> {
+    return await this.#told(async (git) => {
+      const repository = await this.#repository(git, repo);
+      const { branch, at } = repository.repo;
+      const why = `pull from the branch ${branch} of ${repo}`;
+      const agree: Puller["agree"] = (all, stopped) =>
+        this.#parts.ask({ operations: ["write"], paths: all, why }, `write ${all.length} files`, stopped);
+      using bytes = new FileBytes(this.#parts.sandbox());
+      const seen = this.#state(git).seenOf(repo);
+      const puller = { files: this.#parts.files(), bytes, seen, agree, agreedTo: this.#parts.agreedTo };
+      const pulled = await pull(repository, { paths, overwrite }, puller, signal);
+      return { repo, branch, at, ...pulled };
+    });
+  }
+
+  async stage({ repo, files, message }: GitStageRequest, signal: AbortSignal): Promise<GitStageAnswer> {
+    return await this.#told(async (git) => {
+      const repository = await this.#repository(git, repo);
+      const { name } = this.#parts.job.worker;
+      const author = { name, email: `${name}@corral.invalid` };
+      using bytes = new FileBytes(this.#parts.sandbox());
+      const staged = await stage(repository, { files, message, author }, bytes, this.#state(git), signal);
+      return { ...shownOf(staged), diff: staged.diff };
+    });
+  }
+
+  async push(commit: string, signal: AbortSignal): Promise<GitStagedCommit> {
+    return await this.#told(async (git) => {
+      const staged = this.#staged(git, commit);
+      const { repository, files, message, diff } = staged;
+      const { name, branch, url } = repository.repo;
+      const paths = files.map(({ path }) => path);
+      const why = `push ${commit.slice(0, 12)} to the branch ${branch} of ${name} (${url}): ${message}`;
+      const what = { operations: ["push"], paths, why, diff, through: this.#parts.job.path } as const;
+      await this.#parts.ask(what, `push ${commit}`, signal);
+      // It may have been pushed or discarded while somebody thought about it.
+      const { staged: open } = this.#state(git);
+      this.#staged(git, commit);
+      open.delete(commit);
+      try {
+        await repository.push(commit, signal);
+      } catch (error) {
+        open.set(commit, staged);
+        throw error;
+      }
+      await this.#pushed(git, staged);
+      return shownOf(staged);
+    });
+  }
+
+  async discard(commit: string, signal: AbortSignal): Promise<GitStagedCommit> {
+    return await this.#told(async (git) => {
+      const staged = this.#staged(git, commit);
+      await staged.repository.drop([staged.ref], signal);
+      this.#state(git).staged.delete(commit);
+      return shownOf(staged);
+    });
+  }
+
+  /** What has been pushed stays pushed, whatever becomes of what is written about it here. */
+  async #pushed(git: Repositories, { repository, commit, ref, files, ids }: StagedCommit): Promise<void> {
+    const { run, root, worker } = this.#parts.job;
+    const { name: repo, branch } = repository.repo;
+    const seen = this.#state(git).seenOf(repo);
+    for (const [entry, id] of ids) seen.set(entry, id);
+    const paths = files.map(({ path }) => path);
+    try {
+      await git.pushed({ run, root, worker: worker.name, repo, branch, commit, files: paths });
+      await repository.drop([ref], this.#parts.job.signal);
+    } catch (error) {
+      this.#tell(`${commit} was pushed to ${repo}, and then: ${error instanceof Error ? error.message : error}`);
+    }
+  }
+
+  #state(git: Repositories): TreeState {
+    return git.stateOf(this.#parts.job.tree);
+  }
+
+  /** Only of this tree of runs, and only of a repository that this very worker may use. */
+  #staged(git: Repositories, commit: string): StagedCommit {
+    const staged = [...this.#state(git).staged.values()].filter(({ repository }) =>
+      this.#allowed(git).includes(repository.repo.name),
+    );
+    const found = staged.find((one) => one.commit === commit);
+    if (found !== undefined) return found;
+    const known = staged.length === 0 ? "Nothing is staged." : `Staged: ${staged.map((one) => one.commit).join(", ")}.`;
+    throw new GitRefusal("GIT_NOT_STAGED", `No commit of that name was staged in this run. ${known}`);
+  }
+
+  async #repository(git: Repositories, name: string): Promise<Repository> {
+    const allowed = this.#allowed(git);
+    if (allowed.includes(name)) return await git.open(name);
+    const instead = allowed.length === 0 ? "none" : allowed.join(", ");
+    throw new GitRefusal("GIT_NOT_ALLOWED", `This worker cannot use such a repository. Repositories: ${instead}.`);
+  }
+
+  /** A caller that the project does not know of has none to give. */
+  #allowed(git: Repositories): readonly string[] {
+    const { job, env } = this.#parts;
+    const callers = job.path.slice(0, -1).map((name) => env.project.workers.get(name)?.git ?? []);
+    const own = job.worker.git ?? [];
+    return own.filter((name) => git.names.includes(name) && callers.every((theirs) => theirs.includes(name)));
+  }
+
+  async #told<T>(work: (git: Repositories) => Promise<T>): Promise<T> {
+    const { git } = this.#parts.env;
+    if (git === undefined) throw new ToolRefusal("GIT_NOT_ALLOWED", "This worker cannot use any repository.");
+    try {
+      return await work(git);
+    } catch (error) {
+      if (!(error instanceof GitRefusal)) throw error;
+      if (error.detail !== null) this.#tell(error.detail);
+      throw new ToolRefusal(error.code, error.message);
+    }
+  }
+
+  #tell(detail: string): void {
+    const { env, job } = this.#parts;
+    env.emit({ type: "trouble", ...placeOf(job), detail });
+  }
+}
+
+function shownOf({ commit, repository, message, files }: StagedCommit): GitStagedCommit {
+  const { name: repo, branch } = repository.repo;
+  return { commit, repo, branch, message, files: files.slice(0, MAX_LISTED), fileCount: files.length };
+}

@@ -1,0 +1,102 @@
+import { governingMount } from "./access.ts";
+import { ASK } from "./approval.ts";
+import { type Approval, type Mode, type Mount, originOf } from "./mount.ts";
+import { isReserved } from "./reserved.ts";
+import type { Narrowing, Sandbox } from "./sandbox.ts";
+import { canonicalMounts, carve } from "./select.ts";
+import { sidesOf } from "./sides.ts";
+import { covers, type VirtualPath } from "./virtual-path.ts";
+
+/** A directory that a running worker was granted (seed 4), with what there is to be seen. */
+export interface DirectoryGrant {
+  readonly id: string;
+  /** Where it stands in the namespace, with all that is below it. */
+  readonly path: VirtualPath;
+  readonly mode: "read" | "write";
+  /** Who agreed to it, for `explain`. */
+  readonly by: string;
+  /** What whoever it comes from shows at and below `path`: nothing beyond this is granted. */
+  readonly source: readonly Mount[];
+}
+
+/** What a granted write means: further writes need no question, a deletion still does (seed 4). */
+const GRANTED: Approval = { write: "preApproved", delete: "ask" };
+
+/**
+ * The sandbox with a directory more, or with one that can now be written. Everything else stays as it is, the given
+ * sandbox too; only the root of a tree, or a parent that was expanded before, has what `source` may hold. Pure.
+ */
+export function expand(sandbox: Sandbox, grant: DirectoryGrant): Sandbox {
+  if (isReserved(grant.path, sandbox)) throw new RangeError(`nothing can be granted at ${grant.path}`);
+  const isInside = ({ path }: Mount): boolean => covers(grant.path, path);
+  const source = grant.source.filter(isInside);
+  // Between two of these places nothing changes, neither in what the sandbox has nor in what the source shows.
+  const places = new Set([grant.path, ...[...sandbox.mounts.filter(isInside), ...source].map((mount) => mount.path)]);
+  const inside = [...places].flatMap((path) => mountAt(path, sandbox, source, grant) ?? []);
+  const mounts = canonicalMounts([...sandbox.mounts.filter((mount) => !isInside(mount)), ...inside]);
+  if (JSON.stringify(mounts) === JSON.stringify(sandbox.mounts)) return sandbox;
+  const told: Narrowing = {
+    by: grant.by,
+    kind: "grant",
+    path: grant.path,
+    from: governingMount(sandbox, grant.path) === undefined ? "none" : "ro",
+    to: governingMount({ mounts }, grant.path)?.mode ?? "ro",
+  };
+  return { ...sandbox, mounts, narrowings: [...sandbox.narrowings, told] };
+}
+
+function mountAt(path: VirtualPath, sandbox: Sandbox, source: readonly Mount[], grant: DirectoryGrant): Mount | null {
+  const had = carvedAt(sandbox.mounts, path);
+  const shown = carvedAt(source, path);
+  if (had === null) return shown === null ? null : opened(shown, grant);
+  if (shown === null || grant.mode === "read" || had.mode === "rw" || shown.mode === "ro") return had;
+  // Where the worker sees something else under this name, its own stays: nobody was asked about that.
+  return originOf(had) === originOf(shown) ? upgraded(had, shown, grant) : had;
+}
+
+function carvedAt(mounts: readonly Mount[], path: VirtualPath): Mount | null {
+  const mount = governingMount({ mounts }, path);
+  return mount === undefined ? null : carve(mount, path);
+}
+
+function opened(shown: Mount, grant: DirectoryGrant): Mount {
+  const mode: Mode = grant.mode === "write" ? shown.mode : "ro";
+  const approval = mode === "rw" ? consentIn(shown) : (shown.approval ?? ASK);
+  return { ...shown, mode, approval, granted: grant.id };
+}
+
+/** The place is the source's, whose view of it can be written; whatever constrained the worker there still does. */
+function upgraded(had: Mount, shown: Mount, grant: DirectoryGrant): Mount {
+  const { suffixes: _, maxFileBytes: __, ...place } = shown;
+  return {
+    ...place,
+    name: had.name,
+    mode: "rw",
+    ...meetConstraints(had, shown),
+    ...sidesOf(had, shown),
+    approval: consentIn(had, shown),
+    granted: grant.id,
+  };
+}
+
+/** What each of them allows. Absent: nothing is constrained. */
+export function meetConstraints(a: Constraints, b: Constraints): Constraints {
+  const suffixes = a.suffixes?.filter((suffix) => b.suffixes?.includes(suffix) ?? true) ?? b.suffixes;
+  const sizes = [a.maxFileBytes, b.maxFileBytes].filter((size) => size !== undefined);
+  return {
+    ...(suffixes === undefined ? {} : { suffixes }),
+    ...(sizes.length === 0 ? {} : { maxFileBytes: Math.min(...sizes) }),
+  };
+}
+
+type Constraints = Pick<Mount, "suffixes" | "maxFileBytes">;
+
+/** What is blocked is never loosened, whoever agrees. */
+function consentIn(...mounts: readonly Mount[]): Approval {
+  const blocked = (operation: keyof Approval): boolean =>
+    mounts.some(({ approval }) => approval?.[operation] === "blocked");
+  return {
+    write: blocked("write") ? "blocked" : GRANTED.write,
+    delete: blocked("delete") ? "blocked" : GRANTED.delete,
+  };
+}

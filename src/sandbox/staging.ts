@@ -1,0 +1,58 @@
+import { ASK } from "./approval.ts";
+import type { Approval, Mount } from "./mount.ts";
+import type { Sandbox } from "./sandbox.ts";
+
+/**
+ * How a mount reaches a cell (design section 4, agreement): `direct` where a bind mount allows exactly what the
+ * validator does; `read-only` where nothing may be changed at all; `view` where a bind mount knows too little: changes
+ * that somebody must agree to, suffixes, sizes, or a declared side.
+ */
+export type Delivery = "direct" | "read-only" | "view";
+
+export function deliveryOf(mount: Mount): Delivery {
+  if (mount.suffixes !== undefined || mount.maxFileBytes !== undefined) return "view";
+  if (mount.mode === "ro") return "direct";
+  const { write, delete: remove } = mount.approval ?? ASK;
+  if (write === "blocked" && remove === "blocked") return "read-only";
+  if (mount.stage || mount.discard) return "view";
+  return write === "preApproved" && remove === "preApproved" ? "direct" : "view";
+}
+
+/** True where what is written in a mount's view is meant to come back. */
+export function comesBack(mount: Mount): boolean {
+  return mount.mode === "rw" && !mount.discard;
+}
+
+/** The mount with its view in its place: what tools and cells act on, and what children are derived from. */
+export function throughView(mount: Mount, host: string): Mount {
+  const { stage: _stage, discard, view, approval = ASK, ...rest } = mount;
+  const origin = view?.origin ?? mount.host;
+  // What is discarded never gets further out, so whoever writes there from a call need not ask either.
+  const asked = discard ? ASK : askedOnTheWay(approval, view?.asked);
+  return { ...rest, host, approval: discard ? unasked(approval) : approval, view: { origin, asked } };
+}
+
+/** A sandbox as its calls would be derived from it: for looking at what is not run. */
+export function asIfStaged(sandbox: Sandbox): Sandbox {
+  const mounts = sandbox.mounts.map((mount) => (deliveryOf(mount) === "view" ? throughView(mount, mount.host) : mount));
+  return { ...sandbox, mounts };
+}
+
+/** What somebody must agree to when changes leave this mount's view, and whom nobody further out asks. */
+export function askedOnApplying({ approval = ASK, view }: Mount): Approval {
+  return {
+    write: approval.write === "ask" && view?.asked.write === "ask" ? "preApproved" : approval.write,
+    delete: approval.delete === "ask" && view?.asked.delete === "ask" ? "preApproved" : approval.delete,
+  };
+}
+
+function askedOnTheWay(own: Approval, further: Approval | undefined): Approval {
+  return {
+    write: own.write === "ask" || further?.write === "ask" ? "ask" : own.write,
+    delete: own.delete === "ask" || further?.delete === "ask" ? "ask" : own.delete,
+  };
+}
+
+function unasked({ write, delete: remove }: Approval): Approval {
+  return { write: write === "ask" ? "preApproved" : write, delete: remove === "ask" ? "preApproved" : remove };
+}

@@ -1,0 +1,239 @@
+import fs from "node:fs";
+import { join } from "node:path";
+import { PassThrough } from "node:stream";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { ChangesetStore } from "../../src/changes/store/changeset-store.ts";
+import { applyVerb } from "../../src/cli/changes-apply.ts";
+import type { Terminal } from "../../src/cli/terminal.ts";
+import { type StagedFolder, stagedFolder, treeAt } from "../changes/staged-folder.ts";
+import { type CliProject, cliProject } from "./cli-project.ts";
+
+const ID = "0123456789ab";
+const BEFORE = { "a.txt": "old\n", "b.txt": "old\n", "gone.txt": "x" };
+const AFTER = { "a.txt": "new\n", "b.txt": "new\n", "new/deep/c.txt": "fresh\n" };
+
+let project: CliProject;
+let staged: StagedFolder;
+let store: ChangesetStore;
+
+beforeEach(async () => {
+  project = await cliProject({ yaml: { version: 1 }, workers: {} });
+  staged = stagedFolder(BEFORE, AFTER);
+  store = new ChangesetStore(project.stateDir, { name: "this test", isDead: () => false });
+  await store.keep({ ...staged.changeset(ID), project: fs.realpathSync(project.dir) }, "held");
+});
+
+afterEach(async () => {
+  staged[Symbol.dispose]();
+  await project[Symbol.asyncDispose]();
+});
+
+const changes = (...args: string[]) => project.corral(["changes", ...args]);
+const tree = () => treeAt(staged.target);
+
+describe("corral changes", () => {
+  it("lists the project's changesets, or those of all projects", async () => {
+    await keepForeign();
+    const listed = await changes("ls");
+    expect(listed).toMatchObject({ status: 0, stderr: "" });
+    expect(listed.stdout).toMatch(
+      /^ID +WORKER +CHANGES +CREATED\n0123456789ab +w +6 held +2026-11-22T00:00:00.000Z\n$/,
+    );
+    const all = JSON.parse((await changes("ls", "--all-projects", "--json")).stdout);
+    expect(all.map(({ id }: { id: string }) => id).sort()).toEqual([ID, "ffffffffffff"]);
+    expect(all[0]).toMatchObject({ counts: { held: 6 }, worker: "w", applying: false });
+    expect((await changes("ls", "--project", "/")).stderr).toBe("No changes wait.\n");
+  });
+
+  it("shows each change, and the host's directories only in JSON", async () => {
+    const { stdout, status } = await changes("show", ID);
+    expect(status).toBe(0);
+    expect(stdout).toMatch(/create directory +\/work\/new +- +held\n/);
+    expect(stdout).toMatch(/modify +\/work\/a.txt +4 +held\n/);
+    expect(stdout).not.toContain(staged.path);
+    const shown = JSON.parse((await changes("show", ID, "--json")).stdout);
+    expect(shown).toMatchObject({ id: ID, mounts: [{ path: "/work", host: staged.target }] });
+    expect(shown.changes).toHaveLength(6);
+  });
+
+  it("shows the diff against what stands there now", async () => {
+    fs.writeFileSync(join(staged.target, "b.txt"), "theirs");
+    const { stdout } = await changes("diff", ID);
+    expect(stdout).toContain("--- /work/a.txt\n+++ /work/a.txt\n@@ -1,1 +1,1 @@\n-old\n+new\n");
+    expect(stdout).toContain("conflict: modify /work/b.txt: it was changed since the run began\n");
+    const { diffs, notShown } = JSON.parse((await changes("diff", ID, "--json")).stdout);
+    expect(notShown).toBe(0);
+    expect(diffs.find(({ path }: { path: string }) => path === "/work/b.txt")).toMatchObject({
+      verdict: { outcome: "conflict" },
+    });
+  });
+
+  it("applies all of it with --yes, and forgets it", async () => {
+    expect(await changes("apply", ID, "--yes")).toMatchObject({ status: 0, stdout: "6 applied\n", stderr: "" });
+    expect(tree()).toEqual({ ...AFTER, new: null, "new/deep": null });
+    expect((await changes("ls")).stderr).toBe("No changes wait.\n");
+    const audit = await project.corral(["audit", "--json"]);
+    const types = audit.stdout
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line).type);
+    expect(types).toEqual(["changes_applying", "changes_applied"]);
+  });
+
+  it("applies only what is at or below a path, with the directories that this needs", async () => {
+    expect(
+      await changes("apply", ID, "--yes", "--only", "/work/new/deep/c.txt", "--only", "/work/gone.txt"),
+    ).toMatchObject({
+      status: 0,
+      stdout: "4 applied; 2 wait\n",
+    });
+    expect(tree()).toEqual({
+      "a.txt": "old\n",
+      "b.txt": "old\n",
+      new: null,
+      "new/deep": null,
+      "new/deep/c.txt": "fresh\n",
+    });
+    expect((await changes("show", ID)).stdout).toMatch(/modify +\/work\/a.txt +4 +held/);
+    expect(await changes("apply", ID, "--yes", "--only", "/work/none")).toMatchObject({
+      status: 2,
+      stderr: expect.stringContaining("no change waits at /work/none"),
+    });
+  });
+
+  it("leaves a conflict to wait, says so, and ends with 1", async () => {
+    fs.writeFileSync(join(staged.target, "b.txt"), "theirs");
+    const outcome = await changes("apply", ID, "--yes");
+    expect(outcome).toMatchObject({
+      status: 1,
+      stdout: "5 applied, 1 conflict; 1 wait\n",
+      stderr: "conflict: /work/b.txt: it was changed since the run began\n",
+    });
+    expect(tree()).toMatchObject({ "a.txt": "new\n", "b.txt": "theirs" });
+    const again = JSON.parse((await changes("apply", ID, "--yes", "--json")).stdout);
+    expect(again).toMatchObject({ left: 1, changes: [{ path: "/work/b.txt", outcome: "conflict" }] });
+  });
+
+  it("applies nothing where nobody can be asked and nobody agreed", async () => {
+    expect(await changes("apply", ID)).toMatchObject({ status: 2, stderr: expect.stringContaining("--yes") });
+    expect(tree()).toEqual(BEFORE);
+  });
+
+  it("discards one, or all of the project and no other", async () => {
+    await keepForeign();
+    expect(await changes("discard", "--all")).toMatchObject({ status: 0, stdout: `discarded ${ID}\n` });
+    expect(await changes("discard", "ffffffffffff", "--json")).toMatchObject({
+      status: 0,
+      stdout: '{"discarded":["ffffffffffff"]}\n',
+    });
+    expect(tree()).toEqual(BEFORE);
+    expect(await store.list()).toEqual([]);
+  });
+
+  it.each([
+    ["show", "nothing"],
+    ["diff", "ffffffffffff"],
+    ["apply", "../changes", "--yes"],
+    ["discard", "ffffffffffff"],
+    ["discard"],
+    ["discard", ID, "--all"],
+  ])("takes wrong usage for that: %s %s %s", async (...args) => {
+    expect(await changes(...args.filter(Boolean))).toMatchObject({ status: 2, stdout: "" });
+  });
+
+  it("leaves alone what another process works on", async () => {
+    const owner = join(project.stateDir, "changes", ID, "owner");
+    fs.writeFileSync(owner, liveOwner());
+    expect(await changes("apply", ID, "--yes")).toMatchObject({
+      status: 1,
+      stderr: `corral: another process works on changeset ${ID} at this moment\n`,
+    });
+    expect(tree()).toEqual(BEFORE);
+  });
+
+  it("finishes first what an interrupted corral had begun to apply, and says so", async () => {
+    const onStep = (step: string): void => {
+      if (step === "note what is done") throw new Error("killed");
+    };
+    await expect(store.applyKept(ID, new Set([0, 1, 2, 3, 4, 5]), { onStep })).rejects.toThrow("killed");
+    expect(await changes("ls")).toMatchObject({
+      status: 0,
+      stderr: `corral: finished applying changeset ${ID}, which was interrupted: 6 applied\nNo changes wait.\n`,
+    });
+    expect(tree()).toEqual({ ...AFTER, new: null, "new/deep": null });
+  });
+
+  it("shows what cannot be read, and can discard it", async () => {
+    fs.writeFileSync(join(project.stateDir, "changes", ID, "state.json"), "{");
+    const listed = await changes("ls");
+    expect(listed.stdout).toContain("cannot be read");
+    expect(listed.stderr).toContain("state.json: it is not JSON");
+    expect(await changes("discard", ID)).toMatchObject({ status: 0 });
+  });
+});
+
+describe("corral changes apply at a terminal", () => {
+  it.each([
+    ["y", 0, "new\n"],
+    ["n", 1, "old\n"],
+    ["\r", 1, "old\n"],
+    ["\u0003", 1, "old\n"],
+  ])("shows the diff and asks; the answer %j ends with %i", async (key, status, content) => {
+    const { terminal, stdin, stderr } = fakeTerminal();
+    const typed = setInterval(() => stdin.write(key), 50);
+    try {
+      expect(await applyVerb(ID, { only: ["/work/a.txt"] }, terminal)).toBe(status);
+    } finally {
+      clearInterval(typed);
+    }
+    expect(stderr()).toContain("+new");
+    expect(stderr()).toContain("Apply this change of worker w?");
+    expect(fs.readFileSync(join(staged.target, "a.txt"), "utf8")).toBe(content);
+  });
+});
+
+async function keepForeign(): Promise<void> {
+  using other = stagedFolder({}, { f: "x" });
+  await store.keep({ ...other.changeset("ffffffffffff"), createdAt: "2026-11-23T00:00:00.000Z" }, "denied");
+}
+
+/** This process, as Corral writes it down. */
+function liveOwner(): string {
+  const read = (path: string): string => fs.readFileSync(path, "utf8").trim();
+  const machine = fs.existsSync("/etc/machine-id") ? read("/etc/machine-id") : "";
+  const ticks = read("/proc/self/stat")
+    .replace(/^.*\) /s, "")
+    .split(" ")[19];
+  const boot = read("/proc/sys/kernel/random/boot_id");
+  return [
+    `${machine}@${read("/proc/sys/kernel/hostname")}`,
+    boot,
+    fs.readlinkSync("/proc/self/ns/pid"),
+    process.pid,
+    ticks,
+  ].join("|");
+}
+
+function fakeTerminal() {
+  const stdin = Object.assign(new PassThrough(), { isTTY: true, setRawMode: () => stdin });
+  const text = { stdout: "", stderr: "" };
+  const sink = (name: "stdout" | "stderr") => {
+    const stream = Object.assign(new PassThrough(), { isTTY: true, columns: 100, rows: 40 });
+    stream.setEncoding("utf8").on("data", (chunk: string) => {
+      text[name] += chunk;
+    });
+    return stream;
+  };
+  const terminal = {
+    env: { CORRAL_STATE_DIR: project.stateDir, NO_COLOR: "1" },
+    cwd: project.dir,
+    stdin,
+    stdout: sink("stdout"),
+    stderr: sink("stderr"),
+    onStop: () => () => {},
+    exit: () => {
+      throw new Error("exit");
+    },
+  } as unknown as Terminal;
+  return { terminal, stdin, stderr: () => text.stderr };
+}

@@ -1,0 +1,100 @@
+import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, describe, expect, it } from "vitest";
+import { makeHostFolder } from "../run/grants/host-folder.ts";
+import { type CliProject, cliProject, sh } from "./cli-project.ts";
+
+let project: CliProject | null = null;
+let host = "";
+
+afterEach(async () => {
+  await project?.[Symbol.asyncDispose]();
+  project = null;
+  await rm(host, { recursive: true, force: true });
+});
+
+/** A worker that asks for a directory and waits; a rule of the project decides in place of a person. */
+async function open(script = ""): Promise<CliProject> {
+  host = await makeHostFolder();
+  await mkdir(join(host, "src"));
+  await writeFile(join(host, "src/a"), "A\n");
+  const ask = `ask() { curl -s --unix-socket "$CORRAL_SOCKET" -d "$2" "http://corral/v1/$1"; }; SRC=${host}/src`;
+  const sandbox = { mode: "direct", zones: { inbox: { path: "inbox" } } };
+  project = await cliProject({
+    yaml: {
+      version: 1,
+      policy: "untrusted",
+      sandbox,
+      approval: { rules: [{ operation: ["grant_read"], paths: [`${host}/**`, "/inbox"], decide: "approve" }] },
+    },
+    workers: { w: { command: sh(`${ask}; ${script}`), sandbox: { dynamic: true } } },
+    files: { "inbox/x": "x" },
+  });
+  return project;
+}
+
+const READ = `ask tools/read_file '{"path":"'$SRC'/a"}'`;
+
+describe("corral grants", () => {
+  it("lists what a run was granted while it goes on, and takes it back", async () => {
+    const p = await open(`${READ}; until ${READ} | grep GRANT_REVOKED; do sleep 0.2; done`);
+    const running = p.start(["run", "w"]);
+    type Listed = { id: string; worker: string; directory: string; mode: string };
+    let listed: Listed[] = [];
+    while (listed.length === 0 && running.child.exitCode === null) {
+      await sleep(200);
+      listed = JSON.parse((await p.corral(["grants", "ls", "--json"])).stdout) as Listed[];
+    }
+    expect(listed).toMatchObject([{ worker: "w", through: ["w"], directory: `${host}/src`, mode: "read" }]);
+    expect((await p.corral(["grants"])).stdout).toMatch(/^ID +WORKER +DIRECTORY/);
+    const revoked = await p.corral(["grants", "revoke", listed[0]?.id ?? ""]);
+    expect(revoked).toMatchObject({ status: 0 });
+    const { status, stdout, stderr } = await running.ended;
+    expect({ status, stdout, stderr }).toMatchObject({ status: 0, stdout: expect.stringContaining("GRANT_REVOKED") });
+    // What was taken back is nothing to be suggested.
+    expect(stderr).not.toContain("+++");
+    const { stdout: trail } = await p.corral(["audit", "--json"]);
+    expect(trail).toMatch(/"type":"grant".*"type":"grant_revoked"/s);
+  });
+
+  it("says that there are none, and refuses an id that there is not", async () => {
+    const p = await open();
+    expect(await p.corral(["grants", "ls"])).toMatchObject({ status: 0, stderr: "Nothing is granted.\n" });
+    const unknown = await p.corral(["grants", "revoke", "../../x"]);
+    expect(unknown).toMatchObject({ status: 2, stderr: expect.stringContaining("there is no grant ../../x") });
+  });
+});
+
+describe("corral run, when something was granted", () => {
+  it("suggests the declaration that makes the question unnecessary, and changes nothing itself", async () => {
+    const p = await open(`${READ}; cat /src/a 2>/dev/null; true`);
+    const before = await readFile(join(p.dir, "workers/w.worker"), "utf8");
+    const { status, stdout, stderr } = await p.corral(["run", "w"]);
+    expect({ status, stdout, stderr }).toMatchObject({ status: 0 });
+    expect(stderr).toContain(`  w: read ${host}/src (`);
+    expect(stderr).toContain("+++ b/workers/w.worker");
+    expect(await readFile(join(p.dir, "workers/w.worker"), "utf8")).toBe(before);
+    // Applied, the same directory is there from the beginning.
+    const patch = stderr.slice(stderr.indexOf("--- a/"));
+    await writeFile(join(p.dir, "x.patch"), patch.endsWith("\n") ? patch : `${patch}\n`);
+    const { execFileSync } = await import("node:child_process");
+    execFileSync("git", ["apply", "-p1", "x.patch"], { cwd: p.dir });
+    const after = await p.corral(["explain", "w", "--json"]);
+    expect(JSON.parse(after.stdout).tree.sandbox.mounts).toMatchObject([{ path: "/src", host: `${host}/src` }]);
+  });
+
+  it("is silent where nothing was", async () => {
+    const p = await open("true");
+    expect(await p.corral(["run", "w"])).toMatchObject({ status: 0, stderr: "" });
+  });
+});
+
+describe("corral tool", () => {
+  it("suggests the same for one tool", async () => {
+    const p = await open();
+    const { status, stdout, stderr } = await p.corral(["tool", "list_files", '{"path": "/inbox"}', "--worker", "w"]);
+    expect({ status, stdout }).toMatchObject({ status: 0, stdout: expect.stringContaining("/inbox/x") });
+    expect(stderr).toMatch(/^\+.*allow_read/m);
+  });
+});

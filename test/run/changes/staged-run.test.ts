@@ -1,0 +1,171 @@
+import { readdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import type { ApprovalRequest, Approver, Decision } from "../../../src/approval/approver.ts";
+import { openProject, type ProjectSpec, sh } from "../project-fixture.ts";
+
+/** Writes down what it is asked, and answers the same each time. */
+function asked(outcome: Decision["outcome"]): { person: Approver; requests: ApprovalRequest[] } {
+  const requests: ApprovalRequest[] = [];
+  const decide = async (request: ApprovalRequest): Promise<Decision> => {
+    requests.push(request);
+    return { outcome, scope: "once", reason: "the test says so" };
+  };
+  return { person: { decide }, requests };
+}
+
+function spec(script: string, zone: Record<string, unknown> = {}, worker: Record<string, unknown> = {}): ProjectSpec {
+  return {
+    workers: { w: { command: sh(script), sandbox: { zones: [{ name: "data", mode: "rw", ...zone }] }, ...worker } },
+    zones: { data: "rw" },
+    files: { "data/a.txt": "old\n", "data/sub/b.txt": "b\n" },
+  };
+}
+
+describe.each([true, false])("a run whose writes must be agreed to (overlays: %s)", (overlays) => {
+  const script = "echo new > /data/a.txt; echo made > /data/made.txt; rm -r /data/sub; cat /data/a.txt; ls /data";
+
+  it("sees its own changes, and the directory has them once somebody agreed", async () => {
+    const { person, requests } = asked("approved");
+    await using project = await openProject(spec(script), { person, overlays });
+    const result = await project.run("w");
+    expect(result).toMatchObject({ status: "succeeded", stdout: "new\na.txt\nmade.txt\n", error: null });
+    expect(result.changeset).toEqual({ id: null, counts: { applied: 4, refused: 0, conflict: 0, denied: 0, held: 0 } });
+    expect(await readFile(join(project.dir, "data/a.txt"), "utf8")).toBe("new\n");
+    expect((await readdir(join(project.dir, "data"))).sort()).toEqual(["a.txt", "made.txt"]);
+    expect(requests).toMatchObject([
+      {
+        operations: ["write", "delete"],
+        paths: ["/data/a.txt", "/data/made.txt", "/data/sub/b.txt", "/data/sub"],
+        diff: expect.stringContaining("+new"),
+      },
+    ]);
+    expect(await project.traces()).toEqual([]);
+  });
+
+  it("is denied where nobody agrees, the directory is untouched, and what it wrote waits", async () => {
+    const { person } = asked("denied");
+    await using project = await openProject(spec(script), { person, overlays });
+    const result = await project.run("w");
+    expect(result).toMatchObject({ status: "denied", exitCode: 0, error: { code: "APPROVAL_DENIED" } });
+    expect(result.changeset).toMatchObject({ id: result.run, counts: { denied: 4 } });
+    expect(await readFile(join(project.dir, "data/a.txt"), "utf8")).toBe("old\n");
+    expect((await readdir(join(project.dir, "data"))).sort()).toEqual(["a.txt", "sub"]);
+  });
+
+  it("is told apart where nobody answered in time", async () => {
+    const { person } = asked("timed_out");
+    await using project = await openProject(spec(script), { person, overlays });
+    expect(await project.run("w")).toMatchObject({ status: "denied", error: { code: "APPROVAL_TIMED_OUT" } });
+  });
+
+  it("asks for nothing, and changes nothing, where it failed", async () => {
+    const { person, requests } = asked("approved");
+    await using project = await openProject(spec(`${script}; exit 3`), { person, overlays });
+    const result = await project.run("w");
+    expect(result).toMatchObject({ status: "failed", exitCode: 3, changeset: { counts: { held: 4 } } });
+    expect(requests).toEqual([]);
+    expect(await readFile(join(project.dir, "data/a.txt"), "utf8")).toBe("old\n");
+  });
+
+  it("does not overwrite what somebody changed meanwhile", async () => {
+    const { person } = asked("approved");
+    const waiting = spec("echo new > /data/a.txt; echo up; sleep 1");
+    await using slow = await openProject(waiting, { person, overlays });
+    const running = slow.run("w");
+    await slow.printed("w", "up");
+    await writeFile(join(slow.dir, "data/a.txt"), "mine\n");
+    expect(await running).toMatchObject({ status: "refused", error: { code: "CHANGES_CONFLICT" } });
+    expect(await readFile(join(slow.dir, "data/a.txt"), "utf8")).toBe("mine\n");
+  });
+
+  it("asks for what asks alone: what is agreed to beforehand is applied in any case", async () => {
+    const { person, requests } = asked("denied");
+    const zone = { approval: { write: "preApproved", delete: "ask" } };
+    await using project = await openProject(spec(script, zone), { person, overlays });
+    expect(await project.run("w")).toMatchObject({
+      status: "denied",
+      changeset: { counts: { applied: 2, denied: 2 } },
+    });
+    expect(requests).toMatchObject([{ operations: ["delete"], paths: ["/data/sub/b.txt", "/data/sub"] }]);
+    expect((await readdir(join(project.dir, "data"))).sort()).toEqual(["a.txt", "made.txt", "sub"]);
+  });
+
+  it("is refused what is blocked, whoever agrees", async () => {
+    const zone = { approval: { write: "ask", delete: "blocked" } };
+    await using project = await openProject(spec(script, zone), { approvalMode: "approve_all", overlays });
+    const result = await project.run("w");
+    expect(result).toMatchObject({ status: "refused", error: { code: "CHANGES_REFUSED" } });
+    expect(result.changeset?.counts).toMatchObject({ applied: 2, refused: 2 });
+    expect((await readdir(join(project.dir, "data"))).sort()).toEqual(["a.txt", "made.txt", "sub"]);
+  });
+
+  it("brings nothing back from what is discarded, and nobody is asked", async () => {
+    const { person, requests } = asked("denied");
+    await using project = await openProject(spec(script, { discard: true }), { person, overlays });
+    const result = await project.run("w");
+    expect(result).toMatchObject({
+      status: "succeeded",
+      stdout: "new\na.txt\nmade.txt\n",
+      changes: [],
+      changeset: null,
+    });
+    expect(requests).toEqual([]);
+    expect((await readdir(join(project.dir, "data"))).sort()).toEqual(["a.txt", "sub"]);
+  });
+
+  it("stages what says so, although everything in it is agreed to", async () => {
+    const zone = { approval: "preApproved", stage: true };
+    await using project = await openProject(spec(`${script}; exit 1`, zone), { approvalMode: "auto_deny", overlays });
+    expect(await project.run("w")).toMatchObject({ status: "failed", changeset: { counts: { held: 4 } } });
+    expect(await readFile(join(project.dir, "data/a.txt"), "utf8")).toBe("old\n");
+  });
+});
+
+describe("a called run", () => {
+  it("changes its caller's view first, and the directory has it once the caller's changes are agreed to", async () => {
+    const { person, requests } = asked("approved");
+    const zones = [{ name: "data", mode: "rw" }];
+    await using project = await openProject(
+      {
+        workers: {
+          parent: {
+            command: sh("corral-call child > /dev/null; cat /data/c.txt; echo p > /data/p.txt"),
+            calls: ["child"],
+            sandbox: { zones },
+          },
+          child: { command: sh("echo c > /data/c.txt"), sandbox: { zones } },
+        },
+        zones: { data: "rw" },
+      },
+      { person },
+    );
+    const result = await project.run("parent");
+    expect(result).toMatchObject({ status: "succeeded", stdout: "c\n" });
+    expect(result.calls).toMatchObject([{ status: "succeeded", changeset: { counts: { applied: 1 } } }]);
+    // The child's was not asked about by itself: it is part of what its caller changed.
+    expect(requests).toMatchObject([{ worker: "parent", paths: ["/data/c.txt", "/data/p.txt"] }]);
+    expect((await readdir(join(project.dir, "data"))).sort()).toEqual(["c.txt", "p.txt"]);
+  });
+
+  it("goes no further than its caller's view where nobody agrees", async () => {
+    const { person } = asked("denied");
+    const zones = [{ name: "data", mode: "rw" }];
+    await using project = await openProject(
+      {
+        workers: {
+          parent: {
+            command: sh("corral-call child > /dev/null; cat /data/c.txt"),
+            calls: ["child"],
+            sandbox: { zones },
+          },
+          child: { command: sh("echo c > /data/c.txt"), sandbox: { zones } },
+        },
+        zones: { data: "rw" },
+      },
+      { person },
+    );
+    expect(await project.run("parent")).toMatchObject({ status: "denied", stdout: "c\n" });
+    expect(await readdir(join(project.dir, "data"))).toEqual([]);
+  });
+});

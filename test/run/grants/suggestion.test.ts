@@ -1,0 +1,200 @@
+import { execFile } from "node:child_process";
+import { mkdir, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { promisify } from "node:util";
+import { describe, expect, it } from "vitest";
+import { loadPolicy } from "../../../src/policy/policy.ts";
+import { loadProject } from "../../../src/project/project.ts";
+import type { RunEnvironment } from "../../../src/run/environment.ts";
+import type { GrantRecord } from "../../../src/run/grants/record.ts";
+import { suggestedConfiguration } from "../../../src/run/grants/suggestion/suggestion.ts";
+import { permissionOf, rootSandbox } from "../../../src/run/permission.ts";
+import { originOf } from "../../../src/sandbox/mount.ts";
+import { carve, select } from "../../../src/sandbox/select.ts";
+import { projectFolder } from "../../project/project-folder.ts";
+import { at } from "../../sandbox/sandboxes.ts";
+
+const ZONES = `version: 1
+sandbox:
+  mode: direct
+  zones:
+    inbox: { path: ./p/inbox } # what comes in
+    out: { path: ./p/out, mode: rw }
+workers: ./w
+`;
+
+type Asked = readonly [directory: string, mode: "read" | "write", mount?: string];
+
+/** A project whose worker `w` was granted these; a directory that begins with `./` is one of the host. */
+async function suggested(workers: Readonly<Record<string, string>>, asked: readonly Asked[], yaml = ZONES) {
+  const files = Object.fromEntries(Object.entries(workers).map(([name, text]) => [`w/${name}.worker`, text]));
+  const folders = { "p/inbox/2024/": "", "p/out/": "", "src/deep/": "", "other/": "" };
+  const dir = await projectFolder({ "corral.yaml": yaml, ...files, ...folders });
+  const grants = asked.map(([directory, mode, mount = null], index): GrantRecord => {
+    const host = mount === null ? join(dir, directory) : join(dir, "p", directory);
+    return {
+      id: `${index}`,
+      run: "r",
+      root: "r",
+      worker: "w",
+      through: ["w"],
+      granted: Object.keys(workers),
+      directory: mount === null ? host : directory,
+      host,
+      mount,
+      mode,
+      scope: "session",
+      why: "",
+      grantedAt: "",
+    };
+  });
+  const project = await loadProject(dir);
+  const suggestion = suggestedConfiguration({
+    project: { dir, file: "corral.yaml", text: yaml },
+    mounts: project.declaration.mounts,
+    workers: new Map(Object.entries(workers).map(([name, text]) => [name, { file: `w/${name}.worker`, text }])),
+    grants,
+  });
+  return { dir, grants, suggestion };
+}
+
+/** What of the grants a run of `w` would still have to ask for, when the suggested files are in their places. */
+async function stillAsked({ dir, grants, suggestion }: Awaited<ReturnType<typeof suggested>>): Promise<string[]> {
+  for (const { file, text } of suggestion.files) await writeFile(join(dir, file), text);
+  const project = await loadProject(dir);
+  const env = { project, policyNamed: (name: string) => loadPolicy(name, { dirs: [] }) } as unknown as RunEnvironment;
+  const root = await rootSandbox(env, null);
+  const worker = project.workers.get("w");
+  if (!root.ok || worker === undefined) throw new Error("the project is not what it was");
+  const derivation = await permissionOf(worker, root.sandbox, null, env);
+  if (!derivation.ok) throw new Error(JSON.stringify(derivation.violations));
+  const { mounts } = derivation.sandbox;
+  return grants
+    .filter(({ host, mode }) => {
+      const places = mounts.flatMap((mount) => {
+        const rest = host === originOf(mount) ? "" : host.slice(originOf(mount).length);
+        const inside = host === originOf(mount) || host.startsWith(`${originOf(mount)}/`);
+        return inside ? [carve(mount, at(mount.path + rest))] : [];
+      });
+      const shown = places.flatMap((place) => select({ mounts }, place.path));
+      return !shown.some((each) => mode === "read" || (each.mode === "rw" && each.approval?.write === "preApproved"));
+    })
+    .map(({ directory, mode }) => `${mode} ${directory}`);
+}
+
+const worker = (sandbox: string) => `---
+# what it is for
+command: [ls] # nothing else
+${sandbox}
+---
+For people.
+`;
+
+describe("the suggested configuration", () => {
+  it.each([
+    ["of a worker with paths", "sandbox: { dynamic: true, paths: { in: { root: ./p/inbox } } }"],
+    [
+      "of a worker with paths on lines of their own",
+      "sandbox:\n  dynamic: true\n  paths:\n    in: { root: ./p/inbox }",
+    ],
+    ["of a worker without files", "sandbox: { dynamic: true }"],
+    ["of a worker with zones", "sandbox:\n  dynamic: true\n  zones:\n  - name: out # made\n  - { name: inbox }"],
+  ])("%s needs no question any more, and keeps the comments", async (_, sandbox) => {
+    const made = await suggested({ w: worker(sandbox) }, [
+      ["/out", "write", "out"],
+      ["./src/deep", "read"],
+      ["./other", "write"],
+    ]);
+    expect(await stillAsked(made)).toEqual([]);
+    const text = made.suggestion.files.at(-1)?.text ?? "";
+    for (const kept of ["# what it is for", "# nothing else", "For people."]) expect(text).toContain(kept);
+    expect(made.suggestion.notes).toEqual([]);
+  });
+
+  it("of a worker without files stays under the project's names where it needs no others", async () => {
+    const made = await suggested({ w: worker("sandbox: { dynamic: true }") }, [["/inbox/2024", "read", "inbox"]]);
+    expect(made.suggestion.files[0]?.text).toContain("allow_read: [ /inbox/2024 ]");
+    expect(await stillAsked(made)).toEqual([]);
+  });
+
+  it("adds to what a worker may write, and lets it read what it could", async () => {
+    const made = await suggested({ w: worker("sandbox: { dynamic: true, allow_write: [/out] }") }, [
+      ["/inbox", "read", "inbox"],
+    ]);
+    expect(made.suggestion.files[0]?.text).toContain("allow_read: [ /out, /inbox ]");
+    expect(await stillAsked(made)).toEqual([]);
+  });
+
+  it("adds a zone to the project where a worker asks by zones, once for all workers that need it", async () => {
+    const zones = "sandbox: { dynamic: true, zones: [{ name: out }] }";
+    const made = await suggested({ w: worker(zones), v: worker(zones) }, [
+      ["./src", "read"],
+      ["./src", "write"],
+    ]);
+    const [project, ...workers] = made.suggestion.files;
+    expect(project).toMatchObject({ file: "corral.yaml" });
+    expect(project?.text).toContain("    src: { path: ./src, mode: rw }\n");
+    expect(project?.text).toContain("# what comes in");
+    for (const { text } of workers) expect(text).toContain("{ name: src, mode: rw, approval: { write: preApproved } }");
+    expect(await stillAsked(made)).toEqual([]);
+  });
+
+  it("upgrades what a worker declares for reading already", async () => {
+    const made = await suggested({ w: worker("sandbox: { dynamic: true, paths: { s: { root: ./src } } }") }, [
+      ["./src", "write"],
+    ]);
+    expect(made.suggestion.files[0]?.text).toContain("s: { root: ./src, mode: rw, approval: { write: preApproved } }");
+    expect(await stillAsked(made)).toEqual([]);
+  });
+
+  it("says what the project's form has no place for", async () => {
+    const sandboxed = "version: 1\nworkers: ./w\nsandbox: { mode: sandboxed, zones: { out: { mode: rw } } }\n";
+    const made = await suggested(
+      { w: worker("sandbox: { dynamic: true, zones: [{ name: out }] }") },
+      [["./src", "read"]],
+      sandboxed,
+    );
+    expect(made.suggestion.files).toEqual([]);
+    expect(made.suggestion.notes).toEqual([expect.stringContaining(`The project has no place for ${made.dir}/src`)]);
+  });
+
+  it("does not say less agreement than the project asks for", async () => {
+    const yaml = ZONES.replace("mode: rw }", "mode: rw, approval: ask }");
+    const made = await suggested(
+      { w: worker("sandbox: { dynamic: true, zones: [{ name: inbox }] }") },
+      [["/out", "write", "out"]],
+      yaml,
+    );
+    expect(made.suggestion.files.at(-1)?.text).toContain("{ name: out, mode: rw }");
+    await stillAsked(made);
+  });
+
+  it("gives names that a folder can have: none that is reserved, taken, or none at all", async () => {
+    const made = await suggested({ w: worker("sandbox: { dynamic: true, paths: { tmp-2: { root: ./p } } }") }, [
+      ["./src/etc", "read"],
+      ["./other/.hidden dir", "read"],
+      ["./other/etc", "read"],
+    ]);
+    const { paths } = (await import("yaml")).parse(made.suggestion.files[0]?.text.split("---\n")[1] ?? "").sandbox;
+    expect(Object.keys(paths)).toEqual(["tmp-2", "files-etc", "hidden-dir", "files-etc-2"]);
+  });
+
+  it("is a patch that `patch` takes, and that touches only what it must", async () => {
+    const sandbox = "sandbox:\n  dynamic: true\n  paths:\n    in: { root: ./p/inbox }";
+    const made = await suggested({ w: worker(sandbox) }, [["./src/deep", "read"]]);
+    const [file] = made.suggestion.files;
+    const changed = file?.patch.split("\n").filter((line) => /^[+-][^+-]/.test(line));
+    expect(changed).toEqual(["+    deep: { root: ./src/deep }"]);
+    const patch = join(made.dir, "x.patch");
+    await mkdir(dirname(patch), { recursive: true });
+    await writeFile(patch, file?.patch ?? "");
+    await promisify(execFile)("git", ["apply", "--check", "-p1", patch], { cwd: made.dir });
+  });
+
+  it("leaves line ends and files alone that need nothing", async () => {
+    const dos = worker("sandbox: { dynamic: true, paths: { in: { root: ./p/inbox } } }").replaceAll("\n", "\r\n");
+    const made = await suggested({ w: dos }, [["./src", "read"]]);
+    expect(made.suggestion.files[0]?.text.split("\n").filter((line) => !line.endsWith("\r"))).toEqual([""]);
+    expect((await suggested({ w: dos }, [])).suggestion.files).toEqual([]);
+  });
+});

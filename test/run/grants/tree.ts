@@ -1,0 +1,129 @@
+import { mkdir, rm, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { onTestFinished } from "vitest";
+import type { ApprovalRequest, Decision } from "../../../src/approval/approver.ts";
+import { makeOwnerDir } from "../../../src/isolation/live-dir.ts";
+import { currentOwner } from "../../../src/isolation/owner.ts";
+import { refusedSourcesFor } from "../../../src/isolation/refused-sources.ts";
+import { parseWorker } from "../../../src/project/worker.ts";
+import { Holder } from "../../../src/run/grants/holder.ts";
+import { GrantLedger } from "../../../src/run/grants/ledger.ts";
+import type { GrantRecord } from "../../../src/run/grants/record.ts";
+import type { Mode } from "../../../src/run/grants/refusal.ts";
+import { type GrantOutcome, type GrantSurroundings, requestGrant } from "../../../src/run/grants/request.ts";
+import type { Needs } from "../../../src/sandbox/needs.ts";
+import type { Sandbox } from "../../../src/sandbox/sandbox.ts";
+import type { Violation } from "../../../src/sandbox/violation.ts";
+import { at, child, mount, project } from "../../sandbox/sandboxes.ts";
+import { makeHostFolder } from "./host-folder.ts";
+
+export interface Tree {
+  /** The folder in which all of it lies; the project's is `p` in it, with `inbox` (ro) and `out` (rw). */
+  readonly base: string;
+  readonly liveDir: string;
+  readonly ledger: GrantLedger;
+  readonly asked: ApprovalRequest[];
+  readonly granted: GrantRecord[];
+  readonly revoked: string[];
+  /** What the next questions are answered with; the last one stays. */
+  answers: Decision["outcome" | "scope"][];
+  open(name: string, spec?: RunSpec): Promise<Holder>;
+  ask(holder: Holder, path: string, mode?: Mode, under?: Sandbox): Promise<GrantOutcome>;
+}
+
+export interface RunSpec {
+  /** As it stands in the worker's file; `true` where the test does not say. */
+  readonly dynamic?: unknown;
+  readonly parent?: Holder;
+  readonly needs?: Needs;
+}
+
+/** Runs without any container: real folders, a person who answers what the test says, and nothing else. */
+export async function openTree(files: Readonly<Record<string, string>> = {}): Promise<Tree> {
+  const base = await makeHostFolder();
+  const owner = currentOwner();
+  const revoked: string[] = [];
+  const liveDir = join(base, "s", "live");
+  const ledger = new GrantLedger(await makeOwnerDir(liveDir, owner), async (record) => void revoked.push(record.id));
+  onTestFinished(async () => {
+    await ledger[Symbol.asyncDispose]();
+    await rm(base, { recursive: true, force: true });
+  });
+  for (const folder of ["p/inbox", "p/out"]) await mkdir(join(base, folder), { recursive: true });
+  for (const [path, text] of Object.entries(files)) {
+    await mkdir(dirname(join(base, path)), { recursive: true });
+    if (!path.endsWith("/")) await writeFile(join(base, path), text);
+    else await mkdir(join(base, path), { recursive: true });
+  }
+  const given = project([
+    mount("/inbox", "ro", { host: join(base, "p/inbox") }),
+    mount("/out", "rw", { host: join(base, "p/out") }),
+  ]);
+  const asked: ApprovalRequest[] = [];
+  const granted: GrantRecord[] = [];
+  let ids = 0;
+  const around: GrantSurroundings = {
+    project: { dir: join(base, "p"), ownFiles: [join(base, "p/corral.yaml")] },
+    refusedSources: refusedSourcesFor({ engineData: [], engineSockets: [], state: [join(base, "s")] }),
+    writableHosts: async () => [join(base, "p/out")],
+    approver: {
+      async decide(request) {
+        asked.push(request);
+        const answer = (tree.answers.length > 1 ? tree.answers.shift() : tree.answers[0]) ?? "denied";
+        if (answer === "denied" || answer === "timed_out") return { outcome: answer, scope: "once", reason: "no" };
+        return { outcome: "approved", scope: answer as Decision["scope"], reason: "a person agreed" };
+      },
+    },
+    ledger,
+    record: async (record) => granted.push(record) > 0,
+    newId: () => `${ids++}`.padStart(12, "0"),
+    now: () => new Date(),
+  };
+  const tree: Tree = {
+    base,
+    liveDir,
+    ledger,
+    asked,
+    granted,
+    revoked,
+    answers: ["session"],
+    async open(name, { dynamic = true, parent, needs = {} } = {}) {
+      const worker = parseWorker(
+        `---\n${JSON.stringify({ command: ["true"], sandbox: { dynamic } })}\n---\n`,
+        `workers/${name}.worker`,
+      );
+      const holder = new Holder({
+        run: `run-${name}`,
+        root: parent?.root ?? `run-${name}`,
+        worker,
+        parent: parent ?? null,
+        project: given,
+        limited: false,
+        stage: withoutViews(child(parent?.shown ?? given, needs, name)),
+      });
+      const place = ledger.join(holder);
+      onTestFinished(() => place[Symbol.asyncDispose]());
+      return holder;
+    },
+    async ask(holder, path, mode = "read", under) {
+      const need = { path: at(path), mode, why: "for read_file", ...(under === undefined ? {} : { under }) };
+      return await requestGrant(need, holder, around, new AbortController().signal);
+    },
+  };
+  return tree;
+}
+
+/** A stage that shows every mount as it is. */
+function withoutViews(sandbox: Sandbox): { sandbox: Sandbox; adopt(next: Sandbox): Promise<readonly Violation[]> } {
+  return {
+    sandbox,
+    async adopt(next) {
+      this.sandbox = next;
+      return [];
+    },
+  };
+}
+
+export function codeOf(outcome: GrantOutcome): string {
+  return outcome.ok ? (outcome.scope ?? "had") : outcome.refusal.code;
+}
