@@ -3,6 +3,9 @@
 // Running workers.
 export type { ApprovalOperation, ApprovalRequest, ApprovalScope, Approver, Decision } from "./approval/approver.ts";
 export { type ApprovalCallback, type CallbackAnswer, callbackApprover } from "./approval/callback-approver.ts";
+// Many items: one worker over each of them, in a sandbox of its own.
+export type { ItemResult, ItemTemplate, Reuse } from "./fleet/item.ts";
+export { FleetRefused, type MapRequest, mapItems } from "./fleet/map-items.ts";
 // Declarations, and the errors that name their places.
 export { loadPolicy } from "./policy/policy.ts";
 export { loadProject, type Project } from "./project/project.ts";

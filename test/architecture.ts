@@ -51,10 +51,24 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ...Object.fromEntries(FACES.map((face) => [face, [...LAYERS_0_TO_4, ...FACES, "index.ts"]])),
 };
 
-const MAY_READ_DISKS = ["files/", "project/", "policy/", "isolation/", "changes/", "audit/", "git/", "fleet/journal", "cli/"];
+const MAY_READ_DISKS = [
+  "fleet/items/",
+  "fleet/scrubbed/",
+  "files/",
+  "project/",
+  "policy/",
+  "isolation/",
+  "changes/",
+  "audit/",
+  "git/",
+  "fleet/journal",
+  "cli/",
+];
 /** Files elsewhere that touch the disk, and what for. */
 const DISK_EXCEPTIONS: Readonly<Record<string, string>> = {
   "yaml/declaration-file.ts": "reads the declarations of projects and policies, which may not know each other",
+  "fleet/cache-key.ts": "reads attachments for their digests, and refuses links and FIFOs",
+  "fleet/item-job.ts": "looks whether an attachment is on the host; what it is is judged when it is opened",
   "run/broker.ts": "makes and removes the socket of one run",
   "run/open.ts": "makes the state directory before anything else can be in it",
   "run/session/captured-output.ts":

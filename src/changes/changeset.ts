@@ -69,3 +69,14 @@ export interface Changeset {
 
 /** What became of one change. `held`: it waits, since its run failed or nobody agreed in time. */
 export type ChangeOutcome = "applied" | "refused" | "conflict" | "denied" | "held";
+
+/** The changeset with some of its changes. */
+export function only(changeset: Changeset, indexes: ReadonlySet<number>): Changeset {
+  return { ...changeset, changes: changeset.changes.filter(({ index }) => indexes.has(index)) };
+}
+
+/** A change's place, and the places of all directories that it is in, from the innermost: as keys to be compared. */
+export function placesAbove({ mount, parts }: Pick<Change, "mount" | "parts">): [string, ...string[]] {
+  const keyOf = (length: number): string => `${mount}:${parts.slice(0, length).join("/")}`;
+  return [keyOf(parts.length), ...parts.slice(1).map((_, index) => keyOf(parts.length - 1 - index))];
+}

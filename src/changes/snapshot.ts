@@ -113,12 +113,22 @@ export async function contentDigest(
   { parts, next }: Pick<Change, "parts" | "next">,
   signal?: AbortSignal,
 ): Promise<string | null> {
+  return next === null ? null : await digestAt(content, parts, next.size, signal);
+}
+
+/** The SHA-256 of a file below a directory, in hexadecimal digits; null where there is none, or one that is larger. */
+export async function digestAt(
+  root: string,
+  parts: readonly string[],
+  maxBytes: number,
+  signal?: AbortSignal,
+): Promise<string | null> {
   try {
-    using named = nameOf(content, parts);
+    using named = nameOf(root, parts);
     if (!named.stat().isFile()) return null;
     using file = named.reopen(fs.constants.O_RDONLY);
     const source = contentOf(file);
-    if (source.size !== next?.size) return null;
+    if (source.size > maxBytes) return null;
     const hash = createHash("sha256");
     for (let at = 0; at < source.size; at += PIECE_BYTES) {
       signal?.throwIfAborted();

@@ -1,21 +1,23 @@
 import fs from "node:fs";
 import { mkdir } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
+import { MAX_EDIT_BYTES } from "../files/bounds.ts";
 import type { Descriptor } from "../files/host/descriptor.ts";
 import { removeTree } from "../files/host/remove-tree.ts";
 import { governingMount } from "../sandbox/access.ts";
 import type { Mount } from "../sandbox/mount.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { askedOnApplying, comesBack, deliveryOf, throughView } from "../sandbox/staging.ts";
+import { formatBytes } from "../sandbox/units.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import { below, type VirtualPath } from "../sandbox/virtual-path.ts";
 import { Agreed } from "./agreed.ts";
-import type { Change, ChangedMount, Changeset } from "./changeset.ts";
+import { type Change, type ChangedMount, type Changeset, placesAbove } from "./changeset.ts";
 import { type RawName, rawChild, rawNameOf } from "./raw-name.ts";
 import { inOrderOfApplying, TooManyChanges } from "./scan/draft.ts";
 import { BytesBudget, judged } from "./scan/judge.ts";
 import { scanView } from "./scan/scan.ts";
-import { contentDigest, snapshotOf } from "./snapshot.ts";
+import { contentDigest, digestAt, snapshotOf } from "./snapshot.ts";
 import { TooLargeToStage } from "./view/base-tree.ts";
 import { rebase } from "./view/rebase.ts";
 import { openView, type View } from "./view/view.ts";
@@ -49,6 +51,8 @@ export interface ChangesOf {
 export interface Collected {
   readonly changeset: Changeset;
   readonly toAsk: readonly Change[];
+  /** Those of a called run that its caller's changes will be asked about with. */
+  readonly leftToCallers: readonly Change[];
 }
 
 /** The side on which one run writes: a view for each of its mounts that a bind mount cannot express. */
@@ -165,11 +169,20 @@ export class Stage implements AsyncDisposable {
     else this.#agreedWriting(view, path);
   }
 
+  /**
+   * The same of a diff that somebody was shown, by the SHA-256 of both its sides. It leaves out what is the same in both,
+   * so it shows all that is new only where its old side stands in the directory itself, or was agreed to. Null: it has none.
+   */
+  async agreedToDiff(path: VirtualPath, { before, after }: { before: string | null; after: string }): Promise<void> {
+    const view = this.#viewAt(path);
+    if (view === undefined || this.#closed) return;
+    const known = before === null || before === this.#agreed.contentAt(path);
+    const parts = path === view.mount.path ? [basename(view.mount.host)] : partsBelow(view, path);
+    if (known || before === (await digestAt(view.targetPath, parts, MAX_EDIT_BYTES))) this.#agreed.mayHold(path, after);
+  }
+
   #agreedWriting(view: View, path: VirtualPath): void {
-    const names = (below(view.mount.path, path) ?? "")
-      .split("/")
-      .filter((part) => part !== "")
-      .map(rawNameOf);
+    const names = partsBelow(view, path).map(rawNameOf);
     const name = names.at(-1);
     if (name === undefined) return;
     using folder = folderOf(view.content, names.slice(0, -1));
@@ -183,15 +196,26 @@ export class Stage implements AsyncDisposable {
     return collected === null ? null : await this.#withoutAgreed(collected, signal);
   }
 
-  /** The changes so far, of a run that goes on: a copy of each is taken, so that what is agreed to is what is applied. */
-  async collectSoFar(of: ChangesOf, signal?: AbortSignal): Promise<Collected | null> {
+  /**
+   * The changes so far, of a run that goes on: a copy of each is taken, so that what is agreed to is what is applied. It
+   * goes with what is answered, for a run may commit as often as it likes. One at a time.
+   */
+  async collectSoFar(of: ChangesOf, signal?: AbortSignal): Promise<(Collected & AsyncDisposable) | null> {
     this.#commits += 1;
     const collected = await this.#collect(of, signal);
     if (collected === null) return null;
     const dir = join(this.#request.dir, `commit-${this.#commits}`);
-    const { changeset, taken } = await snapshotOf(collected.changeset, dir, signal);
-    const toAsk = collected.toAsk.flatMap(({ index }) => taken.get(index) ?? []);
-    return await this.#withoutAgreed({ changeset, toAsk }, signal);
+    const remove = (): Promise<void> => removeTree(dir);
+    try {
+      const { changeset, taken } = await snapshotOf(collected.changeset, dir, signal);
+      const asTaken = (changes: readonly Change[]) => changes.flatMap(({ index }) => taken.get(index) ?? []);
+      const [toAsk, leftToCallers] = [asTaken(collected.toAsk), asTaken(collected.leftToCallers)];
+      const open = await this.#withoutAgreed({ changeset, toAsk, leftToCallers }, signal);
+      return { ...open, [Symbol.asyncDispose]: remove };
+    } catch (error) {
+      await remove();
+      throw error;
+    }
   }
 
   /** After changes of a run that goes on were applied: they are what its next changes are compared with. */
@@ -211,14 +235,20 @@ export class Stage implements AsyncDisposable {
   async #collect(of: ChangesOf, signal: AbortSignal | undefined): Promise<Collected | null> {
     const budget = new BytesBudget(this.#request.maxBytes);
     const mounts: ChangedMount[] = [];
-    const found: { draftIndex: number; change: Omit<Change, "index">; asks: boolean; givesWay: boolean }[] = [];
+    let pathBytes = 0;
+    const found: Found[] = [];
     for (const view of this.#views.filter(({ mount }) => comesBack(mount))) {
       const asked = askedOnApplying(view.mount);
       for (const draft of inOrderOfApplying(await scanView(view, signal))) {
+        pathBytes += draft.names.reduce((sum, name) => sum + name.length + 1, view.mount.path.length);
+        if (pathBytes > MAX_BYTES_OF_PATHS)
+          throw new TooManyChanges(`the paths of all changes have more than ${formatBytes(MAX_BYTES_OF_PATHS)}`);
         const said = judged(draft, view, budget);
         const { kind, base, next, linkText } = draft;
         const operation = kind === "delete" ? "delete" : "write";
-        const asks = said.refusal === null && asked[operation] === "ask" && !this.#agreed.covers(draft, said);
+        const isOpen = said.refusal === null && !this.#agreed.covers(draft, said);
+        const asks = isOpen && asked[operation] === "ask";
+        const isLeft = isOpen && !asks && view.mount.approval?.[operation] === "ask";
         const change = {
           mount: mounts.length,
           kind,
@@ -227,29 +257,34 @@ export class Stage implements AsyncDisposable {
           ...said,
           ...(linkText === undefined ? {} : { linkText }),
         };
-        found.push({ draftIndex: found.length, change, asks, givesWay: draft.givesWay ?? false });
+        found.push({ change, asks, isLeft });
       }
       mounts.push(changedMount(view));
     }
     if (found.length > MAX_TOTAL) throw new TooManyChanges(`there are more than ${MAX_TOTAL} changes`);
     if (found.length === 0) return null;
-    const changes = found.map(({ change }, index): Change => ({ index, ...change }));
+    const refused = new Set(found.flatMap(({ change }) => (isRefusedCreation(change) ? placesAbove(change)[0] : [])));
+    const changes = found.map(({ change }, index): Change => ({ index, ...stayingFor(refused, change) }));
     return {
       changeset: { version: 1, ...of, mounts, changes },
-      toAsk: changes.filter((_, index) => found[index]?.asks),
+      toAsk: changes.filter(({ refusal }, index) => refusal === null && found[index]?.asks),
+      leftToCallers: changes.filter(({ refusal }, index) => refusal === null && found[index]?.isLeft),
     };
   }
 
   /** Looked at where nobody can change it any more: files that hold what somebody agreed to are not asked about again. */
-  async #withoutAgreed({ changeset, toAsk }: Collected, signal: AbortSignal | undefined): Promise<Collected> {
+  async #withoutAgreed(collected: Collected, signal: AbortSignal | undefined): Promise<Collected> {
+    const { changeset, toAsk } = collected;
     const asked: Change[] = [];
     for (const change of toAsk) {
       const agreed = change.kind === "delete" || change.type !== "file" ? null : this.#agreed.contentAt(change.path);
       const content = changeset.mounts[change.mount]?.content;
-      if (agreed === null || content === undefined || (await contentDigest(content, change, signal)) !== agreed)
-        asked.push(change);
+      const isAgreed =
+        agreed !== null && content !== undefined && (await contentDigest(content, change, signal)) === agreed;
+      // They were shown what it would hold, and not that it may do more.
+      if (!isAgreed || hasNewRights(change)) asked.push(change);
     }
-    return { changeset, toAsk: asked };
+    return { ...collected, toAsk: asked };
   }
 
   #viewAt(path: VirtualPath): View | undefined {
@@ -266,10 +301,39 @@ export class Stage implements AsyncDisposable {
 
 /** Over all mounts of a run. */
 const MAX_TOTAL = 50_000;
+/** Over all changes: in a deep directory each of very many names has a path of many kilobytes, and all of them are kept. */
+const MAX_BYTES_OF_PATHS = 16 * 1024 ** 2;
+
+/** A change that was found, before it has its place among all of them. */
+interface Found {
+  readonly change: Omit<Change, "index">;
+  readonly asks: boolean;
+  readonly isLeft: boolean;
+}
+
+function isRefusedCreation({ kind, refusal }: Found["change"]): boolean {
+  return kind === "create" && refusal !== null;
+}
+
+/** What would give way to something that is refused stays: it would be gone, and nothing in its place. */
+function stayingFor(refused: ReadonlySet<string>, change: Found["change"]): Found["change"] {
+  const stays = change.kind === "delete" && refused.size > 0 && placesAbove(change).some((place) => refused.has(place));
+  return stays ? { ...change, refusal: change.refusal ?? "what was to stand in its place was refused" } : change;
+}
 
 function seenThrough(mount: Mount, views: readonly View[]): Mount {
   const view = views.find((each) => each.mount.path === mount.path);
   return view === undefined ? mount : throughView(view.mount, view.host);
+}
+
+function partsBelow({ mount }: View, path: VirtualPath): string[] {
+  return (below(mount.path, path) ?? "").split("/").filter((part) => part !== "");
+}
+
+/** Other permission bits than before; of a new file, those to execute it. */
+function hasNewRights({ kind, base, next }: Change): boolean {
+  const mode = next?.mode ?? 0;
+  return kind === "create" ? (mode & 0o111) !== 0 : ((mode ^ (base?.mode ?? 0)) & 0o777) !== 0;
 }
 
 function changedMount(view: View): ChangedMount {

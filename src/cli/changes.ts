@@ -95,8 +95,9 @@ export async function discardVerb(
       continue;
     }
     discarded.push(id);
+    // What was applied before stays so, and is not discarded.
     if (loaded.ok)
-      await record(loaded.changeset, changesDiscarded(loaded.changeset, loaded.changeset.changes), terminal);
+      await record(loaded.changeset, changesDiscarded(loaded.changeset, waitingOf(loaded).changes), terminal);
     if (!options.json) terminal.stdout.write(`discarded ${id}\n`);
   }
   if (options.json) printJson(terminal, { discarded });

@@ -3,6 +3,8 @@ import type { RunResult } from "../run/result.ts";
 
 /** What does not come from a worker itself (design section 5). */
 export const EXIT = {
+  /** Of a fleet: not every item succeeded. */
+  someFailed: 1,
   wrongUsage: 2,
   timedOut: 124,
   engineTrouble: 125,

@@ -73,6 +73,60 @@ export function programFor(terminal: Terminal): Program {
     )
     .action(does(async (worker, options) => (await import("./shell.ts")).shellVerb(worker, options, terminal)));
 
+  verb("map [worker]", "Run a worker over many items, each in a sandbox of its own.")
+    .addOption(project())
+    .option("--over <glob>", "one item for each file that matches")
+    .option("--manifest <file>", "one item for each line of a .jsonl or .csv file; - reads standard input")
+    .addOption(new Option("--format <form>", "how the manifest is written").choices(["jsonl", "csv", "paths"]))
+    .option("--within <folder>", "another folder whose files a manifest may name; repeatable", collect, [])
+    .option("--fleet <name>", "all of it from fleets/NAME.yaml")
+    .option("--attach <template>", "a file for each item, such as {path}=in.pdf; repeatable", collect, [])
+    .option("--allow-read <template>", "what of the worker's files an item may read; repeatable", collect, [])
+    .option("--allow-write <template>", "what it may write, such as /text/{stem}; repeatable", collect, [])
+    .option("--input <template>", "JSON for each item's standard input, with fields in its texts")
+    .option("--key <template>", "what an item is called in results")
+    .option("--concurrency <n>", "how many items run at once, or auto")
+    .addOption(new Option("--reuse <how>", "one container for each item, or for many").choices(["fresh", "scrubbed"]))
+    .option("--retries <n>", "more attempts at an item whose worker failed (0)")
+    .option("--max-failures <n>", "begin nothing more after so many failed items")
+    .option(
+      "--no-cache",
+      "also run items that have succeeded before, on the same worker, policy, image, input and files",
+    )
+    .addOption(policy())
+    .addOption(json("print one result a line as JSON"))
+    .addHelpText("after", MAP_HELP)
+    .action(does(async (worker, options) => (await import("./map.ts")).mapVerb(worker, options, terminal)));
+
+  const fleet = verb("fleet", "What became of fleets, and going on with them.");
+  const ofFleet = (usage: string, description: string): Command =>
+    fleet.command(usage).description(description).helpOption("--help", "print this help").addOption(project());
+  ofFleet("ls", "List the fleets of the project, the newest first.")
+    .addOption(json())
+    .action(does(async (options) => (await import("./fleet.ts")).listVerb(options, terminal)));
+  ofFleet("show <id>", "Show how a fleet stands: items by status and reason, the slowest, the last failures.")
+    .addOption(json())
+    .action(does(async (id, options) => (await import("./fleet.ts")).showVerb(id, options, terminal)));
+  ofFleet("resume <id>", "Go on with a fleet that nobody runs any more.")
+    .addOption(json("print one result a line as JSON"))
+    .action(does(async (id, options) => (await import("./fleet.ts")).resumeVerb(id, options, terminal)));
+  ofFleet("retry <id>", "Run the items of a fleet that failed once more, as a fleet of their own.")
+    .option("--failed", "those that failed (there is nothing else yet)")
+    .addOption(json("print one result a line as JSON"))
+    .action(does(async (id, options) => (await import("./fleet.ts")).retryVerb(id, options, terminal)));
+  ofFleet("cancel <id>", "Never run what waits in a fleet; what runs is ended by whoever runs it.").action(
+    does(async (id, options) => (await import("./fleet.ts")).cancelVerb(id, options, terminal)),
+  );
+  ofFleet("results <id>", "Print what became of each item, in the order of the manifest.")
+    .option("--jsonl", "as JSON, one a line (also without saying)")
+    .option("--csv", "as CSV with a line of headings")
+    .option("--status <status>", "only items with this status")
+    .action(does(async (id, options) => (await import("./fleet.ts")).resultsVerb(id, options, terminal)));
+  ofFleet("report <id>", "Write one self-contained page: timeline, durations, throughput, failures.")
+    .option("--html", "as HTML (there is nothing else yet)")
+    .option("--output <file>", "where to; standard output without it")
+    .action(does(async (id, options) => (await import("./fleet.ts")).reportVerb(id, options, terminal)));
+
   verb("ps", "List the containers of all runs that go on, or were left behind.")
     .addOption(json())
     .action(does(async (options) => (await import("./ps.ts")).psVerb(options, terminal)));
@@ -194,6 +248,15 @@ ${examples(
   `corral run extract --attach ~/downloads/paper.pdf=in.pdf --input '{"pages": 3}'`,
   "corral run extract --attach /data/paper.pdf --approve auto_deny --json",
 )}`;
+const MAP_HELP = `
+Text in braces is an item's: path, name, stem, ext, dir of a file; the fields of a manifest's line.
+Exit status: 0 where every item succeeded, 1 where one did not, 126 where nothing was run, 130 where it was asked to end.
+Ctrl-C waits for what runs, twice ends it; corral fleet resume goes on in both cases.${examples(
+  "corral map extract-text --over 'inbox/*.pdf' --attach '{path}=in.pdf' --allow-write '/text/{stem}'",
+  `corral map translate --manifest items.jsonl --input '{"lang":"{lang}"}' --json > results.jsonl`,
+  "corral map --fleet nightly",
+)}`;
+
 const CHANGES_HELP = `
 Every verb first finishes what an interrupted corral had begun to apply.
 ${examples(

@@ -10,9 +10,10 @@ export function troubleText({ worker, detail }: RunEvent & { readonly type: "tro
 /** How a run ended that did not succeed. */
 export function endingText({ worker, status, error, violations, changeset }: RunResult): string {
   // What is wrong with some changes stands in the error, with what became of all of them.
-  if (violations.length === 0 || changeset !== null) return `corral: ${printable(error?.message ?? status)}`;
+  const ending = `corral: ${printable(error?.message ?? status)}`;
+  if (violations.length === 0 || changeset !== null) return ending;
   const reasons = violations.map(({ message }) => `  - ${printableLine(message, 1000)}`);
-  return [`corral: worker ${worker} was refused:`, ...reasons].join("\n");
+  return [status === "refused" ? `corral: worker ${worker} was refused:` : ending, ...reasons].join("\n");
 }
 
 /** What became of what a run changed in staged directories; null where there was nothing, or where the error tells it. */

@@ -69,7 +69,9 @@ export interface Written {
 
 export interface Edited {
   readonly bytes: number;
-  /** SHA-256 of the whole content afterwards, in hexadecimal digits. */
+  /** SHA-256 of the whole content that the edits were made in, in hexadecimal digits. */
+  readonly before: string;
+  /** The same of the content afterwards. */
   readonly digest: string;
   readonly replacements: number;
 }

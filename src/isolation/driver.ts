@@ -5,6 +5,7 @@ import type { Labelled } from "./labels.ts";
 import type { Pins } from "./pin.ts";
 import type { Plan } from "./plan.ts";
 import type { ImageFacts } from "./plan-for.ts";
+import type { ServingCell } from "./serving.ts";
 
 /** Something that makes cells from plans. Every driver passes one contract suite, `test/isolation/driver.contract.ts`. */
 export interface Driver {
@@ -26,6 +27,8 @@ export interface Driver {
    * ends by itself when its orchestrator is gone.
    */
   startSession(request: StartRequest): Promise<SessionStart>;
+  /** The same for a plan that serves items: it is open already, and waits for the first. */
+  startServing(request: Omit<StartRequest, "onOutput">): Promise<ServingStart>;
   /** Every cell that this state directory's orchestrators made, whatever its state. */
   list(): Promise<CellInfo[]>;
   /** Removes what belongs to owners that are certainly dead, and nothing else. */
@@ -46,6 +49,10 @@ export type Start =
 
 export type SessionStart =
   | { readonly ok: true; readonly cell: SessionCell }
+  | { readonly ok: false; readonly violations: readonly Violation[] };
+
+export type ServingStart =
+  | { readonly ok: true; readonly cell: ServingCell }
   | { readonly ok: false; readonly violations: readonly Violation[] };
 
 export interface Capabilities {

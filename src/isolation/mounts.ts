@@ -5,6 +5,7 @@ import type { Sandbox } from "../sandbox/sandbox.ts";
 import { deliveryOf } from "../sandbox/staging.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import { below, ROOT } from "../sandbox/virtual-path.ts";
+import { ITEM_IO_PATH } from "./gate/serve-script.ts";
 import {
   ATTACHMENTS_PATH,
   GATE_PATH,
@@ -22,6 +23,12 @@ export interface PlannedSource extends SourceIdentity {
   readonly gid: number;
 }
 
+/** Of a serving cell, two directories of Corral's own on the host: an item's input and output, and its attachments. */
+export interface ItemPlumbing {
+  readonly io: string;
+  readonly attachments: string;
+}
+
 /** What mounts are planned from. */
 export interface MountRequest {
   readonly sandbox: Sandbox;
@@ -34,7 +41,12 @@ export interface MountRequest {
   readonly views: ReadonlySet<string> | "would-be";
   readonly attachments: readonly { readonly name: string; readonly host: string }[];
   /** Corral's own on the host: the gate's binary, this run's socket, and of a session the directory of what its commands print. */
-  readonly plumbing: { readonly gate: string; readonly socket: string; readonly output?: string };
+  readonly plumbing: {
+    readonly gate: string;
+    readonly socket: string;
+    readonly output?: string;
+    readonly items?: ItemPlumbing;
+  };
 }
 
 /** Every bind mount of the cell, shallow ones first, so that a mount below another is made on top of it. */
@@ -53,16 +65,24 @@ export function planMounts(request: MountRequest, violations: Violation[]): Plan
   for (const { name, host } of request.attachments) {
     mounts.push({ ...bindOf(request, join(ATTACHMENTS_PATH, name), host), mode: "ro", origin: "attachment" });
   }
-  const { gate, socket, output } = request.plumbing;
-  const own = [
+  const { gate, socket, output, items } = request.plumbing;
+  const own: [path: string, host: string, mode?: "rw"][] = [
     [GATE_PATH, gate],
     [SOCKET_PATH, socket],
-    ...(output === undefined ? [] : [[OUTPUT_PATH, output] as const]),
-  ] as const;
-  for (const [path, host] of own) {
-    mounts.push({ ...bindOf(request, path, host), mode: "ro", origin: "corral" });
+    ...(output === undefined ? [] : [[OUTPUT_PATH, output] as [string, string]]),
+    ...(items === undefined ? [] : itemMounts(items)),
+  ];
+  for (const [path, host, mode = "ro"] of own) {
+    mounts.push({ ...bindOf(request, path, host), mode, origin: "corral" });
   }
   return mounts.sort((a, b) => depth(a.path) - depth(b.path) || (a.path < b.path ? -1 : 1));
+}
+
+function itemMounts({ io, attachments }: ItemPlumbing): [string, string, "rw"?][] {
+  return [
+    [ITEM_IO_PATH, io, "rw"],
+    [ATTACHMENTS_PATH, attachments],
+  ];
 }
 
 /** A mount that only a view can express is never bound as it is, whoever forgot to make one. */

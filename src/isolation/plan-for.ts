@@ -1,6 +1,7 @@
 import { join, normalize } from "node:path/posix";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { Violation } from "../sandbox/violation.ts";
+import { serveCommand } from "./gate/serve-script.ts";
 import { type MountRequest, planMounts } from "./mounts.ts";
 import {
   HOLD_COMMAND,
@@ -54,8 +55,10 @@ export function planFor(request: PlanRequest): Planning {
   if (violations.length > 0) return { ok: false, violations };
 
   const isSession = request.plumbing.output !== undefined;
+  const serves = request.plumbing.items !== undefined;
   const base = sandbox.rooted ? ROOTED_BASE : "";
-  const home = mounts.some((mount) => mount.path === "/home") ? "/home" : HOME_PATH;
+  // A serving cell has one place in memory alone, which nobody but root owns: what is emptied leaves no trace of its owner.
+  const home = mounts.some((mount) => mount.path === "/home") ? "/home" : serves ? "/tmp" : HOME_PATH;
   return {
     ok: true,
     plan: {
@@ -66,9 +69,10 @@ export function planFor(request: PlanRequest): Planning {
       worker: worker.name,
       policy: sandbox.policy.name,
       image: { name: image.name, id: image.id },
-      command: isSession ? HOLD_COMMAND : worker.command,
+      command: isSession ? HOLD_COMMAND : serves ? serveCommand(worker.command) : worker.command,
       env: planEnvironment(request, home),
       workingDir: planWorkingDir(base, sandbox, mounts),
+      ...(serves ? { serves } : {}),
       user,
       ...(isSession ? { holder: holderBeside(user) } : {}),
       mounts,

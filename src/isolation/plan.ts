@@ -62,6 +62,8 @@ export interface Plan {
   readonly command: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   readonly workingDir: string;
+  /** True where its first process serves one item after another, and there is no init before it; else absent. */
+  readonly serves?: true;
   /** Whose rights the worker's programs have. */
   readonly user: PlannedUser;
   /** A session's first process belongs to another user, whom its commands cannot signal; absent for a cell of one command. */

@@ -26,7 +26,7 @@ export function parsePolicy(text: string, file: string, name: string): Policy {
   if (!parsed.ok) throw new DeclarationError(parsed.problems);
   const checked = checkShape(parsed.document, policyFile(name));
   if (!checked.ok) throw new DeclarationError(checked.problems);
-  const { description, network, hardening, limits, tmp, home, nofile } = checked.value;
+  const { description, network, hardening, limits, reuse, tmp, home, nofile } = checked.value;
   const limit = (side: "default" | "max") => ({
     timeoutMs: limits.timeout[side],
     memoryBytes: limits.memory[side],
@@ -50,6 +50,7 @@ export function parsePolicy(text: string, file: string, name: string): Policy {
     network,
     maxLimits: limit("max"),
     defaultLimits: limit("default"),
+    reuse,
     tmpBytes: tmp,
     homeBytes: home,
     nofile,
@@ -82,6 +83,7 @@ function policyFile(name: string) {
       output: ceiling(size),
       disk: ceiling(size),
     }),
+    reuse: line(z.enum(["fresh", "scrubbed"]), "fresh"),
     tmp: size,
     home: size,
     nofile: count.max(1_048_576),

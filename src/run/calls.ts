@@ -79,8 +79,18 @@ export class Calls implements AsyncDisposable {
   async #answer(run: string, request: CallRequest, hangUp: AbortSignal): Promise<Answer> {
     const judgement = await this.#judge(run, request, hangUp);
     if (!judgement.ok) return this.#refuse({ run, worker: request.worker }, judgement.violations);
-    const result = await this.#queue.add(() => this.#perform(judgement.job, this.#env));
+    const result = await this.#queue.add(() => this.#performNow(judgement.job, request));
     return { result, kept: true };
+  }
+
+  /** With what the caller has when its turn comes: what it was granted may have been taken back meanwhile. */
+  async #performNow(job: Job, request: CallRequest): Promise<RunResult> {
+    await this.#env.grants.look();
+    const sandbox = this.#holder.shown;
+    if (sandbox === job.callerSandbox) return await this.#perform(job, this.#env);
+    const { attachments, violations } = resolveAttachments(request.attachments, { job: this.#job, sandbox });
+    if (violations.length > 0) return refusedResult({ run: job.run, worker: job.worker.name }, violations);
+    return await this.#perform({ ...job, callerSandbox: sandbox, attachments }, this.#env);
   }
 
   async #judge(run: string, request: CallRequest, hangUp: AbortSignal): Promise<Judgement> {

@@ -19,6 +19,7 @@ import { loadPolicy } from "../policy/policy.ts";
 import { loadSeccompProfile } from "../policy/seccomp.ts";
 import { loadProject, type Project } from "../project/project.ts";
 import type { Policy } from "../sandbox/policy.ts";
+import { finishInterrupted, type ToldFinish } from "./changes/finish-interrupted.ts";
 import { changesetStore, intoProject, noChangesets } from "./changes/into-project.ts";
 import type { RunEnvironment } from "./environment.ts";
 import type { Emit } from "./events.ts";
@@ -52,6 +53,8 @@ export interface Corral extends AsyncDisposable {
   readonly environment: RunEnvironment;
   readonly project: Project;
   readonly connection: EngineConnection;
+  /** Where Corral keeps its own. */
+  readonly stateDir: string;
   readonly reaped: Reaped;
   /** Why not all of it could be removed: for a person to see, and no reason not to run. */
   readonly reapTrouble: string | null;
@@ -104,13 +107,14 @@ export async function openProject(
   };
   try {
     const policyNamed = policiesOf(project);
-    const [{ reaped, reapTrouble }, gate] = await Promise.all([
+    const [{ reaped, reapTrouble }, gate, , finished] = await Promise.all([
       reapedAtOpening(driver),
       gateBinary({ docker: connection.docker, stateDir: options.stateDir }),
       policiesExist(project, policyNamed),
       // What a process that is gone had begun to apply is half done only until now.
-      store.finishInterrupted(),
+      finishInterrupted(store, options.stateDir),
     ]);
+    for (const told of finished) tellFinish(told, around.emit);
     const environment: RunEnvironment = {
       project,
       policyNamed,
@@ -127,11 +131,19 @@ export async function openProject(
       ...around,
       emit: recordedEmit(around.emit, trail),
     };
-    return { environment, project, connection, reaped, reapTrouble, [Symbol.asyncDispose]: close };
+    const { stateDir } = options;
+    return { environment, project, connection, stateDir, reaped, reapTrouble, [Symbol.asyncDispose]: close };
   } catch (error) {
     await close();
     throw error;
   }
+}
+
+/** One that cannot be finished is told by `corral changes`, where something can be done about it. */
+function tellFinish({ finished, text }: ToldFinish, emit: Emit): void {
+  if (!finished.ok) return;
+  const { run, root, worker } = finished.changeset;
+  emit({ type: "trouble", run, root, parent: null, worker, attachments: [], detail: text });
 }
 
 /** For `explain` and `check`, which show what would be refused whether or not there is an Engine. */

@@ -1,7 +1,7 @@
 import { lstat } from "node:fs/promises";
 import { posix } from "node:path";
 import type { Stage } from "../changes/stage.ts";
-import type { PlannedSource } from "../isolation/mounts.ts";
+import type { ItemPlumbing, PlannedSource } from "../isolation/mounts.ts";
 import { type PinRefusal, type Pins, pinSources } from "../isolation/pin.ts";
 import { ATTACHMENTS_PATH, type Plan } from "../isolation/plan.ts";
 import { type ImageFacts, type Planning, planFor } from "../isolation/plan-for.ts";
@@ -22,6 +22,8 @@ export interface Plumbing {
   readonly socketPath: string;
   readonly source: PlannedSource;
   readonly outputDir?: string;
+  /** Of a cell that serves items: their directories, and a gate that can be executed and not read. */
+  readonly items?: ItemPlumbing & { readonly gate: string };
   /** What of the sandbox are views already; where nothing is run, what would have to be. */
   readonly views: Pick<Stage, "paths"> | "would-be";
 }
@@ -37,10 +39,11 @@ export async function prepare(
   if (image === null) return refused([{ code: "IMAGE_MISSING", image: job.worker.image }]);
 
   const hosts = [...sandbox.mounts.map((mount) => mount.host), ...job.attachments.map((attachment) => attachment.host)];
-  const { outputDir } = plumbing;
+  const { outputDir, items } = plumbing;
   // Views are Corral's own, this run's and those of the runs that called it; what they show was judged when they were made.
   const viewed = [...sandbox.mounts, ...job.attachments].filter(({ view }) => view !== undefined);
-  const ownDirs = [...(outputDir === undefined ? [] : [outputDir]), ...viewed.map(({ host }) => host)];
+  const given = [outputDir, items?.io, items?.attachments].filter((dir) => dir !== undefined);
+  const ownDirs = [...given, ...viewed.map(({ host }) => host)];
   const pinning = await pinSources(hosts, env.refusedSources, ownDirs);
   if (!pinning.ok)
     return refused(pinning.refusals.flatMap((refusal) => sourceViolations(refusal, sandbox, job.attachments)));
@@ -63,16 +66,22 @@ async function plannedWith(
 ): Promise<Planning> {
   const violations = attachmentViolations(job.attachments, pins);
   if (violations.length > 0) return { ok: false, violations };
-  const { socketPath, source, outputDir, views } = plumbing;
+  const { socketPath, source, outputDir, items, views } = plumbing;
+  const gate = items?.gate ?? env.gate;
   return planFor({
     run: { id: job.run, root: job.root, parent: job.parent },
     worker: { name: job.worker.name, command: job.worker.command ?? [], env: job.worker.env },
     sandbox,
     image,
-    sources: new Map([...pins.sources, [env.gate, await gateSource(env.gate)], [socketPath, source]]),
+    sources: new Map([...pins.sources, [gate, await gateSource(gate)], [socketPath, source]]),
     attachments: job.attachments,
     views: views === "would-be" ? views : views.paths,
-    plumbing: { gate: env.gate, socket: socketPath, ...(outputDir === undefined ? {} : { output: outputDir }) },
+    plumbing: {
+      gate,
+      socket: socketPath,
+      ...(outputDir === undefined ? {} : { output: outputDir }),
+      ...(items === undefined ? {} : { items }),
+    },
     orchestratorUid: process.getuid?.() ?? 0,
   });
 }

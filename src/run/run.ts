@@ -102,7 +102,7 @@ async function staged(job: Job, sandbox: Sandbox, env: RunEnvironment): Promise<
   if (!staging.ok) return refusedResult({ run: job.run, worker: job.worker.name }, staging.violations);
   await using stage = staging.stage;
   const holder = holderOf(job, stage);
-  await using _ = env.grants.join(holder);
+  await using _ = await env.grants.join(holder);
   const result = await planned(job, holder, stage, env);
   return await settledRun(job, result, stage, env);
 }

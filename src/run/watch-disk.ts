@@ -1,24 +1,36 @@
 import type { Stage } from "../changes/stage.ts";
 import type { Cell } from "../isolation/cell.ts";
+import type { DiskBaseline } from "../isolation/disk/disk-baseline.ts";
 import { DiskWatch } from "../isolation/disk/disk-watch.ts";
 import type { Pins } from "../isolation/pin.ts";
-import type { Plan } from "../isolation/plan.ts";
+import type { Plan, PlannedMount } from "../isolation/plan.ts";
 
 /** One file may be as large as the limit, which the kernel holds it to; beside it there may be small ones. */
 const SMALL_FILES_BYTES = 1024 ** 2;
 
-/** Watches all that a cell can write outside of its own memory: its staged mounts, and those that it writes directly. */
+/**
+ * Watches all that a cell can write outside of its own memory: its staged mounts, and those that it writes directly.
+ * `baseline`: what there was before the first of several cells that have one limit together.
+ */
 export async function watchDisk(
   plan: Plan,
   stage: Pick<Stage, "written">,
   pins: Pins,
   cell: Pick<Cell, "unnamedBytes">,
+  baseline?: DiskBaseline,
 ): Promise<DiskWatch> {
   const direct = plan.mounts.filter(({ mode, staged, kind }) => mode === "rw" && !staged && kind === "directory");
-  const pinned = direct.flatMap(({ host }) => pins.sources.get(host)?.descriptorPath ?? []);
+  // What stands in another one is added up with that.
+  const outer = direct.filter((mount) => !direct.some((other) => isInside(mount, other)));
+  const pinned = new Set(outer.flatMap(({ host }) => pins.sources.get(host)?.descriptorPath ?? []));
   return await DiskWatch.start({
     places: [...pinned, ...stage.written],
     limitBytes: plan.limits.fileBytes + SMALL_FILES_BYTES,
     unnamedBytes: () => cell.unnamedBytes(),
+    ...(baseline === undefined ? {} : { baseline }),
   });
+}
+
+function isInside({ host, identity }: PlannedMount, outer: PlannedMount): boolean {
+  return identity.device === outer.identity.device && host.startsWith(`${outer.host}/`);
 }

@@ -29,6 +29,8 @@ export interface Policy {
   readonly maxLimits: Required<Limits>;
   /** What a root run gets where neither worker nor project says. Each at most the ceiling. */
   readonly defaultLimits: Required<Limits>;
+  /** Whether one cell may serve many items of a fleet, scrubbed in between; `fresh`: each item has its own. */
+  readonly reuse: "fresh" | "scrubbed";
   /** Sizes of the cell's `/tmp` and home, in bytes. */
   readonly tmpBytes: number;
   readonly homeBytes: number;

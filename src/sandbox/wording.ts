@@ -61,7 +61,8 @@ const WORDS: Words = {
   CHANGE_REFUSED: (v) => `The change of ${quote(v.path)} was not applied: ${v.reason}. What was there is as it was.`,
   CHANGE_CONFLICT: (v) =>
     `The change of ${quote(v.path)} was not applied: ${v.reason}. Read it again, and make the change anew.`,
-  CHANGES_NOT_TAKEN: (v) => `Nothing that the run changed was applied: ${v.reason}. Change less in one run.`,
+  CHANGES_NOT_TAKEN: (v) =>
+    `Nothing that the run changed was applied, and none of it is kept: ${v.reason}. Change less in one run.`,
   NETWORK_NOT_ENFORCEABLE: (v) =>
     `Network access to ${network(v.asked)} cannot be enforced by this container engine. Valid: \`network: false\`.`,
   USER_NOT_ALLOWED: (v) =>

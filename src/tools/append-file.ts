@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { agreeTo } from "./agreement.ts";
 import { contentField, pathField } from "./fields.ts";
+import { shownAppend } from "./shown-diff.ts";
 import { defineTool } from "./tool.ts";
 
 export const appendFileTool = defineTool({
@@ -9,7 +10,7 @@ export const appendFileTool = defineTool({
   input: z.strictObject({ path: pathField("The file."), content: contentField("What is added.") }),
   uses: "files",
   async run({ path, content }, hands, signal) {
-    await agreeTo(hands.files.needs("append", path), hands, signal);
+    await agreeTo(hands.files.needs("append", path), hands, signal, () => shownAppend(path, content));
     const { bytes, created } = await hands.files.append(path, content, { signal });
     return { text: `Appended to ${path}, which now has ${bytes} bytes.`, data: { path, bytes, created } };
   },

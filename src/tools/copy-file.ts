@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { agreeTo } from "./agreement.ts";
 import { pathField } from "./fields.ts";
+import { shownTransfer } from "./shown-diff.ts";
 import { defineTool } from "./tool.ts";
 
 export const copyFileTool = defineTool({
@@ -13,7 +14,7 @@ export const copyFileTool = defineTool({
   }),
   uses: "files",
   async run({ from, to, overwrite }, hands, signal) {
-    await agreeTo(hands.files.needs("copy", from, to), hands, signal);
+    await agreeTo(hands.files.needs("copy", from, to), hands, signal, () => shownTransfer("copy", from, to));
     const copied = await hands.files.copy(from, to, { overwrite, signal });
     return { text: `Copied ${from} to ${to}.`, data: { from, to, ...copied } };
   },

@@ -12,7 +12,8 @@ export const deleteFileTool = defineTool({
   }),
   uses: "files",
   async run({ path, recursive }, hands, signal) {
-    await agreeTo(hands.files.needs("delete", path), hands, signal);
+    const shown = () => (recursive ? { diff: `delete ${path} with all that is in it` } : {});
+    await agreeTo(hands.files.needs("delete", path), hands, signal, shown);
     const deleted = await hands.files.delete(path, { recursive, signal });
     return {
       text: `Deleted ${path} (${deleted.files} files, ${deleted.folders} directories).`,

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { agreeTo } from "./agreement.ts";
 import { contentField, pathField } from "./fields.ts";
-import { editsDiff } from "./shown-diff.ts";
+import { shownEdits } from "./shown-diff.ts";
 import { defineTool } from "./tool.ts";
 
 export const editFileTool = defineTool({
@@ -24,7 +24,7 @@ export const editFileTool = defineTool({
   }),
   uses: "files",
   async run({ path, edits }, hands, signal) {
-    await agreeTo(hands.files.needs("edit", path), hands, signal, () => editsDiff(path, edits));
+    await agreeTo(hands.files.needs("edit", path), hands, signal, () => shownEdits(path, edits));
     const { bytes, replacements } = await hands.files.edit(path, edits, { signal });
     const places = replacements === 1 ? "1 place" : `${replacements} places`;
     return { text: `Edited ${path} in ${places}.`, data: { path, bytes, replacements } };

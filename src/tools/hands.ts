@@ -85,6 +85,8 @@ export interface AgreementRequest {
   readonly path: string;
   /** What would be changed, for whoever is asked. */
   readonly diff?: string;
+  /** The content that the diff is to, in SHA-256: what did not change of it is not shown. Null: all of the new one is. */
+  readonly before?: string | null;
 }
 
 export interface ExecToolRequest {

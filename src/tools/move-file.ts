@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { agreeTo } from "./agreement.ts";
 import { pathField } from "./fields.ts";
+import { shownTransfer } from "./shown-diff.ts";
 import { defineTool } from "./tool.ts";
 
 export const moveFileTool = defineTool({
@@ -13,7 +14,7 @@ export const moveFileTool = defineTool({
   }),
   uses: "files",
   async run({ from, to, overwrite }, hands, signal) {
-    await agreeTo(hands.files.needs("move", from, to), hands, signal);
+    await agreeTo(hands.files.needs("move", from, to), hands, signal, () => shownTransfer("rename", from, to));
     const moved = await hands.files.move(from, to, { overwrite, signal });
     return { text: `Moved ${from} to ${to}.`, data: { from, to, ...moved } };
   },

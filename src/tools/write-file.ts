@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { agreeTo } from "./agreement.ts";
 import { contentField, pathField } from "./fields.ts";
-import { writeDiff } from "./shown-diff.ts";
+import { shownWrite } from "./shown-diff.ts";
 import { defineTool } from "./tool.ts";
 
 export const writeFileTool = defineTool({
@@ -15,7 +15,7 @@ export const writeFileTool = defineTool({
   }),
   uses: "files",
   async run({ path, content, overwrite }, hands, signal) {
-    await agreeTo(hands.files.needs("write", path), hands, signal, () => writeDiff(path, content, hands.files));
+    await agreeTo(hands.files.needs("write", path), hands, signal, () => shownWrite(path, content, hands.files));
     const { bytes, created } = await hands.files.write(path, content, { overwrite, signal });
     return { text: `${created ? "Created" : "Replaced"} ${path} (${bytes} bytes).`, data: { path, bytes, created } };
   },

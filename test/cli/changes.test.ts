@@ -119,6 +119,14 @@ describe("corral changes", () => {
     expect(tree()).toEqual(BEFORE);
   });
 
+  it("writes down as discarded only what was not applied before", async () => {
+    await changes("apply", ID, "--yes", "--only", "/work/a.txt");
+    await changes("discard", ID);
+    const records = (await project.corral(["audit", "--json", "--type", "changes_discarded"])).stdout;
+    expect(records).toContain('"count":5');
+    expect(records).not.toContain("a.txt");
+  });
+
   it("discards one, or all of the project and no other", async () => {
     await keepForeign();
     expect(await changes("discard", "--all")).toMatchObject({ status: 0, stdout: `discarded ${ID}\n` });

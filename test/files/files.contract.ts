@@ -109,7 +109,11 @@ export function filesContract(open: () => Opened): void {
         { old: "one", new: "1" },
         { old: "two", new: "2", all: true },
       ];
-      expect(await files.edit(place("/data/f"), edits)).toMatchObject({ bytes: 5, replacements: 3, digest: expect.stringMatching(/^[0-9a-f]{64}$/) });
+      expect(await files.edit(place("/data/f"), edits)).toMatchObject({
+        bytes: 5,
+        replacements: 3,
+        digest: expect.stringMatching(/^[0-9a-f]{64}$/),
+      });
       expect(await text("/data/f")).toBe("1 2 2");
     });
 

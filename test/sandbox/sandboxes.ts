@@ -25,6 +25,7 @@ export const roomy: Policy = {
   maxLimits: { timeoutMs: 3_600_000, memoryBytes: 1024 * MIB, cpus: 4, pids: 512, outputBytes: MIB, diskBytes: MIB },
   defaultLimits: { timeoutMs: 60_000, memoryBytes: 256 * MIB, cpus: 1, pids: 64, outputBytes: MIB, diskBytes: MIB },
   tmpBytes: 64 * MIB,
+  reuse: "fresh",
   homeBytes: 64 * MIB,
   nofile: 1024,
 };

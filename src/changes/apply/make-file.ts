@@ -1,9 +1,9 @@
 import fs from "node:fs";
 import { contentOf } from "../../files/host/content.ts";
+import { copyContent } from "../../files/host/copy-content.ts";
 import { Descriptor } from "../../files/host/descriptor.ts";
 import type { EntryFacts } from "../changeset.ts";
 import type { Content } from "./content.ts";
-import { copySparsely } from "./copy-sparsely.ts";
 import { dress, inodeOf, type Made } from "./made.ts";
 import { CONTENT_CHANGED } from "./target.ts";
 import type { Verdict } from "./verdict.ts";
@@ -21,7 +21,7 @@ export async function makeFile(
   const file = new Descriptor(fs.openSync(folder.path(temporary), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600));
   try {
     const source = contentOf(from);
-    const copied = await copySparsely(source, file, signal);
+    const copied = await copyContent(source, file, signal);
     if (source.changed() || copied !== next.size) {
       file[Symbol.dispose]();
       return CONTENT_CHANGED;

@@ -58,7 +58,7 @@ function refusalOf(
   if (!staysFolder && closed.some((inner) => covers(path, inner))) return "it leads to what is granted apart from it";
   if (draft.type === "other") return "it is neither a file, a directory nor a link";
   if (draft.kind === "delete") return draft.type === "file" ? suffixRefusal(mount, path, 0) : null;
-  if (draft.type === "link") return linkRefusal(draft, mount.path, path) ?? suffixRefusal(mount, path, 0);
+  if (draft.type === "link") return linkRefusal(draft) ?? suffixRefusal(mount, path, 0);
   if (draft.type === "directory") return null;
   if (((draft.next?.mode ?? 0) & 0o6000) !== 0) return "it would run as its owner or group (setuid, setgid)";
   const size = draft.next?.size ?? 0;
@@ -73,15 +73,15 @@ function suffixRefusal(mount: Mount, path: VirtualPath, size: number): string | 
 }
 
 /**
- * What the file tools follow: relative, and inside of what was granted. Steps upwards stand at its beginning alone: after
- * a name they start from wherever that leads, which may be another link.
+ * Relative, and inside of its directory, wherever that stands. Steps upwards are at the beginning alone: after a name
+ * they start from wherever that leads, which may be another link.
  */
-function linkRefusal({ linkText }: Draft, at: VirtualPath, path: VirtualPath): string | null {
+function linkRefusal({ names, linkText }: Draft): string | null {
   if (linkText === undefined) return "it is a link whose text cannot be read";
   if (posix.isAbsolute(linkText)) return "it is a link that is absolute";
-  const outside = posix.relative(at, posix.join(posix.dirname(path), linkText));
-  if (outside === ".." || outside.startsWith("../")) return "it is a link that leads out";
   const steps = linkText.split("/").filter((step) => step !== "" && step !== ".");
   const down = steps.findIndex((step) => step !== "..");
-  return down >= 0 && steps.includes("..", down) ? "it is a link that goes up after it went down" : null;
+  const ups = down < 0 ? steps.length : down;
+  if (ups > names.length - 1) return "it is a link that leads out";
+  return steps.includes("..", ups) ? "it is a link that goes up after it went down" : null;
 }

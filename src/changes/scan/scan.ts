@@ -72,10 +72,13 @@ class Scan {
 
   async #entry(place: Place, name: RawName): Promise<void> {
     const own = rawStat(place.content, name);
-    // What nobody wrote is as it was: in an overlay it is not even there.
-    if (own === null) return;
     const node = place.base.get(name);
     const names = [...place.names, name];
+    // What nobody wrote is as it was: in an overlay it is not even there.
+    if (own === null) {
+      if (node?.brought) this.#deleted(names, node, place.target, false);
+      return;
+    }
     if (node === undefined) return await this.#created(place, names, own, place.overHidden);
     if (node.hidden || node.facts === null) {
       const isStillFolder = node.facts?.type === "directory" && own.isDirectory();

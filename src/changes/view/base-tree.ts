@@ -14,6 +14,11 @@ export interface BaseNode {
   readonly children: BaseTree | null;
   /** Of a copied file or link, what the copy was: while it is the same, nobody has touched it. */
   copied?: { readonly inode: string; readonly ctimeNs: string };
+  /**
+   * True for what the run itself made and has brought back already, in an overlay. The kernel does not know that there
+   * is another one below it by now: where the run takes its own away, that one is seen again, and none is noted as gone.
+   */
+  readonly brought?: boolean;
 }
 
 export type BaseTree = ReadonlyMap<RawName, BaseNode>;

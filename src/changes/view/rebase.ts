@@ -5,7 +5,7 @@ import type { BaseNode } from "./base-tree.ts";
 import type { View } from "./view.ts";
 
 /** Takes one change that was applied into the base of a view that is still in use. */
-export function rebase(view: Pick<View, "base" | "target">, change: Change): void {
+export function rebase(view: Pick<View, "base" | "target" | "kind">, change: Change): void {
   const names = change.parts.map(rawNameOf);
   const name = names.at(-1);
   if (name === undefined) return;
@@ -17,8 +17,10 @@ export function rebase(view: Pick<View, "base" | "target">, change: Change): voi
   }
   const facts = factsAt(view.target, names);
   if (facts === null) return;
-  const children = facts.type === "directory" ? (folder.get(name)?.children ?? new Map()) : null;
-  folder.set(name, { facts, hidden: false, children });
+  const before = folder.get(name);
+  const children = facts.type === "directory" ? (before?.children ?? new Map()) : null;
+  const brought = before?.brought ?? (view.kind === "overlay" && change.kind === "create");
+  folder.set(name, { facts, hidden: false, children, brought });
 }
 
 function childrenAt(base: Map<RawName, BaseNode>, names: readonly RawName[]): Map<RawName, BaseNode> | null {

@@ -75,12 +75,14 @@ export async function openView({ mount, mounts, dir, overlays, signal }: ViewReq
     held.push(descriptor);
     return descriptor;
   };
+  const constrained = mount.suffixes !== undefined || mount.maxFileBytes !== undefined;
   try {
     const rules = {
       only,
       shows: (names: readonly RawName[], size: number) => {
         const path = pathOf(names);
-        return path !== null && checkRead({ mounts: [mount] }, path, { size }) === null;
+        // A name that is no text has no suffix that could be allowed.
+        return path === null ? !constrained : checkRead({ mounts: [mount] }, path, { size }) === null;
       },
       isClosed: (names: readonly RawName[]) => {
         const path = pathOf(names);
@@ -88,9 +90,9 @@ export async function openView({ mount, mounts, dir, overlays, signal }: ViewReq
       },
       signal,
     };
-    const constrained = mount.suffixes !== undefined || mount.maxFileBytes !== undefined || single;
-    const needsBase = comesBack(mount) || constrained;
-    overlay = overlays && !constrained ? await mountOverlay(target, dir) : null;
+    const asCopy = constrained || single || !overlays;
+    const needsBase = comesBack(mount) || asCopy;
+    overlay = asCopy ? null : await mountOverlay(target, dir);
     const base = needsBase || overlay === null ? await readBaseTree(target, rules) : new Map();
     const sides =
       overlay === null

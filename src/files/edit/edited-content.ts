@@ -1,21 +1,25 @@
 import { FileTooLargeError } from "../../sandbox/errors.ts";
 import { MAX_EDIT_BYTES } from "../bounds.ts";
+import { digestOf } from "../content-bytes.ts";
 import { type ByteSource, readAll } from "../read/byte-source.ts";
 import { notText } from "../read/not-text.ts";
 import { applyEdits, type Edit } from "./apply-edits.ts";
 
 export interface EditedContent {
   readonly bytes: Buffer;
+  /** SHA-256 of the content before. */
+  readonly before: string;
   readonly replacements: number;
 }
 
 /** The content of an opened text file after the edits; a byte order mark stays. */
 export async function editedContent(source: ByteSource, path: string, edits: readonly Edit[]): Promise<EditedContent> {
   if (source.size > MAX_EDIT_BYTES) throw new FileTooLargeError(path, source.size, MAX_EDIT_BYTES);
-  const { text, replacements } = applyEdits(path, decoded(path, await readAll(source)), edits);
+  const whole = await readAll(source);
+  const { text, replacements } = applyEdits(path, decoded(path, whole), edits);
   const bytes = Buffer.from(text);
   if (bytes.length > MAX_EDIT_BYTES) throw new FileTooLargeError(path, bytes.length, MAX_EDIT_BYTES);
-  return { bytes, replacements };
+  return { bytes, before: digestOf(whole), replacements };
 }
 
 function decoded(path: string, bytes: Buffer): string {

@@ -17,7 +17,8 @@ export async function editFile(root: Root, place: Place, edits: readonly Edit[],
   using file = openRegular("edit", place, found);
   const before = file.stat();
   options.checks?.read?.(found.path, before.size);
-  const { bytes, replacements } = await editedContent(contentOf(file), place.path, edits);
+  const edited = await editedContent(contentOf(file), place.path, edits);
+  const { bytes, replacements } = edited;
   options.checks?.write?.(found.path, bytes.length);
   if (!root.directory) await writeInPlace(root, place, bytes);
   else {
@@ -32,5 +33,5 @@ export async function editFile(root: Root, place: Place, edits: readonly Edit[],
     };
     await replaceFile(slot.folder, slot.name, { ...keeping(before), overwrite: true, fill });
   }
-  return { bytes: bytes.length, digest: digestOf(bytes), replacements };
+  return { bytes: bytes.length, before: edited.before, digest: digestOf(bytes), replacements };
 }

@@ -44,9 +44,10 @@ export function openMemoryFiles(mounts: readonly { readonly path: VirtualPath }[
         const root = rootOf(place);
         const before = findFile("edit", root, place).bytes;
         options.checks?.read?.(place.path, before.length);
-        const { bytes, replacements } = await editedContent(sourceOf(before), place.path, edits);
+        const edited = await editedContent(sourceOf(before), place.path, edits);
+        const { bytes, replacements } = edited;
         write(root, place, bytes, options);
-        return { bytes: bytes.length, digest: digestOf(bytes), replacements };
+        return { bytes: bytes.length, before: edited.before, digest: digestOf(bytes), replacements };
       }),
     delete: (place, options = {}) =>
       told("delete", place.path, () => remove(rootOf(place), place, mountPaths, options)),

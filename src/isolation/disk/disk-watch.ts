@@ -1,7 +1,8 @@
 import { constants, openSync } from "node:fs";
-import { statfs } from "node:fs/promises";
 import { setTimeout as pause } from "node:timers/promises";
 import { Descriptor } from "../../files/host/descriptor.ts";
+import { DiskBaseline, type PlaceBefore } from "./disk-baseline.ts";
+import { freeSpace } from "./free-space.ts";
 import { treeUsage } from "./tree-usage.ts";
 
 export interface DiskWatchOptions {
@@ -9,23 +10,30 @@ export interface DiskWatchOptions {
   readonly places: readonly string[];
   /** How much more they may take together than when the watch began, in bytes. */
   readonly limitBytes: number;
-  /** What the run's programs still hold open of files that have no name any more, in bytes; null where it is not known. */
+  /** What the run's programs still hold of files that have no name any more, in bytes; null where it is not known. */
   readonly unnamedBytes: () => Promise<number | null>;
+  /** What there was before the first of several cells; absent: before this one. */
+  readonly baseline?: DiskBaseline;
 }
 
 const { O_DIRECTORY, O_RDONLY } = constants;
 
 /** How often free space is looked at: that costs a system call. */
-const POLL_MS = 150;
+const POLL_MS = 50;
 /** A tree is added up when as much of the limit may be gone, and anyway from time to time. */
 const SUSPICIOUS_PART = 4;
 const WALK_EVERY_MS = 3000;
-/** How long others have the processor after a walk, as a multiple of what it took. */
+/** How long others have the processor after a walk, as a multiple of what it took; where all of the limit may be gone, once. */
 const REST_FACTOR = 8;
+/** So many names are added up in no time, whether or not anything is suspicious. */
+const FEW_NAMES = 2000;
 /** Where space runs out and nobody can be told from others, it is taken to be this run. */
 const LOW_PART = 20;
-/** A name takes some space of the file system's own, whatever it holds. */
-const INODE_BYTES = 4096;
+
+interface Place {
+  readonly root: Descriptor;
+  readonly before: PlaceBefore;
+}
 
 /**
  * Watches what a run writes, while it runs: no limit of the kernel bounds the sum of its files. `exceeded` is aborted
@@ -37,15 +45,19 @@ export class DiskWatch implements AsyncDisposable {
   readonly #roots: readonly Descriptor[];
   readonly #exceed = new AbortController();
   readonly #over = new AbortController();
-  #before = 0;
-  #start: Free = { bytes: 0, total: 0 };
+  #places: readonly Place[] = [];
   #watching: Promise<void> = Promise.resolve();
 
   /** Adds up what is there already; the run must not have begun. Nothing to write to: nothing is watched. */
   static async start(options: DiskWatchOptions): Promise<DiskWatch> {
     const watch = new DiskWatch(options);
-    await watch.#begin();
-    return watch;
+    try {
+      await watch.#begin();
+      return watch;
+    } catch (error) {
+      await watch[Symbol.asyncDispose]();
+      throw error;
+    }
   }
 
   private constructor(options: DiskWatchOptions) {
@@ -57,10 +69,13 @@ export class DiskWatch implements AsyncDisposable {
   /** Looks once more when the run has ended: it may have written faster than anybody looked. */
   async isExceeded(): Promise<boolean> {
     if (this.exceeded.aborted) return true;
-    if (this.#roots.length === 0) return false;
-    const free = await this.#free();
-    if (this.#start.bytes - free.bytes <= this.#options.limitBytes) return false;
-    return (await this.#usage(this.#before + this.#options.limitBytes)).bytes - this.#before > this.#options.limitBytes;
+    if (this.#places.length === 0) return false;
+    const { limitBytes } = this.#options;
+    const { gone } = await this.#free();
+    const isFew = this.#places.reduce((names, { before }) => names + before.names, 0) < FEW_NAMES;
+    if (!isFew && gone <= limitBytes / SUSPICIOUS_PART) return false;
+    const { grown, complete } = await this.#usage();
+    return grown > limitBytes || (!complete && gone > limitBytes);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -70,9 +85,11 @@ export class DiskWatch implements AsyncDisposable {
   }
 
   async #begin(): Promise<void> {
-    if (this.#roots.length === 0) return;
-    this.#before = (await this.#usage(Number.POSITIVE_INFINITY)).bytes;
-    this.#start = await this.#free();
+    const { baseline = new DiskBaseline() } = this.#options;
+    const places: Place[] = [];
+    for (const root of this.#roots) places.push({ root, before: await baseline.of(root, this.#over.signal) });
+    this.#places = places;
+    if (places.length === 0) return;
     this.#watching = this.#watch().catch((error: unknown) => {
       // What cannot be watched is not allowed to go on.
       if (!this.#over.signal.aborted) this.#exceed.abort(error);
@@ -81,62 +98,60 @@ export class DiskWatch implements AsyncDisposable {
 
   async #watch(): Promise<void> {
     const { limitBytes } = this.#options;
-    let walkedAt = performance.now();
-    let freeThen = this.#start.bytes;
-    let rest = 0;
+    let walked = { at: performance.now(), tookMs: 0, gone: 0 };
     for (;;) {
       await pause(POLL_MS, undefined, { signal: this.#over.signal, ref: false });
       const free = await this.#free();
-      const since = performance.now() - walkedAt;
-      const suspicious = freeThen - free.bytes > limitBytes / SUSPICIOUS_PART;
-      if (since < rest || (!suspicious && since < WALK_EVERY_MS)) continue;
+      const since = performance.now() - walked.at;
+      const more = free.gone - walked.gone;
+      const rest = more > limitBytes ? walked.tookMs : walked.tookMs * REST_FACTOR;
+      if (since < rest || (more <= limitBytes / SUSPICIOUS_PART && since < WALK_EVERY_MS)) continue;
       const begunAt = performance.now();
       const isOver = await this.#isOver(free);
-      walkedAt = performance.now();
-      rest = (walkedAt - begunAt) * REST_FACTOR;
-      freeThen = free.bytes;
+      const at = performance.now();
+      walked = { at, tookMs: at - begunAt, gone: free.gone };
       if (isOver) return this.#exceed.abort();
     }
   }
 
-  async #isOver(free: Free): Promise<boolean> {
+  async #isOver({ gone, isLow }: Free): Promise<boolean> {
     const { limitBytes, unnamedBytes } = this.#options;
-    const usage = await this.#usage(this.#before + limitBytes);
-    const grown = usage.bytes - this.#before;
+    const { grown, complete } = await this.#usage();
     if (grown > limitBytes) return true;
-    if (this.#start.bytes - free.bytes <= limitBytes) return false;
+    if (gone <= limitBytes) return false;
     // More is gone than the trees show: it may be others', or files without a name, or folders that cannot be read.
-    if (!usage.complete) return true;
+    if (!complete) return true;
     const unnamed = await unnamedBytes();
-    if (unnamed !== null) return grown + unnamed > limitBytes;
-    return free.bytes < free.total / LOW_PART;
+    if (unnamed !== null && grown + unnamed > limitBytes) return true;
+    return isLow && gone - grown - (unnamed ?? 0) > limitBytes;
   }
 
-  async #usage(enough: number): Promise<{ bytes: number; complete: boolean }> {
-    let bytes = 0;
-    let complete = true;
-    for (const root of this.#roots) {
-      const usage = await treeUsage(root, enough - bytes, this.#over.signal);
-      bytes += usage.bytes;
-      complete &&= usage.complete;
+  /** How much more the trees take than before; not much more than the limit is ever counted. */
+  async #usage(): Promise<{ grown: number; complete: boolean }> {
+    let [grown, isComplete] = [0, true];
+    for (const { root, before } of this.#places) {
+      const enough = before.bytes + this.#options.limitBytes - Math.min(0, grown);
+      const { bytes, complete } = await treeUsage(root, enough, this.#over.signal);
+      grown += bytes - before.bytes;
+      isComplete &&= complete;
     }
-    return { bytes, complete };
+    return { grown, complete: isComplete };
   }
 
-  /** Over all file systems that the places are on. */
+  /** Of all file systems that the places are on: what is gone since before, and whether one of those is nearly full. */
   async #free(): Promise<Free> {
-    const devices = new Map(this.#roots.map((root) => [root.stat().dev, root]));
-    let [bytes, total] = [0, 0];
-    for (const root of devices.values()) {
-      const { bsize, bfree, blocks, ffree } = await statfs(root.path());
-      bytes += bsize * bfree + INODE_BYTES * ffree;
-      total += bsize * blocks + INODE_BYTES * ffree;
+    const devices = new Map(this.#places.map((place) => [place.root.stat().dev, place]));
+    let [gone, isLow] = [0, false];
+    for (const { root, before } of devices.values()) {
+      const { bytes, total } = await freeSpace(root);
+      gone += before.freeBytes - bytes;
+      isLow ||= bytes < total / LOW_PART;
     }
-    return { bytes, total };
+    return { gone, isLow };
   }
 }
 
 interface Free {
-  readonly bytes: number;
-  readonly total: number;
+  readonly gone: number;
+  readonly isLow: boolean;
 }

@@ -28,7 +28,7 @@ export async function listedUsage(root: Descriptor, enough: number, signal: Abor
   signal.addEventListener("abort", stop);
   try {
     let rest = "";
-    for await (const chunk of child.stdout.setEncoding("latin1")) {
+    for await (const chunk of child.stdout?.setEncoding("latin1") ?? []) {
       const lines = (rest + chunk).split("\n");
       rest = lines.pop() ?? "";
       for (const line of lines) addLine(sum, line);

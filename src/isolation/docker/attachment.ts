@@ -12,6 +12,8 @@ export interface Attachment {
   readonly report: Promise<string>;
   /** Opens the gate. `null`: the input stays open until {@link Attachment.close}, or until this process is gone. */
   release(input: Uint8Array | null): void;
+  /** More of its input, after it was released with an open one. */
+  write(text: string): void;
   /** Settles when both streams are at their end; `broken` where their connection went away before that. */
   readonly ended: Promise<"complete" | "broken">;
   /** Not a byte is delivered from now on. */
@@ -58,6 +60,9 @@ export async function attach(container: Docker.Container, onOutput: OnOutput): P
       released = true;
       input.write(GO);
       if (bytes !== null) input.end(bytes);
+    },
+    write(text) {
+      input.write(text);
     },
     close() {
       closed = true;

@@ -47,7 +47,8 @@ export function containerConfig(
       CapAdd: [...hardening.capabilities],
       SecurityOpt: securityOptions(plan, seccomp),
       Privileged: false,
-      Init: true,
+      // A serving cell's first process is its own init: nothing else could not be signalled by the worker.
+      Init: plan.serves !== true,
       IpcMode: "private",
       ...(hardening.runtime === undefined ? {} : { Runtime: hardening.runtime }),
       Memory: limits.memoryBytes,

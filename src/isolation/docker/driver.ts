@@ -2,7 +2,8 @@ import { randomBytes } from "node:crypto";
 import type Docker from "dockerode";
 import PQueue from "p-queue";
 import type { Violation } from "../../sandbox/violation.ts";
-import { type Driver, EngineTrouble, type SessionStart, type StartRequest } from "../driver.ts";
+import type { Cell } from "../cell.ts";
+import { type Driver, EngineTrouble, type ServingStart, type SessionStart, type StartRequest } from "../driver.ts";
 import { parseGateReport } from "../gate/report.ts";
 import { verifyCell } from "../gate/verify.ts";
 import { labelsFor, type Maker } from "../labels.ts";
@@ -14,6 +15,7 @@ import { containerConfig, type SeccompProfiles } from "./container-config.ts";
 import { engineMessage, engineTrouble, isGone, statusCodeOf } from "./engine-error.ts";
 import { imageFacts } from "./image-facts.ts";
 import { listCells, type ReapScope, reap } from "./reap.ts";
+import { Answers, dockerServing } from "./serving.ts";
 import { dockerSession } from "./session.ts";
 
 /** More starts at once than this do not end sooner: the Engine's own work is the ceiling (design fact 5). */
@@ -34,6 +36,7 @@ export function dockerDriver(options: DockerDriverOptions): Driver {
     imageFacts: (image) => told(imageFacts(options.docker, image)),
     start: (request) => starts.add(() => start(options, request)),
     startSession: (request) => starts.add(() => start(options, request)).then(opened),
+    startServing: (request) => starts.add(() => startServing(options, request)),
     list: () => told(listCells(options.docker, options.maker)),
     reap: () => told(reap(options)),
   };
@@ -78,21 +81,49 @@ function opened(started: SessionStart): SessionStart {
   return started;
 }
 
+/** Released at once: what it waits for then is the first item. */
+async function startServing(
+  options: DockerDriverOptions,
+  request: Omit<StartRequest, "onOutput">,
+): Promise<ServingStart> {
+  const answers = new Answers();
+  const parts = await started(options, { ...request, onOutput: (stream, chunk) => answers.add(stream, chunk) });
+  if (!parts.ok) return parts;
+  const cell = dockerServing(parts.cell, parts.attachment, answers);
+  cell.release(new Uint8Array());
+  return { ok: true, cell };
+}
+
 /** Every cell could run commands; only one whose plan has a holder waits for them. */
 async function start(options: DockerDriverOptions, request: StartRequest): Promise<SessionStart> {
+  const parts = await started(options, request);
+  return parts.ok ? { ok: true, cell: dockerSession(parts.cell, { ...parts, plan: request.plan }) } : parts;
+}
+
+/** A verified cell in its parts, of which each kind of cell is made. */
+type Started =
+  | {
+      readonly ok: true;
+      readonly cell: Cell;
+      readonly container: Docker.Container;
+      readonly attachment: Attachment;
+    }
+  | { readonly ok: false; readonly violations: readonly Violation[] };
+
+async function started(options: DockerDriverOptions, request: StartRequest): Promise<Started> {
   const remains = new CellRemains(options.docker);
-  let started: SessionStart;
+  let made: Started;
   try {
-    started = await startVerified(options, request, remains);
+    made = await startVerified(options, request, remains);
   } catch (error) {
     return await failed(error, request, remains);
   }
-  if (!started.ok) await remains.remove();
-  return started;
+  if (!made.ok) await remains.remove();
+  return made;
 }
 
 /** Cleans up after a start that failed, and tells why it failed also where the cleaning up fails as well. */
-async function failed(error: unknown, request: StartRequest, remains: CellRemains): Promise<SessionStart> {
+async function failed(error: unknown, request: StartRequest, remains: CellRemains): Promise<Started> {
   const left = await remains.remove().then(
     () => null,
     (trouble: EngineTrouble) => trouble,
@@ -108,7 +139,7 @@ async function startVerified(
   { docker, maker, seccomp }: DockerDriverOptions,
   request: StartRequest,
   remains: CellRemains,
-): Promise<SessionStart> {
+): Promise<Started> {
   const { plan, signal } = request;
   const name = `corral-${plan.run}`;
   signal.throwIfAborted();
@@ -137,7 +168,7 @@ async function startVerified(
   const { enforcement, violations } = verifyCell(plan, report);
   if (violations.length > 0) return { ok: false, violations };
   const cell = dockerCell({ container, attachment, wait, enforcement, remove: () => remains.remove() });
-  return { ok: true, cell: dockerSession(cell, { container, attachment, plan }) };
+  return { ok: true, cell, container, attachment };
 }
 
 /** One volume for each directory, bound to the pinned descriptor: the daemon never resolves its path again (design facts 1 and 2). */

@@ -1,35 +1,103 @@
-import { readdir, stat } from "node:fs/promises";
+import fs from "node:fs";
+import { readdir, readFile } from "node:fs/promises";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type Docker from "dockerode";
 
-/** The most processes, and open files of each, that are looked at. */
+/** The most processes, and open or mapped files of each, that are looked at. */
 const MAX_PROCESSES = 5000;
-const MAX_FILES = 5000;
+const MAX_FILES = 70_000;
+/** How many are looked at before others have their turn. */
+const SLICE = 500;
 /** A block of `st_blocks` (stat(2)). */
 const BLOCK_BYTES = 512;
+/** `f_type` of what is in memory and not on a disk (statfs(2)). */
+const TMPFS = 0x01021994;
 
 /**
- * What a cell's processes hold open of regular files that were deleted: they take space, and no directory shows them.
- * Null where that cannot be seen, as by a user who may not look into the cell's processes.
+ * What a cell's processes hold of regular files that were deleted, open or mapped: they take space, and no directory
+ * shows them. A file that is on its way from one process to another cannot be looked at, and counts as any number.
+ * Null where nothing can be seen, as by a user who may not look into the cell's processes.
  */
 export async function unnamedBytes(container: Docker.Container): Promise<number | null> {
   const table = (await container.top().catch(() => null)) as { Titles: string[]; Processes: string[][] } | null;
   if (table === null) return null;
   const column = table.Titles.indexOf("PID");
-  const seen = new Set<string>();
-  let bytes = 0;
-  let isBlind = false;
-  for (const process of table.Processes.slice(0, MAX_PROCESSES)) {
-    const dir = `/proc/${Number(process[column])}/fd`;
-    const names = await readdir(dir).catch((error: NodeJS.ErrnoException) => {
-      isBlind ||= error.code === "EACCES" || error.code === "EPERM";
-      return [] as string[];
-    });
-    for (const name of names.slice(0, MAX_FILES)) {
-      const stats = await stat(`${dir}/${name}`).catch(() => null);
-      if (stats === null || !stats.isFile() || stats.nlink > 0 || seen.has(`${stats.dev}:${stats.ino}`)) continue;
-      seen.add(`${stats.dev}:${stats.ino}`);
-      bytes += stats.blocks * BLOCK_BYTES;
+  return await heldBytes(table.Processes.slice(0, MAX_PROCESSES).map((process) => Number(process[column])));
+}
+
+/** The same of any processes, by their ids on this machine. */
+export async function heldBytes(pids: readonly number[]): Promise<number | null> {
+  const held = new HeldFiles();
+  for (const pid of pids) {
+    if (!(await held.lookInto(pid))) return null;
+  }
+  return held.bytes;
+}
+
+class HeldFiles {
+  readonly #seen = new Set<string>();
+  #looked = 0;
+  bytes = 0;
+
+  /** False where that is not allowed. */
+  async lookInto(pid: number): Promise<boolean> {
+    try {
+      for (const name of (await readdir(`/proc/${pid}/fd`)).slice(0, MAX_FILES)) {
+        await this.#turn();
+        unlessGone(() => this.#addOpen(pid, name));
+      }
+      for (const range of await this.#deletedMaps(pid)) {
+        await this.#turn();
+        unlessGone(() => this.#addFile(`/proc/${pid}/map_files/${range}`));
+      }
+      return true;
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      // A process that has ended holds nothing any more.
+      if (code === "ENOENT" || code === "ESRCH") return true;
+      if (code === "EACCES" || code === "EPERM") return false;
+      throw error;
     }
   }
-  return isBlind ? null : bytes;
+
+  #addOpen(pid: number, name: string): void {
+    const isSocket = this.#addFile(`/proc/${pid}/fd/${name}`).isSocket();
+    // A Unix socket says whether descriptors wait in it.
+    if (isSocket && /^scm_fds:\s*[1-9]/m.test(fs.readFileSync(`/proc/${pid}/fdinfo/${name}`, "latin1")))
+      this.bytes = Number.POSITIVE_INFINITY;
+  }
+
+  #addFile(path: string): fs.Stats {
+    const stats = fs.statSync(path);
+    const file = `${stats.dev}:${stats.ino}`;
+    if (!stats.isFile() || stats.nlink > 0 || this.#seen.has(file) || fs.statfsSync(path).type === TMPFS) return stats;
+    this.#seen.add(file);
+    this.bytes += stats.blocks * BLOCK_BYTES;
+    return stats;
+  }
+
+  /** Their names in `map_files`; those of shared memory are none of a disk's. */
+  async #deletedMaps(pid: number): Promise<string[]> {
+    const lines = (await readFile(`/proc/${pid}/maps`, "latin1")).split("\n");
+    return lines
+      .filter((line) => line.endsWith(" (deleted)") && !line.includes(" /memfd:"))
+      .slice(0, MAX_FILES)
+      .map((line) => line.split(" ", 1)[0]?.split("-") ?? [])
+      .map((ends) => ends.map((end) => end.replace(/^0+(?=.)/, "")).join("-"));
+  }
+
+  async #turn(): Promise<void> {
+    this.#looked += 1;
+    if (this.#looked % SLICE === 0) await nextTurn();
+  }
+}
+
+/** Files are opened and closed while they are looked at. */
+function unlessGone(look: () => void): void {
+  try {
+    look();
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code !== "ENOENT" && code !== "ESRCH" && code !== "EBADF") throw error;
+  }
 }

@@ -39,6 +39,9 @@ export function fakeDriver(options: FakeDriverOptions): Driver {
     startSession: async () => {
       throw new EngineTrouble("the fake driver has no sessions");
     },
+    startServing: async () => {
+      throw new EngineTrouble("the fake driver has no cells that serve");
+    },
     list: async () => cellsOf(engine, maker),
     async reap() {
       const dead = cellsOf(engine, maker).filter((cell) => !cell.ownerAlive);

@@ -23,6 +23,7 @@ export async function commitSoFar(
     throw error;
   });
   if (collected === null) return { changes: [], decision: null };
+  await using _ = collected;
   const into = job.parent === null ? env.changesets : intoCaller(stage.journalDir);
   // What waits for an answer stays in the view; the end of the run asks about it again.
   const staying = { ...into, keep: async () => {} };

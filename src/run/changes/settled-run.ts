@@ -30,7 +30,10 @@ export async function settledRun(job: Job, result: RunResult, stage: Stage, env:
   const settled = await settleEnded(job, stage, env, unfit);
   if (settled === null) return result;
   const { changes, changeset, failure } = settled;
-  return { ...result, changes, changeset, ...(succeeded && failure !== null ? failure : {}) };
+  if (failure === null) return { ...result, changes, changeset };
+  // Of a run that failed it is told all the same that nothing waits.
+  const told = succeeded ? failure : { violations: [...result.violations, ...failure.violations] };
+  return { ...result, changes, changeset, ...told };
 }
 
 /** `unfit`: why nothing is to be applied, whoever would agree. Null: nothing was changed. */

@@ -11,6 +11,7 @@ export function absentEngine(reason: Error): Driver {
     imageFacts: fail,
     start: fail,
     startSession: fail,
+    startServing: fail,
     list: fail,
     reap: fail,
   };

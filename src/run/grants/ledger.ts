@@ -12,6 +12,7 @@ const MAX_TOLD = 1_000;
 const MAX_REVOKED = 10_000;
 
 interface Revoked {
+  readonly id: string;
   readonly worker: string;
   readonly host: string;
   readonly mode: Mode;
@@ -40,8 +41,13 @@ export class GrantLedger implements AsyncDisposable {
   }
 
   /** From now on the holder's grants are kept, until what is answered with is disposed of: at the end of its run. */
-  join(holder: Holder): AsyncDisposable {
-    this.#holders.add(holder);
+  async join(holder: Holder): Promise<AsyncDisposable> {
+    await this.inTurn(async () => {
+      this.#holders.add(holder);
+      // A call may have waited for its turn with what its caller had, and has had taken back since.
+      const given = new Set(holder.shown.mounts.map(({ granted }) => granted));
+      for (const { id } of this.#revoked) if (given.has(id)) await holder.release(id);
+    });
     return {
       [Symbol.asyncDispose]: () =>
         this.inTurn(async () => {
@@ -76,11 +82,17 @@ export class GrantLedger implements AsyncDisposable {
     return [];
   }
 
-  /** True where a person took this back from the worker, whose earlier approval may still be remembered. */
-  wasRevoked({ worker, host, mode }: Revoked): boolean {
+  /**
+   * True where a person took this back from the worker, or a part of it: an earlier approval of a directory around it may
+   * still be remembered.
+   */
+  wasRevoked({ worker, host, mode }: Omit<Revoked, "id">): boolean {
     if (this.#revoked.length >= MAX_REVOKED) return true;
     return this.#revoked.some(
-      (back) => back.worker === worker && holds(back.host, host) && (back.mode === "read" || mode === "write"),
+      (back) =>
+        back.worker === worker &&
+        (holds(back.host, host) || holds(host, back.host)) &&
+        (back.mode === "read" || mode === "write"),
     );
   }
 
@@ -102,7 +114,7 @@ export class GrantLedger implements AsyncDisposable {
   async #revoke(id: string, record: GrantRecord): Promise<void> {
     this.#told = this.#told.filter((told) => told.id !== id);
     const { worker, host, mode } = record;
-    this.#revoked.push({ worker, host, mode });
+    this.#revoked.push({ id, worker, host, mode });
     for (const holder of [...this.#holders].toSorted((a, b) => b.chain().length - a.chain().length)) {
       for (const orphan of await holder.release(id)) await this.#forget(orphan);
     }

@@ -11,6 +11,7 @@ export type GrantRefusalCode =
   | "GRANT_BLOCKED"
   | "GRANT_NO_DIRECTORY"
   | "GRANT_REVOKED"
+  | "GRANT_FOR_ONE_OPERATION"
   | "APPROVAL_DENIED"
   | "APPROVAL_TIMED_OUT";
 

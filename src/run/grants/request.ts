@@ -85,6 +85,8 @@ export async function requestGrant(
     const now = judgeGrant(asked, levels(), grounds);
     if (!now.ok) return now;
     if (now.had) return { ok: true, directory, scope: null, sandbox: now.preview };
+    if (decision.scope === "once" && need.mode === "write" && waitsOnSide(now.preview, directory))
+      return refuse("GRANT_FOR_ONE_OPERATION", asked, NOT_FOR_ONE);
     const record = recordOf(need, directory, { decision, judged: now, holder, grounds }, around);
     if (!(await around.record(record)))
       return refuse("APPROVAL_DENIED", asked, "It could not be written down, and nothing is granted unrecorded.");
@@ -95,6 +97,15 @@ export async function requestGrant(
     return { ok: true, directory, scope: decision.scope, sandbox: lasting ? holder.shown : now.preview };
   });
 }
+
+/** What is written there never goes to the directory at once, whoever agrees: a single operation has no side to write to. */
+function waitsOnSide(preview: Sandbox, directory: VirtualPath): boolean {
+  const mount = governingMount(preview, directory);
+  return mount?.view === undefined && (mount?.stage === true || mount?.discard === true);
+}
+
+const NOT_FOR_ONE =
+  "It was agreed to for one operation only, and what is written there is kept apart until the end of the run.";
 
 function groundsOf(holder: Holder, { project, refusedSources }: GrantSurroundings): Grounds {
   return {

@@ -1,4 +1,4 @@
-import { type AuditedRun, type AuditRecord, outcomeCounts } from "../../audit/records.ts";
+import type { AuditedRun, AuditRecord } from "../../audit/records.ts";
 import { planHash } from "../../isolation/labels.ts";
 import type { Plan } from "../../isolation/plan.ts";
 import type { RunEvent } from "../events.ts";
@@ -34,6 +34,8 @@ function endedRecord(of: AuditedRun, result: RunResult): AuditRecord {
     return { type: "refused", ...of, codes, messages: reasons.map(({ message }) => message) };
   }
   const codes = [...new Set([...(error === null ? [] : [error.code]), ...violations.map(({ code }) => code)])];
-  const changes = outcomeCounts(result.changes);
+  // The list of changes may be cut; the counts are of all of them.
+  const counted = Object.entries(result.changeset?.counts ?? {}).filter(([, count]) => count > 0);
+  const changes = Object.fromEntries(counted);
   return { type: "run_ended", ...of, status, exitCode, signal, codes, changes, durationMs };
 }

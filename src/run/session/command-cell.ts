@@ -1,5 +1,6 @@
 import PQueue from "p-queue";
 import type { Stage } from "../../changes/stage.ts";
+import { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
 import { EngineTrouble } from "../../isolation/driver.ts";
 import type { Plan } from "../../isolation/plan.ts";
 import type { ExecToolAnswer, ExecToolRequest } from "../../tools/hands.ts";
@@ -26,6 +27,8 @@ export class CommandCell implements AsyncDisposable {
   readonly #options: CommandCellOptions;
   /** One command at a time: what ends one ends everything in the cell. */
   readonly #commands = new PQueue({ concurrency: 1 });
+  /** What all its cells write counts together. */
+  readonly #baseline = new DiskBaseline();
   #cell: Promise<OpenCell> | null = null;
   #isStale = false;
   #commandCount = 0;
@@ -44,7 +47,7 @@ export class CommandCell implements AsyncDisposable {
     signal.throwIfAborted();
     if (this.#cell !== null) return await this.#cell;
     const { job, env, output, stage, serviceFor } = this.#options;
-    const opening = openCell(job, stage(), output.path, serviceFor, env, signal);
+    const opening = openCell(job, stage(), output.path, serviceFor, this.#baseline, env, signal);
     this.#cell = opening;
     this.#isStale = false;
     try {
@@ -99,7 +102,8 @@ export class CommandCell implements AsyncDisposable {
     this.#commandCount += 1;
     const bounds = { id: String(this.#commandCount), leftMs: job.deadline - begunAt, onOutput };
     const command = checkedCommand(request, stage().sandbox, opened.plan, bounds);
-    const result = await execCommand(opened.cell, command, output, { signal, overDisk: opened.overDisk });
+    const ended = await execCommand(opened.cell, command, output, { signal, overDisk: opened.overDisk });
+    const result = (await opened.isOverDisk()) ? { ...ended, status: "disk_limit" as const, cellUsable: false } : ended;
     if (result.trouble !== null) this.#tell(result.trouble);
     if (!result.cellUsable) await this.#close();
     const cellReplaced = replaced || !result.cellUsable;

@@ -1,8 +1,10 @@
 import type { Stage } from "../../changes/stage.ts";
+import type { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
 import type { DiskWatch } from "../../isolation/disk/disk-watch.ts";
 import type { SessionCell } from "../../isolation/exec.ts";
 import type { Plan } from "../../isolation/plan.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { formatBytes } from "../../sandbox/units.ts";
 import type { ExecFacts } from "../../tools/exec-hints/wording.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
 import { type BrokerService, openBroker } from "../broker.ts";
@@ -21,6 +23,8 @@ export interface OpenCell extends AsyncDisposable {
   hasEnded(): boolean;
   /** Aborted when its programs have written more than they may; the cell is ended with that. */
   readonly overDisk: AbortSignal;
+  /** The same looked at now: a command may have written faster than anybody looked. */
+  isOverDisk(): Promise<boolean>;
 }
 
 /** The same pipeline as a run's: pinned sources, a plan, a cell that is verified before anything runs in it. */
@@ -29,6 +33,7 @@ export async function openCell(
   stage: Stage,
   outputDir: string,
   serviceFor: (plan: Plan) => BrokerService,
+  baseline: DiskBaseline,
   env: RunEnvironment,
   signal: AbortSignal,
 ): Promise<OpenCell> {
@@ -53,8 +58,10 @@ export async function openCell(
     if (!started.ok) throw refusal(started.violations);
     const opened = started.cell;
     cell = opened;
-    watch = await watchDisk(plan, stage, pins, opened);
-    const overDisk = watch.exceeded;
+    const watching = await watchDisk(plan, stage, pins, opened, baseline);
+    watch = watching;
+    if (await watching.isExceeded()) throw new ToolRefusal("DISK_LIMIT", overDiskBefore(plan));
+    const overDisk = watching.exceeded;
     // Also what a command left running behind it writes.
     overDisk.addEventListener("abort", () => void opened.kill("SIGKILL").catch(() => {}), { once: true });
     let hasEnded = false;
@@ -64,11 +71,24 @@ export async function openCell(
     broker.serve(serviceFor(plan));
     env.emit({ type: "started", ...placeOf(job), plan });
     const facts = factsOf(plan, sandbox);
-    return { cell: opened, plan, facts, hasEnded: () => hasEnded, overDisk, [Symbol.asyncDispose]: close };
+    return {
+      cell: opened,
+      plan,
+      facts,
+      hasEnded: () => hasEnded,
+      overDisk,
+      isOverDisk: () => watching.isExceeded(),
+      [Symbol.asyncDispose]: close,
+    };
   } catch (error) {
     await close();
     throw error;
   }
+}
+
+function overDiskBefore({ limits }: Plan): string {
+  const limit = formatBytes(limits.fileBytes);
+  return `What was written so far is more than the limit of ${limit}. Delete some of it (delete_file) before you run commands.`;
 }
 
 function refusal(violations: Parameters<typeof describeAll>[0]): ToolRefusal {

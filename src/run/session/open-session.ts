@@ -55,7 +55,10 @@ export async function openSession(
   if (!staging.ok) return { ok: false, violations: describeAll(staging.violations) };
   const { stage } = staging;
   const holder = holderOf(job, stage);
-  const grants = env.grants.join(holder);
+  const grants = await env.grants.join(holder).catch(async (error: unknown) => {
+    await stage[Symbol.asyncDispose]();
+    throw error;
+  });
   const calls = new Calls(job, holder, NO_ATTACHMENTS, Number.POSITIVE_INFINITY, env, perform);
   const session = await Session.open(job, holder, stage, env, (request, hangUp) => calls.call(request, hangUp), true);
   let isOver = false;

@@ -1,3 +1,4 @@
+import PQueue from "p-queue";
 import type { ApprovalRequest } from "../../approval/approver.ts";
 import { describeShellDecision } from "../../approval/shell-rules/wording.ts";
 import type { Stage } from "../../changes/stage.ts";
@@ -57,6 +58,10 @@ export class Session implements AsyncDisposable, Hands {
   readonly #cell: CommandCell;
   readonly #standalone: boolean;
   readonly git: SessionGit;
+  /** True once there were commands, or workers that were called. */
+  #othersWrote = false;
+  /** Each is compared with what the one before has left. */
+  readonly #commitQueue = new PQueue({ concurrency: 1 });
   #commits = 1;
 
   /** `standalone`: no worker of the job's own runs beside it. */
@@ -117,7 +122,7 @@ export class Session implements AsyncDisposable, Hands {
     try {
       const answer = await result;
       // What somebody agreed to here is not asked about once more when it is applied.
-      if (answer.ok) agreed.tell(this.#stage, this.#isAlone());
+      if (answer.ok) await agreed.tell(this.#stage, this.#isAlone());
       return answer;
     } catch (error) {
       // Whatever was under way rejects in its own manner when it is stopped.
@@ -165,9 +170,9 @@ export class Session implements AsyncDisposable, Hands {
     };
   }
 
-  /** True where nothing but this one tool can write in the session's directories. */
+  /** True where nothing but tools, one after another, has ever written in the session's directories. */
   #isAlone(): boolean {
-    return this.#standalone && this.#running.size === 1 && !this.#cell.isOpen;
+    return this.#standalone && this.#running.size === 1 && !this.#othersWrote;
   }
 
   async agree({ operation, path, diff }: AgreementRequest, signal: AbortSignal): Promise<void> {
@@ -190,10 +195,12 @@ export class Session implements AsyncDisposable, Hands {
     }
     const stopped = AbortSignal.any([signal, this.#job.signal, this.#over.signal]);
     await this.#env.grants.look();
+    this.#othersWrote = true;
     return await this.#cell.exec(request, stopped, onOutput);
   }
 
   async call(request: CallToolRequest, signal: AbortSignal): Promise<CallToolAnswer> {
+    this.#othersWrote = true;
     const result = await this.#call({ ...request, input: request.input, narrow: null }, signal);
     const { status, output, error } = result;
     return { status, output, error, result: { ...result } };
@@ -201,13 +208,17 @@ export class Session implements AsyncDisposable, Hands {
 
   /** Applies what was changed so far, as far as somebody agrees to it. The session goes on. */
   async commit(signal: AbortSignal): Promise<CommitAnswer> {
-    this.#commits += 1;
-    return await commitSoFar(this.#job, this.#stage, this.#commits, this.#env, signal);
+    return await this.#commitQueue.add(async () => {
+      signal.throwIfAborted();
+      this.#commits += 1;
+      return await commitSoFar(this.#job, this.#stage, this.#commits, this.#env, signal);
+    });
   }
 
   /** The session's cell, started where there is none. */
   async cell(signal: AbortSignal): Promise<OpenCell> {
     this.#over.signal.throwIfAborted();
+    this.#othersWrote = true;
     return await this.#cell.open(signal);
   }
 

@@ -35,7 +35,9 @@ export function shownCommand({ command, cwd, env = {}, stdin = "" }: ExecToolReq
     ...(assignments.length === 0 ? [] : [`with ${assignments.join(" ")}`]),
     ...(stdin === "" ? [] : [`reading ${shownInput(stdin)}`]),
   ];
-  return beside.length === 0 ? command : `${command}\n(${beside.join(", ")})`;
+  // A command that ends like what stands beside one would else read as that command, and be remembered as it.
+  if (beside.length === 0) return command.includes("\n(") ? `${command}\n(nothing beside it)` : command;
+  return `${command}\n(${beside.join(", ")})`;
 }
 
 function shownInput(stdin: string): string {

@@ -237,6 +237,28 @@ describe("a grant that is taken back", () => {
     expect(tree.asked).toHaveLength(questions);
   });
 
+  it("does not come back with a directory around it that was agreed to before", async () => {
+    const tree = await openTree({ "src/a/b": "" });
+    const w = await tree.open("w");
+    await tree.ask(w, join(tree.base, "src/a"));
+    await revokeLiveGrant(tree.liveDir, currentOwner(), tree.granted[0]?.id ?? "");
+    expect(codeOf(await tree.ask(w, join(tree.base, "src")))).toBe("GRANT_REVOKED");
+    expect(codeOf(await tree.ask(w, join(tree.base, "src/a")))).toBe("GRANT_REVOKED");
+    expect(tree.asked).toHaveLength(1);
+  });
+
+  it("is not there for a call that was made before and begins only now", async () => {
+    const tree = await openTree({ "src/a": "" });
+    const root = await tree.open("root");
+    await tree.ask(root, join(tree.base, "src"));
+    const { shown: asItWas } = root;
+    await revokeLiveGrant(tree.liveDir, currentOwner(), tree.granted[0]?.id ?? "");
+    await tree.ledger.look();
+    const late = await tree.open("late", { parent: root, given: asItWas, needs: { inherit: true } });
+    expect(shown(asItWas)).not.toEqual([]);
+    expect(shown(late.shown)).toEqual([]);
+  });
+
   it("is noticed without anybody looking", async () => {
     const tree = await openTree();
     const w = await tree.open("w");

@@ -1,4 +1,4 @@
-import { chown, mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { chown, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { listLiveGrants, revokeLiveGrant } from "../../../src/isolation/live-grants.ts";
@@ -99,6 +99,25 @@ describe("a grant", () => {
     expect(textOf(await s.tool("copy_file", { from, to }))).toContain("Copied");
     expect(await readFile(to, "utf8")).toBe("print()\n");
   });
+
+  it.each(["discard", "stage"])(
+    "for one operation writes nothing past the side of a directory (%s: true)",
+    async (side) => {
+      const person = personWho("once");
+      const worker = { command: ["true"], sandbox: { dynamic: true } };
+      opened = await openSessionIn(
+        {
+          workers: { w: worker },
+          zones: { checkout: "rw" },
+          sandbox: { zones: { checkout: { path: "./checkout", mode: "rw", [side]: true } } },
+        },
+        { person },
+      );
+      const written = textOf(await opened.tool("write_file", { path: "/checkout/new", content: "" }));
+      expect(written).toMatch(/^GRANT_FOR_ONE_OPERATION: .*kept apart until the end of the run/);
+      expect(await readdir(join(opened.project.dir, "checkout"))).toEqual([]);
+    },
+  );
 
   it("that is denied leaves the refusal, with what may be used instead", async () => {
     const s = await open(personWho("no"), { zones: [{ name: "inbox" }] });

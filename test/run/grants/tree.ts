@@ -35,6 +35,8 @@ export interface RunSpec {
   /** As it stands in the worker's file; `true` where the test does not say. */
   readonly dynamic?: unknown;
   readonly parent?: Holder;
+  /** What its caller had when it was called; absent: what it has now. */
+  readonly given?: Sandbox;
   readonly needs?: Needs;
 }
 
@@ -87,7 +89,7 @@ export async function openTree(files: Readonly<Record<string, string>> = {}): Pr
     granted,
     revoked,
     answers: ["session"],
-    async open(name, { dynamic = true, parent, needs = {} } = {}) {
+    async open(name, { dynamic = true, parent, given: called, needs = {} } = {}) {
       const worker = parseWorker(
         `---\n${JSON.stringify({ command: ["true"], sandbox: { dynamic } })}\n---\n`,
         `workers/${name}.worker`,
@@ -99,9 +101,9 @@ export async function openTree(files: Readonly<Record<string, string>> = {}): Pr
         parent: parent ?? null,
         project: given,
         limited: false,
-        stage: withoutViews(child(parent?.shown ?? given, needs, name)),
+        stage: withoutViews(child(called ?? parent?.shown ?? given, needs, name)),
       });
-      const place = ledger.join(holder);
+      const place = await ledger.join(holder);
       onTestFinished(() => place[Symbol.asyncDispose]());
       return holder;
     },

@@ -38,6 +38,18 @@ describe("what happens to runs", () => {
     ]);
   });
 
+  it("is recorded with how many of all changes had which outcome, also where a result lists only some of them", () => {
+    const { emit, records } = recorded();
+    const counts = { applied: 50_000, refused: 0, conflict: 0, denied: 0, held: 2 };
+    const result = {
+      ...unstartedResult(OF, "cancelled", { code: "C", message: "m" }),
+      changeset: { id: null, counts },
+    };
+    emit({ type: "ended", ...PLACE, result });
+    expect(records).toMatchObject([{ type: "run_ended", changes: { applied: 50_000, held: 2 } }]);
+    expect(Object.keys(records[0]?.type === "run_ended" ? records[0].changes : {})).toHaveLength(2);
+  });
+
   it("is recorded as a refusal, with the code of every violation, where it is one", () => {
     const { emit, records } = recorded();
     const refused = refusedResult(OF, [

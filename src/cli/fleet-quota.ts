@@ -1,0 +1,25 @@
+/** What is told one by one only so many times, and counted from then on. */
+export class Quota {
+  readonly #max: number;
+  #asked = 0;
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  /** True where it is to be told. */
+  take(): boolean {
+    this.#asked += 1;
+    return this.#asked <= this.#max;
+  }
+
+  /** True once: with the first that is not told. */
+  get isJustExceeded(): boolean {
+    return this.#asked === this.#max + 1;
+  }
+
+  /** How many were not told. */
+  get beyond(): number {
+    return Math.max(0, this.#asked - this.#max);
+  }
+}

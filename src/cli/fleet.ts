@@ -1,0 +1,170 @@
+import { createWriteStream } from "node:fs";
+import { resolve } from "node:path";
+import { pipeline } from "node:stream/promises";
+import { resumeFleet, startFleet } from "../fleet/fleet.ts";
+import type { ItemRequest } from "../fleet/item.ts";
+import type { FleetRecord } from "../fleet/journal/fleets.ts";
+import type { FleetJournal } from "../fleet/journal/journal.ts";
+import { openJournal } from "../fleet/open-journal.ts";
+import { inChunks } from "../fleet/report/chunks.ts";
+import { reportHtml } from "../fleet/report/html.ts";
+import { resultsCsv } from "../fleet/report/results-csv.ts";
+import { resultsJsonl } from "../fleet/report/results-jsonl.ts";
+import { loadProject } from "../project/project.ts";
+import { openEngine } from "../run/open.ts";
+import { ranFleet } from "./fleet-run.ts";
+import { printableLine } from "./printable.ts";
+import { stateDirFrom } from "./state-dir.ts";
+import { columns } from "./table.ts";
+import { printJson, say, type Terminal } from "./terminal.ts";
+import { UsageError } from "./usage-error.ts";
+
+interface FleetOptions {
+  readonly project: string;
+  readonly json?: boolean;
+}
+
+const MAX_LISTED = 100;
+const MAX_SHOWN = 10;
+
+export async function listVerb(options: FleetOptions, terminal: Terminal): Promise<number> {
+  using journal = await projectJournal(options, terminal);
+  const fleets = journal.list(MAX_LISTED);
+  if (options.json) printJson(terminal, fleets);
+  else if (fleets.length === 0) say(terminal, "There are no fleets.");
+  else {
+    const rows = fleets.map(({ id, spec, state, counts, createdAt }) => {
+      const { total, done, failed } = counts;
+      return [id, printableLine(spec.worker, 40), state, `${done}/${total}`, String(failed), createdAt];
+    });
+    terminal.stdout.write(`${columns([["FLEET", "WORKER", "STATE", "DONE", "FAILED", "CREATED"], ...rows])}\n`);
+  }
+  return 0;
+}
+
+export async function showVerb(id: string, options: FleetOptions, terminal: Terminal): Promise<number> {
+  using journal = await projectJournal(options, terminal);
+  const fleet = known(journal, id);
+  const summary = journal.summary(id);
+  const [slowest, failures] = [journal.slowest(id, MAX_SHOWN), journal.lastFailures(id, MAX_SHOWN)];
+  if (options.json) {
+    printJson(terminal, { ...fleet, summary, slowest, lastFailures: failures });
+    return 0;
+  }
+  const { spec, state, why, counts } = fleet;
+  const lines = [
+    `Fleet ${id}: ${printableLine(spec.worker, 80)} over ${printableLine(spec.source, 200)}`,
+    `${state}${why === null ? "" : ` (${printableLine(why, 200)})`}: ${counts.done} of ${counts.total} done, ${counts.failed} failed`,
+    "",
+    columns(summary.map(({ status, code, count }) => [String(count), status, code ?? ""])),
+    ...section(
+      "Slowest",
+      slowest.map(({ key, durationMs, status }) => [printableLine(key, 60), `${durationMs} ms`, status]),
+    ),
+    ...section(
+      "Last failures",
+      failures.map(({ key, status, error }) => [
+        printableLine(key, 60),
+        status,
+        printableLine(error?.message ?? "", 120),
+      ]),
+    ),
+  ];
+  terminal.stdout.write(`${lines.join("\n")}\n`);
+  return 0;
+}
+
+export async function resumeVerb(id: string, options: FleetOptions, terminal: Terminal): Promise<number> {
+  const project = await loadProject(options.project);
+  return await ranFleet(project, options, terminal, (env) => resumeFleet(id, env));
+}
+
+/** The failed items, asked for as they were, by the same worker: a fleet of their own, that says whose items they are. */
+export async function retryVerb(id: string, options: FleetOptions, terminal: Terminal): Promise<number> {
+  const project = await loadProject(options.project);
+  return await ranFleet(project, options, terminal, async (env) => {
+    const { spec, state } = known(env.journal, id);
+    if (state === "running" || state === "loading")
+      return { ok: false, reason: `fleet ${id} is ${state}; its failed items can be tried again when it has ended` };
+    return await startFleet({ ...spec, source: `failed items of ${id}` }, failedItems(env.journal, id), env);
+  });
+}
+
+async function* failedItems(journal: FleetJournal, id: string): AsyncGenerator<ItemRequest> {
+  let index = 0;
+  for (const request of journal.failed(id)) {
+    yield { ...request, index };
+    index += 1;
+  }
+}
+
+/** Whoever runs it hears of it at the next claim; where nobody does, what it left is ended here. */
+export async function cancelVerb(id: string, options: FleetOptions, terminal: Terminal): Promise<number> {
+  const project = await loadProject(options.project);
+  using journal = await openJournal(stateDirFrom(terminal.env), project.dir);
+  const { state } = known(journal, id);
+  if (state === "loading" && (await journal.discard(id))) {
+    say(terminal, `Fleet ${id} was never loaded; it is forgotten.`);
+    return 0;
+  }
+  const why = "somebody cancelled it";
+  let waited = await journal.queue(id).cancelQueued(why);
+  const taken = journal.takeOver(id);
+  if (taken.ok) {
+    const { driver } = await openEngine({ stateDir: stateDirFrom(terminal.env), engineEnv: terminal.env });
+    await driver.reap();
+    for (const item of taken.running) await journal.fenced(id, item);
+    waited += await journal.queue(id).cancelQueued(why);
+    journal.end(id);
+  }
+  say(terminal, `Fleet ${id} is cancelled; ${waited} items will not run.`);
+  return 0;
+}
+
+export async function resultsVerb(
+  id: string,
+  options: FleetOptions & { readonly csv?: boolean; readonly jsonl?: boolean; readonly status?: string },
+  terminal: Terminal,
+): Promise<number> {
+  if (options.csv && options.jsonl) throw new UsageError("--csv or --jsonl, not both");
+  using journal = await projectJournal(options, terminal);
+  known(journal, id);
+  const results = journal.results(id, { status: options.status ?? null });
+  const text = options.csv ? resultsCsv(results) : resultsJsonl(results);
+  await pipeline(inChunks(text), terminal.stdout, { end: false });
+  return 0;
+}
+
+export async function reportVerb(
+  id: string,
+  options: FleetOptions & { readonly output?: string },
+  terminal: Terminal,
+): Promise<number> {
+  using journal = await projectJournal(options, terminal);
+  const { spec, counts, ...fleet } = known(journal, id);
+  const { worker, source, policy, reuse, concurrency } = spec;
+  const about = { ...fleet, worker, source, policy, reuse, concurrency, items: counts.total };
+  const html = reportHtml({ fleet: about, results: journal.results(id), madeAt: new Date().toISOString() });
+  const { output } = options;
+  if (output === undefined) await pipeline(inChunks(html), terminal.stdout, { end: false });
+  else {
+    await pipeline(inChunks(html), createWriteStream(resolve(terminal.cwd, output)));
+    say(terminal, `The report is in ${output}.`);
+  }
+  return 0;
+}
+
+async function projectJournal({ project }: FleetOptions, terminal: Terminal): Promise<FleetJournal> {
+  return await openJournal(stateDirFrom(terminal.env), (await loadProject(project)).dir);
+}
+
+function known(journal: FleetJournal, id: string): FleetRecord {
+  const fleet = journal.find(id);
+  if (fleet === null)
+    throw new UsageError(`there is no fleet ${JSON.stringify(id)} in this project; \`corral fleet ls\` lists them`);
+  return fleet;
+}
+
+function section(title: string, rows: readonly (readonly string[])[]): string[] {
+  return rows.length === 0 ? [] : ["", `${title}:`, columns(rows)];
+}

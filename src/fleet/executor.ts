@@ -1,0 +1,41 @@
+import { type GuardedFiles, guarded } from "../files/guarded.ts";
+import { openHostFiles } from "../files/host/host-files.ts";
+import type { RunEnvironment } from "../run/environment.ts";
+import type { Job } from "../run/job.ts";
+import type { RunResult } from "../run/result.ts";
+import { perform } from "../run/run.ts";
+import { governingMount } from "../sandbox/access.ts";
+import { SandboxError } from "../sandbox/errors.ts";
+import type { Sandbox } from "../sandbox/sandbox.ts";
+import { deliveryOf } from "../sandbox/staging.ts";
+
+/** How items are run: each in a cell of its own, or many in one that is scrubbed in between. */
+export interface ItemExecutor extends AsyncDisposable {
+  /** Every outcome is a result; it rejects only for a bug. */
+  run(job: Job): Promise<RunResult>;
+}
+
+/** A fresh cell for every item: the same story as any other run's, but for the folder that it writes, which is made here. */
+export function freshCells(fleet: Sandbox, env: RunEnvironment): ItemExecutor {
+  const files = openHostFiles(fleet.mounts);
+  const guardedFiles = guarded(files, fleet);
+  return {
+    async run(job) {
+      for (const path of job.narrow?.allowWrite ?? []) await makeFolder(path, fleet, guardedFiles);
+      return await perform(job, env);
+    },
+    [Symbol.asyncDispose]: async () => files[Symbol.dispose](),
+  };
+}
+
+/** Only where nobody has to be asked. What cannot be made is for the run itself to refuse, in its words. */
+async function makeFolder(path: string, fleet: Sandbox, files: GuardedFiles): Promise<void> {
+  const place = files.resolve(path);
+  const mount = place.ok ? governingMount(fleet, place.path) : undefined;
+  if (!place.ok || mount?.mode !== "rw" || deliveryOf(mount) !== "direct" || mount.path === place.path) return;
+  try {
+    await files.mkdir(place.path);
+  } catch (error) {
+    if (!(error instanceof SandboxError)) throw error;
+  }
+}

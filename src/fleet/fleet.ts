@@ -1,0 +1,130 @@
+import { EngineTrouble } from "../isolation/driver.ts";
+import type { WorkerDefinition } from "../project/worker.ts";
+import type { RunEnvironment } from "../run/environment.ts";
+import { permissionOf, rootSandbox } from "../run/permission.ts";
+import type { Sandbox } from "../sandbox/sandbox.ts";
+import type { Violation } from "../sandbox/violation.ts";
+import { type FleetDigest, fleetDigest } from "./cache-key.ts";
+import { concurrencyFor } from "./concurrency.ts";
+import type { OnFleetEvent } from "./events.ts";
+import { freshCells, type ItemExecutor } from "./executor.ts";
+import type { FleetSpec, ItemRequest } from "./item.ts";
+import { type Collisions, collisionsIn } from "./items/collisions.ts";
+import type { FleetJournal } from "./journal/journal.ts";
+import type { LoadProblem } from "./journal/load.ts";
+import { RunningFleet } from "./running-fleet.ts";
+import { ScrubbedPool } from "./scrubbed/scrubbed-pool.ts";
+
+/** What fleets of one project run with. */
+export interface FleetEnvironment {
+  readonly run: RunEnvironment;
+  readonly journal: FleetJournal;
+  readonly onEvent: OnFleetEvent;
+  /** Ends everything at once; what runs is to be run again. */
+  readonly stop: AbortSignal;
+}
+
+/** A fleet that is ready to go on, or why it is not. Disposing takes its cells away; what it did is in the journal. */
+export type OpenedFleet =
+  | ({ readonly ok: true; readonly fleet: RunningFleet } & AsyncDisposable)
+  | { readonly ok: false; readonly violations: readonly Violation[] }
+  | { readonly ok: false; readonly problem: LoadProblem<Collisions> }
+  | { readonly ok: false; readonly reason: string };
+
+/**
+ * Many runs of one worker, each over one item. All items are in the journal, and known to be in nobody's way, before
+ * anything runs; from then on a fleet survives the end of this process, and of the Engine.
+ */
+export async function startFleet(
+  spec: FleetSpec,
+  items: AsyncIterable<ItemRequest>,
+  env: FleetEnvironment,
+): Promise<OpenedFleet> {
+  const allowed = await permitted(spec, env);
+  if (!("job" in allowed)) return allowed;
+  const { journal, onEvent, stop } = env;
+  const id = journal.create(spec);
+  const loaded = await journal.load(id, items, { collisionsIn, signal: stop });
+  if (!loaded.ok) return loaded;
+  onEvent({ type: "loaded", fleet: id, items: loaded.total, done: 0 });
+  return opened(id, spec, allowed, env);
+}
+
+/** Goes on with a fleet that nobody runs any more. What ran when its process died is fenced off before it runs again. */
+export async function resumeFleet(id: string, env: FleetEnvironment): Promise<OpenedFleet> {
+  const { journal, run, onEvent } = env;
+  const taken = journal.takeOver(id);
+  if (!taken.ok) return { ok: false, reason: taken.reason };
+  try {
+    const allowed = await permitted(taken.fleet.spec, env);
+    if (!("job" in allowed)) {
+      journal.pause(id, "its worker may not run any more");
+      return allowed;
+    }
+    await fenceOff(run);
+    for (const item of taken.running) await journal.fenced(id, item);
+    const { counts, spec } = taken.fleet;
+    onEvent({ type: "loaded", fleet: id, items: counts.total, done: counts.done });
+    return opened(id, spec, allowed, env);
+  } catch (error) {
+    journal.pause(id, "it could not be resumed");
+    throw error;
+  }
+}
+
+/** No cell of a dead process may still be at work on an item when another attempt at it begins. */
+async function fenceOff({ driver }: RunEnvironment): Promise<void> {
+  await driver.reap();
+  const left = (await driver.list()).filter(({ ownerAlive }) => !ownerAlive);
+  if (left.length > 0) throw new EngineTrouble(`${left.length} cells of a dead process could not be removed`);
+}
+
+interface Allowed {
+  readonly job: { readonly worker: WorkerDefinition; readonly caller: Sandbox; readonly env: RunEnvironment };
+  /** What the fleet as a whole may see. */
+  readonly sandbox: Sandbox;
+  readonly digest: FleetDigest;
+}
+
+async function permitted(
+  spec: FleetSpec,
+  { run }: FleetEnvironment,
+): Promise<Allowed | Extract<OpenedFleet, { ok: false }>> {
+  const worker = run.project.workers.get(spec.worker);
+  if (worker === undefined) return { ok: false, reason: `there is no worker ${spec.worker}` };
+  const caller = await rootSandbox(run, spec.policy);
+  if (!caller.ok) return caller;
+  const derivation = await permissionOf(worker, caller.sandbox, null, run);
+  if (!derivation.ok) return derivation;
+  const { sandbox } = derivation;
+  const refusal = spec.reuse === "scrubbed" ? whyNotScrubbed(worker, sandbox) : null;
+  if (refusal !== null) return { ok: false, reason: refusal };
+  const image = await run.driver.imageFacts(worker.image);
+  if (image === null) return { ok: false, violations: [{ code: "IMAGE_MISSING", image: worker.image }] };
+  const digest = fleetDigest([worker.command, worker.env, worker.output, image.id, sandbox.policy, sandbox.limits]);
+  return { job: { worker, caller: caller.sandbox, env: run }, sandbox, digest };
+}
+
+/** What a cell that serves many items cannot give any of them. */
+function whyNotScrubbed(worker: WorkerDefinition, sandbox: Sandbox): string | null {
+  if (sandbox.policy.reuse !== "scrubbed")
+    return `the policy ${sandbox.policy.name} does not allow \`reuse: scrubbed\`; use \`fresh\`, or a policy that does, such as batch`;
+  if (worker.calls.length > 0)
+    return "a worker that calls others needs a cell of its own for each item: use `reuse: fresh`";
+  if (process.geteuid?.() !== 0)
+    return "`reuse: scrubbed` needs Corral to run as root, for what items leave has to be out of their reach: use `reuse: fresh`";
+  return null;
+}
+
+function opened(id: string, spec: FleetSpec, { job, sandbox, digest }: Allowed, env: FleetEnvironment): OpenedFleet {
+  const { journal, onEvent, stop, run } = env;
+  const memory = sandbox.limits.memoryBytes ?? sandbox.policy.maxLimits.memoryBytes;
+  const others = journal.list().filter((fleet) => fleet.state === "running").length;
+  const concurrency = concurrencyFor(spec, memory, others);
+  const executor: ItemExecutor =
+    spec.reuse === "fresh"
+      ? freshCells(sandbox, run)
+      : new ScrubbedPool({ worker: job.worker, fleet: sandbox, env: run, size: concurrency.running, signal: stop });
+  const fleet = new RunningFleet({ id, spec, job, digest, journal, executor, concurrency, onEvent, stop });
+  return { ok: true, fleet, [Symbol.asyncDispose]: () => executor[Symbol.asyncDispose]() };
+}

@@ -1,0 +1,46 @@
+import { lstat } from "node:fs/promises";
+import type { WorkerDefinition } from "../project/worker.ts";
+import type { RunEnvironment } from "../run/environment.ts";
+import { type Attachment, type Job, type Narrow, rootJob } from "../run/job.ts";
+import { checkRead, hostPathOf, parsePathIn } from "../sandbox/access.ts";
+import type { Sandbox } from "../sandbox/sandbox.ts";
+import type { ItemRequest } from "./item.ts";
+
+/** What all items of a fleet have in common. */
+export interface FleetJob {
+  readonly worker: WorkerDefinition;
+  /** The project's sandbox, under the fleet's policy: the caller of every item. */
+  readonly caller: Sandbox;
+  readonly env: RunEnvironment;
+}
+
+/** One item as a job: the fleet's worker, narrowed to what this item may see. */
+export async function itemJob(
+  { worker, caller, env }: FleetJob,
+  item: ItemRequest,
+  { run, signal, turn }: Pick<Job, "run" | "signal"> & { turn: () => Promise<void> },
+): Promise<Job> {
+  const attachments = await Promise.all(item.attachments.map((attachment) => resolved(attachment, caller)));
+  const asked = { run, worker, callerSandbox: caller, signal, attachments, input: item.input };
+  return { ...rootJob(asked, env.project.delegation), narrow: narrowOf(item), turn };
+}
+
+function narrowOf({ allowRead, allowWrite }: ItemRequest): Narrow | null {
+  if (allowRead === undefined && allowWrite === undefined) return null;
+  return {
+    ...(allowRead === undefined ? {} : { allowRead }),
+    ...(allowWrite === undefined ? {} : { allowWrite }),
+  };
+}
+
+/**
+ * A file of the host's, or else of the project's. It is opened without following links when the item runs, and what is
+ * no such file refuses the item then.
+ */
+async function resolved({ path, name }: ItemRequest["attachments"][number], caller: Sandbox): Promise<Attachment> {
+  const onHost = await lstat(path).catch(() => null);
+  if (onHost !== null) return { name, host: path };
+  const parsed = parsePathIn(caller, path);
+  const readable = parsed.ok && checkRead(caller, parsed.path) === null;
+  return { name, host: (readable ? hostPathOf(caller, parsed.path) : null) ?? path };
+}

@@ -1,0 +1,35 @@
+/** The same values, where waiting for one ends at once when the signal says so: standard input may never say anything. */
+export async function* abortable<Value>(
+  values: AsyncIterable<Value> | Iterable<Value>,
+  signal: AbortSignal,
+): AsyncGenerator<Value> {
+  if (!(Symbol.asyncIterator in values)) {
+    yield* values;
+    return;
+  }
+  const iterator = values[Symbol.asyncIterator]();
+  let ended = false;
+  try {
+    for (;;) {
+      const next = await nextOf(iterator, signal);
+      ended = next.done === true;
+      if (next.done) return;
+      yield next.value;
+    }
+  } finally {
+    // One that still waits would only answer with its next value, which nobody waits for.
+    if (!ended) void Promise.resolve(iterator.return?.()).catch(() => {});
+  }
+}
+
+async function nextOf<Value>(iterator: AsyncIterator<Value>, signal: AbortSignal): Promise<IteratorResult<Value>> {
+  signal.throwIfAborted();
+  const { promise, reject } = Promise.withResolvers<never>();
+  const abort = (): void => reject(signal.reason);
+  signal.addEventListener("abort", abort, { once: true });
+  try {
+    return await Promise.race([iterator.next(), promise]);
+  } finally {
+    signal.removeEventListener("abort", abort);
+  }
+}

@@ -1,0 +1,107 @@
+import { parseTemplate, type TemplatePart } from "../../project/template-text.ts";
+import { parseJson } from "../../run/json.ts";
+import { kindOf } from "../../yaml/shape.ts";
+import type { ManifestItem } from "../item.ts";
+import { fieldOf, textOfField } from "./item-field.ts";
+import type { Outcome } from "./outcome.ts";
+
+/** A worker's input with fields in its texts. */
+export type InputTemplate = (item: ManifestItem) => Outcome<unknown>;
+
+/** What one item's fields can come to in its input, since a template may name a long one many times. */
+const MAX_INPUT_BYTES = 2 * 1024 * 1024;
+/** A character becomes at most six bytes of JSON: of less than this nobody need ask. */
+const SURELY_FITS_CHARS = MAX_INPUT_BYTES / 16;
+const MAX_DEPTH = 500;
+
+/**
+ * Parses JSON text, or takes a value that is JSON. JSON is read first and only then are its texts filled, so that no value
+ * can leave its text. A text that is exactly one field keeps the field's own type. Keys are no templates.
+ */
+export function parseInputTemplate(raw: unknown): Outcome<InputTemplate> {
+  const parsed = typeof raw === "string" ? parseInputText(raw) : { ok: true as const, value: raw };
+  if (!parsed.ok) return { ok: false, fault: `is not JSON: ${parsed.problem}` };
+  try {
+    const fill = fillerOf(parsed.value, 0);
+    return { ok: true, value: (item) => filled(fill, item) };
+  } catch (error) {
+    return faultOf(error);
+  }
+}
+
+/** `{meta}` by itself is no JSON, and can only mean that field. */
+function parseInputText(raw: string): ReturnType<typeof parseJson> {
+  return /^\s*\{[^{}"]*[^{}"\s][^{}"]*\}\s*$/.test(raw) ? { ok: true, value: raw.trim() } : parseJson(raw);
+}
+
+/** Carries a fault up the tree; never leaves this file. */
+class InputFault extends Error {}
+
+function faultOf(error: unknown): { readonly ok: false; readonly fault: string } {
+  if (error instanceof InputFault) return { ok: false, fault: error.message };
+  throw error;
+}
+
+interface Filling {
+  readonly item: ManifestItem;
+  /** Taken from fields so far. */
+  chars: number;
+}
+
+type Fill = (filling: Filling) => unknown;
+
+function filled(fill: Fill, item: ManifestItem): Outcome<unknown> {
+  const filling = { item, chars: 0 };
+  try {
+    const value = fill(filling);
+    const fits = filling.chars <= SURELY_FITS_CHARS || Buffer.byteLength(JSON.stringify(value)) <= MAX_INPUT_BYTES;
+    return fits ? { ok: true, value } : { ok: false, fault: TOO_LARGE };
+  } catch (error) {
+    return faultOf(error);
+  }
+}
+
+function fillerOf(value: unknown, depth: number): Fill {
+  if (depth > MAX_DEPTH) throw new InputFault(`is nested more than ${MAX_DEPTH} levels deep`);
+  if (typeof value === "string") return textFiller(value);
+  if (Array.isArray(value)) {
+    const each = value.map((inner) => fillerOf(inner, depth + 1));
+    return (filling) => each.map((fill) => fill(filling));
+  }
+  if (value === null || typeof value === "boolean" || Number.isFinite(value)) return () => value;
+  if (kindOf(value) !== "map" || typeof value !== "object") throw new InputFault("holds what JSON does not have");
+  const each = Object.entries(value).map(([key, inner]) => [key, fillerOf(inner, depth + 1)] as const);
+  return (filling) => Object.fromEntries(each.map(([key, fill]) => [key, fill(filling)]));
+}
+
+function textFiller(raw: string): Fill {
+  const parsed = parseTemplate(raw);
+  if (!parsed.ok) throw new InputFault(`${JSON.stringify(raw.slice(0, 100))} ${parsed.fault}`);
+  const [only, ...further] = parsed.parts;
+  if (only !== undefined && "field" in only && further.length === 0)
+    return (filling) => wholeField(filling, only.field);
+  return (filling) => parsed.parts.map((part) => textOfPart(filling, part)).join("");
+}
+
+function wholeField(filling: Filling, name: string): unknown {
+  const field = fieldOf(filling.item, name);
+  if (!field.ok) throw new InputFault(field.fault);
+  const { value = null } = field;
+  take(filling, typeof value === "string" ? value.length : JSON.stringify(value).length);
+  return value;
+}
+
+function textOfPart(filling: Filling, part: TemplatePart): string {
+  if ("text" in part) return part.text;
+  const field = textOfField(filling.item, part.field);
+  if (!field.ok) throw new InputFault(field.fault);
+  take(filling, field.value.length);
+  return field.value;
+}
+
+function take(filling: Filling, chars: number): void {
+  filling.chars += chars;
+  if (filling.chars > MAX_INPUT_BYTES) throw new InputFault(TOO_LARGE);
+}
+
+const TOO_LARGE = `comes to more than ${MAX_INPUT_BYTES} bytes of JSON; hand large data over as a file`;

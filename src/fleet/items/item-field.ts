@@ -1,0 +1,57 @@
+import type { TemplatePart } from "../../project/template-text.ts";
+import { nearest } from "../../yaml/issue.ts";
+import type { ManifestItem } from "../item.ts";
+import type { Outcome } from "./outcome.ts";
+
+/** So many names are compared with one that is not known, and so many are told. */
+const MAX_COMPARED = 1000;
+const MAX_COMPARED_CHARS = 256;
+const MAX_TOLD = 12;
+
+/** `meta.lang` is what `meta` has under `lang`, unless a field is called so itself. Only an item's own values count. */
+export function fieldOf({ fields }: ManifestItem, name: string): Outcome<unknown> {
+  if (Object.hasOwn(fields, name)) return { ok: true, value: fields[name] };
+  let value: unknown = fields;
+  for (const step of name.split(".")) {
+    if (!holds(value, step)) return { ok: false, fault: unknownField(name, fields) };
+    value = value[step];
+  }
+  return { ok: true, value };
+}
+
+/** A field as it stands in the middle of a text. */
+export function textOfField(item: ManifestItem, name: string): Outcome<string> {
+  const field = fieldOf(item, name);
+  if (!field.ok) return field;
+  const { value } = field;
+  if (typeof value === "string") return { ok: true, value };
+  if (typeof value === "number" || typeof value === "boolean") return { ok: true, value: String(value) };
+  const kind = Array.isArray(value) ? "a list" : value === null || value === undefined ? "nothing" : "a map";
+  return { ok: false, fault: `the field \`${name}\` holds ${kind}; only a text, a number, true and false fit here` };
+}
+
+/** A text with its fields filled in. What may be in it is the caller's to say. */
+export function textOfParts(item: ManifestItem, parts: readonly TemplatePart[]): Outcome<string> {
+  let value = "";
+  for (const part of parts) {
+    const piece = "text" in part ? { ok: true as const, value: part.text } : textOfField(item, part.field);
+    if (!piece.ok) return piece;
+    value += piece.value;
+  }
+  return { ok: true, value };
+}
+
+function holds(value: unknown, step: string): value is Record<string, unknown> {
+  if (typeof value !== "object" || value === null || !Object.hasOwn(value, step)) return false;
+  return !Array.isArray(value) || /^\d+$/.test(step);
+}
+
+function unknownField(name: string, fields: Readonly<Record<string, unknown>>): string {
+  const known = Object.keys(fields)
+    .slice(0, MAX_COMPARED)
+    .filter((each) => each.length <= MAX_COMPARED_CHARS);
+  if (known.length === 0) return `there is no field \`${name}\`; the item has none`;
+  const told = known.slice(0, MAX_TOLD).join(", ");
+  const all = `; there are: ${told}${known.length > MAX_TOLD ? ", …" : ""}`;
+  return `there is no field \`${name}\`${nearest(name, known) ?? all}`;
+}

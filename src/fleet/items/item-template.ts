@@ -1,0 +1,58 @@
+import { parseTemplate, type TemplatePart } from "../../project/template-text.ts";
+import type { ItemTemplate } from "../item.ts";
+import { type AttachmentTemplate, parseAttachmentTemplate } from "./attachment-template.ts";
+import { type InputTemplate, parseInputTemplate } from "./input-template.ts";
+import { Faults, type Outcome } from "./outcome.ts";
+import type { PathTemplate } from "./path-template.ts";
+import { ItemsError } from "./refusal.ts";
+import { parseVirtualTemplate } from "./virtual-template.ts";
+
+/** An item's template, ready to be filled. Null: it was not said. */
+export interface ParsedItemTemplate {
+  readonly attach: readonly Named<AttachmentTemplate>[];
+  readonly allowRead: readonly Named<PathTemplate>[] | null;
+  readonly allowWrite: readonly Named<PathTemplate>[] | null;
+  readonly input: InputTemplate | null;
+  readonly key: readonly TemplatePart[] | null;
+}
+
+/** A template and what messages call it: `attach {path}`. */
+export interface Named<Template> {
+  readonly about: string;
+  readonly template: Template;
+}
+
+const MAX_PATHS = 100;
+
+/** Throws an `ItemsError` with everything that is wrong with the texts themselves, whatever the items are. */
+export function parseItemTemplate({ attach, allowRead, allowWrite, input, key }: ItemTemplate): ParsedItemTemplate {
+  const faults = new Faults();
+  const parsed: ParsedItemTemplate = {
+    attach: parseAll("attach", attach, parseAttachmentTemplate, faults),
+    allowRead: allowRead === undefined ? null : parseAll("allow_read", allowRead, parseVirtualTemplate, faults),
+    allowWrite: allowWrite === undefined ? null : parseAll("allow_write", allowWrite, parseVirtualTemplate, faults),
+    input: input === undefined ? null : faults.valueOf("input", parseInputTemplate(input)),
+    key: key === undefined ? null : faults.valueOf(`key ${key}`, parseKey(key)),
+  };
+  if (faults.found.length > 0) throw new ItemsError(faults.found.join("\n"));
+  return parsed;
+}
+
+function parseAll<Template>(
+  kind: string,
+  raws: readonly string[],
+  parse: (raw: string) => Outcome<Template>,
+  faults: Faults,
+): Named<Template>[] {
+  if (raws.length > MAX_PATHS) faults.found.push(`${kind}: there are ${raws.length}; at most ${MAX_PATHS} are taken`);
+  return raws.slice(0, MAX_PATHS).flatMap((raw) => {
+    const about = `${kind} ${raw}`;
+    const template = faults.valueOf(about, raw === "" ? { ok: false, fault: "is empty" } : parse(raw));
+    return template === null ? [] : [{ about, template }];
+  });
+}
+
+function parseKey(raw: string): Outcome<readonly TemplatePart[]> {
+  const parsed = parseTemplate(raw);
+  return parsed.ok ? { ok: true, value: parsed.parts } : parsed;
+}

@@ -1,0 +1,138 @@
+import { parseTemplate, type TemplatePart } from "../../project/template-text.ts";
+import { MAX_COMPONENT_BYTES, MAX_PATH_BYTES } from "../../sandbox/virtual-path.ts";
+import type { ManifestItem } from "../item.ts";
+import { textOfField } from "./item-field.ts";
+import type { Outcome } from "./outcome.ts";
+import { shownValue } from "./shown-value.ts";
+
+/** A path with fields in it, one list of parts for each name between slashes. */
+export interface PathTemplate {
+  readonly absolute: boolean;
+  readonly names: readonly (readonly TemplatePart[])[];
+  /** True where the whole template is one field. */
+  readonly whole: boolean;
+}
+
+/** Fields that are relative paths by their nature, and may hold more than one name. */
+const PATH_FIELDS = new Set(["dir", "relative", "path"]);
+
+export function parsePathTemplate(raw: string): Outcome<PathTemplate> {
+  const parsed = parseTemplate(raw);
+  if (!parsed.ok) return parsed;
+  const names: TemplatePart[][] = [[]];
+  for (const part of parsed.parts) {
+    if ("field" in part) names.at(-1)?.push(part);
+    else {
+      const [first = "", ...further] = part.text.split("/");
+      if (first !== "") names.at(-1)?.push({ text: first });
+      names.push(...further.map((text) => (text === "" ? [] : [{ text }])));
+    }
+  }
+  while (names.length > 1 && isNothing(names.at(-1) ?? [])) names.pop();
+  const firstField = names.findIndex(hasField);
+  if (firstField >= 0 && names.slice(firstField).some((name) => !hasField(name) && literalOf(name) === ".."))
+    return { ok: false, fault: "has `..` after a field; nobody could say where that leads" };
+  const whole = parsed.parts.length === 1 && hasField(parsed.parts);
+  return { ok: true, value: { absolute: raw.startsWith("/"), names, whole } };
+}
+
+/** True where the path begins with what an item says. */
+export function beginsWithField({ absolute, names }: PathTemplate): boolean {
+  return !absolute && hasField(names[0] ?? []);
+}
+
+/**
+ * The path for one item. Values choose names and, where the template says so, folders below: never one above or beside
+ * what the template itself spells out, and never the folder itself. Only a template that is one field may become absolute.
+ */
+export function fillPath({ absolute, names, whole }: PathTemplate, item: ManifestItem): Outcome<string> {
+  const filled: string[] = [];
+  let rooted = absolute;
+  for (const [index, parts] of names.entries()) {
+    if (!hasField(parts)) {
+      filled.push(literalOf(parts));
+      continue;
+    }
+    const name = fillName(parts, item, whole);
+    if (!name.ok) return name;
+    const { text } = name.value;
+    rooted ||= text.startsWith("/");
+    const pieces = text.split("/").filter((piece) => piece !== "" && !(piece === "." && name.value.several));
+    const fault = pieces.map(nameFault).find((each) => each !== null);
+    if (fault !== undefined) return { ok: false, fault: `${aboutFields(parts, item)} ${fault}` };
+    // A file that stands in no folder has an empty `dir`, which only leaves a name out.
+    if (pieces.length === 0 && (index === names.length - 1 || !parts.every(isDir)))
+      return { ok: false, fault: `${aboutFields(parts, item)} makes no name; the path would be the folder itself` };
+    filled.push(...pieces);
+  }
+  const value = `${rooted ? "/" : ""}${filled.filter((name) => name !== "").join("/")}`;
+  if (Buffer.byteLength(value) > MAX_PATH_BYTES)
+    return { ok: false, fault: `it is longer than ${MAX_PATH_BYTES} bytes` };
+  return { ok: true, value };
+}
+
+interface FilledName {
+  readonly text: string;
+  /** True where it may be more than one name. */
+  readonly several: boolean;
+}
+
+/** What stands between two slashes of the template. It begins with a slash only where the whole template is one field. */
+function fillName(parts: readonly TemplatePart[], item: ManifestItem, whole: boolean): Outcome<FilledName> {
+  let text = "";
+  let several = whole;
+  for (const part of parts) {
+    if ("text" in part) {
+      text += part.text;
+      continue;
+    }
+    const value = textOfField(item, part.field);
+    if (!value.ok) return value;
+    const isPath = PATH_FIELDS.has(part.field);
+    if (value.value.startsWith("/") && !whole)
+      return { ok: false, fault: `${aboutFields([part], item)} is absolute; \`{relative}\` and \`{name}\` are not` };
+    if (value.value.includes("/") && !whole && !isPath)
+      return {
+        ok: false,
+        fault: `${aboutFields([part], item)} holds a \`/\`; within a path only dir, relative and path may`,
+      };
+    several ||= isPath;
+    text += value.value;
+  }
+  return { ok: true, value: { text, several } };
+}
+
+/** The fields of a name and what they hold, for messages. */
+function aboutFields(parts: readonly TemplatePart[], item: ManifestItem): string {
+  const told = parts.flatMap((part) => {
+    const value = "field" in part ? textOfField(item, part.field) : null;
+    return "field" in part && value?.ok ? [`the field \`${part.field}\` (${shownValue(value.value)})`] : [];
+  });
+  return told.join(" with ");
+}
+
+/** Why something that a field helped to make is no name in a path, or null. */
+function nameFault(name: string): string | null {
+  if (name === "." || name === "..") return `would make the name \`${name}\`, which leads elsewhere`;
+  if (/\p{Cc}/u.test(name)) return "holds a control character, which no path may";
+  if (/\p{Cs}/u.test(name)) return "is not valid Unicode";
+  if (name.startsWith("-")) return "would make a name that begins with `-`, which programs take for an option";
+  return Buffer.byteLength(name) > MAX_COMPONENT_BYTES ? `makes a name longer than ${MAX_COMPONENT_BYTES} bytes` : null;
+}
+
+function hasField(parts: readonly TemplatePart[]): boolean {
+  return parts.some((part) => "field" in part);
+}
+
+/** A slash at the end, or a dot: without a name of its own. */
+function isNothing(parts: readonly TemplatePart[]): boolean {
+  return !hasField(parts) && ["", "."].includes(literalOf(parts));
+}
+
+function isDir(part: TemplatePart): boolean {
+  return "field" in part && part.field === "dir";
+}
+
+function literalOf(parts: readonly TemplatePart[]): string {
+  return parts.map((part) => ("text" in part ? part.text : "")).join("");
+}

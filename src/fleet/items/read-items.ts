@@ -1,0 +1,94 @@
+import { posix } from "node:path";
+import type { ManifestItem } from "../item.ts";
+import { abortable } from "./abortable.ts";
+import { csvRecords } from "./csv-records.ts";
+import { parseGlob } from "./glob.ts";
+import { fieldsOf, jsonLines, type ManifestRecord } from "./json-lines.ts";
+import { manifestBytes } from "./manifest-bytes.ts";
+import { manifestLines } from "./manifest-lines.ts";
+import { type LeftOut, matchingFiles, placeOf } from "./matching-files.ts";
+import { withPathFields } from "./path-fields.ts";
+import { pathLines } from "./path-lines.ts";
+import { ItemsError } from "./refusal.ts";
+import { folderOf, formatOf, type ItemSource, type ManifestFormat } from "./source.ts";
+
+export interface Reading {
+  /** What relative patterns and manifests are relative to. Absolute. */
+  readonly cwd: string;
+  readonly signal: AbortSignal;
+  /** Told of what a pattern might have meant and that is no item: links, devices, folders that cannot be looked into. */
+  readonly leftOut: (what: LeftOut) => void;
+}
+
+/**
+ * The items of a source, in its order. Nothing is read ahead of who asks but a piece of the manifest, so that a million
+ * lines are never in memory. Throws a `DeclarationError` at the line that is wrong, an `ItemsError` where the source is.
+ */
+export async function* readItems(source: ItemSource, reading: Reading): AsyncGenerator<ManifestItem> {
+  let index = 0;
+  for await (const { fields, place } of entriesOf(source, reading)) {
+    reading.signal.throwIfAborted();
+    yield { index, fields, place: place ?? `item ${index}` };
+    index += 1;
+  }
+}
+
+interface Entry {
+  readonly fields: Readonly<Record<string, unknown>>;
+  readonly place?: string;
+}
+
+function entriesOf(source: ItemSource, reading: Reading): AsyncIterable<Entry> {
+  const { cwd, signal } = reading;
+  const folder = folderOf(source, cwd);
+  switch (source.kind) {
+    case "glob":
+      return fileEntries(source.pattern, reading);
+    case "values":
+      return valueEntries(abortable(source.values, signal), folder);
+    case "stream":
+      return lineEntries(abortable(source.stream, signal), source.format, source.name, folder, signal);
+    case "manifest": {
+      const format = source.format ?? formatOf(source.path);
+      return lineEntries(manifestBytes(source.path, cwd), format, source.path, folder, signal);
+    }
+  }
+}
+
+async function* fileEntries(pattern: string, reading: Reading): AsyncGenerator<Entry> {
+  const glob = parseGlob(pattern);
+  const folder = glob.folder(reading.cwd);
+  for await (const relative of matchingFiles(glob, reading)) {
+    const fields = withPathFields({ path: posix.join(folder, relative) }, folder);
+    yield { fields, place: placeOf(glob, [relative]) };
+  }
+}
+
+async function* lineEntries(
+  stream: AsyncIterable<Uint8Array | string>,
+  format: ManifestFormat,
+  file: string,
+  folder: string,
+  signal: AbortSignal,
+): AsyncGenerator<Entry> {
+  const lines = manifestLines(stream, file, signal);
+  const records: AsyncIterable<ManifestRecord> = READERS[format](lines, file);
+  for await (const { line, fields } of records) {
+    yield { fields: withPathFields(fields, folder), place: `${file}:${line}` };
+  }
+}
+
+const READERS = { jsonl: jsonLines, csv: csvRecords, paths: pathLines } as const;
+
+async function* valueEntries(
+  values: AsyncIterable<unknown> | Iterable<unknown>,
+  folder: string,
+): AsyncGenerator<Entry> {
+  let index = 0;
+  for await (const value of values) {
+    const fields = fieldsOf(value);
+    if (fields === null) throw new ItemsError(`item ${index}: must be an object of fields, or the text of a path`);
+    yield { fields: withPathFields(fields, folder) };
+    index += 1;
+  }
+}

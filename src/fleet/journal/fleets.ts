@@ -1,0 +1,117 @@
+import { randomBytes } from "node:crypto";
+import type { FleetSpec } from "../item.ts";
+import type { ItemCounts } from "../queue.ts";
+import type { Database } from "./database.ts";
+
+/** `paused`: nobody runs it, and it can be resumed. */
+export type FleetState = "loading" | "running" | "paused" | "cancelled" | "done";
+
+/** What the journal knows of a fleet as a whole. */
+export interface FleetRecord {
+  /** 12 hex digits. */
+  readonly id: string;
+  readonly spec: FleetSpec;
+  readonly state: FleetState;
+  /** The process that loads or runs it, or did when it died; null: none does. */
+  readonly owner: string | null;
+  /** ISO 8601, UTC. */
+  readonly createdAt: string;
+  readonly endedAt: string | null;
+  /** Why it was paused or cancelled; null where it was not. */
+  readonly why: string | null;
+  readonly counts: ItemCounts;
+}
+
+export interface FleetRow {
+  /** The database's own number of it. */
+  readonly id: number;
+  readonly name: string;
+  readonly spec: string;
+  readonly state: FleetState;
+  readonly owner: string | null;
+  readonly total: number;
+  readonly created_at: number;
+  readonly ended_at: number | null;
+  readonly why: string | null;
+}
+
+/** Answers with the fleet's id. It is `loading`, and on the disk when this returns. */
+export function createFleet(db: Database, spec: FleetSpec, owner: string, nowMs: number): string {
+  const name = randomBytes(6).toString("hex");
+  db.durably(() =>
+    db.run(
+      "INSERT INTO fleets (name, spec, state, owner, created_at) VALUES (?, ?, 'loading', ?, ?)",
+      ...[name, JSON.stringify(spec), owner, nowMs],
+    ),
+  );
+  return name;
+}
+
+export function fleetRow(db: Database, name: string): FleetRow | undefined {
+  return db.get<FleetRow>("SELECT * FROM fleets WHERE name = ?", name);
+}
+
+/** For what was handed out by this journal. @throws Error where there is no such fleet. */
+export function rowOf(db: Database, name: string): FleetRow {
+  const row = fleetRow(db, name);
+  if (row === undefined) throw new Error(`there is no fleet ${name} in this journal`);
+  return row;
+}
+
+/** The newest first. */
+export function newestFleets(db: Database, limit: number): FleetRecord[] {
+  const rows = db.all<FleetRow>("SELECT * FROM fleets ORDER BY id DESC LIMIT ?", limit);
+  return rows.map((row) => recordOf(db, row));
+}
+
+export function recordOf(db: Database, row: FleetRow): FleetRecord {
+  return {
+    id: row.name,
+    spec: JSON.parse(row.spec) as FleetSpec,
+    state: row.state,
+    owner: row.owner,
+    createdAt: new Date(row.created_at).toISOString(),
+    endedAt: row.ended_at === null ? null : new Date(row.ended_at).toISOString(),
+    why: row.why,
+    counts: countsOf(db, row),
+  };
+}
+
+/** Costs the same however many items there are: what is done is tallied with each result, and few run at once. */
+export function countsOf(db: Database, { id, total }: Pick<FleetRow, "id" | "total">): ItemCounts {
+  const { done = 0, failed = 0 } =
+    db.get<{ done: number; failed: number }>(
+      "SELECT coalesce(sum(count), 0) AS done, coalesce(sum(count * failed), 0) AS failed FROM tallies WHERE fleet = ?",
+      id,
+    ) ?? {};
+  const { running = 0 } =
+    db.get<{ running: number }>("SELECT count(*) AS running FROM items WHERE fleet = ? AND state = 'running'", id) ??
+    {};
+  return { total, queued: total - running - done, running, done, failed };
+}
+
+/** Nobody runs it from here on, until somebody resumes it. False where `owner` did not run it. */
+export function pauseFleet(db: Database, name: string, owner: string, why: string): boolean {
+  const changed = db.durably(() =>
+    db.run(
+      "UPDATE fleets SET state = 'paused', owner = NULL, why = ? WHERE name = ? AND state = 'running' AND owner = ?",
+      ...[why, name, owner],
+    ),
+  );
+  return changed === 1;
+}
+
+/**
+ * Records that a fleet has come to its end, which all of its items must have: `done`, or `cancelled` where it was. Null
+ * where something is left, or where another owner runs it.
+ */
+export function endFleet(db: Database, name: string, owner: string, nowMs: number): FleetState | null {
+  return db.durably(() => {
+    const row = rowOf(db, name);
+    const { queued, running } = countsOf(db, row);
+    if (row.owner !== owner || queued + running > 0 || !["running", "cancelled"].includes(row.state)) return null;
+    const state = row.state === "cancelled" ? "cancelled" : "done";
+    db.run("UPDATE fleets SET state = ?, owner = NULL, ended_at = ? WHERE id = ?", state, nowMs, row.id);
+    return state;
+  });
+}

@@ -1,0 +1,195 @@
+import { setImmediate as turn } from "node:timers/promises";
+import type { ItemRequest } from "../item.ts";
+import {
+  type Claim,
+  type ClaimedItem,
+  type FleetQueue,
+  type ItemCounts,
+  MAX_CLAIM,
+  type NewAttempt,
+  type Settlement,
+  type Taken,
+} from "../queue.ts";
+import { boundedResult } from "./bounded-result.ts";
+import type { Database } from "./database.ts";
+import { isFailure } from "./failure.ts";
+import { countsOf, type FleetRow, type FleetState } from "./fleets.ts";
+import type { GroupedWrites } from "./grouped-writes.ts";
+
+/** `not_before` of an item that was never given up is 0, so that fresh items sort before all others. */
+const AT_ONCE = 1;
+const CANCEL_CHUNK = 5000;
+
+export interface JournalQueueOptions {
+  readonly db: Database;
+  readonly writes: GroupedWrites;
+  /** The database's own number of the fleet. */
+  readonly fleet: number;
+  /** Who claims. */
+  readonly owner: string;
+  readonly now: () => number;
+}
+
+/** The queue of a fleet that one process runs, in the journal itself. */
+export class JournalQueue implements FleetQueue {
+  readonly #options: JournalQueueOptions;
+
+  constructor(options: JournalQueueOptions) {
+    this.#options = options;
+  }
+
+  async claim(count: number, newAttempt: () => NewAttempt): Promise<Claim> {
+    const { writes } = this.#options;
+    return await writes.add(() => {
+      const fleet = this.#standing();
+      if (fleet !== "running") return { items: [], nextAtMs: null, fleet };
+      const nowMs = Math.max(this.#options.now(), AT_ONCE);
+      const items = this.#due(nowMs, Math.min(count, MAX_CLAIM)).map((due) => this.#begin(due, newAttempt()));
+      return { items, nextAtMs: this.#nextAfter(nowMs), fleet };
+    });
+  }
+
+  async settle(index: number, attempt: number, { result, cacheKey, slot }: Settlement): Promise<Taken> {
+    const { db, writes, fleet } = this.#options;
+    const failed = isFailure(result.status) ? 1 : 0;
+    const code = result.error?.code ?? "";
+    const startedAt = result.startedAt === null ? null : msOf(result.startedAt);
+    const endedAt = msOf(result.endedAt);
+    const json = boundedResult(result);
+    return await writes.add(() => {
+      const item = db.get<{ id: number }>(
+        `UPDATE items SET state = 'done', status = ?, code = ?, failed = ?, started_at = ?, ended_at = ?, duration_ms = ?,
+           slot = ?, cache_key = ?, cell = NULL, owner = NULL
+         WHERE fleet = ? AND position = ? AND state = 'running' AND attempt = ? RETURNING id`,
+        ...[result.status, code, failed, startedAt, endedAt, result.durationMs],
+        ...[slot, cacheKey, fleet, index, attempt],
+      );
+      if (item === undefined) return this.#fencedOff(index, attempt);
+      db.run("INSERT INTO results (item, json) VALUES (?, ?)", item.id, json);
+      this.#tally(result.status, code, failed, 1);
+      return { ok: true };
+    });
+  }
+
+  async requeue(index: number, attempt: number, notBeforeMs: number): Promise<Taken> {
+    const { db, writes, fleet } = this.#options;
+    return await writes.add(() => {
+      const changed = db.run(
+        `UPDATE items SET state = 'queued', not_before = ?, run = NULL, cell = NULL, owner = NULL
+         WHERE fleet = ? AND position = ? AND state = 'running' AND attempt = ?`,
+        ...[Math.max(Math.ceil(notBeforeMs), AT_ONCE), fleet, index, attempt],
+      );
+      return changed === 1 ? { ok: true } : this.#fencedOff(index, attempt);
+    });
+  }
+
+  async counts(): Promise<ItemCounts> {
+    const { db } = this.#options;
+    return countsOf(db, this.#row());
+  }
+
+  async cancelQueued(why: string): Promise<number> {
+    const { db, writes, fleet } = this.#options;
+    writes.flush();
+    // First, so that nothing is claimed between the chunks.
+    db.durably(() =>
+      db.run(
+        "UPDATE fleets SET state = 'cancelled', why = ? WHERE id = ? AND state IN ('running', 'paused')",
+        why,
+        fleet,
+      ),
+    );
+    if (this.#row().state !== "cancelled") return 0;
+    let cancelled = 0;
+    for (;;) {
+      const some = db.transaction(() => this.#cancelSome());
+      if (some === 0) return cancelled;
+      cancelled += some;
+      await turn();
+    }
+  }
+
+  #cancelSome(): number {
+    const { db, fleet, now } = this.#options;
+    const some = db.run(
+      `UPDATE items SET state = 'done', status = 'cancelled', code = 'cancelled', ended_at = ?, duration_ms = 0
+       WHERE id IN (SELECT id FROM items WHERE fleet = ? AND state = 'queued' LIMIT ?)`,
+      ...[now(), fleet, CANCEL_CHUNK],
+    );
+    if (some > 0) this.#tally("cancelled", "cancelled", 0, some);
+    return some;
+  }
+
+  #standing(): Claim["fleet"] {
+    const { state, owner } = this.#row();
+    if (state === "running") return owner === this.#options.owner ? "running" : "taken";
+    if (state === "loading") throw new Error("a fleet is run only when all of its items are loaded");
+    return state;
+  }
+
+  #due(nowMs: number, count: number): Due[] {
+    const { db, fleet } = this.#options;
+    return db.all<Due>(
+      `SELECT items.id, attempt, json FROM items JOIN requests ON requests.item = items.id
+       WHERE fleet = ? AND state = 'queued' AND not_before <= ? ORDER BY not_before, position LIMIT ?`,
+      ...[fleet, nowMs, count],
+    );
+  }
+
+  #begin({ id, attempt, json }: Due, { run, cell }: NewAttempt): ClaimedItem {
+    const { db, owner } = this.#options;
+    db.run(
+      "UPDATE items SET state = 'running', attempt = ?, run = ?, cell = ?, owner = ? WHERE id = ?",
+      ...[attempt + 1, run, cell, owner, id],
+    );
+    return { request: JSON.parse(json) as ItemRequest, attempt: attempt + 1, run, cell };
+  }
+
+  #nextAfter(nowMs: number): number | null {
+    const { db, fleet } = this.#options;
+    const next = db.get<{ not_before: number }>(
+      "SELECT not_before FROM items WHERE fleet = ? AND state = 'queued' AND not_before > ? ORDER BY not_before LIMIT 1",
+      ...[fleet, nowMs],
+    );
+    return next?.not_before ?? null;
+  }
+
+  #tally(status: string, code: string, failed: number, count: number): void {
+    const { db, fleet } = this.#options;
+    db.run(
+      `INSERT INTO tallies (fleet, status, code, failed, count) VALUES (?, ?, ?, ?, ?)
+       ON CONFLICT (fleet, status, code) DO UPDATE SET count = count + excluded.count`,
+      ...[fleet, status, code, failed, count],
+    );
+  }
+
+  #fencedOff(index: number, attempt: number): Taken {
+    const { db, fleet } = this.#options;
+    const item = db.get<{ state: string; attempt: number }>(
+      "SELECT state, attempt FROM items WHERE fleet = ? AND position = ?",
+      ...[fleet, index],
+    );
+    if (item === undefined) throw new Error(`the fleet has no item ${index}`);
+    const instead = item.state === "queued" ? "it waits to be tried again" : `attempt ${item.attempt} is ${item.state}`;
+    return { ok: false, code: "fenced", reason: `attempt ${attempt} of item ${index} no longer counts: ${instead}` };
+  }
+
+  #row(): Pick<FleetRow, "id" | "owner" | "total"> & { readonly state: FleetState } {
+    const { db, fleet } = this.#options;
+    const row = db.get<FleetRow>("SELECT id, state, owner, total FROM fleets WHERE id = ?", fleet);
+    if (row === undefined) throw new Error("the fleet is not in the journal any more");
+    return row;
+  }
+}
+
+interface Due {
+  readonly id: number;
+  readonly attempt: number;
+  readonly json: string;
+}
+
+function msOf(iso: string): number {
+  const ms = Date.parse(iso);
+  if (Number.isNaN(ms)) throw new RangeError(`${iso} is no time`);
+  return ms;
+}

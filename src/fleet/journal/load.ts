@@ -1,0 +1,167 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { ItemRequest } from "../item.ts";
+import type { Database } from "./database.ts";
+import { type FleetRow, rowOf } from "./fleets.ts";
+import { type Output, outputKey, sortedOutputs } from "./outputs.ts";
+
+export interface LoadOptions<Collisions> {
+  /** Gets what all items may write, sorted by components; null: no two of them are in each other's way. */
+  readonly collisionsIn: (sorted: Iterable<Output>) => Collisions | null;
+  readonly signal?: AbortSignal;
+}
+
+/** Why a fleet cannot be: nothing of it is kept. */
+export type LoadProblem<Collisions> =
+  | { readonly code: "duplicate_key"; readonly key: string; readonly places: readonly [string, string] }
+  | { readonly code: "collisions"; readonly collisions: Collisions }
+  | { readonly code: "too_large"; readonly place: string; readonly bytes: number; readonly maxBytes: number }
+  | { readonly code: "too_many"; readonly maxItems: number };
+
+export type Loaded<Collisions> =
+  | { readonly ok: true; readonly total: number }
+  | { readonly ok: false; readonly problem: LoadProblem<Collisions> };
+
+const MAX_ITEMS = 10_000_000;
+const MAX_KEY_BYTES = 4096;
+/** A line of a manifest is at most 1 MiB; templates may repeat what is in it. */
+const MAX_REQUEST_BYTES = 4 * 1024 ** 2;
+const BATCH_ITEMS = 500;
+const BATCH_BYTES = 4 * 1024 ** 2;
+/** For other processes to have their turn at the database: SQLite has no queue of those that wait. */
+const PAUSE_MS = 1;
+
+/**
+ * Reads all items of a fleet into the journal, a batch in memory at a time, in ascending order of their index. Only when
+ * all are there, and fit together, may the fleet run. Where it cannot be, or the reading fails, nothing is left of it.
+ */
+export async function loadItems<Collisions>(
+  db: Database,
+  name: string,
+  items: AsyncIterable<ItemRequest>,
+  { collisionsIn, signal }: LoadOptions<Collisions>,
+): Promise<Loaded<Collisions>> {
+  const fleet = rowOf(db, name);
+  if (fleet.state !== "loading") throw new Error(`fleet ${name} is ${fleet.state}: it is loaded once`);
+  try {
+    const problem = (await insertAll(db, fleet, items, signal)) ?? collided(collisionsIn(sortedOutputs(db, fleet.id)));
+    if (problem !== null) {
+      await discardLoading(db, name);
+      return { ok: false, problem };
+    }
+    await deleteOutputs(db, fleet.id);
+    return { ok: true, total: beginRunning(db, fleet) };
+  } catch (error) {
+    // The first failure is the one to tell of; what could not be removed is no fleet that anybody can run.
+    await discardLoading(db, name).catch(() => {});
+    throw error;
+  }
+}
+
+/** Forgets a fleet whose items were not all read. False where there is none such. */
+export async function discardLoading(db: Database, name: string): Promise<boolean> {
+  const fleet = db.get<FleetRow>("SELECT * FROM fleets WHERE name = ? AND state = 'loading'", name);
+  if (fleet === undefined) return false;
+  await deleteOutputs(db, fleet.id);
+  await inChunks(db, () => {
+    const some = "SELECT id FROM items WHERE fleet = ? LIMIT 5000";
+    db.run(`DELETE FROM requests WHERE item IN (${some})`, fleet.id);
+    return db.run(`DELETE FROM items WHERE id IN (${some})`, fleet.id);
+  });
+  return db.durably(() => db.run("DELETE FROM fleets WHERE id = ? AND state = 'loading'", fleet.id)) > 0;
+}
+
+interface Row {
+  readonly request: ItemRequest;
+  readonly json: string;
+}
+
+async function insertAll(
+  db: Database,
+  { id }: FleetRow,
+  items: AsyncIterable<ItemRequest>,
+  signal: AbortSignal | undefined,
+): Promise<LoadProblem<never> | null> {
+  let batch: Row[] = [];
+  let bytes = 0;
+  let total = 0;
+  for await (const request of items) {
+    const row = { request, json: JSON.stringify(request) };
+    const problem = unfit(row) ?? (total >= MAX_ITEMS ? { code: "too_many" as const, maxItems: MAX_ITEMS } : null);
+    if (problem !== null) return problem;
+    batch.push(row);
+    total += 1;
+    bytes += row.json.length;
+    if (batch.length < BATCH_ITEMS && bytes < BATCH_BYTES) continue;
+    signal?.throwIfAborted();
+    const duplicate = insert(db, id, batch);
+    if (duplicate !== null) return duplicate;
+    [batch, bytes] = [[], 0];
+    await sleep(PAUSE_MS);
+  }
+  signal?.throwIfAborted();
+  return insert(db, id, batch);
+}
+
+function unfit({ request: { key, place }, json }: Row): LoadProblem<never> | null {
+  const tooLarge = (bytes: number, maxBytes: number): LoadProblem<never> | null =>
+    bytes > maxBytes ? { code: "too_large", place, bytes, maxBytes } : null;
+  return tooLarge(Buffer.byteLength(key), MAX_KEY_BYTES) ?? tooLarge(Buffer.byteLength(json), MAX_REQUEST_BYTES);
+}
+
+/** Null where all went in; else what of none did. */
+function insert(db: Database, fleet: number, batch: readonly Row[]): LoadProblem<never> | null {
+  return db.transaction(() => {
+    for (const { request, json } of batch) {
+      const item = db.get<{ id: number }>(
+        "INSERT INTO items (fleet, position, key) VALUES (?, ?, ?) ON CONFLICT (fleet, key) DO NOTHING RETURNING id",
+        fleet,
+        request.index,
+        request.key,
+      );
+      if (item === undefined) return duplicateOf(db, fleet, request);
+      db.run("INSERT INTO requests (item, json) VALUES (?, ?)", item.id, json);
+      for (const path of request.allowWrite ?? [])
+        db.run("INSERT INTO outputs (fleet, path, item) VALUES (?, ?, ?)", fleet, outputKey(path), item.id);
+    }
+    db.run("UPDATE fleets SET total = total + ? WHERE id = ?", batch.length, fleet);
+    return null;
+  });
+}
+
+function duplicateOf(db: Database, fleet: number, { key, place }: ItemRequest): LoadProblem<never> {
+  const first = db.get<{ json: string }>(
+    "SELECT json FROM requests WHERE item = (SELECT id FROM items WHERE fleet = ? AND key = ?)",
+    fleet,
+    key,
+  );
+  const earlier = JSON.parse(first?.json ?? "{}") as Partial<ItemRequest>;
+  return { code: "duplicate_key", key, places: [earlier.place ?? "", place] };
+}
+
+function collided<Collisions>(collisions: Collisions | null): LoadProblem<Collisions> | null {
+  return collisions === null ? null : { code: "collisions", collisions };
+}
+
+/** The one moment in which a fleet becomes one that can run; on the disk when this returns, with all of its items. */
+function beginRunning(db: Database, { id, name, owner }: FleetRow): number {
+  return db.durably(() => {
+    const began = db.run(
+      "UPDATE fleets SET state = 'running' WHERE id = ? AND state = 'loading' AND owner IS ?",
+      id,
+      owner,
+    );
+    if (began === 0) throw new Error(`fleet ${name} was removed while its items were read`);
+    return rowOf(db, name).total;
+  });
+}
+
+async function deleteOutputs(db: Database, fleet: number): Promise<void> {
+  await inChunks(db, () =>
+    db.run("DELETE FROM outputs WHERE rowid IN (SELECT rowid FROM outputs WHERE fleet = ? LIMIT 10000)", fleet),
+  );
+}
+
+/** Until nothing is left to change: each chunk a transaction of its own, so that others have their turn. */
+async function inChunks(db: Database, change: () => number): Promise<void> {
+  while (db.transaction(change) > 0) await sleep(PAUSE_MS);
+}

@@ -1,0 +1,90 @@
+import type { ItemRequest, ItemResult } from "../item.ts";
+import type { Database } from "./database.ts";
+
+/** Few enough to hold in memory with the longest results, and no statement stays open between two pages. */
+const PAGE = 200;
+
+interface ResultRow {
+  readonly position: number;
+  readonly key: string;
+  readonly attempt: number;
+  readonly status: string;
+  readonly run: string | null;
+  readonly ended_at: number;
+  readonly json: string | null;
+  readonly why: string | null;
+}
+
+const COLUMNS = "position, key, attempt, status, run, items.ended_at, json, why";
+const JOINED = `items JOIN fleets ON fleets.id = items.fleet LEFT JOIN results ON results.item = items.id`;
+
+/** What is done, in the order of the manifest; of a fleet that runs, up to where it is when each page is read. */
+export function* resultsOf(
+  db: Database,
+  fleet: number,
+  status: string | null,
+): Generator<ItemResult, undefined, undefined> {
+  const [filter, values] = status === null ? ["", []] : ["AND status = ?", [status]];
+  const rows = pages<ResultRow>((after) =>
+    db.all(
+      `SELECT ${COLUMNS} FROM ${JOINED}
+       WHERE fleet = ? ${filter} AND position > ? AND items.state = 'done' ORDER BY position LIMIT ?`,
+      ...[fleet, ...values, after, PAGE],
+    ),
+  );
+  for (const row of rows) yield resultFrom(row);
+}
+
+/** What the items asked for that failed, in order: for another fleet that tries them again. */
+export function* failedRequests(db: Database, fleet: number): Generator<ItemRequest, undefined, undefined> {
+  const rows = pages<{ position: number; json: string }>((after) =>
+    db.all(
+      `SELECT position, json FROM items JOIN requests ON requests.item = items.id
+       WHERE fleet = ? AND position > ? AND failed = 1 ORDER BY position LIMIT ?`,
+      ...[fleet, after, PAGE],
+    ),
+  );
+  for (const { json } of rows) yield JSON.parse(json) as ItemRequest;
+}
+
+/** Those that took longest, the longest first. */
+export function slowestResults(db: Database, fleet: number, limit: number): ItemResult[] {
+  const rows = db.all<ResultRow>(
+    `SELECT ${COLUMNS} FROM ${JOINED} WHERE fleet = ? AND items.state = 'done' ORDER BY duration_ms DESC LIMIT ?`,
+    ...[fleet, limit],
+  );
+  return rows.map(resultFrom);
+}
+
+/** The newest first. */
+export function newestFailures(db: Database, fleet: number, limit: number): ItemResult[] {
+  const rows = db.all<ResultRow>(
+    `SELECT ${COLUMNS} FROM ${JOINED} WHERE fleet = ? AND failed = 1 ORDER BY items.ended_at DESC LIMIT ?`,
+    ...[fleet, limit],
+  );
+  return rows.map(resultFrom);
+}
+
+/** Rows by position, some at a time, with nothing held open in between. */
+export function* pages<Row extends { readonly position: number }>(
+  pageAfter: (position: number) => Row[],
+): Generator<Row, undefined, undefined> {
+  let after = -1;
+  for (;;) {
+    const rows = pageAfter(after);
+    yield* rows;
+    const last = rows.at(-1);
+    if (last === undefined) return;
+    after = last.position;
+  }
+}
+
+/** Of what never ran there is only the row itself. */
+function resultFrom(row: ResultRow): ItemResult {
+  if (row.json !== null) return JSON.parse(row.json) as ItemResult;
+  return {
+    ...{ index: row.position, key: row.key, status: row.status, run: null, attempt: row.attempt, exitCode: null },
+    ...{ output: null, error: { code: row.status, message: row.why ?? "the fleet was cancelled" } },
+    ...{ startedAt: null, endedAt: new Date(row.ended_at).toISOString(), durationMs: 0, memoryBytesPeak: null },
+  };
+}

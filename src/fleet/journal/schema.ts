@@ -1,0 +1,83 @@
+import { type Database, JournalError } from "./database.ts";
+
+/**
+ * What brings the database from each version to the next. An entry is never changed once it was released.
+ *
+ * Items are kept apart from what they asked for and what came of them, which may be long and would be written again with
+ * every change of state. Times are milliseconds since 1970. Every index serves one question, in `journal-queue.ts` where
+ * it says `queued` or `running`, else of a report.
+ */
+const MIGRATIONS: readonly string[] = [
+  `CREATE TABLE fleets (
+     id INTEGER PRIMARY KEY,
+     name TEXT NOT NULL UNIQUE,
+     spec TEXT NOT NULL,
+     state TEXT NOT NULL CHECK (state IN ('loading', 'running', 'paused', 'cancelled', 'done')),
+     owner TEXT,
+     total INTEGER NOT NULL DEFAULT 0,
+     created_at INTEGER NOT NULL,
+     ended_at INTEGER,
+     why TEXT
+   ) STRICT;
+
+   CREATE TABLE items (
+     id INTEGER PRIMARY KEY,
+     fleet INTEGER NOT NULL,
+     position INTEGER NOT NULL,
+     key TEXT NOT NULL,
+     state TEXT NOT NULL DEFAULT 'queued' CHECK (state IN ('queued', 'running', 'done')),
+     attempt INTEGER NOT NULL DEFAULT 0,
+     not_before INTEGER NOT NULL DEFAULT 0,
+     run TEXT,
+     cell TEXT,
+     owner TEXT,
+     status TEXT,
+     code TEXT,
+     failed INTEGER NOT NULL DEFAULT 0,
+     started_at INTEGER,
+     ended_at INTEGER,
+     duration_ms REAL,
+     slot INTEGER,
+     cache_key TEXT
+   ) STRICT;
+   CREATE UNIQUE INDEX items_position ON items (fleet, position);
+   CREATE UNIQUE INDEX items_key ON items (fleet, key);
+   CREATE INDEX items_queued ON items (fleet, not_before, position) WHERE state = 'queued';
+   CREATE INDEX items_running ON items (fleet, position) WHERE state = 'running';
+   CREATE INDEX items_status ON items (fleet, status, position) WHERE state = 'done';
+   CREATE INDEX items_failed ON items (fleet, ended_at) WHERE failed = 1;
+   CREATE INDEX items_cache ON items (substr(cache_key, 1, 16)) WHERE status = 'succeeded';
+
+   CREATE TABLE requests (item INTEGER PRIMARY KEY, json TEXT NOT NULL) STRICT;
+   CREATE TABLE results (item INTEGER PRIMARY KEY, json TEXT NOT NULL) STRICT;
+
+   CREATE TABLE outputs (fleet INTEGER NOT NULL, path BLOB NOT NULL, item INTEGER NOT NULL) STRICT;
+
+   CREATE TABLE tallies (
+     fleet INTEGER NOT NULL,
+     status TEXT NOT NULL,
+     code TEXT NOT NULL,
+     failed INTEGER NOT NULL,
+     count INTEGER NOT NULL,
+     PRIMARY KEY (fleet, status, code)
+   ) STRICT, WITHOUT ROWID;`,
+];
+
+/** @throws JournalError for a journal that a newer Corral has written. */
+export function migrate(db: Database): void {
+  if (versionOf(db) === MIGRATIONS.length) return;
+  db.durably(() => {
+    // Another process may have done so since.
+    const version = versionOf(db);
+    if (version > MIGRATIONS.length)
+      throw new JournalError(
+        `the journal of fleets has version ${version}, and this Corral knows ${MIGRATIONS.length}: use the newer one`,
+      );
+    for (const step of MIGRATIONS.slice(version)) db.exec(step);
+    db.exec(`PRAGMA user_version = ${MIGRATIONS.length}`);
+  });
+}
+
+function versionOf(db: Database): number {
+  return db.get<{ user_version: number }>("PRAGMA user_version")?.user_version ?? 0;
+}

@@ -1,0 +1,81 @@
+import type { Histogram } from "../histogram.ts";
+import { counted, countText, durationText } from "../quantity.ts";
+import { logTimeTicks, ticksUpTo, timeTicks } from "../scale.ts";
+import type { DurationStatistics } from "../statistics.ts";
+import { at, baseAxis, FIGURE_END, figureStart, INNER, LEFT, type Tick, TOP, valueAxis } from "./frame.ts";
+
+const HEIGHT = 200;
+/** Labels of two quantiles that stand closer are one above the other. */
+const LABEL_WIDTH = 92;
+
+const QUANTILES = [
+  { name: "p50", share: 0.5 },
+  { name: "p90", share: 0.9 },
+  { name: "p99", share: 0.99 },
+] as const;
+
+/** How many items took how long, with the quantiles as lines. */
+export function* durationsFigure(histogram: Histogram, statistics: DurationStatistics): Generator<string> {
+  const axis = new DurationAxis(histogram);
+  const ticks = ticksUpTo(Math.max(...histogram.bins.map(({ count }) => count), 4), 4);
+  const max = ticks.at(-1) ?? 1;
+  const lines = QUANTILES.map(({ name, share }) => ({ name, ms: statistics.quantile(share) ?? 0 }));
+  const description = `${counted(statistics.count, "item")}: ${lines.map(({ name, ms }) => `${name} ${durationText(ms)}`).join(", ")}`;
+  yield figureStart({ id: "durations", title: "Durations", description, height: HEIGHT });
+  yield valueAxis(
+    ticks.map((value) => ({ share: value / max, label: countText(value) })),
+    HEIGHT,
+  );
+  for (const { fromMs, toMs, count } of histogram.bins) {
+    if (count === 0) continue;
+    const x = axis.x(fromMs);
+    const height = Math.max(1, (HEIGHT * count) / max);
+    const title = `${durationText(fromMs)} to ${durationText(toMs)}: ${counted(count, "item")}`;
+    yield `<rect class="bar" x="${at(x + 0.5)}" y="${at(TOP + HEIGHT - height)}" width="${at(Math.max(1, axis.x(toMs) - x - 1))}" height="${at(height)}"><title>${title}</title></rect>\n`;
+  }
+  yield baseAxis(axis.ticks(), HEIGHT);
+  let row = 0;
+  let before = Number.NEGATIVE_INFINITY;
+  for (const { name, ms } of lines) {
+    const x = axis.x(ms);
+    row = x - before < LABEL_WIDTH ? row + 1 : 0;
+    before = x;
+    yield quantileLine(x, row, `${name} ${durationText(ms)}`);
+  }
+  yield FIGURE_END;
+}
+
+/** A label stands to the right of its line, unless the figure ends there. */
+function quantileLine(x: number, row: number, label: string): string {
+  const toTheLeft = x > LEFT + INNER - LABEL_WIDTH;
+  const text = `<text class="quantile ${toTheLeft ? "end" : "start"}" x="${at(x + (toTheLeft ? -5 : 5))}" y="${TOP + 9 + row * 16}">${label}</text>`;
+  return `<line class="quantile" x1="${at(x)}" x2="${at(x)}" y1="${TOP - 4}" y2="${TOP + HEIGHT}"/>${text}\n`;
+}
+
+class DurationAxis {
+  readonly #scale: Histogram["scale"];
+  readonly #fromMs: number;
+  readonly #toMs: number;
+
+  constructor({ scale, bins }: Histogram) {
+    this.#scale = scale;
+    this.#fromMs = bins[0]?.fromMs ?? 0;
+    this.#toMs = bins.at(-1)?.toMs ?? 1;
+  }
+
+  x(ms: number): number {
+    return LEFT + INNER * Math.min(1, Math.max(0, this.#share(ms)));
+  }
+
+  ticks(): Tick[] {
+    const ticks =
+      this.#scale === "log" ? logTimeTicks(this.#fromMs, this.#toMs) : timeTicks(this.#fromMs, this.#toMs, 6);
+    const told = ticks.map((ms) => ({ share: this.#share(ms), label: durationText(ms) }));
+    return told.filter(({ label }, index) => label !== told[index - 1]?.label);
+  }
+
+  #share(ms: number): number {
+    if (this.#scale === "linear") return (ms - this.#fromMs) / (this.#toMs - this.#fromMs);
+    return Math.log(Math.max(ms, this.#fromMs) / this.#fromMs) / Math.log(this.#toMs / this.#fromMs);
+  }
+}

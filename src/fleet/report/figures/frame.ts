@@ -1,0 +1,64 @@
+import { escaped } from "../escaped.ts";
+
+/** Every figure is as wide; a page scales it. */
+export const WIDTH = 960;
+export const LEFT = 56;
+export const RIGHT = 20;
+export const TOP = 14;
+export const BOTTOM = 30;
+/** Where things are drawn, between the margins. */
+export const INNER = WIDTH - LEFT - RIGHT;
+
+/** A number as an attribute has it: a hundredth of a unit is finer than any screen. */
+export function at(value: number): string {
+  return String(Number(value.toFixed(2)));
+}
+
+export interface FigureFrame {
+  /** Unique in the page. */
+  readonly id: string;
+  /** What it shows; read out in place of the drawing. */
+  readonly title: string;
+  readonly description: string;
+  /** Of the drawing, without margins. */
+  readonly height: number;
+}
+
+/** Begins a drawing; {@link FIGURE_END} ends it. */
+export function figureStart({ id, title, description, height }: FigureFrame): string {
+  const whole = height + TOP + BOTTOM;
+  return `<svg viewBox="0 0 ${WIDTH} ${whole}" role="img" aria-labelledby="${id}-title ${id}-description" xmlns="http://www.w3.org/2000/svg">
+<title id="${id}-title">${escaped(title)}</title>
+<desc id="${id}-description">${escaped(description)}</desc>
+`;
+}
+
+export const FIGURE_END = "</svg>\n";
+
+export interface Tick {
+  /** From 0 to 1 of the axis. */
+  readonly share: number;
+  readonly label: string;
+}
+
+/** Lines across, with their values to the left. */
+export function valueAxis(ticks: readonly Tick[], height: number): string {
+  return ticks
+    .map(({ share, label }) => {
+      const y = at(TOP + height * (1 - share));
+      return `<line class="grid" x1="${LEFT}" x2="${WIDTH - RIGHT}" y1="${y}" y2="${y}"/><text class="end" x="${LEFT - 8}" y="${y}" dy="4">${escaped(label)}</text>\n`;
+    })
+    .join("");
+}
+
+/** A line below, with small marks and their values. */
+export function baseAxis(ticks: readonly Tick[], height: number): string {
+  const y = TOP + height;
+  const marks = ticks.map(({ share, label }) => {
+    const x = at(LEFT + INNER * share);
+    // A label at the very end would be cut off if it stood in the middle below its mark.
+    const anchor = share > 0.97 ? "end" : "middle";
+    return `<line class="axis" x1="${x}" x2="${x}" y1="${y}" y2="${y + 5}"/><text class="${anchor}" x="${x}" y="${y + 19}">${escaped(label)}</text>\n`;
+  });
+  return `<line class="axis" x1="${LEFT}" x2="${WIDTH - RIGHT}" y1="${y}" y2="${y}"/>\n${marks.join("")}`;
+}

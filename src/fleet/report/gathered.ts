@@ -1,0 +1,183 @@
+import type { ReportData, ReportItem } from "./data.ts";
+import { LONGEST, shortened } from "./escaped.ts";
+import { isSuccess, OUTCOMES, type Outcome, outcomeOf } from "./outcome.ts";
+import { DurationStatistics } from "./statistics.ts";
+import { TimeBins } from "./time-bins.ts";
+
+/** Of more cells than this a timeline shows how many were at work, and not each. */
+export const MAX_CELLS = 2_000;
+/** More failures than this are counted and not listed. */
+export const MAX_FAILURES = 1_000;
+const MAX_SLOWEST = 20;
+/** Statuses and codes are ours, and few; more than this are counted as one. */
+const MAX_NAMES = 100;
+const DENSITY_BINS = 240;
+const THROUGHPUT_BINS = 160;
+
+/** One item's stretch of time. Milliseconds since 1970. */
+export interface Cell {
+  readonly key: string;
+  readonly status: string;
+  readonly outcome: Outcome;
+  readonly run: string | null;
+  readonly startMs: number;
+  readonly endMs: number;
+}
+
+export interface Reason {
+  readonly code: string;
+  readonly count: number;
+  /** Of the first that had it. */
+  readonly message: string;
+}
+
+/** All that a page shows of a fleet's results, in bounded memory. */
+export interface Gathered {
+  readonly done: number;
+  readonly byStatus: ReadonlyMap<string, number>;
+  readonly byOutcome: ReadonlyMap<Outcome, number>;
+  /** The most frequent first. */
+  readonly reasons: readonly Reason[];
+  /** Of what ran. */
+  readonly durations: DurationStatistics;
+  readonly memoryBytesPeak: number | null;
+  /** From the first start to the last end; null where nothing is done. */
+  readonly span: { readonly fromMs: number; readonly toMs: number } | null;
+  /** Every cell; null where there are too many. */
+  readonly cells: readonly Cell[] | null;
+  /** Milliseconds of work, by outcome in the order of `OUTCOMES`. */
+  readonly work: TimeBins;
+  /** Items that ended, by outcome. */
+  readonly ended: TimeBins;
+  /** The slowest first. */
+  readonly slowest: readonly ReportItem[];
+  readonly failed: number;
+  /** The first of them. */
+  readonly failures: readonly ReportItem[];
+}
+
+/** Walks a fleet's results once. */
+export async function gather({ fleet, results }: ReportData): Promise<Gathered> {
+  const gathering = new Gathering(fleet.items);
+  for await (const item of results) gathering.add(item);
+  return gathering.end();
+}
+
+class Gathering {
+  #done = 0;
+  #failed = 0;
+  #memoryBytesPeak: number | null = null;
+  #fromMs = Number.POSITIVE_INFINITY;
+  #toMs = Number.NEGATIVE_INFINITY;
+  #cells: Cell[] | null = [];
+  readonly #byStatus = new Map<string, number>();
+  readonly #byOutcome = new Map<Outcome, number>();
+  readonly #reasons = new Map<string, { count: number; readonly message: string }>();
+  readonly #durations = new DurationStatistics();
+  readonly #work = new TimeBins(OUTCOMES.length, DENSITY_BINS);
+  readonly #ended: TimeBins;
+  readonly #slowest: ReportItem[] = [];
+  readonly #failures: ReportItem[] = [];
+
+  /** Few items make few bars: a rate over a stretch in which one item ends says nothing. */
+  constructor(items: number) {
+    this.#ended = new TimeBins(OUTCOMES.length, Math.min(THROUGHPUT_BINS, Math.max(4, Math.ceil(items / 4))));
+  }
+
+  add(item: ReportItem): void {
+    const outcome = outcomeOf(item.status);
+    this.#done += 1;
+    addOne(this.#byStatus, bounded(this.#byStatus, item.status));
+    addOne(this.#byOutcome, outcome);
+    if (item.memoryBytesPeak !== null) {
+      this.#memoryBytesPeak = Math.max(this.#memoryBytesPeak ?? 0, item.memoryBytesPeak);
+    }
+    this.#addTimes(item, outcome);
+    if (!isSuccess(item.status)) this.#addFailure(item);
+  }
+
+  end(): Gathered {
+    const reasons = [...this.#reasons].map(([code, { count, message }]) => ({ code, count, message }));
+    return {
+      done: this.#done,
+      byStatus: this.#byStatus,
+      byOutcome: this.#byOutcome,
+      reasons: reasons.sort((a, b) => b.count - a.count),
+      durations: this.#durations,
+      memoryBytesPeak: this.#memoryBytesPeak,
+      span: this.#toMs >= this.#fromMs ? { fromMs: this.#fromMs, toMs: this.#toMs } : null,
+      cells: this.#cells,
+      work: this.#work,
+      ended: this.#ended,
+      slowest: this.#slowest,
+      failed: this.#failed,
+      failures: this.#failures,
+    };
+  }
+
+  #addTimes(item: ReportItem, outcome: Outcome): void {
+    const series = OUTCOMES.findIndex((candidate) => candidate.outcome === outcome);
+    const endMs = Date.parse(item.endedAt);
+    if (Number.isNaN(endMs)) return;
+    const started = item.startedAt === null ? Number.NaN : Date.parse(item.startedAt);
+    // A clock that was put back makes an end before its start.
+    const startMs = Math.min(started, endMs);
+    this.#fromMs = Math.min(this.#fromMs, Number.isNaN(startMs) ? endMs : startMs);
+    this.#toMs = Math.max(this.#toMs, endMs);
+    this.#ended.reach(this.#fromMs, this.#toMs);
+    this.#ended.addAt(series, endMs);
+    if (Number.isNaN(startMs)) return;
+    this.#durations.add(item.durationMs);
+    this.#work.addSpan(series, startMs, endMs);
+    this.#addSlow(item);
+    const { status, run } = item;
+    this.#cells?.push({ key: shortened(item.key, LONGEST.key), status, outcome, run, startMs, endMs });
+    if (this.#cells !== null && this.#cells.length > MAX_CELLS) this.#cells = null;
+  }
+
+  #addSlow(item: ReportItem): void {
+    const slowest = this.#slowest;
+    if (slowest.length === MAX_SLOWEST && item.durationMs <= (slowest.at(-1)?.durationMs ?? 0)) return;
+    const at = slowest.findIndex(({ durationMs }) => durationMs < item.durationMs);
+    slowest.splice(at === -1 ? slowest.length : at, 0, kept(item));
+    slowest.length = Math.min(slowest.length, MAX_SLOWEST);
+  }
+
+  #addFailure(item: ReportItem): void {
+    this.#failed += 1;
+    const code = bounded(this.#reasons, item.error?.code ?? item.status);
+    const reason = this.#reasons.get(code);
+    if (reason === undefined) {
+      this.#reasons.set(code, { count: 1, message: shortened(item.error?.message ?? "", LONGEST.message) });
+    } else reason.count += 1;
+    if (this.#failures.length < MAX_FAILURES) this.#failures.push(kept(item));
+  }
+}
+
+/** What is shown of an item, and nothing else that it may come with: outputs are large. */
+function kept({ index, key, status, run, attempt, exitCode, error, ...times }: ReportItem): ReportItem {
+  const { startedAt, endedAt, durationMs, memoryBytesPeak } = times;
+  return {
+    index,
+    key: shortened(key, LONGEST.key),
+    status,
+    run,
+    attempt,
+    exitCode,
+    error: error && { code: error.code, message: shortened(error.message, LONGEST.message) },
+    startedAt,
+    endedAt,
+    durationMs,
+    memoryBytesPeak,
+  };
+}
+
+function addOne<Key>(counts: Map<Key, number>, key: Key): void {
+  counts.set(key, (counts.get(key) ?? 0) + 1);
+}
+
+/** The name itself, or one for all that are too many. */
+function bounded(seen: ReadonlyMap<string, unknown>, name: string): string {
+  const short = shortened(name, LONGEST.word);
+  return seen.has(short) || seen.size < MAX_NAMES ? short : "others";
+}

@@ -1,0 +1,30 @@
+/** Something that took a while. Milliseconds. */
+export interface Stretch {
+  readonly startMs: number;
+  readonly endMs: number;
+}
+
+/**
+ * A lane for each, so that no two in one lane overlap: each gets the first lane that is free when it starts, which makes the
+ * fewest lanes. Null where that are more than `maxLanes`.
+ */
+export function lanesOf(stretches: readonly Stretch[], maxLanes: number): readonly number[] | null {
+  const order = stretches.map((_, index) => index).sort((a, b) => startOf(stretches, a) - startOf(stretches, b));
+  const lanes: number[] = [];
+  /** When each lane is free again. */
+  const freeAt: number[] = [];
+  for (const index of order) {
+    const stretch = stretches[index];
+    if (stretch === undefined) continue;
+    const free = freeAt.findIndex((at) => at <= stretch.startMs);
+    const lane = free === -1 ? freeAt.length : free;
+    if (lane >= maxLanes) return null;
+    freeAt[lane] = stretch.endMs;
+    lanes[index] = lane;
+  }
+  return lanes;
+}
+
+function startOf(stretches: readonly Stretch[], index: number): number {
+  return stretches[index]?.startMs ?? 0;
+}

@@ -1,0 +1,56 @@
+/** 1, 2 or 5 times a power of ten: the smallest that is not below `rough`. */
+export function niceStep(rough: number): number {
+  if (!(rough > 0)) return 1;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const factor = [1, 2, 5].find((candidate) => candidate * power >= rough * (1 - 1e-9));
+  return (factor ?? 10) * power;
+}
+
+/** From 0 to the first that is not below `max`: about `wanted` steps, never more than twice as many. */
+export function ticksUpTo(max: number, wanted: number): number[] {
+  const step = niceStep(max / wanted);
+  const steps = Math.min(2 * wanted, Math.max(1, Math.ceil(max / step - 1e-9)));
+  return Array.from({ length: steps + 1 }, (_, index) => index * step);
+}
+
+const [SECOND, MINUTE, HOUR, DAY] = [1000, 60_000, 3_600_000, 86_400_000] as const;
+const TIME_STEPS = [
+  ...[1, 2, 5, 10, 20, 50, 100, 200, 500],
+  ...[1, 2, 5, 10, 15, 30].map((seconds) => seconds * SECOND),
+  ...[1, 2, 5, 10, 15, 30].map((minutes) => minutes * MINUTE),
+  ...[1, 2, 3, 6, 12].map((hours) => hours * HOUR),
+  ...[1, 2, 7].map((days) => days * DAY),
+];
+
+/** A step of a clock or a calendar, so that `span` has at most `wanted` of them. */
+export function timeStep(spanMs: number, wanted: number): number {
+  return TIME_STEPS.find((step) => spanMs / step <= wanted) ?? niceStep(spanMs / wanted / DAY) * DAY;
+}
+
+/** Multiples of a {@link timeStep} from `fromMs` to `toMs`, both included where they are ones. */
+export function timeTicks(fromMs: number, toMs: number, wanted = 8): number[] {
+  const step = timeStep(toMs - fromMs, wanted);
+  const first = Math.ceil(fromMs / step - 1e-9);
+  const last = Math.floor(toMs / step + 1e-9);
+  return Array.from(
+    { length: Math.max(0, Math.min(last - first, 2 * wanted) + 1) },
+    (_, index) => (first + index) * step,
+  );
+}
+
+const LOG_TICKS = [1, 10, 100, SECOND, 10 * SECOND, MINUTE, 10 * MINUTE, HOUR, 10 * HOUR, DAY, 10 * DAY, 100 * DAY];
+
+const FINE_LOG_TICKS = [
+  ...[1, 2, 5, 10, 20, 50, 100, 200, 500],
+  ...[1, 2, 5, 10, 20].map((seconds) => seconds * SECOND),
+  ...[1, 2, 5, 10, 20].map((minutes) => minutes * MINUTE),
+  ...[1, 2, 5, 10].map((hours) => hours * HOUR),
+  ...[1, 2, 5, 10, 20, 50, 100].map((days) => days * DAY),
+];
+
+/** Durations that people know, for an axis of powers; more of them where it is short. */
+export function logTimeTicks(fromMs: number, toMs: number): number[] {
+  const isWithin = (ms: number): boolean => ms >= fromMs * (1 - 1e-9) && ms <= toMs * (1 + 1e-9);
+  const ticks = LOG_TICKS.filter(isWithin);
+  return ticks.length >= 4 ? ticks : FINE_LOG_TICKS.filter(isWithin);
+}

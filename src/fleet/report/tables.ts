@@ -1,0 +1,94 @@
+import type { ReportItem } from "./data.ts";
+import { escaped, LONGEST } from "./escaped.ts";
+import type { Reason } from "./gathered.ts";
+import { outcomeOf } from "./outcome.ts";
+import { countText, durationText, roughBytesText } from "./quantity.ts";
+
+interface Column<Row> {
+  readonly head: string;
+  readonly kind: "number" | "key" | "status" | "message" | "";
+  /** Escaped already. */
+  readonly cell: (row: Row) => string;
+}
+
+/** One row a piece, so that a page is never held as a whole. `label` names the table for those who do not see it. */
+function* table<Row>(label: string, columns: readonly Column<Row>[], rows: Iterable<Row>): Generator<string> {
+  // Whoever scrolls with the keyboard must be able to reach what scrolls.
+  yield `<div class="wide" role="region" aria-label="${label}" tabindex="0"><table aria-label="${label}">\n<thead><tr>`;
+  for (const { head, kind } of columns) yield `<th scope="col"${classOf(kind)}>${head}</th>`;
+  yield "</tr></thead>\n<tbody>\n";
+  for (const row of rows) {
+    yield `<tr>${columns.map(({ kind, cell }) => `<td${classOf(kind)}>${cell(row)}</td>`).join("")}</tr>\n`;
+  }
+  yield "</tbody>\n</table></div>\n";
+}
+
+function classOf(kind: string): string {
+  return kind === "" ? "" : ` class="${kind}"`;
+}
+
+export function reasonsTable(reasons: readonly Reason[]): Iterable<string> {
+  return table("Reasons", REASON_COLUMNS, reasons);
+}
+
+export function slowestTable(items: readonly ReportItem[]): Iterable<string> {
+  return table("The slowest items", SLOWEST_COLUMNS, items);
+}
+
+export function failuresTable(items: readonly ReportItem[]): Iterable<string> {
+  return table("Failures", FAILURE_COLUMNS, items);
+}
+
+const REASON_COLUMNS: readonly Column<Reason>[] = [
+  { head: "Code", kind: "", cell: ({ code }) => `<code>${escaped(code, LONGEST.word)}</code>` },
+  { head: "Items", kind: "number", cell: ({ count }) => countText(count) },
+  { head: "For example", kind: "message", cell: ({ message }) => `<bdi>${escaped(message)}</bdi>` },
+];
+
+const KEY: Column<ReportItem> = {
+  head: "Item",
+  kind: "key",
+  cell: ({ key }) => `<bdi>${escaped(key, LONGEST.key)}</bdi>`,
+};
+const STATUS: Column<ReportItem> = {
+  head: "Status",
+  kind: "status",
+  cell: ({ status }) => `<i class="${outcomeOf(status)}"></i>${escaped(status.replaceAll("_", " "), LONGEST.word)}`,
+};
+const DURATION: Column<ReportItem> = {
+  head: "Took",
+  kind: "number",
+  cell: ({ durationMs }) => durationText(durationMs),
+};
+const RUN: Column<ReportItem> = {
+  head: "Run",
+  kind: "",
+  cell: ({ run }) => (run === null ? "–" : `<code>${escaped(run, LONGEST.word)}</code>`),
+};
+
+const SLOWEST_COLUMNS: readonly Column<ReportItem>[] = [
+  KEY,
+  STATUS,
+  DURATION,
+  {
+    head: "Peak memory",
+    kind: "number",
+    cell: ({ memoryBytesPeak }) => (memoryBytesPeak === null ? "–" : roughBytesText(memoryBytesPeak)),
+  },
+  { head: "Attempt", kind: "number", cell: ({ attempt }) => countText(attempt) },
+  RUN,
+];
+
+const FAILURE_COLUMNS: readonly Column<ReportItem>[] = [
+  KEY,
+  STATUS,
+  {
+    head: "Code",
+    kind: "",
+    cell: ({ error, exitCode }) =>
+      `<code>${escaped(error?.code ?? "–", LONGEST.word)}</code>${exitCode === null ? "" : ` (${exitCode})`}`,
+  },
+  { head: "Why", kind: "message", cell: ({ error }) => `<bdi>${escaped(error?.message ?? "")}</bdi>` },
+  DURATION,
+  RUN,
+];

@@ -1,0 +1,258 @@
+import PQueue from "p-queue";
+import { newRunId } from "../run/job.ts";
+import type { RunResult } from "../run/result.ts";
+import { cacheKeyOf, type FleetDigest } from "./cache-key.ts";
+import { Channel } from "./channel.ts";
+import type { Concurrency } from "./concurrency.ts";
+import type { FleetSummary, OnFleetEvent } from "./events.ts";
+import type { ItemExecutor } from "./executor.ts";
+import type { FleetSpec, ItemResult } from "./item.ts";
+import { type FleetJob, itemJob } from "./item-job.ts";
+import type { FleetJournal } from "./journal/journal.ts";
+import type { ClaimedItem, FleetQueue } from "./queue.ts";
+import { retryInMs } from "./retry.ts";
+import { Turns } from "./turns.ts";
+
+export interface FleetParts {
+  readonly id: string;
+  readonly spec: FleetSpec;
+  readonly job: FleetJob;
+  readonly digest: FleetDigest;
+  readonly journal: FleetJournal;
+  readonly executor: ItemExecutor;
+  readonly concurrency: Concurrency;
+  readonly onEvent: OnFleetEvent;
+  /** Ends everything at once; what runs is to be run again. */
+  readonly stop: AbortSignal;
+}
+
+/** Results that nobody has taken yet; more, and nothing new is begun. */
+const MAX_UNTAKEN = 1000;
+/** How long nothing is looked at where nothing can be claimed and nothing runs. */
+const IDLE_MS = 1000;
+
+/** A fleet that goes on: claims items, runs each, records what became of it, until none is left or it is to end. */
+export class RunningFleet {
+  readonly id: string;
+  readonly #parts: FleetParts;
+  readonly #queue: FleetQueue;
+  readonly #turns: Turns;
+  /** Items in work, those whose cells only stand ready among them. */
+  readonly #flight: PQueue;
+  readonly #freeSlots: number[];
+  readonly #results = new Channel<ItemResult>(MAX_UNTAKEN);
+  readonly #begunAt: number;
+  #why: string | null = null;
+  #failed = 0;
+  #cancelled = false;
+
+  constructor(parts: FleetParts) {
+    const { running, warm } = parts.concurrency;
+    this.id = parts.id;
+    this.#parts = parts;
+    this.#queue = parts.journal.queue(parts.id);
+    this.#turns = new Turns(running);
+    this.#flight = new PQueue({ concurrency: running + warm });
+    this.#freeSlots = Array.from({ length: running + warm }, (_, index) => index);
+    this.#begunAt = parts.job.env.now();
+  }
+
+  /** Every result that counts, as it comes. */
+  get results(): AsyncIterable<ItemResult> {
+    return this.#results;
+  }
+
+  /** Nothing more is begun; what runs is waited for. The first reason is the one that is told. */
+  drain(why: string): void {
+    if (this.#why !== null) return;
+    this.#why = why;
+    this.#parts.onEvent({ type: "draining", why });
+  }
+
+  /** Until no item is left, or the fleet is drained. Rejects for bugs, after everything that ran has ended. */
+  async run(): Promise<FleetSummary> {
+    const { stop, journal } = this.#parts;
+    const failures: unknown[] = [];
+    this.#failed = (await this.#queue.counts()).failed;
+    stop.addEventListener("abort", () => this.drain("it was stopped"), { once: true });
+    if (stop.aborted) this.drain("it was stopped");
+    try {
+      await this.#claimAll(failures);
+      await this.#flight.onIdle();
+    } finally {
+      this.#results.close();
+      // What was given back meanwhile is not left waiting in a fleet that was cancelled.
+      if (this.#cancelled) await this.#queue.cancelQueued(this.#why ?? "it was cancelled");
+      if (journal.end(this.id) === null) journal.pause(this.id, this.#why ?? "it ended in the middle");
+    }
+    if (failures.length > 0) throw failures[0];
+    const summary = this.#summary();
+    this.#parts.onEvent({ type: "ended", summary });
+    return summary;
+  }
+
+  async #claimAll(failures: unknown[]): Promise<void> {
+    while (this.#why === null) {
+      const room = this.#flight.concurrency - this.#flight.pending - this.#flight.size;
+      if (room <= 0) {
+        await this.#settledOne();
+        continue;
+      }
+      const claim = await this.#queue.claim(room, () => ({ run: newRunId(), cell: null }));
+      for (const item of claim.items) {
+        void this.#flight
+          .add(() => this.#item(item))
+          .catch((error: unknown) => {
+            failures.push(error);
+            this.drain("something went wrong inside Corral");
+          });
+      }
+      if (claim.items.length > 0) continue;
+      this.#cancelled = claim.fleet === "cancelled";
+      if (claim.fleet !== "running") return this.drain(`the fleet is ${claim.fleet}`);
+      if (this.#flight.pending + this.#flight.size > 0) await this.#settledOne(claim.nextAtMs);
+      else if (claim.nextAtMs === null) return;
+      else await pause(Math.min(Math.max(claim.nextAtMs - Date.now(), 1), IDLE_MS), this.#parts.stop);
+    }
+  }
+
+  /** Waits until an item is done, or another is due. */
+  async #settledOne(dueAtMs: number | null = null): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#flight.addEventListener("next", () => resolve(), { once: true });
+    const timer = dueAtMs === null ? undefined : setTimeout(resolve, Math.max(dueAtMs - Date.now(), 1));
+    await promise;
+    clearTimeout(timer);
+  }
+
+  /** One attempt at one item, to the end. */
+  async #item(claimed: ClaimedItem): Promise<void> {
+    const { job: fleet, stop, onEvent, spec, executor, digest, journal } = this.#parts;
+    const { request, attempt, run } = claimed;
+    const slot = this.#freeSlots.shift() ?? null;
+    let endTurn: (() => void) | null = null;
+    let startedAt: Date | null = null;
+    const turn = async (): Promise<void> => {
+      endTurn = await this.#turns.take(stop);
+      startedAt = new Date();
+      onEvent({ type: "started", index: request.index, key: request.key, attempt, at: fleet.env.now() });
+    };
+    try {
+      if (request.refusal !== undefined) {
+        const error = { code: "ITEM_REFUSED", message: request.refusal };
+        return await this.#settle(claimed, { ...unrunResult(claimed, "refused"), error }, null, slot);
+      }
+      const job = await itemJob(fleet, request, { run, signal: stop, turn });
+      const cacheKey = spec.cache ? await cacheKeyOf(digest, job) : null;
+      const earlier = cacheKey === null ? null : journal.succeededBefore(cacheKey);
+      const result =
+        earlier === null
+          ? resultOf(claimed, await executor.run(job), startedAt)
+          : { ...unrunResult(claimed, "cached"), exitCode: 0, output: earlier.result.output };
+      await this.#settle(claimed, result, result.status === "succeeded" ? cacheKey : null, slot);
+    } finally {
+      (endTurn as (() => void) | null)?.();
+      if (slot !== null) this.#freeSlots.unshift(slot);
+    }
+  }
+
+  async #settle(
+    { request, attempt }: ClaimedItem,
+    result: ItemResult,
+    cacheKey: string | null,
+    slot: number | null,
+  ): Promise<void> {
+    const { onEvent, spec, stop, job } = this.#parts;
+    const at = job.env.now();
+    if (result.status === "cancelled" && stop.aborted) {
+      // It did nothing that counts: whoever resumes the fleet runs it.
+      await this.#queue.requeue(request.index, attempt, 0);
+      return;
+    }
+    const retry = retryInMs(result.status, attempt, spec);
+    if (retry !== null) {
+      await this.#queue.requeue(request.index, attempt, Date.now() + retry);
+      onEvent({ type: "settled", result, retryInMs: retry, at });
+      return;
+    }
+    const taken = await this.#queue.settle(request.index, attempt, { result, cacheKey, slot });
+    if (!taken.ok) return onEvent({ type: "trouble", detail: taken.reason });
+    onEvent({ type: "settled", result, retryInMs: null, at });
+    if (!SUCCESSES.has(result.status)) this.#failed += 1;
+    if (spec.maxFailures !== null && this.#failed > spec.maxFailures)
+      this.drain(`more than ${spec.maxFailures} items have failed`);
+    await this.#results.put(result);
+  }
+
+  #summary(): FleetSummary {
+    const { journal, job } = this.#parts;
+    const record = journal.find(this.id);
+    const lines = journal.summary(this.id);
+    const byStatus: Record<string, number> = {};
+    const byReason: Record<string, number> = {};
+    for (const { status, code, count } of lines) {
+      byStatus[status] = (byStatus[status] ?? 0) + count;
+      if (code !== null && !SUCCESSES.has(status)) byReason[code] = (byReason[code] ?? 0) + count;
+    }
+    const state = record?.state === "done" || record?.state === "cancelled" ? record.state : "paused";
+    return {
+      fleet: this.id,
+      state,
+      why: state === "done" ? null : (record?.why ?? this.#why),
+      items: record?.counts.total ?? 0,
+      done: record?.counts.done ?? 0,
+      byStatus,
+      byReason,
+      durationMs: Math.round(job.env.now() - this.#begunAt),
+    };
+  }
+}
+
+const SUCCESSES: ReadonlySet<string> = new Set(["succeeded", "cached"]);
+
+function resultOf({ request, attempt, run }: ClaimedItem, result: RunResult, startedAt: Date | null): ItemResult {
+  return {
+    index: request.index,
+    key: request.key,
+    status: result.status,
+    run,
+    attempt,
+    exitCode: result.exitCode,
+    output: result.output,
+    error: result.error,
+    startedAt: startedAt?.toISOString() ?? null,
+    endedAt: new Date().toISOString(),
+    durationMs: startedAt === null ? 0 : Date.now() - startedAt.getTime(),
+    memoryBytesPeak: result.usage.memoryBytesPeak,
+  };
+}
+
+/** Of an item for which nothing ran. */
+function unrunResult({ request }: ClaimedItem, status: string): ItemResult {
+  return {
+    index: request.index,
+    key: request.key,
+    status,
+    run: null,
+    attempt: 0,
+    exitCode: null,
+    output: null,
+    error: null,
+    startedAt: null,
+    endedAt: new Date().toISOString(),
+    durationMs: 0,
+    memoryBytesPeak: null,
+  };
+}
+
+function pause(ms: number, stop: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(done, ms);
+    function done(): void {
+      clearTimeout(timer);
+      stop.removeEventListener("abort", done);
+      resolve();
+    }
+    stop.addEventListener("abort", done, { once: true });
+  });
+}

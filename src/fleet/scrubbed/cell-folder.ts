@@ -1,0 +1,121 @@
+import fs from "node:fs";
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import { Descriptor } from "../../files/host/descriptor.ts";
+import { removeTree } from "../../files/host/remove-tree.ts";
+
+/** The owner of what a worker writes. */
+export interface WorkerUser {
+  readonly uid: number;
+  readonly gid: number;
+}
+
+/**
+ * Where a serving cell's items come and go, on the host: their input and output, their attachments, and a folder in the
+ * place of each writable mount. The directories themselves are root's, so that an item leaves nothing on them, not even
+ * a mode or a time; what stands in them is made for one item and removed after it.
+ */
+export class CellFolder implements AsyncDisposable {
+  readonly path: string;
+  readonly io: string;
+  readonly attachments: string;
+  /** In the order of the writable mounts. */
+  readonly outputs: readonly string[];
+
+  static async make(path: string, outputs: number): Promise<CellFolder> {
+    const folder = new CellFolder(path, outputs);
+    await mkdir(path, { mode: 0o700 });
+    for (const dir of [folder.io, folder.attachments, ...folder.outputs]) await mkdir(dir, { mode: 0o755 });
+    return folder;
+  }
+
+  private constructor(path: string, outputs: number) {
+    this.path = path;
+    this.io = join(path, "io");
+    this.attachments = join(path, "attachments");
+    this.outputs = Array.from({ length: outputs }, (_, index) => join(path, `out-${index}`));
+  }
+
+  /** For the plan, which takes the owner of what can be written for the cell's user. */
+  lendOutputsTo({ uid, gid }: WorkerUser): void {
+    for (const dir of this.outputs) fs.chownSync(dir, uid, gid);
+  }
+
+  /** Before the first item: from now on nobody but Corral makes anything in these directories themselves. */
+  takeOutputsBack(): void {
+    for (const dir of this.outputs) {
+      fs.chownSync(dir, 0, 0);
+      fs.chmodSync(dir, 0o755);
+    }
+  }
+
+  /** The files that the command's three streams are, made anew. */
+  layStreams(input: Uint8Array, { uid, gid }: WorkerUser): void {
+    for (const name of ["in", "out", "err"]) fs.rmSync(join(this.io, name), { force: true });
+    fs.writeFileSync(join(this.io, "in"), input, { flag: "wx", mode: 0o444 });
+    for (const name of ["out", "err"]) {
+      using file = new Descriptor(fs.openSync(join(this.io, name), "wx", 0o600));
+      fs.fchownSync(file.fd, uid, gid);
+    }
+  }
+
+  /** What the command printed, and one byte more where there is more than `most`. */
+  printed(name: "out" | "err", most: number): Buffer {
+    using file = new Descriptor(fs.openSync(join(this.io, name), fs.constants.O_RDONLY | fs.constants.O_NOFOLLOW));
+    const size = Math.min(file.stat().size, most + 1);
+    const bytes = Buffer.alloc(size);
+    const read = fs.readSync(file.fd, bytes, 0, size, 0);
+    return bytes.subarray(0, read);
+  }
+
+  /** A folder for one item in the place of a writable mount; `parts` lead to it. */
+  makeOutput(index: number, parts: readonly string[], { uid, gid }: WorkerUser): void {
+    let path = this.#output(index);
+    for (const [at, part] of parts.entries()) {
+      path = join(path, part);
+      const isLast = at === parts.length - 1;
+      try {
+        fs.mkdirSync(path, 0o755);
+      } catch (error) {
+        if (isLast || (error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+      }
+      if (isLast) fs.chownSync(path, uid, gid);
+    }
+  }
+
+  outputAt(index: number, parts: readonly string[]): string {
+    return join(this.#output(index), ...parts);
+  }
+
+  #output(index: number): string {
+    const path = this.outputs[index];
+    if (path === undefined) throw new RangeError("there is no such writable mount");
+    return path;
+  }
+
+  /** Nothing of an item is left afterwards. Quick where there is little, which is nearly always. */
+  async clear(): Promise<void> {
+    for (const dir of [this.io, this.attachments, ...this.outputs]) {
+      for (const name of fs.readdirSync(dir, { encoding: "buffer" })) {
+        const path = Buffer.concat([Buffer.from(`${dir}/`), name]);
+        if (!removedQuickly(path)) {
+          await removeTree(dir);
+          throw new Error("a serving cell's folder could not be emptied");
+        }
+      }
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await removeTree(this.path);
+  }
+}
+
+function removedQuickly(path: Buffer): boolean {
+  try {
+    fs.rmSync(path, { recursive: true, force: true });
+    return true;
+  } catch {
+    return false;
+  }
+}

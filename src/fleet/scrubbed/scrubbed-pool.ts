@@ -1,0 +1,198 @@
+import type { CellExit } from "../../isolation/cell.ts";
+import { EngineTrouble } from "../../isolation/driver.ts";
+import type { WorkerDefinition } from "../../project/worker.ts";
+import { endedResult } from "../../run/ended.ts";
+import type { RunEnvironment } from "../../run/environment.ts";
+import { type Job, placeOf } from "../../run/job.ts";
+import { BoundedOutput } from "../../run/output.ts";
+import { permissionOf } from "../../run/permission.ts";
+import { refusedResult, unstartedResult } from "../../run/refusal.ts";
+import { describeAll, type RunResult, type StopReason } from "../../run/result.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { type ItemLoad, type ItemTrace, ServedCell } from "./served-cell.ts";
+import { type CellShape, itemFit, shapeKey } from "./shape.ts";
+
+export interface ScrubbedPoolOptions {
+  readonly worker: WorkerDefinition;
+  /** What the fleet as a whole may see: each item's sandbox is a part of it. */
+  readonly fleet: Sandbox;
+  readonly env: RunEnvironment;
+  /** Cells that stand at once. */
+  readonly size: number;
+  readonly signal: AbortSignal;
+}
+
+/** What a cell serves, and whether it may serve another. */
+interface Standing {
+  readonly key: string;
+  readonly cell: ServedCell;
+}
+
+/** Cells of one worker and one fleet, each for one item at a time, scrubbed in between; one that is not clean is thrown away. */
+export class ScrubbedPool implements AsyncDisposable {
+  readonly #options: ScrubbedPoolOptions;
+  readonly #idle: Standing[] = [];
+
+  constructor(options: ScrubbedPoolOptions) {
+    this.#options = options;
+  }
+
+  /** One item. Every outcome is a result; it rejects only for a bug. As many at once as there may be cells. */
+  async run(job: Job): Promise<RunResult> {
+    const { env } = this.#options;
+    env.emit({ type: "requested", ...placeOf(job) });
+    const requestedAt = env.now();
+    const outcome = await this.#outcome(job);
+    const result = { ...outcome, durationMs: Math.round(env.now() - requestedAt) };
+    env.emit({ type: "ended", ...placeOf(job), result });
+    return result;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all(this.#idle.splice(0).map(({ cell }) => cell[Symbol.asyncDispose]()));
+  }
+
+  async #outcome(job: Job): Promise<RunResult> {
+    const who = { run: job.run, worker: job.worker.name };
+    try {
+      job.signal.throwIfAborted();
+      return await this.#permitted(job);
+    } catch (error) {
+      if (job.signal.aborted) {
+        const message = "The run was cancelled before its worker began.";
+        return unstartedResult(who, "cancelled", { code: "CANCELLED", message });
+      }
+      if (!(error instanceof EngineTrouble)) throw error;
+      this.#options.env.emit({ type: "trouble", ...placeOf(job), detail: error.message });
+      const message = "The container engine failed; this says nothing about the worker.";
+      return unstartedResult(who, "lost", { code: "ENGINE_TROUBLE", message });
+    }
+  }
+
+  async #permitted(job: Job): Promise<RunResult> {
+    const { env, fleet } = this.#options;
+    const who = { run: job.run, worker: job.worker.name };
+    const derivation = await permissionOf(job.worker, job.callerSandbox, job.narrow, env);
+    if (!derivation.ok) return refusedResult(who, derivation.violations);
+    const fit = itemFit(fleet, derivation.sandbox);
+    if (!fit.ok) return unstartedResult(who, "refused", { code: "NOT_FIT_FOR_REUSE", message: fit.reason });
+    const standing = await this.#claim(fit.shape);
+    if ("violations" in standing) return refusedResult(who, standing.violations);
+    const load = { run: job.run, input: job.input, attachments: job.attachments, outputs: fit.outputs };
+    return await this.#served(job, load, standing);
+  }
+
+  async #claim(
+    shape: CellShape,
+  ): Promise<Standing | Extract<Awaited<ReturnType<typeof ServedCell.open>>, { ok: false }>> {
+    const key = shapeKey(shape);
+    const index = this.#idle.findIndex((standing) => standing.key === key);
+    const [found] = index < 0 ? [] : this.#idle.splice(index, 1);
+    if (found !== undefined) return found;
+    // One of another shape makes room: as many stand as may run, busy ones among them.
+    if (this.#idle.length >= this.#options.size) await this.#idle.shift()?.cell[Symbol.asyncDispose]();
+    const { worker, fleet, env, signal } = this.#options;
+    const opened = await ServedCell.open(worker, fleet, shape, env, signal);
+    return opened.ok ? { key, cell: opened.cell } : opened;
+  }
+
+  /** The cell is idle again afterwards, or gone. */
+  async #served(job: Job, load: ItemLoad, standing: Standing): Promise<RunResult> {
+    const { cell } = standing;
+    let isClean = false;
+    try {
+      const violations = cell.lay(load);
+      if (violations.length > 0) {
+        isClean = true;
+        return refusedResult({ run: job.run, worker: job.worker.name }, violations);
+      }
+      await job.turn?.();
+      this.#options.env.emit({ type: "started", ...placeOf(job), plan: cell.plan });
+      const { trace, stopped } = await this.#supervised(job, load, cell);
+      isClean = trace.served.kind === "ended";
+      return await this.#result(job, cell, trace, stopped);
+    } finally {
+      await this.#giveBack(standing, isClean);
+    }
+  }
+
+  async #giveBack(standing: Standing, isClean: boolean): Promise<void> {
+    if (isClean) {
+      try {
+        await standing.cell.clear();
+        this.#idle.push(standing);
+        return;
+      } catch {
+        // What cannot be emptied is never used again.
+      }
+    }
+    await standing.cell[Symbol.asyncDispose]();
+  }
+
+  /** Nothing inside a cell can be ended by itself and be trusted again, so the cell goes with an item that passes a bound. */
+  async #supervised(
+    job: Job,
+    load: ItemLoad,
+    cell: ServedCell,
+  ): Promise<{ trace: ItemTrace; stopped: StopReason | null }> {
+    let stopped: StopReason | null = null;
+    const stop = (reason: StopReason): void => {
+      stopped ??= reason;
+      void cell.cell.kill("SIGKILL").catch(() => {});
+    };
+    const timer = setTimeout(() => stop("timed_out"), Math.min(cell.plan.limits.timeoutMs, MAX_TIMER_MS));
+    const onCancel = (): void => stop("cancelled");
+    job.signal.addEventListener("abort", onCancel, { once: true });
+    if (job.signal.aborted) onCancel();
+    try {
+      const trace = await cell.serve(load);
+      if (trace.served.kind === "gone" && cell.isOverDisk) stopped ??= "disk_limit";
+      return { trace, stopped };
+    } finally {
+      clearTimeout(timer);
+      job.signal.removeEventListener("abort", onCancel);
+    }
+  }
+
+  async #result(
+    job: Job,
+    { plan, cell }: ServedCell,
+    { served, stdout, stderr, broughtBack }: ItemTrace,
+    stopped: StopReason | null,
+  ): Promise<RunResult> {
+    const output = new BoundedOutput(
+      plan.limits.outputBytes,
+      (stream, chunk) => this.#options.env.emit({ type: "output", ...placeOf(job), stream, chunk }),
+      () => {},
+    );
+    output.add("stdout", stdout);
+    output.add("stderr", stderr);
+    const reason = stopped ?? (output.truncated ? "output_limit" : null);
+    const exit = await exitOf(served, () => cell.exit);
+    const itsPlan = { ...plan, run: job.run, root: job.root };
+    const ended = { exit, stopped: reason, output, enforcement: cell.enforcement, calls: [] };
+    const result = endedResult(job.worker, itsPlan, ended);
+    if (broughtBack?.refusal == null || result.status !== "succeeded") return result;
+    const violations = describeAll([{ code: "CHANGE_REFUSED", ...broughtBack.refusal }]);
+    const message = violations.map((violation) => violation.message).join("\n");
+    return { ...result, status: "refused", violations, error: { code: "CHANGES_REFUSED", message } };
+  }
+}
+
+/** The longest that a timer can wait, some 24 days: a longer one would fire at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+const UNMEASURED = { cpuMs: null, memoryBytesPeak: null };
+
+async function exitOf(served: ItemTrace["served"], cellExit: () => Promise<CellExit>): Promise<CellExit> {
+  if (served.kind === "ended")
+    return { kind: "exited", code: served.code, outOfMemory: served.outOfMemory, usage: UNMEASURED };
+  if (served.kind === "dirty")
+    return { kind: "lost", reason: `the cell could not be cleaned: ${served.what} were left` };
+  const exit = await cellExit();
+  // The cell's own first process is killed only together with everything else in it, or for memory.
+  if (exit.kind === "exited" && exit.outOfMemory) return { ...exit, code: KILLED };
+  return exit.kind === "exited" && exit.code !== KILLED ? { kind: "lost", reason: "the cell ended by itself" } : exit;
+}
+
+/** 128 + SIGKILL. */
+const KILLED = 137;

@@ -1,0 +1,42 @@
+/** A piece of a template: text as it stands, or the field that takes its place. */
+export type TemplatePart = { readonly text: string } | { readonly field: string };
+
+export type ParsedTemplate =
+  | { readonly ok: true; readonly parts: readonly TemplatePart[] }
+  /** `fault` follows the name of what is wrong. */
+  | { readonly ok: false; readonly fault: string };
+
+const MAX_TEMPLATE_CHARS = 65_536;
+const MAX_FIELD_CHARS = 256;
+
+/**
+ * A text in which `{field}` stands for what an item has there, `{field.inner}` for what is in it, and `{{` and `}}` for
+ * the braces themselves. Text between two fields is one part, and no part is empty.
+ */
+export function parseTemplate(raw: string): ParsedTemplate {
+  if (raw.length > MAX_TEMPLATE_CHARS) return refuse(`is longer than ${MAX_TEMPLATE_CHARS} characters`);
+  const parts: TemplatePart[] = [];
+  let text = "";
+  let end = 0;
+  for (const { 0: token, 1: inner, index } of raw.matchAll(/\{\{|\}\}|\{([^{}]*)\}|[{}]/g)) {
+    text += raw.slice(end, index);
+    end = index + token.length;
+    if (token === "{{" || token === "}}") text += token[0];
+    else if (inner === undefined) return refuse(`has a single \`${token}\`; ${BRACES}`);
+    else {
+      const field = inner.trim();
+      if (field === "" || field.length > MAX_FIELD_CHARS) return refuse(`has braces without a field's name; ${BRACES}`);
+      if (text !== "") parts.push({ text });
+      text = "";
+      parts.push({ field });
+    }
+  }
+  text += raw.slice(end);
+  return { ok: true, parts: text === "" ? parts : [...parts, { text }] };
+}
+
+const BRACES = "`{name}` stands for a field, `{{` and `}}` for braces themselves";
+
+function refuse(fault: string): ParsedTemplate {
+  return { ok: false, fault };
+}

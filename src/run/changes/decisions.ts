@@ -1,0 +1,103 @@
+import type { ApprovalRequest, Decision } from "../../approval/approver.ts";
+import { ruling } from "../../approval/rules.ts";
+import { type Change, only, placesAbove } from "../../changes/changeset.ts";
+import { changesetDiff } from "../../changes/diff.ts";
+import type { Collected } from "../../changes/stage.ts";
+import type { RunEnvironment } from "../environment.ts";
+import type { Job } from "../job.ts";
+
+type Rule = (request: ApprovalRequest) => Decision | null;
+
+/** Changes that are decided together: by one rule, or by whoever is asked where no rule speaks of them. */
+interface Group {
+  readonly ruled: string;
+  readonly changes: readonly Change[];
+}
+
+/**
+ * One decision on each change that needs one. The project's rules speak of each by itself; what one rule decides is
+ * decided, and written down, together, and so is what is left for a person.
+ */
+export async function decisionsOn(
+  { changeset, toAsk, leftToCallers }: Collected,
+  job: Job,
+  env: RunEnvironment,
+  signal: AbortSignal,
+): Promise<Map<number, Decision>> {
+  const byRules = ruling(env.project.approval.rules);
+  // Whom a rule denies it, a caller's consent must not stand in for: its own tools would have been refused.
+  const denied = leftToCallers.filter((change) => byRules(requestFor([change], job))?.outcome === "denied");
+  const decisions = new Map<number, Decision>();
+  for (const { ruled, changes } of groupsOf([...toAsk, ...denied], job, byRules)) {
+    const shown = only(changeset, new Set(changes.map(({ index }) => index)));
+    const diff = ruled === FOR_A_PERSON ? { diff: await changesetDiff(shown) } : {};
+    const decision = await env.approver.decide({ ...requestFor(changes, job), ...diff }, signal);
+    // Somebody who stopped everything has not answered this.
+    signal.throwIfAborted();
+    for (const { index } of changes) decisions.set(index, decision);
+  }
+  return withWhatGivesWay(decisions, changeset.changes);
+}
+
+/** No reason of a rule is empty. */
+const FOR_A_PERSON = "";
+
+/** What is left for a person comes last. */
+function groupsOf(toAsk: readonly Change[], job: Job, byRules: Rule): Group[] {
+  const ruledBy = (changes: readonly Change[]): string => byRules(requestFor(changes, job))?.reason ?? FOR_A_PERSON;
+  const groups = new Map<string, Change[]>();
+  for (const change of toAsk) {
+    const ruled = ruledBy([change]);
+    const group = groups.get(ruled) ?? [];
+    group.push(change);
+    groups.set(ruled, group);
+  }
+  return [...groups]
+    .flatMap(([ruled, changes]): Group[] => {
+      // A rule on deletions at one place would else speak of a write there and a deletion elsewhere.
+      if (ruledBy(changes) === ruled) return [{ ruled, changes }];
+      return [false, true].map((removes) => ({
+        ruled,
+        changes: changes.filter(({ kind }) => (kind === "delete") === removes),
+      }));
+    })
+    .toSorted((a, b) => Number(a.ruled === FOR_A_PERSON) - Number(b.ruled === FOR_A_PERSON));
+}
+
+/** What would give way to something that waits, waits with it: it would be gone, and nothing in its place. */
+function withWhatGivesWay(decisions: Map<number, Decision>, changes: readonly Change[]): Map<number, Decision> {
+  const withheld = new Map<string, Decision>();
+  for (const change of changes) {
+    const decision = decisions.get(change.index);
+    if (change.kind === "create" && decision !== undefined && decision.outcome !== "approved")
+      withheld.set(placesAbove(change)[0], decision);
+  }
+  for (const change of changes) {
+    if (change.kind !== "delete" || withheld.size === 0) continue;
+    const decision = placesAbove(change).flatMap((place) => withheld.get(place) ?? [])[0];
+    const own = decisions.get(change.index);
+    if (decision !== undefined && (own === undefined || own.outcome === "approved"))
+      decisions.set(change.index, decision);
+  }
+  return decisions;
+}
+
+function requestFor(changes: readonly Change[], { run, root, worker, path }: Job): ApprovalRequest {
+  const operations = (["write", "delete"] as const).filter((operation) =>
+    changes.some((change) => isA(operation, change)),
+  );
+  const why = "This is what it changed.";
+  return {
+    run,
+    root,
+    worker: worker.name,
+    through: path,
+    operations,
+    paths: changes.map((change) => change.path),
+    why,
+  };
+}
+
+function isA(operation: "write" | "delete", { kind }: Change): boolean {
+  return (kind === "delete") === (operation === "delete");
+}

@@ -1,0 +1,159 @@
+import { posix } from "node:path";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import type { ItemRequest, ItemTemplate } from "../../src/fleet/item.ts";
+import { fillTemplate } from "../../src/fleet/items/fill-template.ts";
+import { withPathFields } from "../../src/fleet/items/path-fields.ts";
+import { ItemRefusal } from "../../src/fleet/items/refusal.ts";
+
+/** Fills, or answers with what was refused. */
+function attempt(template: Partial<ItemTemplate>, fields: Record<string, unknown>, within?: readonly string[]) {
+  const item = { index: 0, place: "m.jsonl:1", fields: withPathFields(fields, "/m") };
+  try {
+    const context = { manifestDir: "/m", templateDir: "/t", ...(within === undefined ? {} : { within }) };
+    return fillTemplate({ attach: [], key: "k", ...template }, item, context);
+  } catch (error) {
+    if (error instanceof ItemRefusal) return error.problems.join("\n");
+    throw error;
+  }
+}
+
+describe("a hostile manifest that wants another folder to write to", () => {
+  it.each([
+    ["/text/{stem}", { stem: "../../x" }, /holds a `\/`/],
+    ["/text/{stem}", { stem: "a/b" }, /holds a `\/`/],
+    ["/text/{stem}", { stem: ".." }, /the name `\.\.`/],
+    ["/text/{stem}", { stem: "." }, /the name `\.`/],
+    ["/text/{stem}", { stem: "" }, /would be the folder itself/],
+    ["/text/{stem}/out", { stem: "" }, /would be the folder itself/],
+    ["/text/.{a}", { a: "." }, /the name `\.\.`/],
+    ["/text/{a}{b}", { a: ".", b: "." }, /the name `\.\.`/],
+    ["/text/{a}", { a: "/etc" }, /is absolute/],
+    ["/text/{a}", { a: "x\u0000y" }, /control character/],
+    ["/text/{a}", { a: "x\ny" }, /control character/],
+    ["/text/{a}", { a: "-rf" }, /begins with `-`/],
+    ["/text/{a}", { a: -1 }, /begins with `-`/],
+    ["/text/{a}", { a: "\ud800" }, /not valid Unicode/],
+    ["/text/{a}", { a: "ä".repeat(128) }, /longer than 255 bytes/],
+    ["/text/{a}", { a: "x\\..\\y" }, /backslashes are not allowed/],
+    ["/text/{a}", { a: ["x"] }, /holds a list/],
+    ["/text/{a}", { a: null }, /holds nothing/],
+    ["/text/{dir}", { dir: "" }, /would be the folder itself/],
+    ["/text/{dir}/", { dir: "" }, /would be the folder itself/],
+    ["/text/{dir}/.//.", { dir: "" }, /would be the folder itself/],
+    ["/text/{dir}/{dir}", { dir: "" }, /would be the folder itself/],
+    ["/text/{dir}", { dir: "./." }, /would be the folder itself/],
+    ["/text/{dir}/{stem}", { dir: "..", stem: "x" }, /the name `\.\.`/],
+    ["/text/{dir}/{stem}", { dir: "a/../../b", stem: "x" }, /the name `\.\.`/],
+    ["/text/{relative}", { path: "../../etc/passwd" }, /the name `\.\.`/],
+    ["/text/{path}", { path: "/etc/passwd" }, /is absolute/],
+    ["/text/{meta.path}", { meta: { path: "a/b" } }, /holds a `\/`/],
+    ["{out}", { out: "/" }, /would be the folder itself/],
+    ["{out}", { out: "/text/../other" }, /the name `\.\.`/],
+    ["{out}", { out: "~" }, /cannot begin a path/],
+    ["{out}", { out: "secrets:x" }, /cannot begin a path/],
+    ["{a}/x", { a: "~" }, /cannot begin a path/],
+    ["text{a}", { a: ":x" }, /cannot begin a path/],
+    ["{dir}/{a}", { dir: "", a: "secrets:x" }, /cannot begin a path/],
+  ])("is refused: %s of %j", (allowWrite, fields, problem) => {
+    expect(attempt({ allowWrite: [allowWrite] }, fields)).toMatch(problem);
+  });
+
+  it("gets nothing but what is below the folder that the template spells out, whatever it says", () => {
+    const templates = [
+      "/text/{a}",
+      "/text/{a}/{b}",
+      "/text/x{a}y",
+      "/text/{dir}/{a}",
+      "/text/{dir}/./",
+      "/text/./{dir}/{dir}//",
+      "/text/{relative}",
+      "/text/{path}.d/{b}",
+    ];
+    const value = fc.oneof(hostile, fc.string({ unit: "binary" }), fc.jsonValue());
+    fc.assert(
+      fc.property(
+        fc.constantFrom(...templates),
+        fc.record({ a: value, b: value, dir: value, path: value }),
+        (one, fields) => {
+          const request = attempt({ allowRead: [one], allowWrite: [one] }, fields);
+          if (typeof request === "string") return;
+          for (const path of [...(request.allowRead ?? []), ...(request.allowWrite ?? [])]) {
+            expect(path.startsWith("/text/") && path.length > "/text/".length).toBe(true);
+            expect(posix.normalize(path)).toBe(path);
+            expect(path).not.toMatch(/\p{Cc}|\/-/u);
+          }
+        },
+      ),
+      { numRuns: 5000 },
+    );
+  });
+});
+
+describe("a hostile manifest that wants another file to be attached", () => {
+  it.each([
+    ["{path}", "/etc/shadow"],
+    ["{path}", "/m-evil/a"],
+    ["{path}", "/m"],
+    ["{path}", "../secret"],
+    ["{path}", "a/../../secret"],
+    ["{path}", "/m/../etc/shadow"],
+    ["data/{path}", "../../etc/shadow"],
+    ["data/{path}", "/etc/shadow"],
+    ["{path}=in.pdf", "/etc/shadow"],
+  ])("is refused: %s of %s", (attach, path) => {
+    expect(attempt({ attach: [attach] }, { path })).toMatch(/^attach /);
+  });
+
+  it("is told where files may be, and a person may allow more", () => {
+    expect(attempt({ attach: ["{path}"] }, { path: "/data/a.pdf" }, ["/inbox"])).toBe(
+      'attach {path}: "/data/a.pdf" lies outside of what is allowed: /m, /inbox',
+    );
+    const { attachments } = attempt({ attach: ["{path}"] }, { path: "/data/a.pdf" }, ["/data"]) as ItemRequest;
+    expect(attachments).toEqual([{ path: "/data/a.pdf", name: "a.pdf" }]);
+  });
+
+  it.each([["../x"], ["a/b"], [".."], [""], ["-x"], ["a\nb"], ["x".repeat(256)]])(
+    "does not choose its place in the cell either: %j",
+    (name) => {
+      expect(attempt({ attach: ["{path}={called}"] }, { path: "a", called: name })).toMatch(/cannot be the name/);
+    },
+  );
+
+  it("gets files of its own folder and of those that were allowed, whatever it says", () => {
+    const value = fc.oneof(hostile, fc.string({ unit: "binary" }));
+    const templates = ["{path}", "{a}", "{path}={a}", "{dir}/{a}", "sub/{path}", "/in/{a}", "./{a}/{path}={b}"];
+    fc.assert(
+      fc.property(
+        fc.constantFrom(...templates),
+        fc.record({ a: value, b: value, dir: value, path: value }),
+        (one, fields) => {
+          const request = attempt({ attach: [one] }, fields, ["/data"]);
+          if (typeof request === "string") return;
+          for (const { path, name } of request.attachments) {
+            expect(path).toMatch(
+              one.startsWith("/in/") ? /^\/in\/./ : one.startsWith("{") ? /^\/(m|data)\/./ : /^\/t\/./,
+            );
+            expect(posix.normalize(path)).toBe(path);
+            expect(name).toMatch(/^[^/\p{Cc}-][^/\p{Cc}]*$/u);
+          }
+        },
+      ),
+      { numRuns: 5000 },
+    );
+  });
+});
+
+describe("a hostile manifest that wants to be read by a person", () => {
+  it("is quoted, cut and escaped in messages", () => {
+    const told = attempt({ allowWrite: ["/text/{a}"] }, { a: `/\u001b[2J\u202e\u009b${"x".repeat(10_000)}` }) as string;
+    expect(told).not.toMatch(/[\p{Cc}\p{Cf}]/u);
+    expect(told.length).toBeLessThan(400);
+  });
+});
+
+const hostile = fc
+  .array(fc.constantFrom("..", ".", "/", "a", "-", "~", ":", "text", "data", "m", "\\", "\u0000", "\n", "%2e", "in"), {
+    maxLength: 8,
+  })
+  .map((pieces) => pieces.join(""));

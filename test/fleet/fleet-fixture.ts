@@ -1,0 +1,85 @@
+import { mkdir } from "node:fs/promises";
+import { dirname } from "node:path";
+import type { FleetEvent, FleetSummary } from "../../src/fleet/events.ts";
+import { type FleetEnvironment, type OpenedFleet, resumeFleet, startFleet } from "../../src/fleet/fleet.ts";
+import type { FleetSpec, ItemRequest, ItemResult } from "../../src/fleet/item.ts";
+import { FleetJournal } from "../../src/fleet/journal/journal.ts";
+import { journalPath } from "../../src/fleet/journal/place.ts";
+import { openProject, type ProjectFixture, type ProjectSpec } from "../run/project-fixture.ts";
+
+/** A project with fleets of its own, on the Engine. Disposing removes all of it. */
+export interface FleetFixture extends AsyncDisposable {
+  readonly project: ProjectFixture;
+  readonly journal: FleetJournal;
+  readonly events: readonly FleetEvent[];
+  open(spec: Partial<FleetSpec>, items: readonly Partial<ItemRequest>[], stop?: AbortSignal): Promise<OpenedFleet>;
+  /** A whole fleet: its summary, and the results that counted, by key. */
+  map(spec: Partial<FleetSpec>, items: readonly Partial<ItemRequest>[], stop?: AbortSignal): Promise<Mapped>;
+  resume(id: string): Promise<Mapped>;
+}
+
+export interface Mapped {
+  readonly summary: FleetSummary;
+  readonly results: ReadonlyMap<string, ItemResult>;
+}
+
+export const SPEC: FleetSpec = {
+  version: 1,
+  worker: "w",
+  policy: null,
+  concurrency: 3,
+  reuse: "fresh",
+  retries: 0,
+  maxFailures: null,
+  cache: false,
+  source: "a test",
+};
+
+export async function openFleetProject(spec: ProjectSpec): Promise<FleetFixture> {
+  const project = await openProject({ policy: "batch", ...spec });
+  const path = journalPath(project.stateDir, project.dir);
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  const journal = await FleetJournal.open(path, { self: "this test", isDead: () => true });
+  const events: FleetEvent[] = [];
+  const never = new AbortController().signal;
+  const env = (stop = never): FleetEnvironment => ({
+    run: project.corral.environment,
+    journal,
+    onEvent: (event) => void events.push(event),
+    stop,
+  });
+  const open: FleetFixture["open"] = (fleet, items, stop) =>
+    startFleet({ ...SPEC, ...fleet }, requests(items), env(stop));
+  return {
+    project,
+    journal,
+    events,
+    open,
+    map: async (fleet, items, stop) => await whole(await open(fleet, items, stop)),
+    resume: async (id) => await whole(await resumeFleet(id, env())),
+    async [Symbol.asyncDispose]() {
+      journal[Symbol.dispose]();
+      await project[Symbol.asyncDispose]();
+    },
+  };
+}
+
+async function* requests(items: readonly Partial<ItemRequest>[]): AsyncGenerator<ItemRequest> {
+  for (const [index, item] of items.entries())
+    yield { index, key: String(index), place: `item ${index}`, attachments: [], ...item };
+}
+
+export async function whole(opened: OpenedFleet): Promise<Mapped> {
+  if (!opened.ok) throw new Error(JSON.stringify(opened));
+  await using fleet = opened;
+  const results = new Map<string, ItemResult>();
+  const taking = (async () => {
+    for await (const result of fleet.fleet.results) {
+      if (results.has(result.key)) throw new Error(`${result.key} was told twice`);
+      results.set(result.key, result);
+    }
+  })();
+  const summary = await fleet.fleet.run();
+  await taking;
+  return { summary, results };
+}

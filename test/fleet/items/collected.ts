@@ -1,0 +1,33 @@
+import type { ManifestItem } from "../../../src/fleet/item.ts";
+import type { LeftOut } from "../../../src/fleet/items/matching-files.ts";
+import { readItems } from "../../../src/fleet/items/read-items.ts";
+import type { ItemSource, ManifestFormat } from "../../../src/fleet/items/source.ts";
+
+export interface Collected {
+  readonly items: readonly ManifestItem[];
+  readonly leftOut: readonly LeftOut[];
+  /** What ended the reading; null where it came to its end. */
+  readonly fault: string | null;
+}
+
+/** Everything that a small source gives, also where it then fails. */
+export async function collected(source: ItemSource, cwd = "/"): Promise<Collected> {
+  const items: ManifestItem[] = [];
+  const leftOut: LeftOut[] = [];
+  try {
+    const reading = { cwd, signal: new AbortController().signal, leftOut: (what: LeftOut) => leftOut.push(what) };
+    for await (const item of readItems(source, reading)) items.push(item);
+    return { items, leftOut, fault: null };
+  } catch (error) {
+    return { items, leftOut, fault: (error as Error).message };
+  }
+}
+
+/** A text as a stream in pieces of `size` bytes, which fall where they fall. */
+export function streamed(text: string | Buffer, format: ManifestFormat, size = 7): ItemSource {
+  const bytes = Buffer.from(text);
+  async function* pieces() {
+    for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
+  }
+  return { kind: "stream", stream: pieces(), name: "in", format };
+}

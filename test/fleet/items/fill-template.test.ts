@@ -1,0 +1,192 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import type { ItemRequest, ItemTemplate, ManifestItem } from "../../../src/fleet/item.ts";
+import { fillTemplate, itemFiller } from "../../../src/fleet/items/fill-template.ts";
+import { withPathFields } from "../../../src/fleet/items/path-fields.ts";
+import { ItemRefusal } from "../../../src/fleet/items/refusal.ts";
+import type { VirtualPath } from "../../../src/sandbox/virtual-path.ts";
+
+const CONTEXT = { manifestDir: "/m", templateDir: "/t" };
+
+function itemOf(fields: Record<string, unknown>, index = 4): ManifestItem {
+  return { index, place: "items.jsonl:5", fields: withPathFields(fields, "/m") };
+}
+
+function filled(template: Partial<ItemTemplate>, fields: Record<string, unknown>, context = {}): ItemRequest {
+  return fillTemplate({ attach: [], ...template }, itemOf(fields), { ...CONTEXT, ...context });
+}
+
+/** What is wrong with the item, without its place; empty where nothing is. */
+function problemsOf(template: Partial<ItemTemplate>, fields: Record<string, unknown>, context = {}): readonly string[] {
+  try {
+    filled(template, fields, context);
+    return [];
+  } catch (error) {
+    if (!(error instanceof ItemRefusal)) throw error;
+    return error.problems;
+  }
+}
+
+describe("a template", () => {
+  it("makes an item's request of its fields", () => {
+    const template = {
+      attach: ["{path}=in.pdf", "style.css"],
+      allowRead: ["/shared"],
+      allowWrite: ["/text/{dir}/{stem}", "/logs/{meta.lang}-{n}.log"],
+      input: '{"lang":"{meta.lang}","n":"{n}","note":"{{{n}}} of {meta.lang}","meta":"{meta}"}',
+    };
+    expect(filled(template, { path: "a/b/report.pdf", n: 7, meta: { lang: "de" } })).toEqual({
+      index: 4,
+      key: "a/b/report.pdf",
+      place: "items.jsonl:5",
+      input: { lang: "de", n: 7, note: "{7} of de", meta: { lang: "de" } },
+      attachments: [
+        { path: "/m/a/b/report.pdf", name: "in.pdf" },
+        { path: "/t/style.css", name: "style.css" },
+      ],
+      allowRead: ["/shared"],
+      allowWrite: ["/text/a/b/report", "/logs/de-7.log"],
+    });
+  });
+
+  it("leaves out what was not said", () => {
+    expect(filled({}, {})).toEqual({ index: 4, key: "4", place: "items.jsonl:5", attachments: [] });
+    expect(filled({ allowWrite: [], input: "null" }, {})).toMatchObject({ allowWrite: [], input: null });
+  });
+
+  it.each([
+    [{ key: "k", id: "i", path: "p" }, "k"],
+    [{ id: 12, path: "p" }, "12"],
+    [{ path: "./p/q" }, "p/q"],
+    [{ path: "/far/q" }, "/far/q"],
+    [{ key: "", other: 1 }, "4"],
+  ])("names an item by what it has: %j", (fields, key) => {
+    expect(filled({}, fields).key).toBe(key);
+    expect(filled({ key: "x-{a}" }, { ...fields, a: true }).key).toBe("x-true");
+  });
+
+  it.each([
+    [{ key: { x: 1 } }, "key: the field `key` holds a map; only a text, a number, true and false fit here"],
+    [{ key: "a\u001b[2J" }, "key: it holds a control character"],
+    [{ key: "k".repeat(1001) }, "key: it is longer than 1000 characters"],
+  ])("refuses a key that could not stand in a report: %#", (fields, problem) => {
+    expect(problemsOf({}, fields)).toEqual([problem]);
+  });
+
+  it("leaves out the name of a folder that there is none of", () => {
+    expect(filled({ allowWrite: ["/text/{dir}/{stem}"] }, { path: "top.md" }).allowWrite).toEqual(["/text/top"]);
+  });
+
+  it("names files by their attachments' own names, and refuses two of one name", () => {
+    expect(filled({ attach: ["{path}", "{path}={stem}.copy"] }, { path: "a/x.pdf" }).attachments).toEqual([
+      { path: "/m/a/x.pdf", name: "x.pdf" },
+      { path: "/m/a/x.pdf", name: "x.copy" },
+    ]);
+    expect(problemsOf({ attach: ["{path}", "x.pdf"] }, { path: "a/x.pdf" })).toEqual([
+      "attach: two files would be called x.pdf; write PATH=NAME",
+    ]);
+    expect(filled({ attach: ["/data/{k}=v/{name}"] }, { k: "k", path: "p" }).attachments).toEqual([
+      { path: "/data/k=v/p", name: "p" },
+    ]);
+  });
+
+  it("reads virtual paths as the fleet's sandbox does, and gives each place one path", () => {
+    const paths = { workingDir: "/work" as VirtualPath, mountNames: ["text"] };
+    const template = { allowWrite: ["text:sub/{stem}", "out/{stem}", "/text//./{stem}/"] };
+    expect(filled(template, { path: "a.md" }, { paths }).allowWrite).toEqual(["/text/sub/a", "/work/out/a", "/text/a"]);
+  });
+
+  it("tells everything that is wrong with an item at once, with its place", () => {
+    const template = { attach: ["{pth}"], allowWrite: ["/text/{stem}"], input: '["{lang}", "x{meta}"]', key: "{none}" };
+    const fields = { path: "a.md", stem: "..", meta: {} };
+    expect(() => filled(template, fields)).toThrow(
+      [
+        "items.jsonl:5: attach {pth}: there is no field `pth`, did you mean `path`?",
+        "items.jsonl:5: key: there is no field `none`, did you mean `name`?",
+        "items.jsonl:5: input: there is no field `lang`; there are: name, stem, ext, relative, dir, path, meta",
+        'items.jsonl:5: allow_write /text/{stem}: the field `stem` ("..") would make the name `..`, which leads elsewhere',
+      ].join("\n"),
+    );
+  });
+
+  it.each([
+    [{ attach: ["{path"] }, /^attach \{path: has a single `\{`/],
+    [{ attach: ["path}"] }, /^attach path\}: has a single `\}`/],
+    [{ attach: ["{ }"] }, /^attach \{ \}: has braces without a field's name/],
+    [{ attach: [""] }, /^attach : is empty/],
+    [{ allowWrite: ["/text/{dir}/../{stem}"] }, /^allow_write .*: has `\.\.` after a field/],
+    [{ allowWrite: ["text:{stem}"] }, /^allow_write text:\{stem\}: cannot begin a path; begin it with `\/`/],
+    [{ allowRead: ["~{stem}"] }, /^allow_read ~\{stem\}: cannot begin a path/],
+    [{ input: "{oops" }, /^input: is not JSON/],
+    [{ input: '{"a": "{b"}' }, /^input: "\{b" has a single `\{`/],
+    [{ input: { a: undefined } }, /^input: holds what JSON does not have/],
+    [{ input: { a: 1n } }, /^input: holds what JSON does not have/],
+    [{ input: [Number.NaN] }, /^input: holds what JSON does not have/],
+    [{ key: "{{}" }, /^key \{\{\}: has a single `\}`/],
+    [{ allowRead: Array.from({ length: 101 }, () => "/a") }, /^allow_read: there are 101; at most 100 are taken/],
+  ])("is refused before any item where it is wrong itself: %#", (template, fault) => {
+    expect(() => itemFiller({ attach: [], ...(template as Partial<ItemTemplate>) }, CONTEXT)).toThrow(fault);
+  });
+});
+
+describe("a template of input", () => {
+  it("is one field with the field's own type, or a text around fields", () => {
+    const value = { list: [1, { deep: null }], text: "a" };
+    expect(filled({ input: "{v}" }, { v: value }).input).toEqual(value);
+    expect(filled({ input: "{ }" }, { v: value }).input).toEqual({});
+    expect(filled({ input: '"{v.list.1.deep}"' }, { v: value }).input).toBeNull();
+    expect(filled({ input: { a: ["{v.list}", "{v.text}!", 3, true, null] } }, { v: value }).input).toEqual({
+      a: [value.list, "a!", 3, true, null],
+    });
+  });
+
+  it("takes only what is an item's own for a field", () => {
+    for (const name of ["constructor", "__proto__", "toString", "v.length", "v.constructor", "t.length"]) {
+      expect(problemsOf({ input: `["{${name}}"]` }, { v: [1], t: "text" })).toHaveLength(1);
+    }
+    expect(filled({ input: '["{__proto__.x}"]' }, JSON.parse('{"__proto__":{"x":1}}')).input).toEqual([1]);
+  });
+
+  it("cannot be left by any value: what comes out has the template's shape", () => {
+    const template = '{"lang":"{lang}","around":["<{lang}>"],"{lang}":"{{lang}}"}';
+    fc.assert(
+      fc.property(fc.string({ unit: "binary" }), (lang) => {
+        const { input } = filled({ input: template }, { lang });
+        expect(input).toEqual({ lang, around: [`<${lang}>`], "{lang}": "{lang}" });
+        expect(JSON.parse(JSON.stringify(input))).toEqual(input);
+      }),
+    );
+  });
+
+  it("hands any JSON through a field as it is", () => {
+    fc.assert(
+      fc.property(fc.jsonValue(), (value) => {
+        expect(filled({ input: { of: "{v}" } }, { v: value }).input).toEqual({ of: value });
+      }),
+    );
+  });
+
+  it("gives a text that holds braces back where they are doubled", () => {
+    fc.assert(
+      fc.property(fc.jsonValue().filter(isSameAsJson), (value) => {
+        const doubled = JSON.parse(JSON.stringify(value), (_, each) =>
+          typeof each === "string" ? each.replaceAll(/[{}]/g, "$&$&") : each,
+        );
+        expect(filled({ input: JSON.stringify(doubled) }, {}).input).toEqual(value);
+      }),
+    );
+  });
+
+  it("is bounded, however often it names a long field", () => {
+    const template = { input: Array.from({ length: 1000 }, () => "{v} {v}") };
+    const tooLarge = "input: comes to more than 2097152 bytes of JSON; hand large data over as a file";
+    expect(problemsOf(template, { v: "x".repeat(1_000_000) })).toEqual([tooLarge]);
+    expect(problemsOf({ input: "{v}" }, { v: "\u0001".repeat(500_000) })).toEqual([tooLarge]);
+    expect(problemsOf({ input: "{v}" }, { v: "x".repeat(1_000_000) })).toEqual([]);
+  });
+});
+
+/** JSON writes minus zero as zero. */
+function isSameAsJson(value: unknown): boolean {
+  return !JSON.stringify([value], (_, each) => (Object.is(each, -0) ? "minus zero" : each)).includes("minus zero");
+}

@@ -1,0 +1,180 @@
+import { execFileSync } from "node:child_process";
+import { mkdir, rename, rm, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { readItems } from "../../../src/fleet/items/read-items.ts";
+import { folderOf } from "../../../src/fleet/items/source.ts";
+import { projectFolder } from "../../project/project-folder.ts";
+import { collected } from "./collected.ts";
+
+const TREE = {
+  "inbox/b.pdf": "",
+  "inbox/a.pdf": "",
+  "inbox/a-b/x.pdf": "",
+  "inbox/a/x.pdf": "",
+  "inbox/a/deep/y.pdf": "",
+  "inbox/report (1).pdf": "",
+  "inbox/note.txt": "",
+  "inbox/.hidden.pdf": "",
+  "inbox/.git/z.pdf": "",
+  "other/a.pdf": "",
+};
+
+async function placesOf(pattern: string, cwd: string): Promise<string[]> {
+  const { items, fault } = await collected({ kind: "glob", pattern }, cwd);
+  expect(fault).toBeNull();
+  return items.map(({ place }) => place);
+}
+
+describe("a pattern over files", () => {
+  it.each([
+    ["inbox/*.pdf", ["inbox/a.pdf", "inbox/b.pdf", "inbox/report (1).pdf"]],
+    [
+      "inbox/**/*.pdf",
+      ["inbox/a/deep/y.pdf", "inbox/a/x.pdf", "inbox/a-b/x.pdf", "inbox/a.pdf", "inbox/b.pdf", "inbox/report (1).pdf"],
+    ],
+    ["inbox/*/?.pdf", ["inbox/a/x.pdf", "inbox/a-b/x.pdf"]],
+    ["./inbox/{a,b}.pdf", ["inbox/a.pdf", "inbox/b.pdf"]],
+    ["inbox/[!a]*.{pdf,txt}", ["inbox/b.pdf", "inbox/note.txt", "inbox/report (1).pdf"]],
+    ["*/a.pdf", ["inbox/a.pdf", "other/a.pdf"]],
+    ["inbox/a.pdf", ["inbox/a.pdf"]],
+    ["inbox/report (1).pdf", ["inbox/report (1).pdf"]],
+    ["inbox/.*.pdf", ["inbox/.hidden.pdf"]],
+    ["inbox/**/.git/*.pdf", ["inbox/.git/z.pdf"]],
+    ["inbox/.git/*", ["inbox/.git/z.pdf"]],
+    ["inbox/*", ["inbox/a.pdf", "inbox/b.pdf", "inbox/note.txt", "inbox/report (1).pdf"]],
+    ["inbox/*.md", []],
+  ])("%s finds its files, sorted, and hidden ones only where it says so", async (pattern, places) => {
+    const cwd = await projectFolder(TREE);
+    expect((await placesOf(pattern, cwd)).toSorted()).toEqual(places.toSorted());
+  });
+
+  it("gives them in one order, whatever the file system's is", async () => {
+    const cwd = await projectFolder(TREE);
+    expect(await placesOf("inbox/**/*.pdf", cwd)).toEqual([
+      "inbox/a/deep/y.pdf",
+      "inbox/a/x.pdf",
+      "inbox/a-b/x.pdf",
+      "inbox/a.pdf",
+      "inbox/b.pdf",
+      "inbox/report (1).pdf",
+    ]);
+  });
+
+  it("says of each file where it is: absolute, and from the folder that the pattern spells out", async () => {
+    const cwd = await projectFolder(TREE);
+    const { items } = await collected({ kind: "glob", pattern: "inbox/**/y.pdf" }, cwd);
+    expect(items).toEqual([
+      {
+        index: 0,
+        place: "inbox/a/deep/y.pdf",
+        fields: {
+          path: join(cwd, "inbox/a/deep/y.pdf"),
+          relative: "a/deep/y.pdf",
+          dir: "a/deep",
+          name: "y.pdf",
+          stem: "y",
+          ext: ".pdf",
+        },
+      },
+    ]);
+    expect(folderOf({ kind: "glob", pattern: "inbox/**/y.pdf" }, cwd)).toBe(join(cwd, "inbox"));
+  });
+
+  it("may begin above the working directory, or at the root", async () => {
+    const cwd = await projectFolder(TREE);
+    expect(await placesOf("../inbox/b.*", join(cwd, "other"))).toEqual(["../inbox/b.pdf"]);
+    expect(await placesOf(join(cwd, "inbox/b.*"), "/")).toEqual([join(cwd, "inbox/b.pdf")]);
+  });
+
+  it.each([
+    ["", /an empty pattern/],
+    ["inbox/", /names a folder/],
+    ["..", /names a folder/],
+    ["inbox/../*.pdf", /`\.\.` can only stand at the beginning/],
+    ["/../*.pdf", /`\.\.` can only stand at the beginning/],
+    ["a\\*b", /neither backslashes nor control/],
+    ["{a,b/c}/*", /cannot hold a `\/`/],
+    ["**/**/**/**/*", /at most 3 times/],
+    ["a**b", /stands by itself/],
+    ["*a*b*c*d", /at most 3 wildcards/],
+    ["nowhere/*.pdf", /nowhere\/\*\.pdf: .*\/nowhere does not exist/],
+    ["inbox/a.pdf/*", /a\.pdf is not a folder/],
+  ])("is refused where it cannot be meant: %j", async (pattern, fault) => {
+    const cwd = await projectFolder(TREE);
+    expect((await collected({ kind: "glob", pattern }, cwd)).fault).toMatch(fault);
+  });
+
+  it("follows no link, and says what it left out", async () => {
+    const cwd = await projectFolder({ "inbox/a.pdf": "", "secret/s.pdf": "" });
+    await symlink("../secret", join(cwd, "inbox/dir"));
+    await symlink("../secret/s.pdf", join(cwd, "inbox/link.pdf"));
+    await symlink("../secret", join(cwd, "inbox/.hidden"));
+    await mkdir(join(cwd, "inbox/folder.pdf"));
+    execFileSync("mkfifo", [join(cwd, "inbox/pipe.pdf")]);
+    const { items, leftOut } = await collected({ kind: "glob", pattern: "inbox/**/*.pdf" }, cwd);
+    expect(items.map(({ place }) => place)).toEqual(["inbox/a.pdf"]);
+    expect(leftOut.toSorted((a, b) => (a.place < b.place ? -1 : 1))).toEqual([
+      { place: "inbox/dir", why: "is a symbolic link, and none is followed" },
+      { place: "inbox/link.pdf", why: "is a symbolic link, and none is followed" },
+      { place: "inbox/pipe.pdf", why: "is not a regular file" },
+    ]);
+  });
+
+  it("refuses a link in the place of a folder that it spells out", async () => {
+    const cwd = await projectFolder({ "secret/s.pdf": "" });
+    await symlink("secret", join(cwd, "inbox"));
+    expect((await collected({ kind: "glob", pattern: "inbox/*.pdf" }, cwd)).fault).toMatch(
+      /inbox is a symbolic link, and none is followed; name the folder itself$/,
+    );
+  });
+
+  it("is not led elsewhere by a folder that is swapped for a link while it walks", async () => {
+    const cwd = await projectFolder({
+      "inbox/a.pdf": "",
+      "inbox/sub/x.pdf": "",
+      "secret/s.pdf": "",
+      "secret/x.pdf": "",
+    });
+    const seen: string[] = [];
+    const told: string[] = [];
+    const reading = {
+      cwd,
+      signal: new AbortController().signal,
+      leftOut: ({ place, why }: { place: string; why: string }) => told.push(`${place} ${why}`),
+    };
+    for await (const { place } of readItems({ kind: "glob", pattern: "inbox/**/*.pdf" }, reading)) {
+      seen.push(place);
+      await rename(join(cwd, "inbox/sub"), join(cwd, "moved"));
+      await symlink("../secret", join(cwd, "inbox/sub"));
+    }
+    expect(seen).toEqual(["inbox/a.pdf"]);
+    expect(told).toEqual(["inbox/sub does not exist: a part of its path is not a folder"]);
+  });
+
+  it("passes by what is no UTF-8 or too deep, so that one hostile name does not cost the others", async () => {
+    const cwd = await projectFolder({ "inbox/z.pdf": "" });
+    await writeFile(Buffer.concat([Buffer.from(join(cwd, "inbox/")), Buffer.from([0xff]), Buffer.from(".pdf")]), "");
+    const deep = join(cwd, "inbox", ...Array.from({ length: 70 }, () => "d"));
+    await mkdir(deep, { recursive: true });
+    await writeFile(join(deep, "far.pdf"), "");
+    const { items, leftOut } = await collected({ kind: "glob", pattern: "inbox/**/*.pdf" }, cwd);
+    expect(items.map(({ place }) => place)).toEqual(["inbox/z.pdf"]);
+    expect(leftOut.map(({ why }) => why).toSorted()).toEqual([
+      "has a name that is not UTF-8",
+      "is more than 64 folders deep",
+    ]);
+  });
+
+  it("leaves no descriptor open when nobody asks any more", async () => {
+    const cwd = await projectFolder(TREE);
+    const reading = { cwd, signal: new AbortController().signal, leftOut: () => {} };
+    const openFiles = () => execFileSync("ls", [`/proc/${process.pid}/fd`], { encoding: "utf8" }).split("\n").length;
+    const before = openFiles();
+    for (let round = 0; round < 50; round += 1) {
+      for await (const _ of readItems({ kind: "glob", pattern: "inbox/**/y.pdf" }, reading)) break;
+    }
+    expect(openFiles()).toBeLessThan(before + 10);
+    await rm(cwd, { recursive: true });
+  });
+});

@@ -1,0 +1,65 @@
+import { spawn } from "node:child_process";
+import { createWriteStream } from "node:fs";
+import { join } from "node:path";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { describe, expect, it } from "vitest";
+import { projectFolder } from "../../project/project-folder.ts";
+
+/** Far less than the text of a million lines, not to speak of what is made of it. */
+const HEAP_MB = 32;
+
+const COUNT = `
+  const { readItems } = await import(process.argv[1]);
+  const { itemFiller } = await import(process.argv[2]);
+  const fill = itemFiller({ attach: ["{path}"], allowWrite: ["/text/{stem}"], input: { lang: "{lang}" } }, { manifestDir: "/in" });
+  let seen = 0, last;
+  const reading = { cwd: "/", signal: new AbortController().signal, leftOut() {} };
+  for await (const item of readItems({ kind: "manifest", path: process.argv[3] }, reading)) { seen += 1; last = fill(item); }
+  console.log(JSON.stringify({ seen, last }));
+`;
+
+describe("a manifest of very many lines", () => {
+  it.each([
+    ["items.jsonl", 1_000_000, "", (n: number) => `{"path":"documents/${n}/report-of-the-day.pdf","lang":"de"}\n`],
+    ["items.csv", 300_000, "path,lang\n", (n: number) => `documents/${n}/report-of-the-day.pdf,de\n`],
+  ])(
+    "is read and filled in a heap that could not hold it: %s, %i lines",
+    async (name, lines, head, lineOf) => {
+      const dir = await projectFolder({});
+      const path = join(dir, name);
+      await pipeline(Readable.from(texts(lines, head, lineOf)), createWriteStream(path));
+      const { seen, last } = JSON.parse(await counted(path)) as {
+        seen: number;
+        last: { index: number; input: unknown };
+      };
+      expect(seen).toBe(lines);
+      expect(last).toMatchObject({
+        index: lines - 1,
+        input: { lang: "de" },
+        attachments: [{ path: `/in/documents/${lines - 1}/report-of-the-day.pdf`, name: "report-of-the-day.pdf" }],
+      });
+    },
+    180_000,
+  );
+});
+
+function* texts(lines: number, head: string, lineOf: (n: number) => string): Generator<string> {
+  yield head;
+  for (let n = 0; n < lines; n += 1000) yield Array.from({ length: 1000 }, (_, each) => lineOf(n + each)).join("");
+}
+
+function counted(path: string): Promise<string> {
+  const modules = ["read-items", "fill-template"].map(
+    (name) => new URL(`../../../src/fleet/items/${name}.ts`, import.meta.url).href,
+  );
+  const args = [`--max-old-space-size=${HEAP_MB}`, "--input-type=module", "-e", COUNT, ...modules, path];
+  const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "pipe"] });
+  let [out, err] = ["", ""];
+  child.stdout.on("data", (text) => (out += text));
+  child.stderr.on("data", (text) => (err += text));
+  return new Promise((resolve, reject) => {
+    child.on("error", reject);
+    child.on("close", (code) => (code === 0 ? resolve(out) : reject(new Error(`exit ${code}: ${err.slice(-2000)}`))));
+  });
+}

@@ -1,0 +1,296 @@
+import { statSync } from "node:fs";
+import { dirname } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { FleetJournal } from "../../../src/fleet/journal/journal.ts";
+import {
+  attempts,
+  itemAt,
+  items,
+  type JournalFixture,
+  journalFixture,
+  loadedFleet,
+  noCollisions,
+  runAll,
+  SPEC,
+  START,
+  settlementOf,
+} from "./journal-fixture.ts";
+
+let fixture: JournalFixture;
+let journal: FleetJournal;
+
+beforeEach(async () => {
+  fixture = journalFixture();
+  journal = await fixture.open();
+});
+
+afterEach(() => {
+  journal[Symbol.dispose]();
+  fixture[Symbol.dispose]();
+});
+
+/** How many rows there are in all, of anything that belongs to fleets. */
+function rows(): number {
+  using db = new DatabaseSync(fixture.path, { readOnly: true });
+  const tables = ["fleets", "items", "requests", "results", "outputs", "tallies"];
+  return tables.reduce((sum, table) => sum + Number(db.prepare(`SELECT count(*) AS n FROM ${table}`).get()?.n), 0);
+}
+
+describe("a journal", () => {
+  it("is its owner's alone", () => {
+    expect(statSync(dirname(fixture.path)).mode & 0o777).toBe(0o700);
+    for (const suffix of ["", "-wal", "-shm"]) expect(statSync(fixture.path + suffix).mode & 0o777).toBe(0o600);
+  });
+
+  it("of a newer Corral is refused, and left as it is", async () => {
+    using db = new DatabaseSync(fixture.path);
+    db.exec("PRAGMA user_version = 99");
+    await expect(fixture.open()).rejects.toThrow(/version 99, and this Corral knows 1: use the newer one/);
+    expect(db.prepare("PRAGMA user_version").get()).toEqual({ user_version: 99 });
+  });
+
+  it("is opened by many at once, the first time as well", async () => {
+    using other = journalFixture();
+    const opened = await Promise.all(Array.from({ length: 8 }, () => other.open()));
+    for (const each of opened) each[Symbol.dispose]();
+  });
+
+  it("lists fleets with what they were asked to be, the newest first", async () => {
+    using early = await fixture.open("me", () => START);
+    const first = await loadedFleet(early, 2);
+    const second = await loadedFleet(journal, 3);
+    expect(first).toMatch(/^[0-9a-f]{12}$/);
+    expect(journal.list().map(({ id }) => id)).toEqual([second, first]);
+    expect(journal.list(1).map(({ id }) => id)).toEqual([second]);
+    expect(journal.find(first)).toEqual({
+      id: first,
+      spec: SPEC,
+      state: "running",
+      owner: "me",
+      createdAt: "2026-01-01T00:00:00.000Z",
+      endedAt: null,
+      why: null,
+      counts: { total: 2, queued: 2, running: 0, done: 0, failed: 0 },
+    });
+    expect(journal.find("000000000000")).toBeNull();
+  });
+
+  it("takes nothing any more once it is closed", async () => {
+    const queue = journal.queue(await loadedFleet(journal, 1));
+    journal[Symbol.dispose]();
+    await expect(queue.claim(1, attempts())).rejects.toThrow("closed");
+    journal = await fixture.open();
+  });
+
+  it("writes what was asked for before it closes", async () => {
+    const fleet = await loadedFleet(journal, 1);
+    const queue = journal.queue(fleet);
+    await queue.claim(1, attempts());
+    const settled = queue.settle(0, 1, settlementOf(0));
+    journal[Symbol.dispose]();
+    expect(await settled).toEqual({ ok: true });
+    journal = await fixture.open();
+    expect(journal.find(fleet)?.counts.done).toBe(1);
+  });
+});
+
+describe("loading", () => {
+  it("names both places of a key that two items have, and keeps nothing of the fleet", async () => {
+    for (const second of [2, 700]) {
+      const fleet = journal.create(SPEC);
+      const twice = items(1000, (index) => ({
+        ...itemAt(index),
+        key: index === second ? "doc-1.pdf" : itemAt(index).key,
+      }));
+      expect(await journal.load(fleet, twice, noCollisions)).toEqual({
+        ok: false,
+        problem: { code: "duplicate_key", key: "doc-1.pdf", places: ["items.jsonl:2", `items.jsonl:${second + 1}`] },
+      });
+      expect(rows()).toBe(0);
+    }
+  });
+
+  it("hands on what items may write by components, and keeps nothing of a fleet in which they collide", async () => {
+    const paths = ["/text/a-b", "/text/a/c", "/text/é", "/text/a", "/text/a.d", "/text", "/"];
+    const fleet = journal.create(SPEC);
+    const writing = items(paths.length, (index) => ({ ...itemAt(index), allowWrite: [paths[index] ?? ""] }));
+    let sorted: string[] = [];
+    const loaded = await journal.load(fleet, writing, {
+      collisionsIn: (outputs) => {
+        sorted = [...outputs].map(({ path, key }) => `${path} ${key}`);
+        return sorted;
+      },
+    });
+    expect(sorted).toEqual([
+      "/ doc-6.pdf",
+      "/text doc-5.pdf",
+      "/text/a doc-3.pdf",
+      "/text/a/c doc-1.pdf",
+      "/text/a-b doc-0.pdf",
+      "/text/a.d doc-4.pdf",
+      "/text/é doc-2.pdf",
+    ]);
+    expect(loaded).toEqual({ ok: false, problem: { code: "collisions", collisions: sorted } });
+    expect(rows()).toBe(0);
+  });
+
+  it("keeps nothing of a fleet whose source fails, and tells of that failure", async () => {
+    async function* broken() {
+      yield* items(600);
+      throw new Error("items.jsonl:601: that is no JSON");
+    }
+    await expect(journal.load(journal.create(SPEC), broken(), noCollisions)).rejects.toThrow("items.jsonl:601");
+    expect(rows()).toBe(0);
+  });
+
+  it("ends where it is cancelled, and leaves nothing", async () => {
+    const cancelled = new AbortController();
+    async function* endless() {
+      for (let index = 0; ; index += 1) {
+        if (index === 1200) cancelled.abort();
+        yield itemAt(index);
+      }
+    }
+    const options = { ...noCollisions, signal: cancelled.signal };
+    await expect(journal.load(journal.create(SPEC), endless(), options)).rejects.toThrow("aborted");
+    expect(rows()).toBe(0);
+  });
+
+  it("refuses an item that is too large", async () => {
+    const large = items(1, (index) => ({ ...itemAt(index), input: "x".repeat(5 * 1024 ** 2) }));
+    expect(await journal.load(journal.create(SPEC), large, noCollisions)).toMatchObject({
+      ok: false,
+      problem: { code: "too_large", place: "items.jsonl:1", maxBytes: 4 * 1024 ** 2 },
+    });
+    const named = items(1, (index) => ({ ...itemAt(index), key: "k".repeat(5000) }));
+    expect(await journal.load(journal.create(SPEC), named, noCollisions)).toMatchObject({
+      problem: { code: "too_large", bytes: 5000 },
+    });
+  });
+
+  it("takes an empty fleet, which has nothing left to run", async () => {
+    const fleet = await loadedFleet(journal, 0);
+    expect((await journal.queue(fleet).claim(1, attempts())).items).toEqual([]);
+    expect(journal.end(fleet)).toBe("done");
+  });
+
+  it("that a dead process left unfinished makes no fleet that runs, and can be discarded", async () => {
+    using dead = await fixture.open("dead");
+    const fleet = dead.create(SPEC);
+    const { promise, resolve } = Promise.withResolvers<void>();
+    async function* stuck() {
+      yield* items(1000);
+      await promise;
+    }
+    const loading = dead.load(fleet, stuck(), noCollisions);
+    while ((journal.find(fleet)?.counts.total ?? 0) < 1000) await new Promise((later) => setTimeout(later, 5));
+    expect(journal.takeOver(fleet)).toMatchObject({ ok: false, code: "never_loaded" });
+    await expect(journal.queue(fleet).claim(1, attempts())).rejects.toThrow("loaded");
+    expect(await journal.discard(fleet)).toBe(true);
+    expect(rows()).toBe(0);
+    resolve();
+    // Had it been alive after all, it could not have made a fleet of the half that is left.
+    await expect(loading).rejects.toThrow("removed");
+  });
+
+  it("by a living process is not discarded", async () => {
+    using other = await fixture.open("other");
+    const fleet = other.create(SPEC);
+    expect(await journal.discard(fleet)).toBe(false);
+    expect(journal.takeOver(fleet)).toMatchObject({ ok: false, code: "owned", owner: "other" });
+    const mine = await loadedFleet(journal, 1);
+    expect(await journal.discard(mine)).toBe(false);
+  });
+});
+
+describe("taking a fleet over", () => {
+  it("is refused while its owner lives, which is named, and for a fleet that is not there or over", async () => {
+    using other = await fixture.open("other");
+    const fleet = await loadedFleet(other, 1);
+    expect(journal.takeOver(fleet)).toMatchObject({ ok: false, code: "owned", owner: "other" });
+    expect(other.takeOver(fleet)).toMatchObject({ ok: false, code: "owned", owner: "other" });
+    await runAll(other.queue(fleet));
+    expect(other.end(fleet)).toBe("done");
+    expect(journal.takeOver(fleet)).toMatchObject({ ok: false, code: "over" });
+    expect(journal.takeOver("000000000000")).toMatchObject({ ok: false, code: "unknown" });
+  });
+
+  it("tells what ran, which is claimed again only after it was fenced off, and after what is fresh", async () => {
+    using dead = await fixture.open("dead");
+    const fleet = await loadedFleet(dead, 4);
+    const lost = dead.queue(fleet);
+    const runs = ["aaa", "bbb"];
+    await lost.claim(2, () => ({ run: runs.shift() ?? "", cell: "warm-7" }));
+    await lost.settle(0, 1, settlementOf(0));
+
+    const resumed = journal.takeOver(fleet);
+    const running = { index: 1, key: "doc-1.pdf", attempt: 1, run: "bbb", cell: "warm-7", owner: "dead" };
+    expect(resumed).toMatchObject({ ok: true, fleet: { state: "running", owner: "me" }, running: [running] });
+    const queue = journal.queue(fleet);
+    expect((await queue.claim(1, attempts())).items.map(({ request }) => request.index)).toEqual([2]);
+    expect(await journal.fenced(fleet, running)).toEqual({ ok: true });
+    expect(await journal.fenced(fleet, running)).toMatchObject({ ok: false, code: "fenced" });
+    const { items: rest } = await queue.claim(10, attempts());
+    expect(rest.map(({ request, attempt }) => [request.index, attempt])).toEqual([
+      [3, 1],
+      [1, 2],
+    ]);
+  });
+
+  it("stops a former owner that was alive after all: it claims nothing, and its result is refused", async () => {
+    using dead = await fixture.open("dead");
+    const fleet = await loadedFleet(dead, 3);
+    const former = dead.queue(fleet);
+    await former.claim(1, attempts());
+    const resumed = journal.takeOver(fleet);
+    if (!resumed.ok) throw new Error(resumed.reason);
+    for (const item of resumed.running) await journal.fenced(fleet, item);
+    expect(await former.claim(1, attempts())).toEqual({ items: [], nextAtMs: null, fleet: "taken" });
+    expect(await former.settle(0, 1, settlementOf(0))).toMatchObject({ ok: false, code: "fenced" });
+    expect(dead.pause(fleet, "Ctrl-C")).toBe(false);
+    expect(dead.end(fleet)).toBeNull();
+  });
+
+  it("goes on with a paused fleet, and with what its owner left running", async () => {
+    const fleet = await loadedFleet(journal, 2);
+    await journal.queue(fleet).claim(1, attempts());
+    expect(journal.pause(fleet, "Ctrl-C")).toBe(true);
+    expect(journal.find(fleet)).toMatchObject({ state: "paused", owner: null, why: "Ctrl-C" });
+    expect((await journal.queue(fleet).claim(1, attempts())).fleet).toBe("paused");
+    using other = await fixture.open("other");
+    expect(other.takeOver(fleet)).toMatchObject({
+      ok: true,
+      fleet: { state: "running", owner: "other", why: null },
+      running: [{ index: 0, run: "r1", owner: "me" }],
+    });
+  });
+
+  it("of a cancelled fleet ends what is left, and nothing more", async () => {
+    using dead = await fixture.open("dead");
+    const fleet = await loadedFleet(dead, 3);
+    await dead.queue(fleet).claim(1, attempts());
+    expect(await journal.queue(fleet).cancelQueued("enough")).toBe(2);
+    const resumed = journal.takeOver(fleet);
+    expect(resumed).toMatchObject({ ok: true, fleet: { state: "cancelled", why: "enough" }, running: [{ index: 0 }] });
+    expect(journal.end(fleet)).toBeNull();
+    for (const item of resumed.ok ? resumed.running : []) await journal.fenced(fleet, item);
+    expect((await journal.queue(fleet).claim(1, attempts())).items).toEqual([]);
+    expect(await journal.queue(fleet).cancelQueued("enough")).toBe(1);
+    expect(journal.end(fleet)).toBe("cancelled");
+    expect(journal.takeOver(fleet)).toMatchObject({ ok: false, code: "over" });
+    expect([...journal.results(fleet)].map(({ status }) => status)).toEqual(["cancelled", "cancelled", "cancelled"]);
+  });
+});
+
+it("does not end a fleet of which something is left", async () => {
+  const fleet = await loadedFleet(journal, 2);
+  const queue = journal.queue(fleet);
+  expect(journal.end(fleet)).toBeNull();
+  await queue.claim(2, attempts());
+  await queue.settle(0, 1, settlementOf(0));
+  expect(journal.end(fleet)).toBeNull();
+  await queue.settle(1, 1, settlementOf(1));
+  expect(journal.end(fleet)).toBe("done");
+  expect(journal.find(fleet)).toMatchObject({ state: "done", owner: null, endedAt: expect.any(String) });
+});

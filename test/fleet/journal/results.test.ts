@@ -1,0 +1,167 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { recordCached } from "../../../src/fleet/journal/cache.ts";
+import type { FleetJournal } from "../../../src/fleet/journal/journal.ts";
+import {
+  attempts,
+  type JournalFixture,
+  journalFixture,
+  loadedFleet,
+  runAll,
+  START,
+  settlementOf,
+} from "./journal-fixture.ts";
+
+let fixture: JournalFixture;
+let journal: FleetJournal;
+
+beforeEach(async () => {
+  fixture = journalFixture();
+  journal = await fixture.open();
+});
+
+afterEach(() => {
+  journal[Symbol.dispose]();
+  fixture[Symbol.dispose]();
+});
+
+const at = (ms: number): string => new Date(START + ms).toISOString();
+
+/** 500 items: every tenth fails, of every hundredth nothing is known; each takes a second more than the one before. */
+async function mixedFleet(): Promise<string> {
+  const fleet = await loadedFleet(journal, 500);
+  await runAll(journal.queue(fleet), (index) => ({
+    startedAt: at(0),
+    endedAt: at((index + 1) * 1000),
+    durationMs: (index + 1) * 1000,
+    ...(index % 100 === 0
+      ? { status: "lost", exitCode: null, error: { code: "engine", message: "the Engine went away" } }
+      : index % 10 === 0
+        ? { status: "failed", exitCode: 1, error: { code: "failed", message: `item ${index}` } }
+        : {}),
+  }));
+  return fleet;
+}
+
+describe("results", () => {
+  it("come in the order of the manifest, whole, whatever order they ended in", async () => {
+    const fleet = await loadedFleet(journal, 500);
+    const queue = journal.queue(fleet);
+    await queue.claim(500, attempts());
+    for (let index = 499; index >= 0; index -= 1)
+      void queue.settle(index, 1, settlementOf(index, { output: { index } }));
+    await queue.counts();
+    await queue.requeue(0, 1, 0);
+    const results = [...journal.results(fleet)];
+    expect(results.map(({ index }) => index)).toEqual(Array.from({ length: 500 }, (_, index) => index));
+    expect(results[7]).toEqual(settlementOf(7, { output: { index: 7 } }).result);
+  });
+
+  it("come by status, and those that failed as what they asked for", async () => {
+    const fleet = await mixedFleet();
+    expect([...journal.results(fleet, { status: "lost" })].map(({ index }) => index)).toEqual([0, 100, 200, 300, 400]);
+    expect([...journal.results(fleet, { status: "timed_out" })]).toEqual([]);
+    const failed = [...journal.failed(fleet)];
+    expect(failed.map(({ index }) => index)).toEqual(Array.from({ length: 50 }, (_, index) => index * 10));
+    expect(failed[3]).toMatchObject({ key: "doc-30.pdf", allowWrite: ["/text/doc-30"] });
+    expect(journal.find(fleet)?.counts.failed).toBe(50);
+  });
+
+  it("keep no more of a long output than fits, with a mark that says how much there was", async () => {
+    const outputs = ["x".repeat(1_000_000), "\u0000😀".repeat(100_000), { rows: Array(50_000).fill("é") }, "short"];
+    const fleet = await loadedFleet(journal, outputs.length);
+    await runAll(journal.queue(fleet), (index) => ({
+      output: outputs[index],
+      error: { code: "long", message: "m".repeat(100_000) },
+    }));
+    const results = [...journal.results(fleet)];
+    for (const result of results) {
+      const { output, error } = result;
+      expect(Buffer.byteLength(JSON.stringify(result))).toBeLessThanOrEqual(64 * 1024);
+      expect(error?.message).toMatch(/^m{4096}… \(95904 characters more\)$/);
+      if (output === "short") continue;
+      expect(output).toMatch(/… \(\d+ characters more\)$/);
+      expect(Buffer.byteLength(JSON.stringify(result))).toBeGreaterThan(40 * 1024);
+    }
+    expect(results[2]?.output).toMatch(/^\{"rows":\["é","é"/);
+    expect(results[3]?.output).toBe("short");
+  });
+});
+
+describe("a report", () => {
+  it("sums up by status and reason, the most frequent first", async () => {
+    expect(journal.summary(await mixedFleet())).toEqual([
+      { status: "succeeded", code: null, count: 450 },
+      { status: "failed", code: "failed", count: 45 },
+      { status: "lost", code: "engine", count: 5 },
+    ]);
+  });
+
+  it("has each item on the timeline", async () => {
+    const fleet = await mixedFleet();
+    const entries = [...journal.timeline(fleet)];
+    expect(entries).toHaveLength(500);
+    expect(entries[100]).toEqual({
+      index: 100,
+      status: "lost",
+      startedAtMs: START,
+      endedAtMs: START + 101_000,
+      durationMs: 101_000,
+      slot: 0,
+    });
+  });
+
+  it("counts what ended over time, in no more buckets than asked for", async () => {
+    const fleet = await mixedFleet();
+    const { fromMs, bucketMs, buckets } = journal.throughput(fleet, 10) ?? { fromMs: 0, bucketMs: 0, buckets: [] };
+    expect([fromMs, bucketMs, buckets.length]).toEqual([START, 50_001, 10]);
+    expect(buckets[0]).toEqual({ ended: 50, failed: 5 });
+    expect(buckets.reduce((sum, { ended }) => sum + ended, 0)).toBe(500);
+    expect(buckets.reduce((sum, { failed }) => sum + failed, 0)).toBe(50);
+    expect(journal.throughput(await loadedFleet(journal, 1))).toBeNull();
+  });
+
+  it("has the slowest items and the newest failures", async () => {
+    const fleet = await mixedFleet();
+    expect(journal.slowest(fleet, 3).map(({ index }) => index)).toEqual([499, 498, 497]);
+    expect(journal.lastFailures(fleet, 3).map(({ index }) => index)).toEqual([490, 480, 470]);
+  });
+});
+
+describe("what has succeeded before", () => {
+  const KEY = "ab".repeat(32);
+
+  it("is found in every fleet of the project, the newest first, and never what failed", async () => {
+    const first = journal.queue(await loadedFleet(journal, 2));
+    expect(journal.succeededBefore(KEY)).toBeNull();
+    await first.claim(2, attempts());
+    await first.settle(0, 1, settlementOf(0, { status: "failed" }, KEY));
+    expect(journal.succeededBefore(KEY)).toBeNull();
+    await first.settle(1, 1, settlementOf(1, { output: "old" }, KEY));
+    expect(journal.succeededBefore(KEY)?.result.output).toBe("old");
+    const fleet = await loadedFleet(journal, 1);
+    await journal.queue(fleet).claim(1, attempts());
+    await journal.queue(fleet).settle(0, 1, settlementOf(0, { output: "new" }, KEY));
+    expect(journal.succeededBefore(KEY)).toMatchObject({ fleet, result: { output: "new" } });
+    // Only the beginnings of keys are indexed.
+    expect(journal.succeededBefore(`${KEY.slice(0, 16)}${"00".repeat(24)}`)).toBeNull();
+  });
+
+  it("settles an item of which nothing ran", async () => {
+    const before = journal.queue(await loadedFleet(journal, 1));
+    await before.claim(1, attempts());
+    await before.settle(0, 1, settlementOf(0, { output: { pages: 3 } }, KEY));
+    const fleet = await loadedFleet(journal, 3);
+    const queue = journal.queue(fleet);
+    const { items } = await queue.claim(3, attempts());
+    const [item, earlier] = [items[2], journal.succeededBefore(KEY)];
+    if (item === undefined || earlier === null) throw new Error("there is nothing to settle");
+    expect(await recordCached(queue, item, earlier, START)).toEqual({ ok: true });
+    expect([...journal.results(fleet)]).toEqual([
+      {
+        ...{ index: 2, key: "doc-2.pdf", status: "cached", run: null, attempt: 0, exitCode: 0, output: { pages: 3 } },
+        ...{ error: null, startedAt: null, endedAt: at(0), durationMs: 0, memoryBytesPeak: null },
+      },
+    ]);
+    expect(journal.find(fleet)?.counts).toMatchObject({ done: 1, failed: 0 });
+  });
+});
