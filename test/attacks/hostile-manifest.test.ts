@@ -113,7 +113,7 @@ describe("a hostile manifest that wants another file to be attached", () => {
     expect(attachments).toEqual([{ path: "/data/a.pdf", name: "a.pdf" }]);
   });
 
-  it.each([["../x"], ["a/b"], [".."], [""], ["-x"], ["a\nb"], ["x".repeat(256)]])(
+  it.each([["../x"], ["a/b"], [".."], [""], ["-x"], ["a\nb"], ["\u009b2J"], ["\ud800"], ["x".repeat(256)]])(
     "does not choose its place in the cell either: %j",
     (name) => {
       expect(attempt({ attach: ["{path}={called}"] }, { path: "a", called: name })).toMatch(/cannot be the name/);

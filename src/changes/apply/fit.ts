@@ -1,6 +1,7 @@
 import { posix } from "node:path";
 import { covers, joinVirtual, MAX_COMPONENT_BYTES, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { Change, ChangedMount, Changeset } from "../changeset.ts";
+import { linkTextFault } from "../link-text.ts";
 import { type ApplyLimits, tooLarge } from "./limits.ts";
 
 /** The deepest place that is changed, counted from its mount. */
@@ -30,7 +31,8 @@ function whyUnfit(change: Change, mount: ChangedMount): string | null {
   const root = rootOf(change, mount);
   if (root === null) return CONTRADICTION;
   if (isClosed(change, mount.closed)) return "it belongs to another directory, or to the project itself";
-  return shapeFault(change) ?? (change.type === "link" && change.next !== null ? linkFault(change, root) : null);
+  const { type, next, linkText = "", parts } = change;
+  return shapeFault(change) ?? (type === "link" && next !== null ? linkTextFault(linkText, parts.length - 1) : null);
 }
 
 /** Where the names of a mount begin: of a mount that is a single file, at the directory around it. */
@@ -64,12 +66,4 @@ function shapeFault({ kind, type, base, next }: Change): string | null {
 
 function isFolder(type: string): boolean {
   return type === "directory";
-}
-
-/** As the file tools follow links: relative, and inside of what was granted. */
-function linkFault({ linkText, path }: Change, root: string): string | null {
-  if (linkText === undefined || linkText === "" || linkText.includes("\0")) return "it is a link without a text";
-  if (posix.isAbsolute(linkText)) return "it is a link that is absolute";
-  const end = posix.relative(root, posix.join(posix.dirname(path), linkText));
-  return end === ".." || end.startsWith("../") ? "it is a link that leads out" : null;
 }

@@ -2,6 +2,7 @@ import fs from "node:fs";
 import type { Descriptor } from "../../files/host/descriptor.ts";
 import { pinned } from "../../files/host/roots.ts";
 import type { Changeset } from "../changeset.ts";
+import { mountIdOf } from "../view/mount-id.ts";
 import { conflict, refused, type Verdict } from "./verdict.ts";
 
 /** The folder in which something is changed, held open, and the name in it. */
@@ -56,14 +57,14 @@ function identified(host: string, identity: string): Descriptor | null {
 
 /** A descriptor at a time, through no link, and onto no other file system: a run has not seen what is mounted there. */
 function open(root: Descriptor, parts: readonly string[]): Slot | Verdict {
-  const { dev } = root.stat();
+  const mount = mountIdOf(root);
   let current = root.again();
   try {
     for (const part of parts.slice(0, -1)) {
       const next = current.child(part, true);
       current[Symbol.dispose]();
       current = next;
-      if (current.stat().dev !== dev) {
+      if (mountIdOf(current) !== mount) {
         current[Symbol.dispose]();
         return refused("another file system is mounted there");
       }

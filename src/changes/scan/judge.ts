@@ -1,10 +1,10 @@
-import { posix } from "node:path";
 import { checkWrite } from "../../sandbox/access.ts";
 import { ASK } from "../../sandbox/approval.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import { formatBytes } from "../../sandbox/units.ts";
 import { covers, joinVirtual, MAX_COMPONENT_BYTES, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { Change } from "../changeset.ts";
+import { linkTextFault } from "../link-text.ts";
 import { textOf } from "../raw-name.ts";
 import type { View } from "../view/view.ts";
 import type { Draft } from "./draft.ts";
@@ -58,7 +58,11 @@ function refusalOf(
   if (!staysFolder && closed.some((inner) => covers(path, inner))) return "it leads to what is granted apart from it";
   if (draft.type === "other") return "it is neither a file, a directory nor a link";
   if (draft.kind === "delete") return draft.type === "file" ? suffixRefusal(mount, path, 0) : null;
-  if (draft.type === "link") return linkRefusal(draft) ?? suffixRefusal(mount, path, 0);
+  if (draft.type === "link") {
+    const { linkText, names } = draft;
+    if (linkText === undefined) return "it is a link whose text cannot be read";
+    return linkTextFault(linkText, names.length - 1) ?? suffixRefusal(mount, path, 0);
+  }
   if (draft.type === "directory") return null;
   if (((draft.next?.mode ?? 0) & 0o6000) !== 0) return "it would run as its owner or group (setuid, setgid)";
   const size = draft.next?.size ?? 0;
@@ -70,18 +74,4 @@ function refusalOf(
 function suffixRefusal(mount: Mount, path: VirtualPath, size: number): string | null {
   const error = checkWrite({ mounts: [mount] }, path, { size });
   return error === null ? null : (error.message.split("\n")[0] ?? error.message);
-}
-
-/**
- * Relative, and inside of its directory, wherever that stands. Steps upwards are at the beginning alone: after a name
- * they start from wherever that leads, which may be another link.
- */
-function linkRefusal({ names, linkText }: Draft): string | null {
-  if (linkText === undefined) return "it is a link whose text cannot be read";
-  if (posix.isAbsolute(linkText)) return "it is a link that is absolute";
-  const steps = linkText.split("/").filter((step) => step !== "" && step !== ".");
-  const down = steps.findIndex((step) => step !== "..");
-  const ups = down < 0 ? steps.length : down;
-  if (ups > names.length - 1) return "it is a link that leads out";
-  return steps.includes("..", ups) ? "it is a link that goes up after it went down" : null;
 }

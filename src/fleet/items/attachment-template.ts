@@ -48,7 +48,7 @@ export function fillAttachment(
   const name: Outcome<string> =
     nameTemplate === null ? { ok: true, value: posix.basename(path) } : textOfParts(item, nameTemplate);
   if (!name.ok) return name;
-  if (!isAttachmentName(name.value) || name.value.startsWith("-"))
+  if (!isAttachmentName(name.value) || /^-|[\p{Cc}\p{Cs}]/u.test(name.value))
     return { ok: false, fault: `${shownValue(name.value)} cannot be the name of an attachment; write PATH=NAME` };
   return { ok: true, value: { path, name: name.value } };
 }

@@ -1,5 +1,6 @@
 import fs from "node:fs";
 import { posix } from "node:path";
+import { linkTextFault } from "../../changes/link-text.ts";
 import { Descriptor } from "../../files/host/descriptor.ts";
 import { openSlot } from "../../files/host/folder.ts";
 import { openRoots } from "../../files/host/roots.ts";
@@ -73,10 +74,7 @@ class Judge {
   #reasonAgainst(stats: fs.Stats, folder: Descriptor, name: string, parts: readonly string[]): string | null {
     if (stats.isDirectory()) return null;
     if (stats.isSymbolicLink()) {
-      const text = fs.readlinkSync(folder.path(name));
-      const inside = posix.join(...parts, text);
-      if (text.startsWith("/")) return "it is a link that is absolute";
-      return inside === ".." || inside.startsWith("../") ? "it is a link that leads out" : null;
+      return linkTextFault(fs.readlinkSync(folder.path(name)), parts.length);
     }
     if (!stats.isFile()) return "it is neither a file, a directory nor a link";
     if ((stats.mode & 0o6000) !== 0) return "it would run as its owner or group (setuid, setgid)";
