@@ -13,7 +13,8 @@ export type { WorkerDefinition } from "./project/worker.ts";
 export type { RunEnvironment } from "./run/environment.ts";
 export type { RunEvent } from "./run/events.ts";
 export type { Attachment } from "./run/job.ts";
-export { type Corral, type OpenOptions, openCorral } from "./run/open.ts";
+export { type Corral, openCorral } from "./run/open/corral.ts";
+export type { OpenOptions } from "./run/open/options.ts";
 export type { DescribedViolation, RunError, RunResult, RunStatus } from "./run/result.ts";
 export { type RunRequest, run } from "./run/run.ts";
 // Acting under a worker's sandbox without running it: tools, and commands in a cell.

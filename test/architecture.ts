@@ -70,7 +70,8 @@ const DISK_EXCEPTIONS: Readonly<Record<string, string>> = {
   "fleet/cache-key.ts": "reads attachments for their digests, and refuses links and FIFOs",
   "fleet/item-job.ts": "looks whether an attachment is on the host; what it is is judged when it is opened",
   "run/broker.ts": "makes and removes the socket of one run",
-  "run/open.ts": "makes the state directory before anything else can be in it",
+  "run/open/engine.ts": "makes the state directory before anything else can be in it",
+  "run/open/repositories.ts": "looks whether an owner's directory is still there",
   "run/session/captured-output.ts":
     "writes what a command printed into Corral's own directory, which no worker can write",
   "run/session/output-dir.ts": "makes and removes that directory",

@@ -3,7 +3,7 @@ import type { EngineConnection } from "../isolation/docker/connect.ts";
 import { EngineUnavailableError } from "../isolation/docker/engine-unavailable.ts";
 import { gateBinary } from "../isolation/docker/images/gate.ts";
 import { imageStatus } from "../isolation/docker/images/status.ts";
-import { type OpenedEngine, openEngine } from "../run/open.ts";
+import { type OpenedEngine, openEngine } from "../run/open/engine.ts";
 import { IMAGES_DIR, packageVersion } from "./package.ts";
 import { stateDirFrom } from "./state-dir.ts";
 import { type Colors, colorsFor, printJson, type Terminal } from "./terminal.ts";

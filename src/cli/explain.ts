@@ -1,6 +1,6 @@
 import { loadProject } from "../project/project.ts";
 import { explain } from "../run/explain.ts";
-import { openPreview } from "../run/open.ts";
+import { openPreview } from "../run/open/preview.ts";
 import { explanationText } from "./explain-text.ts";
 import { namedWorker } from "./named-worker.ts";
 import { stateDirFrom } from "./state-dir.ts";

@@ -3,7 +3,7 @@ import type { FleetEnvironment, OpenedFleet } from "../fleet/fleet.ts";
 import { describeCollisions } from "../fleet/items/collisions.ts";
 import { openJournal } from "../fleet/open-journal.ts";
 import type { Project } from "../project/project.ts";
-import { openProject } from "../run/open.ts";
+import { openProject } from "../run/open/corral.ts";
 import { describeAll } from "../run/result.ts";
 import { EXIT } from "./exit-status.ts";
 import { fleetScreenFor } from "./fleet-screen.ts";

@@ -11,7 +11,7 @@ import { reportHtml } from "../fleet/report/html.ts";
 import { resultsCsv } from "../fleet/report/results-csv.ts";
 import { resultsJsonl } from "../fleet/report/results-jsonl.ts";
 import { loadProject } from "../project/project.ts";
-import { openEngine } from "../run/open.ts";
+import { openEngine } from "../run/open/engine.ts";
 import { ranFleet } from "./fleet-run.ts";
 import { printableLine } from "./printable.ts";
 import { stateDirFrom } from "./state-dir.ts";

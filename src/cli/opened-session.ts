@@ -1,6 +1,6 @@
 import type { ApprovalMode } from "../approval/approver.ts";
 import { loadProject } from "../project/project.ts";
-import { openProject } from "../run/open.ts";
+import { openProject } from "../run/open/corral.ts";
 import { openSession } from "../run/session/open-session.ts";
 import type { Session } from "../run/session/session.ts";
 import { EXIT } from "./exit-status.ts";

@@ -1,4 +1,4 @@
-import { openEngine } from "../run/open.ts";
+import { openEngine } from "../run/open/engine.ts";
 import { stateDirFrom } from "./state-dir.ts";
 import { printJson, say, type Terminal } from "./terminal.ts";
 

@@ -1,4 +1,4 @@
-import type { Corral } from "../run/open.ts";
+import type { Corral } from "../run/open/corral.ts";
 import { describeAll } from "../run/result.ts";
 import { startFleet } from "./fleet.ts";
 import type { FleetSpec, ItemResult, ItemTemplate } from "./item.ts";

@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import { z } from "zod";
 import { byKind, kindOf, map } from "../yaml/shape.ts";
 import { duration } from "../yaml/units.ts";
@@ -79,5 +80,10 @@ export const fleetYaml = map({
   policy: name.optional(),
   timeout: duration.optional(),
 });
+
+/** The folder of a project's fleets. What is in it says what may run, so no worker may ever write it. */
+export function fleetsDir(projectDir: string): string {
+  return join(projectDir, "fleets");
+}
 
 export type FleetYaml = z.output<typeof fleetYaml>;

@@ -5,7 +5,7 @@ import { readDeclarationFile } from "../yaml/declaration-file.ts";
 import { parseYaml, type YamlDocument } from "../yaml/document.ts";
 import { nearest } from "../yaml/issue.ts";
 import { DeclarationError, type Problem } from "../yaml/problem.ts";
-import { type FleetYaml, fleetYaml } from "./fleet-yaml.ts";
+import { type FleetYaml, fleetsDir, fleetYaml } from "./fleet-yaml.ts";
 import { faultOf } from "./host-place.ts";
 import { nameFault } from "./names.ts";
 import { present } from "./present.ts";
@@ -52,13 +52,7 @@ export type FleetItems =
       readonly within: readonly string[];
     };
 
-const FOLDER = "fleets";
 const MAX_FLEETS = 1000;
-
-/** The folder of a project's fleets. What is in it says what may run, so no worker may ever write it. */
-export function fleetsDir(projectDir: string): string {
-  return join(projectDir, FOLDER);
-}
 
 /** Parses the text of a `fleets/NAME.yaml`. Throws a `DeclarationError` with every problem in it. */
 export function parseFleet(text: string, file: string): FleetDefinition {
@@ -76,7 +70,7 @@ export async function fleetNamed(
   name: string,
   shownDir = project.dir,
 ): Promise<FleetDefinition> {
-  const file = join(shownDir, FOLDER, `${name}.yaml`);
+  const file = join(fleetsDir(shownDir), `${name}.yaml`);
   const read = readFleet(await textOf(project.dir, name, file), file);
   if (!read.ok) throw new DeclarationError(read.problems);
   const { fleet, document } = read.value;

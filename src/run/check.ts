@@ -3,7 +3,7 @@ import type { Project } from "../project/project.ts";
 import { DeclarationError, describeProblem } from "../yaml/problem.ts";
 import { Budget } from "./explain/budget.ts";
 import { type ExplainedRun, explainRoot } from "./explain/explained-run.ts";
-import type { Preview } from "./open.ts";
+import type { Preview } from "./open/preview.ts";
 import type { DescribedViolation } from "./result.ts";
 
 /** What is wrong with a project before anything runs. */

@@ -1,7 +1,7 @@
 import type { WorkerDefinition } from "../project/worker.ts";
 import { Budget } from "./explain/budget.ts";
 import { type ExplainedRun, explainRoot } from "./explain/explained-run.ts";
-import type { Preview } from "./open.ts";
+import type { Preview } from "./open/preview.ts";
 
 /** What a worker would get, run by itself, and what each worker below it would get through the calls that it may make. */
 export interface Explanation {

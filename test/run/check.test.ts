@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { loadProject } from "../../src/project/project.ts";
 import { check } from "../../src/run/check.ts";
-import { openPreview } from "../../src/run/open.ts";
+import { openPreview } from "../../src/run/open/preview.ts";
 import { type ProjectSpec, sh, writable, writeProject } from "./project-fixture.ts";
 
 let base: string;

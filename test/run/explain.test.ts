@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Plan } from "../../src/isolation/plan.ts";
 import type { ExplainedRun } from "../../src/run/explain/explained-run.ts";
 import { explain } from "../../src/run/explain.ts";
-import { openPreview } from "../../src/run/open.ts";
+import { openPreview } from "../../src/run/open/preview.ts";
 import { openProject, type ProjectFixture, sh, writable } from "./project-fixture.ts";
 
 const rw = (name: string) => ({ name, mode: "rw" });

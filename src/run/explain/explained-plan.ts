@@ -5,7 +5,7 @@ import { deliveryOf } from "../../sandbox/staging.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import type { RunEnvironment } from "../environment.ts";
 import type { Job } from "../job.ts";
-import type { Preview } from "../open.ts";
+import type { Preview } from "../open/preview.ts";
 import { type Plumbing, prepare } from "../prepare.ts";
 
 export interface ExplainedPlan {

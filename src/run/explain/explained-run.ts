@@ -5,7 +5,7 @@ import { asIfStaged } from "../../sandbox/staging.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { callViolations } from "../call.ts";
 import { CallTree, type Job } from "../job.ts";
-import type { Preview } from "../open.ts";
+import type { Preview } from "../open/preview.ts";
 import { permissionOf, rootSandbox } from "../permission.ts";
 import { type DescribedViolation, describeAll } from "../result.ts";
 import type { Budget } from "./budget.ts";

@@ -1,0 +1,108 @@
+import type { EngineConnection } from "../../isolation/docker/connect.ts";
+import { gateBinary } from "../../isolation/docker/images/gate.ts";
+import { type Driver, EngineTrouble, type Reaped } from "../../isolation/driver.ts";
+import { makeOwnerDir, removeOwnerDir } from "../../isolation/live-dir.ts";
+import { loadProject, type Project } from "../../project/project.ts";
+import { finishInterrupted, type ToldFinish } from "../changes/finish-interrupted.ts";
+import { changesetStore, intoProject } from "../changes/into-project.ts";
+import type { RunEnvironment } from "../environment.ts";
+import type { Emit } from "../events.ts";
+import { GrantLedger } from "../grants/ledger.ts";
+import { recordedRevocations } from "../grants/recorded-revocations.ts";
+import { RecordedApprover } from "../recorded/approver.ts";
+import { recordedEmit } from "../recorded/emit.ts";
+import { openTrail } from "../recorded/open-trail.ts";
+import { approverFor } from "./approver.ts";
+import { type OpenedEngine, openEngine, refusedSourcesOn } from "./engine.ts";
+import type { OpenOptions } from "./options.ts";
+import { policiesExist, policiesOf } from "./policies.ts";
+import { repositoriesOf } from "./repositories.ts";
+
+/** A project, ready to run its workers. Opening removes what dead orchestrators left behind. */
+export interface Corral extends AsyncDisposable {
+  readonly environment: RunEnvironment;
+  readonly project: Project;
+  readonly connection: EngineConnection;
+  /** Where Corral keeps its own. */
+  readonly stateDir: string;
+  readonly reaped: Reaped;
+  /** Why not all of it could be removed: for a person to see, and no reason not to run. */
+  readonly reapTrouble: string | null;
+}
+
+/**
+ * Brings together a project, an Engine and this process's own place on the host.
+ *
+ * @throws DeclarationError for a project with mistakes, EngineUnavailableError where no Engine answers,
+ *   ImageBuildError where the images were not built.
+ */
+export async function openCorral(options: OpenOptions): Promise<Corral> {
+  return await openProject(await loadProject(options.projectDir), options);
+}
+
+/** The same for a project that is loaded already, and for an Engine that may be on its way. */
+export async function openProject(
+  project: Project,
+  options: Omit<OpenOptions, "projectDir">,
+  engine: Promise<OpenedEngine> = openEngine(options),
+): Promise<Corral> {
+  const { connection, driver, owner, liveDir } = await engine;
+  const [ownerDir, trail] = await Promise.all([makeOwnerDir(liveDir, owner), openTrail(options.stateDir, project.dir)]);
+  const store = changesetStore(options.stateDir, owner);
+  const git = repositoriesOf(project, options, { ownerDir, liveDir, trail });
+  const around = { emit: options.emit ?? (() => {}), now: () => performance.now() };
+  const grants = new GrantLedger(ownerDir, recordedRevocations(trail, around.emit));
+  const close = async (): Promise<void> => {
+    await git?.[Symbol.asyncDispose]();
+    await grants[Symbol.asyncDispose]();
+    await Promise.all([trail.close(), removeOwnerDir(ownerDir)]);
+  };
+  try {
+    const policyNamed = policiesOf(project);
+    const [{ reaped, reapTrouble }, gate, , finished] = await Promise.all([
+      reapedAtOpening(driver),
+      gateBinary({ docker: connection.docker, stateDir: options.stateDir }),
+      policiesExist(project, policyNamed),
+      // What a process that is gone had begun to apply is half done only until now.
+      finishInterrupted(store, options.stateDir),
+    ]);
+    for (const told of finished) tellFinish(told, around.emit);
+    const environment: RunEnvironment = {
+      project,
+      policyNamed,
+      driver,
+      approver: new RecordedApprover(approverFor(project, options), trail, around),
+      audit: trail,
+      refusedSources: refusedSourcesOn(connection, options.stateDir),
+      grants,
+      changesets: intoProject(store, trail),
+      overlays: options.overlays ?? true,
+      ...(git === null ? {} : { git }),
+      gate,
+      ownerDir,
+      ...around,
+      emit: recordedEmit(around.emit, trail),
+    };
+    const { stateDir } = options;
+    return { environment, project, connection, stateDir, reaped, reapTrouble, [Symbol.asyncDispose]: close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+/** One that cannot be finished is told by `corral changes`, where something can be done about it. */
+function tellFinish({ finished, text }: ToldFinish, emit: Emit): void {
+  if (!finished.ok) return;
+  const { run, root, worker } = finished.changeset;
+  emit({ type: "trouble", run, root, parent: null, worker, attachments: [], detail: text });
+}
+
+async function reapedAtOpening(driver: Driver): Promise<Pick<Corral, "reaped" | "reapTrouble">> {
+  try {
+    return { reaped: await driver.reap(), reapTrouble: null };
+  } catch (error) {
+    if (!(error instanceof EngineTrouble)) throw error;
+    return { reaped: { cells: [], volumes: [], directories: [] }, reapTrouble: error.message };
+  }
+}

@@ -1,0 +1,58 @@
+import { mkdir, stat } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { connect, type EngineConnection } from "../../isolation/docker/connect.ts";
+import { dockerDriver } from "../../isolation/docker/driver.ts";
+import { type Driver, EngineTrouble } from "../../isolation/driver.ts";
+import { currentOwner, loadSealKey, type Owner } from "../../isolation/owner.ts";
+import { type RefusedSources, refusedSourcesFor } from "../../isolation/refused-sources.ts";
+import { loadSeccompProfile } from "../../policy/seccomp.ts";
+import type { OpenOptions } from "./options.ts";
+
+/** An Engine, and the driver that makes cells there in this process's name. */
+export interface OpenedEngine {
+  readonly connection: EngineConnection;
+  readonly driver: Driver;
+  readonly owner: Owner;
+  /** Where orchestrators have their directories, each its own. */
+  readonly liveDir: string;
+}
+
+/** The Engine and its driver, for what needs no project: `ps`, `reap`, `doctor`. */
+export async function openEngine({
+  stateDir,
+  engineEnv,
+}: Pick<OpenOptions, "stateDir" | "engineEnv">): Promise<OpenedEngine> {
+  await mkdir(dirname(stateDir), { recursive: true });
+  await mkdir(stateDir, { recursive: true, mode: 0o700 });
+  await refuseForeignState(stateDir);
+  const [connection, sealKey, seccomp] = await Promise.all([
+    connect(engineEnv),
+    loadSealKey(stateDir),
+    loadSeccompProfile(),
+  ]);
+  const owner = currentOwner();
+  const liveDir = join(stateDir, "live");
+  const driver = dockerDriver({
+    docker: connection.docker,
+    maker: { owner, sealKey },
+    seccomp: { corral: seccomp },
+    liveDir,
+  });
+  return { connection, driver, owner, liveDir };
+}
+
+/** Whoever can write there chooses the key of the seals, the gate of every cell, and code that runs here. */
+async function refuseForeignState(stateDir: string): Promise<void> {
+  const { uid, mode } = await stat(stateDir);
+  if (uid !== process.geteuid?.() || (mode & 0o022) !== 0)
+    throw new EngineTrouble(`the state directory ${stateDir} can be written by others; use one of your own`);
+}
+
+/** What no cell on this Engine may be shown. */
+export function refusedSourcesOn({ dataDirs, socketPath }: EngineConnection, stateDir: string): RefusedSources {
+  return refusedSourcesFor({
+    engineData: dataDirs,
+    engineSockets: socketPath === null ? [] : [socketPath],
+    state: [stateDir],
+  });
+}

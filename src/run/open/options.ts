@@ -1,0 +1,19 @@
+import type { ApprovalMode, Approver } from "../../approval/approver.ts";
+import type { Emit } from "../events.ts";
+
+export interface OpenOptions {
+  readonly projectDir: string;
+  /** Where Corral keeps its own: the seal, the gate, sockets. Absolute. */
+  readonly stateDir: string;
+  /** DOCKER_HOST, DOCKER_CONTEXT and their kind, and HOME: where the Engine is; and what `git.repos.*.credentials` names. */
+  readonly engineEnv: Readonly<Record<string, string | undefined>>;
+  readonly emit?: Emit;
+  /** In place of the project's approval mode. */
+  readonly approvalMode?: ApprovalMode;
+  /** Whom the mode `interactive` asks; absent: nobody is there. */
+  readonly person?: Approver;
+  /** False: what is staged is copied, also where an overlay is to be had. */
+  readonly overlays?: boolean;
+  /** A program that decides in the person's place, such as a `callbackApprover`. */
+  readonly approver?: Approver;
+}

@@ -1,0 +1,20 @@
+import { loadPolicy } from "../../policy/policy.ts";
+import type { Project } from "../../project/project.ts";
+import type { Policy } from "../../sandbox/policy.ts";
+
+/** Each policy is read once, for all runs of a project to agree. */
+export function policiesOf(project: Project): (name: string) => Promise<Policy> {
+  const dirs = project.policiesDir === null ? [] : [project.policiesDir];
+  const loaded = new Map<string, Promise<Policy>>();
+  return (name) => {
+    const policy = loaded.get(name) ?? loadPolicy(name, { dirs });
+    loaded.set(name, policy);
+    return policy;
+  };
+}
+
+/** Found out before anything runs: a call that names a policy which does not exist would fail in the middle of its tree. */
+export async function policiesExist(project: Project, policyNamed: (name: string) => Promise<Policy>): Promise<void> {
+  const named = [...project.workers.values()].flatMap(({ policyName }) => policyName ?? []);
+  await Promise.all([project.policyName, ...new Set(named)].map(policyNamed));
+}

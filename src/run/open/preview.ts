@@ -1,0 +1,66 @@
+import type { ApprovalMode } from "../../approval/approver.ts";
+import { noTrail } from "../../audit/trail.ts";
+import { EngineUnavailableError } from "../../isolation/docker/engine-unavailable.ts";
+import { gateBinary } from "../../isolation/docker/images/gate.ts";
+import { ImageBuildError } from "../../isolation/docker/images/progress.ts";
+import { refusedSourcesFor } from "../../isolation/refused-sources.ts";
+import type { Project } from "../../project/project.ts";
+import { noChangesets } from "../changes/into-project.ts";
+import type { RunEnvironment } from "../environment.ts";
+import { absentEngine } from "../explain/absent-engine.ts";
+import { rememberingImages } from "../explain/remembered-images.ts";
+import { GrantLedger } from "../grants/ledger.ts";
+import { approverFor } from "./approver.ts";
+import { openEngine, refusedSourcesOn } from "./engine.ts";
+import type { OpenOptions } from "./options.ts";
+import { policiesOf } from "./policies.ts";
+
+/** A project to look at and not to run: it opens without an Engine as well. */
+export interface Preview {
+  readonly environment: RunEnvironment;
+  readonly project: Project;
+  readonly approvalMode: ApprovalMode;
+  /** Why no plan can be made; null where the Engine is there and has the base image. */
+  readonly unavailable: string | null;
+}
+
+/** For `explain` and `check`, which show what would be refused whether or not there is an Engine. */
+export async function openPreview(
+  project: Project,
+  options: Pick<OpenOptions, "stateDir" | "engineEnv" | "approvalMode">,
+): Promise<Preview> {
+  const approvalMode = options.approvalMode ?? project.approval.mode;
+  const environment = {
+    project,
+    policyNamed: policiesOf(project),
+    approver: approverFor(project, { approvalMode }),
+    audit: noTrail,
+    ownerDir: "",
+    // Nothing runs, so nothing is granted, and no directory is made.
+    grants: new GrantLedger("", async () => {}),
+    changesets: noChangesets,
+    overlays: false,
+    emit: () => {},
+    now: () => performance.now(),
+  };
+  try {
+    const { connection, driver } = await openEngine(options);
+    const gate = await gateBinary({ docker: connection.docker, stateDir: options.stateDir });
+    const refusedSources = refusedSourcesOn(connection, options.stateDir);
+    return {
+      environment: { ...environment, driver: rememberingImages(driver), refusedSources, gate },
+      project,
+      approvalMode,
+      unavailable: null,
+    };
+  } catch (error) {
+    if (!(error instanceof EngineUnavailableError || error instanceof ImageBuildError)) throw error;
+    const refusedSources = refusedSourcesFor({ engineData: [], engineSockets: [], state: [options.stateDir] });
+    return {
+      environment: { ...environment, driver: absentEngine(error), refusedSources, gate: "" },
+      project,
+      approvalMode,
+      unavailable: error.message,
+    };
+  }
+}

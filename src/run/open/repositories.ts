@@ -1,0 +1,25 @@
+import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
+import { basename, join } from "node:path";
+import type { AuditTrail } from "../../audit/trail.ts";
+import { Repositories } from "../../git/repositories.ts";
+import type { Project } from "../../project/project.ts";
+import type { OpenOptions } from "./options.ts";
+
+/** Null where the project has none. By the project's folder, so that two projects may have repositories of the same name. */
+export function repositoriesOf(
+  { dir, git: repos }: Project,
+  { stateDir, engineEnv }: Pick<OpenOptions, "stateDir" | "engineEnv">,
+  { ownerDir, liveDir, trail }: { ownerDir: string; liveDir: string; trail: AuditTrail },
+): Repositories | null {
+  if (repos === undefined) return null;
+  const project = createHash("sha256").update(dir).digest("hex").slice(0, 16);
+  return new Repositories({
+    dir: join(stateDir, "git", project),
+    repos,
+    owner: basename(ownerDir),
+    isLive: (owner) => existsSync(join(liveDir, owner)),
+    env: engineEnv,
+    onPushed: (pushed) => trail.append({ type: "pushed", ...pushed }),
+  });
+}
