@@ -1,48 +1,71 @@
-/** One way of doing a thing, timed by the wall clock. */
+/** One way of doing a thing. What it tells is one number or several: milliseconds, or items a second. */
 export interface Contender {
-  readonly name: string;
-  once(): Promise<void>;
+  /** In the order of what {@link once} answers. */
+  readonly names: readonly string[];
+  once(): Promise<readonly number[]>;
 }
 
-export interface Timing {
+/** What was measured of one name, in the order of the rounds. */
+export interface Series {
   readonly name: string;
-  readonly medianMs: number;
-  readonly bestMs: number;
-  /** This median over the first contender's. */
-  readonly ratio: number;
+  readonly values: readonly number[];
 }
 
-/** Runs the contenders in turn, so that a noisy minute of the machine falls on all of them alike. The first is the measure. */
-export async function compare(contenders: readonly Contender[], rounds: number): Promise<Timing[]> {
-  const times = contenders.map((): number[] => []);
-  for (let round = -1; round < rounds; round += 1) {
-    for (const [index, contender] of contenders.entries()) {
+/** A contender whose number is how many milliseconds it takes. */
+export function wallClock(name: string, act: () => Promise<unknown>): Contender {
+  return {
+    names: [name],
+    async once() {
       const begun = performance.now();
-      await contender.once();
-      // The first round only warms up.
-      if (round >= 0) times[index]?.push(performance.now() - begun);
+      await act();
+      return [performance.now() - begun];
+    },
+  };
+}
+
+/** A contender whose number is how many items a second it gets done. */
+export function rate(name: string, items: number, act: () => Promise<unknown>): Contender {
+  return {
+    names: [name],
+    async once() {
+      const begun = performance.now();
+      await act();
+      return [(items * 1000) / (performance.now() - begun)];
+    },
+  };
+}
+
+/** A, B, C, A, B, C, …: a noisy minute of the machine falls on all of them alike. The warm-ups do not count. */
+export async function interleaved(
+  contenders: readonly Contender[],
+  rounds: number,
+  warmUps: 0 | 1 = 1,
+): Promise<Series[]> {
+  const measured = contenders.map(({ names }) => names.map((name) => ({ name, values: [] as number[] })));
+  for (let round = -warmUps; round < rounds; round += 1) {
+    for (const [at, contender] of contenders.entries()) {
+      const told = await contender.once();
+      if (round < 0) continue;
+      for (const [index, value] of told.entries()) measured[at]?.[index]?.values.push(value);
     }
   }
-  const medians = times.map(median);
-  return contenders.map(({ name }, index) => ({
-    name,
-    medianMs: medians[index] ?? Number.NaN,
-    bestMs: Math.min(...(times[index] ?? [])),
-    ratio: (medians[index] ?? Number.NaN) / (medians[0] ?? Number.NaN),
-  }));
+  return measured.flat();
 }
 
-export function printTimings(title: string, timings: readonly Timing[]): void {
-  console.log(`\n${title}`);
-  for (const { name, medianMs, bestMs, ratio } of timings) {
-    const ms = (value: number): string => `${value.toFixed(value < 10 ? 3 : 1)} ms`;
-    console.log(
-      `  ${name.padEnd(44)} median ${ms(medianMs).padStart(10)}  best ${ms(bestMs).padStart(10)}  ×${ratio.toFixed(2)}`,
-    );
-  }
-}
-
-function median(times: readonly number[]): number {
-  const sorted = times.toSorted((a, b) => a - b);
-  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
+/** All of `count` acts, so many at once. The first failure is told when no act is under way any more. */
+export async function atOnce(count: number, concurrency: number, act: (index: number) => Promise<void>): Promise<void> {
+  let next = 0;
+  let failed = false;
+  const lane = async (): Promise<void> => {
+    while (next < count && !failed) {
+      const index = next;
+      next += 1;
+      await act(index).catch((error: unknown) => {
+        failed = true;
+        throw error;
+      });
+    }
+  };
+  const lanes = await Promise.allSettled(Array.from({ length: Math.min(concurrency, count) }, lane));
+  for (const settled of lanes) if (settled.status === "rejected") throw settled.reason;
 }

@@ -147,6 +147,11 @@ export class Stage implements AsyncDisposable {
     return join(this.#request.dir, "journal");
   }
 
+  /** True where changes go to a directory of the project itself, and not to a caller's view of it. */
+  get reachesProject(): boolean {
+    return this.#views.some(({ mount }) => comesBack(mount) && mount.view === undefined);
+  }
+
   /** Where the mounts stand that are views, by their virtual paths. */
   get paths(): ReadonlySet<VirtualPath> {
     return new Set(this.#views.map((view) => view.mount.path));

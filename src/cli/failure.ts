@@ -1,3 +1,4 @@
+import { ItemsError } from "../fleet/items/refusal.ts";
 import { EngineUnavailableError } from "../isolation/docker/engine-unavailable.ts";
 import { ImageBuildError } from "../isolation/docker/images/progress.ts";
 import { EngineTrouble } from "../isolation/driver.ts";
@@ -16,7 +17,7 @@ export function failureOf(error: unknown, env: Readonly<Record<string, string | 
   if (!(error instanceof Error)) return { text: `corral: ${String(error)}`, status: EXIT.engineTrouble };
   // Each line begins with its place in a file, which editors follow only where nothing stands before it.
   if (error instanceof DeclarationError) return { text: error.message, status: EXIT.wrongUsage };
-  if (error instanceof UsageError || error instanceof UnknownPolicyError) {
+  if ([UsageError, UnknownPolicyError, ItemsError].some((kind) => error instanceof kind)) {
     return { text: `corral: ${error.message}`, status: EXIT.wrongUsage };
   }
   const known = [EngineUnavailableError, EngineTrouble, ImageBuildError].some((kind) => error instanceof kind);

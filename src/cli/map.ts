@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { startFleet } from "../fleet/fleet.ts";
 import type { FleetSpec, ItemTemplate, Reuse } from "../fleet/item.ts";
+import type { LeftOut } from "../fleet/items/matching-files.ts";
 import type { ManifestFormat } from "../fleet/items/source.ts";
 import { formatOf, type ItemSource } from "../fleet/items/source.ts";
 import { itemRequests, type RequestsOf } from "../fleet/requests.ts";
@@ -8,7 +9,8 @@ import { type FleetDefinition, fleetNamed } from "../project/fleet.ts";
 import { loadProject, type Project } from "../project/project.ts";
 import { ranFleet } from "./fleet-run.ts";
 import { namedWorker } from "./named-worker.ts";
-import type { Terminal } from "./terminal.ts";
+import { printableLine } from "./printable.ts";
+import { say, type Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
 
 export interface MapOptions {
@@ -43,7 +45,8 @@ export async function mapVerb(name: string | undefined, options: MapOptions, ter
     const reading = {
       cwd: asked.cwd,
       signal: env.stop,
-      leftOut: () => {},
+      leftOut: ({ place, why }: LeftOut) =>
+        say(terminal, `corral: left out ${printableLine(place, 200)}: ${printableLine(why, 200)}`),
     };
     return await startFleet(asked.spec, itemRequests(asked.requests, reading), env);
   });
@@ -92,6 +95,7 @@ function fromFile(fleet: FleetDefinition, name: string | undefined, project: Pro
     policy: options.policy ?? fleet.policyName,
     concurrency: options.concurrency === undefined ? fleet.concurrency : said.concurrency,
     reuse: options.reuse ?? fleet.reuse,
+    timeoutMs: fleet.timeoutMs,
     retries: options.retries === undefined ? fleet.retries : said.retries,
     maxFailures: options.maxFailures === undefined ? fleet.maxFailures : said.maxFailures,
     cache: options.cache && fleet.cache,
@@ -123,6 +127,7 @@ function specOf(worker: string, options: MapOptions, source: string): FleetSpec 
         ? "auto"
         : count("--concurrency", options.concurrency, 1),
     reuse: options.reuse ?? "fresh",
+    timeoutMs: null,
     retries: options.retries === undefined ? 0 : count("--retries", options.retries, 0),
     maxFailures: options.maxFailures === undefined ? null : count("--max-failures", options.maxFailures, 0),
     cache: options.cache,

@@ -90,8 +90,9 @@ async function permitted(
   spec: FleetSpec,
   { run }: FleetEnvironment,
 ): Promise<Allowed | Extract<OpenedFleet, { ok: false }>> {
-  const worker = run.project.workers.get(spec.worker);
-  if (worker === undefined) return { ok: false, reason: `there is no worker ${spec.worker}` };
+  const declared = run.project.workers.get(spec.worker);
+  if (declared === undefined) return { ok: false, reason: `there is no worker ${spec.worker}` };
+  const worker = spec.timeoutMs === null ? declared : withTimeout(declared, spec.timeoutMs);
   const caller = await rootSandbox(run, spec.policy);
   if (!caller.ok) return caller;
   const derivation = await permissionOf(worker, caller.sandbox, null, run);
@@ -103,6 +104,11 @@ async function permitted(
   if (image === null) return { ok: false, violations: [{ code: "IMAGE_MISSING", image: worker.image }] };
   const digest = fleetDigest([worker.command, worker.env, worker.output, image.id, sandbox.policy, sandbox.limits]);
   return { job: { worker, caller: caller.sandbox, env: run }, sandbox, digest };
+}
+
+/** As if its file said so: asking for more than the project has is refused, as it would be there. */
+function withTimeout(worker: WorkerDefinition, timeoutMs: number): WorkerDefinition {
+  return { ...worker, needs: { ...worker.needs, limits: { ...worker.needs.limits, timeoutMs } } };
 }
 
 /** What a cell that serves many items cannot give any of them. */

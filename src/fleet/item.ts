@@ -49,6 +49,8 @@ export interface FleetSpec {
   readonly policy: string | null;
   readonly concurrency: number | "auto";
   readonly reuse: Reuse;
+  /** For one item, in milliseconds; null: the worker's own limit. */
+  readonly timeoutMs: number | null;
   /** Attempts besides the first, for what a retry may help where the worker itself failed. */
   readonly retries: number;
   /** More failed items than this end the fleet; null: none do. */

@@ -55,6 +55,7 @@ const DEFAULTS: Omit<FleetSpec, "worker" | "source"> = {
   policy: null,
   concurrency: "auto",
   reuse: "fresh",
+  timeoutMs: null,
   retries: 0,
   maxFailures: null,
   cache: true,

@@ -38,6 +38,7 @@ export const corralYaml = map({
     .refine((name) => nameFault(name) === null, "must be the name of a policy")
     .default("default"),
   policies: hostPath.optional(),
+  fleets: hostPath.optional(),
   approval: map({
     mode: z.enum(["interactive", "approve_all", "auto_deny"]).default("interactive"),
     timeout: duration.default(300_000),

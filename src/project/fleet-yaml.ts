@@ -1,4 +1,3 @@
-import { join } from "node:path";
 import { z } from "zod";
 import { byKind, kindOf, map } from "../yaml/shape.ts";
 import { duration } from "../yaml/units.ts";
@@ -80,10 +79,5 @@ export const fleetYaml = map({
   policy: name.optional(),
   timeout: duration.optional(),
 });
-
-/** The folder of a project's fleets. What is in it says what may run, so no worker may ever write it. */
-export function fleetsDir(projectDir: string): string {
-  return join(projectDir, "fleets");
-}
 
 export type FleetYaml = z.output<typeof fleetYaml>;

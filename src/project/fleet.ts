@@ -1,11 +1,11 @@
 import { readdir } from "node:fs/promises";
-import { basename, join } from "node:path";
+import { basename, join, relative } from "node:path";
 import { type Checked, checkShape } from "../yaml/check.ts";
 import { readDeclarationFile } from "../yaml/declaration-file.ts";
 import { parseYaml, type YamlDocument } from "../yaml/document.ts";
 import { nearest } from "../yaml/issue.ts";
 import { DeclarationError, type Problem } from "../yaml/problem.ts";
-import { type FleetYaml, fleetsDir, fleetYaml } from "./fleet-yaml.ts";
+import { type FleetYaml, fleetYaml } from "./fleet-yaml.ts";
 import { faultOf } from "./host-place.ts";
 import { nameFault } from "./names.ts";
 import { present } from "./present.ts";
@@ -66,12 +66,14 @@ export function parseFleet(text: string, file: string): FleetDefinition {
  * names a worker which the project has not is one of them. `shownDir`: the project's folder as a person knows it.
  */
 export async function fleetNamed(
-  project: Pick<Project, "dir" | "workers">,
+  project: Pick<Project, "dir" | "workers" | "fleetsDir">,
   name: string,
   shownDir = project.dir,
 ): Promise<FleetDefinition> {
-  const file = join(fleetsDir(shownDir), `${name}.yaml`);
-  const read = readFleet(await textOf(project.dir, name, file), file);
+  const { fleetsDir } = project;
+  if (fleetsDir === null) throw unnamed(join(shownDir, "corral.yaml"));
+  const file = join(shownDir, relative(project.dir, fleetsDir), `${name}.yaml`);
+  const read = readFleet(await textOf(fleetsDir, name, file), file);
   if (!read.ok) throw new DeclarationError(read.problems);
   const { fleet, document } = read.value;
   if (project.workers.has(fleet.worker)) return fleet;
@@ -82,17 +84,24 @@ export async function fleetNamed(
   ]);
 }
 
-async function textOf(projectDir: string, name: string, file: string): Promise<string> {
+/** A worker could have written what a person then runs. */
+function unnamed(file: string): DeclarationError {
+  const message =
+    "workers may write where fleets/ would be: name the folder (`fleets: ./fleets`) after a look at what is in it, or run without --fleet";
+  return new DeclarationError([{ file, line: 1, column: 1, path: "fleets", message }]);
+}
+
+async function textOf(fleetsDir: string, name: string, file: string): Promise<string> {
   const wrong = (message: string) => new DeclarationError([{ file, line: 1, column: 1, path: "", message }]);
   const fault = nameFault(name);
   if (fault !== null) throw wrong(`a fleet's name ${fault}`);
   try {
-    return await readDeclarationFile(join(fleetsDir(projectDir), `${name}.yaml`), file);
+    return await readDeclarationFile(join(fleetsDir, `${name}.yaml`), file);
   } catch (error) {
     if (error instanceof DeclarationError) throw error;
     const message = faultOf(error);
     if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw wrong(message);
-    const known = await fleetNames(projectDir);
+    const known = await fleetNames(fleetsDir);
     const instead =
       known.length === 0 ? "; the project has no fleets" : (nearest(name, known) ?? `; there are: ${known.join(", ")}`);
     throw wrong(`${message}${instead}`);
@@ -100,8 +109,8 @@ async function textOf(projectDir: string, name: string, file: string): Promise<s
 }
 
 /** The names of a project's fleets, sorted; of very many, the first thousand. */
-export async function fleetNames(projectDir: string): Promise<string[]> {
-  const entries = await readdir(fleetsDir(projectDir)).catch((error: unknown) => {
+export async function fleetNames(fleetsDir: string): Promise<string[]> {
+  const entries = await readdir(fleetsDir).catch((error: unknown) => {
     faultOf(error);
     return [];
   });

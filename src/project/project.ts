@@ -1,6 +1,7 @@
 import { readdir, realpath, stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import type { ProjectDeclaration } from "../sandbox/declare.ts";
+import type { Mount } from "../sandbox/mount.ts";
 import { type Checked, checkShape } from "../yaml/check.ts";
 import { readDeclarationFile } from "../yaml/declaration-file.ts";
 import { parseYaml, type YamlDocument } from "../yaml/document.ts";
@@ -37,6 +38,8 @@ export interface Project {
   readonly git?: ReadonlyMap<string, GitRepo>;
   /** Real paths of what says what workers may do; no worker ever writes them. */
   readonly ownFiles: readonly string[];
+  /** Where its fleets are; null where a worker may have put some there, and `corral.yaml` does not name the folder. */
+  readonly fleetsDir: string | null;
   /** Kept as written, for the fleet to check. */
   readonly fleet: unknown;
 }
@@ -48,10 +51,13 @@ export async function loadProject(dir: string): Promise<Project> {
   const workers = await workersOf(corral, projectDir, dir);
   const policiesDir = await subfolder(corral, "policies", projectDir);
   const declaration = await declarationOf(corral, projectDir);
+  const fleetsDir = await subfolder(corral, "fleets", projectDir);
   const git = workers.ok && declaration.ok ? await gitOf(corral, projectDir, workers.value, declaration.value) : NO_GIT;
-  if (!(corral.checked.ok && workers.ok && policiesDir.ok && declaration.ok && git.ok)) {
+  if (!(corral.checked.ok && workers.ok && policiesDir.ok && fleetsDir.ok && declaration.ok && git.ok)) {
     throw new DeclarationError(
-      [corral.checked, workers, policiesDir, declaration, git].flatMap((part) => (part.ok ? [] : part.problems)),
+      [corral.checked, workers, policiesDir, fleetsDir, declaration, git].flatMap((part) =>
+        part.ok ? [] : part.problems,
+      ),
     );
   }
   const { policy, approval, delegation, fleet } = corral.checked.value;
@@ -60,6 +66,7 @@ export async function loadProject(dir: string): Promise<Project> {
     file,
     join(projectDir, writtenFolder(corral, "workers")),
     policiesDir.value,
+    join(projectDir, writtenFolder(corral, "fleets")),
     ...placesOnHost(git.value),
   ];
   const ownFiles = [...(await ownFilesOf(says)), ...corralsOwn()];
@@ -70,6 +77,7 @@ export async function loadProject(dir: string): Promise<Project> {
     declaration: shielded(declaration.value, ownFiles),
     policyName: policy,
     policiesDir: policiesDir.value,
+    fleetsDir: fleetsDir.value ?? unnamedFleets(projectDir, declaration.value.mounts),
     approval: { mode: approval.mode, timeoutMs: approval.timeout, rules: approval.rules },
     delegation: {
       maxDepth: delegation.max_depth,
@@ -179,13 +187,9 @@ async function workersOf(
 }
 
 /** The folder that `corral.yaml` names under `key`, else the one called so; null where nobody names it and there is none. */
-async function subfolder(
-  corral: CorralFile,
-  key: "workers" | "policies",
-  projectDir: string,
-): Promise<Checked<string | null>> {
-  // Policies are only looked for where `corral.yaml` says so: a folder that a worker made must not become the project's own.
-  if (key === "policies" && !isWritten(corral, key)) return { ok: true, value: null };
+async function subfolder(corral: CorralFile, key: OwnFolder, projectDir: string): Promise<Checked<string | null>> {
+  // These are only looked for where `corral.yaml` says so: a folder that a worker made must not become the project's own.
+  if (key !== "workers" && !isWritten(corral, key)) return { ok: true, value: null };
   const folder = resolve(projectDir, writtenFolder(corral, key));
   const found = await stat(folder).catch((error: unknown) => faultOf(error));
   if (typeof found !== "string" && found.isDirectory()) return { ok: true, value: folder };
@@ -194,12 +198,21 @@ async function subfolder(
   return { ok: false, problems };
 }
 
-function isWritten({ checked }: CorralFile, key: "workers" | "policies"): boolean {
+type OwnFolder = "workers" | "policies" | "fleets";
+
+/** `fleets/`, where no worker can have made it: null where one may write there, and `corral.yaml` does not name it. */
+function unnamedFleets(projectDir: string, mounts: readonly Mount[]): string | null {
+  const folder = join(projectDir, "fleets");
+  const writable = mounts.some(({ mode, host }) => mode === "rw" && (host === folder || folder.startsWith(`${host}/`)));
+  return writable ? null : folder;
+}
+
+function isWritten({ checked }: CorralFile, key: OwnFolder): boolean {
   return checked.ok && checked.value[key] !== undefined;
 }
 
 /** Looked up in the raw document, so that workers are checked even where something else in `corral.yaml` is wrong. */
-function writtenFolder({ document }: CorralFile, key: "workers" | "policies"): string {
+function writtenFolder({ document }: CorralFile, key: OwnFolder): string {
   const raw = document?.raw as Record<string, unknown> | null | undefined;
   const written = raw?.[key];
   return typeof written === "string" && written !== "" && !written.includes("\0") ? written : key;

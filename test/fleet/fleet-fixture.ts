@@ -29,6 +29,7 @@ export const SPEC: FleetSpec = {
   policy: null,
   concurrency: 3,
   reuse: "fresh",
+  timeoutMs: null,
   retries: 0,
   maxFailures: null,
   cache: false,

@@ -152,7 +152,7 @@ describe("a fleet of a project", () => {
   it("is found by its name", async () => {
     const dir = await projectFolder(FILES);
     const project = await loadProject(dir);
-    expect(await fleetNames(dir)).toEqual(["pages", "typo"]);
+    expect(await fleetNames(join(dir, "fleets"))).toEqual(["pages", "typo"]);
     const fleet = await fleetNamed(project, "pages", "shown");
     expect(fleet).toMatchObject({ name: "pages", file: "shown/fleets/pages.yaml", worker: "extract" });
   });
@@ -172,6 +172,18 @@ describe("a fleet of a project", () => {
     await mkdir(join(dir, "fleets/folder.yaml"));
     await symlink("loop.yaml", join(dir, "fleets/loop.yaml"));
     await expect(fleetNamed(await loadProject(dir), name, "shown")).rejects.toThrow(message);
+  });
+
+  it("is none that a worker could have made: where one may write, the folder has to be named, and is then read-only", async () => {
+    const files = { ...FILES, "corral.yaml": "version: 1\nsandbox: { root: { root: . } }" };
+    const unnamed = await loadProject(await projectFolder(files));
+    await expect(fleetNamed(unnamed, "pages", "shown")).rejects.toThrow(
+      /^shown\/corral\.yaml:1:1: fleets: workers may/,
+    );
+    const named = { ...files, "corral.yaml": `${files["corral.yaml"]}\nfleets: ./fleets` };
+    const project = await loadProject(await projectFolder(named));
+    expect(await fleetNamed(project, "pages", "shown")).toMatchObject({ name: "pages" });
+    expect(project.declaration.mounts).toContainEqual(expect.objectContaining({ path: "/fleets", mode: "ro" }));
   });
 
   it("is none where the project has no fleets", async () => {

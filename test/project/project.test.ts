@@ -37,6 +37,7 @@ describe("a project's declaration", () => {
       },
       policyName: "default",
       policiesDir: null,
+      fleetsDir: join(dir, "fleets"),
       ownFiles: expect.not.arrayContaining([dir]),
       approval: { mode: "interactive", timeoutMs: 300_000, rules: [] },
       delegation: { maxDepth: 5, maxCalls: 100, maxParallel: 4 },

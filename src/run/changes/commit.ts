@@ -4,7 +4,7 @@ import type { CommitAnswer } from "../../tools/hands.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
 import type { RunEnvironment } from "../environment.ts";
 import type { Job } from "../job.ts";
-import { intoCaller } from "./into-caller.ts";
+import { destinationOf } from "./destination.ts";
 import { reported } from "./reported.ts";
 import { settleChanges } from "./settle.ts";
 import { changesOf } from "./settled-run.ts";
@@ -24,7 +24,7 @@ export async function commitSoFar(
   });
   if (collected === null) return { changes: [], decision: null };
   await using _ = collected;
-  const into = job.parent === null ? env.changesets : intoCaller(stage.journalDir);
+  const into = destinationOf(job, stage, env);
   // What waits for an answer stays in the view; the end of the run asks about it again.
   const staying = { ...into, keep: async () => {} };
   const { outcomes, decision } = await settleChanges(collected, job, staying, env, signal);

@@ -1,10 +1,11 @@
-import type { AuditTrail } from "../../audit/trail.ts";
-import type { Changeset } from "../../changes/changeset.ts";
+import { type AuditRecord, changesApplied, changesApplying } from "../../audit/records.ts";
+import { type AuditTrail, AuditTrailError } from "../../audit/trail.ts";
+import { only } from "../../changes/changeset.ts";
 import { ChangesetStore } from "../../changes/store/changeset-store.ts";
 import type { Holder } from "../../changes/store/holding.ts";
 import { formatOwner, isDead, type Owner, parseOwner } from "../../isolation/owner.ts";
 import type { Changesets } from "./changesets.ts";
-import { counted, type Outcome } from "./reported.ts";
+import type { Outcome } from "./reported.ts";
 
 /** The store of a state directory, as this process works on it. */
 export function changesetStore(stateDir: string, self: Owner): ChangesetStore {
@@ -17,23 +18,30 @@ export function intoProject(store: ChangesetStore, audit: AuditTrail): Changeset
     keep: async (changeset, state) => await store.keep(changeset, state),
     async apply(changeset, indexes) {
       const changes = changeset.changes.filter(({ index }) => indexes.has(index));
-      // On the disk before the first file is touched; where it cannot be written nothing is applied.
-      await audit.append({
-        type: "changes_applying",
-        ...who(changeset),
-        count: changes.length,
-        changes: changes.map(named),
-      });
+      // On the disk before the first file is touched; where it cannot be written nothing is applied, and nothing lost.
+      if (!(await isWritten(audit, changesApplying(changeset, changes)))) {
+        await store.keep(only(changeset, indexes), "held");
+        return changes.map((change): Outcome => ({ change, outcome: "held", reason: UNRECORDED }));
+      }
       const outcomes = await store.apply(changeset, indexes);
-      await audit.append({
-        type: "changes_applied",
-        ...who(changeset),
-        counts: counted(outcomes),
-        changes: outcomes.map(({ change, outcome }) => ({ ...named(change), outcome })),
-      });
+      // Done is done; that the run's end cannot be recorded either will be told to a person.
+      const done = outcomes.map(({ change: { path, kind }, outcome }) => ({ path, kind, outcome }));
+      await isWritten(audit, changesApplied(changeset, done));
       return outcomes;
     },
   };
+}
+
+const UNRECORDED = "it could not be recorded in the audit trail, and nothing is applied unrecorded";
+
+async function isWritten(audit: AuditTrail, record: AuditRecord): Promise<boolean> {
+  try {
+    await audit.append(record);
+    return true;
+  } catch (error) {
+    if (!(error instanceof AuditTrailError)) throw error;
+    return false;
+  }
 }
 
 /** Where nothing is run, nothing is changed. */
@@ -41,14 +49,6 @@ export const noChangesets: Changesets = {
   keep: async () => {},
   apply: async () => [],
 };
-
-function who({ id, run, root, worker }: Changeset) {
-  return { changeset: id, run, root, worker };
-}
-
-function named({ path, kind }: Outcome["change"]) {
-  return { path, kind };
-}
 
 function holderOf(self: Owner): Holder {
   return {

@@ -51,8 +51,10 @@ export async function settleChanges(
   });
   const all = [...decisions.values()];
   const decision = all.find(({ outcome }) => outcome !== "approved") ?? all[0] ?? null;
-  return { outcomes, decision, kept: withheld.size > 0 || outcomes.some(({ outcome }) => outcome === "conflict") };
+  return { outcomes, decision, kept: withheld.size > 0 || outcomes.some(({ outcome }) => WAITS.has(outcome)) };
 }
+
+const WAITS: ReadonlySet<ChangeOutcome> = new Set(["conflict", "held"]);
 
 /** Nothing is applied, and all of it waits. */
 export async function holdChanges({ changeset }: Collected, reason: string, into: Changesets): Promise<Settlement> {

@@ -3,7 +3,7 @@ import type { ChangesOf, Collected, Stage } from "../../changes/stage.ts";
 import type { RunEnvironment } from "../environment.ts";
 import type { Job } from "../job.ts";
 import { type DescribedViolation, describeAll, type RunError, type RunResult } from "../result.ts";
-import { intoCaller } from "./into-caller.ts";
+import { destinationOf } from "./destination.ts";
 import { counted, type ReportedChange, type ReportedChangeset, reported, violationsOf } from "./reported.ts";
 import { holdChanges, type Settlement, settleChanges } from "./settle.ts";
 
@@ -44,7 +44,7 @@ export async function settleEnded(
   unfit: string | null,
 ): Promise<SettledChanges | null> {
   const isRoot = job.parent === null;
-  const into = isRoot ? env.changesets : intoCaller(stage.journalDir);
+  const into = destinationOf(job, stage, env);
   let collected: Collected | null;
   try {
     collected = await stage.collect(changesOf(job, env));
@@ -92,7 +92,7 @@ function failureOf(settlement: Settlement, job: Job): SettledChanges["failure"] 
     const message = [what, ...violations.map((violation) => violation.message)].join("\n");
     return { status: "refused", violations, error: { code, message } };
   }
-  if (decision === null || decision.outcome === "approved") return null;
+  if (decision === null || decision.outcome === "approved") return heldFailure(outcomes, job);
   const timedOut = decision.outcome === "timed_out";
   const answer = timedOut ? "nobody answered in time" : `it was denied: ${decision.reason}`;
   const withheld = outcomes.filter(({ outcome }) => outcome !== "applied").map(({ change }) => change.path);
@@ -104,6 +104,16 @@ function failureOf(settlement: Settlement, job: Job): SettledChanges["failure"] 
   const message = `Worker ${job.worker.name} changed ${shown}; that needs approval, and ${answer}. ${way}`;
   const code = timedOut ? "APPROVAL_TIMED_OUT" : "APPROVAL_DENIED";
   return { status: "denied", violations: [], error: { code, message } };
+}
+
+/** Everybody agreed, and it was not applied all the same. */
+function heldFailure(outcomes: Settlement["outcomes"], job: Job): SettledChanges["failure"] {
+  const held = outcomes.filter(({ outcome }) => outcome !== "applied");
+  const [first] = held;
+  if (first === undefined) return null;
+  const way = job.parent === null ? ` It waits: see \`corral changes show ${job.run}\`.` : "";
+  const message = `Of ${outcomes.length} changes of worker ${job.worker.name}, ${held.length} were not applied: ${first.reason}.${way}`;
+  return { status: "refused", violations: [], error: { code: "CHANGES_HELD", message } };
 }
 
 function cancelledFailure({ run, parent, worker }: Job): SettledChanges["failure"] {

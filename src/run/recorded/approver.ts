@@ -1,14 +1,17 @@
-import type { ApprovalRequest, Approver, Decision } from "../../approval/approver.ts";
+import { type ApprovalRequest, type Approver, type Decision, denied } from "../../approval/approver.ts";
 import { approvalDecided } from "../../audit/records.ts";
 import type { AuditTrail } from "../../audit/trail.ts";
 import type { Emit } from "../events.ts";
 
 /** A worker may ask for ever, and be told no each time; the trail must not grow with it. */
 const MAX_REFUSALS_PER_TREE = 1000;
+/** Nor with what rules and earlier answers agree to, over and over: each is written down. */
+const MAX_APPROVALS_PER_TREE = 20_000;
 /** Trees that are counted at once; the one that was counted first is forgotten first. */
 const MAX_TREES = 1000;
 
 const LAST_NOTE = "further requests of this tree of runs that are not approved are not recorded";
+const TOO_MANY = `this tree of runs was agreed to ${MAX_APPROVALS_PER_TREE} times, and no more is recorded or allowed`;
 const NOT_RECORDED = "the agreement could not be recorded in the audit trail, and nothing happens unrecorded";
 
 interface Surroundings {
@@ -21,7 +24,8 @@ export class RecordedApprover implements Approver {
   readonly #approver: Approver;
   readonly #trail: AuditTrail;
   readonly #around: Surroundings;
-  readonly #refusals = new Map<string, number>();
+  readonly #refusals = new Counts();
+  readonly #approvals = new Counts();
 
   constructor(approver: Approver, trail: AuditTrail, around: Surroundings) {
     this.#approver = approver;
@@ -31,7 +35,8 @@ export class RecordedApprover implements Approver {
 
   async decide(request: ApprovalRequest, signal: AbortSignal): Promise<Decision> {
     const askedAt = this.#around.now();
-    const decision = await this.#approver.decide(request, signal);
+    const decided = await this.#approver.decide(request, signal);
+    const decision = this.#isTooMuch(request.root, decided) ? denied(TOO_MANY) : decided;
     const note = decision.outcome === "approved" ? undefined : this.#counted(request.root);
     if (note === "skip") return decision;
     const waitedMs = Math.round(this.#around.now() - askedAt);
@@ -49,11 +54,25 @@ export class RecordedApprover implements Approver {
 
   /** What the record of one more refusal says besides; `skip` where there are enough. */
   #counted(root: string): string | undefined {
-    const count = (this.#refusals.get(root) ?? 0) + 1;
+    const count = this.#refusals.next(root);
     if (count > MAX_REFUSALS_PER_TREE) return "skip";
-    this.#refusals.set(root, count);
-    const [oldest] = this.#refusals.keys();
-    if (this.#refusals.size > MAX_TREES && oldest !== undefined) this.#refusals.delete(oldest);
     return count === MAX_REFUSALS_PER_TREE ? LAST_NOTE : undefined;
+  }
+
+  #isTooMuch(root: string, { outcome }: Decision): boolean {
+    return outcome === "approved" && this.#approvals.next(root) > MAX_APPROVALS_PER_TREE;
+  }
+}
+
+/** Counts by tree. */
+class Counts {
+  readonly #counts = new Map<string, number>();
+
+  next(root: string): number {
+    const count = (this.#counts.get(root) ?? 0) + 1;
+    this.#counts.set(root, count);
+    const [oldest] = this.#counts.keys();
+    if (this.#counts.size > MAX_TREES && oldest !== undefined) this.#counts.delete(oldest);
+    return count;
   }
 }

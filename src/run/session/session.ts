@@ -210,6 +210,11 @@ export class Session implements AsyncDisposable, Hands {
   async commit(signal: AbortSignal): Promise<CommitAnswer> {
     return await this.#commitQueue.add(async () => {
       signal.throwIfAborted();
+      if (this.#commits > MAX_COMMITS)
+        throw new ToolRefusal(
+          "COMMIT_LIMIT",
+          `A run commits at most ${MAX_COMMITS} times; the rest is applied at its end.`,
+        );
       this.#commits += 1;
       return await commitSoFar(this.#job, this.#stage, this.#commits, this.#env, signal);
     });
@@ -260,6 +265,9 @@ export class Session implements AsyncDisposable, Hands {
     );
   }
 }
+
+/** Each is written down in the audit trail with its changes. */
+const MAX_COMMITS = 500;
 
 const CANCELLED: ToolResult = { ok: false, code: "CANCELLED", message: "It was cancelled.", data: {} };
 

@@ -54,6 +54,23 @@ describe("the rules of a project", () => {
   });
 });
 
+describe("what a called worker brings back where its caller writes without a view", () => {
+  it("changes the project itself, and is recorded as that", async () => {
+    const direct = { sandbox: { zones: [{ name: "out", mode: "rw", approval: "preApproved" }] } };
+    const parent = { command: sh("corral-call child > /dev/null"), calls: ["child"], ...direct };
+    await using project = await openProject(
+      { workers: { parent, child: { command: sh("echo c > /out/c"), ...asking } }, zones: { out: "rw" } },
+      { approvalMode: "approve_all" },
+    );
+    expect(await project.run("parent")).toMatchObject({ status: "succeeded", calls: [{ status: "succeeded" }] });
+    expect(await readdir(join(project.dir, "out"))).toEqual(["c"]);
+    const [id] = await readdir(join(project.stateDir, "audit"));
+    const trail = await readFile(join(project.stateDir, "audit", id ?? "", "trail.ndjson"), "utf8");
+    expect(trail).toMatch(/"type":"changes_applying".*"worker":"child"/);
+    expect(trail).toMatch(/"type":"changes_applied".*"worker":"child"/);
+  });
+});
+
 describe("what gives way to something else", () => {
   const script = "rm -r /out/now; ln -s";
   const files = { "out/now/precious": "p", "out/next/a": "a" };

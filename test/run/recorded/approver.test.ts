@@ -16,6 +16,21 @@ function recorded(decision: Decision, append: (record: AuditRecord) => Promise<v
   return { approver: new RecordedApprover({ decide: async () => decision }, { append }, around), events };
 }
 
+describe("a tree that is agreed to over and over", () => {
+  it("cannot fill the trail: after very many approvals there are no more, for this tree alone", async () => {
+    const records: AuditRecord[] = [];
+    const { approver } = recorded(YES, async (record) => void records.push(record));
+    for (let times = 0; times < 20_000; times += 1) await approver.decide(REQUEST, never);
+    expect(await approver.decide(REQUEST, never)).toMatchObject({
+      outcome: "denied",
+      reason: expect.stringContaining("20000 times"),
+    });
+    for (let times = 0; times < 2000; times += 1) await approver.decide(REQUEST, never);
+    expect(records).toHaveLength(21_000);
+    expect(await approver.decide({ ...REQUEST, root: "r9" }, never)).toEqual(YES);
+  });
+});
+
 describe("a decision", () => {
   it.each([YES, NO])("is handed on once it is recorded, with what was asked: %o", async (decision) => {
     const records: AuditRecord[] = [];

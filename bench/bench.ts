@@ -1,0 +1,83 @@
+import { chmod, mkdir, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { FleetJournal } from "../src/fleet/journal/journal.ts";
+import { openJournal } from "../src/fleet/open-journal.ts";
+import { type Corral, openCorral, type RunEvent, run } from "../src/index.ts";
+import type { Plan } from "../src/isolation/plan.ts";
+import type { WorkerDefinition } from "../src/project/worker.ts";
+import type { Peer } from "./contenders/peer.ts";
+import { writeProject } from "./project.ts";
+import type { Sizes } from "./sizes.ts";
+
+/** What all suites measure on: a project of its own, open on the Engine. Disposing removes it. */
+export interface Bench extends AsyncDisposable {
+  readonly projectDir: string;
+  readonly stateDir: string;
+  readonly corral: Corral;
+  readonly journal: FleetJournal;
+  readonly sizes: Sizes;
+  readonly peers: readonly Peer[];
+  /** Of a run that has been: what the others are given as well, so that all do the same work. */
+  readonly plan: Plan;
+  /** False: there is no docker command to compare with. */
+  readonly hasDocker: boolean;
+  worker(name: string): WorkerDefinition;
+  /** Tells every event of a run from now on, until it is disposed of. */
+  watch(listener: (event: RunEvent) => void): Disposable;
+}
+
+export async function openBench(parts: Pick<Bench, "sizes" | "peers" | "hasDocker">): Promise<Bench> {
+  await using opening = new AsyncDisposableStack();
+  const base = await mkdtemp(join(tmpdir(), "corral-bench-"));
+  opening.defer(() => rm(base, { recursive: true, force: true }));
+  await chmod(base, 0o755);
+  const projectDir = join(base, "p");
+  const stateDir = join(base, "s");
+  const { sizes } = parts;
+  await mkdir(projectDir);
+  await writeProject(projectDir, Math.max(sizes.freshItems, sizes.trialItems, sizes.scrubbedItems, ...sizes.growth));
+  const listeners = new Set<(event: RunEvent) => void>();
+  const corral = opening.use(
+    await openCorral({
+      projectDir,
+      stateDir,
+      engineEnv: process.env,
+      emit(event) {
+        for (const listener of listeners) listener(event);
+      },
+    }),
+  );
+  const journal = opening.use(await openJournal(stateDir, corral.project.dir));
+  const worker = (name: string): WorkerDefinition => {
+    const found = corral.project.workers.get(name);
+    if (found === undefined) throw new Error(`the bench's project has no worker ${name}`);
+    return found;
+  };
+  const watch: Bench["watch"] = (listener) => {
+    listeners.add(listener);
+    return { [Symbol.dispose]: () => void listeners.delete(listener) };
+  };
+  const plan = await planOfFirstRun(corral, worker("echo"), watch);
+  const moved = opening.move();
+  return {
+    ...parts,
+    projectDir,
+    stateDir,
+    corral,
+    journal,
+    plan,
+    worker,
+    watch,
+    [Symbol.asyncDispose]: () => moved.disposeAsync(),
+  };
+}
+
+async function planOfFirstRun(corral: Corral, worker: WorkerDefinition, watch: Bench["watch"]): Promise<Plan> {
+  const plans: Plan[] = [];
+  using _ = watch((event) => void (event.type === "started" && plans.push(event.plan)));
+  const { status, error } = await run({ worker, signal: new AbortController().signal }, corral.environment);
+  const [plan] = plans;
+  if (status !== "succeeded" || plan === undefined) throw new Error(error?.message ?? status);
+  return plan;
+}

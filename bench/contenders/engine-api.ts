@@ -1,0 +1,24 @@
+import type Docker from "dockerode";
+import { containerConfig, type SeccompProfiles } from "../../src/isolation/docker/container-config.ts";
+import type { Plan } from "../../src/isolation/plan.ts";
+import type { OneRun } from "./one-run.ts";
+
+/** The plan's container without Corral: its binds by path, its command run at once, its output read by nobody. */
+export async function engineRun(
+  docker: Docker,
+  plan: Plan,
+  { command, binds }: OneRun,
+  seccomp: SeccompProfiles,
+): Promise<void> {
+  const identity = { device: "0", inode: "0" };
+  const mounts = binds.map((bind) => ({ ...bind, origin: "sandbox" as const, identity }));
+  const config = containerConfig({ ...plan, mounts }, "", {}, new Map(), seccomp);
+  const { name: _name, ...rest } = config;
+  const still = { OpenStdin: false, StdinOnce: false, AttachStdin: false, AttachStdout: false, AttachStderr: false };
+  const container = await docker.createContainer({ ...rest, ...still, Entrypoint: [...command] });
+  const ended = container.wait({ condition: "next-exit" });
+  await container.start();
+  const { StatusCode } = (await ended) as { StatusCode: number };
+  await container.remove();
+  if (StatusCode !== 0) throw new Error(`a container of the Engine API's ended with ${StatusCode}`);
+}

@@ -1,0 +1,55 @@
+import { numberText } from "./number-text.ts";
+import type { BenchReport, Group, Target } from "./report.ts";
+import { isMet } from "./targets.ts";
+
+/** The report as Markdown that is also good to read as it is. */
+export function tablesOf({ machine, level, durationMs, groups, targets, notes }: BenchReport): string {
+  const memory = `${Math.round(machine.memoryBytes / 1024 ** 3)} GB`;
+  const head = [
+    `${machine.cores} cores, ${memory}, Node ${machine.node}, Docker Engine ${machine.engine};`,
+    `load ${machine.loadBefore.toFixed(1)} before, ${machine.loadAfter.toFixed(1)} after;`,
+    `level ${level}, ${Math.round(durationMs / 1000)} s.`,
+  ].join(" ");
+  const told = notes.map((note) => `- ${note}`).join("\n");
+  return [head, ...groups.map(groupTable), targetTable(targets), told].filter((part) => part !== "").join("\n\n");
+}
+
+export function groupTable({ title, unit, rows }: Group): string {
+  const head = [title, `p50 ${unit}`, "p99", "ratio", "rounds"];
+  const lines = rows.map(({ name, p50, p99, ratio, rounds }) => [
+    name,
+    numberText(p50),
+    numberText(p99),
+    `×${numberText(ratio)}`,
+    String(rounds),
+  ]);
+  return aligned([head, ...lines]);
+}
+
+function targetTable(targets: readonly Target[]): string {
+  const lines = targets.map((target) => {
+    const met = isMet(target);
+    const measured = target.measured === null ? "not measured" : numberText(target.measured);
+    return [
+      target.what,
+      measured,
+      `${target.bound} ${target.wanted}`,
+      { true: "met", false: "missed", null: "–" }[`${met}`],
+    ];
+  });
+  return aligned([["target", "measured", "wanted", ""], ...lines]);
+}
+
+/** A Markdown table whose columns stand under each other: the first to the left, the others to the right. */
+function aligned(lines: readonly (readonly string[])[]): string {
+  const [head = []] = lines;
+  const widths = head.map((_, column) => Math.max(3, ...lines.map((line) => [...(line[column] ?? "")].length)));
+  const shown = lines.map((line) => `| ${line.map((cell, column) => padded(cell, widths[column] ?? 0, column)).join(" | ")} |`);
+  const rule = `| ${widths.map((width, column) => (column === 0 ? "-".repeat(width) : `${"-".repeat(width - 1)}:`)).join(" | ")} |`;
+  return [shown[0], rule, ...shown.slice(1)].join("\n");
+}
+
+function padded(cell: string, width: number, column: number): string {
+  const room = " ".repeat(width - [...cell].length);
+  return column === 0 ? `${cell}${room}` : `${room}${cell}`;
+}

@@ -1,0 +1,38 @@
+import { chmod, chown, mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+
+/** What a worker that works does: it reads its item, and writes its output into the one folder that it sees. */
+export const ITEM_SCRIPT = 'read -r x < /attachments/in; for d in /out/*; do echo "$x" > "$d/out"; done';
+export const ECHO = ["echo", "begun"];
+
+/** Cells run as this user where the project's folders belong to it. */
+const WORKER_UID = 65532;
+const OUT = { name: "out", mode: "rw", approval: "preApproved" };
+const WORKERS = {
+  echo: { command: ECHO },
+  item: { command: ["sh", "-c", ITEM_SCRIPT], sandbox: { zones: [OUT] } },
+  caller: { command: ["corral-call", "echo"], calls: ["echo"] },
+  tools: { command: ["true"], sandbox: { zones: [OUT] }, shell_rules: { default: "preApproved" } },
+};
+
+/** A project of workers that do next to nothing, and the files of `items` items. */
+export async function writeProject(dir: string, items: number): Promise<void> {
+  for (const folder of ["workers", "inbox", "out"]) await mkdir(join(dir, folder), { recursive: true });
+  await chmod(dir, 0o755);
+  const sandbox = { mode: "direct", zones: { out: { path: "./out", mode: "rw", approval: "preApproved" } } };
+  await writeFile(join(dir, "corral.yaml"), JSON.stringify({ version: 1, policy: "batch", sandbox }));
+  for (const [name, worker] of Object.entries(WORKERS)) {
+    const front = JSON.stringify({ name, image: "corral/base", ...worker });
+    await writeFile(join(dir, "workers", `${name}.worker`), `---\n${front}\n---\n`);
+  }
+  for (let index = 0; index < items; index += 1) await writeFile(inputOf(dir, index), contentOf(index));
+  if (process.getuid?.() === 0) await chown(join(dir, "out"), WORKER_UID, WORKER_UID);
+}
+
+export function inputOf(dir: string, index: number): string {
+  return join(dir, "inbox", String(index));
+}
+
+export function contentOf(index: number): string {
+  return `document ${index}\n`;
+}

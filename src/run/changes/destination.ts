@@ -1,0 +1,25 @@
+import { applyChangeset } from "../../changes/apply/apply.ts";
+import type { Stage } from "../../changes/stage.ts";
+import type { RunEnvironment } from "../environment.ts";
+import type { Job } from "../job.ts";
+import type { Changesets } from "./changesets.ts";
+
+/**
+ * Where a run's changes go. A called run's land in its caller's view, which goes away with the caller: nothing of them
+ * waits for anybody. Where the caller has no view they change the project itself, and are applied and recorded as such.
+ */
+export function destinationOf(
+  { parent }: Pick<Job, "parent">,
+  stage: Pick<Stage, "journalDir" | "reachesProject">,
+  { changesets }: Pick<RunEnvironment, "changesets">,
+): Changesets {
+  if (parent === null) return changesets;
+  const { journalDir, reachesProject } = stage;
+  return {
+    keep: async () => {},
+    apply: async (changeset, indexes) =>
+      reachesProject
+        ? await changesets.apply(changeset, indexes)
+        : await applyChangeset(changeset, indexes, { journalDir }),
+  };
+}

@@ -1,0 +1,38 @@
+import { join } from "node:path";
+import { expect, it, onTestFinished } from "vitest";
+import type { AuditRecord } from "../../../src/audit/records.ts";
+import { AuditTrailError } from "../../../src/audit/trail.ts";
+import { ChangesetStore } from "../../../src/changes/store/changeset-store.ts";
+import { intoProject } from "../../../src/run/changes/into-project.ts";
+import { stagedFolder, treeAt } from "../../changes/staged-folder.ts";
+
+const ID = "0123456789ab";
+
+function begin(append: (record: AuditRecord) => Promise<void>) {
+  const staged = stagedFolder({ a: "old" }, { a: "new", b: "new" });
+  onTestFinished(() => staged[Symbol.dispose]());
+  const store = new ChangesetStore(join(staged.path, "state"), { name: "me", isDead: () => false });
+  return { staged, store, changesets: intoProject(store, { append }) };
+}
+
+it("applies nothing that cannot be recorded, and loses nothing of it", async () => {
+  const { staged, store, changesets } = begin(async () => {
+    throw new AuditTrailError("the disk is full");
+  });
+  const outcomes = await changesets.apply(staged.changeset(ID), new Set([0, 1]));
+  expect(outcomes).toMatchObject([{ outcome: "held" }, { outcome: "held" }]);
+  expect(treeAt(staged.target)).toEqual({ a: "old" });
+  expect(await store.applyKept(ID, new Set([0, 1]))).toMatchObject({ ok: true, left: 0 });
+  expect(treeAt(staged.target)).toEqual({ a: "new", b: "new" });
+});
+
+it("tells what was applied, also where its end cannot be recorded any more", async () => {
+  const types: string[] = [];
+  const { staged, changesets } = begin(async ({ type }) => {
+    types.push(type);
+    if (type === "changes_applied") throw new AuditTrailError("the disk is full");
+  });
+  const outcomes = await changesets.apply(staged.changeset(ID), new Set([0, 1]));
+  expect(outcomes).toMatchObject([{ outcome: "applied" }, { outcome: "applied" }]);
+  expect(types).toEqual(["changes_applying", "changes_applied"]);
+});
