@@ -1,64 +1,62 @@
-import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { type Corral, openCorral, run } from "../src/index.ts";
-import type { Plan } from "../src/isolation/plan.ts";
-import type { WorkerDefinition } from "../src/project/worker.ts";
-import { openSession } from "../src/run/session/open-session.ts";
-import { benchColdRun } from "./cold-run.ts";
-import { benchExec } from "./exec.ts";
-import { benchAccessCheck, benchFiles } from "./files.ts";
-import { benchWholeProcess } from "./whole-process.ts";
+import { writeFile } from "node:fs/promises";
+import { availableParallelism, loadavg, totalmem } from "node:os";
+import { type Bench, openBench } from "./bench.ts";
+import { hasDockerCommand } from "./contenders/docker-run.ts";
+import { installPeers, openPeers } from "./contenders/open-peers.ts";
+import { type BenchOptions, parseOptions } from "./options.ts";
+import { chartOf } from "./outcome/chart.ts";
+import type { BenchReport, Group } from "./outcome/report.ts";
+import { tablesOf } from "./outcome/table.ts";
+import { targetsOf } from "./outcome/targets.ts";
+import { SIZES } from "./sizes.ts";
+import { GROWTH } from "./suites/growth.ts";
+import { MEMORY } from "./suites/memory.ts";
+import { PURE } from "./suites/pure.ts";
+import { RATES } from "./suites/rates.ts";
+import { RUNS } from "./suites/runs.ts";
+import type { Suite } from "./suites/suite.ts";
+import { TOOLS } from "./suites/tools.ts";
 
-/** Prints ratios, and judges nothing: machines are shared and noisy. */
-const dir = await mkdtemp(join(tmpdir(), "corral-bench-"));
-try {
-  await writeProject(dir);
-  const stateDir = join(dir, "state");
-  const plans: Plan[] = [];
-  await using corral = await openCorral({
-    projectDir: join(dir, "project"),
-    stateDir,
-    engineEnv: process.env,
-    emit: (event) => void (event.type === "started" && plans.push(event.plan)),
-  });
-  const worker = corral.project.workers.get("nothing");
-  if (worker === undefined) throw new Error("the bench project was not read");
-  const first = await run({ worker, signal: new AbortController().signal }, corral.environment);
-  const [plan] = plans;
-  if (first.status !== "succeeded" || plan === undefined) throw new Error(first.error?.message ?? first.status);
-  await benchInSession(corral, worker);
-  benchAccessCheck();
-  await benchColdRun(corral, plan);
-  await benchWholeProcess(join(dir, "project"), stateDir, plan);
-} finally {
-  await rm(dir, { recursive: true, force: true });
+/** What it tells are ratios, and it judges nothing: machines are shared and noisy. */
+const SUITES: readonly Suite[] = [MEMORY, RUNS, RATES, GROWTH, TOOLS, PURE];
+const IMAGE = "corral/base";
+
+const options = parseOptions(process.argv.slice(2), process.cwd());
+const report = await measured(options);
+console.log(`\n${tablesOf(report)}`);
+if (options.json !== null) await writeFile(options.json, `${JSON.stringify(report, null, 2)}\n`);
+if (options.svg !== null) await writeFile(options.svg, chartOf(report));
+
+async function measured({ level, peers: wanted, only }: BenchOptions): Promise<BenchReport> {
+  const startedAt = new Date();
+  const [loadBefore = 0] = loadavg();
+  const failure = wanted ? await installPeers() : null;
+  const opened = await openPeers(IMAGE);
+  await using peers = new AsyncDisposableStack();
+  const present = opened.flatMap((peer) => ("absent" in peer ? [] : [peers.use(peer)]));
+  const hasDocker = await hasDockerCommand();
+  await using bench = await openBench({ sizes: SIZES[level], peers: present, hasDocker });
+  const groups: Group[] = [];
+  const notes = [
+    ...(hasDocker ? [] : ["The docker command is not installed: nothing is compared with `docker run`."]),
+    ...(failure === null ? [] : [`The peers could not be installed: ${failure}`]),
+    ...opened.map((peer) =>
+      "absent" in peer ? `${peer.name} was not measured: ${peer.absent}.` : `${peer.difference}.`,
+    ),
+  ];
+  for (const suite of SUITES.filter(({ name }) => only.length === 0 || only.includes(name))) {
+    process.stderr.write(`bench: ${suite.name}\n`);
+    const { groups: told, notes: said = [] } = await suite.measure(bench);
+    groups.push(...told);
+    notes.push(...said);
+  }
+  const machine = { ...(await machineOf(bench)), loadBefore, loadAfter: loadavg()[0] ?? 0 };
+  const durationMs = Date.now() - startedAt.getTime();
+  const targets = targetsOf(groups);
+  return { version: 1, level, startedAt: startedAt.toISOString(), durationMs, machine, groups, targets, notes };
 }
 
-/** What tools do: on the host's side of a sandbox, and in a cell that waits for commands. */
-async function benchInSession({ environment, connection }: Corral, worker: WorkerDefinition): Promise<void> {
-  const { signal } = new AbortController();
-  const opened = await openSession({ worker, signal }, environment);
-  if (!opened.ok) throw new Error(opened.violations.map(({ message }) => message).join("\n"));
-  await using _ = opened;
-  const { cell, plan } = await opened.session.cell(signal);
-  const container = connection.docker.getContainer(cell.id);
-  await benchFiles(opened.session.files, container, plan);
-  await benchExec(opened.session, container, plan);
-}
-
-/** One worker that does nothing, with one mount that it reads and one that it writes. */
-async function writeProject(parent: string): Promise<void> {
-  const project = join(parent, "project");
-  await mkdir(join(project, "workers"), { recursive: true });
-  await mkdir(join(project, "data"));
-  await chmod(parent, 0o755);
-  await writeFile(
-    join(project, "corral.yaml"),
-    "version: 1\npolicy: untrusted\nsandbox:\n  mode: sandboxed\n  root: .sandbox\n  zones:\n    data: { mode: ro }\n    out: { mode: rw, approval: preApproved }\n",
-  );
-  await writeFile(
-    join(project, "workers", "nothing.worker"),
-    '---\nname: nothing\ncommand: ["true"]\nsandbox: { zones: [{ name: data }, { name: out, mode: rw }] }\nshell_rules: { default: preApproved }\n---\n',
-  );
+async function machineOf({ corral }: Bench) {
+  const { Version: engine } = await corral.connection.docker.version();
+  return { cores: availableParallelism(), memoryBytes: totalmem(), node: process.versions.node, engine };
 }

@@ -26,7 +26,9 @@ export async function openPeers(image: string): Promise<OpenedPeer[]> {
     ["sandbox-runtime", "@anthropic-ai/sandbox-runtime", openSandboxRuntime],
   ] as const) {
     const entry = entryOf(require, specifier);
-    opened.push(entry === null ? { name, absent: "it is not installed; `npm run bench -- --peers` does" } : await open(entry));
+    opened.push(
+      entry === null ? { name, absent: "it is not installed; `npm run bench -- --peers` does" } : await open(entry),
+    );
   }
   return opened;
 }

@@ -47,7 +47,10 @@ export async function openSandboxRuntime(entry: string): Promise<OpenedPeer> {
 }
 
 function configFor(allowWrite: string[]): Config {
-  return { network: { allowedDomains: [], deniedDomains: [] }, filesystem: { denyRead: [], allowWrite, denyWrite: [] } };
+  return {
+    network: { allowedDomains: [], deniedDomains: [] },
+    filesystem: { denyRead: [], allowWrite, denyWrite: [] },
+  };
 }
 
 /** It has no paths of its own: what the command calls by its path in a container is called by the host's. */

@@ -28,7 +28,8 @@ export async function openTestcontainers(entry: string, image: string): Promise<
   try {
     const { GenericContainer, Wait } = (await import(pathToFileURL(entry).href)) as Testcontainers;
     const peer: Omit<Peer, "name"> = {
-      difference: "testcontainers sets no read-only root, limit of processes, seccomp profile or init, and reads no output",
+      difference:
+        "testcontainers sets no read-only root, limit of processes, seccomp profile or init, and reads no output",
       async run({ user, limits, tmpfs }, { command, binds }) {
         const container = new GenericContainer(image)
           .withEntrypoint([...command])
@@ -50,4 +51,3 @@ export async function openTestcontainers(entry: string, image: string): Promise<
     return { name: NAME, absent: (error as Error).message };
   }
 }
-

@@ -44,7 +44,9 @@ function targetTable(targets: readonly Target[]): string {
 function aligned(lines: readonly (readonly string[])[]): string {
   const [head = []] = lines;
   const widths = head.map((_, column) => Math.max(3, ...lines.map((line) => [...(line[column] ?? "")].length)));
-  const shown = lines.map((line) => `| ${line.map((cell, column) => padded(cell, widths[column] ?? 0, column)).join(" | ")} |`);
+  const shown = lines.map(
+    (line) => `| ${line.map((cell, column) => padded(cell, widths[column] ?? 0, column)).join(" | ")} |`,
+  );
   const rule = `| ${widths.map((width, column) => (column === 0 ? "-".repeat(width) : `${"-".repeat(width - 1)}:`)).join(" | ")} |`;
   return [shown[0], rule, ...shown.slice(1)].join("\n");
 }

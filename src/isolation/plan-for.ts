@@ -59,6 +59,7 @@ export function planFor(request: PlanRequest): Planning {
   const base = sandbox.rooted ? ROOTED_BASE : "";
   // A serving cell has one place in memory alone, which nobody but root owns: what is emptied leaves no trace of its owner.
   const home = mounts.some((mount) => mount.path === "/home") ? "/home" : serves ? "/tmp" : HOME_PATH;
+  const tmpfs = planTmpfs(request, home, mounts);
   return {
     ok: true,
     plan: {
@@ -69,19 +70,24 @@ export function planFor(request: PlanRequest): Planning {
       worker: worker.name,
       policy: sandbox.policy.name,
       image: { name: image.name, id: image.id },
-      command: isSession ? HOLD_COMMAND : serves ? serveCommand(worker.command) : worker.command,
+      command: isSession ? HOLD_COMMAND : serves ? serveCommand(worker.command, inMemory(tmpfs)) : worker.command,
       env: planEnvironment(request, home),
       workingDir: planWorkingDir(base, sandbox, mounts),
       ...(serves ? { serves } : {}),
       user,
       ...(isSession ? { holder: holderBeside(user) } : {}),
       mounts,
-      tmpfs: planTmpfs(request, home, mounts),
+      tmpfs,
       network,
       limits: planLimits(sandbox),
       hardening: sandbox.policy.hardening,
     },
   };
+}
+
+/** Every place in memory that the worker can write, the Engine's own among them. */
+function inMemory(tmpfs: readonly PlannedTmpfs[]): string[] {
+  return [...tmpfs.map(({ path }) => path), "/dev/shm"];
 }
 
 function holderBeside(user: PlannedUser): PlannedUser {

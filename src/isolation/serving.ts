@@ -9,7 +9,7 @@ export interface ServingCell extends Cell {
 export type ServedItem =
   /** `code` as the Engine would tell it: 128 + n for a death by signal n. The cell is clean, and serves the next. */
   | { readonly kind: "ended"; readonly code: number; readonly outOfMemory: boolean }
-  /** The command has ended, and the cell could not be cleaned after it: it has ended as well. `what` was left. */
-  | { readonly kind: "dirty"; readonly code: number; readonly what: string }
+  /** The same of the command; the cell could not be cleaned after it, and has ended with whatever was in it. `what` was left. */
+  | { readonly kind: "dirty"; readonly code: number; readonly outOfMemory: boolean; readonly what: string }
   /** The cell ended in the middle, by itself or because it was killed; its exit says how. */
   | { readonly kind: "gone" };

@@ -48,6 +48,7 @@ describe.each(["fresh", "scrubbed"] as const)("a fleet with %s cells", (reuse) =
       [1, 2, 3, 4, 5].map((n) => ({ input: n, allowWrite: [`/text/${n}`] })),
     );
     const statuses = [...results.values()].sort((a, b) => a.index - b.index).map(({ status }) => status);
+    expect([...results.values()].filter(({ status }) => status === "refused")).toEqual([]);
     expect(statuses).toEqual(["failed", "signaled", "timed_out", "output_limit", "succeeded"]);
     expect(results.get("0")).toMatchObject({ exitCode: 3, error: { code: "FAILED" } });
   });

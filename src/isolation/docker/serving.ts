@@ -57,22 +57,26 @@ export function dockerServing(cell: Cell, attachment: Attachment, answers: Answe
       const line = await Promise.race([answer, cell.exit.then(() => null)]);
       if (line === null) return { kind: "gone" };
       const served = parseAnswer(line, id);
-      if (served.kind !== "ended") return served;
-      const before = killed;
+      const { code, what } = served;
+      const outOfMemory = served.killed > killed;
       killed = served.killed;
-      return { kind: "ended", code: served.code, outOfMemory: served.killed > before };
+      if (what === null) return { kind: "ended", code, outOfMemory };
+      // Until then somebody may be at work in what the item left.
+      const exit = await cell.exit;
+      return exit.kind === "exited" ? { kind: "dirty", code, outOfMemory, what } : { kind: "gone" };
     },
   };
 }
 
-type Answer =
-  | { readonly kind: "ended"; readonly code: number; readonly killed: number }
-  | (ServedItem & { kind: "dirty" });
+interface Answer {
+  readonly code: number;
+  readonly killed: number;
+  /** What could not be cleaned away; null where the cell is clean. */
+  readonly what: string | null;
+}
 
 function parseAnswer(line: string, id: string): Answer {
-  const [, kind, of, code, rest] = /^(ended|dirty) (\S+) (\d{1,3}) (\S*)$/.exec(line) ?? [];
-  if (kind === undefined || of !== id)
-    throw new EngineTrouble("a serving cell answered something else than it was asked");
-  if (kind === "dirty") return { kind: "dirty", code: Number(code), what: rest ?? "" };
-  return { kind: "ended", code: Number(code), killed: Number(rest) };
+  const [, of, code, killed, what] = /^(?:ended|dirty(?=.* [a-z]+$)) (\S+) (\d{1,3}) (\d+)(?: ([a-z]+))?$/.exec(line) ?? [];
+  if (of !== id) throw new EngineTrouble("a serving cell answered something else than it was asked");
+  return { code: Number(code), killed: Number(killed), what: what ?? null };
 }

@@ -58,8 +58,9 @@ describe("what a called worker brings back where its caller writes without a vie
   it("changes the project itself, and is recorded as that", async () => {
     const direct = { sandbox: { zones: [{ name: "out", mode: "rw", approval: "preApproved" }] } };
     const parent = { command: sh("corral-call child > /dev/null"), calls: ["child"], ...direct };
+    const apart = { sandbox: { zones: [{ name: "out", mode: "rw", stage: true }] } };
     await using project = await openProject(
-      { workers: { parent, child: { command: sh("echo c > /out/c"), ...asking } }, zones: { out: "rw" } },
+      { workers: { parent, child: { command: sh("echo c > /out/c"), ...apart } }, zones: { out: "rw" } },
       { approvalMode: "approve_all" },
     );
     expect(await project.run("parent")).toMatchObject({ status: "succeeded", calls: [{ status: "succeeded" }] });

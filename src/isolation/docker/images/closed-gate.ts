@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { chmod, copyFile, lstat, mkdir, rename } from "node:fs/promises";
+import { chmod, copyFile, link, lstat, mkdir, rename, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 
 /**
@@ -15,6 +15,17 @@ export async function closedGate(gate: string): Promise<string> {
   const draft = join(dir, `.${randomUUID()}`);
   await copyFile(gate, draft);
   await chmod(draft, 0o111);
-  await rename(draft, path);
+  if (closed === null) await linkUnlessThere(draft, path);
+  else await rename(draft, path);
   return path;
+}
+
+/** A name that is taken was made a moment ago, and cells are being made with that very file: it stays. */
+async function linkUnlessThere(draft: string, path: string): Promise<void> {
+  try {
+    await link(draft, path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+  }
+  await rm(draft);
 }

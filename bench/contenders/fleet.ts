@@ -1,0 +1,53 @@
+import { type OpenedFleet, startFleet } from "../../src/fleet/fleet.ts";
+import type { FleetSpec, ItemRequest, Reuse } from "../../src/fleet/item.ts";
+import type { Bench } from "../bench.ts";
+import { inputOf } from "../project.ts";
+
+/** A whole fleet over the first `items` items: from nothing, journal and all, until its last cell is gone. */
+export async function runFleet(bench: Bench, reuse: Reuse, items: number): Promise<void> {
+  await using opened = await openFleet(bench, reuse, items);
+  const { fleet } = opened;
+  const [summary] = await Promise.all([fleet.run(), taken(fleet.results)]);
+  if (summary.byStatus.succeeded !== items)
+    throw new Error(`of ${items} items: ${JSON.stringify([summary.byStatus, summary.byReason, summary.why])}`);
+}
+
+export async function openFleet(
+  bench: Bench,
+  reuse: Reuse,
+  items: number,
+): Promise<Extract<OpenedFleet, { ok: true }>> {
+  const spec: FleetSpec = {
+    version: 1,
+    worker: "item",
+    policy: null,
+    concurrency: "auto",
+    reuse,
+    retries: 0,
+    timeoutMs: null,
+    maxFailures: null,
+    cache: false,
+    source: "the bench",
+  };
+  const { corral, journal, projectDir } = bench;
+  const stop = new AbortController().signal;
+  const env = { run: corral.environment, journal, onEvent: () => {}, stop };
+  const opened = await startFleet(spec, requests(projectDir, items), env);
+  if (!opened.ok) throw new Error(`the bench's fleet was refused: ${JSON.stringify(opened)}`);
+  return opened;
+}
+
+async function* requests(projectDir: string, items: number): AsyncGenerator<ItemRequest> {
+  for (let index = 0; index < items; index += 1)
+    yield {
+      index,
+      key: String(index),
+      place: `item ${index}`,
+      attachments: [{ path: inputOf(projectDir, index), name: "in" }],
+      allowWrite: [`/out/${index}`],
+    };
+}
+
+async function taken(results: AsyncIterable<unknown>): Promise<void> {
+  for await (const _ of results);
+}

@@ -1,0 +1,22 @@
+import { run } from "../../src/index.ts";
+import type { Bench } from "../bench.ts";
+import type { Contender } from "../measure.ts";
+
+/** A worker's call of another, from when it is asked for until the caller can be answered. The caller's own run is left out. */
+export function nestedCall(bench: Bench): Contender {
+  const worker = bench.worker("caller");
+  return {
+    names: ["Corral: nested call"],
+    async once() {
+      const times: number[] = [];
+      using _ = bench.watch(({ type, worker: name }) => {
+        if (name === "echo" && (type === "requested" || type === "ended")) times.push(performance.now());
+      });
+      const { status, calls } = await run({ worker, signal: new AbortController().signal }, bench.corral.environment);
+      const [asked, answered] = times;
+      if (status !== "succeeded" || calls[0]?.status !== "succeeded") throw new Error(`the calling run is ${status}`);
+      if (asked === undefined || answered === undefined) throw new Error("no call was made");
+      return [answered - asked];
+    },
+  };
+}

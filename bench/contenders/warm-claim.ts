@@ -1,0 +1,53 @@
+import { setTimeout as pause } from "node:timers/promises";
+import { freshCells } from "../../src/fleet/executor.ts";
+import { itemJob } from "../../src/fleet/item-job.ts";
+import { newRunId } from "../../src/run/job.ts";
+import { permissionOf, rootSandbox } from "../../src/run/permission.ts";
+import type { Bench } from "../bench.ts";
+import type { Contender } from "../measure.ts";
+import { FIRST_BYTE, WARM_RESULT } from "../outcome/names.ts";
+
+/** The Engine is still busy with what came before when a cell reports; in a fleet, items wait longer than this. */
+const SETTLE_MS = 50;
+
+/**
+ * An item of a fleet as its executor runs it, whose turn comes when its cell stands verified at the gate: from the turn
+ * to the worker's first byte, and to its result, when its cell is gone.
+ */
+export async function warmClaim(bench: Bench): Promise<Contender> {
+  const { environment: env } = bench.corral;
+  const worker = bench.worker("echo");
+  const caller = await rootSandbox(env, null);
+  if (!caller.ok) throw new Error("the bench's project has no sandbox");
+  const derived = await permissionOf(worker, caller.sandbox, null, env);
+  if (!derived.ok) throw new Error("the bench's worker may not run");
+  const item = { index: 0, key: "0", place: "the bench", attachments: [] };
+  return {
+    names: [FIRST_BYTE, WARM_RESULT],
+    async once() {
+      await using executor = freshCells(derived.sandbox, env);
+      const run = newRunId();
+      const [atGate, mayBegin, printed] = [0, 1, 2].map(() => Promise.withResolvers<void>());
+      if (!atGate || !mayBegin || !printed) throw new RangeError("three promises were made");
+      using _ = bench.watch((event) => {
+        if (event.type === "output" && event.run === run) printed.resolve();
+      });
+      const turn = (): Promise<void> => {
+        atGate.resolve();
+        return mayBegin.promise;
+      };
+      const { signal } = new AbortController();
+      const job = await itemJob({ worker, caller: caller.sandbox, env }, item, { run, signal, turn });
+      const running = executor.run(job);
+      await Promise.race([atGate.promise, running]);
+      await pause(SETTLE_MS);
+      const begun = performance.now();
+      mayBegin.resolve();
+      await Promise.race([printed.promise, running]);
+      const firstByte = performance.now() - begun;
+      const { status } = await running;
+      if (status !== "succeeded") throw new Error(`the warm claim is ${status}`);
+      return [firstByte, performance.now() - begun];
+    },
+  };
+}

@@ -1,0 +1,79 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { freshCells } from "../../src/fleet/executor.ts";
+import { itemJob } from "../../src/fleet/item-job.ts";
+import { newRunId } from "../../src/run/job.ts";
+import { permissionOf, rootSandbox } from "../../src/run/permission.ts";
+import type { Bench } from "../bench.ts";
+import { openFleet } from "../contenders/fleet.ts";
+import { groupOf } from "../outcome/report.ts";
+import type { Suite } from "./suite.ts";
+
+const BYTES_PER_KB = 1000;
+
+/** What the orchestrator itself keeps in memory, on its heap and outside it, after everything that can go has gone. */
+export const MEMORY: Suite = {
+  name: "memory",
+  async measure(bench) {
+    const series = [
+      { name: "Corral: a live cell", values: [await perLiveCell(bench)] },
+      { name: "Corral: a queued item", values: [await perQueuedItem(bench)] },
+    ];
+    const { liveCells, queuedItems } = bench.sizes;
+    return {
+      groups: [groupOf("memory", "The orchestrator's memory", "KB", series)],
+      notes: [
+        `Memory is heap and buffers after a collection, over ${liveCells} cells at the gate and ${queuedItems} items in the journal; what is near 0 is lost in the noise.`,
+      ],
+    };
+  },
+};
+
+async function perLiveCell(bench: Bench): Promise<number> {
+  const { environment: env } = bench.corral;
+  const worker = bench.worker("echo");
+  const caller = await rootSandbox(env, null);
+  const derived = caller.ok ? await permissionOf(worker, caller.sandbox, null, env) : caller;
+  if (!caller.ok || !derived.ok) throw new Error("the bench's worker may not run");
+  await using executor = freshCells(derived.sandbox, env);
+  const mayBegin = Promise.withResolvers<void>();
+  const before = usedBytes();
+  const runs: Promise<unknown>[] = [];
+  const stood: Promise<unknown>[] = [];
+  for (let index = 0; index < bench.sizes.liveCells; index += 1) {
+    const atGate = Promise.withResolvers<void>();
+    const turn = (): Promise<void> => {
+      atGate.resolve();
+      return mayBegin.promise;
+    };
+    const item = { index, key: String(index), place: "the bench", attachments: [] };
+    const asked = { run: newRunId(), signal: new AbortController().signal, turn };
+    const running = executor.run(await itemJob({ worker, caller: caller.sandbox, env }, item, asked));
+    runs.push(running);
+    stood.push(Promise.race([atGate.promise, running]));
+  }
+  await Promise.all(stood);
+  const used = usedBytes() - before;
+  mayBegin.resolve();
+  await Promise.all(runs);
+  return used / bench.sizes.liveCells / BYTES_PER_KB;
+}
+
+async function perQueuedItem(bench: Bench): Promise<number> {
+  const { queuedItems } = bench.sizes;
+  const before = usedBytes();
+  await using opened = await openFleet(bench, "fresh", queuedItems);
+  const used = usedBytes() - before;
+  opened.fleet.drain("the bench only looks at it");
+  await opened.fleet.run();
+  return used / queuedItems / BYTES_PER_KB;
+}
+
+function usedBytes(): number {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  // What is freed by the first can free more.
+  for (let round = 0; round < 3; round += 1) collect();
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
+}
