@@ -1,4 +1,3 @@
-import fs from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { MAX_EDIT_BYTES } from "../files/bounds.ts";
@@ -7,17 +6,14 @@ import { removeTree } from "../files/host/remove-tree.ts";
 import { governingMount } from "../sandbox/access.ts";
 import type { Mount } from "../sandbox/mount.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
-import { askedOnApplying, comesBack, deliveryOf, throughView } from "../sandbox/staging.ts";
-import { formatBytes } from "../sandbox/units.ts";
+import { comesBack, deliveryOf, throughView } from "../sandbox/staging.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import { below, type VirtualPath } from "../sandbox/virtual-path.ts";
 import { Agreed } from "./agreed.ts";
-import { type Change, type ChangedMount, type Changeset, placesAbove } from "./changeset.ts";
+import type { Change, Changeset } from "./changeset.ts";
+import { type ChangesOf, type Collected, collectChanges, withoutAgreed } from "./collect.ts";
 import { type RawName, rawChild, rawNameOf } from "./raw-name.ts";
-import { inOrderOfApplying, TooManyChanges } from "./scan/draft.ts";
-import { BytesBudget, judged } from "./scan/judge.ts";
-import { scanView } from "./scan/scan.ts";
-import { contentDigest, digestAt, snapshotOf } from "./snapshot.ts";
+import { digestAt, snapshotOf } from "./snapshot.ts";
 import { TooLargeToStage } from "./view/base-tree.ts";
 import { rebase } from "./view/rebase.ts";
 import { openView, type View } from "./view/view.ts";
@@ -36,24 +32,6 @@ export interface StageRequest {
 export type Staging =
   | { readonly ok: true; readonly stage: Stage }
   | { readonly ok: false; readonly violations: readonly Violation[] };
-
-/** Whose changes they are, for the record that is made of them. */
-export interface ChangesOf {
-  readonly id: string;
-  readonly run: string;
-  readonly root: string;
-  readonly worker: string;
-  readonly project: string;
-  readonly createdAt: string;
-}
-
-/** A run's changes, and which of them somebody has to agree to. */
-export interface Collected {
-  readonly changeset: Changeset;
-  readonly toAsk: readonly Change[];
-  /** Those of a called run that its caller's changes will be asked about with. */
-  readonly leftToCallers: readonly Change[];
-}
 
 /** The side on which one run writes: a view for each of its mounts that a bind mount cannot express. */
 export class Stage implements AsyncDisposable {
@@ -198,7 +176,7 @@ export class Stage implements AsyncDisposable {
   async collect(of: ChangesOf, signal?: AbortSignal): Promise<Collected | null> {
     const collected = await this.#collect(of, signal);
     await this.#closeViews();
-    return collected === null ? null : await this.#withoutAgreed(collected, signal);
+    return collected === null ? null : await withoutAgreed(collected, this.#agreed, signal);
   }
 
   /**
@@ -215,7 +193,7 @@ export class Stage implements AsyncDisposable {
       const { changeset, taken } = await snapshotOf(collected.changeset, dir, signal);
       const asTaken = (changes: readonly Change[]) => changes.flatMap(({ index }) => taken.get(index) ?? []);
       const [toAsk, leftToCallers] = [asTaken(collected.toAsk), asTaken(collected.leftToCallers)];
-      const open = await this.#withoutAgreed({ changeset, toAsk, leftToCallers }, signal);
+      const open = await withoutAgreed({ changeset, toAsk, leftToCallers }, this.#agreed, signal);
       return { ...open, [Symbol.asyncDispose]: remove };
     } catch (error) {
       await remove();
@@ -237,59 +215,8 @@ export class Stage implements AsyncDisposable {
     if (this.#made > 0) await removeTree(this.#request.dir);
   }
 
-  async #collect(of: ChangesOf, signal: AbortSignal | undefined): Promise<Collected | null> {
-    const budget = new BytesBudget(this.#request.maxBytes);
-    const mounts: ChangedMount[] = [];
-    let pathBytes = 0;
-    const found: Found[] = [];
-    for (const view of this.#views.filter(({ mount }) => comesBack(mount))) {
-      const asked = askedOnApplying(view.mount);
-      for (const draft of inOrderOfApplying(await scanView(view, signal))) {
-        pathBytes += draft.names.reduce((sum, name) => sum + name.length + 1, view.mount.path.length);
-        if (pathBytes > MAX_BYTES_OF_PATHS)
-          throw new TooManyChanges(`the paths of all changes have more than ${formatBytes(MAX_BYTES_OF_PATHS)}`);
-        const said = judged(draft, view, budget);
-        const { kind, base, next, linkText } = draft;
-        const operation = kind === "delete" ? "delete" : "write";
-        const isOpen = said.refusal === null && !this.#agreed.covers(draft, said);
-        const asks = isOpen && asked[operation] === "ask";
-        const isLeft = isOpen && !asks && view.mount.approval?.[operation] === "ask";
-        const change = {
-          mount: mounts.length,
-          kind,
-          base,
-          next,
-          ...said,
-          ...(linkText === undefined ? {} : { linkText }),
-        };
-        found.push({ change, asks, isLeft });
-      }
-      mounts.push(changedMount(view));
-    }
-    if (found.length > MAX_TOTAL) throw new TooManyChanges(`there are more than ${MAX_TOTAL} changes`);
-    if (found.length === 0) return null;
-    const refused = new Set(found.flatMap(({ change }) => (isRefusedCreation(change) ? placesAbove(change)[0] : [])));
-    const changes = found.map(({ change }, index): Change => ({ index, ...stayingFor(refused, change) }));
-    return {
-      changeset: { version: 1, ...of, mounts, changes },
-      toAsk: changes.filter(({ refusal }, index) => refusal === null && found[index]?.asks),
-      leftToCallers: changes.filter(({ refusal }, index) => refusal === null && found[index]?.isLeft),
-    };
-  }
-
-  /** Looked at where nobody can change it any more: files that hold what somebody agreed to are not asked about again. */
-  async #withoutAgreed(collected: Collected, signal: AbortSignal | undefined): Promise<Collected> {
-    const { changeset, toAsk } = collected;
-    const asked: Change[] = [];
-    for (const change of toAsk) {
-      const agreed = change.kind === "delete" || change.type !== "file" ? null : this.#agreed.contentAt(change.path);
-      const content = changeset.mounts[change.mount]?.content;
-      const isAgreed =
-        agreed !== null && content !== undefined && (await contentDigest(content, change, signal)) === agreed;
-      // They were shown what it would hold, and not that it may do more.
-      if (!isAgreed || hasNewRights(change)) asked.push(change);
-    }
-    return { ...collected, toAsk: asked };
+  #collect(of: ChangesOf, signal: AbortSignal | undefined): Promise<Collected | null> {
+    return collectChanges(this.#views, this.#agreed, this.#request.maxBytes, of, signal);
   }
 
   #viewAt(path: VirtualPath): View | undefined {
@@ -304,28 +231,6 @@ export class Stage implements AsyncDisposable {
   }
 }
 
-/** Over all mounts of a run. */
-const MAX_TOTAL = 50_000;
-/** Over all changes: in a deep directory each of very many names has a path of many kilobytes, and all of them are kept. */
-const MAX_BYTES_OF_PATHS = 16 * 1024 ** 2;
-
-/** A change that was found, before it has its place among all of them. */
-interface Found {
-  readonly change: Omit<Change, "index">;
-  readonly asks: boolean;
-  readonly isLeft: boolean;
-}
-
-function isRefusedCreation({ kind, refusal }: Found["change"]): boolean {
-  return kind === "create" && refusal !== null;
-}
-
-/** What would give way to something that is refused stays: it would be gone, and nothing in its place. */
-function stayingFor(refused: ReadonlySet<string>, change: Found["change"]): Found["change"] {
-  const stays = change.kind === "delete" && refused.size > 0 && placesAbove(change).some((place) => refused.has(place));
-  return stays ? { ...change, refusal: change.refusal ?? "what was to stand in its place was refused" } : change;
-}
-
 function seenThrough(mount: Mount, views: readonly View[]): Mount {
   const view = views.find((each) => each.mount.path === mount.path);
   return view === undefined ? mount : throughView(view.mount, view.host);
@@ -333,23 +238,6 @@ function seenThrough(mount: Mount, views: readonly View[]): Mount {
 
 function partsBelow({ mount }: View, path: VirtualPath): string[] {
   return (below(mount.path, path) ?? "").split("/").filter((part) => part !== "");
-}
-
-/** Other permission bits than before; of a new file, those to execute it. */
-function hasNewRights({ kind, base, next }: Change): boolean {
-  const mode = next?.mode ?? 0;
-  return kind === "create" ? (mode & 0o111) !== 0 : ((mode ^ (base?.mode ?? 0)) & 0o777) !== 0;
-}
-
-function changedMount(view: View): ChangedMount {
-  const { dev, ino } = fs.fstatSync(view.target.fd, { bigint: true });
-  return {
-    path: view.mount.path,
-    target: view.targetPath,
-    targetIdentity: `${dev}:${ino}`,
-    content: view.contentPath,
-    closed: view.closed,
-  };
 }
 
 /** The folder that the names lead to, without following links; null where there is none. */

@@ -1,8 +1,8 @@
 import type { ApprovalRequest, Decision } from "../../approval/approver.ts";
 import { ruling } from "../../approval/rules.ts";
 import { type Change, only, placesAbove } from "../../changes/changeset.ts";
+import type { Collected } from "../../changes/collect.ts";
 import { changesetDiff } from "../../changes/diff.ts";
-import type { Collected } from "../../changes/stage.ts";
 import type { RunEnvironment } from "../environment.ts";
 import type { Job } from "../job.ts";
 

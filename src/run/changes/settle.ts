@@ -1,6 +1,6 @@
 import type { Decision } from "../../approval/approver.ts";
 import { type ChangeOutcome, only } from "../../changes/changeset.ts";
-import type { Collected } from "../../changes/stage.ts";
+import type { Collected } from "../../changes/collect.ts";
 import type { RunEnvironment } from "../environment.ts";
 import type { Job } from "../job.ts";
 import type { Changesets } from "./changesets.ts";

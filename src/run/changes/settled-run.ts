@@ -1,5 +1,6 @@
+import type { ChangesOf, Collected } from "../../changes/collect.ts";
 import { TooManyChanges } from "../../changes/scan/draft.ts";
-import type { ChangesOf, Collected, Stage } from "../../changes/stage.ts";
+import type { Stage } from "../../changes/stage.ts";
 import type { RunEnvironment } from "../environment.ts";
 import type { Job } from "../job.ts";
 import { type DescribedViolation, describeAll, type RunError, type RunResult } from "../result.ts";

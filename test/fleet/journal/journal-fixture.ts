@@ -12,6 +12,7 @@ export const SPEC: FleetSpec = {
   policy: null,
   concurrency: 4,
   reuse: "fresh",
+  timeoutMs: null,
   retries: 0,
   maxFailures: null,
   cache: true,

@@ -100,6 +100,19 @@ describe.each([true, false])("a run whose writes must be agreed to (overlays: %s
     expect((await readdir(join(project.dir, "data"))).sort()).toEqual(["a.txt", "made.txt", "sub"]);
   });
 
+  it("keeps a file that was moved to where it may not be: it would be lost", async () => {
+    const constrained = {
+      zones: { data: { path: "./data", mode: "rw", approval: "preApproved", suffixes: [".txt"] } },
+    };
+    const zone = { approval: "preApproved" };
+    const moving = { ...spec("mv /data/a.txt /data/a.bin; rm /data/sub/b.txt", zone), sandbox: constrained };
+    await using project = await openProject(moving, { approvalMode: "auto_deny", overlays });
+    const result = await project.run("w");
+    expect(result).toMatchObject({ status: "refused", changeset: { counts: { applied: 1, refused: 2 } } });
+    expect(await readFile(join(project.dir, "data/a.txt"), "utf8")).toBe("old\n");
+    expect(await readdir(join(project.dir, "data/sub"))).toEqual([]);
+  });
+
   it("brings nothing back from what is discarded, and nobody is asked", async () => {
     const { person, requests } = asked("denied");
     await using project = await openProject(spec(script, { discard: true }), { person, overlays });
