@@ -16,7 +16,7 @@ const SIGNAL_ALL_SCRIPT = `
 kill -"$1" -1
 [ "$1" = KILL ] || exit 0
 attempts=0
-while [ "$attempts" -lt 40 ]; do
+while [ "$attempts" -lt 100 ]; do
   attempts=$((attempts + 1))
   left=0
   for process in /proc/[0-9]*; do
