@@ -6,6 +6,7 @@ import { openJournal } from "../src/fleet/open-journal.ts";
 import { type Corral, openCorral, type RunEvent, run } from "../src/index.ts";
 import type { Plan } from "../src/isolation/plan.ts";
 import type { WorkerDefinition } from "../src/project/worker.ts";
+import { openPeers } from "./contenders/open-peers.ts";
 import type { Peer } from "./contenders/peer.ts";
 import { writeProject } from "./project.ts";
 import type { Sizes } from "./sizes.ts";
@@ -17,7 +18,11 @@ export interface Bench extends AsyncDisposable {
   readonly corral: Corral;
   readonly journal: FleetJournal;
   readonly sizes: Sizes;
+  /** In the project's inbox. */
+  readonly items: number;
   readonly peers: readonly Peer[];
+  /** Those that are not, and why. */
+  readonly absentPeers: readonly { readonly name: string; readonly absent: string }[];
   /** Of a run that has been: what the others are given as well, so that all do the same work. */
   readonly plan: Plan;
   /** False: there is no docker command to compare with. */
@@ -27,7 +32,7 @@ export interface Bench extends AsyncDisposable {
   watch(listener: (event: RunEvent) => void): Disposable;
 }
 
-export async function openBench(parts: Pick<Bench, "sizes" | "peers" | "hasDocker">): Promise<Bench> {
+export async function openBench(parts: Pick<Bench, "sizes" | "hasDocker">): Promise<Bench> {
   await using opening = new AsyncDisposableStack();
   const base = await mkdtemp(join(tmpdir(), "corral-bench-"));
   opening.defer(() => rm(base, { recursive: true, force: true }));
@@ -36,7 +41,8 @@ export async function openBench(parts: Pick<Bench, "sizes" | "peers" | "hasDocke
   const stateDir = join(base, "s");
   const { sizes } = parts;
   await mkdir(projectDir);
-  await writeProject(projectDir, Math.max(sizes.freshItems, sizes.trialItems, sizes.scrubbedItems, ...sizes.growth));
+  const items = Math.max(sizes.freshItems, sizes.trialItems, sizes.scrubbedItems, ...sizes.growth);
+  await writeProject(projectDir, items);
   const listeners = new Set<(event: RunEvent) => void>();
   const corral = opening.use(
     await openCorral({
@@ -59,14 +65,20 @@ export async function openBench(parts: Pick<Bench, "sizes" | "peers" | "hasDocke
     return { [Symbol.dispose]: () => void listeners.delete(listener) };
   };
   const plan = await planOfFirstRun(corral, worker("echo"), watch);
+  const opened = await openPeers(plan, projectDir);
+  const peers = opened.flatMap((peer) => ("absent" in peer ? [] : [opening.use(peer)]));
+  const absentPeers = opened.flatMap((peer) => ("absent" in peer ? [peer] : []));
   const moved = opening.move();
   return {
     ...parts,
+    items,
     projectDir,
     stateDir,
     corral,
     journal,
     plan,
+    peers,
+    absentPeers,
     worker,
     watch,
     [Symbol.asyncDispose]: () => moved.disposeAsync(),

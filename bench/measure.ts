@@ -23,14 +23,24 @@ export function wallClock(name: string, act: () => Promise<unknown>): Contender 
   };
 }
 
+/** Outside the time that is measured. */
+export interface Around {
+  before(): Promise<void>;
+  /** Throws where the work was not done. */
+  after(): Promise<void>;
+}
+
 /** A contender whose number is how many items a second it gets done. */
-export function rate(name: string, items: number, act: () => Promise<unknown>): Contender {
+export function rate(name: string, items: number, act: () => Promise<unknown>, { before, after }: Around): Contender {
   return {
     names: [name],
     async once() {
+      await before();
       const begun = performance.now();
       await act();
-      return [(items * 1000) / (performance.now() - begun)];
+      const took = performance.now() - begun;
+      await after();
+      return [(items * 1000) / took];
     },
   };
 }

@@ -4,6 +4,10 @@ import { parseArgs } from "node:util";
 /** `quick`: about a minute; `usual`: about five; `full`: with fleets of 10,000 items as well. */
 export type Level = "quick" | "usual" | "full";
 
+/** In the order in which they run. */
+export const SUITE_NAMES = ["memory", "runs", "rates", "growth", "tools", "pure"] as const;
+export type SuiteName = (typeof SUITE_NAMES)[number];
+
 export interface BenchOptions {
   readonly level: Level;
   /** Where the report goes as JSON, and as a chart; null: nowhere. Absolute. */
@@ -11,8 +15,7 @@ export interface BenchOptions {
   readonly svg: string | null;
   /** True: the peers' packages are installed first. */
   readonly peers: boolean;
-  /** The suites that are run; none: all. */
-  readonly only: readonly string[];
+  readonly suites: readonly SuiteName[];
 }
 
 /** What `npm run bench -- …` was asked for. Throws for an option that there is not. */
@@ -29,11 +32,13 @@ export function parseOptions(args: readonly string[], cwd: string): BenchOptions
     },
   });
   if (values.quick && values.full) throw new Error("--quick and --full exclude each other");
+  const unknown = values.only.find((name) => !SUITE_NAMES.some((known) => known === name));
+  if (unknown !== undefined) throw new Error(`there is no suite ${unknown}; there are ${SUITE_NAMES.join(", ")}`);
   return {
     level: values.quick ? "quick" : values.full ? "full" : "usual",
     json: values.json === undefined ? null : resolve(cwd, values.json),
     svg: values.svg === undefined ? null : resolve(cwd, values.svg),
     peers: values.peers,
-    only: values.only,
+    suites: SUITE_NAMES.filter((name) => values.only.length === 0 || values.only.includes(name)),
   };
 }

@@ -43,7 +43,7 @@ const QUICK: Sizes = {
   fileRounds: 100,
   rateRounds: 2,
   freshItems: 12,
-  scrubbedItems: 300,
+  scrubbedItems: 1000,
   trialItems: 8,
   finalists: 1,
   growth: [10, 100],

@@ -1,10 +1,11 @@
-import { atOnce, type Contender, interleaved, rate, type Series } from "../measure.ts";
+import { type Around, atOnce, type Contender, interleaved, rate, type Series } from "../measure.ts";
 import { percentile } from "../outcome/percentile.ts";
 
 /** One way of running an item, which is measured with several of them at once. */
 export interface Parallel {
   readonly name: string;
   run(index: number): Promise<void>;
+  around(items: number): Around;
 }
 
 const CONCURRENCIES = [1, 2, 4, 8];
@@ -22,13 +23,15 @@ export async function finalists(
     0,
   );
   const measured = all.map((tried, index) => ({ ...tried, rate: trial[index]?.values[0] ?? 0 }));
-  return parallels.flatMap((parallel) =>
-    measured
-      .filter((tried) => tried.parallel === parallel)
-      .sort((a, b) => b.rate - a.rate)
-      .slice(0, finalists)
-      .map(({ at }) => batch(parallel, at, items)),
-  );
+  return parallels.flatMap((parallel) => {
+    const own = measured.filter((tried) => tried.parallel === parallel);
+    return quickest(own, finalists).map(({ at }) => batch(parallel, at, items));
+  });
+}
+
+/** The quickest first. */
+export function quickest<Tried extends { readonly rate: number }>(all: readonly Tried[], count: number): Tried[] {
+  return all.toSorted((a, b) => b.rate - a.rate).slice(0, count);
 }
 
 /** Of each name's series the quickest. A name is what stands before the concurrency. */
@@ -42,6 +45,6 @@ export function bestOf(series: readonly Series[]): Series[] {
   return [...best.values()];
 }
 
-function batch({ name, run }: Parallel, concurrency: number, items: number): Contender {
-  return rate(`${name}, ${concurrency} at once`, items, () => atOnce(items, concurrency, run));
+function batch({ name, run, around }: Parallel, concurrency: number, items: number): Contender {
+  return rate(`${name}, ${concurrency} at once`, items, () => atOnce(items, concurrency, run), around(items));
 }

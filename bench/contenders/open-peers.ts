@@ -2,6 +2,8 @@ import { execFile } from "node:child_process";
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import type { Plan } from "../../src/isolation/plan.ts";
+import { itemRun, type OneRun } from "./one-run.ts";
 import type { OpenedPeer } from "./peer.ts";
 import { openSandboxRuntime } from "./sandbox-runtime.ts";
 import { openTestcontainers } from "./testcontainers.ts";
@@ -17,20 +19,36 @@ export async function installPeers(): Promise<string | null> {
   );
 }
 
-/** The peers that are there, and why the others are not. */
-export async function openPeers(image: string): Promise<OpenedPeer[]> {
+/** The peers that are there and get an item done, and why the others do not. */
+export async function openPeers(plan: Plan, projectDir: string): Promise<OpenedPeer[]> {
   const require = createRequire(`${PEERS}package.json`);
   const opened: OpenedPeer[] = [];
-  for (const [name, specifier, open] of [
-    ["testcontainers", "testcontainers", (entry: string) => openTestcontainers(entry, image)],
-    ["sandbox-runtime", "@anthropic-ai/sandbox-runtime", openSandboxRuntime],
-  ] as const) {
+  for (const [index, [name, specifier, open]] of PACKAGES.entries()) {
     const entry = entryOf(require, specifier);
-    opened.push(
-      entry === null ? { name, absent: "it is not installed; `npm run bench -- --peers` does" } : await open(entry),
-    );
+    if (entry === null) opened.push({ name, absent: "it is not installed; `npm run bench -- --peers` does" });
+    else opened.push(await tried(await open(entry, plan.image.name), plan, await itemRun(projectDir, index, plan)));
   }
   return opened;
+}
+
+const PACKAGES = [
+  ["testcontainers", "testcontainers", openTestcontainers],
+  ["sandbox-runtime", "@anthropic-ai/sandbox-runtime", openSandboxRuntime],
+] as const;
+
+async function tried(peer: OpenedPeer, plan: Plan, trial: OneRun): Promise<OpenedPeer> {
+  if ("absent" in peer) return peer;
+  try {
+    await peer.run(plan, trial);
+    return peer;
+  } catch (error) {
+    await peer[Symbol.asyncDispose]();
+    const [why = ""] = (error as Error).message
+      .split("\n")
+      .filter((line) => line !== "")
+      .slice(-1);
+    return { name: peer.name, absent: `it does not run here (${why})` };
+  }
 }
 
 function entryOf(require: NodeJS.Require, specifier: string): string | null {

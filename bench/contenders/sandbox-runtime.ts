@@ -1,4 +1,5 @@
 import { execFile } from "node:child_process";
+import { chown } from "node:fs/promises";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import type { OneRun } from "./one-run.ts";
@@ -35,6 +36,8 @@ export async function openSandboxRuntime(entry: string): Promise<OpenedPeer> {
         "sandbox-runtime makes no container: the host's files stay readable, and time, memory and processes are not limited",
       async run(_plan, run) {
         const writable = run.binds.filter(({ mode }) => mode === "rw").map(({ host }) => host);
+        // It runs commands as whoever runs it, with no rights over other users' files.
+        for (const path of writable) await chown(path, process.getuid?.() ?? 0, process.getgid?.() ?? 0);
         const command = onHost(run);
         const wrapped = await SandboxManager.wrapWithSandbox(command, undefined, configFor(writable));
         await execute("/bin/sh", ["-c", wrapped]);

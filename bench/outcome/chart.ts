@@ -45,8 +45,9 @@ function drawnRow({ name, p50, p99, ratio }: Row, y: number, scale: number): str
   const colour = name.startsWith("Corral") ? "#2563eb" : "#9ca3af";
   const bar = `<rect x="${NAMES}" y="${y + 4}" width="${round(Math.max(1, (to ?? NAMES) - NAMES))}" height="${LINE - 8}" rx="2" fill="${colour}"/>`;
   const line = `<line x1="${round(to ?? 0)}" x2="${round(far ?? 0)}" y1="${middle}" y2="${middle}" stroke="#374151" stroke-width="1.5"/>`;
+  const times = ratio === null ? "" : ` <tspan fill="#666">×${numberText(ratio)}</tspan>`;
   const label = `<text x="${NAMES - 10}" y="${middle + 4}" text-anchor="end" fill="#111">${escaped(name)}</text>`;
-  const value = `<text x="${WIDTH - 16}" y="${middle + 4}" text-anchor="end" fill="#111">${numberText(p50)} <tspan fill="#666">×${numberText(ratio)}</tspan></text>`;
+  const value = `<text x="${WIDTH - 16}" y="${middle + 4}" text-anchor="end" fill="#111">${numberText(p50)}${times}</text>`;
   return bar + line + label + value;
 }
 

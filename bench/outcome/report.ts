@@ -10,8 +10,8 @@ export interface Row {
   /** The slow end: of rates, what 99 of 100 rounds reach. With fewer rounds than 100 it is the worst one. */
   readonly p99: number;
   readonly rounds: number;
-  /** This p50 over the p50 of the group's first row. */
-  readonly ratio: number;
+  /** This p50 over the p50 of the group's first row; null where the rows are different work. */
+  readonly ratio: number | null;
 }
 
 /** What was measured in turns with each other. The first row is the measure of the others. */
@@ -55,12 +55,25 @@ export interface BenchReport {
   readonly notes: readonly string[];
 }
 
-export function groupOf(name: string, title: string, unit: Unit, series: readonly Series[]): Group {
+/** `work`: `different` where the rows have nothing to do with each other. */
+export function groupOf(
+  name: string,
+  title: string,
+  unit: Unit,
+  series: readonly Series[],
+  work: "same" | "different" = "same",
+): Group {
   const slow = unit === "items/s" ? 0.01 : 0.99;
   const first = percentile(series[0]?.values ?? [], 0.5);
   const rows = series.map(({ name, values }): Row => {
     const p50 = percentile(values, 0.5);
-    return { name, p50, p99: percentile(values, slow), rounds: values.length, ratio: p50 / first };
+    return {
+      name,
+      p50,
+      p99: percentile(values, slow),
+      rounds: values.length,
+      ratio: work === "same" ? p50 / first : null,
+    };
   });
   return { name, title, unit, rows };
 }

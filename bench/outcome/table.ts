@@ -20,7 +20,7 @@ export function groupTable({ title, unit, rows }: Group): string {
     name,
     numberText(p50),
     numberText(p99),
-    `×${numberText(ratio)}`,
+    ratio === null ? "–" : `×${numberText(ratio)}`,
     String(rounds),
   ]);
   return aligned([head, ...lines]);

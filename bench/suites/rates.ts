@@ -1,12 +1,11 @@
-import { rm } from "node:fs/promises";
-import { join } from "node:path";
+import type { Reuse } from "../../src/fleet/item.ts";
 import { loadSeccompProfile } from "../../src/policy/seccomp.ts";
 import type { Bench } from "../bench.ts";
 import { bestOf, finalists, type Parallel } from "../contenders/at-best.ts";
 import { dockerRun } from "../contenders/docker-run.ts";
 import { engineRun } from "../contenders/engine-api.ts";
 import { runFleet } from "../contenders/fleet.ts";
-import { checkItems, itemRun, type OneRun } from "../contenders/one-run.ts";
+import { checkedItems, itemRun, type OneRun } from "../contenders/one-run.ts";
 import { type Contender, interleaved, rate } from "../measure.ts";
 import { DOCKER_RUN, ENGINE_API, FRESH, SCRUBBED } from "../outcome/names.ts";
 import { groupOf } from "../outcome/report.ts";
@@ -14,21 +13,14 @@ import type { Suite } from "./suite.ts";
 
 /** Many items of a worker that reads its item and writes its output, as many at once as is quickest. */
 export const RATES: Suite = {
-  name: "rates",
   async measure(bench) {
-    const { sizes } = bench;
-    const others = await finalists(await parallels(bench), sizes, sizes.freshItems);
-    const ours = [
-      rate(FRESH, sizes.freshItems, () => runFleet(bench, "fresh", sizes.freshItems)),
-      ...(canScrub()
-        ? [rate(SCRUBBED, sizes.scrubbedItems, () => runFleet(bench, "scrubbed", sizes.scrubbedItems))]
-        : []),
-    ];
+    const { sizes, projectDir } = bench;
+    const fleet = (name: string, reuse: Reuse, items: number): Contender =>
+      rate(name, items, () => runFleet(bench, reuse, items), checkedItems(projectDir, items));
     const contenders = [
-      ...others.map((contender) => checked(contender, bench, sizes.freshItems)),
-      ...ours.map((contender, index) =>
-        checked(contender, bench, index === 0 ? sizes.freshItems : sizes.scrubbedItems),
-      ),
+      ...(await finalists(await parallels(bench), sizes, sizes.freshItems)),
+      fleet(FRESH, "fresh", sizes.freshItems),
+      ...(canScrub() ? [fleet(SCRUBBED, "scrubbed", sizes.scrubbedItems)] : []),
     ];
     const series = bestOf(await interleaved(contenders, sizes.rateRounds, 0));
     const notes = [
@@ -48,24 +40,11 @@ async function parallels({ corral, plan, peers, hasDocker, projectDir }: Bench):
   const parallel = (name: string, act: (run: OneRun) => Promise<void>): Parallel => ({
     name,
     run: async (index) => await act(await itemRun(projectDir, index, plan)),
+    around: (items) => checkedItems(projectDir, items),
   });
   return [
     ...(hasDocker ? [parallel(DOCKER_RUN, (run) => dockerRun(plan, run))] : []),
     parallel(ENGINE_API, (run) => engineRun(corral.connection.docker, plan, run, seccomp)),
     ...peers.map((peer) => parallel(peer.name, (run) => peer.run(plan, run))),
   ];
-}
-
-/** Outside the time that is measured: nothing is there beforehand, and everything is right afterwards. */
-function checked(contender: Contender, { projectDir }: Bench, items: number): Contender {
-  return {
-    ...contender,
-    async once() {
-      for (let index = 0; index < items; index += 1)
-        await rm(join(projectDir, "out", String(index)), { recursive: true, force: true });
-      const told = await contender.once();
-      await checkItems(projectDir, items);
-      return told;
-    },
-  };
 }

@@ -19,7 +19,6 @@ const execute = promisify(execFile);
 
 /** One worker that prints a word, one run at a time. */
 export const RUNS: Suite = {
-  name: "runs",
   async measure(bench) {
     const { corral, plan, peers, hasDocker, sizes } = bench;
     const seccomp = { corral: await loadSeccompProfile() };

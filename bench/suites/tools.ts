@@ -17,7 +17,6 @@ const SIGNAL = new AbortController().signal;
 
 /** Tools under a worker's sandbox: files on the host's side of it, and commands in a cell that stands. */
 export const TOOLS: Suite = {
-  name: "tools",
   async measure(bench) {
     const opened = await openSession({ worker: bench.worker("tools"), signal: SIGNAL }, bench.corral.environment);
     if (!opened.ok) throw new Error(opened.violations.map(({ message }) => message).join("\n"));

@@ -115,6 +115,9 @@ function withTimeout(worker: WorkerDefinition, timeoutMs: number): WorkerDefinit
 function whyNotScrubbed(worker: WorkerDefinition, sandbox: Sandbox): string | null {
   if (sandbox.policy.reuse !== "scrubbed")
     return `the policy ${sandbox.policy.name} does not allow \`reuse: scrubbed\`; use \`fresh\`, or a policy that does, such as batch`;
+  const { seccomp, readOnlyRoot, noNewPrivileges, rootUser, capabilities } = sandbox.policy.hardening;
+  if (seccomp !== "corral" || !readOnlyRoot || !noNewPrivileges || rootUser || capabilities.length > 0)
+    return `the policy ${sandbox.policy.name} loosens what keeps the items of a shared cell apart (seccomp, root, capabilities, a read-only system): use \`fresh\``;
   if (worker.calls.length > 0)
     return "a worker that calls others needs a cell of its own for each item: use `reuse: fresh`";
   if (process.geteuid?.() !== 0)

@@ -1,4 +1,5 @@
 import PQueue from "p-queue";
+import { EngineTrouble } from "../isolation/driver.ts";
 import { newRunId } from "../run/job.ts";
 import type { RunResult } from "../run/result.ts";
 import { cacheKeyOf, type FleetDigest } from "./cache-key.ts";
@@ -175,6 +176,12 @@ export class RunningFleet {
       onEvent({ type: "settled", result, retryInMs: retry, at });
       return;
     }
+    if (result.status === "lost" && !(await this.#engineAnswers())) {
+      // It was tried as often as may be, and nothing of that was about the item: whoever resumes the fleet runs it.
+      await this.#queue.requeue(request.index, attempt, 0);
+      this.drain("the container engine does not answer");
+      return;
+    }
     const taken = await this.#queue.settle(request.index, attempt, { result, cacheKey, slot });
     if (!taken.ok) return onEvent({ type: "trouble", detail: taken.reason });
     onEvent({ type: "settled", result, retryInMs: null, at });
@@ -182,6 +189,16 @@ export class RunningFleet {
     if (spec.maxFailures !== null && this.#failed > spec.maxFailures)
       this.drain(`more than ${spec.maxFailures} items have failed`);
     await this.#results.put(result);
+  }
+
+  async #engineAnswers(): Promise<boolean> {
+    try {
+      await this.#parts.job.env.driver.list();
+      return true;
+    } catch (error) {
+      if (!(error instanceof EngineTrouble)) throw error;
+      return false;
+    }
   }
 
   #summary(): FleetSummary {

@@ -61,7 +61,9 @@ export class CellFolder implements AsyncDisposable {
 
   /** What the command printed, and one byte more where there is more than `most`. */
   printed(name: "out" | "err", most: number): Buffer {
-    using file = new Descriptor(fs.openSync(join(this.io, name), fs.constants.O_RDONLY | fs.constants.O_NOFOLLOW));
+    const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK } = fs.constants;
+    // Whoever still holds a lease on it, where the Engine lost its cell, is not waited for.
+    using file = new Descriptor(fs.openSync(join(this.io, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
     const size = Math.min(file.stat().size, most + 1);
     const bytes = Buffer.alloc(size);
     const read = fs.readSync(file.fd, bytes, 0, size, 0);

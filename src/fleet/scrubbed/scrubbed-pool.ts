@@ -86,6 +86,7 @@ export class ScrubbedPool implements AsyncDisposable {
     shape: CellShape,
   ): Promise<Standing | Extract<Awaited<ReturnType<typeof ServedCell.open>>, { ok: false }>> {
     const key = shapeKey(shape);
+    for (const { cell } of this.#takeOut(({ cell }) => cell.hasEnded)) await cell[Symbol.asyncDispose]();
     const index = this.#idle.findIndex((standing) => standing.key === key);
     const [found] = index < 0 ? [] : this.#idle.splice(index, 1);
     if (found !== undefined) return found;
@@ -94,6 +95,12 @@ export class ScrubbedPool implements AsyncDisposable {
     const { worker, fleet, env, signal } = this.#options;
     const opened = await ServedCell.open(worker, fleet, shape, env, signal);
     return opened.ok ? { key, cell: opened.cell } : opened;
+  }
+
+  #takeOut(isUnfit: (standing: Standing) => boolean): Standing[] {
+    const unfit = this.#idle.filter(isUnfit);
+    for (const standing of unfit) this.#idle.splice(this.#idle.indexOf(standing), 1);
+    return unfit;
   }
 
   /** The cell is idle again afterwards, or gone. */
@@ -109,7 +116,8 @@ export class ScrubbedPool implements AsyncDisposable {
       await job.turn?.();
       this.#options.env.emit({ type: "started", ...placeOf(job), plan: cell.plan });
       const { trace, stopped } = await this.#supervised(job, load, cell);
-      isClean = trace.served.kind === "ended";
+      // One that was to be ended may end a moment later, under the next item.
+      isClean = trace.served.kind === "ended" && stopped === null && !cell.hasEnded;
       return await this.#result(job, cell, trace, stopped);
     } finally {
       await this.#giveBack(standing, isClean);
@@ -184,10 +192,8 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
 const UNMEASURED = { cpuMs: null, memoryBytesPeak: null };
 
 async function exitOf(served: ItemTrace["served"], cellExit: () => Promise<CellExit>): Promise<CellExit> {
-  if (served.kind === "ended")
+  if (served.kind !== "gone")
     return { kind: "exited", code: served.code, outOfMemory: served.outOfMemory, usage: UNMEASURED };
-  if (served.kind === "dirty")
-    return { kind: "lost", reason: `the cell could not be cleaned: ${served.what} were left` };
   const exit = await cellExit();
   // The cell's own first process is killed only together with everything else in it, or for memory.
   if (exit.kind === "exited" && exit.outOfMemory) return { ...exit, code: KILLED };

@@ -12,6 +12,7 @@ import { type Broker, openBroker } from "../../run/broker.ts";
 import type { RunEnvironment } from "../../run/environment.ts";
 import { type Attachment, inputBytes, newRunId } from "../../run/job.ts";
 import { prepare } from "../../run/prepare.ts";
+import { SandboxError } from "../../sandbox/errors.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { type BroughtBack, bringBack } from "./bring-back.ts";
@@ -48,6 +49,7 @@ export class ServedCell implements AsyncDisposable {
   readonly #broker: Broker;
   readonly #watch: DiskWatch;
   readonly #env: RunEnvironment;
+  #hasEnded = false;
 
   static async open(
     worker: WorkerDefinition,
@@ -98,6 +100,14 @@ export class ServedCell implements AsyncDisposable {
     this.#broker = parts.broker;
     this.#watch = parts.watch;
     this.#env = parts.env;
+    void this.cell.exit.then(() => {
+      this.#hasEnded = true;
+    });
+  }
+
+  /** True where it can serve nobody any more. */
+  get hasEnded(): boolean {
+    return this.#hasEnded || this.isOverDisk;
   }
 
   /** True where the cell was ended for what its item wrote. */
@@ -105,12 +115,15 @@ export class ServedCell implements AsyncDisposable {
     return this.#watch.exceeded.aborted;
   }
 
-  /** Lays out what the item brings; answers with what is wrong with an attachment, where anything is. */
+  /** Lays out what the item brings; answers with what is wrong with a folder or an attachment, where anything is. */
   lay({ input, attachments, outputs }: ItemLoad): readonly Violation[] {
     const { user } = this.plan;
     this.#folder.layStreams(inputBytes(input), user);
-    for (const { index, parts } of outputs) this.#folder.makeOutput(index, parts, user);
-    return attachments.flatMap((attachment) => this.#layAttachment(attachment));
+    const folders = outputs.flatMap(({ index, parts, path }) =>
+      unlessFault(path, () => this.#folder.makeOutput(index, parts, user)),
+    );
+    const files = attachments.flatMap((attachment) => this.#layAttachment(attachment));
+    return [...folders, ...files];
   }
 
   /** Runs the item's command, and takes what it left. The cell is clean afterwards, or gone. */
@@ -119,7 +132,7 @@ export class ServedCell implements AsyncDisposable {
     const served = await this.cell.serve(run);
     const most = limits.outputBytes;
     const [stdout, stderr] = [this.#folder.printed("out", most), this.#folder.printed("err", most)];
-    const succeeded = served.kind === "ended" && served.code === 0;
+    const succeeded = served.kind !== "gone" && served.code === 0;
     const brought = succeeded ? this.#bringBack(outputs) : null;
     return { served, stdout, stderr, broughtBack: brought };
   }
@@ -144,7 +157,7 @@ export class ServedCell implements AsyncDisposable {
     let [files, bytes] = [0, 0];
     for (const output of outputs) {
       const from = this.#folder.outputAt(output.index, output.parts);
-      const done = bringBack(from, output, this.plan.limits.fileBytes - bytes);
+      const done = broughtBack(from, output, this.plan.limits.fileBytes - bytes);
       if (done.refusal !== null) return done;
       files += done.files;
       bytes += done.bytes;
@@ -168,10 +181,52 @@ export class ServedCell implements AsyncDisposable {
     if (identity !== undefined && identity !== `${dev}:${ino}`)
       return refuse("it is not the file any more that its caller was given");
     const to = join(this.#folder.attachments, name);
-    fs.copyFileSync(found.path(), to, fs.constants.COPYFILE_EXCL | fs.constants.COPYFILE_FICLONE);
-    fs.chmodSync(to, 0o444);
-    return [];
+    return unlessFault(path, () => {
+      fs.copyFileSync(found.path(), to, fs.constants.COPYFILE_EXCL | fs.constants.COPYFILE_FICLONE);
+      fs.chmodSync(to, 0o444);
+    });
   }
+}
+
+/** What stands in the place may have been left by a worker, at another time: that refuses this item, and ends no fleet. */
+function broughtBack(from: string, output: ItemOutput, maxBytes: number): BroughtBack {
+  try {
+    return bringBack(from, output, maxBytes);
+  } catch (error) {
+    const { path } = output;
+    if (error instanceof SandboxError)
+      return { refusal: { path: error.path ?? path, reason: NOT_ITS_PLACE }, files: 0, bytes: 0 };
+    const code = faultOf(error);
+    if (code === null) throw error;
+    const reason = IN_THE_WAY.has(code) ? NOT_ITS_PLACE : `it could not be moved there (${code})`;
+    return { refusal: { path, reason }, files: 0, bytes: 0 };
+  }
+}
+
+const NOT_ITS_PLACE = "something else stands in its place, such as a link, or a folder where it has a file";
+const IN_THE_WAY: ReadonlySet<string> = new Set(["EEXIST", "EISDIR", "ELOOP", "ENOTDIR", "ENOTEMPTY"]);
+
+/** One item's names may be such as no file can have; that is its own fault and no other's. */
+function unlessFault(path: string, act: () => void): Violation[] {
+  try {
+    act();
+    return [];
+  } catch (error) {
+    const code = faultOf(error);
+    if (code === null) throw error;
+    return [{ code: "MOUNT_SOURCE_REFUSED", path, reason: `it could not be made there (${code})` }];
+  }
+}
+
+/** What the host lacks says nothing about an item. */
+const OF_THE_HOST: ReadonlySet<string> = new Set(["EDQUOT", "EIO", "EMFILE", "ENFILE", "ENOMEM", "ENOSPC", "EROFS"]);
+
+/** The code of an error about this file; null for a bug. */
+function faultOf(error: unknown): string | null {
+  const { code, syscall } = error as NodeJS.ErrnoException;
+  if (code === undefined || syscall === undefined) return null;
+  if (OF_THE_HOST.has(code)) throw new EngineTrouble(`what an item brings or leaves found no place: ${code}`);
+  return code;
 }
 
 /** As for any cell: one file may be as large as the limit, and beside it there may be small ones. */

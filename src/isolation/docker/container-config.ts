@@ -1,6 +1,7 @@
 import type Docker from "dockerode";
 import { gateCommand } from "../gate/script.ts";
 import type { Plan, PlannedMount, PlannedTmpfs, PlannedUser } from "../plan.ts";
+import { servingSeccomp } from "./serving-seccomp.ts";
 
 /** How the daemon is told of a mount's source: a pinned directory by its volume, a file by its path. */
 export type VolumeNames = ReadonlyMap<PlannedMount, string>;
@@ -80,7 +81,8 @@ function userOption({ uid, gid }: PlannedUser): string {
 function securityOptions(plan: Plan, seccomp: SeccompProfiles): string[] {
   const options: string[] = [];
   if (plan.hardening.noNewPrivileges) options.push("no-new-privileges");
-  if (plan.hardening.seccomp === "corral") options.push(`seccomp=${seccomp.corral}`);
+  const profile = plan.serves === true ? servingSeccomp(seccomp.corral) : seccomp.corral;
+  if (plan.hardening.seccomp === "corral") options.push(`seccomp=${profile}`);
   return options;
 }
 

@@ -1,6 +1,6 @@
 import type { Cell } from "../cell.ts";
 import { EngineTrouble } from "../driver.ts";
-import type { ServedItem, ServingCell } from "../serving.ts";
+import type { ServingCell } from "../serving.ts";
 import type { Attachment } from "./attachment.ts";
 
 /** An answer is one short line; whatever is longer was not written by the cell's first process. */
@@ -76,7 +76,8 @@ interface Answer {
 }
 
 function parseAnswer(line: string, id: string): Answer {
-  const [, of, code, killed, what] = /^(?:ended|dirty(?=.* [a-z]+$)) (\S+) (\d{1,3}) (\d+)(?: ([a-z]+))?$/.exec(line) ?? [];
+  const [, of, code, killed, what] =
+    /^(?:ended|dirty(?=.* [a-z]+$)) (\S+) (\d{1,3}) (\d+)(?: ([a-z]+))?$/.exec(line) ?? [];
   if (of !== id) throw new EngineTrouble("a serving cell answered something else than it was asked");
   return { code: Number(code), killed: Number(killed), what: what ?? null };
 }

@@ -9,10 +9,11 @@ export const ITEM_IO_PATH = "/.corral/io";
  * anything is left, and only then answers `ended ID CODE KILLED`. `KILLED` counts the kernel's kills for memory so far.
  *
  * It has the worker's own rights, for nobody in a cell can become somebody else. What keeps it out of the worker's reach:
- * it is process 1, which no signal from inside its namespace ends; its binary can be executed and not read, so that the
- * kernel lets nobody trace it or open its descriptors; the seccomp profile of a serving cell lets nobody change another
- * process's limits or priority; and the worker inherits none of its descriptors. So an item can forge neither its own exit
- * status nor an end, nor can it write into what another leaves, nor narrow what comes after it (design fact 6).
+ * it is process 1, which no signal from inside its namespace ends, and it ignores SIGINT, which a shell would else handle;
+ * its binary can be executed and not read, so that the kernel lets nobody trace it or open its descriptors; the seccomp
+ * profile of a serving cell lets nobody change another process's limits or priority; and the worker inherits none of its
+ * descriptors. So an item can forge neither its own exit status nor an end, nor can it write into what another leaves, nor
+ * narrow what comes after it (design fact 6).
  *
  * A cell that is not clean afterwards says so and ends: `dirty ID CODE KILLED WHAT`.
  *
@@ -21,6 +22,7 @@ export const ITEM_IO_PATH = "/.corral/io";
  */
 const SERVE_SCRIPT = `
 umask 022
+trap '' INT
 corral_gate=$0
 corral_places=$1
 shift
@@ -89,7 +91,7 @@ set -- "$corral_command" "$@"
 while IFS=' ' read -r corral_word corral_id; do
   [ "$corral_word" = run ] || exit 1
   # In the foreground, for what is begun in the background begins with SIGINT and SIGQUIT ignored.
-  ( CORRAL_RUN=$corral_id; export CORRAL_RUN; unset PWD OLDPWD SHLVL; exec "$@" < ${ITEM_IO_PATH}/in > ${ITEM_IO_PATH}/out 2> ${ITEM_IO_PATH}/err )
+  ( trap - INT; CORRAL_RUN=$corral_id; export CORRAL_RUN; unset PWD OLDPWD SHLVL; exec "$@" < ${ITEM_IO_PATH}/in > ${ITEM_IO_PATH}/out 2> ${ITEM_IO_PATH}/err )
   corral_code=$?
   corral_scrub
   corral_oom_kills

@@ -1,0 +1,37 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import type { Bench } from "../bench.ts";
+
+const CORRAL = fileURLToPath(new URL("../../dist/cli/corral.js", import.meta.url));
+const LOOK_MS = 50;
+const ITEM = ["--attach", "{path}=in", "--allow-write", "/out/{name}", "--no-cache"];
+
+/** The most memory that `corral map` ever had resident, over all items of the bench's project with scrubbed cells. */
+export async function mostResidentBytes({ projectDir, stateDir }: Bench): Promise<number> {
+  const over = ["--over", `${projectDir}/inbox/*`, "--reuse", "scrubbed", "--project", projectDir];
+  const env = { ...process.env, CORRAL_STATE_DIR: stateDir };
+  const child = spawn(process.execPath, [CORRAL, "map", "item", ...over, ...ITEM], { env, stdio: "ignore" });
+  let most = 0;
+  const looking = setInterval(() => {
+    most = Math.max(most, highWaterBytes(child.pid));
+  }, LOOK_MS);
+  try {
+    const [code] = await once(child, "exit");
+    if (code !== 0) throw new Error(`corral map ended with ${code}`);
+    return most;
+  } finally {
+    clearInterval(looking);
+  }
+}
+
+/** The kernel keeps count; 0 where the process is gone. */
+function highWaterBytes(pid: number | undefined): number {
+  try {
+    const [, kilobytes = "0"] = /^VmHWM:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8")) ?? [];
+    return Number(kilobytes) * 1024;
+  } catch {
+    return 0;
+  }
+}

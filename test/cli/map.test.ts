@@ -1,0 +1,219 @@
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type CliProject, cliProject, sh } from "./cli-project.ts";
+
+const text = { name: "text", mode: "rw", approval: "preApproved" };
+const COPY =
+  'read -r x < /attachments/in; cat > /dev/null; case "$x" in *bad*) exit 3;; esac; echo "$x" | tee "$(echo /text/*)/out"';
+const EACH = ["--attach", "{path}=in", "--allow-write", "/text/{stem}"];
+
+let project: CliProject;
+
+beforeAll(async () => {
+  project = await cliProject({
+    yaml: {
+      version: 1,
+      policy: "batch",
+      sandbox: { mode: "direct", zones: { text: { path: "text", mode: "rw" }, inbox: { path: "inbox", mode: "ro" } } },
+    },
+    workers: {
+      copy: { command: sh(COPY), sandbox: { zones: [text] } },
+      echo: { command: ["cat"], output: "json" },
+      fails: { command: ["false"] },
+      greedy: { command: ["true"], sandbox: { zones: [{ name: "inbox", mode: "rw" }] } },
+    },
+    folders: ["text"],
+    files: {
+      "inbox/a.txt": "document a\n",
+      "inbox/b.txt": "document b\n",
+      "other/c.txt": "bad\n",
+      "other/d.txt": "document d\n",
+      "twice/a.txt": "1\n",
+      "twice/a.pdf": "2\n",
+      "items.jsonl": '{"n":1,"who":"\\"}, {"}\n{"n":2,"who":"b"}\n',
+      "items.csv": "n,who\n1,a\n2,b\n",
+      "broken.jsonl": '{"n":1}\n{"n":\n',
+      "twice.jsonl": '{"n":1}\n{"n":1}\n',
+      "fleets/nightly.yaml": JSON.stringify({
+        version: 1,
+        worker: "copy",
+        over: "inbox/*.txt",
+        attach: ["{path}=in"],
+        allow_write: ["/text/nightly-{stem}"],
+        reuse: "scrubbed",
+      }),
+    },
+  });
+});
+
+afterAll(async () => {
+  await project[Symbol.asyncDispose]();
+});
+
+function lines(stdout: string): Record<string, unknown>[] {
+  return stdout
+    .split("\n")
+    .slice(0, -1)
+    .map((line) => JSON.parse(line) as Record<string, unknown>);
+}
+
+async function newest(): Promise<{ id: string; state: string; spec: { worker: string } }> {
+  const { stdout } = await project.corral(["fleet", "ls", "--json"]);
+  const [fleet] = JSON.parse(stdout) as { id: string; state: string; spec: { worker: string } }[];
+  if (fleet === undefined) throw new Error("there is no fleet");
+  return fleet;
+}
+
+describe("corral map", () => {
+  it("runs one worker over the files of a pattern, and prints nothing but results with --json", async () => {
+    const { status, stdout, stderr } = await project.corral([
+      "map",
+      "copy",
+      "--over",
+      "inbox/*.txt",
+      ...EACH,
+      "--json",
+    ]);
+    expect(status, stderr).toBe(0);
+    const results = lines(stdout).toSorted((a, b) => Number(a.index) - Number(b.index));
+    expect(results).toMatchObject([
+      { index: 0, status: "succeeded", exitCode: 0, output: "document a\n" },
+      { index: 1, status: "succeeded", output: "document b\n" },
+    ]);
+    expect(await readFile(join(project.dir, "text/b/out"), "utf8")).toBe("document b\n");
+    const again = await project.corral(["map", "copy", "--over", "inbox/*.txt", ...EACH, "--json"]);
+    expect(lines(again.stdout).map((line) => line.status)).toEqual(["cached", "cached"]);
+    expect(again.status).toBe(0);
+  });
+
+  it("takes items from manifests and from standard input, and keeps their values inside of their texts", async () => {
+    const input = ["--input", '{"n":"{n}","who":"<{who}>"}', "--json", "--reuse", "scrubbed"];
+    const [jsonl, csv, stdin] = await Promise.all([
+      project.corral(["map", "echo", "--manifest", "items.jsonl", ...input]),
+      project.corral(["map", "echo", "--manifest", "items.csv", ...input]),
+      project.corral(["map", "echo", "--manifest", "-", "--format", "csv", ...input], { stdin: "n,who\n7,z\n" }),
+    ]);
+    const outputs = ({ stdout }: { stdout: string }) => lines(stdout).map((line) => line.output);
+    expect(outputs(jsonl)).toContainEqual({ n: 1, who: '<"}, {>' });
+    expect(outputs(csv)).toContainEqual({ n: "2", who: "<b>" });
+    expect(outputs(stdin)).toEqual([{ n: "7", who: "<z>" }]);
+    expect([jsonl.status, csv.status, stdin.status]).toEqual([0, 0, 0]);
+  });
+
+  it("runs what fleets/NAME.yaml says, and lets the command line say otherwise", async () => {
+    const { status, stdout, stderr } = await project.corral([
+      "map",
+      "--fleet",
+      "nightly",
+      "--no-cache",
+      "--concurrency",
+      "1",
+      "--json",
+    ]);
+    expect(status, stderr).toBe(0);
+    expect(lines(stdout)).toHaveLength(2);
+    expect(await readdir(join(project.dir, "text"))).toContain("nightly-a");
+  });
+
+  it("ends with 1 where an item failed; shows, exports, reports and tries it again", async () => {
+    const args = ["map", "copy", "--over", "other/*.txt", ...EACH, "--retries", "1"];
+    const { status, stdout, stderr } = await project.corral(args);
+    expect([status, stdout]).toEqual([1, ""]);
+    expect(stderr).toContain("failed");
+    const { id, state, spec } = await newest();
+    expect([state, spec.worker]).toEqual(["done", "copy"]);
+    const of = (verb: string, ...more: string[]) => project.corral(["fleet", verb, id, ...more]);
+    const [ls, show, shown, jsonl, csv, report] = await Promise.all([
+      project.corral(["fleet", "ls"]),
+      of("show"),
+      of("show", "--json"),
+      of("results", "--status", "failed"),
+      of("results", "--csv"),
+      of("report", "--html", "--output", "report.html"),
+    ]);
+    expect(ls.stdout).toContain(id);
+    expect(show.stdout).toMatch(/2 of 2 done, 1 failed/);
+    expect(JSON.parse(shown.stdout)).toMatchObject({ id, counts: { total: 2, done: 2, failed: 1 } });
+    expect(lines(jsonl.stdout)).toMatchObject([{ status: "failed", exitCode: 3, attempt: 2 }]);
+    expect(csv.stdout).toMatch(/^index,.*\r?\n0,/);
+    expect(report.status, report.stderr).toBe(0);
+    expect(await readFile(join(project.dir, "report.html"), "utf8")).toMatch(/^<!doctype html>/i);
+    const [retry, resume] = [await of("retry", "--failed", "--json"), await of("resume")];
+    expect(lines(retry.stdout)).toMatchObject([{ status: "failed", exitCode: 3 }]);
+    expect(retry.status).toBe(1);
+    expect(resume.stderr).toContain("nothing left");
+    expect(resume.status).toBe(126);
+  });
+
+  it("begins nothing more after too many failures, and what waits can be cancelled then", async () => {
+    const stdin = Array.from({ length: 12 }, (_, n) => `{"n":${n}}\n`).join("");
+    const args = ["map", "fails", "--manifest", "-", "--max-failures", "0", "--concurrency", "1", "--json"];
+    const { status, stdout, stderr } = await project.corral(args, { stdin });
+    expect(status, stderr).toBe(1);
+    expect(stderr).toContain("more than 0 items have failed");
+    const done = lines(stdout).length;
+    expect(done).toBeLessThan(12);
+    const { id } = await newest();
+    const cancelled = await project.corral(["fleet", "cancel", id]);
+    expect(cancelled).toMatchObject({
+      status: 0,
+      stderr: `Fleet ${id} is cancelled; ${12 - done} items will not run.\n`,
+    });
+    const { stdout: results } = await project.corral(["fleet", "results", id, "--status", "cancelled"]);
+    expect(lines(results)).toHaveLength(12 - done);
+    expect((await newest()).state).toBe("cancelled");
+  });
+
+  it("refuses the items of which no request can be made, and says why", async () => {
+    const { status, stdout } = await project.corral([
+      "map",
+      "echo",
+      "--over",
+      "inbox/*",
+      "--attach",
+      "{pat}=in",
+      "--json",
+    ]);
+    expect(lines(stdout)).toMatchObject([
+      { status: "refused", error: { message: expect.stringContaining("did you mean `path`?") } },
+      { status: "refused" },
+    ]);
+    expect(status).toBe(1);
+  });
+});
+
+describe("corral map, used wrongly", () => {
+  it.each([
+    [["map"], "say which worker"],
+    [["map", "copi", "--over", "inbox/*"], "did you mean `copy`?"],
+    [["map", "copy"], "--over GLOB, or --manifest FILE"],
+    [["map", "copy", "--over", "inbox/*", "--manifest", "items.csv"], "--over GLOB, or --manifest FILE"],
+    [["map", "copy", "--fleet", "nightly"], "leave the other out"],
+    [["map", "--fleet", "nightli"], "nightly"],
+    [["map", "copy", "--over", "inbox/*", "--concurrency", "0"], "--concurrency must be a whole number"],
+    [["map", "copy", "--over", "inbox/*", "--reuse", "dirty"], "fresh, scrubbed"],
+    [["map", "copy", "--manifest", "nowhere.jsonl"], "nowhere.jsonl"],
+    [["map", "copy", "--manifest", "broken.jsonl"], "broken.jsonl:2"],
+    [["fleet", "show", "nobody"], "there is no fleet"],
+  ])("says what is wrong with %j, and ends with 2", async (args, says) => {
+    const { status, stdout, stderr } = await project.corral(args);
+    expect(stderr).toContain(says);
+    expect(stderr).not.toContain("    at ");
+    expect(stdout).toBe("");
+    expect(status, stderr).toBe(2);
+  });
+
+  it.each([
+    [["map", "copy", "--over", "twice/*", ...EACH], "/text/a"],
+    [["map", "echo", "--manifest", "twice.jsonl", "--key", "{n}"], "--key TEMPLATE"],
+    [["map", "greedy", "--over", "inbox/*"], "inbox"],
+    [["map", "copy", "--over", "inbox/*", ...EACH, "--policy", "untrusted", "--reuse", "scrubbed"], "does not allow"],
+    [["fleet", "resume", "nobody"], "there is no fleet"],
+  ])("refuses %j before anything runs, and ends with 126", async (args, says) => {
+    const { status, stdout, stderr } = await project.corral(args);
+    expect(stderr).toContain(says);
+    expect(stderr).not.toContain("    at ");
+    expect([status, stdout]).toEqual([126, ""]);
+  });
+});
