@@ -41,7 +41,7 @@ const QUICK: Sizes = {
   runRounds: 5,
   execRounds: 10,
   fileRounds: 100,
-  rateRounds: 2,
+  rateRounds: 3,
   freshItems: 12,
   scrubbedItems: 1000,
   trialItems: 8,

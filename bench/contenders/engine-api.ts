@@ -16,9 +16,9 @@ export async function engineRun(
   const { name: _name, ...rest } = config;
   const still = { OpenStdin: false, StdinOnce: false, AttachStdin: false, AttachStdout: false, AttachStderr: false };
   const container = await docker.createContainer({ ...rest, ...still, Entrypoint: [...command] });
-  const ended = container.wait({ condition: "next-exit" });
   await container.start();
-  const { StatusCode } = (await ended) as { StatusCode: number };
+  // Asked after the start, for the exit that there was or will be: a wait for the next one may come too late.
+  const { StatusCode } = (await container.wait()) as { StatusCode: number };
   await container.remove();
   if (StatusCode !== 0) throw new Error(`a container of the Engine API's ended with ${StatusCode}`);
 }
