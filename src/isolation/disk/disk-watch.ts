@@ -18,6 +18,8 @@ export interface DiskWatchOptions {
 
 const { O_DIRECTORY, O_RDONLY } = constants;
 
+/** Looks that may fail one after another. */
+const MAX_FAILED_LOOKS = 20;
 /** How often free space is looked at: that costs a system call. */
 const POLL_MS = 50;
 /** A tree is added up when as much of the limit may be gone, and anyway from time to time. */
@@ -98,6 +100,7 @@ export class DiskWatch implements AsyncDisposable {
 
   async #watch(): Promise<void> {
     const { limitBytes } = this.#options;
+    let failed = 0;
     let walked = { at: performance.now(), tookMs: 0, gone: 0 };
     for (;;) {
       await pause(POLL_MS, undefined, { signal: this.#over.signal, ref: false });
@@ -107,7 +110,13 @@ export class DiskWatch implements AsyncDisposable {
       const rest = more > limitBytes ? walked.tookMs : walked.tookMs * REST_FACTOR;
       if (since < rest || (more <= limitBytes / SUSPICIOUS_PART && since < WALK_EVERY_MS)) continue;
       const begunAt = performance.now();
-      const isOver = await this.#isOver(free);
+      const isOver = await this.#isOver(free).catch((error: unknown) => {
+        // A look can fail for what others do at that moment; one after another, it cannot be told any more.
+        failed += 1;
+        if (failed > MAX_FAILED_LOOKS || this.#over.signal.aborted) throw error;
+        return null;
+      });
+      if (isOver !== null) failed = 0;
       const at = performance.now();
       walked = { at, tookMs: at - begunAt, gone: free.gone };
       if (isOver) return this.#exceed.abort();

@@ -22,14 +22,24 @@ export async function unnamedBytes(container: Docker.Container): Promise<number 
   const table = (await container.top().catch(() => null)) as { Titles: string[]; Processes: string[][] } | null;
   if (table === null) return null;
   const column = table.Titles.indexOf("PID");
-  return await heldBytes(table.Processes.slice(0, MAX_PROCESSES).map((process) => Number(process[column])));
+  const pids = table.Processes.slice(0, MAX_PROCESSES).map((process) => Number(process[column]));
+  // A process may have ended since, and its number be another's by now: that one's files are not this cell's.
+  const isItsOwn = async (pid: number): Promise<boolean> =>
+    (await readFile(`/proc/${pid}/cgroup`, "latin1").catch(() => "")).includes(container.id);
+  return await heldBytes(pids, isItsOwn);
 }
 
-/** The same of any processes, by their ids on this machine. */
-export async function heldBytes(pids: readonly number[]): Promise<number | null> {
+/** The same of any processes, by their ids on this machine, as far as they still count when they were looked into. */
+export async function heldBytes(
+  pids: readonly number[],
+  counts: (pid: number) => Promise<boolean> = async () => true,
+): Promise<number | null> {
   const held = new HeldFiles();
   for (const pid of pids) {
-    if (!(await held.lookInto(pid))) return null;
+    const before = held.bytes;
+    const isAllowed = await held.lookInto(pid);
+    if (!(await counts(pid))) held.bytes = before;
+    else if (!isAllowed) return null;
   }
   return held.bytes;
 }
