@@ -4,10 +4,10 @@ import { type Job, runJob } from "../examples/inbox/host/job.ts";
 import { triedIn } from "../examples/inbox/host/tried.ts";
 import { LiveTree } from "../src/cli/live-tree.ts";
 import { printableLine } from "../src/cli/printable.ts";
-import { stateDirFrom } from "../src/cli/state-dir.ts";
 import { colorsFor, terminalOf } from "../src/cli/terminal.ts";
 import { drawTree } from "../src/cli/tree.ts";
 import { Witness } from "../src/cli/witness.ts";
+import { stateDirFrom } from "../src/run/open/state-dir.ts";
 
 const terminal = terminalOf(process);
 const { stdout, stderr, env } = terminal;
@@ -20,6 +20,7 @@ process.exitCode = await main();
 async function main(): Promise<number> {
   const witness = new Witness();
   const documentOf = new Map<string, string>();
+  let clerk: string | null = null;
   const live = stderr.isTTY ? new LiveTree(terminal, () => witness.tree()) : null;
   const job = await runJob({
     projectDir: join(import.meta.dirname, "../examples/inbox"),
@@ -27,7 +28,9 @@ async function main(): Promise<number> {
     engineEnv: env,
     signal: stop.signal,
     emit: (event) => {
-      witness.see(event);
+      // Its calls are told letter by letter, below the tree of the other.
+      if (event.type === "requested" && event.parent === null && event.worker === "clerk") clerk = event.run;
+      if (event.root !== clerk) witness.see(event);
       if (event.type === "requested") documentOf.set(event.run, event.attachments.join(", "));
     },
     say: (line) => (live ? live.write(stderr, `inbox: ${line}\n`) : stderr.write(`inbox: ${line}\n`)),
@@ -36,6 +39,7 @@ async function main(): Promise<number> {
   const tree = witness.tree();
   if (live === null && tree !== null) stdout.write(`${drawTree(tree, { colors, maxLines: 500 })}\n`);
   showTried(job, documentOf);
+  showTold(job);
   const problems = problemsOf(job);
   for (const problem of problems) stdout.write(`${colors.red("PROBLEM")} ${problem}\n`);
   if (problems.length === 0)
@@ -55,10 +59,32 @@ function showTried({ result }: Job, documentOf: ReadonlyMap<string, string>): vo
   stdout.write("\n");
 }
 
-function problemsOf({ result, leaks, cellsLeft }: Job): string[] {
+/** The agent's own story, from the audit trail: what each letter made it do, and what became of that. */
+function showTold({ clerk: { result, told, summary, recorded } }: Job): void {
+  stdout.write("What the letters told the agent `clerk` to do, which obeys whatever it reads:\n\n");
+  for (const { letter, wants, acts } of told) {
+    stdout.write(`${colors.bold(printableLine(letter))}\n`);
+    for (const line of wants.split("\n")) stdout.write(`  ${colors.dim(`| ${printableLine(line)}`)}\n`);
+    for (const { what, refused } of acts)
+      stdout.write(
+        refused === null
+          ? `  ${colors.green("did")} ${printableLine(what, 110)}\n`
+          : `  tried ${printableLine(what, 110)}\n    ${colors.dim(printableLine(refused, 150))}\n`,
+      );
+  }
+  stdout.write("\nWhat it was there for, in .work/notes/summary.md:\n\n");
+  for (const line of summary.trimEnd().split("\n")) stdout.write(`  ${printableLine(line)}\n`);
+  stdout.write(
+    `\nThe audit trail has ${recorded} records of it: npx corral audit --project examples/inbox --run ${result.run}\n\n`,
+  );
+}
+
+function problemsOf({ result, leaks, clerk, cellsLeft }: Job): string[] {
   return [
     ...(result.status === "succeeded" ? [] : [`triage: ${result.error?.message ?? result.status} ${result.stderr}`]),
+    ...(clerk.result.status === "succeeded" ? [] : [`clerk: ${clerk.result.error?.message ?? clerk.result.status}`]),
     ...leaks,
+    ...clerk.leaks,
     ...(cellsLeft === 0 ? [] : [`${cellsLeft} cells were left behind.`]),
   ];
 }

@@ -1,29 +1,52 @@
 /* The library. Faces such as the command line are built on what is exported here and on the same folders. */
 
-// Running workers.
+// Running workers, by the parts that the above is made of.
 export type { ApprovalOperation, ApprovalRequest, ApprovalScope, Approver, Decision } from "./approval/approver.ts";
 export { type ApprovalCallback, type CallbackAnswer, callbackApprover } from "./approval/callback-approver.ts";
 // Many items: one worker over each of them, in a sandbox of its own.
 export type { ItemResult, ItemTemplate, Reuse } from "./fleet/item.ts";
 export { FleetRefused, type MapRequest, mapItems } from "./fleet/map-items.ts";
+// The container as plain JSON; `planFor` is pure.
+export type { PlannedSource } from "./isolation/mounts.ts";
+export type { Plan } from "./isolation/plan.ts";
+export { type ImageFacts, type Planning, type PlanRequest, planFor } from "./isolation/plan-for.ts";
+// A project in a program's hands: begin here.
+export type { AiTool, AiToolOutput, ToolImages } from "./library/ai-tools.ts";
+export type { AttachedPath } from "./library/attachments.ts";
+// Permissions by themselves, to ask and to derive from: pure, without any I/O.
+export { type DeriveRequest, FileSandbox } from "./library/file-sandbox.ts";
+export { type OpenProjectOptions, openProject } from "./library/open-project.ts";
+export type { OpenedProject, PolicyChoice, ProjectMap, ProjectRun } from "./library/opened-project.ts";
+export { AttachmentError, UnknownWorkerError, WorkerRefusedError } from "./library/refused.ts";
+export { type MountOf, type SandboxDeclaration, sandboxOf } from "./library/sandbox-of.ts";
+export type { ToolCallOptions, ToolFunction, ToolFunctions, ToolInputs } from "./library/tool-functions.ts";
+export type { WorkerPlan } from "./library/worker-plan.ts";
+export type { ToolsOptions, WorkerCall, WorkerTools } from "./library/worker-tools.ts";
 // Declarations, and the errors that name their places.
 export { loadPolicy } from "./policy/policy.ts";
 export { loadProject, type Project } from "./project/project.ts";
 export type { WorkerDefinition } from "./project/worker.ts";
+// Runs, and what would become of them.
+export type { SettledChanges } from "./run/changes/settled-run.ts";
+export type { CheckReport, FailingPath } from "./run/check.ts";
 export type { RunEnvironment } from "./run/environment.ts";
 export type { RunEvent } from "./run/events.ts";
+export type { ExplainedRun } from "./run/explain/explained-run.ts";
+export type { Explanation } from "./run/explain.ts";
 export type { Attachment } from "./run/job.ts";
 export { type Corral, openCorral } from "./run/open/corral.ts";
 export type { OpenOptions } from "./run/open/options.ts";
+export { stateDirFrom } from "./run/open/state-dir.ts";
 export type { DescribedViolation, RunError, RunResult, RunStatus } from "./run/result.ts";
 export { type RunRequest, run } from "./run/run.ts";
 // Acting under a worker's sandbox without running it: tools, and commands in a cell.
 export { type OpenedSession, openSession, type SessionRequest } from "./run/session/open-session.ts";
 
-// The permission model by itself: pure, without any I/O.
+// The permission model as functions over plain data: pure, without any I/O.
 export { accessOf, canRead, canWrite, readablePaths, writablePaths } from "./sandbox/access.ts";
 export { type ProjectDeclaration, projectSandbox } from "./sandbox/declare.ts";
 export { type Derivation, derive } from "./sandbox/derive.ts";
+export { SandboxError, type SandboxErrorCode, SandboxPermissionEscalationError } from "./sandbox/errors.ts";
 export type { Limits } from "./sandbox/limits.ts";
 export type { Access, Approval, Consent, Mode, Mount } from "./sandbox/mount.ts";
 export type { Needs } from "./sandbox/needs.ts";

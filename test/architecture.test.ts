@@ -48,6 +48,9 @@ describe("the check of the layers", () => {
     ["files/ knowing yaml/", "files/x.ts", 'import { p } from "../yaml/check.ts";', "imports yaml/"],
     ["run/ knowing the command line", "run/x.ts", 'import { p } from "../cli/main.ts";', "imports cli/"],
     ["the barrel knowing the command line", "index.ts", 'export { p } from "./cli/main.ts";', "imports cli/"],
+    ["the library knowing the command line", "library/x.ts", 'import { p } from "../cli/main.ts";', "imports cli/"],
+    ["a lower layer knowing the library", "fleet/x.ts", 'import { p } from "../library/x.ts";', "imports library/"],
+    ["the library reading the environment", "library/x.ts", "const home = process.env.HOME;", "uses process.env"],
     ["a folder without a place", "extras/x.ts", "", "is in no layer (extras)"],
     ["a way out of src/", "cli/x.ts", 'import { t } from "../../test/x.ts";', "imports ../test/x.ts"],
     ["I/O in the algebra", "sandbox/x.ts", 'import { join } from "node:path";', "imports node:path"],
@@ -106,6 +109,7 @@ describe("the check of the layers", () => {
     ],
     ["what a string says", "run/x.ts", 'const text = "see https://example.org // no comment";\nconst b = "it\'s";'],
     ["its own names, exported in a list", "run/x.ts", "const a = 1;\nexport { a };"],
+    ["the barrel naming the library", "index.ts", 'export { o } from "./library/open-project.ts";'],
     ["imports downwards", "run/x.ts", 'import { derive } from "../sandbox/derive.ts";'],
     [
       "imports within a folder",

@@ -24,8 +24,8 @@ interface File {
 type Rule = (file: File) => Breach[];
 
 const LAYER_0 = ["sandbox"];
-/** What YAML declarations of both `project/` and `policy/` stand on; it knows nothing of ours. */
-const FOUNDATIONS = [...LAYER_0, "yaml"];
+/** What YAML declarations of both `project/` and `policy/` stand on, and where secrets are; they know nothing of ours. */
+const FOUNDATIONS = [...LAYER_0, "yaml", "secrets", "json"];
 const LAYERS_0_TO_1 = [...FOUNDATIONS, "project", "policy", "files", "approval"];
 const LAYERS_0_TO_2 = [...LAYERS_0_TO_1, "isolation", "tools", "agent", "changes", "audit", "git"];
 const LAYERS_0_TO_4 = [...LAYERS_0_TO_2, "run", "fleet"];
@@ -35,6 +35,8 @@ const FACES = ["cli", "mcp", "serve"];
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   sandbox: [],
   yaml: [],
+  secrets: [],
+  json: [],
   project: FOUNDATIONS,
   policy: FOUNDATIONS,
   files: LAYER_0,
@@ -47,11 +49,13 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   git: LAYERS_0_TO_1,
   run: LAYERS_0_TO_2,
   fleet: [...LAYERS_0_TO_2, "run"],
-  "index.ts": LAYERS_0_TO_4,
-  ...Object.fromEntries(FACES.map((face) => [face, [...LAYERS_0_TO_4, ...FACES, "index.ts"]])),
+  library: LAYERS_0_TO_4,
+  "index.ts": [...LAYERS_0_TO_4, "library"],
+  ...Object.fromEntries(FACES.map((face) => [face, [...LAYERS_0_TO_4, "library", ...FACES, "index.ts"]])),
 };
 
 const MAY_READ_DISKS = [
+  "agent/transcript/",
   "fleet/items/",
   "fleet/scrubbed/",
   "files/",
@@ -69,6 +73,7 @@ const DISK_EXCEPTIONS: Readonly<Record<string, string>> = {
   "yaml/declaration-file.ts": "reads the declarations of projects and policies, which may not know each other",
   "fleet/cache-key.ts": "reads attachments for their digests, and refuses links and FIFOs",
   "fleet/item-job.ts": "looks whether an attachment is on the host; what it is is judged when it is opened",
+  "run/attached-file.ts": "looks whether what a person or a program attaches is there; it is judged when it is opened",
   "run/broker.ts": "makes and removes the socket of one run",
   "run/open/engine.ts": "makes the state directory before anything else can be in it",
   "run/open/repositories.ts": "looks whether an owner's directory is still there",

@@ -1,7 +1,7 @@
 import { execFile } from "node:child_process";
-import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 
@@ -49,6 +49,36 @@ describe("the package, packed and installed elsewhere", () => {
       'import { derive, openCorral, run } from "corral"; console.log(typeof derive, typeof openCorral, typeof run);';
     const { stdout } = await execute(process.execPath, ["--input-type=module", "-e", program], { cwd: dir, env });
     expect(stdout).toBe("function function function\n");
+  });
+
+  it("checks values aside, in the bundled command line and in the library", async () => {
+    const project = join(dir, "schemas");
+    await mkdir(join(project, "workers"), { recursive: true });
+    await writeFile(join(project, "corral.yaml"), "version: 1\nsandbox: { mode: sandboxed }\n");
+    const schema = "{ type: object, properties: { id: { type: string, pattern: '^[a-z]+$' } } }";
+    await writeFile(join(project, "workers", "w.worker"), `---\ncommand: ["true"]\ninput_schema: ${schema}\n---\n`);
+    const state = { ...env, CORRAL_STATE_DIR: join(dir, "state") };
+    const asked = ["run", "w", "--project", project, "--input", '{"id":"ABC"}'];
+    const refused = await execute(corral, asked, { env: state }).catch((error: { stderr: string }) => error);
+    expect(refused.stderr).toContain('/id must match pattern "^[a-z]+$"');
+    const program = `import { openProject } from "corral";
+      await using project = await openProject(${JSON.stringify(project)}, { env: process.env });
+      console.log((await project.run("w", { input: { id: "ABC" } })).error.message);`;
+    const ran = await execute(process.execPath, ["--input-type=module", "-e", program], { cwd: dir, env: state });
+    expect(ran.stdout).toContain('/id must match pattern "^[a-z]+$"');
+  });
+
+  it("runs the library's examples, a container among them", async () => {
+    const examples = join(dir, "examples");
+    await cp(join(ROOT, "examples", "library"), examples, {
+      recursive: true,
+      filter: (path) => basename(path) !== ".work",
+    });
+    const state = { ...env, CORRAL_STATE_DIR: join(dir, "state") };
+    const derived = await execute(process.execPath, [join(examples, "derive.ts")], { env });
+    expect(derived.stdout).toContain("true false /srv/app/docs/index.md");
+    const ran = await execute(process.execPath, [join(examples, "agent.ts")], { env: state });
+    expect(ran.stdout).toContain("applied create /notes/length.txt");
   });
 
   it("holds no tests, no examples and no sources", async () => {

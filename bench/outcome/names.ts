@@ -1,6 +1,7 @@
 /** What rows are called that targets speak of. */
 export const DOCKER_RUN = "docker run";
 export const ENGINE_API = "Engine API";
+export const ENGINE_API_DISABLED = "Engine API, network disabled";
 export const FRESH = "Corral: fleet, fresh cells";
 export const SCRUBBED = "Corral: fleet, scrubbed cells";
 export const FIRST_BYTE = "Corral: warm claim to first byte";

@@ -78,8 +78,12 @@ export function groupOf(
   return { name, title, unit, rows };
 }
 
-/** The p50 of a row by its group and its name's beginning; null where it was not measured. */
+/** The p50 of a row by its group and its name, whatever number was at once; null where it was not measured. */
 export function medianOf(groups: readonly Group[], group: string, row: string): number | null {
-  const found = groups.find(({ name }) => name === group)?.rows.find(({ name }) => name.startsWith(row));
+  const isRow = (name: string): boolean => name === row || name.replace(AT_ONCE, "") === row;
+  const found = groups.find(({ name }) => name === group)?.rows.find(({ name }) => isRow(name));
   return found === undefined || Number.isNaN(found.p50) ? null : found.p50;
 }
+
+/** A contender of many items is called by how many were at once when it was quickest. */
+const AT_ONCE = /, \d+ at once$/;

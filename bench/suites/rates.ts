@@ -7,7 +7,7 @@ import { engineRun } from "../contenders/engine-api.ts";
 import { runFleet } from "../contenders/fleet.ts";
 import { checkedItems, itemRun, type OneRun } from "../contenders/one-run.ts";
 import { type Contender, interleaved, rate } from "../measure.ts";
-import { DOCKER_RUN, ENGINE_API, FRESH, SCRUBBED } from "../outcome/names.ts";
+import { DOCKER_RUN, ENGINE_API, ENGINE_API_DISABLED, FRESH, SCRUBBED } from "../outcome/names.ts";
 import { groupOf } from "../outcome/report.ts";
 import type { Suite } from "./suite.ts";
 
@@ -44,7 +44,8 @@ async function parallels({ corral, plan, peers, hasDocker, projectDir }: Bench):
   });
   return [
     ...(hasDocker ? [parallel(DOCKER_RUN, (run) => dockerRun(plan, run))] : []),
-    parallel(ENGINE_API, (run) => engineRun(corral.connection.docker, plan, run, seccomp)),
+    parallel(ENGINE_API, (run) => engineRun(corral.connection.docker, plan, run, seccomp, "none")),
+    parallel(ENGINE_API_DISABLED, (run) => engineRun(corral.connection.docker, plan, run, seccomp, "disabled")),
     ...peers.map((peer) => parallel(peer.name, (run) => peer.run(plan, run))),
   ];
 }

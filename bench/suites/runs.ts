@@ -5,12 +5,12 @@ import { run } from "../../src/index.ts";
 import { loadSeccompProfile } from "../../src/policy/seccomp.ts";
 import type { Bench } from "../bench.ts";
 import { dockerRun } from "../contenders/docker-run.ts";
-import { engineRun } from "../contenders/engine-api.ts";
+import { type EngineNetwork, engineRun } from "../contenders/engine-api.ts";
 import { nestedCall } from "../contenders/nested-call.ts";
 import { ECHO_RUN } from "../contenders/one-run.ts";
 import { warmClaim } from "../contenders/warm-claim.ts";
 import { interleaved, wallClock } from "../measure.ts";
-import { DOCKER_RUN, ENGINE_API } from "../outcome/names.ts";
+import { DOCKER_RUN, ENGINE_API, ENGINE_API_DISABLED } from "../outcome/names.ts";
 import { groupOf } from "../outcome/report.ts";
 import type { Suite } from "./suite.ts";
 
@@ -22,10 +22,12 @@ export const RUNS: Suite = {
   async measure(bench) {
     const { corral, plan, peers, hasDocker, sizes } = bench;
     const seccomp = { corral: await loadSeccompProfile() };
-    const engine = (): Promise<void> => engineRun(corral.connection.docker, plan, ECHO_RUN, seccomp);
+    const engine = (network: EngineNetwork): Promise<void> =>
+      engineRun(corral.connection.docker, plan, ECHO_RUN, seccomp, network);
     const contenders = [
       ...(hasDocker ? [wallClock(DOCKER_RUN, () => dockerRun(plan, ECHO_RUN))] : []),
-      wallClock(ENGINE_API, engine),
+      wallClock(ENGINE_API, () => engine("none")),
+      wallClock(ENGINE_API_DISABLED, () => engine("disabled")),
       ...peers.map((peer) => wallClock(peer.name, () => peer.run(plan, ECHO_RUN))),
       wallClock("Corral: cold run, command line", () => commandLine(bench)),
       wallClock("Corral: cold run, library", () => coldRun(bench)),

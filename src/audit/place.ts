@@ -1,5 +1,5 @@
-import { createHash } from "node:crypto";
 import { join } from "node:path";
+import { stateNameOf } from "../project/state-name.ts";
 
 /** Where the trail of one project is kept: a directory of its own in Corral's state directory. Absolute paths. */
 export interface TrailPlace {
@@ -17,8 +17,7 @@ export interface TrailPlace {
 
 /** `projectDir`: absolute, with no symbolic link in it. */
 export function trailPlace(stateDir: string, projectDir: string): TrailPlace {
-  const name = createHash("sha256").update(projectDir).digest("hex").slice(0, 16);
-  const dir = join(stateDir, "audit", name);
+  const dir = join(stateDir, "audit", stateNameOf(projectDir));
   return {
     dir,
     trail: join(dir, "trail.ndjson"),

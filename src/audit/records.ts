@@ -16,6 +16,8 @@ export interface AuditedRun {
 export type AuditRecord =
   | RunRequested
   | RunStarted
+  | AgentStarted
+  | ToolUsed
   | RunEnded
   | Refused
   | ApprovalDecided
@@ -30,6 +32,8 @@ export type AuditRecord =
 export const AUDIT_TYPES = [
   "run_requested",
   "run_started",
+  "agent_started",
+  "tool_used",
   "run_ended",
   "refused",
   "approval",
@@ -59,6 +63,32 @@ export interface RunStarted extends AuditedRun {
   readonly image: { readonly name: string; readonly id: string };
   readonly network: string;
   readonly mounts: readonly { readonly path: string; readonly mode: "ro" | "rw" }[];
+}
+
+/** An agent begins; its cell, if it needs one, is a `run_started` of its own. */
+export interface AgentStarted extends AuditedRun {
+  readonly type: "agent_started";
+  readonly model: string;
+  readonly tools: readonly string[];
+  readonly policy: string;
+  readonly mounts: readonly { readonly path: string; readonly mode: "ro" | "rw" }[];
+}
+
+/** What an agent, a person or a program did with a tool. */
+export interface ToolUsed extends AuditedRun {
+  readonly type: "tool_used";
+  readonly tool: string;
+  /** What it was used on, by the names of its input: paths, a command line, a worker. */
+  readonly on: Readonly<Record<string, string>>;
+  readonly ok: boolean;
+  /** How the command or the worker ended, where it was one. */
+  readonly status?: string | undefined;
+  readonly exitCode?: number | null | undefined;
+  /** Why it was refused. */
+  readonly code?: string | undefined;
+  readonly message?: string | undefined;
+  /** Set where this is the last that is recorded, for its session has had too many. */
+  readonly note?: string | undefined;
 }
 
 /** What became of a run that was not refused. */

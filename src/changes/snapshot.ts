@@ -37,31 +37,37 @@ export async function snapshotOf(changeset: Changeset, dir: string, signal?: Abo
 async function takenFrom(change: Change, from: string, to: string, signal: AbortSignal | undefined): Promise<Change> {
   if (change.refusal !== null || change.kind === "delete") return change;
   const next = await copied(change, from, join(to, ...change.parts), signal);
-  return next === null ? { ...change, refusal: "it was changed again while it was looked at" } : { ...change, next };
+  return typeof next === "string" ? { ...change, refusal: next } : { ...change, next };
 }
 
-/** Each step by descriptor and never through a link, for the worker goes on meanwhile. */
+const CHANGED_AGAIN = "it was changed again while it was looked at";
+/** A worker goes down step by step, and makes what has no name that could be given to the system. */
+const TOO_LONG = "its path is too long";
+
+/** What it is, or why it is not taken. Each step by descriptor and never through a link, for the worker goes on meanwhile. */
 async function copied(
   change: Change,
   from: string,
   to: string,
   signal: AbortSignal | undefined,
-): Promise<EntryFacts | null> {
+): Promise<EntryFacts | string> {
   try {
     using named = nameOf(from, change.parts);
     const stats = named.stat();
     await mkdir(dirname(to), { recursive: true, mode: 0o700 });
     switch (change.type) {
       case "directory":
-        return stats.isDirectory() ? await folderLike(stats, to) : null;
+        return (stats.isDirectory() ? await folderLike(stats, to) : null) ?? CHANGED_AGAIN;
       case "link":
-        return stats.isSymbolicLink() ? linkLike(stats, change, to) : null;
+        return (stats.isSymbolicLink() ? linkLike(stats, change, to) : null) ?? CHANGED_AGAIN;
       default:
-        return stats.isFile() && stats.size === change.next?.size ? await fileLike(named, to, signal) : null;
+        if (!stats.isFile() || stats.size !== change.next?.size) return CHANGED_AGAIN;
+        return (await fileLike(named, to, signal)) ?? CHANGED_AGAIN;
     }
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    if (code === "ENOENT" || code === "ENOTDIR" || code === "ELOOP") return null;
+    if (code === "ENOENT" || code === "ENOTDIR" || code === "ELOOP") return CHANGED_AGAIN;
+    if (code === "ENAMETOOLONG") return TOO_LONG;
     throw error;
   }
 }

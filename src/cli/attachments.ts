@@ -1,8 +1,8 @@
-import { lstat, realpath, stat } from "node:fs/promises";
-import { basename, posix, resolve } from "node:path";
+import { lstat } from "node:fs/promises";
+import { basename, resolve } from "node:path";
+import { attachedFile } from "../run/attached-file.ts";
 import { isAttachmentName } from "../run/call.ts";
 import type { Attachment } from "../run/job.ts";
-import { checkRead, hostPathOf, parsePathIn } from "../sandbox/access.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { UsageError } from "./usage-error.ts";
 
@@ -29,8 +29,9 @@ export async function resolveAttachments(
 async function resolveAttachment(raw: string, project: Sandbox, cwd: string): Promise<Attachment> {
   const { path, name } = await split(raw, cwd);
   if (!isAttachmentName(name)) throw new UsageError(`--attach ${raw}: ${JSON.stringify(name)} is not a file's name`);
-  const host = (await ownFile(path, cwd)) ?? (await projectFile(path, project));
-  return { name, host };
+  const file = await attachedFile(path, project, cwd);
+  if (!file.ok) throw new UsageError(`--attach ${path}: ${file.reason}`);
+  return { name, host: file.host };
 }
 
 async function split(raw: string, cwd: string): Promise<{ path: string; name: string }> {
@@ -38,33 +39,6 @@ async function split(raw: string, cwd: string): Promise<{ path: string; name: st
   const name = raw.slice(equals + 1);
   const named = equals > 0 && name !== "" && !name.includes("/") && !(await exists(resolve(cwd, raw)));
   return named ? { path: raw.slice(0, equals), name } : { path: raw, name: basename(raw) };
-}
-
-/** The person's own links are followed, once and here; what is mounted holds none. Null where nothing is there. */
-async function ownFile(path: string, cwd: string): Promise<string | null> {
-  const asked = resolve(cwd, path);
-  if (!(await exists(asked))) return null;
-  const found = await stat(asked).catch((error: Error) => {
-    throw new UsageError(`--attach ${path}: ${error.message}`, { cause: error });
-  });
-  if (!found.isFile()) throw new UsageError(`--attach ${path}: this is not a regular file`);
-  return await realpath(asked);
-}
-
-/** No link is followed here: a worker may have planted one in what it could write. */
-async function projectFile(path: string, project: Sandbox): Promise<string> {
-  const parsed = parsePathIn(project, path);
-  const nowhere = "there is no such file, neither here nor in the project";
-  if (!parsed.ok) throw new UsageError(`--attach ${path}: ${nowhere} (${parsed.reason})`);
-  const host = hostPathOf(project, parsed.path);
-  const refused = checkRead(project, parsed.path);
-  if (refused !== null || host === null) {
-    throw new UsageError(`--attach ${path}: ${nowhere}${refused === null ? "" : ` (${refused.message})`}`);
-  }
-  const found = await lstat(host).catch(() => null);
-  if (found === null) throw new UsageError(`--attach ${path}: ${nowhere}`);
-  if (!found.isFile()) throw new UsageError(`--attach ${path}: this is not a regular file`);
-  return posix.normalize(host);
 }
 
 async function exists(path: string): Promise<boolean> {

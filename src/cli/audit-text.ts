@@ -33,6 +33,13 @@ function wordsOf(record: SealedRecord): Words {
       return { what: record.parent === null ? "run" : `call by ${text(record.parent)}`, outcome: "requested" };
     case "run_started":
       return { what: "run", outcome: `started with ${listed(record.mounts, mountWords) || "no files"}` };
+    case "agent_started":
+      return {
+        what: "agent",
+        outcome: `started on ${text(record.model)} with ${listed(record.tools) || "no tools"}; ${listed(record.mounts, mountWords) || "no files"}`,
+      };
+    case "tool_used":
+      return { what: `tool ${text(record.tool)} ${onWords(record.on)}`.trim(), outcome: usedWords(record) };
     case "run_ended":
       return {
         what: "run",
@@ -68,6 +75,17 @@ function wordsOf(record: SealedRecord): Words {
     default:
       return { what: type, outcome: "" };
   }
+}
+
+/** What a tool was used on: the values alone, which are paths, commands and names. */
+function onWords(on: unknown): string {
+  return typeof on === "object" && on !== null ? Object.values(on).map(text).join(" ") : "";
+}
+
+function usedWords(record: SealedRecord): string {
+  const { ok, status, code, message } = record;
+  if (ok === true) return typeof status === "string" ? [status, exitWords(record)].filter(Boolean).join(", ") : "done";
+  return `refused: ${text(code)}${message === undefined ? "" : ` ${text(message)}`}`;
 }
 
 function askedWords({ operations, command, directory, paths }: SealedRecord): string {

@@ -6,10 +6,10 @@ import { AUDIT_TYPES } from "../audit/records.ts";
 import { auditKey, type SealedRecord } from "../audit/seal.ts";
 import { type Verdict, verifyTrail } from "../audit/verify.ts";
 import { loadSealKey } from "../isolation/owner.ts";
+import { stateDirFrom } from "../run/open/state-dir.ts";
 import { nearest } from "../yaml/issue.ts";
 import { auditTable } from "./audit-text.ts";
 import { printableLine } from "./printable.ts";
-import { stateDirFrom } from "./state-dir.ts";
 import { printJson, say, type Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
 

@@ -1,8 +1,8 @@
 import { loadProject } from "../project/project.ts";
 import { type CheckReport, check, checkDeclaration } from "../run/check.ts";
 import { openPreview } from "../run/open/preview.ts";
+import { stateDirFrom } from "../run/open/state-dir.ts";
 import { DeclarationError } from "../yaml/problem.ts";
-import { stateDirFrom } from "./state-dir.ts";
 import { type Colors, colorsFor, printJson, type Terminal, withoutControls } from "./terminal.ts";
 
 export interface CheckOptions {

@@ -2,7 +2,7 @@
 import { statSync } from "node:fs";
 import module from "node:module";
 import { join } from "node:path";
-import { stateDirFrom } from "./state-dir.ts";
+import { stateDirFrom } from "../run/open/state-dir.ts";
 
 // Loading the code is half the time of a short run, so it is kept compiled where only this user can write. What makes
 // the state directory gives it its mode; until then there is no cache. Node 22.0 has no such function.

@@ -4,8 +4,8 @@ import { EngineUnavailableError } from "../isolation/docker/engine-unavailable.t
 import { gateBinary } from "../isolation/docker/images/gate.ts";
 import { imageStatus } from "../isolation/docker/images/status.ts";
 import { type OpenedEngine, openEngine } from "../run/open/engine.ts";
+import { stateDirFrom } from "../run/open/state-dir.ts";
 import { IMAGES_DIR, packageVersion } from "./package.ts";
-import { stateDirFrom } from "./state-dir.ts";
 import { type Colors, colorsFor, printJson, type Terminal } from "./terminal.ts";
 
 /** One thing that was looked at. `missing` is what keeps workers from running; `warning` does not. */

@@ -1,5 +1,5 @@
 import type { Plan } from "../isolation/plan.ts";
-import type { ExplainedRun } from "../run/explain/explained-run.ts";
+import type { ExplainedAgent, ExplainedRun } from "../run/explain/explained-run.ts";
 import type { Explanation } from "../run/explain.ts";
 import type { Mount } from "../sandbox/mount.ts";
 import type { Network } from "../sandbox/network.ts";
@@ -34,7 +34,11 @@ function runLines(run: ExplainedRun, known: number, colors: Colors): string[] {
   return [`${colors.bold(run.worker)}${outcome}`, ...body.map((line) => colors.dim(bar) + line), ...below];
 }
 
-function bodyOf({ sandbox, plan, refused, narrowings, notes }: ExplainedRun, known: number, colors: Colors): string[] {
+function bodyOf(
+  { sandbox, plan, agent, refused, narrowings, notes }: ExplainedRun,
+  known: number,
+  colors: Colors,
+): string[] {
   const lines: string[] = [];
   for (const { message } of refused ?? []) lines.push(`${colors.red("✗")} ${message}`);
   if (sandbox !== null) {
@@ -42,6 +46,7 @@ function bodyOf({ sandbox, plan, refused, narrowings, notes }: ExplainedRun, kno
     lines.push(...table("network", [networkText(sandbox.network)], colors));
     lines.push(...table("policy", [sandbox.policy.name], colors));
   }
+  if (agent !== null) lines.push(...agentLines(agent, colors));
   if (plan !== null) lines.push(...planLines(plan, colors));
   const taken = narrowings
     .slice(known)
@@ -49,6 +54,16 @@ function bodyOf({ sandbox, plan, refused, narrowings, notes }: ExplainedRun, kno
   lines.push(...table("narrowed", taken, colors));
   lines.push(...notes.map((note) => colors.dim(`note: ${note}`)));
   return lines;
+}
+
+function agentLines({ model, tools, budget }: ExplainedAgent, colors: Colors): string[] {
+  const { steps, tokens, costUsd } = budget;
+  const bounds = [`${steps} steps`, `${tokens} tokens`, ...(costUsd === null ? [] : [`${costUsd} US dollars`])];
+  return [
+    ...table("model", [model], colors),
+    ...table("tools", [tools.join(", ") || "none"], colors),
+    ...table("budget", [bounds.join(", ")], colors),
+  ];
 }
 
 function planLines(plan: Plan, colors: Colors): string[] {
@@ -72,7 +87,8 @@ function planLines(plan: Plan, colors: Colors): string[] {
   ];
   return [
     ...table("image", [`${plan.image.name} ${colors.dim(plan.image.id.replace("sha256:", "").slice(0, 12))}`], colors),
-    ...table("command", [plan.command.map(argument).join(" ")], colors),
+    // An agent's cell is for the commands that its model runs.
+    ...(plan.command.length === 0 ? [] : table("command", [plan.command.map(argument).join(" ")], colors)),
     ...table("user", [`${plan.user.uid}:${plan.user.gid}`], colors),
     ...table("starts in", [plan.workingDir], colors),
     ...table("limits", [bounds.join(", ")], colors),

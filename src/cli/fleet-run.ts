@@ -4,10 +4,10 @@ import { describeCollisions } from "../fleet/items/collisions.ts";
 import { openJournal } from "../fleet/open-journal.ts";
 import type { Project } from "../project/project.ts";
 import { openProject } from "../run/open/corral.ts";
+import { stateDirFrom } from "../run/open/state-dir.ts";
 import { describeAll } from "../run/result.ts";
 import { EXIT } from "./exit-status.ts";
 import { fleetScreenFor } from "./fleet-screen.ts";
-import { stateDirFrom } from "./state-dir.ts";
 import { say, type Terminal } from "./terminal.ts";
 
 /**

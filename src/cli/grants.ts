@@ -1,8 +1,8 @@
 import { join } from "node:path";
 import { listLiveGrants, revokeLiveGrant } from "../isolation/live-grants.ts";
 import { currentOwner } from "../isolation/owner.ts";
+import { stateDirFrom } from "../run/open/state-dir.ts";
 import { printableLine } from "./printable.ts";
-import { stateDirFrom } from "./state-dir.ts";
 import { columns } from "./table.ts";
 import { printJson, say, type Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";

@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
+import { jsonFaultOffset } from "../run/json-fault.ts";
 import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
 
@@ -37,32 +38,8 @@ function parse(text: string, source: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
-    const { line, column } = placeOf(text, faultOffset(text, (error as Error).message));
+    const { line, column } = placeOf(text, jsonFaultOffset(text, (error as Error).message));
     throw new UsageError(`${source}:${line}:${column}: this is not JSON: ${(error as Error).message}`);
-  }
-}
-
-/** The parser tells the offset of some faults in its message; an unexpected token it only names. */
-function faultOffset(text: string, message: string): number {
-  const told = / at position (\d+)/.exec(message)?.[1];
-  if (told !== undefined) return Number(told);
-  if (!message.startsWith("Unexpected token")) return text.length;
-  // Every prefix that holds the token has the same fault, and no shorter one has it.
-  let [sound, faulty] = [0, text.length];
-  while (faulty - sound > 1) {
-    const middle = (sound + faulty) >> 1;
-    if (hasUnexpectedToken(text.slice(0, middle))) faulty = middle;
-    else sound = middle;
-  }
-  return sound;
-}
-
-function hasUnexpectedToken(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return false;
-  } catch (error) {
-    return (error as Error).message.startsWith("Unexpected token");
   }
 }
 

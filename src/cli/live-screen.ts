@@ -1,9 +1,10 @@
 import type { RunEvent } from "../run/events.ts";
 import type { RunResult } from "../run/result.ts";
+import { AgentLines } from "./agent-lines.ts";
 import { LiveTree } from "./live-tree.ts";
 import { changesText, endingText, troubleText } from "./run-text.ts";
 import type { RunScreen } from "./screen.ts";
-import { say, type Terminal } from "./terminal.ts";
+import { colorsFor, say, type Terminal } from "./terminal.ts";
 import { Witness } from "./witness.ts";
 
 /** On a terminal: the tree of calls as it grows, below whatever the worker prints. */
@@ -11,14 +12,17 @@ export class LiveScreen implements RunScreen {
   readonly #terminal: Terminal;
   readonly #witness = new Witness();
   readonly #live: LiveTree;
+  readonly #agents: AgentLines;
 
   constructor(terminal: Terminal) {
     this.#terminal = terminal;
+    this.#agents = new AgentLines(colorsFor(terminal.stderr, terminal.env));
     this.#live = new LiveTree(terminal, () => this.#witness.tree());
   }
 
   see(event: RunEvent): void {
     this.#witness.see(event);
+    for (const line of this.#agents.see(event)) this.tell(line);
     if (event.type === "output" && event.parent === null) this.#live.write(this.#terminal[event.stream], event.chunk);
     else if (event.type === "trouble") this.tell(troubleText(event));
   }

@@ -1,13 +1,13 @@
 import type { ApprovalMode } from "../approval/approver.ts";
 import { loadProject } from "../project/project.ts";
 import { openProject } from "../run/open/corral.ts";
+import { stateDirFrom } from "../run/open/state-dir.ts";
 import { openSession } from "../run/session/open-session.ts";
 import type { Session } from "../run/session/session.ts";
 import { EXIT } from "./exit-status.ts";
 import { namedWorker } from "./named-worker.ts";
 import { personAt } from "./person.ts";
 import { printable } from "./printable.ts";
-import { stateDirFrom } from "./state-dir.ts";
 import { type Stop, stoppable } from "./stop.ts";
 import { say, type Terminal } from "./terminal.ts";
 import { tellSuggestion } from "./told-suggestion.ts";

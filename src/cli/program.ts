@@ -35,6 +35,8 @@ export function programFor(terminal: Terminal): Program {
     .addOption(policy())
     .addOption(approve())
     .option("--tree", "print the tree of calls on standard error at the end, also where that is no terminal")
+    .option("--stream", "print what agents say and do on standard error as it comes, also where that is no terminal")
+    .option("--record <file>", "write an agent's conversation to a .jsonl file, which `model: script/FILE` plays again")
     .addOption(json("print the result, with all calls, and nothing else"))
     .addHelpText("after", RUN_HELP)
     .action(does(async (worker, options) => (await import("./run.ts")).runVerb(worker, options, terminal)));
@@ -72,6 +74,16 @@ export function programFor(terminal: Terminal): Program {
       `\nExit status: the shell's own.${examples("corral shell extract", "echo 'ls /' | corral shell extract")}`,
     )
     .action(does(async (worker, options) => (await import("./shell.ts")).shellVerb(worker, options, terminal)));
+
+  verb("mcp", "Serve a worker's tools, files and container to an MCP client.")
+    .option("--worker <name>", "whose sandbox the client gets")
+    .addOption(project())
+    .addOption(policy())
+    .addOption(approve())
+    .option("--http [port]", "over HTTP on this machine's loopback instead of standard input and output; 0: any port")
+    .option("--no-roots", "show all that the worker has, also where the client names roots that hold less")
+    .addHelpText("after", MCP_HELP)
+    .action(does(async (options) => (await import("./mcp.ts")).mcpVerb(options, terminal)));
 
   verb("map [worker]", "Run a worker over many items, each in a sandbox of its own.")
     .addOption(project())
@@ -145,6 +157,16 @@ export function programFor(terminal: Terminal): Program {
     .addOption(json("print one record a line as JSON; with --verify the verdict"))
     .addHelpText("after", AUDIT_HELP)
     .action(does(async (options) => (await import("./audit.ts")).auditVerb(options, terminal)));
+
+  const transcripts = verb("transcripts", "What agents were told, said and did.");
+  const ofTranscripts = (usage: string, description: string): Command =>
+    transcripts.command(usage).description(description).helpOption("--help", "print this help").addOption(project());
+  ofTranscripts("ls", "List the transcripts of the project, the newest first.")
+    .addOption(json())
+    .action(does(async (options) => (await import("./transcripts.ts")).listVerb(options, terminal)));
+  ofTranscripts("show <run>", "Show one, to read.")
+    .addOption(json("print it line by line as JSON, as `model: script/FILE` takes it"))
+    .action(does(async (run, options) => (await import("./transcripts.ts")).showVerb(run, options, terminal)));
 
   const changes = verb("changes", "What runs wrote and nobody has agreed to yet.").addHelpText("after", CHANGES_HELP);
   const ofChanges = (usage: string, description: string): Command =>
@@ -271,6 +293,18 @@ Exit status: 0, or 126 refused or denied, 2 wrong usage; for exec, as of corral 
 ${examples(
   `corral tool list_files '{"path": "/"}' --worker triage`,
   `corral tool exec '{"command": "wc -l /inbox/*"}' --worker triage --json`,
+)}`;
+const MCP_HELP = `
+The client starts it and speaks to it on standard input and output. In the client's configuration:
+
+  { "mcpServers": { "notes": { "command": "corral",
+      "args": ["mcp", "--project", "/path/of/the/project", "--worker", "notes"] } } }
+
+With --http it prints its URL and a token on standard error; CORRAL_MCP_TOKEN sets the token.
+What needs approval is asked through the client where it can ask, else decided by the project's rules.
+${examples(
+  "claude mcp add notes -- corral mcp --project ~/notes --worker notes",
+  "CORRAL_MCP_TOKEN=$(openssl rand -hex 32) corral mcp --worker notes --http 7801",
 )}`;
 const AUDIT_HELP = `
 Exit status: 0; with --verify, 1 where a record was changed, removed, inserted or moved.

@@ -1,5 +1,6 @@
 import type { RunEvent } from "../run/events.ts";
 import type { RunResult } from "../run/result.ts";
+import { AgentLines } from "./agent-lines.ts";
 import { printableLine } from "./printable.ts";
 import { changesText, endingText, troubleText } from "./run-text.ts";
 import type { RunScreen } from "./screen.ts";
@@ -10,11 +11,13 @@ import { Witness } from "./witness.ts";
 export interface ScreenOptions {
   readonly json?: boolean;
   readonly tree?: boolean;
+  /** What agents say and do is told as it comes, also where standard error is no terminal. */
+  readonly stream?: boolean;
 }
 
 export async function screenFor(terminal: Terminal, options: ScreenOptions): Promise<RunScreen> {
   if (options.json) return new JsonScreen(terminal);
-  if (!terminal.stderr.isTTY) return new PlainScreen(terminal, options.tree ?? false);
+  if (!terminal.stderr.isTTY) return new PlainScreen(terminal, options);
   const { LiveScreen } = await import("./live-screen.ts");
   return new LiveScreen(terminal);
 }
@@ -49,14 +52,17 @@ class JsonScreen implements RunScreen {
 class PlainScreen implements RunScreen {
   readonly #terminal: Terminal;
   readonly #witness: Witness | null;
+  readonly #agents: AgentLines | null;
 
-  constructor(terminal: Terminal, tree: boolean) {
+  constructor(terminal: Terminal, { tree, stream }: ScreenOptions) {
     this.#terminal = terminal;
     this.#witness = tree ? new Witness() : null;
+    this.#agents = stream ? new AgentLines(colorsFor(terminal.stderr, terminal.env)) : null;
   }
 
   see(event: RunEvent): void {
     this.#witness?.see(event);
+    for (const line of this.#agents?.see(event) ?? []) this.tell(line);
     if (event.type === "output" && event.parent === null) this.#terminal[event.stream].write(event.chunk);
     else if (event.type === "trouble") this.tell(troubleText(event));
     else if (event.type === "ended" && event.parent !== null && event.result.error !== null) {

@@ -5,6 +5,7 @@ import type { RunEvent } from "../run/events.ts";
 import type { GrantRecord } from "../run/grants/record.ts";
 import { openProject } from "../run/open/corral.ts";
 import { type OpenedEngine, openEngine } from "../run/open/engine.ts";
+import { stateDirFrom } from "../run/open/state-dir.ts";
 import { rootSandbox } from "../run/permission.ts";
 import type { RunResult } from "../run/result.ts";
 import { type RunRequest, run } from "../run/run.ts";
@@ -13,9 +14,9 @@ import { exitStatusOf } from "./exit-status.ts";
 import { readInput } from "./input.ts";
 import { namedWorker } from "./named-worker.ts";
 import { personAt } from "./person.ts";
+import { recordRun, refuseRecording } from "./recorded-run.ts";
 import { screenFor } from "./run-screen.ts";
 import type { RunScreen } from "./screen.ts";
-import { stateDirFrom } from "./state-dir.ts";
 import { type Stop, stoppable } from "./stop.ts";
 import type { Terminal } from "./terminal.ts";
 import { tellSuggestion } from "./told-suggestion.ts";
@@ -27,6 +28,9 @@ export interface RunOptions {
   readonly policy?: string;
   readonly approve?: ApprovalMode;
   readonly tree?: boolean;
+  readonly stream?: boolean;
+  /** Where an agent's conversation is written to, to be played again. */
+  readonly record?: string;
   readonly json?: boolean;
 }
 
@@ -38,12 +42,14 @@ export async function runVerb(name: string, options: RunOptions, terminal: Termi
   if (loaded.status === "rejected") throw loaded.reason;
   const project = loaded.value;
   const worker = namedWorker(name, project);
+  if (options.record !== undefined) refuseRecording(options.record, worker, terminal);
   const input = await readInput(options.input, terminal);
   using screen = await screenFor(terminal, options);
   using stop = stoppable(terminal, (line) => screen.tell(line));
   const { result, grants } = await ran({ worker, input }, project, options, { terminal, engine, screen, stop });
   // Only now: everything of the run is gone from the Engine, and whoever reads the result can rely on that.
   screen.end(result);
+  if (options.record !== undefined) await recordRun(options.record, result, project, terminal);
   await tellSuggestion(project, options.project, grants, terminal);
   return exitStatusOf(result);
 }

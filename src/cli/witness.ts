@@ -38,6 +38,9 @@ export class Witness {
       record.mounts = event.plan.mounts
         .filter((mount) => mount.origin !== "corral")
         .map(({ path, mode }) => ({ path, mode }));
+    } else if (event.type === "agent_started") {
+      record.status = "running";
+      record.mounts = event.mounts;
     } else if (event.type === "ended") {
       const { status, exitCode, signal, durationMs, error } = event.result;
       Object.assign(record, { status, exitCode, signal, durationMs, message: error?.message ?? null });

@@ -1,4 +1,5 @@
-import { EngineTrouble } from "../isolation/driver.ts";
+import { type Driver, EngineTrouble } from "../isolation/driver.ts";
+import type { ImageFacts } from "../isolation/plan-for.ts";
 import type { WorkerDefinition } from "../project/worker.ts";
 import type { RunEnvironment } from "../run/environment.ts";
 import { permissionOf, rootSandbox } from "../run/permission.ts";
@@ -12,6 +13,7 @@ import type { FleetSpec, ItemRequest } from "./item.ts";
 import { type Collisions, collisionsIn } from "./items/collisions.ts";
 import type { FleetJournal } from "./journal/journal.ts";
 import type { LoadProblem } from "./journal/load.ts";
+import { RunTroubles } from "./run-troubles.ts";
 import { RunningFleet } from "./running-fleet.ts";
 import { ScrubbedPool } from "./scrubbed/scrubbed-pool.ts";
 
@@ -102,8 +104,24 @@ async function permitted(
   if (refusal !== null) return { ok: false, reason: refusal };
   const image = await run.driver.imageFacts(worker.image);
   if (image === null) return { ok: false, violations: [{ code: "IMAGE_MISSING", image: worker.image }] };
-  const digest = fleetDigest([worker.command, worker.env, worker.output, image.id, sandbox.policy, sandbox.limits]);
-  return { job: { worker, caller: caller.sandbox, env: run }, sandbox, digest };
+  const digest = fleetDigest([...whatRuns(worker), image.id, sandbox.policy, sandbox.limits]);
+  return { job: { worker, caller: caller.sandbox, env: withImage(run, image) }, sandbox, digest };
+}
+
+/** All items run in the image that the fleet's cache keys speak of, whatever its name stands for later. */
+function withImage(run: RunEnvironment, image: ImageFacts): RunEnvironment {
+  const { driver } = run;
+  const imageFacts: Driver["imageFacts"] = (name) =>
+    name === image.name ? Promise.resolve(image) : driver.imageFacts(name);
+  return { ...run, driver: { ...driver, imageFacts } };
+}
+
+/** What a result depends on besides its item: where any of it is another, the item is run again. */
+function whatRuns(worker: WorkerDefinition): unknown[] {
+  const { command, env, output, agent, instructions, tools, calls, inputSchema, outputSchema } = worker;
+  // The text below a command's front matter is a note for people.
+  const ofAgent = agent === undefined ? [] : [agent, instructions, tools ?? null, calls];
+  return [command, env, output, ...ofAgent, inputSchema ?? null, outputSchema ?? null];
 }
 
 /** As if its file said so: asking for more than the project has is refused, as it would be there. */
@@ -118,6 +136,9 @@ function whyNotScrubbed(worker: WorkerDefinition, sandbox: Sandbox): string | nu
   const { seccomp, readOnlyRoot, noNewPrivileges, rootUser, capabilities } = sandbox.policy.hardening;
   if (seccomp !== "corral" || !readOnlyRoot || !noNewPrivileges || rootUser || capabilities.length > 0)
     return `the policy ${sandbox.policy.name} loosens what keeps the items of a shared cell apart (seccomp, root, capabilities, a read-only system): use \`fresh\``;
+  if (worker.agent !== undefined) return "an agent has no command that a shared cell could run: use `reuse: fresh`";
+  if (worker.attachments !== undefined)
+    return "a worker that says which attachments it takes needs a cell of its own for each item: use `reuse: fresh`";
   if (worker.calls.length > 0)
     return "a worker that calls others needs a cell of its own for each item: use `reuse: fresh`";
   if (process.geteuid?.() !== 0)
@@ -126,14 +147,22 @@ function whyNotScrubbed(worker: WorkerDefinition, sandbox: Sandbox): string | nu
 }
 
 function opened(id: string, spec: FleetSpec, { job, sandbox, digest }: Allowed, env: FleetEnvironment): OpenedFleet {
-  const { journal, onEvent, stop, run } = env;
+  const { journal, onEvent, stop } = env;
   const memory = sandbox.limits.memoryBytes ?? sandbox.policy.maxLimits.memoryBytes;
   const others = journal.list().filter((fleet) => fleet.state === "running").length;
   const concurrency = concurrencyFor(spec, memory, others);
+  const troubles = new RunTroubles();
+  const listened = troubles.listeningIn(job.env);
   const executor: ItemExecutor =
     spec.reuse === "fresh"
-      ? freshCells(sandbox, run)
-      : new ScrubbedPool({ worker: job.worker, fleet: sandbox, env: run, size: concurrency.running, signal: stop });
-  const fleet = new RunningFleet({ id, spec, job, digest, journal, executor, concurrency, onEvent, stop });
+      ? freshCells(sandbox, listened)
+      : new ScrubbedPool({
+          worker: job.worker,
+          fleet: sandbox,
+          env: listened,
+          size: concurrency.running,
+          signal: stop,
+        });
+  const fleet = new RunningFleet({ id, spec, job, digest, journal, executor, troubles, concurrency, onEvent, stop });
   return { ok: true, fleet, [Symbol.asyncDispose]: () => executor[Symbol.asyncDispose]() };
 }

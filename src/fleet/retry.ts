@@ -5,8 +5,8 @@ const MAX_LOST_ATTEMPTS = 6;
 const FIRST_BACKOFF_MS = 500;
 const MAX_BACKOFF_MS = 30_000;
 
-/** A result that another attempt cannot change: the project, a person or a limit of the fleet stands against it. */
-const FINAL = new Set(["succeeded", "refused", "denied"]);
+/** A result that another attempt cannot change, or that nobody wants changed: the project or a person stands against it. */
+const FINAL = new Set(["succeeded", "refused", "denied", "cancelled"]);
 
 /** In how many milliseconds the item is tried again; null where this result counts. `attempt` from 1. */
 export function retryInMs(status: string, attempt: number, { retries }: Pick<FleetSpec, "retries">): number | null {

@@ -9,9 +9,11 @@ import type { FleetSummary, OnFleetEvent } from "./events.ts";
 import type { ItemExecutor } from "./executor.ts";
 import type { FleetSpec, ItemResult } from "./item.ts";
 import { type FleetJob, itemJob } from "./item-job.ts";
+import { isFailure } from "./journal/failure.ts";
 import type { FleetJournal } from "./journal/journal.ts";
 import type { ClaimedItem, FleetQueue } from "./queue.ts";
 import { retryInMs } from "./retry.ts";
+import type { RunTroubles } from "./run-troubles.ts";
 import { Turns } from "./turns.ts";
 
 export interface FleetParts {
@@ -21,6 +23,7 @@ export interface FleetParts {
   readonly digest: FleetDigest;
   readonly journal: FleetJournal;
   readonly executor: ItemExecutor;
+  readonly troubles: RunTroubles;
   readonly concurrency: Concurrency;
   readonly onEvent: OnFleetEvent;
   /** Ends everything at once; what runs is to be run again. */
@@ -128,7 +131,7 @@ export class RunningFleet {
 
   /** One attempt at one item, to the end. */
   async #item(claimed: ClaimedItem): Promise<void> {
-    const { job: fleet, stop, onEvent, spec, executor, digest, journal } = this.#parts;
+    const { job: fleet, stop, onEvent, spec, executor, troubles, digest, journal } = this.#parts;
     const { request, attempt, run } = claimed;
     const slot = this.#freeSlots.shift() ?? null;
     let endTurn: (() => void) | null = null;
@@ -148,7 +151,7 @@ export class RunningFleet {
       const earlier = cacheKey === null ? null : journal.succeededBefore(cacheKey);
       const result =
         earlier === null
-          ? resultOf(claimed, await executor.run(job), startedAt)
+          ? resultOf(claimed, await executor.run(job), startedAt, troubles.take(run))
           : { ...unrunResult(claimed, "cached"), exitCode: 0, output: earlier.result.output };
       await this.#settle(claimed, result, result.status === "succeeded" ? cacheKey : null, slot);
     } finally {
@@ -185,7 +188,7 @@ export class RunningFleet {
     const taken = await this.#queue.settle(request.index, attempt, { result, cacheKey, slot });
     if (!taken.ok) return onEvent({ type: "trouble", detail: taken.reason });
     onEvent({ type: "settled", result, retryInMs: null, at });
-    if (!SUCCESSES.has(result.status)) this.#failed += 1;
+    if (isFailure(result.status)) this.#failed += 1;
     if (spec.maxFailures !== null && this.#failed > spec.maxFailures)
       this.drain(`more than ${spec.maxFailures} items have failed`);
     await this.#results.put(result);
@@ -227,7 +230,12 @@ export class RunningFleet {
 
 const SUCCESSES: ReadonlySet<string> = new Set(["succeeded", "cached"]);
 
-function resultOf({ request, attempt, run }: ClaimedItem, result: RunResult, startedAt: Date | null): ItemResult {
+function resultOf(
+  { request, attempt, run }: ClaimedItem,
+  result: RunResult,
+  startedAt: Date | null,
+  troubles: readonly string[],
+): ItemResult {
   return {
     index: request.index,
     key: request.key,
@@ -236,12 +244,18 @@ function resultOf({ request, attempt, run }: ClaimedItem, result: RunResult, sta
     attempt,
     exitCode: result.exitCode,
     output: result.output,
-    error: result.error,
+    error: result.status === "lost" ? explained(result.error, troubles) : result.error,
     startedAt: startedAt?.toISOString() ?? null,
     endedAt: new Date().toISOString(),
     durationMs: startedAt === null ? 0 : Date.now() - startedAt.getTime(),
     memoryBytesPeak: result.usage.memoryBytesPeak,
   };
+}
+
+/** That it was lost says nothing of why; what was told to people meanwhile does. */
+function explained(error: RunResult["error"], troubles: readonly string[]): RunResult["error"] {
+  if (error === null || troubles.length === 0) return error;
+  return { ...error, message: `${error.message} (${troubles.join("; ")})` };
 }
 
 /** Of an item for which nothing ran. */

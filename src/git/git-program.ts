@@ -3,7 +3,8 @@ import { constants } from "node:fs";
 import { access } from "node:fs/promises";
 import { join } from "node:path";
 import type { GitProtocol } from "../project/git-url.ts";
-import { GIT_SETTINGS, gitEnvironment, SYSTEM_PATH } from "./settings.ts";
+import { SYSTEM_PATH } from "../secrets/read-secret.ts";
+import { GIT_SETTINGS, gitEnvironment } from "./settings.ts";
 
 /** The system's git, absolute; null where there is none. */
 export async function findGit(): Promise<string | null> {

@@ -1,9 +1,6 @@
-import { execFile } from "node:child_process";
 import type { GitRepo } from "../project/git-repos.ts";
+import { type Env, readSecret, SecretUnavailable } from "../secrets/read-secret.ts";
 import { GitRefusal } from "./refusal.ts";
-import { SYSTEM_PATH } from "./settings.ts";
-
-type Env = Readonly<Record<string, string | undefined>>;
 
 /** What one git that speaks to a remote is given besides: a secret stands in its environment alone. */
 export interface Access {
@@ -13,8 +10,6 @@ export interface Access {
   redact(text: string): string;
 }
 
-const TIMEOUT_MS = 30_000;
-const MAX_SECRET_CHARS = 10_000;
 /** Run by git with the shell; both words come from the environment, so that no other process sees them. */
 const HELPER =
   '!f() { test "$1" = get && printf \'username=%s\\npassword=%s\\n\' "$CORRAL_GIT_USER" "$CORRAL_GIT_SECRET"; }; f';
@@ -41,35 +36,12 @@ export async function accessTo(repo: GitRepo, env: Env, signal: AbortSignal): Pr
 }
 
 async function secretOf({ name, credentials }: GitRepo, env: Env, signal: AbortSignal): Promise<string> {
-  const refuse = (detail: string): GitRefusal =>
-    new GitRefusal("GIT_CREDENTIALS", `The credentials of the repository ${name} are not to be had.`, detail);
-  if (credentials?.kind === "env") {
-    const secret = env[credentials.name] ?? "";
-    if (!isSecret(secret)) throw refuse(`the variable ${credentials.name} is not set, or holds no password or token`);
-    return secret;
+  try {
+    if (credentials === null) throw new SecretUnavailable("none are declared");
+    return await readSecret(credentials, env, signal);
+  } catch (error) {
+    if (!(error instanceof SecretUnavailable)) throw error;
+    const what = `The credentials of the repository ${name} are not to be had.`;
+    throw new GitRefusal("GIT_CREDENTIALS", what, error.message);
   }
-  const { program = "", args = [] } = credentials ?? {};
-  // What a program says when it fails may hold half of a secret: only how it ended is told.
-  const printed = await printedBy(program, args, env, signal).catch((error: NodeJS.ErrnoException) => {
-    signal.throwIfAborted();
-    throw refuse(`the program ${program} that prints them failed (${error.code ?? "killed"})`);
-  });
-  const [secret = ""] = printed.split(/\r?\n/);
-  if (!isSecret(secret)) throw refuse(`the program ${program} printed no password or token`);
-  return secret;
-}
-
-/** A line break would be a second answer to git. */
-function isSecret(text: string): boolean {
-  return text !== "" && text.length <= MAX_SECRET_CHARS && !/\p{Cc}/u.test(text);
-}
-
-function printedBy(program: string, args: readonly string[], env: Env, signal: AbortSignal): Promise<string> {
-  const options = { cwd: "/", env: { ...env, PATH: SYSTEM_PATH }, timeout: TIMEOUT_MS, maxBuffer: 65_536, signal };
-  return new Promise((resolve, reject) => {
-    const child = execFile(program, [...args], options, (error, stdout) =>
-      error === null ? resolve(stdout) : reject(error),
-    );
-    child.stdin?.on("error", () => {}).end();
-  });
 }

@@ -1,7 +1,5 @@
 import type { GitProtocol } from "../project/git-url.ts";
-
-/** Where programs are found: nowhere that a user's own PATH says. */
-export const SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+import { SYSTEM_PATH } from "../secrets/read-secret.ts";
 
 /** The whole environment of git: made from nothing, with a home that is an empty directory of Corral's own. */
 export function gitEnvironment(home: string, protocol: GitProtocol): Readonly<Record<string, string>> {

@@ -20,7 +20,10 @@ export interface Maker {
   readonly sealKey: Buffer;
 }
 
-/** All labels of a thing. Always all of them, so that no label of an image stands in for one of ours. */
+/**
+ * All labels of a thing. `name` is what the seal is of: its own, or of a volume, which the Engine names, what it shows.
+ * Always all of them, so that no label of an image stands in for one of ours.
+ */
 export function labelsFor(
   maker: Maker,
   kind: "container" | "volume",

@@ -1,5 +1,5 @@
-import { constants } from "node:fs";
-import { type FileHandle, open } from "node:fs/promises";
+import { constants, fstatSync } from "node:fs";
+import { Descriptor } from "../files/host/descriptor.ts";
 import type { PlannedSource } from "./mounts.ts";
 import { type RefusedSources, refusalOf } from "./refused-sources.ts";
 
@@ -8,6 +8,8 @@ export interface PinnedSource extends PlannedSource {
   readonly host: string;
   /** How the daemon reaches the pinned directory, whatever its path now says (design fact 2). */
   readonly descriptorPath: string;
+  /** Of a file, when it was opened. */
+  readonly bytes: number;
 }
 
 export interface Pins extends AsyncDisposable {
@@ -37,19 +39,19 @@ export async function pinSources(
   refused: RefusedSources,
   ownDirs: readonly string[] = [],
 ): Promise<Pinning> {
-  const handles: FileHandle[] = [];
+  const pinned: Descriptor[] = [];
   const sources = new Map<string, PinnedSource>();
   const refusals: PinRefusal[] = [];
   const close = async (): Promise<void> => {
-    await Promise.all(handles.splice(0).map((handle) => handle.close()));
+    for (const descriptor of pinned) descriptor[Symbol.dispose]();
   };
   for (const host of new Set([...hosts, ...ownDirs])) {
     try {
       const reason = !isPlain(host) ? CANNOT_BE_MOUNTED : ownDirs.includes(host) ? null : refusalOf(host, refused);
       if (reason !== null) throw new SourceRefused(reason);
-      const handle = await openWithoutLinks(host);
-      handles.push(handle);
-      sources.set(host, await describe(handle, host));
+      const descriptor = openWithoutLinks(host);
+      pinned.push(descriptor);
+      sources.set(host, describe(descriptor, host));
     } catch (error) {
       const reason = reasonOf(error);
       if (reason === null) {
@@ -79,36 +81,32 @@ function componentsOf(host: string): string[] {
 
 class SourceRefused extends Error {}
 
-/** Linux's O_PATH: names a file without opening it, so that looking at a FIFO or a device does nothing to it. */
-const O_PATH = 0o10000000;
-
 /**
  * The last step reopens what was looked at, by descriptor: it must be readable by the user that Corral runs as,
- * although the daemon, which is root, could mount it without.
+ * although the daemon, which is root, could mount it without. Synchronous, as all work with names is.
  */
-async function openWithoutLinks(host: string): Promise<FileHandle> {
+function openWithoutLinks(host: string): Descriptor {
   const components = componentsOf(host);
   if (components.length > MAX_COMPONENTS) throw new SourceRefused(CANNOT_BE_MOUNTED);
-  let current = await open("/", O_PATH);
+  let current = Descriptor.name("/", true);
   try {
     for (const [index, component] of components.entries()) {
-      const inner = index < components.length - 1 ? constants.O_DIRECTORY : 0;
-      const next = await open(`/proc/self/fd/${current.fd}/${component}`, O_PATH | constants.O_NOFOLLOW | inner);
-      await current.close();
+      const next = current.child(component, index < components.length - 1);
+      current[Symbol.dispose]();
       current = next;
     }
-    const found = await current.stat();
+    const found = current.stat();
     if (found.isSymbolicLink()) throw new SourceRefused("a symbolic link stands in its path");
     if (!found.isDirectory() && !found.isFile())
       throw new SourceRefused("it is neither a directory nor a regular file");
-    return await open(`/proc/self/fd/${current.fd}`, constants.O_RDONLY);
+    return current.reopen(constants.O_RDONLY);
   } finally {
-    await current.close();
+    current[Symbol.dispose]();
   }
 }
 
-async function describe(handle: FileHandle, host: string): Promise<PinnedSource> {
-  const stat = await handle.stat({ bigint: true });
+function describe({ fd }: Descriptor, host: string): PinnedSource {
+  const stat = fstatSync(fd, { bigint: true });
   return {
     host,
     kind: stat.isDirectory() ? "directory" : "file",
@@ -116,7 +114,8 @@ async function describe(handle: FileHandle, host: string): Promise<PinnedSource>
     inode: String(stat.ino),
     uid: Number(stat.uid),
     gid: Number(stat.gid),
-    descriptorPath: `/proc/${process.pid}/fd/${handle.fd}`,
+    descriptorPath: `/proc/${process.pid}/fd/${fd}`,
+    bytes: Number(stat.size),
   };
 }
 

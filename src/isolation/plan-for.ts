@@ -164,7 +164,8 @@ function withoutSlash(path: string): string {
   return path === "/" ? path : path.replace(/\/$/, "");
 }
 
-function planLimits(sandbox: Sandbox): PlannedLimits {
+/** What a run under this sandbox may use: its own limits, and its policy's where it has none. */
+export function planLimits(sandbox: Sandbox): PlannedLimits {
   const ceiling = sandbox.policy.maxLimits;
   const limits = { ...ceiling, ...sandbox.limits };
   return {

@@ -1,4 +1,5 @@
 import { readFileSync, realpathSync } from "node:fs";
+import { decodedMountField } from "../files/host/mount-field.ts";
 
 /** Host directories that no mount may be, hold, or lie in. Made once for an Engine and a state directory. */
 export interface RefusedSources {
@@ -108,12 +109,7 @@ function readMountTable(): MountTableEntry[] {
     .filter((line) => line !== "")
     .map((line) => {
       const [before = "", after = ""] = line.split(" - ");
-      const [, , device = "", root = "", mountPoint = ""] = before.split(" ").map(unescapeOctal);
+      const [, , device = "", root = "", mountPoint = ""] = before.split(" ").map(decodedMountField);
       return { device, root, mountPoint, type: after.split(" ")[0] ?? "" };
     });
-}
-
-/** The kernel writes spaces, tabs, newlines and backslashes in mountinfo as `\ooo`. */
-function unescapeOctal(field: string): string {
-  return field.replace(/\\([0-7]{3})/g, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)));
 }

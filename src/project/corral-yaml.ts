@@ -3,6 +3,7 @@ import { byKind, map, namedMap } from "../yaml/shape.ts";
 import { duration } from "../yaml/units.ts";
 import { approvalRules } from "./approval-rules.ts";
 import { git } from "./git-yaml.ts";
+import { models } from "./models-yaml.ts";
 import { mountNameFault, nameFault } from "./names.ts";
 import { constraints, hostPath, limits, mode, network, virtualPath } from "./terms.ts";
 
@@ -50,6 +51,7 @@ export const corralYaml = map({
     max_parallel: z.int().min(1).max(1024).default(4),
   }).prefault({}),
   git: git.optional(),
+  models: models.optional(),
   fleet: z.unknown().optional(),
 });
 

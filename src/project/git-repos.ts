@@ -1,13 +1,13 @@
-import { lstat } from "node:fs/promises";
-import { resolve } from "node:path";
 import type { ProjectDeclaration } from "../sandbox/declare.ts";
 import { covers, parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
+import type { SecretSource } from "../secrets/source.ts";
 import type { Checked } from "../yaml/check.ts";
 import type { KeyPath, YamlDocument } from "../yaml/document.ts";
 import type { Problem } from "../yaml/problem.ts";
+import { exposureFault } from "./exposure.ts";
 import { type GitProtocol, parseGitUrl } from "./git-url.ts";
 import type { GitYaml } from "./git-yaml.ts";
-import { faultOf, followed, plantedLinkFault } from "./host-place.ts";
+import { sourceOf } from "./secret-yaml.ts";
 import type { WorkerDefinition } from "./worker.ts";
 
 /** A repository in which workers may keep files; only Corral speaks to it. */
@@ -20,15 +20,10 @@ export interface GitRepo {
   /** The virtual directory that mirrors the repository's root. */
   readonly at: VirtualPath;
   /** Null: none are needed, or `ssh` has its own. */
-  readonly credentials: GitCredentials | null;
+  readonly credentials: SecretSource | null;
   /** Of the commits; null: the worker. */
   readonly author: { readonly name: string; readonly email: string } | null;
 }
-
-/** Where the password or token is: a variable of Corral's own environment, or the first line that a program prints. */
-export type GitCredentials =
-  | { readonly kind: "env"; readonly name: string }
-  | { readonly kind: "command"; readonly program: string; readonly args: readonly string[] };
 
 type ProblemAt = YamlDocument["problemAt"];
 
@@ -54,7 +49,7 @@ export async function resolveGitRepos(
     if (twin !== undefined) problems.push(problemAt(key("at"), `overlaps with ${twin.at} of \`${twin.name}\``));
     const fixed: [KeyPath, string][] = [];
     if (address.protocol === "file") fixed.push([key("url"), address.url]);
-    const [program = "", ...args] = credentials.command ?? [];
+    const [program = ""] = credentials.command ?? [];
     if (program.startsWith("/")) fixed.push([key("credentials", "command", 0), program]);
     for (const [where, path] of fixed) {
       const fault = await exposureFault(path, writable);
@@ -64,19 +59,13 @@ export async function resolveGitRepos(
       problems.push(
         problemAt(key("credentials"), "are for https alone: ssh has keys of its own, and a path needs none"),
       );
-    const secret: GitCredentials | null =
-      credentials.env !== undefined
-        ? { kind: "env", name: credentials.env }
-        : credentials.command !== undefined
-          ? { kind: "command", program, args }
-          : null;
     resolved.set(name, {
       name,
       url: address.url,
       protocol: address.protocol,
       branch,
       at: place.path,
-      credentials: secret,
+      credentials: sourceOf(credentials),
       author: author ?? null,
     });
   }
@@ -106,38 +95,9 @@ export function unknownRepos(
   );
 }
 
-/** Every host folder that some worker of the project may write. */
-export async function writableFolders(
-  projectDir: string,
-  declaration: ProjectDeclaration,
-  workers: ReadonlyMap<string, WorkerDefinition>,
-): Promise<string[]> {
-  const own = [...workers.values()].flatMap(({ needs }) => needs.paths ?? []).filter(({ mode }) => mode === "rw");
-  const places = await Promise.all(own.map(({ root }) => followed(resolve(projectDir, root)).catch(() => null)));
-  const declared = declaration.mounts.filter(({ mode }) => mode === "rw");
-  return [...declared, ...places.filter((place) => place !== null)].map(({ host }) => host);
-}
-
 type VirtualPlace = { readonly ok: true; readonly path: VirtualPath } | { readonly ok: false; readonly fault: string };
 
 function placeIn({ mounts }: ProjectDeclaration, raw: string): VirtualPlace {
   const parsed = parseVirtualPath(raw, { mountNames: mounts.map(({ name }) => name) });
   return parsed.ok ? parsed : { ok: false, fault: parsed.reason };
-}
-
-/** Why a file or folder of this machine may be a worker's, or be missing; else null. */
-async function exposureFault(path: string, writable: readonly string[]): Promise<string | null> {
-  try {
-    const { host, links } = await followed(path);
-    await lstat(host);
-    const shared = writable.some((folder) => holds(folder, host) || holds(host, folder));
-    if (shared) return "lies where a worker may write; a worker could change what Corral runs there";
-    return plantedLinkFault(links, writable);
-  } catch (error) {
-    return faultOf(error);
-  }
-}
-
-function holds(outer: string, inner: string): boolean {
-  return outer === inner || inner.startsWith(outer === "/" ? "/" : `${outer}/`);
 }

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { map, namedMap } from "../yaml/shape.ts";
 import { parseGitUrl } from "./git-url.ts";
-import { variableNameFault } from "./names.ts";
+import { secretSource } from "./secret-yaml.ts";
 import { virtualPath } from "./terms.ts";
 
 const MAX_REPOSITORIES = 100;
@@ -25,34 +25,11 @@ const headline = z
   .max(200)
   .regex(/^[^<>\p{Cc}\p{Cs}]*$/u, "must hold no `<`, `>` or control characters");
 
-/** Corral itself runs it, and not in the project: a relative path could be a worker's file. */
-const secretProgram = z
-  .array(
-    z
-      .string()
-      .max(4096)
-      .regex(/^[^\0]*$/, "must not hold a NUL character"),
-  )
-  .min(1)
-  .max(100)
-  .refine((words) => /^(\/.+|[\w.+-]+)$/.test(words[0] ?? "") && words[0]?.startsWith("-") === false, {
-    path: [0],
-    error: "must be an absolute path, or the name of one of the system's programs",
-  });
-
-const credentials = map({
-  env: checked(variableNameFault).optional(),
-  command: secretProgram.optional(),
-}).superRefine(({ env, command }, context) => {
-  if ((env === undefined) === (command === undefined))
-    context.addIssue({ code: "custom", message: "needs either `env` or `command`: where the password or token is" });
-});
-
 const repository = map({
   url,
   branch: checked(branchFault).default("main"),
   at: virtualPath,
-  credentials: credentials.optional(),
+  credentials: secretSource.optional(),
   author: map({ name: headline, email: headline }).optional(),
 });
 

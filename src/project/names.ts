@@ -1,9 +1,6 @@
-const NAME = /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/;
+import { isReservedName } from "../sandbox/reserved.ts";
 
-/** Mounted there they would hide the cell's own system, or what Corral itself puts into every cell. */
-const RESERVED = new Set(
-  "bin boot dev etc lib lib32 lib64 libx32 proc root run sbin sys tmp usr var attachments project".split(" "),
-);
+const NAME = /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/;
 
 /** What is wrong with a name of a worker, or null. */
 export function nameFault(name: string): string | null {
@@ -12,7 +9,7 @@ export function nameFault(name: string): string | null {
 
 /** What is wrong with a name of a mount, which becomes a directory at the top of the cell, or null. */
 export function mountNameFault(name: string): string | null {
-  return nameFault(name) ?? (RESERVED.has(name) ? "is reserved: it would hide a directory of the cell itself" : null);
+  return nameFault(name) ?? (isReservedName(name) ? "is reserved: it would hide a directory of the cell itself" : null);
 }
 
 /** What is wrong with a name of an environment variable, or null. */

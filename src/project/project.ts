@@ -1,5 +1,5 @@
 import { readdir, realpath, stat } from "node:fs/promises";
-import { join, resolve } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import type { ProjectDeclaration } from "../sandbox/declare.ts";
 import type { Mount } from "../sandbox/mount.ts";
 import { type Checked, checkShape } from "../yaml/check.ts";
@@ -10,8 +10,10 @@ import type { ApprovalRuleYaml } from "./approval-rules.ts";
 import { type CorralYaml, corralYaml } from "./corral-yaml.ts";
 import { corralsOwn } from "./corrals-own.ts";
 import { defaultDeclaration, resolveDeclaration } from "./declaration.ts";
-import { type GitRepo, placesOnHost, resolveGitRepos, unknownRepos, writableFolders } from "./git-repos.ts";
+import { writableFolders } from "./exposure.ts";
+import { type GitRepo, placesOnHost, resolveGitRepos, unknownRepos } from "./git-repos.ts";
 import { faultOf, followed } from "./host-place.ts";
+import { type ModelProvider, programsOf, resolveModels } from "./models.ts";
 import { withOwnFilesReadOnly } from "./own-files.ts";
 import { formProblems } from "./sandbox-form.ts";
 import type { WorkerDefinition } from "./worker.ts";
@@ -34,6 +36,8 @@ export interface Project {
   };
   readonly delegation: { readonly maxDepth: number; readonly maxCalls: number; readonly maxParallel: number };
   readonly workers: ReadonlyMap<string, WorkerDefinition>;
+  /** Where agents' models are, by the names of their providers; those that need no declaration among them. */
+  readonly models: ReadonlyMap<string, ModelProvider>;
   /** Repositories by name; absent where the project declares none. */
   readonly git?: ReadonlyMap<string, GitRepo>;
   /** Real paths of what says what workers may do; no worker ever writes them. */
@@ -53,9 +57,10 @@ export async function loadProject(dir: string): Promise<Project> {
   const declaration = await declarationOf(corral, projectDir);
   const fleetsDir = await subfolder(corral, "fleets", projectDir);
   const git = workers.ok && declaration.ok ? await gitOf(corral, projectDir, workers.value, declaration.value) : NO_GIT;
-  if (!(corral.checked.ok && workers.ok && policiesDir.ok && fleetsDir.ok && declaration.ok && git.ok)) {
+  const models = await modelsOf(corral, projectDir, workers, declaration);
+  if (!(corral.checked.ok && workers.ok && policiesDir.ok && fleetsDir.ok && declaration.ok && git.ok && models.ok)) {
     throw new DeclarationError(
-      [corral.checked, workers, policiesDir, fleetsDir, declaration, git].flatMap((part) =>
+      [corral.checked, workers, policiesDir, fleetsDir, declaration, git, models].flatMap((part) =>
         part.ok ? [] : part.problems,
       ),
     );
@@ -68,8 +73,11 @@ export async function loadProject(dir: string): Promise<Project> {
     policiesDir.value,
     join(projectDir, writtenFolder(corral, "fleets")),
     ...placesOnHost(git.value),
+    ...programsOf(models.value),
   ];
-  const ownFiles = [...(await ownFilesOf(says)), ...corralsOwn()];
+  // Who can write what plays a model has its tools.
+  const scripts = scriptsOf(workers.value).map((script) => join(projectDir, script));
+  const ownFiles = [...(await ownFilesOf([...says, ...scripts])), ...(await stillToBe(scripts)), ...corralsOwn()];
   return {
     dir: projectDir,
     file,
@@ -85,6 +93,7 @@ export async function loadProject(dir: string): Promise<Project> {
       maxParallel: delegation.max_parallel,
     },
     workers: workers.value,
+    models: models.value,
     ...(git.value === null ? {} : { git: git.value }),
     fleet,
   };
@@ -104,6 +113,20 @@ async function ownFilesOf(places: readonly (string | null)[]): Promise<string[]>
     }
   }
   return [...found];
+}
+
+/** A script that is not there yet is the project's own all the same: whoever may write there could make it. */
+async function stillToBe(files: readonly string[]): Promise<string[]> {
+  const places: string[] = [];
+  for (const file of files) if ((await realpath(file).catch(() => null)) === null) places.push(await placeToBe(file));
+  return places;
+}
+
+/** Where it would be, once all that is missing on the way to it is made. */
+async function placeToBe(path: string): Promise<string> {
+  const folder = dirname(path);
+  const known = await realpath(folder).catch(() => null);
+  return join(known ?? (await placeToBe(folder)), basename(path));
 }
 
 function shielded(declaration: ProjectDeclaration, ownFiles: readonly string[]): ProjectDeclaration {
@@ -173,6 +196,21 @@ async function gitOf(
   if (git === undefined) return NO_GIT;
   const writable = await writableFolders(projectDir, declaration, workers);
   return await resolveGitRepos(git, declaration, writable, document.problemAt);
+}
+
+async function modelsOf(
+  { checked, document }: CorralFile,
+  projectDir: string,
+  workers: Checked<ReadonlyMap<string, WorkerDefinition>>,
+  declaration: Checked<ProjectDeclaration>,
+): Promise<Checked<ReadonlyMap<string, ModelProvider>>> {
+  if (!checked.ok || document === null || !workers.ok || !declaration.ok) return { ok: true, value: new Map() };
+  const writable = await writableFolders(projectDir, declaration.value, workers.value);
+  return await resolveModels(checked.value.models ?? new Map(), workers.value, writable, document.problemAt);
+}
+
+function scriptsOf(workers: ReadonlyMap<string, WorkerDefinition>): string[] {
+  return [...workers.values()].flatMap(({ agent }) => (agent?.model.kind === "script" ? [agent.model.file] : []));
 }
 
 async function workersOf(

@@ -63,21 +63,27 @@ export const network = byKind(
   "must be `true`, `false` or `{ allow: [host:port] }`",
 );
 
-export const limits = map({
+/** The fields of `limits`, for whoever has more of them. */
+export const limitFields = {
   timeout: duration.optional(),
   memory: size.optional(),
   cpus: z.number().min(0.01).max(1024).optional(),
   pids: z.int().min(1).max(4_194_304).optional(),
   output: size.optional(),
   disk: size.optional(),
-}).transform(
-  (raw): Limits =>
-    present({
-      timeoutMs: raw.timeout,
-      memoryBytes: raw.memory,
-      cpus: raw.cpus,
-      pids: raw.pids,
-      outputBytes: raw.output,
-      diskBytes: raw.disk,
-    }),
-);
+};
+
+const limitMap = map(limitFields);
+
+export const limits = limitMap.transform(limitsOf);
+
+export function limitsOf(raw: z.output<typeof limitMap>): Limits {
+  return present({
+    timeoutMs: raw.timeout,
+    memoryBytes: raw.memory,
+    cpus: raw.cpus,
+    pids: raw.pids,
+    outputBytes: raw.output,
+    diskBytes: raw.disk,
+  });
+}

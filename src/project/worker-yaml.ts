@@ -1,9 +1,13 @@
 import { z } from "zod";
-import { byKind, map, namedMap } from "../yaml/shape.ts";
+import { byKind, byLook, kindOf, map, namedMap } from "../yaml/shape.ts";
+import { size } from "../yaml/units.ts";
+import { parseModelRef } from "./agent.ts";
 import { repositoryNameFault } from "./git-yaml.ts";
+import type { JsonSchema } from "./json-schema.ts";
 import { mountNameFault, nameFault, variableNameFault } from "./names.ts";
 import { shellRules } from "./shell-rules.ts";
-import { approval, constraints, hostPath, limits, mode, network, sides, virtualPath } from "./terms.ts";
+import { approval, constraints, hostPath, limitFields, mode, network, sides, virtualPath } from "./terms.ts";
+import { TOOL_NAMES } from "./tool-names.ts";
 
 const named = (fault: (name: string) => string | null) =>
   z.string().superRefine((name, context) => {
@@ -79,6 +83,46 @@ const variable = z
   .max(32_768)
   .refine((value) => !value.includes("\0"), "must not hold a NUL character");
 
+const model = z
+  .string()
+  .max(1000)
+  .transform((raw, context) => {
+    const parsed = parseModelRef(raw);
+    if (typeof parsed !== "string") return parsed;
+    context.issues.push({ code: "custom", input: raw, message: parsed });
+    return z.NEVER;
+  });
+
+/** `all`, or the only ones. */
+const tools = byKind(
+  {
+    text: z.literal("all", "must be a list of tools, or `all`").transform(() => [...TOOL_NAMES]),
+    list: z.array(z.enum(TOOL_NAMES)).max(100),
+  },
+  "must be a list of tools, or `all`",
+);
+
+/** Whether it is a JSON Schema is looked at when all files are read. */
+const jsonSchema = byLook(
+  (raw) => (kindOf(raw) === "map" ? z.custom<JsonSchema>() : undefined),
+  "must be a JSON Schema, which is a map",
+);
+
+/** The files that its caller may hand it (seed 1). */
+const attachments = map({
+  max_count: z.int().min(0).max(256).optional(),
+  max_bytes: size.optional(),
+  suffixes: constraints.suffixes,
+});
+
+/** What an agent may use besides what its container may. */
+const limits = map({
+  ...limitFields,
+  steps: z.int().min(1).max(100_000).optional(),
+  tokens: z.int().min(1).max(1_000_000_000_000).optional(),
+  cost: z.number().min(0).max(1_000_000).optional(),
+});
+
 /** The front matter of a `*.worker` file (design section 5). */
 export const workerYaml = map({
   name: named(nameFault).optional(),
@@ -88,7 +132,11 @@ export const workerYaml = map({
     .regex(/^[a-z0-9][A-Za-z0-9._/:@-]{0,254}$/, "must be the name of an image such as `corral/base`")
     .default("corral/base"),
   command: command.optional(),
-  model: z.string().min(1).max(200).optional(),
+  model: model.optional(),
+  tools: tools.optional(),
+  input_schema: jsonSchema.optional(),
+  output_schema: jsonSchema.optional(),
+  attachments: attachments.optional(),
   calls: z.array(named(nameFault)).max(100).default([]),
   git: z.array(named(repositoryNameFault)).max(100).optional(),
   sandbox: sandbox.prefault({}),

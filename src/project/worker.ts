@@ -2,12 +2,16 @@ import { basename } from "node:path";
 import { type Checked, checkShape } from "../yaml/check.ts";
 import { parseYaml, type YamlDocument } from "../yaml/document.ts";
 import { DeclarationError, type Problem } from "../yaml/problem.ts";
+import { type AgentBudget, callableFault, DEFAULT_STEPS, DEFAULT_TOKENS, type ModelRef, SCRIPT } from "./agent.ts";
 import { constraintsOf } from "./declaration.ts";
+import type { JsonSchema } from "./json-schema.ts";
 import { nameFault } from "./names.ts";
 import { present } from "./present.ts";
 import type { RawNeeds } from "./raw-needs.ts";
 import { needProblems } from "./sandbox-form.ts";
 import type { ShellRulesYaml } from "./shell-rules.ts";
+import { limitsOf } from "./terms.ts";
+import type { ToolName } from "./tool-names.ts";
 import { type WorkerYaml, workerYaml } from "./worker-yaml.ts";
 
 /** A worker, from its file: what to run, what it needs, whom it may call. */
@@ -20,6 +24,16 @@ export interface WorkerDefinition {
   /** A command worker's program and arguments; null for an agent worker. Exactly one of `command` and `model` is set. */
   readonly command: readonly string[] | null;
   readonly model: string | null;
+  /** Of an agent worker; absent for a command. */
+  readonly agent?: AgentDefinition;
+  /** The only tools that it may use; absent: an agent has none, and a command those that its sandbox allows. */
+  readonly tools?: readonly ToolName[];
+  /** What its input must be; absent: anything. */
+  readonly inputSchema?: JsonSchema;
+  /** What its output must be; absent: anything. */
+  readonly outputSchema?: JsonSchema;
+  /** Absent: any files that its caller can read. */
+  readonly attachments?: AttachmentRules;
   /** What stands below the front matter: the agent's instructions, or a note for people. Trimmed, may be empty. */
   readonly instructions: string;
   /** The only workers that it may call, sorted. */
@@ -35,6 +49,20 @@ export interface WorkerDefinition {
   readonly policyName: string | null;
   readonly output: "text" | "json";
   readonly env: Readonly<Record<string, string>>;
+}
+
+export interface AgentDefinition {
+  readonly model: ModelRef;
+  readonly budget: AgentBudget;
+}
+
+/** Which files a worker may be handed (seed 1). */
+export interface AttachmentRules {
+  readonly maxCount?: number;
+  /** Of all of them together. */
+  readonly maxBytes?: number;
+  /** With their dots, in lower case. */
+  readonly suffixes?: readonly string[];
 }
 
 /** What a worker may be granted at run time, where somebody agrees (seed 4). */
@@ -110,7 +138,19 @@ function identityProblems(document: YamlDocument, file: string): Problem[] {
   if (!("command" in raw) && !("model" in raw)) {
     problems.push(problemAt([], "needs a `command` (what to run) or a `model` (for an agent)"));
   }
-  return problems;
+  return [...problems, ...agentProblems(raw, problemAt)];
+}
+
+/** What only an agent can have, and what its tools would be called. */
+function agentProblems(raw: object, problemAt: YamlDocument["problemAt"]): Problem[] {
+  const { limits, calls } = raw as { limits?: unknown; calls?: unknown };
+  if ("model" in raw) {
+    const fault = Array.isArray(calls) ? callableFault([...new Set(calls.map(String))]) : null;
+    return fault === null ? [] : [problemAt(["calls"], fault)];
+  }
+  const said = limits !== null && typeof limits === "object" ? Object.keys(limits) : [];
+  const ofAgents = said.filter((name) => ["steps", "tokens", "cost"].includes(name));
+  return ofAgents.map((name) => problemAt(["limits", name], "is for agents, which have a `model`", "key"));
 }
 
 function definitionOf(yaml: WorkerYaml, instructions: string, file: string): WorkerDefinition {
@@ -120,7 +160,14 @@ function definitionOf(yaml: WorkerYaml, instructions: string, file: string): Wor
     description: yaml.description,
     image: yaml.image,
     command: yaml.command ?? null,
-    model: yaml.model ?? null,
+    model: yaml.model === undefined ? null : modelText(yaml.model),
+    ...present({
+      agent: yaml.model && { model: yaml.model, budget: budgetOf(yaml) },
+      tools: yaml.tools && [...new Set(yaml.tools)],
+      inputSchema: yaml.input_schema,
+      outputSchema: yaml.output_schema,
+      attachments: yaml.attachments && attachmentRules(yaml.attachments),
+    }),
     instructions,
     calls: [...new Set(yaml.calls)].toSorted(),
     ...present({ git: yaml.git && [...new Set(yaml.git)].toSorted() }),
@@ -128,9 +175,23 @@ function definitionOf(yaml: WorkerYaml, instructions: string, file: string): Wor
     dynamic: yaml.sandbox.dynamic ?? null,
     shellRules: yaml.shell_rules,
     policyName: yaml.policy ?? null,
-    output: yaml.output,
+    output: yaml.output_schema === undefined ? yaml.output : "json",
     env: Object.fromEntries(yaml.env),
   };
+}
+
+function modelText(model: ModelRef): string {
+  return model.kind === "script" ? `${SCRIPT}/${model.file}` : `${model.provider}/${model.name}`;
+}
+
+function budgetOf({ limits = {} }: WorkerYaml): AgentBudget {
+  const { steps = DEFAULT_STEPS, tokens = DEFAULT_TOKENS, cost = null } = limits;
+  return { steps, tokens, costUsd: cost };
+}
+
+function attachmentRules(raw: NonNullable<WorkerYaml["attachments"]>): AttachmentRules {
+  const suffixes = raw.suffixes?.map((suffix) => `.${suffix.replace(/^\./, "").toLowerCase()}`);
+  return present({ maxCount: raw.max_count, maxBytes: raw.max_bytes, suffixes });
 }
 
 function needsOf({ sandbox, limits }: WorkerYaml): RawNeeds {
@@ -150,6 +211,6 @@ function needsOf({ sandbox, limits }: WorkerYaml): RawNeeds {
     discard,
     workingDir: sandbox.working_dir,
     network,
-    limits,
+    limits: limits && limitsOf(limits),
   });
 }

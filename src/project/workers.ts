@@ -23,7 +23,9 @@ export async function readWorkers(
   const read: WorkerFile[] = [];
   for (const entry of files) {
     const worker = await readFrom(join(dir, entry), join(shownDir, entry));
-    if (worker.ok) read.push(worker.value);
+    const faults = worker.ok ? await schemaProblems(worker.value) : [];
+    if (worker.ok && faults.length === 0) read.push(worker.value);
+    else if (worker.ok) problems.push(...faults);
     else problems.push(...worker.problems);
   }
   // A worker whose file is wrong still exists: its callers are not to blame.
@@ -39,6 +41,19 @@ async function readFrom(path: string, file: string): Promise<Checked<WorkerFile>
     if (error instanceof DeclarationError) return { ok: false, problems: error.problems };
     return { ok: false, problems: [{ file, line: 1, column: 1, path: "", message: faultOf(error) }] };
   }
+}
+
+/** Few workers have a schema: what compiles them is loaded for those alone. */
+async function schemaProblems({ worker, document }: WorkerFile): Promise<Problem[]> {
+  const schemas = { input_schema: worker.inputSchema, output_schema: worker.outputSchema };
+  const problems: Problem[] = [];
+  for (const [key, schema] of Object.entries(schemas)) {
+    if (schema === undefined) continue;
+    const { schemaFault } = await import("./json-schema.ts");
+    const fault = schemaFault(schema);
+    if (fault !== null) problems.push(document.problemAt([key], fault));
+  }
+  return problems;
 }
 
 function unknownCalls({ worker, document }: WorkerFile, known: readonly string[]): Problem[] {

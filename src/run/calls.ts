@@ -128,6 +128,7 @@ export class Calls implements AsyncDisposable {
         deadline: this.#deadline,
         signal: AbortSignal.any([job.signal, this.#over.signal, hangUp]),
         tree: job.tree,
+        spending: job.spending,
       },
     };
   }

@@ -1,3 +1,4 @@
+import { ModelFailure } from "../agent/failure.ts";
 import { UnknownPolicyError } from "../policy/policy.ts";
 import type { Project } from "../project/project.ts";
 import { DeclarationError, describeProblem } from "../yaml/problem.ts";
@@ -41,7 +42,8 @@ export function checkDeclaration(error: DeclarationError): CheckReport {
 export async function check(preview: Preview, maxPaths = MAX_PATHS): Promise<CheckReport> {
   const { project } = preview;
   const workers = [...project.workers.values()];
-  const problems = await policyProblems(preview);
+  const scripts = await scriptFaults(project);
+  const problems = [...(await policyProblems(preview)), ...scripts.problems];
   const budget = new Budget(maxPaths);
   const failing: FailingPath[] = [];
   const missing = new Map<string, Set<string>>();
@@ -56,6 +58,7 @@ export async function check(preview: Preview, maxPaths = MAX_PATHS): Promise<Che
   const warnings = [...missing].map(
     ([image, users]) => `The Engine has no image ${image}, which is needed by: ${[...users].sort().join(", ")}.`,
   );
+  warnings.push(...scripts.missing, ...missingKeys(preview));
   if (preview.unavailable !== null) warnings.push(`Images were not looked at. ${preview.unavailable}`);
   return {
     ok: problems.length === 0 && failing.length === 0,
@@ -81,6 +84,41 @@ async function policyProblems({ project, environment }: Preview): Promise<string
     }
   }
   return [...problems];
+}
+
+/**
+ * Scripts that play a model's part and cannot be played. One that is not there says nothing about what is declared, as a
+ * missing image does not: it may be made, or recorded, before the agent is run. Loaded only where there is one.
+ */
+async function scriptFaults({ workers, dir }: Project): Promise<{ problems: string[]; missing: string[] }> {
+  const [problems, missing]: [string[], string[]] = [[], []];
+  for (const { file, name, agent } of workers.values()) {
+    if (agent?.model.kind !== "script") continue;
+    const script = agent.model.file;
+    const { openScript } = await import("../agent/script/open-script.ts");
+    try {
+      await openScript(script, dir);
+    } catch (error) {
+      if (!(error instanceof ModelFailure)) throw error;
+      const isMissing = (error.cause as NodeJS.ErrnoException | undefined)?.code === "ENOENT";
+      if (isMissing) missing.push(`There is no script ${script}, which plays the model of: ${name}.`);
+      else problems.push(`${file}: model: ${error.message}`);
+    }
+  }
+  return { problems, missing };
+}
+
+/** Keys that are not there now. A program that prints one is not run for a mere look. */
+function missingKeys({ project, environment }: Preview): string[] {
+  const missing = new Map<string, string[]>();
+  for (const { name, agent } of project.workers.values()) {
+    const provider = agent?.model.kind === "provider" ? project.models.get(agent.model.provider) : undefined;
+    if (provider?.key?.kind !== "env" || environment.models.env[provider.key.name]) continue;
+    missing.set(provider.key.name, [...(missing.get(provider.key.name) ?? []), name]);
+  }
+  return [...missing].map(
+    ([variable, users]) => `The variable ${variable} is not set, which holds the key for: ${users.sort().join(", ")}.`,
+  );
 }
 
 function namedPolicies(project: Project): { readonly file: string; readonly name: string }[] {

@@ -1,11 +1,12 @@
 import type { CellExit } from "../isolation/cell.ts";
 import type { Enforcement } from "../isolation/enforcement.ts";
 import type { Plan } from "../isolation/plan.ts";
+import { parseJson } from "../json/parse-json.ts";
 import type { WorkerDefinition } from "../project/worker.ts";
 import { formatBytes, formatDuration } from "../sandbox/units.ts";
-import { parseJson } from "./json.ts";
 import type { BoundedOutput } from "./output.ts";
 import { type Ending, endingOf, type RunError, type RunResult, type StopReason } from "./result.ts";
+import { schemaCheck } from "./schema-check.ts";
 
 export interface Ended {
   readonly exit: CellExit;
@@ -16,13 +17,15 @@ export interface Ended {
 }
 
 /** What became of a run whose worker began. */
-export function endedResult(worker: WorkerDefinition, plan: Plan, ended: Ended): RunResult {
+export async function endedResult(worker: WorkerDefinition, plan: Plan, ended: Ended): Promise<RunResult> {
   const { exit, output } = ended;
   const stdout = output.text("stdout");
   const parsed =
     worker.output === "json" ? parseJson(stdout) : { ok: true as const, value: stdout === "" ? null : stdout };
   const known = endingOf(exit, ended.stopped);
-  const ending: Ending = known.status === "succeeded" && !parsed.ok ? { ...known, status: "failed" } : known;
+  const mismatch = parsed.ok && known.status === "succeeded" ? await outputMismatch(worker, parsed.value) : null;
+  const isWrong = !parsed.ok || mismatch !== null;
+  const ending: Ending = known.status === "succeeded" && isWrong ? { ...known, status: "failed" } : known;
   return {
     run: plan.run,
     worker: worker.name,
@@ -41,16 +44,31 @@ export function endedResult(worker: WorkerDefinition, plan: Plan, ended: Ended):
         : { cpuMs: null, memoryBytesPeak: null, outOfMemory: null },
     enforcement: ended.enforcement,
     calls: ended.calls,
-    error: errorOf(ending, plan, parsed.ok ? null : parsed.problem),
+    error: errorOf(ending, plan, parsed.ok ? null : parsed.problem, mismatch),
   };
 }
 
-function errorOf({ status, exitCode, signal }: Ending, plan: Plan, notJson: string | null): RunError | null {
+/** What of an output is not as `output_schema` asks, or null. */
+async function outputMismatch({ outputSchema }: WorkerDefinition, output: unknown): Promise<string | null> {
+  const check = await schemaCheck(outputSchema);
+  return (await check?.(output)) ?? null;
+}
+
+function errorOf(
+  { status, exitCode, signal }: Ending,
+  plan: Plan,
+  notJson: string | null,
+  mismatch: string | null,
+): RunError | null {
   const name = plan.worker;
   switch (status) {
     case "succeeded":
       return null;
     case "failed":
+      if (mismatch !== null) {
+        const message = `What worker ${name} printed does not match its \`output_schema\`: ${mismatch}`;
+        return { code: "OUTPUT_NOT_VALID", message };
+      }
       if (exitCode === 0) {
         return {
           code: "OUTPUT_NOT_JSON",

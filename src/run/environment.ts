@@ -1,3 +1,5 @@
+import type { ModelSources } from "../agent/provider/open-model.ts";
+import type { Transcripts } from "../agent/transcript/transcripts.ts";
 import type { Approver } from "../approval/approver.ts";
 import type { AuditTrail } from "../audit/trail.ts";
 import type { Repositories } from "../git/repositories.ts";
@@ -25,6 +27,10 @@ export interface RunEnvironment {
   readonly changesets: Changesets;
   /** Absent where the project declares none: nobody may then use any. */
   readonly git?: Repositories;
+  /** Where agents' models and their keys are. */
+  readonly models: ModelSources;
+  /** Where agents' conversations are written down. */
+  readonly transcripts: Transcripts;
   /** False: views are copies, also where overlays are to be had. */
   readonly overlays: boolean;
   /** The static binary that every cell starts with, on the host. */

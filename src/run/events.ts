@@ -1,3 +1,4 @@
+import type { AgentEvent } from "../agent/events.ts";
 import type { Plan } from "../isolation/plan.ts";
 import type { RunResult } from "./result.ts";
 
@@ -15,6 +16,14 @@ export interface RunPlace {
 export type RunEvent =
   | ({ readonly type: "requested" } & RunPlace)
   | ({ readonly type: "started"; readonly plan: Plan } & RunPlace)
+  | ({
+      readonly type: "agent_started";
+      readonly model: string;
+      readonly tools: readonly string[];
+      readonly policy: string;
+      readonly mounts: readonly { readonly path: string; readonly mode: "ro" | "rw" }[];
+    } & RunPlace)
+  | ({ readonly type: "agent"; readonly act: AgentEvent } & RunPlace)
   | ({ readonly type: "output"; readonly stream: "stdout" | "stderr"; readonly chunk: Buffer } & RunPlace)
   /** What is for people to see and not for workers: it may hold host paths. */
   | ({ readonly type: "trouble"; readonly detail: string } & RunPlace)

@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import type { Spending } from "../agent/spending.ts";
 import type { WorkerDefinition } from "../project/worker.ts";
 import type { MountView } from "../sandbox/mount.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
@@ -41,6 +42,8 @@ export interface Job {
   readonly deadline: number;
   readonly signal: AbortSignal;
   readonly tree: CallTree;
+  /** Of the agent that called it, through whatever commands: what is spent here counts there. Null: nobody did. */
+  readonly spending: Spending | null;
   /**
    * Settles when the worker may begin; absent: at once. Its cell stands verified at the gate meanwhile, and the time
    * limit has not begun. Rejects with the reason of `signal`.
@@ -63,6 +66,7 @@ export function rootJob(
     path: [asked.worker.name],
     narrow: null,
     deadline: Number.POSITIVE_INFINITY,
+    spending: null,
     tree: new CallTree(delegation),
   };
 }

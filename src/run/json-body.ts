@@ -1,5 +1,5 @@
 import type { IncomingMessage } from "node:http";
-import { parseJson } from "./json.ts";
+import { parseJson } from "../json/parse-json.ts";
 
 const MAX_BODY_BYTES = 4 * 1024 * 1024;
 /** What is read of a request that is too large, so that its sender gets to read the answer. */

@@ -1,14 +1,14 @@
 import { lstat } from "node:fs/promises";
-import { posix } from "node:path";
 import type { Stage } from "../changes/stage.ts";
 import type { ItemPlumbing, PlannedSource } from "../isolation/mounts.ts";
-import { type PinRefusal, type Pins, pinSources } from "../isolation/pin.ts";
-import { ATTACHMENTS_PATH, type Plan } from "../isolation/plan.ts";
+import { type Pins, pinSources } from "../isolation/pin.ts";
+import type { Plan } from "../isolation/plan.ts";
 import { type ImageFacts, type Planning, planFor } from "../isolation/plan-for.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { Violation } from "../sandbox/violation.ts";
+import { attachmentViolations, sourceViolations } from "./attachment-pins.ts";
 import type { RunEnvironment } from "./environment.ts";
-import type { Attachment, Job } from "./job.ts";
+import type { Job } from "./job.ts";
 
 /** A plan, and its mount sources held open until it has become a cell. */
 export type Preparation = AsyncDisposable &
@@ -64,7 +64,7 @@ async function plannedWith(
   { image, sandbox, plumbing }: { image: ImageFacts; sandbox: Sandbox; plumbing: Plumbing },
   env: RunEnvironment,
 ): Promise<Planning> {
-  const violations = attachmentViolations(job.attachments, pins);
+  const violations = attachmentViolations(job, pins);
   if (violations.length > 0) return { ok: false, violations };
   const { socketPath, source, outputDir, items, views } = plumbing;
   const gate = items?.gate ?? env.gate;
@@ -88,31 +88,6 @@ async function plannedWith(
 
 function refused(violations: readonly Violation[]): Preparation {
   return { ok: false, violations, [Symbol.asyncDispose]: async () => {} };
-}
-
-/** A refused source in the words of the worker: by the paths at which it would have seen it. */
-function sourceViolations(
-  { host, reason }: PinRefusal,
-  sandbox: Sandbox,
-  attachments: readonly Attachment[],
-): Violation[] {
-  const mounts = sandbox.mounts.filter((mount) => mount.host === host).map((mount) => mount.path as string);
-  const files = attachments.filter((file) => file.host === host).map((file) => posix.join(ATTACHMENTS_PATH, file.name));
-  return [...mounts, ...files].map((path) => ({ code: "MOUNT_SOURCE_REFUSED", path, reason }));
-}
-
-function attachmentViolations(attachments: readonly Attachment[], pins: Pins): Violation[] {
-  const violations: Violation[] = [];
-  for (const { name, host, identity } of attachments) {
-    const source = pins.sources.get(host);
-    const path = posix.join(ATTACHMENTS_PATH, name);
-    const refuse = (reason: string): number => violations.push({ code: "MOUNT_SOURCE_REFUSED", path, reason });
-    if (source?.kind !== "file") refuse("an attachment is one regular file");
-    else if (identity !== undefined && identity !== `${source.device}:${source.inode}`) {
-      refuse("it is not the file any more that its caller was given");
-    }
-  }
-  return violations;
 }
 
 async function gateSource(gate: string): Promise<PlannedSource> {

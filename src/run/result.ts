@@ -46,12 +46,25 @@ export interface RunResult {
     /** A process of the cell was killed for memory, the worker itself or another; null where it is not known. */
     readonly outOfMemory: boolean | null;
   };
-  /** Null where no cell came to be. */
+  /** What an agent used; absent for a command. */
+  readonly agent?: AgentReport;
+  /** Null where no cell came to be, and of an agent, whose commands have cells of their own. */
   readonly enforcement: Enforcement | null;
   /** In the order in which they were asked for. Of more refused calls than `max_calls`, only so many are kept. */
   readonly calls: readonly RunResult[];
   /** What is wrong, for every status but `succeeded`, in words a caller can act on. */
   readonly error: RunError | null;
+}
+
+export interface AgentReport {
+  /** As its file names it. */
+  readonly model: string;
+  /** Answers of the model. */
+  readonly steps: number;
+  /** Those of the agents that it called are among them. `estimated`: not all were told by a provider. */
+  readonly tokens: { readonly input: number; readonly output: number; readonly estimated: boolean };
+  /** In US dollars, with that of the agents that it called; null where some of it has no price that the project says. */
+  readonly costUsd: number | null;
 }
 
 export interface RunError {

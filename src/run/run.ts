@@ -1,7 +1,7 @@
 import type { Stage } from "../changes/stage.ts";
 import type { Cell } from "../isolation/cell.ts";
 import { EngineTrouble } from "../isolation/driver.ts";
-import type { WorkerDefinition } from "../project/worker.ts";
+import type { AgentDefinition, WorkerDefinition } from "../project/worker.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import { openBroker } from "./broker.ts";
@@ -18,9 +18,11 @@ import { type Attachment, inputBytes, type Job, newRunId, placeOf, rootJob } fro
 import { BoundedOutput } from "./output.ts";
 import { permissionOf, rootSandbox } from "./permission.ts";
 import { prepare } from "./prepare.ts";
-import { refusedResult, unstartedResult } from "./refusal.ts";
+import { recordedRun } from "./recorded-run.ts";
+import { refusedResult } from "./refusal.ts";
 import type { RunResult } from "./result.ts";
 import { sandboxView } from "./sandbox-view.ts";
+import { inputViolations } from "./schema-check.ts";
 import { LazySession } from "./session/lazy-session.ts";
 import { type SupervisionBounds, supervise } from "./supervise.ts";
 import { watchDisk } from "./watch-disk.ts";
@@ -62,37 +64,15 @@ function refuseRoot(
 
 /** One run, made by a person or called by another run. */
 export async function perform(job: Job, env: RunEnvironment): Promise<RunResult> {
-  env.emit({ type: "requested", ...placeOf(job) });
-  const requestedAt = env.now();
-  const outcome = await outcomeOf(job, env);
-  const result = { ...outcome, durationMs: Math.round(env.now() - requestedAt) };
-  env.emit({ type: "ended", ...placeOf(job), result });
-  return result;
-}
-
-async function outcomeOf(job: Job, env: RunEnvironment): Promise<RunResult> {
-  const unstarted = (status: "cancelled" | "lost", code: string, message: string): RunResult =>
-    unstartedResult({ run: job.run, worker: job.worker.name }, status, { code, message });
-  try {
-    // A call may have waited for its turn until nobody wants it any more.
-    job.signal.throwIfAborted();
-    return await permitted(job, env);
-  } catch (error) {
-    if (job.signal.aborted)
-      return unstarted("cancelled", "CANCELLED", "The run was cancelled before its worker began.");
-    if (!(error instanceof EngineTrouble)) throw error;
-    env.emit({ type: "trouble", ...placeOf(job), detail: error.message });
-    return unstarted("lost", "ENGINE_TROUBLE", "The container engine failed; this says nothing about the worker.");
-  }
+  return await recordedRun(job, env, () => permitted(job, env));
 }
 
 /** Its sandbox, derived from its caller's. */
 async function permitted(job: Job, env: RunEnvironment): Promise<RunResult> {
   const who = { run: job.run, worker: job.worker.name };
-  if (job.worker.command === null)
-    return refusedResult(who, [{ code: "AGENT_NOT_SUPPORTED", worker: job.worker.name }]);
   const derivation = await permissionOf(job.worker, job.callerSandbox, job.narrow, env);
-  if (!derivation.ok) return refusedResult(who, derivation.violations);
+  const violations = [...(derivation.ok ? [] : derivation.violations), ...(await inputViolations(job))];
+  if (!derivation.ok || violations.length > 0) return refusedResult(who, violations);
   return await staged(job, derivation.sandbox, env);
 }
 
@@ -103,8 +83,17 @@ async function staged(job: Job, sandbox: Sandbox, env: RunEnvironment): Promise<
   await using stage = staging.stage;
   const holder = holderOf(job, stage);
   await using _ = await env.grants.join(holder);
-  const result = await planned(job, holder, stage, env);
+  const result =
+    job.worker.agent === undefined
+      ? await planned(job, holder, stage, env)
+      : await asAgent(job, job.worker.agent, holder, stage, env);
   return await settledRun(job, result, stage, env);
+}
+
+/** An agent acts on the host's side of its sandbox, and has a cell where it uses one. Loaded only where there is one. */
+async function asAgent(job: Job, agent: AgentDefinition, holder: Holder, stage: Stage, env: RunEnvironment) {
+  const { agentRun } = await import("./agent/agent-run.ts");
+  return await agentRun(job, agent, { holder, stage, env, perform });
 }
 
 /** Its plan, and the verified cell that the plan becomes. */
@@ -132,10 +121,11 @@ async function planned(job: Job, holder: Holder, stage: Stage, env: RunEnvironme
   });
   if (!started.ok) return refusedResult(who, started.violations);
   const { cell } = started;
-  await using _ = removalOf(cell, (detail) => env.emit({ type: "trouble", ...placeOf(job), detail }));
+  const trouble = (detail: string): void => env.emit({ type: "trouble", ...placeOf(job), detail });
+  await using _ = removalOf(cell, trouble);
 
   await job.turn?.();
-  await using watch = await watchDisk(plan, stage, pins, cell);
+  await using watch = await watchDisk(plan, stage, pins, cell, { trouble });
   env.emit({ type: "started", ...placeOf(job), plan });
   const begunAt = env.now();
   const deadline = Math.min(job.deadline, begunAt + plan.limits.timeoutMs);
@@ -149,12 +139,13 @@ async function planned(job: Job, holder: Holder, stage: Stage, env: RunEnvironme
     sandbox: () => sandboxView(job, sandbox, plan),
   });
   const bounds = { timeoutMs: deadline - begunAt, flooded: flooded.signal, overDisk: watch.exceeded };
-  const { exit, stopped: ended } = await worked(cell, job, bounds);
-  const stopped = ended ?? ((await watch.isExceeded()) ? "disk_limit" : null);
+  const { exit, stopped: reason } = await worked(cell, job, bounds);
+  const stopped = reason ?? ((await watch.isExceeded()) ? "disk_limit" : null);
   const made = await calls.end();
 
-  if (exit.kind === "lost") env.emit({ type: "trouble", ...placeOf(job), detail: exit.reason });
-  return endedResult(job.worker, plan, { exit, stopped, output, enforcement: cell.enforcement, calls: made });
+  if (exit.kind === "lost") trouble(exit.reason);
+  const ended = { exit, stopped, output, enforcement: cell.enforcement, calls: made };
+  return await endedResult(job.worker, plan, ended);
 }
 
 /**

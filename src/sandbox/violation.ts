@@ -94,8 +94,9 @@ export type Violation =
   | { readonly code: "USER_NOT_ALLOWED"; readonly reason: string }
   /** The image does not hold the worker's command. */
   | { readonly code: "COMMAND_NOT_FOUND"; readonly command: string; readonly image: string }
-  /** An agent worker (`model:`), which no driver can run yet. */
-  | { readonly code: "AGENT_NOT_SUPPORTED"; readonly worker: string }
+  /** What a worker's own file says of its attachments (seed 1) and of its input. */
+  | { readonly code: "ATTACHMENTS_NOT_TAKEN"; readonly worker: string; readonly reason: string }
+  | { readonly code: "INPUT_NOT_VALID"; readonly worker: string; readonly reason: string }
   | { readonly code: "IMAGE_MISSING"; readonly image: string }
   | { readonly code: "ENFORCEMENT_MISSING"; readonly missing: readonly string[] };
 

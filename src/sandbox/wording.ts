@@ -69,8 +69,8 @@ const WORDS: Words = {
     `No user is fit to run this worker: ${v.reason}. Give its writable directories one owner, or use a policy that allows this one.`,
   COMMAND_NOT_FOUND: (v) =>
     `The image ${quote(v.image)} holds no command ${quote(v.command)}. Name one that it holds, or another image.`,
-  AGENT_NOT_SUPPORTED: (v) =>
-    `The worker ${quote(v.worker)} is an agent (\`model:\`), and agents cannot be run yet. Call a worker with a \`command\`.`,
+  ATTACHMENTS_NOT_TAKEN: (v) => `The worker ${quote(v.worker)} was not run: ${v.reason}.`,
+  INPUT_NOT_VALID: (v) => `The worker ${quote(v.worker)} was not run, for its input is not what it takes: ${v.reason}.`,
   IMAGE_MISSING: (v) =>
     `There is no image ${quote(v.image)} on this container engine. Build or load it, or name another.`,
   ENFORCEMENT_MISSING: (v) =>

@@ -6,6 +6,7 @@ const attachment = z.strictObject({ path: pathField("The file."), name: z.string
 
 export const callWorkerTool = defineTool({
   name: "call_worker",
+  title: "Call a worker",
   description:
     "Calls another worker and waits for its answer. It runs in a container of its own and gets at most what this worker has: its input, and the attached files, read-only.",
   input: z.strictObject({
@@ -18,6 +19,7 @@ export const callWorkerTool = defineTool({
       .describe("Files for it to read, each by its path, or with another name."),
   }),
   uses: "calls",
+  effects: { readOnly: false, destructive: true, idempotent: false, openWorld: true },
   async run({ worker, input, attachments }, hands, signal) {
     const files = attachments.map((one) => (typeof one === "string" ? { path: one } : present(one)));
     const { status, output, error, result } = await hands.call({ worker, input, attachments: files }, signal);

@@ -7,11 +7,13 @@ const MAX_NAMED = 50;
 
 export const commitChangesTool = defineTool({
   name: "commit_changes",
+  title: "Apply the changes",
   description:
     "Applies what was changed so far in directories whose changes wait for approval, after a person has agreed where that is needed. " +
     "Without it they are applied when the work is done. Answers with what became of each change.",
   input: z.strictObject({}),
   uses: "files",
+  effects: { readOnly: false, destructive: true, idempotent: true, openWorld: false },
   async run(_input, hands, signal) {
     const answer = await hands.commit(signal);
     refuseWithheld(answer);

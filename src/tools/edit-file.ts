@@ -6,6 +6,7 @@ import { defineTool } from "./tool.ts";
 
 export const editFileTool = defineTool({
   name: "edit_file",
+  title: "Edit a file",
   description:
     "Replaces exact pieces of a text file. Each `old` text must stand in the file exactly once, unless `all` is true. All edits are made, or none.",
   input: z.strictObject({
@@ -23,6 +24,7 @@ export const editFileTool = defineTool({
       .describe("The replacements, made one after another."),
   }),
   uses: "files",
+  effects: { readOnly: false, destructive: true, idempotent: false, openWorld: false },
   async run({ path, edits }, hands, signal) {
     await agreeTo(hands.files.needs("edit", path), hands, signal, () => shownEdits(path, edits));
     const { bytes, replacements } = await hands.files.edit(path, edits, { signal });

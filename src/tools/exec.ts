@@ -4,6 +4,7 @@ import { defineTool } from "./tool.ts";
 
 export const execTool = defineTool({
   name: "exec",
+  title: "Run a command",
   description:
     "Runs a shell command in a container that sees the same files as these tools. It stays between commands, for what " +
     "they leave in /tmp and for programs in the background; a time limit ends all of them. Files outside of the listed " +
@@ -19,6 +20,7 @@ export const execTool = defineTool({
     timeout_ms: z.int().min(1).max(86_400_000).optional().describe("After this everything that it started is ended."),
   }),
   uses: "exec",
+  effects: { readOnly: false, destructive: true, idempotent: false, openWorld: true },
   async run({ command, cwd, env, stdin, timeout_ms }, hands, signal) {
     const answer = await hands.exec({ command, cwd, env, stdin, timeoutMs: timeout_ms }, signal);
     return { text: textOf(answer), data: { ...answer } };

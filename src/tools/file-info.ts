@@ -4,9 +4,11 @@ import { defineTool } from "./tool.ts";
 
 export const fileInfoTool = defineTool({
   name: "file_info",
+  title: "Look at a path",
   description: "Tells what a path is, its size, when it was changed, and whether it may be read and written.",
   input: z.strictObject({ path: pathField("The file or directory.") }),
   uses: "files",
+  effects: { readOnly: true, destructive: false, idempotent: true, openWorld: false },
   async run({ path }, { files }) {
     const { type, size, modifiedMs, path: shown } = await files.stat(path);
     const access = { readable: files.canRead(path), writable: files.canWrite(path) };

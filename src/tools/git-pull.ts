@@ -8,6 +8,7 @@ const MAX_TOLD = 50;
 
 export const gitPullTool = defineTool({
   name: "git_pull",
+  title: "Pull a git repository",
   description:
     "Fetches a git repository and writes its files into the directory that mirrors it. A file with changes of its own is " +
     "left as it is and told of, unless `overwrite` is true. Nothing is deleted. Links and nested repositories are left out.",
@@ -22,6 +23,7 @@ export const gitPullTool = defineTool({
     overwrite: z.boolean().default(false).describe("True: files with changes of their own are replaced as well."),
   }),
   uses: "git",
+  effects: { readOnly: false, destructive: true, idempotent: false, openWorld: true },
   async run({ repo, paths, overwrite }, hands, signal) {
     const pulled = await hands.git.pull({ repo, paths, overwrite }, signal);
     return { text: textOf(pulled), data: { ...pulled } };

@@ -3,6 +3,7 @@ import { defineTool } from "./tool.ts";
 
 export const gitPushTool = defineTool({
   name: "git_push",
+  title: "Push a staged commit",
   description:
     "Sends a commit that `git_stage` made to its repository. Somebody is always asked first, and is shown what it changes.",
   input: z.strictObject({
@@ -12,6 +13,7 @@ export const gitPushTool = defineTool({
       .describe("The whole name that `git_stage` gave it."),
   }),
   uses: "git",
+  effects: { readOnly: false, destructive: true, idempotent: false, openWorld: true },
   async run({ commit }, hands, signal) {
     const pushed = await hands.git.push(commit, signal);
     const { repo, branch, fileCount } = pushed;

@@ -7,6 +7,7 @@ const MAX_DIFF_CHARS = 50_000;
 
 export const gitStageTool = defineTool({
   name: "git_stage",
+  title: "Stage a commit",
   description:
     "Makes a commit of files on top of a git repository's branch, and shows what it changes. It stays on this machine " +
     "until `git_push`. A file that is not there any more is deleted by the commit. Files that the repository has must have been pulled first.",
@@ -20,6 +21,7 @@ export const gitStageTool = defineTool({
     message: z.string().min(1).max(10_000).describe("What the commit is for."),
   }),
   uses: "git",
+  effects: { readOnly: false, destructive: false, idempotent: false, openWorld: false },
   async run(input, hands, signal) {
     const staged = await hands.git.stage(input, signal);
     const { commit, repo, branch, files, fileCount, diff } = staged;

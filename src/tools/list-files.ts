@@ -5,6 +5,7 @@ import { defineTool } from "./tool.ts";
 
 export const listFilesTool = defineTool({
   name: "list_files",
+  title: "List files",
   description:
     "Lists what is in a directory; begin with `/` to see which directories there are. With a glob `pattern` such as `**/*.md` it searches below.",
   input: z.strictObject({
@@ -13,6 +14,7 @@ export const listFilesTool = defineTool({
     limit: z.int().min(1).max(10_000).default(1000).describe("The most entries wanted."),
   }),
   uses: "files",
+  effects: { readOnly: true, destructive: false, idempotent: true, openWorld: false },
   async run({ path, pattern, limit }, { files }, signal) {
     const listing = await files.list(path, { pattern, max: limit, signal });
     const lines = listing.entries.map(lineOf);

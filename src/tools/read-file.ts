@@ -5,6 +5,7 @@ import { defineTool } from "./tool.ts";
 
 export const readFileTool = defineTool({
   name: "read_file",
+  title: "Read a file",
   description:
     "Reads a text file, or looks at an image. A long file is read in pieces: by lines with `offset` and `limit`, or by " +
     "`max_chars`; the answer says how to go on. Other binary files are not read; hand them to a worker as an attachment.",
@@ -21,6 +22,7 @@ export const readFileTool = defineTool({
       .describe(`The most characters wanted; ${DEFAULT_CHARS} if absent.`),
   }),
   uses: "files",
+  effects: { readOnly: true, destructive: false, idempotent: true, openWorld: false },
   async run({ path, offset, column, limit, max_chars }, { files }, signal) {
     const read = await files.read(path, { offset, column, limit, maxChars: max_chars, signal });
     if (read.type === "image") {

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { isTooDeep, MAX_JSON_DEPTH } from "../json/depth.ts";
 import { SandboxError } from "../sandbox/errors.ts";
 import type { Hands } from "./hands.ts";
 import { type ToolOutput, ToolRefusal } from "./tool.ts";
@@ -19,6 +20,8 @@ export async function runTool(name: string, rawInput: unknown, hands: Hands, sig
   const tool = TOOLS.get(name);
   if (tool === undefined)
     return refusal("NO_SUCH_TOOL", `There is no tool ${name}. There are ${[...TOOLS.keys()].join(", ")}.`);
+  if (isTooDeep(rawInput))
+    return refusal("BAD_INPUT", `The input of ${name} is nested more than ${MAX_JSON_DEPTH} levels deep.`);
   const parsed = tool.input.safeParse(rawInput);
   if (!parsed.success)
     return refusal("BAD_INPUT", `The input of ${name} is not what it takes:\n${z.prettifyError(parsed.error)}`);

@@ -1,4 +1,5 @@
 import type { z } from "zod";
+import type { ToolName } from "../project/tool-names.ts";
 import type { Hands } from "./hands.ts";
 
 /**
@@ -8,13 +9,28 @@ import type { Hands } from "./hands.ts";
  * Descriptions speak of files and directories only: what a project has is found out with `list_files`.
  */
 export interface Tool<Schema extends z.ZodType = z.ZodType> {
-  readonly name: string;
+  readonly name: ToolName;
+  /** For people. */
+  readonly title: string;
   readonly description: string;
   readonly input: Schema;
   /** What of a worker's abilities it uses: without them it is not offered. */
   readonly uses: "files" | "exec" | "calls" | "git";
+  readonly effects: ToolEffects;
   /** Throws `SandboxError` or {@link ToolRefusal} to refuse; anything else is a bug or trouble with the engine. */
   run(input: z.output<Schema>, hands: Hands, signal: AbortSignal): Promise<ToolOutput>;
+}
+
+/** What its use can do at most, in the sense of MCP's tool annotations: a client decides by them what to ask a person. */
+export interface ToolEffects {
+  /** It changes nothing. */
+  readonly readOnly: boolean;
+  /** Something that was there may be gone or other afterwards; false: it only adds. */
+  readonly destructive: boolean;
+  /** Used once more with the same input, it changes nothing further. */
+  readonly idempotent: boolean;
+  /** It may reach beyond the machine, as far as its worker may. */
+  readonly openWorld: boolean;
 }
 
 /** What a tool answers: a text that an LLM reads, and the same as data for a program. */

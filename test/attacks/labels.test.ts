@@ -1,4 +1,5 @@
 import { spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -40,8 +41,11 @@ async function container(name: string, labels: Record<string, string>, state: St
   return thing;
 }
 
-async function volume(name: string, labels: Record<string, string>): Promise<void> {
-  await engine.docker.createVolume({ Name: name, Labels: labels });
+const DEVICE = "/proc/1234567/fd/20";
+
+async function volume(name: string, labels: Record<string, string>, device = DEVICE): Promise<void> {
+  const DriverOpts = { type: "none", o: "bind", device };
+  await engine.docker.createVolume({ Name: name, Labels: labels, DriverOpts });
   made.push({
     remove: () =>
       engine.docker
@@ -57,13 +61,20 @@ async function exists(name: string): Promise<boolean> {
   return containers.length + (Volumes ?? []).length > 0;
 }
 
+/** As the Engine names a volume that nobody named. */
+function givenName(): string {
+  return randomBytes(32).toString("hex");
+}
+
 /** A thing of an owner, under its right name and seal. */
 async function owned(owner: Owner, state: State | "volume", run = newRunId()): Promise<string> {
-  const name = state === "volume" ? `corral-${run}-0` : `corral-${run}`;
-  const kind = state === "volume" ? "volume" : "container";
-  const labels = await labelled(name, owner, kind, run);
-  if (state === "volume") await volume(name, labels);
-  else await container(name, labels, state);
+  if (state === "volume") {
+    const given = givenName();
+    await volume(given, await labelled(DEVICE, owner, "volume", run));
+    return given;
+  }
+  const name = `corral-${run}`;
+  await container(name, await labelled(name, owner, "container", run), state);
   return name;
 }
 
@@ -142,8 +153,29 @@ describe("reaping leaves", () => {
       return name;
     });
     await survives(async () => {
-      await volume(`corral-${run}`, copied);
-      return `corral-${run}`;
+      const name = givenName();
+      await volume(name, copied, `corral-${run}`);
+      return name;
+    });
+  });
+
+  it("a foreign volume with all labels of a dead owner's, which shows something else, or has a name of its own", async () => {
+    const run = newRunId();
+    const copied = await labelled(DEVICE, dead, "volume", run);
+    await survives(async () => {
+      const name = givenName();
+      await volume(name, copied, "/proc/1234567/fd/21");
+      return name;
+    });
+    await survives(async () => {
+      await volume(`corral-${run}-0`, copied);
+      return `corral-${run}-0`;
+    });
+    await survives(async () => {
+      const name = givenName();
+      await engine.docker.createVolume({ Name: name, Labels: copied });
+      made.push({ remove: () => engine.docker.getVolume(name).remove() });
+      return name;
     });
   });
 

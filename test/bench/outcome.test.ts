@@ -69,13 +69,19 @@ describe("targets", () => {
 
   it("come of the rows that they speak of, and of no other that is called nearly the same", () => {
     const measured = targetsOf(smallReport().groups).map(({ measured }) => measured);
-    expect(measured).toEqual([null, null, 120, 5 / 210, 50 / 210, null]);
+    expect(measured).toEqual([null, null, null, 120, 5 / 210, 50 / 210, null]);
     const growth = groupOf("growth", "", "ms", [
       { name: "10 items", values: [9] },
       { name: "1000 items", values: [4] },
       { name: "10000 items", values: [5] },
     ]);
     expect(targetsOf([growth]).at(-1)?.measured).toBe(1.25);
+    const rates = groupOf("rates", "", "items/s", [
+      { name: "Engine API, network disabled, 8 at once", values: [20] },
+      { name: "Engine API, 4 at once", values: [8] },
+      { name: "Corral: fleet, fresh cells", values: [16] },
+    ]);
+    expect(targetsOf([rates]).map((target) => target.measured)).toEqual([2, 0.8, null, null, null, null, null]);
   });
 });
 

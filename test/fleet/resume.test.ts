@@ -39,12 +39,13 @@ async function toItsEnd(fleet: KilledFleet, lives = 1): Promise<Outcome[]> {
 
 describe("a fleet whose process is killed", () => {
   it.each([
-    { reuse: "scrubbed", items: LONG ? 300 : 60, kills: LONG ? 20 : 5 },
-    { reuse: "fresh", items: LONG ? 300 : 16, kills: LONG ? 20 : 4 },
+    { reuse: "scrubbed", items: LONG ? 300 : 60, kills: LONG ? 20 : 5, seconds: 0.05 },
+    // Slow enough that there is something left to be killed in.
+    { reuse: "fresh", items: LONG ? 300 : 32, kills: LONG ? 20 : 4, seconds: LONG ? 0.05 : 0.3 },
   ] as const)(
     "($reuse, $items items, $kills times) has every result once and right after it was resumed, and leaves nothing",
-    async ({ reuse, items, kills }) => {
-      await using fleet = await killedFleet({ reuse, items, concurrency: 3 });
+    async ({ reuse, items, kills, seconds }) => {
+      await using fleet = await killedFleet({ reuse, items, concurrency: 3, seconds });
       const killed = await killedOften(fleet, kills, Math.max(1, Math.floor(items / kills / 4)));
       const whole = await toItsEnd(fleet);
       expect(killed.filter(({ signal }) => signal === "SIGKILL").length).toBeGreaterThan(kills / 2);

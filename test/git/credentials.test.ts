@@ -1,13 +1,14 @@
 import fs from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { GitCredentials, GitRepo } from "../../src/project/git-repos.ts";
+import type { GitRepo } from "../../src/project/git-repos.ts";
+import type { SecretSource } from "../../src/secrets/source.ts";
 import { type HttpRemote, httpRemote } from "./http-remote.ts";
 import { bareRemote, type Remote } from "./remote.ts";
 import { never, refusal, repoAt, type WorkerSide, workerSide } from "./worker-side.ts";
 
 const SECRET = "s3cr3t/+ with=signs&";
-const FROM_ENV: GitCredentials = { kind: "env", name: "NOTES_TOKEN" };
+const FROM_ENV: SecretSource = { kind: "env", name: "NOTES_TOKEN" };
 
 let remote: Remote;
 let http: HttpRemote;
@@ -44,7 +45,7 @@ function allArgumentLists(): string {
 }
 
 async function open(
-  credentials: GitCredentials | null,
+  credentials: SecretSource | null,
   env: Record<string, string>,
   url = http.url,
 ): Promise<WorkerSide> {
@@ -77,7 +78,7 @@ describe("a repository that wants a password", () => {
   });
 
   it("is given the user name that its address has, and what a program prints", async () => {
-    const program: GitCredentials = { kind: "command", program: "printf", args: ["%s\nmore", SECRET] };
+    const program: SecretSource = { kind: "command", program: "printf", args: ["%s\nmore", SECRET] };
     const w = await open(program, {}, http.url.replace("http://", "http://me@"));
     await w.pull();
     expect(http.seen).toContain(`me:${SECRET}`);

@@ -64,6 +64,25 @@ describe("a project's own files", () => {
     expect(exposedOwnFiles(sandbox, project.ownFiles)).toMatchObject([{ code: "MOUNT_SOURCE_REFUSED", path: "/code" }]);
   });
 
+  it.each([
+    ["there", true],
+    ["not there yet", false],
+  ])("include the script that plays an agent's model, also one that is %s", async (_, isThere) => {
+    const agent = "---\nmodel: script/plays/deep/a.yaml\n---\n";
+    const worker = async (dir: string): Promise<string> => {
+      await writeFile(join(dir, "workers/a.worker"), agent);
+      if (isThere) await writeFile(join(dir, "plays/deep/a.yaml"), "[]");
+      return dir;
+    };
+    const folders = ["workers", isThere ? "plays/deep" : "plays"];
+    const zones = "version: 1\nsandbox: { mode: direct, zones: { code: { path: ./plays, mode: rw } } }\n";
+    const inZone = await sandboxOf(await worker(await projectWith(zones, folders)), false);
+    expect(exposedOwnFiles(inZone.sandbox, inZone.project.ownFiles)).toMatchObject([{ code: "MOUNT_SOURCE_REFUSED" }]);
+    const root = "version: 1\nsandbox: { root: { root: . } }\n";
+    const { sandbox } = await sandboxOf(await worker(await projectWith(root, folders)));
+    expect(accessOf(sandbox, "/plays/deep/a.yaml" as VirtualPath)).toBe("read");
+  });
+
   it("do not include a policies folder that corral.yaml does not name, so that a worker cannot make one", async () => {
     const dir = await projectWith("version: 1\n", ["policies"]);
     expect((await loadProject(dir)).policiesDir).toBeNull();

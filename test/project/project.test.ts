@@ -41,6 +41,7 @@ describe("a project's declaration", () => {
       ownFiles: expect.not.arrayContaining([dir]),
       approval: { mode: "interactive", timeoutMs: 300_000, rules: [] },
       delegation: { maxDepth: 5, maxCalls: 100, maxParallel: 4 },
+      models: expect.any(Map),
       workers: new Map(),
       fleet: undefined,
     });

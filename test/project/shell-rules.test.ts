@@ -5,7 +5,7 @@ import { parseWorker } from "../../src/project/worker.ts";
 import { DeclarationError } from "../../src/yaml/problem.ts";
 
 function shellRules(yaml: string): ShellRules {
-  return parseWorker(`---\nmodel: m\n${yaml}\n---\n`, "w.worker").shellRules;
+  return parseWorker(`---\nmodel: p/m\n${yaml}\n---\n`, "w.worker").shellRules;
 }
 
 function problemsIn(yaml: string): string[] {

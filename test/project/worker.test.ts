@@ -155,7 +155,7 @@ output: xml`;
     ["command: [sleep, 5]", '2:18 command.1 must be a text, not 5; write it in quotes: "5"'],
     ['command: [""]', "2:11 command.0 must name a program"],
     [
-      "command: [a]\nmodel: m",
+      "command: [a]\nmodel: p/m",
       "3:1 model `command` and `model` cannot stand together; a worker is a command or an agent",
     ],
     ["command: [a]\ncalls: [../b]", /^3:9 calls\.0 must be 1 to 64 letters/],

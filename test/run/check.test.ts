@@ -53,6 +53,29 @@ describe("check", () => {
     });
   });
 
+  it("finds scripts that cannot play a model's part, and warns of keys that are not there", async () => {
+    const spec = {
+      workers: {
+        played: { model: "script/s.yaml" },
+        broken: { model: "script/broken.yaml" },
+        missing: { model: "script/nowhere.yaml" },
+        asked: { model: "openai/m" },
+      },
+      files: { "s.yaml": "- say: x", "broken.yaml": "- sya: x" },
+    };
+    const without = await checked(spec, { engineEnv: { ...process.env, OPENAI_API_KEY: undefined } });
+    expect(without).toMatchObject({
+      ok: false,
+      problems: [expect.stringContaining("unknown key `sya`, did you mean `say`?")],
+      warnings: [
+        "There is no script nowhere.yaml, which plays the model of: missing.",
+        "The variable OPENAI_API_KEY is not set, which holds the key for: asked.",
+      ],
+    });
+    const { warnings } = await checked(spec, { engineEnv: { ...process.env, OPENAI_API_KEY: "k" } });
+    expect(warnings).toEqual(["There is no script nowhere.yaml, which plays the model of: missing."]);
+  });
+
   it("finds what is refused only at the end of one call path, with every reason", async () => {
     const { ok, failing } = await checked({
       workers: {

@@ -37,7 +37,7 @@ const workers = {
     sandbox: { zones: [{ name: "data" }] },
     calls: ["bottom"],
   },
-  agent: { model: "some-model", calls: ["bottom"], sandbox: { zones: [{ name: "data" }] } },
+  agent: { model: "anthropic/some-model", calls: ["bottom"], sandbox: { zones: [{ name: "data" }] } },
   gone: { command: sh("true"), sandbox: { zones: [{ name: "gone" }] } },
   deep1: { command: sh("true"), calls: ["deep2"] },
   deep2: { command: sh("true"), calls: ["deep3"] },
@@ -150,7 +150,7 @@ describe("explain", () => {
     const [imageless, agent] = [await explained("imageless"), await explained("agent")];
     expect(codes(imageless)).toEqual(["IMAGE_MISSING"]);
     expect(imageless.calls[0]?.plan).not.toBeNull();
-    expect(codes(agent)).toEqual(["AGENT_NOT_SUPPORTED"]);
+    expect(agent).toMatchObject({ refused: null, plan: { worker: "agent" } });
     expect(agent.calls[0]?.plan).not.toBeNull();
   });
 

@@ -173,10 +173,10 @@ async function tracesOf({ environment, connection }: Corral, events: readonly Ru
   const runs = new Set(events.map((event) => event.run));
   const cells = await environment.driver.list();
   const { Volumes } = await connection.docker.listVolumes();
-  const volumes = (Volumes ?? []).map(({ Name }) => Name);
+  const volumes = (Volumes ?? []).map(({ Labels }) => Labels?.["dev.corral.run"] ?? "");
   return [
     ...cells.map(({ run, state }) => `cell of run ${run}, ${state}`),
-    ...volumes.filter((name) => runs.has(name.split("-")[1] ?? "")).map((name) => `volume ${name}`),
+    ...volumes.filter((run) => runs.has(run)).map((run) => `volume of run ${run}`),
     ...(await socketDirs(stateDir)).map((name) => `socket of run ${name}`),
   ];
 }

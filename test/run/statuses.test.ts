@@ -115,9 +115,13 @@ describe("the status of a run", () => {
     expect(await project.traces()).toEqual([]);
   });
 
-  it("is refused for an agent worker, which nothing can run yet", async () => {
-    await using project = await openProject({ workers: { w: { model: "some-model" } } });
-    expect(await project.run("w")).toMatchObject({ status: "refused", violations: [{ code: "AGENT_NOT_SUPPORTED" }] });
+  it("is failed for an agent whose key is not to be had, and nobody is asked anything", async () => {
+    const engineEnv = { ...process.env, ANTHROPIC_API_KEY: undefined };
+    await using project = await openProject({ workers: { w: { model: "anthropic/some-model" } } }, { engineEnv });
+    expect(await project.run("w")).toMatchObject({
+      status: "failed",
+      error: { code: "MODEL_KEY", message: expect.stringContaining("ANTHROPIC_API_KEY is not set") },
+    });
   });
 
   it("is denied where what it wrote must be asked for and nobody agrees, and nothing is written", async () => {

@@ -43,7 +43,12 @@ const examples: { readonly [Code in ViolationCode]: Extract<Violation, { code: C
   USER_NOT_ALLOWED: { code: "USER_NOT_ALLOWED", reason: "the files belong to root" },
   COMMAND_NOT_FOUND: { code: "COMMAND_NOT_FOUND", command: "pdftotext", image: "corral/base" },
   IMAGE_MISSING: { code: "IMAGE_MISSING", image: "corral/base" },
-  AGENT_NOT_SUPPORTED: { code: "AGENT_NOT_SUPPORTED", worker: "writer" },
+  ATTACHMENTS_NOT_TAKEN: {
+    code: "ATTACHMENTS_NOT_TAKEN",
+    worker: "writer",
+    reason: "it takes at most 1 attachments, and was given 2",
+  },
+  INPUT_NOT_VALID: { code: "INPUT_NOT_VALID", worker: "writer", reason: "/lang must be string" },
   ENFORCEMENT_MISSING: { code: "ENFORCEMENT_MISSING", missing: ["seccomp"] },
 };
 

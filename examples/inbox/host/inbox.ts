@@ -28,7 +28,7 @@ const MACRO_SUFFIX = ".macro";
 /** Lays the inbox out anew, and empties the folders that the job writes to. */
 export async function fillInbox(facts: InboxFacts): Promise<InboxDocument[]> {
   const { workDir, projectDir } = facts;
-  for (const zone of ["inbox", "text", "report"]) await empty(join(workDir, zone));
+  for (const zone of ["inbox", "text", "report", "letters", "notes"]) await empty(join(workDir, zone));
   const canaryFile = join(workDir, "canary.txt");
   // Readable for everybody: nothing but the cell's own walls keeps a worker from it.
   await writeFile(canaryFile, `${facts.canary}\n`, { mode: 0o644 });
@@ -53,8 +53,18 @@ export async function fillInbox(facts: InboxFacts): Promise<InboxDocument[]> {
     await symlink(target, join(inbox, name));
     documents.push({ name, origin: "link" });
   }
+  await fillLetters(facts, canaryFile);
   // A document that got a macro appended is hostile, wherever it came from.
   return [...new Map(documents.map((document) => [document.name, document])).values()];
+}
+
+/** The letters for `clerk`, and the script that obeys them in a model's part. */
+async function fillLetters(facts: InboxFacts, canaryFile: string): Promise<void> {
+  const { workDir, projectDir } = facts;
+  const filled = async (file: string) => withFacts(await readFile(join(projectDir, file), "utf8"), facts, canaryFile);
+  for (const file of await readdir(join(projectDir, "letters")))
+    await writeFile(join(workDir, "letters", file), await filled(join("letters", file)));
+  await writeFile(join(workDir, "obeying.yaml"), await filled("obeying.yaml"));
 }
 
 /** The name under which it stands in the inbox. A macro alone goes to the end of the PDF of its name, as a comment would. */

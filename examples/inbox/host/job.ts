@@ -1,12 +1,14 @@
 import { randomInt } from "node:crypto";
 import { realpath } from "node:fs/promises";
 import { join } from "node:path";
-import { openCorral, type RunEvent, type RunResult, run } from "../../../src/index.ts";
+import { type Corral, openCorral, type RunEvent, type RunResult, run } from "../../../src/index.ts";
+import { type Clerk, type ClerkEvidence, clerkOf, transcriptOf } from "./clerk.ts";
 import { collectDocuments } from "./collect.ts";
 import { fillInbox, type InboxDocument, type InboxFacts } from "./inbox.ts";
-import { findLeaks } from "./leaks.ts";
-import { openListener } from "./listener.ts";
+import { findLeaks, type RunEvidence } from "./leaks.ts";
+import { type Listener, openListener } from "./listener.ts";
 import { snapshot } from "./snapshot.ts";
+import { recordsOfRun } from "./trail.ts";
 
 export interface JobRequest {
   /** A folder laid out as `examples/inbox` is. */
@@ -26,7 +28,9 @@ export interface Job {
   readonly documents: readonly InboxDocument[];
   /** What got out of a cell, or into one, that should not have; none on a sound machine. Each is a sentence. */
   readonly leaks: readonly string[];
-  /** Cells that are still there after the run; none where Corral cleaned up. */
+  /** The agent that read letters afterwards, and obeyed them. */
+  readonly clerk: Clerk;
+  /** Cells that are still there after the runs; none where Corral cleaned up. */
   readonly cellsLeft: number;
   readonly facts: InboxFacts;
 }
@@ -34,11 +38,32 @@ export interface Job {
 /** The name under which the secret stands in this process's own environment while the job runs. */
 const CANARY_VARIABLE = "INBOX_CANARY";
 
-/** Fills the inbox, runs `triage` on it, and then looks on the host for anything that a hostile document achieved. */
+/** Fills the inbox, runs `triage` on it and `clerk` on the letters, and looks on the host for what those achieved. */
 export async function runJob(request: JobRequest): Promise<Job> {
+  const { clerk, ...job } = await bothRuns(request);
+  // Only now that Corral is closed, everything stands in its audit trail.
+  const { run } = clerk.result;
+  const { projectDir } = job.facts;
+  const records = await recordsOfRun(run, request.stateDir, projectDir);
+  const transcript = await transcriptOf(run, request.stateDir, projectDir);
+  return { ...job, clerk: await clerkOf({ ...clerk, records, transcript }) };
+}
+
+type BothRuns = Omit<Job, "clerk"> & { readonly clerk: Omit<ClerkEvidence, "records" | "transcript"> };
+
+async function bothRuns(request: JobRequest): Promise<BothRuns> {
   const { projectDir, stateDir, engineEnv, signal, say, emit = () => {} } = request;
+  const events: RunEvent[] = [];
   await using listener = await openListener();
-  await using corral = await openCorral({ projectDir, stateDir, engineEnv, emit });
+  await using corral = await openCorral({
+    projectDir,
+    stateDir,
+    engineEnv,
+    emit(event) {
+      if (event.worker === "clerk") events.push(event);
+      emit(event);
+    },
+  });
   await collectDocuments(corral, signal, say);
 
   const facts: InboxFacts = {
@@ -50,18 +75,33 @@ export async function runJob(request: JobRequest): Promise<Job> {
     address: listener.address,
   };
   const documents = await fillInbox(facts);
-  say(`triage reads ${documents.length} documents`);
-  const before = await snapshot(corral.project.dir);
-
-  const worker = corral.project.workers.get("triage");
-  if (worker === undefined) throw new Error(`there is no worker triage in ${projectDir}`);
   using _ = withVariable(CANARY_VARIABLE, facts.canary);
-  const result = await run({ worker, signal }, corral.environment);
+  say(`triage reads ${documents.length} documents`);
+  const triage = await runBetween("triage", corral, facts, listener, signal);
+  const leaks = await findLeaks({ ...triage, documents });
+  say("clerk reads letters, and obeys them");
+  const clerk = await runBetween("clerk", corral, facts, listener, signal);
 
-  const after = await snapshot(corral.project.dir);
-  const leaks = await findLeaks({ facts, documents, result, before, after, visitors: listener.visitors() });
-  const cells = await corral.environment.driver.list();
-  return { result, documents, leaks, facts, cellsLeft: cells.filter((cell) => cell.root === result.run).length };
+  const roots = [triage.result.run, clerk.result.run];
+  const cells = (await corral.environment.driver.list()).filter((cell) => roots.includes(cell.root));
+  return { result: triage.result, documents, leaks, facts, cellsLeft: cells.length, clerk: { ...clerk, events } };
+}
+
+/** A run, and how the project looked before and after it. */
+async function runBetween(
+  name: string,
+  { project, environment }: Corral,
+  facts: InboxFacts,
+  listener: Listener,
+  signal: AbortSignal,
+): Promise<RunEvidence> {
+  const worker = project.workers.get(name);
+  if (worker === undefined) throw new Error(`there is no worker ${name} in ${project.dir}`);
+  const before = await snapshot(project.dir);
+  const visitorsBefore = listener.visitors();
+  const result = await run({ worker, signal }, environment);
+  const visitors = listener.visitors() - visitorsBefore;
+  return { facts, result, before, after: await snapshot(project.dir), visitors };
 }
 
 /** Digits alone: no summary of words can hold it by accident. */

@@ -61,6 +61,12 @@ export class Descriptor implements Disposable {
     return fs.fstatSync(this.fd);
   }
 
+  /** `device:inode`. */
+  identity(): string {
+    const { dev, ino } = fs.fstatSync(this.fd, { bigint: true });
+    return `${dev}:${ino}`;
+  }
+
   [Symbol.dispose](): void {
     if (!this.#open) return;
     this.#open = false;

@@ -1,12 +1,13 @@
 import { spawn } from "node:child_process";
 import { readFile } from "node:fs/promises";
+import { decodedMountField } from "./mount-field.ts";
 
 /** Takes away every mount at or below a directory of Corral's own, the innermost first, so that it can be removed. */
 export async function detachMountsBelow(dir: string): Promise<void> {
   const text = await readFile("/proc/self/mountinfo", "utf8").catch(() => "");
   const below = text
     .split("\n")
-    .map((line) => unescapeOctal(line.split(" ")[4] ?? ""))
+    .map((line) => decodedMountField(line.split(" ")[4] ?? ""))
     .filter((path) => path === dir || path.startsWith(`${dir}/`));
   for (const path of below.toReversed()) await detachMount(path);
 }
@@ -24,9 +25,4 @@ function unmount(args: readonly string[]): Promise<boolean> {
   return new Promise((resolve) => {
     child.once("error", () => resolve(false)).once("close", (code) => resolve(code === 0));
   });
-}
-
-/** Blanks and line breaks in mount points stand as octal numbers (proc(5)). */
-function unescapeOctal(text: string): string {
-  return text.replace(/\\([0-7]{3})/g, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)));
 }

@@ -67,7 +67,12 @@ export function ownerIn(folder: Descriptor): { readonly uid: number; readonly gi
 
 /** True where it was missing. */
 function makeFolder(parent: Descriptor, name: string): boolean {
-  if (fs.lstatSync(parent.path(name), { throwIfNoEntry: false }) !== undefined) return false;
+  const there = fs.lstatSync(parent.path(name), { throwIfNoEntry: false });
+  if (there !== undefined) {
+    // A process that was killed may have made it and not given it away. The owner could put an empty one in its place anyhow.
+    if (there.isDirectory() && there.uid === 0) giveToOwner(parent, name);
+    return false;
+  }
   try {
     fs.mkdirSync(parent.path(name));
   } catch (error) {
@@ -78,15 +83,20 @@ function makeFolder(parent: Descriptor, name: string): boolean {
   return true;
 }
 
-/** Only what is still ours, through a descriptor: somebody may have put another folder, or a link, in its place. */
+/**
+ * Only what is still ours, empty and no other file system, through a descriptor: somebody may have put another folder, or a
+ * link, in its place.
+ */
 function giveToOwner(parent: Descriptor, name: string): void {
   const owner = ownerIn(parent);
   if (owner === null) return;
   try {
     using named = parent.child(name, true);
     using folder = named.reopen(fs.constants.O_RDONLY | fs.constants.O_DIRECTORY);
-    const { uid, nlink } = folder.stat();
-    if (uid === 0 && nlink <= 2) fs.fchownSync(folder.fd, owner.uid, owner.gid);
+    const { uid, nlink, dev } = folder.stat();
+    if (dev !== parent.stat().dev) return;
+    if (uid === 0 && nlink <= 2 && fs.readdirSync(folder.path()).length === 0)
+      fs.fchownSync(folder.fd, owner.uid, owner.gid);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code !== "ENOENT" && code !== "ENOTDIR") throw error;

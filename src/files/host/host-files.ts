@@ -1,4 +1,3 @@
-import type { Mount } from "../../sandbox/mount.ts";
 import { bytesOf } from "../content-bytes.ts";
 import type { Files } from "../files.ts";
 import type { Place } from "../place.ts";
@@ -11,7 +10,7 @@ import { listPlace } from "./list.ts";
 import { makePlace } from "./mkdir.ts";
 import { movePlace } from "./move.ts";
 import { readFile } from "./read.ts";
-import { openRoots, type Root } from "./roots.ts";
+import { type HostMount, openRoots, type Root } from "./roots.ts";
 import { placeExists, statPlace } from "./stat.ts";
 import { writeFile } from "./write.ts";
 
@@ -19,7 +18,7 @@ import { writeFile } from "./write.ts";
  * The files of host directories, safe against whatever others do in them at the same time. The directories are held
  * open until it is disposed of: as in a cell, a directory that is replaced later is not seen.
  */
-export function openHostFiles(mounts: readonly Pick<Mount, "path" | "host">[]): Files {
+export function openHostFiles(mounts: readonly HostMount[]): Files {
   const roots = openRoots(mounts);
   const on = <T>(operation: FileOperation, place: Place, work: (root: Root) => T | Promise<T>): Promise<T> =>
     told(operation, place.path, () => work(roots.get(operation, place.mount)));

@@ -17,12 +17,15 @@ export interface Roots extends Disposable {
   get(operation: FileOperation, path: VirtualPath): Root;
 }
 
+/** A mount to be held open. `identity`: it must be this file, as `device:inode`, or it is not opened. */
+export type HostMount = Pick<Mount, "path" | "host"> & { readonly identity?: string };
+
 /** Pins every mount. One that cannot be opened refuses what is asked of it, and no other. */
-export function openRoots(mounts: readonly Pick<Mount, "path" | "host">[]): Roots {
+export function openRoots(mounts: readonly HostMount[]): Roots {
   const roots = new Map<VirtualPath, Root | null>();
-  for (const { path, host } of mounts) {
+  for (const { path, host, identity } of mounts) {
     const hidden = mounts.map((other) => other.path).filter((other) => other !== path && covers(path, other));
-    const descriptor = pinned(host);
+    const descriptor = identified(pinned(host), identity);
     const directory = descriptor?.stat().isDirectory() ?? false;
     roots.set(path, descriptor === null ? null : { path, descriptor, directory, hidden });
   }
@@ -37,6 +40,12 @@ export function openRoots(mounts: readonly Pick<Mount, "path" | "host">[]): Root
       for (const root of roots.values()) root?.descriptor[Symbol.dispose]();
     },
   };
+}
+
+function identified(descriptor: Descriptor | null, identity: string | undefined): Descriptor | null {
+  if (descriptor === null || identity === undefined || descriptor.identity() === identity) return descriptor;
+  descriptor[Symbol.dispose]();
+  return null;
 }
 
 /** From `/` on, never through a link: host paths are free of links when they are declared, so one was planted since. */

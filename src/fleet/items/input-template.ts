@@ -1,5 +1,5 @@
+import { parseJson } from "../../json/parse-json.ts";
 import { parseTemplate, type TemplatePart } from "../../project/template-text.ts";
-import { parseJson } from "../../run/json.ts";
 import { kindOf } from "../../yaml/shape.ts";
 import type { ManifestItem } from "../item.ts";
 import { fieldOf, textOfField } from "./item-field.ts";

@@ -1,6 +1,6 @@
-import { parseJson } from "../../run/json.ts";
+import { parseJson } from "../../json/parse-json.ts";
+import { jsonFaultOffset } from "../../run/json-fault.ts";
 import { kindOf } from "../../yaml/shape.ts";
-import { faultColumn } from "./json-fault.ts";
 import { manifestFault } from "./manifest-fault.ts";
 import { type ManifestLine, textOf } from "./manifest-lines.ts";
 
@@ -21,7 +21,7 @@ export async function* jsonLines(
       if (text.trim() === "") continue;
       const parsed = parseJson(text);
       if (!parsed.ok) {
-        const column = faultColumn(text, parsed.problem);
+        const column = jsonFaultOffset(text, parsed.problem) + 1;
         throw manifestFault(file, line.number, column, `this is not JSON: ${parsed.problem}`);
       }
       const fields = fieldsOf(parsed.value);

@@ -1,13 +1,14 @@
 import type { CellExit } from "../../isolation/cell.ts";
-import { EngineTrouble } from "../../isolation/driver.ts";
 import type { WorkerDefinition } from "../../project/worker.ts";
 import { endedResult } from "../../run/ended.ts";
 import type { RunEnvironment } from "../../run/environment.ts";
 import { type Job, placeOf } from "../../run/job.ts";
 import { BoundedOutput } from "../../run/output.ts";
 import { permissionOf } from "../../run/permission.ts";
+import { recordedRun } from "../../run/recorded-run.ts";
 import { refusedResult, unstartedResult } from "../../run/refusal.ts";
 import { describeAll, type RunResult, type StopReason } from "../../run/result.ts";
+import { inputViolations } from "../../run/schema-check.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { type ItemLoad, type ItemTrace, ServedCell } from "./served-cell.ts";
 import { type CellShape, itemFit, shapeKey } from "./shape.ts";
@@ -39,41 +40,19 @@ export class ScrubbedPool implements AsyncDisposable {
 
   /** One item. Every outcome is a result; it rejects only for a bug. As many at once as there may be cells. */
   async run(job: Job): Promise<RunResult> {
-    const { env } = this.#options;
-    env.emit({ type: "requested", ...placeOf(job) });
-    const requestedAt = env.now();
-    const outcome = await this.#outcome(job);
-    const result = { ...outcome, durationMs: Math.round(env.now() - requestedAt) };
-    env.emit({ type: "ended", ...placeOf(job), result });
-    return result;
+    return await recordedRun(job, this.#options.env, () => this.#permitted(job));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all(this.#idle.splice(0).map(({ cell }) => cell[Symbol.asyncDispose]()));
   }
 
-  async #outcome(job: Job): Promise<RunResult> {
-    const who = { run: job.run, worker: job.worker.name };
-    try {
-      job.signal.throwIfAborted();
-      return await this.#permitted(job);
-    } catch (error) {
-      if (job.signal.aborted) {
-        const message = "The run was cancelled before its worker began.";
-        return unstartedResult(who, "cancelled", { code: "CANCELLED", message });
-      }
-      if (!(error instanceof EngineTrouble)) throw error;
-      this.#options.env.emit({ type: "trouble", ...placeOf(job), detail: error.message });
-      const message = "The container engine failed; this says nothing about the worker.";
-      return unstartedResult(who, "lost", { code: "ENGINE_TROUBLE", message });
-    }
-  }
-
   async #permitted(job: Job): Promise<RunResult> {
     const { env, fleet } = this.#options;
     const who = { run: job.run, worker: job.worker.name };
     const derivation = await permissionOf(job.worker, job.callerSandbox, job.narrow, env);
-    if (!derivation.ok) return refusedResult(who, derivation.violations);
+    const violations = [...(derivation.ok ? [] : derivation.violations), ...(await inputViolations(job))];
+    if (!derivation.ok || violations.length > 0) return refusedResult(who, violations);
     const fit = itemFit(fleet, derivation.sandbox);
     if (!fit.ok) return unstartedResult(who, "refused", { code: "NOT_FIT_FOR_REUSE", message: fit.reason });
     const standing = await this.#claim(fit.shape);
@@ -120,18 +99,20 @@ export class ScrubbedPool implements AsyncDisposable {
       isClean = trace.served.kind === "ended" && stopped === null && !cell.hasEnded;
       return await this.#result(job, cell, trace, stopped);
     } finally {
-      await this.#giveBack(standing, isClean);
+      await this.#giveBack(job, standing, isClean);
     }
   }
 
-  async #giveBack(standing: Standing, isClean: boolean): Promise<void> {
+  async #giveBack(job: Job, standing: Standing, isClean: boolean): Promise<void> {
     if (isClean) {
       try {
         await standing.cell.clear();
         this.#idle.push(standing);
         return;
-      } catch {
+      } catch (error) {
         // What cannot be emptied is never used again.
+        const detail = `a cell is thrown away, for what an item left in it stays: ${(error as Error).message}`;
+        this.#options.env.emit({ type: "trouble", ...placeOf(job), detail });
       }
     }
     await standing.cell[Symbol.asyncDispose]();
@@ -179,7 +160,7 @@ export class ScrubbedPool implements AsyncDisposable {
     const exit = await exitOf(served, () => cell.exit);
     const itsPlan = { ...plan, run: job.run, root: job.root };
     const ended = { exit, stopped: reason, output, enforcement: cell.enforcement, calls: [] };
-    const result = endedResult(job.worker, itsPlan, ended);
+    const result = await endedResult(job.worker, itsPlan, ended);
     if (broughtBack?.refusal == null || result.status !== "succeeded") return result;
     const violations = describeAll([{ code: "CHANGE_REFUSED", ...broughtBack.refusal }]);
     const message = violations.map((violation) => violation.message).join("\n");

@@ -12,6 +12,7 @@ import { type Broker, openBroker } from "../../run/broker.ts";
 import type { RunEnvironment } from "../../run/environment.ts";
 import { type Attachment, inputBytes, newRunId } from "../../run/job.ts";
 import { prepare } from "../../run/prepare.ts";
+import { unwatched } from "../../run/watch-disk.ts";
 import { SandboxError } from "../../sandbox/errors.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
@@ -65,7 +66,8 @@ export class ServedCell implements AsyncDisposable {
     lend(folder, shape);
     const items = { io: folder.io, attachments: folder.attachments, gate: await closedGate(env.gate) };
     const sandbox = cellSandbox(fleet, shape, folder.outputs);
-    const job = { run, root: run, parent: null, worker, attachments: [] };
+    const place = { run, root: run, parent: null, worker: worker.name, attachments: [] };
+    const job = { ...place, worker, attachments: [] };
     await using preparation = await prepare(job, sandbox, { ...broker, items, views: { paths: new Set() } }, env);
     if (!preparation.ok) return { ok: false, violations: preparation.violations };
     const { plan, pins } = preparation;
@@ -79,6 +81,7 @@ export class ServedCell implements AsyncDisposable {
         places: [folder.path],
         limitBytes: plan.limits.fileBytes + SMALL_FILES_BYTES,
         unnamedBytes: () => started.cell.unnamedBytes(),
+        onFailure: (error) => env.emit({ type: "trouble", ...place, detail: unwatched(error) }),
       }),
     );
     watch.exceeded.addEventListener("abort", () => void started.cell.kill("SIGKILL").catch(() => {}), { once: true });

@@ -14,17 +14,25 @@ export interface PlaceBefore {
  * have left of the limit.
  */
 export class DiskBaseline {
-  readonly #places = new Map<string, PlaceBefore>();
+  readonly #places = new Map<string, Promise<PlaceBefore>>();
 
-  /** Looks where nobody has looked yet. */
+  /** Looks where nobody has looked yet. Of several who look at once, all go by the first: the others might count what it wrote. */
   async of(place: Descriptor, signal: AbortSignal): Promise<PlaceBefore> {
     const { dev, ino } = place.stat();
     const key = `${dev}:${ino}`;
-    const known = this.#places.get(key);
-    if (known !== undefined) return known;
-    const { bytes, names } = await treeUsage(place, Number.POSITIVE_INFINITY, signal);
-    const before = { bytes, names, freeBytes: (await freeSpace(place)).bytes };
-    this.#places.set(key, before);
-    return before;
+    const known = this.#places.get(key) ?? looked(place, signal);
+    this.#places.set(key, known);
+    try {
+      return await known;
+    } catch (error) {
+      // Whoever was cancelled in the middle has seen nothing.
+      if (this.#places.get(key) === known) this.#places.delete(key);
+      throw error;
+    }
   }
+}
+
+async function looked(place: Descriptor, signal: AbortSignal): Promise<PlaceBefore> {
+  const { bytes, names } = await treeUsage(place, Number.POSITIVE_INFINITY, signal);
+  return { bytes, names, freeBytes: freeSpace(place).bytes };
 }

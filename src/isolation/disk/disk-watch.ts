@@ -12,6 +12,8 @@ export interface DiskWatchOptions {
   readonly limitBytes: number;
   /** What the run's programs still hold of files that have no name any more, in bytes; null where it is not known. */
   readonly unnamedBytes: () => Promise<number | null>;
+  /** Why it cannot watch any more, told before `exceeded` is aborted: what cannot be watched is not allowed to go on. */
+  readonly onFailure: (error: unknown) => void;
   /** What there was before the first of several cells; absent: before this one. */
   readonly baseline?: DiskBaseline;
 }
@@ -73,7 +75,7 @@ export class DiskWatch implements AsyncDisposable {
     if (this.exceeded.aborted) return true;
     if (this.#places.length === 0) return false;
     const { limitBytes } = this.#options;
-    const { gone } = await this.#free();
+    const { gone } = this.#free();
     const isFew = this.#places.reduce((names, { before }) => names + before.names, 0) < FEW_NAMES;
     if (!isFew && gone <= limitBytes / SUSPICIOUS_PART) return false;
     const { grown, complete } = await this.#usage();
@@ -93,8 +95,9 @@ export class DiskWatch implements AsyncDisposable {
     this.#places = places;
     if (places.length === 0) return;
     this.#watching = this.#watch().catch((error: unknown) => {
-      // What cannot be watched is not allowed to go on.
-      if (!this.#over.signal.aborted) this.#exceed.abort(error);
+      if (this.#over.signal.aborted) return;
+      this.#options.onFailure(error);
+      this.#exceed.abort(error);
     });
   }
 
@@ -104,7 +107,7 @@ export class DiskWatch implements AsyncDisposable {
     let walked = { at: performance.now(), tookMs: 0, gone: 0 };
     for (;;) {
       await pause(POLL_MS, undefined, { signal: this.#over.signal, ref: false });
-      const free = await this.#free();
+      const free = this.#free();
       const since = performance.now() - walked.at;
       const more = free.gone - walked.gone;
       const rest = more > limitBytes ? walked.tookMs : walked.tookMs * REST_FACTOR;
@@ -148,11 +151,11 @@ export class DiskWatch implements AsyncDisposable {
   }
 
   /** Of all file systems that the places are on: what is gone since before, and whether one of those is nearly full. */
-  async #free(): Promise<Free> {
+  #free(): Free {
     const devices = new Map(this.#places.map((place) => [place.root.stat().dev, place]));
     let [gone, isLow] = [0, false];
     for (const { root, before } of devices.values()) {
-      const { bytes, total } = await freeSpace(root);
+      const { bytes, total } = freeSpace(root);
       gone += before.freeBytes - bytes;
       isLow ||= bytes < total / LOW_PART;
     }

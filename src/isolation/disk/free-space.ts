@@ -1,4 +1,4 @@
-import { statfs } from "node:fs/promises";
+import { statfsSync } from "node:fs";
 import type { Descriptor } from "../../files/host/descriptor.ts";
 
 /** Of the file system that a directory is on, in bytes. */
@@ -10,7 +10,8 @@ export interface FreeSpace {
 /** A name takes some space of the file system's own, whatever it holds. */
 const INODE_BYTES = 4096;
 
-export async function freeSpace(place: Descriptor): Promise<FreeSpace> {
-  const { bsize, bfree, blocks, files, ffree } = await statfs(place.path());
+/** Synchronous: it is asked for often, and answered from memory. */
+export function freeSpace(place: Descriptor): FreeSpace {
+  const { bsize, bfree, blocks, files, ffree } = statfsSync(place.path());
   return { bytes: bsize * bfree + INODE_BYTES * ffree, total: bsize * blocks + INODE_BYTES * files };
 }

@@ -7,7 +7,7 @@ import type { Enforcement } from "../enforcement.ts";
 import type { Attachment } from "./attachment.ts";
 import { engineMessage, engineTrouble, isGone, statusCodeOf } from "./engine-error.ts";
 import { unnamedBytes } from "./unnamed-files.ts";
-import { sampleUsage } from "./usage.ts";
+import { UsageSampler } from "./usage.ts";
 
 /** How long the streams of an ended container may take to drain. */
 const DRAIN_MS = 5000;
@@ -34,7 +34,7 @@ interface Parts {
 
 /** A verified container whose worker waits behind the gate. */
 export function dockerCell({ container, attachment, wait, enforcement, remove }: Parts): Cell {
-  const sampler = sampleUsage(container);
+  const sampler = new UsageSampler(container);
   let killed = false;
   const exit = ended(container, attachment, wait, { usage: () => sampler.last(), killed: () => killed }).finally(() =>
     sampler.stop(),
@@ -43,7 +43,10 @@ export function dockerCell({ container, attachment, wait, enforcement, remove }:
     id: container.id,
     enforcement,
     exit,
-    release: (input) => attachment.release(input),
+    release(input) {
+      sampler.begin();
+      attachment.release(input);
+    },
     unnamedBytes: () => unnamedBytes(container),
     kill(signal) {
       killed = true;

@@ -1,4 +1,3 @@
-import { randomBytes } from "node:crypto";
 import type Docker from "dockerode";
 import PQueue from "p-queue";
 import type { Violation } from "../../sandbox/violation.ts";
@@ -6,14 +5,15 @@ import type { Cell } from "../cell.ts";
 import { type Driver, EngineTrouble, type ServingStart, type SessionStart, type StartRequest } from "../driver.ts";
 import { parseGateReport } from "../gate/report.ts";
 import { verifyCell } from "../gate/verify.ts";
-import { labelsFor, type Maker } from "../labels.ts";
-import type { PlannedMount } from "../plan.ts";
+import { labelsFor } from "../labels.ts";
 import { type Attachment, attach } from "./attachment.ts";
 import { capabilities } from "./capabilities.ts";
 import { dockerCell, type WaitAnswer } from "./cell.ts";
 import { containerConfig, type SeccompProfiles } from "./container-config.ts";
 import { engineMessage, engineTrouble, isGone, statusCodeOf } from "./engine-error.ts";
 import { imageFacts } from "./image-facts.ts";
+import { makeNameFiles, type NameFiles } from "./name-files.ts";
+import { listVolumes, ownerOfVolume, pinnedVolumes } from "./pinned-volume.ts";
 import { listCells, type ReapScope, reap } from "./reap.ts";
 import { Answers, dockerServing } from "./serving.ts";
 import { dockerSession } from "./session.ts";
@@ -25,10 +25,18 @@ const REPORT_TIMEOUT_MS = 30_000;
 
 export interface DockerDriverOptions extends ReapScope {
   readonly seccomp: SeccompProfiles;
+  /** Where the files are made that cells without a network have for names; no worker can write there. */
+  readonly namesDir: string;
+}
+
+interface StartOptions extends DockerDriverOptions {
+  readonly nameFiles: () => Promise<NameFiles>;
 }
 
 /** Cells on a Docker Engine that runs on this machine. */
-export function dockerDriver(options: DockerDriverOptions): Driver {
+export function dockerDriver(given: DockerDriverOptions): Driver {
+  // Looked at for each cell: what a long-lived process made once may have been cleaned up since.
+  const options: StartOptions = { ...given, nameFiles: () => makeNameFiles(given.namesDir) };
   const starts = new PQueue({ concurrency: MAX_CONCURRENT_STARTS });
   return {
     name: "docker",
@@ -53,26 +61,32 @@ async function told<Answer>(answer: Promise<Answer>): Promise<Answer> {
 
 /** What was made for one cell, and how all of it goes away again, in whatever state it is. */
 class CellRemains {
-  readonly volumes = new Map<PlannedMount, string>();
   container: Docker.Container | null = null;
   attachment: Attachment | null = null;
-  readonly #docker: Docker;
+  readonly #options: DockerDriverOptions;
+  readonly #run: string;
 
-  constructor(docker: Docker) {
-    this.#docker = docker;
+  constructor(options: DockerDriverOptions, run: string) {
+    this.#options = options;
+    this.#run = run;
   }
 
   async remove(): Promise<void> {
     this.attachment?.close();
     try {
-      // A volume cannot go before the container that uses it.
-      await this.container?.remove({ force: true, v: true }).catch(unlessGone);
-      await Promise.all(
-        [...this.volumes.values()].map((name) => this.#docker.getVolume(name).remove().catch(unlessGone)),
-      );
+      // Its volumes go with it.
+      await this.container?.remove({ force: true, v: true }).catch((error: unknown) => this.#gone(error));
     } catch (error) {
       throw new EngineTrouble(`a cell could not be removed: ${engineMessage(error)}`, { cause: error });
     }
+  }
+
+  /** Whoever removed it may have left its volumes. */
+  async #gone(error: unknown): Promise<void> {
+    unlessGone(error);
+    const { docker, maker } = this.#options;
+    const left = (await listVolumes(docker, this.#run)).filter((told) => ownerOfVolume(maker.sealKey, told) !== null);
+    await Promise.all(left.map(({ Name }) => docker.getVolume(Name).remove().catch(unlessGone)));
   }
 }
 
@@ -82,12 +96,10 @@ function opened(started: SessionStart): SessionStart {
 }
 
 /** Released at once: what it waits for then is the first item. */
-async function startServing(
-  options: DockerDriverOptions,
-  request: Omit<StartRequest, "onOutput">,
-): Promise<ServingStart> {
+async function startServing(options: StartOptions, request: Omit<StartRequest, "onOutput">): Promise<ServingStart> {
   const answers = new Answers();
-  const parts = await started(options, { ...request, onOutput: (stream, chunk) => answers.add(stream, chunk) });
+  const answered = { ...request, onOutput: answers.add.bind(answers) };
+  const parts = await started(options, answered, "lasting");
   if (!parts.ok) return parts;
   const cell = dockerServing(parts.cell, parts.attachment, answers);
   cell.release(new Uint8Array());
@@ -95,10 +107,12 @@ async function startServing(
 }
 
 /** Every cell could run commands; only one whose plan has a holder waits for them. */
-async function start(options: DockerDriverOptions, request: StartRequest): Promise<SessionStart> {
-  const parts = await started(options, request);
+async function start(options: StartOptions, request: StartRequest): Promise<SessionStart> {
+  const parts = await started(options, request, request.plan.holder === undefined ? "at-once" : "lasting");
   return parts.ok ? { ok: true, cell: dockerSession(parts.cell, { ...parts, plan: request.plan }) } : parts;
 }
+
+type Input = Parameters<typeof attach>[2]["input"];
 
 /** A verified cell in its parts, of which each kind of cell is made. */
 type Started =
@@ -110,11 +124,11 @@ type Started =
     }
   | { readonly ok: false; readonly violations: readonly Violation[] };
 
-async function started(options: DockerDriverOptions, request: StartRequest): Promise<Started> {
-  const remains = new CellRemains(options.docker);
+async function started(options: StartOptions, request: StartRequest, input: Input): Promise<Started> {
+  const remains = new CellRemains(options, request.plan.run);
   let made: Started;
   try {
-    made = await startVerified(options, request, remains);
+    made = await startVerified(options, request, input, remains);
   } catch (error) {
     return await failed(error, request, remains);
   }
@@ -136,19 +150,23 @@ async function failed(error: unknown, request: StartRequest, remains: CellRemain
 }
 
 async function startVerified(
-  { docker, maker, seccomp }: DockerDriverOptions,
+  { docker, maker, seccomp, nameFiles }: StartOptions,
   request: StartRequest,
+  input: Input,
   remains: CellRemains,
 ): Promise<Started> {
   const { plan, signal } = request;
   const name = `corral-${plan.run}`;
   signal.throwIfAborted();
-  await pinAsVolumes(docker, maker, request, remains);
+  const sources = {
+    volumes: pinnedVolumes(plan, request.pins, maker),
+    names: plan.network === "none" ? await nameFiles() : null,
+  };
 
   // Known by its name before it is made: a creation that fails half way is removed all the same.
   remains.container = docker.getContainer(name);
   const labels = labelsFor(maker, "container", name, plan);
-  const config = containerConfig(plan, name, labels, remains.volumes, seccomp);
+  const config = containerConfig(plan, name, labels, sources, seccomp);
   const container = await docker.createContainer(config).catch((error: unknown) => {
     // The name is taken: what has it is somebody else's, and not ours to remove.
     if (statusCodeOf(error) === 409) remains.container = null;
@@ -157,7 +175,7 @@ async function startVerified(
   remains.container = container;
   signal.throwIfAborted();
 
-  const attachment = await attach(container, request.onOutput);
+  const attachment = await attach(container, request.onOutput, { input });
   remains.attachment = attachment;
   const wait = container.wait({ condition: "next-exit" }) as Promise<WaitAnswer>;
   // Looked at when the cell ends; until then a broken connection is no unhandled rejection.
@@ -169,35 +187,6 @@ async function startVerified(
   if (violations.length > 0) return { ok: false, violations };
   const cell = dockerCell({ container, attachment, wait, enforcement, remove: () => remains.remove() });
   return { ok: true, cell, container, attachment };
-}
-
-/** One volume for each directory, bound to the pinned descriptor: the daemon never resolves its path again (design facts 1 and 2). */
-async function pinAsVolumes(
-  docker: Docker,
-  maker: Maker,
-  { plan, pins }: StartRequest,
-  remains: CellRemains,
-): Promise<void> {
-  const directories = plan.mounts.filter((mount) => mount.kind === "directory");
-  // The Engine takes the name of a volume that exists for that volume: ours are nobody else's.
-  const prefix = `corral-${plan.run}-${randomBytes(4).toString("hex")}`;
-  // All have settled before anything is removed: one that is still being made could not be found then.
-  const made = await Promise.allSettled(
-    directories.map(async (mount, index) => {
-      const source = pins.sources.get(mount.host);
-      if (source === undefined) throw new Error(`the source of ${mount.path} was not pinned`);
-      const name = `${prefix}-${index}`;
-      remains.volumes.set(mount, name);
-      await docker.createVolume({
-        Name: name,
-        Driver: "local",
-        DriverOpts: { type: "none", o: "bind", device: source.descriptorPath },
-        Labels: labelsFor(maker, "volume", name, plan),
-      });
-    }),
-  );
-  const failure = made.find((result) => result.status === "rejected");
-  if (failure !== undefined) throw failure.reason;
 }
 
 async function reportWithin(attachment: Attachment, signal: AbortSignal): Promise<string> {
@@ -222,7 +211,8 @@ function refusalFrom(error: unknown, { plan }: StartRequest): Violation | null {
   if (/no such image/i.test(message)) return { code: "IMAGE_MISSING", image: plan.image.name };
   if (CANNOT_ENFORCE.test(message)) return { code: "ENFORCEMENT_MISSING", missing: [message] };
   // A swap after the check shows here where nothing can be mounted, and else in the verification.
-  if (CANNOT_MOUNT.test(message)) {
+  const isOwn = plan.mounts.some(({ origin, host }) => origin === "corral" && message.includes(host));
+  if (!isOwn && CANNOT_MOUNT.test(message)) {
     const granted = plan.mounts.filter((mount) => mount.origin !== "corral").map((mount) => mount.path);
     const named = granted.filter((path) => message.includes(`"${path}"`) || message.includes(`${path}:`));
     const path = (named.length > 0 ? named : granted).join(", ");

@@ -1,9 +1,10 @@
 import type Docker from "dockerode";
 import { type CellInfo, EngineTrouble, type Reaped } from "../driver.ts";
-import { type Labelled, type Maker, RUN_LABEL, readLabels } from "../labels.ts";
+import { type Maker, RUN_LABEL, readLabels } from "../labels.ts";
 import { reapLiveDirs } from "../live-dir.ts";
 import { isDead } from "../owner.ts";
 import { engineMessage, isGone, statusCodeOf } from "./engine-error.ts";
+import { listVolumes, ownerOfVolume } from "./pinned-volume.ts";
 
 /** Where to look, and as whom. */
 export interface ReapScope {
@@ -40,14 +41,12 @@ export async function reap({ docker, maker, liveDir }: ReapScope): Promise<Reape
   return { cells, volumes, directories: await reapLiveDirs(liveDir, maker.owner) };
 }
 
-async function deadVolumes(docker: Docker, maker: Maker): Promise<{ name: string; labelled: Labelled }[]> {
-  const { Volumes } = await docker.listVolumes({ filters: { label: [RUN_LABEL] } });
-  const dead: { name: string; labelled: Labelled }[] = [];
-  for (const { Name, Labels } of Volumes ?? []) {
-    const labelled = readLabels(maker.sealKey, "volume", Name, Labels);
-    if (labelled !== null && isDead(labelled.owner, maker.owner)) dead.push({ name: Name, labelled });
-  }
-  return dead;
+async function deadVolumes(docker: Docker, { sealKey, owner }: Maker): Promise<{ name: string }[]> {
+  const volumes = await listVolumes(docker);
+  return volumes.flatMap((told) => {
+    const labelled = ownerOfVolume(sealKey, told);
+    return labelled !== null && isDead(labelled.owner, owner) ? [{ name: told.Name }] : [];
+  });
 }
 
 /**

@@ -49,7 +49,6 @@ export function dockerServing(cell: Cell, attachment: Attachment, answers: Answe
   let killed = 0;
   return {
     ...cell,
-    release: () => attachment.release(null),
     [Symbol.asyncDispose]: () => cell[Symbol.asyncDispose](),
     async serve(id) {
       const answer = answers.next();

@@ -3,7 +3,6 @@ import type Docker from "dockerode";
 import type { Cell } from "../cell.ts";
 import type { ExecExit, ExecRequest, SessionCell } from "../exec.ts";
 import { GATE_PATH, type Plan, type PlannedUser } from "../plan.ts";
-import type { Attachment } from "./attachment.ts";
 import { execIn, type RawExit } from "./exec.ts";
 import { OOM_KILLS_SCRIPT, parseOomKills } from "./oom-kills.ts";
 
@@ -31,26 +30,37 @@ exit 1
 
 interface SessionParts {
   readonly container: Docker.Container;
-  readonly attachment: Attachment;
   readonly plan: Plan;
 }
 
 /** A container whose first process only waits, and in which commands run one after another as the worker's user. */
-export function dockerSession(cell: Cell, { container, attachment, plan }: SessionParts): SessionCell {
+export function dockerSession(cell: Cell, { container, plan }: SessionParts): SessionCell {
   const { user } = plan;
   const script = (text: string, ...args: string[]) =>
     scripted(container, user, [GATE_PATH, "sh", "-c", text, GATE_PATH, ...args]);
+  let signals = 0;
+  let signalling: Promise<unknown> = Promise.resolve();
+  /** A signal to all ends this question as well, which is then asked again. */
+  const askOomKills = async (): Promise<ScriptEnd> => {
+    for (;;) {
+      const before = signals;
+      await signalling;
+      const end = await script(OOM_KILLS_SCRIPT);
+      if (end.code === 0 || signals === before) return end;
+    }
+  };
   return {
     ...cell,
     [Symbol.asyncDispose]: () => cell[Symbol.asyncDispose](),
-    release: (input) => attachment.release(plan.holder === undefined ? input : null),
     async exec(request: ExecRequest) {
       const exec = await execIn(container, user, request);
-      return { ...exec, exit: exec.exit.then((exit) => judged(exit, cell, () => script(OOM_KILLS_SCRIPT))) };
+      return { ...exec, exit: exec.exit.then((exit) => judged(exit, cell, askOomKills)) };
     },
     async signalAll(signal) {
-      const { code } = await script(SIGNAL_ALL_SCRIPT, signal === "SIGTERM" ? "TERM" : "KILL");
-      return code === 0;
+      signals += 1;
+      const signalled = script(SIGNAL_ALL_SCRIPT, signal === "SIGTERM" ? "TERM" : "KILL");
+      signalling = signalled;
+      return (await signalled).code === 0;
     },
   };
 }

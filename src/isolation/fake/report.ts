@@ -30,6 +30,7 @@ export function soundReport(plan: Plan, pins: Pins, command: string): GateReport
       ["Max file size", String(limits.fileBytes)],
     ]),
     interfaces: plan.network === "none" ? ["lo"] : ["lo", "eth0"],
+    swapKilobytes: 0,
     cgroup: new Map([
       ["memory.max", String(Math.floor(limits.memoryBytes / 4096) * 4096)],
       ["memory.swap.max", "0"],
@@ -43,6 +44,7 @@ export function soundReport(plan: Plan, pins: Pins, command: string): GateReport
       }),
     ),
     command,
+    flaws: [],
   };
 }
 

@@ -1,3 +1,5 @@
+import { decodedMountField } from "../../files/host/mount-field.ts";
+
 /** What a cell says of itself before its worker runs. Written by Corral's own binary, with no code of the image's run yet. */
 export interface GateReport {
   readonly mounts: readonly ReportedMount[];
@@ -8,8 +10,12 @@ export interface GateReport {
   readonly interfaces: readonly string[];
   /** Control group files that could be read, by their name below /sys/fs/cgroup. */
   readonly cgroup: ReadonlyMap<string, string>;
+  /** All of the machine's, in kilobytes; null where it was not told. */
+  readonly swapKilobytes: number | null;
   /** `device:inode` of each mount point. */
   readonly identities: ReadonlyMap<string, string>;
+  /** What of it no gate writes: its text is partly an image's, which could bring sections of its own. */
+  readonly flaws: readonly string[];
   /** The program that the worker's command names, absolute in the cell; empty where the image has none. */
   readonly command: string;
 }
@@ -30,29 +36,52 @@ export const MAX_REPORT_BYTES = 1_000_000;
 /** Reads a complete report (up to and with {@link END_OF_REPORT}). A section that is missing is empty, which no check accepts. */
 export function parseGateReport(text: string): GateReport {
   const sections = new Map<string, string[]>();
+  const flaws: string[] = [];
   let lines: string[] = [];
   for (const line of text.split("\n")) {
-    if (line.startsWith("== ")) {
+    const title = titleOf(line);
+    if (title !== null) {
       lines = [];
-      sections.set(line.slice(3), lines);
+      if (sections.has(title)) flaws.push(`a second section ${title}`);
+      else if (!SECTIONS.has(title)) flaws.push("a section that the gate does not write");
+      sections.set(title, lines);
     } else if (line !== "") lines.push(line);
   }
+  if ((sections.get("command")?.length ?? 0) > 1) flaws.push("a command on several lines");
   const section = (name: string): readonly string[] => sections.get(name) ?? [];
   return {
     mounts: section("mountinfo").map(parseMount),
     status: new Map(section("status").map((line) => splitAt(line, ":"))),
     limits: new Map(section("limits").slice(1).map(parseLimit)),
-    interfaces: section("interfaces")
+    interfaces: section("dev")
       .slice(2)
       .map((line) => splitAt(line, ":")[0]),
     cgroup: new Map(section("cgroup").map((line) => splitAt(line, " "))),
+    swapKilobytes: swapOf(section("meminfo")),
     identities: new Map(
       section("identities")
         .map((line) => splitAt(line, " "))
         .map(([id, path]) => [path, id]),
     ),
     command: section("command")[0] ?? "",
+    flaws,
   };
+}
+
+const SECTIONS: ReadonlySet<string> = new Set(
+  "mountinfo status limits dev meminfo cgroup identities command end".split(" "),
+);
+
+/** `== name` as the gate's script writes it, and `==> /proc/self/name <==` as its `head` does. */
+function titleOf(line: string): string | null {
+  if (line.startsWith("== ")) return line.slice(3);
+  return /^==> \/proc\/(?:\w+\/)?(\w+) <==$/.exec(line)?.[1] ?? null;
+}
+
+/** `SwapTotal:             0 kB` among others. */
+function swapOf(meminfo: readonly string[]): number | null {
+  const told = meminfo.map((line) => /^SwapTotal:\s+(\d+) kB$/.exec(line)?.[1]).find((found) => found !== undefined);
+  return told === undefined ? null : Number(told);
 }
 
 /** `36 35 98:0 /root /mount/point ro,noatime master:1 - ext4 /dev/vda rw` (proc(5)). */
@@ -61,7 +90,7 @@ function parseMount(line: string): ReportedMount {
   const fields = before.split(" ");
   const options = (fields[5] ?? "").split(",");
   return {
-    path: unescapeOctal(fields[4] ?? ""),
+    path: decodedMountField(fields[4] ?? ""),
     readOnly: options.includes("ro"),
     type: after.split(" ")[0] ?? "",
     options,
@@ -78,8 +107,4 @@ function parseLimit(line: string): [string, string] {
 function splitAt(line: string, separator: string): [string, string] {
   const at = line.indexOf(separator);
   return at < 0 ? [line.trim(), ""] : [line.slice(0, at).trim(), line.slice(at + 1).trim()];
-}
-
-function unescapeOctal(field: string): string {
-  return field.replace(/\\([0-7]{3})/g, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)));
 }

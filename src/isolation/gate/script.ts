@@ -12,21 +12,20 @@ export const GATE_SHUT = 125;
  *
  * The command is looked up here by hand, because this shell would prefer its own applets to the image's programs.
  *
+ * What the kernel says is printed by one program: this shell would read it byte by byte, each a system call. It is started
+ * as the worker will be, so what it is and may is what the worker will be and may.
+ *
  * Everything happens in subshells, and but one variable outside of them: a variable of the worker's environment that
  * has a name of this script's would otherwise be gone when the worker begins. What this shell adds of its own goes.
  */
 const SCRIPT = `
 (
 gate=$0
-echo '== mountinfo'; while IFS= read -r line; do echo "$line"; done < /proc/self/mountinfo
-echo '== status'; while IFS= read -r line; do echo "$line"; done < /proc/self/status
-echo '== limits'; while IFS= read -r line; do echo "$line"; done < /proc/self/limits
-echo '== interfaces'; while IFS= read -r line; do echo "$line"; done < /proc/net/dev
+"$gate" head -v -n 100000 /proc/self/mountinfo /proc/self/status /proc/self/limits /proc/net/dev /proc/meminfo
 echo '== cgroup'
 for file in memory/memory.limit_in_bytes memory/memory.memsw.limit_in_bytes pids/pids.max cpu/cpu.cfs_quota_us cpu/cpu.cfs_period_us memory.max memory.swap.max pids.max cpu.max; do
   [ -r "/sys/fs/cgroup/$file" ] && read -r value < "/sys/fs/cgroup/$file" && echo "$file $value"
 done
-while read -r key value rest; do [ "$key" = SwapTotal: ] && echo "swap.total $value"; done < /proc/meminfo
 echo '== identities'; set -f; IFS='
 '; "$gate" stat -c '%d:%i %n' $1
 )

@@ -26,6 +26,8 @@ export function verifyCell(plan: Plan, report: GateReport): Verification {
   const missing = (Object.keys(requested) as EnforcementLine[])
     .filter((line) => requested[line] !== actual[line] && !(line === "mounts" && strayed.length > 0))
     .map((line) => `${line}: planned ${requested[line]}, found ${actual[line]}`);
+  // What stands in a report that the gate does not write may stand in the place of what it wrote.
+  missing.push(...report.flaws.map((flaw) => `report: planned the gate's own, found ${flaw}`));
   if (missing.length > 0) violations.push({ code: "ENFORCEMENT_MISSING", missing });
   if (report.command === "")
     violations.push({ code: "COMMAND_NOT_FOUND", command: plan.command[0] ?? "", image: plan.image.name });
@@ -152,7 +154,7 @@ function memoryAndSwap(report: GateReport, memory: string): string {
   const together = report.cgroup.get("memory/memory.memsw.limit_in_bytes");
   if (together !== undefined) return together;
   const swap = report.cgroup.get("memory.swap.max");
-  return swap === "0" || report.cgroup.get("swap.total") === "0" ? memory : `${memory} and swap ${swap ?? "unknown"}`;
+  return swap === "0" || report.swapKilobytes === 0 ? memory : `${memory} and swap ${swap ?? "unknown"}`;
 }
 
 function cpus(report: GateReport): string {

@@ -1,4 +1,6 @@
 import type { Plan } from "../../isolation/plan.ts";
+import type { AgentBudget } from "../../project/agent.ts";
+import { toolNameOf } from "../../project/callable.ts";
 import type { WorkerDefinition } from "../../project/worker.ts";
 import type { Narrowing, Sandbox } from "../../sandbox/sandbox.ts";
 import { asIfStaged } from "../../sandbox/staging.ts";
@@ -8,6 +10,7 @@ import { CallTree, type Job } from "../job.ts";
 import type { Preview } from "../open/preview.ts";
 import { permissionOf, rootSandbox } from "../permission.ts";
 import { type DescribedViolation, describeAll } from "../result.ts";
+import { usefulTools } from "../session/offered-tools.ts";
 import type { Budget } from "./budget.ts";
 import { type ExplainedConsent, explainConsent } from "./explained-consent.ts";
 import { explainPlan } from "./explained-plan.ts";
@@ -27,8 +30,16 @@ export interface ExplainedRun {
   readonly plan: Plan | null;
   /** Everything that is wrong with it; null where it would run. */
   readonly refused: readonly DescribedViolation[] | null;
+  /** Of an agent: its model, its tools, and how much it may use. */
+  readonly agent: ExplainedAgent | null;
   readonly notes: readonly string[];
   readonly calls: readonly ExplainedRun[];
+}
+
+export interface ExplainedAgent {
+  readonly model: string;
+  readonly tools: readonly string[];
+  readonly budget: AgentBudget;
 }
 
 export interface Walk {
@@ -68,10 +79,8 @@ async function explainRun(job: Job, objections: readonly Violation[], walk: Walk
 
   const { sandbox } = derivation;
   const consent = explainConsent(job.worker.name, sandbox, walk.preview.approvalMode);
-  const agent: Violation[] =
-    job.worker.command === null ? [{ code: "AGENT_NOT_SUPPORTED", worker: job.worker.name }] : [];
   const planning = await explainPlan(job, sandbox, walk.preview);
-  const violations = [...agent, ...planning.violations];
+  const { violations } = planning;
   const { narrowings, ...shown } = sandbox;
   return {
     worker: job.worker.name,
@@ -81,15 +90,22 @@ async function explainRun(job: Job, objections: readonly Violation[], walk: Walk
     consent,
     plan: violations.length > 0 ? null : planning.plan,
     refused: violations.length > 0 ? describeAll(violations) : null,
+    agent: agentOf(job.worker),
     notes: [...(consent === null ? [] : [consent.note]), ...planning.notes],
     // Looked at even where this run is refused, so that a person can mend everything in one go.
     calls: await explainCalls(job, asIfStaged(sandbox), walk),
   };
 }
 
+function agentOf(worker: WorkerDefinition): ExplainedAgent | null {
+  const { agent, model, calls } = worker;
+  if (agent === undefined) return null;
+  return { model: model ?? "", tools: [...usefulTools(worker), ...calls.map(toolNameOf)], budget: agent.budget };
+}
+
 function refused(path: readonly string[], violations: readonly Violation[]): ExplainedRun {
   const worker = path.at(-1) ?? "";
-  const nothing = { sandbox: null, narrowings: [], consent: null, plan: null, notes: [], calls: [] };
+  const nothing = { sandbox: null, narrowings: [], consent: null, plan: null, agent: null, notes: [], calls: [] };
   return { worker, path, refused: describeAll(violations), ...nothing };
 }
 
@@ -109,6 +125,7 @@ function jobOf(worker: WorkerDefinition, callerSandbox: Sandbox, path: readonly 
     narrow: null,
     deadline: Number.POSITIVE_INFINITY,
     signal: new AbortController().signal,
+    spending: null,
     tree: new CallTree(preview.project.delegation),
   };
 }

@@ -1,3 +1,4 @@
+import { TranscriptFolder } from "../../agent/transcript/transcript-folder.ts";
 import type { EngineConnection } from "../../isolation/docker/connect.ts";
 import { gateBinary } from "../../isolation/docker/images/gate.ts";
 import { type Driver, EngineTrouble, type Reaped } from "../../isolation/driver.ts";
@@ -76,6 +77,8 @@ export async function openProject(
       refusedSources: refusedSourcesOn(connection, options.stateDir),
       grants,
       changesets: intoProject(store, trail),
+      models: { providers: project.models, projectDir: project.dir, env: options.engineEnv },
+      transcripts: new TranscriptFolder(options.stateDir, project.dir, (detail) => tellTrouble(detail, around.emit)),
       overlays: options.overlays ?? true,
       ...(git === null ? {} : { git }),
       gate,
@@ -89,6 +92,11 @@ export async function openProject(
     await close();
     throw error;
   }
+}
+
+/** What is of no run in particular. */
+function tellTrouble(detail: string, emit: Emit): void {
+  emit({ type: "trouble", run: "", root: "", parent: null, worker: "corral", attachments: [], detail });
 }
 
 /** One that cannot be finished is told by `corral changes`, where something can be done about it. */

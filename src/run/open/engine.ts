@@ -37,6 +37,7 @@ export async function openEngine({
     maker: { owner, sealKey },
     seccomp: { corral: seccomp },
     liveDir,
+    namesDir: join(stateDir, "names"),
   });
   return { connection, driver, owner, liveDir };
 }

@@ -1,3 +1,4 @@
+import { noTranscripts } from "../../agent/transcript/transcripts.ts";
 import type { ApprovalMode } from "../../approval/approver.ts";
 import { noTrail } from "../../audit/trail.ts";
 import { EngineUnavailableError } from "../../isolation/docker/engine-unavailable.ts";
@@ -39,6 +40,8 @@ export async function openPreview(
     // Nothing runs, so nothing is granted, and no directory is made.
     grants: new GrantLedger("", async () => {}),
     changesets: noChangesets,
+    models: { providers: project.models, projectDir: project.dir, env: options.engineEnv },
+    transcripts: noTranscripts,
     overlays: false,
     emit: () => {},
     now: () => performance.now(),

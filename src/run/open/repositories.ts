@@ -1,9 +1,9 @@
-import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { basename, join } from "node:path";
 import type { AuditTrail } from "../../audit/trail.ts";
 import { Repositories } from "../../git/repositories.ts";
 import type { Project } from "../../project/project.ts";
+import { stateNameOf } from "../../project/state-name.ts";
 import type { OpenOptions } from "./options.ts";
 
 /** Null where the project has none. By the project's folder, so that two projects may have repositories of the same name. */
@@ -13,9 +13,8 @@ export function repositoriesOf(
   { ownerDir, liveDir, trail }: { ownerDir: string; liveDir: string; trail: AuditTrail },
 ): Repositories | null {
   if (repos === undefined) return null;
-  const project = createHash("sha256").update(dir).digest("hex").slice(0, 16);
   return new Repositories({
-    dir: join(stateDir, "git", project),
+    dir: join(stateDir, "git", stateNameOf(dir)),
     repos,
     owner: basename(ownerDir),
     isLive: (owner) => existsSync(join(liveDir, owner)),

@@ -35,7 +35,7 @@ export class RecordedApprover implements Approver {
 
   async decide(request: ApprovalRequest, signal: AbortSignal): Promise<Decision> {
     const askedAt = this.#around.now();
-    const decided = await this.#approver.decide(request, signal);
+    const decided = await this.#answer(request, signal);
     const decision = this.#isTooMuch(request.root, decided) ? denied(TOO_MANY) : decided;
     const note = decision.outcome === "approved" ? undefined : this.#counted(request.root);
     if (note === "skip") return decision;
@@ -49,6 +49,22 @@ export class RecordedApprover implements Approver {
       this.#around.emit({ type: "trouble", run, root, parent: null, worker, attachments: [], detail });
       if (decision.outcome !== "approved") return decision;
       return { outcome: "denied", scope: "once", reason: NOT_RECORDED };
+    }
+  }
+
+  /**
+   * Rejects where the run is over. One that is over already asks nobody: an approver that only listens for the end would
+   * never hear of it. Nor does one that does not listen at all hold the run; its late answer is dropped.
+   */
+  async #answer(request: ApprovalRequest, signal: AbortSignal): Promise<Decision> {
+    signal.throwIfAborted();
+    const { promise: over, reject } = Promise.withResolvers<never>();
+    const onAbort = (): void => reject(signal.reason);
+    signal.addEventListener("abort", onAbort, { once: true });
+    try {
+      return await Promise.race([this.#approver.decide(request, signal), over]);
+    } finally {
+      signal.removeEventListener("abort", onAbort);
     }
   }
 

@@ -12,6 +12,10 @@ export function eventRecord(event: RunEvent): AuditRecord | null {
       return { type: "run_requested", run, root, worker, parent: event.parent, attachments: event.attachments };
     case "started":
       return startedRecord({ run, root, worker }, event.plan);
+    case "agent_started": {
+      const { type, model, tools, policy, mounts } = event;
+      return { type, run, root, worker, model, tools, policy, mounts };
+    }
     case "ended":
       return endedRecord({ run, root, worker }, event.result);
     default:

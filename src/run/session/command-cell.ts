@@ -1,6 +1,7 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import PQueue from "p-queue";
 import type { Stage } from "../../changes/stage.ts";
-import { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
+import type { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
 import { EngineTrouble } from "../../isolation/driver.ts";
 import type { Plan } from "../../isolation/plan.ts";
 import type { ExecToolAnswer, ExecToolRequest } from "../../tools/hands.ts";
@@ -17,21 +18,27 @@ export interface CommandCellOptions {
   readonly job: Job;
   readonly env: RunEnvironment;
   readonly output: OutputDir;
+  /** What all its cells write, and the tools beside them, counts together. */
+  readonly baseline: DiskBaseline;
   /** What the next cell is started with; it may be another one than the last. */
   readonly stage: () => Stage;
   readonly serviceFor: (plan: Plan) => BrokerService;
 }
+
+type Context = ReturnType<typeof AsyncLocalStorage.snapshot>;
+
+/** Of what was begun by no command. */
+const NOBODY: Context = AsyncLocalStorage.snapshot();
 
 /** A session's cell: started with the first command, and again where it was lost, ended or has become too narrow. */
 export class CommandCell implements AsyncDisposable {
   readonly #options: CommandCellOptions;
   /** One command at a time: what ends one ends everything in the cell. */
   readonly #commands = new PQueue({ concurrency: 1 });
-  /** What all its cells write counts together. */
-  readonly #baseline = new DiskBaseline();
   #cell: Promise<OpenCell> | null = null;
   #isStale = false;
   #commandCount = 0;
+  #running: Context = NOBODY;
 
   constructor(options: CommandCellOptions) {
     this.#options = options;
@@ -39,15 +46,30 @@ export class CommandCell implements AsyncDisposable {
 
   /** Commands of one session take turns. `signal` ends the one that it was given with. */
   async exec(request: ExecToolRequest, signal: AbortSignal, onOutput: OnOutput): Promise<ExecToolAnswer> {
-    return await this.#commands.add(() => this.#execNow(request, signal, onOutput));
+    return await this.#commands.add(async () => {
+      this.#running = AsyncLocalStorage.snapshot();
+      try {
+        return await this.#execNow(request, signal, onOutput);
+      } finally {
+        this.#running = NOBODY;
+      }
+    });
+  }
+
+  /**
+   * Does what a program in the cell asks for, in the async context of the command that runs now: who is asked for consent
+   * may depend on that. The socket's own context is that of the command which happened to open the cell.
+   */
+  asRunning<T>(act: () => T): T {
+    return this.#running(act);
   }
 
   /** The cell, started where there is none. */
   async open(signal: AbortSignal): Promise<OpenCell> {
     signal.throwIfAborted();
     if (this.#cell !== null) return await this.#cell;
-    const { job, env, output, stage, serviceFor } = this.#options;
-    const opening = openCell(job, stage(), output.path, serviceFor, this.#baseline, env, signal);
+    const { job, env, output, baseline, stage, serviceFor } = this.#options;
+    const opening = openCell(job, stage(), output.path, serviceFor, baseline, env, signal);
     this.#cell = opening;
     this.#isStale = false;
     try {

@@ -58,7 +58,10 @@ export async function openCell(
     if (!started.ok) throw refusal(started.violations);
     const opened = started.cell;
     cell = opened;
-    const watching = await watchDisk(plan, stage, pins, opened, baseline);
+    const watching = await watchDisk(plan, stage, pins, opened, {
+      trouble: (detail) => env.emit({ type: "trouble", ...placeOf(job), detail }),
+      baseline,
+    });
     watch = watching;
     if (await watching.isExceeded()) throw new ToolRefusal("DISK_LIMIT", overDiskBefore(plan));
     const overDisk = watching.exceeded;

@@ -1,29 +1,32 @@
 import type { Pins } from "../../isolation/pin.ts";
-import { refusalOf } from "../../isolation/refused-sources.ts";
 import type { WorkerDefinition } from "../../project/worker.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import type { Violation } from "../../sandbox/violation.ts";
 import { Calls } from "../calls.ts";
 import { openStage } from "../changes/open-stage.ts";
 import { type SettledChanges, settleEnded } from "../changes/settled-run.ts";
 import type { RunEnvironment } from "../environment.ts";
 import { holderOf } from "../grants/holder.ts";
-import { newRunId, rootJob } from "../job.ts";
+import { type Narrow, newRunId, rootJob } from "../job.ts";
 import { permissionOf, rootSandbox } from "../permission.ts";
 import { type DescribedViolation, describeAll } from "../result.ts";
 import { perform } from "../run.ts";
+import { refusedMounts } from "./refused-mounts.ts";
 import { Session } from "./session.ts";
 
 export interface SessionRequest {
   readonly worker: WorkerDefinition;
   /** A policy in place of the project's. */
   readonly policy?: string;
+  /** What is taken away from the worker's own sandbox; absent or null: nothing. Nothing is granted past that while it goes on. */
+  readonly narrow?: (sandbox: Sandbox) => Narrow | null;
   readonly signal: AbortSignal;
 }
 
 export type OpenedSession =
   | {
       readonly ok: true;
+      /** Its id, by which questions and records name it. */
+      readonly run: string;
       readonly session: Session;
       /** Ends the session, and applies what was changed in it as far as somebody agrees; null where nothing waited. */
       readonly finish: () => Promise<SettledChanges | null>;
@@ -39,18 +42,21 @@ const NO_ATTACHMENTS: Pins = { sources: new Map(), [Symbol.asyncDispose]: async 
  * does not run. Nothing is agreed to beforehand: each write that asks is asked about by itself.
  */
 export async function openSession(
-  { worker, policy, signal }: SessionRequest,
+  { worker, policy, narrow: narrowing, signal }: SessionRequest,
   env: RunEnvironment,
 ): Promise<OpenedSession> {
   const project = await rootSandbox(env, policy ?? null);
   if (!project.ok) return { ok: false, violations: describeAll(project.violations) };
-  const derivation = await permissionOf(worker, project.sandbox, null, env);
+  const whole = await permissionOf(worker, project.sandbox, null, env);
+  if (!whole.ok) return { ok: false, violations: describeAll(whole.violations) };
+  const narrow = narrowing?.(whole.sandbox) ?? null;
+  const derivation = narrow === null ? whole : await permissionOf(worker, project.sandbox, narrow, env);
   if (!derivation.ok) return { ok: false, violations: describeAll(derivation.violations) };
   const { sandbox } = derivation;
   const refused = refusedMounts(sandbox, env);
   if (refused.length > 0) return { ok: false, violations: describeAll(refused) };
   const asked = { run: newRunId(), worker, callerSandbox: project.sandbox, signal };
-  const job = rootJob(asked, env.project.delegation);
+  const job = { ...rootJob(asked, env.project.delegation), narrow };
   const staging = await openStage(job, sandbox, env);
   if (!staging.ok) return { ok: false, violations: describeAll(staging.violations) };
   const { stage } = staging;
@@ -77,13 +83,5 @@ export async function openSession(
     await using __ = grants;
     await end("the session was not ended in order");
   };
-  return { ok: true, session, finish: () => end(null), [Symbol.asyncDispose]: close };
-}
-
-/** What no cell may be shown is not for the tools on the host's side either, and they need no cell. */
-function refusedMounts(sandbox: Sandbox, env: RunEnvironment): Violation[] {
-  return sandbox.mounts.flatMap(({ path, host }): Violation[] => {
-    const reason = refusalOf(host, env.refusedSources);
-    return reason === null ? [] : [{ code: "MOUNT_SOURCE_REFUSED", path, reason }];
-  });
+  return { ok: true, run: job.run, session, finish: () => end(null), [Symbol.asyncDispose]: close };
 }

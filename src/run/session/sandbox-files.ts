@@ -1,27 +1,36 @@
 import { posix } from "node:path";
+import { boundedWrites } from "../../files/bounded-writes.ts";
 import type { Files } from "../../files/files.ts";
 import { type GuardedFiles, guarded } from "../../files/guarded.ts";
 import { openHostFiles } from "../../files/host/host-files.ts";
-import { OUTPUT_PATH } from "../../isolation/plan.ts";
+import { ATTACHMENTS_PATH, OUTPUT_PATH } from "../../isolation/plan.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { canonicalMounts } from "../../sandbox/select.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
+import type { Attachment } from "../job.ts";
 import type { OutputDir } from "./output-dir.ts";
+import type { WriteRoom } from "./write-room.ts";
 
-/** The files of one sandbox for tools, held open: what it grants, and once there is any, the long output of commands. */
+/**
+ * The files of one sandbox for tools, held open: what it grants, the run's attachments, and once there is any, the long
+ * output of commands.
+ */
 export class SandboxFiles implements Disposable {
   readonly #output: OutputDir;
   readonly #hostFiles: Files;
   readonly #granted: GuardedFiles;
   readonly #withOutput: GuardedFiles;
 
-  constructor(sandbox: Sandbox, output: OutputDir) {
-    const shown = withOutput(sandbox, output.path);
+  constructor(sandbox: Sandbox, attachments: readonly Attachment[], output: OutputDir, room: WriteRoom) {
+    const attached = attachments.map(attachmentMount);
+    const granted = { ...sandbox, mounts: [...sandbox.mounts, ...attached] };
+    const shown = withOutput(granted, output.path);
     this.#output = output;
     this.#hostFiles = openHostFiles(shown.mounts);
-    this.#granted = guarded(this.#hostFiles, sandbox);
-    this.#withOutput = guarded(this.#hostFiles, shown);
+    const files = boundedWrites(this.#hostFiles, room.maxBytes);
+    this.#granted = room.holding(guarded(files, attached.length === 0 ? sandbox : granted));
+    this.#withOutput = room.holding(guarded(files, shown));
   }
 
   get guarded(): GuardedFiles {
@@ -31,6 +40,18 @@ export class SandboxFiles implements Disposable {
   [Symbol.dispose](): void {
     this.#hostFiles[Symbol.dispose]();
   }
+}
+
+/** A single file, as in a cell; it must still be the one that the caller was given. */
+function attachmentMount({ name, host, identity }: Attachment): Mount & { readonly identity?: string } {
+  return {
+    name,
+    path: posix.join(ATTACHMENTS_PATH, name) as VirtualPath,
+    host,
+    mode: "ro",
+    approval: { write: "blocked", delete: "blocked" },
+    ...(identity === undefined ? {} : { identity }),
+  };
 }
 
 /** The sandbox with one directory more, which only Corral writes: the whole of what commands printed. */

@@ -1,10 +1,9 @@
-import PQueue from "p-queue";
-import type { ApprovalRequest } from "../../approval/approver.ts";
-import { describeShellDecision } from "../../approval/shell-rules/wording.ts";
 import type { Stage } from "../../changes/stage.ts";
 import { digestOf } from "../../files/content-bytes.ts";
 import type { GuardedFiles } from "../../files/guarded.ts";
+import { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
 import type { Plan } from "../../isolation/plan.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type {
   AgreementRequest,
   CallToolAnswer,
@@ -15,10 +14,8 @@ import type {
   Hands,
 } from "../../tools/hands.ts";
 import { runTool, type ToolResult } from "../../tools/run-tool.ts";
-import { ToolRefusal } from "../../tools/tool.ts";
 import type { BrokerService } from "../broker.ts";
 import type { CallRequest } from "../call.ts";
-import { commitSoFar } from "../changes/commit.ts";
 import type { RunEnvironment } from "../environment.ts";
 import { requestAccess } from "../grants/access-request.ts";
 import { type Use, usedGranting } from "../grants/granting-tool.ts";
@@ -29,13 +26,18 @@ import type { Job } from "../job.ts";
 import type { RunResult } from "../result.ts";
 import { sandboxView } from "../sandbox-view.ts";
 import { AgreedInTool } from "./agreed-in-tool.ts";
+import { type Ask, askFor } from "./ask.ts";
 import { CommandCell } from "./command-cell.ts";
+import { Commits } from "./commits.ts";
 import type { OnOutput } from "./exec-command.ts";
+import { allowedTools, notOffered } from "./offered-tools.ts";
 import type { OpenCell } from "./open-cell.ts";
 import { OutputDir } from "./output-dir.ts";
 import { SandboxFiles } from "./sandbox-files.ts";
 import { SessionGit } from "./session-git.ts";
-import { shellConsent, shownCommand } from "./shell-consent.ts";
+import { agreeToCommand } from "./shell-consent.ts";
+import { ToolRecords } from "./tool-records.ts";
+import { WriteRoom } from "./write-room.ts";
 
 type Call = (request: CallRequest, signal: AbortSignal) => Promise<RunResult>;
 
@@ -53,6 +55,8 @@ export class Session implements AsyncDisposable, Hands {
   readonly #holder: Holder;
   readonly #unheard: () => void;
   #files: SandboxFiles;
+  /** How much tools and commands may write, together. */
+  readonly #room: WriteRoom;
   readonly #over = new AbortController();
   readonly #running = new Set<Promise<unknown>>();
   readonly #cell: CommandCell;
@@ -60,9 +64,10 @@ export class Session implements AsyncDisposable, Hands {
   readonly git: SessionGit;
   /** True once there were commands, or workers that were called. */
   #othersWrote = false;
-  /** Each is compared with what the one before has left. */
-  readonly #commitQueue = new PQueue({ concurrency: 1 });
-  #commits = 1;
+  readonly #ask: Ask;
+  readonly #commits: Commits;
+  /** Null where a command's own tools are told by its calls and its changes. */
+  readonly #records: ToolRecords | null;
 
   /** `standalone`: no worker of the job's own runs beside it. */
   static async open(
@@ -93,17 +98,22 @@ export class Session implements AsyncDisposable, Hands {
     this.#env = env;
     this.#call = call;
     this.#output = output;
-    this.#files = new SandboxFiles(stage.sandbox, output);
+    this.#ask = askFor(job, env);
+    this.#commits = new Commits(job, stage, env);
+    this.#records = standalone ? new ToolRecords(job, env) : null;
+    const baseline = new DiskBaseline();
+    this.#room = new WriteRoom(() => this.#stage, baseline, env);
+    this.#files = new SandboxFiles(stage.sandbox, job.attachments, output, this.#room);
     this.#unheard = holder.onChange((change) => this.#adopted(change));
     const serviceFor = (plan: Plan): BrokerService => this.#service(plan);
-    this.#cell = new CommandCell({ job, env, output, stage: () => this.#stage, serviceFor });
+    this.#cell = new CommandCell({ job, env, output, baseline, stage: () => this.#stage, serviceFor });
     this.git = new SessionGit({
       job,
       env,
       sandbox: () => this.#stage.sandbox,
       files: () => this.files,
       agreedTo: (path, content) => this.#stage.agreed("write", path, digestOf(content)),
-      ask: (...what) => this.#ask(...what),
+      ask: this.#ask,
     });
   }
 
@@ -112,12 +122,50 @@ export class Session implements AsyncDisposable, Hands {
     return this.#files.guarded;
   }
 
-  /** Any tool, by name, on raw input. Rejects for bugs and for trouble with the engine. */
-  async runTool(name: string, rawInput: unknown, signal: AbortSignal): Promise<ToolResult> {
+  /** What it may do now. */
+  get sandbox(): Sandbox {
+    return this.#stage.sandbox;
+  }
+
+  /**
+   * Any tool, by name, on raw input. Rejects for bugs and for trouble with the engine. `onOutput` is given each piece of
+   * what a command prints as it comes.
+   */
+  async runTool(name: string, rawInput: unknown, signal: AbortSignal, onOutput?: OnOutput): Promise<ToolResult> {
+    const { worker } = this.#job;
+    const allowed: readonly string[] = allowedTools(worker);
+    return await this.#recorded(name, rawInput, async () =>
+      allowed.includes(name) ? await this.#run(name, rawInput, signal, onOutput) : notOffered(name, worker),
+    );
+  }
+
+  /** A worker of the job's `calls`, as a tool of its own: there for whoever may call it, whatever other tools there are. */
+  async callWorker(request: CallToolRequest, signal: AbortSignal): Promise<ToolResult> {
+    return await this.#recorded(request.worker, request, () => this.#run("call_worker", request, signal));
+  }
+
+  /** What was asked for of a tool that there is not, or in no readable form: an attempt is told as well. */
+  recordUnmet(name: string, rawInput: unknown, code: string, message: string): void {
+    this.#records?.add(name, rawInput, { ok: false, code, message, data: {} });
+  }
+
+  /** What broke off may have done something by then: that is told as well, before what went wrong goes on. */
+  async #recorded(name: string, rawInput: unknown, use: () => Promise<ToolResult>): Promise<ToolResult> {
+    try {
+      const result = await use();
+      this.#records?.add(name, rawInput, result);
+      return result;
+    } catch (error) {
+      this.#records?.add(name, rawInput, { ...BROKEN_OFF, message: String(error) });
+      throw error;
+    }
+  }
+
+  async #run(name: string, rawInput: unknown, signal: AbortSignal, onOutput?: OnOutput): Promise<ToolResult> {
     const stopped = AbortSignal.any([signal, this.#over.signal]);
     if (stopped.aborted) return CANCELLED;
     const agreed = new AgreedInTool();
-    const result = this.#used(name, rawInput, agreed, stopped);
+    const result = this.#useTool(name, rawInput, agreed, stopped, onOutput);
     this.#running.add(result);
     try {
       const answer = await result;
@@ -134,10 +182,16 @@ export class Session implements AsyncDisposable, Hands {
   }
 
   /** A tool that is refused for a path outside is used again where its directory is granted. */
-  async #used(name: string, rawInput: unknown, agreed: AgreedInTool, signal: AbortSignal): Promise<ToolResult> {
+  async #useTool(
+    name: string,
+    rawInput: unknown,
+    agreed: AgreedInTool,
+    signal: AbortSignal,
+    onOutput?: OnOutput,
+  ): Promise<ToolResult> {
     const use: Use = async (under) => {
-      using files = under === null ? null : new SandboxFiles(under, this.#output);
-      const hands = this.#handsNoting(agreed, () => (files ?? this.#files).guarded);
+      using files = under === null ? null : new SandboxFiles(under, this.#job.attachments, this.#output, this.#room);
+      const hands = this.#handsNoting(agreed, () => (files ?? this.#files).guarded, onOutput);
       return await runTool(name, rawInput, hands, signal);
     };
     const cellIsOld = (): boolean => this.#cell.isStale;
@@ -147,14 +201,14 @@ export class Session implements AsyncDisposable, Hands {
   /** What is under way goes on with the files that it began with. */
   #adopted(change: HolderChange): void {
     const before = this.#files;
-    this.#files = new SandboxFiles(this.#stage.sandbox, this.#output);
+    this.#files = new SandboxFiles(this.#stage.sandbox, this.#job.attachments, this.#output, this.#room);
     void Promise.allSettled(this.#running).then(() => before[Symbol.dispose]());
     if (change === "granted") this.#cell.replaceBeforeNext();
     else this.#cell.endNow();
   }
 
   /** The same hands for one use of a tool, which write down what was agreed to in it. */
-  #handsNoting(agreed: AgreedInTool, files: () => GuardedFiles): Hands {
+  #handsNoting(agreed: AgreedInTool, files: () => GuardedFiles, onOutput?: OnOutput): Hands {
     return {
       get files() {
         return agreed.noting(files());
@@ -163,7 +217,7 @@ export class Session implements AsyncDisposable, Hands {
         await this.agree(request, signal);
         agreed.add(request);
       },
-      exec: (request, signal) => this.exec(request, signal),
+      exec: (request, signal) => this.exec(request, signal, onOutput),
       call: (request, signal) => this.call(request, signal),
       commit: (signal) => this.commit(signal),
       git: this.git,
@@ -186,13 +240,7 @@ export class Session implements AsyncDisposable, Hands {
     signal: AbortSignal,
     onOutput: OnOutput = () => undefined,
   ): Promise<ExecToolAnswer> {
-    const decision = shellConsent(request, this.#job.worker.shellRules);
-    const why = describeShellDecision(decision);
-    if (decision.consent === "blocked") throw new ToolRefusal("COMMAND_BLOCKED", why);
-    if (decision.consent === "ask") {
-      const what = { operations: ["exec"], paths: [], command: shownCommand(request), line: request.command } as const;
-      await this.#ask(what, `run a command: ${why}`, signal);
-    }
+    await agreeToCommand(request, this.#job.worker.shellRules, this.#ask, signal);
     const stopped = AbortSignal.any([signal, this.#job.signal, this.#over.signal]);
     await this.#env.grants.look();
     this.#othersWrote = true;
@@ -208,16 +256,7 @@ export class Session implements AsyncDisposable, Hands {
 
   /** Applies what was changed so far, as far as somebody agrees to it. The session goes on. */
   async commit(signal: AbortSignal): Promise<CommitAnswer> {
-    return await this.#commitQueue.add(async () => {
-      signal.throwIfAborted();
-      if (this.#commits > MAX_COMMITS)
-        throw new ToolRefusal(
-          "COMMIT_LIMIT",
-          `A run commits at most ${MAX_COMMITS} times; the rest is applied at its end.`,
-        );
-      this.#commits += 1;
-      return await commitSoFar(this.#job, this.#stage, this.#commits, this.#env, signal);
-    });
+    return await this.#commits.next(signal);
   }
 
   /** The session's cell, started where there is none. */
@@ -243,33 +282,23 @@ export class Session implements AsyncDisposable, Hands {
 
   /** What the programs in the session's cell reach at their socket. */
   #service(plan: Plan): BrokerService {
+    const cell = this.#cell;
     return {
-      call: this.#call,
+      call: (request, signal) => cell.asRunning(() => this.#call(request, signal)),
       tool: async (name, input, signal) =>
         // It would wait for its turn until the command that asks for it has ended.
-        name === "exec" ? EXEC_WITHIN_EXEC : await this.runTool(name, input, signal),
-      access: (request, signal) => requestAccess(request, this.#holder, this.#grants, signal),
+        name === "exec"
+          ? await this.#recorded(name, input, async () => EXEC_WITHIN_EXEC)
+          : await cell.asRunning(() => this.runTool(name, input, signal)),
+      access: (request, signal) => cell.asRunning(() => requestAccess(request, this.#holder, this.#grants, signal)),
       sandbox: () => sandboxView(this.#job, this.#stage.sandbox, plan),
     };
   }
-
-  async #ask(what: Omit<ApprovalRequest, "run" | "root" | "worker">, said: string, signal: AbortSignal): Promise<void> {
-    const { run, root, worker } = this.#job;
-    const decision = await this.#env.approver.decide({ run, root, worker: worker.name, ...what }, signal);
-    if (decision.outcome === "approved") return;
-    const timedOut = decision.outcome === "timed_out";
-    const answer = timedOut ? "nobody answered in time" : `it was denied: ${decision.reason}`;
-    throw new ToolRefusal(
-      timedOut ? "APPROVAL_TIMED_OUT" : "APPROVAL_DENIED",
-      `To ${said} needs approval, and ${answer}.`,
-    );
-  }
 }
 
-/** Each is written down in the audit trail with its changes. */
-const MAX_COMMITS = 500;
-
 const CANCELLED: ToolResult = { ok: false, code: "CANCELLED", message: "It was cancelled.", data: {} };
+
+const BROKEN_OFF = { ok: false, code: "INTERNAL", data: {} } as const;
 
 const EXEC_WITHIN_EXEC: ToolResult = {
   ok: false,

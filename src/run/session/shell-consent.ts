@@ -1,8 +1,11 @@
 import { createHash } from "node:crypto";
 import { decideShell, type ShellDecision } from "../../approval/shell-rules/decide.ts";
 import type { ShellRules } from "../../approval/shell-rules/rules.ts";
+import { describeShellDecision } from "../../approval/shell-rules/wording.ts";
 import { isLooser } from "../../sandbox/approval.ts";
 import type { ExecToolRequest } from "../../tools/hands.ts";
+import { ToolRefusal } from "../../tools/tool.ts";
+import type { Ask } from "./ask.ts";
 
 /** Of an input that is longer, a person is shown its beginning, and what tells it from others. */
 const MAX_SHOWN_INPUT = 500;
@@ -48,4 +51,19 @@ function shownInput(stdin: string): string {
 
 function quoted(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/** Rejects with `ToolRefusal` for a command that is blocked, or that needs an agreement that nobody gives. */
+export async function agreeToCommand(
+  request: ExecToolRequest,
+  rules: ShellRules,
+  ask: Ask,
+  signal: AbortSignal,
+): Promise<void> {
+  const decision = shellConsent(request, rules);
+  const why = describeShellDecision(decision);
+  if (decision.consent === "blocked") throw new ToolRefusal("COMMAND_BLOCKED", why);
+  if (decision.consent !== "ask") return;
+  const what = { operations: ["exec"], paths: [], command: shownCommand(request), line: request.command } as const;
+  await ask(what, `run a command: ${why}`, signal);
 }

@@ -27,7 +27,7 @@ afterEach(() => {
 });
 
 const watching = (more: Partial<DiskWatchOptions> = {}): Promise<DiskWatch> =>
-  DiskWatch.start({ places: [place], limitBytes: LIMIT, unnamedBytes: async () => 0, ...more });
+  DiskWatch.start({ places: [place], limitBytes: LIMIT, unnamedBytes: async () => 0, onFailure: () => {}, ...more });
 
 const write = (name: string, bytes: number, at = place): void =>
   fs.writeFileSync(join(at, name), Buffer.alloc(bytes, 1));
@@ -104,6 +104,31 @@ describe("a watch over what is written", () => {
     await exceeded(watch);
   });
 
+  it("is over, and tells why, where one look after another fails, but not for a few", async () => {
+    const others = join(folder.path, "others");
+    fs.mkdirSync(others);
+    let left = 5;
+    const unnamedBytes = async (): Promise<number> => {
+      if (left-- > 0) throw new Error("nobody answers");
+      return 0;
+    };
+    const failures: unknown[] = [];
+    await using watch = await watching({ unnamedBytes, onFailure: (error) => failures.push(error) });
+    // What others write makes it look.
+    const until = async (isSo: () => boolean): Promise<void> => {
+      for (let n = 0; n < 60 && !isSo(); n += 1) {
+        fs.appendFileSync(join(others, "theirs"), Buffer.alloc(LIMIT / 2, 1));
+        await new Promise((resolve) => setTimeout(resolve, 60));
+      }
+    };
+    await until(() => left < 0);
+    expect([left < 0, watch.exceeded.aborted, failures]).toEqual([true, false, []]);
+    left = Number.POSITIVE_INFINITY;
+    await until(() => watch.exceeded.aborted);
+    expect(failures).toEqual([new Error("nobody answers")]);
+    expect(watch.exceeded.reason).toBe(failures[0]);
+  });
+
   it("lets cells that take turns have the limit together", async () => {
     const baseline = new DiskBaseline();
     {
@@ -164,7 +189,7 @@ const WATCH = `
   import { once } from "node:events";
   import { DiskWatch } from "./src/isolation/disk/disk-watch.ts";
   const [, , place, limit] = process.argv;
-  const watch = await DiskWatch.start({ places: [place], limitBytes: Number(limit), unnamedBytes: async () => null });
+  const watch = await DiskWatch.start({ places: [place], limitBytes: Number(limit), unnamedBytes: async () => null, onFailure: () => {} });
   console.log("watching");
   process.stdin.resume();
   await once(watch.exceeded, "abort");

@@ -19,7 +19,13 @@ const owner = currentOwner();
 const liveDir = join(stateDir, "live");
 const ownerDir = await makeOwnerDir(liveDir, owner);
 const maker = { owner, sealKey: await loadSealKey(stateDir) };
-const driver = dockerDriver({ docker, maker, liveDir, seccomp: { corral: await loadSeccompProfile() } });
+const driver = dockerDriver({
+  docker,
+  maker,
+  liveDir,
+  namesDir: join(stateDir, "names"),
+  seccomp: { corral: await loadSeccompProfile() },
+});
 const image = await driver.imageFacts("corral/base");
 if (image === null) throw new Error("the tests need the image corral/base");
 const gate = await gateBinary({ docker, stateDir });

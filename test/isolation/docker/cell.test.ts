@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { link, mkdir, readdir, readFile, rename, rm, symlink, writeFile } from "node:fs/promises";
+import { link, mkdir, readdir, readFile, readlink, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { CellExit } from "../../../src/isolation/cell.ts";
@@ -17,6 +17,22 @@ beforeAll(async () => {
 afterAll(() => engine[Symbol.asyncDispose]());
 
 const preApproved = { write: "preApproved", delete: "preApproved" } as const;
+
+const LOOPBACK = `
+import os, socket
+print(os.readlink('/proc/self/ns/net'))
+print(*[name for _, name in socket.if_nameindex() if name == 'lo' or os.path.exists(f'/sys/class/net/{name}/device')])
+server = socket.create_server(('localhost', 0))
+client = socket.create_connection(('localhost', server.getsockname()[1]))
+client.send(b'said over localhost'); print(server.accept()[0].recv(100).decode())
+print(open('/etc/resolv.conf').read().strip())
+try: socket.create_connection(('192.0.2.1', 80), 2)
+except OSError: print('no way out')
+for name in ('hosts', 'resolv.conf'):
+    try: open('/etc/' + name, 'a'); break
+    except OSError: pass
+else: print('no way to change it')
+`;
 
 /** Processes of this machine with this word in their command line. */
 async function processesWith(word: string): Promise<string[]> {
@@ -78,14 +94,25 @@ describe("output", () => {
     expect([stdout, stderr]).toEqual(["a".repeat(60_000), "b".repeat(60_000)]);
   });
 
-  it("comes whole from a worker that ends without reading its input", async () => {
+  // Up to some 4 KB input and output come by one connection, which unread input must not break.
+  it.each([0, 1, 3999, 4000, 4001, 65_536, 100_000, 4_000_000])(
+    "comes whole from a worker that ends without reading its %d bytes of input, or while they come",
+    async (bytes) => {
+      for (const script of ["head -c 3000000 /dev/zero | tr '\\0' x", "exec head -c 300000 /dev/zero", "exec true"]) {
+        const { exit, stdout } = await ranToItsEnd(engine, { command: ["sh", "-c", script] }, "y".repeat(bytes));
+        expect(exit).toMatchObject({ kind: "exited", code: 0 });
+        expect(stdout.length).toBe(Number(/head -c (\d+)/.exec(script)?.[1] ?? 0));
+      }
+    },
+  );
+
+  it.each([0, 1, 4000, 4001, 1_000_000])("comes after %d bytes of input, and their end, were read", async (bytes) => {
     const { exit, stdout } = await ranToItsEnd(
       engine,
-      { command: ["sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x"] },
-      "y".repeat(4_000_000),
+      { command: ["sh", "-c", "wc -c; cat; echo over"] },
+      "y".repeat(bytes),
     );
-    expect(exit).toMatchObject({ kind: "exited", code: 0 });
-    expect(stdout.length).toBe(3_000_000);
+    expect([exit.kind, stdout]).toEqual(["exited", `${bytes}\nover\n`]);
   });
 
   it("that cannot be told whole is told as lost, and never as a success", async () => {
@@ -97,11 +124,12 @@ describe("output", () => {
     breaking.getContainer = (id) => watched(docker.getContainer(id), sockets);
     breaking.createContainer = (async (options: Parameters<typeof docker.createContainer>[0]) =>
       watched(await docker.createContainer(options), sockets)) as typeof docker.createContainer;
-    const { maker, liveDir } = engine;
+    const { maker, liveDir, namesDir } = engine;
     const driver = dockerDriver({
       docker: breaking,
       maker,
       liveDir,
+      namesDir,
       seccomp: { corral: '{"defaultAction":"SCMP_ACT_ALLOW"}' },
     });
     const start = {
@@ -115,6 +143,23 @@ describe("output", () => {
     await using cell = cellOf(await driver.start(start));
     cell.release(Buffer.alloc(0));
     expect(await cell.exit).toMatchObject({ kind: "lost" });
+  });
+
+  it("starts where the files for names were cleaned up since the last one", async () => {
+    for (const _ of ["made", "made again"]) {
+      const { plan, pins } = await engine.plan({ command: ["cat", "/etc/hosts"] });
+      await using held = pins;
+      let printed = "";
+      const onOutput = (_stream: string, chunk: Buffer): void => {
+        printed += chunk;
+      };
+      const start = { plan, pins: held, signal: new AbortController().signal, onOutput };
+      await using cell = cellOf(await engine.driver.start(start));
+      cell.release(Buffer.alloc(0));
+      expect(await cell.exit).toMatchObject({ kind: "exited", code: 0 });
+      expect(printed).toContain("localhost");
+      await rm(engine.namesDir, { recursive: true, force: true });
+    }
   });
 });
 
@@ -132,10 +177,10 @@ function watched(container: Container, sockets: { destroy(): void }[]): Containe
 
 describe("an Engine that is gone", () => {
   it("is told as such, whatever was asked of it", async () => {
-    const { docker, maker, liveDir } = engine;
+    const { docker, maker, liveDir, namesDir } = engine;
     const Client = docker.constructor as new (options: object) => typeof docker;
     const gone = new Client({ socketPath: join(engine.dir, "no-engine") });
-    const driver = dockerDriver({ docker: gone, maker, liveDir, seccomp: { corral: "{}" } });
+    const driver = dockerDriver({ docker: gone, maker, liveDir, namesDir, seccomp: { corral: "{}" } });
     const { plan, pins } = await engine.plan({ command: ["true"] });
     const start = { plan, pins, signal: new AbortController().signal, onOutput: () => {} };
     const asked = [driver.capabilities(), driver.imageFacts("x"), driver.list(), driver.reap(), driver.start(start)];
@@ -145,12 +190,12 @@ describe("an Engine that is gone", () => {
   });
 
   it("does not hide why a start failed where the removal fails as well", async () => {
-    const { docker, maker, liveDir } = engine;
+    const { docker, maker, liveDir, namesDir } = engine;
     const failing = Object.create(docker) as typeof docker;
     failing.createContainer = () => Promise.reject(new Error("the first failure"));
     failing.getContainer = () =>
       ({ remove: () => Promise.reject(new Error("the second failure")) }) as unknown as Container;
-    const driver = dockerDriver({ docker: failing, maker, liveDir, seccomp: { corral: "{}" } });
+    const driver = dockerDriver({ docker: failing, maker, liveDir, namesDir, seccomp: { corral: "{}" } });
     const { plan, pins } = await engine.plan({ command: ["true"] });
     const start = { plan, pins, signal: new AbortController().signal, onOutput: () => {} };
     await expect(driver.start(start)).rejects.toThrow(/the first failure.*the second failure/);
@@ -160,7 +205,7 @@ describe("an Engine that is gone", () => {
 
 describe("a start that ends half way", () => {
   it("leaves no container where it is aborted while the Engine makes one", async () => {
-    const { docker, maker, liveDir } = engine;
+    const { docker, maker, liveDir, namesDir } = engine;
     const controller = new AbortController();
     const reason = new Error("changed my mind");
     const aborting = Object.create(docker) as typeof docker;
@@ -168,30 +213,27 @@ describe("a start that ends half way", () => {
       setTimeout(() => controller.abort(reason), 1);
       return docker.createContainer(options);
     }) as typeof docker.createContainer;
-    const driver = dockerDriver({ docker: aborting, maker, liveDir, seccomp: { corral: "{}" } });
+    const driver = dockerDriver({ docker: aborting, maker, liveDir, namesDir, seccomp: { corral: "{}" } });
     const { plan, pins } = await engine.plan({ command: ["true"] });
     await expect(driver.start({ plan, pins, signal: controller.signal, onOutput: () => {} })).rejects.toBe(reason);
     expect(await engine.traces(plan.run)).toEqual([]);
   });
 
-  it("leaves no volume where the Engine made some and refused another, whichever came first", async () => {
-    const { docker, maker, liveDir } = engine;
+  it("leaves no volume where the Engine made them and could not make the container after all", async () => {
+    const { docker, maker, liveDir, namesDir } = engine;
     const failing = Object.create(docker) as typeof docker;
-    let asked = 0;
-    failing.createVolume = (async (options: Parameters<typeof docker.createVolume>[0]) => {
-      asked += 1;
-      if (asked === 1) throw new Error("no more volumes");
-      await new Promise((later) => setTimeout(later, 30));
-      return await docker.createVolume(options);
-    }) as typeof docker.createVolume;
-    const driver = dockerDriver({ docker: failing, maker, liveDir, seccomp: { corral: "{}" } });
+    failing.createContainer = (async (options: Parameters<typeof docker.createContainer>[0]) => {
+      // The answer is lost, and somebody else removes the container and leaves its volumes.
+      await (await docker.createContainer(options)).remove({ force: true });
+      expect(await engine.traces(options.Labels?.["dev.corral.run"] ?? "")).toHaveLength(2);
+      throw new Error("nobody answers");
+    }) as typeof docker.createContainer;
+    const driver = dockerDriver({ docker: failing, maker, liveDir, namesDir, seccomp: { corral: "{}" } });
     const hosts = [await engine.folder("one"), await engine.folder("two")];
     const mounts = hosts.map((host, index) => mount(`/m${index}`, "ro", { host }));
     const { plan, pins } = await engine.plan({ command: ["true"], mounts });
     const start = { plan, pins, signal: new AbortController().signal, onOutput: () => {} };
-    await expect(driver.start(start)).rejects.toThrow("no more volumes");
-    await new Promise((later) => setTimeout(later, 60));
-    expect(asked).toBe(2);
+    await expect(driver.start(start)).rejects.toThrow("nobody answers");
     expect(await engine.traces(plan.run)).toEqual([]);
   });
 });
@@ -249,6 +291,18 @@ describe("what a worker finds in its cell", () => {
     });
     expect(exit).toMatchObject({ code: 0 });
     expect(stdout).toBe(`* $(id) \`id\`\n\ntwo\nlines\n${path}\n`);
+  });
+
+  it("has a network namespace of its own with a loopback in it, a name for that, and no name server", async () => {
+    const { exit, stdout } = await ranToItsEnd(engine, {
+      image: "corral/python",
+      command: ["python3", "-c", LOOPBACK],
+    });
+    expect(exit).toMatchObject({ code: 0 });
+    const [namespace, ...told] = stdout.trim().split("\n");
+    expect(namespace).toMatch(/^net:\[\d+\]$/);
+    expect(namespace).not.toBe(await readlink("/proc/self/ns/net"));
+    expect(told).toEqual(["lo", "said over localhost", "nameserver 127.0.0.1", "no way out", "no way to change it"]);
   });
 
   it("may only write where it was granted, and its files belong to the folder's owner", async () => {
@@ -403,18 +457,14 @@ print(json.dumps({
 describe("usage", () => {
   const usageOf = (exit: CellExit) => (exit.kind === "exited" ? exit.usage : null);
 
-  it("of a worker that ran for a while was measured", async () => {
-    const { plan, pins } = await engine.plan({ command: ["sh", "-c", "while :; do sleep 0.01; done"] });
-    const start = { plan, pins, signal: new AbortController().signal, onOutput: () => {} };
-    await using cell = cellOf(await engine.driver.start(start));
-    cell.release(Buffer.alloc(0));
-    // As long as it takes the Engine to answer after the time of the first measurements.
-    await new Promise((later) => setTimeout(later, 600));
-    for (let n = 0; n < 3; n += 1) await engine.docker.getContainer(cell.id).stats({ stream: false, "one-shot": true });
-    await cell.kill("SIGKILL");
-    const usage = usageOf(await cell.exit);
-    expect(usage?.memoryBytesPeak).toBeGreaterThan(100_000);
-    expect(usage?.cpuMs).toBeGreaterThan(0);
+  it("of a worker that ran for a moment was measured, without a question to the Engine", async () => {
+    // Some 50 MB, and 200 ms of a processor.
+    const script = "import time; held = b'x' * 50_000_000\nwhile time.process_time() < 0.2: pass\ntime.sleep(0.3)";
+    const { exit } = await ranToItsEnd(engine, { image: "corral/python", command: ["python3", "-c", script] });
+    const usage = usageOf(exit);
+    expect(usage?.memoryBytesPeak).toBeGreaterThan(50_000_000);
+    expect(usage?.cpuMs).toBeGreaterThanOrEqual(200);
+    expect(usage?.cpuMs).toBeLessThan(1000);
   });
 
   it("of a worker that ended at once is not made up", async () => {

@@ -37,7 +37,8 @@ export async function openEngine() {
   const maker: Maker = { owner: currentOwner(), sealKey };
   const seccomp = { corral: await loadSeccompProfile() };
   const liveDir = join(stateDir, "live");
-  const driverOf = (as: Maker): Driver => dockerDriver({ docker, maker: as, seccomp, liveDir });
+  const namesDir = join(stateDir, "names");
+  const driverOf = (as: Maker): Driver => dockerDriver({ docker, maker: as, seccomp, liveDir, namesDir });
   const gate = await gateBinary({ docker, stateDir });
   const socket = join(dir, "s");
   const server = createServer();
@@ -50,6 +51,7 @@ export async function openEngine() {
     dir,
     stateDir,
     liveDir,
+    namesDir,
     maker,
     driver,
     driverOf,

@@ -24,7 +24,7 @@ describe("reading a gate's report", () => {
 
   it("takes a mount's own mode, and not its file system's", () => {
     const [mount] = parseGateReport(
-      "== mountinfo\n1 2 8:1 / /x ro,noatime shared:1 master:2 - ext4 /dev/x rw\n",
+      "==> /proc/self/mountinfo <==\n1 2 8:1 / /x ro,noatime shared:1 master:2 - ext4 /dev/x rw\n",
     ).mounts;
     expect(mount).toMatchObject({ path: "/x", readOnly: true, type: "ext4" });
   });
@@ -33,20 +33,25 @@ describe("reading a gate's report", () => {
     expect(report.status.get("Seccomp")).toBe("2");
     expect(report.limits.get("Max open files")).toBe("1024");
     expect(report.interfaces).toEqual(["lo", "tunl0"]);
+    expect(report.swapKilobytes).toBe(2097148);
     expect(report.cgroup.get("pids/pids.max")).toBe("512");
     expect(report.command).toBe("/usr/bin/do");
   });
 
   it("tells both limits where a process may raise the first", () => {
-    const text = "== limits\nLimit  Soft Limit  Hard Limit  Units\nMax open files   10   20   files\n";
+    const text = "==> /proc/self/limits <==\nLimit  Soft Limit  Hard Limit  Units\nMax open files   10   20   files\n";
     expect(parseGateReport(text).limits.get("Max open files")).toBe("10, at most 20");
   });
 
-  it.each(["", "== mountinfo", "no report at all\nx", "== mountinfo\n\n- \n== limits\n=="])(
-    "makes nothing up from %j",
-    (text) => {
-      const { command, identities, status, interfaces } = parseGateReport(text);
-      expect([command, identities.size, status.size, interfaces.length]).toEqual(["", 0, 0, 0]);
-    },
-  );
+  it.each([
+    "",
+    "== mountinfo",
+    "==> /proc/self/mountinfo <==",
+    "==> mountinfo <==\n1",
+    "no report at all\nx",
+    "== mountinfo\n\n- \n== limits\n==",
+  ])("makes nothing up from %j", (text) => {
+    const { command, identities, status, interfaces } = parseGateReport(text);
+    expect([command, identities.size, status.size, interfaces.length]).toEqual(["", 0, 0, 0]);
+  });
 });

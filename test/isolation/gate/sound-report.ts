@@ -2,7 +2,7 @@
  * The gate's report of a sound cell of the plan in `verify.test.ts`, as a cgroup v1 host gives it (its own control
  * groups and unrelated lines left out).
  */
-export const SOUND_REPORT = `== mountinfo
+export const SOUND_REPORT = `==> /proc/self/mountinfo <==
 168 112 0:65 / / ro,relatime master:5 - overlay overlay rw,lowerdir=/l,upperdir=/u,workdir=/w
 169 168 0:68 / /proc rw,nosuid,nodev,noexec,relatime - proc proc rw
 170 168 0:69 / /dev rw,nosuid - tmpfs tmpfs rw,size=65536k,mode=755
@@ -21,7 +21,8 @@ export const SOUND_REPORT = `== mountinfo
 194 168 0:75 / /home/worker rw,nosuid,nodev,noexec,relatime - tmpfs tmpfs rw,size=65536k,mode=700,uid=65532,gid=65532
 113 169 0:68 /bus /proc/bus ro,nosuid,nodev,noexec,relatime - proc proc rw
 118 169 0:69 /null /proc/keys rw,nosuid - tmpfs tmpfs rw,size=65536k,mode=755
-== status
+
+==> /proc/self/status <==
 Name:	busybox
 Uid:	65532	65532	65532	65532
 Gid:	65532	65532	65532	65532
@@ -32,23 +33,28 @@ CapBnd:	0000000000000000
 CapAmb:	0000000000000000
 NoNewPrivs:	1
 Seccomp:	2
-== limits
+
+==> /proc/self/limits <==
 Limit                     Soft Limit           Hard Limit           Units     
 Max file size             1048576              1048576              bytes     
 Max open files            1024                 1024                 files     
 Max nice priority         0                    0                    
-== interfaces
+
+==> /proc/net/dev <==
 Inter-|   Receive                                                |  Transmit
  face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
     lo:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0
  tunl0:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0
+
+==> /proc/meminfo <==
+MemTotal:       24681234 kB
+SwapTotal:       2097148 kB
 == cgroup
 memory/memory.limit_in_bytes 536870912
 memory/memory.memsw.limit_in_bytes 536870912
 pids/pids.max 512
 cpu/cpu.cfs_quota_us 400000
 cpu/cpu.cfs_period_us 100000
-swap.total 2097148
 == identities
 8:101 /the data
 8:100 /out
@@ -63,5 +69,4 @@ swap.total 2097148
 export const CGROUP_V2 = `memory.max 536870912
 memory.swap.max 0
 pids.max 512
-cpu.max 400000 100000
-swap.total 2097148`;
+cpu.max 400000 100000`;

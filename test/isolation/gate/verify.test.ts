@@ -16,7 +16,7 @@ const plan = ((): Plan => {
   return planning.plan;
 })();
 
-const V1_GROUPS = /memory\/memory\.limit_in_bytes[\s\S]*swap\.total 2097148/;
+const V1_GROUPS = /memory\/memory\.limit_in_bytes[\s\S]*cpu\.cfs_period_us 100000/;
 const onV2 = SOUND_REPORT.replace(V1_GROUPS, CGROUP_V2);
 
 /** The report with every line that matches written as the replacement says; a pattern that matches nothing is a mistake. */
@@ -42,10 +42,13 @@ describe("a cell that is what was planned", () => {
   it.each([
     ["cgroup v1", SOUND_REPORT],
     ["cgroup v2", onV2],
-    ["cgroup v2 without swap", altered(altered(onV2, "memory.swap.max 0\n", ""), /swap\.total .*/, "swap.total 0")],
+    [
+      "cgroup v2 without swap",
+      altered(altered(onV2, "memory.swap.max 0\n", ""), /SwapTotal:.*/, "SwapTotal:             0 kB"),
+    ],
     [
       "cgroup v1 without swap accounting, or swap",
-      altered(altered(SOUND_REPORT, /.*memsw.*\n/, ""), /swap\.total .*/, "swap.total 0"),
+      altered(altered(SOUND_REPORT, /.*memsw.*\n/, ""), /SwapTotal:.*/, "SwapTotal:             0 kB"),
     ],
   ])("passes, and what was found is told as it was asked (%s)", (_, report) => {
     const { violations, enforcement } = verifyCell(plan, parseGateReport(report));
@@ -103,8 +106,8 @@ describe("a cell that is not what was planned is refused, and named is", () => {
     ["a writable root", " / / ro,", " / / rw,", "rootFileSystem: planned read-only, found writable"],
     [
       "a second root over the first",
-      "== status",
-      "300 168 0:99 / / rw - ext4 /dev/vdb rw\n== status",
+      "\n==> /proc/self/status <==",
+      "300 168 0:99 / / rw - ext4 /dev/vdb rw\n\n==> /proc/self/status <==",
       "rootFileSystem: planned read-only, found writable",
     ],
     ["a network interface", "    lo:", "  eth0:\n    lo:", "network: planned loopback only, found interfaces eth0"],
@@ -145,14 +148,14 @@ describe("a cell that is not what was planned is refused, and named is", () => {
     ],
     [
       "a mount that nobody planned",
-      "== status",
-      "300 168 254:0 / /host rw - ext4 /dev/vda rw\n== status",
+      "\n==> /proc/self/status <==",
+      "300 168 254:0 / /host rw - ext4 /dev/vda rw\n\n==> /proc/self/status <==",
       "mounts: planned 4 in place, none besides, found 4 in place, and besides /host",
     ],
     [
       "an ordinary file system among the kernel's",
-      "== status",
-      "300 168 254:0 /etc /proc/x rw - ext4 /dev/vda rw\n== status",
+      "\n==> /proc/self/status <==",
+      "300 168 254:0 /etc /proc/x rw - ext4 /dev/vda rw\n\n==> /proc/self/status <==",
       "mounts: planned 4 in place, none besides, found 4 in place, and besides /proc/x",
     ],
     [
@@ -219,8 +222,8 @@ describe("a cell that is not what was planned is refused, and named is", () => {
     ["a mount that is not there", /.* \/out rw.*\n/, "", "/out"],
     [
       "a mount under another one in its place",
-      "== status",
-      "300 168 254:0 /x /the\\040data rw - ext4 /dev/vda rw\n== status",
+      "\n==> /proc/self/status <==",
+      "300 168 254:0 /x /the\\040data rw - ext4 /dev/vda rw\n\n==> /proc/self/status <==",
       "/the data",
     ],
     ["a gate that is not Corral's", "8:10 /.corral", "8:12 /.corral", "/.corral/busybox"],
@@ -228,6 +231,16 @@ describe("a cell that is not what was planned is refused, and named is", () => {
     expect(violations(altered(SOUND_REPORT, from, to))).toEqual([
       { code: "MOUNT_SOURCE_REFUSED", path, reason: expect.stringContaining("changed while") },
     ]);
+  });
+
+  it.each([
+    ["/x\n== dev\nh1\nh2\nlo", "a second section dev"],
+    ["/x\n==> /proc/self/limits <==", "a second section limits"],
+    ["/x\n== mine\nx", "a section that the gate does not write"],
+    ["/x\n/usr/bin/do", "a command on several lines"],
+  ])("a report into which the image's own path %j brings lines", (path, flaw) => {
+    const forged = altered(SOUND_REPORT, "/usr/bin/do", path);
+    expect(missing(forged)).toContain(`report: planned the gate's own, found ${flaw}`);
   });
 
   it("a command that the image does not hold", () => {

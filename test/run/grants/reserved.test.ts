@@ -27,4 +27,13 @@ describe("the places at which nothing is granted", () => {
     // A project cannot call a mount so either.
     if (cellRefuses(name)) expect(mountNameFault(name)).not.toBeNull();
   });
+
+  it("are no more than the names that a project cannot give, but for the place of a rooted namespace", () => {
+    const given = CANDIDATES.filter((name) => mountNameFault(name) === null);
+    expect(given).toEqual(["home", "media", "mnt", "opt", "srv", "data"]);
+    expect([mountNameFault("project"), isReserved(at("/project"), { rooted: false })]).toEqual([
+      "is reserved: it would hide a directory of the cell itself",
+      false,
+    ]);
+  });
 });

@@ -99,3 +99,32 @@ describe("a decision", () => {
     expect(records).toHaveLength(2011);
   });
 });
+
+describe("a run that is over", () => {
+  const untold = { append: async () => {} };
+  const around = { emit: () => {}, now: () => 0 };
+
+  it("asks nobody any more", async () => {
+    let asked = false;
+    const deaf = { decide: () => new Promise<Decision>(() => (asked = true)) };
+    const approver = new RecordedApprover(deaf, untold, around);
+    await expect(approver.decide(REQUEST, AbortSignal.abort(new Error("cancelled")))).rejects.toThrow("cancelled");
+    expect(asked).toBe(false);
+  });
+
+  it("does not wait for an approver that does not listen, and takes no late answer of it", async () => {
+    const records: AuditRecord[] = [];
+    const yes = Promise.withResolvers<Decision>();
+    const late = Promise.withResolvers<Decision>();
+    const append = async (record: AuditRecord) => void records.push(record);
+    const ends = new AbortController();
+    const of = (answer: Promise<Decision>) => new RecordedApprover({ decide: () => answer }, { append }, around);
+    const asked = [of(yes.promise), of(late.promise)].map((approver) => approver.decide(REQUEST, ends.signal));
+    ends.abort(new Error("cancelled"));
+    for (const answer of asked) await expect(answer).rejects.toThrow("cancelled");
+    yes.resolve(YES);
+    late.reject(new Error("the late answer fails"));
+    await new Promise((later) => setTimeout(later, 5));
+    expect(records).toEqual([]);
+  });
+});

@@ -1,23 +1,9 @@
 import { readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { trailPlace } from "../../../src/audit/place.ts";
-import { recordsOf } from "../../../src/audit/read.ts";
-import { auditKey, type SealedRecord } from "../../../src/audit/seal.ts";
-import { verifyTrail } from "../../../src/audit/verify.ts";
 import { planHash } from "../../../src/isolation/labels.ts";
-import { loadSealKey } from "../../../src/isolation/owner.ts";
-import { openProject, type ProjectFixture, sh, writable } from "../project-fixture.ts";
-
-/** What is recorded of a project, once all that waits is written. */
-async function trailOf({ corral, dir, stateDir }: ProjectFixture) {
-  await corral[Symbol.asyncDispose]();
-  const place = trailPlace(stateDir, dir);
-  const key = auditKey(await loadSealKey(stateDir), dir);
-  const records: SealedRecord[] = [];
-  for await (const some of recordsOf(place, key)) records.push(...some.filter((record) => record !== null));
-  return { records, verdict: await verifyTrail(place, key) };
-}
+import { openProject, sh, writable } from "../project-fixture.ts";
+import { trailOf } from "./trail-of.ts";
 
 describe("a run leaves in the audit trail", () => {
   it("that it was asked for, what it was given, and how it ended; and nothing of what it read or printed", async () => {

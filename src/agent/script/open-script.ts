@@ -1,0 +1,39 @@
+import { join } from "node:path";
+import { readDeclarationFile } from "../../yaml/declaration-file.ts";
+import { DeclarationError, describeProblem } from "../../yaml/problem.ts";
+import { ModelFailure } from "../failure.ts";
+import type { OpenedModel } from "../opened-model.ts";
+import type { Price } from "../spending.ts";
+import { MAX_TRANSCRIPT_BYTES } from "../transcript/transcript-folder.ts";
+import { parseScript } from "./script.ts";
+import { ScriptModel } from "./script-model.ts";
+
+/** A model whose part a transcript plays: no key, no network, and every tool and cell behind it is real. */
+export async function openScript(file: string, projectDir: string): Promise<OpenedModel> {
+  try {
+    const answers = parseScript(await textOf(file, projectDir), file);
+    const model = new ScriptModel(file, answers);
+    const noKey = { redact: (text: string) => text, redactValue: (value: unknown) => value };
+    return { name: `script/${file}`, model, images: "in the result", price: FREE, ...noKey };
+  } catch (error) {
+    const message = `The script ${file} cannot be played: ${faultOf(error)}`;
+    throw new ModelFailure("SCRIPT_FAILED", message, null, { cause: error });
+  }
+}
+
+const FREE: Price = { input: 0, output: 0 };
+
+/** A transcript has what tools answered in it, and is as long as one is kept. */
+async function textOf(file: string, projectDir: string): Promise<string> {
+  const path = join(projectDir, file);
+  return file.endsWith(".jsonl")
+    ? await readDeclarationFile(path, file, MAX_TRANSCRIPT_BYTES)
+    : await readDeclarationFile(path, file);
+}
+
+function faultOf(error: unknown): string {
+  if (error instanceof DeclarationError) return error.problems.map(describeProblem).join("; ");
+  const { code } = error as NodeJS.ErrnoException;
+  if (code === undefined) throw error;
+  return code === "ENOENT" ? "it does not exist" : `it cannot be read (${code})`;
+}

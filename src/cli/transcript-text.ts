@@ -1,0 +1,59 @@
+import type { TranscriptEntry } from "../agent/transcript/transcript.ts";
+import { printable, printableLine } from "./printable.ts";
+
+const MAX_RESULT_LINES = 20;
+
+/** A transcript for people. A line that is none is left out; what one version wrote, another one shows as far as it goes. */
+export function transcriptText(lines: string): string {
+  return lines
+    .split("\n")
+    .flatMap((line) => entryOf(line) ?? [])
+    .map(entryText)
+    .filter((text) => text !== "")
+    .join("\n\n");
+}
+
+function entryOf(line: string): TranscriptEntry | null {
+  try {
+    const parsed: unknown = JSON.parse(line);
+    return typeof parsed === "object" && parsed !== null && "type" in parsed ? (parsed as TranscriptEntry) : null;
+  } catch {
+    return null;
+  }
+}
+
+function entryText(entry: TranscriptEntry): string {
+  switch (entry.type) {
+    case "begin":
+      return `run ${entry.run} of ${entry.worker} on ${entry.model}, ${entry.at}`;
+    case "system":
+      return `[system]\n${indented(entry.text)}`;
+    case "told":
+      return `[told]\n${indented(entry.text)}`;
+    case "answer": {
+      const calls = entry.calls.map(
+        ({ tool, input }) => `  → ${tool} ${printableLine(JSON.stringify(input) ?? "", 400)}`,
+      );
+      return ["[answer]", ...(entry.say === "" ? [] : [indented(entry.say)]), ...calls].join("\n");
+    }
+    case "result":
+      return `[${entry.tool}${entry.code === null ? "" : `: ${entry.code}`}]\n${indented(shortened(entry.text))}`;
+    case "end":
+      return `[${entry.status}]${entry.message === null ? "" : ` ${printable(entry.message)}`}`;
+    default:
+      return "";
+  }
+}
+
+function indented(text: string): string {
+  return printable(text).replaceAll(/^/gm, "  ");
+}
+
+function shortened(text: string): string {
+  const lines = text.split("\n");
+  if (lines.length <= MAX_RESULT_LINES) return text;
+  return [
+    ...lines.slice(0, MAX_RESULT_LINES),
+    `… (${lines.length - MAX_RESULT_LINES} lines more; --json has all)`,
+  ].join("\n");
+}

@@ -1,0 +1,43 @@
+import { dynamicTool, jsonSchema } from "ai";
+import { modelOutput } from "../agent/result-message.ts";
+import type { AgentTool, AgentToolAnswer } from "../agent/tool.ts";
+import { Turns } from "./turns.ts";
+
+/** One of a worker's tools, as the `ai` package takes it. Its output is an {@link AiToolOutput}. */
+export type AiTool = ReturnType<typeof dynamicTool>;
+
+/** What a tool answered: what `ai` hands on to a program. A refusal is an answer, which the model is told as an error. */
+export type AiToolOutput = AgentToolAnswer;
+
+/** How a model is told of an image that a tool answered with. */
+export type ToolImages = "in the result" | "never";
+
+/**
+ * The same tools as a worker's own model would have, for `generateText`, `streamText` and `ToolLoopAgent`. Their input is
+ * checked where they run, so that the model is told in Corral's words what is wrong with it.
+ */
+export function aiTools(tools: readonly AgentTool[], images: ToolImages): Readonly<Record<string, AiTool>> {
+  const turns = new Turns();
+  return Object.fromEntries(tools.map((tool) => [tool.name, aiTool(tool, turns, images)]));
+}
+
+function aiTool({ description, inputSchema, parallel, run }: AgentTool, turns: Turns, images: ToolImages): AiTool {
+  return dynamicTool({
+    description,
+    inputSchema: jsonSchema(inputSchema),
+    execute: async (input, { abortSignal = NEVER }) => {
+      try {
+        return await turns.take(!parallel, () => run(input, abortSignal));
+      } catch (error) {
+        abortSignal.throwIfAborted();
+        throw new Error(FAILED, { cause: error });
+      }
+    },
+    toModelOutput: ({ output }) => modelOutput(output as AiToolOutput, images),
+  });
+}
+
+/** `ai` tells its model what is thrown, and trouble with the engine may name places of the host. The program has the cause. */
+const FAILED = "The tool failed for a reason that lies outside of this sandbox.";
+
+const NEVER = new AbortController().signal;

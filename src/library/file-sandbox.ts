@@ -1,0 +1,136 @@
+import {
+  accessOf,
+  checkRead,
+  checkWrite,
+  type FileFacts,
+  hostPathOf,
+  parsePathIn,
+  readablePaths,
+  writablePaths,
+} from "../sandbox/access.ts";
+import { derive } from "../sandbox/derive.ts";
+import { PathNotInSandboxError, type SandboxError, SandboxPermissionEscalationError } from "../sandbox/errors.ts";
+import type { Access } from "../sandbox/mount.ts";
+import type { Needs } from "../sandbox/needs.ts";
+import type { Sandbox } from "../sandbox/sandbox.ts";
+import type { Violation } from "../sandbox/violation.ts";
+import type { VirtualPath } from "../sandbox/virtual-path.ts";
+
+/**
+ * What a child asks of its parent. Paths are text, as a worker writes them: `/data/a`, `data/a`, `data:a`; each stands for
+ * a directory, as no disk is looked at.
+ */
+export interface DeriveRequest
+  extends Omit<Needs, "allowRead" | "allowWrite" | "workingDir" | "paths" | "inherit" | "readonly"> {
+  /** Absent: not said, and what `allowWrite` says. An empty list: nothing is read. */
+  readonly allowRead?: string | readonly string[];
+  /** Absent: nothing is written where `allowRead` is said. What is written can be read as well. */
+  readonly allowWrite?: string | readonly string[];
+  /** True: no write anywhere. False claims that something can be written, which a parent that only reads refuses. */
+  readonly readonly?: boolean;
+  /** True: all that the parent has, where no list says less. Absent: nothing that is not listed. */
+  readonly inherit?: boolean;
+  /** What relative paths stand on; absent: `/`. */
+  readonly workingDir?: string;
+}
+
+/**
+ * A sandbox to ask and to derive from, without a disk, a container or a project: pure, and never changed. What it says is what
+ * a cell under the same sandbox is held to.
+ *
+ * Every path is a virtual one, as text. A text that is no path of the namespace (`..` that leaves it, a drive letter) is
+ * outside of every sandbox.
+ */
+export class FileSandbox {
+  /** The same as plain data, for `derive`, `planFor` and to be stored. It holds host paths. */
+  readonly data: Sandbox;
+
+  constructor(data: Sandbox) {
+    this.data = data;
+  }
+
+  /** The topmost paths that can be read. */
+  get readableRoots(): readonly string[] {
+    return readablePaths(this.data);
+  }
+
+  /** The topmost paths that can be written. */
+  get writableRoots(): readonly string[] {
+    return writablePaths(this.data);
+  }
+
+  /** What this path allows. Suffixes and sizes are another question: see {@link checkRead} and {@link checkWrite}. */
+  access(path: string): Access {
+    const parsed = parsePathIn(this.data, path);
+    return parsed.ok ? accessOf(this.data, parsed.path) : "none";
+  }
+
+  /** Whether it lies where this sandbox reads. */
+  canRead(path: string): boolean {
+    return this.access(path) !== "none";
+  }
+
+  /** Whether it lies where this sandbox writes. */
+  canWrite(path: string): boolean {
+    return this.access(path) === "write";
+  }
+
+  /** Why this file may not be read, in words that a model can act on; null where it may. */
+  checkRead(path: string, facts: FileFacts = {}): SandboxError | null {
+    const parsed = parsePathIn(this.data, path);
+    return parsed.ok ? checkRead(this.data, parsed.path, facts) : this.#outside(path, parsed.reason);
+  }
+
+  /** Why this file may not be written; null where it may. Whether somebody has to agree to it is another question. */
+  checkWrite(path: string, facts: FileFacts = {}): SandboxError | null {
+    const parsed = parsePathIn(this.data, path);
+    return parsed.ok ? checkWrite(this.data, parsed.path, facts) : this.#outside(path, parsed.reason);
+  }
+
+  /**
+   * Where a path stands on the host, by its text alone: a link that stands there is not followed and not noticed. To read
+   * what a worker could have written, use a tool of a session, which is not led astray.
+   *
+   * @throws PathNotInSandboxError where the sandbox shows nothing there.
+   */
+  resolve(path: string): string {
+    const parsed = parsePathIn(this.data, path);
+    if (!parsed.ok) throw this.#outside(path, parsed.reason);
+    const host = hostPathOf(this.data, parsed.path);
+    if (host === null) throw new PathNotInSandboxError(path, this.readableRoots);
+    return host;
+  }
+
+  /**
+   * A child, which has at most what this one has, under the same paths. Asked for nothing, it has no files.
+   *
+   * `name` is what its violations, and those of its own children, call it.
+   *
+   * @throws SandboxPermissionEscalationError with every violation, where it asks for more.
+   */
+  derive(request: DeriveRequest = {}, name = "child"): FileSandbox {
+    const { allowRead, allowWrite, workingDir, ...rest } = request;
+    const violations: Violation[] = [];
+    const placed = (path: string): VirtualPath[] => {
+      const parsed = parsePathIn(this.data, path);
+      if (parsed.ok) return [parsed.path];
+      const by = this.data.chain.at(-1) ?? "project";
+      violations.push({ code: "PATH_NOT_AVAILABLE", asked: path, by, valid: readablePaths(this.data) });
+      return [];
+    };
+    const needs: Needs = {
+      ...rest,
+      ...(allowRead === undefined ? {} : { allowRead: [allowRead].flat().flatMap(placed) }),
+      ...(allowWrite === undefined ? {} : { allowWrite: [allowWrite].flat().flatMap(placed) }),
+    };
+    const [base] = workingDir === undefined ? [] : placed(workingDir);
+    const derivation = derive(this.data, base === undefined ? needs : { ...needs, workingDir: base }, name);
+    if (!derivation.ok) violations.push(...derivation.violations);
+    if (!derivation.ok || violations.length > 0) throw new SandboxPermissionEscalationError(violations);
+    return new FileSandbox(derivation.sandbox);
+  }
+
+  #outside(path: string, reason: string): SandboxError {
+    return new PathNotInSandboxError(path, this.readableRoots, reason);
+  }
+}

@@ -1,0 +1,236 @@
+import type { ItemResult } from "../fleet/item.ts";
+import { type MapRequest, mapItems } from "../fleet/map-items.ts";
+import type { Project } from "../project/project.ts";
+import type { WorkerDefinition } from "../project/worker.ts";
+import { type CheckReport, check } from "../run/check.ts";
+import type { Emit } from "../run/events.ts";
+import { type Explanation, explain } from "../run/explain.ts";
+import { type Corral, openProject as openCorral } from "../run/open/corral.ts";
+import type { OpenOptions } from "../run/open/options.ts";
+import { openPreview } from "../run/open/preview.ts";
+import { permissionOf, rootSandbox } from "../run/permission.ts";
+import { describeAll, type RunResult } from "../run/result.ts";
+import { run } from "../run/run.ts";
+import { type AttachedPath, attachmentsAt } from "./attachments.ts";
+import { FileSandbox } from "./file-sandbox.ts";
+import { UnknownWorkerError, WorkerRefusedError } from "./refused.ts";
+import { type WorkerPlan, workerPlan } from "./worker-plan.ts";
+import { openTools, type ToolsOptions, type WorkerTools } from "./worker-tools.ts";
+
+/** One run of a worker by itself. Everything may be left out. */
+export interface ProjectRun {
+  /** JSON for the worker's standard input, or for an agent to read; absent: none. */
+  readonly input?: unknown;
+  readonly attachments?: readonly AttachedPath[];
+  /** Cancels the run: it ends as `cancelled`, and nothing is left of it. */
+  readonly signal?: AbortSignal;
+  /** A policy in place of the project's. */
+  readonly policy?: string;
+  /** Told of what happens to this run and to all below it, besides the project's `emit`. It must not throw. */
+  readonly onEvent?: Emit;
+}
+
+/** All that is left out is as on the command line. */
+export type ProjectMap = Omit<MapRequest, "worker">;
+
+/** Under which policy something is looked at. */
+export interface PolicyChoice {
+  /** A policy in place of the project's. */
+  readonly policy?: string;
+}
+
+/**
+ * A project in a program's hands. Each method that takes a worker's name throws {@link UnknownWorkerError} where there is none, and
+ * `UnknownPolicyError` where there is no such policy. What needs an Engine throws `EngineUnavailableError` where none answers.
+ *
+ * Disposing cancels whatever is still at work, and ends when nothing is left of it.
+ */
+export class OpenedProject implements AsyncDisposable {
+  /** As it was read: its workers by name, its declaration. */
+  readonly definition: Project;
+  /** Where Corral keeps its own. Absolute. */
+  readonly stateDir: string;
+  readonly #options: Omit<OpenOptions, "projectDir">;
+  readonly #policy: string | null;
+  readonly #over = new AbortController();
+  readonly #working = new Set<Promise<unknown>>();
+  readonly #ending = new Set<() => Promise<unknown>>();
+  #corral: Promise<Corral> | null = null;
+  #closing: Promise<void> | null = null;
+
+  /** Use `openProject`. */
+  constructor(definition: Project, options: Omit<OpenOptions, "projectDir">, policy: string | null) {
+    this.definition = definition;
+    this.stateDir = options.stateDir;
+    this.#options = options;
+    this.#policy = policy;
+  }
+
+  /**
+   * Runs a worker by itself, and answers with what became of it: a failure, a refusal and a denial are results as well.
+   *
+   * @throws AttachmentError for a file that is not there.
+   */
+  async run(worker: string, { input, attachments = [], signal, policy, onEvent }: ProjectRun = {}): Promise<RunResult> {
+    const definition = this.#named(worker);
+    return await this.#while(async () => {
+      const { environment } = await this.#opened();
+      const { emit } = environment;
+      const env = onEvent === undefined ? environment : { ...environment, emit: both(emit, onEvent) };
+      const chosen = this.#policyOr(policy);
+      const files = await attachmentsAt(attachments, chosen, env);
+      const request = { worker: definition, input, attachments: files, ...named(chosen) };
+      return await run({ ...request, signal: this.#until(signal) }, env);
+    });
+  }
+
+  /**
+   * Runs a worker over many items, each in a sandbox of its own, and tells of each result as it comes: see `mapItems`. Whoever
+   * stops taking results lets what runs end.
+   *
+   * @throws FleetRefused where nothing was run.
+   */
+  map(worker: string, request: ProjectMap): AsyncGenerator<ItemResult, void, undefined> {
+    this.#named(worker);
+    const results = this.#mapped(worker, request, () => this.#ending.delete(end));
+    const end = async (): Promise<unknown> => await results.return();
+    this.#ending.add(end);
+    return results;
+  }
+
+  /**
+   * A worker's tools, for a program or a model of its own. Its container is started with the first command.
+   *
+   *     await using tools = await project.tools("clerk");
+   *     const { text } = await generateText({ model, tools: tools.ai, prompt, stopWhen: isStepCount(10) });
+   *     await tools.close();
+   *
+   * @throws WorkerRefusedError where the worker may not have what its file asks for.
+   */
+  async tools(worker: string, { signal, policy, ...options }: ToolsOptions = {}): Promise<WorkerTools> {
+    const definition = this.#named(worker);
+    return await this.#while(async () => {
+      const { environment } = await this.#opened();
+      const request = { ...options, ...named(this.#policyOr(policy)), signal: this.#until(signal) };
+      const tools = await openTools(definition, request, environment, () => this.#ending.delete(end));
+      const end = async (): Promise<void> => await tools[Symbol.asyncDispose]();
+      this.#ending.add(end);
+      return tools;
+    });
+  }
+
+  /** What a worker and all that it may call would get, and who narrowed what. Runs nothing; without an Engine it has no plans. */
+  async explain(worker: string, { policy }: PolicyChoice = {}): Promise<Explanation> {
+    const definition = this.#named(worker);
+    return await explain(definition, this.#policyOr(policy), await this.#preview());
+  }
+
+  /** Every call path that would be refused or denied under the project's own policy. Runs nothing, and needs no Engine. */
+  async check(): Promise<CheckReport> {
+    return await check(await this.#preview());
+  }
+
+  /** The container that a run of this worker would get, as plain JSON, or every reason why there would be none. */
+  async planFor(worker: string, { policy }: PolicyChoice = {}): Promise<WorkerPlan> {
+    const definition = this.#named(worker);
+    return await workerPlan(definition, this.#policyOr(policy), await this.#preview());
+  }
+
+  /**
+   * What a worker may do when it is run by itself, to ask and to derive from; without a name, what the project gives.
+   *
+   * @throws WorkerRefusedError where it may not have what its file asks for.
+   */
+  async sandbox(worker?: string, { policy }: PolicyChoice = {}): Promise<FileSandbox> {
+    const definition = worker === undefined ? null : this.#named(worker);
+    const { environment } = await this.#preview();
+    const project = await rootSandbox(environment, this.#policyOr(policy));
+    const derivation =
+      project.ok && definition !== null ? await permissionOf(definition, project.sandbox, null, environment) : project;
+    if (!derivation.ok) throw new WorkerRefusedError(worker ?? "project", describeAll(derivation.violations));
+    return new FileSandbox(derivation.sandbox);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#closing ??= this.#close();
+    await this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    this.#over.abort(new Error("the project is closed"));
+    const corral = await this.#corral?.catch(() => null);
+    try {
+      await Promise.allSettled(this.#working);
+      await Promise.allSettled([...this.#ending].map((end) => end()));
+    } finally {
+      await corral?.[Symbol.asyncDispose]();
+    }
+  }
+
+  #named(worker: string): WorkerDefinition {
+    const { workers } = this.definition;
+    const definition = workers.get(worker);
+    if (definition === undefined) throw new UnknownWorkerError(worker, [...workers.keys()].sort());
+    return definition;
+  }
+
+  /** One that could not be opened is tried again with the next that needs it. */
+  #opened(): Promise<Corral> {
+    this.#over.signal.throwIfAborted();
+    if (this.#corral === null) {
+      const opening = openCorral(this.definition, this.#options);
+      this.#corral = opening;
+      opening.catch(() => {
+        if (this.#corral === opening) this.#corral = null;
+      });
+    }
+    return this.#corral;
+  }
+
+  async #preview() {
+    return await openPreview(this.definition, this.#options);
+  }
+
+  async #while<T>(act: () => Promise<T>): Promise<T> {
+    const work = act();
+    this.#working.add(work);
+    try {
+      return await work;
+    } finally {
+      this.#working.delete(work);
+    }
+  }
+
+  async *#mapped(
+    worker: string,
+    { signal, policy, ...request }: ProjectMap,
+    ended: () => void,
+  ): AsyncGenerator<ItemResult, void, undefined> {
+    try {
+      const corral = await this.#opened();
+      const chosen = named(this.#policyOr(policy ?? undefined));
+      yield* mapItems(corral, { ...request, worker, ...chosen, signal: this.#until(signal) });
+    } finally {
+      ended();
+    }
+  }
+
+  #policyOr(policy: string | undefined): string | null {
+    return policy ?? this.#policy;
+  }
+
+  #until(signal: AbortSignal | undefined): AbortSignal {
+    return signal === undefined ? this.#over.signal : AbortSignal.any([signal, this.#over.signal]);
+  }
+}
+
+function named(policy: string | null): { policy?: string } {
+  return policy === null ? {} : { policy };
+}
+
+function both(first: Emit, second: Emit): Emit {
+  return (event) => {
+    first(event);
+    second(event);
+  };
+}

@@ -1,0 +1,90 @@
+import type { z } from "zod";
+import { TOOL_NAMES, type ToolName } from "../project/tool-names.ts";
+import type { OnOutput } from "../run/session/exec-command.ts";
+import type { Session } from "../run/session/session.ts";
+import type { appendFileTool } from "../tools/append-file.ts";
+import type { callWorkerTool } from "../tools/call-worker.ts";
+import type { commitChangesTool } from "../tools/commit-changes.ts";
+import type { copyFileTool } from "../tools/copy-file.ts";
+import type { deleteFileTool } from "../tools/delete-file.ts";
+import type { editFileTool } from "../tools/edit-file.ts";
+import type { execTool } from "../tools/exec.ts";
+import type { fileInfoTool } from "../tools/file-info.ts";
+import type { gitDiscardTool } from "../tools/git-discard.ts";
+import type { gitPullTool } from "../tools/git-pull.ts";
+import type { gitPushTool } from "../tools/git-push.ts";
+import type { gitStageTool } from "../tools/git-stage.ts";
+import type { listFilesTool } from "../tools/list-files.ts";
+import type { moveFileTool } from "../tools/move-file.ts";
+import type { readFileTool } from "../tools/read-file.ts";
+import type { ToolResult } from "../tools/run-tool.ts";
+import type { writeFileTool } from "../tools/write-file.ts";
+import { OutputListener } from "./output-listener.ts";
+
+/** A tool that has no place here does not compile: see {@link ToolFunctions}. */
+interface Definitions {
+  readonly read_file: typeof readFileTool;
+  readonly write_file: typeof writeFileTool;
+  readonly edit_file: typeof editFileTool;
+  readonly append_file: typeof appendFileTool;
+  readonly delete_file: typeof deleteFileTool;
+  readonly move_file: typeof moveFileTool;
+  readonly copy_file: typeof copyFileTool;
+  readonly list_files: typeof listFilesTool;
+  readonly file_info: typeof fileInfoTool;
+  readonly commit_changes: typeof commitChangesTool;
+  readonly exec: typeof execTool;
+  readonly call_worker: typeof callWorkerTool;
+  readonly git_pull: typeof gitPullTool;
+  readonly git_stage: typeof gitStageTool;
+  readonly git_push: typeof gitPushTool;
+  readonly git_discard: typeof gitDiscardTool;
+}
+
+/** What each tool takes, from its own schema: a field with a default may be left out. */
+export type ToolInputs = { readonly [Name in ToolName]: z.input<Definitions[Name]["input"]> };
+
+/** How one use of a tool goes on. */
+export interface ToolCallOptions {
+  /** Ends it; it then answers `CANCELLED`. */
+  readonly signal?: AbortSignal;
+  /**
+   * Of `exec`: is given each piece of what the command prints as it comes; a promise holds the command back until it has
+   * settled. Where it throws or rejects, the command is ended, and the call rejects with the first such error.
+   */
+  readonly onOutput?: OnOutput;
+}
+
+/**
+ * One tool as a function. A refusal is an answer, `{ ok: false, code, message }`; it rejects for bugs, for trouble with
+ * the engine, and where `onOutput` fails.
+ */
+export type ToolFunction<Name extends ToolName> = (
+  input: ToolInputs[Name],
+  options?: ToolCallOptions,
+) => Promise<ToolResult>;
+
+/** Every tool by its name. Those that the worker may not use are there as well, and answer `TOOL_NOT_OFFERED`. */
+export type ToolFunctions = { readonly [Name in ToolName]: ToolFunction<Name> };
+
+/** The ones that `offered` names are its own properties; the others can be called, and are refused, but not listed. */
+export function toolFunctions(offered: readonly ToolName[], session: Pick<Session, "runTool">): ToolFunctions {
+  const functionsOf = (names: readonly ToolName[]) =>
+    Object.fromEntries(
+      names.map((name) => [
+        name,
+        async (input: unknown, { signal = NEVER, onOutput }: ToolCallOptions = {}) => {
+          if (onOutput === undefined) return await session.runTool(name, input, signal);
+          const listener = new OutputListener(onOutput);
+          const stopped = AbortSignal.any([signal, listener.failed]);
+          const result = await session.runTool(name, input, stopped, listener.hear);
+          listener.failed.throwIfAborted();
+          return result;
+        },
+      ]),
+    );
+  const refused = functionsOf(TOOL_NAMES.filter((name) => !offered.includes(name)));
+  return Object.assign(Object.create(refused), functionsOf(offered));
+}
+
+const NEVER = new AbortController().signal;

@@ -1,0 +1,141 @@
+import { createHash, randomBytes } from "node:crypto";
+import type { ElicitRequestFormParams } from "@modelcontextprotocol/server";
+import type { OnOutput } from "../../run/session/exec-command.ts";
+import type { ToolResult } from "../../tools/run-tool.ts";
+import type { Exchange } from "../exchange.ts";
+import { CallProgress } from "./call-progress.ts";
+
+/** Where a call has come to when its client is answered. */
+export type Round =
+  | { readonly kind: "done"; readonly result: ToolResult }
+  /** It waits for somebody's answers; the client comes again with those, and with `state`. */
+  | { readonly kind: "asks"; readonly state: string; readonly forms: ReadonlyMap<string, ElicitRequestFormParams> };
+
+export type Work = (call: Call, signal: AbortSignal, onOutput: OnOutput) => Promise<ToolResult>;
+
+interface Open {
+  readonly form: ElicitRequestFormParams;
+  readonly settle: PromiseWithResolvers<unknown>;
+}
+
+/**
+ * One use of a tool. It may outlast the request that began it: since the revision 2026-07-28 a server cannot ask its
+ * client anything, so what has to be asked becomes the answer to the request, and the work waits here until the client
+ * comes again.
+ */
+export class Call {
+  /** Nobody can guess it: who has it may answer for the person. */
+  readonly state = randomBytes(24).toString("base64url");
+  /** What the client should know besides the result. */
+  readonly notes: string[] = [];
+  readonly #cancelled = new AbortController();
+  readonly #progress: CallProgress;
+  readonly #open = new Map<string, Open>();
+  readonly #of: string;
+  #asked = Promise.withResolvers<void>();
+  #exchange: Exchange | null;
+  #questions = 0;
+  #isOver = false;
+  readonly #result: Promise<ToolResult>;
+
+  constructor(name: string, input: unknown, exchange: Exchange, work: Work) {
+    this.#of = identityOf(name, input);
+    this.#exchange = exchange;
+    this.#progress = new CallProgress(exchange.progress);
+    const onOutput: OnOutput = (stream, chunk) => void this.#progress.add(stream, chunk);
+    this.#result = work(this, this.#cancelled.signal, onOutput).finally(() => this.#end());
+    // Who waits for it may be somebody later, or nobody.
+    this.#result.catch(() => {});
+  }
+
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /** Settles when it has ended, in whatever way. */
+  get ended(): Promise<unknown> {
+    return this.#result.catch(() => {});
+  }
+
+  /** True where its client can be asked something now. */
+  get asks(): boolean {
+    return !this.#isOver && (this.#exchange?.asks ?? this.#open.size > 0);
+  }
+
+  /** True where this is the very call that a client comes again with. */
+  is(name: string, input: unknown): boolean {
+    return this.#of === identityOf(name, input);
+  }
+
+  /** Answers when it is done, or when something has to be asked. A request that is cancelled cancels the call. */
+  async round(exchange: Exchange): Promise<Round> {
+    this.#exchange = exchange;
+    this.#progress.sendBy(exchange.progress);
+    const cancel = (): void => this.cancel(exchange.signal.reason);
+    exchange.signal.addEventListener("abort", cancel, { once: true });
+    if (exchange.signal.aborted) cancel();
+    this.#takeAnswers(exchange.responses);
+    try {
+      for (;;) {
+        const result = await Promise.race([this.#result, this.#asked.promise.then(() => null)]);
+        if (result !== null) return { kind: "done", result };
+        this.#asked = Promise.withResolvers();
+        // A question may have been withdrawn since.
+        if (this.#open.size === 0) continue;
+        return { kind: "asks", state: this.state, forms: new Map([...this.#open].map(([id, { form }]) => [id, form])) };
+      }
+    } finally {
+      exchange.signal.removeEventListener("abort", cancel);
+      if (!this.#isOver) this.#progress.sendBy(null);
+      this.#exchange = null;
+    }
+  }
+
+  /** Puts a form before the client's person; answers with what the client said, which may be anything. */
+  async ask(form: ElicitRequestFormParams, signal: AbortSignal): Promise<unknown> {
+    signal.throwIfAborted();
+    const push = this.#exchange?.push ?? null;
+    if (push !== null) return await push.elicit(form, AbortSignal.any([signal, this.#cancelled.signal]));
+    this.#questions += 1;
+    const id = `approval-${this.#questions}`;
+    const settle = Promise.withResolvers<unknown>();
+    const withdraw = (): void => settle.reject(signal.reason);
+    signal.addEventListener("abort", withdraw, { once: true });
+    this.#open.set(id, { form, settle });
+    this.#asked.resolve();
+    try {
+      return await settle.promise;
+    } finally {
+      signal.removeEventListener("abort", withdraw);
+      this.#open.delete(id);
+    }
+  }
+
+  cancel(reason: unknown): void {
+    this.#cancelled.abort(reason);
+  }
+
+  /** Of what is asked still and was not answered, the client is told once more. */
+  #takeAnswers(responses: Readonly<Record<string, unknown>>): void {
+    for (const [id, { settle }] of [...this.#open]) {
+      if (!Object.hasOwn(responses, id)) continue;
+      this.#open.delete(id);
+      settle.resolve(responses[id]);
+    }
+    if (this.#open.size > 0) this.#asked.resolve();
+  }
+
+  /** What it left open (by a program in the background) is withdrawn: nobody comes again for it. */
+  #end(): void {
+    this.#isOver = true;
+    this.#progress.end();
+    this.cancel(new Error("the call is over"));
+    for (const { settle } of this.#open.values()) settle.reject(this.#cancelled.signal.reason);
+  }
+}
+
+function identityOf(name: string, input: unknown): string {
+  return createHash("sha256")
+    .update(JSON.stringify([name, input ?? null]))
+    .digest("base64");
+}

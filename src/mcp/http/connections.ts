@@ -1,0 +1,39 @@
+import type { Server } from "node:http";
+import type { Socket } from "node:net";
+
+/** Of all clients together. */
+const MAX_CONNECTIONS = 128;
+
+/**
+ * The connections of a server that takes a bounded number. Whoever is on this machine can open one, also who has no
+ * token: where all are taken, the oldest that has not shown one gives way, and nobody is shut out by silence.
+ */
+export class Connections {
+  /** In the order in which they came. */
+  readonly #unknown = new Set<Socket>();
+  #count = 0;
+
+  constructor(server: Server) {
+    server.on("connection", (socket) => this.#add(socket));
+  }
+
+  /** A request with the token has come by this one. */
+  shownToken(socket: Socket): void {
+    this.#unknown.delete(socket);
+  }
+
+  #add(socket: Socket): void {
+    if (this.#count >= MAX_CONNECTIONS) {
+      const [oldest] = this.#unknown;
+      if (oldest === undefined) return void socket.destroy();
+      this.#unknown.delete(oldest);
+      oldest.destroy();
+    }
+    this.#count += 1;
+    this.#unknown.add(socket);
+    socket.once("close", () => {
+      this.#count -= 1;
+      this.#unknown.delete(socket);
+    });
+  }
+}

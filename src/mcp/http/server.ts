@@ -1,0 +1,99 @@
+import { createServer, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { toWebRequest } from "@modelcontextprotocol/node";
+import { isLegacyRequest } from "@modelcontextprotocol/server";
+import { MAX_BODY_BYTES, readBody } from "./body.ts";
+import { Connections } from "./connections.ts";
+import type { HttpRequest } from "./http-request.ts";
+import { isLocalRequest } from "./local-request.ts";
+import type { PresenceTimes } from "./presence.ts";
+import { refuse } from "./refusal.ts";
+import { Sessions, type SessionsOptions } from "./sessions.ts";
+import { SharedSession } from "./shared-session.ts";
+import { carriesToken } from "./token.ts";
+
+/** Nothing but this machine reaches it. */
+const ADDRESS = "127.0.0.1";
+const PATH = "/mcp";
+/** A client on this machine says at once what it wants. */
+const HEADERS = { headersTimeout: 5000, connectionsCheckingInterval: 1000 } as const;
+const METHODS = ["GET", "POST", "DELETE"];
+const TIMES: PresenceTimes = { idleMs: 15 * 60_000, goneMs: 30_000 };
+
+export interface HttpOptions extends Omit<SessionsOptions, "times"> {
+  /** 0: any that is free. */
+  readonly port: number;
+  readonly token: string;
+  readonly times?: PresenceTimes;
+}
+
+export interface HttpServer extends AsyncDisposable {
+  readonly url: string;
+}
+
+/** Serves clients over streamable HTTP until it is disposed; their sandboxes and containers are gone then. */
+export async function serveOnHttp({ port, token, times = TIMES, ...options }: HttpOptions): Promise<HttpServer> {
+  const sessions = new Sessions({ ...options, times });
+  const shared = new SharedSession({ ...options, times });
+  let isOver = false;
+  let served: Served | null = null;
+  const server = createServer(HEADERS, (request, response) => {
+    if (served === null) return refuse(response, 503, "the server is not there yet");
+    const handled = handle(request as HttpRequest, response, served);
+    handled.catch((error: Error) => {
+      options.onTrouble(error);
+      if (response.headersSent) response.destroy();
+      else refuse(response, 500, "the server could not do it");
+    });
+  });
+  const connections = new Connections(server);
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject).listen(port, ADDRESS, () => resolve());
+  });
+  const bound = portOf(server.address());
+  served = { port: bound, token, connections, sessions, shared, isOver: () => isOver };
+  return {
+    url: `http://${ADDRESS}:${bound}${PATH}`,
+    async [Symbol.asyncDispose]() {
+      isOver = true;
+      const closed = new Promise((resolve) => server.close(resolve));
+      await Promise.allSettled([sessions[Symbol.asyncDispose](), shared[Symbol.asyncDispose]()]);
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+}
+
+interface Served {
+  readonly port: number;
+  readonly isOver: () => boolean;
+  readonly token: string;
+  readonly connections: Connections;
+  readonly sessions: Sessions;
+  readonly shared: SharedSession;
+}
+
+/** What is asked of a request before anything of it is believed, the cheapest first. */
+async function handle(request: HttpRequest, response: ServerResponse, served: Served): Promise<void> {
+  const { port, token, connections, sessions, shared, isOver } = served;
+  const { method, url } = request;
+  if (!isLocalRequest(request, port)) return refuse(response, 403, "the request was not meant for this server");
+  if (!carriesToken(request, token))
+    return refuse(response, 401, "the token is missing or wrong", { "www-authenticate": "Bearer" });
+  connections.shownToken(request.socket);
+  if (url.split("?")[0] !== PATH) return refuse(response, 404, `there is nothing but ${PATH}`);
+  if (!METHODS.includes(method)) return refuse(response, 405, "no such method", { allow: METHODS.join(", ") });
+  if (method !== "POST") return await sessions.handle(request, response, undefined);
+  const body = await readBody(request);
+  if (!body.ok) return refuse(response, body.status, body.reason);
+  const probe = await toWebRequest(request, body.json, { maxRequestBodySize: MAX_BODY_BYTES });
+  const isLegacy = await isLegacyRequest(probe, body.json);
+  // On a connection that is kept, requests come until the very end.
+  if (isOver()) return refuse(response, 503, "the server is being stopped");
+  await (isLegacy ? sessions : shared).handle(request, response, body.json);
+}
+
+function portOf(address: AddressInfo | string | null): number {
+  if (address === null || typeof address === "string") throw new Error("the server does not listen on a port");
+  return address.port;
+}

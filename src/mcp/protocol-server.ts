@@ -1,0 +1,89 @@
+import {
+  type ClientCapabilities,
+  inputRequired,
+  ProtocolError,
+  ProtocolErrorCode,
+  Server,
+  type ServerContext,
+} from "@modelcontextprotocol/server";
+import { packageVersion } from "../cli/package.ts";
+import type { Connection } from "./connection.ts";
+import { type Exchange, exchangeOf } from "./exchange.ts";
+import { toolDescription } from "./offered-tools.ts";
+import { URI_TEMPLATE } from "./resources/resource-uri.ts";
+import { hasResources, listResources, readResource } from "./resources/sandbox-resources.ts";
+import { toolAnswer } from "./tool-answer.ts";
+
+/** `legacy`: revisions until 2025-11-25, where a connection begins with a handshake. `modern`: from 2026-07-28 on. */
+export type Era = "legacy" | "modern";
+
+/** How long a client may take to say its new roots before the next request asks for them. */
+const ROOTS_MS = 5000;
+
+/** The protocol's side of a connection: what its messages mean. The SDK frames them, and pairs requests and answers. */
+export function protocolServer(connection: Connection, era: Era): Server {
+  const { worker, workers, tools } = connection;
+  const withResources = hasResources(connection);
+  const server = new Server(
+    { name: "corral", title: `Corral: ${worker.name}`, version: packageVersion() },
+    {
+      capabilities: { tools: {}, ...(withResources ? { resources: {} } : {}) },
+      instructions: instructionsOf(connection),
+    },
+  );
+  const exchange = (context: ServerContext): Exchange => exchangeOf(context, initialOf(server, era));
+
+  server.setRequestHandler("tools/list", async () => ({
+    tools: [...tools.values()].map((tool) => toolDescription(tool, worker, workers)),
+  }));
+  server.setRequestHandler("tools/call", async ({ params }, context) => {
+    const { name, arguments: input = {} } = params;
+    if (!tools.has(name))
+      throw new ProtocolError(
+        ProtocolErrorCode.InvalidParams,
+        `There is no tool ${JSON.stringify(name.slice(0, 100))}. There are: ${[...tools.keys()].join(", ")}.`,
+      );
+    const { round, notes } = await connection.use(name, input, exchange(context));
+    if (round.kind === "done") return toolAnswer(round.result, notes);
+    const forms = [...round.forms].map(([id, form]) => [id, inputRequired.elicit(form)] as const);
+    return inputRequired({ inputRequests: Object.fromEntries(forms), requestState: round.state });
+  });
+  if (era === "legacy")
+    server.setNotificationHandler("notifications/roots/list_changed", () => rootsChanged(server, connection));
+  if (!withResources) return server;
+
+  server.setRequestHandler("resources/list", ({ params }, context) =>
+    listResources(connection, params?.cursor, exchange(context)),
+  );
+  server.setRequestHandler("resources/templates/list", async () => ({
+    resourceTemplates: [{ uriTemplate: URI_TEMPLATE, name: "file", title: "A file or directory", description: FILE }],
+  }));
+  server.setRequestHandler("resources/read", ({ params }, context) =>
+    readResource(connection, params.uri, exchange(context)),
+  );
+  return server;
+}
+
+function initialOf(server: Server, era: Era): ClientCapabilities | undefined | null {
+  return era === "modern" ? null : server.getClientCapabilities();
+}
+
+async function rootsChanged(server: Server, connection: Connection): Promise<void> {
+  const ask = async (): Promise<readonly string[]> => {
+    const { roots } = await server.listRoots(undefined, { timeout: ROOTS_MS });
+    return roots.map(({ uri }) => uri);
+  };
+  await connection.rootsChanged(ask);
+}
+
+/** For a model: what this is, and how to begin. */
+function instructionsOf({ worker, tools }: Connection): string {
+  const what = worker.description === "" ? [] : [worker.description];
+  const begin = tools.has("list_files") ? ["Begin with `list_files` on `/` to see which directories there are."] : [];
+  const commit = tools.has("commit_changes") ? [COMMIT] : [];
+  return [...what, ...begin, "Paths are those of a container, not of the user's machine.", ...commit].join("\n");
+}
+
+const COMMIT =
+  "Where changes wait for approval, `commit_changes` applies them; what was not applied when the connection ends is kept for the user.";
+const FILE = "A text or an image by its path, such as corral:///notes/a.md, or what is in a directory.";

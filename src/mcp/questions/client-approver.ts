@@ -1,0 +1,74 @@
+import type { ElicitRequestFormParams } from "@modelcontextprotocol/server";
+import type { ApprovalRequest, Approver, Decision } from "../../approval/approver.ts";
+import { denied } from "../../approval/approver.ts";
+import { QueuedApprover } from "../../approval/queued-approver.ts";
+import type { Call } from "../calls/call.ts";
+import { answerIn, questionForm } from "./question-form.ts";
+
+/** Forms that may be open at one client. */
+const MAX_AT_ONCE = 20;
+
+export interface ClientApproverOptions {
+  /** The call that a question comes from, where its client can be asked; null: nobody can be. */
+  readonly callInQuestion: () => Call | null;
+  /** Puts a form before the person behind a call. */
+  readonly ask: (call: Call, form: ElicitRequestFormParams, signal: AbortSignal) => Promise<unknown>;
+  /** How long one form may be open. */
+  readonly timeoutMs: number;
+  /** True where the calls are of many clients: each is a person of its own then, and nothing is agreed to for longer. */
+  readonly isShared: boolean;
+  /** Decides where the client cannot ask anybody. */
+  readonly otherwise: Approver;
+}
+
+/**
+ * Asks the person behind a client, by a form that the client shows. They are asked what a person at a terminal is asked,
+ * and can agree to no more. What they agree to for the session is remembered as long as their connection lasts; where
+ * it is shared, nothing is, and no two calls share a question.
+ */
+export class ClientApprover implements Approver {
+  readonly #options: ClientApproverOptions;
+  readonly #person: QueuedApprover;
+  readonly #persons = new WeakMap<Call, QueuedApprover>();
+
+  constructor(options: ClientApproverOptions) {
+    this.#options = options;
+    this.#person = this.#personBehind(options.callInQuestion);
+  }
+
+  async decide(request: ApprovalRequest, signal: AbortSignal): Promise<Decision> {
+    const { callInQuestion, isShared, otherwise } = this.#options;
+    const call = callInQuestion();
+    if (call === null) return await otherwise.decide(request, signal);
+    return await (isShared ? this.#personOf(call) : this.#person).decide(request, signal);
+  }
+
+  #personOf(call: Call): QueuedApprover {
+    const known = this.#persons.get(call);
+    if (known !== undefined) return known;
+    const person = this.#personBehind(() => (call.asks ? call : null));
+    this.#persons.set(call, person);
+    return person;
+  }
+
+  #personBehind(callInQuestion: () => Call | null): QueuedApprover {
+    const { ask, timeoutMs, isShared } = this.#options;
+    return new QueuedApprover({
+      ask: async (question, signal) => {
+        const call = callInQuestion();
+        if (call === null) return denied("the client that could be asked is gone");
+        const form = questionForm(question, isShared);
+        if (form === null) return denied("it is too long to be shown to the client");
+        return answerIn(await ask(call, form, signal), question, isShared);
+      },
+      timeoutMs,
+      atOnce: MAX_AT_ONCE,
+      who: "the person at the client",
+    });
+  }
+}
+
+/** For the mode `interactive`, where neither the client nor a terminal can ask anybody. */
+export const nobodyAsks: Approver = {
+  decide: async () => denied("the approval mode is interactive, and the client offers no way to ask a person"),
+};

@@ -1,0 +1,62 @@
+import type { ElicitRequestFormParams } from "@modelcontextprotocol/server";
+import pc from "picocolors";
+import { lastingOf } from "../../approval/memory.ts";
+import type { Answer } from "../../approval/question.ts";
+import { type AskedOfPerson, choiceTexts, questionText } from "../../cli/question-text.ts";
+
+/** Clients show the text in windows of their own; lines are broken as for a terminal of this width. */
+const COLUMNS = 100;
+/** What is longer is not asked about: nobody can agree to what was left out. Diffs and lists of paths are cut long before. */
+const MAX_MESSAGE_CHARS = 100_000;
+const PLAIN = pc.createColors(false);
+
+/** What a client answers with; the rest of the protocol's words (decline, cancel) is a no as well. */
+const CHOICES = ["deny", "once", "session"] as const;
+
+/**
+ * A question as a form that a client shows; null where it is too long to be shown whole. `isShared`: others use the same
+ * session, so nobody agrees to anything for as long as that lasts.
+ */
+export function questionForm(question: AskedOfPerson, isShared: boolean): ElicitRequestFormParams | null {
+  const { above, message } = questionText(question, COLUMNS, PLAIN);
+  const text = [...above, message].join("\n");
+  if (text.length > MAX_MESSAGE_CHARS) return null;
+  const lasting = !isShared && lastsIn(question);
+  const session = choiceTexts(question, 0).find(({ value }) => value === "session")?.label;
+  const meaning = `once: yes, for this alone.${lasting ? ` session: ${session}, while this connection lasts.` : ""}`;
+  return {
+    mode: "form",
+    message: text,
+    requestedSchema: {
+      type: "object",
+      properties: {
+        answer: {
+          type: "string",
+          title: "Answer",
+          description: `deny: no. ${meaning}`,
+          enum: lasting ? [...CHOICES] : CHOICES.filter((choice) => choice !== "session"),
+          default: "deny",
+        },
+      },
+      required: ["answer"],
+    },
+  };
+}
+
+/** Whatever is not clearly a yes to a choice is a no; a yes for longer than was offered to anybody is for once. */
+export function answerIn(
+  reply: unknown,
+  question: AskedOfPerson,
+  isShared: boolean,
+): Exclude<Answer, "interrupt" | "tree"> {
+  const { action, content } = (reply ?? {}) as { action?: unknown; content?: { answer?: unknown } };
+  if (action !== "accept") return "no";
+  const answer = content?.answer;
+  if (answer === "once") return "once";
+  if (answer !== "session" || !lastsIn(question)) return "no";
+  return isShared ? "once" : "session";
+}
+
+function lastsIn(question: AskedOfPerson): boolean {
+  return lastingOf(question) !== null;
+}

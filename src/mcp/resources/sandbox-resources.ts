@@ -1,0 +1,92 @@
+import {
+  type ListResourcesResult,
+  ProtocolError,
+  ProtocolErrorCode,
+  type ReadResourceResult,
+  type Resource,
+  ResourceNotFoundError,
+} from "@modelcontextprotocol/server";
+import type { ListEntry, Listing } from "../../files/list/listing.ts";
+import { MAX_CHARS } from "../../files/read/read-text.ts";
+import type { VirtualPath } from "../../sandbox/virtual-path.ts";
+import type { ToolResult } from "../../tools/run-tool.ts";
+import type { Connection } from "../connection.ts";
+import type { Exchange } from "../exchange.ts";
+import { resourcePath, resourceUri } from "./resource-uri.ts";
+
+/** Of each depth; what lies deeper is read by the template. */
+const MAX_LISTED = 1000;
+const PAGE = 100;
+/** What is at the top, and what is in that. */
+const DEPTHS = ["*", "*/*"];
+
+/** The tools that resources are read with: who may not use these has no resources. */
+const NEEDED = ["list_files", "file_info", "read_file"] as const;
+
+export function hasResources({ tools }: Pick<Connection, "tools">): boolean {
+  return NEEDED.every((name) => tools.has(name));
+}
+
+/** The directories and files at the top, page by page. A cursor is where the last page ended. */
+export async function listResources(
+  connection: Connection,
+  cursor: string | undefined,
+  exchange: Exchange,
+): Promise<ListResourcesResult> {
+  const begin = cursor === undefined ? 0 : Number(/^\d{1,5}$/.exec(cursor)?.[0] ?? Number.NaN);
+  if (Number.isNaN(begin)) throw new ProtocolError(ProtocolErrorCode.InvalidParams, "there is no such page");
+  const listings: ListEntry[][] = [];
+  for (const pattern of DEPTHS) {
+    const listed = await connection.look("list_files", { path: "/", pattern, limit: MAX_LISTED }, exchange);
+    listings.push([...(dataOf(listed, "corral:///") as unknown as Listing).entries]);
+  }
+  const entries = listings.flat().sort((a, b) => (a.path < b.path ? -1 : 1));
+  const all = entries.filter(({ type }) => type === "directory" || type === "file");
+  const page = all.slice(begin, begin + PAGE).map(described);
+  return all.length > begin + PAGE ? { resources: page, nextCursor: String(begin + PAGE) } : { resources: page };
+}
+
+/** A text, an image, or what is in a directory. Whatever else there is cannot be read so, and says why. */
+export async function readResource(
+  connection: Connection,
+  uri: string,
+  exchange: Exchange,
+): Promise<ReadResourceResult> {
+  const parsed = resourcePath(uri);
+  if (!parsed.ok) throw new ProtocolError(ProtocolErrorCode.InvalidParams, `The URI names no file: ${parsed.reason}.`);
+  const { path } = parsed;
+  const { type } = dataOf(await connection.look("file_info", { path }, exchange), uri);
+  if (type === "directory") {
+    const listed = await connection.look("list_files", { path, limit: MAX_LISTED }, exchange);
+    const { entries } = dataOf(listed, uri) as unknown as Listing;
+    const text = entries
+      .map((entry) => `${resourceUri(entry.path)}${entry.type === "directory" ? "/" : ""}`)
+      .join("\n");
+    return { contents: [{ uri, mimeType: "text/uri-list", text }] };
+  }
+  const read = await connection.look("read_file", { path, max_chars: MAX_CHARS }, exchange);
+  const data = dataOf(read, uri);
+  if (read.ok && read.image !== undefined) {
+    const { mimeType, base64 } = read.image;
+    return { contents: [{ uri, mimeType, blob: base64 }] };
+  }
+  if (data.truncated === true)
+    throw new ProtocolError(ProtocolErrorCode.InvalidParams, `It is too long: ${TOO_LONG}`, { uri });
+  return { contents: [{ uri, mimeType: "text/plain", text: String(data.content) }] };
+}
+
+const TOO_LONG = `a text of at most ${MAX_CHARS} characters is read whole; the tool read_file reads more in pieces.`;
+
+function described({ path, type, size }: ListEntry): Resource {
+  const about = type === "directory" ? { mimeType: "inode/directory" } : size === null ? {} : { size };
+  return { uri: resourceUri(path as VirtualPath), name: path.slice(1), ...about };
+}
+
+/** A refusal is an error here; what is not shown and what is not there are told alike. */
+function dataOf(result: ToolResult, uri: string): Readonly<Record<string, unknown>> {
+  if (result.ok) return result.data;
+  const { code, message } = result;
+  if (code === "NOT_FOUND" || code === "PATH_NOT_IN_SANDBOX") throw new ResourceNotFoundError(uri, message);
+  const bugs = code === "SERVER_TROUBLE" ? ProtocolErrorCode.InternalError : ProtocolErrorCode.InvalidParams;
+  throw new ProtocolError(bugs, message, { code });
+}

@@ -1,0 +1,36 @@
+import { holds } from "../../run/grants/source.ts";
+import type { Narrow } from "../../run/job.ts";
+import { governingMount } from "../../sandbox/access.ts";
+import type { Mount } from "../../sandbox/mount.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { covers, parseVirtualPath, ROOT, type VirtualPath } from "../../sandbox/virtual-path.ts";
+
+/**
+ * What of a sandbox lies in the roots of a client: directories that are in one, and the parts of others that are one.
+ * `hosts`: real host directories. Pure.
+ *
+ * Paths are all that a narrowing can name, and a path brings what stands below it. So where a directory of the sandbox
+ * has another in it that lies outside, nothing of the first is left: to show it without the second would show what the
+ * second hides.
+ */
+export function narrowToRoots(sandbox: Sandbox, hosts: readonly string[]): Narrow {
+  const isInside = (mount: Mount): boolean => hosts.some((root) => holds(root, mount.host));
+  const candidates = sandbox.mounts.flatMap((mount) =>
+    isInside(mount) ? [mount.path] : hosts.flatMap((root) => partOf(mount, root, sandbox)),
+  );
+  const isWhole = (path: VirtualPath): boolean =>
+    sandbox.mounts.every((mount) => mount.path === path || !covers(path, mount.path) || isInside(mount));
+  const allowRead = [...new Set(candidates)].filter(isWhole);
+  const allowWrite = allowRead.filter((path) => governingMount(sandbox, path)?.mode === "rw");
+  return { allowRead, allowWrite };
+}
+
+/** The place of a root that lies in a mount; none where another mount stands there, or where no path can name it. */
+function partOf(mount: Mount, root: string, sandbox: Sandbox): VirtualPath[] {
+  if (!holds(mount.host, root)) return [];
+  const rest = mount.host === "/" ? root.slice(1) : root.slice(mount.host.length + 1);
+  const written = `${mount.path === ROOT ? "" : mount.path}/${rest}`;
+  const parsed = parseVirtualPath(written);
+  if (!parsed.ok || parsed.path !== written || governingMount(sandbox, parsed.path) !== mount) return [];
+  return [parsed.path];
+}

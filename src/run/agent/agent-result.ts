@@ -1,0 +1,51 @@
+import type { AgentEnding } from "../../agent/loop.ts";
+import type { Spending } from "../../agent/spending.ts";
+import { formatBytes } from "../../sandbox/units.ts";
+import type { Job } from "../job.ts";
+import { unstartedResult } from "../refusal.ts";
+import type { AgentReport, RunError, RunResult, RunStatus } from "../result.ts";
+import type { StoppedAgent } from "./agent-end.ts";
+
+/** What an agent used of what it may. */
+export function agentReport(model: string, spending: Spending): AgentReport {
+  const { steps, tokens, isEstimated, isUnpriced, costUsd } = spending;
+  return { model, steps, tokens: { ...tokens, estimated: isEstimated }, costUsd: isUnpriced ? null : costUsd };
+}
+
+export interface AgentOutcome {
+  readonly ending: AgentEnding;
+  /** What of its last words is kept. */
+  readonly said: { readonly text: string; readonly truncated: boolean };
+  /** Null where it ended by itself. */
+  readonly stopped: StoppedAgent | null;
+}
+
+/** What became of an agent that began. What ended it from outside says more than what it came to by then. */
+export function agentResult(
+  { run, worker }: Job,
+  { ending, said, stopped }: AgentOutcome,
+  outputBytes: number,
+  rest: { readonly agent: AgentReport; readonly calls: readonly RunResult[] },
+): RunResult {
+  const { status, error } = stopped ?? overOutput(worker.name, said.truncated, outputBytes) ?? endedAlone(ending);
+  const result = unstartedResult({ run, worker: worker.name }, status, error ?? NO_ERROR);
+  const output = error === null ? ending.output : null;
+  return { ...result, ...rest, output, stdout: said.text, truncated: said.truncated, error };
+}
+
+interface Ended {
+  readonly status: RunStatus;
+  readonly error: RunError | null;
+}
+
+function overOutput(worker: string, truncated: boolean, outputBytes: number): Ended | null {
+  if (!truncated) return null;
+  const message = `Agent ${worker} answered more than its limit of ${formatBytes(outputBytes)}.`;
+  return { status: "output_limit", error: { code: "OUTPUT_LIMIT", message } };
+}
+
+function endedAlone({ failure }: AgentEnding): Ended {
+  return failure === null ? { status: "succeeded", error: null } : { status: "failed", error: failure };
+}
+
+const NO_ERROR: RunError = { code: "", message: "" };

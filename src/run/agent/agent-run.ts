@@ -1,0 +1,149 @@
+import { ModelFailure } from "../../agent/failure.ts";
+import { type AgentEnding, runAgent } from "../../agent/loop.ts";
+import { openModel } from "../../agent/provider/open-model.ts";
+import { Spending } from "../../agent/spending.ts";
+import { Transcript } from "../../agent/transcript/transcript.ts";
+import type { Stage } from "../../changes/stage.ts";
+import { planLimits } from "../../isolation/plan-for.ts";
+import type { AgentDefinition } from "../../project/worker.ts";
+import { pinAttachments } from "../attachment-pins.ts";
+import { Calls, type Perform } from "../calls.ts";
+import type { RunEnvironment } from "../environment.ts";
+import type { Holder } from "../grants/holder.ts";
+import { type Job, placeOf } from "../job.ts";
+import { BoundedOutput } from "../output.ts";
+import { refusedResult } from "../refusal.ts";
+import type { RunResult } from "../result.ts";
+import { schemaCheck } from "../schema-check.ts";
+import { refusedMounts } from "../session/refused-mounts.ts";
+import { Session } from "../session/session.ts";
+import { AgentEnd } from "./agent-end.ts";
+import { agentReport, agentResult } from "./agent-result.ts";
+import { agentTools } from "./agent-tools.ts";
+import { systemPrompt, taskText } from "./prompt.ts";
+
+export interface AgentSurroundings {
+  readonly holder: Holder;
+  readonly stage: Stage;
+  readonly env: RunEnvironment;
+  /** Runs the workers that it calls. */
+  readonly perform: Perform;
+}
+
+/**
+ * One agent: a model on the host, whose tools act on the run's sandbox and in a cell of its own. The model, its key and the
+ * network stay outside of every cell. What is written, and what becomes of it, is as for a command.
+ */
+export async function agentRun(
+  job: Job,
+  agent: AgentDefinition,
+  { holder, stage, env, perform }: AgentSurroundings,
+): Promise<RunResult> {
+  const { sandbox } = stage;
+  const who = { run: job.run, worker: job.worker.name };
+  const refused = refusedMounts(sandbox, env);
+  if (refused.length > 0) return refusedResult(who, refused);
+  await using attached = await pinAttachments(job, sandbox, env);
+  if (!attached.ok) return refusedResult(who, attached.violations);
+
+  await job.turn?.();
+  const limits = planLimits(sandbox);
+  const begunAt = env.now();
+  const deadline = Math.min(job.deadline, begunAt + limits.timeoutMs);
+  using end = new AgentEnd(job.worker.name, deadline - begunAt, job.signal);
+  const spending = new Spending(job.worker.name, agent.budget, job.spending);
+  const own: Job = { ...job, deadline, signal: end.signal, spending };
+  await using calls = new Calls(own, holder, attached.pins, deadline, env, perform);
+  await using session = await Session.open(
+    own,
+    holder,
+    stage,
+    env,
+    (request, hangUp) => calls.call(request, hangUp),
+    true,
+  );
+
+  const ending = await worked(own, agent, spending, session, env);
+  const made = await calls.end();
+  const output = new BoundedOutput(
+    limits.outputBytes,
+    (stream, chunk) => env.emit({ type: "output", ...placeOf(job), stream, chunk }),
+    () => {},
+  );
+  output.add("stdout", Buffer.from(printed(ending.text)));
+  const report = agentReport(job.worker.model ?? "", spending);
+  const said = { text: output.text("stdout"), truncated: output.truncated };
+  return agentResult(job, { ending, said, stopped: end.stopped }, limits.outputBytes, { agent: report, calls: made });
+}
+
+/** The loop, from the model's opening to the agent's end, written down as it goes. */
+async function worked(
+  job: Job,
+  { model }: AgentDefinition,
+  spending: Spending,
+  session: Session,
+  env: RunEnvironment,
+): Promise<AgentEnding> {
+  const { worker, run, root, signal } = job;
+  try {
+    const opened = await openModel(model, env.models, signal);
+    if (opened.price === null && spending.limitsCost) throw priceless(opened.name);
+    const tools = agentTools(worker, env.project.workers, session);
+    env.emit({
+      type: "agent_started",
+      ...placeOf(job),
+      ...startOf(job, session),
+      tools: tools.map(({ name }) => name),
+    });
+    await using sink = await env.transcripts.open(run);
+    const transcript = new Transcript(sink.write, opened.redact);
+    const system = systemPrompt(job, session.sandbox);
+    const task = taskText(job);
+    await transcript.begin({ run, root, worker: worker.name, model: opened.name }, new Date());
+    await transcript.system(system);
+    await transcript.told(task);
+    const ending = await runAgent(
+      {
+        opened,
+        system,
+        messages: [{ role: "user", content: task }],
+        tools,
+        spending,
+        mismatch: worker.output === "json" ? ((await schemaCheck(worker.outputSchema)) ?? (() => null)) : null,
+        transcript,
+        emit: (act) => env.emit({ type: "agent", ...placeOf(job), act }),
+        ...(env.models.patience === undefined ? {} : { patience: env.models.patience }),
+        unmet: ({ tool, input }, { code, text }) => session.recordUnmet(tool, input, code ?? "", text),
+      },
+      signal,
+    ).catch(async (error: unknown) => {
+      await transcript.end(signal.aborted ? "stopped" : "broken", null);
+      throw error;
+    });
+    await transcript.end(ending.failure === null ? "succeeded" : "failed", ending.failure);
+    return ending;
+  } catch (error) {
+    if (signal.aborted) return NOTHING;
+    if (!(error instanceof ModelFailure)) throw error;
+    return { ...NOTHING, failure: { code: error.code, message: error.message } };
+  }
+}
+
+/** An agent that called it may spend only so much: nobody gets round that by having others do the work for nothing. */
+function priceless(model: string): ModelFailure {
+  const message = `What ${model} costs is not known, and an agent above has a limit of cost. Say it under \`models\` of corral.yaml.`;
+  return new ModelFailure("COST_LIMIT", message);
+}
+
+const NOTHING: AgentEnding = { text: "", output: null, failure: null };
+
+function startOf({ worker, attachments }: Job, { sandbox }: Session) {
+  const files = attachments.map(({ name }) => ({ path: `/attachments/${name}`, mode: "ro" as const }));
+  const mounts = [...sandbox.mounts.map(({ path, mode }) => ({ path, mode })), ...files];
+  return { model: worker.model ?? "", policy: sandbox.policy.name, mounts };
+}
+
+/** What a person sees ends with a line. */
+function printed(text: string): string {
+  return text === "" || text.endsWith("\n") ? text : `${text}\n`;
+}

@@ -1,0 +1,49 @@
+import { lstat, realpath, stat } from "node:fs/promises";
+import { posix, resolve } from "node:path";
+import { checkRead, hostPathOf, parsePathIn } from "../sandbox/access.ts";
+import type { Sandbox } from "../sandbox/sandbox.ts";
+
+export type AttachedFile =
+  | { readonly ok: true; readonly host: string }
+  /** Why there is none, for whoever named it: it may hold host paths. */
+  | { readonly ok: false; readonly reason: string };
+
+/**
+ * What a person or a program attaches to a root run: a file of their own, below `cwd` where its path is relative, or
+ * else, where nothing is there, the file at a virtual path of the project.
+ */
+export async function attachedFile(path: string, project: Sandbox, cwd: string): Promise<AttachedFile> {
+  return (await ownFile(path, cwd)) ?? (await projectFile(path, project));
+}
+
+/** The person's own links are followed, once and here; what is mounted holds none. Null where nothing is there. */
+async function ownFile(path: string, cwd: string): Promise<AttachedFile | null> {
+  const asked = resolve(cwd, path);
+  const isThere = await lstat(asked).then(
+    () => true,
+    () => false,
+  );
+  if (!isThere) return null;
+  try {
+    if (!(await stat(asked)).isFile()) return NOT_A_FILE;
+    return { ok: true, host: await realpath(asked) };
+  } catch (error) {
+    return { ok: false, reason: (error as Error).message };
+  }
+}
+
+/** No link is followed here: a worker may have planted one in what it could write. */
+async function projectFile(path: string, project: Sandbox): Promise<AttachedFile> {
+  const parsed = parsePathIn(project, path);
+  if (!parsed.ok) return { ok: false, reason: `${NOWHERE} (${parsed.reason})` };
+  const host = hostPathOf(project, parsed.path);
+  const refused = checkRead(project, parsed.path);
+  if (refused !== null || host === null)
+    return { ok: false, reason: `${NOWHERE}${refused === null ? "" : ` (${refused.message})`}` };
+  const found = await lstat(host).catch(() => null);
+  if (found === null) return { ok: false, reason: NOWHERE };
+  return found.isFile() ? { ok: true, host: posix.normalize(host) } : NOT_A_FILE;
+}
+
+const NOWHERE = "there is no such file, neither here nor in the project";
+const NOT_A_FILE = { ok: false, reason: "this is not a regular file" } as const;

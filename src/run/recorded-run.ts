@@ -1,0 +1,42 @@
+import { EngineTrouble } from "../isolation/driver.ts";
+import type { RunEnvironment } from "./environment.ts";
+import { type Job, placeOf } from "./job.ts";
+import { unstartedResult } from "./refusal.ts";
+import type { RunResult } from "./result.ts";
+
+/**
+ * What `act` makes of a job, told from its request to its end, however it runs. Every outcome is a result, also that the
+ * Engine failed and that nobody wants it any more; it rejects only for a bug.
+ */
+export async function recordedRun(
+  job: Job,
+  env: Pick<RunEnvironment, "emit" | "now">,
+  act: () => Promise<RunResult>,
+): Promise<RunResult> {
+  env.emit({ type: "requested", ...placeOf(job) });
+  const requestedAt = env.now();
+  const outcome = await outcomeOf(job, env, act);
+  const result = { ...outcome, durationMs: Math.round(env.now() - requestedAt) };
+  env.emit({ type: "ended", ...placeOf(job), result });
+  return result;
+}
+
+async function outcomeOf(
+  job: Job,
+  env: Pick<RunEnvironment, "emit">,
+  act: () => Promise<RunResult>,
+): Promise<RunResult> {
+  const unstarted = (status: "cancelled" | "lost", code: string, message: string): RunResult =>
+    unstartedResult({ run: job.run, worker: job.worker.name }, status, { code, message });
+  try {
+    // It may have waited for its turn until nobody wants it any more.
+    job.signal.throwIfAborted();
+    return await act();
+  } catch (error) {
+    if (job.signal.aborted)
+      return unstarted("cancelled", "CANCELLED", "The run was cancelled before its worker began.");
+    if (!(error instanceof EngineTrouble)) throw error;
+    env.emit({ type: "trouble", ...placeOf(job), detail: error.message });
+    return unstarted("lost", "ENGINE_TROUBLE", "The container engine failed; this says nothing about the worker.");
+  }
+}

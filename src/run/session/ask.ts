@@ -1,0 +1,26 @@
+import type { ApprovalRequest } from "../../approval/approver.ts";
+import { ToolRefusal } from "../../tools/tool.ts";
+import type { RunEnvironment } from "../environment.ts";
+import type { Job } from "../job.ts";
+
+/** `said`: what it is about, in the words of a refusal. Rejects with `ToolRefusal` where nobody agrees. */
+export type Ask = (
+  what: Omit<ApprovalRequest, "run" | "root" | "worker">,
+  said: string,
+  signal: AbortSignal,
+) => Promise<void>;
+
+/** Asks for what a tool of this run needs somebody's agreement to. */
+export function askFor(
+  { run, root, worker }: Pick<Job, "run" | "root" | "worker">,
+  { approver }: Pick<RunEnvironment, "approver">,
+): Ask {
+  return async (what, said, signal) => {
+    const decision = await approver.decide({ run, root, worker: worker.name, ...what }, signal);
+    if (decision.outcome === "approved") return;
+    const timedOut = decision.outcome === "timed_out";
+    const answer = timedOut ? "nobody answered in time" : `it was denied: ${decision.reason}`;
+    const code = timedOut ? "APPROVAL_TIMED_OUT" : "APPROVAL_DENIED";
+    throw new ToolRefusal(code, `To ${said} needs approval, and ${answer}.`);
+  };
+}

@@ -1,0 +1,28 @@
+import { TOOL_NAMES, type ToolName } from "../../project/tool-names.ts";
+import type { WorkerDefinition } from "../../project/worker.ts";
+import type { ToolResult } from "../../tools/run-tool.ts";
+import { TOOLS } from "../../tools/toolbox.ts";
+
+/** The tools that a worker may use: those that its file names. Where it names none, an agent has none, and a command all. */
+export function allowedTools({ tools, agent }: WorkerDefinition): readonly ToolName[] {
+  return tools ?? (agent === undefined ? TOOL_NAMES : []);
+}
+
+/** Of those, the ones that could do anything: nobody is shown a tool for calls who may call nobody. */
+export function usefulTools(worker: WorkerDefinition): ToolName[] {
+  const { calls, git = [] } = worker;
+  return allowedTools(worker).filter((name) => {
+    const uses = TOOLS.get(name)?.uses;
+    return (uses !== "calls" || calls.length > 0) && (uses !== "git" || git.length > 0);
+  });
+}
+
+/** The answer to whoever asks for another. */
+export function notOffered(name: string, worker: WorkerDefinition): ToolResult {
+  const offered = usefulTools(worker);
+  const there = offered.length === 0 ? "There are none." : `There are ${offered.join(", ")}.`;
+  if (!TOOLS.has(name))
+    return { ok: false, code: "NO_SUCH_TOOL", message: `There is no tool ${name}. ${there}`, data: {} };
+  const message = `Worker ${worker.name} does not have the tool ${name}. ${there}`;
+  return { ok: false, code: "TOOL_NOT_OFFERED", message, data: {} };
+}

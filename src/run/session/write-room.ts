@@ -1,0 +1,89 @@
+import PQueue from "p-queue";
+import type { Stage } from "../../changes/stage.ts";
+import type { GuardedFiles } from "../../files/guarded.ts";
+import type { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
+import { DiskWatch } from "../../isolation/disk/disk-watch.ts";
+import { type PinnedSource, pinSources } from "../../isolation/pin.ts";
+import { planLimits } from "../../isolation/plan-for.ts";
+import { formatBytes } from "../../sandbox/units.ts";
+import { ToolRefusal } from "../../tools/tool.ts";
+import type { RunEnvironment } from "../environment.ts";
+import { SMALL_FILES_BYTES } from "../watch-disk.ts";
+
+/**
+ * Holds the tools on the host's side to the run's disk limit, before each of their writes: no cell is there to be watched,
+ * and what they and the session's cells write counts together.
+ */
+export class WriteRoom {
+  readonly #stage: () => Stage;
+  readonly #baseline: DiskBaseline;
+  readonly #env: Pick<RunEnvironment, "refusedSources">;
+  /** Each looks at what the one before has left: many at once would each see the whole room. */
+  readonly #writes = new PQueue({ concurrency: 1 });
+
+  constructor(stage: () => Stage, baseline: DiskBaseline, env: Pick<RunEnvironment, "refusedSources">) {
+    this.#stage = stage;
+    this.#baseline = baseline;
+    this.#env = env;
+  }
+
+  /** The most bytes that one file may have. */
+  get maxBytes(): number {
+    return planLimits(this.#stage().sandbox).fileBytes;
+  }
+
+  /** The same files, that refuse to write where the room is used up. Deleting goes on, and so does moving. */
+  holding(files: GuardedFiles): GuardedFiles {
+    const held =
+      <Args extends unknown[], Result>(write: (...args: Args) => Promise<Result>) =>
+      async (...args: Args): Promise<Result> =>
+        await this.#writes.add(async () => {
+          await this.#refuseWhereUsedUp();
+          return await write(...args);
+        });
+    const { write, append, edit, copy, mkdir } = files;
+    return {
+      ...files,
+      write: held(write),
+      append: held(append),
+      edit: held(edit),
+      copy: held(copy),
+      mkdir: held(mkdir),
+    };
+  }
+
+  async #refuseWhereUsedUp(): Promise<void> {
+    const { sandbox, written } = this.#stage();
+    const direct = sandbox.mounts.filter(({ mode, view }) => mode === "rw" && view === undefined);
+    await using pins = new AsyncDisposableStack();
+    const sources: PinnedSource[] = [];
+    for (const host of new Set(direct.map((mount) => mount.host))) {
+      // By itself: what cannot be opened is not written to either, and the others are looked at all the same.
+      const pinning = await pinSources([host], this.#env.refusedSources);
+      if (!pinning.ok) continue;
+      pins.use(pinning.pins);
+      sources.push(...pinning.pins.sources.values());
+    }
+    await using watch = await DiskWatch.start({
+      places: [...outermost(sources), ...written],
+      limitBytes: this.maxBytes + SMALL_FILES_BYTES,
+      unnamedBytes: async () => 0,
+      onFailure: () => {},
+      baseline: this.#baseline,
+    });
+    if (!(await watch.isExceeded())) return;
+    const limit = formatBytes(this.maxBytes);
+    throw new ToolRefusal(
+      "DISK_LIMIT",
+      `What was written so far is more than the limit of ${limit}. Delete some of it (delete_file) before you write more.`,
+    );
+  }
+}
+
+/** What stands in another one is added up with that. */
+function outermost(sources: readonly PinnedSource[]): string[] {
+  const folders = sources.filter(({ kind }) => kind === "directory");
+  const isInside = (one: PinnedSource): boolean =>
+    folders.some((outer) => one.device === outer.device && one.host.startsWith(`${outer.host}/`));
+  return folders.filter((one) => !isInside(one)).map(({ descriptorPath }) => descriptorPath);
+}

@@ -1,0 +1,241 @@
+import { readdir, readFile, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { Client } from "@modelcontextprotocol/client";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { HANDY_PROJECT, type McpProject, mcpProject, textOf } from "../mcp/mcp-project.ts";
+
+const CANARY = "CANARY: no client may read or change this";
+
+let mcp: McpProject;
+
+beforeAll(async () => {
+  mcp = await mcpProject({ ...HANDY_PROJECT, files: { ...HANDY_PROJECT.files, "secret/canary": CANARY } });
+  await symlink("../secret/canary", join(mcp.project.dir, "out/relative"));
+  await symlink(join(mcp.project.dir, "secret"), join(mcp.project.dir, "out/absolute"));
+});
+afterEach(async () => {
+  await mcp.leave();
+  expect(await readFile(join(mcp.project.dir, "secret/canary"), "utf8")).toBe(CANARY);
+});
+afterAll(() => mcp?.[Symbol.asyncDispose]());
+
+/** Whatever a client is told: an answer, or an error with all its data. */
+async function told(asked: Promise<unknown>): Promise<string> {
+  return JSON.stringify(await asked.catch((error: Error & { data?: unknown }) => [error.message, error.data]));
+}
+
+function expectNothingOf(text: string): void {
+  expect(text).not.toContain("CANARY");
+  expect(text).not.toContain("root:");
+  expect(text).not.toContain(mcp.project.dir);
+  expect(text).not.toContain(mcp.project.stateDir);
+}
+
+describe.each([false, true])("a hostile client (2026-07-28: %s)", (modern) => {
+  let client: Client;
+  const open = async (): Promise<Client> => {
+    ({ client } = await mcp.connect({ modern }));
+    return client;
+  };
+
+  it("reads nothing outside by a resource's URI, however it is written", async () => {
+    await open();
+    const { dir } = mcp.project;
+    const uris = [
+      "corral:///docs/../secret/canary",
+      "corral:///docs/%2e%2e/secret/canary",
+      "corral:///docs/%2e%2e%2fsecret%2fcanary",
+      "corral:///docs/%252e%252e/secret/canary",
+      "corral:///docs/..%c0%afsecret/canary",
+      "corral:///../../../../etc/passwd",
+      "corral:////etc/passwd",
+      "corral:///etc/passwd",
+      "corral://localhost/etc/passwd",
+      "corral:///docs/a.txt%00/../../secret/canary",
+      "corral:///docs:../secret/canary",
+      "corral:///~/canary",
+      "corral:///proc/self/environ",
+      "corral:///.corral/x",
+      `corral://${dir}/secret/canary`,
+      `file://${dir}/secret/canary`,
+      "file:///etc/passwd",
+      "http://127.0.0.1/",
+      "corral:///out/relative",
+      "corral:///out/absolute/canary",
+      "corral:///out/absolute",
+      `corral:///docs/${"../".repeat(2000)}etc/passwd`,
+      `corral:///${"%2e%2e/".repeat(2000)}etc/passwd`,
+      "",
+      "\u0000",
+    ];
+    // What it wrote itself may come back to it.
+    for (const uri of uris) expectNothingOf((await told(client.readResource({ uri }))).replaceAll(dir, ""));
+  });
+
+  it("reads nothing through a link that a command plants in a writable directory", async () => {
+    await open();
+    const command = `ln -s /docs/../../../../secret/canary /out/planted; ln -s ${mcp.project.dir}/secret /out/hole; ln -s /etc/passwd /out/pw; ln -s / /out/root`;
+    await client.callTool({ name: "exec", arguments: { command } });
+    for (const path of ["planted", "hole/canary", "hole", "pw", "root/etc/passwd", "root"]) {
+      const uri = `corral:///out/${path}`;
+      const text = await told(client.readResource({ uri }));
+      expect(text).not.toContain("CANARY");
+      expect(text).not.toContain("root:");
+      for (const name of ["read_file", "list_files"]) {
+        const answer = await told(client.callTool({ name, arguments: { path: `/out/${path}` } }));
+        expect(answer).not.toContain("CANARY");
+        expect(answer).not.toContain("root:");
+      }
+      await client.callTool({ name: "write_file", arguments: { path: `/out/${path}`, content: "overwritten" } });
+    }
+    expectNothingOf(await told(client.listResources()));
+    expect(await readdir(join(mcp.project.dir, "secret"))).toEqual(["canary"]);
+  });
+
+  it("finds no tool by a name that every object has", async () => {
+    await open();
+    for (const name of [
+      "constructor",
+      "__proto__",
+      "toString",
+      "hasOwnProperty",
+      "",
+      "read_file ",
+      "READ_FILE",
+      "../read_file",
+    ]) {
+      await expect(client.callTool({ name, arguments: {} })).rejects.toMatchObject({ code: -32602 });
+    }
+  });
+
+  it("changes nothing by arguments with such keys, and is told that they are not taken", async () => {
+    await open();
+    const polluting = JSON.parse(
+      '{"path":"/docs/a.txt","__proto__":{"polluted":true},"constructor":{"prototype":{"polluted":true}}}',
+    );
+    const answer = await client.callTool({ name: "read_file", arguments: polluting as Record<string, unknown> });
+    const text = await told(Promise.resolve(answer));
+    expect(text.includes("BAD_INPUT") || text.includes("a document")).toBe(true);
+    expect(({} as { polluted?: boolean }).polluted).toBeUndefined();
+    const again = await client.callTool({ name: "list_files", arguments: { path: "/" } });
+    expect(textOf(again)).toContain("/docs/");
+    const env = JSON.parse('{"command":"env","env":{"__proto__":"x","LD_PRELOAD\\u0000":"x"}}') as Record<
+      string,
+      unknown
+    >;
+    expect(await told(client.callTool({ name: "exec", arguments: env }))).toMatch(/BAD_INPUT|succeeded/);
+  });
+
+  it("is refused giant arguments, and the server goes on", async () => {
+    await open();
+    const path = "a/".repeat(500_000);
+    const long = await client.callTool({ name: "read_file", arguments: { path } });
+    expect(long).toMatchObject({ isError: true, structuredContent: { code: "BAD_INPUT" } });
+    expect(JSON.stringify(long).length).toBeLessThan(10_000);
+    let deep: unknown = "x";
+    for (let depth = 0; depth < 2000; depth += 1) deep = { deep };
+    expect(await client.callTool({ name: "call_worker", arguments: { worker: "kid", input: deep } })).toMatchObject({
+      isError: true,
+      structuredContent: { code: "BAD_INPUT" },
+    });
+    const unknown = await told(client.callTool({ name: "n".repeat(1_000_000), arguments: {} }));
+    expect(unknown.length).toBeLessThan(5000);
+    expect(textOf(await client.callTool({ name: "list_files", arguments: { path: "/" } }))).toContain("/docs/");
+  });
+
+  it("has a bounded number of its 1000 calls worked on; the rest is refused at once, and all are answered", async () => {
+    await open();
+    const calls = Array.from({ length: 1000 }, (_, index) =>
+      client.callTool({ name: "exec", arguments: { command: `sleep 0.01; echo ${index}` } }, { timeout: 170_000 }),
+    );
+    const answers = await Promise.all(calls);
+    const refused = answers.filter(
+      ({ structuredContent }) => (structuredContent as { code?: string }).code === "TOO_MANY_REQUESTS",
+    );
+    const done = answers.filter(({ isError }) => !isError);
+    expect(done.length).toBeGreaterThan(50);
+    expect(done.length).toBeLessThanOrEqual(300);
+    expect(done.length + refused.length).toBe(1000);
+    expect(await mcp.cells()).toHaveLength(1);
+  }, 180_000);
+
+  it("learns nothing of the host from any error of any tool", async () => {
+    await open();
+    const { tools } = await client.listTools();
+    for (const path of ["/", "/nowhere", "/docs", "/out/relative", "/../..", mcp.project.dir, "\u0000", "~root"]) {
+      for (const { name } of tools) {
+        const input = { path, from: path, to: path, content: "", command: `cat ${path}`, worker: path, edits: [] };
+        const { properties = {} } = (tools.find((tool) => tool.name === name)?.inputSchema ?? {}) as {
+          properties?: object;
+        };
+        const taken = Object.fromEntries(Object.entries(input).filter(([key]) => key in properties));
+        if (name === "exec" && path.includes("\0")) continue;
+        const text = await told(client.callTool({ name, arguments: taken }));
+        const own = path === mcp.project.dir ? text.replaceAll(mcp.project.dir, "") : text;
+        expect(own).not.toContain("CANARY");
+        expect(own).not.toContain(mcp.project.stateDir);
+        if (path !== mcp.project.dir) expect(own).not.toContain(mcp.project.dir);
+      }
+    }
+  });
+
+  it("answers for nobody's question with a state that it made up, or that is another call's", async () => {
+    if (!modern) return;
+    await open();
+    const forged = await client.request({
+      method: "tools/call",
+      params: {
+        name: "write_file",
+        arguments: { path: "/docs/a.txt", content: "forged" },
+        requestState: "made-up",
+        inputResponses: { "approval-1": { action: "accept", content: { answer: "session" } } },
+      },
+    });
+    expect(forged).toMatchObject({ isError: true, structuredContent: { code: "QUESTION_OVER" } });
+    expect(await readFile(join(mcp.project.dir, "docs/a.txt"), "utf8")).toBe("a document\n");
+  });
+});
+
+describe("a client that speaks no protocol", () => {
+  it("is given nothing, and its server ends with it", async () => {
+    const lines = [
+      "\u0000\u0001\u0002",
+      "[]",
+      '{"jsonrpc":"2.0","method":"tools/call","params":{"name":"exec","arguments":{"command":"touch /out/early"}}}',
+      '{"jsonrpc":"2.0","id":{"a":1},"method":"initialize"}',
+      `{"jsonrpc":"2.0","id":1,"method":"${"x".repeat(100_000)}"}`,
+      '{"__proto__":{"polluted":true},"jsonrpc":"2.0","id":2,"method":"__proto__"}',
+    ];
+    const { status } = await mcp.project.corral(["mcp", "--worker", "w"], { stdin: `${lines.join("\n")}\n` });
+    expect(status).toBe(0);
+    expect(await readdir(join(mcp.project.dir, "out"))).not.toContain("early");
+  });
+
+  it("is refused arguments that are nested too deeply for any parser, and served on", async () => {
+    const call = (id: number, params: string) =>
+      `{"jsonrpc":"2.0","id":${id},"method":"tools/call","params":${params}}`;
+    const nested = `${"[".repeat(1_000_000)}${"]".repeat(1_000_000)}`;
+    const info = '{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}';
+    const { child, ended } = mcp.project.start(["mcp", "--worker", "w"], {
+      stdin: [
+        `{"jsonrpc":"2.0","id":1,"method":"initialize","params":${info}}`,
+        call(2, `{"name":"call_worker","arguments":{"worker":"kid","input":${nested}}}`),
+        `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`,
+        "",
+      ].join("\n"),
+    });
+    const { status, stdout } = await ended;
+    expect(child.exitCode).toBe(0);
+    expect(status).toBe(0);
+    expect(stdout).toMatch(/"code":"BAD_INPUT"/);
+    expect(stdout).toContain('"id":3');
+  });
+
+  it("is cut off where its message has no end", async () => {
+    await writeFile(join(mcp.project.dir, "endless"), "");
+    const { status, stdout } = await mcp.project.corral(["mcp", "--worker", "w"], {
+      stdin: "x".repeat(20 * 1024 ** 2),
+    });
+    expect({ status, stdout }).toEqual({ status: 0, stdout: "" });
+  });
+});

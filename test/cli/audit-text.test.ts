@@ -1,0 +1,20 @@
+import { expect, it } from "vitest";
+import type { SealedRecord } from "../../src/audit/seal.ts";
+import { auditTable } from "../../src/cli/audit-text.ts";
+
+it("the audit table says of a tool what it was used on, and what came of the command or the worker behind it", () => {
+  const used = { type: "tool_used", at: "2026-11-22T00:00:00.000Z", run: "aaaaaaaaaaaa", worker: "a", tool: "exec" };
+  const rows = [
+    { ...used, on: { command: "true" }, ok: true, status: "succeeded", exitCode: 0 },
+    { ...used, on: { command: "false" }, ok: true, status: "failed", exitCode: 1 },
+    { ...used, tool: "read_file", on: { path: "/a" }, ok: true },
+    { ...used, tool: "read_file", on: { path: "/b" }, ok: false, code: "NOT_FOUND", message: "There is none." },
+  ];
+  const lines = auditTable(rows as unknown as SealedRecord[]).split("\n");
+  expect(lines.slice(1).map((line) => line.split(/ {2,}/).slice(3).join(" | "))).toEqual([
+    "tool exec true | succeeded",
+    "tool exec false | failed, exit code 1",
+    "tool read_file /a | done",
+    "tool read_file /b | refused: NOT_FOUND There is none.",
+  ]);
+});

@@ -1,0 +1,53 @@
+import { execFileSync } from "node:child_process";
+import { mkdirSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { startFleet } from "../../../src/fleet/fleet.ts";
+import type { RunEvent } from "../../../src/run/events.ts";
+import { sh, writable } from "../../run/project-fixture.ts";
+import { openFleetProject, SPEC, whole } from "../fleet-fixture.ts";
+
+async function* items() {
+  for (const index of [0, 1, 2])
+    yield { index, key: `${index}`, place: `item ${index}`, attachments: [], allowWrite: [`/text/${index}`] };
+}
+
+describe("a scrubbed cell that cannot be emptied", () => {
+  it("is thrown away, and why is told; its item's result stays true, and the next has another cell", async () => {
+    await using f = await openFleetProject({
+      zones: { text: "rw" },
+      workers: { w: { command: sh("echo done"), sandbox: { zones: [writable("text")] } } },
+    });
+    const { environment } = f.project.corral;
+    const troubles: RunEvent[] = [];
+    let stays: string | null = null;
+    const emit = (event: RunEvent): void => {
+      environment.emit(event);
+      if (event.type === "started" && stays === null) {
+        // What another program of the host's mounted there cannot be removed with the rest.
+        const cell = readdirSync(environment.ownerDir).find((name) => name.endsWith(".cell")) ?? "";
+        stays = join(environment.ownerDir, cell, "attachments", "stays");
+        mkdirSync(stays);
+        execFileSync("mount", ["-t", "tmpfs", "corral-test", stays]);
+      } else if (event.type === "trouble") {
+        troubles.push(event);
+        execFileSync("umount", [stays ?? ""]);
+      }
+    };
+    const { results } = await whole(
+      await startFleet({ ...SPEC, reuse: "scrubbed", concurrency: 1 }, items(), {
+        run: { ...environment, emit },
+        journal: f.journal,
+        onEvent: () => {},
+        stop: new AbortController().signal,
+      }),
+    );
+    expect([...results.values()].map(({ status, output }) => `${status}: ${output}`)).toEqual(
+      Array.from({ length: 3 }, () => "succeeded: done\n"),
+    );
+    const told = expect.stringMatching(/^a cell is thrown away, for what an item left in it stays: EBUSY/);
+    expect(troubles).toMatchObject([{ run: results.get("0")?.run, worker: "w", detail: told }]);
+    const cells = f.project.events.flatMap((event) => (event.type === "started" ? [event.plan.run] : []));
+    expect([cells[0] === cells[1], cells[1] === cells[2]]).toEqual([false, true]);
+  });
+});

@@ -1,0 +1,133 @@
+import { describe, expect, it } from "vitest";
+import { type DeriveRequest, type FileSandbox, SandboxPermissionEscalationError, sandboxOf } from "../../src/index.ts";
+
+const program = (readonly = false): FileSandbox => sandboxOf({ root: { host: "/host", readonly } });
+const named = (): FileSandbox =>
+  sandboxOf({
+    mounts: {
+      data: { host: "/srv/data" },
+      out: { host: "/srv/out", mode: "rw", suffixes: ["md"], maxFileBytes: 10 },
+    },
+  });
+
+function escalation(parent: FileSandbox, request: DeriveRequest): SandboxPermissionEscalationError {
+  try {
+    parent.derive(request, "child");
+  } catch (error) {
+    if (error instanceof SandboxPermissionEscalationError) return error;
+    throw error;
+  }
+  throw new Error("it was derived");
+}
+
+describe("a sandbox of one root (seed 2)", () => {
+  it("resolves relative and absolute paths below its directory, and shows none of the host's own", () => {
+    const sandbox = program();
+    expect(sandbox.resolve("/src/main.py")).toBe("/host/src/main.py");
+    expect(sandbox.resolve("src/main.py")).toBe("/host/src/main.py");
+    expect(sandbox.resolve("/etc/passwd")).toBe("/host/etc/passwd");
+    expect([sandbox.readableRoots, sandbox.writableRoots]).toEqual([["/"], ["/"]]);
+    expect(program(true).writableRoots).toEqual([]);
+  });
+
+  it.each(["../x", "/a/../../x", "C:/x", "~/x", "a\\b", "a\0b", ""])("is not left by %j", (path) => {
+    const sandbox = program();
+    expect([sandbox.canRead(path), sandbox.canWrite(path), sandbox.access(path)]).toEqual([false, false, "none"]);
+    expect(() => sandbox.resolve(path)).toThrow(/Readable paths: \//);
+    expect(sandbox.checkRead(path)?.code).toBe("PATH_NOT_IN_SANDBOX");
+    expect(sandbox.checkWrite(path)?.code).toBe("PATH_NOT_IN_SANDBOX");
+  });
+
+  it("derives nothing from nothing, a reader from `allowRead`, and a writer from `allowWrite`", () => {
+    const empty = program().derive();
+    expect([empty.canRead("/src/a.py"), empty.readableRoots]).toEqual([false, []]);
+    const reader = program().derive({ allowRead: "/src" });
+    expect([reader.canRead("/src/a.py"), reader.canWrite("/src/a.py")]).toEqual([true, false]);
+    expect(() => reader.resolve("/docs/x.md")).toThrow(/Readable paths: \/src/);
+    const writer = program().derive({ allowWrite: ["/out"], allowRead: ["/out", "/src"] });
+    expect([writer.readableRoots, writer.writableRoots]).toEqual([["/out", "/src"], ["/out"]]);
+    expect(program().derive({ inherit: true, readonly: true }).writableRoots).toEqual([]);
+  });
+
+  it("refuses `readonly: false` under a parent that only reads", () => {
+    expect(escalation(program(true), { inherit: true, readonly: false }).violations).toMatchObject([
+      { code: "READONLY_ESCALATION" },
+    ]);
+  });
+});
+
+describe("a sandbox of named directories (seed 1)", () => {
+  it("takes every way of writing a path", () => {
+    expect(["/out/a.md", "out/a.md", "out:a.md"].map((path) => named().resolve(path))).toEqual(
+      Array(3).fill("/srv/out/a.md"),
+    );
+    expect(["out", "out:", "/out"].map((allowWrite) => named().derive({ allowWrite }).writableRoots)).toEqual(
+      Array(3).fill(["/out"]),
+    );
+  });
+
+  it("says which file may not be read or written, and what may", () => {
+    const sandbox = named();
+    expect(sandbox.checkRead("/out/a.md")).toBeNull();
+    expect(sandbox.checkRead("/out/a.pdf")?.message).toContain("Allowed suffixes: .md");
+    expect(sandbox.checkWrite("/out/a.md", { size: 11 })?.code).toBe("FILE_TOO_LARGE");
+    expect(sandbox.checkWrite("/data/a")?.message).toContain("Writable paths: /out");
+    expect(named().canRead("/data-evil/a")).toBe(false);
+  });
+
+  it("tells all violations at once, of paths that are none and of those that the parent lacks", () => {
+    const error = escalation(named(), {
+      allowRead: ["/data", "../up", "/nowhere"],
+      allowWrite: ["/data"],
+      network: true,
+    });
+    expect(error.violations.map(({ code }) => code).toSorted()).toEqual([
+      "NETWORK_NOT_AVAILABLE",
+      "PATH_NOT_AVAILABLE",
+      "PATH_NOT_AVAILABLE",
+      "WRITE_NOT_AVAILABLE",
+    ]);
+    for (const said of ["../up", "/nowhere", "/data", "/out"]) expect(error.message).toContain(said);
+  });
+
+  it.each([{ allowRead: "../up" }, { allowWrite: ["/out", "C:/x"] }, { inherit: true, workingDir: "~/x" }])(
+    "refuses a child that asks well but for a text that is no path: %j",
+    (request) => {
+      expect(escalation(named(), request).violations).toMatchObject([{ code: "PATH_NOT_AVAILABLE" }]);
+    },
+  );
+
+  it("keeps constraints, and names who took something away, through generations", () => {
+    const child = named().derive({ allowRead: ["/out/sub", "/data"] }, "first");
+    expect(child.checkRead("/out/sub/a.pdf")?.code).toBe("SUFFIX_NOT_ALLOWED");
+    expect(() => child.derive({ allowWrite: "/out/sub" }, "second")).toThrow(/first/);
+    expect(child.derive({ zones: [{ name: "data" }] }).readableRoots).toEqual(["/data"]);
+  });
+
+  it("stands relative paths on its working directory, and hands on what it is as plain data", () => {
+    const child = named().derive({ inherit: true, workingDir: "/out" });
+    expect(child.resolve("a.md")).toBe("/srv/out/a.md");
+    expect(JSON.parse(JSON.stringify(child.data))).toEqual(child.data);
+  });
+});
+
+describe("sandboxOf", () => {
+  it.each([
+    ["a relative host path", { mounts: { a: { host: "srv" } } }],
+    ["a name that is no directory", { mounts: { "a/b": { host: "/srv" } } }],
+    ["a name of the cell's own", { mounts: { proc: { host: "/srv" } } }],
+  ])("refuses %s", (_, declaration) => {
+    expect(() => sandboxOf(declaration)).toThrow(RangeError);
+  });
+
+  it("refuses both forms at once, also where the compiler does not look", () => {
+    const both = { root: { host: "/a" }, mounts: {} } as unknown as Parameters<typeof sandboxOf>[0];
+    expect(() => sandboxOf(both)).toThrow(/not both/);
+  });
+
+  it("gives no network that was not said, and lets a child have at most the limits", () => {
+    const parent = sandboxOf({ mounts: {}, limits: { timeoutMs: 1000 } });
+    expect(parent.data.network).toBe(false);
+    expect(escalation(parent, { limits: { timeoutMs: 2000 } }).violations).toMatchObject([{ code: "LIMIT_TOO_LARGE" }]);
+  });
+});

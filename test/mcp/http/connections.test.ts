@@ -1,0 +1,47 @@
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
+import { setTimeout } from "node:timers/promises";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { connectedTo, type Served, served, TOKEN } from "./served.ts";
+
+let s: Served;
+let silent: Socket[] = [];
+beforeEach(async () => {
+  s = await served({ idleMs: 60_000, goneMs: 60_000 });
+});
+afterEach(async () => {
+  for (const socket of silent) socket.destroy();
+  silent = [];
+  await s[Symbol.asyncDispose]();
+});
+
+async function silentOnes(count: number): Promise<void> {
+  const port = Number(new URL(s.server.url).port);
+  for (let index = 0; index < count; index += 1) {
+    const socket = connect(port, "127.0.0.1").on("error", () => {});
+    socket.resume();
+    silent.push(socket);
+    await once(socket, "connect");
+  }
+}
+
+describe("connections that show no token", () => {
+  it("shut nobody out, and give way to others, the oldest first", async () => {
+    const { client } = await connectedTo(s.server.url, TOKEN, true);
+    // One that has shown its token, and has a request open, stays while they come.
+    const running = client.callTool({ name: "exec", arguments: { command: "sleep 2; echo done" } });
+    await setTimeout(500);
+    await silentOnes(300);
+    const other = await connectedTo(s.server.url, TOKEN, true);
+    expect((await other.client.listTools()).tools.length).toBeGreaterThan(0);
+    await expect.poll(() => silent.filter(({ closed }) => closed).length).toBeGreaterThanOrEqual(172);
+    expect(silent.slice(0, 100).every(({ closed }) => closed)).toBe(true);
+    expect(silent.slice(-100).some(({ closed }) => closed)).toBe(false);
+    expect(JSON.stringify(await running)).toContain("done");
+  });
+
+  it("are closed when they say nothing for long", async () => {
+    await silentOnes(1);
+    await expect.poll(() => silent[0]?.closed, { timeout: 8000 }).toBe(true);
+  }, 20_000);
+});
