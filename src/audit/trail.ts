@@ -1,9 +1,9 @@
 import { constants } from "node:fs";
 import { mkdir, open, writeFile } from "node:fs/promises";
+import { FileLock, type Holder } from "../files/lock/file-lock.ts";
 import { boundedJson } from "./bounded.ts";
 import { type ChainEnd, chainEnd } from "./chain-end.ts";
 import { readHead, writeHead } from "./head.ts";
-import { FileLock, type Holder } from "./lock.ts";
 import type { TrailPlace } from "./place.ts";
 import type { AuditRecord } from "./records.ts";
 import { GENESIS, sealedLine } from "./seal.ts";

@@ -1,7 +1,6 @@
 import type { AuditRecord } from "../audit/records.ts";
 import type { Changeset } from "../changes/changeset.ts";
 import type { ChangesetStore } from "../changes/store/changeset-store.ts";
-import { currentOwner } from "../isolation/owner.ts";
 import { finishInterrupted } from "../run/changes/finish-interrupted.ts";
 import { changesetStore } from "../run/changes/into-project.ts";
 import { stateDirFrom } from "../run/open/state-dir.ts";
@@ -10,7 +9,7 @@ import { say, type Terminal } from "./terminal.ts";
 
 /** The changesets of this state directory. What a process that died had begun to apply is finished first, and told. */
 export async function openChangesets(terminal: Terminal): Promise<ChangesetStore> {
-  const store = changesetStore(stateDirFrom(terminal.env), currentOwner());
+  const store = changesetStore(stateDirFrom(terminal.env));
   for (const { text } of await finishInterrupted(store, stateDirFrom(terminal.env))) say(terminal, `corral: ${text}`);
   return store;
 }

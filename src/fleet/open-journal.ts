@@ -1,15 +1,9 @@
-import { currentOwner, formatOwner, isDead, parseOwner } from "../isolation/owner.ts";
+import { lockHolder } from "../isolation/owner.ts";
 import { FleetJournal } from "./journal/journal.ts";
 import { journalPath } from "./journal/place.ts";
 
 /** The journal of a project's fleets, as this process works on it. */
 export async function openJournal(stateDir: string, projectDir: string): Promise<FleetJournal> {
-  const self = currentOwner();
-  return await FleetJournal.open(journalPath(stateDir, projectDir), {
-    self: formatOwner(self),
-    isDead: (name) => {
-      const owner = parseOwner(name);
-      return owner !== null && isDead(owner, self);
-    },
-  });
+  const { name: self, isDead } = lockHolder();
+  return await FleetJournal.open(journalPath(stateDir, projectDir), { self, isDead });
 }

@@ -3,6 +3,7 @@ import { readFileSync, readlinkSync } from "node:fs";
 import { link, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
+import type { Holder } from "../files/lock/file-lock.ts";
 
 /**
  * One orchestrator process, told apart from every other that was or will be: the machine, its boot, the process
@@ -45,6 +46,18 @@ export function isDead(owner: Owner, self: Owner): boolean {
   if (owner.boot !== self.boot) return true;
   if (owner.pidNamespace !== self.pidNamespace) return false;
   return startTicksOf(owner.pid) !== owner.startTicks;
+}
+
+/** This process, as whoever holds a lock of Corral's is told apart. What is no owner at all may be alive. */
+export function lockHolder(): Holder {
+  const self = currentOwner();
+  return {
+    name: formatOwner(self),
+    isDead: (name) => {
+      const owner = parseOwner(name);
+      return owner !== null && isDead(owner, self);
+    },
+  };
 }
 
 /** Null where no such process runs; a zombie has ended, and only waits for its parent to notice. */

@@ -151,7 +151,7 @@ describe("corral changes", () => {
 
   it("leaves alone what another process works on", async () => {
     const owner = join(project.stateDir, "changes", ID, "owner");
-    fs.writeFileSync(owner, liveOwner());
+    fs.writeFileSync(owner, `0123456789abcdef\n${liveOwner()}\n`);
     expect(await changes("apply", ID, "--yes")).toMatchObject({
       status: 1,
       stderr: `corral: another process works on changeset ${ID} at this moment\n`,

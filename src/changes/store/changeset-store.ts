@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { mkdir, readdir, rename, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { removeTree } from "../../files/host/remove-tree.ts";
+import { type Holder, isHeld, tryHoldFile } from "../../files/lock/file-lock.ts";
 import type { ApplicationOptions } from "../apply/application.ts";
 import { applyChangeset, finishInterrupted } from "../apply/apply.ts";
 import { BrokenJournal } from "../apply/journal.ts";
@@ -9,7 +10,6 @@ import type { ApplyLimits } from "../apply/limits.ts";
 import type { Settled } from "../apply/verdict.ts";
 import type { ChangeOutcome, Changeset } from "../changeset.ts";
 import { isChangesetId } from "./changeset-id.ts";
-import { type Holder, hold, isHeld } from "./holding.ts";
 import { BrokenRecord, KeptFolder } from "./kept-folder.ts";
 import type { KeptState } from "./record.ts";
 import { outcomesOf, stateOf, waitingIn, withOutcomes } from "./waiting.ts";
@@ -96,10 +96,10 @@ export class ChangesetStore {
       const folder = this.#folder(id);
       try {
         const state = await folder.readState();
-        listed.push({ id, ok: true, state, applying: await isHeld(folder.dir, this.#holder) });
+        listed.push({ id, ok: true, state, applying: await isHeld(folder.lock, this.#holder) });
       } catch (error) {
         if (!(error instanceof BrokenRecord)) throw error;
-        if (!(await isHeld(folder.dir, this.#holder))) listed.push({ id, ok: false, reason: error.message });
+        if (!(await isHeld(folder.lock, this.#holder))) listed.push({ id, ok: false, reason: error.message });
       }
     }
     const age = (one: Listed): string => (one.ok ? one.state.createdAt : "~");
@@ -115,7 +115,7 @@ export class ChangesetStore {
   async applyKept(id: string, which: ReadonlySet<number>, options: StoreOptions = {}): Promise<Applied> {
     if (!(await this.#has(id))) return missing(id);
     const folder = this.#folder(id);
-    await using held = await hold(folder.dir, this.#holder);
+    await using held = await this.#hold(folder);
     if (held === null) return busy(id);
     return await this.#unlessBroken(id, async () => {
       await this.#finish(folder, options);
@@ -131,7 +131,7 @@ export class ChangesetStore {
   async discard(id: string): Promise<Discarded> {
     if (!(await this.#has(id))) return missing(id);
     const folder = this.#folder(id);
-    await using held = await hold(folder.dir, this.#holder);
+    await using held = await this.#hold(folder);
     if (held === null) return busy(id);
     const finished = await this.#unlessBroken(id, async () => {
       await this.#finish(folder, {});
@@ -148,7 +148,7 @@ export class ChangesetStore {
     for (const id of await this.#ids()) {
       const folder = this.#folder(id);
       if (!(await isThere(folder.journal)) && (await this.#seemsToWait(folder))) continue;
-      await using held = await hold(folder.dir, this.#holder);
+      await using held = await this.#hold(folder);
       if (held === null) continue;
       const done = await this.#unlessBroken(id, async () => {
         const settled = await this.#finish(folder, options);
@@ -228,8 +228,18 @@ export class ChangesetStore {
     return new KeptFolder(join(this.#root, id));
   }
 
+  /** Null where another process works on it, or has removed it a moment ago. */
+  async #hold(folder: KeptFolder): Promise<AsyncDisposable | null> {
+    try {
+      return await tryHoldFile(folder.lock, this.#holder);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+      throw error;
+    }
+  }
+
   async #held(folder: KeptFolder): Promise<AsyncDisposable> {
-    const held = await hold(folder.dir, this.#holder);
+    const held = await this.#hold(folder);
     if (held === null) throw new Error("another process works on this changeset");
     return held;
   }

@@ -26,6 +26,11 @@ export class KeptFolder {
     return join(this.dir, "journal");
   }
 
+  /** Held by the process that works on it. */
+  get lock(): string {
+    return join(this.dir, "owner");
+  }
+
   async readChangeset(): Promise<Changeset> {
     const changeset = await this.#read("changeset.json", parseChangeset);
     const mounts = changeset.mounts.map((mount, index) => ({ ...mount, content: this.content(index) }));

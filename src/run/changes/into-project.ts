@@ -2,14 +2,13 @@ import { type AuditRecord, changesApplied, changesApplying } from "../../audit/r
 import { type AuditTrail, AuditTrailError } from "../../audit/trail.ts";
 import { only } from "../../changes/changeset.ts";
 import { ChangesetStore } from "../../changes/store/changeset-store.ts";
-import type { Holder } from "../../changes/store/holding.ts";
-import { formatOwner, isDead, type Owner, parseOwner } from "../../isolation/owner.ts";
+import { lockHolder } from "../../isolation/owner.ts";
 import type { Changesets } from "./changesets.ts";
 import type { Outcome } from "./reported.ts";
 
 /** The store of a state directory, as this process works on it. */
-export function changesetStore(stateDir: string, self: Owner): ChangesetStore {
-  return new ChangesetStore(stateDir, holderOf(self));
+export function changesetStore(stateDir: string): ChangesetStore {
+  return new ChangesetStore(stateDir, lockHolder());
 }
 
 /** The changes of root runs: applied from the store, and written down before and after. */
@@ -49,14 +48,3 @@ export const noChangesets: Changesets = {
   keep: async () => {},
   apply: async () => [],
 };
-
-function holderOf(self: Owner): Holder {
-  return {
-    name: formatOwner(self),
-    // What is no owner at all was not written by any process that could still be alive.
-    isDead: (name) => {
-      const owner = parseOwner(name);
-      return owner === null || isDead(owner, self);
-    },
-  };
-}

@@ -49,7 +49,7 @@ export async function openProject(
 ): Promise<Corral> {
   const { connection, driver, owner, liveDir } = await engine;
   const [ownerDir, trail] = await Promise.all([makeOwnerDir(liveDir, owner), openTrail(options.stateDir, project.dir)]);
-  const store = changesetStore(options.stateDir, owner);
+  const store = changesetStore(options.stateDir);
   const git = repositoriesOf(project, options, { ownerDir, liveDir, trail });
   const around = { emit: options.emit ?? (() => {}), now: () => performance.now() };
   const grants = new GrantLedger(ownerDir, recordedRevocations(trail, around.emit));

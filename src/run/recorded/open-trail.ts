@@ -1,18 +1,10 @@
 import { trailPlace } from "../../audit/place.ts";
 import { auditKey } from "../../audit/seal.ts";
 import { TrailFile } from "../../audit/trail.ts";
-import { currentOwner, formatOwner, isDead, loadSealKey, parseOwner } from "../../isolation/owner.ts";
+import { loadSealKey, lockHolder } from "../../isolation/owner.ts";
 
 /** The audit trail of a project, to append to. `projectDir` is absolute, with no symbolic link in it. */
 export async function openTrail(stateDir: string, projectDir: string): Promise<TrailFile> {
-  const self = currentOwner();
   const key = auditKey(await loadSealKey(stateDir), projectDir);
-  const holder = {
-    name: formatOwner(self),
-    isDead: (name: string) => {
-      const owner = parseOwner(name);
-      return owner !== null && isDead(owner, self);
-    },
-  };
-  return new TrailFile({ place: trailPlace(stateDir, projectDir), key, holder });
+  return new TrailFile({ place: trailPlace(stateDir, projectDir), key, holder: lockHolder() });
 }

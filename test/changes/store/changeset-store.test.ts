@@ -2,10 +2,12 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { ChangesetStore } from "../../../src/changes/store/changeset-store.ts";
-import type { Holder } from "../../../src/changes/store/holding.ts";
+import type { Holder } from "../../../src/files/lock/file-lock.ts";
 import { type StagedFolder, stagedFolder, treeAt } from "../staged-folder.ts";
 
 const ID = "0123456789ab";
+/** What a process leaves that ends while it holds a lock. */
+const left = (name: string): string => `0123456789abcdef\n${name}\n`;
 const me: Holder = { name: "me", isDead: (name) => name.startsWith("dead") };
 
 function begin(before = { a: "old", b: "old" }, after: Record<string, string> = { a: "new", b: "new" }) {
@@ -112,11 +114,11 @@ it("leaves alone what another living process works on, and takes over from a dea
   const { stateDir, store, storeOf, changeset } = begin();
   await store.keep(changeset, "held");
   const owner = join(stateDir, "changes", ID, "owner");
-  fs.writeFileSync(owner, "somebody else");
+  fs.writeFileSync(owner, left("somebody else"));
   expect(await store.applyKept(ID, new Set([0]))).toMatchObject({ ok: false, code: "busy" });
   expect(await store.discard(ID)).toMatchObject({ ok: false, code: "busy" });
   expect(await store.list()).toMatchObject([{ applying: true }]);
-  fs.writeFileSync(owner, "dead process");
+  fs.writeFileSync(owner, left("dead process"));
   expect(await storeOf(me).applyKept(ID, new Set([0]))).toMatchObject({ ok: true, left: 1 });
   expect(namesIn(join(stateDir, "changes", ID)).sort()).toEqual(["changeset.json", "content", "state.json"]);
 });
@@ -139,7 +141,7 @@ it("finishes what a dead process had begun to apply, with what was agreed to the
     if (step.startsWith("note what is done")) throw new Killed();
   };
   await expect(store.applyKept(ID, new Set([0, 2]), { onStep })).rejects.toThrow(Killed);
-  fs.writeFileSync(join(stateDir, "changes", ID, "owner"), "dead process");
+  fs.writeFileSync(join(stateDir, "changes", ID, "owner"), left("dead process"));
   const finished = await store.finishInterrupted();
   expect(finished).toMatchObject([{ id: ID, settled: [{ outcome: "applied" }, { outcome: "applied" }] }]);
   expect(treeAt(staged.target)).toMatchObject({ b: "old" });

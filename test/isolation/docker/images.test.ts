@@ -205,11 +205,12 @@ describe("gateBinary", () => {
 
 describe("acquireLock", () => {
   const lock = () => join(dir, "lock");
+  const left = (owner: string) => `0123456789abcdef\n${owner}\n`;
 
   it("takes over what a dead process left, and what was never a lock of Corral's", async () => {
     const dead = { ...currentOwner(), startTicks: "1" };
-    for (const left of [formatOwner(dead), "", "scribble"]) {
-      await writeFile(lock(), left);
+    for (const content of [left(formatOwner(dead)), "", "scribble"]) {
+      await writeFile(lock(), content);
       await using _held = await acquireLock(lock());
       expect((await readdir(dir)).filter((name) => name.startsWith("lock"))).toEqual(["lock"]);
     }
@@ -225,7 +226,7 @@ describe("acquireLock", () => {
   });
 
   it("does not judge a process of another machine", async () => {
-    await writeFile(lock(), formatOwner({ ...currentOwner(), machine: "elsewhere", startTicks: "1" }));
+    await writeFile(lock(), left(formatOwner({ ...currentOwner(), machine: "elsewhere", startTicks: "1" })));
     await expect(acquireLock(lock(), { signal: AbortSignal.timeout(500) })).rejects.toThrow();
   });
 });

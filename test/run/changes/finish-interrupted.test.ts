@@ -29,7 +29,7 @@ it("writes down what a process that died had begun to apply, in the trail of the
     if (step === "note what is done") throw new Error("killed");
   };
   await expect(store.applyKept(ID, new Set([0, 1]), { onStep })).rejects.toThrow("killed");
-  fs.writeFileSync(join(stateDir, "changes", ID, "owner"), "dead");
+  fs.writeFileSync(join(stateDir, "changes", ID, "owner"), "0123456789abcdef\ndead\n");
 
   const told = await finishInterrupted(store, stateDir);
   expect(told.map(({ text }) => text)).toEqual([`finished applying changeset ${ID}, which was interrupted: 2 applied`]);

@@ -2,7 +2,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSy
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { FileLock } from "../../src/audit/lock.ts";
+import { FileLock, holdFile, isHeld, LockHeldError, tryHoldFile } from "../../../src/files/lock/file-lock.ts";
 
 let dir: string;
 let path: string;
@@ -29,7 +29,7 @@ async function alone(lock: FileLock, inside: { count: number; most: number }): P
   inside.count -= 1;
 }
 
-describe("the lock of a trail", () => {
+describe("a lock among processes", () => {
   it("is held by one at a time", async () => {
     const inside = { count: 0, most: 0 };
     const locks = Array.from({ length: 10 }, (_, index) => lockOf(`a${index}`));
@@ -107,5 +107,21 @@ describe("the lock of a trail", () => {
     await (await lock.take())[Symbol.asyncDispose]();
     await lock.close();
     expect(readdirSync(dir).sort()).toEqual(["ticket.bbbbbbbbbbbbbbbb", "trail.ndjson"]);
+  });
+
+  it("is given up by whoever has waited long enough, or does not wait at all, and leaves nothing of that", async () => {
+    const holder = { name: "late", isDead };
+    await using lock = await holdFile(path, { name: "early", isDead }, { waitMs: 0, longestPauseMs: 0 });
+    expect(await isHeld(path, holder)).toBe(true);
+    expect(await tryHoldFile(path, holder)).toBe(null);
+    const waits: string[] = [];
+    const patience = { waitMs: 50, longestPauseMs: 5, onWait: (name: string) => waits.push(name) };
+    await expect(holdFile(path, holder, patience)).rejects.toThrow(LockHeldError);
+    expect(waits).toEqual(["early"]);
+    const signal = AbortSignal.timeout(20);
+    await expect(holdFile(path, holder, { waitMs: 60_000, longestPauseMs: 5, signal })).rejects.toThrow(/abort/i);
+    await lock[Symbol.asyncDispose]();
+    expect(readdirSync(dir)).toEqual([]);
+    expect(await isHeld(path, holder)).toBe(false);
   });
 });

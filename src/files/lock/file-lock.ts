@@ -10,11 +10,28 @@ export interface Holder {
   readonly isDead: (name: string) => boolean;
 }
 
-/** A lock is held for one batch; whoever waits longer than this waits for a process that hangs. */
-const WAIT_MS = 10_000;
-const LONGEST_PAUSE_MS = 5;
+/** How long to wait for a living holder, and who is told. */
+export interface Patience {
+  /** Milliseconds, from now. */
+  readonly waitMs: number;
+  /** Between two looks, in milliseconds. */
+  readonly longestPauseMs: number;
+  /** Called once, with the holder's name, where somebody has to be waited for. */
+  readonly onWait?: ((name: string) => void) | undefined;
+  /** Ends the wait: `take` rejects with its reason. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** For what is held for a moment: whoever waits longer than this waits for a process that hangs. */
+const A_MOMENT: Patience = { waitMs: 10_000, longestPauseMs: 5 };
+const NOT_AT_ALL: Patience = { waitMs: 0, longestPauseMs: 0 };
 /** A taker that died while it took over, and one that died while it took over from that one, and so on. */
 const MAX_TAKEOVERS = 8;
+
+/** A living process has the lock, and had it for as long as one would wait. */
+export class LockHeldError extends Error {
+  override readonly name = "LockHeldError";
+}
 
 /** What a lock's file says. `mark` is of one ticket alone, and so of one process alone. */
 interface Held {
@@ -44,14 +61,18 @@ export class FileLock {
     this.#ticket = join(dirname(path), `ticket.${this.#mark}`);
   }
 
-  /** Settles when it is held; disposing gives it back. Rejects where it cannot be had. */
-  async take(): Promise<AsyncDisposable> {
+  /**
+   * Settles when it is held; disposing gives it back.
+   *
+   * @throws LockHeldError where a living process does not give it back in time.
+   */
+  async take(patience: Patience = A_MOMENT): Promise<AsyncDisposable> {
     const first = !this.#hasTicket;
     if (first) await this.#makeTicket();
-    await this.#takeAt(this.#path, Date.now() + WAIT_MS, 0);
+    await this.#takeAt(this.#path, waitOf(patience), 0);
     // What cannot be removed is in nobody's way.
     if (first) await this.#sweep().catch(() => {});
-    return { [Symbol.asyncDispose]: () => unlink(this.#path) };
+    return { [Symbol.asyncDispose]: () => rm(this.#path, { force: true }) };
   }
 
   /** Leaves nothing behind. */
@@ -65,21 +86,20 @@ export class FileLock {
     this.#hasTicket = true;
   }
 
-  async #takeAt(path: string, until: number, depth: number): Promise<void> {
-    for (let pauseMs = 1; ; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
+  async #takeAt(path: string, wait: Wait, depth: number): Promise<void> {
+    for (;;) {
+      wait.signal?.throwIfAborted();
       if (await this.#linked(path)) return;
       const held = await heldBy(path);
-      if (Date.now() > until)
-        throw new Error(`${path} is held by ${held?.name ?? "others"}; where that is gone for good, remove it`);
       if (held === null) continue;
       // A lock is whole while its holder lives; one that is not was left by a machine that stopped.
       if (held.name === null || this.#holder.isDead(held.name)) {
         if (depth >= MAX_TAKEOVERS)
           throw new Error(`${path} was left behind by a process that ended; remove it by hand`);
-        await this.#removeDead(path, held, until, depth);
+        await this.#removeDead(path, held, wait, depth);
         continue;
       }
-      await sleep(pauseMs * (0.5 + Math.random()));
+      await wait.forLiving(path, held.name);
     }
   }
 
@@ -93,9 +113,9 @@ export class FileLock {
     }
   }
 
-  async #removeDead(path: string, dead: Held, until: number, depth: number): Promise<void> {
+  async #removeDead(path: string, dead: Held, wait: Wait, depth: number): Promise<void> {
     const takeover = `${path}.${dead.mark}`;
-    await this.#takeAt(takeover, until, depth + 1);
+    await this.#takeAt(takeover, wait, depth + 1);
     try {
       const now = await heldBy(path);
       if (now?.mark === dead.mark) await unlink(path);
@@ -114,6 +134,60 @@ export class FileLock {
       if (held?.name != null && this.#holder.isDead(held.name)) await rm(join(dir, name), { force: true });
     }
   }
+}
+
+/** One wait, over however many looks. */
+interface Wait {
+  readonly signal: AbortSignal | undefined;
+  forLiving(path: string, name: string): Promise<void>;
+}
+
+function waitOf({ waitMs, longestPauseMs, onWait, signal }: Patience): Wait {
+  const until = Date.now() + waitMs;
+  let pauseMs = 0;
+  return {
+    signal,
+    async forLiving(path, name) {
+      if (Date.now() >= until)
+        throw new LockHeldError(`${path} is held by ${name}; where that is gone for good, remove it`);
+      if (pauseMs === 0) onWait?.(name);
+      pauseMs = Math.min(Math.max(pauseMs * 2, 1), longestPauseMs);
+      await sleep(pauseMs * (0.5 + Math.random()), undefined, { signal });
+    },
+  };
+}
+
+/** Takes a lock that is used this once, and leaves nothing behind when it is given back. */
+export async function holdFile(path: string, holder: Holder, patience: Patience): Promise<AsyncDisposable> {
+  const lock = new FileLock(path, holder);
+  try {
+    const held = await lock.take(patience);
+    return {
+      async [Symbol.asyncDispose]() {
+        await held[Symbol.asyncDispose]();
+        await lock.close();
+      },
+    };
+  } catch (error) {
+    await lock.close();
+    throw error;
+  }
+}
+
+/** The same without a wait; null where a living process has it. */
+export async function tryHoldFile(path: string, holder: Holder): Promise<AsyncDisposable | null> {
+  try {
+    return await holdFile(path, holder, NOT_AT_ALL);
+  } catch (error) {
+    if (error instanceof LockHeldError) return null;
+    throw error;
+  }
+}
+
+/** True where a living process has the lock at `path`. */
+export async function isHeld(path: string, { isDead }: Holder): Promise<boolean> {
+  const held = await heldBy(path);
+  return held?.name != null && !isDead(held.name);
 }
 
 /** Null where nobody holds it. */
