@@ -12,7 +12,7 @@ import { dockerCell, type WaitAnswer } from "./cell.ts";
 import { containerConfig, type SeccompProfiles } from "./container-config.ts";
 import { engineMessage, engineTrouble, isGone, statusCodeOf } from "./engine-error.ts";
 import { imageFacts } from "./image-facts.ts";
-import { makeNameFiles, type NameFiles } from "./name-files.ts";
+import { NameFileKeeper } from "./name-files.ts";
 import { listVolumes, ownerOfVolume, pinnedVolumes } from "./pinned-volume.ts";
 import { listCells, type ReapScope, reap } from "./reap.ts";
 import { Answers, dockerServing } from "./serving.ts";
@@ -30,13 +30,12 @@ export interface DockerDriverOptions extends ReapScope {
 }
 
 interface StartOptions extends DockerDriverOptions {
-  readonly nameFiles: () => Promise<NameFiles>;
+  readonly nameFiles: NameFileKeeper;
 }
 
 /** Cells on a Docker Engine that runs on this machine. */
 export function dockerDriver(given: DockerDriverOptions): Driver {
-  // Looked at for each cell: what a long-lived process made once may have been cleaned up since.
-  const options: StartOptions = { ...given, nameFiles: () => makeNameFiles(given.namesDir) };
+  const options: StartOptions = { ...given, nameFiles: new NameFileKeeper(given.namesDir) };
   const starts = new PQueue({ concurrency: MAX_CONCURRENT_STARTS });
   return {
     name: "docker",
@@ -160,7 +159,7 @@ async function startVerified(
   signal.throwIfAborted();
   const sources = {
     volumes: pinnedVolumes(plan, request.pins, maker),
-    names: plan.network === "none" ? await nameFiles() : null,
+    names: plan.network === "none" ? await nameFiles.files() : null,
   };
 
   // Known by its name before it is made: a creation that fails half way is removed all the same.

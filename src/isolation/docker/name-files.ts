@@ -1,3 +1,4 @@
+import { lstatSync } from "node:fs";
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { writeAtomically } from "./images/state-folder.ts";
@@ -20,13 +21,33 @@ ff02::2\tip6-allrouters
 /** The host's name servers, and those that an image may name, are nobody's business in a cell that has no network. */
 const RESOLVER = "nameserver 127.0.0.1\n";
 
-/** Makes them in a directory that no worker can write. Several processes may do so at once. */
-export async function makeNameFiles(dir: string): Promise<NameFiles> {
-  const [hosts, resolver] = [join(dir, "hosts"), join(dir, "resolv.conf")];
-  await mkdir(dir, { recursive: true, mode: 0o755 });
-  await writeUnlessSame(hosts, HOSTS);
-  await writeUnlessSame(resolver, RESOLVER);
-  return { hosts, resolver };
+/** The files of one directory that no worker can write. Several processes may make them at once. */
+export class NameFileKeeper {
+  readonly #dir: string;
+  /** As they were left, by what shows that nobody has touched them since. */
+  #made: ReadonlyMap<string, string> = new Map();
+
+  constructor(dir: string) {
+    this.#dir = dir;
+  }
+
+  /** Made where they are not there, or not as they should be: what a long-lived process made once may have been cleaned up since. */
+  async files(): Promise<NameFiles> {
+    const [hosts, resolver] = [join(this.#dir, "hosts"), join(this.#dir, "resolv.conf")];
+    if (![hosts, resolver].every((file) => this.#made.has(file) && this.#made.get(file) === traitsOf(file))) {
+      await mkdir(this.#dir, { recursive: true, mode: 0o755 });
+      await writeUnlessSame(hosts, HOSTS);
+      await writeUnlessSame(resolver, RESOLVER);
+      this.#made = new Map([hosts, resolver].map((file) => [file, traitsOf(file)]));
+    }
+    return { hosts, resolver };
+  }
+}
+
+/** Empty where there is none. */
+function traitsOf(file: string): string {
+  const stats = lstatSync(file, { bigint: true, throwIfNoEntry: false });
+  return stats === undefined ? "" : [stats.dev, stats.ino, stats.size, stats.ctimeNs].join(":");
 }
 
 async function writeUnlessSame(file: string, content: string): Promise<void> {

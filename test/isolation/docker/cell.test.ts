@@ -463,7 +463,8 @@ describe("usage", () => {
     const { exit } = await ranToItsEnd(engine, { image: "corral/python", command: ["python3", "-c", script] });
     const usage = usageOf(exit);
     expect(usage?.memoryBytesPeak).toBeGreaterThan(50_000_000);
-    expect(usage?.cpuMs).toBeGreaterThanOrEqual(200);
+    // The kernel adds up some ticks later than the process sees them.
+    expect(usage?.cpuMs).toBeGreaterThanOrEqual(150);
     expect(usage?.cpuMs).toBeLessThan(1000);
   });
 
