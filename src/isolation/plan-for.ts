@@ -103,10 +103,10 @@ function planNetwork(sandbox: Sandbox, violations: Violation[]): "none" | "open"
   return "none";
 }
 
-/** The directory that a relative path of the sandbox starts from, where the cell has it; else `/`, which nobody can write. */
+/** The directory that a relative path of the sandbox starts from, where the cell has it, if only on the way to a mount; else `/`. */
 function planWorkingDir(base: string, sandbox: Sandbox, mounts: Plan["mounts"]): string {
   const wanted = withoutSlash(join("/", base, sandbox.workingDir));
-  const exists = mounts.some((mount) => wanted === mount.path || wanted.startsWith(`${mount.path}/`));
+  const exists = mounts.some(({ path }) => `${wanted}/`.startsWith(`${path}/`) || path.startsWith(`${wanted}/`));
   return exists ? wanted : "/";
 }
 

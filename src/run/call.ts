@@ -1,11 +1,10 @@
 import { posix } from "node:path";
 import { ATTACHMENTS_PATH, ROOTED_BASE } from "../isolation/plan.ts";
 import type { WorkerDefinition } from "../project/worker.ts";
-import { checkRead, governingMount, readablePaths } from "../sandbox/access.ts";
+import { checkRead, governingMount, parsePathIn, readablePaths } from "../sandbox/access.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { carve } from "../sandbox/select.ts";
 import type { Violation } from "../sandbox/violation.ts";
-import { parseVirtualPath } from "../sandbox/virtual-path.ts";
 import type { Attachment, Job, Narrow } from "./job.ts";
 
 /** What a running worker asks for through its broker. Raw: nothing in it has been checked. */
@@ -93,10 +92,7 @@ function locate(path: string, job: Job, sandbox: Sandbox): Omit<Attachment, "nam
     const { name: _, ...file } = own;
     return file;
   }
-  const parsed = parseVirtualPath(fromCell(path, sandbox), {
-    workingDir: sandbox.workingDir,
-    mountNames: sandbox.mounts.map((mount) => mount.name),
-  });
+  const parsed = parsePathIn(sandbox, fromCell(path, sandbox));
   if (!parsed.ok) return parsed.reason;
   const refused = checkRead(sandbox, parsed.path);
   const mount = governingMount(sandbox, parsed.path);

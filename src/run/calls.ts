@@ -1,5 +1,6 @@
 import PQueue from "p-queue";
 import type { Pins } from "../isolation/pin.ts";
+import { parsePathIn } from "../sandbox/access.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import { type CallRequest, callViolations, fromCell, resolveAttachments } from "./call.ts";
@@ -144,8 +145,13 @@ export class Calls implements AsyncDisposable {
   }
 }
 
+/** As the caller means it: by its own working directory and home, as for the files that it attaches. */
 function narrowFromCell(narrow: Narrow, sandbox: Sandbox): Narrow {
-  const paths = (list: readonly string[]): string[] => list.map((path) => fromCell(path, sandbox));
+  const meant = (path: string): string => {
+    const parsed = parsePathIn(sandbox, fromCell(path, sandbox));
+    return parsed.ok ? parsed.path : path;
+  };
+  const paths = (list: readonly string[]): string[] => list.map(meant);
   return {
     ...narrow,
     ...(narrow.allowRead === undefined ? {} : { allowRead: paths(narrow.allowRead) }),

@@ -4,10 +4,12 @@ import { exposedOwnFiles } from "../project/own-files.ts";
 import type { Project } from "../project/project.ts";
 import { resolveNeeds } from "../project/resolve.ts";
 import type { WorkerDefinition } from "../project/worker.ts";
+import { isShown } from "../sandbox/access.ts";
 import { projectSandbox } from "../sandbox/declare.ts";
 import { type Derivation, derive } from "../sandbox/derive.ts";
 import type { Needs } from "../sandbox/needs.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
+import { ROOT } from "../sandbox/virtual-path.ts";
 import type { RunEnvironment } from "./environment.ts";
 import type { Narrow } from "./job.ts";
 
@@ -35,8 +37,9 @@ export async function permissionOf(
   const defaults = (policy ?? caller.policy).defaultLimits;
   const needs = isRoot ? withDefaultLimits(resolution.needs, defaults, caller) : resolution.needs;
   const derivation = derivedSafely(caller, needs, worker.name, env);
-  if (!derivation.ok || narrow === null) return derivation;
-  return narrowed(derivation.sandbox, narrow, worker.name, caller, env);
+  if (!derivation.ok) return derivation;
+  const sandbox = startingIn(env.project, needs, derivation.sandbox);
+  return narrow === null ? { ok: true, sandbox } : narrowed(sandbox, narrow, worker.name, caller, env);
 }
 
 /** Every host directory that any worker of the project may write: a link in one of them may be a worker's. */
@@ -45,6 +48,14 @@ export async function writableHosts({ dir, declaration, workers }: Project): Pro
   const places = await Promise.all(roots.map(({ root }) => followed(resolve(dir, root)).catch(() => null)));
   const mounts = declaration.mounts.filter((mount) => mount.mode === "rw");
   return [...mounts, ...places.filter((place) => place !== null)].map(({ host }) => host);
+}
+
+/** A worker that names no working directory has the project's, where it sees that; whoever calls it has no say. */
+function startingIn({ declaration }: Project, needs: Needs, sandbox: Sandbox): Sandbox {
+  const { workingDir = ROOT } = declaration;
+  // Directories that a worker names itself stand in a namespace of their own.
+  const isForeign = needs.workingDir !== undefined || needs.paths !== undefined;
+  return isForeign || !isShown(sandbox, workingDir) ? sandbox : { ...sandbox, workingDir };
 }
 
 function derivedSafely(caller: Sandbox, needs: Needs, name: string, env: RunEnvironment): Derivation {
@@ -70,11 +81,11 @@ async function narrowed(
     },
   );
   if (!resolution.ok) return resolution;
-  const needs: Needs = { ...resolution.needs, workingDir: sandbox.workingDir };
   const by = `${caller.chain.at(-1)} (calling ${name})`;
-  const derivation = derive(sandbox, needs, by);
+  const derivation = derive(sandbox, resolution.needs, by);
   if (!derivation.ok) return derivation;
-  return { ok: true, sandbox: { ...derivation.sandbox, chain: sandbox.chain } };
+  const workingDir = isShown(derivation.sandbox, sandbox.workingDir) ? sandbox.workingDir : ROOT;
+  return { ok: true, sandbox: { ...derivation.sandbox, workingDir, chain: sandbox.chain } };
 }
 
 function withDefaultLimits(needs: Needs, defaults: Needs["limits"] & object, caller: Sandbox): Needs {

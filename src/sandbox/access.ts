@@ -52,6 +52,12 @@ export function canWrite(sandbox: Mounted, path: VirtualPath): boolean {
   return accessOf(sandbox, path) === "write";
 }
 
+/** True where a directory is shown at `path`: a mount's, or one that is there because a mount stands below it; `/` always is. */
+export function isShown({ mounts }: Mounted, path: VirtualPath): boolean {
+  if (path === ROOT || governingMount({ mounts }, path) !== undefined) return true;
+  return mounts.some((mount) => covers(path, mount.path));
+}
+
 /** Where `path` stands on the host, or null where the sandbox shows nothing there. Never to be shown to a worker. */
 export function hostPathOf(sandbox: Mounted, path: VirtualPath): string | null {
   const mount = governingMount(sandbox, path);

@@ -1,7 +1,9 @@
+import { isShown, readablePaths } from "./access.ts";
 import { openAllowlists } from "./allowlist-needs.ts";
 import { whoTookWriting } from "./ancestry.ts";
 import { deriveCeilings } from "./ceilings.ts";
 import type { Granted } from "./granted.ts";
+import type { Mount } from "./mount.ts";
 import { narrowingsOf } from "./narrowing.ts";
 import type { Needs } from "./needs.ts";
 import { isAlone, openPaths } from "./path-needs.ts";
@@ -19,12 +21,18 @@ export type Derivation =
 export function derive(parent: Sandbox, needs: Needs, child: string): Derivation {
   const files = openFiles(parent, needs);
   const { network, limits, policy, violations } = deriveCeilings(parent, needs);
-  const refused = [...readonlyEscalation(parent, needs), ...files.violations, ...violations];
+  const mounts = canonicalMounts(files.mounts.map(({ mount }) => mount));
+  const refused = [
+    ...readonlyEscalation(parent, needs),
+    // Of what was refused nothing is shown, so nothing can be told of what would have been.
+    ...(files.violations.length > 0 ? files.violations : unseenWorkingDir(mounts, needs)),
+    ...violations,
+  ];
   if (refused.length > 0) return { ok: false, violations: withoutRepeats(refused) };
 
   const sandbox = {
     chain: [...parent.chain, child],
-    mounts: canonicalMounts(files.mounts.map(({ mount }) => mount)),
+    mounts,
     workingDir: needs.workingDir ?? ROOT,
     network,
     limits,
@@ -49,6 +57,12 @@ function readonlyEscalation(parent: Sandbox, needs: Needs): Violation[] {
   if (needs.readonly !== false || bringsItsOwn || parent.mounts.length === 0) return [];
   if (parent.mounts.some((mount) => mount.mode === "rw")) return [];
   return [{ code: "READONLY_ESCALATION", by: whoTookWriting(parent, ROOT) }];
+}
+
+/** Relative paths would begin where there is nothing, and a cell could not start there. */
+function unseenWorkingDir(mounts: readonly Mount[], { workingDir = ROOT }: Needs): Violation[] {
+  if (isShown({ mounts }, workingDir)) return [];
+  return [{ code: "WORKING_DIR_NOT_AVAILABLE", asked: workingDir, valid: readablePaths({ mounts }) }];
 }
 
 function withoutRepeats(violations: readonly Violation[]): Violation[] {

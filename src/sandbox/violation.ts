@@ -34,6 +34,8 @@ export type Violation =
   | { readonly code: "READONLY_ESCALATION"; readonly by: string }
   /** A write prefix that is not readable: no mount can express it. */
   | { readonly code: "WRITE_NOT_READABLE"; readonly asked: string; readonly valid: readonly string[] }
+  /** A working directory that the worker itself does not see. `valid`: what it sees. */
+  | { readonly code: "WORKING_DIR_NOT_AVAILABLE"; readonly asked: string; readonly valid: readonly string[] }
   | {
       readonly code: "APPROVAL_LOOSER";
       readonly path: string;
@@ -90,6 +92,8 @@ export type Violation =
   /** Planning: what no cell can express or enforce. */
   | { readonly code: "MOUNT_SOURCE_REFUSED"; readonly path: string; readonly reason: string }
   | { readonly code: "MOUNT_RESERVED"; readonly path: string }
+  /** The directory that the worker would begin in is not there, or it may not enter it. */
+  | { readonly code: "WORKING_DIR_MISSING"; readonly path: string }
   | { readonly code: "NETWORK_NOT_ENFORCEABLE"; readonly asked: Network }
   | { readonly code: "USER_NOT_ALLOWED"; readonly reason: string }
   /** The image does not hold the worker's command. */

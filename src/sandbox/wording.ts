@@ -32,6 +32,8 @@ const WORDS: Words = {
     `\`readonly: false\` was asked for, but the caller can write nowhere (${taken(v.by)}). Leave it out, or say \`readonly: true\`.`,
   WRITE_NOT_READABLE: (v) =>
     `Writing to ${quote(v.asked)} was asked for without reading it, which no container can express. Add it to \`allow_read\`, or write below one of: ${list(v.valid)}.`,
+  WORKING_DIR_NOT_AVAILABLE: (v) =>
+    `The working directory ${quote(v.asked)} was asked for, which is none of this worker's own directories. Valid: '/', or a directory at or below one of: ${list(v.valid)}.`,
   APPROVAL_LOOSER: (v) =>
     `\`${v.operation}: ${v.asked}\` was asked for in ${quote(v.path)}, where the caller has \`${v.has}\` (${taken(v.by)}). Valid: ${asStrictAs(v.has)}.`,
   NETWORK_NOT_AVAILABLE: (v) =>
@@ -50,7 +52,8 @@ const WORDS: Words = {
     `This call would come back to a worker that is already running: ${v.path.join(" -> ")}. Call a worker that is not in that chain.`,
   CALL_TOO_DEEP: (v) =>
     `This call would be ${v.path.length} workers deep (${v.path.join(" -> ")}); at most ${v.max} are allowed. Do the work without a further call.`,
-  CALL_LIMIT: (v) => `This run has made all of its ${v.max} calls. Do the rest of the work without a further call.`,
+  CALL_LIMIT: (v) =>
+    `The workers of this tree of runs have made all of the ${v.max} calls that they may make together. Do the rest of the work without a further call.`,
   WORKER_UNKNOWN: (v) => `There is no worker ${quote(v.asked)}. There are: ${list(v.valid)}.`,
   ATTACHMENT_REFUSED: (v) =>
     `${quote(v.path)} cannot be attached: ${v.reason}. An attachment is a file below one of: ${list(v.valid)}.`,
@@ -64,7 +67,9 @@ const WORDS: Words = {
   CHANGES_NOT_TAKEN: (v) =>
     `Nothing that the run changed was applied, and none of it is kept: ${v.reason}. Change less in one run.`,
   NETWORK_NOT_ENFORCEABLE: (v) =>
-    `Network access to ${network(v.asked)} cannot be enforced by this container engine. Valid: \`network: false\`.`,
+    `Network access to ${network(v.asked)} alone cannot be enforced: a container has no network, or all of it. Valid: \`network: false\`; or \`network: true\`, where project, caller and policy give everything.`,
+  WORKING_DIR_MISSING: (v) =>
+    `The working directory ${quote(v.path)} cannot be entered: there is no such directory, or the worker's user may not enter it. Make it beforehand, or name another.`,
   USER_NOT_ALLOWED: (v) =>
     `No user is fit to run this worker: ${v.reason}. Give its writable directories one owner, or use a policy that allows this one.`,
   COMMAND_NOT_FOUND: (v) =>

@@ -77,7 +77,7 @@ describe("calls", () => {
     await using project = await openProject({ workers: { boss, middle, kid: { command: sh("echo kid") } }, yaml });
     const { stdout, stderr, calls } = await project.run("boss");
     expect(stdout).toBe("kid\n0\n0\n126\n0\n126\n");
-    expect(stderr).toContain("all of its 3 calls");
+    expect(stderr).toContain("all of the 3 calls that they may make together");
     expect(calls[2]).toMatchObject({ status: "refused", violations: [{ code: "CALL_LIMIT", max: 3 }] });
     expect(calls[1]?.calls).toMatchObject([{ status: "refused", violations: [{ code: "CALL_LIMIT", max: 3 }] }]);
   });

@@ -93,6 +93,20 @@ describe("derive, row by row", () => {
 
   it("sets the working directory it is given", () => {
     expect(child(rooted(), { inherit: true, workingDir: at("/src") }).workingDir).toBe("/src");
+    // It need not be a mount's: the way to one is there as well.
+    expect(child(rooted(), { allowRead: [at("/src/lib")], workingDir: at("/src") }).workingDir).toBe("/src");
+  });
+
+  it("refuses a working directory that the child itself does not see, whatever the parent does", () => {
+    const parent = zones({ data: "ro", out: "rw" });
+    expect(refusals(parent, { zones: [{ name: "out" }], workingDir: at("/data") })).toEqual([
+      { code: "WORKING_DIR_NOT_AVAILABLE", asked: "/data", valid: ["/out"] },
+    ]);
+    expect(refusals(parent, { workingDir: at("/data") })).toMatchObject([{ valid: [] }]);
+    // What is missing is told once.
+    expect(refusals(parent, { zones: [{ name: "x" }], workingDir: at("/x") })).toMatchObject([
+      { code: "MOUNT_NOT_AVAILABLE" },
+    ]);
   });
 });
 

@@ -9,6 +9,7 @@ const examples: { readonly [Code in ViolationCode]: Extract<Violation, { code: C
   WRITE_NOT_AVAILABLE: { code: "WRITE_NOT_AVAILABLE", asked: "/data", has: "ro", by: "triage", valid: ["/out"] },
   READONLY_ESCALATION: { code: "READONLY_ESCALATION", by: "triage" },
   WRITE_NOT_READABLE: { code: "WRITE_NOT_READABLE", asked: "/out", valid: ["/src"] },
+  WORKING_DIR_NOT_AVAILABLE: { code: "WORKING_DIR_NOT_AVAILABLE", asked: "/out", valid: ["/src"] },
   APPROVAL_LOOSER: {
     code: "APPROVAL_LOOSER",
     path: "/data",
@@ -40,6 +41,7 @@ const examples: { readonly [Code in ViolationCode]: Extract<Violation, { code: C
   CHANGE_CONFLICT: { code: "CHANGE_CONFLICT", path: "/data/a", reason: "it was changed since" },
   CHANGES_NOT_TAKEN: { code: "CHANGES_NOT_TAKEN", reason: "there are more than 10 changes" },
   NETWORK_NOT_ENFORCEABLE: { code: "NETWORK_NOT_ENFORCEABLE", asked: { allow: ["a.org:443"] } },
+  WORKING_DIR_MISSING: { code: "WORKING_DIR_MISSING", path: "/out/new" },
   USER_NOT_ALLOWED: { code: "USER_NOT_ALLOWED", reason: "the files belong to root" },
   COMMAND_NOT_FOUND: { code: "COMMAND_NOT_FOUND", command: "pdftotext", image: "corral/base" },
   IMAGE_MISSING: { code: "IMAGE_MISSING", image: "corral/base" },

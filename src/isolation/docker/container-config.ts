@@ -37,7 +37,8 @@ export function containerConfig(
     // Its namespace has a loopback and nothing else, without the Engine's network code: that is half of what a start costs.
     NetworkDisabled: plan.network === "none",
     User: userOption(plan.holder ?? plan.user),
-    WorkingDir: plan.workingDir,
+    // The gate enters the worker's own: the Engine would make one that is missing, as root, in what was granted.
+    WorkingDir: "/",
     Env: Object.entries(plan.env).map(([key, value]) => `${key}=${value}`),
     Entrypoint: gateCommand(plan),
     Cmd: [],

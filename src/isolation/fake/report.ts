@@ -43,6 +43,7 @@ export function soundReport(plan: Plan, pins: Pins, command: string): GateReport
         return [path, `${device}:${inode}`];
       }),
     ),
+    directoryEntered: true,
     command,
     flaws: [],
   };

@@ -14,6 +14,8 @@ export interface GateReport {
   readonly swapKilobytes: number | null;
   /** `device:inode` of each mount point. */
   readonly identities: ReadonlyMap<string, string>;
+  /** True where the directory that the worker begins in is there, and it may enter it. */
+  readonly directoryEntered: boolean;
   /** What of it no gate writes: its text is partly an image's, which could bring sections of its own. */
   readonly flaws: readonly string[];
   /** The program that the worker's command names, absolute in the cell; empty where the image has none. */
@@ -63,13 +65,14 @@ export function parseGateReport(text: string): GateReport {
         .map((line) => splitAt(line, " "))
         .map(([id, path]) => [path, id]),
     ),
+    directoryEntered: section("directory").join("\n") === "entered",
     command: section("command")[0] ?? "",
     flaws,
   };
 }
 
 const SECTIONS: ReadonlySet<string> = new Set(
-  "mountinfo status limits dev meminfo cgroup identities command end".split(" "),
+  "mountinfo status limits dev meminfo cgroup identities directory command end".split(" "),
 );
 
 /** `== name` as the gate's script writes it, and `==> /proc/self/name <==` as its `head` does. */

@@ -10,6 +10,9 @@ export const GATE_SHUT = 125;
  * that an image needs no shell and has no say: it reports what the cell is, waits for one line, and becomes the
  * command. `read` takes no byte beyond that line; what follows on stdin is the worker's input (design fact 4).
  *
+ * The directory that the worker begins in is entered here, with the worker's own rights: the Engine would make a missing one,
+ * as root, in what was granted.
+ *
  * The command is looked up here by hand, because this shell would prefer its own applets to the image's programs.
  *
  * What the kernel says is printed by one program: this shell would read it byte by byte, each a system call. It is started
@@ -29,7 +32,9 @@ done
 echo '== identities'; set -f; IFS='
 '; "$gate" stat -c '%d:%i %n' $1
 )
-shift
+echo '== directory'
+cd "$2" 2> /dev/null && echo entered
+shift 2
 corral_gate_command=$(
 case $1 in
 */*) [ -f "$1" ] && [ -x "$1" ] && echo "$1" ;;
@@ -47,8 +52,10 @@ unset corral_gate_command PWD OLDPWD SHLVL
 exec "$@"
 `;
 
-/** The container's whole argument list: the gate, the mount points to identify, and the worker's command. */
+/** The container's whole argument list: the gate, the mount points to identify, where to begin, and the worker's command. */
 export function gateCommand(plan: Plan): string[] {
   const paths = plan.mounts.map((mount) => mount.path).join("\n");
-  return [GATE_PATH, "sh", "-c", SCRIPT, GATE_PATH, paths, ...plan.command];
+  // Who holds a session's cell may enter less than its commands, each of which enters its own directory.
+  const directory = plan.holder === undefined ? plan.workingDir : "/";
+  return [GATE_PATH, "sh", "-c", SCRIPT, GATE_PATH, paths, directory, ...plan.command];
 }

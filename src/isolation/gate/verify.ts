@@ -29,6 +29,7 @@ export function verifyCell(plan: Plan, report: GateReport): Verification {
   // What stands in a report that the gate does not write may stand in the place of what it wrote.
   missing.push(...report.flaws.map((flaw) => `report: planned the gate's own, found ${flaw}`));
   if (missing.length > 0) violations.push({ code: "ENFORCEMENT_MISSING", missing });
+  if (!report.directoryEntered) violations.push({ code: "WORKING_DIR_MISSING", path: plan.workingDir });
   if (report.command === "")
     violations.push({ code: "COMMAND_NOT_FOUND", command: plan.command[0] ?? "", image: plan.image.name });
   return { enforcement: { requested, actual }, violations };

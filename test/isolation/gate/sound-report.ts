@@ -60,6 +60,8 @@ cpu/cpu.cfs_period_us 100000
 8:100 /out
 8:10 /.corral/busybox
 8:11 /.corral/socket
+== directory
+entered
 == command
 /usr/bin/do
 == end

@@ -56,6 +56,12 @@ describe("a cell that is what was planned", () => {
     expect(enforcement.actual).toEqual(enforcement.requested);
   });
 
+  it("is refused where its worker could not begin in its directory", () => {
+    const refused = [{ code: "WORKING_DIR_MISSING", path: plan.workingDir }];
+    expect(violations(altered(SOUND_REPORT, "entered\n", ""))).toEqual(refused);
+    expect(violations(altered(SOUND_REPORT, "== directory\nentered\n", ""))).toEqual(refused);
+  });
+
   it("may keep a capability that its policy keeps", () => {
     const capabilities = ["CAP_KILL", "CAP_CHOWN"];
     const keeping = { ...plan, hardening: { ...plan.hardening, capabilities } };
@@ -257,7 +263,7 @@ describe("a cell that is not what was planned is refused, and named is", () => {
 
   it("every line, where the report is empty", () => {
     expect(new Set(violations("").map(({ code }) => code))).toEqual(
-      new Set(["MOUNT_SOURCE_REFUSED", "ENFORCEMENT_MISSING", "COMMAND_NOT_FOUND"]),
+      new Set(["MOUNT_SOURCE_REFUSED", "ENFORCEMENT_MISSING", "WORKING_DIR_MISSING", "COMMAND_NOT_FOUND"]),
     );
     const named = violations("").find(({ code }) => code === "ENFORCEMENT_MISSING");
     const lines = Object.keys(verifyCell(plan, parseGateReport("")).enforcement.requested);
