@@ -136,7 +136,7 @@ async function planned(job: Job, holder: Holder, stage: Stage, env: RunEnvironme
     call,
     tool: (name, input, signal) => session.runTool(name, input, signal),
     access: (request, signal) => requestAccess(request, holder, surroundingsOf(job, env), signal),
-    sandbox: () => sandboxView(job, sandbox, plan),
+    sandbox: () => sandboxView(job, holder.shown, plan),
   });
   const bounds = { timeoutMs: deadline - begunAt, flooded: flooded.signal, overDisk: watch.exceeded };
   const { exit, stopped: reason } = await worked(cell, job, bounds);

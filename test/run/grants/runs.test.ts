@@ -70,6 +70,14 @@ describe("a request of a called worker", () => {
     ]);
   });
 
+  it("is told to whoever asks what the run may do, for as long as it has it", async () => {
+    const look = `curl -s --unix-socket "$CORRAL_SOCKET" http://corral/v1/sandbox`;
+    const project = await open(personWho("session"), { root: worker(`${look}; ${READ}; ${look}`) });
+    const [before, , after] = answersIn((await project.run("root")).stdout);
+    expect(before).toMatchObject({ granted: [], readable_paths: [] });
+    expect(after).toMatchObject({ granted: [{ path: join(host, "src"), mode: "read" }], readable_paths: [] });
+  });
+
   it("is refused where a caller is not dynamic, which is named, and nobody is asked", async () => {
     const person = personWho("session");
     const project = await open(person, {
