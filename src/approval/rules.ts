@@ -1,3 +1,4 @@
+import type { Operation } from "../sandbox/approval.ts";
 import {
   type ApprovalOperation,
   type ApprovalRequest,
@@ -38,6 +39,21 @@ export function ruling(rules: readonly ApprovalRule[]): (request: ApprovalReques
     const rule = rules[index];
     return rule === undefined ? null : decisionOf(rule, index + 1);
   };
+}
+
+/** Whether a rule may approve what a worker writes or deletes in a directory: which files that are, only a run can tell. */
+export function mayApprove(
+  rules: readonly ApprovalRule[],
+  { worker, operations, directory }: { worker: string; operations: readonly Operation[]; directory: string },
+): boolean {
+  return rules.some(
+    (rule) =>
+      rule.decide === "approve" &&
+      rule.command === undefined &&
+      (rule.worker === undefined || parseNameGlob(rule.worker)(worker)) &&
+      operations.some((operation) => rule.operations?.includes(operation) ?? true) &&
+      (rule.paths?.some((glob) => parsePathGlob(glob).touches(directory)) ?? true),
+  );
 }
 
 function decisionOf({ decide, why }: ApprovalRule, number: number): Decision {

@@ -28,7 +28,7 @@ function runLines(run: ExplainedRun, known: number, colors: Colors): string[] {
   const outcome =
     run.refused !== null
       ? ` ${colors.red("would be refused")}`
-      : run.consent?.decision === "denied"
+      : run.consent?.decision === "denied" && !run.consent.ruled
         ? ` ${colors.red("would be denied")}`
         : "";
   return [`${colors.bold(run.worker)}${outcome}`, ...body.map((line) => colors.dim(bar) + line), ...below];
@@ -74,7 +74,7 @@ function planLines(plan: Plan, colors: Colors): string[] {
     `${limits.cpus} cpu`,
     `${limits.pids} processes`,
     `output ${formatBytes(limits.outputBytes)}`,
-    `files of ${formatBytes(limits.fileBytes)}`,
+    `disk ${formatBytes(limits.fileBytes)}`,
     `${limits.nofile} open files`,
   ];
   const hard = [

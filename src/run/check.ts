@@ -1,5 +1,7 @@
 import { ModelFailure } from "../agent/failure.ts";
 import { UnknownPolicyError } from "../policy/policy.ts";
+import { type FleetDefinition, fleetNamed, fleetNames } from "../project/fleet.ts";
+import { resolveHostPlace } from "../project/host-place.ts";
 import type { Project } from "../project/project.ts";
 import { DeclarationError, describeProblem } from "../yaml/problem.ts";
 import { Budget } from "./explain/budget.ts";
@@ -43,7 +45,8 @@ export async function check(preview: Preview, maxPaths = MAX_PATHS): Promise<Che
   const { project } = preview;
   const workers = [...project.workers.values()];
   const scripts = await scriptFaults(project);
-  const problems = [...(await policyProblems(preview)), ...scripts.problems];
+  const fleets = await fleetsOf(project);
+  const problems = [...(await policyProblems(preview, fleets.read)), ...scripts.problems, ...fleets.problems];
   const budget = new Budget(maxPaths);
   const failing: FailingPath[] = [];
   const missing = new Map<string, Set<string>>();
@@ -58,7 +61,7 @@ export async function check(preview: Preview, maxPaths = MAX_PATHS): Promise<Che
   const warnings = [...missing].map(
     ([image, users]) => `The Engine has no image ${image}, which is needed by: ${[...users].sort().join(", ")}.`,
   );
-  warnings.push(...scripts.missing, ...missingKeys(preview));
+  warnings.push(...scripts.missing, ...missingKeys(preview), ...(await missingFolders(project)));
   if (preview.unavailable !== null) warnings.push(`Images were not looked at. ${preview.unavailable}`);
   return {
     ok: problems.length === 0 && failing.length === 0,
@@ -71,10 +74,13 @@ export async function check(preview: Preview, maxPaths = MAX_PATHS): Promise<Che
   };
 }
 
-/** Every policy that is named, by the project or by a worker, exists and is sound. */
-async function policyProblems({ project, environment }: Preview): Promise<string[]> {
+/** Every policy that is named, by the project, a worker or a fleet, exists and is sound. */
+async function policyProblems(
+  { project, environment }: Preview,
+  fleets: readonly FleetDefinition[],
+): Promise<string[]> {
   const problems = new Set<string>();
-  for (const { file, name } of namedPolicies(project)) {
+  for (const { file, name } of [...namedPolicies(project), ...fleets.flatMap(policyOfFleet)]) {
     try {
       await environment.policyNamed(name);
     } catch (error) {
@@ -108,6 +114,20 @@ async function scriptFaults({ workers, dir }: Project): Promise<{ problems: stri
   return { problems, missing };
 }
 
+/** Folders in which a worker may be granted something, and which hold nothing: a slip of the pen would never be told else. */
+async function missingFolders({ workers, dir }: Project): Promise<string[]> {
+  const warnings: string[] = [];
+  for (const { file, dynamic } of workers.values()) {
+    for (const folder of dynamic?.within ?? []) {
+      const place = await resolveHostPlace(dir, folder);
+      const fault = place.ok ? (place.directory ? null : "is not a folder") : place.fault;
+      if (fault !== null)
+        warnings.push(`${file}: sandbox.dynamic.within: ${folder} ${fault}, so nothing is granted there.`);
+    }
+  }
+  return warnings;
+}
+
 /** Keys that are not there now. A program that prints one is not run for a mere look. */
 function missingKeys({ project, environment }: Preview): string[] {
   const missing = new Map<string, string[]>();
@@ -119,6 +139,25 @@ function missingKeys({ project, environment }: Preview): string[] {
   return [...missing].map(
     ([variable, users]) => `The variable ${variable} is not set, which holds the key for: ${users.sort().join(", ")}.`,
   );
+}
+
+/** Fleets' own files. What their items are is not looked at: a manifest may be made later. */
+async function fleetsOf(project: Project): Promise<{ read: FleetDefinition[]; problems: string[] }> {
+  const [read, problems]: [FleetDefinition[], string[]] = [[], []];
+  const names = project.fleetsDir === null ? [] : await fleetNames(project.fleetsDir);
+  for (const name of names) {
+    try {
+      read.push(await fleetNamed(project, name));
+    } catch (error) {
+      if (!(error instanceof DeclarationError)) throw error;
+      problems.push(...error.problems.map(describeProblem));
+    }
+  }
+  return { read, problems };
+}
+
+function policyOfFleet({ file, policyName }: FleetDefinition): { readonly file: string; readonly name: string }[] {
+  return policyName === null ? [] : [{ file, name: policyName }];
 }
 
 function namedPolicies(project: Project): { readonly file: string; readonly name: string }[] {
@@ -143,6 +182,8 @@ function failureOf({ path, refused, consent }: ExplainedRun): FailingPath | null
     const message = violations.map((violation) => violation.message).join("\n");
     return { path, outcome: "refused", violations, message };
   }
-  if (consent?.decision === "denied") return { path, outcome: "denied", violations: [], message: consent.note };
+  // Which of its changes a rule of the project approves, only a run can tell.
+  if (consent?.decision === "denied" && !consent.ruled)
+    return { path, outcome: "denied", violations: [], message: consent.note };
   return null;
 }

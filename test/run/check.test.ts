@@ -143,6 +143,54 @@ describe("check", () => {
     expect(failing).toMatchObject([{ path: ["a"], outcome: "denied" }]);
   });
 
+  it("counts nothing as denied that a rule of the project may approve, whatever the mode", async () => {
+    const workers = { a: { command, sandbox: { zones: [{ name: "out", mode: "rw" }] } } };
+    const outcomes = async (rule: Readonly<Record<string, unknown>>) => {
+      const yaml = { approval: { mode: "auto_deny", rules: [rule] } };
+      return (await checked({ workers, zones: { out: "rw" }, yaml })).failing.map(({ outcome }) => outcome);
+    };
+    const approve = { operation: ["write", "delete"], paths: ["/out/text/**"], decide: "approve" };
+    expect(await outcomes(approve)).toEqual([]);
+    for (const other of [
+      { ...approve, decide: "deny" },
+      { ...approve, worker: "b" },
+      { ...approve, paths: ["/elsewhere/**"] },
+      { ...approve, operation: ["grant_write"] },
+      { command: "ls", decide: "approve" },
+    ])
+      expect(await outcomes(other)).toEqual(["denied"]);
+  });
+
+  it("reads the project's fleets, and names what is wrong with their files", async () => {
+    const files = {
+      "fleets/good.yaml": "version: 1\nworker: a\nover: docs/*\n",
+      "fleets/typo.yaml": "version: 1\nworker: a\novre: docs/*\n",
+      "fleets/nobody.yaml": "version: 1\nworker: b\nover: docs/*\n",
+      "fleets/weak.yaml": "version: 1\nworker: a\nover: docs/*\npolicy: bacth\n",
+    };
+    const { ok, problems } = await checked({ workers: { a: { command } }, files });
+    expect(ok).toBe(false);
+    expect(problems.filter((problem) => /typo\.yaml:3:1: .*`ovre`.*`over`/.test(problem))).toHaveLength(1);
+    expect(problems.filter((problem) => /nobody\.yaml:2:\d+: .*no worker `b`/.test(problem))).toHaveLength(1);
+    expect(problems.filter((problem) => /weak\.yaml: policy: .*did you mean `batch`/.test(problem))).toHaveLength(1);
+    expect(problems.join()).not.toContain("good.yaml");
+  });
+
+  it("warns of folders to be granted in that hold nothing", async () => {
+    const within = ["./docs", "./dosc", "corral.yaml"];
+    const { ok, warnings } = await checked({
+      workers: { a: { command, sandbox: { dynamic: { within } } } },
+      zones: { docs: "ro" },
+    });
+    expect(ok).toBe(true);
+    expect(warnings).toEqual([
+      expect.stringMatching(
+        /a\.worker: sandbox\.dynamic\.within: \.\/dosc does not exist, so nothing is granted there\.$/,
+      ),
+      expect.stringMatching(/: corral\.yaml is not a folder, so/),
+    ]);
+  });
+
   it("ends where calls branch without end, and says so", async () => {
     const names = Array.from({ length: 8 }, (_, index) => `w${index}`);
     const calls = (name: string) => names.filter((other) => other !== name);

@@ -38,6 +38,7 @@ const workers = {
     calls: ["bottom"],
   },
   agent: { model: "anthropic/some-model", calls: ["bottom"], sandbox: { zones: [{ name: "data" }] } },
+  asking: { command: sh("true"), sandbox: { dynamic: { within: ["./data", "../shared"], max: 3 } }, git: ["notes"] },
   gone: { command: sh("true"), sandbox: { zones: [{ name: "gone" }] } },
   deep1: { command: sh("true"), calls: ["deep2"] },
   deep2: { command: sh("true"), calls: ["deep3"] },
@@ -51,7 +52,10 @@ beforeAll(async () => {
     workers,
     zones: { ...zones, gone: "ro" },
     files: { "data/sub/a": "a" },
-    yaml: { delegation: { max_depth: 3 } },
+    yaml: {
+      delegation: { max_depth: 3 },
+      git: { repos: { notes: { url: "https://host.example/notes.git", at: "/out" } } },
+    },
   });
   await rm(join(project.dir, "gone"), { recursive: true });
 });
@@ -152,6 +156,15 @@ describe("explain", () => {
     expect(imageless.calls[0]?.plan).not.toBeNull();
     expect(agent).toMatchObject({ refused: null, plan: { worker: "agent" } });
     expect(agent.calls[0]?.plan).not.toBeNull();
+  });
+
+  it("says what a worker may ask for beyond its sandbox while it runs", async () => {
+    const { notes } = await explained("asking");
+    expect(notes).toEqual([
+      "While it runs it may be granted up to 3 directories in ./data, ../shared besides, where a rule or a person agrees.",
+      "It may use these git repositories, as far as its callers may: notes.",
+    ]);
+    expect((await explained("bottom")).notes).toEqual([]);
   });
 
   it("finds a mount source that went away, and does not make it", async () => {

@@ -1,4 +1,6 @@
 import type { ApprovalMode } from "../../approval/approver.ts";
+import { type ApprovalRule, mayApprove } from "../../approval/rules.ts";
+import { OPERATIONS } from "../../sandbox/approval.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { askedOnApplying, comesBack, deliveryOf } from "../../sandbox/staging.ts";
 
@@ -8,20 +10,31 @@ export interface ExplainedConsent {
   readonly paths: readonly string[];
   /** What the approval mode would do, where no rule of the project decides. */
   readonly decision: "approved" | "asked" | "denied";
+  /** True where a rule of the project may approve some of it, whatever the mode says. */
+  readonly ruled: boolean;
   readonly note: string;
 }
 
 /** Null where nothing that it may change has to be asked for. */
-export function explainConsent(worker: string, sandbox: Sandbox, mode: ApprovalMode): ExplainedConsent | null {
-  const mounts = sandbox.mounts.filter((mount) => {
-    const { write, delete: remove } = askedOnApplying(mount);
-    return comesBack(mount) && deliveryOf(mount) === "view" && (write === "ask" || remove === "ask");
+export function explainConsent(
+  worker: string,
+  sandbox: Sandbox,
+  mode: ApprovalMode,
+  rules: readonly ApprovalRule[],
+): ExplainedConsent | null {
+  const asking = sandbox.mounts.flatMap((mount) => {
+    const asked = askedOnApplying(mount);
+    const operations = OPERATIONS.filter((operation) => asked[operation] === "ask");
+    const waits = comesBack(mount) && deliveryOf(mount) === "view" && operations.length > 0;
+    return waits ? [{ path: mount.path, operations }] : [];
   });
-  if (mounts.length === 0) return null;
-  const paths = mounts.map((mount) => mount.path);
+  if (asking.length === 0) return null;
+  const paths = asking.map(({ path }) => path);
+  const ruled = asking.some(({ path, operations }) => mayApprove(rules, { worker, operations, directory: path }));
   const decision = DECISIONS[mode];
-  const note = `What ${worker} changes in ${paths.join(", ")} waits until it has ended, and must be asked for then: ${OUTCOMES[decision]}`;
-  return { paths, decision, note };
+  const outcome = `${ruled ? "a rule of the project may decide it, else " : ""}${OUTCOMES[decision]}`;
+  const note = `What ${worker} changes in ${paths.join(", ")} waits until it has ended, and must be asked for then: ${outcome}`;
+  return { paths, decision, ruled, note };
 }
 
 const DECISIONS = { interactive: "asked", approve_all: "approved", auto_deny: "denied" } as const;

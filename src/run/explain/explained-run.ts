@@ -72,13 +72,13 @@ async function explainCalls(caller: Job, sandbox: Sandbox, walk: Walk): Promise<
 
 /** `objections`: what is wrong with the call itself. Where there is any, nothing below it is looked at. */
 async function explainRun(job: Job, objections: readonly Violation[], walk: Walk): Promise<ExplainedRun> {
-  const { environment } = walk.preview;
+  const { environment, project, approvalMode } = walk.preview;
   const derivation = await permissionOf(job.worker, job.callerSandbox, null, environment);
   if (!derivation.ok) return refused(job.path, [...objections, ...derivation.violations]);
   if (objections.length > 0) return refused(job.path, objections);
 
   const { sandbox } = derivation;
-  const consent = explainConsent(job.worker.name, sandbox, walk.preview.approvalMode);
+  const consent = explainConsent(job.worker.name, sandbox, approvalMode, project.approval.rules);
   const planning = await explainPlan(job, sandbox, walk.preview);
   const { violations } = planning;
   const { narrowings, ...shown } = sandbox;
@@ -91,7 +91,7 @@ async function explainRun(job: Job, objections: readonly Violation[], walk: Walk
     plan: violations.length > 0 ? null : planning.plan,
     refused: violations.length > 0 ? describeAll(violations) : null,
     agent: agentOf(job.worker),
-    notes: [...(consent === null ? [] : [consent.note]), ...planning.notes],
+    notes: [...(consent === null ? [] : [consent.note]), ...furtherNotes(job.worker), ...planning.notes],
     // Looked at even where this run is refused, so that a person can mend everything in one go.
     calls: await explainCalls(job, asIfStaged(sandbox), walk),
   };
@@ -101,6 +101,18 @@ function agentOf(worker: WorkerDefinition): ExplainedAgent | null {
   const { agent, model, calls } = worker;
   if (agent === undefined) return null;
   return { model: model ?? "", tools: [...usefulTools(worker), ...calls.map(toolNameOf)], budget: agent.budget };
+}
+
+/** What its file lets it ask for beyond its sandbox. */
+function furtherNotes({ dynamic, git = [] }: WorkerDefinition): string[] {
+  const notes: string[] = [];
+  if (dynamic !== null) {
+    const where = dynamic.within === null ? "" : ` in ${dynamic.within.join(", ")}`;
+    const count = dynamic.max === 1 ? "1 directory" : `${dynamic.max} directories`;
+    notes.push(`While it runs it may be granted up to ${count}${where} besides, where a rule or a person agrees.`);
+  }
+  if (git.length > 0) notes.push(`It may use these git repositories, as far as its callers may: ${git.join(", ")}.`);
+  return notes;
 }
 
 function refused(path: readonly string[], violations: readonly Violation[]): ExplainedRun {
