@@ -6,7 +6,7 @@ export interface Limits {
   readonly pids?: number;
   /** Standard output and standard error together. */
   readonly outputBytes?: number;
-  /** The largest file a process may write, and later what a run may write in all. */
+  /** What a run may write in all, and so the largest file that a process may write. */
   readonly diskBytes?: number;
 }
 

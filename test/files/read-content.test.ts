@@ -167,6 +167,9 @@ describe("other content", () => {
 
   it("is refused where an image is too large to be passed on", async () => {
     const large = { ...source(PNG), size: 30_000_000 };
-    await expect(readContent(large, "/data/f", {})).rejects.toMatchObject({ code: "FILE_TOO_LARGE" });
+    await expect(readContent(large, "/data/f", {})).rejects.toMatchObject({
+      code: "FILE_SYSTEM",
+      message: expect.stringMatching(/an image of 30000000 bytes, and at most 20 MiB are shown.*attachment/),
+    });
   });
 });

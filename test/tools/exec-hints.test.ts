@@ -17,7 +17,8 @@ const FACTS: ExecFacts = {
 /** What each failure is answered with; the folders of the fixtures have these names. */
 const HINTS = {
   memory: "All processes of this worker together may use 96 MiB of memory. Work on less at a time.",
-  "file-size": "A file that this worker writes may have at most 1 MiB. Write several smaller ones.",
+  "file-size":
+    "All that this worker writes may have at most 1 MiB together. Write less, or delete what is no longer needed.",
   space: "The place that was written to is full; /tmp and the home directory are small. Writable paths: /out.",
   network: "This worker has no network access. Work with the files that it has.",
   command: "That program is not in this worker's image. Use one that is; `command -v NAME` tells which are.",

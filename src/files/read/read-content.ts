@@ -1,4 +1,6 @@
-import { FileTooLargeError } from "../../sandbox/errors.ts";
+import type { SandboxError } from "../../sandbox/errors.ts";
+import { formatBytes } from "../../sandbox/units.ts";
+import { unfit } from "../refusals.ts";
 import { type ByteSource, readAll, withHead } from "./byte-source.ts";
 import { contentKind } from "./content-kind.ts";
 import { notText } from "./not-text.ts";
@@ -28,7 +30,13 @@ export async function readContent(source: ByteSource, path: string, options: Rea
   if (found.kind === "binary") throw notText(path, found.mimeType);
   const whole = withHead(source, head);
   if (found.kind === "text") return readText(whole, path, options);
-  if (source.size > MAX_IMAGE_BYTES) throw new FileTooLargeError(path, source.size, MAX_IMAGE_BYTES);
+  if (source.size > MAX_IMAGE_BYTES) throw largeImage(path, source.size);
   const content = await readAll(whole);
   return { type: "image", content, bytes: content.length, mimeType: found.mimeType };
+}
+
+/** The directory takes such a file; it is only not looked at. */
+function largeImage(path: string, bytes: number): SandboxError {
+  const reason = `it is an image of ${formatBytes(bytes)}, and at most ${formatBytes(MAX_IMAGE_BYTES)} are shown`;
+  return unfit("read", path, `${reason}. Pass it as an attachment to a worker that can make it smaller.`);
 }

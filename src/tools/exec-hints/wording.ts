@@ -9,7 +9,7 @@ export interface ExecFacts {
   readonly workingDir: string;
   readonly network: Network;
   readonly memoryBytes: number;
-  /** The largest file that a process may write. */
+  /** What all commands and tools together may write, which is also the largest that one file may become. */
   readonly diskBytes: number;
 }
 
@@ -23,7 +23,7 @@ export function wordHint(failure: Failure, facts: ExecFacts): string | null {
     case "memory":
       return `All processes of this worker together may use ${formatBytes(facts.memoryBytes)} of memory. Work on less at a time.`;
     case "file-size":
-      return `A file that this worker writes may have at most ${formatBytes(facts.diskBytes)}. Write several smaller ones.`;
+      return `All that this worker writes may have at most ${formatBytes(facts.diskBytes)} together. Write less, or delete what is no longer needed.`;
     case "space":
       return `The place that was written to is full; /tmp and the home directory are small. ${writable}`;
     case "network":
