@@ -1,8 +1,10 @@
 import { jsonSchema, type ModelMessage, streamText, type TextStreamPart, type ToolSet, tool } from "ai";
-import { isTooDeep, MAX_JSON_DEPTH } from "../json/depth.ts";
+import { isTooDeep } from "../json/depth.ts";
+import { charactersIn } from "../json/size.ts";
 import { formatDuration } from "../sandbox/units.ts";
 import type { Answer, AnswerEnd, AskedCall } from "./answer.ts";
-import { ModelFailure } from "./failure.ts";
+import { ModelFailure, nestedTooDeep } from "./failure.ts";
+import { modelFailureOf } from "./model-failure.ts";
 import type { OpenedModel } from "./opened-model.ts";
 import type { AgentTool } from "./tool.ts";
 
@@ -15,6 +17,8 @@ export interface Question {
 
 /** More than any model answers at once; a server that goes on is cut off. */
 const MAX_ANSWER_CHARACTERS = 4_000_000;
+/** Of what stands for it in the conversation, which may hold what nobody hears: thoughts that are sealed, images, results. */
+const MAX_KEPT_CHARACTERS = 2 * MAX_ANSWER_CHARACTERS;
 
 export interface Listener {
   /** What the model says, as it comes. */
@@ -24,8 +28,8 @@ export interface Listener {
 }
 
 /**
- * Asks a model once, and tells what it says as it comes. Rejects with whatever went wrong (`model-failure.ts` knows what that
- * says), or with the reason of `signal`.
+ * Asks a model once, and tells what it says as it comes. Rejects with a {@link ModelFailure} for whatever went wrong at the
+ * provider or on the way to it, with the reason of `signal`, and for bugs with these themselves.
  */
 export async function ask(
   { opened, system, messages, tools }: Question,
@@ -38,6 +42,9 @@ export async function ask(
   let timer = setTimeout(hush, maxSilenceMs);
   const heard = new Heard(listener);
   const stopped = AbortSignal.any([signal, silence.signal]);
+  const failed = (error: unknown): never => {
+    throw modelFailureOf(error, opened.redact, Date.now);
+  };
   try {
     const result = streamText({
       model: opened.model,
@@ -50,13 +57,13 @@ export async function ask(
       abortSignal: stopped,
       onError: () => {},
     });
-    for await (const part of result.stream) {
+    for await (const part of comingFrom(result.stream, failed)) {
       clearTimeout(timer);
       timer = setTimeout(hush, maxSilenceMs);
       heard.hear(part);
     }
     stopped.throwIfAborted();
-    const { messages: said } = await result.response;
+    const { messages: said } = await Promise.resolve(result.response).catch(failed);
     // What the package itself answers to a call that cannot be, the loop answers in its own words.
     return heard.answer(
       said.filter(({ role }) => role === "assistant"),
@@ -70,6 +77,24 @@ export async function ask(
     clearTimeout(timer);
     // Whatever still comes is not waited for.
     silence.abort(new Error("the answer is over"));
+  }
+}
+
+/** What the stream throws, and tells as an error, is the provider's; what whoever hears it throws is not, and is a bug. */
+async function* comingFrom(
+  stream: AsyncIterable<TextStreamPart<ToolSet>>,
+  failed: (error: unknown) => never,
+): AsyncGenerator<TextStreamPart<ToolSet>, void, undefined> {
+  const parts = stream[Symbol.asyncIterator]();
+  try {
+    for (;;) {
+      const next = await parts.next().catch(failed);
+      if (next.done === true) return;
+      if (next.value.type === "error") failed(next.value.error);
+      yield next.value;
+    }
+  } finally {
+    await parts.return?.();
   }
 }
 
@@ -125,8 +150,7 @@ class Heard {
         this.#count(part.delta.length);
         return;
       case "tool-call": {
-        // It could neither be done nor be told to the model again.
-        if (isTooDeep(part.input)) throw new ModelFailure("ANSWER_TOO_LARGE", TOO_DEEP);
+        if (isTooDeep(part.input)) throw nestedTooDeep();
         this.#count(Math.max(0, JSON.stringify(part.input ?? null).length - (this.#inputs.get(part.toolCallId) ?? 0)));
         // Which of them an answer is to could not be told.
         if (this.#calls.has(part.toolCallId)) throw new ModelFailure("MODEL_UNAVAILABLE", TWO_CALLS, 0);
@@ -140,8 +164,6 @@ class Heard {
         this.#end = ENDS[part.finishReason] ?? null;
         return;
       }
-      case "error":
-        throw part.error;
       default:
     }
   }
@@ -150,6 +172,7 @@ class Heard {
   answer(messages: readonly ModelMessage[], redact: OpenedModel["redact"]): Answer {
     // Calls that came before it broke off are not done: the rest of the answer may have said otherwise.
     if (this.#end === null) throw new ModelFailure("MODEL_UNAVAILABLE", "The model's answer broke off.", 0);
+    if (charactersIn(messages) > MAX_KEPT_CHARACTERS) throw new ModelFailure("ANSWER_TOO_LARGE", TOO_LARGE);
     const calls = [...this.#calls.values()];
     const end = calls.length > 0 && this.#end === "stop" ? "calls" : this.#end;
     const text = redact(this.#text);
@@ -158,12 +181,11 @@ class Heard {
 
   #count(characters: number): void {
     this.#characters += characters;
-    if (this.#characters > MAX_ANSWER_CHARACTERS)
-      throw new ModelFailure("ANSWER_TOO_LARGE", `The model answered more than ${MAX_ANSWER_CHARACTERS} characters.`);
+    if (this.#characters > MAX_ANSWER_CHARACTERS) throw new ModelFailure("ANSWER_TOO_LARGE", TOO_LARGE);
   }
 }
 
-const TOO_DEEP = `The model's answer has a call whose input is nested more than ${MAX_JSON_DEPTH} levels deep.`;
+const TOO_LARGE = `The model answered more than ${MAX_ANSWER_CHARACTERS} characters.`;
 const TWO_CALLS = "The model's answer has two calls with one id.";
 
 const ENDS: Readonly<Record<string, AnswerEnd>> = {

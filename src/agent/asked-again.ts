@@ -2,8 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Answer } from "./answer.ts";
 import { ask, type Listener, type Question } from "./ask.ts";
 import type { AgentEvent } from "./events.ts";
-import type { AgentFailure, ModelFailure } from "./failure.ts";
-import { modelFailureOf } from "./model-failure.ts";
+import { type AgentFailure, ModelFailure } from "./failure.ts";
 
 /** How often, and how long between: providers that are overloaded recover within a minute or not for long. */
 export interface Patience {
@@ -27,7 +26,7 @@ export interface AskingAgain extends Pick<Listener, "lost"> {
   readonly spent: () => AgentFailure | null;
 }
 
-/** Asks until there is an answer, until asking is of no use, or for nothing left. Rejects with the reason of `signal`. */
+/** Asks until there is an answer, until asking is of no use, or for nothing left. Rejects with the reason of `signal`, and for bugs. */
 export async function askAgain(
   question: Question,
   patience: Patience,
@@ -38,9 +37,9 @@ export async function askAgain(
   for (let attempt = 1; ; attempt += 1) {
     try {
       return { ok: true, answer: await ask(question, listener, patience.maxSilenceMs, signal) };
-    } catch (error) {
+    } catch (failure) {
       signal.throwIfAborted();
-      const failure = modelFailureOf(error, question.opened.redact, Date.now);
+      if (!(failure instanceof ModelFailure)) throw failure;
       const waitMs = waitBefore(attempt, failure, patience);
       if (waitMs === null) return { ok: false, failure };
       const limit = spent();

@@ -1,3 +1,5 @@
+import { MAX_JSON_DEPTH } from "../json/depth.ts";
+
 /** Why an agent did not come to an answer. Each is told to its caller, and none holds a key. */
 export type AgentFailureCode =
   /** The provider could not be reached, or failed, as often as it was asked. */
@@ -25,6 +27,15 @@ export interface AgentFailure {
   readonly message: string;
 }
 
+/** Wraps what Corral's own code throws inside of the package, which hands it on as if it were the provider's. */
+export class OwnFault extends Error {
+  override readonly name = "OwnFault";
+
+  constructor(cause: unknown) {
+    super("a bug", { cause });
+  }
+}
+
 /** Thrown by what opens and asks models, and told by the loop as a value. */
 export class ModelFailure extends Error {
   override readonly name = "ModelFailure";
@@ -37,4 +48,10 @@ export class ModelFailure extends Error {
     this.code = code;
     this.retryAfterMs = retryAfterMs;
   }
+}
+
+/** Of a call whose input could neither be cleaned of a key, nor be done, nor be told to the model again. */
+export function nestedTooDeep(): ModelFailure {
+  const message = `The model's answer has a call whose input is nested more than ${MAX_JSON_DEPTH} levels deep.`;
+  return new ModelFailure("ANSWER_TOO_LARGE", message);
 }

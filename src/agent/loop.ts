@@ -1,4 +1,5 @@
 import type { ModelMessage } from "ai";
+import { charactersIn } from "../json/size.ts";
 import type { Answer, AskedCall } from "./answer.ts";
 import { askAgain, PATIENCE, type Patience } from "./asked-again.ts";
 import type { AgentEvent } from "./events.ts";
@@ -40,6 +41,8 @@ export interface AgentEnding {
 /** How often an agent is told that its answer is not what was asked for. */
 const MAX_CORRECTIONS = 3;
 const MAX_CALLS_OF_ANSWER = 128;
+/** Beside its images: more than any model takes. It is kept here, and told whole with every question. */
+const MAX_CONVERSATION_CHARACTERS = 32_000_000;
 /** Each may hold as much as a tool reads. */
 const MAX_CALLS_BESIDE_EACH_OTHER = 8;
 
@@ -50,12 +53,14 @@ const MAX_CALLS_BESIDE_EACH_OTHER = 8;
 export async function runAgent(task: AgentTask, signal: AbortSignal): Promise<AgentEnding> {
   const { spending, transcript, emit } = task;
   const messages: ModelMessage[] = [...task.messages];
+  let characters = charactersIn(messages);
   const images = new ImageRoom();
   let corrections = 0;
   let text = "";
   const ended = (failure: AgentFailure | null, output: unknown = null): AgentEnding => ({ text, output, failure });
   for (;;) {
     signal.throwIfAborted();
+    if (characters > MAX_CONVERSATION_CHARACTERS) return ended(TOO_LONG);
     const exhausted = spending.takeStep();
     if (exhausted !== null) return ended(limitFailure(exhausted));
     emit({ kind: "step", step: spending.steps });
@@ -74,6 +79,7 @@ export async function runAgent(task: AgentTask, signal: AbortSignal): Promise<Ag
     text = final.text;
     await transcript.answer({ ...answer, text });
     messages.push(...answer.messages);
+    characters += charactersIn(answer.messages);
 
     const cut = cutFailure(answer);
     if (cut !== null) return ended(cut);
@@ -92,6 +98,7 @@ export async function runAgent(task: AgentTask, signal: AbortSignal): Promise<Ag
     }
     const answered = await doneCalls(answer.calls, task, images, signal);
     messages.push(...resultMessages(answered, task.opened.images));
+    characters += charactersIn(resultMessages(answered, "never"));
   }
 }
 
@@ -198,6 +205,11 @@ function cutFailure({ end }: Answer): AgentFailure | null {
       return null;
   }
 }
+
+const TOO_LONG: AgentFailure = {
+  code: "MODEL_REFUSED",
+  message: `The conversation has grown to more than ${MAX_CONVERSATION_CHARACTERS} characters, which no model takes.`,
+};
 
 const LIMIT_CODES: Readonly<Record<Exhausted["limit"], AgentFailureCode>> = {
   steps: "STEP_LIMIT",

@@ -1,14 +1,16 @@
 import { APICallError, StreamProviderError } from "ai";
-import { ModelFailure } from "./failure.ts";
+import { ModelFailure, OwnFault } from "./failure.ts";
 
 const MAX_SHOWN_CHARACTERS = 1000;
 
 /**
  * What an error of a provider says, in Corral's words. Providers fail in many ways: with a status, with an event in the
- * middle of an answer, with a connection that ends, with something that is no answer at all.
+ * middle of an answer, with a connection that ends, with something that is no answer at all, over which the package
+ * stumbles in its own ways. Throws what is no error of theirs, but a bug of Corral's.
  */
 export function modelFailureOf(error: unknown, redact: (text: string) => string, now: () => number): ModelFailure {
   if (error instanceof ModelFailure) return error;
+  if (error instanceof OwnFault) throw error.cause;
   // A key is taken out before anything is cut: the half of one would not be known for what it is.
   const shown = redact(shownError(error)).replaceAll(/\s+/g, " ").slice(0, MAX_SHOWN_CHARACTERS).toWellFormed();
   if (StreamProviderError.isInstance(error) && isRefusal(error))

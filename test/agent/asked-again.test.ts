@@ -117,6 +117,19 @@ describe.each(APIS)("asking a model of $api again", (spoken) => {
     expect(lost[0]).toBeLessThan(500);
   });
 
+  it("lets a bug of whoever hears it through, which says nothing of the provider, and asks no more", async () => {
+    const bug = new TypeError("x is not a function");
+    await using server = await spoken.serve(() => HELLO);
+    const opened = await openedAt(spoken, server.url);
+    const question = { opened, system: "", messages: [{ role: "user" as const, content: "Hello" }], tools: [] };
+    const emit = ({ kind }: AgentEvent) => {
+      if (kind === "text") throw bug;
+    };
+    const asking = askAgain(question, QUICK, { emit, lost: () => {}, spent: () => null }, new AbortController().signal);
+    await expect(asking).rejects.toBe(bug);
+    expect(server.requests).toHaveLength(1);
+  });
+
   it("ends at once by its signal, also while it waits, with the signal's reason", async () => {
     const reason = new Error("enough");
     const stop = new AbortController();

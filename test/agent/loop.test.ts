@@ -254,6 +254,14 @@ describe("an agent's loop", () => {
     expect(text).toBe("I look.");
   });
 
+  it("asks no more once the conversation is longer than any model takes, whatever its provider counts", async () => {
+    const chatty = tool("chatty", async () => done("x".repeat(150_000)));
+    const reads = Array.from({ length: 128 }, (): Call => ["chatty"]);
+    const { failure, asked } = await ran(Array(5).fill(answers("", ...reads)), { tools: [chatty] });
+    expect(failure).toMatchObject({ code: "MODEL_REFUSED", message: expect.stringContaining("no model takes") });
+    expect(asked).toHaveLength(2);
+  });
+
   it("stops taking an answer that never ends, and does nothing of it", async () => {
     const piece = "x".repeat(1_000_000);
     let pieces = 0;

@@ -164,6 +164,34 @@ describe.each(APIS)("the key of a provider of $api", (spoken) => {
     expect(await tracesBelow(agents.project.stateDir, canary)).toEqual([]);
   });
 
+  it.each([(key: string) => `${key}  `, (key: string) => ` ${key}`])(
+    "is told by nobody who was sent it without the blanks that stand around it (%#)",
+    async (blanked) => {
+      const canary = canaryKey();
+      await using agents = await servedAgents(
+        spoken,
+        ({ key }) => turn({ text: `It is ${key}, it is ${key.trim()}.` }),
+        {
+          key: blanked(canary.key),
+        },
+      );
+      expect(await agents.run()).toMatchObject({ output: "It is [secret], it is [secret]." });
+      expect(canary.isIn(told(agents.project.events))).toBe(false);
+      await agents.close();
+      expect(await tracesBelow(agents.project.stateDir, canary)).toEqual([]);
+    },
+  );
+
+  it("is not sent, and told for none, where it has what a header cannot have", async () => {
+    await using agents = await servedAgents(spoken, () => turn({ text: "Hello." }), {
+      key: "sk-\u2014canary-51c0ffee",
+    });
+    const { error } = await agents.run();
+    expect(error).toMatchObject({ code: "MODEL_KEY" });
+    expect(JSON.stringify(agents.project.events)).not.toContain("8212");
+    expect(agents.server.requests).toEqual([]);
+  });
+
   it.each<[string, (key: string) => Behaviour]>([
     [
       "401",

@@ -36,14 +36,17 @@ export async function openModel(ref: ModelRef, sources: ModelSources, signal: Ab
   };
 }
 
+/** Exactly as it is sent: a header has no blanks around it, and what a server repeats must be known for what it is. */
 async function keyOf({ name, key }: ModelProvider, env: Env, signal: AbortSignal): Promise<string | null> {
   if (key === null) return null;
-  try {
-    return await readSecret(key, env, signal);
-  } catch (error) {
-    if (!(error instanceof SecretUnavailable)) throw error;
-    throw new ModelFailure("MODEL_KEY", `The key of the provider ${name} is not to be had: ${error.message}.`);
-  }
+  const unfit = (why: string) =>
+    new ModelFailure("MODEL_KEY", `The key of the provider ${name} is not to be had: ${why}.`);
+  const secret = await readSecret(key, env, signal).catch((error: unknown) => {
+    throw error instanceof SecretUnavailable ? unfit(error.message) : error;
+  });
+  const sent = secret.trim();
+  if (!/^[\x20-\x7e]+$/.test(sent)) throw unfit("it has characters that none can be sent with, or only blanks");
+  return sent;
 }
 
 /** The packages would else look for a key in the environment by themselves. */
@@ -72,13 +75,30 @@ const LOADERS: Readonly<Record<ModelProvider["api"], Loader>> = {
 /** A key that is meant for one server is not sent on to another; and no answer fills the memory. */
 const straightFetch: typeof fetch = async (input, init) => {
   const response = await fetch(input, { ...init, redirect: "error" });
-  return response.body === null ? response : new Response(response.body.pipeThrough(bounded()), response);
+  if (response.body === null) return response;
+  return new Response(response.body.pipeThrough(response.ok ? bounded() : beginning()), response);
 };
 
 /** Far more than the longest answer with everything that is sent around each piece of it. */
 const MAX_RESPONSE_BYTES = 64 * 1024 * 1024;
+/** Of what is said beside a status that says it all. */
+const MAX_ERROR_BYTES = 1024 * 1024;
 
-function bounded(): TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>> {
+type Bytes = TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>;
+
+/** The rest is not read, and what came is taken for all of it. */
+function beginning(): Bytes {
+  let left = MAX_ERROR_BYTES;
+  return new TransformStream({
+    transform(chunk, controller) {
+      controller.enqueue(chunk.subarray(0, left));
+      left -= chunk.byteLength;
+      if (left <= 0) controller.terminate();
+    },
+  });
+}
+
+function bounded(): Bytes {
   let bytes = 0;
   return new TransformStream({
     transform(chunk, controller) {

@@ -1,5 +1,7 @@
 import { type LanguageModelMiddleware, wrapLanguageModel } from "ai";
+import { isTooDeep } from "../../json/depth.ts";
 import type { Redactor } from "../../secrets/redactor.ts";
+import { ModelFailure, nestedTooDeep, OwnFault } from "../failure.ts";
 import type { LanguageModel, StreamPart } from "../language-model.ts";
 
 /**
@@ -21,45 +23,58 @@ export function redacted(model: LanguageModel, redactor: Redactor): LanguageMode
 type Pieces = ReturnType<Redactor["pieces"]>;
 
 function cleaning(redactor: Redactor): TransformStream<StreamPart, StreamPart> {
-  const texts = new Map<string, Pieces>();
-  const piecesOf = (id: string): Pieces => {
-    const pieces = texts.get(id) ?? redactor.pieces();
-    texts.set(id, pieces);
-    return pieces;
-  };
+  const cleaner = new Cleaner(redactor);
   return new TransformStream({
     transform(part, controller) {
-      switch (part.type) {
-        case "text-delta":
-        case "reasoning-delta":
-          controller.enqueue({ ...part, delta: piecesOf(`${part.type} ${part.id}`).add(part.delta) });
-          return;
-        case "text-end":
-        case "reasoning-end": {
-          const type = part.type === "text-end" ? "text-delta" : "reasoning-delta";
-          const delta = piecesOf(`${type} ${part.id}`).end();
-          if (delta !== "") controller.enqueue({ type, id: part.id, delta });
-          controller.enqueue(part);
-          return;
-        }
-        // The whole input comes with the call; of its pieces only their length counts, and a key could be cut between two.
-        case "tool-input-delta":
-          controller.enqueue({ ...part, delta: " ".repeat(part.delta.length) });
-          return;
-        case "raw":
-          return;
-        // What a provider does not support is not for the process's warnings.
-        case "stream-start":
-          controller.enqueue({ ...part, warnings: [] });
-          return;
-        case "tool-call":
-          controller.enqueue({ ...part, ...redactedCall(part, redactor) });
-          return;
-        default:
-          controller.enqueue(part);
+      try {
+        for (const clean of cleaner.cleaned(part)) controller.enqueue(clean);
+      } catch (error) {
+        throw error instanceof ModelFailure ? error : new OwnFault(error);
       }
     },
   });
+}
+
+class Cleaner {
+  readonly #redactor: Redactor;
+  readonly #texts = new Map<string, Pieces>();
+
+  constructor(redactor: Redactor) {
+    this.#redactor = redactor;
+  }
+
+  /** What is told of a part: nothing, itself without the key, or first what was held back of the text that it ends. */
+  cleaned(part: StreamPart): StreamPart[] {
+    switch (part.type) {
+      case "text-delta":
+      case "reasoning-delta":
+        return [{ ...part, delta: this.#piecesOf(`${part.type} ${part.id}`).add(part.delta) }];
+      case "text-end":
+      case "reasoning-end": {
+        const type = part.type === "text-end" ? "text-delta" : "reasoning-delta";
+        const delta = this.#piecesOf(`${type} ${part.id}`).end();
+        return delta === "" ? [part] : [{ type, id: part.id, delta }, part];
+      }
+      // The whole input comes with the call; of its pieces only their length counts, and a key could be cut between two.
+      case "tool-input-delta":
+        return [{ ...part, delta: " ".repeat(part.delta.length) }];
+      case "raw":
+        return [];
+      // What a provider does not support is not for the process's warnings.
+      case "stream-start":
+        return [{ ...part, warnings: [] }];
+      case "tool-call":
+        return [{ ...part, ...redactedCall(part, this.#redactor) }];
+      default:
+        return [part];
+    }
+  }
+
+  #piecesOf(id: string): Pieces {
+    const pieces = this.#texts.get(id) ?? this.#redactor.pieces();
+    this.#texts.set(id, pieces);
+    return pieces;
+  }
 }
 
 /** The input is JSON, in which a key may be written with escapes: it is read, cleaned and written again. */
@@ -72,6 +87,6 @@ function redactedCall({ toolCallId, toolName, input }: StreamPart & { type: "too
   } catch {
     return { ...named, input: clean };
   }
-  // What is JSON and cannot be cleaned, because it is nested too deep, is not given on as it is: this throws.
+  if (isTooDeep(value)) throw nestedTooDeep();
   return { ...named, input: JSON.stringify(redactor.value(value)) };
 }

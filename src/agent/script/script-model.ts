@@ -37,7 +37,7 @@ function partsOf({ say, calls, usage }: ScriptedAnswer, turn: number): StreamPar
     const id = `text-${turn}`;
     parts.push({ type: "text-start", id });
     // By words, as models do.
-    for (const delta of say.match(/\s*\S+\s*$|\s*\S+/g) ?? [say]) parts.push({ type: "text-delta", id, delta });
+    for (const delta of say.split(/(?<=\s)(?=\S)/)) parts.push({ type: "text-delta", id, delta });
     parts.push({ type: "text-end", id });
   }
   for (const [index, { tool, input }] of calls.entries()) {

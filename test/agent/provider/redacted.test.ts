@@ -2,6 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import type { Answer } from "../../../src/agent/answer.ts";
 import { ask } from "../../../src/agent/ask.ts";
+import { askAgain, PATIENCE } from "../../../src/agent/asked-again.ts";
 import type { LanguageModel, StreamPart } from "../../../src/agent/language-model.ts";
 import { redacted } from "../../../src/agent/provider/redacted.ts";
 import { ScriptModel } from "../../../src/agent/script/script-model.ts";
@@ -109,7 +110,21 @@ describe("a model without its key", () => {
     const depth = 100_000;
     const input = `${"[".repeat(depth)}"${ESCAPED}"${"]".repeat(depth)}`;
     const { stream } = await streaming([call("1", "t", input)]).doStream({ prompt: [] });
-    await expect(Array.fromAsync(stream)).rejects.toThrow(RangeError);
+    await expect(Array.fromAsync(stream)).rejects.toMatchObject({ code: "ANSWER_TOO_LARGE" });
+  });
+
+  it("lets a bug of its own through for what it is", async () => {
+    const bug = new TypeError("x is not a function");
+    class Broken extends Redactor {
+      override value(): never {
+        throw bug;
+      }
+    }
+    const model = redacted(streaming([call("1", "t", "{}")]), new Broken([KEY]));
+    const opened = { name: "m", model, images: "never" as const, price: null, redact: String, redactValue: String };
+    const question = { opened, system: "", messages: [{ role: "user" as const, content: "Hello" }], tools: [] };
+    const around = { emit: () => {}, lost: () => {}, spent: () => null };
+    await expect(askAgain(question, PATIENCE, around, new AbortController().signal)).rejects.toBe(bug);
   });
 
   it("leaves the inputs of calls as they are but for that", async () => {

@@ -53,6 +53,21 @@ describe("a model whose part a script plays", () => {
     );
   });
 
+  it("says a long text at once, also one of nothing but blanks", async () => {
+    const begunAt = performance.now();
+    const say = `a${" ".repeat(50_000)}`;
+    const [blank, ended] = [" ".repeat(50_000), `${say}b`];
+    const model = new ScriptModel(
+      "s.jsonl",
+      [blank, say, ended].map((text) => ({ say: text, calls: [], usage: null })),
+    );
+    for (const text of [blank, say, ended]) {
+      const said = (await partsOf(model)).flatMap((part) => (part.type === "text-delta" ? [part.delta] : []));
+      expect(said.join("")).toBe(text);
+    }
+    expect(performance.now() - begunAt).toBeLessThan(2000);
+  });
+
   it("says that it has nothing more to say, as often as it is asked, and that asking again is of no use", async () => {
     const model = new ScriptModel("s.yaml", []);
     for (const _ of [1, 2])
