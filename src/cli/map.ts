@@ -6,6 +6,7 @@ import type { ManifestFormat } from "../fleet/items/source.ts";
 import { formatOf, type ItemSource } from "../fleet/items/source.ts";
 import { itemRequests, type RequestsOf } from "../fleet/requests.ts";
 import { type FleetDefinition, fleetNamed } from "../project/fleet.ts";
+import type { FleetManner } from "../project/fleet-yaml.ts";
 import { loadProject, type Project } from "../project/project.ts";
 import { ranFleet } from "./fleet-run.ts";
 import { namedWorker } from "./named-worker.ts";
@@ -72,7 +73,7 @@ function fromOptions(name: string | undefined, project: Project, options: MapOpt
   const { cwd } = terminal;
   const within = options.within.map((folder) => resolve(cwd, folder));
   return {
-    spec: specOf(name, options, shownSource(options)),
+    spec: specOf(name, options, shownSource(options), project.fleet),
     requests: { source, template, within, templateDir: cwd },
     cwd,
   };
@@ -89,16 +90,10 @@ function fromFile(fleet: FleetDefinition, name: string | undefined, project: Pro
       ? items
       : { kind: "manifest", path: items.path, ...(items.format === null ? {} : { format: items.format }) };
   const within = items.kind === "glob" ? [] : items.within.map((folder) => resolve(project.dir, folder));
-  const said = specOf(fleet.worker, options, `fleets/${fleet.name}.yaml`);
+  const said = specOf(fleet.worker, options, `fleets/${fleet.name}.yaml`, fleet);
   const spec: FleetSpec = {
     ...said,
     policy: options.policy ?? fleet.policyName,
-    concurrency: options.concurrency === undefined ? fleet.concurrency : said.concurrency,
-    reuse: options.reuse ?? fleet.reuse,
-    timeoutMs: fleet.timeoutMs,
-    retries: options.retries === undefined ? fleet.retries : said.retries,
-    maxFailures: options.maxFailures === undefined ? fleet.maxFailures : said.maxFailures,
-    cache: options.cache && fleet.cache,
   };
   return { spec, requests: { source, template, within, templateDir: project.dir }, cwd: project.dir };
 }
@@ -117,22 +112,25 @@ function shownSource({ over, manifest }: MapOptions): string {
   return over === undefined ? `--manifest ${manifest}` : `--over ${over}`;
 }
 
-function specOf(worker: string, options: MapOptions, source: string): FleetSpec {
+/** `otherwise`: what holds where the command line does not say. */
+function specOf(worker: string, options: MapOptions, source: string, otherwise: FleetManner): FleetSpec {
+  const { concurrency = "auto", reuse = "fresh", timeoutMs = null, retries = 0, maxFailures = null } = otherwise;
   return {
     version: 1,
     worker,
     policy: options.policy ?? null,
-    concurrency:
-      options.concurrency === undefined || options.concurrency === "auto"
-        ? "auto"
-        : count("--concurrency", options.concurrency, 1),
-    reuse: options.reuse ?? "fresh",
-    timeoutMs: null,
-    retries: options.retries === undefined ? 0 : count("--retries", options.retries, 0),
-    maxFailures: options.maxFailures === undefined ? null : count("--max-failures", options.maxFailures, 0),
-    cache: options.cache,
+    concurrency: concurrencyOf(options) ?? concurrency,
+    reuse: options.reuse ?? reuse,
+    timeoutMs,
+    retries: options.retries === undefined ? retries : count("--retries", options.retries, 0),
+    maxFailures: options.maxFailures === undefined ? maxFailures : count("--max-failures", options.maxFailures, 0),
+    cache: options.cache && (otherwise.cache ?? true),
     source,
   };
+}
+
+function concurrencyOf({ concurrency }: MapOptions): number | "auto" | undefined {
+  return concurrency === undefined || concurrency === "auto" ? concurrency : count("--concurrency", concurrency, 1);
 }
 
 const MAX_COUNT = 1_000_000;

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { byKind, map, namedMap } from "../yaml/shape.ts";
 import { duration } from "../yaml/units.ts";
 import { approvalRules } from "./approval-rules.ts";
+import { fleetManner } from "./fleet-yaml.ts";
 import { git } from "./git-yaml.ts";
 import { models } from "./models-yaml.ts";
 import { mountNameFault, nameFault } from "./names.ts";
@@ -52,7 +53,7 @@ export const corralYaml = map({
   }).prefault({}),
   git: git.optional(),
   models: models.optional(),
-  fleet: z.unknown().optional(),
+  fleet: fleetManner.prefault({}),
 });
 
 export type CorralYaml = z.output<typeof corralYaml>;

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { byKind, kindOf, map } from "../yaml/shape.ts";
 import { duration } from "../yaml/units.ts";
 import { nameFault } from "./names.ts";
+import { present } from "./present.ts";
 import { parseTemplate } from "./template-text.ts";
 import { hostPath } from "./terms.ts";
 
@@ -54,6 +55,42 @@ function inputFault(value: unknown, depth: number): string | null {
   return parsed.ok ? null : parsed.fault;
 }
 
+/** How the items are run, as far as it is said. */
+const manner = {
+  concurrency: byKind(
+    { text: z.literal("auto"), number: z.int().min(1).max(1024) },
+    "must be `auto` or a whole number",
+  ).optional(),
+  reuse: z.enum(["fresh", "scrubbed"]).optional(),
+  retries: z.int().min(0).max(100).optional(),
+  max_failures: z.int().min(0).max(1_000_000_000).optional(),
+  cache: z.boolean().optional(),
+  timeout: duration.optional(),
+};
+
+const mannerMap = map(manner);
+
+/** `fleet` of `corral.yaml`: what holds for every fleet that does not say its own. */
+export const fleetManner = mannerMap.transform(mannerOf);
+
+/** Each is absent where nobody says it. */
+export interface FleetManner {
+  readonly concurrency?: number | "auto";
+  readonly reuse?: "fresh" | "scrubbed";
+  /** Attempts besides the first. */
+  readonly retries?: number;
+  /** More failed items than this end the fleet; null: none do. */
+  readonly maxFailures?: number | null;
+  readonly cache?: boolean;
+  /** For one item; null: the worker's own. */
+  readonly timeoutMs?: number | null;
+}
+
+export function mannerOf(raw: z.output<typeof mannerMap>): FleetManner {
+  const { concurrency, reuse, retries, max_failures: maxFailures, cache, timeout: timeoutMs } = raw;
+  return present({ concurrency, reuse, retries, maxFailures, cache, timeoutMs });
+}
+
 /** `fleets/NAME.yaml`. That one of `over` and `manifest` is said, and not both, is `fleet.ts`. */
 export const fleetYaml = map({
   version: z.literal(1),
@@ -68,16 +105,8 @@ export const fleetYaml = map({
   allow_write: templates.optional(),
   input: input.optional(),
   key: template.optional(),
-  concurrency: byKind(
-    { text: z.literal("auto"), number: z.int().min(1).max(1024) },
-    "must be `auto` or a whole number",
-  ).default("auto"),
-  reuse: z.enum(["fresh", "scrubbed"]).default("fresh"),
-  retries: z.int().min(0).max(100).default(0),
-  max_failures: z.int().min(0).max(1_000_000_000).optional(),
-  cache: z.boolean().default(true),
+  ...manner,
   policy: name.optional(),
-  timeout: duration.optional(),
 });
 
 export type FleetYaml = z.output<typeof fleetYaml>;

@@ -5,7 +5,7 @@ import { readDeclarationFile } from "../yaml/declaration-file.ts";
 import { parseYaml, type YamlDocument } from "../yaml/document.ts";
 import { nearest } from "../yaml/issue.ts";
 import { DeclarationError, type Problem } from "../yaml/problem.ts";
-import { type FleetYaml, fleetYaml } from "./fleet-yaml.ts";
+import { type FleetManner, type FleetYaml, fleetYaml, mannerOf } from "./fleet-yaml.ts";
 import { faultOf } from "./host-place.ts";
 import { nameFault } from "./names.ts";
 import { present } from "./present.ts";
@@ -54,9 +54,19 @@ export type FleetItems =
 
 const MAX_FLEETS = 1000;
 
+/** What holds where nobody says anything. */
+const BUILT_IN: Required<FleetManner> = {
+  concurrency: "auto",
+  reuse: "fresh",
+  retries: 0,
+  maxFailures: null,
+  cache: true,
+  timeoutMs: null,
+};
+
 /** Parses the text of a `fleets/NAME.yaml`. Throws a `DeclarationError` with every problem in it. */
-export function parseFleet(text: string, file: string): FleetDefinition {
-  const read = readFleet(text, file);
+export function parseFleet(text: string, file: string, defaults: FleetManner = {}): FleetDefinition {
+  const read = readFleet(text, file, defaults);
   if (!read.ok) throw new DeclarationError(read.problems);
   return read.value.fleet;
 }
@@ -66,14 +76,14 @@ export function parseFleet(text: string, file: string): FleetDefinition {
  * names a worker which the project has not is one of them. `shownDir`: the project's folder as a person knows it.
  */
 export async function fleetNamed(
-  project: Pick<Project, "dir" | "workers" | "fleetsDir">,
+  project: Pick<Project, "dir" | "workers" | "fleetsDir" | "fleet">,
   name: string,
   shownDir = project.dir,
 ): Promise<FleetDefinition> {
   const { fleetsDir } = project;
   if (fleetsDir === null) throw unnamed(join(shownDir, "corral.yaml"));
   const file = join(shownDir, relative(project.dir, fleetsDir), `${name}.yaml`);
-  const read = readFleet(await textOf(fleetsDir, name, file), file);
+  const read = readFleet(await textOf(fleetsDir, name, file), file, project.fleet);
   if (!read.ok) throw new DeclarationError(read.problems);
   const { fleet, document } = read.value;
   if (project.workers.has(fleet.worker)) return fleet;
@@ -126,14 +136,14 @@ interface FleetFile {
   readonly document: YamlDocument;
 }
 
-function readFleet(text: string, file: string): Checked<FleetFile> {
+function readFleet(text: string, file: string, defaults: FleetManner): Checked<FleetFile> {
   const parsed = parseYaml(text, file);
   if (!parsed.ok) return parsed;
   const { document } = parsed;
   const checked = checkShape(document, fleetYaml);
   const problems = [...(checked.ok ? [] : checked.problems), ...itemsProblems(document)];
   if (!checked.ok || problems.length > 0) return { ok: false, problems };
-  return { ok: true, value: { fleet: definitionOf(checked.value, file), document } };
+  return { ok: true, value: { fleet: definitionOf(checked.value, file, defaults), document } };
 }
 
 /** What depends on more than one key, or on the file's name. */
@@ -156,7 +166,7 @@ function itemsProblems({ raw, file, problemAt }: YamlDocument): Problem[] {
   return problems;
 }
 
-function definitionOf(yaml: FleetYaml, file: string): FleetDefinition {
+function definitionOf(yaml: FleetYaml, file: string, defaults: FleetManner): FleetDefinition {
   return {
     name: basename(file, ".yaml"),
     file,
@@ -172,13 +182,10 @@ function definitionOf(yaml: FleetYaml, file: string): FleetDefinition {
         input: inputOf(yaml.input),
       }),
     },
-    concurrency: yaml.concurrency,
-    reuse: yaml.reuse,
-    retries: yaml.retries,
-    maxFailures: yaml.max_failures ?? null,
-    cache: yaml.cache,
+    ...BUILT_IN,
+    ...defaults,
+    ...mannerOf(yaml),
     policyName: yaml.policy ?? null,
-    timeoutMs: yaml.timeout ?? null,
   };
 }
 

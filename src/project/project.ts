@@ -11,6 +11,7 @@ import { type CorralYaml, corralYaml } from "./corral-yaml.ts";
 import { corralsOwn } from "./corrals-own.ts";
 import { defaultDeclaration, resolveDeclaration } from "./declaration.ts";
 import { writableFolders } from "./exposure.ts";
+import type { FleetManner } from "./fleet-yaml.ts";
 import { type GitRepo, placesOnHost, resolveGitRepos, unknownRepos } from "./git-repos.ts";
 import { faultOf, followed } from "./host-place.ts";
 import { type ModelProvider, programsOf, resolveModels } from "./models.ts";
@@ -44,8 +45,8 @@ export interface Project {
   readonly ownFiles: readonly string[];
   /** Where its fleets are; null where a worker may have put some there, and `corral.yaml` does not name the folder. */
   readonly fleetsDir: string | null;
-  /** Kept as written, for the fleet to check. */
-  readonly fleet: unknown;
+  /** How fleets are run, where neither their own file nor whoever starts them says. */
+  readonly fleet: FleetManner;
 }
 
 /** Reads a project. Throws one `DeclarationError` with the problems of all its files. */

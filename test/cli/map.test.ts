@@ -116,6 +116,24 @@ describe("corral map", () => {
     expect(await readdir(join(project.dir, "text"))).toContain("nightly-a");
   });
 
+  it("runs as corral.yaml says of all fleets, as far as the command line does not", async () => {
+    await using other = await cliProject({
+      yaml: { version: 1, policy: "batch", fleet: { concurrency: 1, reuse: "scrubbed", retries: 1, max_failures: 7 } },
+      workers: { echo: { command: ["cat"] } },
+      files: { "items.csv": "n\n1\n" },
+    });
+    const map = ["map", "echo", "--manifest", "items.csv", "--input", '"{n}"', "--json"];
+    expect((await other.corral(map)).status).toBe(0);
+    expect((await other.corral([...map, "--concurrency", "auto", "--reuse", "fresh", "--retries", "0"])).status).toBe(
+      0,
+    );
+    const fleets = JSON.parse((await other.corral(["fleet", "ls", "--json"])).stdout);
+    expect(fleets.map(({ spec }: { spec: unknown }) => spec)).toMatchObject([
+      { concurrency: "auto", reuse: "fresh", retries: 0, maxFailures: 7 },
+      { concurrency: 1, reuse: "scrubbed", retries: 1, maxFailures: 7 },
+    ]);
+  });
+
   it("ends with 1 where an item failed; shows, exports, reports and tries it again", async () => {
     const args = ["map", "copy", "--over", "other/*.txt", ...EACH, "--retries", "1"];
     const { status, stdout, stderr } = await project.corral(args);

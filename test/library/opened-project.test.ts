@@ -184,6 +184,20 @@ describe("project.map", () => {
   });
 });
 
+describe("project.map of a project that says how", () => {
+  it("does as corral.yaml says, where the program does not", async () => {
+    await using fixture = await libraryProject({ ...SPEC, yaml: { fleet: { cache: false } } });
+    const items = [join(fixture.dir, "b.txt")];
+    const statuses = async (more: { cache?: boolean } = {}) => {
+      const results = fixture.project.map("count", { template: { attach: ["{path}"] }, items, ...more });
+      return (await Array.fromAsync(results)).map(({ status }) => status);
+    };
+    expect(await statuses({ cache: true })).toEqual(["succeeded"]);
+    expect(await statuses({ cache: true })).toEqual(["cached"]);
+    expect(await statuses()).toEqual(["succeeded"]);
+  });
+});
+
 describe("project.planFor", () => {
   it("is the plan that the run then has, but for what only a run has", async () => {
     await using fixture = await libraryProject(SPEC);

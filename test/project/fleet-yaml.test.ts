@@ -157,6 +157,25 @@ describe("a fleet of a project", () => {
     expect(fleet).toMatchObject({ name: "pages", file: "shown/fleets/pages.yaml", worker: "extract" });
   });
 
+  it("is run as corral.yaml says, where its own file does not", async () => {
+    const files = {
+      ...FILES,
+      "corral.yaml": "version: 1\nfleet: { concurrency: 2, retries: 3, timeout: 1m, cache: false }",
+      "fleets/own.yaml": "version: 1\nworker: extract\nover: '*.pdf'\nconcurrency: auto\nretries: 0\n",
+    };
+    const project = await loadProject(await projectFolder(files));
+    const silent = { concurrency: 2, retries: 3, timeoutMs: 60_000, cache: false, reuse: "fresh", maxFailures: null };
+    expect(await fleetNamed(project, "pages")).toMatchObject(silent);
+    expect(await fleetNamed(project, "own")).toMatchObject({ ...silent, concurrency: "auto", retries: 0 });
+  });
+
+  it("is told what is wrong with what corral.yaml says of all fleets", async () => {
+    const dir = await projectFolder({ "corral.yaml": "version: 1\nfleet: { concurency: 2, retries: -1 }" });
+    await expect(loadProject(dir)).rejects.toThrow(
+      /fleet\.concurency: unknown key `concurency`, did you mean `concurrency`\?[\s\S]*fleet\.retries: /,
+    );
+  });
+
   it.each([
     ["page", "shown/fleets/page.yaml:1:1: does not exist, did you mean `pages`?"],
     ["else", "shown/fleets/else.yaml:1:1: does not exist; there are: folder, loop, pages, typo"],

@@ -43,18 +43,27 @@ describe("a project's declaration", () => {
       delegation: { maxDepth: 5, maxCalls: 100, maxParallel: 4 },
       models: expect.any(Map),
       workers: new Map(),
-      fleet: undefined,
+      fleet: {},
     });
     expect(await readdir(join(dir, ".sandbox"))).toEqual(["cache", "workspace"]);
   });
 
   it("grants no files where corral.yaml says nothing about them, and makes no folder", async () => {
-    const dir = await project("version: 1\nfleet: { anything: [1] }\n");
+    const dir = await project(
+      "version: 1\nfleet: { concurrency: 3, retries: 2, max_failures: 5, reuse: scrubbed, cache: false, timeout: 30s }\n",
+    );
     const { declaration, file, fleet } = await loadProject(dir);
     expect({ declaration, file, fleet }).toEqual({
       declaration: { mounts: [], rooted: false },
       file: join(dir, "corral.yaml"),
-      fleet: { anything: [1] },
+      fleet: {
+        concurrency: 3,
+        retries: 2,
+        maxFailures: 5,
+        reuse: "scrubbed",
+        cache: false,
+        timeoutMs: 30_000,
+      },
     });
     expect(await readdir(dir)).toEqual(["corral.yaml"]);
   });
