@@ -1,5 +1,5 @@
 import { availableParallelism, freemem } from "node:os";
-import type { FleetSpec } from "./item.ts";
+import type { FleetSpec, Reuse } from "./item.ts";
 
 export interface Concurrency {
   /** Items whose workers run at once. */
@@ -13,20 +13,21 @@ const MEMORY_PART = 0.7;
 const MAX_AUTO = 64;
 const MAX_WARM = 4;
 
-/**
- * How much runs at once. `auto`: what the processors can do, as far as the memory that each item may use allows, shared
- * with the other fleets of this machine.
- */
-export function concurrencyFor(
-  { concurrency, reuse }: Pick<FleetSpec, "concurrency" | "reuse">,
-  memoryBytes: number,
-  fleets: number,
-): Concurrency {
+/** How many items may run at once where no other fleet does: what the processors can do, as far as the memory that each may use allows. */
+export function capacityOf(reuse: Reuse, memoryBytes: number): number {
   const cores = availableParallelism();
   const byMemory = Math.floor((freemem() * MEMORY_PART) / memoryBytes);
   // A fresh cell waits for the Engine much of its time, a scrubbed one for a processor.
   const byCores = reuse === "fresh" ? 2 * cores : cores + 1;
-  const share = Math.floor(Math.min(byCores, byMemory, MAX_AUTO) / Math.max(1, fleets));
-  const running = concurrency === "auto" ? Math.max(1, share) : concurrency;
+  return Math.min(byCores, byMemory, MAX_AUTO);
+}
+
+/** How much of that a fleet uses beside others: `auto` takes an equal part, a number is taken as it is. */
+export function concurrencyBeside(
+  { concurrency, reuse }: Pick<FleetSpec, "concurrency" | "reuse">,
+  capacity: number,
+  fleets: number,
+): Concurrency {
+  const running = concurrency === "auto" ? Math.max(1, Math.floor(capacity / Math.max(1, fleets))) : concurrency;
   return { running, warm: reuse === "fresh" ? Math.min(MAX_WARM, running) : 0 };
 }

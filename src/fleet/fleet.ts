@@ -6,7 +6,6 @@ import { permissionOf, rootSandbox } from "../run/permission.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import { type FleetDigest, fleetDigest } from "./cache-key.ts";
-import { concurrencyFor } from "./concurrency.ts";
 import type { OnFleetEvent } from "./events.ts";
 import { freshCells, type ItemExecutor } from "./executor.ts";
 import type { FleetSpec, ItemRequest } from "./item.ts";
@@ -16,6 +15,7 @@ import type { LoadProblem } from "./journal/load.ts";
 import { RunTroubles } from "./run-troubles.ts";
 import { RunningFleet } from "./running-fleet.ts";
 import { ScrubbedPool } from "./scrubbed/scrubbed-pool.ts";
+import { MachineShare } from "./share.ts";
 
 /** What fleets of one project run with. */
 export interface FleetEnvironment {
@@ -49,7 +49,7 @@ export async function startFleet(
   const loaded = await journal.load(id, items, { collisionsIn, signal: stop });
   if (!loaded.ok) return loaded;
   onEvent({ type: "loaded", fleet: id, items: loaded.total, done: 0 });
-  return opened(id, spec, allowed, env);
+  return await opened(id, spec, allowed, env);
 }
 
 /** Goes on with a fleet that nobody runs any more. What ran when its process died is fenced off before it runs again. */
@@ -67,7 +67,7 @@ export async function resumeFleet(id: string, env: FleetEnvironment): Promise<Op
     for (const item of taken.running) await journal.fenced(id, item);
     const { counts, spec } = taken.fleet;
     onEvent({ type: "loaded", fleet: id, items: counts.total, done: counts.done });
-    return opened(id, spec, allowed, env);
+    return await opened(id, spec, allowed, env);
   } catch (error) {
     journal.pause(id, "it could not be resumed");
     throw error;
@@ -146,11 +146,15 @@ function whyNotScrubbed(worker: WorkerDefinition, sandbox: Sandbox): string | nu
   return null;
 }
 
-function opened(id: string, spec: FleetSpec, { job, sandbox, digest }: Allowed, env: FleetEnvironment): OpenedFleet {
+async function opened(
+  id: string,
+  spec: FleetSpec,
+  { job, sandbox, digest }: Allowed,
+  env: FleetEnvironment,
+): Promise<OpenedFleet> {
   const { journal, onEvent, stop } = env;
   const memory = sandbox.limits.memoryBytes ?? sandbox.policy.maxLimits.memoryBytes;
-  const others = journal.list().filter((fleet) => fleet.state === "running").length;
-  const concurrency = concurrencyFor(spec, memory, others);
+  const share = await MachineShare.take(id, spec, env.run.ownerDir, memory);
   const troubles = new RunTroubles();
   const listened = troubles.listeningIn(job.env);
   const executor: ItemExecutor =
@@ -160,9 +164,19 @@ function opened(id: string, spec: FleetSpec, { job, sandbox, digest }: Allowed, 
           worker: job.worker,
           fleet: sandbox,
           env: listened,
-          size: concurrency.running,
+          size: () => share.concurrency.running,
           signal: stop,
         });
-  const fleet = new RunningFleet({ id, spec, job, digest, journal, executor, troubles, concurrency, onEvent, stop });
-  return { ok: true, fleet, [Symbol.asyncDispose]: () => executor[Symbol.asyncDispose]() };
+  const fleet = new RunningFleet({ id, spec, job, digest, journal, executor, troubles, share, onEvent, stop });
+  return {
+    ok: true,
+    fleet,
+    async [Symbol.asyncDispose]() {
+      try {
+        await executor[Symbol.asyncDispose]();
+      } finally {
+        await share[Symbol.asyncDispose]();
+      }
+    },
+  };
 }

@@ -4,7 +4,6 @@ import { newRunId } from "../run/job.ts";
 import type { RunResult } from "../run/result.ts";
 import { cacheKeyOf, type FleetDigest } from "./cache-key.ts";
 import { Channel } from "./channel.ts";
-import type { Concurrency } from "./concurrency.ts";
 import type { FleetSummary, OnFleetEvent } from "./events.ts";
 import type { ItemExecutor } from "./executor.ts";
 import type { FleetSpec, ItemResult } from "./item.ts";
@@ -14,6 +13,7 @@ import type { FleetJournal } from "./journal/journal.ts";
 import type { ClaimedItem, FleetQueue } from "./queue.ts";
 import { retryInMs } from "./retry.ts";
 import type { RunTroubles } from "./run-troubles.ts";
+import type { MachineShare } from "./share.ts";
 import { Turns } from "./turns.ts";
 
 export interface FleetParts {
@@ -24,7 +24,7 @@ export interface FleetParts {
   readonly journal: FleetJournal;
   readonly executor: ItemExecutor;
   readonly troubles: RunTroubles;
-  readonly concurrency: Concurrency;
+  readonly share: Pick<MachineShare, "concurrency" | "look">;
   readonly onEvent: OnFleetEvent;
   /** Ends everything at once; what runs is to be run again. */
   readonly stop: AbortSignal;
@@ -34,6 +34,8 @@ export interface FleetParts {
 const MAX_UNTAKEN = 1000;
 /** How long nothing is looked at where nothing can be claimed and nothing runs. */
 const IDLE_MS = 1000;
+/** How often it is looked whether other fleets have begun or ended. */
+const SHARE_MS = 1000;
 
 /** A fleet that goes on: claims items, runs each, records what became of it, until none is left or it is to end. */
 export class RunningFleet {
@@ -49,9 +51,10 @@ export class RunningFleet {
   #why: string | null = null;
   #failed = 0;
   #cancelled = false;
+  #hasRoom: () => void = () => {};
 
   constructor(parts: FleetParts) {
-    const { running, warm } = parts.concurrency;
+    const { running, warm } = parts.share.concurrency;
     this.id = parts.id;
     this.#parts = parts;
     this.#queue = parts.journal.queue(parts.id);
@@ -80,10 +83,12 @@ export class RunningFleet {
     this.#failed = (await this.#queue.counts()).failed;
     stop.addEventListener("abort", () => this.drain("it was stopped"), { once: true });
     if (stop.aborted) this.drain("it was stopped");
+    const sharing = setInterval(() => void this.#resize(), SHARE_MS);
     try {
       await this.#claimAll(failures);
       await this.#flight.onIdle();
     } finally {
+      clearInterval(sharing);
       this.#results.close();
       // What was given back meanwhile is not left waiting in a fleet that was cancelled.
       if (this.#cancelled) await this.#queue.cancelQueued(this.#why ?? "it was cancelled");
@@ -93,6 +98,15 @@ export class RunningFleet {
     const summary = this.#summary();
     this.#parts.onEvent({ type: "ended", summary });
     return summary;
+  }
+
+  /** What runs goes on; only what begins from now on minds it. */
+  async #resize(): Promise<void> {
+    const { running, warm } = await this.#parts.share.look();
+    const isMore = running + warm > this.#flight.concurrency;
+    this.#turns.concurrency = running;
+    this.#flight.concurrency = running + warm;
+    if (isMore) this.#hasRoom();
   }
 
   async #claimAll(failures: unknown[]): Promise<void> {
@@ -120,10 +134,11 @@ export class RunningFleet {
     }
   }
 
-  /** Waits until an item is done, or another is due. */
+  /** Waits until an item is done, another is due, or there is room for more. */
   async #settledOne(dueAtMs: number | null = null): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#flight.addEventListener("next", () => resolve(), { once: true });
+    this.#hasRoom = resolve;
     const timer = dueAtMs === null ? undefined : setTimeout(resolve, Math.max(dueAtMs - Date.now(), 1));
     await promise;
     clearTimeout(timer);

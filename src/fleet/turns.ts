@@ -11,6 +11,11 @@ export class Turns {
     this.#queue = new PQueue({ concurrency });
   }
 
+  /** Who has a turn keeps it. */
+  set concurrency(concurrency: number) {
+    this.#queue.concurrency = concurrency;
+  }
+
   /** Waits for a turn, which ends when the answer is called. Rejects with the signal's reason where it is aborted first. */
   async take(signal: AbortSignal): Promise<() => void> {
     signal.throwIfAborted();

@@ -7,6 +7,8 @@ import { formatOwner, isDead, type Owner, parseOwner } from "./owner.ts";
 
 /** In each owner's directory, who it is. */
 const OWNER_FILE = "owner";
+/** More orchestrators than anybody has; what is beyond is not read. */
+const MAX_OWNERS = 10_000;
 
 /**
  * A temporary directory below `liveDir` for the sockets of an orchestrator's runs. Each time another one, for one
@@ -29,13 +31,26 @@ export async function removeOwnerDir(dir: string): Promise<void> {
 /** Removes the directories of owners that are certainly dead; answers with their names. */
 export async function reapLiveDirs(liveDir: string, self: Owner): Promise<string[]> {
   const removed: string[] = [];
-  const names = await readdir(liveDir).catch(() => [] as string[]);
-  for (const name of names) {
-    const text = await readFile(join(liveDir, name, OWNER_FILE), "utf8").catch(() => "");
-    const owner = parseOwner(text);
-    if (owner === null || !isDead(owner, self)) continue;
+  for (const { name, owner } of await ownerDirs(liveDir)) {
+    if (!isDead(owner, self)) continue;
     await removeOwnerDir(join(liveDir, name));
     removed.push(name);
   }
   return removed;
+}
+
+/** The directories of owners that are not certainly dead. Absolute where `liveDir` is. */
+export async function livingOwnerDirs(liveDir: string, self: Owner): Promise<string[]> {
+  const living = (await ownerDirs(liveDir)).filter(({ owner }) => !isDead(owner, self));
+  return living.map(({ name }) => join(liveDir, name));
+}
+
+async function ownerDirs(liveDir: string): Promise<{ readonly name: string; readonly owner: Owner }[]> {
+  const found: { name: string; owner: Owner }[] = [];
+  const names = await readdir(liveDir).catch(() => [] as string[]);
+  for (const name of names.slice(0, MAX_OWNERS)) {
+    const owner = parseOwner(await readFile(join(liveDir, name, OWNER_FILE), "utf8").catch(() => ""));
+    if (owner !== null) found.push({ name, owner });
+  }
+  return found;
 }

@@ -1,16 +1,16 @@
 import { randomBytes } from "node:crypto";
 import { type FSWatcher, watch } from "node:fs";
-import { mkdir, open, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { mkdir, open, readdir, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { isDead, type Owner, parseOwner } from "./owner.ts";
+import { livingOwnerDirs } from "./live-dir.ts";
+import type { Owner } from "./owner.ts";
 
 /** In each owner's directory, a file for each grant that it keeps; it is for people, so host paths are in it. */
 const GRANTS_DIR = "grants";
 const FILE = /^([0-9a-f]{12})\.json$/;
 /** One grant in JSON, a directory's path and the names of a few workers, is far below this. */
 const MAX_FILE_BYTES = 64 * 1024;
-/** More orchestrators or grants than anybody has; what is beyond is not read. */
-const MAX_OWNERS = 10_000;
+/** More grants than anybody has; what is beyond is not read. */
 const MAX_GRANTS = 10_000;
 
 /** A directory that a running worker was granted, as `corral grants` shows it. */
@@ -108,11 +108,8 @@ export async function revokeLiveGrant(liveDir: string, self: Owner, id: string):
 
 async function grantFilesIn(liveDir: string, self: Owner): Promise<{ id: string; path: string }[]> {
   const files: { id: string; path: string }[] = [];
-  const owners = await readdir(liveDir).catch(() => [] as string[]);
-  for (const name of owners.slice(0, MAX_OWNERS)) {
-    const owner = parseOwner(await readFile(join(liveDir, name, "owner"), "utf8").catch(() => ""));
-    if (owner === null || isDead(owner, self)) continue;
-    const dir = join(liveDir, name, GRANTS_DIR);
+  for (const ownerDir of await livingOwnerDirs(liveDir, self)) {
+    const dir = join(ownerDir, GRANTS_DIR);
     for (const entry of await readdir(dir).catch(() => [] as string[])) {
       const id = FILE.exec(entry)?.[1];
       if (id !== undefined && files.length < MAX_GRANTS) files.push({ id, path: join(dir, entry) });

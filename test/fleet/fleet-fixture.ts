@@ -16,6 +16,8 @@ export interface FleetFixture extends AsyncDisposable {
   /** A whole fleet: its summary, and the results that counted, by key. */
   map(spec: Partial<FleetSpec>, items: readonly Partial<ItemRequest>[], stop?: AbortSignal): Promise<Mapped>;
   resume(id: string): Promise<Mapped>;
+  /** How many items have their turn at this moment, in all fleets. */
+  running(): number;
 }
 
 export interface Mapped {
@@ -57,6 +59,10 @@ export async function openFleetProject(spec: ProjectSpec): Promise<FleetFixture>
     events,
     open,
     map: async (fleet, items, stop) => await whole(await open(fleet, items, stop)),
+    running() {
+      const of = (type: FleetEvent["type"]): number => events.filter((event) => event.type === type).length;
+      return of("started") - of("settled");
+    },
     resume: async (id) => await whole(await resumeFleet(id, env())),
     async [Symbol.asyncDispose]() {
       journal[Symbol.dispose]();

@@ -10,6 +10,7 @@ import { rootSandbox } from "../../src/run/permission.ts";
 import { unstartedResult } from "../../src/run/refusal.ts";
 import { type FleetFixture, openFleetProject, SPEC, whole } from "./fleet-fixture.ts";
 
+const ALONE = { running: 1, warm: 0 };
 const PROJECT = { workers: { w: { command: ["true"] } } };
 
 async function* twoItems() {
@@ -34,7 +35,7 @@ async function fleetRunBy(f: FleetFixture, run: ItemExecutor["run"], onEvent: (e
     digest: fleetDigest([]),
     executor: { run, [Symbol.asyncDispose]: async () => {} },
     troubles: new RunTroubles(),
-    concurrency: { running: 1, warm: 0 },
+    share: { concurrency: ALONE, look: async () => ALONE },
     onEvent,
     stop: signal,
   });

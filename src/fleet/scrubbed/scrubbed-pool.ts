@@ -18,8 +18,8 @@ export interface ScrubbedPoolOptions {
   /** What the fleet as a whole may see: each item's sandbox is a part of it. */
   readonly fleet: Sandbox;
   readonly env: RunEnvironment;
-  /** Cells that stand at once. */
-  readonly size: number;
+  /** How many cells may stand at once, as of now. */
+  readonly size: () => number;
   readonly signal: AbortSignal;
 }
 
@@ -70,7 +70,7 @@ export class ScrubbedPool implements AsyncDisposable {
     const [found] = index < 0 ? [] : this.#idle.splice(index, 1);
     if (found !== undefined) return found;
     // One of another shape makes room: as many stand as may run, busy ones among them.
-    if (this.#idle.length >= this.#options.size) await this.#idle.shift()?.cell[Symbol.asyncDispose]();
+    if (this.#idle.length >= this.#options.size()) await this.#idle.shift()?.cell[Symbol.asyncDispose]();
     const { worker, fleet, env, signal } = this.#options;
     const opened = await ServedCell.open(worker, fleet, shape, env, signal);
     return opened.ok ? { key, cell: opened.cell } : opened;
@@ -104,7 +104,8 @@ export class ScrubbedPool implements AsyncDisposable {
   }
 
   async #giveBack(job: Job, standing: Standing, isClean: boolean): Promise<void> {
-    if (isClean) {
+    // Where there is room for fewer than before, the next one that has nothing to do goes.
+    if (isClean && this.#idle.length < this.#options.size()) {
       try {
         await standing.cell.clear();
         this.#idle.push(standing);

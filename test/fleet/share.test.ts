@@ -1,0 +1,73 @@
+import { availableParallelism } from "node:os";
+import { dirname } from "node:path";
+import { describe, expect, it, vi } from "vitest";
+import { concurrencyBeside } from "../../src/fleet/concurrency.ts";
+import type { RunningFleet } from "../../src/fleet/running-fleet.ts";
+import { makeOwnerDir, removeOwnerDir } from "../../src/isolation/live-dir.ts";
+import { announceFleet, countLiveFleets } from "../../src/isolation/live-fleets.ts";
+import { currentOwner } from "../../src/isolation/owner.ts";
+import { sh } from "../run/project-fixture.ts";
+import { openFleetProject } from "./fleet-fixture.ts";
+
+/** More than the most that may pass until a fleet has looked and its items have ended. */
+const SOON = { timeout: 20_000, interval: 50 };
+
+describe("how much a fleet has beside others", () => {
+  it.each([
+    ["auto", 8, 1, 8],
+    ["auto", 8, 3, 2],
+    ["auto", 2, 5, 1],
+    [6, 8, 3, 6],
+  ] as const)("%s of %i among %i fleets is %i", (concurrency, capacity, fleets, running) => {
+    expect(concurrencyBeside({ concurrency, reuse: "fresh" }, capacity, fleets).running).toBe(running);
+  });
+});
+
+describe("fleets of one machine", () => {
+  it("know of each other, whichever project they are of, and count none of the dead", async () => {
+    await using f = await openFleetProject({ workers: { w: { command: ["true"] } } });
+    const { ownerDir } = f.project.corral.environment;
+    const liveDir = dirname(ownerDir);
+    const self = currentOwner();
+    const count = async (): Promise<number> => await countLiveFleets(liveDir, self);
+    expect(await count()).toBe(0);
+    const other = await makeOwnerDir(liveDir, self);
+    const dead = await makeOwnerDir(liveDir, { ...self, startTicks: "1" });
+    await using _ = await announceFleet(ownerDir, "a");
+    await announceFleet(dead, "a");
+    const its = await announceFleet(other, "a");
+    expect(await count()).toBe(2);
+    await its[Symbol.asyncDispose]();
+    expect(await count()).toBe(1);
+    for (const dir of [other, dead]) await removeOwnerDir(dir);
+  });
+
+  it("have equal parts of it: one that ran alone gives half away, and has it back when the other ends", async () => {
+    await using f = await openFleetProject({ workers: { w: { command: sh("sleep 2") } }, zones: {} });
+    const alone = 2 * availableParallelism();
+    const many = Array.from({ length: 500 }, () => ({}));
+    const first = await f.open({ concurrency: "auto" }, many);
+    if (!first.ok) throw new Error(JSON.stringify(first));
+    await using __ = first;
+    const ended = first.fleet.run();
+    void taken(first.fleet);
+    await vi.waitFor(() => expect(f.running()).toBe(alone), SOON);
+
+    // As another process does, for what is looked at are files of the state directory.
+    const other = await makeOwnerDir(dirname(f.project.corral.environment.ownerDir), currentOwner());
+    const second = await announceFleet(other, "another");
+    await vi.waitFor(() => expect(f.running()).toBe(alone / 2), SOON);
+    await new Promise((later) => setTimeout(later, 2500));
+    expect(f.running()).toBeLessThanOrEqual(alone / 2);
+
+    await second[Symbol.asyncDispose]();
+    await vi.waitFor(() => expect(f.running()).toBe(alone), SOON);
+    first.fleet.drain("the test has seen enough");
+    await ended;
+    await removeOwnerDir(other);
+  });
+});
+
+async function taken(fleet: RunningFleet): Promise<void> {
+  for await (const _ of fleet.results);
+}
