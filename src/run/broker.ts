@@ -1,6 +1,7 @@
 import { chmod, mkdir, rm, stat } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { join } from "node:path";
+import PQueue from "p-queue";
 import type { PlannedSource } from "../isolation/mounts.ts";
 import type { ToolResult } from "../tools/run-tool.ts";
 import type { CallRequest } from "./call.ts";
@@ -8,6 +9,7 @@ import { parseCallBody } from "./call-body.ts";
 import { type AccessAnswer, type AccessRequest, parseAccessBody } from "./grants/access-request.ts";
 import { jsonBody, OpenBodies } from "./json-body.ts";
 import type { RunResult } from "./result.ts";
+import { inTurn } from "./session/in-turn.ts";
 
 /** What a run can ask of Corral. Its socket is in that run's cell alone, so who asks is never in doubt. */
 export interface BrokerService {
@@ -29,8 +31,10 @@ export interface Broker extends AsyncDisposable {
 }
 
 const MAX_CONNECTIONS = 512;
-/** One connection can send many requests before it reads an answer. */
+/** One connection can send many requests before it reads an answer; one that is not read yet is open still. */
 const MAX_OPEN_REQUESTS = 256;
+/** Each may hold as much as a tool reads, and until the worker has read that. */
+const MAX_TOOLS_AT_ONCE = 8;
 /** The kernel's limit for the path of a Unix socket, with its closing zero. */
 const MAX_SOCKET_PATH_BYTES = 107;
 
@@ -46,14 +50,14 @@ export async function openBroker(ownerDir: string, run: string): Promise<Broker>
   await mkdir(dir, { mode: 0o755 });
   const { promise: service, resolve: serve } = Promise.withResolvers<BrokerService>();
   let open = 0;
-  const bodies = new OpenBodies();
+  const room: Room = { bodies: new OpenBodies(), tools: new PQueue({ concurrency: MAX_TOOLS_AT_ONCE }) };
   const server = createServer((request, response) => {
-    const answer = open < MAX_OPEN_REQUESTS ? answerTo(request, response, service, bodies) : Promise.resolve(TOO_MANY);
+    const answer = open < MAX_OPEN_REQUESTS ? answerTo(request, response, service, room) : Promise.resolve(TOO_MANY);
     open += 1;
-    void answer.then((answered) => {
+    response.once("close", () => {
       open -= 1;
-      send(response, answered);
     });
+    void answer.then((answered) => send(response, answered));
   });
   server.maxConnections = MAX_CONNECTIONS;
   await listen(server, socketPath);
@@ -114,11 +118,17 @@ function written({ status, body }: Answer): { status: number; text: string } {
   }
 }
 
+/** What all requests of one run share. */
+interface Room {
+  readonly bodies: OpenBodies;
+  readonly tools: PQueue;
+}
+
 async function answerTo(
   request: IncomingMessage,
   response: ServerResponse,
   pending: Promise<BrokerService>,
-  bodies: OpenBodies,
+  { bodies, tools }: Room,
 ): Promise<Answer> {
   let taken = 0;
   const take = (bytes: number): boolean => {
@@ -129,7 +139,7 @@ async function answerTo(
   const hangUp = new AbortController();
   response.once("close", () => hangUp.abort(new Error("the caller hung up")));
   try {
-    return await routed(request, await pending, hangUp.signal, take);
+    return await routed(request, await pending, hangUp.signal, { take, tools });
   } catch {
     return INTERNAL;
   } finally {
@@ -143,7 +153,7 @@ async function routed(
   request: IncomingMessage,
   service: BrokerService,
   signal: AbortSignal,
-  take: (bytes: number) => boolean,
+  { take, tools }: { readonly take: (bytes: number) => boolean; readonly tools: PQueue },
 ): Promise<Answer> {
   const route = `${request.method} ${request.url}`;
   if (route === "GET /v1/sandbox") return { status: 200, body: service.sandbox() };
@@ -155,9 +165,19 @@ async function routed(
   const body = await jsonBody(request, take);
   if (!body.ok) return badRequest(body.problem);
   if (route === "POST /v1/access") return await accessed(body.value, service, signal);
-  return tool === undefined
-    ? await called(body.value, service, signal)
-    : await tooled(tool, body.value, service, signal);
+  if (tool === undefined) return await called(body.value, service, signal);
+  return await inPlace(tools, () => tooled(tool, body.value, service, signal), signal);
+}
+
+/** The place is taken until the answer has been read, or nobody is there to read it. `closed`: aborted then. */
+async function inPlace(places: PQueue, act: () => Promise<Answer>, closed: AbortSignal): Promise<Answer> {
+  const { promise, resolve, reject } = Promise.withResolvers<Answer>();
+  const untilRead = async (): Promise<void> => {
+    await act().then(resolve, reject);
+    if (!closed.aborted) await new Promise((read) => closed.addEventListener("abort", read, { once: true }));
+  };
+  inTurn(places, untilRead, closed).catch(reject);
+  return await promise;
 }
 
 async function called(raw: unknown, service: BrokerService, signal: AbortSignal): Promise<Answer> {

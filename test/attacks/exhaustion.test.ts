@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { openProject, python, sh } from "../run/project-fixture.ts";
+import { openProject, python, sh, writable } from "../run/project-fixture.ts";
 
 describe("a worker that exhausts what it has", () => {
   it("has no more processes than its limit, however it forks", async () => {
@@ -54,5 +54,36 @@ os._exit(0)`;
     await using project = await openProject({ workers: { w: { command: sh(script), limits: { memory: "32m" } } } });
     const result = await project.run("w");
     expect(result.usage.outOfMemory).toBe(true);
+  });
+
+  it("has Corral hold what a few tools read, however many it asks for and never reads the answer of", async () => {
+    const script = `
+import os, socket, time
+with open("/out/large.png", "wb") as f:
+    f.write(b"\\x89PNG\\r\\n\\x1a\\n\\0\\0\\0\\rIHDR")
+    f.truncate(20 << 20)
+body = b'{"path":"/out/large.png"}'
+asking = b"POST /v1/tools/read_file HTTP/1.1\\r\\nhost: corral\\r\\ncontent-length: %d\\r\\n\\r\\n" % len(body) + body
+sockets = [socket.socket(socket.AF_UNIX) for _ in range(60)]
+for s in sockets:
+    s.connect(os.environ["CORRAL_SOCKET"])
+    s.sendall(asking)
+time.sleep(6)
+print(sockets[0].recv(15).decode())`;
+    await using project = await openProject({
+      workers: {
+        w: { image: "corral/python", command: python(script), sandbox: { zones: [writable("out")] } },
+      },
+      zones: { out: "rw" },
+    });
+    const before = process.memoryUsage().arrayBuffers;
+    let peak = 0;
+    const looking = setInterval(() => {
+      peak = Math.max(peak, process.memoryUsage().arrayBuffers - before);
+    }, 20);
+    const { stdout } = await project.run("w");
+    clearInterval(looking);
+    expect(stdout).toBe("HTTP/1.1 200 OK\n");
+    expect(peak / 2 ** 20).toBeLessThan(1200);
   });
 });

@@ -9,6 +9,7 @@ import { type Broker, type BrokerService, openBroker } from "../../src/run/broke
 import type { CallRequest } from "../../src/run/call.ts";
 import { refusedResult, unstartedResult } from "../../src/run/refusal.ts";
 import type { RunResult } from "../../src/run/result.ts";
+import type { ToolResult } from "../../src/tools/run-tool.ts";
 import { openProject, sh } from "./project-fixture.ts";
 
 const WHO = { run: "r1", worker: "kid" };
@@ -29,10 +30,13 @@ afterEach(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
-function serve(answer: (signal: AbortSignal) => RunResult | Promise<RunResult> = () => DONE): void {
+function serve(
+  answer: (signal: AbortSignal) => RunResult | Promise<RunResult> = () => DONE,
+  tool: BrokerService["tool"] = () => Promise.reject(new Error("no tool is asked for here")),
+): void {
   const service: BrokerService = {
     sandbox: () => ({ readable_paths: ["/docs"] }),
-    tool: () => Promise.reject(new Error("no tool is asked for here")),
+    tool,
     access: () => Promise.reject(new Error("no access is asked for here")),
     async call(call, signal) {
       calls.push(call);
@@ -169,6 +173,47 @@ describe("the broker's socket", () => {
     const answers = await text(socket);
     expect(answers.match(/HTTP\/1.1 200/g)).toHaveLength(256);
     expect(answers.match(/HTTP\/1.1 503/g)).toHaveLength(44);
+  });
+});
+
+describe("tools at the broker's socket", () => {
+  const body = "{}";
+  const asking = `POST /v1/tools/read_file HTTP/1.1\r\nhost: corral\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
+  const long: ToolResult = { ok: true, text: "x".repeat(5_000_000), data: {} };
+
+  it("are 8 at once, and each is at work until its answer has been read", async () => {
+    let begun = 0;
+    serve(undefined, async () => {
+      begun += 1;
+      return long;
+    });
+    const sockets = Array.from({ length: 20 }, () => connect(broker.socketPath).pause());
+    for (const socket of sockets) socket.write(asking);
+    await expect.poll(() => begun).toBe(8);
+    expect(await ask("GET", "/v1/sandbox")).toMatchObject({ status: 200 });
+    expect(begun).toBe(8);
+    for (const socket of sockets.slice(0, 8)) socket.resume();
+    await expect.poll(() => begun).toBe(16);
+    for (const socket of sockets.slice(8)) socket.destroy();
+    expect(await ask("POST", "/v1/tools/read_file", body)).toMatchObject({ status: 200 });
+    for (const socket of sockets) socket.destroy();
+  });
+
+  it("are not begun for whoever has hung up by then", async () => {
+    const held = Promise.withResolvers<void>();
+    let begun = 0;
+    serve(undefined, async () => {
+      begun += 1;
+      await held.promise;
+      return long;
+    });
+    const sockets = Array.from({ length: 12 }, () => connect(broker.socketPath));
+    for (const socket of sockets) socket.write(asking);
+    await expect.poll(() => begun).toBe(8);
+    for (const socket of sockets) socket.destroy();
+    held.resolve();
+    expect(await ask("POST", "/v1/tools/read_file", body)).toMatchObject({ status: 200 });
+    expect(begun).toBe(9);
   });
 });
 
