@@ -18,6 +18,8 @@ export async function bundleProgram(root: string): Promise<void> {
     input: { corral: join(root, "src/cli/corral.ts"), "schema-thread": join(root, "src/project/schema-thread.ts") },
     platform: "node",
     cwd: root,
+    // As the compiler does for the library: the oldest Node that the package asks for does not read `using`.
+    transform: { target: "node22" },
     plugins: [withoutUnused()],
   });
   const dir = join(root, "dist/cli");

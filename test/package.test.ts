@@ -81,6 +81,16 @@ describe("the package, packed and installed elsewhere", () => {
     expect(ran.stdout).toContain("applied create /notes/length.txt");
   });
 
+  it("holds nothing that the oldest Node it asks for does not know", async () => {
+    const dist = join(dir, "node_modules", "corral", "dist");
+    const files = (await readdir(dist, { recursive: true })).filter((file) => file.endsWith(".js"));
+    expect(files).toContain("index.js");
+    const younger = /^\s*(for )?\(?(const )?(await )?using \w+ (=|of)|\bnew (Async)?DisposableStack\b/m;
+    const found: string[] = [];
+    for (const file of files) if (younger.test(await readFile(join(dist, file), "utf8"))) found.push(file);
+    expect(found).toEqual([]);
+  });
+
   it("holds no tests, no examples and no sources", async () => {
     const files = await readdir(join(dir, "node_modules", "corral"));
     expect(files.sort()).toEqual(["LICENSE", "README.md", "dist", "docs", "images", "package.json", "policies"]);

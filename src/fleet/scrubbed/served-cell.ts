@@ -9,6 +9,7 @@ import { refusalOf } from "../../isolation/refused-sources.ts";
 import type { ServedItem, ServingCell } from "../../isolation/serving.ts";
 import type { WorkerDefinition } from "../../project/worker.ts";
 import { type Broker, openBroker } from "../../run/broker.ts";
+import { Disposables } from "../../run/disposables.ts";
 import type { RunEnvironment } from "../../run/environment.ts";
 import { type Attachment, inputBytes, newRunId } from "../../run/job.ts";
 import { prepare } from "../../run/prepare.ts";
@@ -60,7 +61,7 @@ export class ServedCell implements AsyncDisposable {
     signal: AbortSignal,
   ): Promise<OpenedServedCell> {
     const run = newRunId();
-    await using opening = new AsyncDisposableStack();
+    await using opening = new Disposables();
     const broker = opening.use(await openBroker(env.ownerDir, run));
     const folder = opening.use(await CellFolder.make(join(env.ownerDir, `${run}.cell`), shape.writes.length));
     lend(folder, shape);
@@ -85,7 +86,7 @@ export class ServedCell implements AsyncDisposable {
       }),
     );
     watch.exceeded.addEventListener("abort", () => void started.cell.kill("SIGKILL").catch(() => {}), { once: true });
-    opening.move();
+    opening.release();
     return { ok: true, cell: new ServedCell({ plan, cell: started.cell, folder, broker, watch, env }) };
   }
 

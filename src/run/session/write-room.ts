@@ -7,6 +7,7 @@ import { type PinnedSource, pinSources } from "../../isolation/pin.ts";
 import { planLimits } from "../../isolation/plan-for.ts";
 import { formatBytes } from "../../sandbox/units.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
+import { Disposables } from "../disposables.ts";
 import type { RunEnvironment } from "../environment.ts";
 import { SMALL_FILES_BYTES } from "../watch-disk.ts";
 
@@ -55,7 +56,7 @@ export class WriteRoom {
   async #refuseWhereUsedUp(): Promise<void> {
     const { sandbox, written } = this.#stage();
     const direct = sandbox.mounts.filter(({ mode, view }) => mode === "rw" && view === undefined);
-    await using pins = new AsyncDisposableStack();
+    await using pins = new Disposables();
     const sources: PinnedSource[] = [];
     for (const host of new Set(direct.map((mount) => mount.host))) {
       // By itself: what cannot be opened is not written to either, and the others are looked at all the same.
