@@ -9,6 +9,7 @@ import { loadSealKey } from "../isolation/owner.ts";
 import { stateDirFrom } from "../run/open/state-dir.ts";
 import { nearest } from "../yaml/issue.ts";
 import { auditTable } from "./audit-text.ts";
+import { dateOf } from "./date.ts";
 import { printableLine } from "./printable.ts";
 import { printJson, say, type Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
@@ -53,11 +54,7 @@ async function projectFolder(dir: string, { cwd }: Terminal): Promise<string> {
 type Filter = (record: SealedRecord) => boolean;
 
 function filterFrom({ run, type, since }: AuditOptions): Filter {
-  const from = since === undefined ? null : Date.parse(since);
-  if (from !== null && Number.isNaN(from))
-    throw new UsageError(
-      `--since takes a date such as 2025-01-31 or 2025-01-31T14:00Z, not ${printableLine(since ?? "", 80)}`,
-    );
+  const from = since === undefined ? null : dateOf("--since", since);
   const types: readonly string[] = AUDIT_TYPES;
   if (type !== undefined && !types.includes(type))
     throw new UsageError(

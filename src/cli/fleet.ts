@@ -13,6 +13,7 @@ import { resultsJsonl } from "../fleet/report/results-jsonl.ts";
 import { loadProject } from "../project/project.ts";
 import { openEngine } from "../run/open/engine.ts";
 import { stateDirFrom } from "../run/open/state-dir.ts";
+import { dateOf } from "./date.ts";
 import { ranFleet } from "./fleet-run.ts";
 import { printableLine } from "./printable.ts";
 import { columns } from "./table.ts";
@@ -119,6 +120,37 @@ export async function cancelVerb(id: string, options: FleetOptions, terminal: Te
   }
   say(terminal, `Fleet ${id} is cancelled; ${waited} items will not run.`);
   return 0;
+}
+
+/** Only those that have ended: of any other something may still be wanted. Their items are run again where they come up again. */
+export async function removeVerb(
+  ids: readonly string[],
+  options: FleetOptions & { readonly before?: string },
+  terminal: Terminal,
+): Promise<number> {
+  const { before } = options;
+  if (ids.length === 0 && before === undefined) throw new UsageError("name fleets to forget, or say --before DATE");
+  const until = before === undefined ? null : dateOf("--before", before);
+  using journal = await projectJournal(options, terminal);
+  const old =
+    until === null ? [] : journal.list(Number.MAX_SAFE_INTEGER).filter((fleet) => hasEndedBefore(fleet, until));
+  const named = ids.map((id) => known(journal, id));
+  for (const { id, state, endedAt } of named) {
+    if (endedAt !== null) continue;
+    const way = state === "paused" ? `; \`corral fleet cancel ${id}\` ends it` : "";
+    throw new UsageError(`fleet ${id} is ${state}, and only one that has ended can be forgotten${way}`);
+  }
+  let forgotten = 0;
+  for (const id of new Set([...named, ...old].map((fleet) => fleet.id))) {
+    if (await journal.forget(id)) forgotten += 1;
+  }
+  journal.shrink();
+  say(terminal, `${forgotten} ${forgotten === 1 ? "fleet is" : "fleets are"} forgotten.`);
+  return 0;
+}
+
+function hasEndedBefore({ endedAt }: FleetRecord, until: number): boolean {
+  return endedAt !== null && Date.parse(endedAt) < until;
 }
 
 export async function resultsVerb(

@@ -129,6 +129,9 @@ export function programFor(terminal: Terminal): Program {
   ofFleet("cancel <id>", "Never run what waits in a fleet; what runs is ended by whoever runs it.").action(
     does(async (id, options) => (await import("./fleet.ts")).cancelVerb(id, options, terminal)),
   );
+  ofFleet("rm [ids...]", "Forget fleets that have ended, with their items and results; what they wrote stays.")
+    .option("--before <date>", "all that ended before this time; a date alone is UTC")
+    .action(does(async (ids, options) => (await import("./fleet.ts")).removeVerb(ids, options, terminal)));
   ofFleet("results <id>", "Print what became of each item, in the order of the manifest.")
     .option("--jsonl", "as JSON, one a line (also without saying)")
     .option("--csv", "as CSV with a line of headings")

@@ -183,6 +183,24 @@ describe("corral map", () => {
     expect((await newest()).state).toBe("cancelled");
   });
 
+  it("is forgotten when somebody says so, once it has ended", async () => {
+    const of = async (...args: string[]) => await project.corral(["fleet", ...args]);
+    const stopping = ["map", "fails", "--manifest", "-", "--max-failures", "0", "--concurrency", "1"];
+    await project.corral(stopping, { stdin: '{"n":1}\n{"n":2}\n{"n":3}\n' });
+    const { id } = await newest();
+    const refused = await of("rm", id);
+    expect(refused.status).toBe(2);
+    expect(refused.stderr).toContain(`fleet ${id} is paused, and only one that has ended can be forgotten`);
+    expect((await of("rm")).stderr).toContain("--before");
+    expect((await of("rm", "--before", "yesterday-ish")).stderr).toContain("takes a date such as");
+    expect((await of("rm", "--before", "2020-01-01")).stderr).toBe("0 fleets are forgotten.\n");
+    await of("cancel", id);
+    expect(await of("rm", id)).toMatchObject({ status: 0, stderr: "1 fleet is forgotten.\n" });
+    expect((await of("show", id)).stderr).toContain("there is no fleet");
+    await of("rm", "--before", "2999-01-01");
+    expect((await of("ls")).stderr).toBe("There are no fleets.\n");
+  });
+
   it("refuses the items of which no request can be made, and says why", async () => {
     const { status, stdout } = await project.corral([
       "map",

@@ -15,6 +15,8 @@ const BUSY_MS = 10_000;
 const CACHE_KIB = 16 * 1024;
 /** Pages that gather in the write-ahead log before they are brought home: 16 MiB, for few flushes. */
 const CHECKPOINT_PAGES = 4096;
+/** SQLite's own number for a database that somebody else uses. */
+const SQLITE_BUSY = 5;
 const LARGEST_LOG_BYTES = 64 * 1024 ** 2;
 
 /**
@@ -93,6 +95,18 @@ export class Database implements Disposable {
       return this.transaction(work);
     } finally {
       this.#db.exec("PRAGMA synchronous = NORMAL");
+    }
+  }
+
+  /** Writes the file anew without what is free in it. Left for another time where somebody else uses it. */
+  shrink(): void {
+    this.#db.exec("PRAGMA busy_timeout = 0");
+    try {
+      this.#db.exec("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)");
+    } catch (error) {
+      if ((error as { errcode?: number }).errcode !== SQLITE_BUSY) throw error;
+    } finally {
+      this.#db.exec(`PRAGMA busy_timeout = ${BUSY_MS}`);
     }
   }
 

@@ -13,9 +13,10 @@ import {
   recordOf,
   rowOf,
 } from "./fleets.ts";
+import { discardLoading, forgetEnded } from "./forget.ts";
 import { GroupedWrites } from "./grouped-writes.ts";
 import { JournalQueue } from "./journal-queue.ts";
-import { discardLoading, type Loaded, type LoadOptions, loadItems } from "./load.ts";
+import { type Loaded, type LoadOptions, loadItems } from "./load.ts";
 import {
   type SummaryLine,
   summaryOf,
@@ -93,6 +94,17 @@ export class FleetJournal implements Disposable {
     const owner = fleetRow(this.#db, fleet)?.owner ?? null;
     if (owner === null || !this.#options.isDead(owner)) return false;
     return await discardLoading(this.#db, fleet);
+  }
+
+  /** Forgets a fleet that has come to its end, and what its results spare later ones. False where there is none such. */
+  async forget(fleet: string): Promise<boolean> {
+    return await forgetEnded(this.#db, fleet);
+  }
+
+  /** Gives room in the file that nothing needs any more back to the disk, where nobody else uses the journal now. */
+  shrink(): void {
+    this.#writes.flush();
+    this.#db.shrink();
   }
 
   /** The items of a fleet that this process has loaded or taken over; of another's, to cancel and to count. */

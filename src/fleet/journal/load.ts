@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { ItemRequest } from "../item.ts";
 import type { Database } from "./database.ts";
 import { type FleetRow, rowOf } from "./fleets.ts";
+import { deleteOutputs, discardLoading } from "./forget.ts";
 import { type Output, outputKey, sortedOutputs } from "./outputs.ts";
 
 export interface LoadOptions<Collisions> {
@@ -55,19 +56,6 @@ export async function loadItems<Collisions>(
     await discardLoading(db, name).catch(() => {});
     throw error;
   }
-}
-
-/** Forgets a fleet whose items were not all read. False where there is none such. */
-export async function discardLoading(db: Database, name: string): Promise<boolean> {
-  const fleet = db.get<FleetRow>("SELECT * FROM fleets WHERE name = ? AND state = 'loading'", name);
-  if (fleet === undefined) return false;
-  await deleteOutputs(db, fleet.id);
-  await inChunks(db, () => {
-    const some = "SELECT id FROM items WHERE fleet = ? LIMIT 5000";
-    db.run(`DELETE FROM requests WHERE item IN (${some})`, fleet.id);
-    return db.run(`DELETE FROM items WHERE id IN (${some})`, fleet.id);
-  });
-  return db.durably(() => db.run("DELETE FROM fleets WHERE id = ? AND state = 'loading'", fleet.id)) > 0;
 }
 
 interface Row {
@@ -153,15 +141,4 @@ function beginRunning(db: Database, { id, name, owner }: FleetRow): number {
     if (began === 0) throw new Error(`fleet ${name} was removed while its items were read`);
     return rowOf(db, name).total;
   });
-}
-
-async function deleteOutputs(db: Database, fleet: number): Promise<void> {
-  await inChunks(db, () =>
-    db.run("DELETE FROM outputs WHERE rowid IN (SELECT rowid FROM outputs WHERE fleet = ? LIMIT 10000)", fleet),
-  );
-}
-
-/** Until nothing is left to change: each chunk a transaction of its own, so that others have their turn. */
-async function inChunks(db: Database, change: () => number): Promise<void> {
-  while (db.transaction(change) > 0) await sleep(PAUSE_MS);
 }

@@ -204,6 +204,42 @@ describe("loading", () => {
   });
 });
 
+describe("forgetting a fleet", () => {
+  it("takes all of it away, and gives the room back, once it has ended", async () => {
+    const fleet = await loadedFleet(journal, 2000);
+    expect(await journal.forget(fleet)).toBe(false);
+    await runAll(journal.queue(fleet));
+    expect(await journal.forget(fleet), "it has not said that it ended").toBe(false);
+    journal.end(fleet);
+    const other = await loadedFleet(journal, 1);
+    const left = rows();
+    journal.shrink();
+    const { size } = statSync(fixture.path);
+    expect(await journal.forget(fleet)).toBe(true);
+    expect([journal.find(fleet), journal.find(other)?.counts.total]).toEqual([null, 1]);
+    expect(left - rows()).toBeGreaterThan(6000);
+    expect(rows()).toBe(3);
+    journal.shrink();
+    expect(statSync(fixture.path).size).toBeLessThan(size / 2);
+    expect(await journal.forget(fleet)).toBe(false);
+  });
+
+  it("leaves the file as large as it is while somebody else writes", async () => {
+    using other = new DatabaseSync(fixture.path);
+    other.exec("BEGIN IMMEDIATE");
+    journal.shrink();
+    other.exec("ROLLBACK");
+    expect(await loadedFleet(journal, 1)).toMatch(/^[0-9a-f]{12}$/);
+  });
+
+  it("takes one that was paused, or still runs, from nobody", async () => {
+    const fleet = await loadedFleet(journal, 2);
+    journal.pause(fleet, "the test says so");
+    expect(await journal.forget(fleet)).toBe(false);
+    expect(journal.find(fleet)?.counts.total).toBe(2);
+  });
+});
+
 describe("taking a fleet over", () => {
   it("is refused while its owner lives, which is named, and for a fleet that is not there or over", async () => {
     using other = await fixture.open("other");

@@ -1,0 +1,45 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Database } from "./database.ts";
+import type { FleetRow } from "./fleets.ts";
+
+/** Between two chunks: others want to write as well. */
+const PAUSE_MS = 1;
+
+/** Forgets a fleet whose items were not all read. False where there is none such. */
+export async function discardLoading(db: Database, name: string): Promise<boolean> {
+  return await forget(db, name, "state = 'loading'");
+}
+
+/** Forgets a fleet that has come to its end, with its items and results. False where there is none such. */
+export async function forgetEnded(db: Database, name: string): Promise<boolean> {
+  return await forget(db, name, "state IN ('done', 'cancelled') AND owner IS NULL AND ended_at IS NOT NULL");
+}
+
+/** One that is interrupted leaves a fleet with fewer items, which can be forgotten again. */
+async function forget(db: Database, name: string, which: string): Promise<boolean> {
+  const fleet = db.get<FleetRow>(`SELECT * FROM fleets WHERE name = ? AND ${which}`, name);
+  if (fleet === undefined) return false;
+  await deleteOutputs(db, fleet.id);
+  await inChunks(db, () => {
+    const some = "SELECT id FROM items WHERE fleet = ? LIMIT 5000";
+    db.run(`DELETE FROM requests WHERE item IN (${some})`, fleet.id);
+    db.run(`DELETE FROM results WHERE item IN (${some})`, fleet.id);
+    return db.run(`DELETE FROM items WHERE id IN (${some})`, fleet.id);
+  });
+  return db.durably(() => {
+    const forgotten = db.run(`DELETE FROM fleets WHERE id = ? AND ${which}`, fleet.id) > 0;
+    if (forgotten) db.run("DELETE FROM tallies WHERE fleet = ?", fleet.id);
+    return forgotten;
+  });
+}
+
+export async function deleteOutputs(db: Database, fleet: number): Promise<void> {
+  await inChunks(db, () =>
+    db.run("DELETE FROM outputs WHERE rowid IN (SELECT rowid FROM outputs WHERE fleet = ? LIMIT 10000)", fleet),
+  );
+}
+
+/** Until nothing is left to change: each chunk a transaction of its own, so that others have their turn. */
+async function inChunks(db: Database, change: () => number): Promise<void> {
+  while (db.transaction(change) > 0) await sleep(PAUSE_MS);
+}
