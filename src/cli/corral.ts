@@ -12,10 +12,15 @@ if (state !== undefined && state.uid === process.geteuid?.() && (state.mode & 0o
   module.enableCompileCache?.(join(stateDir, "compiled"));
 
 // Loaded only now, for the cache to be of use.
-const [{ main }, { terminalOf }] = await Promise.all([import("./main.ts"), import("./terminal.ts")]);
-const status = await main(process.argv.slice(2), terminalOf(process));
+const [{ main }, { terminalOf }, { EXIT }] = await Promise.all([
+  import("./main.ts"),
+  import("./terminal.ts"),
+  import("./exit-status.ts"),
+]);
+const terminal = terminalOf(process);
+const status = await main(process.argv.slice(2), terminal);
 
 // Whatever a library still holds open must not keep a finished command alive. What was printed is read first.
 const written = (stream: NodeJS.WriteStream) => new Promise((resolve) => stream.write("", resolve));
 await Promise.all([written(process.stdout), written(process.stderr)]);
-process.exit(status);
+process.exit(terminal.fault === null ? status : EXIT.engineTrouble);

@@ -1,5 +1,5 @@
 import pc from "picocolors";
-import { printable } from "./printable.ts";
+import { printable, printableLine } from "./printable.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
 export type Colors = ReturnType<typeof pc.createColors>;
@@ -17,10 +17,27 @@ export interface Terminal {
   exit(status: number): never;
 }
 
-export function terminalOf(process: NodeJS.Process): Terminal {
+export interface ProcessTerminal extends Terminal {
+  /** Why what was printed did not all arrive, such as a full disk; null where it did, or nobody reads it any more. */
+  readonly fault: Error | null;
+}
+
+export function terminalOf(process: NodeJS.Process): ProcessTerminal {
   const { env, stdout, stderr } = process;
-  for (const stream of [stdout, stderr]) stream.on("error", ignoreClosedPipe);
+  const stops = new Set<(signal: NodeJS.Signals) => void>();
+  let fault: Error | null = null;
+  /** Whoever read the output has enough (`corral run … | head`): the work itself goes on to its end. What cannot be kept ends it. */
+  const onError = (error: NodeJS.ErrnoException): void => {
+    if (error.code === "EPIPE" || fault !== null) return;
+    fault = error;
+    stderr.write(`corral: what is printed cannot be written: ${printableLine(error.message)}\n`);
+    for (const stop of [...stops]) stop("SIGTERM");
+  };
+  for (const stream of [stdout, stderr]) stream.on("error", onError);
   return {
+    get fault() {
+      return fault;
+    },
     env,
     cwd: process.cwd(),
     // Opened only where it is read.
@@ -32,17 +49,14 @@ export function terminalOf(process: NodeJS.Process): Terminal {
     onStop(stop) {
       const signals = ["SIGINT", "SIGTERM"] as const;
       for (const signal of signals) process.on(signal, stop);
+      stops.add(stop);
       return () => {
         for (const signal of signals) process.off(signal, stop);
+        stops.delete(stop);
       };
     },
     exit: (status) => process.exit(status),
   };
-}
-
-/** Whoever read the output has enough (`corral run … | head`). The work itself goes on to its end. */
-function ignoreClosedPipe(error: NodeJS.ErrnoException): void {
-  if (error.code !== "EPIPE") throw error;
 }
 
 /** Colours for one stream: on a terminal that can, unless NO_COLOR is set (no-color.org). */
