@@ -1,5 +1,4 @@
 import type { ItemResult } from "../item.ts";
-import type { ClaimedItem, FleetQueue, Taken } from "../queue.ts";
 import type { Database } from "./database.ts";
 
 /** An item, of any fleet of the project, that has succeeded with the same worker, policy, image, input and attachments. */
@@ -18,18 +17,4 @@ export function earlierSuccess(db: Database, cacheKey: string): EarlierSuccess |
     cacheKey,
   );
   return row === undefined ? null : { fleet: row.fleet, result: JSON.parse(row.json) as ItemResult };
-}
-
-/** Settles a claimed item, of which nothing has run, with what came of it before. */
-export async function recordCached(
-  queue: FleetQueue,
-  { request: { index, key }, attempt }: ClaimedItem,
-  { result: { exitCode, output } }: EarlierSuccess,
-  nowMs: number,
-): Promise<Taken> {
-  const result: ItemResult = {
-    ...{ index, key, status: "cached", run: null, attempt: 0, exitCode, output, error: null },
-    ...{ startedAt: null, endedAt: new Date(nowMs).toISOString(), durationMs: 0, memoryBytesPeak: null },
-  };
-  return await queue.settle(index, attempt, { result, cacheKey: null, slot: null });
 }

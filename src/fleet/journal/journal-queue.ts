@@ -55,14 +55,16 @@ export class JournalQueue implements FleetQueue {
     const code = result.error?.code ?? "";
     const startedAt = result.startedAt === null ? null : msOf(result.startedAt);
     const endedAt = msOf(result.endedAt);
-    const json = boundedResult(result);
+    const { json, isWhole } = boundedResult(result);
+    // What is found again has to be what a run would give.
+    const foundBy = isWhole ? cacheKey : null;
     return await writes.add(() => {
       const item = db.get<{ id: number }>(
         `UPDATE items SET state = 'done', status = ?, code = ?, failed = ?, started_at = ?, ended_at = ?, duration_ms = ?,
            slot = ?, cache_key = ?, cell = NULL, owner = NULL
          WHERE fleet = ? AND position = ? AND state = 'running' AND attempt = ? RETURNING id`,
         ...[result.status, code, failed, startedAt, endedAt, result.durationMs],
-        ...[slot, cacheKey, fleet, index, attempt],
+        ...[slot, foundBy, fleet, index, attempt],
       );
       if (item === undefined) return this.#fencedOff(index, attempt);
       db.run("INSERT INTO results (item, json) VALUES (?, ?)", item.id, json);

@@ -1,5 +1,4 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { recordCached } from "../../../src/fleet/journal/cache.ts";
 import type { FleetJournal } from "../../../src/fleet/journal/journal.ts";
 import {
   attempts,
@@ -146,22 +145,12 @@ describe("what has succeeded before", () => {
     expect(journal.succeededBefore(`${KEY.slice(0, 16)}${"00".repeat(24)}`)).toBeNull();
   });
 
-  it("settles an item of which nothing ran", async () => {
-    const before = journal.queue(await loadedFleet(journal, 1));
-    await before.claim(1, attempts());
-    await before.settle(0, 1, settlementOf(0, { output: { pages: 3 } }, KEY));
-    const fleet = await loadedFleet(journal, 3);
-    const queue = journal.queue(fleet);
-    const { items } = await queue.claim(3, attempts());
-    const [item, earlier] = [items[2], journal.succeededBefore(KEY)];
-    if (item === undefined || earlier === null) throw new Error("there is nothing to settle");
-    expect(await recordCached(queue, item, earlier, START)).toEqual({ ok: true });
-    expect([...journal.results(fleet)]).toEqual([
-      {
-        ...{ index: 2, key: "doc-2.pdf", status: "cached", run: null, attempt: 0, exitCode: 0, output: { pages: 3 } },
-        ...{ error: null, startedAt: null, endedAt: at(0), durationMs: 0, memoryBytesPeak: null },
-      },
-    ]);
-    expect(journal.find(fleet)?.counts).toMatchObject({ done: 1, failed: 0 });
+  it("is not found where its output was too long to be kept whole: a run would give another", async () => {
+    const queue = journal.queue(await loadedFleet(journal, 2));
+    await queue.claim(2, attempts());
+    await queue.settle(0, 1, settlementOf(0, { output: { text: "x".repeat(60_000) } }, KEY));
+    await queue.settle(1, 1, settlementOf(1, { output: { text: "y".repeat(70_000) } }, `cd${KEY}`));
+    expect(journal.succeededBefore(KEY)).toMatchObject({ result: { output: { text: "x".repeat(60_000) } } });
+    expect(journal.succeededBefore(`cd${KEY}`)).toBeNull();
   });
 });
