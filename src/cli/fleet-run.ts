@@ -59,13 +59,7 @@ export async function ranFleet(
     const summary = await fleet.run();
     await taking;
     screen.end(summary);
-    if (summary.state !== "done") {
-      say(
-        terminal,
-        `corral: fleet ${summary.fleet} is ${summary.state} (${summary.why}); \`corral fleet resume ${summary.fleet}\` goes on`,
-      );
-      return asked > 0 ? EXIT.cancelled : EXIT.someFailed;
-    }
+    if (summary.state !== "done") return asked > 0 ? EXIT.cancelled : EXIT.someFailed;
     const { succeeded = 0, cached = 0 } = summary.byStatus;
     return succeeded + cached === summary.items ? 0 : EXIT.someFailed;
   } finally {

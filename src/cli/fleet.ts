@@ -8,11 +8,13 @@ import type { FleetJournal } from "../fleet/journal/journal.ts";
 import { openJournal } from "../fleet/open-journal.ts";
 import { inChunks } from "../fleet/report/chunks.ts";
 import { reportHtml } from "../fleet/report/html.ts";
+import { STATUSES } from "../fleet/report/outcome.ts";
 import { resultsCsv } from "../fleet/report/results-csv.ts";
 import { resultsJsonl } from "../fleet/report/results-jsonl.ts";
 import { loadProject } from "../project/project.ts";
 import { openEngine } from "../run/open/engine.ts";
 import { stateDirFrom } from "../run/open/state-dir.ts";
+import { nearest } from "../yaml/issue.ts";
 import { dateOf } from "./date.ts";
 import { ranFleet } from "./fleet-run.ts";
 import { printableLine } from "./printable.ts";
@@ -54,7 +56,7 @@ export async function showVerb(id: string, options: FleetOptions, terminal: Term
   }
   const { spec, state, why, counts } = fleet;
   const lines = [
-    `Fleet ${id}: ${printableLine(spec.worker, 80)} over ${printableLine(spec.source, 200)}`,
+    `Fleet ${id}: ${printableLine(spec.worker, 80)}, ${printableLine(spec.source, 200)}`,
     `${state}${why === null ? "" : ` (${printableLine(why, 200)})`}: ${counts.done} of ${counts.total} done, ${counts.failed} failed`,
     "",
     columns(summary.map(({ status, code, count }) => [String(count), status, code ?? ""])),
@@ -77,7 +79,10 @@ export async function showVerb(id: string, options: FleetOptions, terminal: Term
 
 export async function resumeVerb(id: string, options: FleetOptions, terminal: Terminal): Promise<number> {
   const project = await loadProject(options.project);
-  return await ranFleet(project, options, terminal, (env) => resumeFleet(id, env));
+  return await ranFleet(project, options, terminal, async (env) => {
+    known(env.journal, id);
+    return await resumeFleet(id, env);
+  });
 }
 
 /** The failed items, asked for as they were, by the same worker: a fleet of their own, that says whose items they are. */
@@ -103,7 +108,11 @@ async function* failedItems(journal: FleetJournal, id: string): AsyncGenerator<I
 export async function cancelVerb(id: string, options: FleetOptions, terminal: Terminal): Promise<number> {
   const project = await loadProject(options.project);
   using journal = await openJournal(stateDirFrom(terminal.env), project.dir);
-  const { state } = known(journal, id);
+  const { state, endedAt } = known(journal, id);
+  if (endedAt !== null) {
+    say(terminal, `Fleet ${id} has ended already: it is ${state}.`);
+    return 0;
+  }
   if (state === "loading" && (await journal.discard(id))) {
     say(terminal, `Fleet ${id} was never loaded; it is forgotten.`);
     return 0;
@@ -159,6 +168,10 @@ export async function resultsVerb(
   terminal: Terminal,
 ): Promise<number> {
   if (options.csv && options.jsonl) throw new UsageError("--csv or --jsonl, not both");
+  if (options.status !== undefined && !STATUSES.includes(options.status))
+    throw new UsageError(
+      `no item has the status ${printableLine(options.status, 40)}${nearest(options.status, STATUSES) ?? `; there are: ${STATUSES.join(", ")}`}`,
+    );
   using journal = await projectJournal(options, terminal);
   known(journal, id);
   const results = journal.results(id, { status: options.status ?? null });
@@ -180,7 +193,9 @@ export async function reportVerb(
   const { output } = options;
   if (output === undefined) await pipeline(inChunks(html), terminal.stdout, { end: false });
   else {
-    await pipeline(inChunks(html), createWriteStream(resolve(terminal.cwd, output)));
+    await pipeline(inChunks(html), createWriteStream(resolve(terminal.cwd, output))).catch((error: Error) => {
+      throw new UsageError(`--output ${output}: ${error.message}`, { cause: error });
+    });
     say(terminal, `The report is in ${output}.`);
   }
   return 0;

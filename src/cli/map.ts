@@ -84,6 +84,7 @@ function fromFile(fleet: FleetDefinition, name: string | undefined, project: Pro
   if (name !== undefined) throw new UsageError("--fleet NAME says which worker: leave the other out");
   if (options.over !== undefined || options.manifest !== undefined)
     throw new UsageError("--fleet NAME says what the items are: leave --over and --manifest out");
+  refuseIdle(options, [...OF_MANIFESTS, ...OF_ITEMS], "stands in the file of --fleet NAME: change it there");
   const { items, template } = fleet;
   const source: ItemSource =
     items.kind === "glob"
@@ -98,10 +99,26 @@ function fromFile(fleet: FleetDefinition, name: string | undefined, project: Pro
   return { spec, requests: { source, template, within, templateDir: project.dir }, cwd: project.dir };
 }
 
-function sourceOf({ over, manifest, format }: MapOptions, terminal: Terminal): ItemSource {
+const OF_MANIFESTS = ["format", "within"] as const;
+const OF_ITEMS = ["attach", "allowRead", "allowWrite", "input", "key"] as const;
+
+/** An option that would be taken and ignored is refused: somebody relies on it, on a narrower sandbox perhaps. */
+function refuseIdle(options: MapOptions, names: readonly (keyof MapOptions)[], why: string): void {
+  const isSaid = (name: keyof MapOptions): boolean =>
+    Array.isArray(options[name]) ? options[name].length > 0 : options[name] !== undefined;
+  const said = names.find(isSaid);
+  if (said !== undefined)
+    throw new UsageError(`--${said.replace(/[A-Z]/, (letter) => `-${letter.toLowerCase()}`)} ${why}`);
+}
+
+function sourceOf(options: MapOptions, terminal: Terminal): ItemSource {
+  const { over, manifest, format } = options;
   if ((over === undefined) === (manifest === undefined))
     throw new UsageError("say what the items are: --over GLOB, or --manifest FILE (- for standard input)");
-  if (over !== undefined) return { kind: "glob", pattern: over };
+  if (over !== undefined) {
+    refuseIdle(options, OF_MANIFESTS, "is for --manifest");
+    return { kind: "glob", pattern: over };
+  }
   const path = manifest ?? "";
   if (path === "-")
     return { kind: "stream", stream: terminal.stdin, name: "standard input", format: format ?? "jsonl" };

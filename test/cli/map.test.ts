@@ -162,6 +162,17 @@ describe("corral map", () => {
     expect(retry.status).toBe(1);
     expect(resume.stderr).toContain("nothing left");
     expect(resume.status).toBe(126);
+    expect(await of("cancel")).toMatchObject({
+      status: 0,
+      stderr: `Fleet ${id} has ended already: it is done.\n`,
+    });
+    const [mistyped, nowhere] = [await of("results", "--status", "faild"), await of("report", "--output", "no/where")];
+    expect(mistyped).toMatchObject({
+      status: 2,
+      stdout: "",
+      stderr: expect.stringContaining("did you mean `failed`?"),
+    });
+    expect(nowhere).toMatchObject({ status: 2, stderr: expect.stringMatching(/^corral: --output no\/where: ENOENT/) });
   });
 
   it("begins nothing more after too many failures, and what waits can be cancelled then", async () => {
@@ -170,6 +181,8 @@ describe("corral map", () => {
     const { status, stdout, stderr } = await project.corral(args, { stdin });
     expect(status, stderr).toBe(1);
     expect(stderr).toContain("more than 0 items have failed");
+    // Once, and not in other words again.
+    expect(stderr.match(/corral fleet resume/g)).toHaveLength(1);
     const done = lines(stdout).length;
     expect(done).toBeLessThan(12);
     const { id } = await newest();
@@ -227,11 +240,16 @@ describe("corral map, used wrongly", () => {
     [["map", "copy", "--over", "inbox/*", "--manifest", "items.csv"], "--over GLOB, or --manifest FILE"],
     [["map", "copy", "--fleet", "nightly"], "leave the other out"],
     [["map", "--fleet", "nightli"], "nightly"],
+    [["map", "--fleet", "nightly", "--allow-write", "/text/one"], "--allow-write stands in the file"],
+    [["map", "--fleet", "nightly", "--format", "csv"], "--format stands in the file"],
+    [["map", "copy", "--over", "inbox/*", "--within", "/"], "--within is for --manifest"],
+    [["map", "copy", "--over", "inbox/*", "--format", "csv"], "--format is for --manifest"],
     [["map", "copy", "--over", "inbox/*", "--concurrency", "0"], "--concurrency must be a whole number"],
     [["map", "copy", "--over", "inbox/*", "--reuse", "dirty"], "fresh, scrubbed"],
     [["map", "copy", "--manifest", "nowhere.jsonl"], "nowhere.jsonl"],
     [["map", "copy", "--manifest", "broken.jsonl"], "broken.jsonl:2"],
     [["fleet", "show", "nobody"], "there is no fleet"],
+    [["fleet", "resume", "nobody"], "there is no fleet"],
   ])("says what is wrong with %j, and ends with 2", async (args, says) => {
     const { status, stdout, stderr } = await project.corral(args);
     expect(stderr).toContain(says);
@@ -245,7 +263,6 @@ describe("corral map, used wrongly", () => {
     [["map", "echo", "--manifest", "twice.jsonl", "--key", "{n}"], "--key TEMPLATE"],
     [["map", "greedy", "--over", "inbox/*"], "inbox"],
     [["map", "copy", "--over", "inbox/*", ...EACH, "--policy", "untrusted", "--reuse", "scrubbed"], "does not allow"],
-    [["fleet", "resume", "nobody"], "there is no fleet"],
   ])("refuses %j before anything runs, and ends with 126", async (args, says) => {
     const { status, stdout, stderr } = await project.corral(args);
     expect(stderr).toContain(says);

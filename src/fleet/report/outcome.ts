@@ -26,6 +26,9 @@ const OUTCOME_OF: ReadonlyMap<string, Outcome> = new Map([
   ["lost", "stopped"],
 ]);
 
+/** Everything that can become of an item. */
+export const STATUSES: readonly string[] = [...OUTCOME_OF.keys()];
+
 /** A status that nobody knows is a failure. */
 export function outcomeOf(status: string): Outcome {
   return OUTCOME_OF.get(status) ?? "failed";
