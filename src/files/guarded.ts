@@ -1,4 +1,5 @@
-import { canRead, canWrite, readablePaths, writablePaths } from "../sandbox/access.ts";
+import { canRead, canWrite, governingMount, readablePaths, writablePaths } from "../sandbox/access.ts";
+import { NotFoundError } from "../sandbox/errors.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
 import { bytesOf } from "./content-bytes.ts";
@@ -56,6 +57,13 @@ export interface GuardedFiles {
 export function guarded(files: Files, sandbox: Sandbox): GuardedFiles {
   const gate = new Gate(sandbox);
   const { checks } = gate;
+  const told = async <T>(work: () => Promise<T>): Promise<T> => {
+    try {
+      return await work();
+    } catch (error) {
+      throw error instanceof NotFoundError ? withLimit(error, sandbox) : error;
+    }
+  };
   return {
     canRead: (raw) => gate.holds(raw, canRead),
     canWrite: (raw) => gate.holds(raw, canWrite),
@@ -64,7 +72,7 @@ export function guarded(files: Files, sandbox: Sandbox): GuardedFiles {
     writableRoots: () => writablePaths(sandbox),
     needs: (operation, raw, to) => gate.needs(operation, raw, to),
 
-    read: async (raw, options) => files.read(gate.toRead(raw), { ...options, checks }),
+    read: (raw, options) => told(async () => files.read(gate.toRead(raw), { ...options, checks })),
     write: async (raw, content, options) => {
       const bytes = bytesOf(content);
       return files.write(gate.toWrite(raw, bytes.length), bytes, { ...options, checks });
@@ -73,17 +81,26 @@ export function guarded(files: Files, sandbox: Sandbox): GuardedFiles {
       const bytes = bytesOf(content);
       return files.append(gate.toWrite(raw, bytes.length), bytes, { ...options, checks });
     },
-    edit: async (raw, edits, options) => files.edit(gate.toWrite(raw, 0), edits, { ...options, checks }),
-    delete: async (raw, options) => files.delete(gate.toDelete(raw), { ...options, checks }),
-    move: async (from, to, options) => files.move(gate.toDelete(from), gate.toFolder(to), { ...options, checks }),
-    copy: async (from, to, options) => files.copy(gate.toCopy(from), gate.toFolder(to), { ...options, checks }),
+    edit: (raw, edits, options) => told(async () => files.edit(gate.toWrite(raw, 0), edits, { ...options, checks })),
+    delete: (raw, options) => told(async () => files.delete(gate.toDelete(raw), { ...options, checks })),
+    move: (from, to, options) =>
+      told(async () => files.move(gate.toDelete(from), gate.toFolder(to), { ...options, checks })),
+    copy: (from, to, options) =>
+      told(async () => files.copy(gate.toCopy(from), gate.toFolder(to), { ...options, checks })),
     mkdir: async (raw) => files.mkdir(gate.toFolder(raw)),
     exists: async (raw) => {
       const path = gate.toSee(raw);
       const place = placeOf(sandbox.mounts, path);
       return leadsToMount(sandbox, path) || place === null || files.exists(place);
     },
-    stat: async (raw) => statNamespace(files, sandbox, gate.toSee(raw)),
+    stat: (raw) => told(async () => statNamespace(files, sandbox, gate.toSee(raw))),
     list: async (raw = ".", options = {}) => listNamespace(files, sandbox, gate.toSee(raw), options),
   };
+}
+
+/** A view leaves out what is larger than may be read, and so cannot tell it from what is not there. */
+function withLimit(error: NotFoundError, sandbox: Sandbox): NotFoundError {
+  const { path, nearby } = error;
+  const limit = path === null ? undefined : governingMount(sandbox, path as VirtualPath)?.maxFileBytes;
+  return path === null || limit === undefined ? error : new NotFoundError(path, nearby, limit);
 }

@@ -32,15 +32,19 @@ export async function pinAttachments(
     : { ok: true, pins, [Symbol.asyncDispose]: close };
 }
 
-/** A refused source in the words of the worker: by the paths at which it would have seen it. */
+/** A refused source by the paths at which the worker would have seen it; an attachment by the one that its caller wrote. */
 export function sourceViolations(
   { host, reason }: PinRefusal,
   sandbox: Sandbox,
   attachments: readonly Attachment[],
 ): Violation[] {
   const mounts = sandbox.mounts.filter((mount) => mount.host === host).map((mount) => mount.path as string);
-  const files = attachments.filter((file) => file.host === host).map((file) => posix.join(ATTACHMENTS_PATH, file.name));
+  const files = attachments.filter((file) => file.host === host).map(knownAs);
   return [...mounts, ...files].map((path) => ({ code: "MOUNT_SOURCE_REFUSED", path, reason }));
+}
+
+function knownAs({ name, asked }: Attachment): string {
+  return asked ?? posix.join(ATTACHMENTS_PATH, name);
 }
 
 /** What is wrong with files that are held open: what they are, and how many and how large the worker takes. */
@@ -49,9 +53,10 @@ export function attachmentViolations(
   pins: Pins,
 ): Violation[] {
   const violations: Violation[] = [];
-  for (const { name, host, identity } of attachments) {
+  for (const attachment of attachments) {
+    const { host, identity } = attachment;
     const source = pins.sources.get(host);
-    const path = posix.join(ATTACHMENTS_PATH, name);
+    const path = knownAs(attachment);
     const refuse = (reason: string): number => violations.push({ code: "MOUNT_SOURCE_REFUSED", path, reason });
     if (source?.kind !== "file") refuse("an attachment is one regular file");
     else if (identity !== undefined && identity !== `${source.device}:${source.inode}`) {
@@ -71,7 +76,7 @@ function ruleViolations(
   const violations: Violation[] = [];
   const refuse = (reason: string): number => violations.push({ code: "ATTACHMENTS_NOT_TAKEN", worker, reason });
   if (maxCount !== undefined && attachments.length > maxCount)
-    refuse(`it takes at most ${maxCount} attachments, and was given ${attachments.length}`);
+    refuse(`it takes at most ${maxCount} attachment${maxCount === 1 ? "" : "s"}, and was given ${attachments.length}`);
   if (maxBytes !== undefined && bytes > maxBytes)
     refuse(`it takes at most ${formatBytes(maxBytes)} of attachments, and was given ${formatBytes(bytes)}`);
   for (const { name } of suffixes === undefined ? [] : attachments) {

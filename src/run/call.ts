@@ -59,7 +59,7 @@ export function resolveAttachments(raw: CallRequest["attachments"], { job, sandb
       taken.add(name);
       const found = locate(path, job, sandbox);
       if (typeof found === "string") refuse(found);
-      else attachments.push({ name, ...found });
+      else attachments.push({ ...found, name, asked: path });
     }
   }
   return { attachments, violations };
@@ -84,19 +84,20 @@ export function isAttachmentName(name: string): boolean {
   return name !== "." && name !== ".." && Buffer.byteLength(name) <= 255 && /^[^/\u0000-\u001f\u007f]+$/.test(name);
 }
 
-function locate(path: string, job: Job, sandbox: Sandbox): Omit<Attachment, "name"> | string {
+function locate(path: string, job: Job, sandbox: Sandbox): Omit<Attachment, "name" | "asked"> | string {
   const own = job.attachments.find(
     (attachment) => posix.join(ATTACHMENTS_PATH, attachment.name) === posix.normalize(path),
   );
   if (own !== undefined) {
-    const { name: _, ...file } = own;
+    const { name: _, asked: __, ...file } = own;
     return file;
   }
   const parsed = parsePathIn(sandbox, fromCell(path, sandbox));
   if (!parsed.ok) return parsed.reason;
-  const refused = checkRead(sandbox, parsed.path);
   const mount = governingMount(sandbox, parsed.path);
-  if (refused !== null || mount === undefined) return refused?.message ?? "it is outside the sandbox";
+  if (mount === undefined) return "it is outside of what the caller can see";
+  if (checkRead(sandbox, parsed.path) !== null)
+    return `only files ending in ${mount.suffixes?.join(", ")} may be read there`;
   const { host, view } = carve(mount, parsed.path);
   return { host, ...(view === undefined ? {} : { view }) };
 }

@@ -59,10 +59,15 @@ export class FileTooLargeError extends SandboxError {
 }
 
 export class NotFoundError extends SandboxError {
-  /** `nearby`: what does exist there, where the caller knows. */
-  constructor(path: string, nearby: readonly string[] = []) {
+  readonly nearby: readonly string[];
+
+  /** `nearby`: what does exist there, where the caller knows. `largestShown`: in bytes, where a file may be too large to be seen. */
+  constructor(path: string, nearby: readonly string[] = [], largestShown?: number) {
     const hint = nearby.length === 0 ? "List the directory to see what exists." : `There are: ${listOf(nearby)}`;
-    super("NOT_FOUND", path, `Cannot find '${path}': nothing has that name.\n${hint}`);
+    const limit =
+      largestShown === undefined ? "" : `\nFiles of more than ${formatBytes(largestShown)} are not shown there.`;
+    super("NOT_FOUND", path, `Cannot find '${path}': nothing has that name.\n${hint}${limit}`);
+    this.nearby = nearby;
   }
 }
 

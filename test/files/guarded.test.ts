@@ -137,6 +137,23 @@ describe("the texts of refusals", () => {
     );
   });
 
+  it("say of what is missing that it may be too large to be shown, where that may be", async () => {
+    const limit = "\nFiles of more than 1 KiB are not shown there.";
+    fs.writeFileSync(host("/notes/Big.md"), "x");
+    expect(await refusal(files.read("/notes/big.md"))).toBe(
+      `NotFoundError: Cannot find '/notes/big.md': nothing has that name.\nThere are: /notes/Big.md${limit}`,
+    );
+    for (const operation of [
+      files.stat("/notes/x.md"),
+      files.edit("/notes/x.md", [{ old: "a", new: "b" }]),
+      files.delete("/notes/x.md"),
+      files.move("/notes/x.md", "/notes/y.md"),
+      files.copy("/notes/x.md", "/notes/y.md"),
+    ])
+      expect((await refusal(operation)).endsWith(limit)).toBe(true);
+    expect(await refusal(files.read("/asked/x.md"))).not.toContain("not shown");
+  });
+
   it("say of what is blocked that nobody can approve it", async () => {
     fs.writeFileSync(host("/kept/a"), "x");
     expect(await refusal(files.write("/sealed/a", "x"))).toBe(

@@ -142,6 +142,29 @@ describe("calls", () => {
   });
 });
 
+describe("an attachment that cannot be handed on", () => {
+  it("is told by the path that its caller wrote, with what may be attached instead", async () => {
+    const paths = ["/docs/none.txt", "/docs", "/elsewhere/a.txt", "/docs/a.bin"];
+    const boss = {
+      command: sh(paths.map((path) => `corral-call kid --attach ${path}=a`).join("; ")),
+      sandbox: { zones: [{ name: "docs" }] },
+      calls: ["kid"],
+    };
+    await using project = await openProject({
+      workers: { boss, kid: { command: sh(":") } },
+      sandbox: { zones: { docs: { path: "./docs", suffixes: [".txt"] } } },
+      files: { "docs/a.txt": "A", "docs/a.bin": "B" },
+    });
+    const { calls } = await project.run("boss");
+    expect(calls.map(({ error }) => error?.message)).toEqual([
+      "'/docs/none.txt' cannot be shown to a worker: it does not exist. Choose another file or directory for it.",
+      expect.stringMatching(/^'\/docs' /),
+      "'/elsewhere/a.txt' cannot be attached: it is outside of what the caller can see. An attachment is a file below one of: /docs.",
+      "'/docs/a.bin' cannot be attached: only files ending in .txt may be read there. An attachment is a file below one of: /docs.",
+    ]);
+  });
+});
+
 describe("a worker whose policy does not exist", () => {
   it("is found before anything runs, also where it would only be called", async () => {
     const boss = { command: sh("corral-call broken"), calls: ["broken"] };

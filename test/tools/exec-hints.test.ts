@@ -12,6 +12,8 @@ const FACTS: ExecFacts = {
   network: false,
   memoryBytes: 96 * 1024 ** 2,
   diskBytes: 1024 ** 2,
+  timeoutMs: 90_000,
+  outputBytes: 2 * 1024 ** 2,
 };
 
 /** What each failure is answered with; the folders of the fixtures have these names. */
@@ -28,6 +30,10 @@ const HINTS = {
   missing:
     "Only what was granted to this worker exists here. Readable paths: /data, /out. Relative paths begin at /out.",
 } as const;
+
+const TIME =
+  "It was ended at its time limit, with all that it had started. A command of this worker has at most 90s. Do less at a time.";
+const OUTPUT = "It was ended, for a command of this worker may print at most 2 MiB. Print less, or to a file.";
 
 const fixtures = await readFixtures(join(import.meta.dirname, "fixtures/exec"));
 
@@ -57,8 +63,9 @@ describe("how a command ended", () => {
   it.each<[string, Partial<ExecOutcome>, readonly string[]]>([
     ["killed for memory", { status: "oom_killed", signal: "SIGKILL" }, [HINTS.memory]],
     ["killed, and not by Corral", { status: "signaled", signal: "SIGKILL" }, [HINTS.memory]],
-    ["killed at its time limit", { status: "timed_out", signal: "SIGKILL" }, []],
-    ["killed at its time limit, told by a shell", { status: "timed_out", exitCode: 137 }, []],
+    ["killed at its time limit", { status: "timed_out", signal: "SIGKILL" }, [TIME]],
+    ["killed at its time limit, told by a shell", { status: "timed_out", exitCode: 137 }, [TIME]],
+    ["ended for what it printed", { status: "output_limit", signal: "SIGKILL" }, [OUTPUT]],
     ["cancelled", { status: "cancelled", signal: "SIGKILL" }, []],
     ["ended for its disk limit", { status: "disk_limit" }, [HINTS["file-size"]]],
     ["ended by the kernel for a large file", { status: "signaled", signal: "SIGXFSZ" }, [HINTS["file-size"]]],

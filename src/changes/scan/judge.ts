@@ -57,21 +57,31 @@ function refusalOf(
   const staysFolder = draft.type === "directory" && draft.kind !== "delete";
   if (!staysFolder && closed.some((inner) => covers(path, inner))) return "it leads to what is granted apart from it";
   if (draft.type === "other") return "it is neither a file, a directory nor a link";
-  if (draft.kind === "delete") return draft.type === "file" ? suffixRefusal(mount, path, 0) : null;
+  if (draft.kind === "delete") return draft.type === "file" ? constraintRefusal(mount, path, 0) : null;
   if (draft.type === "link") {
     const { linkText, names } = draft;
     if (linkText === undefined) return "it is a link whose text cannot be read";
-    return linkTextFault(linkText, names.length - 1) ?? suffixRefusal(mount, path, 0);
+    return linkTextFault(linkText, names.length - 1) ?? constraintRefusal(mount, path, 0);
   }
   if (draft.type === "directory") return null;
   if (((draft.next?.mode ?? 0) & 0o6000) !== 0) return "it would run as its owner or group (setuid, setgid)";
   const size = draft.next?.size ?? 0;
-  const unfit = suffixRefusal(mount, path, size);
+  const unfit = constraintRefusal(mount, path, size);
   if (unfit !== null) return unfit;
   return budget.take(size) ? null : `with it, more than ${formatBytes(budget.limit)} would be written`;
 }
 
-function suffixRefusal(mount: Mount, path: VirtualPath, size: number): string | null {
+/** In the words of a reason, which stand in the middle of a sentence: a file tool's own refusal is a text of its own. */
+function constraintRefusal(mount: Mount, path: VirtualPath, size: number): string | null {
   const error = checkWrite({ mounts: [mount] }, path, { size });
-  return error === null ? null : (error.message.split("\n")[0] ?? error.message);
+  switch (error?.code) {
+    case undefined:
+      return null;
+    case "SUFFIX_NOT_ALLOWED":
+      return `only files ending in ${mount.suffixes?.join(", ")} are allowed there`;
+    case "FILE_TOO_LARGE":
+      return `it has ${formatBytes(size)}, and at most ${formatBytes(mount.maxFileBytes ?? 0)} are allowed there`;
+    default:
+      return "nothing can be written there";
+  }
 }

@@ -28,7 +28,7 @@ const BEGUN = "corral-begun ";
 const RUN_SCRIPT = `
 [ "$1" = quiet ] || ( echo "${BEGUN}"$(${OOM_KILLS_SCRIPT}) )
 cd -- "$2" 2> /dev/null || {
-  [ -d "$2" ] && echo "$2: Permission denied" >&2 || echo "$2: No such file or directory" >&2
+  if [ -d "$2" ]; then echo "$2: Permission denied"; elif [ -e "$2" ]; then echo "$2: Not a directory"; else echo "$2: No such file or directory"; fi >&2
   exit 126
 }
 shift 2

@@ -109,6 +109,8 @@ function factsOf(plan: Plan, sandbox: Sandbox): ExecFacts {
     workingDir: plan.workingDir,
     network: sandbox.network,
     memoryBytes: plan.limits.memoryBytes,
+    timeoutMs: plan.limits.timeoutMs,
+    outputBytes: plan.limits.outputBytes,
     diskBytes: plan.limits.fileBytes,
   };
 }

@@ -8,7 +8,17 @@ export interface ExecOutcome {
 }
 
 /** What went wrong, as far as the sandbox has to do with it; the most telling first. */
-export type Failure = "memory" | "file-size" | "space" | "network" | "command" | "permission" | "read-only" | "missing";
+export type Failure =
+  | "time"
+  | "output"
+  | "memory"
+  | "file-size"
+  | "space"
+  | "network"
+  | "command"
+  | "permission"
+  | "read-only"
+  | "missing";
 
 /** Errors stand at the end of an output. */
 const MAX_CHARACTERS = 65_536;
@@ -33,6 +43,8 @@ interface Sign {
  * place in the line or to a code, so that prose which only speaks of such a failure is not taken for one.
  */
 const SIGNS: readonly Sign[] = [
+  { failure: "time", ended: ({ status }) => status === "timed_out", printed: [] },
+  { failure: "output", ended: ({ status }) => status === "output_limit", printed: [] },
   {
     failure: "memory",
     ended: (outcome) => outcome.status === "oom_killed" || (endedItself(outcome) && endedBy(outcome, "SIGKILL", 137)),

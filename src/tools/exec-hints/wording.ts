@@ -1,5 +1,5 @@
 import type { Network } from "../../sandbox/network.ts";
-import { formatBytes } from "../../sandbox/units.ts";
+import { formatBytes, formatDuration } from "../../sandbox/units.ts";
 import type { Failure } from "./failures.ts";
 
 /** What a command's sandbox allows, as the worker knows it: paths are virtual, sizes in bytes. */
@@ -9,6 +9,9 @@ export interface ExecFacts {
   readonly workingDir: string;
   readonly network: Network;
   readonly memoryBytes: number;
+  /** The most that a command may be given. */
+  readonly timeoutMs: number;
+  readonly outputBytes: number;
   /** What all commands and tools together may write, which is also the largest that one file may become. */
   readonly diskBytes: number;
 }
@@ -20,6 +23,10 @@ export function wordHint(failure: Failure, facts: ExecFacts): string | null {
   const readable = `Readable paths: ${listOf(facts.readablePaths)}.`;
   const writable = `Writable paths: ${listOf(facts.writablePaths)}.`;
   switch (failure) {
+    case "time":
+      return `It was ended at its time limit, with all that it had started. A command of this worker has at most ${formatDuration(facts.timeoutMs)}. Do less at a time.`;
+    case "output":
+      return `It was ended, for a command of this worker may print at most ${formatBytes(facts.outputBytes)}. Print less, or to a file.`;
     case "memory":
       return `All processes of this worker together may use ${formatBytes(facts.memoryBytes)} of memory. Work on less at a time.`;
     case "file-size":

@@ -61,6 +61,15 @@ describe("a change is refused", () => {
     expect(refusal(draft, mount)).not.toBeNull();
   });
 
+  it("for a suffix or a size with what would be allowed", () => {
+    expect(refusal(created("x.png"), { suffixes: [".md", ".txt"] })).toBe(
+      "only files ending in .md, .txt are allowed there",
+    );
+    expect(refusal(created("x", { next: facts({ size: 11 }) }), { maxFileBytes: 10 })).toBe(
+      "it has 11 bytes, and at most 10 bytes are allowed there",
+    );
+  });
+
   it("that takes away or replaces what leads to another mount, and not for others beside it", () => {
     const closed = ["/data/a/own"];
     for (const draft of [deleted("a", "directory"), link("a", "b"), created("a"), created("a/own")])

@@ -79,6 +79,8 @@ describe("a command in a session's cell", () => {
     expect(answer).toMatchObject({ status: "failed", exitCode: 126, stdout: "" });
     expect(answer.stderr).toBe("/out/gone: No such file or directory\n");
     expect(answer.hints.join()).toContain("Readable paths: /docs, /out.");
+    const file = await s.exec("pwd", { cwd: "/docs/a.txt" });
+    expect(file).toMatchObject({ exitCode: 126, stderr: "/docs/a.txt: Not a directory\n" });
   });
 
   it("sees the variables that it was given besides the cell's own, and nothing of how it was started", async () => {
