@@ -8,7 +8,7 @@ import { isShown } from "../sandbox/access.ts";
 import { projectSandbox } from "../sandbox/declare.ts";
 import { type Derivation, derive } from "../sandbox/derive.ts";
 import type { Needs } from "../sandbox/needs.ts";
-import type { Sandbox } from "../sandbox/sandbox.ts";
+import type { Narrowing, Sandbox } from "../sandbox/sandbox.ts";
 import { ROOT } from "../sandbox/virtual-path.ts";
 import type { RunEnvironment } from "./environment.ts";
 import type { Narrow } from "./job.ts";
@@ -38,7 +38,8 @@ export async function permissionOf(
   const needs = isRoot ? withDefaultLimits(resolution.needs, defaults, caller) : resolution.needs;
   const derivation = derivedSafely(caller, needs, worker.name, env);
   if (!derivation.ok) return derivation;
-  const sandbox = startingIn(env.project, needs, derivation.sandbox);
+  const told = { ...derivation.sandbox, narrowings: narrowingsBy(derivation.sandbox, resolution.needs, caller) };
+  const sandbox = startingIn(env.project, needs, told);
   return narrow === null ? { ok: true, sandbox } : narrowed(sandbox, narrow, worker.name, caller, env);
 }
 
@@ -56,6 +57,14 @@ function startingIn({ declaration }: Project, needs: Needs, sandbox: Sandbox): S
   // Directories that a worker names itself stand in a namespace of their own.
   const isForeign = needs.workingDir !== undefined || needs.paths !== undefined;
   return isForeign || !isShown(sandbox, workingDir) ? sandbox : { ...sandbox, workingDir };
+}
+
+/** A limit that the worker's file does not name is its policy's doing. */
+function narrowingsBy({ narrowings, policy }: Sandbox, { limits = {} }: Needs, caller: Sandbox): Narrowing[] {
+  return narrowings.map((narrowing, index) => {
+    const isOwn = index >= caller.narrowings.length && narrowing.kind === "limit";
+    return isOwn && limits[narrowing.limit] === undefined ? { ...narrowing, by: `policy ${policy.name}` } : narrowing;
+  });
 }
 
 function derivedSafely(caller: Sandbox, needs: Needs, name: string, env: RunEnvironment): Derivation {

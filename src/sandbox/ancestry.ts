@@ -32,8 +32,11 @@ export function whoTookNetwork(sandbox: Sandbox): string {
   return whoTook(sandbox, (n) => n.kind === "network");
 }
 
+/** Where nobody took it, what there is was either declared, or is all that the policy lets anybody have. */
 export function whoTookLimit(sandbox: Sandbox, limit: LimitName): string {
-  return whoTook(sandbox, (n) => n.kind === "limit" && n.limit === limit);
+  const by = whoTook(sandbox, (n) => n.kind === "limit" && n.limit === limit);
+  const { limits, policy } = sandbox;
+  return by === "project" && limits[limit] === policy.maxLimits[limit] ? `policy ${policy.name}` : by;
 }
 
 export function whoTookPolicy(sandbox: Sandbox): string {

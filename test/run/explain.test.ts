@@ -40,6 +40,8 @@ const workers = {
   agent: { model: "anthropic/some-model", calls: ["bottom"], sandbox: { zones: [{ name: "data" }] } },
   asking: { command: sh("true"), sandbox: { dynamic: { within: ["./data", "../shared"], max: 3 } }, git: ["notes"] },
   gone: { command: sh("true"), sandbox: { zones: [{ name: "gone" }] } },
+  roomy: { command: sh("true"), limits: { memory: "100g" } },
+  callsRoomy: { command: sh("true"), calls: ["roomy"] },
   deep1: { command: sh("true"), calls: ["deep2"] },
   deep2: { command: sh("true"), calls: ["deep3"] },
   deep3: { command: sh("true"), calls: ["bottom"] },
@@ -105,6 +107,18 @@ describe("explain", () => {
     expect(middle?.narrowings).toContainEqual(
       expect.objectContaining({ by: "middle", kind: "limit", limit: "memoryBytes", to: 100 * 1024 ** 2 }),
     );
+  });
+
+  it("says of a limit that nobody's file names that its policy set it", async () => {
+    const { narrowings } = await explained("bottom");
+    const by = (limit: string) => narrowings.find((one) => one.kind === "limit" && one.limit === limit)?.by;
+    expect([by("timeoutMs"), by("memoryBytes")]).toEqual(["bottom", "policy untrusted"]);
+    expect((await explained("roomy")).refused).toMatchObject([
+      { code: "LIMIT_TOO_LARGE", limit: "memoryBytes", by: "policy untrusted" },
+    ]);
+    expect((await explained("callsRoomy")).calls[0]?.refused).toMatchObject([
+      { code: "LIMIT_TOO_LARGE", limit: "memoryBytes", by: "policy untrusted" },
+    ]);
   });
 
   it("shows a call that comes back to a running worker as refused, and goes no further", async () => {

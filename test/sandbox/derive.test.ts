@@ -256,7 +256,10 @@ describe("network, limits and policy", () => {
     expect(child(caller, { limits: { pids: 9 } }).limits).toEqual({ ...caller.limits, pids: 9 });
     expect(refusals(caller, { limits: { memoryBytes: 65 * mib, pids: 9999 } })).toEqual([
       { code: "LIMIT_TOO_LARGE", limit: "memoryBytes", asked: 65 * mib, has: 64 * mib, by: "caller" },
-      { code: "LIMIT_TOO_LARGE", limit: "pids", asked: 9999, has: 512, by: "project" },
+      { code: "LIMIT_TOO_LARGE", limit: "pids", asked: 9999, has: 512, by: "policy roomy" },
+    ]);
+    expect(refusals(project([], { limits: { pids: 100 } }), { limits: { pids: 101 } })).toMatchObject([
+      { limit: "pids", has: 100, by: "project" },
     ]);
   });
 
