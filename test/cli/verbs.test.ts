@@ -40,7 +40,7 @@ describe("corral explain", () => {
     expect(stdout).toContain("/out rw → none by narrow");
     expect(stdout).toContain("└─ narrow");
     expect(stdout).toContain("├─ greedy would be refused");
-    expect(stdout).toContain("Memory of 1 GiB was asked for; the caller has 256 MiB (taken away by 'top')");
+    expect(stdout).toContain("Memory of 1 GiB was asked for; the caller has 256 MiB (taken away by policy untrusted)");
     expect(stdout).toContain("user       65532:65532");
     expect(status).toBe(0);
   });
