@@ -2,8 +2,9 @@ import { changesApplied, changesApplying } from "../audit/records.ts";
 import type { Change, Changeset } from "../changes/changeset.ts";
 import { visibleName } from "../changes/diff/visible.ts";
 import { changesetDiff } from "../changes/diff.ts";
+import type { ChangesetStore } from "../changes/store/changeset-store.ts";
 import { parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
-import { told, waitingOf } from "./changes.ts";
+import { idsOfProject, told, waitingOf } from "./changes.ts";
 import { selectChanges } from "./changes-select.ts";
 import { countsText, diffText } from "./changes-text.ts";
 import { openChangesets, record } from "./changesets.ts";
@@ -14,6 +15,9 @@ import { colorsFor, printJson, say, type Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
 
 export interface ApplyVerbOptions {
+  readonly project: string;
+  /** Every changeset of the project, in the order in which they were made. */
+  readonly all?: boolean;
   readonly only: readonly string[];
   readonly yes?: boolean;
   readonly json?: boolean;
@@ -21,40 +25,80 @@ export interface ApplyVerbOptions {
 
 const DEFAULT_COLUMNS = 80;
 
+/** What became of one changeset. */
+interface AppliedOne {
+  readonly id: string;
+  readonly changes: readonly unknown[];
+  /** How many changes wait on. */
+  readonly left: number;
+}
+
 /** `corral changes apply`: shows what would be changed, asks, and applies it. What conflicts is left, and waits on. */
-export async function applyVerb(id: string, options: ApplyVerbOptions, terminal: Terminal): Promise<number> {
+export async function applyVerb(
+  ids: readonly string[],
+  options: ApplyVerbOptions,
+  terminal: Terminal,
+): Promise<number> {
+  if (ids.length > 0 === (options.all === true))
+    throw new UsageError("name the changesets to apply, or --all for all of the project");
   const only = options.only.map(pathFrom);
+  if (only.length > 0 && ids.length !== 1) throw new UsageError("--only is for one changeset");
   if (!options.yes && !(terminal.stderr.isTTY && terminal.stdin.isTTY))
     throw new UsageError(
       "nobody can be asked here; corral changes diff shows what would be applied, --yes agrees to it",
     );
   const store = await openChangesets(terminal);
+  const wanted = options.all ? await idsOfProject(store, options.project, terminal) : ids;
+  using stop = stoppable(terminal, (line) => say(terminal, line));
+  const answers: AppliedOne[] = [];
+  let status = 0;
+  for (const id of wanted) {
+    const done = await applyOne(id, only, options.yes === true, store, stop.signal, terminal);
+    status = Math.max(status, done.status);
+    if (done.answer !== null) answers.push(done.answer);
+    if (!options.json && done.text !== null) terminal.stdout.write(`${done.text}\n`);
+    if (stop.signal.aborted) break;
+  }
+  const isOne = ids.length === 1;
+  if (options.json) for (const answer of isOne ? answers : [answers]) printJson(terminal, answer);
+  else if (wanted.length === 0) say(terminal, "No changes wait.");
+  return stop.signal.aborted ? EXIT.cancelled : status;
+}
+
+async function applyOne(
+  id: string,
+  only: readonly VirtualPath[],
+  isAgreedAlready: boolean,
+  store: ChangesetStore,
+  signal: AbortSignal,
+  terminal: Terminal,
+): Promise<{ readonly status: number; readonly answer: AppliedOne | null; readonly text: string | null }> {
+  const unapplied = (status: number) => ({ status, answer: null, text: null });
   const loaded = await store.load(id);
-  if (!loaded.ok) return told(id, loaded, terminal);
+  if (!loaded.ok) return unapplied(told(id, loaded, terminal));
   const waiting = waitingOf(loaded);
   const { changes, unmatched } = selectChanges(waiting.changes, only);
   if (unmatched.length > 0)
     throw new UsageError(
       `no change waits at ${unmatched.map(visibleName).join(", ")}; corral changes show ${id} shows all`,
     );
-  using stop = stoppable(terminal, (line) => say(terminal, line));
-  if (!options.yes && !(await isAgreed({ ...waiting, changes }, stop.signal, terminal))) {
+  if (!isAgreedAlready && !(await isAgreed({ ...waiting, changes }, signal, terminal))) {
     say(terminal, "Nothing was applied.");
-    return stop.signal.aborted ? EXIT.cancelled : 1;
+    return unapplied(1);
   }
   await record(waiting, changesApplying(waiting, changes), terminal);
-  const applied = await store.applyKept(id, new Set(changes.map(({ index }) => index)), { signal: stop.signal });
-  if (!applied.ok) return told(id, applied, terminal);
+  const applied = await store.applyKept(id, new Set(changes.map(({ index }) => index)), { signal });
+  if (!applied.ok) return unapplied(told(id, applied, terminal));
+  const { left } = applied;
   const settled = applied.settled.map(({ change, ...verdict }) => ({ ...named(change), ...verdict }));
   await record(waiting, changesApplied(waiting, settled), terminal);
-  if (options.json) printJson(terminal, { id, changes: settled, left: applied.left });
-  else {
-    for (const { path, outcome, reason } of settled)
-      if (outcome !== "applied") say(terminal, `${outcome}: ${visibleName(path)}: ${printableLine(reason ?? "")}`);
-    terminal.stdout.write(`${countsText(settled)}${applied.left > 0 ? `; ${applied.left} wait` : ""}\n`);
-  }
-  if (stop.signal.aborted) return EXIT.cancelled;
-  return settled.every(({ outcome }) => outcome === "applied") ? 0 : 1;
+  for (const { path, outcome, reason } of settled)
+    if (outcome !== "applied") say(terminal, `${outcome}: ${visibleName(path)}: ${printableLine(reason ?? "")}`);
+  return {
+    status: settled.every(({ outcome }) => outcome === "applied") ? 0 : 1,
+    answer: { id, changes: settled, left },
+    text: `${countsText(settled)}${left > 0 ? `; ${left} wait` : ""}`,
+  };
 }
 
 function pathFrom(raw: string): VirtualPath {

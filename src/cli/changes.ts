@@ -2,7 +2,7 @@ import { realpath } from "node:fs/promises";
 import { resolve } from "node:path";
 import { changesDiscarded } from "../audit/records.ts";
 import { changeDiffs, changesetDiff } from "../changes/diff.ts";
-import type { Loaded, NotKept } from "../changes/store/changeset-store.ts";
+import type { ChangesetStore, Loaded, NotKept } from "../changes/store/changeset-store.ts";
 import { changesText, diffText, listText, shownChanges } from "./changes-text.ts";
 import { openChangesets, record } from "./changesets.ts";
 import { printableLine } from "./printable.ts";
@@ -80,11 +80,7 @@ export async function discardVerb(
   if (ids.length > 0 === (options.all === true))
     throw new UsageError("name the changesets to discard, or --all for all of the project");
   const store = await openChangesets(terminal);
-  const project = await projectFolder(options.project, terminal);
-  const listed = options.all ? await store.list() : [];
-  const wanted = options.all
-    ? listed.filter((one) => one.ok && one.state.project === project).map(({ id }) => id)
-    : ids;
+  const wanted = options.all ? await idsOfProject(store, options.project, terminal) : ids;
   const discarded: string[] = [];
   let status = 0;
   for (const id of wanted) {
@@ -103,6 +99,12 @@ export async function discardVerb(
   if (options.json) printJson(terminal, { discarded });
   else if (wanted.length === 0) say(terminal, "No changes wait.");
   return status;
+}
+
+/** The changesets of one project, the oldest first. */
+export async function idsOfProject(store: ChangesetStore, dir: string, terminal: Terminal): Promise<string[]> {
+  const project = await projectFolder(dir, terminal);
+  return (await store.list()).filter((one) => one.ok && one.state.project === project).map(({ id }) => id);
 }
 
 /** The changeset with the changes that can still be applied. */

@@ -184,11 +184,13 @@ export function programFor(terminal: Terminal): Program {
   ofChanges("diff <id>", "Show what would be changed, against what stands there now.").action(
     does(async (id, options) => (await import("./changes.ts")).diffVerb(id, options, terminal)),
   );
-  ofChanges("apply <id>", "Show what would be changed, ask, and apply it; a conflict is never overwritten.")
+  ofChanges("apply [ids...]", "Show what would be changed, ask, and apply it; a conflict is never overwritten.")
+    .addOption(project())
+    .option("--all", "every changeset of the project, in the order in which they were made")
     .option("--only <path>", "only what is at or below this path of the worker's; repeatable", collect, [])
     .option("--yes", "agree to it without being asked")
     .addHelpText("after", "\nExit status: 0 where all was applied, 1 where something was not, 2 wrong usage.")
-    .action(does(async (id, options) => (await import("./changes-apply.ts")).applyVerb(id, options, terminal)));
+    .action(does(async (ids, options) => (await import("./changes-apply.ts")).applyVerb(ids, options, terminal)));
   ofChanges("discard [ids...]", "Forget changesets, with all that was written there.")
     .addOption(project())
     .option("--all", "every changeset of the project")

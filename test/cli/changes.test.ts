@@ -149,6 +149,27 @@ describe("corral changes", () => {
     expect(await changes(...args.filter(Boolean))).toMatchObject({ status: 2, stdout: "" });
   });
 
+  it("applies several, or all of the project, in the order in which they were made; what fails stops none of the others", async () => {
+    using second = stagedFolder({ a: "1" }, { a: "2" });
+    const [later, foreign] = ["111111111111", "ffffffffffff"];
+    const createdAt = "2026-11-23T00:00:00.000Z";
+    await store.keep({ ...second.changeset(later), project: fs.realpathSync(project.dir), createdAt }, "held");
+    await keepForeign();
+    fs.writeFileSync(join(staged.target, "b.txt"), "theirs");
+    for (const wrong of [[], [ID, "--all"], ["--all", "--only", "/work/a.txt"], [ID, later, "--only", "/work/a.txt"]])
+      expect((await changes("apply", "--yes", ...wrong)).status, wrong.join(" ")).toBe(2);
+    const all = await changes("apply", "--all", "--yes", "--json");
+    expect(all.status, all.stderr).toBe(1);
+    expect(JSON.parse(all.stdout)).toMatchObject([
+      { id: ID, left: 1 },
+      { id: later, left: 0 },
+    ]);
+    expect(treeAt(second.target)).toEqual({ a: "2" });
+    expect((await changes("ls", "--all-projects")).stdout).toContain(foreign);
+    await changes("discard", ID);
+    expect((await changes("apply", "--all", "--yes")).stderr).toBe("No changes wait.\n");
+  });
+
   it("leaves alone what another process works on", async () => {
     const owner = join(project.stateDir, "changes", ID, "owner");
     fs.writeFileSync(owner, `0123456789abcdef\n${liveOwner()}\n`);
@@ -190,7 +211,7 @@ describe("corral changes apply at a terminal", () => {
     const { terminal, stdin, stderr } = fakeTerminal();
     const typed = setInterval(() => stdin.write(key), 50);
     try {
-      expect(await applyVerb(ID, { only: ["/work/a.txt"] }, terminal)).toBe(status);
+      expect(await applyVerb([ID], { project: project.dir, only: ["/work/a.txt"] }, terminal)).toBe(status);
     } finally {
       clearInterval(typed);
     }
