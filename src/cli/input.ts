@@ -6,17 +6,21 @@ import { UsageError } from "./usage-error.ts";
 
 const MAX_INPUT_BYTES = 64 * 1024 * 1024;
 
-/** The value of `--input`: JSON, `@FILE`, or `-` for standard input. `undefined` where there is none. */
-export async function readInput(raw: string | undefined, terminal: Pick<Terminal, "cwd" | "stdin">): Promise<unknown> {
+/** An input as it is typed: JSON, `@FILE`, or `-` for standard input. `undefined` where there is none. `called`: for messages. */
+export async function readInput(
+  raw: string | undefined,
+  terminal: Pick<Terminal, "cwd" | "stdin">,
+  called = "--input",
+): Promise<unknown> {
   if (raw === undefined) return undefined;
   if (raw === "-") return parse(await readAll(terminal.stdin), "standard input");
-  if (!raw.startsWith("@")) return parse(raw, "--input");
+  if (!raw.startsWith("@")) return parse(raw, called);
   const file = raw.slice(1);
   try {
     return parse(await readFile(resolve(terminal.cwd, file), "utf8"), file);
   } catch (error) {
     if (error instanceof UsageError) throw error;
-    throw new UsageError(`--input: ${file} cannot be read: ${(error as Error).message}`, { cause: error });
+    throw new UsageError(`${called}: ${file} cannot be read: ${(error as Error).message}`, { cause: error });
   }
 }
 

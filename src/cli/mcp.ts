@@ -76,7 +76,12 @@ export async function mcpVerb(options: McpOptions, terminal: Terminal): Promise<
     const { serveOnHttp } = await import("../mcp/http/server.ts");
     const chosen = terminal.env.CORRAL_MCP_TOKEN || null;
     const token = chosen ?? randomBytes(32).toString("base64url");
-    await using server = await serveOnHttp({ port, token, connect, onTrouble });
+    await using server = await serveOnHttp({ port, token, connect, onTrouble }).catch(
+      (error: NodeJS.ErrnoException) => {
+        if (error.syscall !== "listen") throw error;
+        throw new UsageError(`--http ${port}: this port cannot be had (${error.message})`, { cause: error });
+      },
+    );
     tell(`serving ${worker.name} at ${server.url}`);
     if (chosen === null) tell(`Authorization: Bearer ${token}`);
     await new Promise<void>((resolve) => {

@@ -1,4 +1,4 @@
-import { Command, Option } from "commander";
+import { Command, InvalidArgumentError, Option } from "commander";
 import { packageVersion } from "./package.ts";
 import type { Terminal } from "./terminal.ts";
 
@@ -13,15 +13,17 @@ export function programFor(terminal: Terminal): Program {
   const corral = new Command("corral")
     .description("Runs untrusted work in containers that see only what was granted.")
     .version(packageVersion(), "--version", "print the version")
-    .helpOption("--help", "print this help")
+    .helpOption("-h, --help", "print this help")
     .exitOverride()
     .configureOutput({
       writeOut: (text) => terminal.stdout.write(text),
       writeErr: (text) => terminal.stderr.write(text),
+      outputError: (text, write) => write(text.replace(/^error:/, "corral:")),
     })
+    .helpCommand("help [command]", "print the help of a command")
     .showHelpAfterError("(--help shows the usage)");
   const verb = (usage: string, description: string): Command =>
-    corral.command(usage).description(description).helpOption("--help", "print this help");
+    corral.command(usage).description(description).helpOption("-h, --help", "print this help");
   const does = <Args extends unknown[]>(act: (...args: Args) => Promise<number>) => {
     return async (...args: Args): Promise<void> => {
       status = await act(...args);
@@ -31,7 +33,7 @@ export function programFor(terminal: Terminal): Program {
   verb("run <worker>", "Run a worker, with all the calls that it makes.")
     .addOption(project())
     .option("--input <json>", "JSON for the worker's standard input; @FILE reads a file, - reads standard input")
-    .option("--attach <path[=name]>", "a file that the worker gets below /attachments; repeatable", collect, [])
+    .addOption(repeatable("--attach <path[=name]>", "a file that the worker gets below /attachments"))
     .addOption(policy())
     .addOption(approve())
     .option("--tree", "print the tree of calls on standard error at the end, also where that is no terminal")
@@ -53,7 +55,7 @@ export function programFor(terminal: Terminal): Program {
     .addOption(json())
     .addHelpText(
       "after",
-      `\nExit status: 0 where every path would run, 1 where one would not.${examples("corral check --project inbox")}`,
+      `\nExit status: 0 where every path would run, 1 where one would not.\n${examples("corral check --project inbox")}`,
     )
     .action(does(async (options) => (await import("./check.ts")).checkVerb(options, terminal)));
 
@@ -71,7 +73,7 @@ export function programFor(terminal: Terminal): Program {
     .addOption(policy())
     .addHelpText(
       "after",
-      `\nExit status: the shell's own.${examples("corral shell extract", "echo 'ls /' | corral shell extract")}`,
+      `\nExit status: the shell's own.\n${examples("corral shell extract", "echo 'ls /' | corral shell extract")}`,
     )
     .action(does(async (worker, options) => (await import("./shell.ts")).shellVerb(worker, options, terminal)));
 
@@ -90,11 +92,15 @@ export function programFor(terminal: Terminal): Program {
     .option("--over <glob>", "one item for each file that matches")
     .option("--manifest <file>", "one item for each line of a .jsonl or .csv file; - reads standard input")
     .addOption(new Option("--format <form>", "how the manifest is written").choices(["jsonl", "csv", "paths"]))
-    .option("--within <folder>", "another folder whose files a manifest may name; repeatable", collect, [])
+    .addOption(repeatable("--within <folder>", "another folder whose files a manifest may name"))
     .option("--fleet <name>", "all of it from fleets/NAME.yaml")
-    .option("--attach <template>", "a file for each item, such as {path}=in.pdf; repeatable", collect, [])
-    .option("--allow-read <template>", "what of the worker's files an item may read; repeatable", collect, [])
-    .option("--allow-write <template>", "what it may write, such as /text/{stem}; repeatable", collect, [])
+    .addOption(repeatable("--attach <template>", "a file for each item, such as {path}=in.pdf"))
+    .addOption(
+      repeatable("--allow-read <template>", "what of the worker's files an item may read", "all that the worker may"),
+    )
+    .addOption(
+      repeatable("--allow-write <template>", "what it may write, such as /text/{stem}", "all that the worker may"),
+    )
     .option("--input <template>", "JSON for each item's standard input, with fields in its texts")
     .option("--key <template>", "what an item is called in results")
     .option("--concurrency <n>", "how many items run at once, or auto")
@@ -110,9 +116,11 @@ export function programFor(terminal: Terminal): Program {
     .addHelpText("after", MAP_HELP)
     .action(does(async (worker, options) => (await import("./map.ts")).mapVerb(worker, options, terminal)));
 
-  const fleet = verb("fleet", "What became of fleets, and going on with them.");
+  const group = (name: string, description: string): Command =>
+    verb(name, description).helpCommand("help [command]", "print the help of a command");
+  const fleet = group("fleet", "What became of fleets, and going on with them.");
   const ofFleet = (usage: string, description: string): Command =>
-    fleet.command(usage).description(description).helpOption("--help", "print this help").addOption(project());
+    fleet.command(usage).description(description).helpOption("-h, --help", "print this help").addOption(project());
   ofFleet("ls", "List the fleets of the project, the newest first.")
     .addOption(json())
     .action(does(async (options) => (await import("./fleet.ts")).listVerb(options, terminal)));
@@ -161,9 +169,13 @@ export function programFor(terminal: Terminal): Program {
     .addHelpText("after", AUDIT_HELP)
     .action(does(async (options) => (await import("./audit.ts")).auditVerb(options, terminal)));
 
-  const transcripts = verb("transcripts", "What agents were told, said and did.");
+  const transcripts = group("transcripts", "What agents were told, said and did.");
   const ofTranscripts = (usage: string, description: string): Command =>
-    transcripts.command(usage).description(description).helpOption("--help", "print this help").addOption(project());
+    transcripts
+      .command(usage)
+      .description(description)
+      .helpOption("-h, --help", "print this help")
+      .addOption(project());
   ofTranscripts("ls", "List the transcripts of the project, the newest first.")
     .addOption(json())
     .action(does(async (options) => (await import("./transcripts.ts")).listVerb(options, terminal)));
@@ -171,9 +183,9 @@ export function programFor(terminal: Terminal): Program {
     .addOption(json("print it line by line as JSON, as `model: script/FILE` takes it"))
     .action(does(async (run, options) => (await import("./transcripts.ts")).showVerb(run, options, terminal)));
 
-  const changes = verb("changes", "What runs wrote and nobody has agreed to yet.").addHelpText("after", CHANGES_HELP);
+  const changes = group("changes", "What runs wrote and nobody has agreed to yet.").addHelpText("after", CHANGES_HELP);
   const ofChanges = (usage: string, description: string): Command =>
-    changes.command(usage).description(description).helpOption("--help", "print this help").addOption(json());
+    changes.command(usage).description(description).helpOption("-h, --help", "print this help").addOption(json());
   ofChanges("ls", "List the changesets that wait.")
     .addOption(project())
     .option("--all-projects", "of every project")
@@ -187,7 +199,7 @@ export function programFor(terminal: Terminal): Program {
   ofChanges("apply [ids...]", "Show what would be changed, ask, and apply it; a conflict is never overwritten.")
     .addOption(project())
     .option("--all", "every changeset of the project, in the order in which they were made")
-    .option("--only <path>", "only what is at or below this path of the worker's; repeatable", collect, [])
+    .addOption(repeatable("--only <path>", "only what is at or below this path of the worker's", "all"))
     .option("--yes", "agree to it without being asked")
     .addHelpText("after", "\nExit status: 0 where all was applied, 1 where something was not, 2 wrong usage.")
     .action(does(async (ids, options) => (await import("./changes-apply.ts")).applyVerb(ids, options, terminal)));
@@ -196,33 +208,33 @@ export function programFor(terminal: Terminal): Program {
     .option("--all", "every changeset of the project")
     .action(does(async (ids, options) => (await import("./changes.ts")).discardVerb(ids, options, terminal)));
 
-  const grants = verb("grants", "What running workers were granted beyond what they declare.");
+  const grants = group("grants", "What running workers were granted beyond what they declare.");
   grants
     .command("ls", { isDefault: true })
     .description("List the grants of all runs that go on.")
-    .helpOption("--help", "print this help")
+    .helpOption("-h, --help", "print this help")
     .addOption(json())
     .action(does(async (options) => (await import("./grants.ts")).listVerb(options, terminal)));
   grants
     .command("revoke <id>")
     .description("Take a grant back; the worker is not granted it again while its corral runs.")
-    .helpOption("--help", "print this help")
+    .helpOption("-h, --help", "print this help")
     .addOption(json())
     .addHelpText("after", examples("corral grants revoke 0123456789ab"))
     .action(does(async (id, options) => (await import("./grants.ts")).revokeVerb(id, options, terminal)));
 
-  const images = verb("images", "The images that come with Corral.");
+  const images = group("images", "The images that come with Corral.");
   images
     .command("build [names...]")
     .description("Build the images that are missing or out of date: all of them, or these and the base.")
-    .helpOption("--help", "print this help")
+    .helpOption("-h, --help", "print this help")
     .addOption(json())
     .addHelpText("after", examples("corral images build", "corral images build python"))
     .action(does(async (names, options) => (await import("./images.ts")).buildVerb(names, options, terminal)));
   images
     .command("ls")
     .description("List the images, and whether each is there and up to date.")
-    .helpOption("--help", "print this help")
+    .helpOption("-h, --help", "print this help")
     .addOption(json())
     .action(does(async (options) => (await import("./images.ts")).listVerb(options, terminal)));
 
@@ -240,7 +252,13 @@ export function programFor(terminal: Terminal): Program {
 }
 
 function project(): Option {
-  return new Option("--project <dir>", "the project's folder").default(".");
+  return new Option("--project <dir>", "the project's folder").default(".").argParser(notEmpty);
+}
+
+/** An unset variable of a script is not this folder. */
+function notEmpty(value: string): string {
+  if (value === "") throw new InvalidArgumentError("It is empty.");
+  return value;
 }
 
 function policy(): Option {
@@ -254,6 +272,11 @@ function approve(): Option {
 
 function json(description = "print JSON"): Option {
   return new Option("--json", description);
+}
+
+/** `absent`: what it means not to say it. */
+function repeatable(flags: string, description: string, absent = "none"): Option {
+  return new Option(flags, `${description}; repeatable`).argParser(collect).default([], absent);
 }
 
 function collect(value: string, before: readonly string[]): readonly string[] {
@@ -278,7 +301,8 @@ ${examples(
 const MAP_HELP = `
 Text in braces is an item's: path, name, stem, ext, dir of a file; the fields of a manifest's line.
 Exit status: 0 where every item succeeded, 1 where one did not, 126 where nothing was run, 130 where it was asked to end.
-Ctrl-C waits for what runs, twice ends it; corral fleet resume goes on in both cases.${examples(
+Ctrl-C waits for what runs, twice ends it; corral fleet resume goes on in both cases.
+${examples(
   "corral map extract-text --over 'inbox/*.pdf' --attach '{path}=in.pdf' --allow-write '/text/{stem}'",
   `corral map translate --manifest items.jsonl --input '{"lang":"{lang}"}' --json > results.jsonl`,
   "corral map --fleet nightly",

@@ -25,7 +25,7 @@ export async function toolVerb(
     throw new UsageError(`there is no tool ${JSON.stringify(name)}; there are: ${[...TOOLS.keys()].join(", ")}`);
   const { worker } = options;
   if (worker === undefined) throw new UsageError("--worker NAME says under whose sandbox");
-  const rawInput = (await readInput(input, terminal)) ?? {};
+  const rawInput = (await readInput(input, terminal, "the input")) ?? {};
   return await inSession({ ...options, worker }, terminal, async (session, stop) => {
     const result = await session.runTool(name, rawInput, stop.signal);
     if (options.json) printJson(terminal, result);

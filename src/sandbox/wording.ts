@@ -71,7 +71,7 @@ const WORDS: Words = {
   WORKING_DIR_MISSING: (v) =>
     `The working directory ${quote(v.path)} cannot be entered: there is no such directory, or the worker's user may not enter it. Make it beforehand, or name another.`,
   USER_NOT_ALLOWED: (v) =>
-    `No user is fit to run this worker: ${v.reason}. Give its writable directories one owner, or use a policy that allows this one.`,
+    `No user is fit to run this worker: ${v.reason}. Give its writable directories to one user that it may run as (chown), or use a policy that allows this one.`,
   COMMAND_NOT_FOUND: (v) =>
     `The image ${quote(v.image)} holds no command ${quote(v.command)}. Name one that it holds, or another image.`,
   ATTACHMENTS_NOT_TAKEN: (v) => `The worker ${quote(v.worker)} was not run: ${v.reason}.`,

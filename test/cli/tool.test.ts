@@ -88,6 +88,10 @@ describe("corral tool", () => {
     const denied = await tool("write_file", input);
     expect(denied.status).toBe(126);
     expect(denied.stderr).toContain("To write /out/a needs approval, and it was denied");
+    const unruled = await project.corral(["tool", "exec", '{"command":"id"}', "--worker", "asks"]);
+    expect(unruled.stderr).toMatch(
+      /^corral: `id` needs approval: no rule .* holds\. It was denied: the approval mode /,
+    );
     expect(denied.stderr).toContain("no terminal");
     expect(await readdir(join(project.dir, "out"))).toEqual([]);
     expect(await tool("write_file", input, "--approve", "approve_all")).toMatchObject({ status: 0 });

@@ -3,10 +3,13 @@ import { ToolRefusal } from "../../tools/tool.ts";
 import type { RunEnvironment } from "../environment.ts";
 import type { Job } from "../job.ts";
 
-/** `said`: what it is about, in the words of a refusal. Rejects with `ToolRefusal` where nobody agrees. */
+/** What it is about, in the words of a refusal: `write /out/a`, or a sentence that says by itself what needs approval, and why. */
+export type Said = string | { readonly sentence: string };
+
+/** Rejects with `ToolRefusal` where nobody agrees. */
 export type Ask = (
   what: Omit<ApprovalRequest, "run" | "root" | "worker">,
-  said: string,
+  said: Said,
   signal: AbortSignal,
 ) => Promise<void>;
 
@@ -21,6 +24,10 @@ export function askFor(
     const timedOut = decision.outcome === "timed_out";
     const answer = timedOut ? "nobody answered in time" : `it was denied: ${decision.reason}`;
     const code = timedOut ? "APPROVAL_TIMED_OUT" : "APPROVAL_DENIED";
-    throw new ToolRefusal(code, `To ${said} needs approval, and ${answer}.`);
+    const message =
+      typeof said === "string"
+        ? `To ${said} needs approval, and ${answer}.`
+        : `${said.sentence} ${answer.charAt(0).toUpperCase()}${answer.slice(1)}.`;
+    throw new ToolRefusal(code, message);
   };
 }

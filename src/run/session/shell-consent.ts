@@ -65,5 +65,5 @@ export async function agreeToCommand(
   if (decision.consent === "blocked") throw new ToolRefusal("COMMAND_BLOCKED", why);
   if (decision.consent !== "ask") return;
   const what = { operations: ["exec"], paths: [], command: shownCommand(request), line: request.command } as const;
-  await ask(what, `run a command: ${why}`, signal);
+  await ask(what, { sentence: why }, signal);
 }

@@ -1,0 +1,55 @@
+import { once } from "node:events";
+import { createServer } from "node:net";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type CliProject, cliProject } from "./cli-project.ts";
+
+let project: CliProject;
+
+beforeAll(async () => {
+  project = await cliProject({ yaml: { version: 1 }, workers: { w: { command: ["true"] } } });
+});
+afterAll(async () => {
+  await project[Symbol.asyncDispose]();
+});
+
+const VERBS =
+  "run explain check tool shell mcp map fleet ps reap audit transcripts changes grants images doctor fleet,ls " +
+  "fleet,show fleet,resume fleet,retry fleet,cancel fleet,rm fleet,results fleet,report transcripts,ls transcripts,show " +
+  "changes,ls changes,show changes,diff changes,apply changes,discard grants,ls grants,revoke images,build images,ls";
+
+describe("the help", () => {
+  it.each(VERBS.split(" "))("of %s is there by -h, in words alone", async (verb) => {
+    const { status, stdout, stderr } = await project.corral([...verb.split(","), "-h"]);
+    expect([status, stderr]).toEqual([0, ""]);
+    expect(stdout).toContain(`Usage: corral ${verb.replace(",", " ")}`);
+    // What a program takes for absent is nothing that a person says.
+    expect(stdout).not.toMatch(/default: \[|display help/);
+    expect(stdout).not.toMatch(/\S\nExamples:/);
+  });
+});
+
+describe("a mistake on the command line", () => {
+  it.each([
+    [["rnu"], "corral: unknown command 'rnu'\n(Did you mean run?)"],
+    [["run"], "corral: missing required argument 'worker'"],
+    [["run", "w", "--jsn"], "corral: unknown option '--jsn'\n(Did you mean --json?)"],
+    [["run", "w", "--project", ""], "argument '' is invalid. It is empty."],
+    [["run", "w", "--input", "{"], "corral: --input:1:2: this is not JSON"],
+    [["tool", "list_files", "{", "--worker", "w"], "corral: the input:1:2: this is not JSON"],
+    [["tool", "list_files", "@nowhere", "--worker", "w"], "corral: the input: nowhere cannot be read"],
+  ])("is told of %j, with status 2", async (args, says) => {
+    const { status, stdout, stderr } = await project.corral(args);
+    expect(stderr).toContain(says);
+    expect([status, stdout]).toEqual([2, ""]);
+  });
+
+  it("is told of a port that another program has", async () => {
+    const other = createServer().listen(0, "127.0.0.1");
+    await once(other, "listening");
+    const { port } = other.address() as { port: number };
+    const { status, stderr } = await project.corral(["mcp", "--worker", "w", "--http", String(port)]);
+    other.close();
+    expect(stderr).toMatch(new RegExp(`^corral: --http ${port}: this port cannot be had \\(.*address already in use`));
+    expect(status).toBe(2);
+  });
+});
