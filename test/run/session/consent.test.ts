@@ -83,11 +83,11 @@ describe("a command", () => {
     const command = "seq 3";
     const denied = await (await open({ person: person(DENIED) })).tool("exec", { command });
     expect(denied).toMatchObject({ ok: false, code: "APPROVAL_DENIED" });
-    expect(!denied.ok && denied.message).toMatch(/`seq 3` needs approval.*it was denied: not today/s);
+    expect(!denied.ok && denied.message).toMatch(/^`seq 3` needs approval: .* It was denied: not today\.$/s);
     await opened?.[Symbol.asyncDispose]();
     const late = await (await open({ person: person(TIMED_OUT) })).tool("exec", { command });
     expect(late).toMatchObject({ ok: false, code: "APPROVAL_TIMED_OUT" });
-    expect(!late.ok && late.message).toContain("nobody answered in time");
+    expect(!late.ok && late.message).toMatch(/ Nobody answered in time\.$/);
     await opened?.[Symbol.asyncDispose]();
     const headless = await (await open({})).tool("exec", { command });
     expect(headless).toMatchObject({ ok: false, code: "APPROVAL_DENIED" });
