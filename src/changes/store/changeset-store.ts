@@ -60,14 +60,14 @@ export class ChangesetStore {
   }
 
   /** Takes over a changeset with its content, which is moved here; of one that is here already, further changes. */
-  async keep(changeset: Changeset, outcome: ChangeOutcome): Promise<void> {
+  async keep(changeset: Changeset, outcome: ChangeOutcome, reason: string | null = null): Promise<void> {
     const folder = this.#folder(changeset.id);
     await mkdir(this.#root, { recursive: true, mode: 0o700 });
-    if (!(await isMade(folder.dir))) return await this.#keepMore(folder, changeset, outcome);
+    if (!(await isMade(folder.dir))) return await this.#keepMore(folder, changeset, outcome, reason);
     await using _ = await this.#held(folder);
     await folder.writeChangeset(changeset);
     await folder.takeContent(changeset);
-    await folder.writeState(stateOf(changeset, outcome));
+    await folder.writeState(stateOf(changeset, outcome, reason));
   }
 
   /**
@@ -163,7 +163,12 @@ export class ChangesetStore {
     return finished;
   }
 
-  async #keepMore(folder: KeptFolder, changeset: Changeset, outcome: ChangeOutcome): Promise<void> {
+  async #keepMore(
+    folder: KeptFolder,
+    changeset: Changeset,
+    outcome: ChangeOutcome,
+    reason: string | null,
+  ): Promise<void> {
     await using _ = await this.#held(folder);
     const kept = await read(folder);
     const changes = new Map([...kept.changeset.changes, ...changeset.changes].map((change) => [change.index, change]));
@@ -171,7 +176,7 @@ export class ChangesetStore {
       ...kept.changeset,
       changes: [...changes.values()].sort((a, b) => a.index - b.index),
     });
-    await folder.writeState(withOutcomes(kept.state, stateOf(changeset, outcome).changes));
+    await folder.writeState(withOutcomes(kept.state, stateOf(changeset, outcome, reason).changes));
   }
 
   async #apply(

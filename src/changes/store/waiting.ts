@@ -2,6 +2,9 @@ import type { Settled } from "../apply/verdict.ts";
 import type { ChangeOutcome, Changeset } from "../changeset.ts";
 import type { KeptOutcome, KeptState } from "./record.ts";
 
+/** A program that decides may say as much as it likes. */
+const MAX_REASON_CHARS = 1000;
+
 /** The changes that a person can still apply: all but those that are, and those that nobody may agree to. */
 export function waitingIn({ changes }: Pick<Changeset, "changes">, state: KeptState): ReadonlySet<number> {
   const fit = new Set(changes.filter(({ refusal }) => refusal === null).map(({ index }) => index));
@@ -10,12 +13,12 @@ export function waitingIn({ changes }: Pick<Changeset, "changes">, state: KeptSt
   );
 }
 
-/** The state of a changeset of which nothing was decided yet. */
-export function stateOf(changeset: Changeset, outcome: ChangeOutcome): KeptState {
+/** The state of a changeset that is kept, with why it waits. */
+export function stateOf(changeset: Changeset, outcome: ChangeOutcome, reason: string | null): KeptState {
   const { version, id, run, worker, project, createdAt, changes } = changeset;
   const outcomes = changes.map(({ index, refusal }): KeptOutcome => {
     if (refusal !== null) return { index, outcome: "refused", reason: refusal };
-    return { index, outcome, reason: outcome === "denied" ? "it was denied" : null };
+    return { index, outcome, reason: reason === null ? null : reason.slice(0, MAX_REASON_CHARS) };
   });
   return { version, id, run, worker, project, createdAt, changes: outcomes };
 }

@@ -14,12 +14,12 @@ export function changesetStore(stateDir: string): ChangesetStore {
 /** The changes of root runs: applied from the store, and written down before and after. */
 export function intoProject(store: ChangesetStore, audit: AuditTrail): Changesets {
   return {
-    keep: async (changeset, state) => await store.keep(changeset, state),
+    keep: async (changeset, state, reason) => await store.keep(changeset, state, reason),
     async apply(changeset, indexes) {
       const changes = changeset.changes.filter(({ index }) => indexes.has(index));
       // On the disk before the first file is touched; where it cannot be written nothing is applied, and nothing lost.
       if (!(await isWritten(audit, changesApplying(changeset, changes)))) {
-        await store.keep(only(changeset, indexes), "held");
+        await store.keep(only(changeset, indexes), "held", UNRECORDED);
         return changes.map((change): Outcome => ({ change, outcome: "held", reason: UNRECORDED }));
       }
       const outcomes = await store.apply(changeset, indexes);

@@ -31,11 +31,9 @@ export async function settleChanges(
     [...decisions].filter(([, decision]) => decision.outcome !== "approved").map(([index]) => index),
   );
   // What waits is kept before anything is applied: a process that is killed in between loses nothing of it.
-  for (const state of ["denied", "held"] as const) {
-    const waiting = [...decisions].filter(
-      ([, decision]) => decision.outcome !== "approved" && withheldAs(decision) === state,
-    );
-    if (waiting.length > 0) await into.keep(only(changeset, new Set(waiting.map(([index]) => index))), state);
+  for (const decision of new Set([...withheld].flatMap((index) => decisions.get(index) ?? []))) {
+    const waiting = [...withheld].filter((index) => decisions.get(index) === decision);
+    await into.keep(only(changeset, new Set(waiting)), withheldAs(decision), decision.reason);
   }
   const fit = changeset.changes.filter((change) => change.refusal === null && !withheld.has(change.index));
   const indexes = new Set(fit.map(({ index }) => index));
@@ -65,11 +63,11 @@ export async function holdChanges({ changeset }: Collected, reason: string, into
         : { change, outcome: "refused", reason: change.refusal },
   );
   const waiting = new Set(outcomes.filter(({ outcome }) => outcome === "held").map(({ change }) => change.index));
-  if (waiting.size > 0) await into.keep(only(changeset, waiting), "held");
+  if (waiting.size > 0) await into.keep(only(changeset, waiting), "held", reason);
   return { outcomes, decision: null, kept: waiting.size > 0 };
 }
 
 /** Nobody answered: nothing was denied, and it can still be agreed to. */
-function withheldAs({ outcome }: Decision): ChangeOutcome {
+function withheldAs({ outcome }: Decision): "denied" | "held" {
   return outcome === "denied" ? "denied" : "held";
 }

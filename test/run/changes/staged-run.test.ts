@@ -2,7 +2,8 @@ import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { ApprovalRequest, Approver, Decision } from "../../../src/approval/approver.ts";
-import { openProject, type ProjectSpec, sh } from "../project-fixture.ts";
+import { ChangesetStore } from "../../../src/changes/store/changeset-store.ts";
+import { openProject, type ProjectFixture, type ProjectSpec, sh } from "../project-fixture.ts";
 
 /** Writes down what it is asked, and answers the same each time. */
 function asked(outcome: Decision["outcome"]): { person: Approver; requests: ApprovalRequest[] } {
@@ -20,6 +21,13 @@ function spec(script: string, zone: Record<string, unknown> = {}, worker: Record
     zones: { data: "rw" },
     files: { "data/a.txt": "old\n", "data/sub/b.txt": "b\n" },
   };
+}
+
+/** What became of each change of a run that waits, and why, as a person is told later. */
+async function kept({ stateDir }: ProjectFixture, run: string): Promise<string[]> {
+  const loaded = await new ChangesetStore(stateDir, { name: "this test", isDead: () => false }).load(run);
+  if (!loaded.ok) throw new Error(loaded.reason);
+  return loaded.state.changes.map(({ outcome, reason }) => `${outcome}: ${reason}`);
 }
 
 describe.each([true, false])("a run whose writes must be agreed to (overlays: %s)", (overlays) => {
@@ -49,6 +57,7 @@ describe.each([true, false])("a run whose writes must be agreed to (overlays: %s
     const result = await project.run("w");
     expect(result).toMatchObject({ status: "denied", exitCode: 0, error: { code: "APPROVAL_DENIED" } });
     expect(result.changeset).toMatchObject({ id: result.run, counts: { denied: 4 } });
+    expect(await kept(project, result.run)).toEqual(Array(4).fill("denied: the test says so"));
     expect(await readFile(join(project.dir, "data/a.txt"), "utf8")).toBe("old\n");
     expect((await readdir(join(project.dir, "data"))).sort()).toEqual(["a.txt", "sub"]);
   });
@@ -56,7 +65,9 @@ describe.each([true, false])("a run whose writes must be agreed to (overlays: %s
   it("is told apart where nobody answered in time", async () => {
     const { person } = asked("timed_out");
     await using project = await openProject(spec(script), { person, overlays });
-    expect(await project.run("w")).toMatchObject({ status: "denied", error: { code: "APPROVAL_TIMED_OUT" } });
+    const result = await project.run("w");
+    expect(result).toMatchObject({ status: "denied", error: { code: "APPROVAL_TIMED_OUT" } });
+    expect(await kept(project, result.run)).toEqual(Array(4).fill("held: the test says so"));
   });
 
   it("asks for nothing, and changes nothing, where it failed", async () => {
@@ -64,6 +75,7 @@ describe.each([true, false])("a run whose writes must be agreed to (overlays: %s
     await using project = await openProject(spec(`${script}; exit 3`), { person, overlays });
     const result = await project.run("w");
     expect(result).toMatchObject({ status: "failed", exitCode: 3, changeset: { counts: { held: 4 } } });
+    expect(await kept(project, result.run)).toEqual(Array(4).fill("held: the run did not succeed (failed)"));
     expect(requests).toEqual([]);
     expect(await readFile(join(project.dir, "data/a.txt"), "utf8")).toBe("old\n");
   });
