@@ -40,10 +40,13 @@ export class LiveScreen implements RunScreen {
   }
 
   end(result: RunResult): void {
-    this.#live.end();
+    let told = this.#live.end();
     // A run that was refused before it was asked for has no tree.
-    if (this.#witness.tree() === null && result.error !== null) say(this.#terminal, endingText(result));
-    const changes = changesText(result);
+    if (told === "" && result.error !== null) {
+      told = endingText(result);
+      say(this.#terminal, told);
+    }
+    const changes = changesText(result, told);
     if (changes !== null) say(this.#terminal, changes);
   }
 

@@ -52,12 +52,15 @@ export class LiveTree {
     for (const { stream, chunk } of this.#held.splice(0)) this.write(stream, chunk);
   }
 
-  /** Leaves the finished tree standing. */
-  end(): void {
+  /** Leaves the finished tree standing, and answers with it; empty where there is none. */
+  end(): string {
     this.leave();
     const { stderr, env } = this.#terminal;
     const tree = this.#tree();
-    if (tree !== null) stderr.write(`${drawTree(tree, { colors: colorsFor(stderr, env) })}\n`);
+    if (tree === null) return "";
+    const drawing = drawTree(tree, { colors: colorsFor(stderr, env) });
+    stderr.write(`${drawing}\n`);
+    return drawing;
   }
 
   /** Removes the drawing and gives the terminal back. Does nothing where it was left already. */

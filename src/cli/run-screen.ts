@@ -80,13 +80,17 @@ class PlainScreen implements RunScreen {
   resume(): void {}
 
   end(result: RunResult): void {
-    const tree = this.#witness?.tree();
-    if (tree) {
-      const { stderr, env } = this.#terminal;
-      this.tell(drawTree(tree, { colors: colorsFor(stderr, env) }));
-    } else if (result.error !== null) this.tell(endingText(result));
-    const changes = changesText(result);
+    const told = this.#endingOf(result);
+    if (told !== "") this.tell(told);
+    const changes = changesText(result, told);
     if (changes !== null) this.tell(changes);
+  }
+
+  #endingOf(result: RunResult): string {
+    const tree = this.#witness?.tree();
+    const { stderr, env } = this.#terminal;
+    if (tree) return drawTree(tree, { colors: colorsFor(stderr, env) });
+    return result.error === null ? "" : endingText(result);
   }
 
   [Symbol.dispose](): void {}

@@ -16,12 +16,12 @@ export function endingText({ worker, status, error, violations, changeset }: Run
   return [status === "refused" ? `corral: worker ${worker} was refused:` : ending, ...reasons].join("\n");
 }
 
-/** What became of what a run changed in staged directories; null where there was nothing, or where the error tells it. */
-export function changesText({ run, changeset, error }: RunResult): string | null {
+/** What became of what a run changed in staged directories, and the way to what waits, unless `told` has it; null where there was nothing. */
+export function changesText({ run, changeset }: RunResult, told: string): string | null {
   if (changeset === null) return null;
   const { counts, id } = changeset;
-  const told = Object.entries(counts).filter(([, count]) => count > 0);
-  const summary = told.map(([outcome, count]) => `${count} ${outcome}`).join(", ");
-  const way = id === null || error?.message.includes("corral changes") ? "" : `; see \`corral changes show ${run}\``;
+  const outcomes = Object.entries(counts).filter(([, count]) => count > 0);
+  const summary = outcomes.map(([outcome, count]) => `${count} ${outcome}`).join(", ");
+  const way = id === null || told.includes("corral changes") ? "" : `; see \`corral changes show ${run}\``;
   return `corral: changes: ${summary}${way}`;
 }

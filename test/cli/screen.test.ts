@@ -78,6 +78,8 @@ describe("corral run on a terminal", () => {
     expect(denied.status).toBe(126);
     const cancelled = await onTerminal("run asks", "Allow it?", CTRL_C);
     expect(cancelled.text).toContain("■ asks cancelled");
+    // The drawing leaves out why, for it is plain; not where what was changed is.
+    for (const { text } of [denied, cancelled]) expect(text.match(/`corral changes show \w+`/g)).toHaveLength(1);
     expect(cancelled.status).toBe(130);
   });
 });
