@@ -112,13 +112,15 @@ function mountLines(mounts: readonly Mount[], plan: Plan | null): string[] {
   });
 }
 
-function termsOf({ mode, suffixes, maxFileBytes, approval }: Mount): string[] {
+function termsOf({ mode, suffixes, maxFileBytes, approval, stage, discard }: Mount): string[] {
   const terms: string[] = [];
   if (suffixes !== undefined) terms.push(`only ${suffixes.join(" ")}`);
   if (maxFileBytes !== undefined) terms.push(`files of at most ${formatBytes(maxFileBytes)}`);
   if (mode === "rw") {
     const { write, delete: remove } = approval ?? { write: "ask", delete: "ask" };
     terms.push(write === remove ? `write and delete ${write}` : `write ${write}, delete ${remove}`);
+    if (discard) terms.push("discarded");
+    else if (stage) terms.push("staged");
   }
   return terms;
 }

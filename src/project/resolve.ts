@@ -71,7 +71,7 @@ async function resolvePath(
   const place = await resolveHostPlace(projectDir, root);
   const fault = place.ok ? plantedLinkFault(place.links, writable) : place.fault;
   if (!place.ok || fault !== null)
-    return { code: "MOUNT_SOURCE_REFUSED", path: `/${path.name}`, reason: fault ?? "it cannot be opened" };
+    return { code: "MOUNT_SOURCE_REFUSED", path: `/${path.name}`, reason: `it ${fault ?? "cannot be opened"}` };
   return { ...path, host: place.host };
 }
 

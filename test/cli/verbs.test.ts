@@ -45,6 +45,22 @@ describe("corral explain", () => {
     expect(status).toBe(0);
   });
 
+  it("tells where writes go that do not go to the directory at once", async () => {
+    const out = { name: "out", mode: "rw", approval: "preApproved" };
+    await using sides = await cliProject({
+      yaml: { version: 1, sandbox: { mode: "direct", zones: { out: { path: "out", mode: "rw" } } } },
+      workers: {
+        stages: { command: ["true"], sandbox: { zones: [{ ...out, stage: true }] } },
+        discards: { command: ["true"], sandbox: { zones: [out], discard: true } },
+      },
+      folders: ["out"],
+    });
+    expect((await sides.corral(["explain", "stages"])).stdout).toMatch(
+      /\/out rw .* write and delete preApproved {2}staged\n/,
+    );
+    expect((await sides.corral(["explain", "discards"])).stdout).toMatch(/write and delete preApproved {2}discarded\n/);
+  });
+
   it("prints the same as JSON", async () => {
     const { worker, tree } = JSON.parse((await project.corral(["explain", "top", "--json"])).stdout);
     expect(worker).toBe("top");

@@ -104,7 +104,7 @@ describe("resolving a worker's needs", () => {
     expect(await resolveNeeds(raw, await caller())).toEqual({
       ok: false,
       violations: [
-        { code: "MOUNT_SOURCE_REFUSED", path: "/p", reason: "does not exist" },
+        { code: "MOUNT_SOURCE_REFUSED", path: "/p", reason: "it does not exist" },
         { code: "PATH_NOT_AVAILABLE", asked: "/../x", by: "boss", valid },
         { code: "PATH_NOT_AVAILABLE", asked: "\\x", by: "boss", valid },
       ],
