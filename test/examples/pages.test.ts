@@ -118,3 +118,29 @@ describe("what docs/fleets.md prints", () => {
     expect(outputs.toSorted()).toEqual(["de", "fr"]);
   });
 });
+
+describe("what docs/agents.md prints", () => {
+  it("is one project with the README's, of which every call would run, and a script that plays", async () => {
+    const agents = join(dir, "agents");
+    await mkdir(join(agents, "workers"), { recursive: true });
+    const zones = "{ inbox: { mode: ro }, notes: { mode: rw }, text: { mode: rw } }";
+    const sandbox = `version: 1\nsandbox: { mode: sandboxed, zones: ${zones} }\npolicy: untrusted\n`;
+    await writeFile(join(agents, "corral.yaml"), sandbox + (await blockWith("docs/agents.md", "yaml", "models:")));
+    await cp(join(project, "workers/extract-text.worker"), join(agents, "workers/extract-text.worker"));
+    const agent = await blockWith("docs/agents.md", "yaml", "name: summarise");
+    await writeFile(join(agents, "workers/summarise.worker"), agent);
+    await writeFile(join(agents, "played.yaml"), await blockWith("docs/agents.md", "yaml", "- say:"));
+    const player =
+      "---\nmodel: script/played.yaml\ntools: [list_files, read_file]\nsandbox: { inherit: true }\n---\nGo.\n";
+    await writeFile(join(agents, "workers/player.worker"), player);
+    for (const folder of ["notes", "text", "inbox"]) {
+      await mkdir(join(agents, ".sandbox", folder), { recursive: true });
+      await chown(join(agents, ".sandbox", folder), WORKER_UID, WORKER_UID);
+    }
+    await writeFile(join(agents, ".sandbox/inbox/a.md"), "# a\n");
+    const { stdout } = await execute("corral", ["check"], { cwd: agents, env });
+    expect(stdout).toContain("3 workers, 4 call paths: all would run");
+    const played = await execute("corral", ["run", "player"], { cwd: agents, env });
+    expect(played.stdout).toBe("Two documents.\n");
+  });
+});
