@@ -43,10 +43,22 @@ export { type RunRequest, run } from "./run/run.ts";
 export { type OpenedSession, openSession, type SessionRequest } from "./run/session/open-session.ts";
 
 // The permission model as functions over plain data: pure, without any I/O.
-export { accessOf, canRead, canWrite, readablePaths, writablePaths } from "./sandbox/access.ts";
+export { accessOf, canRead, canWrite, type FileFacts, readablePaths, writablePaths } from "./sandbox/access.ts";
 export { type ProjectDeclaration, projectSandbox } from "./sandbox/declare.ts";
 export { type Derivation, derive } from "./sandbox/derive.ts";
-export { SandboxError, type SandboxErrorCode, SandboxPermissionEscalationError } from "./sandbox/errors.ts";
+export {
+  EditError,
+  FileSystemError,
+  FileTooLargeError,
+  NotFoundError,
+  PathNotInSandboxError,
+  PathNotWritableError,
+  PermissionError,
+  SandboxError,
+  type SandboxErrorCode,
+  SandboxPermissionEscalationError,
+  SuffixNotAllowedError,
+} from "./sandbox/errors.ts";
 export type { Limits } from "./sandbox/limits.ts";
 export type { Access, Approval, Consent, Mode, Mount } from "./sandbox/mount.ts";
 export type { Needs } from "./sandbox/needs.ts";

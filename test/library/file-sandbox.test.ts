@@ -1,5 +1,14 @@
 import { describe, expect, it } from "vitest";
-import { type DeriveRequest, type FileSandbox, SandboxPermissionEscalationError, sandboxOf } from "../../src/index.ts";
+import {
+  type DeriveRequest,
+  type FileSandbox,
+  FileTooLargeError,
+  PathNotInSandboxError,
+  PathNotWritableError,
+  SandboxPermissionEscalationError,
+  SuffixNotAllowedError,
+  sandboxOf,
+} from "../../src/index.ts";
 
 const program = (readonly = false): FileSandbox => sandboxOf({ root: { host: "/host", readonly } });
 const named = (): FileSandbox =>
@@ -102,6 +111,15 @@ describe("a sandbox of named directories (seed 1)", () => {
     expect(child.checkRead("/out/sub/a.pdf")?.code).toBe("SUFFIX_NOT_ALLOWED");
     expect(() => child.derive({ allowWrite: "/out/sub" }, "second")).toThrow(/first/);
     expect(child.derive({ zones: [{ name: "data" }] }).readableRoots).toEqual(["/data"]);
+  });
+
+  it("refuses with errors that a program can tell apart", () => {
+    const sandbox = named();
+    expect(() => sandbox.resolve("/elsewhere")).toThrow(PathNotInSandboxError);
+    expect(sandbox.checkRead("/elsewhere")).toBeInstanceOf(PathNotInSandboxError);
+    expect(sandbox.checkWrite("/data/a")).toBeInstanceOf(PathNotWritableError);
+    expect(sandbox.checkWrite("/out/a.pdf")).toBeInstanceOf(SuffixNotAllowedError);
+    expect(sandbox.checkRead("/out/a.md", { size: 11 })).toBeInstanceOf(FileTooLargeError);
   });
 
   it("stands relative paths on its working directory, and hands on what it is as plain data", () => {
