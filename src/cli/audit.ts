@@ -83,17 +83,18 @@ async function printNewest(
   terminal: Terminal,
 ): Promise<number> {
   let records: SealedRecord[] = [];
-  let foreign = 0;
+  let [known, foreign] = [0, 0];
   for await (const some of recordsOf(place, key)) {
     for (const record of some) {
       if (record === null) foreign += 1;
-      else if (wanted(record)) records.push(record);
+      else known += 1;
+      if (record !== null && wanted(record)) records.push(record);
     }
     if (records.length > limit) records = records.slice(-limit);
   }
   if (json) for (const record of records) printLine(terminal, record);
   else if (records.length > 0) terminal.stdout.write(`${auditTable(records)}\n`);
-  else say(terminal, "Nothing is recorded.");
+  else say(terminal, known === 0 ? "Nothing is recorded." : "No record matches.");
   return foreign;
 }
 

@@ -1,3 +1,4 @@
+import { resolve } from "node:path";
 import { loadProject } from "../project/project.ts";
 import { type CheckReport, check, checkDeclaration } from "../run/check.ts";
 import { openPreview } from "../run/open/preview.ts";
@@ -12,10 +13,10 @@ export interface CheckOptions {
 
 /** `corral check`. Exit status 1 where anything would be refused. */
 export async function checkVerb(options: CheckOptions, terminal: Terminal): Promise<number> {
-  const { env, stdout } = terminal;
+  const { cwd, env, stdout } = terminal;
   const report = await reportOn(options.project, env);
   if (options.json) printJson(terminal, report);
-  else stdout.write(`${withoutControls(reportText(report, colorsFor(stdout, env)))}\n`);
+  else stdout.write(`${withoutControls(reportText(report, resolve(cwd, options.project), colorsFor(stdout, env)))}\n`);
   return report.ok ? 0 : 1;
 }
 
@@ -30,7 +31,7 @@ async function reportOn(dir: string, env: Terminal["env"]): Promise<CheckReport>
   }
 }
 
-function reportText(report: CheckReport, colors: Colors): string {
+function reportText(report: CheckReport, dir: string, colors: Colors): string {
   const { problems, failing, warnings, workers, paths, cut } = report;
   const lines = [...problems];
   for (const { path, outcome, message } of failing) {
@@ -39,6 +40,7 @@ function reportText(report: CheckReport, colors: Colors): string {
   for (const warning of warnings) lines.push(`${colors.yellow("warning")} ${warning}`);
   if (problems.length > 0)
     lines.push(`${count(problems.length, "mistake")}; call paths are looked at once there are none`);
+  else if (workers === 0) lines.push(`Nothing to check: there are no workers in ${dir}.`);
   else {
     const outcome =
       failing.length === 0 ? colors.green("all would run") : colors.red(`${failing.length} would not run`);

@@ -66,6 +66,13 @@ describe("corral audit", () => {
     expect(status).toBe(0);
   });
 
+  it("tells a trail without a record from one in which none matches", async () => {
+    const none = await project.corral(["audit", "--run", "nobody"]);
+    expect(none).toMatchObject({ status: 0, stdout: "", stderr: "No record matches.\n" });
+    const empty = await project.corral(["audit", "--project", "elsewhere"]);
+    expect(empty).toMatchObject({ status: 0, stdout: "", stderr: "Nothing is recorded.\n" });
+  });
+
   it("lets nothing of a worker's draw on the terminal or add a line", async () => {
     const { stdout } = await project.corral(["audit", "--type", "approval"]);
     expect(stdout.trimEnd().split("\n")).toHaveLength(2);

@@ -119,6 +119,13 @@ describe("corral check", () => {
     expect(JSON.parse(stdout)).toMatchObject({ ok: true, failing: [], problems: [], warnings: [], paths: 1 });
     expect(status).toBe(0);
   });
+
+  it("says so where there is no worker to check: it may be the wrong folder", async () => {
+    await mkdir(join(project.dir, "empty"));
+    const { status, stdout } = await project.corral(["check", "--project", "empty"]);
+    expect(stdout).toBe(`Nothing to check: there are no workers in ${project.dir}/empty.\n`);
+    expect(status).toBe(0);
+  });
 });
 
 describe("the verbs that only look after the machine", () => {
