@@ -1,5 +1,4 @@
-import { resolve } from "node:path";
-import { followed } from "../project/host-place.ts";
+import { writableFolders } from "../project/exposure.ts";
 import { exposedOwnFiles } from "../project/own-files.ts";
 import type { Project } from "../project/project.ts";
 import { resolveNeeds } from "../project/resolve.ts";
@@ -45,10 +44,7 @@ export async function permissionOf(
 
 /** Every host directory that any worker of the project may write: a link in one of them may be a worker's. */
 export async function writableHosts({ dir, declaration, workers }: Project): Promise<string[]> {
-  const roots = [...workers.values()].flatMap(({ needs }) => needs.paths ?? []).filter(({ mode }) => mode === "rw");
-  const places = await Promise.all(roots.map(({ root }) => followed(resolve(dir, root)).catch(() => null)));
-  const mounts = declaration.mounts.filter((mount) => mount.mode === "rw");
-  return [...mounts, ...places.filter((place) => place !== null)].map(({ host }) => host);
+  return await writableFolders(dir, declaration, workers);
 }
 
 /** A worker that names no working directory has the project's, where it sees that; whoever calls it has no say. */

@@ -8,6 +8,7 @@ import type { ExecFacts } from "../../src/tools/exec-hints/wording.ts";
 const FACTS: ExecFacts = {
   readablePaths: ["/data", "/out"],
   writablePaths: ["/out"],
+  constraints: [],
   workingDir: "/out",
   network: false,
   memoryBytes: 96 * 1024 ** 2,
@@ -85,6 +86,16 @@ describe("a hint", () => {
   it("says none where nothing may be written or read", () => {
     const [hint] = failed("cat: /x: Permission denied\n", { readablePaths: [], writablePaths: [] });
     expect(hint).toContain("Readable paths: none. Writable paths: none.");
+  });
+
+  it("says of a missing file where only some are shown", () => {
+    const constraints = [
+      { path: "/data", suffixes: [".md", ".txt"], maxFileBytes: 1024 },
+      { path: "/out", suffixes: [".csv"] },
+    ];
+    expect(failed("cat: /data/a.pdf: No such file or directory\n", { constraints })).toEqual([
+      "Only what was granted to this worker exists here. Readable paths: /data, /out. In /data only files ending in .md, .txt and of at most 1 KiB are shown. In /out only files ending in .csv are shown. Relative paths begin at /out.",
+    ]);
   });
 
   it("names the hosts that may be reached, and is silent where every host may be", () => {

@@ -8,6 +8,7 @@ import { formatBytes } from "../../sandbox/units.ts";
 import type { ExecFacts } from "../../tools/exec-hints/wording.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
 import { type BrokerService, openBroker } from "../broker.ts";
+import { inCell } from "../call.ts";
 import type { RunEnvironment } from "../environment.ts";
 import { type Job, newRunId, placeOf } from "../job.ts";
 import { prepare } from "../prepare.ts";
@@ -106,6 +107,9 @@ function factsOf(plan: Plan, sandbox: Sandbox): ExecFacts {
   return {
     readablePaths: mounts.map((mount) => mount.path),
     writablePaths: mounts.filter((mount) => mount.mode === "rw").map((mount) => mount.path),
+    constraints: sandbox.mounts
+      .filter(({ suffixes, maxFileBytes }) => suffixes !== undefined || maxFileBytes !== undefined)
+      .map(({ path, suffixes, maxFileBytes }) => ({ path: inCell(path, sandbox), suffixes, maxFileBytes })),
     workingDir: plan.workingDir,
     network: sandbox.network,
     memoryBytes: plan.limits.memoryBytes,

@@ -6,6 +6,12 @@ import type { Failure } from "./failures.ts";
 export interface ExecFacts {
   readonly readablePaths: readonly string[];
   readonly writablePaths: readonly string[];
+  /** Where only some files are shown. */
+  readonly constraints: readonly {
+    readonly path: string;
+    readonly suffixes?: readonly string[] | undefined;
+    readonly maxFileBytes?: number | undefined;
+  }[];
   readonly workingDir: string;
   readonly network: Network;
   readonly memoryBytes: number;
@@ -17,6 +23,7 @@ export interface ExecFacts {
 }
 
 const MAX_PATHS = 20;
+const MAX_CONSTRAINTS = 5;
 
 /** What the worker may do instead, or null where the sandbox is not what stood in the way. */
 export function wordHint(failure: Failure, facts: ExecFacts): string | null {
@@ -42,8 +49,19 @@ export function wordHint(failure: Failure, facts: ExecFacts): string | null {
     case "read-only":
       return `That place is read-only for this worker. ${writable}`;
     case "missing":
-      return `Only what was granted to this worker exists here. ${readable} Relative paths begin at ${facts.workingDir}.`;
+      return `Only what was granted to this worker exists here. ${readable}${shownOnly(facts)} Relative paths begin at ${facts.workingDir}.`;
   }
+}
+
+function shownOnly({ constraints }: ExecFacts): string {
+  return constraints
+    .slice(0, MAX_CONSTRAINTS)
+    .map(({ path, suffixes, maxFileBytes }) => {
+      const ending = suffixes === undefined ? [] : [`ending in ${suffixes.join(", ")}`];
+      const size = maxFileBytes === undefined ? [] : [`of at most ${formatBytes(maxFileBytes)}`];
+      return ` In ${path} only files ${[...ending, ...size].join(" and ")} are shown.`;
+    })
+    .join("");
 }
 
 function networkHint(network: Network): string | null {
