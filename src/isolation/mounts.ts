@@ -108,7 +108,7 @@ function refuseForeignNesting({ mounts }: Sandbox, violations: Violation[]): voi
       const rest = below(outer.path, mount.path);
       if (outer === mount || rest === null || rest === "") continue;
       if (originOf(mount) !== join(originOf(outer), rest))
-        violations.push({ code: "MOUNT_RESERVED", path: mount.path });
+        violations.push({ code: "MOUNT_RESERVED", path: mount.path, because: "nesting" });
     }
   }
 }

@@ -152,7 +152,8 @@ function planTmpfs(request: PlanRequest, home: string, mounts: Plan["mounts"]): 
 function refuseVolumesBelow(mounts: Plan["mounts"], image: ImageFacts, violations: Violation[]): void {
   const volumes = volumePaths(image);
   for (const { path } of mounts) {
-    if (volumes.some((volume) => volume.startsWith(`${path}/`))) violations.push({ code: "MOUNT_RESERVED", path });
+    if (volumes.some((volume) => volume.startsWith(`${path}/`)))
+      violations.push({ code: "MOUNT_RESERVED", path, because: "volume" });
   }
 }
 

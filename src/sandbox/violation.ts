@@ -91,7 +91,12 @@ export type Violation =
   | { readonly code: "CHANGES_NOT_TAKEN"; readonly reason: string }
   /** Planning: what no cell can express or enforce. */
   | { readonly code: "MOUNT_SOURCE_REFUSED"; readonly path: string; readonly reason: string }
-  | { readonly code: "MOUNT_RESERVED"; readonly path: string }
+  | {
+      readonly code: "MOUNT_RESERVED";
+      readonly path: string;
+      /** Absent: the place is the container's own. Else it holds a volume of the image, or lies in a directory that is another. */
+      readonly because?: "volume" | "nesting";
+    }
   /** The directory that the worker would begin in is not there, or it may not enter it. */
   | { readonly code: "WORKING_DIR_MISSING"; readonly path: string }
   | { readonly code: "NETWORK_NOT_ENFORCEABLE"; readonly asked: Network }

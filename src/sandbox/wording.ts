@@ -59,8 +59,7 @@ const WORDS: Words = {
     `${quote(v.path)} cannot be attached: ${v.reason}. An attachment is a file below one of: ${list(v.valid)}.`,
   MOUNT_SOURCE_REFUSED: (v) =>
     `${quote(v.path)} cannot be shown to a worker: ${v.reason}. Choose another file or directory for it.`,
-  MOUNT_RESERVED: (v) =>
-    `${quote(v.path)} is part of the container's own system and cannot be used for files. Choose another name for it in the project.`,
+  MOUNT_RESERVED: (v) => reserved(v.path, v.because),
   CHANGE_REFUSED: (v) => `The change of ${quote(v.path)} was not applied: ${v.reason}. What was there is as it was.`,
   CHANGE_CONFLICT: (v) =>
     `The change of ${quote(v.path)} was not applied: ${v.reason}. Read it again, and make the change anew.`,
@@ -114,6 +113,14 @@ function taken(by: string): string {
   return by === "project"
     ? "the project does not give it"
     : `taken away by ${by.startsWith("policy ") ? by : quote(by)}`;
+}
+
+function reserved(path: string, because: "volume" | "nesting" | undefined): string {
+  if (because === "volume")
+    return `${quote(path)} cannot be used for files: the image keeps a volume of its own inside of it. Choose another name for it in the project, or another image.`;
+  if (because === "nesting")
+    return `${quote(path)} lies inside of another directory without being a part of it, which no container can show. Choose a place beside that one.`;
+  return `${quote(path)} is part of the container's own system and cannot be used for files. Choose another name for it in the project.`;
 }
 
 function network(value: Network): string {

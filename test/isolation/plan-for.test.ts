@@ -127,13 +127,13 @@ describe("what no cell can express", () => {
 
   it("is a mount below another whose host directory is elsewhere: its place would be made on the host, by root", () => {
     const sandbox = under([mount("/src", "ro"), mount("/src/lib", "ro", { host: "/elsewhere" })]);
-    expect(refusals({ sandbox })).toEqual([{ code: "MOUNT_RESERVED", path: "/src/lib" }]);
+    expect(refusals({ sandbox })).toEqual([{ code: "MOUNT_RESERVED", path: "/src/lib", because: "nesting" }]);
   });
 
   it("is a volume of the image below a mount: its place would be made on the host, by root", () => {
     const sandbox = under([mount("/srv", "ro"), mount("/data", "ro")]);
     expect(refusals({ sandbox, image: { volumes: ["/srv/cache", "/data"] } })).toEqual([
-      { code: "MOUNT_RESERVED", path: "/srv" },
+      { code: "MOUNT_RESERVED", path: "/srv", because: "volume" },
     ]);
   });
 

@@ -70,6 +70,13 @@ describe("describeViolation", () => {
     expect(describeViolation(examples.NETWORK_NOT_AVAILABLE)).toMatch(/everything.*nothing.*by policy untrusted/);
   });
 
+  it("says of a place that is taken by what", () => {
+    const { MOUNT_RESERVED } = examples;
+    expect(describeViolation(MOUNT_RESERVED)).toContain("part of the container's own system");
+    expect(describeViolation({ ...MOUNT_RESERVED, because: "volume" })).toMatch(/volume of its own.*another image\.$/);
+    expect(describeViolation({ ...MOUNT_RESERVED, because: "nesting" })).toMatch(/inside of another directory/);
+  });
+
   it("writes limits with their units", () => {
     expect(describeViolation(examples.LIMIT_TOO_LARGE)).toMatch(/512 MiB.*256 MiB/);
     const time = { code: "LIMIT_TOO_LARGE", limit: "timeoutMs", asked: 60_000, has: 30_000, by: "project" } as const;
