@@ -43,7 +43,9 @@ export class Connection implements AsyncDisposable {
   readonly workers: ReadonlyMap<string, WorkerDefinition>;
   readonly tools: ReadonlyMap<string, Tool>;
   readonly #options: ConnectionOptions;
-  readonly #slots = new Slots();
+  readonly #fileSlots = new Slots();
+  /** Commands, calls and git may take as long as they may: nobody who only wants a file waits behind them. */
+  readonly #longSlots = new Slots();
   readonly #sandbox: SandboxSession;
   readonly #roots: ClientRoots;
   readonly #under = new Set<Call>();
@@ -63,7 +65,7 @@ export class Connection implements AsyncDisposable {
     this.tools = offeredTools(worker);
     const approver = new ClientApprover({
       callInQuestion: () => this.#callInQuestion(),
-      ask: (call, form, signal) => this.#slots.without(call, () => call.ask(form, signal)),
+      ask: (call, form, signal) => this.#slotsFor(call.tool).without(call, () => call.ask(form, signal)),
       timeoutMs: approvalTimeoutMs,
       isShared,
       otherwise,
@@ -87,7 +89,8 @@ export class Connection implements AsyncDisposable {
   /** The same for what asks nobody, such as reading a resource. */
   async look(name: string, input: unknown, exchange: Exchange): Promise<ToolResult> {
     const { signal } = exchange;
-    return await this.#callOf.run(null, () => this.#inSlot(signal, () => this.#run(name, input, exchange, signal)));
+    const look = (): Promise<ToolResult> => this.#run(name, input, exchange, signal);
+    return await this.#callOf.run(null, () => this.#inSlot(name, signal, look));
   }
 
   /** The client says that its roots are others now: what is open under the old ones is closed. */
@@ -101,12 +104,12 @@ export class Connection implements AsyncDisposable {
     for (const call of [...this.#under, ...this.#parked.values()]) call.cancel(new Error("the client is gone"));
     this.#parked.clear();
     await this.#sandbox[Symbol.asyncDispose]();
-    await this.#slots.idle();
+    await Promise.all([this.#fileSlots.idle(), this.#longSlots.idle()]);
   }
 
   #begin(name: string, input: unknown, exchange: Exchange): Call {
     const call = new Call(name, input, exchange, (self, signal, onOutput) =>
-      this.#inSlot(signal, () =>
+      this.#inSlot(name, signal, () =>
         this.#callOf.run(self, () =>
           this.#run(name, input, { ...exchange, signal }, signal, { onOutput, notes: self.notes }),
         ),
@@ -117,8 +120,12 @@ export class Connection implements AsyncDisposable {
     return call;
   }
 
-  async #inSlot(signal: AbortSignal, work: () => Promise<ToolResult>): Promise<ToolResult> {
-    const taken = this.#slots.take(work, signal);
+  #slotsFor(tool: string): Slots {
+    return this.tools.get(tool)?.uses === "files" ? this.#fileSlots : this.#longSlots;
+  }
+
+  async #inSlot(tool: string, signal: AbortSignal, work: () => Promise<ToolResult>): Promise<ToolResult> {
+    const taken = this.#slotsFor(tool).take(work, signal);
     if (taken === null) return refusedAnswer("TOO_MANY_REQUESTS", "Too many requests wait already; try again later.");
     try {
       return await taken;
@@ -132,10 +139,11 @@ export class Connection implements AsyncDisposable {
   async #run(
     name: string,
     input: unknown,
-    exchange: Pick<Exchange, "push" | "signal">,
+    exchange: Pick<Exchange, "push" | "signal" | "whenRead">,
     signal: AbortSignal,
     { onOutput, notes }: { onOutput?: OnOutput; notes?: string[] } = {},
   ): Promise<ToolResult> {
+    await exchange.whenRead(signal);
     const hosts = await this.#roots.current(exchange).catch(() => "untold" as const);
     if (hosts === "untold") return refusedAnswer("ROOTS_UNKNOWN", ROOTS_UNKNOWN);
     const opened = await this.#sandbox.under(hosts);

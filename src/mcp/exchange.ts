@@ -18,8 +18,12 @@ export interface Exchange {
   readonly push: Push | null;
   /** What the client came again with. */
   readonly state: string | undefined;
+  /** Settles when no more answers than a few wait for the client to read them: each is held whole until then. Rejects with its reason. */
+  readonly whenRead: WhenRead;
   readonly responses: Readonly<Record<string, unknown>>;
 }
+
+export type WhenRead = (signal: AbortSignal) => Promise<void>;
 
 export interface Push {
   elicit(form: ElicitRequestFormParams, signal: AbortSignal): Promise<unknown>;
@@ -33,7 +37,11 @@ const ROOTS_MS = 10_000;
 const NO_TIME_LIMIT = 2 ** 31 - 1;
 
 /** `initial`: what a client of the 2025 revisions said of itself once, for all of its requests; null for a later one. */
-export function exchangeOf({ mcpReq }: ServerContext, initial: ClientCapabilities | undefined | null): Exchange {
+export function exchangeOf(
+  { mcpReq }: ServerContext,
+  initial: ClientCapabilities | undefined | null,
+  whenRead: WhenRead,
+): Exchange {
   const envelope: Readonly<Record<string, unknown>> = { ...mcpReq.envelope };
   const capabilities =
     initial === null ? (envelope[CLIENT_CAPABILITIES_META_KEY] as ClientCapabilities | undefined) : initial;
@@ -48,6 +56,7 @@ export function exchangeOf({ mcpReq }: ServerContext, initial: ClientCapabilitie
     asks: canShowForms(capabilities),
     push: initial === null ? null : pushThrough(mcpReq, capabilities),
     state: mcpReq.requestState<string>(),
+    whenRead,
     responses: mcpReq.inputResponses ?? {},
   };
 }

@@ -8,7 +8,7 @@ import {
 } from "@modelcontextprotocol/server";
 import { packageVersion } from "../cli/package.ts";
 import type { Connection } from "./connection.ts";
-import { type Exchange, exchangeOf } from "./exchange.ts";
+import { type Exchange, exchangeOf, type WhenRead } from "./exchange.ts";
 import { toolDescription } from "./offered-tools.ts";
 import { URI_TEMPLATE } from "./resources/resource-uri.ts";
 import { hasResources, listResources, readResource } from "./resources/sandbox-resources.ts";
@@ -20,8 +20,11 @@ export type Era = "legacy" | "modern";
 /** How long a client may take to say its new roots before the next request asks for them. */
 const ROOTS_MS = 5000;
 
-/** The protocol's side of a connection: what its messages mean. The SDK frames them, and pairs requests and answers. */
-export function protocolServer(connection: Connection, era: Era): Server {
+/**
+ * The protocol's side of a connection: what its messages mean. The SDK frames them, and pairs requests and answers. `whenRead`:
+ * for a client that asks and does not read; absent where whoever serves it sees to that.
+ */
+export function protocolServer(connection: Connection, era: Era, whenRead: WhenRead = async () => {}): Server {
   const { worker, workers, tools } = connection;
   const withResources = hasResources(connection);
   const server = new Server(
@@ -31,7 +34,7 @@ export function protocolServer(connection: Connection, era: Era): Server {
       instructions: instructionsOf(connection),
     },
   );
-  const exchange = (context: ServerContext): Exchange => exchangeOf(context, initialOf(server, era));
+  const exchange = (context: ServerContext): Exchange => exchangeOf(context, initialOf(server, era), whenRead);
 
   server.setRequestHandler("tools/list", async () => ({
     tools: [...tools.values()].map((tool) => toolDescription(tool, worker, workers)),

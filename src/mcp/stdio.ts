@@ -2,10 +2,13 @@ import type { Readable, Writable } from "node:stream";
 import type { JSONRPCMessage } from "@modelcontextprotocol/server";
 import { StdioServerTransport, serveStdio } from "@modelcontextprotocol/server/stdio";
 import type { Connection } from "./connection.ts";
-import { protocolServer } from "./protocol-server.ts";
+import type { WhenRead } from "./exchange.ts";
+import { type Era, protocolServer } from "./protocol-server.ts";
 
 /** A longer message ends the connection: nobody knows where the next one begins. */
 const MAX_MESSAGE_BYTES = 16 * 1024 ** 2;
+/** Messages that wait for the client to read them, before nothing more is read of it. */
+const MAX_UNREAD = 256;
 
 export interface StdioOptions {
   readonly stdin: Readable;
@@ -20,8 +23,9 @@ export interface StdioOptions {
 
 /** Serves one client on a pair of streams until it leaves, vanishes or is sent away. */
 export async function serveOnStdio({ stdin, stdout, connection, signal, onTrouble }: StdioOptions): Promise<void> {
-  const transport = new ClosingTransport(stdin, stdout, { maxBufferSize: MAX_MESSAGE_BYTES });
-  const handle = serveStdio(({ era }) => protocolServer(connection, era), { transport, onerror: onTrouble });
+  const transport = new ClosingTransport(stdin, stdout);
+  const serve = ({ era }: { readonly era: Era }) => protocolServer(connection, era, transport.whenRead);
+  const handle = serveStdio(serve, { transport, onerror: onTrouble });
   const stop = (): void => void handle.close();
   signal.addEventListener("abort", stop, { once: true });
   if (signal.aborted) stop();
@@ -35,24 +39,54 @@ export async function serveOnStdio({ stdin, stdout, connection, signal, onTroubl
 
 /**
  * Tells of its end whoever ended it, also before anybody has said a word; and writes one message after another, for the
- * SDK has a listener on the stream for each one that waits.
+ * SDK has a listener on the stream for each one that waits. Of a client that does not read, no more is read.
  */
 class ClosingTransport extends StdioServerTransport {
+  readonly #stdin: Readable;
   readonly #closed = Promise.withResolvers<void>();
+  readonly #over = new AbortController();
   #sent: Promise<void> = Promise.resolve();
+  #unread = 0;
+
+  constructor(stdin: Readable, stdout: Writable) {
+    super(stdin, stdout, { maxBufferSize: MAX_MESSAGE_BYTES });
+    this.#stdin = stdin;
+  }
 
   get closed(): Promise<void> {
     return this.#closed.promise;
   }
 
+  /** Settles when all that was said so far has been read. */
+  readonly whenRead: WhenRead = async (signal) => {
+    const stopped = AbortSignal.any([signal, this.#over.signal]);
+    stopped.throwIfAborted();
+    const { promise: given, reject: giveUp } = Promise.withResolvers<never>();
+    const onAbort = (): void => giveUp(stopped.reason);
+    stopped.addEventListener("abort", onAbort, { once: true });
+    try {
+      await Promise.race([this.#sent, given]);
+    } finally {
+      stopped.removeEventListener("abort", onAbort);
+    }
+  };
+
   override async send(message: JSONRPCMessage): Promise<void> {
+    this.#unread += 1;
+    if (this.#unread === MAX_UNREAD) this.#stdin.pause();
     const sent = this.#sent.then(() => super.send(message));
     this.#sent = sent.catch(() => {});
-    await sent;
+    try {
+      await sent;
+    } finally {
+      this.#unread -= 1;
+      if (this.#unread === MAX_UNREAD / 2 && !this.#over.signal.aborted) this.#stdin.resume();
+    }
   }
 
   override async close(): Promise<void> {
     await super.close();
+    this.#over.abort(new Error("the client is gone"));
     this.#closed.resolve();
   }
 }

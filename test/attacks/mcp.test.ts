@@ -1,8 +1,10 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { readdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Client } from "@modelcontextprotocol/client";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { HANDY_PROJECT, type McpProject, mcpProject, textOf } from "../mcp/mcp-project.ts";
+import { HANDY_PROJECT, type McpProject, mcpProject, PROGRAM, textOf } from "../mcp/mcp-project.ts";
 
 const CANARY = "CANARY: no client may read or change this";
 
@@ -238,4 +240,81 @@ describe("a client that speaks no protocol", () => {
     });
     expect({ status, stdout }).toEqual({ status: 0, stdout: "" });
   });
+});
+
+describe("a client that asks and does not read", () => {
+  const INFO = { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "deaf", version: "1" } };
+
+  interface Deaf extends AsyncDisposable {
+    readonly server: ChildProcess & { readonly stdin: NonNullable<ChildProcess["stdin"]> };
+    ask(id: number, method: string, params?: object): void;
+    /** Reads until it has been told so many messages in all, and answers with the codes of their refusals. */
+    read(messages: number): Promise<string[]>;
+  }
+
+  async function deaf(): Promise<Deaf> {
+    const { dir, stateDir } = mcp.project;
+    const args = [PROGRAM, "mcp", "--project", dir, "--worker", "w"];
+    const env = { ...process.env, CORRAL_STATE_DIR: stateDir };
+    const server = spawn(process.execPath, args, { env, stdio: ["pipe", "pipe", "ignore"] });
+    const ended = new Promise((resolve) => server.once("exit", resolve));
+    server.stdin.on("error", () => {});
+    const tell = (message: object): void =>
+      void server.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
+    const ask = (id: number, method: string, params = {}): void => tell({ id, method, params });
+    let count = 0;
+    const read = async (messages: number): Promise<string[]> => {
+      const codes: string[] = [];
+      const hear = (chunk: Buffer): void => {
+        const text = chunk.toString("latin1");
+        count += text.split("\n").length - 1;
+        codes.push(...(text.match(/"code":"[A-Z_]+"/g) ?? []));
+      };
+      server.stdout.on("data", hear).resume();
+      await expect.poll(() => count, { timeout: 40_000 }).toBe(messages);
+      server.stdout.off("data", hear).pause();
+      return codes;
+    };
+    ask(1, "initialize", INFO);
+    await read(1);
+    tell({ method: "notifications/initialized" });
+    return {
+      server,
+      ask,
+      read,
+      async [Symbol.asyncDispose]() {
+        server.stdin.destroy();
+        server.stdout.destroy();
+        await ended;
+      },
+    };
+  }
+
+  const megabytesOf = ({ pid }: ChildProcess): number =>
+    Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? Number.NaN) / 1024;
+
+  it("is not read any further either, and has all its answers once it reads", async () => {
+    await using client = await deaf();
+    const { stdin } = client.server;
+    for (let id = 2; id <= 10_000; id += 1) client.ask(id, "resources/templates/list");
+    await new Promise((resolve) => setTimeout(resolve, 4000));
+    expect(stdin.writableLength).toBeGreaterThan(300_000);
+    await client.read(10_000);
+  }, 90_000);
+
+  it("has no more done than what is held for it, and what it asked for besides is refused", async () => {
+    const image = Buffer.alloc(5 * 1024 ** 2);
+    Buffer.from("89504e470d0a1a0a0000000d49484452", "hex").copy(image);
+    await writeFile(join(mcp.project.dir, "docs/large.png"), image);
+    await using client = await deaf();
+    const before = megabytesOf(client.server);
+    for (let id = 2; id <= 400; id += 1) {
+      client.ask(id, "tools/call", { name: "read_file", arguments: { path: "/docs/large.png" } });
+      if (id % 100 === 0) await new Promise((resolve) => setTimeout(resolve, 1000));
+    }
+    expect(megabytesOf(client.server) - before).toBeLessThan(500);
+    const codes = await client.read(400);
+    expect(codes.length).toBeGreaterThan(200);
+    expect(new Set(codes)).toEqual(new Set(['"code":"TOO_MANY_REQUESTS"']));
+  }, 90_000);
 });

@@ -28,6 +28,8 @@ export class Call {
   readonly state = randomBytes(24).toString("base64url");
   /** What the client should know besides the result. */
   readonly notes: string[] = [];
+  /** What is used. */
+  readonly tool: string;
   readonly #cancelled = new AbortController();
   readonly #progress: CallProgress;
   readonly #open = new Map<string, Open>();
@@ -39,6 +41,7 @@ export class Call {
   readonly #result: Promise<ToolResult>;
 
   constructor(name: string, input: unknown, exchange: Exchange, work: Work) {
+    this.tool = name;
     this.#of = identityOf(name, input);
     this.#exchange = exchange;
     this.#progress = new CallProgress(exchange.progress);

@@ -1,11 +1,12 @@
 import PQueue from "p-queue";
+import { inTurn } from "../../run/session/in-turn.ts";
 
-/** Requests of one client that are worked on at once; a command is one at a time in any case. */
+/** Requests of one kind that are worked on at once for one client; a command is one at a time in any case. */
 const MAX_AT_ONCE = 16;
 /** Requests that wait for their turn. What comes on top of them is refused at once. */
 const MAX_WAITING = 112;
 
-/** Places for the requests of one client. What waits for a person works on nothing, and takes none. */
+/** Places for the requests of one client that are of one kind. What waits for a person works on nothing, and takes none. */
 export class Slots {
   readonly #queue = new PQueue({ concurrency: MAX_AT_ONCE });
   /** How many people each holder of a place waits for. */
@@ -14,10 +15,7 @@ export class Slots {
   /** Null where too many wait already. Rejects with the signal's reason where it is aborted in the queue. */
   take<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T> | null {
     if (this.#queue.size >= MAX_WAITING) return null;
-    return this.#queue.add(async () => {
-      signal.throwIfAborted();
-      return await work();
-    });
+    return inTurn(this.#queue, work, signal);
   }
 
   /** Gives the holder's place to others while it waits. It takes it again at once, where all are taken on top of them. */

@@ -11,6 +11,7 @@ import { refuse } from "./refusal.ts";
 import { Sessions, type SessionsOptions } from "./sessions.ts";
 import { SharedSession } from "./shared-session.ts";
 import { carriesToken } from "./token.ts";
+import { UnreadAnswers } from "./unread-answers.ts";
 
 /** Nothing but this machine reaches it. */
 const ADDRESS = "127.0.0.1";
@@ -47,15 +48,17 @@ export async function serveOnHttp({ port, token, times = TIMES, ...options }: Ht
     });
   });
   const connections = new Connections(server);
+  const unread = new UnreadAnswers();
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject).listen(port, ADDRESS, () => resolve());
   });
   const bound = portOf(server.address());
-  served = { port: bound, token, connections, sessions, shared, isOver: () => isOver };
+  served = { port: bound, token, connections, unread, sessions, shared, isOver: () => isOver };
   return {
     url: `http://${ADDRESS}:${bound}${PATH}`,
     async [Symbol.asyncDispose]() {
       isOver = true;
+      unread[Symbol.dispose]();
       const closed = new Promise((resolve) => server.close(resolve));
       await Promise.allSettled([sessions[Symbol.asyncDispose](), shared[Symbol.asyncDispose]()]);
       server.closeAllConnections();
@@ -69,18 +72,20 @@ interface Served {
   readonly isOver: () => boolean;
   readonly token: string;
   readonly connections: Connections;
+  readonly unread: UnreadAnswers;
   readonly sessions: Sessions;
   readonly shared: SharedSession;
 }
 
 /** What is asked of a request before anything of it is believed, the cheapest first. */
 async function handle(request: HttpRequest, response: ServerResponse, served: Served): Promise<void> {
-  const { port, token, connections, sessions, shared, isOver } = served;
+  const { port, token, connections, unread, sessions, shared, isOver } = served;
   const { method, url } = request;
   if (!isLocalRequest(request, port)) return refuse(response, 403, "the request was not meant for this server");
   if (!carriesToken(request, token))
     return refuse(response, 401, "the token is missing or wrong", { "www-authenticate": "Bearer" });
   connections.shownToken(request.socket);
+  unread.watch(response);
   if (url.split("?")[0] !== PATH) return refuse(response, 404, `there is nothing but ${PATH}`);
   if (!METHODS.includes(method)) return refuse(response, 405, "no such method", { allow: METHODS.join(", ") });
   if (method !== "POST") return await sessions.handle(request, response, undefined);

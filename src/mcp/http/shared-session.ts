@@ -18,6 +18,7 @@ export class SharedSession implements AsyncDisposable {
   #connection: Connection | null = null;
   #presence: Presence | null = null;
   #ending: Promise<void> = Promise.resolve();
+  #isOver = false;
 
   constructor(options: SessionsOptions) {
     this.#options = options;
@@ -37,6 +38,8 @@ export class SharedSession implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    // A request that is on its way to the protocol still would open what nobody closes.
+    this.#isOver = true;
     // What is under way is answered first, for a client that still listens.
     this.#end();
     await this.#ending;
@@ -44,6 +47,7 @@ export class SharedSession implements AsyncDisposable {
   }
 
   #connected(): Connection {
+    if (this.#isOver) throw new Error("the server is being stopped");
     const { connect, times } = this.#options;
     this.#connection ??= connect(true);
     // A request that breaks off is cancelled by that, and says nothing of its client.

@@ -11,6 +11,7 @@ import { type Job, placeOf } from "../job.ts";
 import { checkedCommand } from "./checked-command.ts";
 import { answerOf, unstartedAnswer } from "./exec-answer.ts";
 import { execCommand, type OnOutput } from "./exec-command.ts";
+import { inTurn } from "./in-turn.ts";
 import { type OpenCell, openCell } from "./open-cell.ts";
 import type { OutputDir } from "./output-dir.ts";
 
@@ -44,16 +45,22 @@ export class CommandCell implements AsyncDisposable {
     this.#options = options;
   }
 
-  /** Commands of one session take turns. `signal` ends the one that it was given with. */
+  /** Commands of one session take turns. `signal` ends the one that it was given with, also where it waits for its turn. */
   async exec(request: ExecToolRequest, signal: AbortSignal, onOutput: OnOutput): Promise<ExecToolAnswer> {
-    return await this.#commands.add(async () => {
+    const run = async (): Promise<ExecToolAnswer> => {
       this.#running = AsyncLocalStorage.snapshot();
       try {
         return await this.#execNow(request, signal, onOutput);
       } finally {
         this.#running = NOBODY;
       }
-    });
+    };
+    try {
+      return await inTurn(this.#commands, run, signal);
+    } catch (error) {
+      if (signal.aborted && error === signal.reason) return unstartedAnswer("cancelled", false);
+      throw error;
+    }
   }
 
   /**

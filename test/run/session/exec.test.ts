@@ -152,6 +152,18 @@ describe("a command in a session's cell", () => {
     expect(answers.map(({ stdout }) => stdout)).toEqual(["alone\n", "alone\n", "alone\n"]);
   });
 
+  it("is over at once where it is cancelled before its turn, and the one before it goes on", async () => {
+    const first = s.exec("sleep 3; echo first");
+    const stop = new AbortController();
+    const second = s.exec("echo > /out/second", {}, stop.signal);
+    setTimeout(() => stop.abort(new Error("enough")), 300);
+    const begunAt = performance.now();
+    expect(await second).toMatchObject({ status: "cancelled", cellReplaced: false });
+    expect(performance.now() - begunAt).toBeLessThan(2000);
+    expect(await first).toMatchObject({ status: "succeeded", stdout: "first\n" });
+    expect(await s.exec("[ ! -e /out/second ]")).toMatchObject({ status: "succeeded" });
+  });
+
   it("is killed for memory by the kernel, and only where it was itself killed", async () => {
     const child = await s.exec("sh -c 'tail /dev/zero'; echo $?");
     expect(child).toMatchObject({ status: "succeeded", exitCode: 0, stdout: "137\n" });
