@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import { statSync } from "node:fs";
+import { type Stats, statSync } from "node:fs";
 import module from "node:module";
 import { join } from "node:path";
 import { stateDirFrom } from "../run/open/state-dir.ts";
@@ -7,7 +7,7 @@ import { stateDirFrom } from "../run/open/state-dir.ts";
 // Loading the code is half the time of a short run, so it is kept compiled where only this user can write. What makes
 // the state directory gives it its mode; until then there is no cache. Node 22.0 has no such function.
 const stateDir = stateDirFrom(process.env);
-const state = statSync(stateDir, { throwIfNoEntry: false });
+const state = stateOf(stateDir);
 if (state !== undefined && state.uid === process.geteuid?.() && (state.mode & 0o022) === 0)
   module.enableCompileCache?.(join(stateDir, "compiled"));
 
@@ -24,3 +24,12 @@ const status = await main(process.argv.slice(2), terminal);
 const written = (stream: NodeJS.WriteStream) => new Promise((resolve) => stream.write("", resolve));
 await Promise.all([written(process.stdout), written(process.stderr)]);
 process.exit(terminal.fault === null ? status : EXIT.engineTrouble);
+
+/** What may not be looked at is told by whatever needs it. */
+function stateOf(dir: string): Stats | undefined {
+  try {
+    return statSync(dir, { throwIfNoEntry: false });
+  } catch {
+    return undefined;
+  }
+}

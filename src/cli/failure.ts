@@ -23,8 +23,14 @@ export function failureOf(error: unknown, env: Readonly<Record<string, string | 
   const known = [EngineUnavailableError, EngineTrouble, ImageBuildError].some((kind) => error instanceof kind);
   if (known) return { text: `corral: ${error.message}`, status: EXIT.engineTrouble };
   const debug = Boolean(env.CORRAL_DEBUG);
+  if (!debug && isRefusedBySystem(error)) return { text: `corral: ${error.message}`, status: EXIT.engineTrouble };
   const text = debug
     ? `corral: ${error.stack}`
     : `corral: unexpected error: ${error.message} (CORRAL_DEBUG=1 shows where)`;
   return { text, status: EXIT.engineTrouble };
+}
+
+/** What the system says of a path that somebody named, or of a full disk, is no bug. */
+function isRefusedBySystem({ code }: NodeJS.ErrnoException): boolean {
+  return code !== undefined && ["EACCES", "EPERM", "EROFS", "ENOSPC", "EDQUOT", "ENOTDIR", "ELOOP"].includes(code);
 }

@@ -167,8 +167,9 @@ async function readIfThere(file: string, shown: string): Promise<string | null> 
   try {
     return await readDeclarationFile(file, shown);
   } catch (error) {
+    if (error instanceof DeclarationError) throw error;
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
-    throw error;
+    throw new DeclarationError([{ file: shown, line: 1, column: 1, path: "", message: faultOf(error) }]);
   }
 }
 

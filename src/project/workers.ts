@@ -14,11 +14,12 @@ export async function readWorkers(
   dir: string,
   shownDir: string,
 ): Promise<Checked<ReadonlyMap<string, WorkerDefinition>>> {
-  const files = (await readdir(dir)).filter((entry) => entry.endsWith(".worker") && !entry.startsWith(".")).toSorted();
-  if (files.length > MAX_WORKERS) {
-    const message = `holds ${files.length} workers; at most ${MAX_WORKERS} are read`;
-    return { ok: false, problems: [{ file: shownDir, line: 1, column: 1, path: "", message }] };
-  }
+  const wrong = (message: string) =>
+    ({ ok: false, problems: [{ file: shownDir, line: 1, column: 1, path: "", message }] }) as const;
+  const entries = await readdir(dir).catch(faultOf);
+  if (typeof entries === "string") return wrong(entries);
+  const files = entries.filter((entry) => entry.endsWith(".worker") && !entry.startsWith(".")).toSorted();
+  if (files.length > MAX_WORKERS) return wrong(`holds ${files.length} workers; at most ${MAX_WORKERS} are read`);
   const problems: Problem[] = [];
   const read: WorkerFile[] = [];
   for (const entry of files) {

@@ -22,8 +22,7 @@ export async function openEngine({
   stateDir,
   engineEnv,
 }: Pick<OpenOptions, "stateDir" | "engineEnv">): Promise<OpenedEngine> {
-  await mkdir(dirname(stateDir), { recursive: true });
-  await mkdir(stateDir, { recursive: true, mode: 0o700 });
+  await makeStateDir(stateDir);
   await refuseForeignState(stateDir);
   const [connection, sealKey, seccomp] = await Promise.all([
     connect(engineEnv),
@@ -40,6 +39,17 @@ export async function openEngine({
     namesDir: join(stateDir, "names"),
   });
   return { connection, driver, owner, liveDir };
+}
+
+/** By itself, and not with what is above it: of all that is made, it alone is for nobody else. */
+async function makeStateDir(stateDir: string): Promise<void> {
+  try {
+    await mkdir(dirname(stateDir), { recursive: true });
+    await mkdir(stateDir, { mode: 0o700 });
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code !== "EEXIST") throw new EngineTrouble(`the state directory ${stateDir} cannot be made: ${message}`);
+  }
 }
 
 /** Whoever can write there chooses the key of the seals, the gate of every cell, and code that runs here. */
