@@ -19,6 +19,27 @@ describe("the layers of src/", () => {
   });
 });
 
+/** A variable, or a queue or an empty collection that only makes sense where something is put into it. */
+const STATE =
+  /^(?:export )?(?:let |var |const [\w$]+ = (?:new (?:PQueue|Weak\w+|Map|Set|AsyncLocalStorage)(?:<.*>)?\((?:\)|\{ )|\[\];|\{\};))/m;
+
+describe("modules", () => {
+  it("keep no state: what is shared is passed in", async () => {
+    const keeping = [...(await ownSources())].filter(([, code]) => STATE.test(code)).map(([path]) => path);
+    expect(keeping).toEqual([]);
+  });
+
+  it.each([
+    "let a = 1;",
+    "export let a;",
+    "const a = new PQueue({ concurrency: 4 });",
+    "const a = new Map<string, X>();",
+    "const a = [];",
+  ])("are found out by `%s`", (line) => {
+    expect(STATE.test(`import x;\n${line}\n`)).toBe(true);
+  });
+});
+
 describe("the check of the layers", () => {
   function told(path: string, code: string, others: Record<string, string> = {}): string[] {
     return breachesOf(new Map(Object.entries({ [path]: code, ...others }))).map(({ file, what }) => `${file} ${what}`);

@@ -17,22 +17,21 @@ const COSTLY = /"(?:pattern|patternProperties|uniqueItems|\$ref|\$dynamicRef)":/
 const TOO_LONG = `it could not be checked within ${LIMIT_MS / 1000} s`;
 const TOO_BIG = `it could not be checked within ${LIMIT_MEGABYTES} MB of memory`;
 
-const threads = new PQueue({ concurrency: MAX_THREADS });
+/** Checks values, as many at once as there are threads for: what uses it shares those. */
+export class BoundedChecks {
+  readonly #threads = new PQueue({ concurrency: MAX_THREADS });
 
-/**
- * What of a value is not as the schema asks, as `schemaMismatch` has it. Values come from cells and models, and may be made
- * to be checked for ever: what could take long is done on a thread of its own, which is ended at a limit. A value that
- * cannot be checked within it does not match. Rejects with the reason of `signal`, where nobody wants to know any more.
- */
-export async function boundedMismatch(
-  schema: JsonSchema,
-  value: unknown,
-  signal: AbortSignal = NEVER,
-): Promise<string | null> {
-  const json: string | undefined = JSON.stringify(value);
-  const isCheap = json === undefined || json.length <= MAX_CHARACTERS_IN_PLACE;
-  if (isCheap && !COSTLY.test(JSON.stringify(schema))) return schemaMismatch(schema, value);
-  return await threads.add(() => onThread({ schema, json: json ?? "null" }, signal), { signal });
+  /**
+   * What of a value is not as the schema asks, as `schemaMismatch` has it. Values come from cells and models, and may be made
+   * to be checked for ever: what could take long is done on a thread of its own, which is ended at a limit. A value that
+   * cannot be checked within it does not match. Rejects with the reason of `signal`, where nobody wants to know any more.
+   */
+  async mismatch(schema: JsonSchema, value: unknown, signal: AbortSignal = NEVER): Promise<string | null> {
+    const json: string | undefined = JSON.stringify(value);
+    const isCheap = json === undefined || json.length <= MAX_CHARACTERS_IN_PLACE;
+    if (isCheap && !COSTLY.test(JSON.stringify(schema))) return schemaMismatch(schema, value);
+    return await this.#threads.add(() => onThread({ schema, json: json ?? "null" }, signal), { signal });
+  }
 }
 
 const NEVER = new AbortController().signal;

@@ -6,7 +6,7 @@ import type { WorkerDefinition } from "../project/worker.ts";
 import { formatBytes, formatDuration } from "../sandbox/units.ts";
 import type { BoundedOutput } from "./output.ts";
 import { type Ending, endingOf, type RunError, type RunResult, type StopReason } from "./result.ts";
-import { schemaCheck } from "./schema-check.ts";
+import type { SchemaChecks } from "./schema-check.ts";
 
 export interface Ended {
   readonly exit: CellExit;
@@ -17,13 +17,21 @@ export interface Ended {
 }
 
 /** What became of a run whose worker began. */
-export async function endedResult(worker: WorkerDefinition, plan: Plan, ended: Ended): Promise<RunResult> {
+export async function endedResult(
+  worker: WorkerDefinition,
+  plan: Plan,
+  ended: Ended,
+  schemas: SchemaChecks,
+): Promise<RunResult> {
   const { exit, output } = ended;
   const stdout = output.text("stdout");
   const parsed =
     worker.output === "json" ? parseJson(stdout) : { ok: true as const, value: stdout === "" ? null : stdout };
   const known = endingOf(exit, ended.stopped);
-  const mismatch = parsed.ok && known.status === "succeeded" ? await outputMismatch(worker, parsed.value) : null;
+  const mismatch =
+    parsed.ok && known.status === "succeeded"
+      ? ((await schemas.by(worker.outputSchema)?.(parsed.value)) ?? null)
+      : null;
   const isWrong = !parsed.ok || mismatch !== null;
   const ending: Ending = known.status === "succeeded" && isWrong ? { ...known, status: "failed" } : known;
   return {
@@ -46,12 +54,6 @@ export async function endedResult(worker: WorkerDefinition, plan: Plan, ended: E
     calls: ended.calls,
     error: errorOf(ending, plan, parsed.ok ? null : parsed.problem, mismatch),
   };
-}
-
-/** What of an output is not as `output_schema` asks, or null. */
-async function outputMismatch({ outputSchema }: WorkerDefinition, output: unknown): Promise<string | null> {
-  const check = await schemaCheck(outputSchema);
-  return (await check?.(output)) ?? null;
 }
 
 function errorOf(

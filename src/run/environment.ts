@@ -10,6 +10,7 @@ import type { Policy } from "../sandbox/policy.ts";
 import type { Changesets } from "./changes/changesets.ts";
 import type { Emit } from "./events.ts";
 import type { GrantLedger } from "./grants/ledger.ts";
+import type { SchemaChecks } from "./schema-check.ts";
 
 /** Everything that runs of one project share. Passed in: nothing here is reached for. */
 export interface RunEnvironment {
@@ -29,6 +30,8 @@ export interface RunEnvironment {
   readonly git?: Repositories;
   /** Where agents' models and their keys are. */
   readonly models: ModelSources;
+  /** What inputs and answers are checked by. */
+  readonly schemas: SchemaChecks;
   /** Where agents' conversations are written down. */
   readonly transcripts: Transcripts;
   /** False: views are copies, also where overlays are to be had. */

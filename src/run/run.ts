@@ -71,7 +71,7 @@ export async function perform(job: Job, env: RunEnvironment): Promise<RunResult>
 async function permitted(job: Job, env: RunEnvironment): Promise<RunResult> {
   const who = { run: job.run, worker: job.worker.name };
   const derivation = await permissionOf(job.worker, job.callerSandbox, job.narrow, env);
-  const violations = [...(derivation.ok ? [] : derivation.violations), ...(await inputViolations(job))];
+  const violations = [...(derivation.ok ? [] : derivation.violations), ...(await inputViolations(job, env.schemas))];
   if (!derivation.ok || violations.length > 0) return refusedResult(who, violations);
   return await staged(job, derivation.sandbox, env);
 }
@@ -145,7 +145,7 @@ async function planned(job: Job, holder: Holder, stage: Stage, env: RunEnvironme
 
   if (exit.kind === "lost") trouble(exit.reason);
   const ended = { exit, stopped, output, enforcement: cell.enforcement, calls: made };
-  return await endedResult(job.worker, plan, ended);
+  return await endedResult(job.worker, plan, ended, env.schemas);
 }
 
 /**

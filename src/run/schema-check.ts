@@ -1,4 +1,5 @@
 import { isTooDeep, MAX_JSON_DEPTH } from "../json/depth.ts";
+import type { BoundedChecks } from "../project/bounded-mismatch.ts";
 import type { JsonSchema } from "../project/json-schema.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import type { Job } from "./job.ts";
@@ -6,18 +7,27 @@ import type { Job } from "./job.ts";
 /** What of a value is not as a schema asks, or null. Rejects with the reason of the signal. */
 export type SchemaCheck = (value: unknown, signal?: AbortSignal) => Promise<string | null>;
 
-/** Null where there is no schema. What knows schemas is loaded only for one. */
-export async function schemaCheck(schema: JsonSchema | undefined): Promise<SchemaCheck | null> {
-  if (schema === undefined) return null;
-  const { boundedMismatch } = await import("../project/bounded-mismatch.ts");
-  return (value, signal) => boundedMismatch(schema, value, signal);
+/** What all runs of one project check values by, a few at once. */
+export class SchemaChecks {
+  #checks: Promise<BoundedChecks> | null = null;
+
+  /** Null where there is no schema. What knows schemas is loaded only for one. */
+  by(schema: JsonSchema | undefined): SchemaCheck | null {
+    if (schema === undefined) return null;
+    return async (value, signal) => {
+      this.#checks ??= import("../project/bounded-mismatch.ts").then((loaded) => new loaded.BoundedChecks());
+      return await (await this.#checks).mismatch(schema, value, signal);
+    };
+  }
 }
 
 /** Why a worker does not take its input. One that could not be written down is none. */
-export async function inputViolations({ worker, input }: Pick<Job, "worker" | "input">): Promise<Violation[]> {
+export async function inputViolations(
+  { worker, input }: Pick<Job, "worker" | "input">,
+  schemas: SchemaChecks,
+): Promise<Violation[]> {
   const refused = (reason: string): Violation[] => [{ code: "INPUT_NOT_VALID", worker: worker.name, reason }];
   if (isTooDeep(input)) return refused(`it is nested more than ${MAX_JSON_DEPTH} levels deep`);
-  const check = await schemaCheck(worker.inputSchema);
-  const reason = (await check?.(input)) ?? null;
+  const reason = (await schemas.by(worker.inputSchema)?.(input)) ?? null;
   return reason === null ? [] : refused(reason);
 }

@@ -1,5 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { boundedMismatch } from "../../src/project/bounded-mismatch.ts";
+import { BoundedChecks } from "../../src/project/bounded-mismatch.ts";
+
+const checks = new BoundedChecks();
 
 /** What came of it, and how long nothing else of this process could go on at most. */
 async function watched(
@@ -39,7 +41,7 @@ describe("a value that is made to be checked for ever", () => {
     ],
     ["by a schema that goes on in itself", RECURSIVE, nested(30)],
   ])("%s, does not match after a few seconds, and holds up nothing meanwhile", async (_, schema, value) => {
-    const { mismatch, stoodStillMs } = await watched(() => boundedMismatch(schema, value));
+    const { mismatch, stoodStillMs } = await watched(() => checks.mismatch(schema, value));
     expect(mismatch).toMatch(/^it could not be checked within (5 s|512 MB of memory)$/);
     expect(stoodStillMs).toBeLessThan(1000);
   });
@@ -48,11 +50,11 @@ describe("a value that is made to be checked for ever", () => {
 describe("a check that nobody waits for any more", () => {
   it("ends with its signal, on its thread and before it has one", async () => {
     const ends = new AbortController();
-    const forever = () => boundedMismatch({ pattern: "^(a+)+$" }, `${"a".repeat(60)}!`, ends.signal);
-    const checks = Promise.allSettled(Array.from({ length: 6 }, forever));
+    const forever = () => checks.mismatch({ pattern: "^(a+)+$" }, `${"a".repeat(60)}!`, ends.signal);
+    const all = Promise.allSettled(Array.from({ length: 6 }, forever));
     setTimeout(() => ends.abort(new Error("cancelled")), 500);
     const begunAt = performance.now();
-    for (const check of await checks) expect(check).toMatchObject({ reason: { message: "cancelled" } });
+    for (const check of await all) expect(check).toMatchObject({ reason: { message: "cancelled" } });
     expect(performance.now() - begunAt).toBeLessThan(4000);
   });
 });
@@ -61,16 +63,16 @@ describe("a value that is checked aside", () => {
   const schema = { type: "object", properties: { id: { type: "string", pattern: "^[a-z]+$" } }, required: ["id"] };
 
   it("is judged as any other, with the place of each fault", async () => {
-    expect(await boundedMismatch(schema, { id: "abc" })).toBeNull();
-    expect(await boundedMismatch(schema, { id: "ABC" })).toBe('/id must match pattern "^[a-z]+$"');
-    expect(await boundedMismatch(schema, {})).toBe("it must have required property 'id'");
+    expect(await checks.mismatch(schema, { id: "abc" })).toBeNull();
+    expect(await checks.mismatch(schema, { id: "ABC" })).toBe('/id must match pattern "^[a-z]+$"');
+    expect(await checks.mismatch(schema, {})).toBe("it must have required property 'id'");
     const large = { type: "array", items: { type: "integer" } };
-    expect(await boundedMismatch(large, Array(100_000).fill(1))).toBeNull();
-    expect(await boundedMismatch(large, [...Array(100_000).fill(1), "1"])).toBe("/100000 must be integer");
+    expect(await checks.mismatch(large, Array(100_000).fill(1))).toBeNull();
+    expect(await checks.mismatch(large, [...Array(100_000).fill(1), "1"])).toBe("/100000 must be integer");
   });
 
   it("does not hold up others for long, however many there are at once", async () => {
-    const checks = Array.from({ length: 20 }, () => boundedMismatch(schema, { id: "abc" }));
-    expect(await Promise.all(checks)).toEqual(Array(20).fill(null));
+    const all = Array.from({ length: 20 }, () => checks.mismatch(schema, { id: "abc" }));
+    expect(await Promise.all(all)).toEqual(Array(20).fill(null));
   });
 });

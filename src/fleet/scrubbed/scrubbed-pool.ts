@@ -51,7 +51,7 @@ export class ScrubbedPool implements AsyncDisposable {
     const { env, fleet } = this.#options;
     const who = { run: job.run, worker: job.worker.name };
     const derivation = await permissionOf(job.worker, job.callerSandbox, job.narrow, env);
-    const violations = [...(derivation.ok ? [] : derivation.violations), ...(await inputViolations(job))];
+    const violations = [...(derivation.ok ? [] : derivation.violations), ...(await inputViolations(job, env.schemas))];
     if (!derivation.ok || violations.length > 0) return refusedResult(who, violations);
     const fit = itemFit(fleet, derivation.sandbox);
     if (!fit.ok) return unstartedResult(who, "refused", { code: "NOT_FIT_FOR_REUSE", message: fit.reason });
@@ -161,7 +161,7 @@ export class ScrubbedPool implements AsyncDisposable {
     const exit = await exitOf(served, () => cell.exit);
     const itsPlan = { ...plan, run: job.run, root: job.root };
     const ended = { exit, stopped: reason, output, enforcement: cell.enforcement, calls: [] };
-    const result = await endedResult(job.worker, itsPlan, ended);
+    const result = await endedResult(job.worker, itsPlan, ended, this.#options.env.schemas);
     if (broughtBack?.refusal == null || result.status !== "succeeded") return result;
     const violations = describeAll([{ code: "CHANGE_REFUSED", ...broughtBack.refusal }]);
     const message = violations.map((violation) => violation.message).join("\n");

@@ -14,7 +14,6 @@ import { type Job, placeOf } from "../job.ts";
 import { BoundedOutput } from "../output.ts";
 import { refusedResult } from "../refusal.ts";
 import type { RunResult } from "../result.ts";
-import { schemaCheck } from "../schema-check.ts";
 import { refusedMounts } from "../session/refused-mounts.ts";
 import { Session } from "../session/session.ts";
 import { AgentEnd } from "./agent-end.ts";
@@ -109,7 +108,7 @@ async function worked(
         messages: [{ role: "user", content: task }],
         tools,
         spending,
-        mismatch: worker.output === "json" ? ((await schemaCheck(worker.outputSchema)) ?? (() => null)) : null,
+        mismatch: worker.output === "json" ? (env.schemas.by(worker.outputSchema) ?? (() => null)) : null,
         transcript,
         emit: (act) => env.emit({ type: "agent", ...placeOf(job), act }),
         ...(env.models.patience === undefined ? {} : { patience: env.models.patience }),

@@ -13,6 +13,7 @@ import { recordedRevocations } from "../grants/recorded-revocations.ts";
 import { RecordedApprover } from "../recorded/approver.ts";
 import { recordedEmit } from "../recorded/emit.ts";
 import { openTrail } from "../recorded/open-trail.ts";
+import { SchemaChecks } from "../schema-check.ts";
 import { approverFor } from "./approver.ts";
 import { type OpenedEngine, openEngine, refusedSourcesOn } from "./engine.ts";
 import type { OpenOptions } from "./options.ts";
@@ -78,6 +79,7 @@ export async function openProject(
       grants,
       changesets: intoProject(store, trail),
       models: { providers: project.models, projectDir: project.dir, env: options.engineEnv },
+      schemas: new SchemaChecks(),
       transcripts: new TranscriptFolder(options.stateDir, project.dir, (detail) => tellTrouble(detail, around.emit)),
       overlays: options.overlays ?? true,
       ...(git === null ? {} : { git }),

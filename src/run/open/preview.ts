@@ -11,6 +11,7 @@ import type { RunEnvironment } from "../environment.ts";
 import { absentEngine } from "../explain/absent-engine.ts";
 import { rememberingImages } from "../explain/remembered-images.ts";
 import { GrantLedger } from "../grants/ledger.ts";
+import { SchemaChecks } from "../schema-check.ts";
 import { approverFor } from "./approver.ts";
 import { openEngine, refusedSourcesOn } from "./engine.ts";
 import type { OpenOptions } from "./options.ts";
@@ -41,6 +42,7 @@ export async function openPreview(
     grants: new GrantLedger("", async () => {}),
     changesets: noChangesets,
     models: { providers: project.models, projectDir: project.dir, env: options.engineEnv },
+    schemas: new SchemaChecks(),
     transcripts: noTranscripts,
     overlays: false,
     emit: () => {},
