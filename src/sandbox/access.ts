@@ -8,15 +8,7 @@ import {
 } from "./errors.ts";
 import type { Access, Mount } from "./mount.ts";
 import type { Sandbox } from "./sandbox.ts";
-import {
-  below,
-  covers,
-  joinVirtual,
-  type PathParse,
-  parseVirtualPath,
-  ROOT,
-  type VirtualPath,
-} from "./virtual-path.ts";
+import { below, covers, type PathParse, parseVirtualPath, ROOT, type VirtualPath } from "./virtual-path.ts";
 
 /** All that access depends on. */
 type Mounted = Pick<Sandbox, "mounts">;
@@ -72,8 +64,9 @@ export function hostBelow(mount: Mount, path: VirtualPath): string {
 /** Reads a worker's text for a path as its own sandbox means it: its working directory, its mounts' names, its home. */
 export function parsePathIn(sandbox: Sandbox, raw: string): PathParse {
   const mountNames = [...new Set(sandbox.mounts.map((mount) => mount.name))];
-  const home = mountNames.includes("home") ? { home: joinVirtual(ROOT, "home") } : {};
-  return parseVirtualPath(raw, { workingDir: sandbox.workingDir, mountNames, ...home });
+  // Where only a part of it is seen, a cell's home is in memory: `~` must not mean one thing to tools and another to commands.
+  const home = sandbox.mounts.find(({ name, path }) => name === "home" && path === "/home");
+  return parseVirtualPath(raw, { workingDir: sandbox.workingDir, mountNames, ...(home && { home: home.path }) });
 }
 
 /** The topmost paths that can be read, for messages. */

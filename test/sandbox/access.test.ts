@@ -52,6 +52,8 @@ describe("parsePathIn", () => {
     const places = ["a", "data:a", "~/a"].map((raw) => parsePathIn(worker, raw));
     expect(places).toEqual(["/data/in/a", "/data/a", "/home/a"].map((path) => ({ ok: true, path })));
     expect(parsePathIn(sandbox, "~/a").ok).toBe(false);
+    // A command's home is then the cell's own, in memory.
+    expect(parsePathIn(child(parent, { allowRead: [at("/home/docs")] }), "~/docs/a").ok).toBe(false);
   });
 });
 
