@@ -4,7 +4,7 @@ import type { Hands } from "./hands.ts";
 
 /**
  * One thing that an LLM, a person or a command worker can do under a sandbox. Defined once, here; every face (the run's
- * socket, `corral tool`, and later agents and MCP) takes its name, description and schema from the definition.
+ * socket, `corral tool`, agents, MCP, the library) takes its name, description and schema from the definition.
  *
  * Descriptions speak of files and directories only: what a project has is found out with `list_files`.
  */
