@@ -53,7 +53,8 @@ export function wordHint(failure: Failure, facts: ExecFacts): string | null {
   }
 }
 
-function shownOnly({ constraints }: ExecFacts): string {
+/** Sentences on what is shown where, each with a blank before it; empty where everything is. */
+export function shownOnly({ constraints }: Pick<ExecFacts, "constraints">): string {
   return constraints
     .slice(0, MAX_CONSTRAINTS)
     .map(({ path, suffixes, maxFileBytes }) => {
