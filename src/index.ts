@@ -6,6 +6,8 @@ export { type ApprovalCallback, type CallbackAnswer, callbackApprover } from "./
 // Many items: one worker over each of them, in a sandbox of its own.
 export type { ItemResult, ItemTemplate, Reuse } from "./fleet/item.ts";
 export { FleetRefused, type MapRequest, mapItems } from "./fleet/map-items.ts";
+// Where no Engine answers, and why.
+export { EngineUnavailableError, type UnavailableReason } from "./isolation/docker/engine-unavailable.ts";
 // The container as plain JSON; `planFor` is pure.
 export type { PlannedSource } from "./isolation/mounts.ts";
 export type { Plan } from "./isolation/plan.ts";
@@ -23,7 +25,7 @@ export type { ToolCallOptions, ToolFunction, ToolFunctions, ToolInputs } from ".
 export type { WorkerPlan } from "./library/worker-plan.ts";
 export type { ToolsOptions, WorkerCall, WorkerTools } from "./library/worker-tools.ts";
 // Declarations, and the errors that name their places.
-export { loadPolicy } from "./policy/policy.ts";
+export { loadPolicy, UnknownPolicyError } from "./policy/policy.ts";
 export { loadProject, type Project } from "./project/project.ts";
 export type { WorkerDefinition } from "./project/worker.ts";
 // Runs, and what would become of them.

@@ -144,3 +144,33 @@ describe("what docs/agents.md prints", () => {
     expect(played.stdout).toBe("Two documents.\n");
   });
 });
+
+describe("what docs/formats.md prints", () => {
+  it("is a program that the compiler takes, and that decides", async () => {
+    const printed = await blockWith("docs/formats.md", "ts", "callbackApprover(");
+    const asked = (more: string) =>
+      `(await approver.decide({ run: "r", root: "r", worker: "w", ${more} }, new AbortController().signal)).outcome`;
+    const program = `import { callbackApprover, openProject } from "corral";
+${printed}console.log(${asked('operations: ["write"], paths: ["/text/a"]')}, ${asked('operations: ["exec"], paths: []')});
+`;
+    await mkdir(join(project, "node_modules"), { recursive: true });
+    await symlink(ROOT, join(project, "node_modules/corral")).catch(() => {});
+    await symlink(join(ROOT, "node_modules/@types"), join(project, "node_modules/@types")).catch(() => {});
+    await writeFile(join(project, "approver.mts"), program);
+    const options = {
+      target: "ES2022",
+      module: "NodeNext",
+      strict: true,
+      noEmit: true,
+      skipLibCheck: true,
+      types: ["node"],
+    };
+    await writeFile(
+      join(project, "tsconfig.json"),
+      JSON.stringify({ compilerOptions: options, files: ["approver.mts"] }),
+    );
+    await execute(process.execPath, [join(ROOT, "node_modules/typescript/bin/tsc"), "-p", project]);
+    const { stdout } = await execute(process.execPath, ["approver.mts"], { cwd: project, env });
+    expect(stdout).toBe("approved denied\n");
+  });
+});

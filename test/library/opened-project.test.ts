@@ -5,8 +5,10 @@ import { describe, expect, it, vi } from "vitest";
 import {
   AttachmentError,
   DeclarationError,
+  EngineUnavailableError,
   openProject,
   type RunEvent,
+  UnknownPolicyError,
   UnknownWorkerError,
   WorkerRefusedError,
 } from "../../src/index.ts";
@@ -54,6 +56,8 @@ describe("openProject", () => {
     expect((await project.sandbox("parent")).readableRoots).toEqual(["/in"]);
     await expect(project.run("count")).rejects.toThrow(/nonexistent/);
     await expect(project.run("count"), "it is looked for again").rejects.toThrow(/nonexistent/);
+    await expect(project.run("count")).rejects.toBeInstanceOf(EngineUnavailableError);
+    await expect(project.planFor("count", { policy: "nobody" })).rejects.toBeInstanceOf(UnknownPolicyError);
   });
 
   it("looks for an Engine again that was not there at first", async () => {
