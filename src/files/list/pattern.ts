@@ -22,7 +22,7 @@ export function parsePattern(listed: string, pattern: string | undefined): Patte
   if (pattern === undefined) return { depth: 1, recursive: false, matches: () => true };
   const refusal = whyUnfit(pattern);
   if (refusal !== null) throw unfit("list", listed, refusal);
-  const relative = pattern.replace(/^(\.?\/)+/, "");
+  const relative = belowHere(pattern);
   const literal = relative.replace(/[()+|^$@!]/g, "\\$&");
   const matches = picomatch(literal, { dot: true, noextglob: true, nonegate: true, strictSlashes: true });
   const recursive = relative.includes("**");
@@ -30,7 +30,8 @@ export function parsePattern(listed: string, pattern: string | undefined): Patte
 }
 
 function whyUnfit(pattern: string): string | null {
-  if (pattern === "") return "an empty pattern matches nothing. `*` matches all that is directly in the directory.";
+  if (belowHere(pattern) === "")
+    return "an empty pattern matches nothing. `*` matches all that is directly in the directory.";
   if (pattern.length > MAX_PATTERN_CHARS) return `the pattern is longer than ${MAX_PATTERN_CHARS} characters.`;
   if (/[\\\p{Cc}]/u.test(pattern)) return "a pattern holds neither backslashes nor control characters.";
   const parts = pattern.split("/");
@@ -44,6 +45,11 @@ function whyUnfit(pattern: string): string | null {
   if (pattern.split("{").length - 1 > MAX_BRACES)
     return `at most ${MAX_BRACES} groups in braces can stand in a pattern.`;
   return null;
+}
+
+/** Without the slashes that only say that it begins here. */
+function belowHere(pattern: string): string {
+  return pattern.replace(/^(\.?\/)+/, "");
 }
 
 function stars(part: string): number {

@@ -78,6 +78,13 @@ describe("a model that gives its tools what is no input of theirs", () => {
     expect(harm).toEqual([]);
   });
 
+  it("is told so of a pattern of which nothing is left, and goes on", async () => {
+    const patterns = ["/", "./", "//", ".//"];
+    const { result, codes } = await obey([patterns.map((pattern) => ["list_files", { path: "/docs", pattern }])]);
+    expect(codes).toEqual(Array(4).fill("list_files FILE_SYSTEM"));
+    expect(result.status).toBe("succeeded");
+  });
+
   it("is told so of commands whose folder, environment or time is none", async () => {
     const inputs = [
       { command: "id", cwd: "/docs/../../etc" },
