@@ -1,3 +1,4 @@
+import { type Approver, denied } from "../approval/approver.ts";
 import type { FleetEvent } from "../fleet/events.ts";
 import type { FleetEnvironment, OpenedFleet } from "../fleet/fleet.ts";
 import { describeCollisions } from "../fleet/items/collisions.ts";
@@ -9,6 +10,10 @@ import { describeAll } from "../run/result.ts";
 import { EXIT } from "./exit-status.ts";
 import { fleetScreenFor } from "./fleet-screen.ts";
 import { say, type Terminal } from "./terminal.ts";
+
+const ASKS_NOBODY: Approver = {
+  decide: async () => denied("the approval mode is interactive, and a fleet asks nobody; a rule can agree beforehand"),
+};
 
 /**
  * Runs a fleet to its end, or until it is asked to end: once, and what runs is waited for; twice, and all of it ends.
@@ -40,6 +45,8 @@ export async function ranFleet(
       stateDir: stateDirFrom(terminal.env),
       engineEnv: terminal.env,
       emit: (event) => void (event.type === "trouble" && screen.tell(`corral: ${event.detail}`)),
+      // Of thousands of items nobody answers for each; the terminal shows how the fleet stands.
+      approver: ASKS_NOBODY,
     });
     const env = {
       run: corral.environment,

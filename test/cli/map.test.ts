@@ -21,6 +21,7 @@ beforeAll(async () => {
       copy: { command: sh(COPY), sandbox: { zones: [text] } },
       echo: { command: ["cat"], output: "json" },
       fails: { command: ["false"] },
+      asks: { command: sh("echo x > /text/asked"), sandbox: { zones: [{ name: "text", mode: "rw" }] } },
       greedy: { command: ["true"], sandbox: { zones: [{ name: "inbox", mode: "rw" }] } },
     },
     folders: ["text"],
@@ -212,6 +213,12 @@ describe("corral map", () => {
     expect((await of("show", id)).stderr).toContain("there is no fleet");
     await of("rm", "--before", "2999-01-01");
     expect((await of("ls")).stderr).toBe("There are no fleets.\n");
+  });
+
+  it("asks nobody what needs agreement, and says so", async () => {
+    const { status, stderr } = await project.corral(["map", "asks", "--manifest", "-"], { stdin: '{"n":1}\n' });
+    expect(stderr).toContain("a fleet asks nobody; a rule can agree beforehand. It waits: see `corral changes show");
+    expect(status).toBe(1);
   });
 
   it("refuses the items of which no request can be made, and says why", async () => {
