@@ -4,12 +4,23 @@ import module from "node:module";
 import { join } from "node:path";
 import { stateDirFrom } from "../run/open/state-dir.ts";
 
+/** As `engines` of the package says. An older one fails somewhere in the middle, over words that it does not know. */
+const OLDEST_NODE = [22, 13] as const;
+
+const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
+if (major < OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor < OLDEST_NODE[1])) {
+  process.stderr.write(
+    `corral: Node ${OLDEST_NODE.join(".")} or newer is needed, and this is ${process.versions.node}\n`,
+  );
+  process.exit(1);
+}
+
 // Loading the code is half the time of a short run, so it is kept compiled where only this user can write. What makes
-// the state directory gives it its mode; until then there is no cache. Node 22.0 has no such function.
+// the state directory gives it its mode; until then there is no cache.
 const stateDir = stateDirFrom(process.env);
 const state = stateOf(stateDir);
 if (state !== undefined && state.uid === process.geteuid?.() && (state.mode & 0o022) === 0)
-  module.enableCompileCache?.(join(stateDir, "compiled"));
+  module.enableCompileCache(join(stateDir, "compiled"));
 
 // Loaded only now, for the cache to be of use.
 const [{ main }, { terminalOf }, { EXIT }] = await Promise.all([

@@ -1,7 +1,11 @@
 import { once } from "node:events";
+import { readFile } from "node:fs/promises";
 import { createServer } from "node:net";
+import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type CliProject, cliProject } from "./cli-project.ts";
+
+const ROOT = join(import.meta.dirname, "../..");
 
 let project: CliProject;
 
@@ -41,6 +45,22 @@ describe("a mistake on the command line", () => {
     const { status, stdout, stderr } = await project.corral(args);
     expect(stderr).toContain(says);
     expect([status, stdout]).toEqual([2, ""]);
+  });
+
+  it("is told where Node is older than the package asks for", async () => {
+    const asked = JSON.parse(await readFile(join(ROOT, "package.json"), "utf8")).engines.node as string;
+    const [, major = "", minor = ""] = /^>=(\d+)\.(\d+)$/.exec(asked) ?? [];
+    const on = async (version: string) => {
+      const pretended = `data:text/javascript,Object.defineProperty(process,"versions",{value:{node:"${version}"}})`;
+      return await project.corral(["check"], { env: { NODE_OPTIONS: `--import ${pretended.replaceAll('"', "%22")}` } });
+    };
+    const older = `${major}.${Number(minor) - 1}.0`;
+    expect(await on(older)).toMatchObject({
+      status: 1,
+      stdout: "",
+      stderr: `corral: Node ${major}.${minor} or newer is needed, and this is ${older}\n`,
+    });
+    expect(await on(`${major}.${minor}.0`)).toMatchObject({ status: 0 });
   });
 
   it("is told of a port that another program has", async () => {
