@@ -2,6 +2,7 @@ import { jsonSchema, type ModelMessage, streamText, type TextStreamPart, type To
 import { isTooDeep } from "../json/depth.ts";
 import { charactersIn } from "../json/size.ts";
 import { formatDuration } from "../sandbox/units.ts";
+import type { RedactedPieces } from "../secrets/redactor.ts";
 import type { Answer, AnswerEnd, AskedCall } from "./answer.ts";
 import { ModelFailure, nestedTooDeep } from "./failure.ts";
 import { modelFailureOf } from "./model-failure.ts";
@@ -40,7 +41,7 @@ export async function ask(
   const silence = new AbortController();
   const hush = (): void => silence.abort(new ModelFailure("MODEL_UNAVAILABLE", silent(maxSilenceMs), 0));
   let timer = setTimeout(hush, maxSilenceMs);
-  const heard = new Heard(listener);
+  const heard = new Heard(listener, opened);
   const stopped = AbortSignal.any([signal, silence.signal]);
   const failed = (error: unknown): never => {
     throw modelFailureOf(error, opened.redact, Date.now);
@@ -65,11 +66,9 @@ export async function ask(
     stopped.throwIfAborted();
     const { messages: said } = await Promise.resolve(result.response).catch(failed);
     // What the package itself answers to a call that cannot be, the loop answers in its own words.
-    return heard.answer(
-      said.filter(({ role }) => role === "assistant"),
-      opened.redact,
-    );
+    return heard.answer(said.filter(({ role }) => role === "assistant"));
   } catch (error) {
+    heard.end();
     if (heard.characters > 0) listener.lost(heard.characters);
     stopped.throwIfAborted();
     throw error;
@@ -115,9 +114,11 @@ function toolSet(tools: readonly AgentTool[]): ToolSet {
   );
 }
 
-/** What came of an answer so far. */
+/** What came of an answer so far. Each of its texts came without the key, and two of them may still make one. */
 class Heard {
   readonly #listener: Listener;
+  readonly #redact: OpenedModel["redact"];
+  readonly #pieces: RedactedPieces;
   readonly #calls = new Map<string, AskedCall>();
   /** Characters of inputs that came in pieces, by their call. */
   readonly #inputs = new Map<string, number>();
@@ -126,8 +127,10 @@ class Heard {
   #end: AnswerEnd | null = null;
   #tokens: Answer["tokens"] = { input: null, output: null };
 
-  constructor(listener: Listener) {
+  constructor(listener: Listener, { redact, redactPieces }: Pick<OpenedModel, "redact" | "redactPieces">) {
     this.#listener = listener;
+    this.#redact = redact;
+    this.#pieces = redactPieces();
   }
 
   /** All that came so far. */
@@ -140,7 +143,7 @@ class Heard {
       case "text-delta":
         this.#count(part.text.length);
         this.#text += part.text;
-        this.#listener.text(part.text);
+        this.#tell(this.#pieces.add(part.text));
         return;
       case "reasoning-delta":
         this.#count(part.text.length);
@@ -168,15 +171,24 @@ class Heard {
     }
   }
 
-  /** `redact`: each text came without the key, and two of them may still make one. */
-  answer(messages: readonly ModelMessage[], redact: OpenedModel["redact"]): Answer {
+  /** Tells what was held back, as nothing more comes. */
+  end(): void {
+    this.#tell(this.#pieces.end());
+  }
+
+  answer(messages: readonly ModelMessage[]): Answer {
     // Calls that came before it broke off are not done: the rest of the answer may have said otherwise.
     if (this.#end === null) throw new ModelFailure("MODEL_UNAVAILABLE", "The model's answer broke off.", 0);
     if (charactersIn(messages) > MAX_KEPT_CHARACTERS) throw new ModelFailure("ANSWER_TOO_LARGE", TOO_LARGE);
+    this.end();
     const calls = [...this.#calls.values()];
     const end = calls.length > 0 && this.#end === "stop" ? "calls" : this.#end;
-    const text = redact(this.#text);
+    const text = this.#redact(this.#text);
     return { text, calls, end, tokens: this.#tokens, messages, characters: this.#characters };
+  }
+
+  #tell(text: string): void {
+    if (text !== "") this.#listener.text(text);
   }
 
   #count(characters: number): void {

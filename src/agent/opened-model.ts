@@ -1,3 +1,4 @@
+import type { RedactedPieces } from "../secrets/redactor.ts";
 import type { LanguageModel } from "./language-model.ts";
 import type { Price } from "./spending.ts";
 
@@ -12,6 +13,8 @@ export interface OpenedModel {
   readonly price: Price | null;
   /** Takes the provider's key out of a text that somebody else sees. */
   redact(text: string): string;
+  /** The same for a text that comes in pieces. */
+  redactPieces(): RedactedPieces;
   /** The same for every text in a value that was read from such a text: as JSON, a key may be written with escapes. */
   redactValue(value: unknown): unknown;
 }

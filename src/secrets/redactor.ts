@@ -1,6 +1,12 @@
 /** What stands where a secret stood. */
 export const REDACTED = "[secret]";
 
+/** A text without its secrets, as it comes: each answers with what can be told by then, the last with the rest. */
+export interface RedactedPieces {
+  add(piece: string): string;
+  end(): string;
+}
+
 /**
  * Takes secrets out of what somebody else sees: an error of a server that repeats the key that it was sent, a model
  * that a hostile server plays. Whole values only: a server that encodes a secret in a way of its own is not outwitted,
@@ -31,7 +37,7 @@ export class Redactor {
   }
 
   /** For a text that comes in pieces: the end of it is held back until it can be no part of a secret. */
-  pieces(): { add(piece: string): string; end(): string } {
+  pieces(): RedactedPieces {
     let held = "";
     return {
       add: (piece) => {

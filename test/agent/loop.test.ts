@@ -50,6 +50,7 @@ async function ran(script: readonly ScriptedAnswer[], { model: own, signal, ...a
       images: "never",
       price: null,
       redact: (text) => text,
+      redactPieces: () => ({ add: (piece) => piece, end: () => "" }),
       redactValue: (value) => value,
     },
     system: "Be kind.",

@@ -32,6 +32,7 @@ export async function openModel(ref: ModelRef, sources: ModelSources, signal: Ab
     images: !provider.images ? "never" : provider.api === "openai-compatible" ? "after the result" : "in the result",
     price: provider.prices.get(ref.name) ?? null,
     redact: (text) => redactor.text(text),
+    redactPieces: () => redactor.pieces(),
     redactValue: (value) => redactor.value(value),
   };
 }

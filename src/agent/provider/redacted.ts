@@ -1,6 +1,6 @@
 import { type LanguageModelMiddleware, wrapLanguageModel } from "ai";
 import { isTooDeep } from "../../json/depth.ts";
-import type { Redactor } from "../../secrets/redactor.ts";
+import type { RedactedPieces, Redactor } from "../../secrets/redactor.ts";
 import { ModelFailure, nestedTooDeep, OwnFault } from "../failure.ts";
 import type { LanguageModel, StreamPart } from "../language-model.ts";
 
@@ -20,8 +20,6 @@ export function redacted(model: LanguageModel, redactor: Redactor): LanguageMode
   return wrapLanguageModel({ model, middleware });
 }
 
-type Pieces = ReturnType<Redactor["pieces"]>;
-
 function cleaning(redactor: Redactor): TransformStream<StreamPart, StreamPart> {
   const cleaner = new Cleaner(redactor);
   return new TransformStream({
@@ -37,7 +35,7 @@ function cleaning(redactor: Redactor): TransformStream<StreamPart, StreamPart> {
 
 class Cleaner {
   readonly #redactor: Redactor;
-  readonly #texts = new Map<string, Pieces>();
+  readonly #texts = new Map<string, RedactedPieces>();
 
   constructor(redactor: Redactor) {
     this.#redactor = redactor;
@@ -70,7 +68,7 @@ class Cleaner {
     }
   }
 
-  #piecesOf(id: string): Pieces {
+  #piecesOf(id: string): RedactedPieces {
     const pieces = this.#texts.get(id) ?? this.#redactor.pieces();
     this.#texts.set(id, pieces);
     return pieces;

@@ -13,13 +13,18 @@ export async function openScript(file: string, projectDir: string): Promise<Open
   try {
     const answers = parseScript(await textOf(file, projectDir), file);
     const model = new ScriptModel(file, answers);
-    const noKey = { redact: (text: string) => text, redactValue: (value: unknown) => value };
-    return { name: `script/${file}`, model, images: "in the result", price: FREE, ...noKey };
+    return { name: `script/${file}`, model, images: "in the result", price: FREE, ...NO_KEY };
   } catch (error) {
     const message = `The script ${file} cannot be played: ${faultOf(error)}`;
     throw new ModelFailure("SCRIPT_FAILED", message, null, { cause: error });
   }
 }
+
+const NO_KEY: Pick<OpenedModel, "redact" | "redactPieces" | "redactValue"> = {
+  redact: (text) => text,
+  redactPieces: () => ({ add: (piece) => piece, end: () => "" }),
+  redactValue: (value) => value,
+};
 
 const FREE: Price = { input: 0, output: 0 };
 

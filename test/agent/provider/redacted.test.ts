@@ -40,9 +40,10 @@ function streaming(parts: readonly StreamPart[], pauseMs = 0): LanguageModel {
 
 async function heard(parts: readonly StreamPart[], pauseMs = 0): Promise<{ answer: Answer; told: string }> {
   const redact = (text: string): string => redactor.text(text);
+  const redactPieces = () => redactor.pieces();
   const redactValue = (value: unknown): unknown => redactor.value(value);
   const model = streaming(parts, pauseMs);
-  const opened = { name: "m", model, images: "never" as const, price: null, redact, redactValue };
+  const opened = { name: "m", model, images: "never" as const, price: null, redact, redactPieces, redactValue };
   const pieces: string[] = [];
   const listener = { text: (piece: string) => void pieces.push(piece), lost: () => {} };
   const question = { opened, system: "", messages: [{ role: "user" as const, content: "Hello" }], tools: [] };
@@ -81,7 +82,8 @@ describe("a model without its key", () => {
       { type: "text-delta", id: `${at}`, delta },
       { type: "text-end", id: `${at}` },
     ]);
-    expect((await heard(texts)).answer.text).toBe("[secret]");
+    const { answer, told } = await heard(texts);
+    expect([told, answer.text]).toEqual(["[secret]", "[secret]"]);
   });
 
   it("keeps the end of a text that only began like a key", async () => {
@@ -121,7 +123,8 @@ describe("a model without its key", () => {
       }
     }
     const model = redacted(streaming([call("1", "t", "{}")]), new Broken([KEY]));
-    const opened = { name: "m", model, images: "never" as const, price: null, redact: String, redactValue: String };
+    const noKey = { redact: String, redactPieces: () => redactor.pieces(), redactValue: String };
+    const opened = { name: "m", model, images: "never" as const, price: null, ...noKey };
     const question = { opened, system: "", messages: [{ role: "user" as const, content: "Hello" }], tools: [] };
     const around = { emit: () => {}, lost: () => {}, spent: () => null };
     await expect(askAgain(question, PATIENCE, around, new AbortController().signal)).rejects.toBe(bug);
