@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
-import { open } from "node:fs/promises";
+import { lstat, open } from "node:fs/promises";
 import type { Job } from "../run/job.ts";
+import { hostPathOf, parsePathIn } from "../sandbox/access.ts";
 
-/** What an item ran on that is the same for all items of a fleet: its worker's file, policy and image. */
+/** What an item ran on that is the same for all items of a fleet: its worker, those that it may call, its sandbox and its image. */
 export interface FleetDigest {
   readonly text: string;
 }
@@ -23,6 +24,16 @@ export async function cacheKeyOf(fleet: FleetDigest, job: Job): Promise<string |
     attachments.push([name, digest]);
   }
   return sha256(JSON.stringify([fleet.text, job.input ?? null, job.narrow, attachments]));
+}
+
+/** False where a folder that an item was to write is gone, and with it what an earlier run had left there. */
+export async function outputsAreThere({ narrow, callerSandbox }: Job): Promise<boolean> {
+  for (const path of narrow?.allowWrite ?? []) {
+    const parsed = parsePathIn(callerSandbox, path);
+    const host = parsed.ok ? hostPathOf(callerSandbox, parsed.path) : null;
+    if (host !== null && (await lstat(host).catch(() => null)) === null) return false;
+  }
+  return true;
 }
 
 async function fileDigest(path: string): Promise<string> {

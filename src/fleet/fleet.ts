@@ -104,7 +104,7 @@ async function permitted(
   if (refusal !== null) return { ok: false, reason: refusal };
   const image = await run.driver.imageFacts(worker.image);
   if (image === null) return { ok: false, violations: [{ code: "IMAGE_MISSING", image: worker.image }] };
-  const digest = fleetDigest([...whatRuns(worker), image.id, sandbox.policy, sandbox.limits]);
+  const digest = fleetDigest([image.id, ...whatRuns(worker, sandbox, run)]);
   return { job: { worker, caller: caller.sandbox, env: withImage(run, image) }, sandbox, digest };
 }
 
@@ -117,11 +117,33 @@ function withImage(run: RunEnvironment, image: ImageFacts): RunEnvironment {
 }
 
 /** What a result depends on besides its item: where any of it is another, the item is run again. */
-function whatRuns(worker: WorkerDefinition): unknown[] {
-  const { command, env, output, agent, instructions, tools, calls, inputSchema, outputSchema } = worker;
-  // The text below a command's front matter is a note for people.
-  const ofAgent = agent === undefined ? [] : [agent, instructions, tools ?? null, calls];
-  return [command, env, output, ...ofAgent, inputSchema ?? null, outputSchema ?? null];
+function whatRuns(
+  worker: WorkerDefinition,
+  { mounts, network, workingDir, limits, policy }: Sandbox,
+  env: RunEnvironment,
+) {
+  const sandbox = { mounts, network, workingDir, limits, policy };
+  return [sandbox, ...[worker, ...calledBy(worker, env.project.workers)].map(whatMatters)];
+}
+
+/** All but what is for people. The text below a command's front matter is a note. */
+function whatMatters({ name, file: _, description: __, instructions, ...rest }: WorkerDefinition): unknown {
+  return [name, rest, rest.agent === undefined ? null : instructions];
+}
+
+/** The workers that are called by one, or by one of these, and so on, by name. */
+function calledBy(worker: WorkerDefinition, workers: ReadonlyMap<string, WorkerDefinition>): WorkerDefinition[] {
+  const found = new Map<string, WorkerDefinition>();
+  const follow = ({ calls }: WorkerDefinition): void => {
+    for (const name of calls) {
+      const called = workers.get(name);
+      if (called === undefined || found.has(name)) continue;
+      found.set(name, called);
+      follow(called);
+    }
+  };
+  follow(worker);
+  return [...found.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1));
 }
 
 /** As if its file said so: asking for more than the project has is refused, as it would be there. */

@@ -32,7 +32,7 @@ export async function* mapItems(corral: Corral, request: MapRequest): AsyncGener
   const { worker, items, template, within = [], signal = new AbortController().signal, ...said } = request;
   const { environment: run, project, stateDir } = corral;
   using journal = await openJournal(stateDir, project.dir);
-  const spec: FleetSpec = { ...DEFAULTS, ...said, worker, source: "a program" };
+  const spec: FleetSpec = { ...DEFAULTS, ...project.fleet, ...said, worker, source: "a program" };
   const source = { kind: "values", values: items } as const;
   const reading = { cwd: project.dir, signal, leftOut: () => {} };
   const requests = itemRequests({ source, template, within, templateDir: project.dir }, reading);

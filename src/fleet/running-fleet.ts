@@ -2,7 +2,7 @@ import PQueue from "p-queue";
 import { EngineTrouble } from "../isolation/driver.ts";
 import { newRunId } from "../run/job.ts";
 import type { RunResult } from "../run/result.ts";
-import { cacheKeyOf, type FleetDigest } from "./cache-key.ts";
+import { cacheKeyOf, type FleetDigest, outputsAreThere } from "./cache-key.ts";
 import { Channel } from "./channel.ts";
 import type { FleetSummary, OnFleetEvent } from "./events.ts";
 import type { ItemExecutor } from "./executor.ts";
@@ -164,10 +164,10 @@ export class RunningFleet {
       const job = await itemJob(fleet, request, { run, signal: stop, turn });
       const cacheKey = spec.cache ? await cacheKeyOf(digest, job) : null;
       const earlier = cacheKey === null ? null : journal.succeededBefore(cacheKey);
-      const result =
-        earlier === null
-          ? resultOf(claimed, await executor.run(job), startedAt, troubles.take(run))
-          : { ...unrunResult(claimed, "cached"), exitCode: 0, output: earlier.result.output };
+      const isCached = earlier !== null && (await outputsAreThere(job));
+      const result = isCached
+        ? { ...unrunResult(claimed, "cached"), exitCode: 0, output: earlier.result.output }
+        : resultOf(claimed, await executor.run(job), startedAt, troubles.take(run));
       await this.#settle(claimed, result, result.status === "succeeded" ? cacheKey : null, slot);
     } finally {
       (endTurn as (() => void) | null)?.();

@@ -209,7 +209,7 @@ export class OpenedProject implements AsyncDisposable {
     try {
       const corral = await this.#opened();
       const chosen = named(this.#policyOr(policy ?? undefined));
-      yield* mapItems(corral, { ...this.definition.fleet, ...request, worker, ...chosen, signal: this.#until(signal) });
+      yield* mapItems(corral, { ...request, worker, ...chosen, signal: this.#until(signal) });
     } finally {
       ended();
     }
