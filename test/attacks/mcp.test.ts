@@ -242,6 +242,38 @@ describe("a client that speaks no protocol", () => {
   });
 });
 
+describe("a worker whose output no message holds", () => {
+  it.each([false, true])(
+    "takes its client's connection down with it neither by a call nor by a file (2026-07-28: %s)",
+    async (modern) => {
+      const print = ["sh", "-c", "head -c 1000000 /dev/zero | tr '\\0' '\\1'"];
+      const { workers, files } = HANDY_PROJECT;
+      await using hostile = await mcpProject({
+        ...HANDY_PROJECT,
+        workers: { ...workers, kid: { command: print, sandbox: {} } },
+        files: { ...files, "docs/text": "\u0001".repeat(1_900_000) },
+      });
+      const image = Buffer.alloc(9 * 1024 ** 2);
+      Buffer.from("89504e470d0a1a0a0000000d49484452", "hex").copy(image);
+      await writeFile(join(hostile.project.dir, "docs/large.png"), image);
+      const { client } = await hostile.connect({ modern });
+      const called = await client.callTool({ name: "call_worker", arguments: { worker: "kid" } });
+      expect(called.structuredContent).toEqual({ status: "succeeded", cut: true });
+      expect(textOf(called)).toBe(`${"\u0001".repeat(200_000)}\n[800000 characters more are not told.]`);
+      const read = await client.callTool({
+        name: "read_file",
+        arguments: { path: "/docs/text", max_chars: 1_900_000 },
+      });
+      expect(textOf(read)).toContain("more are not told");
+      const looked = await client.callTool({ name: "read_file", arguments: { path: "/docs/large.png" } });
+      expect(textOf(looked)).toBe("An image (image/png, 9437184 bytes).\n[It is too large to be sent.]");
+      for (const uri of ["corral:///docs/text", "corral:///docs/large.png"])
+        await expect(client.readResource({ uri })).rejects.toMatchObject({ code: -32602 });
+      expect(textOf(await client.callTool({ name: "list_files", arguments: { path: "/" } }))).toContain("/docs/");
+    },
+  );
+});
+
 describe("a client that asks and does not read", () => {
   const INFO = { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "deaf", version: "1" } };
 

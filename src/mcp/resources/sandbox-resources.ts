@@ -12,6 +12,7 @@ import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { ToolResult } from "../../tools/run-tool.ts";
 import type { Connection } from "../connection.ts";
 import type { Exchange } from "../exchange.ts";
+import { isTooLong } from "../tool-answer.ts";
 import { resourcePath, resourceUri } from "./resource-uri.ts";
 
 /** Of each depth; what lies deeper is read by the template. */
@@ -68,14 +69,18 @@ export async function readResource(
   const data = dataOf(read, uri);
   if (read.ok && read.image !== undefined) {
     const { mimeType, base64 } = read.image;
-    return { contents: [{ uri, mimeType, blob: base64 }] };
+    return sendable({ contents: [{ uri, mimeType, blob: base64 }] }, uri);
   }
-  if (data.truncated === true)
-    throw new ProtocolError(ProtocolErrorCode.InvalidParams, `It is too long: ${TOO_LONG}`, { uri });
-  return { contents: [{ uri, mimeType: "text/plain", text: String(data.content) }] };
+  const contents = [{ uri, mimeType: "text/plain", text: String(data.content) }];
+  return sendable(data.truncated === true ? null : { contents }, uri);
 }
 
-const TOO_LONG = `a text of at most ${MAX_CHARS} characters is read whole; the tool read_file reads more in pieces.`;
+function sendable(result: ReadResourceResult | null, uri: string): ReadResourceResult {
+  if (result !== null && !isTooLong(result)) return result;
+  throw new ProtocolError(ProtocolErrorCode.InvalidParams, `It is too long: ${TOO_LONG}`, { uri });
+}
+
+const TOO_LONG = `an image of some 6 MB and a text of at most ${MAX_CHARS} characters are sent whole; the tool read_file reads a text in pieces.`;
 
 function described({ path, type, size }: ListEntry): Resource {
   const about = type === "directory" ? { mimeType: "inode/directory" } : size === null ? {} : { size };

@@ -41,7 +41,7 @@ async function isWhole(socket: Socket): Promise<boolean> {
   return await promise;
 }
 
-const LARGE = 8 * 1024 ** 2;
+const LARGE = 5 * 1024 ** 2;
 
 describe("answers over HTTP that nobody reads", () => {
   it("are given up, the oldest first, and others are served", async () => {
