@@ -130,8 +130,11 @@ export class Spending {
 
 /**
  * Null also for what is no count: a server that says less than nothing gives nobody back what was used, and one that
- * says nothing at all, or that it was nothing, does not count.
+ * says nothing at all, or that it was nothing, does not count. One that says more than can be added up does not either.
  */
 function counted(tokens: number | null): number | null {
-  return tokens !== null && Number.isFinite(tokens) && tokens > 0 ? tokens : null;
+  return tokens !== null && tokens > 0 && tokens <= MAX_COUNTED ? tokens : null;
 }
+
+/** Far beyond what any answer has used, and small enough that its sums and prices stay numbers. */
+const MAX_COUNTED = 1_000_000_000_000;

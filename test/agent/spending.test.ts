@@ -123,6 +123,14 @@ describe("what a provider says that an answer used", () => {
     },
   );
 
+  it("stays a number, whatever a provider says that its answers used", () => {
+    const spending = new Spending("a", LOOSE, null);
+    for (let answer = 0; answer < 3; answer += 1)
+      spending.add({ input: Number.MAX_VALUE, output: Number.MAX_VALUE }, { input: 3, output: 4 }, PRICE);
+    expect([spending.tokens, spending.isEstimated]).toEqual([{ input: 9, output: 12 }, true]);
+    expect(spending.costUsd).toBeCloseTo(0.000129);
+  });
+
   it("makes the whole tree above an estimate, where it is one", () => {
     const boss = new Spending("boss", LOOSE, null);
     new Spending("worker", LOOSE, boss).add({ input: null, output: null }, { input: 3, output: 4 }, null);

@@ -87,6 +87,21 @@ describe("clients that share a session", () => {
     void left;
   });
 
+  it("have the oldest given up of more than 200 that wait, and its client is told so when it comes again", async () => {
+    const thought = Promise.withResolvers<void>();
+    const first = await person("once", thought.promise);
+    const oldest = exec(first, "printf oldest");
+    await expect.poll(() => first.asked.length).toBe(1);
+    const silent = await person("deny", new Promise(() => {}));
+    for (let count = 50; count <= 200; count += 50) {
+      for (let index = 0; index < 50; index += 1) exec(silent, `printf ${count + index}`).catch(() => {});
+      await expect.poll(() => silent.asked.length, { timeout: 8000 }).toBe(count);
+    }
+    thought.resolve();
+    expect(await oldest).toContain("What was asked is not waited for any more");
+    await silent.client.close();
+  });
+
   it("withdraw what a program asks for in the background when its command is over", async () => {
     const thought = Promise.withResolvers<void>();
     const slow = await person("once", thought.promise);
