@@ -52,6 +52,8 @@ export class RunningFleet {
   #failed = 0;
   #cancelled = false;
   #hasRoom: () => void = () => {};
+  /** Of items that have not had their turn: what ends them before they have. */
+  readonly #waiting = new Set<AbortController>();
 
   constructor(parts: FleetParts) {
     const { running, warm } = parts.share.concurrency;
@@ -69,10 +71,14 @@ export class RunningFleet {
     return this.#results;
   }
 
-  /** Nothing more is begun; what runs is waited for. The first reason is the one that is told. */
+  /**
+   * Nothing more is begun, also where a cell stands ready for it; what runs is waited for. The first reason is the one that
+   * is told.
+   */
   drain(why: string): void {
     if (this.#why !== null) return;
     this.#why = why;
+    for (const ends of this.#waiting) ends.abort(new Error(why));
     this.#parts.onEvent({ type: "draining", why });
   }
 
@@ -149,10 +155,17 @@ export class RunningFleet {
     const { job: fleet, stop, onEvent, spec, executor, troubles, digest, journal } = this.#parts;
     const { request, attempt, run } = claimed;
     const slot = this.#freeSlots.shift() ?? null;
+    const ends = new AbortController();
+    const onStop = (): void => ends.abort(stop.reason);
+    stop.addEventListener("abort", onStop);
+    if (stop.aborted) onStop();
+    this.#waiting.add(ends);
+    if (this.#why !== null) ends.abort(new Error(this.#why));
     let endTurn: (() => void) | null = null;
     let startedAt: Date | null = null;
     const turn = async (): Promise<void> => {
-      endTurn = await this.#turns.take(stop);
+      endTurn = await this.#turns.take(ends.signal);
+      this.#waiting.delete(ends);
       startedAt = new Date();
       onEvent({ type: "started", index: request.index, key: request.key, attempt, at: fleet.env.now() });
     };
@@ -161,15 +174,20 @@ export class RunningFleet {
         const error = { code: "ITEM_REFUSED", message: request.refusal };
         return await this.#settle(claimed, { ...unrunResult(claimed, "refused"), error }, null, slot);
       }
-      const job = await itemJob(fleet, request, { run, signal: stop, turn });
+      const job = await itemJob(fleet, request, { run, signal: ends.signal, turn });
       const cacheKey = spec.cache ? await cacheKeyOf(digest, job) : null;
       const earlier = cacheKey === null ? null : journal.succeededBefore(cacheKey);
       const isCached = earlier !== null && (await outputsAreThere(job));
       const result = isCached
         ? { ...unrunResult(claimed, "cached"), exitCode: 0, output: earlier.result.output }
         : resultOf(claimed, await executor.run(job), startedAt, troubles.take(run));
+      // One that was taken back did nothing that counts: whoever resumes the fleet runs it.
+      if (result.status === "cancelled" && ends.signal.aborted)
+        return void (await this.#queue.requeue(request.index, attempt, 0));
       await this.#settle(claimed, result, result.status === "succeeded" ? cacheKey : null, slot);
     } finally {
+      stop.removeEventListener("abort", onStop);
+      this.#waiting.delete(ends);
       (endTurn as (() => void) | null)?.();
       if (slot !== null) this.#freeSlots.unshift(slot);
     }
@@ -181,13 +199,8 @@ export class RunningFleet {
     cacheKey: string | null,
     slot: number | null,
   ): Promise<void> {
-    const { onEvent, spec, stop, job } = this.#parts;
+    const { onEvent, spec, job } = this.#parts;
     const at = job.env.now();
-    if (result.status === "cancelled" && stop.aborted) {
-      // It did nothing that counts: whoever resumes the fleet runs it.
-      await this.#queue.requeue(request.index, attempt, 0);
-      return;
-    }
     const retry = retryInMs(result.status, attempt, spec);
     if (retry !== null) {
       await this.#queue.requeue(request.index, attempt, Date.now() + retry);

@@ -1,6 +1,6 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { FleetRefused, mapItems } from "../../src/index.ts";
 import { type ProjectSpec, sh } from "../run/project-fixture.ts";
 import { openFleetProject } from "./fleet-fixture.ts";
@@ -115,6 +115,25 @@ describe.each(["fresh", "scrubbed"] as const)("a fleet with %s cells", (reuse) =
     expect([...first, ...results.keys()].toSorted((a, b) => Number(a) - Number(b))).toEqual(
       Array.from({ length: 12 }, (_, n) => String(n)),
     );
+  });
+
+  it("begins nothing more once it is drained, though cells stand ready", async () => {
+    await using f = await openFleetProject(spec("sleep 1"));
+    const opened = await f.open(
+      { reuse, concurrency: 1 },
+      Array.from({ length: 4 }, (_, n) => ({ allowWrite: [`/text/${n}`] })),
+    );
+    if (!opened.ok) throw new Error(JSON.stringify(opened));
+    await using fleet = opened;
+    const ended = fleet.fleet.run();
+    void Array.fromAsync(fleet.fleet.results);
+    await vi.waitFor(() => expect(f.running()).toBe(1), { timeout: 20_000, interval: 10 });
+    // The next one's cell is started meanwhile.
+    await new Promise((later) => setTimeout(later, 500));
+    fleet.fleet.drain("the test says so");
+    expect(await ended).toMatchObject({ state: "paused", done: 1, byStatus: { succeeded: 1 } });
+    expect(f.events.filter(({ type }) => type === "started")).toHaveLength(1);
+    expect(f.journal.find(fleet.fleet.id)?.counts).toMatchObject({ queued: 3, running: 0, done: 1 });
   });
 });
 
