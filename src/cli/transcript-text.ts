@@ -2,6 +2,9 @@ import type { TranscriptEntry } from "../agent/transcript/transcript.ts";
 import { printable, printableLine } from "./printable.ts";
 
 const MAX_RESULT_LINES = 20;
+/** Of what is a name: a model says which tool it calls, and may call any. */
+const MAX_NAME = 80;
+const MAX_MESSAGE = 4000;
 
 /** A transcript for people. A line that is none is left out; what one version wrote, another one shows as far as it goes. */
 export function transcriptText(lines: string): string {
@@ -25,24 +28,28 @@ function entryOf(line: string): TranscriptEntry | null {
 function entryText(entry: TranscriptEntry): string {
   switch (entry.type) {
     case "begin":
-      return `run ${entry.run} of ${entry.worker} on ${entry.model}, ${entry.at}`;
+      return `run ${named(entry.run)} of ${named(entry.worker)} on ${named(entry.model)}, ${named(entry.at)}`;
     case "system":
       return `[system]\n${indented(entry.text)}`;
     case "told":
       return `[told]\n${indented(entry.text)}`;
     case "answer": {
       const calls = entry.calls.map(
-        ({ tool, input }) => `  → ${tool} ${printableLine(JSON.stringify(input) ?? "", 400)}`,
+        ({ tool, input }) => `  → ${named(tool)} ${printableLine(JSON.stringify(input) ?? "", 400)}`,
       );
       return ["[answer]", ...(entry.say === "" ? [] : [indented(entry.say)]), ...calls].join("\n");
     }
     case "result":
-      return `[${entry.tool}${entry.code === null ? "" : `: ${entry.code}`}]\n${indented(shortened(entry.text))}`;
+      return `[${named(entry.tool)}${entry.code === null ? "" : `: ${named(entry.code)}`}]\n${indented(shortened(entry.text))}`;
     case "end":
-      return `[${entry.status}]${entry.message === null ? "" : ` ${printable(entry.message)}`}`;
+      return `[${named(entry.status)}]${entry.message === null ? "" : ` ${printableLine(entry.message, MAX_MESSAGE)}`}`;
     default:
       return "";
   }
+}
+
+function named(name: string): string {
+  return printableLine(name, MAX_NAME);
 }
 
 function indented(text: string): string {
