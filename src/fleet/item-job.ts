@@ -39,8 +39,8 @@ function narrowOf({ allowRead, allowWrite }: ItemRequest): Narrow | null {
  */
 async function resolved({ path, name }: ItemRequest["attachments"][number], caller: Sandbox): Promise<Attachment> {
   const onHost = await lstat(path).catch(() => null);
-  if (onHost !== null) return { name, host: path };
+  if (onHost !== null) return { name, host: path, asked: path };
   const parsed = parsePathIn(caller, path);
   const readable = parsed.ok && checkRead(caller, parsed.path) === null;
-  return { name, host: (readable ? hostPathOf(caller, parsed.path) : null) ?? path };
+  return { name, host: (readable ? hostPathOf(caller, parsed.path) : null) ?? path, asked: path };
 }

@@ -1,13 +1,13 @@
 import PQueue from "p-queue";
 import { EngineTrouble } from "../isolation/driver.ts";
 import { newRunId } from "../run/job.ts";
-import type { RunResult } from "../run/result.ts";
 import { cacheKeyOf, type FleetDigest, outputsAreThere } from "./cache-key.ts";
 import { Channel } from "./channel.ts";
 import type { FleetSummary, OnFleetEvent } from "./events.ts";
 import type { ItemExecutor } from "./executor.ts";
 import type { FleetSpec, ItemResult } from "./item.ts";
 import { type FleetJob, itemJob } from "./item-job.ts";
+import { itemResult, unrunResult } from "./item-result.ts";
 import { isFailure } from "./journal/failure.ts";
 import type { FleetJournal } from "./journal/journal.ts";
 import type { ClaimedItem, FleetQueue } from "./queue.ts";
@@ -180,7 +180,7 @@ export class RunningFleet {
       const isCached = earlier !== null && (await outputsAreThere(job));
       const result = isCached
         ? { ...unrunResult(claimed, "cached"), exitCode: 0, output: earlier.result.output }
-        : resultOf(claimed, await executor.run(job), startedAt, troubles.take(run));
+        : itemResult(claimed, await executor.run(job), startedAt, troubles.take(run));
       // One that was taken back did nothing that counts: whoever resumes the fleet runs it.
       if (result.status === "cancelled" && ends.signal.aborted)
         return void (await this.#queue.requeue(request.index, attempt, 0));
@@ -257,52 +257,6 @@ export class RunningFleet {
 }
 
 const SUCCESSES: ReadonlySet<string> = new Set(["succeeded", "cached"]);
-
-function resultOf(
-  { request, attempt, run }: ClaimedItem,
-  result: RunResult,
-  startedAt: Date | null,
-  troubles: readonly string[],
-): ItemResult {
-  return {
-    index: request.index,
-    key: request.key,
-    status: result.status,
-    run,
-    attempt,
-    exitCode: result.exitCode,
-    output: result.output,
-    error: result.status === "lost" ? explained(result.error, troubles) : result.error,
-    startedAt: startedAt?.toISOString() ?? null,
-    endedAt: new Date().toISOString(),
-    durationMs: startedAt === null ? 0 : Date.now() - startedAt.getTime(),
-    memoryBytesPeak: result.usage.memoryBytesPeak,
-  };
-}
-
-/** That it was lost says nothing of why; what was told to people meanwhile does. */
-function explained(error: RunResult["error"], troubles: readonly string[]): RunResult["error"] {
-  if (error === null || troubles.length === 0) return error;
-  return { ...error, message: `${error.message} (${troubles.join("; ")})` };
-}
-
-/** Of an item for which nothing ran. */
-function unrunResult({ request }: ClaimedItem, status: string): ItemResult {
-  return {
-    index: request.index,
-    key: request.key,
-    status,
-    run: null,
-    attempt: 0,
-    exitCode: null,
-    output: null,
-    error: null,
-    startedAt: null,
-    endedAt: new Date().toISOString(),
-    durationMs: 0,
-    memoryBytesPeak: null,
-  };
-}
 
 function pause(ms: number, stop: AbortSignal): Promise<void> {
   return new Promise((resolve) => {

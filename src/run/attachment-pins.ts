@@ -43,7 +43,8 @@ export function sourceViolations(
   return [...mounts, ...files].map((path) => ({ code: "MOUNT_SOURCE_REFUSED", path, reason }));
 }
 
-function knownAs({ name, asked }: Attachment): string {
+/** How whoever handed it over knows it. */
+export function knownAs({ name, asked }: Attachment): string {
   return asked ?? posix.join(ATTACHMENTS_PATH, name);
 }
 

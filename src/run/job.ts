@@ -10,7 +10,7 @@ import type { Holder } from "./grants/holder.ts";
 export interface Attachment {
   readonly name: string;
   readonly host: string;
-  /** What a caller called it; absent where a person or a program attached a file of theirs. */
+  /** What its caller, or the item of a fleet, called it; absent where a person or a program attached a file of theirs. */
   readonly asked?: string;
   /** `device:inode` where the caller's own cell was given this very file; it must still be that file. */
   readonly identity?: string;

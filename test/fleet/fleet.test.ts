@@ -172,6 +172,27 @@ describe("a fleet", () => {
     expect(stopped.results.size).toBeLessThan(20);
   });
 
+  it.each(["fresh", "scrubbed"] as const)(
+    "tells why an item failed: what its worker said last, which file is not there (%s)",
+    async (reuse) => {
+      await using f = await openFleetProject(spec("seq 100 >&2; echo; printf 'no such page\\n\\n' >&2; exit 4", 1));
+      const [item] = items(f.project.dir, 1);
+      const absent = join(f.project.dir, "inbox", "absent.pdf");
+      const { results } = await f.map({ reuse }, [
+        item ?? {},
+        { attachments: [{ path: absent, name: "in" }], allowWrite: ["/text/b"] },
+      ]);
+      expect(results.get("0")?.error).toEqual({
+        code: "FAILED",
+        message: expect.stringMatching(/exit code 4.* \(it said: 99 \/ 100 \/ no such page\)$/),
+      });
+      expect(results.get("1")).toMatchObject({
+        status: "refused",
+        error: { message: expect.stringContaining(absent) },
+      });
+    },
+  );
+
   it("refuses an item of which no request could be made, and no other", async () => {
     await using f = await openFleetProject(spec("true"));
     const { results } = await f.map({}, [{ refusal: "the field stem leads out" }, {}]);

@@ -1,13 +1,14 @@
 import fs from "node:fs";
-import { join, posix } from "node:path";
+import { join } from "node:path";
 import { pinned } from "../../files/host/roots.ts";
 import { DiskWatch } from "../../isolation/disk/disk-watch.ts";
 import { closedGate } from "../../isolation/docker/images/closed-gate.ts";
 import { EngineTrouble } from "../../isolation/driver.ts";
-import { ATTACHMENTS_PATH, type Plan } from "../../isolation/plan.ts";
+import type { Plan } from "../../isolation/plan.ts";
 import { refusalOf } from "../../isolation/refused-sources.ts";
 import type { ServedItem, ServingCell } from "../../isolation/serving.ts";
 import type { WorkerDefinition } from "../../project/worker.ts";
+import { knownAs } from "../../run/attachment-pins.ts";
 import { type Broker, openBroker } from "../../run/broker.ts";
 import { Disposables } from "../../run/disposables.ts";
 import type { RunEnvironment } from "../../run/environment.ts";
@@ -173,8 +174,9 @@ export class ServedCell implements AsyncDisposable {
    * A copy, opened without following links: the item sees this file, and whoever comes next does not. Synchronous, for
    * the calls are many and none of them waits for anybody.
    */
-  #layAttachment({ name, host, identity }: Attachment): Violation[] {
-    const path = posix.join(ATTACHMENTS_PATH, name);
+  #layAttachment(attachment: Attachment): Violation[] {
+    const { name, host, identity } = attachment;
+    const path = knownAs(attachment);
     const refuse = (reason: string): Violation[] => [{ code: "MOUNT_SOURCE_REFUSED", path, reason }];
     const refusal = refusalOf(host, this.#env.refusedSources);
     if (refusal !== null) return refuse(refusal);
