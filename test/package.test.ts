@@ -91,7 +91,9 @@ describe("the package, packed and installed elsewhere", () => {
     expect(found).toEqual([]);
   });
 
-  it("holds no tests, no examples and no sources", async () => {
+  it("holds no tests, no examples and no sources, nor maps to these", async () => {
+    const all = await readdir(join(dir, "node_modules", "corral"), { recursive: true });
+    expect(all.filter((name) => name.endsWith(".map"))).toEqual([]);
     const files = await readdir(join(dir, "node_modules", "corral"));
     expect(files.sort()).toEqual(["LICENSE", "README.md", "dist", "docs", "images", "package.json", "policies"]);
   });
