@@ -8,8 +8,9 @@ export class ClientRoots {
   #hosts: Promise<readonly string[] | null> | null = null;
   /** A client that never named a root draws no line. One that did, and names none any more, has left nothing inside of it. */
   #hasNamed = false;
-  /** How often they have changed: what was asked before the last time is not listened to. */
+  /** How often they have changed. */
   #changes = 0;
+  #isAsking = false;
 
   constructor(options: { readonly isHonoured: boolean; readonly tell: (line: string) => void }) {
     this.#isHonoured = options.isHonoured;
@@ -36,18 +37,31 @@ export class ClientRoots {
 
   /**
    * What was told before counts no more. `ask`: tries to learn the new ones at once; null where that failed, or where a
-   * request was quicker, and the next request learns them then.
+   * request was quicker, and the next request learns them then. Null also while it is asked already: however often they
+   * change meanwhile, it is asked once more.
    */
   async changed(ask: () => Promise<readonly string[]>): Promise<readonly string[] | null> {
     if (!this.#isHonoured) return null;
     this.#hosts = null;
     this.#changes += 1;
-    const change = this.#changes;
-    const uris = await ask().catch(() => null);
-    if (uris === null || this.#hosts !== null || change !== this.#changes) return null;
+    if (this.#isAsking) return null;
+    this.#isAsking = true;
+    const uris = await this.#latest(ask).finally(() => {
+      this.#isAsking = false;
+    });
+    if (uris === null || this.#hosts !== null) return null;
     const hosts = this.#lookedUp(Promise.resolve(uris));
     this.#hosts = hosts;
     return await hosts;
+  }
+
+  /** What was asked before the last change is not listened to. */
+  async #latest(ask: () => Promise<readonly string[]>): Promise<readonly string[] | null> {
+    for (;;) {
+      const change = this.#changes;
+      const uris = await ask().catch(() => null);
+      if (change === this.#changes) return uris;
+    }
   }
 
   async #lookedUp(asked: Promise<readonly string[]>): Promise<readonly string[] | null> {

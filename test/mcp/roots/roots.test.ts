@@ -130,6 +130,18 @@ describe("a client's roots", () => {
     expect(await shown(client)).toBe("/out/");
   });
 
+  it("that change without a pause are asked for one time after another, and the last ones count", async () => {
+    const roots = [uri("docs/sub")];
+    const { client, asked } = await rooted(roots);
+    await shown(client);
+    for (let change = 0; change < 3000; change += 1) {
+      roots[0] = uri(change === 2999 ? "out" : "docs");
+      await client.sendRootsListChanged();
+    }
+    expect(await shown(client)).toBe("/out/");
+    expect(asked()).toBeLessThan(1000);
+  });
+
   it("that are of another kind are as if they were not told", async () => {
     const { client } = await rooted([uri("docs"), "https://example.org/docs"]);
     const answer = await client.callTool({ name: "list_files", arguments: { path: "/" } });
