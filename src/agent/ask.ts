@@ -18,6 +18,8 @@ export interface Question {
 
 /** More than any model answers at once; a server that goes on is cut off. */
 const MAX_ANSWER_CHARACTERS = 4_000_000;
+/** Few of so many are done, and each is told of. */
+const MAX_CALLS = 10_000;
 /** Of what stands for it in the conversation, which may hold what nobody hears: thoughts that are sealed, images, results. */
 const MAX_KEPT_CHARACTERS = 2 * MAX_ANSWER_CHARACTERS;
 
@@ -155,6 +157,7 @@ class Heard {
       case "tool-call": {
         if (isTooDeep(part.input)) throw nestedTooDeep();
         this.#count(Math.max(0, JSON.stringify(part.input ?? null).length - (this.#inputs.get(part.toolCallId) ?? 0)));
+        if (this.#calls.size >= MAX_CALLS) throw new ModelFailure("ANSWER_TOO_LARGE", TOO_MANY);
         // Which of them an answer is to could not be told.
         if (this.#calls.has(part.toolCallId)) throw new ModelFailure("MODEL_UNAVAILABLE", TWO_CALLS, 0);
         const fault = part.invalid === true ? faultOf(part.error) : null;
@@ -198,6 +201,7 @@ class Heard {
 }
 
 const TOO_LARGE = `The model answered more than ${MAX_ANSWER_CHARACTERS} characters.`;
+const TOO_MANY = `The model's answer has more than ${MAX_CALLS} calls.`;
 const TWO_CALLS = "The model's answer has two calls with one id.";
 
 const ENDS: Readonly<Record<string, AnswerEnd>> = {

@@ -263,6 +263,13 @@ describe("an agent's loop", () => {
     expect(asked).toHaveLength(2);
   });
 
+  it("takes no answer that asks for more calls than anybody could be told of", async () => {
+    const calls = (count: number) => answers("", ...Array.from({ length: count }, (): Call => ["none"]));
+    expect((await ran([calls(10_001)])).failure?.code).toBe("ANSWER_TOO_LARGE");
+    const { failure, events } = await ran([calls(10_000), answers("x")]);
+    expect([failure, codesIn(events).length]).toEqual([null, 10_000]);
+  });
+
   it("stops taking an answer that never ends, and does nothing of it", async () => {
     const piece = "x".repeat(1_000_000);
     let pieces = 0;
