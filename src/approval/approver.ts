@@ -21,6 +21,8 @@ export interface ApprovalRequest {
   readonly why?: string;
   /** A unified diff of what would be written. It may be long. */
   readonly diff?: string;
+  /** Nothing is done with it now, so agreeing to it once would be of no use. */
+  readonly lastingOnly?: true;
 }
 
 /** `once`: for what was asked. `tree`: while this tree of runs lasts. `session`: while this process lasts. */

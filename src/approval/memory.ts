@@ -57,6 +57,11 @@ export function lastingOf(request: Asked): readonly Lasting[] | null {
   return each.flatMap((lasting) => lasting ?? []);
 }
 
+/** Whether a request may be agreed to for itself alone. */
+export function mayBeOnce(request: Pick<ApprovalRequest, "lastingOnly"> & Asked): boolean {
+  return request.lastingOnly !== true || lastingOf(request) === null;
+}
+
 function lastingOfOne(operation: ApprovalOperation, asked: Asked): readonly Lasting[] | null {
   if (operation === "push") return null;
   if (operation === "exec") {

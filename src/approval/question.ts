@@ -15,8 +15,8 @@ export type Ask = (question: Question, signal: AbortSignal) => Promise<Answer | 
 
 /** Questions are equal where nothing that a person reads of them differs, a command line least of all. */
 export function questionKey(request: ApprovalRequest): string {
-  const { worker, through, operations, paths, directory, command, why, diff } = request;
-  const read = [worker, through, operations.toSorted(), paths.toSorted(), directory, command, why, diff];
+  const { worker, through, operations, paths, directory, command, why, diff, lastingOnly } = request;
+  const read = [worker, through, operations.toSorted(), paths.toSorted(), directory, command, why, diff, lastingOnly];
   return createHash("sha256")
     .update(JSON.stringify(read.map((part) => part ?? null)))
     .digest("base64");

@@ -1,5 +1,5 @@
 import { type ApprovalOperation, isGrant } from "../approval/approver.ts";
-import { type Asked, type Lasting, lastingOf } from "../approval/memory.ts";
+import { type Asked, type Lasting, lastingOf, mayBeOnce } from "../approval/memory.ts";
 import type { Answer } from "../approval/question.ts";
 import { printable, printableLine } from "./printable.ts";
 import { quotedLines, widthOf } from "./quoted-lines.ts";
@@ -55,7 +55,15 @@ export function choiceTexts(question: AskedOfPerson, restLines: number): ChoiceT
   const where = lasting === null ? "" : `${printableLine(worker, 40)} ${extentOf(lasting)}`;
   return [
     { value: "no", label: "No" },
-    { value: "once", label: "Yes, once", hint: `for ${these}, and others that ask exactly this meanwhile` },
+    ...(mayBeOnce(question)
+      ? [
+          {
+            value: "once",
+            label: "Yes, once",
+            hint: `for ${these}, and others that ask exactly this meanwhile`,
+          } as const,
+        ]
+      : []),
     ...(lasting === null
       ? []
       : ([

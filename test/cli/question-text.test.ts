@@ -147,6 +147,16 @@ describe("the answers that a person may give", () => {
     expect(labels({ runs: 3 })[2]).toBe("Yes, for these 3 runs and all they call");
   });
 
+  it("leave out a yes for once where nothing would come of it", () => {
+    const grant = { operations: ["grant_read"], paths: ["/src"], directory: "/src", lastingOnly: true } as const;
+    expect(labels(grant)).toEqual([
+      "No",
+      "Yes, for this run and all it calls",
+      expect.stringContaining("do not ask again"),
+    ]);
+    expect(labels({ ...grant, directory: "/" }), "what cannot last").toEqual(["No", "Yes, once"]);
+  });
+
   it("promise no more than what is remembered", () => {
     expect(hints({ paths: ["/out"] })[3]).toBe("w for exactly /out, until this command ends");
     expect(labels({ paths: ["/out"] })[3]).toBe("Yes, do not ask again for this path");

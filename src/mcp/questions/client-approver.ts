@@ -1,6 +1,7 @@
 import type { ElicitRequestFormParams } from "@modelcontextprotocol/server";
 import type { ApprovalRequest, Approver, Decision } from "../../approval/approver.ts";
 import { denied } from "../../approval/approver.ts";
+import { mayBeOnce } from "../../approval/memory.ts";
 import { QueuedApprover } from "../../approval/queued-approver.ts";
 import type { Call } from "../calls/call.ts";
 import { answerIn, questionForm } from "./question-form.ts";
@@ -57,6 +58,7 @@ export class ClientApprover implements Approver {
       ask: async (question, signal) => {
         const call = callInQuestion();
         if (call === null) return denied("the client that could be asked is gone");
+        if (isShared && !mayBeOnce(question)) return denied("it would last, and others share this session");
         const form = questionForm(question, isShared);
         if (form === null) return denied("it is too long to be shown to the client");
         return answerIn(await ask(call, form, signal), question, isShared);

@@ -1,6 +1,6 @@
 import type { ElicitRequestFormParams } from "@modelcontextprotocol/server";
 import pc from "picocolors";
-import { lastingOf } from "../../approval/memory.ts";
+import { lastingOf, mayBeOnce } from "../../approval/memory.ts";
 import type { Answer } from "../../approval/question.ts";
 import { type AskedOfPerson, choiceTexts, questionText } from "../../cli/question-text.ts";
 
@@ -20,10 +20,16 @@ const CHOICES = ["deny", "once", "session"] as const;
 export function questionForm(question: AskedOfPerson, isShared: boolean): ElicitRequestFormParams | null {
   const { above, message } = questionText(question, COLUMNS, PLAIN);
   const text = [...above, message].join("\n");
-  if (text.length > MAX_MESSAGE_CHARS) return null;
   const lasting = !isShared && lastsIn(question);
+  const once = mayBeOnce(question);
+  if (text.length > MAX_MESSAGE_CHARS) return null;
   const session = choiceTexts(question, 0).find(({ value }) => value === "session")?.label;
-  const meaning = `once: yes, for this alone.${lasting ? ` session: ${session}, while this connection lasts.` : ""}`;
+  const offered = { deny: true, once, session: lasting };
+  const meanings = [
+    "deny: no.",
+    ...(once ? ["once: yes, for this alone."] : []),
+    ...(lasting ? [`session: ${session}, while this connection lasts.`] : []),
+  ];
   return {
     mode: "form",
     message: text,
@@ -33,8 +39,8 @@ export function questionForm(question: AskedOfPerson, isShared: boolean): Elicit
         answer: {
           type: "string",
           title: "Answer",
-          description: `deny: no. ${meaning}`,
-          enum: lasting ? [...CHOICES] : CHOICES.filter((choice) => choice !== "session"),
+          description: meanings.join(" "),
+          enum: CHOICES.filter((choice) => offered[choice]),
           default: "deny",
         },
       },
@@ -43,7 +49,7 @@ export function questionForm(question: AskedOfPerson, isShared: boolean): Elicit
   };
 }
 
-/** Whatever is not clearly a yes to a choice is a no; a yes for longer than was offered to anybody is for once. */
+/** Whatever is not clearly a yes to a choice is a no; a yes for longer than was offered to anybody is for once, where that is of use. */
 export function answerIn(
   reply: unknown,
   question: AskedOfPerson,
@@ -52,9 +58,10 @@ export function answerIn(
   const { action, content } = (reply ?? {}) as { action?: unknown; content?: { answer?: unknown } };
   if (action !== "accept") return "no";
   const answer = content?.answer;
-  if (answer === "once") return "once";
+  if (answer === "once") return mayBeOnce(question) ? "once" : "no";
   if (answer !== "session" || !lastsIn(question)) return "no";
-  return isShared ? "once" : "session";
+  if (!isShared) return "session";
+  return mayBeOnce(question) ? "once" : "no";
 }
 
 function lastsIn(question: AskedOfPerson): boolean {

@@ -46,7 +46,12 @@ export async function requestAccess(
     return { granted: false, code: "PATH_NOT_IN_SANDBOX", message };
   }
   const { path } = parsed;
-  const outcome = await requestGrant({ path, mode, why: `to ${mode} '${path}'` }, holder, around, signal);
+  const outcome = await requestGrant(
+    { path, mode, why: `to ${mode} '${path}'`, lastingOnly: true },
+    holder,
+    around,
+    signal,
+  );
   if (!outcome.ok) return { granted: false, ...outcome.refusal };
   if (outcome.scope !== "once")
     return { granted: true, path: outcome.directory, mode, scope: outcome.scope ?? "had", note: NOTE };

@@ -1,5 +1,5 @@
 import { posix } from "node:path";
-import type { Approver, Decision } from "../../approval/approver.ts";
+import type { ApprovalRequest, Approver, Decision } from "../../approval/approver.ts";
 import { type RefusedSources, refusalOf } from "../../isolation/refused-sources.ts";
 import { allowedFolders, askedDirectory } from "../../project/asked-directory.ts";
 import type { Project } from "../../project/project.ts";
@@ -23,6 +23,8 @@ export interface GrantNeed {
   readonly why: string;
   /** The sandbox that the one operation has so far, where it was granted something for itself alone. */
   readonly under?: Sandbox;
+  /** Nothing is done there now: to agree to it for one operation would be of no use. */
+  readonly lastingOnly?: true;
 }
 
 /** All that granting needs of its surroundings. */
@@ -77,7 +79,7 @@ export async function requestGrant(
   if (around.ledger.wasRevoked({ worker: holder.worker.name, host, mode: need.mode }))
     return refuse("GRANT_REVOKED", asked, "It was granted before, and was taken back.");
 
-  const decision = await around.approver.decide(questionOf(asked, need.why, holder), signal);
+  const decision = await around.approver.decide(questionOf(asked, need, holder), signal);
   if (decision.outcome !== "approved") return unapproved(asked, decision);
   // Others may have been granted something meanwhile, or had it taken back: what holds now is what counts.
   return await around.ledger.inTurn(async () => {
@@ -169,11 +171,25 @@ async function directoryOf(
   );
 }
 
-function questionOf({ directory, mode }: { directory: VirtualPath; mode: Mode }, why: string, holder: Holder) {
+function questionOf(
+  { directory, mode }: { directory: VirtualPath; mode: Mode },
+  { why, lastingOnly }: GrantNeed,
+  holder: Holder,
+): ApprovalRequest {
   const operation = mode === "write" ? ("grant_write" as const) : ("grant_read" as const);
   const { run, root, worker } = holder;
   const through = holder.chain().map((each) => each.worker.name);
-  return { run, root, worker: worker.name, operations: [operation], paths: [directory], directory, through, why };
+  const asked = {
+    run,
+    root,
+    worker: worker.name,
+    operations: [operation],
+    paths: [directory],
+    directory,
+    through,
+    why,
+  };
+  return lastingOnly ? { ...asked, lastingOnly } : asked;
 }
 
 function unapproved(asked: { directory: VirtualPath; mode: Mode }, { outcome, reason }: Decision): Refused {

@@ -127,7 +127,8 @@ describe("a request of a called worker", () => {
 
 describe("access that a command worker asks for at its socket", () => {
   it("is there for tools, for exec and for whom it calls later, and not for its own container", async () => {
-    const project = await open(personWho("tree"), {
+    const person = personWho("tree");
+    const project = await open(person, {
       root: worker(
         `ask access '{"path":"'$SRC'/a","mode":"read"}'; cat $SRC/a 2>/dev/null && echo SEEN
         ask tools/exec '{"command":"cat '$SRC'/a"}'; corral-call leaf`,
@@ -138,6 +139,7 @@ describe("access that a command worker asks for at its socket", () => {
     const { stdout } = await project.run("root");
     const [access, exec] = answersIn(stdout);
     expect(access).toMatchObject({ granted: true, path: join(host, "src"), mode: "read", scope: "tree" });
+    expect(person.asked).toMatchObject([{ directory: join(host, "src"), lastingOnly: true }]);
     expect(access?.note).toContain("This container does not show it");
     expect(exec).toMatchObject({ text: "A\n" });
     expect(stdout).toContain("leaf: A");

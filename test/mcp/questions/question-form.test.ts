@@ -1,0 +1,44 @@
+import pc from "picocolors";
+import { describe, expect, it } from "vitest";
+import { type AskedOfPerson, questionText } from "../../../src/cli/question-text.ts";
+import { answerIn, questionForm } from "../../../src/mcp/questions/question-form.ts";
+
+const GRANT: AskedOfPerson = {
+  worker: "w",
+  operations: ["grant_read"],
+  paths: ["/src"],
+  directory: "/src",
+  lastingOnly: true,
+  runs: 1,
+};
+const ONCE = { action: "accept", content: { answer: "once" } };
+const SESSION = { action: "accept", content: { answer: "session" } };
+
+function choices(question: AskedOfPerson, isShared: boolean): unknown {
+  return questionForm(question, isShared)?.requestedSchema.properties.answer;
+}
+
+describe("the form that a client shows", () => {
+  it("offers a yes for once only where something comes of it, and one that lasts only where nobody shares the session", () => {
+    const { lastingOnly: _, ...usual } = GRANT;
+    expect(choices(usual, false)).toMatchObject({ enum: ["deny", "once", "session"] });
+    expect(choices(usual, true)).toMatchObject({ enum: ["deny", "once"] });
+    expect(choices(GRANT, false)).toMatchObject({
+      enum: ["deny", "session"],
+      description: expect.not.stringContaining("once:"),
+    });
+    expect([answerIn(ONCE, usual, false), answerIn(ONCE, GRANT, false)]).toEqual(["once", "no"]);
+    expect([answerIn(SESSION, usual, true), answerIn(SESSION, GRANT, true)]).toEqual(["once", "no"]);
+    expect(answerIn(SESSION, GRANT, false)).toBe("session");
+  });
+
+  it("shows what a terminal shows, and is none where that is too long", () => {
+    expect(questionForm(GRANT, false)?.message).toContain(questionText(GRANT, 100, pc.createColors(false)).message);
+    expect(
+      questionForm(
+        { ...GRANT, why: "so that ".repeat(100), paths: ["a".repeat(200_000)], directory: `/${"a".repeat(200_000)}` },
+        false,
+      ),
+    ).toBeNull();
+  });
+});
