@@ -75,12 +75,16 @@ describe("answers over HTTP that nobody reads", () => {
       sockets.push(socket);
       await setTimeout(50);
     }
-    await setTimeout(1500);
+    await setTimeout(4500);
     const whole = await Promise.all(sockets.map(isWhole));
     // Those that came while others still stood there; which these are depends on how quickly each was read from the disk.
     expect(whole.filter(Boolean)).toHaveLength(8);
     const { client } = await connectedTo(s.server.url, TOKEN, true);
     expect(textOf(await client.callTool({ name: "list_files", arguments: { path: "/" } }))).toContain("/docs/");
     for (const socket of sockets) socket.destroy();
+    // Whoever reads is given up by nobody, however much it asks for at once.
+    const read = { name: "read_file", arguments: { path: "/docs/large.png" } };
+    const images = await Promise.all(Array.from({ length: 16 }, () => client.callTool(read)));
+    expect(images.map(({ content }) => content.length)).toEqual(Array(16).fill(2));
   });
 });
