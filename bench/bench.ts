@@ -5,7 +5,7 @@ import type { FleetJournal } from "../src/fleet/journal/journal.ts";
 import { openJournal } from "../src/fleet/open-journal.ts";
 import { type Corral, openCorral, type RunEvent, run } from "../src/index.ts";
 import type { Plan } from "../src/isolation/plan.ts";
-import type { WorkerDefinition } from "../src/project/worker.ts";
+import type { WorkerDefinition } from "../src/project/worker/worker.ts";
 import { openPeers } from "./contenders/open-peers.ts";
 import type { Peer } from "./contenders/peer.ts";
 import { writeProject } from "./project.ts";

@@ -15,7 +15,10 @@ const LEFT_OUT = new Set(["ssh2", "@grpc/grpc-js", "@grpc/proto-loader", "protob
 export async function bundleProgram(root: string): Promise<void> {
   const bundle = await rolldown({
     // What a thread runs is loaded by its name, by whichever file starts it: it must stand beside all others.
-    input: { corral: join(root, "src/cli/corral.ts"), "schema-thread": join(root, "src/project/schema-thread.ts") },
+    input: {
+      corral: join(root, "src/cli/corral.ts"),
+      "schema-thread": join(root, "src/project/schema/schema-thread.ts"),
+    },
     platform: "node",
     cwd: root,
     // As the compiler does for the library: the oldest Node that the package asks for does not read `using`.

@@ -2,11 +2,11 @@
 import { join } from "node:path";
 import { type Job, runJob } from "../examples/inbox/host/job.ts";
 import { triedIn } from "../examples/inbox/host/tried.ts";
-import { LiveTree } from "../src/cli/live-tree.ts";
-import { printableLine } from "../src/cli/printable.ts";
-import { colorsFor, terminalOf } from "../src/cli/terminal.ts";
-import { drawTree } from "../src/cli/tree.ts";
-import { Witness } from "../src/cli/witness.ts";
+import { LiveTree } from "../src/cli/run/live-tree.ts";
+import { drawTree } from "../src/cli/run/tree.ts";
+import { Witness } from "../src/cli/run/witness.ts";
+import { printableLine } from "../src/cli/terminal/printable.ts";
+import { colorsFor, terminalOf } from "../src/cli/terminal/terminal.ts";
 import { stateDirFrom } from "../src/run/open/state-dir.ts";
 
 const terminal = terminalOf(process);

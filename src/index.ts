@@ -27,7 +27,7 @@ export type { ToolsOptions, WorkerCall, WorkerTools } from "./library/worker-too
 // Declarations, and the errors that name their places.
 export { loadPolicy, UnknownPolicyError } from "./policy/policy.ts";
 export { loadProject, type Project } from "./project/project.ts";
-export type { WorkerDefinition } from "./project/worker.ts";
+export type { WorkerDefinition } from "./project/worker/worker.ts";
 // Runs, and what would become of them.
 export type { SettledChanges } from "./run/changes/settled-run.ts";
 export type { CheckReport, FailingPath } from "./run/check.ts";

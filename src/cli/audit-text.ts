@@ -1,6 +1,6 @@
 import type { SealedRecord } from "../audit/seal.ts";
-import { printableLine } from "./printable.ts";
-import { columns } from "./table.ts";
+import { printableLine } from "./terminal/printable.ts";
+import { columns } from "./terminal/table.ts";
 
 const HEAD = ["TIME", "RUN", "WORKER", "WHAT", "OUTCOME"];
 

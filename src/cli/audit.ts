@@ -9,10 +9,10 @@ import { loadSealKey } from "../isolation/owner.ts";
 import { stateDirFrom } from "../run/open/state-dir.ts";
 import { nearest } from "../yaml/issue.ts";
 import { auditTable } from "./audit-text.ts";
-import { dateOf } from "./date.ts";
-import { printableLine } from "./printable.ts";
-import { printJson, say, type Terminal } from "./terminal.ts";
-import { UsageError } from "./usage-error.ts";
+import { dateOf } from "./terminal/date.ts";
+import { printableLine } from "./terminal/printable.ts";
+import { printJson, say, type Terminal } from "./terminal/terminal.ts";
+import { UsageError } from "./terminal/usage-error.ts";
 
 export interface AuditOptions {
   readonly project: string;

@@ -4,7 +4,7 @@ import { type CheckReport, check, checkDeclaration } from "../run/check.ts";
 import { openPreview } from "../run/open/preview.ts";
 import { stateDirFrom } from "../run/open/state-dir.ts";
 import { DeclarationError } from "../yaml/problem.ts";
-import { type Colors, colorsFor, printJson, type Terminal, withoutControls } from "./terminal.ts";
+import { type Colors, colorsFor, printJson, type Terminal, withoutControls } from "./terminal/terminal.ts";
 
 export interface CheckOptions {
   readonly project: string;

@@ -25,8 +25,8 @@ if (state !== undefined && state.uid === process.geteuid?.() && (state.mode & 0o
 // Loaded only now, for the cache to be of use.
 const [{ main }, { terminalOf }, { EXIT }] = await Promise.all([
   import("./main.ts"),
-  import("./terminal.ts"),
-  import("./exit-status.ts"),
+  import("./terminal/terminal.ts"),
+  import("./terminal/exit-status.ts"),
 ]);
 const terminal = terminalOf(process);
 const status = await main(process.argv.slice(2), terminal);

@@ -6,7 +6,7 @@ import { imageStatus } from "../isolation/docker/images/status.ts";
 import { type OpenedEngine, openEngine } from "../run/open/engine.ts";
 import { stateDirFrom } from "../run/open/state-dir.ts";
 import { IMAGES_DIR, packageVersion } from "./package.ts";
-import { type Colors, colorsFor, printJson, type Terminal } from "./terminal.ts";
+import { type Colors, colorsFor, printJson, type Terminal } from "./terminal/terminal.ts";
 
 /** One thing that was looked at. `missing` is what keeps workers from running; `warning` does not. */
 export interface Finding {

@@ -4,7 +4,7 @@ import { openPreview } from "../run/open/preview.ts";
 import { stateDirFrom } from "../run/open/state-dir.ts";
 import { explanationText } from "./explain-text.ts";
 import { namedWorker } from "./named-worker.ts";
-import { colorsFor, printJson, type Terminal, withoutControls } from "./terminal.ts";
+import { colorsFor, printJson, type Terminal, withoutControls } from "./terminal/terminal.ts";
 
 export interface ExplainOptions {
   readonly project: string;

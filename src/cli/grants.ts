@@ -2,10 +2,10 @@ import { join } from "node:path";
 import { listLiveGrants, revokeLiveGrant } from "../isolation/live-grants.ts";
 import { currentOwner } from "../isolation/owner.ts";
 import { stateDirFrom } from "../run/open/state-dir.ts";
-import { printableLine } from "./printable.ts";
-import { columns } from "./table.ts";
-import { printJson, say, type Terminal } from "./terminal.ts";
-import { UsageError } from "./usage-error.ts";
+import { printableLine } from "./terminal/printable.ts";
+import { columns } from "./terminal/table.ts";
+import { printJson, say, type Terminal } from "./terminal/terminal.ts";
+import { UsageError } from "./terminal/usage-error.ts";
 
 /** `corral grants ls`: what running workers were granted beyond their declarations. Needs no Engine. */
 export async function listVerb(options: { readonly json?: boolean }, terminal: Terminal): Promise<number> {

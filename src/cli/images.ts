@@ -5,13 +5,13 @@ import type { ImageProgress } from "../isolation/docker/images/progress.ts";
 import { type ImageStatus, imageStatus } from "../isolation/docker/images/status.ts";
 import { stateDirFrom } from "../run/open/state-dir.ts";
 import { nearest } from "../yaml/issue.ts";
-import { EXIT } from "./exit-status.ts";
 import { IMAGES_DIR } from "./package.ts";
-import { printableLine } from "./printable.ts";
-import { stoppable } from "./stop.ts";
-import { columns } from "./table.ts";
-import { colorsFor, printJson, say, type Terminal } from "./terminal.ts";
-import { UsageError } from "./usage-error.ts";
+import { EXIT } from "./terminal/exit-status.ts";
+import { printableLine } from "./terminal/printable.ts";
+import { stoppable } from "./terminal/stop.ts";
+import { columns } from "./terminal/table.ts";
+import { colorsFor, printJson, say, type Terminal } from "./terminal/terminal.ts";
+import { UsageError } from "./terminal/usage-error.ts";
 
 interface ImagesOptions {
   readonly json?: boolean;

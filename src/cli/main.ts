@@ -1,8 +1,8 @@
 import { CommanderError } from "commander";
-import { EXIT } from "./exit-status.ts";
-import { failureOf } from "./failure.ts";
 import { programFor } from "./program.ts";
-import { say, type Terminal } from "./terminal.ts";
+import { EXIT } from "./terminal/exit-status.ts";
+import { failureOf } from "./terminal/failure.ts";
+import { say, type Terminal } from "./terminal/terminal.ts";
 
 /** The whole command line: arguments in, exit status out. Every error ends here. */
 export async function main(args: readonly string[], terminal: Terminal): Promise<number> {

@@ -1,8 +1,8 @@
 import type { Project } from "../project/project.ts";
-import type { WorkerDefinition } from "../project/worker.ts";
+import type { WorkerDefinition } from "../project/worker/worker.ts";
 import { nearest } from "../yaml/issue.ts";
-import { printableLine } from "./printable.ts";
-import { UsageError } from "./usage-error.ts";
+import { printableLine } from "./terminal/printable.ts";
+import { UsageError } from "./terminal/usage-error.ts";
 
 /** The worker that a person named, or what they may have meant. */
 export function namedWorker(name: string, { workers, dir }: Project): WorkerDefinition {

@@ -1,6 +1,6 @@
 import { Command, InvalidArgumentError, Option } from "commander";
 import { packageVersion } from "./package.ts";
-import type { Terminal } from "./terminal.ts";
+import type { Terminal } from "./terminal/terminal.ts";
 
 export interface Program {
   /** Runs the verb that the arguments name; answers with its exit status. */
@@ -41,7 +41,7 @@ export function programFor(terminal: Terminal): Program {
     .option("--record <file>", "write an agent's conversation to a .jsonl file, which `model: script/FILE` plays again")
     .addOption(json("print the result, with all calls, and nothing else"))
     .addHelpText("after", RUN_HELP)
-    .action(does(async (worker, options) => (await import("./run.ts")).runVerb(worker, options, terminal)));
+    .action(does(async (worker, options) => (await import("./run/run.ts")).runVerb(worker, options, terminal)));
 
   verb("explain <worker>", "Show what a worker would get, and who took away the rest, without running it.")
     .addOption(project())
@@ -66,7 +66,11 @@ export function programFor(terminal: Terminal): Program {
     .addOption(approve())
     .addOption(json("print the whole answer as JSON"))
     .addHelpText("after", TOOL_HELP)
-    .action(does(async (name, input, options) => (await import("./tool.ts")).toolVerb(name, input, options, terminal)));
+    .action(
+      does(async (name, input, options) =>
+        (await import("./session/tool.ts")).toolVerb(name, input, options, terminal),
+      ),
+    );
 
   verb("shell <worker>", "Open a shell in a container that a worker would get.")
     .addOption(project())
@@ -75,7 +79,7 @@ export function programFor(terminal: Terminal): Program {
       "after",
       `\nExit status: the shell's own.\n${examples("corral shell extract", "echo 'ls /' | corral shell extract")}`,
     )
-    .action(does(async (worker, options) => (await import("./shell.ts")).shellVerb(worker, options, terminal)));
+    .action(does(async (worker, options) => (await import("./session/shell.ts")).shellVerb(worker, options, terminal)));
 
   verb("mcp", "Serve a worker's tools, files and container to an MCP client.")
     .option("--worker <name>", "whose sandbox the client gets")
@@ -85,7 +89,7 @@ export function programFor(terminal: Terminal): Program {
     .option("--http [port]", "over HTTP on this machine's loopback instead of standard input and output; 0: any port")
     .option("--no-roots", "show all that the worker has, also where the client names roots that hold less")
     .addHelpText("after", MCP_HELP)
-    .action(does(async (options) => (await import("./mcp.ts")).mcpVerb(options, terminal)));
+    .action(does(async (options) => (await import("./session/mcp.ts")).mcpVerb(options, terminal)));
 
   verb("map [worker]", "Run a worker over many items, each in a sandbox of its own.")
     .addOption(project())
@@ -114,7 +118,7 @@ export function programFor(terminal: Terminal): Program {
     .addOption(policy())
     .addOption(json("print one result a line as JSON"))
     .addHelpText("after", MAP_HELP)
-    .action(does(async (worker, options) => (await import("./map.ts")).mapVerb(worker, options, terminal)));
+    .action(does(async (worker, options) => (await import("./fleet/map.ts")).mapVerb(worker, options, terminal)));
 
   const group = (name: string, description: string): Command =>
     verb(name, description).helpCommand("help [command]", "print the help of a command");
@@ -123,32 +127,32 @@ export function programFor(terminal: Terminal): Program {
     fleet.command(usage).description(description).helpOption("-h, --help", "print this help").addOption(project());
   ofFleet("ls", "List the fleets of the project, the newest first.")
     .addOption(json())
-    .action(does(async (options) => (await import("./fleet.ts")).listVerb(options, terminal)));
+    .action(does(async (options) => (await import("./fleet/fleet.ts")).listVerb(options, terminal)));
   ofFleet("show <id>", "Show how a fleet stands: items by status and reason, the slowest, the last failures.")
     .addOption(json())
-    .action(does(async (id, options) => (await import("./fleet.ts")).showVerb(id, options, terminal)));
+    .action(does(async (id, options) => (await import("./fleet/fleet.ts")).showVerb(id, options, terminal)));
   ofFleet("resume <id>", "Go on with a fleet that nobody runs any more.")
     .addOption(json("print one result a line as JSON"))
-    .action(does(async (id, options) => (await import("./fleet.ts")).resumeVerb(id, options, terminal)));
+    .action(does(async (id, options) => (await import("./fleet/fleet.ts")).resumeVerb(id, options, terminal)));
   ofFleet("retry <id>", "Run the items of a fleet that failed once more, as a fleet of their own.")
     .option("--failed", "those that failed (there is nothing else yet)")
     .addOption(json("print one result a line as JSON"))
-    .action(does(async (id, options) => (await import("./fleet.ts")).retryVerb(id, options, terminal)));
+    .action(does(async (id, options) => (await import("./fleet/fleet.ts")).retryVerb(id, options, terminal)));
   ofFleet("cancel <id>", "Never run what waits in a fleet; what runs is ended by whoever runs it.").action(
-    does(async (id, options) => (await import("./fleet.ts")).cancelVerb(id, options, terminal)),
+    does(async (id, options) => (await import("./fleet/fleet.ts")).cancelVerb(id, options, terminal)),
   );
   ofFleet("rm [ids...]", "Forget fleets that have ended, with their items and results; what they wrote stays.")
     .option("--before <date>", "all that ended before this time; a date alone is UTC")
-    .action(does(async (ids, options) => (await import("./fleet.ts")).removeVerb(ids, options, terminal)));
+    .action(does(async (ids, options) => (await import("./fleet/fleet.ts")).removeVerb(ids, options, terminal)));
   ofFleet("results <id>", "Print what became of each item, in the order of the manifest.")
     .option("--jsonl", "as JSON, one a line (also without saying)")
     .option("--csv", "as CSV with a line of headings")
     .option("--status <status>", "only items with this status")
-    .action(does(async (id, options) => (await import("./fleet.ts")).resultsVerb(id, options, terminal)));
+    .action(does(async (id, options) => (await import("./fleet/fleet.ts")).resultsVerb(id, options, terminal)));
   ofFleet("report <id>", "Write one self-contained page: timeline, durations, throughput, failures.")
     .option("--html", "as HTML (there is nothing else yet)")
     .option("--output <file>", "where to; standard output without it")
-    .action(does(async (id, options) => (await import("./fleet.ts")).reportVerb(id, options, terminal)));
+    .action(does(async (id, options) => (await import("./fleet/fleet.ts")).reportVerb(id, options, terminal)));
 
   verb("ps", "List the containers of all runs that go on, or were left behind.")
     .addOption(json())
@@ -189,12 +193,12 @@ export function programFor(terminal: Terminal): Program {
   ofChanges("ls", "List the changesets that wait.")
     .addOption(project())
     .option("--all-projects", "of every project")
-    .action(does(async (options) => (await import("./changes.ts")).listVerb(options, terminal)));
+    .action(does(async (options) => (await import("./changes/changes.ts")).listVerb(options, terminal)));
   ofChanges("show <id>", "List the changes of one changeset, and what became of them.").action(
-    does(async (id, options) => (await import("./changes.ts")).showVerb(id, options, terminal)),
+    does(async (id, options) => (await import("./changes/changes.ts")).showVerb(id, options, terminal)),
   );
   ofChanges("diff <id>", "Show what would be changed, against what stands there now.").action(
-    does(async (id, options) => (await import("./changes.ts")).diffVerb(id, options, terminal)),
+    does(async (id, options) => (await import("./changes/changes.ts")).diffVerb(id, options, terminal)),
   );
   ofChanges("apply [ids...]", "Show what would be changed, ask, and apply it; a conflict is never overwritten.")
     .addOption(project())
@@ -202,11 +206,11 @@ export function programFor(terminal: Terminal): Program {
     .addOption(repeatable("--only <path>", "only what is at or below this path of the worker's", "all"))
     .option("--yes", "agree to it without being asked")
     .addHelpText("after", "\nExit status: 0 where all was applied, 1 where something was not, 2 wrong usage.")
-    .action(does(async (ids, options) => (await import("./changes-apply.ts")).applyVerb(ids, options, terminal)));
+    .action(does(async (ids, options) => (await import("./changes/apply.ts")).applyVerb(ids, options, terminal)));
   ofChanges("discard [ids...]", "Forget changesets, with all that was written there.")
     .addOption(project())
     .option("--all", "every changeset of the project")
-    .action(does(async (ids, options) => (await import("./changes.ts")).discardVerb(ids, options, terminal)));
+    .action(does(async (ids, options) => (await import("./changes/changes.ts")).discardVerb(ids, options, terminal)));
 
   const grants = group("grants", "What running workers were granted beyond what they declare.");
   grants

@@ -1,7 +1,7 @@
 import { openEngine } from "../run/open/engine.ts";
 import { stateDirFrom } from "../run/open/state-dir.ts";
-import { columns } from "./table.ts";
-import { printJson, say, type Terminal } from "./terminal.ts";
+import { columns } from "./terminal/table.ts";
+import { printJson, say, type Terminal } from "./terminal/terminal.ts";
 
 /** `corral ps`: every cell of this state directory, whatever its state. Removes nothing. */
 export async function psVerb(options: { readonly json?: boolean }, terminal: Terminal): Promise<number> {

@@ -1,6 +1,6 @@
 import { openEngine } from "../run/open/engine.ts";
 import { stateDirFrom } from "../run/open/state-dir.ts";
-import { printJson, say, type Terminal } from "./terminal.ts";
+import { printJson, say, type Terminal } from "./terminal/terminal.ts";
 
 /** `corral reap`: removes what dead orchestrators left behind, and tells what that was. */
 export async function reapVerb(options: { readonly json?: boolean }, terminal: Terminal): Promise<number> {

@@ -3,10 +3,10 @@ import { resolve } from "node:path";
 import { TranscriptFolder } from "../agent/transcript/transcript-folder.ts";
 import { stateDirFrom } from "../run/open/state-dir.ts";
 import { formatBytes } from "../sandbox/units.ts";
-import { columns } from "./table.ts";
-import { printJson, say, type Terminal } from "./terminal.ts";
+import { columns } from "./terminal/table.ts";
+import { printJson, say, type Terminal } from "./terminal/terminal.ts";
+import { UsageError } from "./terminal/usage-error.ts";
 import { transcriptText } from "./transcript-text.ts";
-import { UsageError } from "./usage-error.ts";
 
 export interface TranscriptOptions {
   readonly project: string;

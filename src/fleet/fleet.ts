@@ -1,6 +1,6 @@
 import { type Driver, EngineTrouble } from "../isolation/driver.ts";
 import type { ImageFacts } from "../isolation/plan-for.ts";
-import type { WorkerDefinition } from "../project/worker.ts";
+import type { WorkerDefinition } from "../project/worker/worker.ts";
 import type { RunEnvironment } from "../run/environment.ts";
 import { permissionOf, rootSandbox } from "../run/permission.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";

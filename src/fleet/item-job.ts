@@ -1,5 +1,5 @@
 import { lstat } from "node:fs/promises";
-import type { WorkerDefinition } from "../project/worker.ts";
+import type { WorkerDefinition } from "../project/worker/worker.ts";
 import type { RunEnvironment } from "../run/environment.ts";
 import { type Attachment, type Job, type Narrow, rootJob } from "../run/job.ts";
 import { checkRead, hostPathOf, parsePathIn } from "../sandbox/access.ts";

@@ -1,7 +1,7 @@
 import type { ItemResult } from "../fleet/item.ts";
 import { type MapRequest, mapItems } from "../fleet/map-items.ts";
 import type { Project } from "../project/project.ts";
-import type { WorkerDefinition } from "../project/worker.ts";
+import type { WorkerDefinition } from "../project/worker/worker.ts";
 import { type CheckReport, check } from "../run/check.ts";
 import type { Emit } from "../run/events.ts";
 import { type Explanation, explain } from "../run/explain.ts";

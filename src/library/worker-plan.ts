@@ -1,5 +1,5 @@
 import type { Plan } from "../isolation/plan.ts";
-import type { WorkerDefinition } from "../project/worker.ts";
+import type { WorkerDefinition } from "../project/worker/worker.ts";
 import { Budget } from "../run/explain/budget.ts";
 import { explainRoot } from "../run/explain/explained-run.ts";
 import type { Preview } from "../run/open/preview.ts";

@@ -1,4 +1,4 @@
-import type { WorkerDefinition } from "../project/worker.ts";
+import type { WorkerDefinition } from "../project/worker/worker.ts";
 import { agentTools } from "../run/agent/agent-tools.ts";
 import type { SettledChanges } from "../run/changes/settled-run.ts";
 import type { RunEnvironment } from "../run/environment.ts";

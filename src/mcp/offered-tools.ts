@@ -1,5 +1,5 @@
 import type { Tool as ToolDescription } from "@modelcontextprotocol/server";
-import type { WorkerDefinition } from "../project/worker.ts";
+import type { WorkerDefinition } from "../project/worker/worker.ts";
 import { usefulTools } from "../run/session/offered-tools.ts";
 import { inputSchemaOf } from "../tools/input-schema.ts";
 import type { Tool } from "../tools/tool.ts";

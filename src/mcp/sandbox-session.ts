@@ -1,6 +1,6 @@
 import type { Approver } from "../approval/approver.ts";
-import { printable } from "../cli/printable.ts";
-import type { WorkerDefinition } from "../project/worker.ts";
+import { printable } from "../cli/terminal/printable.ts";
+import type { WorkerDefinition } from "../project/worker/worker.ts";
 import type { RunEnvironment } from "../run/environment.ts";
 import { type OpenedSession, openSession } from "../run/session/open-session.ts";
 import type { Session } from "../run/session/session.ts";

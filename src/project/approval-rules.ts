@@ -2,7 +2,7 @@ import { z } from "zod";
 import { parseVirtualPath } from "../sandbox/virtual-path.ts";
 import { byKind, map } from "../yaml/shape.ts";
 import { present } from "./present.ts";
-import { pattern } from "./shell-rules.ts";
+import { pattern } from "./worker/shell-rules.ts";
 
 const MAX_RULES = 200;
 const MAX_PATHS = 50;

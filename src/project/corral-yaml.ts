@@ -3,8 +3,8 @@ import { byKind, map, namedMap } from "../yaml/shape.ts";
 import { duration } from "../yaml/units.ts";
 import { approvalRules } from "./approval-rules.ts";
 import { fleetManner } from "./fleet-yaml.ts";
-import { git } from "./git-yaml.ts";
-import { models } from "./models-yaml.ts";
+import { git } from "./git/git-yaml.ts";
+import { models } from "./models/models-yaml.ts";
 import { mountNameFault, nameFault } from "./names.ts";
 import { constraints, hostPath, limits, mode, network, virtualPath } from "./terms.ts";
 

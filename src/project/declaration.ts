@@ -12,9 +12,9 @@ import type { Checked } from "../yaml/check.ts";
 import type { KeyPath, YamlDocument } from "../yaml/document.ts";
 import type { Problem } from "../yaml/problem.ts";
 import type { SandboxYaml } from "./corral-yaml.ts";
-import { type HostPlace, plantedLinkFault, resolveHostPlace } from "./host-place.ts";
+import { type HostPlace, plantedLinkFault, resolveHostPlace } from "./place/host-place.ts";
+import { ensureZoneFolder } from "./place/zone-folder.ts";
 import { present } from "./present.ts";
-import { ensureZoneFolder } from "./zone-folder.ts";
 
 const DEFAULT_ROOT = ".sandbox";
 

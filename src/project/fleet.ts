@@ -6,8 +6,8 @@ import { parseYaml, type YamlDocument } from "../yaml/document.ts";
 import { nearest } from "../yaml/issue.ts";
 import { DeclarationError, type Problem } from "../yaml/problem.ts";
 import { type FleetManner, type FleetYaml, fleetYaml, mannerOf } from "./fleet-yaml.ts";
-import { faultOf } from "./host-place.ts";
 import { nameFault } from "./names.ts";
+import { faultOf } from "./place/host-place.ts";
 import { present } from "./present.ts";
 import type { Project } from "./project.ts";
 

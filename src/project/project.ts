@@ -10,15 +10,15 @@ import type { ApprovalRuleYaml } from "./approval-rules.ts";
 import { type CorralYaml, corralYaml } from "./corral-yaml.ts";
 import { corralsOwn } from "./corrals-own.ts";
 import { defaultDeclaration, resolveDeclaration } from "./declaration.ts";
-import { writableFolders } from "./exposure.ts";
 import type { FleetManner } from "./fleet-yaml.ts";
-import { type GitRepo, placesOnHost, resolveGitRepos, unknownRepos } from "./git-repos.ts";
-import { faultOf, followed } from "./host-place.ts";
-import { type ModelProvider, programsOf, resolveModels } from "./models.ts";
-import { withOwnFilesReadOnly } from "./own-files.ts";
+import { type GitRepo, placesOnHost, resolveGitRepos, unknownRepos } from "./git/repos.ts";
+import { type ModelProvider, programsOf, resolveModels } from "./models/models.ts";
+import { faultOf, followed } from "./place/host-place.ts";
+import { withOwnFilesReadOnly } from "./place/own-files.ts";
 import { formProblems } from "./sandbox-form.ts";
-import type { WorkerDefinition } from "./worker.ts";
-import { readWorkers } from "./workers.ts";
+import { writableFolders } from "./worker/exposure.ts";
+import type { WorkerDefinition } from "./worker/worker.ts";
+import { readWorkers } from "./worker/workers.ts";
 
 /** A folder whose files may be granted, and the workers that may be run on them. Checked, resolved, plain data. */
 export interface Project {

@@ -6,9 +6,9 @@ import type { Policy } from "../sandbox/policy.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import { below, parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
-import { plantedLinkFault, resolveHostPlace } from "./host-place.ts";
+import { plantedLinkFault, resolveHostPlace } from "./place/host-place.ts";
 import { present } from "./present.ts";
-import type { RawNeeds, RawPathNeed } from "./raw-needs.ts";
+import type { RawNeeds, RawPathNeed } from "./worker/raw-needs.ts";
 
 export interface ResolveContext {
   readonly projectDir: string;

@@ -1,7 +1,7 @@
 import { posix } from "node:path";
 import { type PinRefusal, type Pins, pinSources } from "../isolation/pin.ts";
 import { ATTACHMENTS_PATH } from "../isolation/plan.ts";
-import type { AttachmentRules, WorkerDefinition } from "../project/worker.ts";
+import type { AttachmentRules, WorkerDefinition } from "../project/worker/worker.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { formatBytes } from "../sandbox/units.ts";
 import type { Violation } from "../sandbox/violation.ts";

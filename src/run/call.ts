@@ -1,6 +1,6 @@
 import { posix } from "node:path";
 import { ATTACHMENTS_PATH, ROOTED_BASE } from "../isolation/plan.ts";
-import type { WorkerDefinition } from "../project/worker.ts";
+import type { WorkerDefinition } from "../project/worker/worker.ts";
 import { checkRead, governingMount, parsePathIn, readablePaths } from "../sandbox/access.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { carve } from "../sandbox/select.ts";

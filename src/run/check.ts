@@ -1,7 +1,7 @@
 import { ModelFailure } from "../agent/failure.ts";
 import { UnknownPolicyError } from "../policy/policy.ts";
 import { type FleetDefinition, fleetNamed, fleetNames } from "../project/fleet.ts";
-import { resolveHostPlace } from "../project/host-place.ts";
+import { resolveHostPlace } from "../project/place/host-place.ts";
 import type { Project } from "../project/project.ts";
 import { DeclarationError, describeProblem } from "../yaml/problem.ts";
 import { Budget } from "./explain/budget.ts";

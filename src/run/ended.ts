@@ -2,7 +2,7 @@ import type { CellExit } from "../isolation/cell.ts";
 import type { Enforcement } from "../isolation/enforcement.ts";
 import type { Plan } from "../isolation/plan.ts";
 import { parseJson } from "../json/parse-json.ts";
-import type { WorkerDefinition } from "../project/worker.ts";
+import type { WorkerDefinition } from "../project/worker/worker.ts";
 import { formatBytes, formatDuration } from "../sandbox/units.ts";
 import type { BoundedOutput } from "./output.ts";
 import { type Ending, endingOf, type RunError, type RunResult, type StopReason } from "./result.ts";

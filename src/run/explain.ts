@@ -1,4 +1,4 @@
-import type { WorkerDefinition } from "../project/worker.ts";
+import type { WorkerDefinition } from "../project/worker/worker.ts";
 import { Budget } from "./explain/budget.ts";
 import { type ExplainedRun, explainRoot } from "./explain/explained-run.ts";
 import type { Preview } from "./open/preview.ts";

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import type { Spending } from "../agent/spending.ts";
-import type { WorkerDefinition } from "../project/worker.ts";
+import type { WorkerDefinition } from "../project/worker/worker.ts";
 import type { MountView } from "../sandbox/mount.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { RunPlace } from "./events.ts";

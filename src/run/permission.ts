@@ -1,8 +1,8 @@
-import { writableFolders } from "../project/exposure.ts";
-import { exposedOwnFiles } from "../project/own-files.ts";
+import { exposedOwnFiles } from "../project/place/own-files.ts";
 import type { Project } from "../project/project.ts";
 import { resolveNeeds } from "../project/resolve.ts";
-import type { WorkerDefinition } from "../project/worker.ts";
+import { writableFolders } from "../project/worker/exposure.ts";
+import type { WorkerDefinition } from "../project/worker/worker.ts";
 import { isShown } from "../sandbox/access.ts";
 import { projectSandbox } from "../sandbox/declare.ts";
 import { type Derivation, derive } from "../sandbox/derive.ts";

@@ -1,7 +1,7 @@
 import type { Stage } from "../changes/stage.ts";
 import type { Cell } from "../isolation/cell.ts";
 import { EngineTrouble } from "../isolation/driver.ts";
-import type { AgentDefinition, WorkerDefinition } from "../project/worker.ts";
+import type { AgentDefinition, WorkerDefinition } from "../project/worker/worker.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import { openBroker } from "./broker.ts";

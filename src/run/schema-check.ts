@@ -1,6 +1,6 @@
 import { isTooDeep, MAX_JSON_DEPTH } from "../json/depth.ts";
-import type { BoundedChecks } from "../project/bounded-mismatch.ts";
-import type { JsonSchema } from "../project/json-schema.ts";
+import type { BoundedChecks } from "../project/schema/bounded-mismatch.ts";
+import type { JsonSchema } from "../project/schema/json-schema.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import type { Job } from "./job.ts";
 
@@ -15,7 +15,7 @@ export class SchemaChecks {
   by(schema: JsonSchema | undefined): SchemaCheck | null {
     if (schema === undefined) return null;
     return async (value, signal) => {
-      this.#checks ??= import("../project/bounded-mismatch.ts").then((loaded) => new loaded.BoundedChecks());
+      this.#checks ??= import("../project/schema/bounded-mismatch.ts").then((loaded) => new loaded.BoundedChecks());
       return await (await this.#checks).mismatch(schema, value, signal);
     };
   }

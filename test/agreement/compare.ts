@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openCorral } from "../../src/index.ts";
 import { ROOTED_BASE } from "../../src/isolation/plan.ts";
-import type { WorkerDefinition } from "../../src/project/worker.ts";
+import type { WorkerDefinition } from "../../src/project/worker/worker.ts";
 import type { RunEnvironment } from "../../src/run/environment.ts";
 import { permissionOf, rootSandbox } from "../../src/run/permission.ts";
 import { openSession } from "../../src/run/session/open-session.ts";

@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, realpath, rm, symlink, writeFile } from "node:fs/promis
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { resolveAttachments } from "../../src/cli/attachments.ts";
+import { resolveAttachments } from "../../src/cli/run/attachments.ts";
 import type { Sandbox } from "../../src/sandbox/sandbox.ts";
 import { ROOT } from "../../src/sandbox/virtual-path.ts";
 

@@ -3,8 +3,8 @@ import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { ChangesetStore } from "../../src/changes/store/changeset-store.ts";
-import { applyVerb } from "../../src/cli/changes-apply.ts";
-import type { Terminal } from "../../src/cli/terminal.ts";
+import { applyVerb } from "../../src/cli/changes/apply.ts";
+import type { Terminal } from "../../src/cli/terminal/terminal.ts";
 import { type StagedFolder, stagedFolder, treeAt } from "../changes/staged-folder.ts";
 import { type CliProject, cliProject } from "./cli-project.ts";
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { drawTree, type TreeRun, treeOf } from "../../src/cli/tree.ts";
+import { drawTree, type TreeRun, treeOf } from "../../src/cli/run/tree.ts";
 import { refusedResult } from "../../src/run/refusal.ts";
 
 function runOf(worker: string, more: Partial<TreeRun> = {}): TreeRun {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Witness } from "../../src/cli/witness.ts";
+import { Witness } from "../../src/cli/run/witness.ts";
 import type { Plan } from "../../src/isolation/plan.ts";
 import type { RunEvent } from "../../src/run/events.ts";
 import { unstartedResult } from "../../src/run/refusal.ts";

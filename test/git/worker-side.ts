@@ -9,8 +9,8 @@ import { Repositories, type RepositoriesOptions } from "../../src/git/repositori
 import type { Repository } from "../../src/git/repository.ts";
 import { stage } from "../../src/git/stage.ts";
 import type { StagedCommit, TreeState } from "../../src/git/tree-state.ts";
-import type { GitRepo } from "../../src/project/git-repos.ts";
-import { parseGitUrl } from "../../src/project/git-url.ts";
+import type { GitRepo } from "../../src/project/git/repos.ts";
+import { parseGitUrl } from "../../src/project/git/url.ts";
 import type { Mount } from "../../src/sandbox/mount.ts";
 import { at, mount, project } from "../sandbox/sandboxes.ts";
 import type { Remote } from "./remote.ts";

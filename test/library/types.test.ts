@@ -11,7 +11,7 @@ import {
   type ToolResult,
   type WorkerTools,
 } from "../../src/index.ts";
-import type { ToolName } from "../../src/project/tool-names.ts";
+import type { ToolName } from "../../src/project/worker/tool-names.ts";
 import type { TOOLS } from "../../src/tools/toolbox.ts";
 import { scriptedModel } from "./scripted-model.ts";
 

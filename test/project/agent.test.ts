@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { loadProject } from "../../src/project/project.ts";
-import { parseWorker } from "../../src/project/worker.ts";
+import { parseWorker } from "../../src/project/worker/worker.ts";
 import { DeclarationError } from "../../src/yaml/problem.ts";
 import { projectFolder } from "./project-folder.ts";
 

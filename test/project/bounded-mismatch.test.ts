@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { BoundedChecks } from "../../src/project/bounded-mismatch.ts";
+import { BoundedChecks } from "../../src/project/schema/bounded-mismatch.ts";
 
 const checks = new BoundedChecks();
 

@@ -1,7 +1,7 @@
 import { mkdir, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { parseGitUrl } from "../../src/project/git-url.ts";
+import { parseGitUrl } from "../../src/project/git/url.ts";
 import { loadProject } from "../../src/project/project.ts";
 import { DeclarationError } from "../../src/yaml/problem.ts";
 import { projectFolder } from "./project-folder.ts";

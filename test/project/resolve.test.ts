@@ -1,8 +1,8 @@
 import { symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import type { RawNeeds } from "../../src/project/raw-needs.ts";
 import { resolveNeeds } from "../../src/project/resolve.ts";
+import type { RawNeeds } from "../../src/project/worker/raw-needs.ts";
 import type { Policy } from "../../src/sandbox/policy.ts";
 import type { Sandbox } from "../../src/sandbox/sandbox.ts";
 import type { VirtualPath } from "../../src/sandbox/virtual-path.ts";

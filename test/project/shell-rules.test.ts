@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { decideShell } from "../../src/approval/shell-rules/decide.ts";
 import type { ShellRules } from "../../src/approval/shell-rules/rules.ts";
-import { parseWorker } from "../../src/project/worker.ts";
+import { parseWorker } from "../../src/project/worker/worker.ts";
 import { DeclarationError } from "../../src/yaml/problem.ts";
 
 function shellRules(yaml: string): ShellRules {

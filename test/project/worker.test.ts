@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { parseWorker } from "../../src/project/worker.ts";
+import { parseWorker } from "../../src/project/worker/worker.ts";
 import { DeclarationError } from "../../src/yaml/problem.ts";
 
 function worker(frontMatter: string, instructions = "", file = "workers/w.worker") {

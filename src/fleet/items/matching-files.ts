@@ -2,7 +2,7 @@ import { isUtf8 } from "node:buffer";
 import { posix } from "node:path";
 import { Descriptor } from "../../files/host/descriptor.ts";
 import { entriesOf } from "../../files/host/entries.ts";
-import { faultOf } from "../../project/host-place.ts";
+import { faultOf } from "../../project/place/host-place.ts";
 import { comparePaths } from "../../sandbox/virtual-path.ts";
 import type { Glob } from "./glob.ts";
 import { ItemsError } from "./refusal.ts";

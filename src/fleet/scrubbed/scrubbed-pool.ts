@@ -1,5 +1,5 @@
 import type { CellExit } from "../../isolation/cell.ts";
-import type { WorkerDefinition } from "../../project/worker.ts";
+import type { WorkerDefinition } from "../../project/worker/worker.ts";
 import { endedResult } from "../../run/ended.ts";
 import type { RunEnvironment } from "../../run/environment.ts";
 import { type Job, placeOf } from "../../run/job.ts";

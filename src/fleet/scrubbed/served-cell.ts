@@ -7,7 +7,7 @@ import { EngineTrouble } from "../../isolation/driver.ts";
 import type { Plan } from "../../isolation/plan.ts";
 import { refusalOf } from "../../isolation/refused-sources.ts";
 import type { ServedItem, ServingCell } from "../../isolation/serving.ts";
-import type { WorkerDefinition } from "../../project/worker.ts";
+import type { WorkerDefinition } from "../../project/worker/worker.ts";
 import { knownAs } from "../../run/attachment-pins.ts";
 import { type Broker, openBroker } from "../../run/broker.ts";
 import { Disposables } from "../../run/disposables.ts";

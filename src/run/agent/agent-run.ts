@@ -5,7 +5,7 @@ import { Spending } from "../../agent/spending.ts";
 import { Transcript } from "../../agent/transcript/transcript.ts";
 import type { Stage } from "../../changes/stage.ts";
 import { planLimits } from "../../isolation/plan-for.ts";
-import type { AgentDefinition } from "../../project/worker.ts";
+import type { AgentDefinition } from "../../project/worker/worker.ts";
 import { pinAttachments } from "../attachment-pins.ts";
 import { Calls, type Perform } from "../calls.ts";
 import type { RunEnvironment } from "../environment.ts";

@@ -1,7 +1,7 @@
 import type { AgentTool, AgentToolAnswer } from "../../agent/tool.ts";
-import { toolNameOf } from "../../project/callable.ts";
-import type { ToolName } from "../../project/tool-names.ts";
-import type { WorkerDefinition } from "../../project/worker.ts";
+import { toolNameOf } from "../../project/worker/callable.ts";
+import type { ToolName } from "../../project/worker/tool-names.ts";
+import type { WorkerDefinition } from "../../project/worker/worker.ts";
 import { inputSchemaOf } from "../../tools/input-schema.ts";
 import type { ToolResult } from "../../tools/run-tool.ts";
 import type { Tool } from "../../tools/tool.ts";

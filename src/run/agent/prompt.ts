@@ -1,6 +1,6 @@
 import { posix } from "node:path";
 import { ATTACHMENTS_PATH } from "../../isolation/plan.ts";
-import type { WorkerDefinition } from "../../project/worker.ts";
+import type { WorkerDefinition } from "../../project/worker/worker.ts";
 import { readablePaths, writablePaths } from "../../sandbox/access.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { shownOnly } from "../../tools/exec-hints/wording.ts";

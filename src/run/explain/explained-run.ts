@@ -1,7 +1,7 @@
 import type { Plan } from "../../isolation/plan.ts";
-import type { AgentBudget } from "../../project/agent.ts";
-import { toolNameOf } from "../../project/callable.ts";
-import type { WorkerDefinition } from "../../project/worker.ts";
+import type { AgentBudget } from "../../project/worker/agent.ts";
+import { toolNameOf } from "../../project/worker/callable.ts";
+import type { WorkerDefinition } from "../../project/worker/worker.ts";
 import type { Narrowing, Sandbox } from "../../sandbox/sandbox.ts";
 import { asIfStaged } from "../../sandbox/staging.ts";
 import type { Violation } from "../../sandbox/violation.ts";

@@ -1,5 +1,5 @@
 import type { Stage } from "../../changes/stage.ts";
-import type { WorkerDefinition } from "../../project/worker.ts";
+import type { WorkerDefinition } from "../../project/worker/worker.ts";
 import { type DirectoryGrant, expand } from "../../sandbox/expand.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";

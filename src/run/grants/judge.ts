@@ -1,5 +1,5 @@
-import { exposedOwnFiles } from "../../project/own-files.ts";
-import type { WorkerDefinition } from "../../project/worker.ts";
+import { exposedOwnFiles } from "../../project/place/own-files.ts";
+import type { WorkerDefinition } from "../../project/worker/worker.ts";
 import { accessOf, governingMount, hostBelow } from "../../sandbox/access.ts";
 import { expand } from "../../sandbox/expand.ts";
 import { type Mount, originOf } from "../../sandbox/mount.ts";

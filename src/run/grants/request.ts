@@ -1,7 +1,7 @@
 import { posix } from "node:path";
 import type { ApprovalRequest, Approver, Decision } from "../../approval/approver.ts";
 import { type RefusedSources, refusalOf } from "../../isolation/refused-sources.ts";
-import { allowedFolders, askedDirectory } from "../../project/asked-directory.ts";
+import { allowedFolders, askedDirectory } from "../../project/place/asked-directory.ts";
 import type { Project } from "../../project/project.ts";
 import { governingMount, hostBelow } from "../../sandbox/access.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";

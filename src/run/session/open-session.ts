@@ -1,5 +1,5 @@
 import type { Pins } from "../../isolation/pin.ts";
-import type { WorkerDefinition } from "../../project/worker.ts";
+import type { WorkerDefinition } from "../../project/worker/worker.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { Calls } from "../calls.ts";
 import { openStage } from "../changes/open-stage.ts";

@@ -1,6 +1,6 @@
 import pc from "picocolors";
 import { describe, expect, it } from "vitest";
-import { type AskedOfPerson, questionText } from "../../../src/cli/question-text.ts";
+import { type AskedOfPerson, questionText } from "../../../src/cli/consent/question-text.ts";
 import { answerIn, questionForm } from "../../../src/mcp/questions/question-form.ts";
 
 const GRANT: AskedOfPerson = {

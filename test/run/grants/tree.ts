@@ -5,7 +5,7 @@ import type { ApprovalRequest, Decision } from "../../../src/approval/approver.t
 import { makeOwnerDir } from "../../../src/isolation/live-dir.ts";
 import { currentOwner } from "../../../src/isolation/owner.ts";
 import { refusedSourcesFor } from "../../../src/isolation/refused-sources.ts";
-import { parseWorker } from "../../../src/project/worker.ts";
+import { parseWorker } from "../../../src/project/worker/worker.ts";
 import { Holder } from "../../../src/run/grants/holder.ts";
 import { GrantLedger } from "../../../src/run/grants/ledger.ts";
 import type { GrantRecord } from "../../../src/run/grants/record.ts";

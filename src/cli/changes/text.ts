@@ -1,0 +1,67 @@
+import type { Change } from "../../changes/changeset.ts";
+import { visibleName } from "../../changes/diff/visible.ts";
+import type { KeptChangeset, Listed } from "../../changes/store/changeset-store.ts";
+import { printableLine } from "../terminal/printable.ts";
+import { quotedLines } from "../terminal/quoted-lines.ts";
+import { columns } from "../terminal/table.ts";
+import type { Colors } from "../terminal/terminal.ts";
+
+/** `2 applied, 1 conflict`. */
+export function countsText(changes: readonly { readonly outcome: string }[]): string {
+  const counts = new Map<string, number>();
+  for (const { outcome } of changes) counts.set(outcome, (counts.get(outcome) ?? 0) + 1);
+  return [...counts].map(([outcome, count]) => `${count} ${outcome}`).join(", ") || "nothing";
+}
+
+/** One line for each changeset; with its project where those of several are shown. */
+export function listText(listed: readonly Listed[], withProject: boolean): string {
+  const rows = listed.map((one) => {
+    if (!one.ok) return [one.id, "-", "cannot be read", "-", ...(withProject ? ["-"] : [])];
+    const { worker, createdAt, project, changes } = one.state;
+    const state = one.applying ? `applying, ${countsText(changes)}` : countsText(changes);
+    return [one.id, printableLine(worker, 40), state, createdAt, ...(withProject ? [printableLine(project)] : [])];
+  });
+  return columns([["ID", "WORKER", "CHANGES", "CREATED", ...(withProject ? ["PROJECT"] : [])], ...rows]);
+}
+
+/** What became of one change, or why it waits. */
+export interface ShownChange {
+  readonly index: number;
+  readonly path: string;
+  readonly kind: Change["kind"];
+  readonly type: Change["type"];
+  /** Of a file that was written, in bytes; else null. */
+  readonly bytes: number | null;
+  readonly outcome: string;
+  readonly reason: string | null;
+}
+
+export function shownChanges({ changeset, state }: KeptChangeset): ShownChange[] {
+  const outcomes = new Map(state.changes.map((one) => [one.index, one]));
+  return changeset.changes.map(({ index, path, kind, type, next }) => {
+    const { outcome, reason } = outcomes.get(index) ?? { outcome: "held", reason: null };
+    return { index, path, kind, type, bytes: type === "file" ? (next?.size ?? null) : null, outcome, reason };
+  });
+}
+
+export function changesText(changes: readonly ShownChange[]): string {
+  const rows = changes.map(({ kind, type, path, bytes, outcome, reason }) => {
+    const what = type === "file" ? kind : `${kind} ${type}`;
+    return [what, visibleName(path), bytes === null ? "-" : String(bytes), outcome, printableLine(reason ?? "")];
+  });
+  return columns([["CHANGE", "PATH", "BYTES", "STATE", "REASON"], ...rows]);
+}
+
+/** A diff for a terminal: no line of it can be taken for one of Corral's own. */
+export function diffText(diff: string, width: number, colors: Colors): string {
+  const lines = diff.split("\n").flatMap((line) => quotedLines(line, width, paintOf(line, colors)));
+  return lines.join("\n");
+}
+
+function paintOf(line: string, colors: Colors): (text: string) => string {
+  if (line.startsWith("+++ ") || line.startsWith("--- ")) return colors.bold;
+  if (line.startsWith("+")) return colors.green;
+  if (line.startsWith("-")) return colors.red;
+  if (line.startsWith("conflict: ") || line.startsWith("refused: ")) return colors.yellow;
+  return line.startsWith("@@") ? colors.cyan : (text) => text;
+}

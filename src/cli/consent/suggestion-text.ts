@@ -1,0 +1,39 @@
+import { relative, resolve } from "node:path";
+import type { Project } from "../../project/project.ts";
+import type { GrantRecord } from "../../run/grants/record.ts";
+import { suggestedConfiguration } from "../../run/grants/suggestion/suggestion.ts";
+import { readDeclarationFile } from "../../yaml/declaration-file.ts";
+import { printable, printableLine } from "../terminal/printable.ts";
+
+/**
+ * What was granted, and the changes to the project's files that would have made the questions unnecessary; null where
+ * nothing was granted. `shownDir`: the project as the person named it.
+ */
+export async function suggestionText(
+  project: Project,
+  shownDir: string,
+  grants: readonly GrantRecord[],
+): Promise<string | null> {
+  if (grants.length === 0) return null;
+  const workers = new Map<string, { file: string; text: string }>();
+  for (const name of new Set(grants.flatMap(({ granted }) => granted))) {
+    const worker = project.workers.get(name);
+    if (worker === undefined) continue;
+    const file = relative(resolve(shownDir), resolve(worker.file));
+    workers.set(name, { file, text: await readDeclarationFile(worker.file, worker.file) });
+  }
+  const text = project.file === null ? null : await readDeclarationFile(project.file, project.file);
+  const { files, notes } = suggestedConfiguration({
+    project: { dir: project.dir, file: "corral.yaml", text },
+    mounts: project.declaration.mounts,
+    workers,
+    grants,
+  });
+  const had = grants.map(({ worker, directory, mode, scope }) => {
+    return `  ${printableLine(worker, 80)}: ${mode} ${printableLine(directory, 1000)} (${scope})`;
+  });
+  const head = ["corral: granted while it ran:", ...new Set(had)];
+  const advice = files.length === 0 ? [] : ["In the project's folder, this would make these questions unnecessary:"];
+  const patches = files.map(({ patch }) => printable(patch).trimEnd());
+  return [...head, ...notes.map((note) => `  ${printableLine(note, 1000)}`), ...advice, ...patches].join("\n");
+}

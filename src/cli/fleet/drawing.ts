@@ -1,0 +1,124 @@
+import { countText, durationText, rateText, roughBytesText } from "../../fleet/report/quantity.ts";
+import { printableLine } from "../terminal/printable.ts";
+import type { Colors } from "../terminal/terminal.ts";
+import { columnsOf, fittedLine, type Piece, paddedText } from "./line.ts";
+import type { FleetView } from "./witness.ts";
+
+export interface FleetDrawingStyle {
+  /** What the terminal has; the drawing stays within. */
+  readonly columns: number;
+  readonly rows: number;
+  readonly colors: Colors;
+  readonly memoryBytes: number;
+}
+
+const MAX_LISTED = 5;
+const MAX_BAR = 50;
+const MAX_KEY = 48;
+
+/** How a fleet stands, for a terminal: the lists are shorter or left out where there is no room for them. */
+export function drawFleet(view: FleetView, style: FleetDrawingStyle): string {
+  const head = [progressLine(view, style), countsLine(view, style), paceLine(view, style)];
+  if (view.draining !== null) head.push(drainingLine(view.draining, style));
+  // The cursor stands on a line of its own below the drawing.
+  const room = Math.max(1, style.rows - 1);
+  // Each of the two lists has a heading.
+  const listed = Math.min(MAX_LISTED, Math.floor((room - head.length) / 2) - 1);
+  if (listed < 1) return head.slice(0, room).join("\n");
+  return [...head, ...slowestLines(view, listed, style), ...failureLines(view, listed, style)].join("\n");
+}
+
+function progressLine({ items, done, failed }: FleetView, { columns, colors }: FleetDrawingStyle): string {
+  const share = items === 0 ? 0 : Math.min(1, done / items);
+  const words = ` ${Math.floor(share * 100)}%  ${countText(done)} of ${countText(items)}`;
+  const width = Math.max(0, Math.min(MAX_BAR, columns - columnsOf(words)));
+  const full = Math.floor(width * share);
+  // A single failure among thousands is seen as well.
+  const red = failed === 0 ? 0 : Math.min(full, Math.max(1, Math.round((width * failed) / Math.max(1, items))));
+  const bar: Piece[] = [
+    { text: "█".repeat(full - red), paint: colors.green },
+    { text: "█".repeat(red), paint: colors.red },
+    { text: "░".repeat(width - full), paint: colors.dim },
+  ];
+  return fittedLine([...bar, { text: words, paint: colors.bold }], columns);
+}
+
+function countsLine(view: FleetView, { columns, colors }: FleetDrawingStyle): string {
+  const { succeeded, cached, failed, running, waiting, earlier } = view;
+  const counts: readonly (readonly [string, number, Piece["paint"], boolean])[] = [
+    ["✓", succeeded, colors.green, true],
+    ["✗", failed, colors.red, true],
+    ["▸", running, colors.cyan, true],
+    ["≡", cached, colors.cyan, cached > 0],
+    ["↻", waiting, colors.yellow, waiting > 0],
+    ["·", earlier, colors.dim, earlier > 0],
+  ];
+  const words = ["succeeded", "failed", "running", "cached", "to be tried again", "done before"];
+  const pieces = counts.flatMap(([mark, count, paint, shown], index): Piece[] => {
+    if (!shown) return [];
+    const quiet = count === 0 ? colors.dim : paint;
+    // The first is always shown, and has nothing before it.
+    return [
+      { text: `${index === 0 ? "" : "   "}${mark} `, ...(quiet && { paint: quiet }) },
+      { text: `${countText(count)} ${words[index]}` },
+    ];
+  });
+  return fittedLine(pieces, columns);
+}
+
+function paceLine(view: FleetView, { columns, colors, memoryBytes }: FleetDrawingStyle): string {
+  const { recentRate, overallRate, leftMs, elapsedMs } = view;
+  const left = leftMs === null ? "" : `about ${durationText(Math.ceil(leftMs / 1000) * 1000)} left   `;
+  const elapsed = durationText(Math.floor(elapsedMs / 1000) * 1000);
+  const words = `${rateText(recentRate)} (${rateText(overallRate)} overall)   ${left}${elapsed} so far   memory ${roughBytesText(memoryBytes)}`;
+  return fittedLine([{ text: words, paint: colors.dim }], columns);
+}
+
+function drainingLine(why: string, { columns, colors }: FleetDrawingStyle): string {
+  return fittedLine([{ text: `nothing more is begun: ${printableLine(why, 300)}`, paint: colors.yellow }], columns);
+}
+
+function slowestLines({ slowest }: FleetView, listed: number, { columns, colors }: FleetDrawingStyle): string[] {
+  if (slowest.length === 0) return [];
+  const shown = slowest.slice(0, listed).map(({ key, ms }) => ({ key: printableLine(key), ms }));
+  const width = keyColumns(shown, columns);
+  const lines = shown.map(({ key, ms }) =>
+    fittedLine(
+      [
+        { text: "▸ ", paint: colors.cyan },
+        { text: paddedText(key, width) },
+        { text: `  ${durationText(Math.floor(ms / 100) * 100)}`, paint: colors.dim },
+      ],
+      columns,
+    ),
+  );
+  return [fittedLine([{ text: "running longest", paint: colors.dim }], columns), ...lines];
+}
+
+function failureLines({ failures }: FleetView, listed: number, { columns, colors }: FleetDrawingStyle): string[] {
+  if (failures.length === 0) return [];
+  const shown = failures.slice(0, listed).map(({ key, status, error }) => ({
+    key: printableLine(key),
+    status: printableLine(status.replaceAll("_", " "), 40),
+    why: error === null ? "" : printableLine(`${error.code}: ${error.message}`, 300),
+  }));
+  const width = keyColumns(shown, columns);
+  const lines = shown.map(({ key, status, why }) =>
+    fittedLine(
+      [
+        { text: "✗ ", paint: colors.red },
+        { text: paddedText(key, width) },
+        { text: `  ${status}`, paint: colors.red },
+        { text: `  ${why}`, paint: colors.dim },
+      ],
+      columns,
+    ),
+  );
+  return [fittedLine([{ text: "last failures", paint: colors.dim }], columns), ...lines];
+}
+
+/** As wide as the longest needs it, and never more than half of the line. */
+function keyColumns(rows: readonly { readonly key: string }[], columns: number): number {
+  const longest = Math.max(...rows.map(({ key }) => columnsOf(key)));
+  return Math.max(1, Math.min(longest, MAX_KEY, Math.floor(columns / 2)));
+}

@@ -1,0 +1,160 @@
+import { resolve } from "node:path";
+import { startFleet } from "../../fleet/fleet.ts";
+import type { FleetSpec, ItemTemplate, Reuse } from "../../fleet/item.ts";
+import type { LeftOut } from "../../fleet/items/matching-files.ts";
+import type { ManifestFormat } from "../../fleet/items/source.ts";
+import { formatOf, type ItemSource } from "../../fleet/items/source.ts";
+import { itemRequests, type RequestsOf } from "../../fleet/requests.ts";
+import { type FleetDefinition, fleetNamed } from "../../project/fleet.ts";
+import type { FleetManner } from "../../project/fleet-yaml.ts";
+import { loadProject, type Project } from "../../project/project.ts";
+import { namedWorker } from "../named-worker.ts";
+import { printableLine } from "../terminal/printable.ts";
+import { say, type Terminal } from "../terminal/terminal.ts";
+import { UsageError } from "../terminal/usage-error.ts";
+import { ranFleet } from "./ran-fleet.ts";
+
+export interface MapOptions {
+  readonly project: string;
+  readonly fleet?: string;
+  readonly over?: string;
+  readonly manifest?: string;
+  readonly format?: ManifestFormat;
+  readonly within: readonly string[];
+  readonly attach: readonly string[];
+  readonly allowRead: readonly string[];
+  readonly allowWrite: readonly string[];
+  readonly input?: string;
+  readonly key?: string;
+  readonly concurrency?: string;
+  readonly reuse?: Reuse;
+  readonly retries?: string;
+  readonly maxFailures?: string;
+  readonly cache: boolean;
+  readonly policy?: string;
+  readonly json?: boolean;
+}
+
+/** `corral map`: one worker over many items, each in a sandbox of its own. Exit status 0 where every item succeeded. */
+export async function mapVerb(name: string | undefined, options: MapOptions, terminal: Terminal): Promise<number> {
+  const project = await loadProject(options.project);
+  const asked =
+    options.fleet === undefined
+      ? fromOptions(name, project, options, terminal)
+      : fromFile(await fleetNamed(project, options.fleet, options.project), name, project, options);
+  return await ranFleet(project, options, terminal, async (env) => {
+    const reading = {
+      cwd: asked.cwd,
+      signal: env.stop,
+      leftOut: ({ place, why }: LeftOut) =>
+        say(terminal, `corral: left out ${printableLine(place, 200)}: ${printableLine(why, 200)}`),
+    };
+    return await startFleet(asked.spec, itemRequests(asked.requests, reading), env);
+  });
+}
+
+interface Asked {
+  readonly spec: FleetSpec;
+  readonly requests: RequestsOf;
+  readonly cwd: string;
+}
+
+function fromOptions(name: string | undefined, project: Project, options: MapOptions, terminal: Terminal): Asked {
+  if (name === undefined) throw new UsageError("say which worker, or --fleet NAME");
+  namedWorker(name, project);
+  const source = sourceOf(options, terminal);
+  const template: ItemTemplate = {
+    attach: options.attach,
+    ...(options.allowRead.length === 0 ? {} : { allowRead: options.allowRead }),
+    ...(options.allowWrite.length === 0 ? {} : { allowWrite: options.allowWrite }),
+    ...(options.input === undefined ? {} : { input: options.input }),
+    ...(options.key === undefined ? {} : { key: options.key }),
+  };
+  const { cwd } = terminal;
+  const within = options.within.map((folder) => resolve(cwd, folder));
+  return {
+    spec: specOf(name, options, shownSource(options), project.fleet),
+    requests: { source, template, within, templateDir: cwd },
+    cwd,
+  };
+}
+
+/** What the command line says besides goes before what the file says. */
+function fromFile(fleet: FleetDefinition, name: string | undefined, project: Project, options: MapOptions): Asked {
+  if (name !== undefined) throw new UsageError("--fleet NAME says which worker: leave the other out");
+  if (options.over !== undefined || options.manifest !== undefined)
+    throw new UsageError("--fleet NAME says what the items are: leave --over and --manifest out");
+  refuseIdle(options, [...OF_MANIFESTS, ...OF_ITEMS], "stands in the file of --fleet NAME: change it there");
+  const { items, template } = fleet;
+  const source: ItemSource =
+    items.kind === "glob"
+      ? items
+      : { kind: "manifest", path: items.path, ...(items.format === null ? {} : { format: items.format }) };
+  const within = items.kind === "glob" ? [] : items.within.map((folder) => resolve(project.dir, folder));
+  const said = specOf(fleet.worker, options, `fleets/${fleet.name}.yaml`, fleet);
+  const spec: FleetSpec = {
+    ...said,
+    policy: options.policy ?? fleet.policyName,
+  };
+  return { spec, requests: { source, template, within, templateDir: project.dir }, cwd: project.dir };
+}
+
+const OF_MANIFESTS = ["format", "within"] as const;
+const OF_ITEMS = ["attach", "allowRead", "allowWrite", "input", "key"] as const;
+
+/** An option that would be taken and ignored is refused: somebody relies on it, on a narrower sandbox perhaps. */
+function refuseIdle(options: MapOptions, names: readonly (keyof MapOptions)[], why: string): void {
+  const isSaid = (name: keyof MapOptions): boolean =>
+    Array.isArray(options[name]) ? options[name].length > 0 : options[name] !== undefined;
+  const said = names.find(isSaid);
+  if (said !== undefined)
+    throw new UsageError(`--${said.replace(/[A-Z]/, (letter) => `-${letter.toLowerCase()}`)} ${why}`);
+}
+
+function sourceOf(options: MapOptions, terminal: Terminal): ItemSource {
+  const { over, manifest, format } = options;
+  if ((over === undefined) === (manifest === undefined))
+    throw new UsageError("say what the items are: --over GLOB, or --manifest FILE (- for standard input)");
+  if (over !== undefined) {
+    refuseIdle(options, OF_MANIFESTS, "is for --manifest");
+    return { kind: "glob", pattern: over };
+  }
+  const path = manifest ?? "";
+  if (path === "-")
+    return { kind: "stream", stream: terminal.stdin, name: "standard input", format: format ?? "jsonl" };
+  return { kind: "manifest", path, format: format ?? formatOf(path) };
+}
+
+function shownSource({ over, manifest }: MapOptions): string {
+  return over === undefined ? `--manifest ${manifest}` : `--over ${over}`;
+}
+
+/** `otherwise`: what holds where the command line does not say. */
+function specOf(worker: string, options: MapOptions, source: string, otherwise: FleetManner): FleetSpec {
+  const { concurrency = "auto", reuse = "fresh", timeoutMs = null, retries = 0, maxFailures = null } = otherwise;
+  return {
+    version: 1,
+    worker,
+    policy: options.policy ?? null,
+    concurrency: concurrencyOf(options) ?? concurrency,
+    reuse: options.reuse ?? reuse,
+    timeoutMs,
+    retries: options.retries === undefined ? retries : count("--retries", options.retries, 0),
+    maxFailures: options.maxFailures === undefined ? maxFailures : count("--max-failures", options.maxFailures, 0),
+    cache: options.cache && (otherwise.cache ?? true),
+    source,
+  };
+}
+
+function concurrencyOf({ concurrency }: MapOptions): number | "auto" | undefined {
+  return concurrency === undefined || concurrency === "auto" ? concurrency : count("--concurrency", concurrency, 1);
+}
+
+const MAX_COUNT = 1_000_000;
+
+function count(option: string, text: string, least: number): number {
+  const number = Number(text);
+  if (!/^\d+$/.test(text) || number < least || number > MAX_COUNT)
+    throw new UsageError(`${option} must be a whole number from ${least} to ${MAX_COUNT}`);
+  return number;
+}

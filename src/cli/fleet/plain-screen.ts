@@ -1,0 +1,90 @@
+import type { FleetEvent, FleetSummary } from "../../fleet/events.ts";
+import type { ItemResult } from "../../fleet/item.ts";
+import { isSuccess } from "../../fleet/report/outcome.ts";
+import { countText } from "../../fleet/report/quantity.ts";
+import { say, type Terminal } from "../terminal/terminal.ts";
+import { Quota } from "./quota.ts";
+import type { FleetScreen } from "./screen-shape.ts";
+import { drainingText, failureText, fleetTroubleText, loadedText, progressText, summaryText } from "./text.ts";
+import { FleetWitness } from "./witness.ts";
+
+const MAX_FAILURES = 20;
+const MAX_TROUBLES = 50;
+const EVERY_MS = 10_000;
+const EVERY_PERCENT = 10;
+
+/** Where standard error is no terminal: how far it is every 10 % or 10 seconds, the first failures, and how it ended. */
+export class PlainFleetScreen implements FleetScreen {
+  readonly #terminal: Terminal;
+  readonly #witness: FleetWitness;
+  readonly #timer: NodeJS.Timeout;
+  readonly #failures = new Quota(MAX_FAILURES);
+  readonly #troubles = new Quota(MAX_TROUBLES);
+  #items = 0;
+  #done = 0;
+  /** In tenths of the whole. */
+  #toldTenth = 0;
+
+  /** `now`: milliseconds of a clock that only goes forward. */
+  constructor(terminal: Terminal, now?: () => number) {
+    this.#terminal = terminal;
+    this.#witness = new FleetWitness(now);
+    this.#timer = setInterval(() => this.#tick(), EVERY_MS);
+    this.#timer.unref();
+  }
+
+  see(event: FleetEvent): void {
+    this.#witness.see(event);
+    if (event.type === "loaded") {
+      this.#items = event.items;
+      this.#done = event.done;
+      this.#toldTenth = this.#tenth;
+      this.tell(loadedText(event.fleet, event.items, event.done));
+    } else if (event.type === "settled" && event.retryInMs === null) this.#settle(event.result);
+    else if (event.type === "trouble" && this.#troubles.take()) this.tell(fleetTroubleText(event.detail));
+    else if (event.type === "draining") this.tell(drainingText(event.why));
+  }
+
+  tell(line: string): void {
+    say(this.#terminal, line);
+  }
+
+  pause(): void {}
+  resume(): void {}
+
+  end(summary: FleetSummary): void {
+    clearInterval(this.#timer);
+    const { beyond } = this.#troubles;
+    if (beyond > 0) this.tell(`corral: ${countText(beyond)} more troubles`);
+    this.tell(summaryText(summary));
+  }
+
+  [Symbol.dispose](): void {
+    clearInterval(this.#timer);
+  }
+
+  get #tenth(): number {
+    return this.#items === 0 ? 0 : Math.floor((this.#done * 100) / this.#items / EVERY_PERCENT);
+  }
+
+  #settle(result: ItemResult): void {
+    this.#done += 1;
+    if (!isSuccess(result.status)) {
+      if (this.#failures.take()) this.tell(failureText(result));
+      else if (this.#failures.isJustExceeded) this.tell("corral: further failures are only counted");
+    }
+    // The whole is told by the summary.
+    if (this.#tenth > this.#toldTenth && this.#done < this.#items) this.#progress();
+  }
+
+  #tick(): void {
+    if (this.#items > 0) this.#progress();
+  }
+
+  #progress(): void {
+    this.#toldTenth = this.#tenth;
+    // What was just told for its 10 % is not told again for its 10 seconds.
+    this.#timer.refresh();
+    this.tell(progressText(this.#witness.view(0)));
+  }
+}

@@ -1,0 +1,85 @@
+import type { FleetSummary } from "../../fleet/events.ts";
+import type { ItemResult } from "../../fleet/item.ts";
+import { OUTCOMES, outcomeOf } from "../../fleet/report/outcome.ts";
+import { counted, countText, durationText, rateText } from "../../fleet/report/quantity.ts";
+import { printable, printableLine } from "../terminal/printable.ts";
+import type { FleetView } from "./witness.ts";
+
+/** More reasons than this are counted as one. */
+const MAX_REASONS = 20;
+
+/** How a fleet ended: what became of its items, why some did not succeed, and what can be done about it. */
+export function summaryText(summary: FleetSummary): string {
+  const { fleet, state, why, items, done, durationMs } = summary;
+  const reason = why === null ? "" : `: ${printableLine(why, 500)}`;
+  const lines = [
+    `corral: fleet ${printableLine(fleet, 40)} ${STATES[state]} after ${durationText(durationMs)}, ${countText(done)} of ${counted(items, "item")} done${reason}`,
+    ...countedLines(statusesOf(summary)),
+  ];
+  const reasons = Object.entries(summary.byReason).sort(([, a], [, b]) => b - a);
+  if (reasons.length > 0) lines.push("corral: why:", ...countedLines(cut(reasons)));
+  return [...lines, ...ways(summary)].join("\n");
+}
+
+const STATES: Readonly<Record<FleetSummary["state"], string>> = {
+  running: "still runs",
+  done: "is done",
+  paused: "has stopped",
+  cancelled: "was cancelled",
+};
+
+function statusesOf({ byStatus }: FleetSummary): [string, number][] {
+  const rank = (status: string): number => OUTCOMES.findIndex(({ outcome }) => outcome === outcomeOf(status));
+  return Object.entries(byStatus)
+    .sort(([a, many], [b, few]) => rank(a) - rank(b) || few - many)
+    .map(([status, count]) => [status.replaceAll("_", " "), count]);
+}
+
+function cut(reasons: readonly [string, number][]): [string, number][] {
+  const others = reasons.slice(MAX_REASONS).reduce((sum, [, count]) => sum + count, 0);
+  return [...reasons.slice(0, MAX_REASONS), ...(others === 0 ? [] : [["others", others] as [string, number]])];
+}
+
+function countedLines(counts: readonly [string, number][]): string[] {
+  const width = Math.max(0, ...counts.map(([, count]) => countText(count).length));
+  return counts.map(([name, count]) => `  ${countText(count).padStart(width)}  ${printableLine(name, 80)}`);
+}
+
+/** The next command, where there is one. */
+function ways({ fleet, state, byReason }: FleetSummary): string[] {
+  const id = printableLine(fleet, 40);
+  if (state === "paused") return [`corral: \`corral fleet resume ${id}\` goes on`];
+  if (Object.keys(byReason).length === 0) return [];
+  return [
+    `corral: \`corral fleet results ${id} --jsonl\` tells each, \`corral fleet retry ${id} --failed\` tries those again`,
+  ];
+}
+
+/** That the items are known. */
+export function loadedText(fleet: string, items: number, done: number): string {
+  const before = done === 0 ? "" : `, ${countText(done)} of them done before`;
+  return `corral: fleet ${printableLine(fleet, 40)}: ${counted(items, "item")}${before}`;
+}
+
+/** How far it is, in one line. */
+export function progressText(view: FleetView): string {
+  const { items, done, failed, running, recentRate, leftMs } = view;
+  const percent = items === 0 ? 100 : Math.floor((done * 100) / items);
+  const left = leftMs === null ? "" : `, about ${durationText(Math.ceil(leftMs / 1000) * 1000)} left`;
+  return `corral: ${countText(done)} of ${countText(items)} done (${percent}%), ${countText(failed)} failed, ${countText(running)} running, ${rateText(recentRate)}${left}`;
+}
+
+/** One item that did not succeed. */
+export function failureText({ key, status, error }: ItemResult): string {
+  const why = error === null ? "" : `: ${printableLine(`${error.code}: ${error.message}`, 1000)}`;
+  return `corral: ${printableLine(key)} ${printableLine(status.replaceAll("_", " "), 40)}${why}`;
+}
+
+/** What the Engine or the host said; it is for people, and may hold host paths. */
+export function fleetTroubleText(detail: string): string {
+  return `corral: trouble: ${printable(detail)}`;
+}
+
+export function drainingText(why: string): string {
+  return `corral: nothing more is begun: ${printableLine(why, 500)}`;
+}

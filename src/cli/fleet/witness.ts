@@ -1,0 +1,135 @@
+import type { FleetEvent } from "../../fleet/events.ts";
+import type { ItemResult } from "../../fleet/item.ts";
+import { isSuccess } from "../../fleet/report/outcome.ts";
+import { RecentRate } from "./rate.ts";
+
+/** The most of each list that is ever shown. */
+const MAX_LISTED = 8;
+/** Before that a rate says more about the start than about the fleet. */
+const SETTLING_MS = 1000;
+
+/** A fleet at one moment. Keys and messages are as a manifest or a worker chose them. */
+export interface FleetView {
+  readonly fleet: string | null;
+  readonly items: number;
+  /** With those of an earlier attempt at the fleet. */
+  readonly done: number;
+  readonly earlier: number;
+  readonly succeeded: number;
+  readonly cached: number;
+  readonly failed: number;
+  readonly running: number;
+  /** Failed once, and wait to be tried again. */
+  readonly waiting: number;
+  readonly elapsedMs: number;
+  /** Items per second. */
+  readonly recentRate: number;
+  readonly overallRate: number;
+  /** Null where nobody can tell yet, or nothing is left. */
+  readonly leftMs: number | null;
+  /** Why nothing more is begun; null where more is. */
+  readonly draining: string | null;
+  /** What has been running longest comes first. */
+  readonly slowest: readonly { readonly key: string; readonly ms: number }[];
+  /** The latest first. */
+  readonly failures: readonly Pick<ItemResult, "key" | "status" | "error">[];
+}
+
+/** Watches the events of one fleet, at little cost for each, and knows at any moment how it stands. */
+export class FleetWitness {
+  readonly #now: () => number;
+  readonly #startedAt: number;
+  readonly #rate: RecentRate;
+  /** In the order in which they were started; as many as run at once. */
+  readonly #running = new Map<number, { readonly key: string; readonly since: number }>();
+  readonly #waiting = new Set<number>();
+  readonly #failures: Pick<ItemResult, "key" | "status" | "error">[] = [];
+  #fleet: string | null = null;
+  #items = 0;
+  #earlier = 0;
+  #succeeded = 0;
+  #cached = 0;
+  #failed = 0;
+  #draining: string | null = null;
+
+  /** `now`: milliseconds of a clock that only goes forward. */
+  constructor(now: () => number = () => performance.now()) {
+    this.#now = now;
+    this.#startedAt = now();
+    this.#rate = new RecentRate(this.#startedAt);
+  }
+
+  see(event: FleetEvent): void {
+    if (event.type === "loaded") {
+      this.#fleet = event.fleet;
+      this.#items = event.items;
+      this.#earlier = event.done;
+    } else if (event.type === "started") {
+      this.#waiting.delete(event.index);
+      // An attempt that nobody saw the end of does not keep its place.
+      this.#running.delete(event.index);
+      this.#running.set(event.index, { key: event.key, since: this.#now() });
+    } else if (event.type === "settled") this.#settle(event.result, event.retryInMs !== null);
+    else if (event.type === "draining") this.#draining = event.why;
+  }
+
+  /** `listed`: how many of the slowest and of the failures. */
+  view(listed: number = MAX_LISTED): FleetView {
+    const now = this.#now();
+    const elapsedMs = now - this.#startedAt;
+    const settled = this.#settled;
+    const done = this.#earlier + settled;
+    const recentRate = this.#rate.perSecond(now);
+    const overallRate = elapsedMs <= 0 ? 0 : (settled * 1000) / elapsedMs;
+    const rate = recentRate > 0 ? recentRate : overallRate;
+    const left = this.#items - done;
+    return {
+      fleet: this.#fleet,
+      items: this.#items,
+      done,
+      earlier: this.#earlier,
+      succeeded: this.#succeeded,
+      cached: this.#cached,
+      failed: this.#failed,
+      running: this.#running.size,
+      waiting: this.#waiting.size,
+      elapsedMs,
+      recentRate,
+      overallRate,
+      leftMs: left <= 0 || rate <= 0 || elapsedMs < SETTLING_MS ? null : (left * 1000) / rate,
+      draining: this.#draining,
+      slowest: this.#slowest(Math.min(listed, MAX_LISTED), now),
+      failures: this.#failures.slice(-Math.min(listed, MAX_LISTED)).toReversed(),
+    };
+  }
+
+  get #settled(): number {
+    return this.#succeeded + this.#cached + this.#failed;
+  }
+
+  #settle({ index, key, status, error }: ItemResult, again: boolean): void {
+    this.#running.delete(index);
+    if (again) {
+      this.#waiting.add(index);
+      return;
+    }
+    this.#waiting.delete(index);
+    this.#rate.add(this.#now());
+    if (status === "cached") this.#cached += 1;
+    else if (isSuccess(status)) this.#succeeded += 1;
+    else {
+      this.#failed += 1;
+      this.#failures.push({ key, status, error });
+      if (this.#failures.length > MAX_LISTED) this.#failures.shift();
+    }
+  }
+
+  #slowest(most: number, now: number): FleetView["slowest"] {
+    const slowest: { key: string; ms: number }[] = [];
+    for (const { key, since } of this.#running.values()) {
+      if (slowest.length >= most) break;
+      slowest.push({ key, ms: now - since });
+    }
+    return slowest;
+  }
+}

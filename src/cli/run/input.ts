@@ -1,0 +1,53 @@
+import { readFile } from "node:fs/promises";
+import { resolve } from "node:path";
+import { jsonFaultOffset } from "../../run/json-fault.ts";
+import type { Terminal } from "../terminal/terminal.ts";
+import { UsageError } from "../terminal/usage-error.ts";
+
+const MAX_INPUT_BYTES = 64 * 1024 * 1024;
+
+/** An input as it is typed: JSON, `@FILE`, or `-` for standard input. `undefined` where there is none. `called`: for messages. */
+export async function readInput(
+  raw: string | undefined,
+  terminal: Pick<Terminal, "cwd" | "stdin">,
+  called = "--input",
+): Promise<unknown> {
+  if (raw === undefined) return undefined;
+  if (raw === "-") return parse(await readAll(terminal.stdin), "standard input");
+  if (!raw.startsWith("@")) return parse(raw, called);
+  const file = raw.slice(1);
+  try {
+    return parse(await readFile(resolve(terminal.cwd, file), "utf8"), file);
+  } catch (error) {
+    if (error instanceof UsageError) throw error;
+    throw new UsageError(`${called}: ${file} cannot be read: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+async function readAll(stream: AsyncIterable<Buffer | string>): Promise<string> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of stream) {
+    const buffer = Buffer.from(chunk);
+    bytes += buffer.length;
+    if (bytes > MAX_INPUT_BYTES) {
+      throw new UsageError(`standard input holds more than ${MAX_INPUT_BYTES} bytes; attach large data as a file`);
+    }
+    chunks.push(buffer);
+  }
+  return Buffer.concat(chunks).toString("utf8");
+}
+
+function parse(text: string, source: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    const { line, column } = placeOf(text, jsonFaultOffset(text, (error as Error).message));
+    throw new UsageError(`${source}:${line}:${column}: this is not JSON: ${(error as Error).message}`);
+  }
+}
+
+function placeOf(text: string, offset: number): { line: number; column: number } {
+  const before = text.slice(0, offset).split("\n");
+  return { line: before.length, column: (before.at(-1) ?? "").length + 1 };
+}

@@ -1,0 +1,56 @@
+import type { RunEvent } from "../../run/events.ts";
+import type { RunResult } from "../../run/result.ts";
+import { colorsFor, say, type Terminal } from "../terminal/terminal.ts";
+import { AgentLines } from "./agent-lines.ts";
+import { LiveTree } from "./live-tree.ts";
+import { changesText, endingText, troubleText } from "./run-text.ts";
+import type { RunScreen } from "./screen.ts";
+import { Witness } from "./witness.ts";
+
+/** On a terminal: the tree of calls as it grows, below whatever the worker prints. */
+export class LiveScreen implements RunScreen {
+  readonly #terminal: Terminal;
+  readonly #witness = new Witness();
+  readonly #live: LiveTree;
+  readonly #agents: AgentLines;
+
+  constructor(terminal: Terminal) {
+    this.#terminal = terminal;
+    this.#agents = new AgentLines(colorsFor(terminal.stderr, terminal.env));
+    this.#live = new LiveTree(terminal, () => this.#witness.tree());
+  }
+
+  see(event: RunEvent): void {
+    this.#witness.see(event);
+    for (const line of this.#agents.see(event)) this.tell(line);
+    if (event.type === "output" && event.parent === null) this.#live.write(this.#terminal[event.stream], event.chunk);
+    else if (event.type === "trouble") this.tell(troubleText(event));
+  }
+
+  tell(line: string): void {
+    this.#live.write(this.#terminal.stderr, `${line}\n`);
+  }
+
+  pause(): void {
+    this.#live.pause();
+  }
+
+  resume(): void {
+    this.#live.resume();
+  }
+
+  end(result: RunResult): void {
+    let told = this.#live.end();
+    // A run that was refused before it was asked for has no tree.
+    if (told === "" && result.error !== null) {
+      told = endingText(result);
+      say(this.#terminal, told);
+    }
+    const changes = changesText(result, told);
+    if (changes !== null) say(this.#terminal, changes);
+  }
+
+  [Symbol.dispose](): void {
+    this.#live.leave();
+  }
+}

@@ -1,0 +1,29 @@
+import { existsSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { resolve } from "node:path";
+import { TranscriptFolder } from "../../agent/transcript/transcript-folder.ts";
+import type { Project } from "../../project/project.ts";
+import type { WorkerDefinition } from "../../project/worker/worker.ts";
+import { stateDirFrom } from "../../run/open/state-dir.ts";
+import type { RunResult } from "../../run/result.ts";
+import { say, type Terminal } from "../terminal/terminal.ts";
+import { UsageError } from "../terminal/usage-error.ts";
+
+/** `--record`: what cannot be recorded is told before anything runs. */
+export function refuseRecording(file: string, { name, agent }: WorkerDefinition, { cwd }: Terminal): void {
+  if (agent === undefined) throw new UsageError(`--record is for agents, and ${name} is a command`);
+  if (!file.endsWith(".jsonl")) throw new UsageError("--record writes lines of JSON: name a file that ends in .jsonl");
+  if (existsSync(resolve(cwd, file))) throw new UsageError(`--record writes over nothing, and ${file} is there`);
+}
+
+/** The transcript as the run left it. The run is over: what goes wrong now is told, and changes nothing of its status. */
+export async function recordRun(file: string, { run }: RunResult, { dir }: Project, terminal: Terminal): Promise<void> {
+  const lines = await new TranscriptFolder(stateDirFrom(terminal.env), dir).read(run);
+  if (lines === null) return say(terminal, "corral: there is nothing to record: the agent did not begin");
+  try {
+    await writeFile(resolve(terminal.cwd, file), lines, { flag: "wx", mode: 0o600 });
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    say(terminal, `corral: nothing is recorded in ${file} (${code}); \`corral transcripts show ${run} --json\` has it`);
+  }
+}

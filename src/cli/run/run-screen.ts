@@ -1,0 +1,97 @@
+import type { RunEvent } from "../../run/events.ts";
+import type { RunResult } from "../../run/result.ts";
+import { printableLine } from "../terminal/printable.ts";
+import { colorsFor, printJson, say, type Terminal } from "../terminal/terminal.ts";
+import { AgentLines } from "./agent-lines.ts";
+import { changesText, endingText, troubleText } from "./run-text.ts";
+import type { RunScreen } from "./screen.ts";
+import { drawTree } from "./tree.ts";
+import { Witness } from "./witness.ts";
+
+export interface ScreenOptions {
+  readonly json?: boolean;
+  readonly tree?: boolean;
+  /** What agents say and do is told as it comes, also where standard error is no terminal. */
+  readonly stream?: boolean;
+}
+
+export async function screenFor(terminal: Terminal, options: ScreenOptions): Promise<RunScreen> {
+  if (options.json) return new JsonScreen(terminal);
+  if (!terminal.stderr.isTTY) return new PlainScreen(terminal, options);
+  const { LiveScreen } = await import("./live-screen.ts");
+  return new LiveScreen(terminal);
+}
+
+/** Only the result; the worker's output is in it. */
+class JsonScreen implements RunScreen {
+  readonly #terminal: Terminal;
+
+  constructor(terminal: Terminal) {
+    this.#terminal = terminal;
+  }
+
+  see(event: RunEvent): void {
+    if (event.type === "trouble") this.tell(troubleText(event));
+  }
+
+  tell(line: string): void {
+    say(this.#terminal, line);
+  }
+
+  pause(): void {}
+  resume(): void {}
+
+  end(result: RunResult): void {
+    printJson(this.#terminal, result);
+  }
+
+  [Symbol.dispose](): void {}
+}
+
+/** Where standard error is no terminal: quiet, but for calls that did not succeed and for how it all ended. */
+class PlainScreen implements RunScreen {
+  readonly #terminal: Terminal;
+  readonly #witness: Witness | null;
+  readonly #agents: AgentLines | null;
+
+  constructor(terminal: Terminal, { tree, stream }: ScreenOptions) {
+    this.#terminal = terminal;
+    this.#witness = tree ? new Witness() : null;
+    this.#agents = stream ? new AgentLines(colorsFor(terminal.stderr, terminal.env)) : null;
+  }
+
+  see(event: RunEvent): void {
+    this.#witness?.see(event);
+    for (const line of this.#agents?.see(event) ?? []) this.tell(line);
+    if (event.type === "output" && event.parent === null) this.#terminal[event.stream].write(event.chunk);
+    else if (event.type === "trouble") this.tell(troubleText(event));
+    else if (event.type === "ended" && event.parent !== null && event.result.error !== null) {
+      const { status, error } = event.result;
+      const head = `corral: call of ${printableLine(event.worker, 80)} ${status.replaceAll("_", " ")}`;
+      this.tell(`${head}: ${printableLine(error.message, 1000)}`);
+    }
+  }
+
+  tell(line: string): void {
+    say(this.#terminal, line);
+  }
+
+  pause(): void {}
+  resume(): void {}
+
+  end(result: RunResult): void {
+    const told = this.#endingOf(result);
+    if (told !== "") this.tell(told);
+    const changes = changesText(result, told);
+    if (changes !== null) this.tell(changes);
+  }
+
+  #endingOf(result: RunResult): string {
+    const tree = this.#witness?.tree();
+    const { stderr, env } = this.#terminal;
+    if (tree) return drawTree(tree, { colors: colorsFor(stderr, env) });
+    return result.error === null ? "" : endingText(result);
+  }
+
+  [Symbol.dispose](): void {}
+}

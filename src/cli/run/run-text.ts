@@ -1,0 +1,27 @@
+import type { RunEvent } from "../../run/events.ts";
+import type { RunResult } from "../../run/result.ts";
+import { printable, printableLine } from "../terminal/printable.ts";
+
+/** What the Engine or the host said; it is for people, and may hold host paths. */
+export function troubleText({ worker, detail }: RunEvent & { readonly type: "trouble" }): string {
+  return `corral: trouble in ${printableLine(worker, 80)}: ${printable(detail)}`;
+}
+
+/** How a run ended that did not succeed. */
+export function endingText({ worker, status, error, violations, changeset }: RunResult): string {
+  // What is wrong with some changes stands in the error, with what became of all of them.
+  const ending = `corral: ${printable(error?.message ?? status)}`;
+  if (violations.length === 0 || changeset !== null) return ending;
+  const reasons = violations.map(({ message }) => `  - ${printableLine(message, 1000)}`);
+  return [status === "refused" ? `corral: worker ${worker} was refused:` : ending, ...reasons].join("\n");
+}
+
+/** What became of what a run changed in staged directories, and the way to what waits, unless `told` has it; null where there was nothing. */
+export function changesText({ run, changeset }: RunResult, told: string): string | null {
+  if (changeset === null) return null;
+  const { counts, id } = changeset;
+  const outcomes = Object.entries(counts).filter(([, count]) => count > 0);
+  const summary = outcomes.map(([outcome, count]) => `${count} ${outcome}`).join(", ");
+  const way = id === null || told.includes("corral changes") ? "" : `; see \`corral changes show ${run}\``;
+  return `corral: changes: ${summary}${way}`;
+}

@@ -1,0 +1,93 @@
+import type { ApprovalMode } from "../../approval/approver.ts";
+import { loadProject, type Project } from "../../project/project.ts";
+import type { RunEnvironment } from "../../run/environment.ts";
+import type { RunEvent } from "../../run/events.ts";
+import type { GrantRecord } from "../../run/grants/record.ts";
+import { openProject } from "../../run/open/corral.ts";
+import { type OpenedEngine, openEngine } from "../../run/open/engine.ts";
+import { stateDirFrom } from "../../run/open/state-dir.ts";
+import { rootSandbox } from "../../run/permission.ts";
+import type { RunResult } from "../../run/result.ts";
+import { type RunRequest, run } from "../../run/run.ts";
+import { personAt } from "../consent/person.ts";
+import { tellSuggestion } from "../consent/told-suggestion.ts";
+import { namedWorker } from "../named-worker.ts";
+import { exitStatusOf } from "../terminal/exit-status.ts";
+import { type Stop, stoppable } from "../terminal/stop.ts";
+import type { Terminal } from "../terminal/terminal.ts";
+import { resolveAttachments } from "./attachments.ts";
+import { readInput } from "./input.ts";
+import { recordRun, refuseRecording } from "./recorded-run.ts";
+import { screenFor } from "./run-screen.ts";
+import type { RunScreen } from "./screen.ts";
+
+export interface RunOptions {
+  readonly project: string;
+  readonly input?: string;
+  readonly attach: readonly string[];
+  readonly policy?: string;
+  readonly approve?: ApprovalMode;
+  readonly tree?: boolean;
+  readonly stream?: boolean;
+  /** Where an agent's conversation is written to, to be played again. */
+  readonly record?: string;
+  readonly json?: boolean;
+}
+
+/** `corral run`. The exit status is the worker's own, or one that says why there is none. */
+export async function runVerb(name: string, options: RunOptions, terminal: Terminal): Promise<number> {
+  // The Engine is asked while the project is read; what is wrong with the project is told first.
+  const engine = openEngine({ stateDir: stateDirFrom(terminal.env), engineEnv: terminal.env });
+  const [loaded] = await Promise.allSettled([loadProject(options.project), engine]);
+  if (loaded.status === "rejected") throw loaded.reason;
+  const project = loaded.value;
+  const worker = namedWorker(name, project);
+  if (options.record !== undefined) refuseRecording(options.record, worker, terminal);
+  const input = await readInput(options.input, terminal);
+  using screen = await screenFor(terminal, options);
+  using stop = stoppable(terminal, (line) => screen.tell(line));
+  const { result, grants } = await ran({ worker, input }, project, options, { terminal, engine, screen, stop });
+  // Only now: everything of the run is gone from the Engine, and whoever reads the result can rely on that.
+  screen.end(result);
+  if (options.record !== undefined) await recordRun(options.record, result, project, terminal);
+  await tellSuggestion(project, options.project, grants, terminal);
+  return exitStatusOf(result);
+}
+
+interface Surroundings {
+  readonly terminal: Terminal;
+  readonly engine: Promise<OpenedEngine>;
+  readonly screen: RunScreen;
+  readonly stop: Stop;
+}
+
+async function ran(
+  what: Pick<RunRequest, "worker" | "input">,
+  project: Project,
+  options: RunOptions,
+  around: Surroundings,
+): Promise<{ readonly result: RunResult; readonly grants: readonly GrantRecord[] }> {
+  const { terminal, engine, screen, stop } = around;
+  const person = personAt(project, around);
+  const opening = {
+    stateDir: stateDirFrom(terminal.env),
+    engineEnv: terminal.env,
+    emit: (event: RunEvent) => screen.see(event),
+    ...(options.approve === undefined ? {} : { approvalMode: options.approve }),
+    ...(person === null ? {} : { person }),
+  };
+  await using corral = await openProject(project, opening, engine);
+  const { environment, reapTrouble } = corral;
+  if (reapTrouble !== null) screen.tell(`corral: not all could be reaped: ${reapTrouble}`);
+  const attachments = await attachmentsOf(options, environment, terminal);
+  const policy = options.policy === undefined ? {} : { policy: options.policy };
+  const result = await run({ ...what, attachments, ...policy, signal: stop.signal }, environment);
+  return { result, grants: environment.grants.told };
+}
+
+/** Virtual paths are the project's own, so its sandbox says what they mean. A policy that refuses it all, refuses the run. */
+async function attachmentsOf({ attach, policy }: RunOptions, environment: RunEnvironment, { cwd }: Terminal) {
+  if (attach.length === 0) return [];
+  const project = await rootSandbox(environment, policy ?? null);
+  return project.ok ? await resolveAttachments(attach, project.sandbox, cwd) : [];
+}

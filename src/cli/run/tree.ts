@@ -1,0 +1,192 @@
+import pc from "picocolors";
+import type { RunResult, RunStatus } from "../../run/result.ts";
+import { formatDuration } from "../../sandbox/units.ts";
+import { printableLine } from "../terminal/printable.ts";
+import type { Colors } from "../terminal/terminal.ts";
+
+/** What a run's container had, in the paths of that container. */
+export interface SeenMount {
+  readonly path: string;
+  readonly mode: "ro" | "rw";
+}
+
+/** One run of a tree, finished or not, as far as a drawing needs it. */
+export interface TreeRun {
+  readonly worker: string;
+  readonly status: RunStatus | "waiting" | "running";
+  readonly exitCode: number | null;
+  readonly signal: string | null;
+  readonly durationMs: number;
+  /** Names below `/attachments`. */
+  readonly attachments: readonly string[];
+  /** Null where no container came to be, or where nobody looked. */
+  readonly mounts: readonly SeenMount[] | null;
+  /** What went wrong, in words; null for a success. */
+  readonly message: string | null;
+  readonly calls: readonly TreeRun[];
+  /** Calls that were not recorded one by one. */
+  readonly unrecorded: number;
+}
+
+export interface TreeStyle {
+  /** Absent: none. */
+  readonly colors?: Colors;
+  /** The drawing loses detail until it fits: first what each run saw, then finished calls, then lines in the middle. Absent: 500. */
+  readonly maxLines?: number;
+  /** Characters of one line of a message. Absent: 2000. */
+  readonly maxMessage?: number;
+}
+
+/** A result as a tree. A result does not tell what its container saw; a `Witness` of its events does. */
+export function treeOf(result: RunResult): TreeRun {
+  const { worker, status, exitCode, signal, durationMs, error, calls } = result;
+  const seen = { attachments: [], mounts: null, unrecorded: 0 };
+  return {
+    worker,
+    status,
+    exitCode,
+    signal,
+    durationMs,
+    message: error?.message ?? null,
+    calls: calls.map(treeOf),
+    ...seen,
+  };
+}
+
+/** Draws a tree of runs: who saw what, how each ended, and what was refused and why. */
+export function drawTree(root: TreeRun, style: TreeStyle = {}): string {
+  const { colors = pc.createColors(false), maxLines = 500, maxMessage = 2000 } = style;
+  let lines: string[] = [];
+  for (const detail of DETAILS) {
+    lines = linesOf(root, { ...detail, maxMessage }, colors);
+    if (lines.length <= maxLines) return lines.join("\n");
+  }
+  return cut(lines, maxLines).join("\n");
+}
+
+interface Detail {
+  /** What each run saw. */
+  readonly sights: boolean;
+  /** Whole messages, or their first line. */
+  readonly messages: boolean;
+  /** Calls of one run that ended well and are drawn one by one; the others are counted. */
+  readonly maxClean: number;
+  readonly maxMessage: number;
+}
+
+const DETAILS: readonly Omit<Detail, "maxMessage">[] = [
+  { sights: true, messages: true, maxClean: 50 },
+  { sights: false, messages: true, maxClean: 10 },
+  { sights: false, messages: false, maxClean: 3 },
+  { sights: false, messages: false, maxClean: 0 },
+];
+
+function linesOf(run: TreeRun, detail: Detail, colors: Colors): string[] {
+  const { drawn, counted } = chooseCalls(run, detail.maxClean);
+  const below = [
+    ...drawn.map((call) => linesOf(call, detail, colors)),
+    ...countedLines(counted, run.unrecorded, colors),
+  ];
+  const bar = below.length > 0 ? "│ " : "  ";
+  const notes = notesOf(run, detail, colors).map((line) => `${colors.dim(bar)}  ${line}`);
+  return [
+    headline(run, colors),
+    ...notes,
+    ...below.flatMap((lines, index) => branch(lines, index === below.length - 1, colors)),
+  ];
+}
+
+function branch(lines: readonly string[], last: boolean, colors: Colors): string[] {
+  const [first, others] = last ? ["└─ ", "   "] : ["├─ ", "│  "];
+  return lines.map((line, index) => `${colors.dim(index === 0 ? first : others)}${line}`);
+}
+
+function headline(run: TreeRun, colors: Colors): string {
+  const { mark, paint } = MARKS[run.status];
+  const attached =
+    run.attachments.length === 0 ? "" : ` ${colors.dim(`[${printableLine(run.attachments.join(", "), 100)}]`)}`;
+  const words = run.status === "succeeded" ? "" : ` ${paint(colors)(endingOf(run))}`;
+  const time = run.status === "waiting" || run.durationMs === 0 ? "" : ` ${colors.dim(seconds(run.durationMs))}`;
+  return `${paint(colors)(mark)} ${colors.bold(printableLine(run.worker, 80))}${attached}${words}${time}`;
+}
+
+function endingOf({ status, exitCode, signal }: TreeRun): string {
+  const detail =
+    status === "failed" && exitCode !== null ? ` with ${exitCode}` : status === "signaled" ? ` by ${signal}` : "";
+  return `${status.replaceAll("_", " ")}${detail}`;
+}
+
+function notesOf(run: TreeRun, detail: Detail, colors: Colors): string[] {
+  const notes: string[] = [];
+  if (detail.sights && run.mounts !== null) {
+    const seen = run.mounts.map(
+      ({ path, mode }) => `${printableLine(path)} ${mode === "rw" ? colors.yellow(mode) : mode}`,
+    );
+    notes.push(`${colors.dim("saw")} ${seen.length === 0 ? "no files" : seen.join(", ")}`);
+  }
+  if (run.message !== null && !isSelfExplaining(run)) {
+    const lines = run.message.split("\n").map((line) => printableLine(line, detail.maxMessage));
+    notes.push(...(detail.messages ? lines : lines.slice(0, 1)));
+  }
+  return notes;
+}
+
+/** The message would only repeat the headline. A worker can also fail with 0, and then it says why. */
+function isSelfExplaining({ status, exitCode }: TreeRun): boolean {
+  return status === "signaled" || status === "cancelled" || (status === "failed" && exitCode !== 0);
+}
+
+/** What did not end well is always drawn; of the rest the latest, for in a live tree those are the news. */
+function chooseCalls(run: TreeRun, maxClean: number): { drawn: readonly TreeRun[]; counted: readonly TreeRun[] } {
+  const clean = run.calls.filter(isClean);
+  const counted = new Set(clean.slice(0, Math.max(0, clean.length - maxClean)));
+  return { drawn: run.calls.filter((call) => !counted.has(call)), counted: [...counted] };
+}
+
+function isClean(run: TreeRun): boolean {
+  return run.status === "succeeded" && run.unrecorded === 0 && run.calls.every(isClean);
+}
+
+function countedLines(counted: readonly TreeRun[], unrecorded: number, colors: Colors): string[][] {
+  const byWorker = new Map<string, number>();
+  for (const { worker } of counted) byWorker.set(worker, (byWorker.get(worker) ?? 0) + 1);
+  const lines = [...byWorker].map(
+    ([worker, count]) => `${colors.green("✓")} ${colors.dim(`${count} × ${worker} succeeded`)}`,
+  );
+  if (unrecorded > 0) lines.push(colors.dim(`… and ${unrecorded} more calls`));
+  return lines.map((line) => [line]);
+}
+
+/** Keeps the beginning, where the root is, and the end, where the latest is. */
+function cut(lines: readonly string[], max: number): string[] {
+  if (max < 3) return lines.slice(0, Math.max(0, max));
+  const head = Math.ceil((max - 1) / 3);
+  const tail = max - 1 - head;
+  return [...lines.slice(0, head), `… ${lines.length - head - tail} more lines …`, ...lines.slice(lines.length - tail)];
+}
+
+function seconds(ms: number): string {
+  return ms < 60_000 ? `${(ms / 1000).toFixed(1)}s` : formatDuration(Math.round(ms / 1000) * 1000);
+}
+
+type Paint = (colors: Colors) => (text: string) => string;
+const good: Paint = (colors) => colors.green;
+const bad: Paint = (colors) => colors.red;
+const stopped: Paint = (colors) => colors.yellow;
+const going: Paint = (colors) => colors.cyan;
+
+const MARKS: Readonly<Record<TreeRun["status"], { readonly mark: string; readonly paint: Paint }>> = {
+  waiting: { mark: "·", paint: going },
+  running: { mark: "▸", paint: going },
+  succeeded: { mark: "✓", paint: good },
+  failed: { mark: "✗", paint: bad },
+  signaled: { mark: "✗", paint: bad },
+  timed_out: { mark: "✗", paint: bad },
+  oom_killed: { mark: "✗", paint: bad },
+  output_limit: { mark: "✗", paint: bad },
+  disk_limit: { mark: "✗", paint: bad },
+  lost: { mark: "?", paint: bad },
+  cancelled: { mark: "■", paint: stopped },
+  refused: { mark: "⊘", paint: stopped },
+  denied: { mark: "⊘", paint: stopped },
+};

@@ -1,0 +1,118 @@
+import { randomBytes } from "node:crypto";
+import { Connection } from "../../mcp/connection.ts";
+import { nobodyAsks } from "../../mcp/questions/client-approver.ts";
+import { QuestionRoutes } from "../../mcp/questions/question-routes.ts";
+import { serveOnStdio } from "../../mcp/stdio.ts";
+import { loadProject } from "../../project/project.ts";
+import type { WorkerDefinition } from "../../project/worker/worker.ts";
+import { type Corral, openProject } from "../../run/open/corral.ts";
+import { stateDirFrom } from "../../run/open/state-dir.ts";
+import { permissionOf, rootSandbox } from "../../run/permission.ts";
+import { describeAll } from "../../run/result.ts";
+import { personAt } from "../consent/person.ts";
+import { tellSuggestion } from "../consent/told-suggestion.ts";
+import { namedWorker } from "../named-worker.ts";
+import { EXIT } from "../terminal/exit-status.ts";
+import { failureOf } from "../terminal/failure.ts";
+import { stoppable } from "../terminal/stop.ts";
+import { say, type Terminal } from "../terminal/terminal.ts";
+import { UsageError } from "../terminal/usage-error.ts";
+import type { SessionOptions } from "./opened-session.ts";
+
+export interface McpOptions extends Omit<SessionOptions, "worker"> {
+  readonly worker?: string;
+  /** The port, or true for any. */
+  readonly http?: string | true;
+  /** False: the client's roots are not asked for. */
+  readonly roots: boolean;
+}
+
+const QUIET_SCREEN = { pause: () => {}, resume: () => {} };
+
+/** `corral mcp`: a worker's tools, files and container for any MCP client. */
+export async function mcpVerb(options: McpOptions, terminal: Terminal): Promise<number> {
+  if (options.worker === undefined) throw new UsageError("--worker NAME says whose sandbox the client gets");
+  const port = options.http === undefined ? null : portOf(options.http);
+  if (port !== null) refuseWeakToken(terminal.env.CORRAL_MCP_TOKEN);
+  const tell = (line: string): void => say(terminal, `corral: ${line}`);
+  const project = await loadProject(options.project);
+  const worker = namedWorker(options.worker, project);
+  using stop = stoppable(terminal, (line) => say(terminal, line));
+  // On stdio, standard input belongs to the protocol.
+  const person = port === null ? null : personAt(project, { terminal, screen: QUIET_SCREEN, stop });
+  const otherwise = person ?? nobodyAsks;
+  const routes = new QuestionRoutes(otherwise);
+  await using corral = await openProject(project, {
+    stateDir: stateDirFrom(terminal.env),
+    engineEnv: terminal.env,
+    emit: (event) => void (event.type === "trouble" && tell(event.detail)),
+    ...(options.approve === undefined ? {} : { approvalMode: options.approve }),
+    approver: routes,
+  });
+  const { policy } = options;
+  const refused = await violationsOf(worker, policy, corral);
+  for (const message of refused) tell(message);
+  if (refused.length > 0) return EXIT.refused;
+  const connect = (isShared: boolean): Connection =>
+    new Connection({
+      worker,
+      workers: project.workers,
+      ...(policy === undefined ? {} : { policy }),
+      environment: corral.environment,
+      routes,
+      otherwise,
+      isShared,
+      honoursRoots: options.roots,
+      approvalTimeoutMs: project.approval.timeoutMs,
+      tell,
+      report: (error) => say(terminal, failureOf(error, terminal.env).text),
+    });
+  const onTrouble = (error: Error): void => void (terminal.env.CORRAL_DEBUG && tell(error.message));
+  if (port === null) {
+    await using connection = connect(false);
+    const { stdin, stdout } = terminal;
+    await serveOnStdio({ stdin, stdout, connection, signal: stop.signal, onTrouble });
+  } else {
+    const { serveOnHttp } = await import("../../mcp/http/server.ts");
+    const chosen = terminal.env.CORRAL_MCP_TOKEN || null;
+    const token = chosen ?? randomBytes(32).toString("base64url");
+    await using server = await serveOnHttp({ port, token, connect, onTrouble }).catch(
+      (error: NodeJS.ErrnoException) => {
+        if (error.syscall !== "listen") throw error;
+        throw new UsageError(`--http ${port}: this port cannot be had (${error.message})`, { cause: error });
+      },
+    );
+    tell(`serving ${worker.name} at ${server.url}`);
+    if (chosen === null) tell(`Authorization: Bearer ${token}`);
+    await new Promise<void>((resolve) => {
+      if (stop.signal.aborted) resolve();
+      stop.signal.addEventListener("abort", () => resolve(), { once: true });
+    });
+  }
+  await tellSuggestion(project, options.project, corral.environment.grants.told, terminal);
+  return stop.signal.aborted ? EXIT.cancelled : 0;
+}
+
+/** Found out before a client is there, which would only show that its server does not do anything. */
+async function violationsOf(
+  worker: WorkerDefinition,
+  policy: string | undefined,
+  { environment }: Corral,
+): Promise<readonly string[]> {
+  const project = await rootSandbox(environment, policy ?? null);
+  const derivation = project.ok ? await permissionOf(worker, project.sandbox, null, environment) : project;
+  return derivation.ok ? [] : describeAll(derivation.violations).map(({ message }) => message);
+}
+
+function portOf(said: string | true): number {
+  if (said === true) return 0;
+  const port = /^\d{1,5}$/.test(said) ? Number(said) : Number.NaN;
+  if (!(port <= 65_535)) throw new UsageError(`--http takes a port from 0 to 65535, and not ${JSON.stringify(said)}`);
+  return port;
+}
+
+/** Whoever has it has the sandbox, and any program of this machine may try. Empty is as if it were not set. */
+function refuseWeakToken(token = ""): void {
+  if (token === "" || /^[\x21-\x7e]{32,1024}$/.test(token)) return;
+  throw new UsageError("CORRAL_MCP_TOKEN must have 32 to 1024 characters of ASCII, and no blanks; unset, one is made");
+}

@@ -1,0 +1,56 @@
+import type { ApprovalMode } from "../../approval/approver.ts";
+import { loadProject } from "../../project/project.ts";
+import { openProject } from "../../run/open/corral.ts";
+import { stateDirFrom } from "../../run/open/state-dir.ts";
+import { openSession } from "../../run/session/open-session.ts";
+import type { Session } from "../../run/session/session.ts";
+import { personAt } from "../consent/person.ts";
+import { tellSuggestion } from "../consent/told-suggestion.ts";
+import { namedWorker } from "../named-worker.ts";
+import { EXIT } from "../terminal/exit-status.ts";
+import { printable } from "../terminal/printable.ts";
+import { type Stop, stoppable } from "../terminal/stop.ts";
+import { say, type Terminal } from "../terminal/terminal.ts";
+
+export interface SessionOptions {
+  readonly project: string;
+  readonly worker: string;
+  readonly policy?: string;
+  readonly approve?: ApprovalMode;
+}
+
+const QUIET_SCREEN = { pause: () => {}, resume: () => {} };
+
+/** Opens a session of a worker for one verb, and closes it after; a refused one is told, and has its exit status. */
+export async function inSession(
+  options: SessionOptions,
+  terminal: Terminal,
+  act: (session: Session, stop: Stop) => Promise<number>,
+): Promise<number> {
+  const project = await loadProject(options.project);
+  const worker = namedWorker(options.worker, project);
+  using stop = stoppable(terminal, (line) => say(terminal, line));
+  const person = personAt(project, { terminal, screen: QUIET_SCREEN, stop });
+  await using corral = await openProject(project, {
+    stateDir: stateDirFrom(terminal.env),
+    engineEnv: terminal.env,
+    emit: (event) => void (event.type === "trouble" && say(terminal, `corral: ${event.detail}`)),
+    ...(options.approve === undefined ? {} : { approvalMode: options.approve }),
+    ...(person === null ? {} : { person }),
+  });
+  const policy = options.policy === undefined ? {} : { policy: options.policy };
+  const opened = await openSession({ worker, signal: stop.signal, ...policy }, corral.environment);
+  if (!opened.ok) {
+    for (const { message } of opened.violations) say(terminal, `corral: ${message}`);
+    return EXIT.refused;
+  }
+  try {
+    const status = await act(opened.session, stop);
+    const failure = (await opened.finish())?.failure ?? null;
+    if (failure !== null) say(terminal, `corral: ${printable(failure.error.message)}`);
+    await tellSuggestion(project, options.project, corral.environment.grants.told, terminal);
+    return status === 0 && failure !== null ? EXIT.refused : status;
+  } finally {
+    await opened[Symbol.asyncDispose]();
+  }
+}

@@ -1,0 +1,36 @@
+import { ItemsError } from "../../fleet/items/refusal.ts";
+import { EngineUnavailableError } from "../../isolation/docker/engine-unavailable.ts";
+import { ImageBuildError } from "../../isolation/docker/images/progress.ts";
+import { EngineTrouble } from "../../isolation/driver.ts";
+import { UnknownPolicyError } from "../../policy/policy.ts";
+import { DeclarationError } from "../../yaml/problem.ts";
+import { EXIT } from "./exit-status.ts";
+import { UsageError } from "./usage-error.ts";
+
+export interface Failure {
+  readonly text: string;
+  readonly status: number;
+}
+
+/** What a person reads of an error, and the exit status that goes with it. */
+export function failureOf(error: unknown, env: Readonly<Record<string, string | undefined>>): Failure {
+  if (!(error instanceof Error)) return { text: `corral: ${String(error)}`, status: EXIT.engineTrouble };
+  // Each line begins with its place in a file, which editors follow only where nothing stands before it.
+  if (error instanceof DeclarationError) return { text: error.message, status: EXIT.wrongUsage };
+  if ([UsageError, UnknownPolicyError, ItemsError].some((kind) => error instanceof kind)) {
+    return { text: `corral: ${error.message}`, status: EXIT.wrongUsage };
+  }
+  const known = [EngineUnavailableError, EngineTrouble, ImageBuildError].some((kind) => error instanceof kind);
+  if (known) return { text: `corral: ${error.message}`, status: EXIT.engineTrouble };
+  const debug = Boolean(env.CORRAL_DEBUG);
+  if (!debug && isRefusedBySystem(error)) return { text: `corral: ${error.message}`, status: EXIT.engineTrouble };
+  const text = debug
+    ? `corral: ${error.stack}`
+    : `corral: unexpected error: ${error.message} (CORRAL_DEBUG=1 shows where)`;
+  return { text, status: EXIT.engineTrouble };
+}
+
+/** What the system says of a path that somebody named, or of a full disk, is no bug. */
+function isRefusedBySystem({ code }: NodeJS.ErrnoException): boolean {
+  return code !== undefined && ["EACCES", "EPERM", "EROFS", "ENOSPC", "EDQUOT", "ENOTDIR", "ELOOP"].includes(code);
+}

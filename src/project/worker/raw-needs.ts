@@ -1,0 +1,37 @@
+import type { Limits } from "../../sandbox/limits.ts";
+import type { Approval, Mode } from "../../sandbox/mount.ts";
+import type { ZoneNeed } from "../../sandbox/needs.ts";
+import type { Network } from "../../sandbox/network.ts";
+
+/**
+ * What a worker declares, as it stands in its file: checked in form, but its paths are still text.
+ *
+ * `resolveNeeds` makes `Needs` of it, once the caller's mounts are known. Absence has the same meaning as there.
+ */
+export interface RawNeeds {
+  readonly zones?: readonly ZoneNeed[];
+  readonly paths?: readonly RawPathNeed[];
+  readonly inherit?: boolean;
+  /** Virtual paths as written: `/data/a.md`, `data/a.md`, `data:a.md`, `~/a.md`. */
+  readonly allowRead?: readonly string[];
+  readonly allowWrite?: readonly string[];
+  readonly readonly?: boolean;
+  readonly approval?: Approval;
+  readonly stage?: true;
+  readonly discard?: true;
+  readonly workingDir?: string;
+  readonly network?: Network;
+  readonly limits?: Limits;
+}
+
+export interface RawPathNeed {
+  readonly name: string;
+  /** A host path, relative to the project. */
+  readonly root: string;
+  readonly mode: Mode;
+  readonly suffixes?: readonly string[];
+  readonly maxFileBytes?: number;
+  readonly approval?: Approval;
+  readonly stage?: true;
+  readonly discard?: true;
+}
