@@ -11,7 +11,7 @@ describe("what a model is told of where it is", () => {
       mount("/inbox", "ro", { suffixes: [".md", ".txt"], maxFileBytes: 1024 }),
       mount("/notes", "rw"),
     ]);
-    const prompt = systemPrompt({ worker }, sandbox);
+    const prompt = systemPrompt({ worker, attachments: [] }, sandbox);
     expect(prompt).toMatch(/^Sum it up\.\n\nYou are the worker clerk\./);
     expect(prompt).toContain(
       "Readable paths: /inbox, /notes. Writable paths: /notes. In /inbox only files ending in .md, .txt and of at most 1 KiB are shown.\n",
@@ -21,6 +21,11 @@ describe("what a model is told of where it is", () => {
   });
 
   it("says that there are none where there are none", () => {
-    expect(systemPrompt({ worker }, project([]))).toContain("Readable paths: none. Writable paths: none.\n");
+    expect(systemPrompt({ worker, attachments: [] }, project([]))).toContain(
+      "Readable paths: none. Writable paths: none.\n",
+    );
+    const attachments = [{ name: "in.pdf", host: "/host/in.pdf" }];
+    const prompt = systemPrompt({ worker, attachments }, project([]));
+    expect(prompt).toContain("Readable paths: /attachments. Writable paths: none.\n");
   });
 });
