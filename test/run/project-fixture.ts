@@ -1,7 +1,8 @@
-import { chown, lstat, mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { chown, lstat, mkdir, mkdtemp, readdir, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import type { Approver } from "../../src/approval/approver.ts";
+import { removeTree } from "../../src/files/host/remove-tree.ts";
 import { type Corral, openCorral, type RunEvent, type RunResult, run } from "../../src/index.ts";
 import type { Plan } from "../../src/isolation/plan.ts";
 import type { Attachment } from "../../src/run/job.ts";
@@ -67,7 +68,7 @@ export async function openProject(spec: ProjectSpec, options: OpenFixtureOptions
     await writeProject(join(base, "p"), spec);
     return await openAt(base, options);
   } catch (error) {
-    await rm(base, { recursive: true, force: true });
+    await removeTree(base);
     throw error;
   }
 }
@@ -144,7 +145,7 @@ async function openAt(
       over.abort();
       await Promise.allSettled(running);
       await corral[Symbol.asyncDispose]();
-      await rm(base, { recursive: true, force: true });
+      await removeTree(base);
     },
   };
 }
