@@ -10,6 +10,7 @@ import { describeAll } from "../../run/result.ts";
 import { EXIT } from "../terminal/exit-status.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 import { fleetScreenFor } from "./screen.ts";
+import { keepHeapSmall } from "./small-heap.ts";
 
 const ASKS_NOBODY: Approver = {
   decide: async () => denied("the approval mode is interactive, and a fleet asks nobody; a rule can agree beforehand"),
@@ -61,6 +62,8 @@ export async function ranFleet(
     }
     await using _ = opened;
     const { fleet } = opened;
+    // A fresh cell costs the Engine so much that this is not felt; a scrubbed one is quick enough to feel it.
+    if (journal.find(fleet.id)?.spec.reuse === "fresh") keepHeapSmall();
     void draining.promise.then(() => fleet.drain("it was asked to end"));
     const taking = takeAll(fleet.results);
     const summary = await fleet.run();
