@@ -49,7 +49,13 @@ export async function startFleet(
   const loaded = await journal.load(id, items, { collisionsIn, signal: stop });
   if (!loaded.ok) return loaded;
   onEvent({ type: "loaded", fleet: id, items: loaded.total, done: 0 });
-  return await opened(id, spec, allowed, env);
+  try {
+    return await opened(id, spec, allowed, env);
+  } catch (error) {
+    // Else it would be taken for one that runs for as long as this process does.
+    journal.pause(id, "it could not be begun");
+    throw error;
+  }
 }
 
 /** Goes on with a fleet that nobody runs any more. What ran when its process died is fenced off before it runs again. */

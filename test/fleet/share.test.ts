@@ -2,12 +2,13 @@ import { availableParallelism } from "node:os";
 import { dirname } from "node:path";
 import { describe, expect, it, vi } from "vitest";
 import { concurrencyBeside } from "../../src/fleet/concurrency.ts";
+import { startFleet } from "../../src/fleet/fleet.ts";
 import type { RunningFleet } from "../../src/fleet/running-fleet.ts";
 import { makeOwnerDir, removeOwnerDir } from "../../src/isolation/live-dir.ts";
 import { announceFleet, countLiveFleets } from "../../src/isolation/live-fleets.ts";
 import { currentOwner } from "../../src/isolation/owner.ts";
 import { sh } from "../run/project-fixture.ts";
-import { openFleetProject } from "./fleet-fixture.ts";
+import { openFleetProject, SPEC } from "./fleet-fixture.ts";
 
 /** More than the most that may pass until a fleet has looked and its items have ended. */
 const SOON = { timeout: 20_000, interval: 50 };
@@ -40,6 +41,20 @@ describe("fleets of one machine", () => {
     await its[Symbol.asyncDispose]();
     expect(await count()).toBe(1);
     for (const dir of [other, dead]) await removeOwnerDir(dir);
+  });
+
+  it("are not taken for running where they could not be begun", async () => {
+    await using f = await openFleetProject({ workers: { w: { command: ["true"] } } });
+    const { environment } = f.project.corral;
+    const run = { ...environment, ownerDir: "/dev/null/no-folder" };
+    async function* one() {
+      yield { index: 0, key: "0", place: "item 0", attachments: [] };
+    }
+    const stop = new AbortController().signal;
+    await expect(startFleet(SPEC, one(), { run, journal: f.journal, onEvent: () => {}, stop })).rejects.toThrow(
+      "ENOTDIR",
+    );
+    expect(f.journal.list()).toMatchObject([{ state: "paused", owner: null, counts: { queued: 1 } }]);
   });
 
   it("have equal parts of it: one that ran alone gives half away, and has it back when the other ends", async () => {
