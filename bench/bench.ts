@@ -1,11 +1,11 @@
 import { chmod, mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { WorkerDefinition } from "../src/declarations/worker/worker.ts";
 import type { FleetJournal } from "../src/fleet/journal/journal.ts";
 import { openJournal } from "../src/fleet/open-journal.ts";
 import { type Corral, openCorral, type RunEvent, run } from "../src/index.ts";
-import type { Plan } from "../src/isolation/plan.ts";
-import type { WorkerDefinition } from "../src/project/worker/worker.ts";
+import type { Plan } from "../src/isolation/plan/plan.ts";
 import { openPeers } from "./contenders/open-peers.ts";
 import type { Peer } from "./contenders/peer.ts";
 import { writeProject } from "./project.ts";

@@ -17,7 +17,7 @@ export async function bundleProgram(root: string): Promise<void> {
     // What a thread runs is loaded by its name, by whichever file starts it: it must stand beside all others.
     input: {
       corral: join(root, "src/cli/corral.ts"),
-      "schema-thread": join(root, "src/project/schema/schema-thread.ts"),
+      "schema-thread": join(root, "src/declarations/schema/schema-thread.ts"),
     },
     platform: "node",
     cwd: root,

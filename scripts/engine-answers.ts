@@ -2,8 +2,8 @@
  * Asks whether an Engine answers. Ends with 0 where one does; 3 where there is none at the default place, so that one
  * can be installed or started; 1 where that would not help (a wrong setting, no permission).
  */
-import { connect } from "../src/isolation/docker/connect.ts";
-import { EngineUnavailableError } from "../src/isolation/docker/engine-unavailable.ts";
+import { connect } from "../src/isolation/engine/connect.ts";
+import { EngineUnavailableError } from "../src/isolation/engine/engine-unavailable.ts";
 
 try {
   await connect(process.env);

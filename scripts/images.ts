@@ -1,10 +1,10 @@
 /** Builds the images that are missing or stale. Says nothing when there is nothing to do. */
 import { join } from "node:path";
-import { connect } from "../src/isolation/docker/connect.ts";
-import { buildImages } from "../src/isolation/docker/images/build-images.ts";
-import type { ImageProgress } from "../src/isolation/docker/images/progress.ts";
-import { imageStatus } from "../src/isolation/docker/images/status.ts";
-import { stateDirFrom } from "../src/run/open/state-dir.ts";
+import { connect } from "../src/isolation/engine/connect.ts";
+import { buildImages } from "../src/isolation/engine/images/build-images.ts";
+import type { ImageProgress } from "../src/isolation/engine/images/progress.ts";
+import { imageStatus } from "../src/isolation/engine/images/status.ts";
+import { stateDirFrom } from "../src/state/state-dir.ts";
 
 const stop = new AbortController();
 for (const signal of ["SIGINT", "SIGTERM"] as const)

@@ -5,9 +5,9 @@ import { triedIn } from "../examples/inbox/host/tried.ts";
 import { LiveTree } from "../src/cli/run/live-tree.ts";
 import { drawTree } from "../src/cli/run/tree.ts";
 import { Witness } from "../src/cli/run/witness.ts";
-import { printableLine } from "../src/cli/terminal/printable.ts";
 import { colorsFor, terminalOf } from "../src/cli/terminal/terminal.ts";
-import { stateDirFrom } from "../src/run/open/state-dir.ts";
+import { printableLine } from "../src/operations/wording/printable.ts";
+import { stateDirFrom } from "../src/state/state-dir.ts";
 
 const terminal = terminalOf(process);
 const { stdout, stderr, env } = terminal;

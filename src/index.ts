@@ -3,15 +3,20 @@
 // Running workers, by the parts that the above is made of.
 export type { ApprovalOperation, ApprovalRequest, ApprovalScope, Approver, Decision } from "./approval/approver.ts";
 export { type ApprovalCallback, type CallbackAnswer, callbackApprover } from "./approval/callback-approver.ts";
-// Many items: one worker over each of them, in a sandbox of its own.
-export type { ItemResult, ItemTemplate, Reuse } from "./fleet/item.ts";
+// Declarations, and the errors that name their places.
+export { loadPolicy, UnknownPolicyError } from "./declarations/policy/policy.ts";
+export { loadProject, type Project } from "./declarations/project.ts";
+export type { WorkerDefinition } from "./declarations/worker/worker.ts";
+export { DeclarationError, type Problem } from "./declarations/yaml/problem.ts";
 export { FleetRefused, type MapRequest, mapItems } from "./fleet/map-items.ts";
+// Many items: one worker over each of them, in a sandbox of its own.
+export type { ItemResult, ItemTemplate, Reuse } from "./fleet/model/item.ts";
 // Where no Engine answers, and why.
-export { EngineUnavailableError, type UnavailableReason } from "./isolation/docker/engine-unavailable.ts";
+export { EngineUnavailableError, type UnavailableReason } from "./isolation/engine/engine-unavailable.ts";
 // The container as plain JSON; `planFor` is pure.
-export type { PlannedSource } from "./isolation/mounts.ts";
-export type { Plan } from "./isolation/plan.ts";
-export { type ImageFacts, type Planning, type PlanRequest, planFor } from "./isolation/plan-for.ts";
+export type { PlannedSource } from "./isolation/plan/mounts.ts";
+export type { Plan } from "./isolation/plan/plan.ts";
+export { type ImageFacts, type Planning, type PlanRequest, planFor } from "./isolation/plan/plan-for.ts";
 // A project in a program's hands: begin here.
 export type { AiTool, AiToolOutput, ToolImages } from "./library/ai-tools.ts";
 export type { AttachedPath } from "./library/attachments.ts";
@@ -24,25 +29,20 @@ export { type MountOf, type SandboxDeclaration, sandboxOf } from "./library/sand
 export type { ToolCallOptions, ToolFunction, ToolFunctions, ToolInputs } from "./library/tool-functions.ts";
 export type { WorkerPlan } from "./library/worker-plan.ts";
 export type { ToolsOptions, WorkerCall, WorkerTools } from "./library/worker-tools.ts";
-// Declarations, and the errors that name their places.
-export { loadPolicy, UnknownPolicyError } from "./policy/policy.ts";
-export { loadProject, type Project } from "./project/project.ts";
-export type { WorkerDefinition } from "./project/worker/worker.ts";
 // Runs, and what would become of them.
 export type { SettledChanges } from "./run/changes/settled-run.ts";
-export type { CheckReport, FailingPath } from "./run/check.ts";
-export type { RunEnvironment } from "./run/environment.ts";
-export type { RunEvent } from "./run/events.ts";
+export type { CheckReport, FailingPath } from "./run/explain/check.ts";
+export type { Explanation } from "./run/explain/explain.ts";
 export type { ExplainedRun } from "./run/explain/explained-run.ts";
-export type { Explanation } from "./run/explain.ts";
-export type { Attachment } from "./run/job.ts";
+export type { RunEnvironment } from "./run/model/environment.ts";
+export type { RunEvent } from "./run/model/events.ts";
+export type { Attachment } from "./run/model/job.ts";
+export type { DescribedViolation, RunError, RunResult, RunStatus } from "./run/model/result.ts";
 export { type Corral, openCorral } from "./run/open/corral.ts";
 export type { OpenOptions } from "./run/open/options.ts";
-export { stateDirFrom } from "./run/open/state-dir.ts";
-export type { DescribedViolation, RunError, RunResult, RunStatus } from "./run/result.ts";
-export { type RunRequest, run } from "./run/run.ts";
 // Acting under a worker's sandbox without running it: tools, and commands in a cell.
-export { type OpenedSession, openSession, type SessionRequest } from "./run/session/open-session.ts";
+export { type OpenedSession, openSession, type SessionRequest } from "./run/open-session.ts";
+export { type RunRequest, run } from "./run/run.ts";
 
 // The permission model as functions over plain data: pure, without any I/O.
 export { accessOf, canRead, canWrite, type FileFacts, readablePaths, writablePaths } from "./sandbox/access.ts";
@@ -70,7 +70,7 @@ export type { Sandbox } from "./sandbox/sandbox.ts";
 export type { Violation, ViolationCode } from "./sandbox/violation.ts";
 export { parseVirtualPath, type VirtualPath } from "./sandbox/virtual-path.ts";
 export { describeViolation, describeViolations } from "./sandbox/wording.ts";
+export { stateDirFrom } from "./state/state-dir.ts";
 export type { ToolResult } from "./tools/run-tool.ts";
 export type { Tool, ToolOutput } from "./tools/tool.ts";
 export { TOOLS } from "./tools/toolbox.ts";
-export { DeclarationError, type Problem } from "./yaml/problem.ts";

@@ -58,15 +58,20 @@ describe("the check of the layers", () => {
     ["an import on demand", "sandbox/x.ts", 'const x = await import("../run/run.ts");', "imports run/"],
     ["an import on demand, as a type", "sandbox/x.ts", 'type X = import("../run/run.ts").X;', "imports run/"],
     ["an import in single quotes", "sandbox/x.ts", "import { a } from '../run/run.ts';", "imports run/"],
-    ["a sideways import within layer 1", "project/x.ts", 'import { p } from "../policy/policy.ts";', "imports policy/"],
+    [
+      "a sideways import within layer 1",
+      "declarations/x.ts",
+      'import { p } from "../files/files.ts";',
+      "imports files/",
+    ],
     [
       "a sideways import within layer 2",
       "tools/x.ts",
       'import { p } from "../isolation/plan.ts";',
       "imports isolation/",
     ],
-    ["yaml/ knowing something of ours", "yaml/x.ts", 'import { p } from "../sandbox/mount.ts";', "imports sandbox/"],
-    ["files/ knowing yaml/", "files/x.ts", 'import { p } from "../yaml/check.ts";', "imports yaml/"],
+    ["json/ knowing something of ours", "json/x.ts", 'import { p } from "../sandbox/mount.ts";', "imports sandbox/"],
+    ["a face knowing another", "mcp/x.ts", 'import { p } from "../cli/x.ts";', "imports cli/"],
     ["run/ knowing the command line", "run/x.ts", 'import { p } from "../cli/main.ts";', "imports cli/"],
     ["the barrel knowing the command line", "index.ts", 'export { p } from "./cli/main.ts";', "imports cli/"],
     ["the library knowing the command line", "library/x.ts", 'import { p } from "../cli/main.ts";', "imports cli/"],
@@ -107,12 +112,28 @@ describe("the check of the layers", () => {
 
   it("finds a cycle, and shows the way around it", () => {
     const others = {
-      "run/b.ts": 'import type { C } from "./deep/c.ts";',
-      "run/deep/c.ts": 'import { a } from "../a.ts";',
+      "run/b.ts": 'import type { C } from "./c.ts";',
+      "run/c.ts": 'import { a } from "./a.ts";',
     };
     expect(told("run/a.ts", 'import { b } from "./b.ts";', others)).toEqual([
-      "run/a.ts imports itself: run/a.ts > run/b.ts > run/deep/c.ts > run/a.ts",
+      "run/a.ts imports itself: run/a.ts > run/b.ts > run/c.ts > run/a.ts",
     ]);
+  });
+
+  it.each([
+    [
+      "two sub-folders",
+      { "run/a/x.ts": 'import { y } from "../b/y.ts";', "run/b/z.ts": 'import type { w } from "../a/w.ts";' },
+      "run/a/x.ts makes run/ a knot: a and b import each other (see run/b/z.ts)",
+    ],
+    [
+      "a folder's own files and a sub-folder",
+      { "run/x.ts": 'import { y } from "./b/y.ts";', "run/b/z.ts": 'import type { w } from "../w.ts";' },
+      "run/x.ts makes run/ a knot: . and b import each other (see run/b/z.ts)",
+    ],
+  ])("finds %s that import each other", (_, files, knot) => {
+    const breaches = breachesOf(new Map(Object.entries(files)));
+    expect(breaches.map(({ file, what }) => `${file} ${what}`)).toEqual([knot]);
   });
 
   it("finds every breach of a file, each with its reason", () => {
@@ -134,11 +155,15 @@ describe("the check of the layers", () => {
     ["imports downwards", "run/x.ts", 'import { derive } from "../sandbox/derive.ts";'],
     [
       "imports within a folder",
-      "isolation/docker/x.ts",
+      "isolation/engine/x.ts",
       'import { plan } from "../plan.ts";\nimport D from "dockerode";',
     ],
-    ["every import of a face", "mcp/x.ts", 'import { c } from "../cli/x.ts";\nprocess.stdout.write("x");'],
-    ["files where a reason is written down", "run/broker.ts", 'import { rm } from "node:fs/promises";'],
+    [
+      "the command line starting another face",
+      "cli/x.ts",
+      'import { c } from "../mcp/x.ts";\nprocess.stdout.write("x");',
+    ],
+    ["files where a reason is written down", "run/cell/broker.ts", 'import { rm } from "node:fs/promises";'],
     ["what a process knows of itself", "run/x.ts", "const uid = process.getuid?.();\nprocess.environment;"],
   ])("leaves alone %s", (_, path, code) => {
     expect(told(path, code)).toEqual([]);

@@ -13,7 +13,7 @@ export interface Breach {
 /** Everything in which these sources leave the layers and the habits of the design (section 3) and of the style. */
 export function breachesOf(sources: Sources): Breach[] {
   const files = [...sources].map(([path, text]) => ({ path, code: withoutComments(text) }));
-  return [...files.flatMap((file) => RULES.flatMap((rule) => rule(file))), ...cyclesOf(files)];
+  return [...files.flatMap((file) => RULES.flatMap((rule) => rule(file))), ...cyclesOf(files), ...mutualFolders(files)];
 }
 
 interface File {
@@ -24,23 +24,23 @@ interface File {
 type Rule = (file: File) => Breach[];
 
 const LAYER_0 = ["sandbox"];
-/** What YAML declarations of both `project/` and `policy/` stand on, and where secrets are; they know nothing of ours. */
-const FOUNDATIONS = [...LAYER_0, "yaml", "secrets", "json"];
-const LAYERS_0_TO_1 = [...FOUNDATIONS, "project", "policy", "files", "approval"];
+/** What knows nothing of ours. */
+const FOUNDATIONS = [...LAYER_0, "secrets", "json"];
+const LAYERS_0_TO_1 = [...FOUNDATIONS, "declarations", "files", "approval", "state"];
 const LAYERS_0_TO_2 = [...LAYERS_0_TO_1, "isolation", "tools", "agent", "changes", "audit", "git"];
 const LAYERS_0_TO_4 = [...LAYERS_0_TO_2, "run", "fleet"];
-const FACES = ["cli", "mcp", "serve"];
+const LAYERS_0_TO_5 = [...LAYERS_0_TO_4, "operations"];
+const FACES = ["cli", "mcp", "library", "serve"];
 
-/** What each folder may import besides itself. */
+/** What each folder may import besides itself. A face imports no other face, except that the command line starts the others. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   sandbox: [],
-  yaml: [],
   secrets: [],
   json: [],
-  project: FOUNDATIONS,
-  policy: FOUNDATIONS,
+  declarations: FOUNDATIONS,
   files: LAYER_0,
   approval: LAYER_0,
+  state: [...LAYER_0, "json", "files"],
   isolation: LAYERS_0_TO_1,
   tools: LAYERS_0_TO_1,
   agent: LAYERS_0_TO_1,
@@ -49,9 +49,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   git: LAYERS_0_TO_1,
   run: LAYERS_0_TO_2,
   fleet: [...LAYERS_0_TO_2, "run"],
-  library: LAYERS_0_TO_4,
-  "index.ts": [...LAYERS_0_TO_4, "library"],
-  ...Object.fromEntries(FACES.map((face) => [face, [...LAYERS_0_TO_4, "library", ...FACES, "index.ts"]])),
+  operations: LAYERS_0_TO_4,
+  ...Object.fromEntries(FACES.map((face) => [face, LAYERS_0_TO_5])),
+  cli: [...LAYERS_0_TO_5, ...FACES],
+  "index.ts": [...LAYERS_0_TO_5, "library"],
 };
 
 const MAY_READ_DISKS = [
@@ -59,8 +60,8 @@ const MAY_READ_DISKS = [
   "fleet/items/",
   "fleet/scrubbed/",
   "files/",
-  "project/",
-  "policy/",
+  "declarations/",
+  "state/",
   "isolation/",
   "changes/",
   "audit/",
@@ -70,17 +71,17 @@ const MAY_READ_DISKS = [
 ];
 /** Files elsewhere that touch the disk, and what for. */
 const DISK_EXCEPTIONS: Readonly<Record<string, string>> = {
-  "yaml/declaration-file.ts": "reads the declarations of projects and policies, which may not know each other",
   "fleet/cache-key.ts": "reads attachments for their digests, and refuses links and FIFOs",
   "fleet/item-job.ts": "looks whether an attachment is on the host; what it is is judged when it is opened",
+  "operations/package-version.ts": "reads the version from the package's own `package.json`",
   "run/attached-file.ts": "looks whether what a person or a program attaches is there; it is judged when it is opened",
-  "run/broker.ts": "makes and removes the socket of one run",
+  "run/cell/broker.ts": "makes and removes the socket of one run",
   "run/open/engine.ts": "makes the state directory before anything else can be in it",
   "run/open/repositories.ts": "looks whether an owner's directory is still there",
   "run/session/captured-output.ts":
     "writes what a command printed into Corral's own directory, which no worker can write",
   "run/session/output-dir.ts": "makes and removes that directory",
-  "run/prepare.ts": "looks at the gate's binary, for its identity in the plan",
+  "run/cell/prepare.ts": "looks at the gate's binary, for its identity in the plan",
 };
 
 const FORBIDDEN_NAMES = ["utils", "util", "helpers", "helper", "common", "misc", "manager"];
@@ -108,10 +109,10 @@ const RULES: readonly Rule[] = [
       .map((name) => breach(path, `imports ${name}`, "the sandbox algebra is pure: no I/O, no packages"));
   },
   function engineClient({ path, code }) {
-    if (path.startsWith("isolation/docker/")) return [];
+    if (path.startsWith("isolation/engine/")) return [];
     return packagesOf(code)
       .filter((name) => /^(dockerode|docker-modem)(\/|$)/.test(name))
-      .map((name) => breach(path, `imports ${name}`, "the Engine is spoken to in isolation/docker/ alone"));
+      .map((name) => breach(path, `imports ${name}`, "the Engine is spoken to in isolation/engine/ alone"));
   },
   function disks({ path, code }) {
     if (MAY_READ_DISKS.some((place) => path.startsWith(place)) || DISK_EXCEPTIONS[path] !== undefined) return [];
@@ -122,7 +123,7 @@ const RULES: readonly Rule[] = [
       );
   },
   function process({ path, code }) {
-    if (FACES.includes(folderOf(path))) return [];
+    if (FACES.includes(folderOf(path)) && folderOf(path) !== "library") return [];
     const used =
       code.match(/\bprocess\s*(\.|\[)\s*["']?(env|stdout|stderr|stdin|exit|exitCode|argv)\b|\bconsole\s*\./g) ?? [];
     const imported = packagesOf(code).filter((name) => /^(node:)?process$/.test(name));
@@ -214,6 +215,53 @@ function cyclesOf(files: readonly File[]): Breach[] {
   };
   for (const { path } of files) visit(path, []);
   return breaches;
+}
+
+/**
+ * Sub-folders of one folder that import each other, each pair once. The files that stand in the folder itself count as one of
+ * them, called `.`: they are above its sub-folders or below them, and not both.
+ */
+function mutualFolders(files: readonly File[]): Breach[] {
+  const first = new Map<string, string>();
+  for (const { path, code } of files) {
+    for (const target of ownImports(path, code)) {
+      const { parent, from, to } = parting(path, target);
+      const key = `${parent}|${from}|${to}`;
+      if (from !== to && !first.has(key)) first.set(key, path);
+    }
+  }
+  return [...first].flatMap(([key, path]) => {
+    const [parent, from = "", to = ""] = key.split("|");
+    const back = first.get(`${parent}|${to}|${from}`);
+    if (back === undefined || from > to) return [];
+    const what = `makes ${parent || "src"}/ a knot: ${from} and ${to} import each other (see ${back})`;
+    return [breach(path, what, "folders of one floor do not need each other, or one of them is below")];
+  });
+}
+
+/** The deepest folder that holds both files, and which of its parts each of them is in. */
+function parting(path: string, target: string): { parent: string; from: string; to: string } {
+  const [a, b] = [path.split("/"), target.split("/")];
+  let shared = 0;
+  while (shared < a.length - 1 && shared < b.length - 1 && a[shared] === b[shared]) shared += 1;
+  const part = (steps: string[]): string => (shared < steps.length - 1 ? (steps[shared] ?? ".") : ".");
+  return { parent: a.slice(0, shared).join("/"), from: part(a), to: part(b) };
+}
+
+/** How many files the longest chain of imports has, types included, and the chain. */
+export function longestChain(sources: Sources): readonly string[] {
+  const imports = new Map([...sources].map(([path, text]) => [path, ownImports(path, withoutComments(text))]));
+  const known = new Map<string, readonly string[]>();
+  const chainFrom = (path: string): readonly string[] => {
+    const found = known.get(path);
+    if (found !== undefined) return found;
+    known.set(path, [path]);
+    const longest = (imports.get(path) ?? []).map(chainFrom).reduce((a, b) => (b.length > a.length ? b : a), []);
+    const chain = [path, ...longest];
+    known.set(path, chain);
+    return chain;
+  };
+  return [...sources.keys()].map(chainFrom).reduce((a, b) => (b.length > a.length ? b : a), []);
 }
 
 /** Comments may name what code may not. Strings stay, as they hold what is imported. */

@@ -1,7 +1,7 @@
 import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import type { Plan } from "../../src/isolation/plan.ts";
+import type { Plan } from "../../src/isolation/plan/plan.ts";
 import type { OneRun } from "./one-run.ts";
 
 const SECCOMP = fileURLToPath(new URL("../../policies/seccomp.json", import.meta.url));

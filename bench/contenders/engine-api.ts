@@ -1,6 +1,6 @@
 import type Docker from "dockerode";
-import { containerConfig, type SeccompProfiles } from "../../src/isolation/docker/container-config.ts";
-import type { Plan } from "../../src/isolation/plan.ts";
+import { containerConfig, type SeccompProfiles } from "../../src/isolation/engine/container-config.ts";
+import type { Plan } from "../../src/isolation/plan/plan.ts";
 import type { OneRun } from "./one-run.ts";
 
 /**

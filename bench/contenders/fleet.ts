@@ -1,5 +1,5 @@
 import { type OpenedFleet, startFleet } from "../../src/fleet/fleet.ts";
-import type { FleetSpec, ItemRequest, Reuse } from "../../src/fleet/item.ts";
+import type { FleetSpec, ItemRequest, Reuse } from "../../src/fleet/model/item.ts";
 import type { Bench } from "../bench.ts";
 import { inputOf } from "../project.ts";
 

@@ -1,6 +1,6 @@
 import { chown, mkdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
-import type { Plan, PlannedMount } from "../../src/isolation/plan.ts";
+import type { Plan, PlannedMount } from "../../src/isolation/plan/plan.ts";
 import type { Around } from "../measure.ts";
 import { contentOf, ECHO, ITEM_SCRIPT, inputOf } from "../project.ts";
 

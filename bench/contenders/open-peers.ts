@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import type { Plan } from "../../src/isolation/plan.ts";
+import type { Plan } from "../../src/isolation/plan/plan.ts";
 import { itemRun, type OneRun } from "./one-run.ts";
 import type { OpenedPeer } from "./peer.ts";
 import { openSandboxRuntime } from "./sandbox-runtime.ts";

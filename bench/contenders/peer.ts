@@ -1,4 +1,4 @@
-import type { Plan } from "../../src/isolation/plan.ts";
+import type { Plan } from "../../src/isolation/plan/plan.ts";
 import type { OneRun } from "./one-run.ts";
 
 /** Another project's way of running one command apart from the rest of the machine. */

@@ -1,8 +1,8 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { freshCells } from "../../src/fleet/executor.ts";
 import { itemJob } from "../../src/fleet/item-job.ts";
-import { newRunId } from "../../src/run/job.ts";
-import { permissionOf, rootSandbox } from "../../src/run/permission.ts";
+import { newRunId } from "../../src/run/model/job.ts";
+import { permissionOf, rootSandbox } from "../../src/run/model/permission.ts";
 import type { Bench } from "../bench.ts";
 import type { Contender } from "../measure.ts";
 import { FIRST_BYTE, WARM_RESULT } from "../outcome/names.ts";

@@ -1,5 +1,5 @@
-import { planFor } from "../../src/isolation/plan-for.ts";
-import { permissionOf, rootSandbox } from "../../src/run/permission.ts";
+import { planFor } from "../../src/isolation/plan/plan-for.ts";
+import { permissionOf, rootSandbox } from "../../src/run/model/permission.ts";
 import { accessOf } from "../../src/sandbox/access.ts";
 import { derive } from "../../src/sandbox/derive.ts";
 import type { Needs } from "../../src/sandbox/needs.ts";

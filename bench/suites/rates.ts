@@ -1,5 +1,5 @@
-import type { Reuse } from "../../src/fleet/item.ts";
-import { loadSeccompProfile } from "../../src/policy/seccomp.ts";
+import { loadSeccompProfile } from "../../src/declarations/policy/seccomp.ts";
+import type { Reuse } from "../../src/fleet/model/item.ts";
 import type { Bench } from "../bench.ts";
 import { bestOf, finalists, type Parallel } from "../contenders/at-best.ts";
 import { dockerRun } from "../contenders/docker-run.ts";

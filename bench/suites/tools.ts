@@ -4,7 +4,7 @@ import type { Duplex } from "node:stream";
 import type Docker from "dockerode";
 import { pack } from "tar-stream";
 import { openSession } from "../../src/index.ts";
-import type { Plan } from "../../src/isolation/plan.ts";
+import type { Plan } from "../../src/isolation/plan/plan.ts";
 import type { Session } from "../../src/run/session/session.ts";
 import type { Bench } from "../bench.ts";
 import { dockerExec, dockerRun } from "../contenders/docker-run.ts";

@@ -3,11 +3,11 @@ import { isTooDeep } from "../json/depth.ts";
 import { charactersIn } from "../json/size.ts";
 import { formatDuration } from "../sandbox/units.ts";
 import type { RedactedPieces } from "../secrets/redactor.ts";
-import type { Answer, AnswerEnd, AskedCall } from "./answer.ts";
 import { ModelFailure, nestedTooDeep } from "./failure.ts";
+import type { Answer, AnswerEnd, AskedCall } from "./messages/answer.ts";
+import type { AgentTool } from "./messages/tool.ts";
 import { modelFailureOf } from "./model-failure.ts";
 import type { OpenedModel } from "./opened-model.ts";
-import type { AgentTool } from "./tool.ts";
 
 export interface Question {
   readonly opened: OpenedModel;

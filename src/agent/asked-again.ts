@@ -1,8 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
-import type { Answer } from "./answer.ts";
 import { ask, type Listener, type Question } from "./ask.ts";
 import type { AgentEvent } from "./events.ts";
 import { type AgentFailure, ModelFailure } from "./failure.ts";
+import type { Answer } from "./messages/answer.ts";
 
 /** How often, and how long between: providers that are overloaded recover within a minute or not for long. */
 export interface Patience {

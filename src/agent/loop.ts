@@ -1,15 +1,15 @@
 import type { ModelMessage } from "ai";
 import { charactersIn } from "../json/size.ts";
-import type { Answer, AskedCall } from "./answer.ts";
 import { askAgain, PATIENCE, type Patience } from "./asked-again.ts";
 import type { AgentEvent } from "./events.ts";
 import type { AgentFailure, AgentFailureCode } from "./failure.ts";
 import { type FinalOutput, finalOutput, type Mismatch } from "./final-output.ts";
 import { ImageRoom } from "./image-room.ts";
+import type { Answer, AskedCall, Tokens } from "./messages/answer.ts";
+import type { AgentTool, AgentToolAnswer } from "./messages/tool.ts";
 import type { OpenedModel } from "./opened-model.ts";
 import { type AnsweredCall, resultMessages } from "./result-message.ts";
-import type { Exhausted, Spending, Tokens } from "./spending.ts";
-import type { AgentTool, AgentToolAnswer } from "./tool.ts";
+import type { Exhausted, Spending } from "./spending.ts";
 import type { Transcript } from "./transcript/transcript.ts";
 
 /** One agent's work: what it is told, what it may use, and how much of it. */

@@ -1,7 +1,7 @@
 import type { ModelMessage, ToolModelMessage } from "ai";
-import type { AskedCall } from "./answer.ts";
+import type { AskedCall } from "./messages/answer.ts";
+import type { AgentToolAnswer } from "./messages/tool.ts";
 import type { OpenedModel } from "./opened-model.ts";
-import type { AgentToolAnswer } from "./tool.ts";
 
 export interface AnsweredCall {
   readonly call: AskedCall;

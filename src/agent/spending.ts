@@ -1,8 +1,4 @@
-/** What a model's answer used; null: the provider did not say. */
-export interface Tokens {
-  readonly input: number | null;
-  readonly output: number | null;
-}
+import type { Tokens } from "./messages/answer.ts";
 
 /** US dollars for a million tokens. */
 export interface Price {

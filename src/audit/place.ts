@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { stateNameOf } from "../project/place/state-name.ts";
+import { stateNameOf } from "../state/state-name.ts";
 
 /** Where the trail of one project is kept: a directory of its own in Corral's state directory. Absolute paths. */
 export interface TrailPlace {

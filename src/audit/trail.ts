@@ -1,6 +1,6 @@
 import { constants } from "node:fs";
 import { mkdir, open, writeFile } from "node:fs/promises";
-import { FileLock, type Holder } from "../files/lock/file-lock.ts";
+import { FileLock, type Holder } from "../state/file-lock.ts";
 import { boundedJson } from "./bounded.ts";
 import { type ChainEnd, chainEnd } from "./chain-end.ts";
 import { readHead, writeHead } from "./head.ts";

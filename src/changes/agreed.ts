@@ -1,8 +1,8 @@
 import { dirname } from "node:path/posix";
 import type { Descriptor } from "../files/host/descriptor.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
-import type { Change } from "./changeset.ts";
-import { type RawName, rawChild, rawNamesIn, rawStat } from "./raw-name.ts";
+import type { Change } from "./model/changeset.ts";
+import { type RawName, rawChild, rawNamesIn, rawStat } from "./model/raw-name.ts";
 import type { Draft } from "./scan/draft.ts";
 import { MAX_STAGED_DEPTH } from "./view/base-tree.ts";
 

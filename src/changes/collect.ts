@@ -2,7 +2,7 @@ import fs from "node:fs";
 import { askedOnApplying, comesBack } from "../sandbox/staging.ts";
 import { formatBytes } from "../sandbox/units.ts";
 import type { Agreed } from "./agreed.ts";
-import { type Change, type ChangedMount, type Changeset, placesAbove } from "./changeset.ts";
+import { type Change, type ChangedMount, type Changeset, placesAbove } from "./model/changeset.ts";
 import { inOrderOfApplying, TooManyChanges } from "./scan/draft.ts";
 import { BytesBudget, judged } from "./scan/judge.ts";
 import { scanView } from "./scan/scan.ts";

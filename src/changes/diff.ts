@@ -1,9 +1,9 @@
 import { Sides } from "./apply/target.ts";
 import { isVerdict, type Verdict } from "./apply/verdict.ts";
-import type { Change, Changeset } from "./changeset.ts";
 import { versionsOf, whyNot } from "./diff/compare.ts";
 import { isText, textDiff } from "./diff/text-diff.ts";
 import { visible, visibleName } from "./diff/visible.ts";
+import type { Change, Changeset } from "./model/changeset.ts";
 
 export interface DiffLimits {
   /** A file of which either version is larger is told of, and not shown. */

@@ -5,8 +5,8 @@ import { dirname, join } from "node:path";
 import { contentOf } from "../files/host/content.ts";
 import { copyContent } from "../files/host/copy-content.ts";
 import { Descriptor } from "../files/host/descriptor.ts";
-import type { Change, Changeset, EntryFacts } from "./changeset.ts";
-import { factsOf } from "./raw-name.ts";
+import type { Change, Changeset, EntryFacts } from "./model/changeset.ts";
+import { factsOf } from "./model/raw-name.ts";
 
 /** How much of a file is held in memory at a time. */
 const PIECE_BYTES = 1024 ** 2;

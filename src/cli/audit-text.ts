@@ -1,5 +1,5 @@
 import type { SealedRecord } from "../audit/seal.ts";
-import { printableLine } from "./terminal/printable.ts";
+import { printableLine } from "../operations/wording/printable.ts";
 import { columns } from "./terminal/table.ts";
 
 const HEAD = ["TIME", "RUN", "WORKER", "WHAT", "OUTCOME"];

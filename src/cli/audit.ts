@@ -5,12 +5,12 @@ import { recordsOf } from "../audit/read.ts";
 import { AUDIT_TYPES } from "../audit/records.ts";
 import { auditKey, type SealedRecord } from "../audit/seal.ts";
 import { type Verdict, verifyTrail } from "../audit/verify.ts";
-import { loadSealKey } from "../isolation/owner.ts";
-import { stateDirFrom } from "../run/open/state-dir.ts";
-import { nearest } from "../yaml/issue.ts";
+import { nearest } from "../declarations/yaml/issue.ts";
+import { printableLine } from "../operations/wording/printable.ts";
+import { loadSealKey } from "../state/owner.ts";
+import { stateDirFrom } from "../state/state-dir.ts";
 import { auditTable } from "./audit-text.ts";
 import { dateOf } from "./terminal/date.ts";
-import { printableLine } from "./terminal/printable.ts";
 import { printJson, say, type Terminal } from "./terminal/terminal.ts";
 import { UsageError } from "./terminal/usage-error.ts";
 

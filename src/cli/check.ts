@@ -1,10 +1,11 @@
 import { resolve } from "node:path";
-import { loadProject } from "../project/project.ts";
-import { type CheckReport, check, checkDeclaration } from "../run/check.ts";
+import { loadProject } from "../declarations/project.ts";
+import { DeclarationError } from "../declarations/yaml/problem.ts";
+import type { Colors } from "../operations/wording/colors.ts";
+import { type CheckReport, check, checkDeclaration } from "../run/explain/check.ts";
 import { openPreview } from "../run/open/preview.ts";
-import { stateDirFrom } from "../run/open/state-dir.ts";
-import { DeclarationError } from "../yaml/problem.ts";
-import { type Colors, colorsFor, printJson, type Terminal, withoutControls } from "./terminal/terminal.ts";
+import { stateDirFrom } from "../state/state-dir.ts";
+import { colorsFor, printJson, type Terminal, withoutControls } from "./terminal/terminal.ts";
 
 export interface CheckOptions {
   readonly project: string;

@@ -2,7 +2,7 @@
 import { type Stats, statSync } from "node:fs";
 import module from "node:module";
 import { join } from "node:path";
-import { stateDirFrom } from "../run/open/state-dir.ts";
+import { stateDirFrom } from "../state/state-dir.ts";
 
 /** As `engines` of the package says. An older one fails somewhere in the middle, over words that it does not know. */
 const OLDEST_NODE = [22, 13] as const;

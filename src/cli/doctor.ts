@@ -1,12 +1,13 @@
 import { stat } from "node:fs/promises";
-import type { EngineConnection } from "../isolation/docker/connect.ts";
-import { EngineUnavailableError } from "../isolation/docker/engine-unavailable.ts";
-import { gateBinary } from "../isolation/docker/images/gate.ts";
-import { imageStatus } from "../isolation/docker/images/status.ts";
+import type { EngineConnection } from "../isolation/engine/connect.ts";
+import { EngineUnavailableError } from "../isolation/engine/engine-unavailable.ts";
+import { gateBinary } from "../isolation/engine/images/gate.ts";
+import { imageStatus } from "../isolation/engine/images/status.ts";
+import { IMAGES_DIR, packageVersion } from "../operations/package-version.ts";
+import type { Colors } from "../operations/wording/colors.ts";
 import { type OpenedEngine, openEngine } from "../run/open/engine.ts";
-import { stateDirFrom } from "../run/open/state-dir.ts";
-import { IMAGES_DIR, packageVersion } from "./package.ts";
-import { type Colors, colorsFor, printJson, type Terminal } from "./terminal/terminal.ts";
+import { stateDirFrom } from "../state/state-dir.ts";
+import { colorsFor, printJson, type Terminal } from "./terminal/terminal.ts";
 
 /** One thing that was looked at. `missing` is what keeps workers from running; `warning` does not. */
 export interface Finding {

@@ -1,11 +1,11 @@
-import type { Plan } from "../isolation/plan.ts";
+import type { Plan } from "../isolation/plan/plan.ts";
+import type { Colors } from "../operations/wording/colors.ts";
+import type { Explanation } from "../run/explain/explain.ts";
 import type { ExplainedAgent, ExplainedRun } from "../run/explain/explained-run.ts";
-import type { Explanation } from "../run/explain.ts";
 import type { Mount } from "../sandbox/mount.ts";
 import type { Network } from "../sandbox/network.ts";
 import type { Narrowing } from "../sandbox/sandbox.ts";
 import { formatBytes, formatDuration } from "../sandbox/units.ts";
-import type { Colors } from "./terminal/terminal.ts";
 
 /** The explanation as a tree for people: each run with what it has, what it lost by whom, and below it its calls. */
 export function explanationText({ tree, notes }: Explanation, colors: Colors): string {

@@ -1,9 +1,9 @@
-import { loadProject } from "../project/project.ts";
-import { explain } from "../run/explain.ts";
+import { loadProject } from "../declarations/project.ts";
+import { explain } from "../run/explain/explain.ts";
 import { openPreview } from "../run/open/preview.ts";
-import { stateDirFrom } from "../run/open/state-dir.ts";
+import { stateDirFrom } from "../state/state-dir.ts";
 import { explanationText } from "./explain-text.ts";
-import { namedWorker } from "./named-worker.ts";
+import { namedWorker } from "./terminal/named-worker.ts";
 import { colorsFor, printJson, type Terminal, withoutControls } from "./terminal/terminal.ts";
 
 export interface ExplainOptions {

@@ -1,8 +1,8 @@
 import { join } from "node:path";
-import { listLiveGrants, revokeLiveGrant } from "../isolation/live-grants.ts";
-import { currentOwner } from "../isolation/owner.ts";
-import { stateDirFrom } from "../run/open/state-dir.ts";
-import { printableLine } from "./terminal/printable.ts";
+import { printableLine } from "../operations/wording/printable.ts";
+import { listLiveGrants, revokeLiveGrant } from "../state/live-grants.ts";
+import { currentOwner } from "../state/owner.ts";
+import { stateDirFrom } from "../state/state-dir.ts";
 import { columns } from "./terminal/table.ts";
 import { printJson, say, type Terminal } from "./terminal/terminal.ts";
 import { UsageError } from "./terminal/usage-error.ts";

@@ -1,5 +1,5 @@
 import { Command, InvalidArgumentError, Option } from "commander";
-import { packageVersion } from "./package.ts";
+import { packageVersion } from "../operations/package-version.ts";
 import type { Terminal } from "./terminal/terminal.ts";
 
 export interface Program {

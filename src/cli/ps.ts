@@ -1,5 +1,5 @@
 import { openEngine } from "../run/open/engine.ts";
-import { stateDirFrom } from "../run/open/state-dir.ts";
+import { stateDirFrom } from "../state/state-dir.ts";
 import { columns } from "./terminal/table.ts";
 import { printJson, say, type Terminal } from "./terminal/terminal.ts";
 

@@ -1,8 +1,8 @@
 import { realpath } from "node:fs/promises";
 import { resolve } from "node:path";
 import { TranscriptFolder } from "../agent/transcript/transcript-folder.ts";
-import { stateDirFrom } from "../run/open/state-dir.ts";
 import { formatBytes } from "../sandbox/units.ts";
+import { stateDirFrom } from "../state/state-dir.ts";
 import { columns } from "./terminal/table.ts";
 import { printJson, say, type Terminal } from "./terminal/terminal.ts";
 import { UsageError } from "./terminal/usage-error.ts";

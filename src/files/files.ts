@@ -1,8 +1,8 @@
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
 import type { Edit } from "./edit/apply-edits.ts";
-import type { EntryType } from "./entry-type.ts";
 import type { Listing, ListOptions } from "./list/listing.ts";
-import type { Place } from "./place.ts";
+import type { EntryType } from "./model/entry-type.ts";
+import type { Place } from "./model/place.ts";
 import type { ReadOptions, ReadResult } from "./read/read-content.ts";
 
 /**

@@ -5,9 +5,9 @@ import type { Access, Consent } from "../sandbox/mount.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
 import type { Checks } from "./files.ts";
+import { type Place, placeOf } from "./model/place.ts";
+import type { FileOperation } from "./model/refusals.ts";
 import { leadsToMount } from "./namespace.ts";
-import { type Place, placeOf } from "./place.ts";
-import type { FileOperation } from "./refusals.ts";
 
 /** What a person would have to agree to before an operation is done. */
 export interface ConsentNeed {

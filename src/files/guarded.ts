@@ -2,7 +2,6 @@ import { canRead, canWrite, governingMount, readablePaths, writablePaths } from 
 import { NotFoundError } from "../sandbox/errors.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
-import { bytesOf } from "./content-bytes.ts";
 import type { Edit } from "./edit/apply-edits.ts";
 import type {
   Deleted,
@@ -18,10 +17,11 @@ import type {
 } from "./files.ts";
 import { type ConsentNeed, Gate, type Resolution } from "./gate.ts";
 import type { Listing, ListOptions } from "./list/listing.ts";
+import { bytesOf } from "./model/content-bytes.ts";
+import { placeOf } from "./model/place.ts";
+import type { FileOperation } from "./model/refusals.ts";
 import { leadsToMount, listNamespace, statNamespace } from "./namespace.ts";
-import { placeOf } from "./place.ts";
 import type { ReadOptions, ReadResult } from "./read/read-content.ts";
-import type { FileOperation } from "./refusals.ts";
 
 type Unguarded<Options> = Omit<Options, "checks">;
 

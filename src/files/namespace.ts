@@ -1,10 +1,10 @@
 import { NotFoundError } from "../sandbox/errors.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { comparePaths, covers, ROOT, type VirtualPath } from "../sandbox/virtual-path.ts";
-import type { EntryType } from "./entry-type.ts";
 import type { FileInfo, Files } from "./files.ts";
 import { type Listing, ListingDraft, type ListOptions } from "./list/listing.ts";
-import { type Place, placeOf } from "./place.ts";
+import type { EntryType } from "./model/entry-type.ts";
+import { type Place, placeOf } from "./model/place.ts";
 
 type Mounted = Pick<Sandbox, "mounts">;
 

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { lstat, open } from "node:fs/promises";
-import type { Job } from "../run/job.ts";
+import type { Job } from "../run/model/job.ts";
 import { hostPathOf, parsePathIn } from "../sandbox/access.ts";
 
 /** What an item ran on that is the same for all items of a fleet: its worker, those that it may call, its sandbox and its image. */

@@ -1,5 +1,5 @@
 import { availableParallelism, freemem } from "node:os";
-import type { FleetSpec, Reuse } from "./item.ts";
+import type { FleetSpec, Reuse } from "./model/item.ts";
 
 export interface Concurrency {
   /** Items whose workers run at once. */

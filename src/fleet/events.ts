@@ -1,4 +1,4 @@
-import type { ItemResult } from "./item.ts";
+import type { ItemResult } from "./model/item.ts";
 
 /** What happens while a fleet goes on. Times are milliseconds of a clock that only goes forward. */
 export type FleetEvent =

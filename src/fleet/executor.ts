@@ -1,8 +1,8 @@
 import { type GuardedFiles, guarded } from "../files/guarded.ts";
 import { openHostFiles } from "../files/host/host-files.ts";
-import type { RunEnvironment } from "../run/environment.ts";
-import type { Job } from "../run/job.ts";
-import type { RunResult } from "../run/result.ts";
+import type { RunEnvironment } from "../run/model/environment.ts";
+import type { Job } from "../run/model/job.ts";
+import type { RunResult } from "../run/model/result.ts";
 import { perform } from "../run/run.ts";
 import { governingMount } from "../sandbox/access.ts";
 import { SandboxError } from "../sandbox/errors.ts";

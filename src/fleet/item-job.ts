@@ -1,10 +1,10 @@
 import { lstat } from "node:fs/promises";
-import type { WorkerDefinition } from "../project/worker/worker.ts";
-import type { RunEnvironment } from "../run/environment.ts";
-import { type Attachment, type Job, type Narrow, rootJob } from "../run/job.ts";
+import type { WorkerDefinition } from "../declarations/worker/worker.ts";
+import type { RunEnvironment } from "../run/model/environment.ts";
+import { type Attachment, type Job, type Narrow, rootJob } from "../run/model/job.ts";
 import { checkRead, hostPathOf, parsePathIn } from "../sandbox/access.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
-import type { ItemRequest } from "./item.ts";
+import type { ItemRequest } from "./model/item.ts";
 
 /** What all items of a fleet have in common. */
 export interface FleetJob {

@@ -1,6 +1,6 @@
-import type { RunResult } from "../run/result.ts";
-import type { ItemResult } from "./item.ts";
-import type { ClaimedItem } from "./queue.ts";
+import type { RunResult } from "../run/model/result.ts";
+import type { ItemResult } from "./model/item.ts";
+import type { ClaimedItem } from "./model/queue.ts";
 
 /** What became of an attempt. `troubles`: what was told to people of it meanwhile. */
 export function itemResult(

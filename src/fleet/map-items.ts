@@ -1,8 +1,8 @@
+import { describeAll } from "../run/model/result.ts";
 import type { Corral } from "../run/open/corral.ts";
-import { describeAll } from "../run/result.ts";
 import { startFleet } from "./fleet.ts";
-import type { FleetSpec, ItemResult, ItemTemplate } from "./item.ts";
 import { describeCollisions } from "./items/collisions.ts";
+import type { FleetSpec, ItemResult, ItemTemplate } from "./model/item.ts";
 import { openJournal } from "./open-journal.ts";
 import { itemRequests } from "./requests.ts";
 

@@ -1,4 +1,4 @@
-import { lockHolder } from "../isolation/owner.ts";
+import { lockHolder } from "../state/owner.ts";
 import { FleetJournal } from "./journal/journal.ts";
 import { journalPath } from "./journal/place.ts";
 

@@ -1,8 +1,8 @@
-import type { ItemRequest, ItemTemplate } from "./item.ts";
 import { itemFiller } from "./items/fill-template.ts";
 import { type Reading, readItems } from "./items/read-items.ts";
 import { ItemRefusal } from "./items/refusal.ts";
 import { folderOf, type ItemSource } from "./items/source.ts";
+import type { ItemRequest, ItemTemplate } from "./model/item.ts";
 
 export interface RequestsOf {
   readonly source: ItemSource;

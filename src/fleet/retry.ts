@@ -1,4 +1,4 @@
-import type { FleetSpec } from "./item.ts";
+import type { FleetSpec } from "./model/item.ts";
 
 /** Attempts at an item for which the Engine failed, which says nothing about the item. */
 const MAX_LOST_ATTEMPTS = 6;

@@ -1,5 +1,5 @@
-import type { RunEnvironment } from "../run/environment.ts";
-import type { Emit } from "../run/events.ts";
+import type { RunEnvironment } from "../run/model/environment.ts";
+import type { Emit } from "../run/model/events.ts";
 
 /** Of how many runs troubles are kept that nobody has asked for; the oldest go first. */
 const MAX_RUNS = 1000;

@@ -1,8 +1,8 @@
 import { dirname } from "node:path";
-import { announceFleet, countLiveFleets } from "../isolation/live-fleets.ts";
-import { currentOwner, type Owner } from "../isolation/owner.ts";
+import { announceFleet, countLiveFleets } from "../state/live-fleets.ts";
+import { currentOwner, type Owner } from "../state/owner.ts";
 import { type Concurrency, capacityOf, concurrencyBeside } from "./concurrency.ts";
-import type { FleetSpec } from "./item.ts";
+import type { FleetSpec } from "./model/item.ts";
 
 /**
  * A fleet's part of the machine, which all fleets under one state directory have in equal parts, whichever project and

@@ -1,6 +1,6 @@
 import { dynamicTool, jsonSchema } from "ai";
+import type { AgentTool, AgentToolAnswer } from "../agent/messages/tool.ts";
 import { modelOutput } from "../agent/result-message.ts";
-import type { AgentTool, AgentToolAnswer } from "../agent/tool.ts";
 import { Turns } from "./turns.ts";
 
 /** One of a worker's tools, as the `ai` package takes it. Its output is an {@link AiToolOutput}. */

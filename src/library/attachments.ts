@@ -1,8 +1,8 @@
 import { basename } from "node:path";
 import { attachedFile } from "../run/attached-file.ts";
-import type { RunEnvironment } from "../run/environment.ts";
-import type { Attachment } from "../run/job.ts";
-import { rootSandbox } from "../run/permission.ts";
+import type { RunEnvironment } from "../run/model/environment.ts";
+import type { Attachment } from "../run/model/job.ts";
+import { rootSandbox } from "../run/model/permission.ts";
 import { AttachmentError } from "./refused.ts";
 
 /**

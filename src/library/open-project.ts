@@ -1,8 +1,8 @@
 import { resolve } from "node:path";
 import type { ApprovalMode, Approver } from "../approval/approver.ts";
-import { loadProject } from "../project/project.ts";
-import type { Emit } from "../run/events.ts";
-import { stateDirFrom } from "../run/open/state-dir.ts";
+import { loadProject } from "../declarations/project.ts";
+import type { Emit } from "../run/model/events.ts";
+import { stateDirFrom } from "../state/state-dir.ts";
 import { OpenedProject } from "./opened-project.ts";
 
 /** How a project is opened. Everything may be left out. */

@@ -1,5 +1,5 @@
-import type { DescribedViolation } from "../run/result.ts";
-import { nearest } from "../yaml/issue.ts";
+import { nearest } from "../declarations/yaml/issue.ts";
+import type { DescribedViolation } from "../run/model/result.ts";
 
 /** There is no worker of that name in the project. The message names the nearest, or all there are. */
 export class UnknownWorkerError extends Error {

@@ -1,6 +1,6 @@
 import { isAbsolute, normalize } from "node:path/posix";
-import { BASELINE } from "../policy/policy-yaml.ts";
-import { mountNameFault } from "../project/names.ts";
+import { BASELINE } from "../declarations/policy/policy-yaml.ts";
+import { mountNameFault } from "../declarations/terms/names.ts";
 import { mountFromRoot, mountsFromPaths, type NamedPlace, projectSandbox, type RootPlace } from "../sandbox/declare.ts";
 import { SandboxPermissionEscalationError } from "../sandbox/errors.ts";
 import type { Limits } from "../sandbox/limits.ts";

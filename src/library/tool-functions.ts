@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import { TOOL_NAMES, type ToolName } from "../project/worker/tool-names.ts";
+import { TOOL_NAMES, type ToolName } from "../declarations/worker/tool-names.ts";
 import type { OnOutput } from "../run/session/exec-command.ts";
 import type { Session } from "../run/session/session.ts";
 import type { appendFileTool } from "../tools/append-file.ts";

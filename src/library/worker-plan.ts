@@ -1,9 +1,9 @@
-import type { Plan } from "../isolation/plan.ts";
-import type { WorkerDefinition } from "../project/worker/worker.ts";
+import type { WorkerDefinition } from "../declarations/worker/worker.ts";
+import type { Plan } from "../isolation/plan/plan.ts";
 import { Budget } from "../run/explain/budget.ts";
 import { explainRoot } from "../run/explain/explained-run.ts";
+import type { DescribedViolation } from "../run/model/result.ts";
 import type { Preview } from "../run/open/preview.ts";
-import type { DescribedViolation } from "../run/result.ts";
 
 /** A worker's container before there is one. Ids of the run, and its socket, are placeholders that no run can have. */
 export type WorkerPlan =

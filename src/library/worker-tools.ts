@@ -1,9 +1,9 @@
-import type { WorkerDefinition } from "../project/worker/worker.ts";
+import type { WorkerDefinition } from "../declarations/worker/worker.ts";
 import { agentTools } from "../run/agent/agent-tools.ts";
 import type { SettledChanges } from "../run/changes/settled-run.ts";
-import type { RunEnvironment } from "../run/environment.ts";
+import type { RunEnvironment } from "../run/model/environment.ts";
+import { type OpenedSession, openSession } from "../run/open-session.ts";
 import { usefulTools } from "../run/session/offered-tools.ts";
-import { type OpenedSession, openSession } from "../run/session/open-session.ts";
 import type { ToolResult } from "../tools/run-tool.ts";
 import type { AiTool, ToolImages } from "./ai-tools.ts";
 import { FileSandbox } from "./file-sandbox.ts";

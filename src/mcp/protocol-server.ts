@@ -6,13 +6,13 @@ import {
   Server,
   type ServerContext,
 } from "@modelcontextprotocol/server";
-import { packageVersion } from "../cli/package.ts";
-import type { Connection } from "./connection.ts";
-import { type Exchange, exchangeOf, type WhenRead } from "./exchange.ts";
-import { toolDescription } from "./offered-tools.ts";
+import { packageVersion } from "../operations/package-version.ts";
+import { type Exchange, exchangeOf, type WhenRead } from "./calls/exchange.ts";
+import type { Connection } from "./connection/connection.ts";
+import { toolDescription } from "./connection/offered-tools.ts";
+import { toolAnswer } from "./connection/tool-answer.ts";
 import { URI_TEMPLATE } from "./resources/resource-uri.ts";
 import { hasResources, listResources, readResource } from "./resources/sandbox-resources.ts";
-import { toolAnswer } from "./tool-answer.ts";
 
 /** `legacy`: revisions until 2025-11-25, where a connection begins with a handshake. `modern`: from 2026-07-28 on. */
 export type Era = "legacy" | "modern";

@@ -1,8 +1,8 @@
 import type { Readable, Writable } from "node:stream";
 import type { JSONRPCMessage } from "@modelcontextprotocol/server";
 import { StdioServerTransport, serveStdio } from "@modelcontextprotocol/server/stdio";
-import type { Connection } from "./connection.ts";
-import type { WhenRead } from "./exchange.ts";
+import type { WhenRead } from "./calls/exchange.ts";
+import type { Connection } from "./connection/connection.ts";
 import { type Era, protocolServer } from "./protocol-server.ts";
 
 /** A longer message ends the connection: nobody knows where the next one begins. */

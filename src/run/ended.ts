@@ -1,12 +1,12 @@
-import type { CellExit } from "../isolation/cell.ts";
-import type { Enforcement } from "../isolation/enforcement.ts";
-import type { Plan } from "../isolation/plan.ts";
+import type { WorkerDefinition } from "../declarations/worker/worker.ts";
+import type { Enforcement } from "../isolation/plan/enforcement.ts";
+import type { Plan } from "../isolation/plan/plan.ts";
+import type { CellExit } from "../isolation/port/cell.ts";
 import { parseJson } from "../json/parse-json.ts";
-import type { WorkerDefinition } from "../project/worker/worker.ts";
 import { formatBytes, formatDuration } from "../sandbox/units.ts";
-import type { BoundedOutput } from "./output.ts";
-import { type Ending, endingOf, type RunError, type RunResult, type StopReason } from "./result.ts";
-import type { SchemaChecks } from "./schema-check.ts";
+import type { BoundedOutput } from "./model/output.ts";
+import { type Ending, endingOf, type RunError, type RunResult, type StopReason } from "./model/result.ts";
+import type { SchemaChecks } from "./model/schema-check.ts";
 
 export interface Ended {
   readonly exit: CellExit;

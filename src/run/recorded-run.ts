@@ -1,8 +1,8 @@
-import { EngineTrouble } from "../isolation/driver.ts";
-import type { RunEnvironment } from "./environment.ts";
-import { type Job, placeOf } from "./job.ts";
-import { unstartedResult } from "./refusal.ts";
-import type { RunResult } from "./result.ts";
+import { EngineTrouble } from "../isolation/port/driver.ts";
+import type { RunEnvironment } from "./model/environment.ts";
+import { type Job, placeOf } from "./model/job.ts";
+import { unstartedResult } from "./model/refusal.ts";
+import type { RunResult } from "./model/result.ts";
 
 /**
  * What `act` makes of a job, told from its request to its end, however it runs. Every outcome is a result, also that the

@@ -1,6 +1,6 @@
 import { createTwoFilesPatch } from "diff";
-import { digestOf } from "../files/content-bytes.ts";
 import type { GuardedFiles } from "../files/guarded.ts";
+import { digestOf } from "../files/model/content-bytes.ts";
 import type { Shown } from "./agreement.ts";
 
 /** Of a file that is longer, no difference is looked for: its new content is shown as it is. */

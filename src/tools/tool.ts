@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import type { ToolName } from "../project/worker/tool-names.ts";
+import type { ToolName } from "../declarations/worker/tool-names.ts";
 import type { Hands } from "./hands.ts";
 
 /**

@@ -2,10 +2,10 @@ import { describe, expect, it } from "vitest";
 import type { AgentEvent } from "../../src/agent/events.ts";
 import type { LanguageModel, ModelRequest, ModelStream } from "../../src/agent/language-model.ts";
 import { type AgentTask, runAgent } from "../../src/agent/loop.ts";
+import type { AgentTool, AgentToolAnswer } from "../../src/agent/messages/tool.ts";
 import type { ScriptedAnswer } from "../../src/agent/script/script.ts";
 import { ScriptModel } from "../../src/agent/script/script-model.ts";
 import { Spending } from "../../src/agent/spending.ts";
-import type { AgentTool, AgentToolAnswer } from "../../src/agent/tool.ts";
 import { Transcript, type TranscriptEntry } from "../../src/agent/transcript/transcript.ts";
 
 type Call = readonly [tool: string, input?: unknown];

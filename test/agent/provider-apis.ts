@@ -1,6 +1,6 @@
 import type { OpenedModel } from "../../src/agent/opened-model.ts";
 import { openModel } from "../../src/agent/provider/open-model.ts";
-import type { ModelApi, ModelProvider } from "../../src/project/models/models.ts";
+import type { ModelApi, ModelProvider } from "../../src/declarations/models/models.ts";
 import { anthropicServer } from "./servers/anthropic-server.ts";
 import type { Behaviours, ModelServer } from "./servers/model-server.ts";
 import { openAiServer } from "./servers/openai-server.ts";

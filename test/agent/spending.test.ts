@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { type Price, Spending, type SpendingLimits, type Tokens } from "../../src/agent/spending.ts";
+import type { Tokens } from "../../src/agent/messages/answer.ts";
+import { type Price, Spending, type SpendingLimits } from "../../src/agent/spending.ts";
 
 const LOOSE: SpendingLimits = { steps: 1000, tokens: 1_000_000, costUsd: null };
 const PRICE: Price = { input: 1, output: 10 };

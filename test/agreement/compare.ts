@@ -1,12 +1,12 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { WorkerDefinition } from "../../src/declarations/worker/worker.ts";
 import { openCorral } from "../../src/index.ts";
-import { ROOTED_BASE } from "../../src/isolation/plan.ts";
-import type { WorkerDefinition } from "../../src/project/worker/worker.ts";
-import type { RunEnvironment } from "../../src/run/environment.ts";
-import { permissionOf, rootSandbox } from "../../src/run/permission.ts";
-import { openSession } from "../../src/run/session/open-session.ts";
+import { ROOTED_BASE } from "../../src/isolation/plan/plan.ts";
+import type { RunEnvironment } from "../../src/run/model/environment.ts";
+import { permissionOf, rootSandbox } from "../../src/run/model/permission.ts";
+import { openSession } from "../../src/run/open-session.ts";
 import { parsePathIn } from "../../src/sandbox/access.ts";
 import type { Sandbox } from "../../src/sandbox/sandbox.ts";
 import { declarationOf } from "./declaration.ts";

@@ -6,9 +6,9 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { applyChangeset } from "../../src/changes/apply/apply.ts";
 import { temporaryName } from "../../src/changes/apply/temporary.ts";
 import type { Settled } from "../../src/changes/apply/verdict.ts";
-import type { Change, Changeset } from "../../src/changes/changeset.ts";
 import { changesetDiff } from "../../src/changes/diff.ts";
-import { factsOf } from "../../src/changes/raw-name.ts";
+import type { Change, Changeset } from "../../src/changes/model/changeset.ts";
+import { factsOf } from "../../src/changes/model/raw-name.ts";
 import type { VirtualPath } from "../../src/sandbox/virtual-path.ts";
 import { plant, type StagedFolder, stagedFolder, type Tree, treeAt } from "../changes/staged-folder.ts";
 

@@ -4,7 +4,7 @@ import { basename, dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { Files } from "../../src/files/files.ts";
 import { openHostFiles } from "../../src/files/host/host-files.ts";
-import { placeOf } from "../../src/files/place.ts";
+import { placeOf } from "../../src/files/model/place.ts";
 import { SandboxError } from "../../src/sandbox/errors.ts";
 import { temporaryFolder } from "../files/temporary-folder.ts";
 import { at, mount } from "../sandbox/sandboxes.ts";

@@ -1,10 +1,10 @@
 import { posix } from "node:path";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { ItemRequest, ItemTemplate } from "../../src/fleet/item.ts";
 import { fillTemplate } from "../../src/fleet/items/fill-template.ts";
 import { withPathFields } from "../../src/fleet/items/path-fields.ts";
 import { ItemRefusal } from "../../src/fleet/items/refusal.ts";
+import type { ItemRequest, ItemTemplate } from "../../src/fleet/model/item.ts";
 
 /** Fills, or answers with what was refused. */
 function attempt(template: Partial<ItemTemplate>, fields: Record<string, unknown>, within?: readonly string[]) {

@@ -3,10 +3,10 @@ import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { labelsFor, type Maker } from "../../src/isolation/labels.ts";
-import { currentOwner, type Owner } from "../../src/isolation/owner.ts";
-import { newRunId } from "../../src/run/job.ts";
-import { type Engine, openEngine } from "../isolation/docker/engine.ts";
+import { labelsFor, type Maker } from "../../src/isolation/port/labels.ts";
+import { newRunId } from "../../src/run/model/job.ts";
+import { currentOwner, type Owner } from "../../src/state/owner.ts";
+import { type Engine, openEngine } from "../isolation/engine/engine.ts";
 
 /** What `reap` takes for its own, on a machine whose Engine others use as well. */
 
@@ -90,7 +90,7 @@ describe("reaping removes", () => {
   });
 
   it("what a process that was killed has left, with its volumes and its directory", async () => {
-    const child = fileURLToPath(new URL("../isolation/docker/abandon-cell.ts", import.meta.url));
+    const child = fileURLToPath(new URL("../isolation/engine/abandon-cell.ts", import.meta.url));
     const orchestrator = spawn(process.execPath, [child, engine.stateDir], { stdio: ["pipe", "pipe", "inherit"] });
     const [line] = await once(orchestrator.stdout, "data");
     const { run, ownerDir } = JSON.parse(String(line)) as { run: string; ownerDir: string };

@@ -5,11 +5,11 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { engineDataDirs } from "../../src/isolation/docker/capabilities.ts";
-import { connect } from "../../src/isolation/docker/connect.ts";
-import { pinSources } from "../../src/isolation/pin.ts";
-import { type RefusedSources, refusedSourcesFor } from "../../src/isolation/refused-sources.ts";
-import { loadProject } from "../../src/project/project.ts";
+import { loadProject } from "../../src/declarations/project.ts";
+import { engineDataDirs } from "../../src/isolation/engine/capabilities.ts";
+import { connect } from "../../src/isolation/engine/connect.ts";
+import { pinSources } from "../../src/isolation/sources/pin.ts";
+import { type RefusedSources, refusedSourcesFor } from "../../src/isolation/sources/refused-sources.ts";
 
 let dir: string;
 let stateDir: string;
@@ -143,7 +143,7 @@ describe("a source that the person who runs Corral may not read", () => {
     await mkdir(readable, { mode: 0o755 });
     // The checkout may lie where the other user cannot go, so that root loads the module and then becomes that user.
     const script = `
-      const { pinSources } = await import(${JSON.stringify(fileURLToPath(new URL("../../src/isolation/pin.ts", import.meta.url)))});
+      const { pinSources } = await import(${JSON.stringify(fileURLToPath(new URL("../../src/isolation/sources/pin.ts", import.meta.url)))});
       process.setgroups([]); process.setgid(65532); process.setuid(65532);
       const pinning = await pinSources(process.argv.slice(1), { places: [], mountTable: [] });
       console.log(JSON.stringify(pinning.ok ? [] : pinning.refusals.map(({ host, reason }) => [host, reason])));

@@ -1,7 +1,7 @@
 import { mkdir, readdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import type { ItemRequest } from "../../src/fleet/item.ts";
+import type { ItemRequest } from "../../src/fleet/model/item.ts";
 import { type FleetFixture, openFleetProject } from "../fleet/fleet-fixture.ts";
 import { python, writable } from "../run/project-fixture.ts";
 import { LOOK, RUNNER } from "./scrubbed-looks.ts";

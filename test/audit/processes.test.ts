@@ -8,8 +8,8 @@ import { trailPlace } from "../../src/audit/place.ts";
 import { recordsOf } from "../../src/audit/read.ts";
 import { auditKey, type SealedRecord } from "../../src/audit/seal.ts";
 import { verifyTrail } from "../../src/audit/verify.ts";
-import { loadSealKey } from "../../src/isolation/owner.ts";
 import { openTrail } from "../../src/run/recorded/open-trail.ts";
+import { loadSealKey } from "../../src/state/owner.ts";
 
 const PROJECT = "/some/project";
 let stateDir: string;

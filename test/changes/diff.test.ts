@@ -1,8 +1,8 @@
 import fs from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import type { Changeset } from "../../src/changes/changeset.ts";
 import { changesetDiff, DIFF_LIMITS } from "../../src/changes/diff.ts";
+import type { Changeset } from "../../src/changes/model/changeset.ts";
 import { stagedFolder, type Tree } from "./staged-folder.ts";
 
 async function diffOf(before: Tree, after: Tree, over: Partial<typeof DIFF_LIMITS> = {}): Promise<string[]> {

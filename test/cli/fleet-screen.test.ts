@@ -11,7 +11,7 @@ import type { FleetScreen } from "../../src/cli/fleet/screen-shape.ts";
 import { FleetWitness } from "../../src/cli/fleet/witness.ts";
 import type { Terminal } from "../../src/cli/terminal/terminal.ts";
 import type { FleetEvent, FleetSummary } from "../../src/fleet/events.ts";
-import type { ItemResult } from "../../src/fleet/item.ts";
+import type { ItemResult } from "../../src/fleet/model/item.ts";
 import { result } from "../fleet/report/report-fleet.ts";
 
 const HOSTILE = "evil\u001b[2J\u009b31m\u202e\nkey";

@@ -1,7 +1,7 @@
 import { stripVTControlCharacters } from "node:util";
 import pc from "picocolors";
 import { describe, expect, it } from "vitest";
-import { type AskedOfPerson, choiceTexts, questionText } from "../../src/cli/consent/question-text.ts";
+import { type AskedOfPerson, choiceTexts, questionText } from "../../src/operations/wording/question-text.ts";
 
 const PLAIN = pc.createColors(false);
 const COLORED = pc.createColors(true);

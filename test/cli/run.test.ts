@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { RunResult } from "../../src/run/result.ts";
+import type { RunResult } from "../../src/run/model/result.ts";
 import { type CliProject, cliProject, sh } from "./cli-project.ts";
 
 const out = { name: "out", mode: "rw", approval: "preApproved" };

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, expect, it } from "vitest";
 import { boundedWrites } from "../../src/files/bounded-writes.ts";
 import type { Files } from "../../src/files/files.ts";
 import { openHostFiles } from "../../src/files/host/host-files.ts";
-import { placeOf } from "../../src/files/place.ts";
+import { placeOf } from "../../src/files/model/place.ts";
 import { at, mount } from "../sandbox/sandboxes.ts";
 import { temporaryFolder } from "./temporary-folder.ts";
 

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { Files } from "../../src/files/files.ts";
-import { type Place, placeOf } from "../../src/files/place.ts";
+import { type Place, placeOf } from "../../src/files/model/place.ts";
 import { at, mount } from "../sandbox/sandboxes.ts";
 
 export interface Opened {

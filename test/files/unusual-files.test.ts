@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { Files } from "../../src/files/files.ts";
 import { openHostFiles } from "../../src/files/host/host-files.ts";
-import { type Place, placeOf } from "../../src/files/place.ts";
+import { type Place, placeOf } from "../../src/files/model/place.ts";
 import { at, mount } from "../sandbox/sandboxes.ts";
 import { temporaryFolder } from "./temporary-folder.ts";
 

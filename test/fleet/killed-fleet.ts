@@ -2,9 +2,9 @@ import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { expect } from "vitest";
-import type { Reuse } from "../../src/fleet/item.ts";
 import { FleetJournal } from "../../src/fleet/journal/journal.ts";
 import { journalPath } from "../../src/fleet/journal/place.ts";
+import type { Reuse } from "../../src/fleet/model/item.ts";
 import { type CliProject, cliProject, type Outcome, sh } from "../cli/cli-project.ts";
 import { writable } from "../run/project-fixture.ts";
 

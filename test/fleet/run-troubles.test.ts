@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { RunTroubles } from "../../src/fleet/run-troubles.ts";
-import type { RunEnvironment } from "../../src/run/environment.ts";
-import type { RunEvent } from "../../src/run/events.ts";
+import type { RunEnvironment } from "../../src/run/model/environment.ts";
+import type { RunEvent } from "../../src/run/model/events.ts";
 
 function listened(): { troubles: RunTroubles; tell(root: string, detail: string): void; seen: RunEvent[] } {
   const seen: RunEvent[] = [];

@@ -4,9 +4,9 @@ import { describe, expect, it, vi } from "vitest";
 import { concurrencyBeside } from "../../src/fleet/concurrency.ts";
 import { startFleet } from "../../src/fleet/fleet.ts";
 import type { RunningFleet } from "../../src/fleet/running-fleet.ts";
-import { makeOwnerDir, removeOwnerDir } from "../../src/isolation/live-dir.ts";
-import { announceFleet, countLiveFleets } from "../../src/isolation/live-fleets.ts";
-import { currentOwner } from "../../src/isolation/owner.ts";
+import { makeOwnerDir, removeOwnerDir } from "../../src/state/live-dir.ts";
+import { announceFleet, countLiveFleets } from "../../src/state/live-fleets.ts";
+import { currentOwner } from "../../src/state/owner.ts";
 import { sh } from "../run/project-fixture.ts";
 import { openFleetProject, SPEC } from "./fleet-fixture.ts";
 

@@ -1,6 +1,8 @@
 import fs from "node:fs";
 import os from "node:os";
 import { dirname, join } from "node:path";
+import { parseGitUrl } from "../../src/declarations/git/url.ts";
+import type { GitRepo } from "../../src/declarations/repos.ts";
 import { type GuardedFiles, guarded } from "../../src/files/guarded.ts";
 import { openHostFiles } from "../../src/files/host/host-files.ts";
 import { FileBytes } from "../../src/git/file-bytes.ts";
@@ -9,8 +11,6 @@ import { Repositories, type RepositoriesOptions } from "../../src/git/repositori
 import type { Repository } from "../../src/git/repository.ts";
 import { stage } from "../../src/git/stage.ts";
 import type { StagedCommit, TreeState } from "../../src/git/tree-state.ts";
-import type { GitRepo } from "../../src/project/git/repos.ts";
-import { parseGitUrl } from "../../src/project/git/url.ts";
 import type { Mount } from "../../src/sandbox/mount.ts";
 import { at, mount, project } from "../sandbox/sandboxes.ts";
 import type { Remote } from "./remote.ts";

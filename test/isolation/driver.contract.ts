@@ -1,10 +1,10 @@
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { Cell } from "../../src/isolation/cell.ts";
-import { type Driver, EngineTrouble } from "../../src/isolation/driver.ts";
-import type { Maker } from "../../src/isolation/labels.ts";
-import { currentOwner } from "../../src/isolation/owner.ts";
-import type { Plan } from "../../src/isolation/plan.ts";
+import type { Plan } from "../../src/isolation/plan/plan.ts";
+import type { Cell } from "../../src/isolation/port/cell.ts";
+import { type Driver, EngineTrouble } from "../../src/isolation/port/driver.ts";
+import type { Maker } from "../../src/isolation/port/labels.ts";
+import { currentOwner } from "../../src/state/owner.ts";
 import type { Planned } from "./pinned-plan.ts";
 
 /**

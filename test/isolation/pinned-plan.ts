@@ -1,10 +1,10 @@
 import { lstat } from "node:fs/promises";
-import type { PlannedSource } from "../../src/isolation/mounts.ts";
-import { type Pins, pinSources } from "../../src/isolation/pin.ts";
-import type { Plan } from "../../src/isolation/plan.ts";
-import { type ImageFacts, planFor } from "../../src/isolation/plan-for.ts";
-import { refusedSourcesFor } from "../../src/isolation/refused-sources.ts";
-import { newRunId } from "../../src/run/job.ts";
+import type { PlannedSource } from "../../src/isolation/plan/mounts.ts";
+import type { Plan } from "../../src/isolation/plan/plan.ts";
+import { type ImageFacts, planFor } from "../../src/isolation/plan/plan-for.ts";
+import { type Pins, pinSources } from "../../src/isolation/sources/pin.ts";
+import { refusedSourcesFor } from "../../src/isolation/sources/refused-sources.ts";
+import { newRunId } from "../../src/run/model/job.ts";
 import { projectSandbox } from "../../src/sandbox/declare.ts";
 import type { Mount } from "../../src/sandbox/mount.ts";
 import type { Policy } from "../../src/sandbox/policy.ts";

@@ -1,5 +1,5 @@
-import type { PlannedSource } from "../../src/isolation/mounts.ts";
-import type { ImageFacts, PlanRequest } from "../../src/isolation/plan-for.ts";
+import type { PlannedSource } from "../../src/isolation/plan/mounts.ts";
+import type { ImageFacts, PlanRequest } from "../../src/isolation/plan/plan-for.ts";
 import type { Sandbox } from "../../src/sandbox/sandbox.ts";
 
 const GATE = "/state/gate/busybox";

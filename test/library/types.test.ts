@@ -1,5 +1,6 @@
 import { generateText, streamText, ToolLoopAgent, type ToolSet } from "ai";
 import { describe, expectTypeOf, it } from "vitest";
+import type { ToolName } from "../../src/declarations/worker/tool-names.ts";
 import {
   type AiTool,
   FileSandbox,
@@ -11,7 +12,6 @@ import {
   type ToolResult,
   type WorkerTools,
 } from "../../src/index.ts";
-import type { ToolName } from "../../src/project/worker/tool-names.ts";
 import type { TOOLS } from "../../src/tools/toolbox.ts";
 import { scriptedModel } from "./scripted-model.ts";
 

@@ -2,7 +2,7 @@ import { chown, cp, mkdir, mkdtemp, realpath, rm, stat, symlink } from "node:fs/
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { connect } from "../../src/isolation/docker/connect.ts";
+import { connect } from "../../src/isolation/engine/connect.ts";
 import { startOrchestrator } from "./orchestrator.ts";
 import { sh, writable, writeProject } from "./project-fixture.ts";
 

@@ -4,8 +4,8 @@ import { dirname, join } from "node:path";
 import type { Approver } from "../../src/approval/approver.ts";
 import { removeTree } from "../../src/files/host/remove-tree.ts";
 import { type Corral, openCorral, type RunEvent, type RunResult, run } from "../../src/index.ts";
-import type { Plan } from "../../src/isolation/plan.ts";
-import type { Attachment } from "../../src/run/job.ts";
+import type { Plan } from "../../src/isolation/plan/plan.ts";
+import type { Attachment } from "../../src/run/model/job.ts";
 
 /** The user that cells run as where nothing else is said. */
 export const WORKER_UID = 65532;

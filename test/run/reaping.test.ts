@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type Docker from "dockerode";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { openCorral } from "../../src/index.ts";
-import { connect } from "../../src/isolation/docker/connect.ts";
+import { connect } from "../../src/isolation/engine/connect.ts";
 import { type Orchestrator, startOrchestrator } from "./orchestrator.ts";
 import { openProject, sh, writable, writeProject } from "./project-fixture.ts";
 

@@ -2,7 +2,7 @@ import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeAll, describe, expect, it } from "vitest";
 import type { RunResult } from "../../src/index.ts";
-import type { Plan } from "../../src/isolation/plan.ts";
+import type { Plan } from "../../src/isolation/plan/plan.ts";
 import { openProject, sh, WORKER_UID, type WorkerSpec, writable } from "./project-fixture.ts";
 
 /** What a cell says of itself, by commands of its own. */

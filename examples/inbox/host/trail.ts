@@ -1,7 +1,7 @@
 import { trailPlace } from "../../../src/audit/place.ts";
 import { recordsOf } from "../../../src/audit/read.ts";
 import { auditKey, type SealedRecord } from "../../../src/audit/seal.ts";
-import { loadSealKey } from "../../../src/isolation/owner.ts";
+import { loadSealKey } from "../../../src/state/owner.ts";
 
 /** What the audit trail has of a run, oldest first; `corral audit --run RUN` shows the same. */
 export async function recordsOfRun(run: string, stateDir: string, projectDir: string): Promise<SealedRecord[]> {

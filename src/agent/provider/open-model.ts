@@ -1,5 +1,5 @@
-import type { ModelProvider } from "../../project/models/models.ts";
-import type { ModelRef } from "../../project/worker/agent.ts";
+import type { ModelProvider } from "../../declarations/models/models.ts";
+import type { ModelRef } from "../../declarations/worker/agent.ts";
 import { type Env, readSecret, SecretUnavailable } from "../../secrets/read-secret.ts";
 import { Redactor } from "../../secrets/redactor.ts";
 import type { Patience } from "../asked-again.ts";

@@ -1,6 +1,6 @@
 import { join } from "node:path";
-import { readDeclarationFile } from "../../yaml/declaration-file.ts";
-import { DeclarationError, describeProblem } from "../../yaml/problem.ts";
+import { readDeclarationFile } from "../../declarations/yaml/declaration-file.ts";
+import { DeclarationError, describeProblem } from "../../declarations/yaml/problem.ts";
 import { ModelFailure } from "../failure.ts";
 import type { OpenedModel } from "../opened-model.ts";
 import type { Price } from "../spending.ts";

@@ -1,8 +1,8 @@
 import { z } from "zod";
-import { checkShape } from "../../yaml/check.ts";
-import { parseYaml } from "../../yaml/document.ts";
-import { DeclarationError } from "../../yaml/problem.ts";
-import { map } from "../../yaml/shape.ts";
+import { checkShape } from "../../declarations/yaml/check.ts";
+import { parseYaml } from "../../declarations/yaml/document.ts";
+import { DeclarationError } from "../../declarations/yaml/problem.ts";
+import { map } from "../../declarations/yaml/shape.ts";
 
 /** One answer of a model, as a transcript has it. */
 export interface ScriptedAnswer {

@@ -1,6 +1,6 @@
 import { type FileHandle, mkdir, open, readdir, readFile, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { stateNameOf } from "../../project/place/state-name.ts";
+import { stateNameOf } from "../../state/state-name.ts";
 import { noTranscripts, type TranscriptSink, type Transcripts } from "./transcripts.ts";
 
 /** The oldest make room. */

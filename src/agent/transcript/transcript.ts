@@ -1,5 +1,5 @@
-import type { Answer, AskedCall } from "../answer.ts";
-import type { AgentToolAnswer } from "../tool.ts";
+import type { Answer, AskedCall } from "../messages/answer.ts";
+import type { AgentToolAnswer } from "../messages/tool.ts";
 
 /** Whose conversation it is. */
 export interface TranscriptHead {

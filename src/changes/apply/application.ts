@@ -1,5 +1,5 @@
 import { sync } from "../../files/host/content.ts";
-import type { Change, Changeset } from "../changeset.ts";
+import type { Change, Changeset } from "../model/changeset.ts";
 import { inBatches } from "./batches.ts";
 import { openContent } from "./content.ts";
 import { fitness } from "./fit.ts";

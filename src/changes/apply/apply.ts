@@ -1,4 +1,4 @@
-import type { Changeset } from "../changeset.ts";
+import type { Changeset } from "../model/changeset.ts";
 import { Application, type ApplicationOptions } from "./application.ts";
 import { type Intent, Journal } from "./journal.ts";
 import { type ApplyLimits, DEFAULT_LIMITS } from "./limits.ts";

@@ -1,4 +1,4 @@
-import type { Change } from "../changeset.ts";
+import type { Change } from "../model/changeset.ts";
 
 /** How many changes share the waits for the disk. Each holds two descriptors meanwhile. */
 const MAX_BATCH = 64;

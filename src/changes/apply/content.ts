@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import { Descriptor } from "../../files/host/descriptor.ts";
-import type { Change } from "../changeset.ts";
-import { factsOf } from "../raw-name.ts";
+import type { Change } from "../model/changeset.ts";
+import { factsOf } from "../model/raw-name.ts";
 import { isAsItWas } from "./standing.ts";
 import { CONTENT_CHANGED, type Sides } from "./target.ts";
 import { isVerdict, type Verdict } from "./verdict.ts";

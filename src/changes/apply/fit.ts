@@ -1,7 +1,7 @@
 import { posix } from "node:path";
 import { covers, joinVirtual, MAX_COMPONENT_BYTES, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { Change, ChangedMount, Changeset } from "../changeset.ts";
-import { linkTextFault } from "../link-text.ts";
+import type { Change, ChangedMount, Changeset } from "../model/changeset.ts";
+import { linkTextFault } from "../model/link-text.ts";
 import { type ApplyLimits, tooLarge } from "./limits.ts";
 
 /** The deepest place that is changed, counted from its mount. */

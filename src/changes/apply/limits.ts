@@ -1,5 +1,5 @@
 import { formatBytes } from "../../sandbox/units.ts";
-import type { Changeset } from "../changeset.ts";
+import type { Changeset } from "../model/changeset.ts";
 
 /** How large what is applied may be: one file, and all of them. By what a file seems to hold, holes included. */
 export interface ApplyLimits {

@@ -2,7 +2,7 @@ import fs from "node:fs";
 import { contentOf } from "../../files/host/content.ts";
 import { copyContent } from "../../files/host/copy-content.ts";
 import { Descriptor } from "../../files/host/descriptor.ts";
-import type { EntryFacts } from "../changeset.ts";
+import type { EntryFacts } from "../model/changeset.ts";
 import type { Content } from "./content.ts";
 import { dress, inodeOf, type Made } from "./made.ts";
 import { CONTENT_CHANGED } from "./target.ts";

@@ -1,6 +1,6 @@
 import fs from "node:fs";
 import type { Descriptor } from "../../files/host/descriptor.ts";
-import type { EntryFacts } from "../changeset.ts";
+import type { EntryFacts } from "../model/changeset.ts";
 import type { Content } from "./content.ts";
 import { dress, inodeOf, type Made, NOT_OURS } from "./made.ts";
 import type { Verdict } from "./verdict.ts";

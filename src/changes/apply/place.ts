@@ -1,6 +1,6 @@
 import fs from "node:fs";
 import type { Descriptor } from "../../files/host/descriptor.ts";
-import type { Change } from "../changeset.ts";
+import type { Change } from "../model/changeset.ts";
 import { NOT_OURS } from "./made.ts";
 import { type Standing, standingAt, whyConflict } from "./standing.ts";
 import type { Slot } from "./target.ts";

@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import type { Descriptor } from "../../files/host/descriptor.ts";
-import type { Change, EntryFacts } from "../changeset.ts";
-import { factsOf } from "../raw-name.ts";
+import type { Change, EntryFacts } from "../model/changeset.ts";
+import { factsOf } from "../model/raw-name.ts";
 
 /** What stands under a name, links themselves included, without opening it. `other`: a FIFO, a socket or a device. */
 export type Standing = EntryFacts | "other" | null;

@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import type { Descriptor } from "../../files/host/descriptor.ts";
 import { pinned } from "../../files/host/roots.ts";
-import type { Changeset } from "../changeset.ts";
+import type { Changeset } from "../model/changeset.ts";
 import { mountIdOf } from "../view/mount-id.ts";
 import { conflict, refused, type Verdict } from "./verdict.ts";
 

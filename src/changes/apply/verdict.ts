@@ -1,4 +1,4 @@
-import type { Change, ChangeOutcome } from "../changeset.ts";
+import type { Change, ChangeOutcome } from "../model/changeset.ts";
 
 /** What becomes of a change, and why where it is not applied: in words for people, with virtual paths only. */
 export interface Verdict {

@@ -6,8 +6,8 @@ import { isFolderThere } from "../apply/place.ts";
 import { isAsItWas, standingAt, whyConflict } from "../apply/standing.ts";
 import type { Sides } from "../apply/target.ts";
 import { conflict, isVerdict, type Verdict } from "../apply/verdict.ts";
-import type { Change } from "../changeset.ts";
-import { factsOf } from "../raw-name.ts";
+import type { Change } from "../model/changeset.ts";
+import { factsOf } from "../model/raw-name.ts";
 
 /** Both versions of a file, where they were read; empty where there is none. */
 export interface Versions {

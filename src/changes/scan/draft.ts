@@ -1,5 +1,5 @@
-import type { EntryFacts } from "../changeset.ts";
-import type { RawName } from "../raw-name.ts";
+import type { EntryFacts } from "../model/changeset.ts";
+import type { RawName } from "../model/raw-name.ts";
 
 /** A change as the scan finds it: names are bytes, and nothing has been judged. */
 export interface Draft {

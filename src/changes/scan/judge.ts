@@ -3,9 +3,9 @@ import { ASK } from "../../sandbox/approval.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import { formatBytes } from "../../sandbox/units.ts";
 import { covers, joinVirtual, MAX_COMPONENT_BYTES, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { Change } from "../changeset.ts";
-import { linkTextFault } from "../link-text.ts";
-import { textOf } from "../raw-name.ts";
+import type { Change } from "../model/changeset.ts";
+import { linkTextFault } from "../model/link-text.ts";
+import { textOf } from "../model/raw-name.ts";
 import type { View } from "../view/view.ts";
 import type { Draft } from "./draft.ts";
 

@@ -1,8 +1,8 @@
 import fs from "node:fs";
 import { contentOf } from "../../files/host/content.ts";
 import type { Descriptor } from "../../files/host/descriptor.ts";
-import type { EntryFacts } from "../changeset.ts";
-import { factsOf, type RawName, rawChild } from "../raw-name.ts";
+import type { EntryFacts } from "../model/changeset.ts";
+import { factsOf, type RawName, rawChild } from "../model/raw-name.ts";
 
 const PIECE_BYTES = 256 * 1024;
 

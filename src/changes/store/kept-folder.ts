@@ -1,6 +1,6 @@
 import { mkdir, open, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { Changeset } from "../changeset.ts";
+import type { Changeset } from "../model/changeset.ts";
 import { type KeptState, parseChangeset, parseState } from "./record.ts";
 
 /** A record that cannot be understood. Its text says why, in one line. */

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { ChangeOutcome, Changeset } from "../changeset.ts";
+import type { ChangeOutcome, Changeset } from "../model/changeset.ts";
 import { isChangesetId } from "./changeset-id.ts";
 
 /** What became of the changes of a kept changeset, and what a list shows of it without reading all of it. */

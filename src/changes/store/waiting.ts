@@ -1,5 +1,5 @@
 import type { Settled } from "../apply/verdict.ts";
-import type { ChangeOutcome, Changeset } from "../changeset.ts";
+import type { ChangeOutcome, Changeset } from "../model/changeset.ts";
 import type { KeptOutcome, KeptState } from "./record.ts";
 
 /** A program that decides may say as much as it likes. */

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Descriptor } from "../../files/host/descriptor.ts";
-import type { EntryFacts } from "../changeset.ts";
-import { factsOf, type RawName, rawChild, rawNamesIn, rawStat } from "../raw-name.ts";
+import type { EntryFacts } from "../model/changeset.ts";
+import { factsOf, type RawName, rawChild, rawNamesIn, rawStat } from "../model/raw-name.ts";
 import { mountIdOf } from "./mount-id.ts";
 
 /** One name of a directory as it was when its view was made. */

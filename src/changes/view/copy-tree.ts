@@ -3,7 +3,7 @@ import { contentOf } from "../../files/host/content.ts";
 import { copyContent } from "../../files/host/copy-content.ts";
 import { Descriptor } from "../../files/host/descriptor.ts";
 import { formatBytes } from "../../sandbox/units.ts";
-import { type RawName, rawChild, rawPath, rawStat } from "../raw-name.ts";
+import { type RawName, rawChild, rawPath, rawStat } from "../model/raw-name.ts";
 import { type BaseNode, type BaseTree, TooLargeToStage } from "./base-tree.ts";
 
 /** The most that is copied for one view. */

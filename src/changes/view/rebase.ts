@@ -1,6 +1,6 @@
 import type { Descriptor } from "../../files/host/descriptor.ts";
-import type { Change } from "../changeset.ts";
-import { factsOf, type RawName, rawChild, rawNameOf, rawStat } from "../raw-name.ts";
+import type { Change } from "../model/changeset.ts";
+import { factsOf, type RawName, rawChild, rawNameOf, rawStat } from "../model/raw-name.ts";
 import type { BaseNode } from "./base-tree.ts";
 import type { View } from "./view.ts";
 

@@ -1,6 +1,6 @@
 import fs from "node:fs";
 import type { Descriptor } from "../../files/host/descriptor.ts";
-import { type RawName, rawChild, rawPath, rawStat } from "../raw-name.ts";
+import { type RawName, rawChild, rawPath, rawStat } from "../model/raw-name.ts";
 
 /**
  * Where another mount stands inside of a copy, there must be something for it to stand on: an empty directory or file,

@@ -6,7 +6,7 @@ import { checkRead } from "../../sandbox/access.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import { comesBack } from "../../sandbox/staging.ts";
 import { below, covers, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import { type RawName, rawNameOf, textOf } from "../raw-name.ts";
+import { type RawName, rawNameOf, textOf } from "../model/raw-name.ts";
 import { type BaseTree, readBaseTree } from "./base-tree.ts";
 import { copyTree, likeFolder } from "./copy-tree.ts";
 import { mountOverlay, type Overlay } from "./overlay.ts";

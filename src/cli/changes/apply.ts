@@ -1,11 +1,11 @@
 import { changesApplied, changesApplying } from "../../audit/records.ts";
-import type { Change, Changeset } from "../../changes/changeset.ts";
 import { visibleName } from "../../changes/diff/visible.ts";
 import { changesetDiff } from "../../changes/diff.ts";
+import type { Change, Changeset } from "../../changes/model/changeset.ts";
 import type { ChangesetStore } from "../../changes/store/changeset-store.ts";
+import { printableLine } from "../../operations/wording/printable.ts";
 import { parseVirtualPath, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { EXIT } from "../terminal/exit-status.ts";
-import { printableLine } from "../terminal/printable.ts";
 import { stoppable } from "../terminal/stop.ts";
 import { colorsFor, printJson, say, type Terminal } from "../terminal/terminal.ts";
 import { UsageError } from "../terminal/usage-error.ts";

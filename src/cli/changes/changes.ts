@@ -3,7 +3,7 @@ import { resolve } from "node:path";
 import { changesDiscarded } from "../../audit/records.ts";
 import { changeDiffs, changesetDiff } from "../../changes/diff.ts";
 import type { ChangesetStore, Loaded, NotKept } from "../../changes/store/changeset-store.ts";
-import { printableLine } from "../terminal/printable.ts";
+import { printableLine } from "../../operations/wording/printable.ts";
 import { colorsFor, printJson, say, type Terminal } from "../terminal/terminal.ts";
 import { UsageError } from "../terminal/usage-error.ts";
 import { openChangesets, record } from "./changesets.ts";

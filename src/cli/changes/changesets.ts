@@ -1,10 +1,10 @@
 import type { AuditRecord } from "../../audit/records.ts";
-import type { Changeset } from "../../changes/changeset.ts";
+import type { Changeset } from "../../changes/model/changeset.ts";
 import type { ChangesetStore } from "../../changes/store/changeset-store.ts";
 import { finishInterrupted } from "../../run/changes/finish-interrupted.ts";
 import { changesetStore } from "../../run/changes/into-project.ts";
-import { stateDirFrom } from "../../run/open/state-dir.ts";
 import { openTrail } from "../../run/recorded/open-trail.ts";
+import { stateDirFrom } from "../../state/state-dir.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 
 /** The changesets of this state directory. What a process that died had begun to apply is finished first, and told. */

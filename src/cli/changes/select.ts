@@ -1,4 +1,4 @@
-import type { Change } from "../../changes/changeset.ts";
+import type { Change } from "../../changes/model/changeset.ts";
 import { covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
 
 export interface Selection {

@@ -1,10 +1,10 @@
-import type { Change } from "../../changes/changeset.ts";
 import { visibleName } from "../../changes/diff/visible.ts";
+import type { Change } from "../../changes/model/changeset.ts";
 import type { KeptChangeset, Listed } from "../../changes/store/changeset-store.ts";
-import { printableLine } from "../terminal/printable.ts";
-import { quotedLines } from "../terminal/quoted-lines.ts";
+import type { Colors } from "../../operations/wording/colors.ts";
+import { printableLine } from "../../operations/wording/printable.ts";
+import { quotedLines } from "../../operations/wording/quoted-lines.ts";
 import { columns } from "../terminal/table.ts";
-import type { Colors } from "../terminal/terminal.ts";
 
 /** `2 applied, 1 conflict`. */
 export function countsText(changes: readonly { readonly outcome: string }[]): string {

@@ -1,6 +1,6 @@
 import type { Approver } from "../../approval/approver.ts";
 import { QueuedApprover } from "../../approval/queued-approver.ts";
-import type { Project } from "../../project/project.ts";
+import type { Project } from "../../declarations/project.ts";
 import type { Stop } from "../terminal/stop.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 

@@ -1,7 +1,7 @@
 import { isCancel, select } from "@clack/prompts";
 import type { Answer, Ask } from "../../approval/question.ts";
+import { type Choice, choiceTexts, questionText } from "../../operations/wording/question-text.ts";
 import { colorsFor, type Terminal } from "../terminal/terminal.ts";
-import { type Choice, choiceTexts, questionText } from "./question-text.ts";
 
 const DEFAULT_COLUMNS = 80;
 

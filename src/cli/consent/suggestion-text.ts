@@ -1,9 +1,9 @@
 import { relative, resolve } from "node:path";
-import type { Project } from "../../project/project.ts";
-import type { GrantRecord } from "../../run/grants/record.ts";
+import type { Project } from "../../declarations/project.ts";
+import { readDeclarationFile } from "../../declarations/yaml/declaration-file.ts";
+import { printable, printableLine } from "../../operations/wording/printable.ts";
+import type { GrantRecord } from "../../run/granted/record.ts";
 import { suggestedConfiguration } from "../../run/grants/suggestion/suggestion.ts";
-import { readDeclarationFile } from "../../yaml/declaration-file.ts";
-import { printable, printableLine } from "../terminal/printable.ts";
 
 /**
  * What was granted, and the changes to the project's files that would have made the questions unnecessary; null where

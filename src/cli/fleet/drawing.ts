@@ -1,6 +1,6 @@
-import { countText, durationText, rateText, roughBytesText } from "../../fleet/report/quantity.ts";
-import { printableLine } from "../terminal/printable.ts";
-import type { Colors } from "../terminal/terminal.ts";
+import { countText, durationText, rateText, roughBytesText } from "../../fleet/report/measures/quantity.ts";
+import type { Colors } from "../../operations/wording/colors.ts";
+import { printableLine } from "../../operations/wording/printable.ts";
 import { columnsOf, fittedLine, type Piece, paddedText } from "./line.ts";
 import type { FleetView } from "./witness.ts";
 

@@ -1,6 +1,6 @@
 import { createLogUpdate } from "log-update";
 import type { FleetEvent, FleetSummary } from "../../fleet/events.ts";
-import { countText } from "../../fleet/report/quantity.ts";
+import { countText } from "../../fleet/report/measures/quantity.ts";
 import { colorsFor, say, type Terminal } from "../terminal/terminal.ts";
 import { drawFleet } from "./drawing.ts";
 import { Quota } from "./quota.ts";

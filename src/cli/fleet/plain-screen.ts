@@ -1,7 +1,7 @@
 import type { FleetEvent, FleetSummary } from "../../fleet/events.ts";
-import type { ItemResult } from "../../fleet/item.ts";
-import { isSuccess } from "../../fleet/report/outcome.ts";
-import { countText } from "../../fleet/report/quantity.ts";
+import type { ItemResult } from "../../fleet/model/item.ts";
+import { isSuccess } from "../../fleet/report/measures/outcome.ts";
+import { countText } from "../../fleet/report/measures/quantity.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 import { Quota } from "./quota.ts";
 import type { FleetScreen } from "./screen-shape.ts";

@@ -1,12 +1,12 @@
 import { type Approver, denied } from "../../approval/approver.ts";
+import type { Project } from "../../declarations/project.ts";
 import type { FleetEvent } from "../../fleet/events.ts";
 import type { FleetEnvironment, OpenedFleet } from "../../fleet/fleet.ts";
 import { describeCollisions } from "../../fleet/items/collisions.ts";
 import { openJournal } from "../../fleet/open-journal.ts";
-import type { Project } from "../../project/project.ts";
+import { describeAll } from "../../run/model/result.ts";
 import { openProject } from "../../run/open/corral.ts";
-import { stateDirFrom } from "../../run/open/state-dir.ts";
-import { describeAll } from "../../run/result.ts";
+import { stateDirFrom } from "../../state/state-dir.ts";
 import { EXIT } from "../terminal/exit-status.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 import { fleetScreenFor } from "./screen.ts";

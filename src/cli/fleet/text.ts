@@ -1,8 +1,8 @@
 import type { FleetSummary } from "../../fleet/events.ts";
-import type { ItemResult } from "../../fleet/item.ts";
-import { OUTCOMES, outcomeOf } from "../../fleet/report/outcome.ts";
-import { counted, countText, durationText, rateText } from "../../fleet/report/quantity.ts";
-import { printable, printableLine } from "../terminal/printable.ts";
+import type { ItemResult } from "../../fleet/model/item.ts";
+import { OUTCOMES, outcomeOf } from "../../fleet/report/measures/outcome.ts";
+import { counted, countText, durationText, rateText } from "../../fleet/report/measures/quantity.ts";
+import { printable, printableLine } from "../../operations/wording/printable.ts";
 import type { FleetView } from "./witness.ts";
 
 /** More reasons than this are counted as one. */

@@ -1,6 +1,6 @@
 import type { FleetEvent } from "../../fleet/events.ts";
-import type { ItemResult } from "../../fleet/item.ts";
-import { isSuccess } from "../../fleet/report/outcome.ts";
+import type { ItemResult } from "../../fleet/model/item.ts";
+import { isSuccess } from "../../fleet/report/measures/outcome.ts";
 import { RecentRate } from "./rate.ts";
 
 /** The most of each list that is ever shown. */

@@ -1,7 +1,7 @@
 import type { AgentEvent } from "../../agent/events.ts";
-import type { RunEvent } from "../../run/events.ts";
-import { printableLine } from "../terminal/printable.ts";
-import type { Colors } from "../terminal/terminal.ts";
+import type { Colors } from "../../operations/wording/colors.ts";
+import { printableLine } from "../../operations/wording/printable.ts";
+import type { RunEvent } from "../../run/model/events.ts";
 
 /** Characters of one line of what an agent says, and of what it calls a tool with. */
 const MAX_LINE = 400;

@@ -1,8 +1,8 @@
 import { lstat } from "node:fs/promises";
 import { basename, resolve } from "node:path";
 import { attachedFile } from "../../run/attached-file.ts";
-import { isAttachmentName } from "../../run/call.ts";
-import type { Attachment } from "../../run/job.ts";
+import { isAttachmentName } from "../../run/calls/call.ts";
+import type { Attachment } from "../../run/model/job.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { UsageError } from "../terminal/usage-error.ts";
 

@@ -1,5 +1,5 @@
-import type { RunEvent } from "../../run/events.ts";
-import type { RunResult } from "../../run/result.ts";
+import type { RunEvent } from "../../run/model/events.ts";
+import type { RunResult } from "../../run/model/result.ts";
 import { colorsFor, say, type Terminal } from "../terminal/terminal.ts";
 import { AgentLines } from "./agent-lines.ts";
 import { LiveTree } from "./live-tree.ts";

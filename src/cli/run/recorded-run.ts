@@ -2,10 +2,10 @@ import { existsSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { TranscriptFolder } from "../../agent/transcript/transcript-folder.ts";
-import type { Project } from "../../project/project.ts";
-import type { WorkerDefinition } from "../../project/worker/worker.ts";
-import { stateDirFrom } from "../../run/open/state-dir.ts";
-import type { RunResult } from "../../run/result.ts";
+import type { Project } from "../../declarations/project.ts";
+import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import type { RunResult } from "../../run/model/result.ts";
+import { stateDirFrom } from "../../state/state-dir.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 import { UsageError } from "../terminal/usage-error.ts";
 

@@ -1,6 +1,6 @@
-import type { RunEvent } from "../../run/events.ts";
-import type { RunResult } from "../../run/result.ts";
-import { printableLine } from "../terminal/printable.ts";
+import { printableLine } from "../../operations/wording/printable.ts";
+import type { RunEvent } from "../../run/model/events.ts";
+import type { RunResult } from "../../run/model/result.ts";
 import { colorsFor, printJson, say, type Terminal } from "../terminal/terminal.ts";
 import { AgentLines } from "./agent-lines.ts";
 import { changesText, endingText, troubleText } from "./run-text.ts";

@@ -1,6 +1,6 @@
-import type { RunEvent } from "../../run/events.ts";
-import type { RunResult } from "../../run/result.ts";
-import { printable, printableLine } from "../terminal/printable.ts";
+import { printable, printableLine } from "../../operations/wording/printable.ts";
+import type { RunEvent } from "../../run/model/events.ts";
+import type { RunResult } from "../../run/model/result.ts";
 
 /** What the Engine or the host said; it is for people, and may hold host paths. */
 export function troubleText({ worker, detail }: RunEvent & { readonly type: "trouble" }): string {

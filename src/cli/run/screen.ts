@@ -1,5 +1,5 @@
-import type { RunEvent } from "../../run/events.ts";
-import type { RunResult } from "../../run/result.ts";
+import type { RunEvent } from "../../run/model/events.ts";
+import type { RunResult } from "../../run/model/result.ts";
 
 /** What a person sees of a run: while it goes on, and at its end. */
 export interface RunScreen extends Disposable {

@@ -1,8 +1,8 @@
 import pc from "picocolors";
-import type { RunResult, RunStatus } from "../../run/result.ts";
+import type { Colors } from "../../operations/wording/colors.ts";
+import { printableLine } from "../../operations/wording/printable.ts";
+import type { RunResult, RunStatus } from "../../run/model/result.ts";
 import { formatDuration } from "../../sandbox/units.ts";
-import { printableLine } from "../terminal/printable.ts";
-import type { Colors } from "../terminal/terminal.ts";
 
 /** What a run's container had, in the paths of that container. */
 export interface SeenMount {

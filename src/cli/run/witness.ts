@@ -1,4 +1,4 @@
-import type { RunEvent } from "../../run/events.ts";
+import type { RunEvent } from "../../run/model/events.ts";
 import type { SeenMount, TreeRun } from "./tree.ts";
 
 /** More runs of one tree than this are counted and not kept: a worker can make refused calls as fast as it likes. */

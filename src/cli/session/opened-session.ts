@@ -1,14 +1,14 @@
 import type { ApprovalMode } from "../../approval/approver.ts";
-import { loadProject } from "../../project/project.ts";
+import { loadProject } from "../../declarations/project.ts";
+import { printable } from "../../operations/wording/printable.ts";
 import { openProject } from "../../run/open/corral.ts";
-import { stateDirFrom } from "../../run/open/state-dir.ts";
-import { openSession } from "../../run/session/open-session.ts";
+import { openSession } from "../../run/open-session.ts";
 import type { Session } from "../../run/session/session.ts";
+import { stateDirFrom } from "../../state/state-dir.ts";
 import { personAt } from "../consent/person.ts";
 import { tellSuggestion } from "../consent/told-suggestion.ts";
-import { namedWorker } from "../named-worker.ts";
 import { EXIT } from "../terminal/exit-status.ts";
-import { printable } from "../terminal/printable.ts";
+import { namedWorker } from "../terminal/named-worker.ts";
 import { type Stop, stoppable } from "../terminal/stop.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 

@@ -1,5 +1,5 @@
-import type { Exec } from "../../isolation/exec.ts";
-import { endingOf } from "../../run/result.ts";
+import type { Exec } from "../../isolation/port/exec.ts";
+import { endingOf } from "../../run/model/result.ts";
 import type { Session } from "../../run/session/session.ts";
 import { EXIT, exitStatusOf } from "../terminal/exit-status.ts";
 import type { Stop } from "../terminal/stop.ts";

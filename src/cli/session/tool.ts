@@ -1,4 +1,4 @@
-import type { RunStatus } from "../../run/result.ts";
+import type { RunStatus } from "../../run/model/result.ts";
 import { inputSchemaOf } from "../../tools/input-schema.ts";
 import type { ToolResult } from "../../tools/run-tool.ts";
 import { TOOLS } from "../../tools/toolbox.ts";

@@ -1,4 +1,4 @@
-import { printableLine } from "./printable.ts";
+import { printableLine } from "../../operations/wording/printable.ts";
 import { UsageError } from "./usage-error.ts";
 
 /** What an option that takes a date says, in milliseconds since 1970. A date alone is UTC. */

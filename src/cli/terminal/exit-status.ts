@@ -1,5 +1,5 @@
 import { constants } from "node:os";
-import type { RunResult } from "../../run/result.ts";
+import type { RunResult } from "../../run/model/result.ts";
 
 /** What does not come from a worker itself (design section 5). */
 export const EXIT = {

@@ -1,9 +1,9 @@
+import { UnknownPolicyError } from "../../declarations/policy/policy.ts";
+import { DeclarationError } from "../../declarations/yaml/problem.ts";
 import { ItemsError } from "../../fleet/items/refusal.ts";
-import { EngineUnavailableError } from "../../isolation/docker/engine-unavailable.ts";
-import { ImageBuildError } from "../../isolation/docker/images/progress.ts";
-import { EngineTrouble } from "../../isolation/driver.ts";
-import { UnknownPolicyError } from "../../policy/policy.ts";
-import { DeclarationError } from "../../yaml/problem.ts";
+import { EngineUnavailableError } from "../../isolation/engine/engine-unavailable.ts";
+import { ImageBuildError } from "../../isolation/engine/images/progress.ts";
+import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { EXIT } from "./exit-status.ts";
 import { UsageError } from "./usage-error.ts";
 

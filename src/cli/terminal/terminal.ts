@@ -1,8 +1,8 @@
 import pc from "picocolors";
-import { printable, printableLine } from "./printable.ts";
+import type { Colors } from "../../operations/wording/colors.ts";
+import { printable, printableLine } from "../../operations/wording/printable.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
-export type Colors = ReturnType<typeof pc.createColors>;
 
 /** All that the command line has of the process around it. */
 export interface Terminal {

@@ -1,5 +1,5 @@
 import { EditError } from "../../sandbox/errors.ts";
-import { MAX_EDIT_BYTES } from "../bounds.ts";
+import { MAX_EDIT_BYTES } from "../model/bounds.ts";
 import { placesIn } from "./places-in.ts";
 
 /** One exact replacement. `old` must stand once in the file, unless `all`. */

@@ -1,6 +1,6 @@
 import { FileTooLargeError } from "../../sandbox/errors.ts";
-import { MAX_EDIT_BYTES } from "../bounds.ts";
-import { digestOf } from "../content-bytes.ts";
+import { MAX_EDIT_BYTES } from "../model/bounds.ts";
+import { digestOf } from "../model/content-bytes.ts";
 import { type ByteSource, readAll } from "../read/byte-source.ts";
 import { notText } from "../read/not-text.ts";
 import { applyEdits, type Edit } from "./apply-edits.ts";

@@ -1,6 +1,6 @@
 import fs from "node:fs";
 import type { Guard, Written } from "../files.ts";
-import type { Place } from "../place.ts";
+import type { Place } from "../model/place.ts";
 import { contentOf, writeAll } from "./content.ts";
 import { copyContent } from "./copy-content.ts";
 import type { Descriptor } from "./descriptor.ts";

@@ -1,8 +1,8 @@
 import fs from "node:fs";
 import { covers } from "../../sandbox/virtual-path.ts";
 import type { TransferOptions, Transferred } from "../files.ts";
-import { holdsMount, type Place } from "../place.ts";
-import { type FileOperation, unfit } from "../refusals.ts";
+import { holdsMount, type Place } from "../model/place.ts";
+import { type FileOperation, unfit } from "../model/refusals.ts";
 import { contentOf } from "./content.ts";
 import { copyContent } from "./copy-content.ts";
 import { HOLDS_MOUNT } from "./delete.ts";

@@ -1,8 +1,8 @@
 import fs from "node:fs";
 import { NotFoundError } from "../../sandbox/errors.ts";
 import type { Deleted, DeleteOptions } from "../files.ts";
-import { holdsMount, type Place } from "../place.ts";
-import { unfit } from "../refusals.ts";
+import { holdsMount, type Place } from "../model/place.ts";
+import { unfit } from "../model/refusals.ts";
 import { TreeBudget } from "./entries.ts";
 import { openSlot } from "./folder.ts";
 import { namesNear } from "./names-near.ts";

@@ -1,9 +1,9 @@
 import { EditError } from "../../sandbox/errors.ts";
-import { digestOf } from "../content-bytes.ts";
 import type { Edit } from "../edit/apply-edits.ts";
 import { editedContent } from "../edit/edited-content.ts";
 import type { Edited, Guard } from "../files.ts";
-import type { Place } from "../place.ts";
+import { digestOf } from "../model/content-bytes.ts";
+import type { Place } from "../model/place.ts";
 import { contentOf, writeAll } from "./content.ts";
 import { openSlot } from "./folder.ts";
 import { openRegular } from "./read.ts";

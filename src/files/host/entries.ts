@@ -1,7 +1,7 @@
 import { type Dirent, promises } from "node:fs";
 import { FileSystemError } from "../../sandbox/errors.ts";
-import { MAX_TREE_DEPTH, MAX_TREE_ENTRIES } from "../bounds.ts";
-import type { EntryType } from "../entry-type.ts";
+import { MAX_TREE_DEPTH, MAX_TREE_ENTRIES } from "../model/bounds.ts";
+import type { EntryType } from "../model/entry-type.ts";
 import type { Descriptor } from "./descriptor.ts";
 import { typeOf } from "./walk.ts";
 

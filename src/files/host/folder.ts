@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import { joinVirtual } from "../../sandbox/virtual-path.ts";
-import type { Place } from "../place.ts";
-import { type FileOperation, unfit } from "../refusals.ts";
+import type { Place } from "../model/place.ts";
+import { type FileOperation, unfit } from "../model/refusals.ts";
 import type { Descriptor } from "./descriptor.ts";
 import type { Root } from "./roots.ts";
 import { throughLink, walk } from "./walk.ts";

@@ -1,7 +1,7 @@
-import { bytesOf } from "../content-bytes.ts";
 import type { Files } from "../files.ts";
-import type { Place } from "../place.ts";
-import { type FileOperation, told } from "../refusals.ts";
+import { bytesOf } from "../model/content-bytes.ts";
+import type { Place } from "../model/place.ts";
+import { type FileOperation, told } from "../model/refusals.ts";
 import { appendFile } from "./append.ts";
 import { copyPlace, type End } from "./copy.ts";
 import { deletePlace } from "./delete.ts";

@@ -1,4 +1,4 @@
-import type { Place } from "../place.ts";
+import type { Place } from "../model/place.ts";
 import { openFolder } from "./folder.ts";
 import type { Root } from "./roots.ts";
 

@@ -1,5 +1,5 @@
 import fs from "node:fs";
-import type { EntryType } from "../entry-type.ts";
+import type { EntryType } from "../model/entry-type.ts";
 import { sync } from "./content.ts";
 import { Descriptor } from "./descriptor.ts";
 import { ownerIn } from "./folder.ts";

@@ -1,6 +1,6 @@
 import type { Mount } from "../../sandbox/mount.ts";
 import { covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import { type FileOperation, unfit } from "../refusals.ts";
+import { type FileOperation, unfit } from "../model/refusals.ts";
 import { Descriptor } from "./descriptor.ts";
 
 /** Where a mount stands on the host, held open as a cell's mount would hold it. */

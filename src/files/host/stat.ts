@@ -1,7 +1,7 @@
 import { NotFoundError, SandboxError } from "../../sandbox/errors.ts";
 import type { FileInfo } from "../files.ts";
-import type { Place } from "../place.ts";
-import type { FileOperation } from "../refusals.ts";
+import type { Place } from "../model/place.ts";
+import type { FileOperation } from "../model/refusals.ts";
 import type { Root } from "./roots.ts";
 import { type Found, walk } from "./walk.ts";
 

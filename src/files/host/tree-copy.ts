@@ -1,8 +1,8 @@
 import fs from "node:fs";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { Guard, Transferred } from "../files.ts";
-import type { Place } from "../place.ts";
-import { type FileOperation, unfit } from "../refusals.ts";
+import type { Place } from "../model/place.ts";
+import { type FileOperation, unfit } from "../model/refusals.ts";
 import { contentOf } from "./content.ts";
 import { copyContent } from "./copy-content.ts";
 import { Descriptor } from "./descriptor.ts";

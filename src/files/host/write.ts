@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import type { WriteOptions, Written } from "../files.ts";
-import type { Place } from "../place.ts";
-import { unfit } from "../refusals.ts";
+import type { Place } from "../model/place.ts";
+import { unfit } from "../model/refusals.ts";
 import { writeAll } from "./content.ts";
 import { openSlot } from "./folder.ts";
 import { openRegular, whyNotRegular } from "./read.ts";

@@ -1,5 +1,5 @@
 import { comparePaths, MAX_PATH_BYTES, parseVirtualPath, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { EntryType } from "../entry-type.ts";
+import type { EntryType } from "../model/entry-type.ts";
 import { type Pattern, parsePattern } from "./pattern.ts";
 
 export interface ListOptions {

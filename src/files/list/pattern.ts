@@ -1,6 +1,6 @@
 import picomatch from "picomatch";
-import { MAX_TREE_DEPTH } from "../bounds.ts";
-import { unfit } from "../refusals.ts";
+import { MAX_TREE_DEPTH } from "../model/bounds.ts";
+import { unfit } from "../model/refusals.ts";
 
 export interface Pattern {
   /** How many levels of directories it can match in. */

@@ -1,7 +1,7 @@
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import { type Listing, ListingDraft, type ListOptions } from "../list/listing.ts";
-import type { Place } from "../place.ts";
-import { unfit } from "../refusals.ts";
+import type { Place } from "../model/place.ts";
+import { unfit } from "../model/refusals.ts";
 import { type FolderNode, find } from "./node.ts";
 
 export function listFolder(

@@ -1,12 +1,12 @@
 import { NotFoundError } from "../../sandbox/errors.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
-import { digestOf } from "../content-bytes.ts";
 import { editedContent } from "../edit/edited-content.ts";
 import type { Deleted, DeleteOptions, FileInfo, Files, Guard, WriteOptions, Written } from "../files.ts";
-import { holdsMount, type Place } from "../place.ts";
+import { digestOf } from "../model/content-bytes.ts";
+import { holdsMount, type Place } from "../model/place.ts";
+import { told, unfit } from "../model/refusals.ts";
 import type { ByteSource } from "../read/byte-source.ts";
 import { readContent } from "../read/read-content.ts";
-import { told, unfit } from "../refusals.ts";
 import { listFolder } from "./list.ts";
 import { type FolderNode, find, findFile, folderAt, type Node, newFile, newFolder, slotOf } from "./node.ts";
 import { transfer } from "./transfer.ts";

@@ -1,6 +1,6 @@
 import { NotFoundError } from "../../sandbox/errors.ts";
-import type { Place } from "../place.ts";
-import { type FileOperation, unfit } from "../refusals.ts";
+import type { Place } from "../model/place.ts";
+import { type FileOperation, unfit } from "../model/refusals.ts";
 
 /** A file's bytes are never changed in place: who holds them goes on reading what was there. */
 export interface FileNode {

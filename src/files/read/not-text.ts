@@ -1,5 +1,5 @@
 import type { SandboxError } from "../../sandbox/errors.ts";
-import { unfit } from "../refusals.ts";
+import { unfit } from "../model/refusals.ts";
 
 /** The way out for what is no text: a worker that has the tools for it gets the file as it is. */
 export function notText(path: string, mimeType: string | null): SandboxError {

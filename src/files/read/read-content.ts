@@ -1,6 +1,6 @@
 import type { SandboxError } from "../../sandbox/errors.ts";
 import { formatBytes } from "../../sandbox/units.ts";
-import { unfit } from "../refusals.ts";
+import { unfit } from "../model/refusals.ts";
 import { type ByteSource, readAll, withHead } from "./byte-source.ts";
 import { contentKind } from "./content-kind.ts";
 import { notText } from "./not-text.ts";

@@ -1,4 +1,4 @@
-import { unfit } from "../refusals.ts";
+import { unfit } from "../model/refusals.ts";
 import type { ByteSource } from "./byte-source.ts";
 import { countLinesFrom, findLine } from "./count-lines.ts";
 import { notText } from "./not-text.ts";

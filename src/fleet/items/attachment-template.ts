@@ -1,7 +1,7 @@
 import { posix } from "node:path";
-import { parseTemplate, type TemplatePart } from "../../project/template-text.ts";
-import { isAttachmentName } from "../../run/call.ts";
-import type { ItemRequest, ManifestItem } from "../item.ts";
+import { parseTemplate, type TemplatePart } from "../../declarations/terms/template-text.ts";
+import { isAttachmentName } from "../../run/calls/call.ts";
+import type { ItemRequest, ManifestItem } from "../model/item.ts";
 import { textOfParts } from "./item-field.ts";
 import type { Outcome } from "./outcome.ts";
 import { beginsWithField, fillPath, type PathTemplate, parsePathTemplate } from "./path-template.ts";

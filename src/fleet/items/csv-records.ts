@@ -1,6 +1,6 @@
 import { Readable } from "node:stream";
 import { CsvError, parse } from "csv-parse";
-import type { DeclarationError } from "../../yaml/problem.ts";
+import type { DeclarationError } from "../../declarations/yaml/problem.ts";
 import type { ManifestRecord } from "./json-lines.ts";
 import { manifestFault } from "./manifest-fault.ts";
 import { MAX_LINE_BYTES, type ManifestLine, textOf } from "./manifest-lines.ts";

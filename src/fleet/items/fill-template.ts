@@ -1,5 +1,5 @@
 import type { PathContext } from "../../sandbox/virtual-path.ts";
-import type { ItemRequest, ItemTemplate, ManifestItem } from "../item.ts";
+import type { ItemRequest, ItemTemplate, ManifestItem } from "../model/item.ts";
 import { fillAttachment } from "./attachment-template.ts";
 import { keyOf } from "./item-key.ts";
 import { type Named, parseItemTemplate } from "./item-template.ts";

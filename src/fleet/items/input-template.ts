@@ -1,7 +1,7 @@
+import { parseTemplate, type TemplatePart } from "../../declarations/terms/template-text.ts";
+import { kindOf } from "../../declarations/yaml/shape.ts";
 import { parseJson } from "../../json/parse-json.ts";
-import { parseTemplate, type TemplatePart } from "../../project/template-text.ts";
-import { kindOf } from "../../yaml/shape.ts";
-import type { ManifestItem } from "../item.ts";
+import type { ManifestItem } from "../model/item.ts";
 import { fieldOf, textOfField } from "./item-field.ts";
 import type { Outcome } from "./outcome.ts";
 

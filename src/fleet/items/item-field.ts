@@ -1,6 +1,6 @@
-import type { TemplatePart } from "../../project/template-text.ts";
-import { nearest } from "../../yaml/issue.ts";
-import type { ManifestItem } from "../item.ts";
+import type { TemplatePart } from "../../declarations/terms/template-text.ts";
+import { nearest } from "../../declarations/yaml/issue.ts";
+import type { ManifestItem } from "../model/item.ts";
 import type { Outcome } from "./outcome.ts";
 
 /** So many names are compared with one that is not known, and so many are told. */

@@ -1,5 +1,5 @@
-import type { TemplatePart } from "../../project/template-text.ts";
-import type { ManifestItem } from "../item.ts";
+import type { TemplatePart } from "../../declarations/terms/template-text.ts";
+import type { ManifestItem } from "../model/item.ts";
 import { textOfField, textOfParts } from "./item-field.ts";
 import type { Outcome } from "./outcome.ts";
 

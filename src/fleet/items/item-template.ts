@@ -1,5 +1,5 @@
-import { parseTemplate, type TemplatePart } from "../../project/template-text.ts";
-import type { ItemTemplate } from "../item.ts";
+import { parseTemplate, type TemplatePart } from "../../declarations/terms/template-text.ts";
+import type { ItemTemplate } from "../model/item.ts";
 import { type AttachmentTemplate, parseAttachmentTemplate } from "./attachment-template.ts";
 import { type InputTemplate, parseInputTemplate } from "./input-template.ts";
 import { Faults, type Outcome } from "./outcome.ts";

@@ -1,6 +1,6 @@
+import { kindOf } from "../../declarations/yaml/shape.ts";
 import { parseJson } from "../../json/parse-json.ts";
-import { jsonFaultOffset } from "../../run/json-fault.ts";
-import { kindOf } from "../../yaml/shape.ts";
+import { jsonFaultOffset } from "../../run/cell/json-fault.ts";
 import { manifestFault } from "./manifest-fault.ts";
 import { type ManifestLine, textOf } from "./manifest-lines.ts";
 

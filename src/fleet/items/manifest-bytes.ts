@@ -1,7 +1,7 @@
 import { posix } from "node:path";
+import { faultOf, resolveHostPlace } from "../../declarations/place/host-place.ts";
 import { contentOf } from "../../files/host/content.ts";
 import { Descriptor } from "../../files/host/descriptor.ts";
-import { faultOf, resolveHostPlace } from "../../project/place/host-place.ts";
 import { manifestFault } from "./manifest-fault.ts";
 
 const CHUNK_BYTES = 256 * 1024;

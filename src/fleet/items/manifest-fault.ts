@@ -1,4 +1,4 @@
-import { DeclarationError } from "../../yaml/problem.ts";
+import { DeclarationError } from "../../declarations/yaml/problem.ts";
 
 /** A mistake in a manifest, at its place. It ends the reading. */
 export function manifestFault(file: string, line: number, column: number, message: string): DeclarationError {

@@ -1,8 +1,8 @@
 import { isUtf8 } from "node:buffer";
 import { posix } from "node:path";
+import { faultOf } from "../../declarations/place/host-place.ts";
 import { Descriptor } from "../../files/host/descriptor.ts";
 import { entriesOf } from "../../files/host/entries.ts";
-import { faultOf } from "../../project/place/host-place.ts";
 import { comparePaths } from "../../sandbox/virtual-path.ts";
 import type { Glob } from "./glob.ts";
 import { ItemsError } from "./refusal.ts";

@@ -1,6 +1,6 @@
-import { parseTemplate, type TemplatePart } from "../../project/template-text.ts";
+import { parseTemplate, type TemplatePart } from "../../declarations/terms/template-text.ts";
 import { MAX_COMPONENT_BYTES, MAX_PATH_BYTES } from "../../sandbox/virtual-path.ts";
-import type { ManifestItem } from "../item.ts";
+import type { ManifestItem } from "../model/item.ts";
 import { textOfField } from "./item-field.ts";
 import type { Outcome } from "./outcome.ts";
 import { shownValue } from "./shown-value.ts";

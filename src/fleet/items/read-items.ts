@@ -1,5 +1,5 @@
 import { posix } from "node:path";
-import type { ManifestItem } from "../item.ts";
+import type { ManifestItem } from "../model/item.ts";
 import { abortable } from "./abortable.ts";
 import { csvRecords } from "./csv-records.ts";
 import { parseGlob } from "./glob.ts";

@@ -1,5 +1,5 @@
 import { type PathContext, parseVirtualPath, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { ManifestItem } from "../item.ts";
+import type { ManifestItem } from "../model/item.ts";
 import type { Outcome } from "./outcome.ts";
 import { beginsWithField, fillPath, type PathTemplate, parsePathTemplate } from "./path-template.ts";
 import { shownValue } from "./shown-value.ts";

@@ -1,4 +1,4 @@
-import type { ItemResult } from "../item.ts";
+import type { ItemResult } from "../model/item.ts";
 
 const MAX_RESULT_BYTES = 64 * 1024;
 const MAX_MESSAGE_CHARACTERS = 4096;

@@ -1,4 +1,4 @@
-import type { ItemResult } from "../item.ts";
+import type { ItemResult } from "../model/item.ts";
 import type { Database } from "./database.ts";
 
 /** An item, of any fleet of the project, that has succeeded with the same worker, policy, image, input and attachments. */

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
-import type { FleetSpec } from "../item.ts";
-import type { ItemCounts } from "../queue.ts";
+import type { FleetSpec } from "../model/item.ts";
+import type { ItemCounts } from "../model/queue.ts";
 import type { Database } from "./database.ts";
 
 /** `paused`: nobody runs it, and it can be resumed. */

@@ -1,5 +1,5 @@
 import { setImmediate as turn } from "node:timers/promises";
-import type { ItemRequest } from "../item.ts";
+import type { ItemRequest } from "../model/item.ts";
 import {
   type Claim,
   type ClaimedItem,
@@ -9,7 +9,7 @@ import {
   type NewAttempt,
   type Settlement,
   type Taken,
-} from "../queue.ts";
+} from "../model/queue.ts";
 import { boundedResult } from "./bounded-result.ts";
 import type { Database } from "./database.ts";
 import { isFailure } from "./failure.ts";

@@ -1,5 +1,5 @@
-import type { FleetSpec, ItemRequest, ItemResult } from "../item.ts";
-import type { FleetQueue, Taken } from "../queue.ts";
+import type { FleetSpec, ItemRequest, ItemResult } from "../model/item.ts";
+import type { FleetQueue, Taken } from "../model/queue.ts";
 import { type EarlierSuccess, earlierSuccess } from "./cache.ts";
 import { Database } from "./database.ts";
 import {

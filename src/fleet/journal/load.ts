@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { ItemRequest } from "../item.ts";
+import type { ItemRequest } from "../model/item.ts";
 import type { Database } from "./database.ts";
 import { type FleetRow, rowOf } from "./fleets.ts";
 import { deleteOutputs, discardLoading } from "./forget.ts";

@@ -1,4 +1,4 @@
-import type { ItemRequest, ItemResult } from "../item.ts";
+import type { ItemRequest, ItemResult } from "../model/item.ts";
 import type { Database } from "./database.ts";
 
 /** Few enough to hold in memory with the longest results, and no statement stays open between two pages. */

@@ -1,14 +1,14 @@
-import type { ReportData, ReportFleet } from "./data.ts";
-import { escaped, LONGEST } from "./escaped.ts";
 import { densityFigure } from "./figures/density.ts";
 import { durationsFigure } from "./figures/durations.ts";
 import { throughputFigure } from "./figures/throughput.ts";
 import { timelineFigure } from "./figures/timeline.ts";
-import { type Gathered, gather } from "./gathered.ts";
-import { histogramOf } from "./histogram.ts";
+import type { ReportData, ReportFleet } from "./measures/data.ts";
+import { escaped, LONGEST } from "./measures/escaped.ts";
+import { type Gathered, gather } from "./measures/gathered.ts";
+import { histogramOf } from "./measures/histogram.ts";
+import { counted, countText, durationText } from "./measures/quantity.ts";
 import { pageHead, timeText } from "./page-head.ts";
 import { PAGE_STYLE } from "./page-style.ts";
-import { counted, countText, durationText } from "./quantity.ts";
 import { failuresTable, reasonsTable, slowestTable } from "./tables.ts";
 
 /**

@@ -1,8 +1,8 @@
-import type { ReportFleet } from "./data.ts";
-import { escaped, LONGEST } from "./escaped.ts";
-import type { Gathered } from "./gathered.ts";
-import { OUTCOMES, outcomeOf } from "./outcome.ts";
-import { counted, countText, durationText, rateText, roughBytesText } from "./quantity.ts";
+import type { ReportFleet } from "./measures/data.ts";
+import { escaped, LONGEST } from "./measures/escaped.ts";
+import type { Gathered } from "./measures/gathered.ts";
+import { OUTCOMES, outcomeOf } from "./measures/outcome.ts";
+import { counted, countText, durationText, rateText, roughBytesText } from "./measures/quantity.ts";
 
 /** What fleet it is, and its totals. */
 export function pageHead(fleet: ReportFleet, gathered: Gathered): string {

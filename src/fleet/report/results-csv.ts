@@ -1,5 +1,5 @@
-import type { ItemResult } from "../item.ts";
-import { shortened, withoutControls } from "./escaped.ts";
+import type { ItemResult } from "../model/item.ts";
+import { shortened, withoutControls } from "./measures/escaped.ts";
 
 /** What a spreadsheet takes of one cell is 32,767 characters. */
 const MAX_CELL = 32_000;

@@ -1,4 +1,4 @@
-import type { ItemResult } from "../item.ts";
+import type { ItemResult } from "../model/item.ts";
 
 /** Results as lines of JSON, in the order in which they come. */
 export async function* resultsJsonl(results: AsyncIterable<ItemResult> | Iterable<ItemResult>): AsyncGenerator<string> {

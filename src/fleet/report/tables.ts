@@ -1,8 +1,8 @@
-import type { ReportItem } from "./data.ts";
-import { escaped, LONGEST } from "./escaped.ts";
-import type { Reason } from "./gathered.ts";
-import { outcomeOf } from "./outcome.ts";
-import { countText, durationText, roughBytesText } from "./quantity.ts";
+import type { ReportItem } from "./measures/data.ts";
+import { escaped, LONGEST } from "./measures/escaped.ts";
+import type { Reason } from "./measures/gathered.ts";
+import { outcomeOf } from "./measures/outcome.ts";
+import { countText, durationText, roughBytesText } from "./measures/quantity.ts";
 
 interface Column<Row> {
   readonly head: string;

@@ -1,6 +1,6 @@
 import fs from "node:fs";
 import { posix } from "node:path";
-import { linkTextFault } from "../../changes/link-text.ts";
+import { linkTextFault } from "../../changes/model/link-text.ts";
 import { Descriptor } from "../../files/host/descriptor.ts";
 import { openSlot } from "../../files/host/folder.ts";
 import { openRoots } from "../../files/host/roots.ts";

@@ -1,6 +1,6 @@
-import type { BrokerService } from "../../run/broker.ts";
-import { newRunId } from "../../run/job.ts";
-import { unstartedResult } from "../../run/refusal.ts";
+import type { BrokerService } from "../../run/cell/broker.ts";
+import { newRunId } from "../../run/model/job.ts";
+import { unstartedResult } from "../../run/model/refusal.ts";
 
 const MESSAGE =
   "This container serves many items one after another: it makes no calls and has no tools. Use `reuse: fresh`.";

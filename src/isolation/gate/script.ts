@@ -1,4 +1,4 @@
-import { GATE_PATH, type Plan } from "../plan.ts";
+import { GATE_PATH, type Plan } from "../plan/plan.ts";
 
 /** What opens the gate. Anything else, or the end of its input, ends the cell without running the worker. */
 export const GO = "go\n";

@@ -1,6 +1,6 @@
 import type { Violation } from "../../sandbox/violation.ts";
-import type { Enforcement, EnforcementLine, EnforcementLines } from "../enforcement.ts";
-import type { Plan, PlannedMount, PlannedTmpfs } from "../plan.ts";
+import type { Enforcement, EnforcementLine, EnforcementLines } from "../plan/enforcement.ts";
+import type { Plan, PlannedMount, PlannedTmpfs } from "../plan/plan.ts";
 import { CAPABILITY_NAMES } from "./capability-names.ts";
 import type { GateReport, ReportedMount } from "./report.ts";
 

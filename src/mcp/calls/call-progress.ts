@@ -1,6 +1,6 @@
 import { StringDecoder } from "node:string_decoder";
 import type { Progress } from "@modelcontextprotocol/server";
-import { printable } from "../../cli/terminal/printable.ts";
+import { printable } from "../../operations/wording/printable.ts";
 
 /** The most of an output that waits to be told; what is older is left out, and stands in the answer. */
 const MAX_WAITING_CHARS = 4000;

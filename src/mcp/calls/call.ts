@@ -2,8 +2,8 @@ import { createHash, randomBytes } from "node:crypto";
 import type { ElicitRequestFormParams } from "@modelcontextprotocol/server";
 import type { OnOutput } from "../../run/session/exec-command.ts";
 import type { ToolResult } from "../../tools/run-tool.ts";
-import type { Exchange } from "../exchange.ts";
 import { CallProgress } from "./call-progress.ts";
+import type { Exchange } from "./exchange.ts";
 
 /** Where a call has come to when its client is answered. */
 export type Round =

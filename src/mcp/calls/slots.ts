@@ -1,5 +1,5 @@
 import PQueue from "p-queue";
-import { inTurn } from "../../run/session/in-turn.ts";
+import { inTurn } from "../../run/model/in-turn.ts";
 
 /** Requests of one kind that are worked on at once for one client; a command is one at a time in any case. */
 const MAX_AT_ONCE = 16;

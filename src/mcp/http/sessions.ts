@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { ServerResponse } from "node:http";
 import { NodeStreamableHTTPServerTransport } from "@modelcontextprotocol/node";
 import { isInitializeRequest } from "@modelcontextprotocol/server";
-import type { Connection } from "../connection.ts";
+import type { Connection } from "../connection/connection.ts";
 import { protocolServer } from "../protocol-server.ts";
 import type { HttpRequest } from "./http-request.ts";
 import { Presence, type PresenceTimes } from "./presence.ts";

@@ -1,7 +1,7 @@
 import type { ServerResponse } from "node:http";
 import { toNodeHandler } from "@modelcontextprotocol/node";
 import { createMcpHandler } from "@modelcontextprotocol/server";
-import type { Connection } from "../connection.ts";
+import type { Connection } from "../connection/connection.ts";
 import { protocolServer } from "../protocol-server.ts";
 import type { HttpRequest } from "./http-request.ts";
 import { Presence } from "./presence.ts";

@@ -2,7 +2,7 @@ import type { ElicitRequestFormParams } from "@modelcontextprotocol/server";
 import pc from "picocolors";
 import { lastingOf, mayBeOnce } from "../../approval/memory.ts";
 import type { Answer } from "../../approval/question.ts";
-import { type AskedOfPerson, choiceTexts, questionText } from "../../cli/consent/question-text.ts";
+import { type AskedOfPerson, choiceTexts, questionText } from "../../operations/wording/question-text.ts";
 
 /** Clients show the text in windows of their own; lines are broken as for a terminal of this width. */
 const COLUMNS = 100;

@@ -10,9 +10,9 @@ import type { ListEntry, Listing } from "../../files/list/listing.ts";
 import { MAX_CHARS } from "../../files/read/read-text.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { ToolResult } from "../../tools/run-tool.ts";
-import type { Connection } from "../connection.ts";
-import type { Exchange } from "../exchange.ts";
-import { isTooLong } from "../tool-answer.ts";
+import type { Exchange } from "../calls/exchange.ts";
+import type { Connection } from "../connection/connection.ts";
+import { isTooLong } from "../connection/tool-answer.ts";
 import { resourcePath, resourceUri } from "./resource-uri.ts";
 
 /** Of each depth; what lies deeper is read by the template. */

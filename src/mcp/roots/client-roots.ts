@@ -1,4 +1,4 @@
-import type { Exchange } from "../exchange.ts";
+import type { Exchange } from "../calls/exchange.ts";
 import { rootPlaces } from "./root-places.ts";
 
 /** The roots of one client, asked for with the first request that needs them, and again where the client says that they changed. */

@@ -1,5 +1,5 @@
 import { fileURLToPath } from "node:url";
-import { resolveHostPlace } from "../../project/place/host-place.ts";
+import { resolveHostPlace } from "../../declarations/place/host-place.ts";
 
 /** More roots of one client are left out, as if it had not named them. */
 const MAX_ROOTS = 100;

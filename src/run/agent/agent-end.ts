@@ -1,5 +1,5 @@
 import { formatDuration } from "../../sandbox/units.ts";
-import type { RunError } from "../result.ts";
+import type { RunError } from "../model/result.ts";
 
 export interface StoppedAgent {
   readonly status: "timed_out" | "cancelled";

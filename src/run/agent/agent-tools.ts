@@ -1,7 +1,7 @@
-import type { AgentTool, AgentToolAnswer } from "../../agent/tool.ts";
-import { toolNameOf } from "../../project/worker/callable.ts";
-import type { ToolName } from "../../project/worker/tool-names.ts";
-import type { WorkerDefinition } from "../../project/worker/worker.ts";
+import type { AgentTool, AgentToolAnswer } from "../../agent/messages/tool.ts";
+import { toolNameOf } from "../../declarations/worker/callable.ts";
+import type { ToolName } from "../../declarations/worker/tool-names.ts";
+import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { inputSchemaOf } from "../../tools/input-schema.ts";
 import type { ToolResult } from "../../tools/run-tool.ts";
 import type { Tool } from "../../tools/tool.ts";

@@ -1,10 +1,10 @@
 import { posix } from "node:path";
-import { ATTACHMENTS_PATH } from "../../isolation/plan.ts";
-import type { WorkerDefinition } from "../../project/worker/worker.ts";
+import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import { ATTACHMENTS_PATH } from "../../isolation/plan/plan.ts";
 import { readablePaths, writablePaths } from "../../sandbox/access.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { shownOnly } from "../../tools/exec-hints/wording.ts";
-import type { Job } from "../job.ts";
+import type { Job } from "../model/job.ts";
 
 /** What a model is told before anything else: its instructions, and where it is. */
 export function systemPrompt({ worker, attachments }: Pick<Job, "worker" | "attachments">, sandbox: Sandbox): string {

@@ -2,10 +2,10 @@ import { TooManyChanges } from "../../changes/scan/draft.ts";
 import type { Stage } from "../../changes/stage.ts";
 import type { CommitAnswer } from "../../tools/hands.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
-import type { RunEnvironment } from "../environment.ts";
-import type { Job } from "../job.ts";
+import type { RunEnvironment } from "../model/environment.ts";
+import type { Job } from "../model/job.ts";
+import { reported } from "../model/reported.ts";
 import { destinationOf } from "./destination.ts";
-import { reported } from "./reported.ts";
 import { settleChanges } from "./settle.ts";
 import { changesOf } from "./settled-run.ts";
 

@@ -1,10 +1,10 @@
 import type { ApprovalRequest, Decision } from "../../approval/approver.ts";
 import { ruling } from "../../approval/rules.ts";
-import { type Change, only, placesAbove } from "../../changes/changeset.ts";
 import type { Collected } from "../../changes/collect.ts";
 import { changesetDiff } from "../../changes/diff.ts";
-import type { RunEnvironment } from "../environment.ts";
-import type { Job } from "../job.ts";
+import { type Change, only, placesAbove } from "../../changes/model/changeset.ts";
+import type { RunEnvironment } from "../model/environment.ts";
+import type { Job } from "../model/job.ts";
 
 type Rule = (request: ApprovalRequest) => Decision | null;
 

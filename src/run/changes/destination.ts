@@ -1,8 +1,8 @@
 import { applyChangeset } from "../../changes/apply/apply.ts";
 import type { Stage } from "../../changes/stage.ts";
-import type { RunEnvironment } from "../environment.ts";
-import type { Job } from "../job.ts";
-import type { Changesets } from "./changesets.ts";
+import type { Changesets } from "../model/changesets.ts";
+import type { RunEnvironment } from "../model/environment.ts";
+import type { Job } from "../model/job.ts";
 
 /**
  * Where a run's changes go. A called run's land in its caller's view, which goes away with the caller: nothing of them

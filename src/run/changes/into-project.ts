@@ -1,10 +1,10 @@
 import { type AuditRecord, changesApplied, changesApplying } from "../../audit/records.ts";
 import { type AuditTrail, AuditTrailError } from "../../audit/trail.ts";
-import { only } from "../../changes/changeset.ts";
+import { only } from "../../changes/model/changeset.ts";
 import { ChangesetStore } from "../../changes/store/changeset-store.ts";
-import { lockHolder } from "../../isolation/owner.ts";
-import type { Changesets } from "./changesets.ts";
-import type { Outcome } from "./reported.ts";
+import { lockHolder } from "../../state/owner.ts";
+import type { Changesets } from "../model/changesets.ts";
+import type { Outcome } from "../model/reported.ts";
 
 /** The store of a state directory, as this process works on it. */
 export function changesetStore(stateDir: string): ChangesetStore {

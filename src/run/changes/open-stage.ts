@@ -1,11 +1,11 @@
 import { join } from "node:path";
 import { Stage, type Staging } from "../../changes/stage.ts";
-import { refusalOf } from "../../isolation/refused-sources.ts";
+import { refusalOf } from "../../isolation/sources/refused-sources.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { deliveryOf } from "../../sandbox/staging.ts";
 import type { Violation } from "../../sandbox/violation.ts";
-import type { RunEnvironment } from "../environment.ts";
-import type { Job } from "../job.ts";
+import type { RunEnvironment } from "../model/environment.ts";
+import type { Job } from "../model/job.ts";
 
 /** The side on which a run writes what a bind mount cannot be trusted with. */
 export async function openStage(job: Job, sandbox: Sandbox, env: RunEnvironment): Promise<Staging> {

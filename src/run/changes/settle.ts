@@ -1,11 +1,11 @@
 import type { Decision } from "../../approval/approver.ts";
-import { type ChangeOutcome, only } from "../../changes/changeset.ts";
 import type { Collected } from "../../changes/collect.ts";
-import type { RunEnvironment } from "../environment.ts";
-import type { Job } from "../job.ts";
-import type { Changesets } from "./changesets.ts";
+import { type ChangeOutcome, only } from "../../changes/model/changeset.ts";
+import type { Changesets } from "../model/changesets.ts";
+import type { RunEnvironment } from "../model/environment.ts";
+import type { Job } from "../model/job.ts";
+import type { Outcome } from "../model/reported.ts";
 import { decisionsOn } from "./decisions.ts";
-import type { Outcome } from "./reported.ts";
 
 /** What became of a run's changes. */
 export interface Settlement {

@@ -1,11 +1,11 @@
 import type { ChangesOf, Collected } from "../../changes/collect.ts";
 import { TooManyChanges } from "../../changes/scan/draft.ts";
 import type { Stage } from "../../changes/stage.ts";
-import type { RunEnvironment } from "../environment.ts";
-import type { Job } from "../job.ts";
-import { type DescribedViolation, describeAll, type RunError, type RunResult } from "../result.ts";
+import type { RunEnvironment } from "../model/environment.ts";
+import type { Job } from "../model/job.ts";
+import { counted, type ReportedChange, type ReportedChangeset, reported, violationsOf } from "../model/reported.ts";
+import { type DescribedViolation, describeAll, type RunError, type RunResult } from "../model/result.ts";
 import { destinationOf } from "./destination.ts";
-import { counted, type ReportedChange, type ReportedChangeset, reported, violationsOf } from "./reported.ts";
 import { holdChanges, type Settlement, settleChanges } from "./settle.ts";
 
 /** What became of the changes of a run that has ended. */

@@ -1,12 +1,12 @@
-import type { Plan } from "../../isolation/plan.ts";
-import type { ImageFacts } from "../../isolation/plan-for.ts";
+import type { Plan } from "../../isolation/plan/plan.ts";
+import type { ImageFacts } from "../../isolation/plan/plan-for.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { deliveryOf } from "../../sandbox/staging.ts";
 import type { Violation } from "../../sandbox/violation.ts";
-import type { RunEnvironment } from "../environment.ts";
-import type { Job } from "../job.ts";
+import { type Plumbing, prepare } from "../cell/prepare.ts";
+import type { RunEnvironment } from "../model/environment.ts";
+import type { Job } from "../model/job.ts";
 import type { Preview } from "../open/preview.ts";
-import { type Plumbing, prepare } from "../prepare.ts";
 
 export interface ExplainedPlan {
   readonly plan: Plan | null;

@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { parsePathIn, readablePaths } from "../../sandbox/access.ts";
-import { fromCell } from "../call.ts";
-import type { Holder } from "./holder.ts";
-import type { Mode } from "./refusal.ts";
+import type { Holder } from "../granted/holder.ts";
+import type { Mode } from "../granted/refusal.ts";
+import { fromCell } from "../model/cell-path.ts";
 import { type GrantSurroundings, requestGrant } from "./request.ts";
 
 const body = z.strictObject({ path: z.string().min(1).max(4096), mode: z.enum(["read", "write"]).default("read") });

@@ -1,7 +1,7 @@
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { ToolResult } from "../../tools/run-tool.ts";
-import type { Holder } from "./holder.ts";
-import type { Refused } from "./refusal.ts";
+import type { Holder } from "../granted/holder.ts";
+import type { Refused } from "../granted/refusal.ts";
 import { type GrantOutcome, type GrantSurroundings, requestGrant } from "./request.ts";
 import { needOf } from "./tool-need.ts";
 

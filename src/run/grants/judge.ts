@@ -1,5 +1,5 @@
-import { exposedOwnFiles } from "../../project/place/own-files.ts";
-import type { WorkerDefinition } from "../../project/worker/worker.ts";
+import { exposedOwnFiles } from "../../declarations/place/own-files.ts";
+import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { accessOf, governingMount, hostBelow } from "../../sandbox/access.ts";
 import { expand } from "../../sandbox/expand.ts";
 import { type Mount, originOf } from "../../sandbox/mount.ts";
@@ -7,8 +7,8 @@ import { isReserved } from "../../sandbox/reserved.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { carve, select } from "../../sandbox/select.ts";
 import { covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import { type Mode, type Refused, refuse } from "./refusal.ts";
-import { holds, hostSource } from "./source.ts";
+import { type Mode, type Refused, refuse } from "../granted/refusal.ts";
+import { holds, hostSource } from "../granted/source.ts";
 
 /** One run of the chain that leads from the root to the run that asks. */
 export interface Level {

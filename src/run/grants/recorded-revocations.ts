@@ -1,6 +1,6 @@
 import type { AuditTrail } from "../../audit/trail.ts";
-import type { Emit } from "../events.ts";
-import type { GrantRecord } from "./record.ts";
+import type { GrantRecord } from "../granted/record.ts";
+import type { Emit } from "../model/events.ts";
 
 /** Writes down each grant that a person took back. It is taken back whether or not that can be written down. */
 export function recordedRevocations(audit: AuditTrail, emit: Emit): (record: GrantRecord) => Promise<void> {

@@ -1,19 +1,19 @@
 import { posix } from "node:path";
 import type { ApprovalRequest, Approver, Decision } from "../../approval/approver.ts";
-import { type RefusedSources, refusalOf } from "../../isolation/refused-sources.ts";
-import { allowedFolders, askedDirectory } from "../../project/place/asked-directory.ts";
-import type { Project } from "../../project/project.ts";
+import { allowedFolders, askedDirectory } from "../../declarations/place/asked-directory.ts";
+import type { Project } from "../../declarations/project.ts";
+import { type RefusedSources, refusalOf } from "../../isolation/sources/refused-sources.ts";
 import { governingMount, hostBelow } from "../../sandbox/access.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { select } from "../../sandbox/select.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { below, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { describeViolation } from "../../sandbox/wording.ts";
-import type { Holder } from "./holder.ts";
+import type { Holder } from "../granted/holder.ts";
+import type { GrantLedger } from "../granted/ledger.ts";
+import type { GrantRecord } from "../granted/record.ts";
+import { type Mode, type Refused, refuse } from "../granted/refusal.ts";
 import { type Grounds, type Judgement, judgeGrant, type Level, meaningOf } from "./judge.ts";
-import type { GrantLedger } from "./ledger.ts";
-import type { GrantRecord } from "./record.ts";
-import { type Mode, type Refused, refuse } from "./refusal.ts";
 
 /** A path that a worker may not use, and what it would have to be able to do there. */
 export interface GrantNeed {

@@ -1,6 +1,6 @@
-import type { RunEnvironment } from "../environment.ts";
-import { type Job, newRunId, placeOf } from "../job.ts";
-import { writableHosts } from "../permission.ts";
+import type { RunEnvironment } from "../model/environment.ts";
+import { type Job, newRunId, placeOf } from "../model/job.ts";
+import { writableHosts } from "../model/permission.ts";
 import type { GrantSurroundings } from "./request.ts";
 
 /** What granting needs, for one run: every grant is in the audit trail before it is used. */

@@ -2,7 +2,7 @@ import { parsePathIn } from "../../sandbox/access.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { ToolResult } from "../../tools/run-tool.ts";
-import type { Mode } from "./refusal.ts";
+import type { Mode } from "../granted/refusal.ts";
 import type { GrantNeed } from "./request.ts";
 
 /** What each file tool does at each path that it is given. Tools that are not here raise no request. */

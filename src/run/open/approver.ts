@@ -1,6 +1,6 @@
 import { type Approver, approveAll, autoDeny, headless } from "../../approval/approver.ts";
 import { ruledApprover } from "../../approval/rules.ts";
-import type { Project } from "../../project/project.ts";
+import type { Project } from "../../declarations/project.ts";
 import type { OpenOptions } from "./options.ts";
 
 /** The project's rules come first, whatever the mode; what they do not speak of is the mode's to decide. */

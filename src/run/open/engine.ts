@@ -1,11 +1,11 @@
 import { mkdir, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { connect, type EngineConnection } from "../../isolation/docker/connect.ts";
-import { dockerDriver } from "../../isolation/docker/driver.ts";
-import { type Driver, EngineTrouble } from "../../isolation/driver.ts";
-import { currentOwner, loadSealKey, type Owner } from "../../isolation/owner.ts";
-import { type RefusedSources, refusedSourcesFor } from "../../isolation/refused-sources.ts";
-import { loadSeccompProfile } from "../../policy/seccomp.ts";
+import { loadSeccompProfile } from "../../declarations/policy/seccomp.ts";
+import { connect, type EngineConnection } from "../../isolation/engine/connect.ts";
+import { dockerDriver } from "../../isolation/engine/driver.ts";
+import { type Driver, EngineTrouble } from "../../isolation/port/driver.ts";
+import { type RefusedSources, refusedSourcesFor } from "../../isolation/sources/refused-sources.ts";
+import { currentOwner, loadSealKey, type Owner } from "../../state/owner.ts";
 import type { OpenOptions } from "./options.ts";
 
 /** An Engine, and the driver that makes cells there in this process's name. */

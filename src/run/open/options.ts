@@ -1,5 +1,5 @@
 import type { ApprovalMode, Approver } from "../../approval/approver.ts";
-import type { Emit } from "../events.ts";
+import type { Emit } from "../model/events.ts";
 
 export interface OpenOptions {
   readonly projectDir: string;

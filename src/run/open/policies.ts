@@ -1,5 +1,5 @@
-import { loadPolicy } from "../../policy/policy.ts";
-import type { Project } from "../../project/project.ts";
+import { loadPolicy } from "../../declarations/policy/policy.ts";
+import type { Project } from "../../declarations/project.ts";
 import type { Policy } from "../../sandbox/policy.ts";
 
 /** Each policy is read once, for all runs of a project to agree. */

@@ -1,21 +1,21 @@
 import { noTranscripts } from "../../agent/transcript/transcripts.ts";
 import type { ApprovalMode } from "../../approval/approver.ts";
 import { noTrail } from "../../audit/trail.ts";
-import { EngineUnavailableError } from "../../isolation/docker/engine-unavailable.ts";
-import { gateBinary } from "../../isolation/docker/images/gate.ts";
-import { ImageBuildError } from "../../isolation/docker/images/progress.ts";
-import { refusedSourcesFor } from "../../isolation/refused-sources.ts";
-import type { Project } from "../../project/project.ts";
+import type { Project } from "../../declarations/project.ts";
+import { EngineUnavailableError } from "../../isolation/engine/engine-unavailable.ts";
+import { gateBinary } from "../../isolation/engine/images/gate.ts";
+import { ImageBuildError } from "../../isolation/engine/images/progress.ts";
+import { refusedSourcesFor } from "../../isolation/sources/refused-sources.ts";
 import { noChangesets } from "../changes/into-project.ts";
-import type { RunEnvironment } from "../environment.ts";
-import { absentEngine } from "../explain/absent-engine.ts";
-import { rememberingImages } from "../explain/remembered-images.ts";
-import { GrantLedger } from "../grants/ledger.ts";
-import { SchemaChecks } from "../schema-check.ts";
+import { GrantLedger } from "../granted/ledger.ts";
+import type { RunEnvironment } from "../model/environment.ts";
+import { SchemaChecks } from "../model/schema-check.ts";
+import { absentEngine } from "./absent-engine.ts";
 import { approverFor } from "./approver.ts";
 import { openEngine, refusedSourcesOn } from "./engine.ts";
 import type { OpenOptions } from "./options.ts";
 import { policiesOf } from "./policies.ts";
+import { rememberingImages } from "./remembered-images.ts";
 
 /** A project to look at and not to run: it opens without an Engine as well. */
 export interface Preview {

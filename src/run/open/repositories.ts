@@ -1,9 +1,9 @@
 import { existsSync } from "node:fs";
 import { basename, join } from "node:path";
 import type { AuditTrail } from "../../audit/trail.ts";
+import type { Project } from "../../declarations/project.ts";
 import { Repositories } from "../../git/repositories.ts";
-import { stateNameOf } from "../../project/place/state-name.ts";
-import type { Project } from "../../project/project.ts";
+import { stateNameOf } from "../../state/state-name.ts";
 import type { OpenOptions } from "./options.ts";
 
 /** Null where the project has none. By the project's folder, so that two projects may have repositories of the same name. */

@@ -1,7 +1,7 @@
 import { type ApprovalRequest, type Approver, type Decision, denied } from "../../approval/approver.ts";
 import { approvalDecided } from "../../audit/records.ts";
 import type { AuditTrail } from "../../audit/trail.ts";
-import type { Emit } from "../events.ts";
+import type { Emit } from "../model/events.ts";
 
 /** A worker may ask for ever, and be told no each time; the trail must not grow with it. */
 const MAX_REFUSALS_PER_TREE = 1000;

@@ -1,5 +1,5 @@
 import type { AuditTrail } from "../../audit/trail.ts";
-import type { Emit } from "../events.ts";
+import type { Emit } from "../model/events.ts";
 import { eventRecord } from "./event-record.ts";
 
 /**

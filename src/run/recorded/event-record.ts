@@ -1,8 +1,8 @@
 import type { AuditedRun, AuditRecord } from "../../audit/records.ts";
-import { planHash } from "../../isolation/labels.ts";
-import type { Plan } from "../../isolation/plan.ts";
-import type { RunEvent } from "../events.ts";
-import type { RunResult } from "../result.ts";
+import type { Plan } from "../../isolation/plan/plan.ts";
+import { planHash } from "../../isolation/port/labels.ts";
+import type { RunEvent } from "../model/events.ts";
+import type { RunResult } from "../model/result.ts";
 
 /** What the audit trail keeps of an event; null for what it does not. */
 export function eventRecord(event: RunEvent): AuditRecord | null {

@@ -1,7 +1,7 @@
 import { trailPlace } from "../../audit/place.ts";
 import { auditKey } from "../../audit/seal.ts";
 import { TrailFile } from "../../audit/trail.ts";
-import { loadSealKey, lockHolder } from "../../isolation/owner.ts";
+import { loadSealKey, lockHolder } from "../../state/owner.ts";
 
 /** The audit trail of a project, to append to. `projectDir` is absolute, with no symbolic link in it. */
 export async function openTrail(stateDir: string, projectDir: string): Promise<TrailFile> {

@@ -1,6 +1,6 @@
 import type { Stage } from "../../changes/stage.ts";
-import { bytesOf, digestOf } from "../../files/content-bytes.ts";
 import type { GuardedFiles } from "../../files/guarded.ts";
+import { bytesOf, digestOf } from "../../files/model/content-bytes.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { AgreementRequest } from "../../tools/hands.ts";
 

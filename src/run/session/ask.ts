@@ -1,7 +1,7 @@
 import type { ApprovalRequest } from "../../approval/approver.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
-import type { RunEnvironment } from "../environment.ts";
-import type { Job } from "../job.ts";
+import type { RunEnvironment } from "../model/environment.ts";
+import type { Job } from "../model/job.ts";
 
 /** What it is about, in the words of a refusal: `write /out/a`, or a sentence that says by itself what needs approval, and why. */
 export type Said = string | { readonly sentence: string };

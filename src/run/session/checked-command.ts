@@ -1,11 +1,11 @@
 import { posix } from "node:path";
-import type { Plan } from "../../isolation/plan.ts";
+import type { Plan } from "../../isolation/plan/plan.ts";
 import { canRead, parsePathIn, readablePaths } from "../../sandbox/access.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { ROOT } from "../../sandbox/virtual-path.ts";
 import type { ExecToolRequest } from "../../tools/hands.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
-import { fromCell, inCell } from "../call.ts";
+import { fromCell, inCell } from "../model/cell-path.ts";
 import type { CheckedCommand, OnOutput } from "./exec-command.ts";
 
 /** Names that decide whose code runs in a program, or where it believes itself at home: the cell's own, not a caller's. */

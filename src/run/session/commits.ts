@@ -3,8 +3,8 @@ import type { Stage } from "../../changes/stage.ts";
 import type { CommitAnswer } from "../../tools/hands.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
 import { commitSoFar } from "../changes/commit.ts";
-import type { RunEnvironment } from "../environment.ts";
-import type { Job } from "../job.ts";
+import type { RunEnvironment } from "../model/environment.ts";
+import type { Job } from "../model/job.ts";
 
 /** Each is written down in the audit trail with its changes. */
 const MAX_COMMITS = 500;

@@ -1,8 +1,8 @@
 import { join, posix } from "node:path";
-import { EngineTrouble } from "../../isolation/driver.ts";
-import type { Exec, ExecExit, ExecRequest, SessionCell } from "../../isolation/exec.ts";
-import { OUTPUT_PATH } from "../../isolation/plan.ts";
-import { type Ending, endingOf, type StopReason } from "../result.ts";
+import { OUTPUT_PATH } from "../../isolation/plan/plan.ts";
+import { EngineTrouble } from "../../isolation/port/driver.ts";
+import type { Exec, ExecExit, ExecRequest, SessionCell } from "../../isolation/port/exec.ts";
+import { type Ending, endingOf, type StopReason } from "../model/result.ts";
 import { CapturedOutput, type CapturedText } from "./captured-output.ts";
 import type { OutputDir } from "./output-dir.ts";
 

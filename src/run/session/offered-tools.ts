@@ -1,5 +1,5 @@
-import { TOOL_NAMES, type ToolName } from "../../project/worker/tool-names.ts";
-import type { WorkerDefinition } from "../../project/worker/worker.ts";
+import { TOOL_NAMES, type ToolName } from "../../declarations/worker/tool-names.ts";
+import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import type { ToolResult } from "../../tools/run-tool.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
 

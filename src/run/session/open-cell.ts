@@ -1,19 +1,19 @@
 import type { Stage } from "../../changes/stage.ts";
 import type { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
 import type { DiskWatch } from "../../isolation/disk/disk-watch.ts";
-import type { SessionCell } from "../../isolation/exec.ts";
-import type { Plan } from "../../isolation/plan.ts";
+import type { Plan } from "../../isolation/plan/plan.ts";
+import type { SessionCell } from "../../isolation/port/exec.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { formatBytes } from "../../sandbox/units.ts";
 import type { ExecFacts } from "../../tools/exec-hints/wording.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
-import { type BrokerService, openBroker } from "../broker.ts";
-import { inCell } from "../call.ts";
-import type { RunEnvironment } from "../environment.ts";
-import { type Job, newRunId, placeOf } from "../job.ts";
-import { prepare } from "../prepare.ts";
-import { describeAll } from "../result.ts";
-import { watchDisk } from "../watch-disk.ts";
+import { type BrokerService, openBroker } from "../cell/broker.ts";
+import { prepare } from "../cell/prepare.ts";
+import { watchDisk } from "../cell/watch-disk.ts";
+import { inCell } from "../model/cell-path.ts";
+import type { RunEnvironment } from "../model/environment.ts";
+import { type Job, newRunId, placeOf } from "../model/job.ts";
+import { describeAll } from "../model/result.ts";
 
 /** A session's verified cell, which waits for commands; disposing takes it and its socket away. */
 export interface OpenCell extends AsyncDisposable {

@@ -1,7 +1,7 @@
-import { refusalOf } from "../../isolation/refused-sources.ts";
+import { refusalOf } from "../../isolation/sources/refused-sources.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
-import type { RunEnvironment } from "../environment.ts";
+import type { RunEnvironment } from "../model/environment.ts";
 
 /** What no cell may be shown is not for the tools on the host's side either, and they need no cell. */
 export function refusedMounts(sandbox: Sandbox, env: Pick<RunEnvironment, "refusedSources">): Violation[] {

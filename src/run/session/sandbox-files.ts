@@ -3,12 +3,12 @@ import { boundedWrites } from "../../files/bounded-writes.ts";
 import type { Files } from "../../files/files.ts";
 import { type GuardedFiles, guarded } from "../../files/guarded.ts";
 import { openHostFiles } from "../../files/host/host-files.ts";
-import { ATTACHMENTS_PATH, OUTPUT_PATH } from "../../isolation/plan.ts";
+import { ATTACHMENTS_PATH, OUTPUT_PATH } from "../../isolation/plan/plan.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { canonicalMounts } from "../../sandbox/select.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { Attachment } from "../job.ts";
+import type { Attachment } from "../model/job.ts";
 import type { OutputDir } from "./output-dir.ts";
 import type { WriteRoom } from "./write-room.ts";
 

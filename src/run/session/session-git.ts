@@ -19,8 +19,8 @@ import type {
   GitStageRequest,
 } from "../../tools/hands.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
-import type { RunEnvironment } from "../environment.ts";
-import { type Job, placeOf } from "../job.ts";
+import type { RunEnvironment } from "../model/environment.ts";
+import { type Job, placeOf } from "../model/job.ts";
 
 export interface SessionGitParts {
   readonly job: Job;

@@ -1,8 +1,8 @@
 import type { Stage } from "../../changes/stage.ts";
-import { digestOf } from "../../files/content-bytes.ts";
 import type { GuardedFiles } from "../../files/guarded.ts";
+import { digestOf } from "../../files/model/content-bytes.ts";
 import { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
-import type { Plan } from "../../isolation/plan.ts";
+import type { Plan } from "../../isolation/plan/plan.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type {
   AgreementRequest,
@@ -14,17 +14,17 @@ import type {
   Hands,
 } from "../../tools/hands.ts";
 import { runTool, type ToolResult } from "../../tools/run-tool.ts";
-import type { BrokerService } from "../broker.ts";
-import type { CallRequest } from "../call.ts";
-import type { RunEnvironment } from "../environment.ts";
+import type { CallRequest } from "../calls/call.ts";
+import type { BrokerService } from "../cell/broker.ts";
+import { sandboxView } from "../cell/sandbox-view.ts";
+import type { Holder, HolderChange } from "../granted/holder.ts";
 import { requestAccess } from "../grants/access-request.ts";
 import { type Use, usedGranting } from "../grants/granting-tool.ts";
-import type { Holder, HolderChange } from "../grants/holder.ts";
 import type { GrantSurroundings } from "../grants/request.ts";
 import { surroundingsOf } from "../grants/surroundings.ts";
-import type { Job } from "../job.ts";
-import type { RunResult } from "../result.ts";
-import { sandboxView } from "../sandbox-view.ts";
+import type { RunEnvironment } from "../model/environment.ts";
+import type { Job } from "../model/job.ts";
+import type { RunResult } from "../model/result.ts";
 import { AgreedInTool } from "./agreed-in-tool.ts";
 import { type Ask, askFor } from "./ask.ts";
 import { CommandCell } from "./command-cell.ts";

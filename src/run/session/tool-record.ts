@@ -1,7 +1,7 @@
 import type { ToolUsed } from "../../audit/records.ts";
 import { isTooDeep } from "../../json/depth.ts";
 import type { ToolResult } from "../../tools/run-tool.ts";
-import type { Job } from "../job.ts";
+import type { Job } from "../model/job.ts";
 
 /** What of a tool's input says what it was used on. What it wrote or was given besides is nobody's to keep. */
 const TELLING = ["path", "from", "to", "paths", "files", "command", "cwd", "worker", "attachments", "repo", "commit"];

@@ -1,6 +1,6 @@
 import type { ToolResult } from "../../tools/run-tool.ts";
-import type { RunEnvironment } from "../environment.ts";
-import { type Job, placeOf } from "../job.ts";
+import type { RunEnvironment } from "../model/environment.ts";
+import { type Job, placeOf } from "../model/job.ts";
 import { toolUsed } from "./tool-record.ts";
 
 /** Of one session; a loop may use as many tools as it likes. */

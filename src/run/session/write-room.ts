@@ -3,13 +3,13 @@ import type { Stage } from "../../changes/stage.ts";
 import type { GuardedFiles } from "../../files/guarded.ts";
 import type { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
 import { DiskWatch } from "../../isolation/disk/disk-watch.ts";
-import { type PinnedSource, pinSources } from "../../isolation/pin.ts";
-import { planLimits } from "../../isolation/plan-for.ts";
+import { planLimits } from "../../isolation/plan/plan-for.ts";
+import { type PinnedSource, pinSources } from "../../isolation/sources/pin.ts";
 import { formatBytes } from "../../sandbox/units.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
-import { Disposables } from "../disposables.ts";
-import type { RunEnvironment } from "../environment.ts";
-import { SMALL_FILES_BYTES } from "../watch-disk.ts";
+import { SMALL_FILES_BYTES } from "../cell/watch-disk.ts";
+import { Disposables } from "../model/disposables.ts";
+import type { RunEnvironment } from "../model/environment.ts";
 
 /**
  * Holds the tools on the host's side to the run's disk limit, before each of their writes: no cell is there to be watched,

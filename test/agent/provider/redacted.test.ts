@@ -1,9 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
-import type { Answer } from "../../../src/agent/answer.ts";
 import { ask } from "../../../src/agent/ask.ts";
 import { askAgain, PATIENCE } from "../../../src/agent/asked-again.ts";
 import type { LanguageModel, StreamPart } from "../../../src/agent/language-model.ts";
+import type { Answer } from "../../../src/agent/messages/answer.ts";
 import { redacted } from "../../../src/agent/provider/redacted.ts";
 import { ScriptModel } from "../../../src/agent/script/script-model.ts";
 import { Redactor } from "../../../src/secrets/redactor.ts";

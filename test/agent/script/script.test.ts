@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { parseScript } from "../../../src/agent/script/script.ts";
 import { Transcript } from "../../../src/agent/transcript/transcript.ts";
-import { DeclarationError } from "../../../src/yaml/problem.ts";
+import { DeclarationError } from "../../../src/declarations/yaml/problem.ts";
 
 function faultOf(text: string, file: string): string {
   try {

@@ -4,7 +4,7 @@
  */
 import fs from "node:fs";
 import { applyChangeset, finishInterrupted } from "../../../src/changes/apply/apply.ts";
-import type { Changeset } from "../../../src/changes/changeset.ts";
+import type { Changeset } from "../../../src/changes/model/changeset.ts";
 
 export interface Order {
   readonly changeset: Changeset;

@@ -4,7 +4,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { applyChangeset, finishInterrupted } from "../../../src/changes/apply/apply.ts";
-import type { Changeset } from "../../../src/changes/changeset.ts";
+import type { Changeset } from "../../../src/changes/model/changeset.ts";
 import { type StagedFolder, stagedFolder, type Tree, treeAt } from "../staged-folder.ts";
 import type { Order } from "./apply-child.ts";
 

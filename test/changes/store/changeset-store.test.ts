@@ -2,7 +2,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { ChangesetStore } from "../../../src/changes/store/changeset-store.ts";
-import type { Holder } from "../../../src/files/lock/file-lock.ts";
+import type { Holder } from "../../../src/state/file-lock.ts";
 import { type StagedFolder, stagedFolder, treeAt } from "../staged-folder.ts";
 
 const ID = "0123456789ab";

@@ -1,7 +1,7 @@
-import type { ManifestItem } from "../../../src/fleet/item.ts";
 import type { LeftOut } from "../../../src/fleet/items/matching-files.ts";
 import { readItems } from "../../../src/fleet/items/read-items.ts";
 import type { ItemSource, ManifestFormat } from "../../../src/fleet/items/source.ts";
+import type { ManifestItem } from "../../../src/fleet/model/item.ts";
 
 export interface Collected {
   readonly items: readonly ManifestItem[];

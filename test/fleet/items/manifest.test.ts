@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { readItems } from "../../../src/fleet/items/read-items.ts";
 import type { ManifestFormat } from "../../../src/fleet/items/source.ts";
-import { projectFolder } from "../../project/project-folder.ts";
+import { projectFolder } from "../../declarations/project-folder.ts";
 import { collected, streamed } from "./collected.ts";
 
 async function fieldsIn(text: string | Buffer, format: ManifestFormat) {

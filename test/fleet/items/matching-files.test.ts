@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { readItems } from "../../../src/fleet/items/read-items.ts";
 import { folderOf } from "../../../src/fleet/items/source.ts";
-import { projectFolder } from "../../project/project-folder.ts";
+import { projectFolder } from "../../declarations/project-folder.ts";
 import { collected } from "./collected.ts";
 
 const TREE = {

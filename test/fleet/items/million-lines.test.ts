@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { describe, expect, it } from "vitest";
-import { projectFolder } from "../../project/project-folder.ts";
+import { projectFolder } from "../../declarations/project-folder.ts";
 
 /** Far less than the text of a million lines, not to speak of what is made of it. */
 const HEAP_MB = 32;

@@ -1,7 +1,7 @@
 import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import type { FleetJournal } from "../../../src/fleet/journal/journal.ts";
-import type { FleetQueue } from "../../../src/fleet/queue.ts";
+import type { FleetQueue } from "../../../src/fleet/model/queue.ts";
 import { attempts, type JournalFixture, journalFixture, loadedFleet, settlementOf } from "./journal-fixture.ts";
 
 let fixture: JournalFixture;

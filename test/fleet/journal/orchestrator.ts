@@ -5,10 +5,10 @@
  */
 import { randomBytes } from "node:crypto";
 import { writeSync } from "node:fs";
-import type { ItemRequest } from "../../../src/fleet/item.ts";
 import { FleetJournal } from "../../../src/fleet/journal/journal.ts";
-import type { ClaimedItem, FleetQueue } from "../../../src/fleet/queue.ts";
-import { currentOwner, formatOwner, isDead, parseOwner } from "../../../src/isolation/owner.ts";
+import type { ItemRequest } from "../../../src/fleet/model/item.ts";
+import type { ClaimedItem, FleetQueue } from "../../../src/fleet/model/queue.ts";
+import { currentOwner, formatOwner, isDead, parseOwner } from "../../../src/state/owner.ts";
 import { itemAt, items, SPEC, settlementOf } from "./journal-fixture.ts";
 
 export interface Order {

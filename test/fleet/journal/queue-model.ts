@@ -1,4 +1,4 @@
-import type { Claim, ItemCounts } from "../../../src/fleet/queue.ts";
+import type { Claim, ItemCounts } from "../../../src/fleet/model/queue.ts";
 
 interface ModelItem {
   state: "queued" | "running" | "done";

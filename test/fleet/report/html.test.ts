@@ -2,8 +2,8 @@ import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
-import type { ReportData } from "../../../src/fleet/report/data.ts";
 import { reportHtml } from "../../../src/fleet/report/html.ts";
+import type { ReportData } from "../../../src/fleet/report/measures/data.ts";
 import { manyResults, reportOf, result } from "./report-fleet.ts";
 
 async function pageOf(data: ReportData): Promise<string> {

@@ -3,7 +3,7 @@ import { mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { startFleet } from "../../../src/fleet/fleet.ts";
-import type { RunEvent } from "../../../src/run/events.ts";
+import type { RunEvent } from "../../../src/run/model/events.ts";
 import { sh, writable } from "../../run/project-fixture.ts";
 import { openFleetProject, SPEC, whole } from "../fleet-fixture.ts";
 

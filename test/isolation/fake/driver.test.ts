@@ -3,13 +3,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
-import { fakeDriver } from "../../../src/isolation/fake/driver.ts";
-import { fakeEngine } from "../../../src/isolation/fake/engine.ts";
-import type { FakeProcess, FakeProgram } from "../../../src/isolation/fake/program.ts";
-import { currentOwner } from "../../../src/isolation/owner.ts";
+import { currentOwner } from "../../../src/state/owner.ts";
 import { mount, strict } from "../../sandbox/sandboxes.ts";
 import { type Behaviour, type DriverHarness, driverContract } from "../driver.contract.ts";
 import { type Planned, pinnedPlan } from "../pinned-plan.ts";
+import { fakeDriver } from "./driver.ts";
+import { fakeEngine } from "./engine.ts";
+import type { FakeProcess, FakeProgram } from "./program.ts";
 
 const PROGRAMS: Readonly<Record<Behaviour, FakeProgram>> = {
   "echoes-its-input": ({ stdin, stdout }) => {

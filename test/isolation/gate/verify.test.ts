@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { parseGateReport } from "../../../src/isolation/gate/report.ts";
 import { verifyCell } from "../../../src/isolation/gate/verify.ts";
-import type { Plan } from "../../../src/isolation/plan.ts";
-import { planFor } from "../../../src/isolation/plan-for.ts";
+import type { Plan } from "../../../src/isolation/plan/plan.ts";
+import { planFor } from "../../../src/isolation/plan/plan-for.ts";
 import type { Violation } from "../../../src/sandbox/violation.ts";
 import { mount, project, strict } from "../../sandbox/sandboxes.ts";
 import { requestFor } from "../plan-requests.ts";

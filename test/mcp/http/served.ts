@@ -1,5 +1,5 @@
 import { type Client, type ClientOptions, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
-import { Connection } from "../../../src/mcp/connection.ts";
+import { Connection } from "../../../src/mcp/connection/connection.ts";
 import type { PresenceTimes } from "../../../src/mcp/http/presence.ts";
 import { type HttpServer, serveOnHttp } from "../../../src/mcp/http/server.ts";
 import { nobodyAsks } from "../../../src/mcp/questions/client-approver.ts";

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, it } from "vitest";
-import type { Connection } from "../../../src/mcp/connection.ts";
+import type { Connection } from "../../../src/mcp/connection/connection.ts";
 import type { HttpRequest } from "../../../src/mcp/http/http-request.ts";
 import { SharedSession } from "../../../src/mcp/http/shared-session.ts";
 

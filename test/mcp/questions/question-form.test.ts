@@ -1,7 +1,7 @@
 import pc from "picocolors";
 import { describe, expect, it } from "vitest";
-import { type AskedOfPerson, questionText } from "../../../src/cli/consent/question-text.ts";
 import { answerIn, questionForm } from "../../../src/mcp/questions/question-form.ts";
+import { type AskedOfPerson, questionText } from "../../../src/operations/wording/question-text.ts";
 
 const GRANT: AskedOfPerson = {
   worker: "w",

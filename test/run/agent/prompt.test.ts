@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { parseWorker } from "../../../src/project/worker/worker.ts";
+import { parseWorker } from "../../../src/declarations/worker/worker.ts";
 import { systemPrompt } from "../../../src/run/agent/prompt.ts";
 import { mount, project } from "../../sandbox/sandboxes.ts";
 

@@ -5,8 +5,8 @@ import { trailPlace } from "../../../src/audit/place.ts";
 import { recordsOf } from "../../../src/audit/read.ts";
 import { auditKey, type SealedRecord } from "../../../src/audit/seal.ts";
 import { ChangesetStore } from "../../../src/changes/store/changeset-store.ts";
-import { loadSealKey } from "../../../src/isolation/owner.ts";
 import { finishInterrupted } from "../../../src/run/changes/finish-interrupted.ts";
+import { loadSealKey } from "../../../src/state/owner.ts";
 import { stagedFolder, treeAt } from "../../changes/staged-folder.ts";
 
 const ID = "0123456789ab";

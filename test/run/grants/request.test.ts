@@ -1,9 +1,9 @@
 import { mkdir, rename, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { listLiveGrants, revokeLiveGrant } from "../../../src/isolation/live-grants.ts";
-import { currentOwner } from "../../../src/isolation/owner.ts";
 import { canRead } from "../../../src/sandbox/access.ts";
+import { listLiveGrants, revokeLiveGrant } from "../../../src/state/live-grants.ts";
+import { currentOwner } from "../../../src/state/owner.ts";
 import { at, child, shown } from "../../sandbox/sandboxes.ts";
 import { codeOf, openTree } from "./tree.ts";
 

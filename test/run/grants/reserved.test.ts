@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { planMounts } from "../../../src/isolation/mounts.ts";
-import { mountNameFault } from "../../../src/project/names.ts";
+import { mountNameFault } from "../../../src/declarations/terms/names.ts";
+import { planMounts } from "../../../src/isolation/plan/mounts.ts";
 import { isReserved } from "../../../src/sandbox/reserved.ts";
 import type { Violation } from "../../../src/sandbox/violation.ts";
 import { at, mount, project } from "../../sandbox/sandboxes.ts";

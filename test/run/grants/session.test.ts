@@ -1,8 +1,8 @@
 import { chown, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { listLiveGrants, revokeLiveGrant } from "../../../src/isolation/live-grants.ts";
-import { currentOwner } from "../../../src/isolation/owner.ts";
+import { listLiveGrants, revokeLiveGrant } from "../../../src/state/live-grants.ts";
+import { currentOwner } from "../../../src/state/owner.ts";
 import type { ToolResult } from "../../../src/tools/run-tool.ts";
 import { WORKER_UID } from "../project-fixture.ts";
 import { openSessionIn, type SessionFixture } from "../session/session-fixture.ts";

@@ -3,15 +3,15 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
-import { loadPolicy } from "../../../src/policy/policy.ts";
-import { loadProject } from "../../../src/project/project.ts";
-import type { RunEnvironment } from "../../../src/run/environment.ts";
-import type { GrantRecord } from "../../../src/run/grants/record.ts";
+import { loadPolicy } from "../../../src/declarations/policy/policy.ts";
+import { loadProject } from "../../../src/declarations/project.ts";
+import type { GrantRecord } from "../../../src/run/granted/record.ts";
 import { suggestedConfiguration } from "../../../src/run/grants/suggestion/suggestion.ts";
-import { permissionOf, rootSandbox } from "../../../src/run/permission.ts";
+import type { RunEnvironment } from "../../../src/run/model/environment.ts";
+import { permissionOf, rootSandbox } from "../../../src/run/model/permission.ts";
 import { originOf } from "../../../src/sandbox/mount.ts";
 import { carve, select } from "../../../src/sandbox/select.ts";
-import { projectFolder } from "../../project/project-folder.ts";
+import { projectFolder } from "../../declarations/project-folder.ts";
 import { at } from "../../sandbox/sandboxes.ts";
 
 const ZONES = `version: 1

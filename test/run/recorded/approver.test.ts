@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { ApprovalRequest, Decision } from "../../../src/approval/approver.ts";
 import type { AuditRecord } from "../../../src/audit/records.ts";
-import type { RunEvent } from "../../../src/run/events.ts";
+import type { RunEvent } from "../../../src/run/model/events.ts";
 import { RecordedApprover } from "../../../src/run/recorded/approver.ts";
 
 const REQUEST: ApprovalRequest = { run: "r1", root: "r0", worker: "w", operations: ["write"], paths: ["/out/a"] };

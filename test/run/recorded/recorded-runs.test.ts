@@ -1,7 +1,7 @@
 import { readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { planHash } from "../../../src/isolation/labels.ts";
+import { planHash } from "../../../src/isolation/port/labels.ts";
 import { openProject, sh, writable } from "../project-fixture.ts";
 import { trailOf } from "./trail-of.ts";
 

@@ -2,7 +2,7 @@ import { trailPlace } from "../../../src/audit/place.ts";
 import { recordsOf } from "../../../src/audit/read.ts";
 import { auditKey, type SealedRecord } from "../../../src/audit/seal.ts";
 import { verifyTrail } from "../../../src/audit/verify.ts";
-import { loadSealKey } from "../../../src/isolation/owner.ts";
+import { loadSealKey } from "../../../src/state/owner.ts";
 import type { ProjectFixture } from "../project-fixture.ts";
 
 /** What is recorded of a project, once all that waits is written. The project runs nothing after it. */

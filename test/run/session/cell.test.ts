@@ -1,7 +1,7 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { EngineTrouble } from "../../../src/isolation/driver.ts";
+import { EngineTrouble } from "../../../src/isolation/port/driver.ts";
 import { openHandySession, openSessionIn, type SessionFixture } from "./session-fixture.ts";
 
 const never = new AbortController().signal;

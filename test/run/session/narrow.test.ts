@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from "vitest";
 import type { ApprovalRequest } from "../../../src/approval/approver.ts";
-import { openSession } from "../../../src/run/session/open-session.ts";
+import { openSession } from "../../../src/run/open-session.ts";
 import { openProject, type ProjectFixture } from "../project-fixture.ts";
 import { HANDY } from "./session-fixture.ts";
 

@@ -1,5 +1,5 @@
 import type { SettledChanges } from "../../../src/run/changes/settled-run.ts";
-import { openSession } from "../../../src/run/session/open-session.ts";
+import { openSession } from "../../../src/run/open-session.ts";
 import type { Session } from "../../../src/run/session/session.ts";
 import type { ExecToolAnswer, ExecToolRequest } from "../../../src/tools/hands.ts";
 import type { ToolResult } from "../../../src/tools/run-tool.ts";

@@ -1,7 +1,7 @@
-import type { Histogram } from "../histogram.ts";
-import { counted, countText, durationText } from "../quantity.ts";
-import { logTimeTicks, ticksUpTo, timeTicks } from "../scale.ts";
-import type { DurationStatistics } from "../statistics.ts";
+import type { Histogram } from "../measures/histogram.ts";
+import { counted, countText, durationText } from "../measures/quantity.ts";
+import { logTimeTicks, ticksUpTo, timeTicks } from "../measures/scale.ts";
+import type { DurationStatistics } from "../measures/statistics.ts";
 import { at, baseAxis, FIGURE_END, figureStart, INNER, LEFT, type Tick, TOP, valueAxis } from "./frame.ts";
 
 const HEIGHT = 200;

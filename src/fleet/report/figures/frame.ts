@@ -1,4 +1,4 @@
-import { escaped } from "../escaped.ts";
+import { escaped } from "../measures/escaped.ts";
 
 /** Every figure is as wide; a page scales it. */
 export const WIDTH = 960;

@@ -1,4 +1,4 @@
-import { OUTCOMES } from "../outcome.ts";
+import { OUTCOMES } from "../measures/outcome.ts";
 import { at, TOP } from "./frame.ts";
 
 export interface StackedBar {

@@ -1,7 +1,7 @@
-import { OUTCOMES } from "../outcome.ts";
-import { countText, durationText, rateText } from "../quantity.ts";
-import { ticksUpTo } from "../scale.ts";
-import type { TimeBin, TimeBins } from "../time-bins.ts";
+import { OUTCOMES } from "../measures/outcome.ts";
+import { countText, durationText, rateText } from "../measures/quantity.ts";
+import { ticksUpTo } from "../measures/scale.ts";
+import type { TimeBin, TimeBins } from "../measures/time-bins.ts";
 import { at, baseAxis, FIGURE_END, figureStart, valueAxis } from "./frame.ts";
 import { stackedBar, sum } from "./stacked-bars.ts";
 import { TimeAxis } from "./time-axis.ts";

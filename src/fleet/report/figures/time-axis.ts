@@ -1,5 +1,5 @@
-import { durationText } from "../quantity.ts";
-import { timeTicks } from "../scale.ts";
+import { durationText } from "../measures/quantity.ts";
+import { timeTicks } from "../measures/scale.ts";
 import { INNER, LEFT, type Tick } from "./frame.ts";
 
 /** A stretch of time along the base of a figure. */

@@ -1,8 +1,8 @@
-import { escaped, LONGEST } from "../escaped.ts";
-import type { Cell } from "../gathered.ts";
-import { lanesOf } from "../lanes.ts";
-import { isSuccess } from "../outcome.ts";
-import { counted, durationText } from "../quantity.ts";
+import { escaped, LONGEST } from "../measures/escaped.ts";
+import type { Cell } from "../measures/gathered.ts";
+import { lanesOf } from "../measures/lanes.ts";
+import { isSuccess } from "../measures/outcome.ts";
+import { counted, durationText } from "../measures/quantity.ts";
 import { at, baseAxis, FIGURE_END, figureStart, type Tick, TOP, valueAxis } from "./frame.ts";
 import { TimeAxis } from "./time-axis.ts";
 

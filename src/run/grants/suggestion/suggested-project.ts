@@ -1,7 +1,7 @@
 import { basename } from "node:path";
 import { type Document, isMap } from "yaml";
-import { mountNameFault } from "../../../project/names.ts";
-import type { Mode } from "../refusal.ts";
+import { mountNameFault } from "../../../declarations/terms/names.ts";
+import type { Mode } from "../../granted/refusal.ts";
 import { put } from "./edited-yaml.ts";
 import { hostText } from "./host-text.ts";
 

@@ -1,6 +1,6 @@
 import { type Document, parseDocument } from "yaml";
 import type { Mount } from "../../../sandbox/mount.ts";
-import type { GrantRecord } from "../record.ts";
+import type { GrantRecord } from "../../granted/record.ts";
 import { type EditedFile, editedYaml } from "./edited-yaml.ts";
 import { ProjectAdditions, type ProjectFile } from "./suggested-project.ts";
 import { declareIn } from "./suggested-worker.ts";

@@ -1,6 +1,6 @@
 import { covers, type VirtualPath } from "../../../sandbox/virtual-path.ts";
-import type { GrantRecord } from "../record.ts";
-import type { Mode } from "../refusal.ts";
+import type { GrantRecord } from "../../granted/record.ts";
+import type { Mode } from "../../granted/refusal.ts";
 
 /** A directory that a worker turned out to need. */
 export interface Wanted {

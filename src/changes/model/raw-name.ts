@@ -1,0 +1,52 @@
+import fs from "node:fs";
+import type { Descriptor } from "../../files/host/descriptor.ts";
+import type { EntryFacts } from "./changeset.ts";
+
+/**
+ * A name as the kernel has it: each character is one byte. A worker may choose names that are no text; they have to be
+ * told apart all the same.
+ */
+export type RawName = string;
+
+export function rawNamesIn(folder: Descriptor): RawName[] {
+  return fs.readdirSync(folder.path(), { encoding: "latin1" });
+}
+
+/** The path of `name` in an opened folder, for the calls of `node:fs`. */
+export function rawPath(folder: Descriptor, name: RawName): Buffer {
+  return folder.path(Buffer.from(name, "latin1")) as unknown as Buffer;
+}
+
+export function rawChild(folder: Descriptor, name: RawName, directory = false): Descriptor {
+  return folder.child(Buffer.from(name, "latin1"), directory);
+}
+
+/** The name as text; null where its bytes are no UTF-8. */
+export function textOf(name: RawName): string | null {
+  const bytes = Buffer.from(name, "latin1");
+  const text = bytes.toString("utf8");
+  return Buffer.from(text, "utf8").equals(bytes) ? text : null;
+}
+
+export function rawNameOf(text: string): RawName {
+  return Buffer.from(text, "utf8").toString("latin1");
+}
+
+/** What stands under a name, links themselves included; null where nothing does. */
+export function rawStat(folder: Descriptor, name: RawName): fs.BigIntStats | null {
+  return fs.lstatSync(rawPath(folder, name), { bigint: true, throwIfNoEntry: false }) ?? null;
+}
+
+/** Null for what is neither a file, a directory nor a link. */
+export function factsOf(stats: fs.BigIntStats): EntryFacts | null {
+  const type = stats.isFile() ? "file" : stats.isDirectory() ? "directory" : stats.isSymbolicLink() ? "link" : null;
+  if (type === null) return null;
+  return {
+    type,
+    inode: String(stats.ino),
+    size: Number(stats.size),
+    mode: Number(stats.mode) & 0o7777,
+    mtimeNs: String(stats.mtimeNs),
+    ctimeNs: String(stats.ctimeNs),
+  };
+}

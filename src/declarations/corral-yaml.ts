@@ -1,0 +1,38 @@
+import { z } from "zod";
+import { approvalRules } from "./approval-rules.ts";
+import { fleetManner } from "./fleet-yaml.ts";
+import { git } from "./git/git-yaml.ts";
+import { models } from "./models/models-yaml.ts";
+import { nameFault } from "./terms/names.ts";
+import { sandboxYaml } from "./terms/sandbox-yaml.ts";
+import { hostPath } from "./terms/terms.ts";
+import { map } from "./yaml/shape.ts";
+import { duration } from "./yaml/units.ts";
+
+/** `corral.yaml` (design section 5). Which parts of `sandbox` may stand together is `sandbox-form.ts`. */
+export const corralYaml = map({
+  version: z.literal(1),
+  sandbox: sandboxYaml.optional(),
+  workers: hostPath.optional(),
+  policy: z
+    .string()
+    .refine((name) => nameFault(name) === null, "must be the name of a policy")
+    .default("default"),
+  policies: hostPath.optional(),
+  fleets: hostPath.optional(),
+  approval: map({
+    mode: z.enum(["interactive", "approve_all", "auto_deny"]).default("interactive"),
+    timeout: duration.default(300_000),
+    rules: approvalRules.default([]),
+  }).prefault({}),
+  delegation: map({
+    max_depth: z.int().min(0).max(64).default(5),
+    max_calls: z.int().min(0).max(1_000_000).default(100),
+    max_parallel: z.int().min(1).max(1024).default(4),
+  }).prefault({}),
+  git: git.optional(),
+  models: models.optional(),
+  fleet: fleetManner.prefault({}),
+});
+
+export type CorralYaml = z.output<typeof corralYaml>;

@@ -1,0 +1,112 @@
+import { z } from "zod";
+import { nameFault } from "./terms/names.ts";
+import { present } from "./terms/present.ts";
+import { parseTemplate } from "./terms/template-text.ts";
+import { hostPath } from "./terms/terms.ts";
+import { byKind, kindOf, map } from "./yaml/shape.ts";
+import { duration } from "./yaml/units.ts";
+
+const name = z.string().superRefine((raw, context) => {
+  const message = nameFault(raw);
+  if (message !== null) context.addIssue({ code: "custom", message });
+});
+
+const templateText = z
+  .string()
+  .min(1)
+  .superRefine((raw, context) => {
+    const parsed = parseTemplate(raw);
+    if (!parsed.ok) context.addIssue({ code: "custom", message: parsed.fault });
+  });
+
+/** YAML reads `{path}` without quotes as a map, which nobody means here. */
+const template = byKind(
+  { text: templateText },
+  'must be a text; one with braces stands in quotes, such as "/text/{stem}"',
+);
+
+const templates = byKind(
+  { text: templateText.transform((only) => [only]), list: z.array(template).max(100) },
+  'must be a text or a list of texts; those with braces stand in quotes, such as "{path}=in.pdf"',
+);
+
+/** As deep as anybody writes by hand, and a stack that surely holds it. */
+const MAX_INPUT_DEPTH = 64;
+
+/** A JSON value in which every text is a template. Each fault stands at its own text. */
+const input = z.unknown().transform((raw, context): unknown => {
+  const visit = (value: unknown, path: readonly (string | number)[]): void => {
+    const fault = inputFault(value, path.length);
+    if (fault !== null) context.issues.push({ code: "custom", input: raw, path: [...path], message: fault });
+    else if (Array.isArray(value)) for (const [index, each] of value.entries()) visit(each, [...path, index]);
+    else if (kindOf(value) === "map")
+      for (const [key, each] of Object.entries(value as object)) visit(each, [...path, key]);
+  };
+  visit(raw, []);
+  return raw;
+});
+
+function inputFault(value: unknown, depth: number): string | null {
+  if (depth > MAX_INPUT_DEPTH) return `is nested more than ${MAX_INPUT_DEPTH} levels deep`;
+  if (typeof value === "number" && !Number.isFinite(value)) return "is a number that JSON does not have";
+  if (typeof value === "bigint") return "is a number that JSON does not have";
+  if (typeof value !== "string") return null;
+  const parsed = parseTemplate(value);
+  return parsed.ok ? null : parsed.fault;
+}
+
+/** How the items are run, as far as it is said. */
+const manner = {
+  concurrency: byKind(
+    { text: z.literal("auto"), number: z.int().min(1).max(1024) },
+    "must be `auto` or a whole number",
+  ).optional(),
+  reuse: z.enum(["fresh", "scrubbed"]).optional(),
+  retries: z.int().min(0).max(100).optional(),
+  max_failures: z.int().min(0).max(1_000_000_000).optional(),
+  cache: z.boolean().optional(),
+  timeout: duration.optional(),
+};
+
+const mannerMap = map(manner);
+
+/** `fleet` of `corral.yaml`: what holds for every fleet that does not say its own. */
+export const fleetManner = mannerMap.transform(mannerOf);
+
+/** Each is absent where nobody says it. */
+export interface FleetManner {
+  readonly concurrency?: number | "auto";
+  readonly reuse?: "fresh" | "scrubbed";
+  /** Attempts besides the first. */
+  readonly retries?: number;
+  /** More failed items than this end the fleet; null: none do. */
+  readonly maxFailures?: number | null;
+  readonly cache?: boolean;
+  /** For one item; null: the worker's own. */
+  readonly timeoutMs?: number | null;
+}
+
+export function mannerOf(raw: z.output<typeof mannerMap>): FleetManner {
+  const { concurrency, reuse, retries, max_failures: maxFailures, cache, timeout: timeoutMs } = raw;
+  return present({ concurrency, reuse, retries, maxFailures, cache, timeoutMs });
+}
+
+/** `fleets/NAME.yaml`. That one of `over` and `manifest` is said, and not both, is `fleet.ts`. */
+export const fleetYaml = map({
+  version: z.literal(1),
+  description: z.string().max(2000).default(""),
+  worker: name,
+  over: z.string().min(1).max(4096).optional(),
+  manifest: hostPath.optional(),
+  format: z.enum(["jsonl", "csv", "paths"]).optional(),
+  within: z.array(hostPath).max(100).default([]),
+  attach: templates.default([]),
+  allow_read: templates.optional(),
+  allow_write: templates.optional(),
+  input: input.optional(),
+  key: template.optional(),
+  ...manner,
+  policy: name.optional(),
+});
+
+export type FleetYaml = z.output<typeof fleetYaml>;

@@ -1,0 +1,59 @@
+import { z } from "zod";
+import { nameFault } from "../terms/names.ts";
+import { secretSource } from "../terms/secret-yaml.ts";
+import { SCRIPT } from "../worker/agent.ts";
+import { map, namedMap } from "../yaml/shape.ts";
+
+const MAX_PROVIDERS = 100;
+const MAX_PRICES = 1000;
+
+/** US dollars for a million tokens. */
+const dollars = z.number().min(0).max(1_000_000);
+
+const provider = map({
+  /** How it is spoken to. Absent: what the provider is called, where that is one of these. */
+  api: z.enum(["anthropic", "openai", "openai-compatible"]).optional(),
+  url: z
+    .string()
+    .max(2000)
+    .superRefine((raw, context) => {
+      const fault = urlFault(raw);
+      if (fault !== null) context.addIssue({ code: "custom", message: fault });
+    })
+    .optional(),
+  key: secretSource.optional(),
+  /** Whether its models look at images that tools answer with. Absent: those of `anthropic` and `openai` do. */
+  images: z.boolean().optional(),
+  prices: namedMap(
+    map({ input: dollars, output: dollars }),
+    (name) => (name.length <= 200 ? null : "is too long"),
+    MAX_PRICES,
+  ).optional(),
+}).superRefine(({ url, key }, context) => {
+  if (url !== undefined && key !== undefined && urlFault(url) === null && isInTheClear(url)) {
+    const message = "must be https, or on this machine, where there is a `key`: it would be sent in the clear";
+    context.addIssue({ code: "custom", path: ["url"], message });
+  }
+});
+
+/** The section `models` of `corral.yaml`: where agents' models are, by the name before the slash of `model:`. */
+export const models = namedMap(provider, providerNameFault, MAX_PROVIDERS);
+
+export type ModelsYaml = z.output<typeof models>;
+
+function providerNameFault(name: string): string | null {
+  return name === SCRIPT ? "is reserved: `script/FILE` plays a transcript" : nameFault(name);
+}
+
+function urlFault(raw: string): string | null {
+  const url = URL.canParse(raw) ? new URL(raw) : null;
+  if (url === null || !/^https?:$/.test(url.protocol)) return "must be an address such as `https://host/v1`";
+  if (url.username !== "" || url.password !== "") return "must hold no user and no password; say `key`";
+  return url.search === "" && url.hash === "" ? null : "must have no `?` and no `#`";
+}
+
+/** True where others on the way could read what is sent. */
+function isInTheClear(raw: string): boolean {
+  const { protocol, hostname } = new URL(raw);
+  return protocol === "http:" && !/^(localhost|127(\.\d{1,3}){3}|\[::1\])$/.test(hostname);
+}

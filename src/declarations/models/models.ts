@@ -1,0 +1,101 @@
+import type { SecretSource } from "../../secrets/source.ts";
+import { sourceOf } from "../terms/secret-yaml.ts";
+import { exposureFault } from "../worker/exposure.ts";
+import type { WorkerDefinition } from "../worker/worker.ts";
+import type { Checked } from "../yaml/check.ts";
+import type { KeyPath, YamlDocument } from "../yaml/document.ts";
+import type { Problem } from "../yaml/problem.ts";
+import type { ModelsYaml } from "./models-yaml.ts";
+
+export type ModelApi = "anthropic" | "openai" | "openai-compatible";
+
+/** Where models are, and how they are spoken to. */
+export interface ModelProvider {
+  readonly name: string;
+  readonly api: ModelApi;
+  /** Null: the provider's own address. */
+  readonly url: string | null;
+  /** Null: none is sent. */
+  readonly key: SecretSource | null;
+  /** Whether its models look at images. */
+  readonly images: boolean;
+  /** By model, in US dollars for a million tokens. */
+  readonly prices: ReadonlyMap<string, ModelPrice>;
+}
+
+export interface ModelPrice {
+  readonly input: number;
+  readonly output: number;
+}
+
+type Declared = ModelsYaml extends ReadonlyMap<string, infer Provider> ? Provider : never;
+
+/** Providers that are there without being declared, and where each one's key is. */
+const KNOWN: Readonly<Record<string, string>> = { anthropic: "ANTHROPIC_API_KEY", openai: "OPENAI_API_KEY" };
+
+/**
+ * The I/O step of the section `models`, with every agent's own model looked up. A program that prints a key may not be
+ * where a worker could change it.
+ */
+export async function resolveModels(
+  declared: ModelsYaml,
+  workers: ReadonlyMap<string, WorkerDefinition>,
+  writable: readonly string[],
+  problemAt: YamlDocument["problemAt"],
+): Promise<Checked<ReadonlyMap<string, ModelProvider>>> {
+  const problems: Problem[] = [];
+  const providers = new Map(Object.keys(KNOWN).map((name) => [name, providerOf(name, name as ModelApi, {})]));
+  for (const [name, provider] of declared) {
+    const key = (...rest: KeyPath): KeyPath => ["models", name, ...rest];
+    const api = provider.api ?? (name in KNOWN ? (name as ModelApi) : null);
+    if (api === null) {
+      problems.push(problemAt(key(), "needs `api`: `openai-compatible`, `openai` or `anthropic`"));
+      continue;
+    }
+    if (api === "openai-compatible" && provider.url === undefined)
+      problems.push(problemAt(key(), "needs `url`: where the server is"));
+    const program = provider.key?.command?.[0] ?? "";
+    const fault = program.startsWith("/") ? await exposureFault(program, writable) : null;
+    if (fault !== null) problems.push(problemAt(key("key", "command", 0), fault));
+    providers.set(name, providerOf(name, api, provider));
+  }
+  // Where the section itself is wrong, its workers are not to blame.
+  if (problems.length === 0) problems.push(...[...workers.values()].flatMap((worker) => faultsOf(worker, providers)));
+  return problems.length > 0 ? { ok: false, problems } : { ok: true, value: providers };
+}
+
+/** Programs that print a key: as much the project's own as `corral.yaml`. */
+export function programsOf(providers: ReadonlyMap<string, ModelProvider>): string[] {
+  return [...providers.values()].flatMap(({ key }) =>
+    key?.kind === "command" && key.program.startsWith("/") ? [key.program] : [],
+  );
+}
+
+function providerOf(name: string, api: ModelApi, { url, key, images, prices }: Partial<Declared>): ModelProvider {
+  // A server of the project's own is not sent the key that is meant for the provider.
+  const usual = url === undefined && api in KNOWN ? { env: KNOWN[api] } : {};
+  return {
+    name,
+    api,
+    url: url ?? null,
+    key: sourceOf(key ?? usual),
+    images: images ?? api !== "openai-compatible",
+    prices: prices ?? new Map(),
+  };
+}
+
+function faultsOf({ file, agent }: WorkerDefinition, providers: ReadonlyMap<string, ModelProvider>): Problem[] {
+  if (agent === undefined || agent.model.kind === "script") return [];
+  const { provider: name, name: model } = agent.model;
+  const wrong = (path: string, message: string): Problem[] => [{ file, line: 1, column: 1, path, message }];
+  const provider = providers.get(name);
+  if (provider === undefined) {
+    const known = [...providers.keys()].join(", ");
+    return wrong(
+      "model",
+      `there is no provider \`${name}\`; declare it under \`models\` of corral.yaml (there are: ${known})`,
+    );
+  }
+  if (agent.budget.costUsd === null || provider.prices.has(model)) return [];
+  return wrong("limits.cost", `cannot be counted: say what \`${model}\` costs under \`models.${name}.prices\``);
+}

@@ -1,0 +1,259 @@
+import { readdir, realpath, stat } from "node:fs/promises";
+import { basename, dirname, join, resolve } from "node:path";
+import type { ProjectDeclaration } from "../sandbox/declare.ts";
+import type { Mount } from "../sandbox/mount.ts";
+import type { ApprovalRuleYaml } from "./approval-rules.ts";
+import { type CorralYaml, corralYaml } from "./corral-yaml.ts";
+import type { FleetManner } from "./fleet-yaml.ts";
+import { type ModelProvider, programsOf, resolveModels } from "./models/models.ts";
+import { corralsOwn } from "./place/corrals-own.ts";
+import { faultOf, followed } from "./place/host-place.ts";
+import { withOwnFilesReadOnly } from "./place/own-files.ts";
+import { type GitRepo, placesOnHost, resolveGitRepos, unknownRepos } from "./repos.ts";
+import { defaultDeclaration, resolveDeclaration } from "./terms/declaration.ts";
+import { formProblems } from "./terms/sandbox-form.ts";
+import { writableFolders } from "./worker/exposure.ts";
+import type { WorkerDefinition } from "./worker/worker.ts";
+import { readWorkers } from "./worker/workers.ts";
+import { type Checked, checkShape } from "./yaml/check.ts";
+import { readDeclarationFile } from "./yaml/declaration-file.ts";
+import { parseYaml, type YamlDocument } from "./yaml/document.ts";
+import { DeclarationError, type Problem } from "./yaml/problem.ts";
+
+/** A folder whose files may be granted, and the workers that may be run on them. Checked, resolved, plain data. */
+export interface Project {
+  /** Absolute, with no symbolic link in it. */
+  readonly dir: string;
+  /** `corral.yaml`, or null where there is none. */
+  readonly file: string | null;
+  readonly declaration: ProjectDeclaration;
+  readonly policyName: string;
+  /** The project's own policy files; searched before the package's. */
+  readonly policiesDir: string | null;
+  readonly approval: {
+    readonly mode: "interactive" | "approve_all" | "auto_deny";
+    readonly timeoutMs: number;
+    readonly rules: readonly ApprovalRuleYaml[];
+  };
+  readonly delegation: { readonly maxDepth: number; readonly maxCalls: number; readonly maxParallel: number };
+  readonly workers: ReadonlyMap<string, WorkerDefinition>;
+  /** Where agents' models are, by the names of their providers; those that need no declaration among them. */
+  readonly models: ReadonlyMap<string, ModelProvider>;
+  /** Repositories by name; absent where the project declares none. */
+  readonly git?: ReadonlyMap<string, GitRepo>;
+  /** Real paths of what says what workers may do; no worker ever writes them. */
+  readonly ownFiles: readonly string[];
+  /** Where its fleets are; null where a worker may have put some there, and `corral.yaml` does not name the folder. */
+  readonly fleetsDir: string | null;
+  /** How fleets are run, where neither their own file nor whoever starts them says. */
+  readonly fleet: FleetManner;
+}
+
+/** Reads a project. Throws one `DeclarationError` with the problems of all its files. */
+export async function loadProject(dir: string): Promise<Project> {
+  const projectDir = await folderAt(dir);
+  const corral = await readCorral(projectDir, join(dir, "corral.yaml"));
+  const workers = await workersOf(corral, projectDir, dir);
+  const policiesDir = await subfolder(corral, "policies", projectDir);
+  const declaration = await declarationOf(corral, projectDir);
+  const fleetsDir = await subfolder(corral, "fleets", projectDir);
+  const git = workers.ok && declaration.ok ? await gitOf(corral, projectDir, workers.value, declaration.value) : NO_GIT;
+  const models = await modelsOf(corral, projectDir, workers, declaration);
+  if (!(corral.checked.ok && workers.ok && policiesDir.ok && fleetsDir.ok && declaration.ok && git.ok && models.ok)) {
+    throw new DeclarationError(
+      [corral.checked, workers, policiesDir, fleetsDir, declaration, git, models].flatMap((part) =>
+        part.ok ? [] : part.problems,
+      ),
+    );
+  }
+  const { policy, approval, delegation, fleet } = corral.checked.value;
+  const file = corral.found ? join(projectDir, "corral.yaml") : null;
+  const says = [
+    file,
+    join(projectDir, writtenFolder(corral, "workers")),
+    policiesDir.value,
+    join(projectDir, writtenFolder(corral, "fleets")),
+    ...placesOnHost(git.value),
+    ...programsOf(models.value),
+  ];
+  // Who can write what plays a model has its tools.
+  const scripts = scriptsOf(workers.value).map((script) => join(projectDir, script));
+  const ownFiles = [...(await ownFilesOf([...says, ...scripts])), ...(await stillToBe(scripts)), ...corralsOwn()];
+  return {
+    dir: projectDir,
+    file,
+    ownFiles,
+    declaration: shielded(declaration.value, ownFiles),
+    policyName: policy,
+    policiesDir: policiesDir.value,
+    fleetsDir: fleetsDir.value ?? unnamedFleets(projectDir, declaration.value.mounts),
+    approval: { mode: approval.mode, timeoutMs: approval.timeout, rules: approval.rules },
+    delegation: {
+      maxDepth: delegation.max_depth,
+      maxCalls: delegation.max_calls,
+      maxParallel: delegation.max_parallel,
+    },
+    workers: workers.value,
+    models: models.value,
+    ...(git.value === null ? {} : { git: git.value }),
+    fleet,
+  };
+}
+
+/**
+ * Where there is no workers' folder, nothing can run that could make one. A link that leads to one of these files says as
+ * much as the file: who can replace it has replaced the file.
+ */
+async function ownFilesOf(places: readonly (string | null)[]): Promise<string[]> {
+  const found = new Set<string>();
+  for (const place of places.filter((one) => one !== null)) {
+    const names = await readdir(place).catch(() => []);
+    for (const path of [place, ...names.map((name) => join(place, name))]) {
+      const way = await followed(path).catch(() => null);
+      for (const own of way === null ? [] : [...way.links, way.host]) found.add(own);
+    }
+  }
+  return [...found];
+}
+
+/** A script that is not there yet is the project's own all the same: whoever may write there could make it. */
+async function stillToBe(files: readonly string[]): Promise<string[]> {
+  const places: string[] = [];
+  for (const file of files) if ((await realpath(file).catch(() => null)) === null) places.push(await placeToBe(file));
+  return places;
+}
+
+/** Where it would be, once all that is missing on the way to it is made. */
+async function placeToBe(path: string): Promise<string> {
+  const folder = dirname(path);
+  const known = await realpath(folder).catch(() => null);
+  return join(known ?? (await placeToBe(folder)), basename(path));
+}
+
+function shielded(declaration: ProjectDeclaration, ownFiles: readonly string[]): ProjectDeclaration {
+  if (!declaration.rooted) return declaration;
+  return { ...declaration, mounts: withOwnFilesReadOnly(declaration.mounts, ownFiles) };
+}
+
+interface CorralFile {
+  readonly found: boolean;
+  readonly checked: Checked<CorralYaml>;
+  /** Null where the text is not YAML. */
+  readonly document: YamlDocument | null;
+}
+
+async function folderAt(dir: string): Promise<string> {
+  const wrong = (message: string) => new DeclarationError([{ file: dir, line: 1, column: 1, path: "", message }]);
+  try {
+    const real = await realpath(resolve(dir));
+    if ((await stat(real)).isDirectory()) return real;
+  } catch (error) {
+    throw wrong(`the project's folder ${faultOf(error)}`);
+  }
+  throw wrong("the project must be a folder");
+}
+
+async function readCorral(projectDir: string, shownFile: string): Promise<CorralFile> {
+  const text = await readIfThere(join(projectDir, "corral.yaml"), shownFile);
+  const parsed = parseYaml(text ?? "version: 1", shownFile);
+  if (!parsed.ok) return { found: true, checked: parsed, document: null };
+  const { document } = parsed;
+  const checked = checkShape(document, corralYaml);
+  const problems = [...(checked.ok ? [] : checked.problems), ...formProblems(document)];
+  return { found: text !== null, checked: problems.length > 0 ? { ok: false, problems } : checked, document };
+}
+
+async function readIfThere(file: string, shown: string): Promise<string | null> {
+  try {
+    return await readDeclarationFile(file, shown);
+  } catch (error) {
+    if (error instanceof DeclarationError) throw error;
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    throw new DeclarationError([{ file: shown, line: 1, column: 1, path: "", message: faultOf(error) }]);
+  }
+}
+
+/** A `corral.yaml` without `sandbox` grants no files; only a folder without any gets the two default zones. */
+async function declarationOf(corral: CorralFile, projectDir: string): Promise<Checked<ProjectDeclaration>> {
+  const none = { ok: true, value: { mounts: [], rooted: false } } as const;
+  if (!corral.checked.ok || corral.document === null) return none;
+  const { problemAt } = corral.document;
+  if (!corral.found) return defaultDeclaration(projectDir, problemAt);
+  const { sandbox } = corral.checked.value;
+  return sandbox === undefined ? none : resolveDeclaration(sandbox, projectDir, problemAt);
+}
+
+const NO_GIT = { ok: true, value: null } as const;
+
+async function gitOf(
+  { checked, document }: CorralFile,
+  projectDir: string,
+  workers: ReadonlyMap<string, WorkerDefinition>,
+  declaration: ProjectDeclaration,
+): Promise<Checked<ReadonlyMap<string, GitRepo> | null>> {
+  if (!checked.ok || document === null) return NO_GIT;
+  const { git } = checked.value;
+  const unknown = unknownRepos(workers, git?.repos ?? new Map());
+  if (unknown.length > 0) return { ok: false, problems: unknown };
+  if (git === undefined) return NO_GIT;
+  const writable = await writableFolders(projectDir, declaration, workers);
+  return await resolveGitRepos(git, declaration, writable, document.problemAt);
+}
+
+async function modelsOf(
+  { checked, document }: CorralFile,
+  projectDir: string,
+  workers: Checked<ReadonlyMap<string, WorkerDefinition>>,
+  declaration: Checked<ProjectDeclaration>,
+): Promise<Checked<ReadonlyMap<string, ModelProvider>>> {
+  if (!checked.ok || document === null || !workers.ok || !declaration.ok) return { ok: true, value: new Map() };
+  const writable = await writableFolders(projectDir, declaration.value, workers.value);
+  return await resolveModels(checked.value.models ?? new Map(), workers.value, writable, document.problemAt);
+}
+
+function scriptsOf(workers: ReadonlyMap<string, WorkerDefinition>): string[] {
+  return [...workers.values()].flatMap(({ agent }) => (agent?.model.kind === "script" ? [agent.model.file] : []));
+}
+
+async function workersOf(
+  corral: CorralFile,
+  projectDir: string,
+  shownDir: string,
+): Promise<Checked<ReadonlyMap<string, WorkerDefinition>>> {
+  const dir = await subfolder(corral, "workers", projectDir);
+  if (!dir.ok) return dir;
+  if (dir.value === null) return { ok: true, value: new Map() };
+  return readWorkers(dir.value, join(shownDir, writtenFolder(corral, "workers")));
+}
+
+/** The folder that `corral.yaml` names under `key`, else the one called so; null where nobody names it and there is none. */
+async function subfolder(corral: CorralFile, key: OwnFolder, projectDir: string): Promise<Checked<string | null>> {
+  // These are only looked for where `corral.yaml` says so: a folder that a worker made must not become the project's own.
+  if (key !== "workers" && !isWritten(corral, key)) return { ok: true, value: null };
+  const folder = resolve(projectDir, writtenFolder(corral, key));
+  const found = await stat(folder).catch((error: unknown) => faultOf(error));
+  if (typeof found !== "string" && found.isDirectory()) return { ok: true, value: folder };
+  if (!isWritten(corral, key) || corral.document === null) return { ok: true, value: null };
+  const problems: Problem[] = [corral.document.problemAt([key], typeof found === "string" ? found : "is not a folder")];
+  return { ok: false, problems };
+}
+
+type OwnFolder = "workers" | "policies" | "fleets";
+
+/** `fleets/`, where no worker can have made it: null where one may write there, and `corral.yaml` does not name it. */
+function unnamedFleets(projectDir: string, mounts: readonly Mount[]): string | null {
+  const folder = join(projectDir, "fleets");
+  const writable = mounts.some(({ mode, host }) => mode === "rw" && (host === folder || folder.startsWith(`${host}/`)));
+  return writable ? null : folder;
+}
+
+function isWritten({ checked }: CorralFile, key: OwnFolder): boolean {
+  return checked.ok && checked.value[key] !== undefined;
+}
+
+/** Looked up in the raw document, so that workers are checked even where something else in `corral.yaml` is wrong. */
+function writtenFolder({ document }: CorralFile, key: OwnFolder): string {
+  const raw = document?.raw as Record<string, unknown> | null | undefined;
+  const written = raw?.[key];
+  return typeof written === "string" && written !== "" && !written.includes("\0") ? written : key;
+}

@@ -1,0 +1,103 @@
+import type { ProjectDeclaration } from "../sandbox/declare.ts";
+import { covers, parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
+import type { SecretSource } from "../secrets/source.ts";
+import type { GitYaml } from "./git/git-yaml.ts";
+import { type GitProtocol, parseGitUrl } from "./git/url.ts";
+import { sourceOf } from "./terms/secret-yaml.ts";
+import { exposureFault } from "./worker/exposure.ts";
+import type { WorkerDefinition } from "./worker/worker.ts";
+import type { Checked } from "./yaml/check.ts";
+import type { KeyPath, YamlDocument } from "./yaml/document.ts";
+import type { Problem } from "./yaml/problem.ts";
+
+/** A repository in which workers may keep files; only Corral speaks to it. */
+export interface GitRepo {
+  readonly name: string;
+  /** As git is given it; without a secret. */
+  readonly url: string;
+  readonly protocol: GitProtocol;
+  readonly branch: string;
+  /** The virtual directory that mirrors the repository's root. */
+  readonly at: VirtualPath;
+  /** Null: none are needed, or `ssh` has its own. */
+  readonly credentials: SecretSource | null;
+  /** Of the commits; null: the worker. */
+  readonly author: { readonly name: string; readonly email: string } | null;
+}
+
+type ProblemAt = YamlDocument["problemAt"];
+
+/**
+ * The I/O step of the section `git`. A repository on this machine runs its hooks where it is pushed to, and a program that
+ * prints a secret is run as it stands: neither may be where a worker could change it.
+ */
+export async function resolveGitRepos(
+  { repos }: GitYaml,
+  declaration: ProjectDeclaration,
+  writable: readonly string[],
+  problemAt: ProblemAt,
+): Promise<Checked<ReadonlyMap<string, GitRepo>>> {
+  const problems: Problem[] = [];
+  const resolved = new Map<string, GitRepo>();
+  for (const [name, { url, branch, at, credentials = {}, author }] of repos) {
+    const key = (...rest: KeyPath): KeyPath => ["git", "repos", name, ...rest];
+    const address = parseGitUrl(url);
+    const place = placeIn(declaration, at);
+    if (!place.ok) problems.push(problemAt(key("at"), place.fault));
+    if (!address.ok || !place.ok) continue;
+    const twin = [...resolved.values()].find((other) => covers(other.at, place.path) || covers(place.path, other.at));
+    if (twin !== undefined) problems.push(problemAt(key("at"), `overlaps with ${twin.at} of \`${twin.name}\``));
+    const fixed: [KeyPath, string][] = [];
+    if (address.protocol === "file") fixed.push([key("url"), address.url]);
+    const [program = ""] = credentials.command ?? [];
+    if (program.startsWith("/")) fixed.push([key("credentials", "command", 0), program]);
+    for (const [where, path] of fixed) {
+      const fault = await exposureFault(path, writable);
+      if (fault !== null) problems.push(problemAt(where, fault));
+    }
+    if (Object.keys(credentials).length > 0 && !address.protocol.startsWith("http"))
+      problems.push(
+        problemAt(key("credentials"), "are for https alone: ssh has keys of its own, and a path needs none"),
+      );
+    resolved.set(name, {
+      name,
+      url: address.url,
+      protocol: address.protocol,
+      branch,
+      at: place.path,
+      credentials: sourceOf(credentials),
+      author: author ?? null,
+    });
+  }
+  return problems.length > 0 ? { ok: false, problems } : { ok: true, value: resolved };
+}
+
+/** What Corral itself runs or pushes to on this machine: as much the project's own as `corral.yaml`. */
+export function placesOnHost(repos: ReadonlyMap<string, GitRepo> | null): string[] {
+  return [...(repos?.values() ?? [])].flatMap(({ protocol, url, credentials }) => [
+    ...(protocol === "file" ? [url] : []),
+    ...(credentials?.kind === "command" && credentials.program.startsWith("/") ? [credentials.program] : []),
+  ]);
+}
+
+/** Workers that name a repository which the project does not have. */
+export function unknownRepos(
+  workers: ReadonlyMap<string, WorkerDefinition>,
+  repos: ReadonlyMap<string, unknown>,
+): Problem[] {
+  return [...workers.values()].flatMap(({ file, git = [] }) =>
+    git
+      .filter((name) => !repos.has(name))
+      .map((name) => {
+        const known = repos.size === 0 ? "corral.yaml has none" : `there are: ${[...repos.keys()].join(", ")}`;
+        return { file, line: 1, column: 1, path: "git", message: `there is no repository \`${name}\`; ${known}` };
+      }),
+  );
+}
+
+type VirtualPlace = { readonly ok: true; readonly path: VirtualPath } | { readonly ok: false; readonly fault: string };
+
+function placeIn({ mounts }: ProjectDeclaration, raw: string): VirtualPlace {
+  const parsed = parseVirtualPath(raw, { mountNames: mounts.map(({ name }) => name) });
+  return parsed.ok ? parsed : { ok: false, fault: parsed.reason };
+}

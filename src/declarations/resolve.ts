@@ -1,0 +1,96 @@
+import { lstat } from "node:fs/promises";
+import { posix } from "node:path";
+import { governingMount, readablePaths } from "../sandbox/access.ts";
+import type { Needs, PathNeed } from "../sandbox/needs.ts";
+import type { Policy } from "../sandbox/policy.ts";
+import type { Sandbox } from "../sandbox/sandbox.ts";
+import type { Violation } from "../sandbox/violation.ts";
+import { below, parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
+import { plantedLinkFault, resolveHostPlace } from "./place/host-place.ts";
+import { present } from "./terms/present.ts";
+import type { RawNeeds, RawPathNeed } from "./worker/raw-needs.ts";
+
+export interface ResolveContext {
+  readonly projectDir: string;
+  /** The caller's sandbox: its mounts say what names mean, and where files lie. */
+  readonly parent: Sandbox;
+  /** What the worker's `policy` names; absent where it names none. */
+  readonly policy?: Policy;
+  /** Host directories in which some worker may have put a link. */
+  readonly writable?: readonly string[];
+}
+
+export type Resolution =
+  | { readonly ok: true; readonly needs: Needs }
+  | { readonly ok: false; readonly violations: readonly Violation[] };
+
+/** The I/O step between what a worker's file says and the pure `derive`. All violations come together. */
+export async function resolveNeeds(raw: RawNeeds, context: ResolveContext): Promise<Resolution> {
+  const violations: Violation[] = [];
+  const { parent, projectDir, policy, writable = [] } = context;
+  const place = (path: string): VirtualPath | undefined => {
+    const parsed = parseIn(parent, path);
+    if (!parsed.ok) violations.push(notAPath(parent, path));
+    return parsed.ok ? parsed.path : undefined;
+  };
+  const directories = async (paths: readonly string[] | undefined) => {
+    const places = paths?.map(place).filter((path) => path !== undefined);
+    return places && [...new Set(await Promise.all(places.map((path) => directoryOf(parent, path))))];
+  };
+
+  const paths: PathNeed[] = [];
+  for (const path of raw.paths ?? []) {
+    const resolved = await resolvePath(path, projectDir, writable);
+    if ("code" in resolved) violations.push(resolved);
+    else paths.push(resolved);
+  }
+  const allowRead = await directories(raw.allowRead);
+  const allowWrite = await directories(raw.allowWrite);
+  const workingDir = raw.workingDir === undefined ? undefined : place(raw.workingDir);
+  if (violations.length > 0) return { ok: false, violations };
+  const needs = { ...raw, paths: raw.paths && paths, allowRead, allowWrite, workingDir, policy };
+  return { ok: true, needs: present(needs) };
+}
+
+/** A worker's paths stand on `/`, so that its file means the same whoever calls it. */
+function parseIn({ mounts }: Sandbox, path: string) {
+  const home = mounts.find((mount) => mount.name === "home" && mount.path === "/home");
+  return parseVirtualPath(path, { mountNames: mounts.map((mount) => mount.name), ...(home && { home: home.path }) });
+}
+
+function notAPath(parent: Sandbox, asked: string): Violation {
+  const valid = readablePaths(parent);
+  return { code: "PATH_NOT_AVAILABLE", asked, by: parent.chain.at(-1) ?? "project", valid };
+}
+
+async function resolvePath(
+  { root, ...path }: RawPathNeed,
+  projectDir: string,
+  writable: readonly string[],
+): Promise<PathNeed | Violation> {
+  const place = await resolveHostPlace(projectDir, root);
+  const fault = place.ok ? plantedLinkFault(place.links, writable) : place.fault;
+  if (!place.ok || fault !== null)
+    return { code: "MOUNT_SOURCE_REFUSED", path: `/${path.name}`, reason: `it ${fault ?? "cannot be opened"}` };
+  return { ...path, host: place.host };
+}
+
+/**
+ * The directory that an allowlist entry means: itself, or the one around it where it is a file (seed 2).
+ *
+ * No link below the mount is followed, since a worker may have planted it: such an entry stays as it is, and is
+ * refused when it is opened. What does not exist yet stays as it is too.
+ */
+async function directoryOf(parent: Sandbox, path: VirtualPath): Promise<VirtualPath> {
+  const mount = governingMount(parent, path);
+  const parts = mount === undefined ? [] : (below(mount.path, path) ?? "").split("/").filter((part) => part !== "");
+  let host = mount?.host ?? "";
+  for (const [index, part] of parts.entries()) {
+    host = posix.join(host, part);
+    const found = await lstat(host).catch(() => null);
+    if (found === null || found.isSymbolicLink()) return path;
+    const last = index === parts.length - 1;
+    if (!found.isDirectory()) return last ? (posix.dirname(path) as VirtualPath) : path;
+  }
+  return path;
+}

@@ -1,0 +1,28 @@
+import { z } from "zod";
+import { byKind, map, namedMap } from "../yaml/shape.ts";
+import { mountNameFault } from "./names.ts";
+import { constraints, hostPath, limits, mode, network, virtualPath } from "./terms.ts";
+
+const MAX_MOUNTS = 100;
+
+const description = z.string().max(500).optional();
+
+/** A zone has its own folder with `mode: direct`; `path` may stand there with `sandboxed` too, for the day one switches. */
+const zone = map({ path: hostPath.optional(), mode: mode.default("ro"), ...constraints, description });
+const path = map({ root: hostPath, mode: mode.default("ro"), ...constraints, description });
+const rootForm = map({ root: hostPath, readonly: z.boolean().default(false), ...constraints, description });
+
+export const sandboxYaml = map({
+  mode: z.enum(["sandboxed", "direct"]).optional(),
+  root: byKind(
+    { text: hostPath, map: rootForm },
+    "must be a folder (for zones) or a map with its own `root`",
+  ).optional(),
+  zones: namedMap(zone, mountNameFault, MAX_MOUNTS).optional(),
+  paths: namedMap(path, mountNameFault, MAX_MOUNTS).optional(),
+  network: network.optional(),
+  limits: limits.optional(),
+  working_dir: virtualPath.optional(),
+});
+
+export type SandboxYaml = z.output<typeof sandboxYaml>;

@@ -1,0 +1,89 @@
+import { z } from "zod";
+import type { Limits } from "../../sandbox/limits.ts";
+import type { Approval } from "../../sandbox/mount.ts";
+import { parseNetworkEntry } from "../../sandbox/network.ts";
+import { parseVirtualPath, ROOT } from "../../sandbox/virtual-path.ts";
+import { byKind, map } from "../yaml/shape.ts";
+import { duration, size } from "../yaml/units.ts";
+import { present } from "./present.ts";
+
+/* The terms that `corral.yaml` and worker files share, as schemas. */
+
+export const mode = z.enum(["ro", "rw"]);
+
+/** A path on the host, relative to the project. */
+export const hostPath = z
+  .string()
+  .min(1)
+  .max(4096)
+  .refine((raw) => !raw.includes("\0"), "must not hold a NUL character");
+
+const consent = z.enum(["preApproved", "ask", "blocked"]);
+
+/** `approval: preApproved` is both operations; an operation that is not named is asked for. */
+export const approval = byKind(
+  {
+    text: consent.transform((both): Approval => ({ write: both, delete: both })),
+    map: map({ write: consent.default("ask"), delete: consent.default("ask") }),
+  },
+  "must be `preApproved`, `ask`, `blocked`, or a map of `write` and `delete`",
+);
+
+/** Where writes go. A side is never taken back, so there is no `false`. */
+export const sides = {
+  stage: z.literal(true, "can only be `true`; leave it out otherwise").optional(),
+  discard: z.literal(true, "can only be `true`; leave it out otherwise").optional(),
+};
+
+/** Constraints that travel with a mount through every derivation. */
+export const constraints = {
+  approval: approval.optional(),
+  suffixes: z
+    .array(z.string().regex(/^\.?[A-Za-z0-9][A-Za-z0-9.+_-]{0,62}$/, "must be a file suffix such as `.md`"))
+    .min(1)
+    .max(100)
+    .optional(),
+  max_file_bytes: size.optional(),
+  ...sides,
+};
+
+/** A path as a worker writes it. Only its form is checked here: which names stand before a colon is the caller's to say. */
+export const virtualPath = z.string().superRefine((raw, context) => {
+  const parsed = parseVirtualPath(raw, { mountNames: [raw.slice(0, Math.max(0, raw.indexOf(":")))], home: ROOT });
+  if (!parsed.ok) context.addIssue({ code: "custom", message: parsed.reason });
+});
+
+const networkEntry = z.string().superRefine((raw, context) => {
+  const parsed = parseNetworkEntry(raw);
+  if (!parsed.ok) context.addIssue({ code: "custom", message: parsed.reason });
+});
+
+export const network = byKind(
+  { switch: z.boolean(), map: map({ allow: z.array(networkEntry).max(100) }) },
+  "must be `true`, `false` or `{ allow: [host:port] }`",
+);
+
+/** The fields of `limits`, for whoever has more of them. */
+export const limitFields = {
+  timeout: duration.optional(),
+  memory: size.optional(),
+  cpus: z.number().min(0.01).max(1024).optional(),
+  pids: z.int().min(1).max(4_194_304).optional(),
+  output: size.optional(),
+  disk: size.optional(),
+};
+
+const limitMap = map(limitFields);
+
+export const limits = limitMap.transform(limitsOf);
+
+export function limitsOf(raw: z.output<typeof limitMap>): Limits {
+  return present({
+    timeoutMs: raw.timeout,
+    memoryBytes: raw.memory,
+    cpus: raw.cpus,
+    pids: raw.pids,
+    outputBytes: raw.output,
+    diskBytes: raw.disk,
+  });
+}

@@ -1,0 +1,163 @@
+import { z } from "zod";
+import { repositoryNameFault } from "../git/git-yaml.ts";
+import type { JsonSchema } from "../schema/json-schema.ts";
+import { mountNameFault, nameFault, variableNameFault } from "../terms/names.ts";
+import { approval, constraints, hostPath, limitFields, mode, network, sides, virtualPath } from "../terms/terms.ts";
+import { byKind, byLook, kindOf, map, namedMap } from "../yaml/shape.ts";
+import { size } from "../yaml/units.ts";
+import { parseModelRef } from "./agent.ts";
+import { shellRules } from "./shell-rules.ts";
+import { TOOL_NAMES } from "./tool-names.ts";
+
+const named = (fault: (name: string) => string | null) =>
+  z.string().superRefine((name, context) => {
+    const message = fault(name);
+    if (message !== null) context.addIssue({ code: "custom", message });
+  });
+
+const zone = map({ name: named(mountNameFault), mode: mode.optional(), approval: approval.optional(), ...sides });
+const path = map({
+  root: hostPath,
+  mode: mode.default("ro"),
+  ...constraints,
+  description: z.string().max(500).optional(),
+});
+
+const pathList = byKind(
+  { text: virtualPath.transform((only) => [only]), list: z.array(virtualPath).max(100) },
+  "must be a path or a list of paths",
+);
+
+/** At most so many directories are granted while a worker runs, whatever its file says; and so many where it does not say. */
+const MAX_GRANTS = 64;
+const DEFAULT_GRANTS = 8;
+
+/** `true`: any directory, where somebody agrees; a map says where and how many. Nothing said: none. */
+const dynamic = byKind(
+  {
+    switch: z.boolean().transform((on) => (on ? { within: null, max: DEFAULT_GRANTS } : null)),
+    map: map({
+      within: z.array(hostPath).max(MAX_GRANTS).optional(),
+      max: z.int().min(1).max(MAX_GRANTS).default(DEFAULT_GRANTS),
+    }).transform(({ within = null, max }) => ({ within, max })),
+  },
+  "must be `true`, `false` or `{ within: [folders], max: 8 }`",
+);
+
+/** Which of these may stand together is `sandbox-form.ts`. */
+const sandbox = map({
+  inherit: z.boolean().optional(),
+  allow_read: pathList.optional(),
+  allow_write: pathList.optional(),
+  readonly: z.boolean().optional(),
+  zones: z.array(zone).max(100).superRefine(refuseTwins).optional(),
+  paths: namedMap(path, mountNameFault, 100).optional(),
+  approval: approval.optional(),
+  ...sides,
+  network: network.optional(),
+  working_dir: virtualPath.optional(),
+  dynamic: dynamic.optional(),
+  require_os_sandbox: z.literal(true, "cannot be false: Corral runs a worker isolated or not at all").optional(),
+});
+
+/** A shell is never implied, so words are never split: the message shows what was probably meant. */
+const command = z
+  .array(
+    z
+      .string()
+      .max(131_072)
+      .refine((word) => !word.includes("\0"), "must not hold a NUL character"),
+    {
+      error: ({ input }) =>
+        typeof input === "string"
+          ? `must be a list of words; write it as [${input.trim().split(/\s+/).join(", ")}]`
+          : undefined,
+    },
+  )
+  .min(1)
+  .max(1000)
+  .refine((words) => words[0] !== "", { path: [0], error: "must name a program" });
+
+const variable = z
+  .string()
+  .max(32_768)
+  .refine((value) => !value.includes("\0"), "must not hold a NUL character");
+
+const model = z
+  .string()
+  .max(1000)
+  .transform((raw, context) => {
+    const parsed = parseModelRef(raw);
+    if (typeof parsed !== "string") return parsed;
+    context.issues.push({ code: "custom", input: raw, message: parsed });
+    return z.NEVER;
+  });
+
+/** `all`, or the only ones. */
+const tools = byKind(
+  {
+    text: z.literal("all", "must be a list of tools, or `all`").transform(() => [...TOOL_NAMES]),
+    list: z.array(z.enum(TOOL_NAMES)).max(100),
+  },
+  "must be a list of tools, or `all`",
+);
+
+/** Whether it is a JSON Schema is looked at when all files are read. */
+const jsonSchema = byLook(
+  (raw) => (kindOf(raw) === "map" ? z.custom<JsonSchema>() : undefined),
+  "must be a JSON Schema, which is a map",
+);
+
+/** The files that its caller may hand it (seed 1). */
+const attachments = map({
+  max_count: z.int().min(0).max(256).optional(),
+  max_bytes: size.optional(),
+  suffixes: constraints.suffixes,
+});
+
+/** What an agent may use besides what its container may. */
+const limits = map({
+  ...limitFields,
+  steps: z.int().min(1).max(100_000).optional(),
+  tokens: z.int().min(1).max(1_000_000_000_000).optional(),
+  cost: z.number().min(0).max(1_000_000).optional(),
+});
+
+/** The front matter of a `*.worker` file (design section 5). */
+export const workerYaml = map({
+  name: named(nameFault).optional(),
+  description: z.string().max(2000).default(""),
+  image: z
+    .string()
+    .regex(/^[a-z0-9][A-Za-z0-9._/:@-]{0,254}$/, "must be the name of an image such as `corral/base`")
+    .default("corral/base"),
+  command: command.optional(),
+  model: model.optional(),
+  tools: tools.optional(),
+  input_schema: jsonSchema.optional(),
+  output_schema: jsonSchema.optional(),
+  attachments: attachments.optional(),
+  calls: z.array(named(nameFault)).max(100).default([]),
+  git: z.array(named(repositoryNameFault)).max(100).optional(),
+  sandbox: sandbox.prefault({}),
+  shell_rules: shellRules.prefault({}),
+  limits: limits.optional(),
+  policy: named(nameFault).optional(),
+  output: z.enum(["text", "json"]).default("text"),
+  env: namedMap(variable, variableNameFault, 100).prefault({}),
+});
+
+export type WorkerYaml = z.output<typeof workerYaml>;
+
+function refuseTwins(zones: readonly { readonly name: string }[], context: z.core.$RefinementCtx): void {
+  for (const [index, { name }] of zones.entries()) {
+    if (zones.findIndex((other) => other.name === name) < index) {
+      context.issues.push({
+        code: "custom",
+        input: name,
+        path: [index, "name"],
+        message: `\`${name}\` is listed twice`,
+      });
+    }
+  }
+}

@@ -1,0 +1,216 @@
+import { basename } from "node:path";
+import type { JsonSchema } from "../schema/json-schema.ts";
+import { constraintsOf } from "../terms/declaration.ts";
+import { nameFault } from "../terms/names.ts";
+import { present } from "../terms/present.ts";
+import { needProblems } from "../terms/sandbox-form.ts";
+import { limitsOf } from "../terms/terms.ts";
+import { type Checked, checkShape } from "../yaml/check.ts";
+import { parseYaml, type YamlDocument } from "../yaml/document.ts";
+import { DeclarationError, type Problem } from "../yaml/problem.ts";
+import { type AgentBudget, callableFault, DEFAULT_STEPS, DEFAULT_TOKENS, type ModelRef, SCRIPT } from "./agent.ts";
+import type { RawNeeds } from "./raw-needs.ts";
+import type { ShellRulesYaml } from "./shell-rules.ts";
+import type { ToolName } from "./tool-names.ts";
+import { type WorkerYaml, workerYaml } from "./worker-yaml.ts";
+
+/** A worker, from its file: what to run, what it needs, whom it may call. */
+export interface WorkerDefinition {
+  readonly name: string;
+  /** As it was found; for messages. */
+  readonly file: string;
+  readonly description: string;
+  readonly image: string;
+  /** A command worker's program and arguments; null for an agent worker. Exactly one of `command` and `model` is set. */
+  readonly command: readonly string[] | null;
+  readonly model: string | null;
+  /** Of an agent worker; absent for a command. */
+  readonly agent?: AgentDefinition;
+  /** The only tools that it may use; absent: an agent has none, and a command those that its sandbox allows. */
+  readonly tools?: readonly ToolName[];
+  /** What its input must be; absent: anything. */
+  readonly inputSchema?: JsonSchema;
+  /** What its output must be; absent: anything. */
+  readonly outputSchema?: JsonSchema;
+  /** Absent: any files that its caller can read. */
+  readonly attachments?: AttachmentRules;
+  /** What stands below the front matter: the agent's instructions, or a note for people. Trimmed, may be empty. */
+  readonly instructions: string;
+  /** The only workers that it may call, sorted. */
+  readonly calls: readonly string[];
+  /** The only repositories that it may use, as far as its callers may; absent: none. */
+  readonly git?: readonly string[];
+  readonly needs: RawNeeds;
+  /** Which directories it may ask for while it runs; null: none. */
+  readonly dynamic: Dynamic | null;
+  /** What may be run in its cell by command line, and with whose consent; where the file says nothing, all of it asks. */
+  readonly shellRules: ShellRulesYaml;
+  /** Null: the caller's policy. */
+  readonly policyName: string | null;
+  readonly output: "text" | "json";
+  readonly env: Readonly<Record<string, string>>;
+}
+
+export interface AgentDefinition {
+  readonly model: ModelRef;
+  readonly budget: AgentBudget;
+}
+
+/** Which files a worker may be handed (seed 1). */
+export interface AttachmentRules {
+  readonly maxCount?: number;
+  /** Of all of them together. */
+  readonly maxBytes?: number;
+  /** With their dots, in lower case. */
+  readonly suffixes?: readonly string[];
+}
+
+/** What a worker may be granted at run time, where somebody agrees (seed 4). */
+export interface Dynamic {
+  /** Host folders, as written, relative to the project; null: anywhere but where nothing is ever granted. */
+  readonly within: readonly string[] | null;
+  /** The most directories in one run. */
+  readonly max: number;
+}
+
+/** A worker together with the way back to the places in its file, for checks that need more than one file. */
+export interface WorkerFile {
+  readonly worker: WorkerDefinition;
+  readonly document: YamlDocument;
+}
+
+/** Parses the text of a `*.worker` file. Throws a `DeclarationError` with every problem in it. */
+export function parseWorker(text: string, file: string): WorkerDefinition {
+  const read = readWorker(text, file);
+  if (!read.ok) throw new DeclarationError(read.problems);
+  return read.value.worker;
+}
+
+/** The same with problems as values, so that a project can collect those of all its files. */
+export function readWorker(text: string, file: string): Checked<WorkerFile> {
+  const split = splitFrontMatter(text);
+  if (!split.ok) return { ok: false, problems: [{ file, line: 1, column: 1, path: "", message: split.fault }] };
+  const parsed = parseYaml(split.frontMatter, file, 2);
+  if (!parsed.ok) return parsed;
+  const { document } = parsed;
+  const checked = checkShape(document, workerYaml);
+  const problems = [
+    ...(checked.ok ? [] : checked.problems),
+    ...needProblems(document),
+    ...identityProblems(document, file),
+  ];
+  if (!checked.ok || problems.length > 0) return { ok: false, problems };
+  return { ok: true, value: { worker: definitionOf(checked.value, split.instructions, file), document } };
+}
+
+export function workerNameOf(file: string): string {
+  return basename(file, ".worker");
+}
+
+type FrontMatter =
+  | { readonly ok: true; readonly frontMatter: string; readonly instructions: string }
+  | { readonly ok: false; readonly fault: string };
+
+function splitFrontMatter(text: string): FrontMatter {
+  const opening = /^\uFEFF?---[ \t]*\r?\n/.exec(text);
+  if (opening === null) return { ok: false, fault: "must begin with a line `---`, then YAML, then another line `---`" };
+  const rest = text.slice(opening[0].length);
+  const closing = /^---[ \t]*\r?$/m.exec(rest);
+  if (closing === null) return { ok: false, fault: "has no second line `---`, where the front matter ends" };
+  const instructions = rest.slice(closing.index + closing[0].length).trim();
+  return { ok: true, frontMatter: rest.slice(0, closing.index), instructions };
+}
+
+/** What depends on the file's name, or on more than one key. */
+function identityProblems(document: YamlDocument, file: string): Problem[] {
+  const { raw, problemAt } = document;
+  if (raw === null || typeof raw !== "object" || Array.isArray(raw)) return [];
+  const stem = workerNameOf(file);
+  const fault = nameFault(stem);
+  const problems: Problem[] = fault === null ? [] : [problemAt([], `the file's name without .worker ${fault}`)];
+  if ("name" in raw && raw.name !== stem)
+    problems.push(problemAt(["name"], `must be \`${stem}\`, the name of its file`));
+  if ("command" in raw && "model" in raw) {
+    problems.push(
+      problemAt(["model"], "`command` and `model` cannot stand together; a worker is a command or an agent", "key"),
+    );
+  }
+  if (!("command" in raw) && !("model" in raw)) {
+    problems.push(problemAt([], "needs a `command` (what to run) or a `model` (for an agent)"));
+  }
+  return [...problems, ...agentProblems(raw, problemAt)];
+}
+
+/** What only an agent can have, and what its tools would be called. */
+function agentProblems(raw: object, problemAt: YamlDocument["problemAt"]): Problem[] {
+  const { limits, calls } = raw as { limits?: unknown; calls?: unknown };
+  if ("model" in raw) {
+    const fault = Array.isArray(calls) ? callableFault([...new Set(calls.map(String))]) : null;
+    return fault === null ? [] : [problemAt(["calls"], fault)];
+  }
+  const said = limits !== null && typeof limits === "object" ? Object.keys(limits) : [];
+  const ofAgents = said.filter((name) => ["steps", "tokens", "cost"].includes(name));
+  return ofAgents.map((name) => problemAt(["limits", name], "is for agents, which have a `model`", "key"));
+}
+
+function definitionOf(yaml: WorkerYaml, instructions: string, file: string): WorkerDefinition {
+  return {
+    name: workerNameOf(file),
+    file,
+    description: yaml.description,
+    image: yaml.image,
+    command: yaml.command ?? null,
+    model: yaml.model === undefined ? null : modelText(yaml.model),
+    ...present({
+      agent: yaml.model && { model: yaml.model, budget: budgetOf(yaml) },
+      tools: yaml.tools && [...new Set(yaml.tools)],
+      inputSchema: yaml.input_schema,
+      outputSchema: yaml.output_schema,
+      attachments: yaml.attachments && attachmentRules(yaml.attachments),
+    }),
+    instructions,
+    calls: [...new Set(yaml.calls)].toSorted(),
+    ...present({ git: yaml.git && [...new Set(yaml.git)].toSorted() }),
+    needs: needsOf(yaml),
+    dynamic: yaml.sandbox.dynamic ?? null,
+    shellRules: yaml.shell_rules,
+    policyName: yaml.policy ?? null,
+    output: yaml.output_schema === undefined ? yaml.output : "json",
+    env: Object.fromEntries(yaml.env),
+  };
+}
+
+function modelText(model: ModelRef): string {
+  return model.kind === "script" ? `${SCRIPT}/${model.file}` : `${model.provider}/${model.name}`;
+}
+
+function budgetOf({ limits = {} }: WorkerYaml): AgentBudget {
+  const { steps = DEFAULT_STEPS, tokens = DEFAULT_TOKENS, cost = null } = limits;
+  return { steps, tokens, costUsd: cost };
+}
+
+function attachmentRules(raw: NonNullable<WorkerYaml["attachments"]>): AttachmentRules {
+  const suffixes = raw.suffixes?.map((suffix) => `.${suffix.replace(/^\./, "").toLowerCase()}`);
+  return present({ maxCount: raw.max_count, maxBytes: raw.max_bytes, suffixes });
+}
+
+function needsOf({ sandbox, limits }: WorkerYaml): RawNeeds {
+  const { inherit, readonly, approval, stage, discard, network } = sandbox;
+  const paths =
+    sandbox.paths &&
+    [...sandbox.paths].map(([name, path]) => ({ name, root: path.root, mode: path.mode, ...constraintsOf(path) }));
+  return present({
+    zones: sandbox.zones?.map(present),
+    paths,
+    inherit,
+    allowRead: sandbox.allow_read,
+    allowWrite: sandbox.allow_write,
+    readonly,
+    approval,
+    stage,
+    discard,
+    workingDir: sandbox.working_dir,
+    network,
+    limits: limits && limitsOf(limits),
+  });
+}

@@ -1,0 +1,72 @@
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { faultOf } from "../place/host-place.ts";
+import type { Checked } from "../yaml/check.ts";
+import { readDeclarationFile } from "../yaml/declaration-file.ts";
+import { nearest } from "../yaml/issue.ts";
+import { DeclarationError, type Problem } from "../yaml/problem.ts";
+import { readWorker, type WorkerDefinition, type WorkerFile, workerNameOf } from "./worker.ts";
+
+const MAX_WORKERS = 1000;
+
+/** Every `*.worker` file of a folder, by name; `shownDir` is how messages name it. Problems of all files come together. */
+export async function readWorkers(
+  dir: string,
+  shownDir: string,
+): Promise<Checked<ReadonlyMap<string, WorkerDefinition>>> {
+  const wrong = (message: string) =>
+    ({ ok: false, problems: [{ file: shownDir, line: 1, column: 1, path: "", message }] }) as const;
+  const entries = await readdir(dir).catch(faultOf);
+  if (typeof entries === "string") return wrong(entries);
+  const files = entries.filter((entry) => entry.endsWith(".worker") && !entry.startsWith(".")).toSorted();
+  if (files.length > MAX_WORKERS) return wrong(`holds ${files.length} workers; at most ${MAX_WORKERS} are read`);
+  const problems: Problem[] = [];
+  const read: WorkerFile[] = [];
+  for (const entry of files) {
+    const worker = await readFrom(join(dir, entry), join(shownDir, entry));
+    const faults = worker.ok ? await schemaProblems(worker.value) : [];
+    if (worker.ok && faults.length === 0) read.push(worker.value);
+    else if (worker.ok) problems.push(...faults);
+    else problems.push(...worker.problems);
+  }
+  // A worker whose file is wrong still exists: its callers are not to blame.
+  problems.push(...read.flatMap((caller) => unknownCalls(caller, files.map(workerNameOf))));
+  if (problems.length > 0) return { ok: false, problems };
+  return { ok: true, value: new Map(read.map(({ worker }) => [worker.name, worker])) };
+}
+
+async function readFrom(path: string, file: string): Promise<Checked<WorkerFile>> {
+  try {
+    return readWorker(await readDeclarationFile(path, file), file);
+  } catch (error) {
+    if (error instanceof DeclarationError) return { ok: false, problems: error.problems };
+    return { ok: false, problems: [{ file, line: 1, column: 1, path: "", message: faultOf(error) }] };
+  }
+}
+
+/** Few workers have a schema: what compiles them is loaded for those alone. */
+async function schemaProblems({ worker, document }: WorkerFile): Promise<Problem[]> {
+  const schemas = { input_schema: worker.inputSchema, output_schema: worker.outputSchema };
+  const problems: Problem[] = [];
+  for (const [key, schema] of Object.entries(schemas)) {
+    if (schema === undefined) continue;
+    const { schemaFault } = await import("../schema/json-schema.ts");
+    const fault = schemaFault(schema);
+    if (fault !== null) problems.push(document.problemAt([key], fault));
+  }
+  return problems;
+}
+
+function unknownCalls({ worker, document }: WorkerFile, known: readonly string[]): Problem[] {
+  const written = (document.raw as { calls?: readonly string[] }).calls ?? [];
+  return written.flatMap((name, index) => {
+    if (known.includes(name)) return [];
+    const instead = nearest(name, known) ?? `; there are: ${known.join(", ")}`;
+    return [
+      document.problemAt(
+        ["calls", index],
+        `\`${worker.name}\` cannot call \`${name}\`, which does not exist${instead}`,
+      ),
+    ];
+  });
+}

@@ -1,0 +1,132 @@
+import type Docker from "dockerode";
+import { gateCommand } from "../gate/script.ts";
+import type { Plan, PlannedMount, PlannedTmpfs, PlannedUser } from "../plan/plan.ts";
+import type { NameFiles } from "./name-files.ts";
+import type { PinnedVolume } from "./pinned-volume.ts";
+import { servingSeccomp } from "./serving-seccomp.ts";
+
+/** How the daemon is told of what is mounted: a pinned directory by its volume, a file by its path. */
+export interface ContainerSources {
+  readonly volumes: ReadonlyMap<PlannedMount, PinnedVolume>;
+  /** Of a cell without a network; null where there are none. */
+  readonly names: NameFiles | null;
+}
+
+/** Seccomp profiles by the policy's names, as JSON text; `engine` needs none. */
+export interface SeccompProfiles {
+  readonly corral: string;
+}
+
+/** The kernel's own default. */
+const CPU_PERIOD_US = 100_000;
+
+/** Translates a plan into the Engine's words, and decides nothing. */
+export function containerConfig(
+  plan: Plan,
+  name: string,
+  labels: Record<string, string>,
+  { volumes, names }: ContainerSources,
+  seccomp: SeccompProfiles,
+): Docker.ContainerCreateOptions {
+  const { hardening, limits } = plan;
+  return {
+    name,
+    Image: plan.image.id,
+    Labels: labels,
+    Hostname: "corral",
+    // Its namespace has a loopback and nothing else, without the Engine's network code: that is half of what a start costs.
+    NetworkDisabled: plan.network === "none",
+    User: userOption(plan.holder ?? plan.user),
+    // The gate enters the worker's own: the Engine would make one that is missing, as root, in what was granted.
+    WorkingDir: "/",
+    Env: Object.entries(plan.env).map(([key, value]) => `${key}=${value}`),
+    Entrypoint: gateCommand(plan),
+    Cmd: [],
+    // An image's health check would run its own commands in the cell, beside the worker's.
+    Healthcheck: { Test: ["NONE"] },
+    Tty: false,
+    OpenStdin: true,
+    StdinOnce: true,
+    AttachStdin: true,
+    AttachStdout: true,
+    AttachStderr: true,
+    HostConfig: {
+      NetworkMode: plan.network === "none" ? "none" : "bridge",
+      ReadonlyRootfs: hardening.readOnlyRoot,
+      CapDrop: ["ALL"],
+      CapAdd: [...hardening.capabilities],
+      SecurityOpt: securityOptions(plan, seccomp),
+      Privileged: false,
+      // A serving cell's first process is its own init: nothing else could not be signalled by the worker.
+      Init: plan.serves !== true,
+      IpcMode: "private",
+      ...(hardening.runtime === undefined ? {} : { Runtime: hardening.runtime }),
+      Memory: limits.memoryBytes,
+      MemorySwap: limits.memoryBytes,
+      // Not as `NanoCpus`, of which the Engine takes no more than the machine has, though more would be no less a bound.
+      CpuPeriod: CPU_PERIOD_US,
+      CpuQuota: Math.round(limits.cpus * CPU_PERIOD_US),
+      PidsLimit: limits.pids,
+      Ulimits: [
+        { Name: "nofile", Soft: limits.nofile, Hard: limits.nofile },
+        { Name: "fsize", Soft: limits.fileBytes, Hard: limits.fileBytes },
+        { Name: "core", Soft: 0, Hard: 0 },
+      ],
+      Tmpfs: Object.fromEntries(plan.tmpfs.map((tmpfs) => [tmpfs.path, tmpfsOptions(tmpfs, plan)])),
+      Mounts: [...nameMounts(plan, names), ...plan.mounts.map((mount) => mountConfig(mount, volumes))],
+      // Output is read from the attached streams alone: a flood must not fill the Engine's disk with a log.
+      LogConfig: { Type: "none", Config: {} },
+      RestartPolicy: { Name: "no" },
+    },
+  };
+}
+
+function userOption({ uid, gid }: PlannedUser): string {
+  return `${uid}:${gid}`;
+}
+
+function securityOptions(plan: Plan, seccomp: SeccompProfiles): string[] {
+  const options: string[] = [];
+  if (plan.hardening.noNewPrivileges) options.push("no-new-privileges");
+  const profile = plan.serves === true ? servingSeccomp(seccomp.corral) : seccomp.corral;
+  if (plan.hardening.seccomp === "corral") options.push(`seccomp=${profile}`);
+  return options;
+}
+
+function tmpfsOptions(tmpfs: PlannedTmpfs, plan: Plan): string {
+  const owner = tmpfs.mode === "1777" ? "" : `,uid=${plan.user.uid},gid=${plan.user.gid}`;
+  return `rw,nosuid,nodev,${tmpfs.exec ? "exec" : "noexec"},size=${tmpfs.bytes},mode=${tmpfs.mode}${owner}`;
+}
+
+/** Never recursive: what another file system has mounted below a source is not part of what was granted. */
+function mountConfig(mount: PlannedMount, volumes: ContainerSources["volumes"]): Docker.MountSettings {
+  const volume = volumes.get(mount);
+  if (volume === undefined) return bindConfig(mount.host, mount.path, mount.mode);
+  // Read-only by its own mount: the Engine takes `ReadOnly` only for volumes with a name.
+  const o = mount.mode === "ro" ? "bind,ro" : "bind";
+  const options = { type: "none", o, device: volume.device };
+  return {
+    Target: mount.path,
+    Type: "volume",
+    // Without a name it goes with its container. The types want one.
+    Source: "",
+    VolumeOptions: { NoCopy: true, Labels: volume.labels, DriverConfig: { Name: "local", Options: options } },
+  };
+}
+
+function bindConfig(source: string, target: string, mode: PlannedMount["mode"]): Docker.MountSettings {
+  return {
+    Target: target,
+    ReadOnly: mode === "ro",
+    Type: "bind",
+    Source: source,
+    // `NonRecursive` is API 1.40 and not in the types.
+    BindOptions: { Propagation: "rprivate", NonRecursive: true } as Docker.MountSettings["BindOptions"] & object,
+  };
+}
+
+/** With a network the Engine makes these files itself. */
+function nameMounts({ network }: Plan, names: NameFiles | null): Docker.MountSettings[] {
+  if (network !== "none" || names === null) return [];
+  return [bindConfig(names.hosts, "/etc/hosts", "ro"), bindConfig(names.resolver, "/etc/resolv.conf", "ro")];
+}

@@ -1,0 +1,171 @@
+import type { Duplex } from "node:stream";
+import { setTimeout as pause } from "node:timers/promises";
+import type Docker from "dockerode";
+import { GATE_PATH, type PlannedUser } from "../plan/plan.ts";
+import { EngineTrouble } from "../port/driver.ts";
+import type { Exec, ExecRequest } from "../port/exec.ts";
+import { Demultiplexer } from "./demux.ts";
+import { engineMessage, engineTrouble } from "./engine-error.ts";
+import { FirstLine } from "./first-line.ts";
+import { OOM_KILLS_SCRIPT, parseOomKills } from "./oom-kills.ts";
+
+/** The Engine tells the exit code a moment after the streams' end; asked this often, at intervals that grow from the first to the last. */
+const MAX_INSPECTIONS = 100;
+const FIRST_INTERVAL_MS = 5;
+const LAST_INTERVAL_MS = 100;
+
+/** Begins the line that says that a command was let in; what stands there instead are the Engine's words on why not. */
+const BEGUN = "corral-begun ";
+
+/**
+ * Looks the program up by hand, as the gate does: the Engine's own words for a program that is not there would stand in
+ * the command's output, under an exit code of its own making. So is the directory, which may be gone. An image without
+ * a shell borrows the gate's. What it needs for that stays out of the command's environment. `$0` is the gate's binary.
+ *
+ * Where it is told to (not at a terminal, whose echo would come between), it first says on a line of its own that it
+ * has begun, and how many processes were killed for memory before that.
+ */
+const RUN_SCRIPT = `
+[ "$1" = quiet ] || ( echo "${BEGUN}"$(${OOM_KILLS_SCRIPT}) )
+cd -- "$2" 2> /dev/null || {
+  if [ -d "$2" ]; then echo "$2: Permission denied"; elif [ -e "$2" ]; then echo "$2: Not a directory"; else echo "$2: No such file or directory"; fi >&2
+  exit 126
+}
+shift 2
+find() (
+  IFS=:
+  for dir in $PATH; do [ -f "$dir/$1" ] && [ -x "$dir/$1" ] && echo "$dir/$1" && exit; done
+)
+case $1 in
+*/*) ;;
+*)
+  set -- "$(find "$1")" "$@"
+  [ -n "$1" ] || [ "$2" != sh ] || { shift 2; exec "$0" sh "$@"; }
+  [ -n "$1" ] || { echo "$2: command not found" >&2; exit 127; }
+  corral_found=$1; shift 2; set -- "$corral_found" "$@"; unset corral_found
+  ;;
+esac
+exec "$@"
+`;
+
+/** How a command in a running container ended, as the Engine tells it. */
+export type RawExit =
+  | {
+      readonly kind: "exited";
+      readonly code: number;
+      readonly cellAlive: boolean;
+      /** Processes that were killed for memory before it began; null where that is not known. */
+      readonly oomKillsBefore: number | null;
+    }
+  | { readonly kind: "lost"; readonly reason: string };
+
+export interface RawExec extends Omit<Exec, "exit"> {
+  readonly exit: Promise<RawExit>;
+}
+
+/** Starts a command in a running container, with the container's own hardening and the worker's rights. */
+export async function execIn(container: Docker.Container, user: PlannedUser, request: ExecRequest): Promise<RawExec> {
+  try {
+    return await startExec(container, user, request);
+  } catch (error) {
+    throw engineTrouble(error);
+  }
+}
+
+async function startExec(container: Docker.Container, user: PlannedUser, request: ExecRequest): Promise<RawExec> {
+  const tty = request.tty !== undefined;
+  const exec = await container.exec({
+    Cmd: [GATE_PATH, "sh", "-c", RUN_SCRIPT, GATE_PATH, tty ? "quiet" : "told", request.cwd, ...request.argv],
+    WorkingDir: "/",
+    Env: Object.entries(request.env).map(([name, value]) => `${name}=${value}`),
+    User: `${user.uid}:${user.gid}`,
+    AttachStdin: true,
+    AttachStdout: true,
+    AttachStderr: true,
+    Tty: tty,
+  });
+  const stream = (await exec.start({ hijack: true, stdin: true, Tty: tty })) as Duplex;
+  const ended = new Promise<void>((resolve) => {
+    stream.once("end", resolve).once("close", resolve);
+  });
+  // A command that ends without reading its input breaks the pipe; how it ended is asked of the Engine.
+  stream.on("error", () => {});
+  const beginning = tty ? null : new FirstLine();
+  deliver(stream, beginning, heldBack(stream, request.onOutput));
+  if (request.stdin !== undefined) stream.end(request.stdin);
+  const resize = async ({ columns, rows }: { columns: number; rows: number }): Promise<void> => {
+    // A terminal may be resized as its command ends, which is no failure.
+    await exec.resize({ h: rows, w: columns }).catch(() => {});
+  };
+  if (request.tty !== undefined) await resize(request.tty);
+  return {
+    exit: ended.then(() => exitOf(container, exec, beginning)),
+    write: (chunk) => void stream.write(chunk),
+    closeInput: () => void stream.end(),
+    resize,
+  };
+}
+
+/** Reads no more of the stream while what was read of it is still being taken: the command waits then, and no memory grows. */
+function heldBack(
+  stream: Duplex,
+  onOutput: ExecRequest["onOutput"],
+): (name: "stdout" | "stderr", chunk: Buffer) => void {
+  let taking = 0;
+  return (name, chunk) => {
+    const taken = chunk.length === 0 ? undefined : onOutput(name, chunk);
+    if (taken === undefined) return;
+    taking += 1;
+    stream.pause();
+    void taken.then(() => {
+      taking -= 1;
+      if (taking === 0) stream.resume();
+    });
+  };
+}
+
+/** A terminal's one stream comes as it is, without a beginning of ours. */
+function deliver(
+  stream: Duplex,
+  beginning: FirstLine | null,
+  onChunk: (name: "stdout" | "stderr", chunk: Buffer) => void,
+): void {
+  if (beginning === null) {
+    stream.on("data", (chunk: Buffer) => onChunk("stdout", chunk));
+    return;
+  }
+  const streams = new Demultiplexer((name, chunk) => onChunk(name, name === "stdout" ? beginning.add(chunk) : chunk));
+  stream.on("data", (chunk: Buffer) => {
+    if (!streams.add(chunk)) stream.destroy(new EngineTrouble("the Engine sent something else than two streams"));
+  });
+}
+
+async function exitOf(container: Docker.Container, exec: Docker.Exec, beginning: FirstLine | null): Promise<RawExit> {
+  try {
+    const code = await exitCodeOf(container, exec);
+    if (code === null) return { kind: "lost", reason: "the engine did not tell how the command ended" };
+    const { State } = await container.inspect();
+    const line = beginning?.line ?? null;
+    if (beginning !== null && State.Running && !line?.startsWith(BEGUN))
+      return { kind: "lost", reason: `the engine could not start the command: ${line ?? "no reason given"}` };
+    const oomKillsBefore = line === null ? null : parseOomKills(line.slice(BEGUN.length));
+    return { kind: "exited", code, cellAlive: State.Running, oomKillsBefore };
+  } catch (error) {
+    return { kind: "lost", reason: engineMessage(error) };
+  }
+}
+
+/** Null where the Engine knows of no exit code, or takes a command for running whose container has ended. */
+async function exitCodeOf(container: Docker.Container, exec: Docker.Exec): Promise<number | null> {
+  let intervalMs = FIRST_INTERVAL_MS;
+  for (let untold = 0; untold < MAX_INSPECTIONS; ) {
+    const { Running, ExitCode } = await exec.inspect();
+    if (!Running && ExitCode !== null) return ExitCode;
+    // A command may close its output and go on: that is no silence of the Engine's, and its time limit ends it.
+    if (!Running) untold += 1;
+    else if (!(await container.inspect()).State.Running) return null;
+    await pause(intervalMs);
+    intervalMs = Math.min(intervalMs * 1.5, LAST_INTERVAL_MS);
+  }
+  return null;
+}

@@ -1,0 +1,97 @@
+import { createHash, randomUUID } from "node:crypto";
+import { mkdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { Readable } from "node:stream";
+import type Docker from "dockerode";
+import { z } from "zod";
+import { currentOwner, formatOwner, loadSealKey, sealOf } from "../../../state/owner.ts";
+import { inspectImage } from "./inspect.ts";
+import { BASE_NAME, IMAGE_PREFIX } from "./names.ts";
+import { ImageBuildError } from "./progress.ts";
+import { makeStateFolder, readRecord, writeAtomically, writeIfMissing } from "./state-folder.ts";
+
+export interface GateRequest {
+  readonly docker: Docker;
+  readonly stateDir: string;
+  readonly prefix?: string;
+}
+
+const GATE_PATH = "/usr/lib/corral/gate";
+const MAX_BYTES = 16 * 1024 * 1024;
+const GateRecord = z.object({ baseId: z.string(), sha256: z.string().regex(/^[0-9a-f]{64}$/) });
+
+/**
+ * The host path of the static busybox that stands in front of every worker, taken out of corral/base.
+ *
+ * Taken out once per base image, and again where the file is no longer what it was.
+ */
+export async function gateBinary({ docker, stateDir, prefix = IMAGE_PREFIX }: GateRequest): Promise<string> {
+  const tag = `${prefix}/${BASE_NAME}`;
+  const base = await inspectImage(docker, tag);
+  if (!base) throw new ImageBuildError(tag, `it is not built. Run: corral images build ${BASE_NAME}`);
+  const gateDir = join(stateDir, "gate");
+  const record = GateRecord.safeParse(await readRecord(gateDir, "gate.json")).data;
+  if (record?.baseId === base.Id) {
+    const file = join(gateDir, record.sha256, "busybox");
+    if ((await sha256OfFile(file)) === record.sha256) return file;
+  }
+  const binary = await readFromImage(docker, base.Id, stateDir);
+  if (!binary.subarray(0, 4).equals(ELF_MAGIC)) throw new ImageBuildError(tag, `${GATE_PATH} in it is not a program`);
+  const sha256 = sha256Of(binary);
+  await makeStateFolder(stateDir);
+  await mkdir(join(gateDir, sha256), { recursive: true, mode: 0o755 });
+  const file = join(gateDir, sha256, "busybox");
+  // Replaced only where it is not what its name says: cells of other orchestrators are being made with this very file.
+  if (!(await writeIfMissing(file, binary, 0o555)) && (await sha256OfFile(file)) !== sha256)
+    await writeAtomically(file, binary, 0o555);
+  await writeAtomically(join(gateDir, "gate.json"), JSON.stringify({ baseId: base.Id, sha256 }));
+  return file;
+}
+
+const ELF_MAGIC = Buffer.from("\x7fELF", "latin1");
+
+/** Reads from a container that is made and never started. It carries its owner, who may die before it is removed. */
+async function readFromImage(docker: Docker, imageId: string, stateDir: string): Promise<Buffer> {
+  const name = `corral-gate-${randomUUID()}`;
+  const container = await docker.createContainer({
+    name,
+    Image: imageId,
+    Cmd: ["/bin/false"],
+    Labels: await ownerLabels(name, stateDir),
+    HostConfig: { NetworkMode: "none" },
+  });
+  let response: NodeJS.ReadableStream | undefined;
+  try {
+    // Loaded only now: it is needed once for each base image, and not at every start.
+    const { extract } = await import("tar-stream");
+    response = await container.getArchive({ path: GATE_PATH });
+    const archive = response.pipe(extract());
+    for await (const entry of archive) {
+      if (entry.header.type !== "file" || (entry.header.size ?? 0) > MAX_BYTES) break;
+      return Buffer.concat(await Array.fromAsync(entry as AsyncIterable<Buffer>));
+    }
+    throw new Error(`${GATE_PATH} in the image is not a file of at most ${MAX_BYTES} bytes`);
+  } finally {
+    // Left half read it would hold its connection, and this process with it, for minutes.
+    (response as Readable | undefined)?.destroy();
+    await container.remove({ force: true });
+  }
+}
+
+async function ownerLabels(name: string, stateDir: string): Promise<Record<string, string>> {
+  const owner = formatOwner(currentOwner());
+  const seal = sealOf(await loadSealKey(stateDir), { kind: "container", name, run: name, owner });
+  const fields = { run: name, root: name, parent: "", worker: "", owner, plan: "", seal };
+  return Object.fromEntries(Object.entries(fields).map(([field, value]) => [`dev.corral.${field}`, value]));
+}
+
+async function sha256OfFile(file: string): Promise<string | null> {
+  return readFile(file).then(sha256Of, (error: NodeJS.ErrnoException) => {
+    if (error.code === "ENOENT") return null;
+    throw error;
+  });
+}
+
+function sha256Of(content: Buffer): string {
+  return createHash("sha256").update(content).digest("hex");
+}

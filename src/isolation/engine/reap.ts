@@ -1,0 +1,74 @@
+import type Docker from "dockerode";
+import { reapLiveDirs } from "../../state/live-dir.ts";
+import { isDead } from "../../state/owner.ts";
+import { type CellInfo, EngineTrouble, type Reaped } from "../port/driver.ts";
+import { type Maker, RUN_LABEL, readLabels } from "../port/labels.ts";
+import { engineMessage, isGone, statusCodeOf } from "./engine-error.ts";
+import { listVolumes, ownerOfVolume } from "./pinned-volume.ts";
+
+/** Where to look, and as whom. */
+export interface ReapScope {
+  readonly docker: Docker;
+  readonly maker: Maker;
+  /** Where the temporary directories of orchestrators stand. */
+  readonly liveDir: string;
+}
+
+/** Every container that this state directory's orchestrators made, in whatever state, `created` among them. */
+export async function listCells(docker: Docker, maker: Maker): Promise<CellInfo[]> {
+  const containers = await docker.listContainers({ all: true, filters: { label: [RUN_LABEL] } });
+  const cells: CellInfo[] = [];
+  for (const { Id, Names, Labels, State, Created } of containers) {
+    const labelled = readLabels(maker.sealKey, "container", (Names[0] ?? "").replace(/^\//, ""), Labels);
+    if (labelled === null) continue;
+    const createdAt = new Date(Created * 1000).toISOString();
+    cells.push({ ...labelled, id: Id, state: State, createdAt, ownerAlive: !isDead(labelled.owner, maker.owner) });
+  }
+  return cells;
+}
+
+/** Removes the containers, volumes and directories of owners that are certainly dead. */
+export async function reap({ docker, maker, liveDir }: ReapScope): Promise<Reaped> {
+  const dead = (await listCells(docker, maker)).filter((cell) => !cell.ownerAlive);
+  const cells = await removeEach(dead, async ({ id, run }) => {
+    await docker.getContainer(id).remove({ force: true, v: true });
+    return run;
+  });
+  const volumes = await removeEach(await deadVolumes(docker, maker), async ({ name }) => {
+    await docker.getVolume(name).remove();
+    return name;
+  });
+  return { cells, volumes, directories: await reapLiveDirs(liveDir, maker.owner) };
+}
+
+async function deadVolumes(docker: Docker, { sealKey, owner }: Maker): Promise<{ name: string }[]> {
+  const volumes = await listVolumes(docker);
+  return volumes.flatMap((told) => {
+    const labelled = ownerOfVolume(sealKey, told);
+    return labelled !== null && isDead(labelled.owner, owner) ? [{ name: told.Name }] : [];
+  });
+}
+
+/**
+ * Another reaper may be at the same work: what is gone, or is going (409), is no failure. One thing that cannot be
+ * removed does not keep the others.
+ */
+async function removeEach<Thing>(
+  things: readonly Thing[],
+  remove: (thing: Thing) => Promise<string>,
+): Promise<string[]> {
+  const removed: string[] = [];
+  const failures: unknown[] = [];
+  for (const thing of things) {
+    try {
+      removed.push(await remove(thing));
+    } catch (error) {
+      if (!isGone(error) && statusCodeOf(error) !== 409) failures.push(error);
+    }
+  }
+  if (failures.length > 0) {
+    const reasons = failures.map(engineMessage).join("; ");
+    throw new EngineTrouble(`not everything of dead owners could be removed: ${reasons}`, { cause: failures[0] });
+  }
+  return removed;
+}

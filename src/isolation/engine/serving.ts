@@ -1,0 +1,82 @@
+import type { Cell } from "../port/cell.ts";
+import { EngineTrouble } from "../port/driver.ts";
+import type { ServingCell } from "../port/serving.ts";
+import type { Attachment } from "./attachment.ts";
+
+/** An answer is one short line; whatever is longer was not written by the cell's first process. */
+const MAX_ANSWER_BYTES = 4096;
+
+/** The answers of a serving cell's first process, which alone can write to the attached output. */
+export class Answers {
+  #text = "";
+  #waiting: PromiseWithResolvers<string> | null = null;
+  #failure: Error | null = null;
+
+  add(stream: "stdout" | "stderr", chunk: Buffer): void {
+    // Its shell may complain there, which says nothing about an item.
+    if (stream === "stderr") return;
+    this.#text += chunk.toString("latin1");
+    if (this.#text.length > MAX_ANSWER_BYTES) this.#fail(new EngineTrouble("a serving cell said too much"));
+    this.#settle();
+  }
+
+  /** The next line. Rejects where more was said than asked for. */
+  next(): Promise<string> {
+    if (this.#failure !== null) return Promise.reject(this.#failure);
+    if (this.#text !== "") return Promise.reject(new EngineTrouble("a serving cell answered without being asked"));
+    this.#waiting = Promise.withResolvers<string>();
+    return this.#waiting.promise;
+  }
+
+  #settle(): void {
+    const end = this.#text.indexOf("\n");
+    if (end < 0 || this.#waiting === null) return;
+    const line = this.#text.slice(0, end);
+    this.#text = this.#text.slice(end + 1);
+    this.#waiting.resolve(line);
+    this.#waiting = null;
+  }
+
+  #fail(error: Error): void {
+    this.#failure = error;
+    this.#waiting?.reject(error);
+    this.#waiting = null;
+  }
+}
+
+/** The cell behind an attachment whose output goes to `answers`. It is released at once, and waits for items. */
+export function dockerServing(cell: Cell, attachment: Attachment, answers: Answers): ServingCell {
+  let killed = 0;
+  return {
+    ...cell,
+    [Symbol.asyncDispose]: () => cell[Symbol.asyncDispose](),
+    async serve(id) {
+      const answer = answers.next();
+      attachment.write(`run ${id}\n`);
+      const line = await Promise.race([answer, cell.exit.then(() => null)]);
+      if (line === null) return { kind: "gone" };
+      const served = parseAnswer(line, id);
+      const { code, what } = served;
+      const outOfMemory = served.killed > killed;
+      killed = served.killed;
+      if (what === null) return { kind: "ended", code, outOfMemory };
+      // Until then somebody may be at work in what the item left.
+      const exit = await cell.exit;
+      return exit.kind === "exited" ? { kind: "dirty", code, outOfMemory, what } : { kind: "gone" };
+    },
+  };
+}
+
+interface Answer {
+  readonly code: number;
+  readonly killed: number;
+  /** What could not be cleaned away; null where the cell is clean. */
+  readonly what: string | null;
+}
+
+function parseAnswer(line: string, id: string): Answer {
+  const [, of, code, killed, what] =
+    /^(?:ended|dirty(?=.* [a-z]+$)) (\S+) (\d{1,3}) (\d+)(?: ([a-z]+))?$/.exec(line) ?? [];
+  if (of !== id) throw new EngineTrouble("a serving cell answered something else than it was asked");
+  return { code: Number(code), killed: Number(killed), what: what ?? null };
+}

@@ -1,0 +1,112 @@
+import { setTimeout as pause } from "node:timers/promises";
+import type Docker from "dockerode";
+import { GATE_PATH, type Plan, type PlannedUser } from "../plan/plan.ts";
+import type { Cell } from "../port/cell.ts";
+import type { ExecExit, ExecRequest, SessionCell } from "../port/exec.ts";
+import { execIn, type RawExit } from "./exec.ts";
+import { OOM_KILLS_SCRIPT, parseOomKills } from "./oom-kills.ts";
+
+/**
+ * Signals every process of its own user but itself, at once, as the kernel does for `-1`: no fork can outrun it. The
+ * holder and the init belong to another user and stay. After a KILL it counts what is left: process directories that
+ * are its own user's, but for its own. `kill` is the shell's own: a program would end the shell that waits for it. `$0` is the gate's binary.
+ */
+const SIGNAL_ALL_SCRIPT = `
+kill -"$1" -1
+[ "$1" = KILL ] || exit 0
+attempts=0
+while [ "$attempts" -lt 100 ]; do
+  attempts=$((attempts + 1))
+  left=0
+  for process in /proc/[0-9]*; do
+    [ -O "$process" ] && [ "$process" != "/proc/$$" ] && left=1
+  done
+  [ "$left" = 0 ] && exit 0
+  "$0" sleep 0.05
+  kill -KILL -1
+done
+exit 1
+`;
+
+interface SessionParts {
+  readonly container: Docker.Container;
+  readonly plan: Plan;
+}
+
+/** A container whose first process only waits, and in which commands run one after another as the worker's user. */
+export function dockerSession(cell: Cell, { container, plan }: SessionParts): SessionCell {
+  const { user } = plan;
+  const script = (text: string, ...args: string[]) =>
+    scripted(container, user, [GATE_PATH, "sh", "-c", text, GATE_PATH, ...args]);
+  let signals = 0;
+  let signalling: Promise<unknown> = Promise.resolve();
+  /** A signal to all ends this question as well, which is then asked again. */
+  const askOomKills = async (): Promise<ScriptEnd> => {
+    for (;;) {
+      const before = signals;
+      await signalling;
+      const end = await script(OOM_KILLS_SCRIPT);
+      if (end.code === 0 || signals === before) return end;
+    }
+  };
+  return {
+    ...cell,
+    [Symbol.asyncDispose]: () => cell[Symbol.asyncDispose](),
+    async exec(request: ExecRequest) {
+      const exec = await execIn(container, user, request);
+      return { ...exec, exit: exec.exit.then((exit) => judged(exit, cell, askOomKills)) };
+    },
+    async signalAll(signal) {
+      signals += 1;
+      const signalled = script(SIGNAL_ALL_SCRIPT, signal === "SIGTERM" ? "TERM" : "KILL");
+      signalling = signalled;
+      return (await signalled).code === 0;
+    },
+  };
+}
+
+/** Exit code of a program that a SIGKILL ended: Corral's, another program's, or the kernel's for memory. */
+const KILLED = 137;
+/** How long the end of a cell in which nothing can be started any more may take to be told. */
+const CELL_END_MS = 5000;
+
+/**
+ * A command that was killed may be the first that is told of the end of its whole cell, which the engine may not know
+ * of yet: the cell itself is asked. It counts what was killed for memory since the command's own beginning: an earlier
+ * one may have lost a child and gone on (design fact 10).
+ */
+async function judged(exit: RawExit, cell: Cell, askOomKills: () => Promise<ScriptEnd>): Promise<ExecExit> {
+  if (exit.kind === "lost") return exit;
+  const { oomKillsBefore, ...rest } = exit;
+  if (exit.cellAlive && exit.code !== KILLED) return { ...rest, outOfMemory: false };
+  const { code, output } = exit.cellAlive ? await askOomKills() : { code: null, output: "" };
+  if (code === 0) {
+    const oomKills = parseOomKills(output);
+    const more = oomKills !== null && oomKillsBefore !== null && oomKills > oomKillsBefore;
+    return { ...rest, outOfMemory: more };
+  }
+  const end = await Promise.race([cell.exit, pause(CELL_END_MS, null, { ref: false })]);
+  if (end?.kind === "lost") return end;
+  return { ...rest, cellAlive: false, outOfMemory: end?.outOfMemory ?? false };
+}
+
+interface ScriptEnd {
+  readonly code: number | null;
+  readonly output: string;
+}
+
+/** Corral's own small questions to a cell. Null where the Engine or the cell could not even start them. */
+async function scripted(container: Docker.Container, user: PlannedUser, argv: string[]): Promise<ScriptEnd> {
+  let output = "";
+  try {
+    const stdin = Buffer.alloc(0);
+    const onOutput = (_: string, chunk: Buffer): void => {
+      output += chunk.toString("latin1");
+    };
+    const exec = await execIn(container, user, { argv, cwd: "/", env: {}, stdin, onOutput });
+    const exit = await exec.exit;
+    return { code: exit.kind === "exited" ? exit.code : null, output };
+  } catch {
+    return { code: null, output };
+  }
+}

@@ -1,0 +1,128 @@
+import { join } from "node:path/posix";
+import { type Mount, originOf } from "../../sandbox/mount.ts";
+import { isReserved } from "../../sandbox/reserved.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { deliveryOf } from "../../sandbox/staging.ts";
+import type { Violation } from "../../sandbox/violation.ts";
+import { below, ROOT } from "../../sandbox/virtual-path.ts";
+import {
+  ATTACHMENTS_PATH,
+  GATE_PATH,
+  OUTPUT_PATH,
+  type PlannedMount,
+  ROOTED_BASE,
+  SOCKET_PATH,
+  type SourceIdentity,
+} from "./plan.ts";
+import { ITEM_IO_PATH } from "./serve-script.ts";
+
+/** What a pinned mount source is, as its descriptor says. */
+export interface PlannedSource extends SourceIdentity {
+  readonly kind: "directory" | "file" | "socket";
+  readonly uid: number;
+  readonly gid: number;
+}
+
+/** Of a serving cell, two directories of Corral's own on the host: an item's input and output, and its attachments. */
+export interface ItemPlumbing {
+  readonly io: string;
+  readonly attachments: string;
+}
+
+/** What mounts are planned from. */
+export interface MountRequest {
+  readonly sandbox: Sandbox;
+  /** Facts of every host path that will be mounted, by host path. */
+  readonly sources: ReadonlyMap<string, PlannedSource>;
+  /**
+   * The mounts that are views already, by their virtual paths; `would-be` where nothing is run, and those that would
+   * have to be count as such.
+   */
+  readonly views: ReadonlySet<string> | "would-be";
+  readonly attachments: readonly { readonly name: string; readonly host: string }[];
+  /** Corral's own on the host: the gate's binary, this run's socket, and of a session the directory of what its commands print. */
+  readonly plumbing: {
+    readonly gate: string;
+    readonly socket: string;
+    readonly output?: string;
+    readonly items?: ItemPlumbing;
+  };
+}
+
+/** Every bind mount of the cell, shallow ones first, so that a mount below another is made on top of it. */
+export function planMounts(request: MountRequest, violations: Violation[]): PlannedMount[] {
+  const base = request.sandbox.rooted ? ROOTED_BASE : "";
+  const mounts: PlannedMount[] = [];
+  for (const mount of request.sandbox.mounts) {
+    const path = mount.path === "/" ? base : base + mount.path;
+    if (mount.path === ROOT ? path === "" : isReserved(mount.path, request.sandbox)) {
+      violations.push({ code: "MOUNT_RESERVED", path: mount.path });
+      continue;
+    }
+    mounts.push({ ...bindOf(request, path, mount.host), ...asDelivered(mount, request.views), origin: "sandbox" });
+  }
+  refuseForeignNesting(request.sandbox, violations);
+  for (const { name, host } of request.attachments) {
+    mounts.push({ ...bindOf(request, join(ATTACHMENTS_PATH, name), host), mode: "ro", origin: "attachment" });
+  }
+  const { gate, socket, output, items } = request.plumbing;
+  const own: [path: string, host: string, mode?: "rw"][] = [
+    [GATE_PATH, gate],
+    [SOCKET_PATH, socket],
+    ...(output === undefined ? [] : [[OUTPUT_PATH, output] as [string, string]]),
+    ...(items === undefined ? [] : itemMounts(items)),
+  ];
+  for (const [path, host, mode = "ro"] of own) {
+    mounts.push({ ...bindOf(request, path, host), mode, origin: "corral" });
+  }
+  return mounts.sort((a, b) => depth(a.path) - depth(b.path) || (a.path < b.path ? -1 : 1));
+}
+
+function itemMounts({ io, attachments }: ItemPlumbing): [string, string, "rw"?][] {
+  return [
+    [ITEM_IO_PATH, io, "rw"],
+    [ATTACHMENTS_PATH, attachments],
+  ];
+}
+
+/** A mount that only a view can express is never bound as it is, whoever forgot to make one. */
+function asDelivered(
+  mount: Mount,
+  views: MountRequest["views"],
+): Pick<PlannedMount, "mode"> & Partial<Pick<PlannedMount, "staged" | "heldBack">> {
+  const delivery = deliveryOf(mount);
+  const isView = views === "would-be" ? delivery === "view" : views.has(mount.path);
+  if (delivery === "view" && !isView) throw new Error(`planFor was given no view for ${mount.path}`);
+  if (isView) return { mode: mount.mode, staged: true };
+  if (delivery === "read-only") return { mode: "ro", heldBack: "approval" };
+  return { mode: mount.mode };
+}
+
+/**
+ * A mount below another needs a place to stand. Where both lead to the same host tree it is there; elsewhere the
+ * Engine would make the directory on the host, as root, so such a mount is refused.
+ */
+function refuseForeignNesting({ mounts }: Sandbox, violations: Violation[]): void {
+  for (const mount of mounts) {
+    for (const outer of mounts) {
+      const rest = below(outer.path, mount.path);
+      if (outer === mount || rest === null || rest === "") continue;
+      if (originOf(mount) !== join(originOf(outer), rest))
+        violations.push({ code: "MOUNT_RESERVED", path: mount.path, because: "nesting" });
+    }
+  }
+}
+
+function bindOf(
+  request: MountRequest,
+  path: string,
+  host: string,
+): Pick<PlannedMount, "path" | "host" | "kind" | "identity"> {
+  const source = request.sources.get(host);
+  if (source === undefined) throw new Error(`planFor was given no facts of the source of ${path}`);
+  return { path, host, kind: source.kind, identity: { device: source.device, inode: source.inode } };
+}
+
+function depth(path: string): number {
+  return path.split("/").length;
+}

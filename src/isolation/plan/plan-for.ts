@@ -1,0 +1,181 @@
+import { join, normalize } from "node:path/posix";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import type { Violation } from "../../sandbox/violation.ts";
+import { type MountRequest, planMounts } from "./mounts.ts";
+import {
+  HOLD_COMMAND,
+  HOLDER_IDS,
+  HOME_PATH,
+  type Plan,
+  type PlannedLimits,
+  type PlannedTmpfs,
+  type PlannedUser,
+  ROOTED_BASE,
+  SOCKET_PATH,
+} from "./plan.ts";
+import { serveCommand } from "./serve-script.ts";
+import { planUser, type UserRequest } from "./user.ts";
+
+/** What the Engine says of an image. `volumes` are its VOLUME declarations, which would be writable disk outside the plan. */
+export interface ImageFacts {
+  readonly name: string;
+  readonly id: string;
+  readonly env: readonly string[];
+  readonly volumes: readonly string[];
+}
+
+export interface PlanRequest extends MountRequest, UserRequest {
+  readonly run: { readonly id: string; readonly root: string; readonly parent: string | null };
+  readonly worker: {
+    readonly name: string;
+    readonly command: readonly string[];
+    readonly env: Readonly<Record<string, string>>;
+  };
+  readonly image: ImageFacts;
+}
+
+export type Planning =
+  | { readonly ok: true; readonly plan: Plan }
+  | { readonly ok: false; readonly violations: readonly Violation[] };
+
+const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/**
+ * The container for one run, from its sandbox. Pure: the same request gives the same plan, byte for byte.
+ *
+ * What no mount or Engine setting can express is a violation, never left out (design sections 4 and 6).
+ */
+export function planFor(request: PlanRequest): Planning {
+  const { sandbox, image, run, worker } = request;
+  const violations: Violation[] = [];
+  const mounts = planMounts(request, violations);
+  refuseVolumesBelow(mounts, image, violations);
+  const user = planUser(request, mounts, violations);
+  const network = planNetwork(sandbox, violations);
+  if (violations.length > 0) return { ok: false, violations };
+
+  const isSession = request.plumbing.output !== undefined;
+  const serves = request.plumbing.items !== undefined;
+  const base = sandbox.rooted ? ROOTED_BASE : "";
+  // A serving cell has one place in memory alone, which nobody but root owns: what is emptied leaves no trace of its owner.
+  const home = mounts.some((mount) => mount.path === "/home") ? "/home" : serves ? "/tmp" : HOME_PATH;
+  const tmpfs = planTmpfs(request, home, mounts);
+  return {
+    ok: true,
+    plan: {
+      version: 1,
+      run: run.id,
+      root: run.root,
+      parent: run.parent,
+      worker: worker.name,
+      policy: sandbox.policy.name,
+      image: { name: image.name, id: image.id },
+      command: isSession ? HOLD_COMMAND : serves ? serveCommand(worker.command, inMemory(tmpfs)) : worker.command,
+      env: planEnvironment(request, home),
+      workingDir: planWorkingDir(base, sandbox, mounts),
+      ...(serves ? { serves } : {}),
+      user,
+      ...(isSession ? { holder: holderBeside(user) } : {}),
+      mounts,
+      tmpfs,
+      network,
+      limits: planLimits(sandbox),
+      hardening: sandbox.policy.hardening,
+    },
+  };
+}
+
+/** Every place in memory that the worker can write, the Engine's own among them. */
+function inMemory(tmpfs: readonly PlannedTmpfs[]): string[] {
+  return [...tmpfs.map(({ path }) => path), "/dev/shm"];
+}
+
+function holderBeside(user: PlannedUser): PlannedUser {
+  const id = HOLDER_IDS[0] === user.uid ? HOLDER_IDS[1] : HOLDER_IDS[0];
+  return { uid: id, gid: id };
+}
+
+function planNetwork(sandbox: Sandbox, violations: Violation[]): "none" | "open" {
+  if (sandbox.network === false) return "none";
+  if (sandbox.network === true) return "open";
+  if (sandbox.network.allow.length === 0) return "none";
+  violations.push({ code: "NETWORK_NOT_ENFORCEABLE", asked: sandbox.network });
+  return "none";
+}
+
+/** The directory that a relative path of the sandbox starts from, where the cell has it, if only on the way to a mount; else `/`. */
+function planWorkingDir(base: string, sandbox: Sandbox, mounts: Plan["mounts"]): string {
+  const wanted = withoutSlash(join("/", base, sandbox.workingDir));
+  const exists = mounts.some(({ path }) => `${wanted}/`.startsWith(`${path}/`) || path.startsWith(`${wanted}/`));
+  return exists ? wanted : "/";
+}
+
+/** The whole environment: the image's own, the cell's places, and what the worker file says. Nothing of the host's. */
+function planEnvironment(request: PlanRequest, home: string): Record<string, string> {
+  return {
+    PATH: DEFAULT_PATH,
+    ...imageEnvironment(request.image),
+    LANG: "C.UTF-8",
+    TMPDIR: "/tmp",
+    ...request.worker.env,
+    HOME: home,
+    CORRAL_RUN: request.run.id,
+    CORRAL_SOCKET: SOCKET_PATH,
+    ...(request.sandbox.rooted ? { CORRAL_ROOT: ROOTED_BASE } : {}),
+  };
+}
+
+/** The Engine gives a container its image's variables in any case: a plan that left them out would not be the whole. */
+function imageEnvironment(image: ImageFacts): Record<string, string> {
+  return Object.fromEntries(
+    image.env
+      .map((entry) => /^([^=]+)=(.*)$/s.exec(entry))
+      .filter((match) => match !== null)
+      .map(([, name, value]) => [name, value]),
+  );
+}
+
+/** `/tmp` and home, and one over each VOLUME of the image, which the Engine would otherwise fill with disk of its own. */
+function planTmpfs(request: PlanRequest, home: string, mounts: Plan["mounts"]): PlannedTmpfs[] {
+  const { policy } = request.sandbox;
+  const exec = policy.hardening.tmpExec;
+  const wanted: PlannedTmpfs[] = [
+    { path: "/tmp", bytes: policy.tmpBytes, exec, mode: "1777" },
+    { path: home, bytes: policy.homeBytes, exec, mode: "0700" },
+    ...volumePaths(request.image).map((path) => ({ path, bytes: policy.tmpBytes, exec, mode: "1777" })),
+  ];
+  const taken = new Set(mounts.map((mount) => mount.path));
+  return wanted.filter(({ path }) => !taken.has(path) && taken.add(path));
+}
+
+/** The Engine would make the place of such a volume in the granted directory, on the host and as root. */
+function refuseVolumesBelow(mounts: Plan["mounts"], image: ImageFacts, violations: Violation[]): void {
+  const volumes = volumePaths(image);
+  for (const { path } of mounts) {
+    if (volumes.some((volume) => volume.startsWith(`${path}/`)))
+      violations.push({ code: "MOUNT_RESERVED", path, because: "volume" });
+  }
+}
+
+function volumePaths(image: ImageFacts): string[] {
+  return image.volumes.map((path) => withoutSlash(normalize(path))).sort();
+}
+
+function withoutSlash(path: string): string {
+  return path === "/" ? path : path.replace(/\/$/, "");
+}
+
+/** What a run under this sandbox may use: its own limits, and its policy's where it has none. */
+export function planLimits(sandbox: Sandbox): PlannedLimits {
+  const ceiling = sandbox.policy.maxLimits;
+  const limits = { ...ceiling, ...sandbox.limits };
+  return {
+    memoryBytes: limits.memoryBytes,
+    cpus: limits.cpus,
+    pids: limits.pids,
+    nofile: sandbox.policy.nofile,
+    fileBytes: limits.diskBytes,
+    timeoutMs: limits.timeoutMs,
+    outputBytes: limits.outputBytes,
+  };
+}

@@ -1,0 +1,92 @@
+import type { Hardening } from "../../sandbox/policy.ts";
+
+/** What a pinned mount source was when it was opened: Linux device and inode numbers, in decimal. */
+export interface SourceIdentity {
+  readonly device: string;
+  readonly inode: string;
+}
+
+/** Whose a planned mount is: the derived sandbox's, an attachment, or Corral's own (the gate and the socket). */
+export type MountOrigin = "sandbox" | "attachment" | "corral";
+
+/** One bind mount of a cell. `path` is absolute in the cell, `host` on the host. */
+export interface PlannedMount {
+  readonly path: string;
+  readonly host: string;
+  readonly mode: "ro" | "rw";
+  readonly kind: "directory" | "file" | "socket";
+  readonly origin: MountOrigin;
+  readonly identity: SourceIdentity;
+  /** True where it is a view: what is written there waits on a side, and what may not be read is not in it. */
+  readonly staged?: true;
+  /** Why a mount that the sandbox may write is read-only in the cell; absent where the two agree. */
+  readonly heldBack?: "approval";
+}
+
+export interface PlannedTmpfs {
+  readonly path: string;
+  readonly bytes: number;
+  readonly exec: boolean;
+  readonly mode: string;
+}
+
+export interface PlannedUser {
+  readonly uid: number;
+  readonly gid: number;
+}
+
+/** Bounds that the Engine enforces (memory is memory and swap together) and that the run enforces (time, output). */
+export interface PlannedLimits {
+  readonly memoryBytes: number;
+  readonly cpus: number;
+  readonly pids: number;
+  readonly nofile: number;
+  /** RLIMIT_FSIZE: the largest file that one process may write. */
+  readonly fileBytes: number;
+  readonly timeoutMs: number;
+  readonly outputBytes: number;
+}
+
+/**
+ * The container, as plain JSON: nothing is left to the driver's judgement. The driver only translates, and the gate
+ * proves inside the cell that what was planned is what is there.
+ */
+export interface Plan {
+  readonly version: 1;
+  readonly run: string;
+  readonly root: string;
+  readonly parent: string | null;
+  readonly worker: string;
+  readonly policy: string;
+  readonly image: { readonly name: string; readonly id: string };
+  readonly command: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly workingDir: string;
+  /** True where its first process serves one item after another, and there is no init before it; else absent. */
+  readonly serves?: true;
+  /** Whose rights the worker's programs have. */
+  readonly user: PlannedUser;
+  /** A session's first process belongs to another user, whom its commands cannot signal; absent for a cell of one command. */
+  readonly holder?: PlannedUser;
+  readonly mounts: readonly PlannedMount[];
+  readonly tmpfs: readonly PlannedTmpfs[];
+  readonly network: "none" | "open";
+  readonly limits: PlannedLimits;
+  readonly hardening: Hardening;
+}
+
+/** Where Corral's own files stand in every cell. The gate keeps its name, for busybox chooses what to be by it. */
+export const GATE_PATH = "/.corral/busybox";
+export const SOCKET_PATH = "/.corral/socket";
+/** Where a session keeps the whole of what its commands printed. */
+export const OUTPUT_PATH = "/.corral/output";
+/** Where the namespace of a rooted sandbox (the root form) stands in a cell, whose own `/` is the image's. */
+export const ROOTED_BASE = "/project";
+export const ATTACHMENTS_PATH = "/attachments";
+export const HOME_PATH = "/home/worker";
+/** The user of a cell that writes to no mount: nobody's number on any distribution. */
+export const UNPRIVILEGED_ID = 65532;
+/** The holder of a session, and who takes its place where a worker happens to be that user. */
+export const HOLDER_IDS = [65533, 65534] as const;
+/** What a session's first process does: it waits until its orchestrator closes its input, or is gone, and then the cell ends. */
+export const HOLD_COMMAND = [GATE_PATH, "sh", "-c", "while IFS= read -r _; do :; done"] as const;

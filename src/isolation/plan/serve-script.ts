@@ -1,0 +1,110 @@
+import { GATE_PATH } from "./plan.ts";
+
+/** Where a serving cell takes an item's input and leaves what its command printed. Files of Corral's own making. */
+export const ITEM_IO_PATH = "/.corral/io";
+
+/**
+ * What a serving cell's first process does: for each line `run ID` of its input it runs the worker's command once, and
+ * then scrubs: it ends every other process at once, empties everything that can be written in memory, looks whether
+ * anything is left, and only then answers `ended ID CODE KILLED`. `KILLED` counts the kernel's kills for memory so far.
+ *
+ * It has the worker's own rights, for nobody in a cell can become somebody else. What keeps it out of the worker's reach:
+ * it is process 1, which no signal from inside its namespace ends, and it ignores SIGINT, which a shell would else handle;
+ * its binary can be executed and not read, so that the kernel lets nobody trace it or open its descriptors; the seccomp
+ * profile of a serving cell lets nobody change another process's limits or priority; and the worker inherits none of its
+ * descriptors. So an item can forge neither its own exit status nor an end, nor can it write into what another leaves, nor
+ * narrow what comes after it (design fact 6).
+ *
+ * A cell that is not clean afterwards says so and ends: `dirty ID CODE KILLED WHAT`.
+ *
+ * Its variables have names that no worker's environment has: they would be exported, and one item's exit code be the next
+ * one's to read. Where a fork fails, for the dead still count against the limit of processes, it goes on without.
+ */
+const SERVE_SCRIPT = `
+umask 022
+trap '' INT
+corral_gate=$0
+corral_places=$1
+shift
+corral_line='
+'
+corral_oom_kills() {
+  corral_killed=0
+  for corral_file in /sys/fs/cgroup/memory/memory.oom_control /sys/fs/cgroup/memory.events; do
+    [ -r "$corral_file" ] || continue
+    while read -r corral_name corral_value; do [ "$corral_name" = oom_kill ] && corral_killed=$corral_value; done < "$corral_file"
+  done
+}
+corral_holds() {
+  set -- "$1"/* "$1"/.[!.]* "$1"/..?*
+  for corral_left; do
+    if [ -e "$corral_left" ] || [ -L "$corral_left" ]; then return 0; fi
+  done
+  return 1
+}
+corral_remove() {
+  command eval '"$corral_gate" find "$1" -mindepth 1 -maxdepth 1 -exec "$corral_gate" rm -rf -- {} +'
+}
+corral_empty() {
+  corral_holds "$1" || return 0
+  corral_remove "$1"
+  corral_holds "$1" || return 0
+  # What is left may be folders that their owner has closed.
+  command eval '"$corral_gate" find "$1" -mindepth 1 -maxdepth 1 ! -type l -exec "$corral_gate" chmod -R u+rwx -- {} +'
+  corral_remove "$1"
+  ! corral_holds "$1"
+}
+corral_scrub() {
+  corral_dirty=
+  kill -KILL -1
+  corral_tries=0
+  while set -- /proc/[0-9]*; [ $# -gt 1 ]; do
+    corral_tries=$((corral_tries + 1))
+    if [ "$corral_tries" -gt 320 ]; then corral_dirty=processes; return; fi
+    # Zombies have become this process's children: this takes those that are there, and needs no process for it.
+    jobs > /dev/null
+    # The others are on their way out, and need the processor for it.
+    if [ "$corral_tries" -gt 20 ]; then command eval '"$corral_gate" usleep 10000'; fi
+    kill -KILL -1
+  done
+  corral_rest=$corral_places
+  while [ -n "$corral_rest" ]; do
+    corral_empty "\${corral_rest%%"$corral_line"*}" || corral_dirty=files
+    corral_rest=\${corral_rest#*"$corral_line"}
+  done
+  corral_holds /dev/mqueue && corral_dirty=queues
+  for corral_kind in shm msg sem; do
+    if [ -r "/proc/sysvipc/$corral_kind" ]; then
+      { read -r corral_left; read -r corral_left && corral_dirty=ipc; } < "/proc/sysvipc/$corral_kind"
+    fi
+  done
+}
+corral_command=$(
+case $1 in
+*/*) [ -f "$1" ] && [ -x "$1" ] && echo "$1" ;;
+*) set -f; IFS=:; for dir in $PATH; do [ -f "$dir/$1" ] && [ -x "$dir/$1" ] && echo "$dir/$1" && break; done ;;
+esac
+)
+[ -n "$corral_command" ] || exit 127
+shift
+set -- "$corral_command" "$@"
+while IFS=' ' read -r corral_word corral_id; do
+  [ "$corral_word" = run ] || exit 1
+  # In the foreground, for what is begun in the background begins with SIGINT and SIGQUIT ignored.
+  ( trap - INT; CORRAL_RUN=$corral_id; export CORRAL_RUN; unset PWD OLDPWD SHLVL; exec "$@" < ${ITEM_IO_PATH}/in > ${ITEM_IO_PATH}/out 2> ${ITEM_IO_PATH}/err )
+  corral_code=$?
+  corral_scrub
+  corral_oom_kills
+  if [ -n "$corral_dirty" ]; then echo "dirty $corral_id $corral_code $corral_killed $corral_dirty"; exit 1; fi
+  echo "ended $corral_id $corral_code $corral_killed"
+done 2> /dev/null
+`;
+
+/**
+ * The command of a serving cell. `places` are the directories in memory that are emptied after each item. The worker's
+ * command is looked up by hand, as at the gate: this shell would prefer its own applets.
+ */
+export function serveCommand(command: readonly string[], places: readonly string[]): string[] {
+  const lines = places.map((place) => `${place}\n`).join("");
+  return [GATE_PATH, "sh", "-c", SERVE_SCRIPT, GATE_PATH, lines, ...command];
+}

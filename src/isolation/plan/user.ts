@@ -1,0 +1,54 @@
+import type { Violation } from "../../sandbox/violation.ts";
+import type { MountRequest, PlannedSource } from "./mounts.ts";
+import { type PlannedMount, UNPRIVILEGED_ID } from "./plan.ts";
+
+type User = { readonly uid: number; readonly gid: number };
+
+export interface UserRequest extends Pick<MountRequest, "sandbox" | "sources"> {
+  /** The uid that Corral runs as. It decides whose files a cell may write. */
+  readonly orchestratorUid: number;
+}
+
+/**
+ * The cell's user: the one owner of the writable mounts, so that what it writes belongs to them. Without writable
+ * mounts, the one unprivileged owner of what it reads (an ordinary user's private files stay readable, as the
+ * validator says they are), else 65532.
+ */
+export function planUser(request: UserRequest, mounts: readonly PlannedMount[], violations: Violation[]): User {
+  const own = mounts.filter((mount) => mount.origin !== "corral");
+  const writers = ownersOf(
+    request,
+    own.filter((mount) => mount.mode === "rw"),
+  );
+  if (writers.length === 0) return readerOf(request, own);
+  const [user] = writers as [User];
+  const refuse = (reason: string): number => violations.push({ code: "USER_NOT_ALLOWED", reason });
+  if (writers.length > 1) {
+    refuse(
+      `the writable directories belong to different users (${writers.map((u) => `${u.uid}:${u.gid}`).join(", ")})`,
+    );
+  } else if (user.uid === 0 && !request.sandbox.policy.hardening.rootUser) {
+    refuse(
+      `a writable directory belongs to root, and the policy ${request.sandbox.policy.name} lets no worker be root`,
+    );
+  } else if (request.orchestratorUid !== 0 && user.uid !== request.orchestratorUid) {
+    refuse(`a writable directory belongs to user ${user.uid}, and corral runs as user ${request.orchestratorUid}`);
+  }
+  return user;
+}
+
+function readerOf(request: UserRequest, mounts: readonly PlannedMount[]): User {
+  const [user, ...others] = ownersOf(request, mounts);
+  const alone = user !== undefined && others.length === 0 && user.uid !== 0;
+  const allowed = alone && (request.orchestratorUid === 0 || user.uid === request.orchestratorUid);
+  return allowed ? user : { uid: UNPRIVILEGED_ID, gid: UNPRIVILEGED_ID };
+}
+
+function ownersOf(request: UserRequest, mounts: readonly PlannedMount[]): User[] {
+  const owners = new Map<string, User>();
+  for (const mount of mounts) {
+    const { uid, gid } = request.sources.get(mount.host) as PlannedSource;
+    owners.set(`${uid}:${gid}`, { uid, gid });
+  }
+  return [...owners.values()];
+}

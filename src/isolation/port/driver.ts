@@ -1,0 +1,83 @@
+import type { Violation } from "../../sandbox/violation.ts";
+import type { Plan } from "../plan/plan.ts";
+import type { ImageFacts } from "../plan/plan-for.ts";
+import type { Pins } from "../sources/pin.ts";
+import type { Cell } from "./cell.ts";
+import type { SessionCell } from "./exec.ts";
+import type { Labelled } from "./labels.ts";
+import type { ServingCell } from "./serving.ts";
+
+/** Something that makes cells from plans. Every driver passes one contract suite, `test/isolation/driver.contract.ts`. */
+export interface Driver {
+  readonly name: string;
+  /** What this driver's engine is, and what it cannot enforce on this host. */
+  capabilities(): Promise<Capabilities>;
+  /** Null where there is no such image. */
+  imageFacts(image: string): Promise<ImageFacts | null>;
+  /**
+   * Makes a cell and verifies it. The worker has not begun: {@link Cell.release} lets it.
+   *
+   * A cell that is not what was planned is removed, and the refusal says in what it differs. Rejects with
+   * `EngineTrouble` where the engine itself failed, and with the signal's reason where it was aborted; nothing is
+   * left behind in any case.
+   */
+  start(request: StartRequest): Promise<Start>;
+  /**
+   * The same for a plan with a holder: a cell in which commands are run one after another. It is open already, and
+   * ends by itself when its orchestrator is gone.
+   */
+  startSession(request: StartRequest): Promise<SessionStart>;
+  /** The same for a plan that serves items: it is open already, and waits for the first. */
+  startServing(request: Omit<StartRequest, "onOutput">): Promise<ServingStart>;
+  /** Every cell that this state directory's orchestrators made, whatever its state. */
+  list(): Promise<CellInfo[]>;
+  /** Removes what belongs to owners that are certainly dead, and nothing else. */
+  reap(): Promise<Reaped>;
+}
+
+export interface StartRequest {
+  readonly plan: Plan;
+  readonly pins: Pins;
+  /** Called with each piece as it comes, from the first byte; never after {@link Cell.exit} has settled. */
+  readonly onOutput: (stream: "stdout" | "stderr", chunk: Buffer) => void;
+  readonly signal: AbortSignal;
+}
+
+export type Start =
+  | { readonly ok: true; readonly cell: Cell }
+  | { readonly ok: false; readonly violations: readonly Violation[] };
+
+export type SessionStart =
+  | { readonly ok: true; readonly cell: SessionCell }
+  | { readonly ok: false; readonly violations: readonly Violation[] };
+
+export type ServingStart =
+  | { readonly ok: true; readonly cell: ServingCell }
+  | { readonly ok: false; readonly violations: readonly Violation[] };
+
+export interface Capabilities {
+  readonly engine: string;
+  readonly version: string;
+  /** What a plan may ask for and this engine cannot enforce, each in words. Empty on a sound engine. */
+  readonly missing: readonly string[];
+  /** What `doctor` shows besides. */
+  readonly facts: Readonly<Record<string, string>>;
+}
+
+export interface CellInfo extends Labelled {
+  readonly id: string;
+  readonly state: string;
+  readonly createdAt: string;
+  readonly ownerAlive: boolean;
+}
+
+export interface Reaped {
+  readonly cells: readonly string[];
+  readonly volumes: readonly string[];
+  readonly directories: readonly string[];
+}
+
+/** The engine failed, not the worker: not reachable, full, or confused. The message may hold host paths; it is for people. */
+export class EngineTrouble extends Error {
+  override readonly name = "EngineTrouble";
+}

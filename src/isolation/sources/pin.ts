@@ -1,0 +1,137 @@
+import { constants, fstatSync } from "node:fs";
+import { Descriptor } from "../../files/host/descriptor.ts";
+import type { PlannedSource } from "../plan/mounts.ts";
+import { type RefusedSources, refusalOf } from "./refused-sources.ts";
+
+/** A mount source held open: whatever its path says later, the descriptor is what was checked. */
+export interface PinnedSource extends PlannedSource {
+  readonly host: string;
+  /** How the daemon reaches the pinned directory, whatever its path now says (design fact 2). */
+  readonly descriptorPath: string;
+  /** Of a file, when it was opened. */
+  readonly bytes: number;
+}
+
+export interface Pins extends AsyncDisposable {
+  readonly sources: ReadonlyMap<string, PinnedSource>;
+}
+
+/** Why a source cannot be a mount. `reason` never names a host path. */
+export interface PinRefusal {
+  readonly host: string;
+  readonly reason: string;
+}
+
+export type Pinning =
+  | { readonly ok: true; readonly pins: Pins }
+  | { readonly ok: false; readonly refusals: PinRefusal[] };
+
+/** The deepest host path that is walked. */
+const MAX_COMPONENTS = 256;
+
+/**
+ * Opens each host path from `/` on, component by component and never through a symbolic link, and keeps it open.
+ * `ownDirs` are Corral's own, which are refused to everybody else.
+ * All paths are free of links when they are declared, so a link found here was planted since (design facts 1 and 7).
+ */
+export async function pinSources(
+  hosts: Iterable<string>,
+  refused: RefusedSources,
+  ownDirs: readonly string[] = [],
+): Promise<Pinning> {
+  const pinned: Descriptor[] = [];
+  const sources = new Map<string, PinnedSource>();
+  const refusals: PinRefusal[] = [];
+  const close = async (): Promise<void> => {
+    for (const descriptor of pinned) descriptor[Symbol.dispose]();
+  };
+  for (const host of new Set([...hosts, ...ownDirs])) {
+    try {
+      const reason = !isPlain(host) ? CANNOT_BE_MOUNTED : ownDirs.includes(host) ? null : refusalOf(host, refused);
+      if (reason !== null) throw new SourceRefused(reason);
+      const descriptor = openWithoutLinks(host);
+      pinned.push(descriptor);
+      sources.set(host, describe(descriptor, host));
+    } catch (error) {
+      const reason = reasonOf(error);
+      if (reason === null) {
+        await close();
+        throw error;
+      }
+      refusals.push({ host, reason });
+    }
+  }
+  if (refusals.length > 0) {
+    await close();
+    return { ok: false, refusals };
+  }
+  return { ok: true, pins: { sources, [Symbol.asyncDispose]: close } };
+}
+
+const CANNOT_BE_MOUNTED = "its path cannot be mounted";
+
+/** Absolute, and without anything that would lead elsewhere than it says: it is judged by its text before it is walked. */
+function isPlain(host: string): boolean {
+  return host === "/" || host === `/${componentsOf(host).join("/")}`;
+}
+
+function componentsOf(host: string): string[] {
+  return host.split("/").filter((component) => component !== "" && component !== "." && component !== "..");
+}
+
+class SourceRefused extends Error {}
+
+/**
+ * The last step reopens what was looked at, by descriptor: it must be readable by the user that Corral runs as,
+ * although the daemon, which is root, could mount it without. Synchronous, as all work with names is.
+ */
+function openWithoutLinks(host: string): Descriptor {
+  const components = componentsOf(host);
+  if (components.length > MAX_COMPONENTS) throw new SourceRefused(CANNOT_BE_MOUNTED);
+  let current = Descriptor.name("/", true);
+  try {
+    for (const [index, component] of components.entries()) {
+      const next = current.child(component, index < components.length - 1);
+      current[Symbol.dispose]();
+      current = next;
+    }
+    const found = current.stat();
+    if (found.isSymbolicLink()) throw new SourceRefused("a symbolic link stands in its path");
+    if (!found.isDirectory() && !found.isFile())
+      throw new SourceRefused("it is neither a directory nor a regular file");
+    return current.reopen(constants.O_RDONLY);
+  } finally {
+    current[Symbol.dispose]();
+  }
+}
+
+function describe({ fd }: Descriptor, host: string): PinnedSource {
+  const stat = fstatSync(fd, { bigint: true });
+  return {
+    host,
+    kind: stat.isDirectory() ? "directory" : "file",
+    device: String(stat.dev),
+    inode: String(stat.ino),
+    uid: Number(stat.uid),
+    gid: Number(stat.gid),
+    descriptorPath: `/proc/${process.pid}/fd/${fd}`,
+    bytes: Number(stat.size),
+  };
+}
+
+/** Null where the error says nothing about the source. */
+function reasonOf(error: unknown): string | null {
+  if (error instanceof SourceRefused) return error.message;
+  switch ((error as NodeJS.ErrnoException).code) {
+    case "ENOENT":
+      return "it does not exist";
+    case "ENOTDIR":
+      return "a symbolic link or a file stands in the place of one of its directories";
+    case "EACCES":
+      return "it may not be opened by the user that corral runs as";
+    case "ENAMETOOLONG":
+      return CANNOT_BE_MOUNTED;
+    default:
+      return null;
+  }
+}

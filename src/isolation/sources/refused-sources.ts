@@ -1,0 +1,115 @@
+import { readFileSync, realpathSync } from "node:fs";
+import { decodedMountField } from "../../files/host/mount-field.ts";
+
+/** Host directories that no mount may be, hold, or lie in. Made once for an Engine and a state directory. */
+export interface RefusedSources {
+  readonly places: readonly RefusedPlace[];
+  readonly mountTable: readonly MountTableEntry[];
+}
+
+interface RefusedPlace {
+  readonly label: string;
+  /** The place on its file system: two paths that lead to one directory, by a bind mount, are the same here. */
+  readonly location: FileSystemLocation;
+  readonly path: string;
+  /** Nothing below may be mounted either. False for a single socket, whose directory is only refused for holding it. */
+  readonly closed: boolean;
+}
+
+interface FileSystemLocation {
+  readonly device: string;
+  readonly type: string;
+  readonly path: string;
+}
+
+interface MountTableEntry {
+  readonly device: string;
+  readonly root: string;
+  readonly mountPoint: string;
+  readonly type: string;
+}
+
+/** The system's own, whatever the Engine (design section 6). */
+const SYSTEM = ["/proc", "/sys", "/dev", "/etc", "/boot"] as const;
+/** What the kernel shows of itself as files, wherever that is mounted. */
+const KERNEL_FILE_SYSTEMS = new Set(
+  "proc sysfs cgroup cgroup2 devtmpfs devpts mqueue securityfs debugfs tracefs configfs bpf efivarfs binfmt_misc".split(
+    " ",
+  ),
+);
+const OF_THE_SYSTEM = "a directory of the operating system";
+/** Sockets that give away the Engine or a machine; a directory that holds one is refused. */
+const SOCKETS = ["/run/docker.sock", "/run/containerd", "/run/podman", "/run/docker"] as const;
+
+export function refusedSourcesFor(places: {
+  readonly engineData: readonly string[];
+  readonly engineSockets: readonly string[];
+  readonly state: readonly string[];
+}): RefusedSources {
+  const mountTable = readMountTable();
+  const place =
+    (label: string, closed: boolean) =>
+    (path: string): RefusedPlace => {
+      const real = realOrSame(path);
+      return { label, closed, path: real, location: locate(real, mountTable) };
+    };
+  return {
+    mountTable,
+    places: [
+      ...SYSTEM.map(place(OF_THE_SYSTEM, true)),
+      ...[...SOCKETS, ...places.engineSockets].map(place("the Engine's socket", true)),
+      ...places.engineData.map(place("the Engine's data", true)),
+      ...places.state.map(place("Corral's own state", true)),
+    ],
+  };
+}
+
+/** Why `host`, a path without links, may never be a mount source; null where it may. */
+export function refusalOf(host: string, refused: RefusedSources): string | null {
+  if (host === "/") return "it is the whole file system";
+  const location = locate(host, refused.mountTable);
+  if (KERNEL_FILE_SYSTEMS.has(location.type)) return `it lies in ${OF_THE_SYSTEM}`;
+  for (const place of refused.places) {
+    const same = location.device === place.location.device;
+    if (holds(place.path, host) || (same && holds(place.location.path, location.path)))
+      return `it lies in ${place.label}`;
+    if (holds(host, place.path) || (same && holds(location.path, place.location.path)))
+      return `it holds ${place.label}`;
+  }
+  return null;
+}
+
+function holds(outer: string, inner: string): boolean {
+  return outer === inner || inner.startsWith(outer === "/" ? "/" : `${outer}/`);
+}
+
+function realOrSame(path: string): string {
+  try {
+    return realpathSync(path);
+  } catch {
+    return path;
+  }
+}
+
+/** Where a path stands on its own file system, so that a bind mount of `/etc` elsewhere is still `/etc`. */
+function locate(path: string, table: readonly MountTableEntry[]): FileSystemLocation {
+  let best: MountTableEntry | undefined;
+  for (const entry of table) {
+    if (holds(entry.mountPoint, path) && (best === undefined || entry.mountPoint.length >= best.mountPoint.length))
+      best = entry;
+  }
+  if (best === undefined) return { device: "", type: "", path };
+  const below = path.slice(best.mountPoint === "/" ? 0 : best.mountPoint.length);
+  return { device: best.device, type: best.type, path: best.root === "/" ? below || "/" : best.root + below };
+}
+
+function readMountTable(): MountTableEntry[] {
+  return readFileSync("/proc/self/mountinfo", "utf8")
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => {
+      const [before = "", after = ""] = line.split(" - ");
+      const [, , device = "", root = "", mountPoint = ""] = before.split(" ").map(decodedMountField);
+      return { device, root, mountPoint, type: after.split(" ")[0] ?? "" };
+    });
+}

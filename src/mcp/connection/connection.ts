@@ -1,0 +1,189 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import { isTooDeep, MAX_JSON_DEPTH } from "../../json/depth.ts";
+import type { OnOutput } from "../../run/session/exec-command.ts";
+import type { ToolResult } from "../../tools/run-tool.ts";
+import type { Tool } from "../../tools/tool.ts";
+import { Call, type Round } from "../calls/call.ts";
+import type { Exchange } from "../calls/exchange.ts";
+import { Slots } from "../calls/slots.ts";
+import { ClientApprover, type ClientApproverOptions } from "../questions/client-approver.ts";
+import { ClientRoots } from "../roots/client-roots.ts";
+import { offeredTools } from "./offered-tools.ts";
+import { SandboxSession, type SandboxSessionOptions } from "./sandbox-session.ts";
+import { refusedAnswer } from "./tool-answer.ts";
+
+export interface ConnectionOptions extends Omit<SandboxSessionOptions, "approver"> {
+  /** The workers of the project, by name. */
+  readonly workers: ReadonlyMap<string, WorkerDefinition>;
+  readonly honoursRoots: boolean;
+  readonly approvalTimeoutMs: number;
+  /** True where clients use it that nothing tells apart: what the person behind one agrees to is for no other. */
+  readonly isShared: boolean;
+  /** Decides where the client cannot ask anybody. */
+  readonly otherwise: ClientApproverOptions["otherwise"];
+  /** Tells a bug, or trouble with the Engine, in its own words: host paths may be in them, which no client gets. */
+  readonly report: (error: unknown) => void;
+}
+
+/** What a request came to, and what its client should know besides. */
+export interface Told {
+  readonly round: Round;
+  readonly notes: readonly string[];
+}
+
+/** Calls that wait for their client to come again; the oldest are given up for further ones. */
+const MAX_PARKED = 200;
+/** How long the result of one is kept whose client did not come again in time. */
+const KEPT_MS = 60_000;
+
+/** One client, or all that share it, and the sandbox, from the first request to the last. */
+export class Connection implements AsyncDisposable {
+  readonly worker: WorkerDefinition;
+  readonly workers: ReadonlyMap<string, WorkerDefinition>;
+  readonly tools: ReadonlyMap<string, Tool>;
+  readonly #options: ConnectionOptions;
+  readonly #fileSlots = new Slots();
+  /** Commands, calls and git may take as long as they may: nobody who only wants a file waits behind them. */
+  readonly #longSlots = new Slots();
+  readonly #sandbox: SandboxSession;
+  readonly #roots: ClientRoots;
+  readonly #under = new Set<Call>();
+  readonly #parked = new Map<string, Call>();
+  /**
+   * From which call a question comes: whoever asks for consent knows the run, but many calls of a client use the same
+   * one. Null where nothing may be asked. A program in the cell asks as the command that runs. What asks from elsewhere
+   * (such a program when no command runs) is asked by the newest call, but only where all calls are of one client.
+   */
+  readonly #callOf = new AsyncLocalStorage<Call | null>();
+
+  constructor(options: ConnectionOptions) {
+    const { worker, workers, honoursRoots, approvalTimeoutMs, isShared, otherwise, tell } = options;
+    this.#options = options;
+    this.worker = worker;
+    this.workers = workers;
+    this.tools = offeredTools(worker);
+    const approver = new ClientApprover({
+      callInQuestion: () => this.#callInQuestion(),
+      ask: (call, form, signal) => this.#slotsFor(call.tool).without(call, () => call.ask(form, signal)),
+      timeoutMs: approvalTimeoutMs,
+      isShared,
+      otherwise,
+    });
+    this.#sandbox = new SandboxSession({ ...options, approver });
+    this.#roots = new ClientRoots({ isHonoured: honoursRoots, tell });
+  }
+
+  /** Uses a tool, or goes on with the use that the client comes again for. */
+  async use(name: string, input: unknown, exchange: Exchange): Promise<Told> {
+    const { state } = exchange;
+    if (isTooDeep(input)) return { round: { kind: "done", result: refusedAnswer("BAD_INPUT", TOO_DEEP) }, notes: [] };
+    const call = state === undefined ? this.#begin(name, input, exchange) : this.#unparked(state, name, input);
+    if (call === null)
+      return { round: { kind: "done", result: refusedAnswer("QUESTION_OVER", QUESTION_OVER) }, notes: [] };
+    const round = await call.round(exchange);
+    if (round.kind === "asks") this.#park(call);
+    return { round, notes: call.notes };
+  }
+
+  /** The same for what asks nobody, such as reading a resource. */
+  async look(name: string, input: unknown, exchange: Exchange): Promise<ToolResult> {
+    const { signal } = exchange;
+    const look = (): Promise<ToolResult> => this.#run(name, input, exchange, signal);
+    return await this.#callOf.run(null, () => this.#inSlot(name, signal, look));
+  }
+
+  /** The client says that its roots are others now: what is open under the old ones is closed. */
+  async rootsChanged(ask: () => Promise<readonly string[]>): Promise<void> {
+    const hosts = await this.#roots.changed(ask);
+    if (hosts !== null) await this.#sandbox.leave(hosts);
+  }
+
+  /** Stops what is under way, and leaves nothing of its sandbox behind. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const call of [...this.#under, ...this.#parked.values()]) call.cancel(new Error("the client is gone"));
+    this.#parked.clear();
+    await this.#sandbox[Symbol.asyncDispose]();
+    await Promise.all([this.#fileSlots.idle(), this.#longSlots.idle()]);
+  }
+
+  #begin(name: string, input: unknown, exchange: Exchange): Call {
+    const call = new Call(name, input, exchange, (self, signal, onOutput) =>
+      this.#inSlot(name, signal, () =>
+        this.#callOf.run(self, () =>
+          this.#run(name, input, { ...exchange, signal }, signal, { onOutput, notes: self.notes }),
+        ),
+      ),
+    );
+    this.#under.add(call);
+    void call.ended.then(() => this.#under.delete(call));
+    return call;
+  }
+
+  #slotsFor(tool: string): Slots {
+    return this.tools.get(tool)?.uses === "files" ? this.#fileSlots : this.#longSlots;
+  }
+
+  async #inSlot(tool: string, signal: AbortSignal, work: () => Promise<ToolResult>): Promise<ToolResult> {
+    const taken = this.#slotsFor(tool).take(work, signal);
+    if (taken === null) return refusedAnswer("TOO_MANY_REQUESTS", "Too many requests wait already; try again later.");
+    try {
+      return await taken;
+    } catch (error) {
+      if (signal.aborted) return refusedAnswer("CANCELLED", "It was cancelled.");
+      this.#options.report(error);
+      return refusedAnswer("SERVER_TROUBLE", "The server could not do it; its own log says why.");
+    }
+  }
+
+  async #run(
+    name: string,
+    input: unknown,
+    exchange: Pick<Exchange, "push" | "signal" | "whenRead">,
+    signal: AbortSignal,
+    { onOutput, notes }: { onOutput?: OnOutput; notes?: string[] } = {},
+  ): Promise<ToolResult> {
+    await exchange.whenRead(signal);
+    const hosts = await this.#roots.current(exchange).catch(() => "untold" as const);
+    if (hosts === "untold") return refusedAnswer("ROOTS_UNKNOWN", ROOTS_UNKNOWN);
+    const opened = await this.#sandbox.under(hosts);
+    if (!opened.ok) {
+      const { violations } = opened;
+      return refusedAnswer("REFUSED", violations.map(({ message }) => message).join("\n"), { violations });
+    }
+    if (opened.isEmptied) notes?.push(EMPTIED);
+    return await opened.session.runTool(name, input, signal, onOutput);
+  }
+
+  #callInQuestion(): Call | null {
+    const call = this.#callOf.getStore();
+    if (call === null) return null;
+    if (call !== undefined && !call.isOver) return call.asks ? call : null;
+    if (this.#options.isShared) return null;
+    return [...this.#under].reverse().find(({ asks }) => asks) ?? null;
+  }
+
+  #park(call: Call): void {
+    this.#parked.set(call.state, call);
+    const [oldest] = this.#parked.values();
+    if (this.#parked.size > MAX_PARKED && oldest !== undefined) {
+      this.#parked.delete(oldest.state);
+      oldest.cancel(new Error("too many calls wait for their client"));
+    }
+    void call.ended.then(() => setTimeout(() => this.#parked.delete(call.state), KEPT_MS).unref());
+  }
+
+  /** Null where no such call waits. Who answers for one call does not answer for another. */
+  #unparked(state: string, name: string, input: unknown): Call | null {
+    const call = this.#parked.get(state);
+    if (call === undefined || !call.is(name, input)) return null;
+    this.#parked.delete(state);
+    return call;
+  }
+}
+
+const TOO_DEEP = `The input is nested deeper than ${MAX_JSON_DEPTH} levels.`;
+const QUESTION_OVER = "What was asked is not waited for any more. Use the tool again without the answer.";
+const ROOTS_UNKNOWN = "The client has roots and did not say which, so nothing is shown. Try again.";
+const EMPTIED =
+  "None of this worker's directories lies in the client's roots, so there are no files. Whoever started the server can widen the roots, or start it with --no-roots.";

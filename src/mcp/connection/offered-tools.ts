@@ -1,0 +1,53 @@
+import type { Tool as ToolDescription } from "@modelcontextprotocol/server";
+import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import { usefulTools } from "../../run/session/offered-tools.ts";
+import { inputSchemaOf } from "../../tools/input-schema.ts";
+import type { Tool } from "../../tools/tool.ts";
+import { TOOLS } from "../../tools/toolbox.ts";
+
+/** A callable worker is told in so many characters at most. */
+const MAX_DESCRIPTION = 500;
+
+/** The tools that a worker may and can use, by name: others would only be refused. */
+export function offeredTools(worker: WorkerDefinition): ReadonlyMap<string, Tool> {
+  return new Map(usefulTools(worker).flatMap((name) => entryOf(name)));
+}
+
+function entryOf(name: string): [string, Tool][] {
+  const tool = TOOLS.get(name);
+  return tool === undefined ? [] : [[name, tool]];
+}
+
+/** As the protocol tells it. `workers`: those of the project, for what the callable ones are for. */
+export function toolDescription(
+  tool: Tool,
+  worker: Pick<WorkerDefinition, "calls">,
+  workers: ReadonlyMap<string, Pick<WorkerDefinition, "description">>,
+): ToolDescription {
+  const { name, title, effects } = tool;
+  return {
+    name,
+    title,
+    description: tool.uses === "calls" ? withCallable(tool, worker, workers) : tool.description,
+    inputSchema: inputSchemaOf(tool) as ToolDescription["inputSchema"],
+    annotations: {
+      title,
+      readOnlyHint: effects.readOnly,
+      destructiveHint: effects.destructive,
+      idempotentHint: effects.idempotent,
+      openWorldHint: effects.openWorld,
+    },
+  };
+}
+
+function withCallable(
+  { description }: Tool,
+  { calls }: Pick<WorkerDefinition, "calls">,
+  workers: ReadonlyMap<string, Pick<WorkerDefinition, "description">>,
+): string {
+  const told = calls.map((name) => {
+    const what = workers.get(name)?.description.replaceAll(/\s+/g, " ").slice(0, MAX_DESCRIPTION) ?? "";
+    return what === "" ? `- ${name}` : `- ${name}: ${what}`;
+  });
+  return `${description}\nThe workers that can be called:\n${told.join("\n")}`;
+}

@@ -1,0 +1,56 @@
+import type { CallToolResult } from "@modelcontextprotocol/server";
+import { charactersIn } from "../../json/size.ts";
+import type { ToolResult } from "../../tools/run-tool.ts";
+
+/** For a message of 10 MiB the SDK's client ends its connection on stdio. */
+const MAX_ANSWER_BYTES = 8 * 1024 ** 2;
+/** What is kept of an answer that is longer: of its text, and of each field that tells something by itself. */
+const MAX_TEXT_CHARACTERS = 200_000;
+const MAX_FIELD_CHARACTERS = 1000;
+
+/** A tool's answer in the protocol's wrapping. A refusal is an answer that a model can act on, and no error of the protocol. */
+export function toolAnswer(result: ToolResult, notes: readonly string[] = []): CallToolResult {
+  const whole = wrapped(result, notes);
+  return isTooLong(whole) ? wrapped(shortened(result), notes) : whole;
+}
+
+/** A refusal of the server's own. */
+export function refusedAnswer(code: string, message: string, data: Readonly<Record<string, unknown>> = {}): ToolResult {
+  return { ok: false, code, message, data };
+}
+
+/** True for what is longer as a message than clients take: a worker's output may be, many times over. */
+export function isTooLong(answer: unknown): boolean {
+  const characters = charactersIn(answer);
+  if (characters > MAX_ANSWER_BYTES) return true;
+  // Written as JSON, no character and no number takes more bytes than that.
+  return characters * 32 > MAX_ANSWER_BYTES && Buffer.byteLength(JSON.stringify(answer)) > MAX_ANSWER_BYTES;
+}
+
+function wrapped(result: ToolResult, notes: readonly string[]): CallToolResult {
+  const said = result.ok ? result.text : result.message;
+  const text = [said, ...notes.map((note) => `[Note: ${note}]`)].join("\n");
+  const content: CallToolResult["content"] = [{ type: "text", text }];
+  if (!result.ok) return { content, structuredContent: { ...result.data, code: result.code }, isError: true };
+  const { image, data } = result;
+  if (image !== undefined) content.push({ type: "image", data: image.base64, mimeType: image.mimeType });
+  return { content, structuredContent: { ...data } };
+}
+
+function shortened(result: ToolResult): ToolResult {
+  const brief = Object.entries(result.data).filter(([, value]) => isBrief(value));
+  const data = { ...Object.fromEntries(brief), cut: true };
+  if (!result.ok) return { ...result, message: beginningOf(result.message), data };
+  const image = result.image === undefined ? "" : "\n[It is too large to be sent.]";
+  return { ok: true, text: beginningOf(result.text) + image, data };
+}
+
+function isBrief(value: unknown): boolean {
+  return typeof value === "string" ? value.length <= MAX_FIELD_CHARACTERS : typeof value !== "object";
+}
+
+function beginningOf(text: string): string {
+  const left = text.length - MAX_TEXT_CHARACTERS;
+  if (left <= 0) return text;
+  return `${text.slice(0, MAX_TEXT_CHARACTERS).toWellFormed()}\n[${left} characters more are not told.]`;
+}

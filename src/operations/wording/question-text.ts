@@ -1,0 +1,199 @@
+import { type ApprovalOperation, isGrant } from "../../approval/approver.ts";
+import { type Asked, type Lasting, lastingOf, mayBeOnce } from "../../approval/memory.ts";
+import type { Answer } from "../../approval/question.ts";
+import type { Colors } from "./colors.ts";
+import { printable, printableLine } from "./printable.ts";
+import { quotedLines, widthOf } from "./quoted-lines.ts";
+
+const MAX_PATHS = 20;
+const MAX_DIFF_LINES = 60;
+const MAX_NAMED_IN_HINT = 60;
+
+/** A question as a person is asked it. */
+export type AskedOfPerson = Asked & { readonly runs: number };
+
+export interface QuestionText {
+  /** What stands above the question: what would not fit into it, and what it is about. */
+  readonly above: readonly string[];
+  /** What of that is only shown when it is asked for. */
+  readonly rest: readonly string[];
+  readonly message: string;
+}
+
+/** All of what is shown was chosen by a worker, but for these words: none of it can move the cursor or begin a line. */
+export function questionText(question: AskedOfPerson, columns: number, colors: Colors): QuestionText {
+  const { worker, through = [], runs } = question;
+  const of = runs > 1 ? ` (${runs} runs of it)` : "";
+  const asks = `Worker ${printableLine(worker, 80)}${of} asks to`;
+  const short = `${asks} ${shortDeed(question)}. Allow it?`;
+  const fits = isPlain(question) && widthOf(short) <= columns - 4;
+  const subject = fits ? { above: [], rest: [] } : subjectLines(question, columns);
+  const callers = through.slice(0, -1).map((name) => printableLine(name, 80));
+  const called = callers.length === 0 ? [] : quotedLines(`called through ${callers.join(" > ")}`, columns);
+  const why = question.why === undefined ? [] : quotedLines(`what for: ${printableLine(question.why, 500)}`, columns);
+  const diff = diffLines(question.diff, columns, colors);
+  return {
+    above: [...subject.above, ...called, ...why, ...diff.above],
+    rest: [...subject.rest, ...diff.rest],
+    message: fits ? short : `${asks} ${longDeed(question)}. Allow it?`,
+  };
+}
+
+export type Choice = Exclude<Answer, "interrupt"> | "all";
+
+export interface ChoiceText {
+  readonly value: Choice;
+  readonly label: string;
+  readonly hint?: string;
+}
+
+/** What a person may answer, and what each answer means. What is never remembered is only approved once. */
+export function choiceTexts(question: AskedOfPerson, restLines: number): ChoiceText[] {
+  const { runs, worker } = question;
+  const these = runs > 1 ? `these ${runs} runs` : "this run";
+  const lasting = lastingOf(question);
+  const where = lasting === null ? "" : `${printableLine(worker, 40)} ${extentOf(lasting)}`;
+  return [
+    { value: "no", label: "No" },
+    ...(mayBeOnce(question)
+      ? [
+          {
+            value: "once",
+            label: "Yes, once",
+            hint: `for ${these}, and others that ask exactly this meanwhile`,
+          } as const,
+        ]
+      : []),
+    ...(lasting === null
+      ? []
+      : ([
+          {
+            value: "tree",
+            label: `Yes, for ${these} and all ${runs > 1 ? "they call" : "it calls"}`,
+            hint: `${where}, anywhere in the same tree of runs`,
+          },
+          {
+            value: "session",
+            label: `Yes, do not ask again ${namedExtent(lasting)}`,
+            hint: `${where}, until this command ends`,
+          },
+        ] as const)),
+    ...(restLines === 0 ? [] : [{ value: "all", label: "Show all", hint: `${restLines} lines more` } as const]),
+  ];
+}
+
+const VERBS: Readonly<Record<ApprovalOperation, string>> = {
+  write: "write",
+  delete: "delete",
+  exec: "run",
+  push: "push",
+  grant_read: "read",
+  grant_write: "write",
+};
+
+function verbsOf({ operations }: Asked): string {
+  return [...new Set(operations.map((operation) => VERBS[operation]))].join(" and ");
+}
+
+/** A few paths of ordinary characters, which cannot be taken for words of the question. All else has lines of its own. */
+function isPlain(question: Asked): boolean {
+  const places = placesOf(question);
+  return (
+    question.command === undefined &&
+    places.length <= 3 &&
+    places.every((place) => /^[\p{L}\p{N}/._@+-]+$/u.test(place))
+  );
+}
+
+function shortDeed(question: Asked): string {
+  const places = placesOf(question);
+  return `${verbsOf(question)}${places.length === 0 ? "" : ` ${prepositionOf(question)}${places.join(", ")}`}`;
+}
+
+/** Says of what is listed above how much it is. */
+function longDeed(question: Asked): string {
+  const count = placesOf(question).length;
+  const command = question.command === undefined ? "" : " the command above";
+  const paths = count === 1 ? "the path above" : `these ${count} paths`;
+  const where = count === 0 ? "" : ` ${prepositionOf(question)}${isOnlyGrant(question) ? "above" : paths}`;
+  return `${verbsOf(question)}${command}${where}`;
+}
+
+function prepositionOf(question: Asked): string {
+  if (isOnlyGrant(question))
+    return question.operations.includes("grant_write") ? "in the directory " : "the directory ";
+  return question.operations.every((operation) => operation === "push") ? "" : "in ";
+}
+
+/** A grant is of its directory, whatever path in it was touched first. */
+function placesOf(question: Asked): readonly string[] {
+  const { directory, paths } = question;
+  if (directory === undefined) return paths;
+  return isOnlyGrant(question) ? [directory] : [directory, ...paths];
+}
+
+function isOnlyGrant({ operations }: Asked): boolean {
+  return operations.every(isGrant);
+}
+
+/**
+ * Whole, for nobody can agree to the part of a command that is not shown. A line break begins another command, and
+ * must not look like a blank: behind a `#` all of that would seem a comment.
+ */
+function shownCommand(command: string): string {
+  return printable(command).replaceAll("\n", "⏎ ");
+}
+
+function subjectLines(question: Asked, columns: number): { readonly above: string[]; readonly rest: string[] } {
+  const command = question.command === undefined ? [] : quotedLines(shownCommand(question.command), columns);
+  const lines = (paths: readonly string[]) =>
+    paths.flatMap((path) => quotedLines(printableLine(path, Number.POSITIVE_INFINITY), columns));
+  const places = placesOf(question);
+  const more = places.length - MAX_PATHS;
+  const left = more <= 0 ? [] : quotedLines(`and ${more} more`, columns);
+  return {
+    above: [...command, ...lines(places.slice(0, MAX_PATHS)), ...left],
+    rest: lines(places.slice(MAX_PATHS)),
+  };
+}
+
+function diffLines(diff: string | undefined, columns: number, colors: Colors) {
+  if (diff === undefined || diff === "") return { above: [], rest: [] };
+  const lines = diff
+    .replace(/\n$/, "")
+    .split("\n")
+    .flatMap((line) => quotedLines(line, columns, paintOf(line, colors)));
+  if (lines.length <= MAX_DIFF_LINES) return { above: lines, rest: [] };
+  const rest = lines.slice(MAX_DIFF_LINES);
+  const left = quotedLines(`and ${rest.length} lines more of the changes`, columns);
+  return { above: [...lines.slice(0, MAX_DIFF_LINES), ...left], rest };
+}
+
+function paintOf(line: string, colors: Colors): ((text: string) => string) | undefined {
+  if (line.startsWith("+")) return colors.green;
+  if (line.startsWith("-")) return colors.red;
+  return line.startsWith("@@") ? colors.cyan : undefined;
+}
+
+function extentOf(lasting: readonly Lasting[]): string {
+  const places = placesIn(lasting);
+  const [only] = places;
+  if (only === undefined) return "for exactly this command";
+  if (places.length > 1) return `in ${places.length} places, with all below their directories`;
+  const shown = printableLine(only.at, MAX_NAMED_IN_HINT);
+  return only.kind === "below" ? `anywhere below ${shown}` : `for exactly ${shown}`;
+}
+
+function namedExtent(lasting: readonly Lasting[]): string {
+  const places = placesIn(lasting);
+  const [only] = places;
+  if (only === undefined) return "for this command";
+  if (places.length > 1) return "in these places";
+  return only.kind === "below" ? "in this directory" : "for this path";
+}
+
+/** Each place once, whatever may be done there. */
+function placesIn(lasting: readonly Lasting[]): Lasting[] {
+  const places = lasting.filter(({ kind }) => kind !== "command");
+  return [...new Map(places.map((one) => [JSON.stringify([one.kind, one.at]), one])).values()];
+}

@@ -1,0 +1,161 @@
+import PQueue from "p-queue";
+import type { Pins } from "../../isolation/sources/pin.ts";
+import { parsePathIn } from "../../sandbox/access.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import type { Violation } from "../../sandbox/violation.ts";
+import type { Holder } from "../granted/holder.ts";
+import { fromCell } from "../model/cell-path.ts";
+import type { RunEnvironment } from "../model/environment.ts";
+import { type Job, type Narrow, newRunId } from "../model/job.ts";
+import { permissionOf } from "../model/permission.ts";
+import { refusedResult, unstartedResult } from "../model/refusal.ts";
+import type { RunResult } from "../model/result.ts";
+import { type CallRequest, callViolations, resolveAttachments } from "./call.ts";
+
+/** Performs a called job; `run.ts` gives it, so that runs and calls may need each other. */
+export type Perform = (job: Job, env: RunEnvironment) => Promise<RunResult>;
+
+/** What a caller is answered with, and whether its own result will tell of it. */
+interface Answer {
+  readonly result: RunResult;
+  readonly kept: boolean;
+}
+
+type Judgement =
+  | { readonly ok: true; readonly job: Job }
+  | { readonly ok: false; readonly violations: readonly Violation[] };
+
+/** The calls that one run makes: bounded, one tree with it, and over when it is over. */
+export class Calls implements AsyncDisposable {
+  readonly #job: Job;
+  readonly #holder: Holder;
+  readonly #deadline: number;
+  readonly #env: RunEnvironment;
+  readonly #perform: Perform;
+  readonly #over = new AbortController();
+  readonly #queue: PQueue;
+  /** In the order of the requests. */
+  readonly #answers = new Set<Promise<Answer>>();
+
+  /** `pins`: the caller's own, by which the attachments that it hands on stay the files that it was given. */
+  constructor(job: Job, holder: Holder, pins: Pins, deadline: number, env: RunEnvironment, perform: Perform) {
+    const attachments = job.attachments.map((attachment) => {
+      const source = pins.sources.get(attachment.host);
+      return source === undefined ? attachment : { ...attachment, identity: `${source.device}:${source.inode}` };
+    });
+    this.#job = { ...job, attachments };
+    this.#holder = holder;
+    this.#deadline = deadline;
+    this.#env = env;
+    this.#perform = perform;
+    this.#queue = new PQueue({ concurrency: env.project.delegation.maxParallel });
+  }
+
+  /** Always answers with a result; a refusal is one. */
+  async call(request: CallRequest, hangUp: AbortSignal): Promise<RunResult> {
+    const place = { run: newRunId(), worker: request.worker };
+    if (this.#over.signal.aborted)
+      return unstartedResult(place, "cancelled", { code: "CANCELLED", message: "The calling run has ended." });
+    const answer = this.#answer(place.run, request, hangUp);
+    this.#answers.add(answer);
+    const { result, kept } = await answer;
+    if (!kept) this.#answers.delete(answer);
+    return result;
+  }
+
+  /** Cancels what still runs, waits until it is gone, and answers with every call's result, in the order of the calls. */
+  async end(): Promise<RunResult[]> {
+    this.#over.abort(new Error("the calling run has ended"));
+    // Where a call failed by a bug, every other one has ended as well before that is told.
+    await Promise.allSettled(this.#answers);
+    const answers = await Promise.all(this.#answers);
+    return answers.filter(({ kept }) => kept).map(({ result }) => result);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#over.abort(new Error("the calling run has ended"));
+    await Promise.allSettled(this.#answers);
+  }
+
+  /** A refused call is answered at once; one that is allowed takes its turn. */
+  async #answer(run: string, request: CallRequest, hangUp: AbortSignal): Promise<Answer> {
+    const judgement = await this.#judge(run, request, hangUp);
+    if (!judgement.ok) return this.#refuse({ run, worker: request.worker }, judgement.violations);
+    const result = await this.#queue.add(() => this.#performNow(judgement.job, request));
+    return { result, kept: true };
+  }
+
+  /** With what the caller has when its turn comes: what it was granted may have been taken back meanwhile. */
+  async #performNow(job: Job, request: CallRequest): Promise<RunResult> {
+    await this.#env.grants.look();
+    const sandbox = this.#holder.shown;
+    if (sandbox === job.callerSandbox) return await this.#perform(job, this.#env);
+    const { attachments, violations } = resolveAttachments(request.attachments, { job: this.#job, sandbox });
+    if (violations.length > 0) return refusedResult({ run: job.run, worker: job.worker.name }, violations);
+    return await this.#perform({ ...job, callerSandbox: sandbox, attachments }, this.#env);
+  }
+
+  async #judge(run: string, request: CallRequest, hangUp: AbortSignal): Promise<Judgement> {
+    // As it is now: what the caller was granted meanwhile, whoever it calls from now on can have.
+    await this.#env.grants.look();
+    const [job, sandbox] = [this.#job, this.#holder.shown];
+    const { workers } = this.#env.project;
+    const violations: Violation[] = callViolations(request.worker, { job, sandbox }, workers);
+    const { attachments, violations: unreadable } = resolveAttachments(request.attachments, { job, sandbox });
+    violations.push(...unreadable);
+
+    const worker = workers.get(request.worker);
+    const narrow = request.narrow === null ? null : narrowFromCell(request.narrow, sandbox);
+    if (worker !== undefined && job.worker.calls.includes(request.worker)) {
+      // Derived here as well, so that the answer to a refused call names everything that is wrong with it.
+      const derivation = await permissionOf(worker, sandbox, narrow, this.#env);
+      if (!derivation.ok) violations.push(...derivation.violations);
+    }
+    if (violations.length === 0 && !job.tree.takeCall())
+      violations.push({ code: "CALL_LIMIT", max: job.tree.maxCalls });
+    if (violations.length > 0 || worker === undefined) return { ok: false, violations };
+    return {
+      ok: true,
+      job: {
+        run,
+        root: job.root,
+        parent: job.run,
+        worker,
+        callerSandbox: sandbox,
+        caller: this.#holder,
+        path: [...job.path, worker.name],
+        input: request.input,
+        attachments,
+        narrow,
+        deadline: this.#deadline,
+        signal: AbortSignal.any([job.signal, this.#over.signal, hangUp]),
+        tree: job.tree,
+        spending: job.spending,
+      },
+    };
+  }
+
+  #refuse(place: { run: string; worker: string }, violations: readonly Violation[]): Answer {
+    const job = this.#job;
+    const result = refusedResult(place, violations);
+    if (!job.tree.keepsRefusal()) return { result, kept: false };
+    const at = { ...place, root: job.root, parent: job.run, attachments: [] };
+    this.#env.emit({ type: "requested", ...at });
+    this.#env.emit({ type: "ended", ...at, result });
+    return { result, kept: true };
+  }
+}
+
+/** As the caller means it: by its own working directory and home, as for the files that it attaches. */
+function narrowFromCell(narrow: Narrow, sandbox: Sandbox): Narrow {
+  const meant = (path: string): string => {
+    const parsed = parsePathIn(sandbox, fromCell(path, sandbox));
+    return parsed.ok ? parsed.path : path;
+  };
+  const paths = (list: readonly string[]): string[] => list.map(meant);
+  return {
+    ...narrow,
+    ...(narrow.allowRead === undefined ? {} : { allowRead: paths(narrow.allowRead) }),
+    ...(narrow.allowWrite === undefined ? {} : { allowWrite: paths(narrow.allowWrite) }),
+  };
+}

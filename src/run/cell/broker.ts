@@ -1,0 +1,216 @@
+import { chmod, mkdir, rm, stat } from "node:fs/promises";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { join } from "node:path";
+import PQueue from "p-queue";
+import type { PlannedSource } from "../../isolation/plan/mounts.ts";
+import type { ToolResult } from "../../tools/run-tool.ts";
+import type { CallRequest } from "../calls/call.ts";
+import { type AccessAnswer, type AccessRequest, parseAccessBody } from "../grants/access-request.ts";
+import { inTurn } from "../model/in-turn.ts";
+import type { RunResult } from "../model/result.ts";
+import { parseCallBody } from "./call-body.ts";
+import { jsonBody, OpenBodies } from "./json-body.ts";
+
+/** What a run can ask of Corral. Its socket is in that run's cell alone, so who asks is never in doubt. */
+export interface BrokerService {
+  /** Aborted where the worker hangs up before it has its answer. */
+  call(request: CallRequest, signal: AbortSignal): Promise<RunResult>;
+  /** One of the tools, by name, under this run's sandbox. */
+  tool(name: string, rawInput: unknown, signal: AbortSignal): Promise<ToolResult>;
+  /** Asks for a directory beyond the run's sandbox, for the rest of the run. */
+  access(request: AccessRequest, signal: AbortSignal): Promise<AccessAnswer>;
+  /** What this run may do, in virtual paths. */
+  sandbox(): unknown;
+}
+
+export interface Broker extends AsyncDisposable {
+  readonly socketPath: string;
+  readonly source: PlannedSource;
+  /** From now on calls are answered; until then a connection waits. */
+  serve(service: BrokerService): void;
+}
+
+const MAX_CONNECTIONS = 512;
+/** One connection can send many requests before it reads an answer; one that is not read yet is open still. */
+const MAX_OPEN_REQUESTS = 256;
+/** Each may hold as much as a tool reads, and until the worker has read that. */
+const MAX_TOOLS_AT_ONCE = 8;
+/** The kernel's limit for the path of a Unix socket, with its closing zero. */
+const MAX_SOCKET_PATH_BYTES = 107;
+
+/** A Unix socket that speaks HTTP and JSON, for one run (design section 5). */
+export async function openBroker(ownerDir: string, run: string): Promise<Broker> {
+  const dir = join(ownerDir, run);
+  const socketPath = join(dir, "s");
+  if (Buffer.byteLength(socketPath) > MAX_SOCKET_PATH_BYTES) {
+    throw new Error(
+      `the state directory's path is too long for a Unix socket (${socketPath}); set CORRAL_STATE_DIR to a shorter one`,
+    );
+  }
+  await mkdir(dir, { mode: 0o755 });
+  const { promise: service, resolve: serve } = Promise.withResolvers<BrokerService>();
+  let open = 0;
+  const room: Room = { bodies: new OpenBodies(), tools: new PQueue({ concurrency: MAX_TOOLS_AT_ONCE }) };
+  const server = createServer((request, response) => {
+    const answer = open < MAX_OPEN_REQUESTS ? answerTo(request, response, service, room) : Promise.resolve(TOO_MANY);
+    open += 1;
+    response.once("close", () => {
+      open -= 1;
+    });
+    void answer.then((answered) => send(response, answered));
+  });
+  server.maxConnections = MAX_CONNECTIONS;
+  await listen(server, socketPath);
+  // Connecting needs write permission, and the cell's user is another one; the directories above keep the host's users out.
+  await chmod(socketPath, 0o666);
+  const { dev, ino, uid, gid } = await stat(socketPath, { bigint: true });
+  return {
+    socketPath,
+    source: { device: String(dev), inode: String(ino), uid: Number(uid), gid: Number(gid), kind: "socket" },
+    serve,
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+function listen(server: Server, path: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once("error", reject).listen(path, resolve);
+  });
+}
+
+interface Answer {
+  readonly status: number;
+  readonly body: unknown;
+}
+
+const TOO_MANY: Answer = {
+  status: 503,
+  body: {
+    code: "TOO_MANY_REQUESTS",
+    message: `At most ${MAX_OPEN_REQUESTS} requests can wait at once; ask again later.`,
+  },
+};
+
+/** A bug must not take the orchestrator down, nor tell a worker about the host. */
+const INTERNAL: Answer = {
+  status: 500,
+  body: { code: "INTERNAL", message: "Corral could not answer this request." },
+};
+
+function send(response: ServerResponse, answer: Answer): void {
+  if (response.destroyed) return;
+  const { status, text } = written(answer);
+  response.writeHead(status, { "content-type": "application/json" });
+  response.end(text);
+}
+
+/** What a worker printed can be too long to be written as JSON: one byte may take six characters. */
+function written({ status, body }: Answer): { status: number; text: string } {
+  try {
+    return { status, text: `${JSON.stringify(body)}\n` };
+  } catch {
+    const message = "The answer is too large to be told.";
+    return { status: 500, text: `${JSON.stringify({ code: "INTERNAL", message })}\n` };
+  }
+}
+
+/** What all requests of one run share. */
+interface Room {
+  readonly bodies: OpenBodies;
+  readonly tools: PQueue;
+}
+
+async function answerTo(
+  request: IncomingMessage,
+  response: ServerResponse,
+  pending: Promise<BrokerService>,
+  { bodies, tools }: Room,
+): Promise<Answer> {
+  let taken = 0;
+  const take = (bytes: number): boolean => {
+    if (!bodies.take(bytes)) return false;
+    taken += bytes;
+    return true;
+  };
+  const hangUp = new AbortController();
+  response.once("close", () => hangUp.abort(new Error("the caller hung up")));
+  try {
+    return await routed(request, await pending, hangUp.signal, { take, tools });
+  } catch {
+    return INTERNAL;
+  } finally {
+    bodies.release(taken);
+  }
+}
+
+const TOOL_ROUTE = /^POST \/v1\/tools\/([a-z_]{1,64})$/;
+
+async function routed(
+  request: IncomingMessage,
+  service: BrokerService,
+  signal: AbortSignal,
+  { take, tools }: { readonly take: (bytes: number) => boolean; readonly tools: PQueue },
+): Promise<Answer> {
+  const route = `${request.method} ${request.url}`;
+  if (route === "GET /v1/sandbox") return { status: 200, body: service.sandbox() };
+  const tool = TOOL_ROUTE.exec(route)?.[1];
+  if (route !== "POST /v1/calls" && route !== "POST /v1/access" && tool === undefined) {
+    const message = `There is no ${route}. There are POST /v1/calls, POST /v1/tools/NAME, POST /v1/access and GET /v1/sandbox.`;
+    return { status: 404, body: { code: "NO_SUCH_ROUTE", message } };
+  }
+  const body = await jsonBody(request, take);
+  if (!body.ok) return badRequest(body.problem);
+  if (route === "POST /v1/access") return await accessed(body.value, service, signal);
+  if (tool === undefined) return await called(body.value, service, signal);
+  return await inPlace(tools, () => tooled(tool, body.value, service, signal), signal);
+}
+
+/** The place is taken until the answer has been read, or nobody is there to read it. `closed`: aborted then. */
+async function inPlace(places: PQueue, act: () => Promise<Answer>, closed: AbortSignal): Promise<Answer> {
+  const { promise, resolve, reject } = Promise.withResolvers<Answer>();
+  const untilRead = async (): Promise<void> => {
+    await act().then(resolve, reject);
+    if (!closed.aborted) await new Promise((read) => closed.addEventListener("abort", read, { once: true }));
+  };
+  inTurn(places, untilRead, closed).catch(reject);
+  return await promise;
+}
+
+async function called(raw: unknown, service: BrokerService, signal: AbortSignal): Promise<Answer> {
+  const call = parseCallBody(raw);
+  if (typeof call === "string") return badRequest(call);
+  const result = await service.call(call, signal);
+  return result.status === "refused" || result.status === "denied" ? refusal(result) : { status: 200, body: result };
+}
+
+async function accessed(raw: unknown, service: BrokerService, signal: AbortSignal): Promise<Answer> {
+  const request = parseAccessBody(raw);
+  if (typeof request === "string") return badRequest(request);
+  const { granted, ...answer } = await service.access(request, signal);
+  return granted ? { status: 200, body: { granted, ...answer } } : { status: 403, body: answer };
+}
+
+async function tooled(name: string, raw: unknown, service: BrokerService, signal: AbortSignal): Promise<Answer> {
+  const result = await service.tool(name, raw, signal);
+  if (result.ok || isEndedCall(result)) return { status: 200, body: result };
+  const status = { NO_SUCH_TOOL: 404, BAD_INPUT: 400 }[result.code] ?? 403;
+  return { status, body: { ...result.data, code: result.code, message: result.message } };
+}
+
+/** A called worker that ran and failed is an answer, as it is where it is called directly. */
+function isEndedCall({ data }: ToolResult): boolean {
+  return typeof data.status === "string" && data.status !== "refused" && data.status !== "denied";
+}
+
+function badRequest(message: string): Answer {
+  return { status: 400, body: { code: "BAD_REQUEST", message } };
+}
+
+function refusal(result: RunResult): Answer {
+  const { code, message } = result.error ?? { code: "REFUSED", message: "The call was refused." };
+  return { status: 403, body: { code, message, violations: result.violations, run: result.run } };
+}

@@ -1,0 +1,96 @@
+import { lstat } from "node:fs/promises";
+import type { Stage } from "../../changes/stage.ts";
+import type { ItemPlumbing, PlannedSource } from "../../isolation/plan/mounts.ts";
+import type { Plan } from "../../isolation/plan/plan.ts";
+import { type ImageFacts, type Planning, planFor } from "../../isolation/plan/plan-for.ts";
+import { type Pins, pinSources } from "../../isolation/sources/pin.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import type { Violation } from "../../sandbox/violation.ts";
+import type { RunEnvironment } from "../model/environment.ts";
+import type { Job } from "../model/job.ts";
+import { attachmentViolations, sourceViolations } from "./attachment-pins.ts";
+
+/** A plan, and its mount sources held open until it has become a cell. */
+export type Preparation = AsyncDisposable &
+  (
+    | { readonly ok: true; readonly plan: Plan; readonly pins: Pins }
+    | { readonly ok: false; readonly violations: readonly Violation[] }
+  );
+
+/** This run's own socket, as its broker made it; and for a session, where it keeps what its commands print. */
+export interface Plumbing {
+  readonly socketPath: string;
+  readonly source: PlannedSource;
+  readonly outputDir?: string;
+  /** Of a cell that serves items: their directories, and a gate that can be executed and not read. */
+  readonly items?: ItemPlumbing & { readonly gate: string };
+  /** What of the sandbox are views already; where nothing is run, what would have to be. */
+  readonly views: Pick<Stage, "paths"> | "would-be";
+}
+
+/** From a sandbox to its plan: the image's facts, the pinned mount sources, and what follows from them. */
+export async function prepare(
+  job: Pick<Job, "run" | "root" | "parent" | "worker" | "attachments">,
+  sandbox: Sandbox,
+  plumbing: Plumbing,
+  env: RunEnvironment,
+): Promise<Preparation> {
+  const image = await env.driver.imageFacts(job.worker.image);
+  if (image === null) return refused([{ code: "IMAGE_MISSING", image: job.worker.image }]);
+
+  const hosts = [...sandbox.mounts.map((mount) => mount.host), ...job.attachments.map((attachment) => attachment.host)];
+  const { outputDir, items } = plumbing;
+  // Views are Corral's own, this run's and those of the runs that called it; what they show was judged when they were made.
+  const viewed = [...sandbox.mounts, ...job.attachments].filter(({ view }) => view !== undefined);
+  const given = [outputDir, items?.io, items?.attachments].filter((dir) => dir !== undefined);
+  const ownDirs = [...given, ...viewed.map(({ host }) => host)];
+  const pinning = await pinSources(hosts, env.refusedSources, ownDirs);
+  if (!pinning.ok)
+    return refused(pinning.refusals.flatMap((refusal) => sourceViolations(refusal, sandbox, job.attachments)));
+  const { pins } = pinning;
+  const planning = await plannedWith(pins, job, { image, sandbox, plumbing }, env).catch(async (error: unknown) => {
+    await pins[Symbol.asyncDispose]();
+    throw error;
+  });
+  if (planning.ok)
+    return { ok: true, plan: planning.plan, pins, [Symbol.asyncDispose]: () => pins[Symbol.asyncDispose]() };
+  await pins[Symbol.asyncDispose]();
+  return refused(planning.violations);
+}
+
+async function plannedWith(
+  pins: Pins,
+  job: Pick<Job, "run" | "root" | "parent" | "worker" | "attachments">,
+  { image, sandbox, plumbing }: { image: ImageFacts; sandbox: Sandbox; plumbing: Plumbing },
+  env: RunEnvironment,
+): Promise<Planning> {
+  const violations = attachmentViolations(job, pins);
+  if (violations.length > 0) return { ok: false, violations };
+  const { socketPath, source, outputDir, items, views } = plumbing;
+  const gate = items?.gate ?? env.gate;
+  return planFor({
+    run: { id: job.run, root: job.root, parent: job.parent },
+    worker: { name: job.worker.name, command: job.worker.command ?? [], env: job.worker.env },
+    sandbox,
+    image,
+    sources: new Map([...pins.sources, [gate, await gateSource(gate)], [socketPath, source]]),
+    attachments: job.attachments,
+    views: views === "would-be" ? views : views.paths,
+    plumbing: {
+      gate,
+      socket: socketPath,
+      ...(outputDir === undefined ? {} : { output: outputDir }),
+      ...(items === undefined ? {} : { items }),
+    },
+    orchestratorUid: process.getuid?.() ?? 0,
+  });
+}
+
+function refused(violations: readonly Violation[]): Preparation {
+  return { ok: false, violations, [Symbol.asyncDispose]: async () => {} };
+}
+
+async function gateSource(gate: string): Promise<PlannedSource> {
+  const { dev, ino, uid, gid } = await lstat(gate, { bigint: true });
+  return { device: String(dev), inode: String(ino), uid: Number(uid), gid: Number(gid), kind: "file" };
+}

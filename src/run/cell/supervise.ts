@@ -1,0 +1,72 @@
+import type { Cell, CellExit } from "../../isolation/port/cell.ts";
+import type { StopReason } from "../model/result.ts";
+
+/** How long a worker that was asked to end may take before it is ended. */
+const GRACE_MS = 2000;
+/** How long the engine may take to tell of the end of a cell that was killed. */
+const KILL_TIMEOUT_MS = 30_000;
+/** The longest that a timer can wait, some 24 days: a longer one would fire at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+export interface Supervision {
+  readonly exit: CellExit;
+  /** Why Corral ended the cell; null where the worker ended by itself. */
+  readonly stopped: StopReason | null;
+}
+
+export interface SupervisionBounds {
+  readonly timeoutMs: number;
+  /** Aborted when the run is cancelled, by a person or with its caller. */
+  readonly signal: AbortSignal;
+  /** Aborted when the worker has printed more than it may. */
+  readonly flooded: AbortSignal;
+  /** Aborted when it has written more than it may. */
+  readonly overDisk: AbortSignal;
+}
+
+/** Waits for a released cell to end, and ends it where it passes a bound. The first reason is the one that is told. */
+export async function supervise(cell: Cell, bounds: SupervisionBounds): Promise<Supervision> {
+  let stopped: StopReason | null = null;
+  const { promise: unanswered, resolve: giveUp } = Promise.withResolvers<CellExit>();
+  const timers: NodeJS.Timeout[] = [];
+  const after = (ms: number, action: () => void): void => {
+    timers.push(setTimeout(action, Math.min(ms, MAX_TIMER_MS)));
+  };
+  // An engine that cannot be asked to kill is told by the exit; there is nothing to add to it here.
+  const kill = (signal: "SIGTERM" | "SIGKILL"): void => void cell.kill(signal).catch(() => {});
+  const end = (): void => {
+    kill("SIGKILL");
+    after(KILL_TIMEOUT_MS, () =>
+      giveUp({ kind: "lost", reason: "the engine did not tell of the end of a killed cell" }),
+    );
+  };
+  const stop = (reason: StopReason): void => {
+    if (stopped !== null) return;
+    stopped = reason;
+    if (reason === "output_limit" || reason === "disk_limit") end();
+    else {
+      kill("SIGTERM");
+      after(GRACE_MS, end);
+    }
+  };
+
+  const onCancel = (): void => stop("cancelled");
+  const onFlood = (): void => stop("output_limit");
+  const onOverDisk = (): void => stop("disk_limit");
+  after(bounds.timeoutMs, () => stop("timed_out"));
+  bounds.signal.addEventListener("abort", onCancel);
+  bounds.flooded.addEventListener("abort", onFlood);
+  bounds.overDisk.addEventListener("abort", onOverDisk);
+  if (bounds.signal.aborted) onCancel();
+  if (bounds.flooded.aborted) onFlood();
+  if (bounds.overDisk.aborted) onOverDisk();
+  try {
+    const exit = await Promise.race([cell.exit, unanswered]);
+    return { exit, stopped };
+  } finally {
+    for (const timer of timers) clearTimeout(timer);
+    bounds.signal.removeEventListener("abort", onCancel);
+    bounds.flooded.removeEventListener("abort", onFlood);
+    bounds.overDisk.removeEventListener("abort", onOverDisk);
+  }
+}

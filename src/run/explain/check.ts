@@ -1,0 +1,189 @@
+import { ModelFailure } from "../../agent/failure.ts";
+import { type FleetDefinition, fleetNamed, fleetNames } from "../../declarations/fleet.ts";
+import { resolveHostPlace } from "../../declarations/place/host-place.ts";
+import { UnknownPolicyError } from "../../declarations/policy/policy.ts";
+import type { Project } from "../../declarations/project.ts";
+import { DeclarationError, describeProblem } from "../../declarations/yaml/problem.ts";
+import type { DescribedViolation } from "../model/result.ts";
+import type { Preview } from "../open/preview.ts";
+import { Budget } from "./budget.ts";
+import { type ExplainedRun, explainRoot } from "./explained-run.ts";
+
+/** What is wrong with a project before anything runs. */
+export interface CheckReport {
+  /** True where every call path would run. Warnings do not count. */
+  readonly ok: boolean;
+  /** Mistakes in files, each with its place. With any, no path can be looked at. */
+  readonly problems: readonly string[];
+  readonly failing: readonly FailingPath[];
+  readonly warnings: readonly string[];
+  readonly workers: number;
+  /** Call paths looked at, those of one worker among them. */
+  readonly paths: number;
+  /** True where there are more paths than were looked at. */
+  readonly cut: boolean;
+}
+
+/** A call path, from the worker that a person runs to the one that would not run. */
+export interface FailingPath {
+  readonly path: readonly string[];
+  readonly outcome: "refused" | "denied";
+  readonly violations: readonly DescribedViolation[];
+  readonly message: string;
+}
+
+const MAX_PATHS = 10_000;
+
+/** A report for a project whose files do not parse. */
+export function checkDeclaration(error: DeclarationError): CheckReport {
+  const nothing = { failing: [], warnings: [], workers: 0, paths: 0, cut: false };
+  return { ok: false, problems: error.problems.map(describeProblem), ...nothing };
+}
+
+/** Walks every call path of every worker, each as a root run, in the way that a run would go. Starts no container. */
+export async function check(preview: Preview, maxPaths = MAX_PATHS): Promise<CheckReport> {
+  const { project } = preview;
+  const workers = [...project.workers.values()];
+  const scripts = await scriptFaults(project);
+  const fleets = await fleetsOf(project);
+  const problems = [...(await policyProblems(preview, fleets.read)), ...scripts.problems, ...fleets.problems];
+  const budget = new Budget(maxPaths);
+  const failing: FailingPath[] = [];
+  const missing = new Map<string, Set<string>>();
+  for (const worker of problems.length > 0 ? [] : workers) {
+    const root = await explainRoot(worker, null, { preview, budget });
+    for (const run of everyRun(root)) {
+      for (const image of missingImages(run)) missing.set(image, (missing.get(image) ?? new Set()).add(run.worker));
+      const failure = failureOf(run);
+      if (failure !== null) failing.push(failure);
+    }
+  }
+  const warnings = [...missing].map(
+    ([image, users]) => `The Engine has no image ${image}, which is needed by: ${[...users].sort().join(", ")}.`,
+  );
+  warnings.push(...scripts.missing, ...missingKeys(preview), ...(await missingFolders(project)));
+  if (preview.unavailable !== null) warnings.push(`Images were not looked at. ${preview.unavailable}`);
+  return {
+    ok: problems.length === 0 && failing.length === 0,
+    problems,
+    failing,
+    warnings,
+    workers: workers.length,
+    paths: budget.spent,
+    cut: budget.cut,
+  };
+}
+
+/** Every policy that is named, by the project, a worker or a fleet, exists and is sound. */
+async function policyProblems(
+  { project, environment }: Preview,
+  fleets: readonly FleetDefinition[],
+): Promise<string[]> {
+  const problems = new Set<string>();
+  for (const { file, name } of [...namedPolicies(project), ...fleets.flatMap(policyOfFleet)]) {
+    try {
+      await environment.policyNamed(name);
+    } catch (error) {
+      if (error instanceof UnknownPolicyError) problems.add(`${file}: policy: ${error.message}`);
+      else if (error instanceof DeclarationError) for (const one of error.problems) problems.add(describeProblem(one));
+      else throw error;
+    }
+  }
+  return [...problems];
+}
+
+/**
+ * Scripts that play a model's part and cannot be played. One that is not there says nothing about what is declared, as a
+ * missing image does not: it may be made, or recorded, before the agent is run. Loaded only where there is one.
+ */
+async function scriptFaults({ workers, dir }: Project): Promise<{ problems: string[]; missing: string[] }> {
+  const [problems, missing]: [string[], string[]] = [[], []];
+  for (const { file, name, agent } of workers.values()) {
+    if (agent?.model.kind !== "script") continue;
+    const script = agent.model.file;
+    const { openScript } = await import("../../agent/script/open-script.ts");
+    try {
+      await openScript(script, dir);
+    } catch (error) {
+      if (!(error instanceof ModelFailure)) throw error;
+      const isMissing = (error.cause as NodeJS.ErrnoException | undefined)?.code === "ENOENT";
+      if (isMissing) missing.push(`There is no script ${script}, which plays the model of: ${name}.`);
+      else problems.push(`${file}: model: ${error.message}`);
+    }
+  }
+  return { problems, missing };
+}
+
+/** Folders in which a worker may be granted something, and which hold nothing: a slip of the pen would never be told else. */
+async function missingFolders({ workers, dir }: Project): Promise<string[]> {
+  const warnings: string[] = [];
+  for (const { file, dynamic } of workers.values()) {
+    for (const folder of dynamic?.within ?? []) {
+      const place = await resolveHostPlace(dir, folder);
+      const fault = place.ok ? (place.directory ? null : "is not a folder") : place.fault;
+      if (fault !== null)
+        warnings.push(`${file}: sandbox.dynamic.within: ${folder} ${fault}, so nothing is granted there.`);
+    }
+  }
+  return warnings;
+}
+
+/** Keys that are not there now. A program that prints one is not run for a mere look. */
+function missingKeys({ project, environment }: Preview): string[] {
+  const missing = new Map<string, string[]>();
+  for (const { name, agent } of project.workers.values()) {
+    const provider = agent?.model.kind === "provider" ? project.models.get(agent.model.provider) : undefined;
+    if (provider?.key?.kind !== "env" || environment.models.env[provider.key.name]) continue;
+    missing.set(provider.key.name, [...(missing.get(provider.key.name) ?? []), name]);
+  }
+  return [...missing].map(
+    ([variable, users]) => `The variable ${variable} is not set, which holds the key for: ${users.sort().join(", ")}.`,
+  );
+}
+
+/** Fleets' own files. What their items are is not looked at: a manifest may be made later. */
+async function fleetsOf(project: Project): Promise<{ read: FleetDefinition[]; problems: string[] }> {
+  const [read, problems]: [FleetDefinition[], string[]] = [[], []];
+  const names = project.fleetsDir === null ? [] : await fleetNames(project.fleetsDir);
+  for (const name of names) {
+    try {
+      read.push(await fleetNamed(project, name));
+    } catch (error) {
+      if (!(error instanceof DeclarationError)) throw error;
+      problems.push(...error.problems.map(describeProblem));
+    }
+  }
+  return { read, problems };
+}
+
+function policyOfFleet({ file, policyName }: FleetDefinition): { readonly file: string; readonly name: string }[] {
+  return policyName === null ? [] : [{ file, name: policyName }];
+}
+
+function namedPolicies(project: Project): { readonly file: string; readonly name: string }[] {
+  const own = [...project.workers.values()].flatMap(({ file, policyName }) =>
+    policyName === null ? [] : [{ file, name: policyName }],
+  );
+  return [{ file: project.file ?? project.dir, name: project.policyName }, ...own];
+}
+
+function everyRun(run: ExplainedRun): ExplainedRun[] {
+  return [run, ...run.calls.flatMap(everyRun)];
+}
+
+function missingImages(run: ExplainedRun): string[] {
+  return (run.refused ?? []).flatMap((violation) => (violation.code === "IMAGE_MISSING" ? [violation.image] : []));
+}
+
+/** A missing image says nothing about what is declared: it is built later, or on another machine. */
+function failureOf({ path, refused, consent }: ExplainedRun): FailingPath | null {
+  const violations = (refused ?? []).filter((violation) => violation.code !== "IMAGE_MISSING");
+  if (violations.length > 0) {
+    const message = violations.map((violation) => violation.message).join("\n");
+    return { path, outcome: "refused", violations, message };
+  }
+  // Which of its changes a rule of the project approves, only a run can tell.
+  if (consent?.decision === "denied" && !consent.ruled)
+    return { path, outcome: "denied", violations: [], message: consent.note };
+  return null;
+}

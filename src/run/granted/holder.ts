@@ -1,0 +1,160 @@
+import type { Stage } from "../../changes/stage.ts";
+import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import { type DirectoryGrant, expand } from "../../sandbox/expand.ts";
+import type { Mount } from "../../sandbox/mount.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { deliveryOf } from "../../sandbox/staging.ts";
+import type { Violation } from "../../sandbox/violation.ts";
+import type { VirtualPath } from "../../sandbox/virtual-path.ts";
+
+/** More requests of one tree of runs than anybody should be asked. */
+const MAX_REQUESTS = 500;
+
+export interface HolderParts {
+  readonly run: string;
+  readonly root: string;
+  readonly worker: WorkerDefinition;
+  /** The run that called this one; null for a root run, whose caller is the project. */
+  readonly parent: Holder | null;
+  /** The project's own sandbox, the same for a whole tree. */
+  readonly project: Sandbox;
+  /** True where the caller took something away for this one call: nothing is granted past that. */
+  readonly limited: boolean;
+  /** The run's sandbox with its views, as its tools, cells and children are given it. */
+  readonly stage: Pick<Stage, "sandbox" | "adopt">;
+}
+
+/** The holder of a run that is about to begin. */
+export function holderOf(
+  job: Pick<HolderParts, "run" | "root" | "worker"> & {
+    readonly caller: Holder | null;
+    readonly callerSandbox: Sandbox;
+    readonly narrow: object | null;
+  },
+  stage: HolderParts["stage"],
+): Holder {
+  const { run, root, worker, caller, callerSandbox, narrow } = job;
+  const project = caller?.project ?? callerSandbox;
+  return new Holder({ run, root, worker, parent: caller, project, limited: narrow !== null, stage });
+}
+
+/** `granted` adds, `revoked` takes away: what still uses the old sandbox may see what it must not any more. */
+export type HolderChange = "granted" | "revoked";
+
+/**
+ * The sandbox of one run while it goes on. It is never changed, only replaced as a whole: by one with a directory more,
+ * or by one without it again.
+ */
+export class Holder {
+  readonly run: string;
+  readonly root: string;
+  readonly worker: WorkerDefinition;
+  readonly parent: Holder | null;
+  readonly project: Sandbox;
+  readonly limited: boolean;
+  readonly #stage: HolderParts["stage"];
+  readonly #held = new Map<string, DirectoryGrant>();
+  readonly #listeners = new Set<(change: HolderChange) => void>();
+  /** As it began. */
+  #base: Sandbox;
+  #requests = 0;
+
+  constructor({ run, root, worker, parent, project, limited, stage }: HolderParts) {
+    this.run = run;
+    this.root = root;
+    this.worker = worker;
+    this.parent = parent;
+    this.project = project;
+    this.limited = limited;
+    this.#stage = stage;
+    this.#base = stage.sandbox;
+  }
+
+  /** What its tools and cells act on now, and what a worker that it calls is derived from. */
+  get shown(): Sandbox {
+    return this.#stage.sandbox;
+  }
+
+  /** The directories that it was granted, for as long as it keeps them. */
+  get directories(): ReadonlySet<VirtualPath> {
+    return new Set([...this.#held.values()].map((grant) => grant.path));
+  }
+
+  /** The runs from the root of its tree down to this one. */
+  chain(): Holder[] {
+    return this.parent === null ? [this] : [...this.parent.chain(), this];
+  }
+
+  /** False where its tree has asked as often as it may. */
+  takesRequest(): boolean {
+    if (this.parent !== null) return this.parent.takesRequest();
+    this.#requests += 1;
+    return this.#requests <= MAX_REQUESTS;
+  }
+
+  holds(id: string): boolean {
+    return this.#held.has(id);
+  }
+
+  /** Answers with why it cannot be; nothing has changed then. */
+  async hold(grant: DirectoryGrant): Promise<readonly Violation[]> {
+    const violations = await this.#stage.adopt(expand(this.shown, grant));
+    if (violations.length > 0) return violations;
+    this.#held.set(grant.id, grant);
+    this.#tell("granted");
+    return [];
+  }
+
+  /**
+   * Takes a grant away, with everything that came from it: what its caller's grant opened here, and grants whose source it
+   * was. Answers with the ids of those. What was written there and not applied yet goes with it.
+   */
+  async release(id: string): Promise<string[]> {
+    const keeps = (mount: Mount): boolean => mount.granted !== id;
+    const before = this.#held.size;
+    const orphaned: string[] = [];
+    for (const [key, grant] of this.#held) {
+      const source = grant.source.filter(keeps);
+      if (key === id || source.length === 0) this.#held.delete(key);
+      else if (source.length < grant.source.length) this.#held.set(key, { ...grant, source });
+      if (key !== id && source.length === 0) orphaned.push(key);
+    }
+    const base = this.#base.mounts.filter(keeps);
+    if (base.length === this.#base.mounts.length && this.#held.size === before) return orphaned;
+    this.#base = { ...this.#base, mounts: base };
+    await this.#adoptLess([...this.#held.values()].reduce(expand, this.#base));
+    this.#tell("revoked");
+    return orphaned;
+  }
+
+  /** Calls back after each replacement; answers with how to stop that. */
+  onChange(listener: (change: HolderChange) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** A place that cannot be shown as it was before is not shown at all. */
+  async #adoptLess(wanted: Sandbox): Promise<void> {
+    const less = { ...wanted, mounts: wanted.mounts.map((mount) => this.#asItIs(mount)) };
+    const violations = await this.#stage.adopt(less);
+    if (violations.length === 0) return;
+    const lost = new Set(violations.flatMap((violation) => ("path" in violation ? [violation.path] : [])));
+    const rest = less.mounts.filter(({ path }) => !lost.has(path));
+    if ((await this.#stage.adopt({ ...less, mounts: rest })).length === 0) return;
+    await this.#stage.adopt({ ...less, mounts: [] });
+  }
+
+  /** The mount in the view that it has by now; one that was granted writing has another than it had before. */
+  #asItIs(mount: Mount): Mount {
+    const now = this.shown.mounts.find(({ path }) => path === mount.path);
+    if (now === undefined) return mount;
+    if (now.mode === mount.mode && now.granted === mount.granted) return now;
+    return now.view !== undefined && deliveryOf(mount) === "view"
+      ? { ...mount, host: now.host, view: now.view }
+      : mount;
+  }
+
+  #tell(change: HolderChange): void {
+    for (const listener of this.#listeners) listener(change);
+  }
+}

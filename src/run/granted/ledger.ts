@@ -1,0 +1,130 @@
+import PQueue from "p-queue";
+import type { Violation } from "../../sandbox/violation.ts";
+import { GrantFiles } from "../../state/live-grants.ts";
+import type { Holder } from "./holder.ts";
+import type { GrantRecord } from "./record.ts";
+import type { Mode } from "./refusal.ts";
+import { holds } from "./source.ts";
+
+/** More grants than this are not told at the end of a run. */
+const MAX_TOLD = 1_000;
+/** What was taken back stays so for as long as this process; when there is more, nothing is granted any more. */
+const MAX_REVOKED = 10_000;
+
+interface Revoked {
+  readonly id: string;
+  readonly worker: string;
+  readonly host: string;
+  readonly mode: Mode;
+}
+
+/** The grants of one orchestrator: which runs hold what, what a person took back, and what there is to be told. */
+export class GrantLedger implements AsyncDisposable {
+  readonly #files: GrantFiles;
+  readonly #onRevoked: (record: GrantRecord) => Promise<void>;
+  readonly #holders = new Set<Holder>();
+  readonly #live = new Map<string, GrantRecord>();
+  readonly #revoked: Revoked[] = [];
+  #told: GrantRecord[] = [];
+  /** One change at a time, so that each is judged by what the ones before left. */
+  readonly #changes = new PQueue({ concurrency: 1 });
+
+  /** `onRevoked` is told what a person took back, and must not reject. */
+  constructor(ownerDir: string, onRevoked: (record: GrantRecord) => Promise<void>) {
+    this.#onRevoked = onRevoked;
+    this.#files = new GrantFiles(ownerDir, () => void this.look().catch(() => {}));
+  }
+
+  /** Every grant of this process that nobody took back, the oldest first. */
+  get told(): readonly GrantRecord[] {
+    return this.#told;
+  }
+
+  /** From now on the holder's grants are kept, until what is answered with is disposed of: at the end of its run. */
+  async join(holder: Holder): Promise<AsyncDisposable> {
+    await this.inTurn(async () => {
+      this.#holders.add(holder);
+      // A call may have waited for its turn with what its caller had, and has had taken back since.
+      const given = new Set(holder.shown.mounts.map(({ granted }) => granted));
+      for (const { id } of this.#revoked) if (given.has(id)) await holder.release(id);
+    });
+    return {
+      [Symbol.asyncDispose]: () =>
+        this.inTurn(async () => {
+          this.#holders.delete(holder);
+          const over = [...this.#live.keys()].filter((id) => ![...this.#holders].some((other) => other.holds(id)));
+          for (const id of over) await this.#forget(id);
+        }),
+    };
+  }
+
+  /** Runs one change after the ones before. */
+  async inTurn<T>(change: () => Promise<T>): Promise<T> {
+    return (await this.#changes.add(change)) as T;
+  }
+
+  /** Tells of a grant; one that is kept is listed before `keep` makes it true, unless that says why it cannot. In turn. */
+  async add(record: GrantRecord, keep: () => Promise<readonly Violation[]>): Promise<readonly Violation[]> {
+    const { id, run, worker, through, directory, host, mode, scope, grantedAt } = record;
+    if (scope !== "once") {
+      await this.#files.add({ id, run, worker, through, directory, host, mode, scope, grantedAt });
+      let kept = false;
+      try {
+        const violations = await keep();
+        kept = violations.length === 0;
+        if (!kept) return violations;
+      } finally {
+        if (!kept) await this.#files.remove(id);
+      }
+      this.#live.set(id, record);
+    }
+    if (this.#told.length < MAX_TOLD) this.#told.push(record);
+    return [];
+  }
+
+  /**
+   * True where a person took this back from the worker, or a part of it: an earlier approval of a directory around it may
+   * still be remembered.
+   */
+  wasRevoked({ worker, host, mode }: Omit<Revoked, "id">): boolean {
+    if (this.#revoked.length >= MAX_REVOKED) return true;
+    return this.#revoked.some(
+      (back) =>
+        back.worker === worker &&
+        (holds(back.host, host) || holds(host, back.host)) &&
+        (back.mode === "read" || mode === "write"),
+    );
+  }
+
+  /** Takes away what was revoked since the last look. Before each use of a sandbox that was expanded. */
+  async look(): Promise<void> {
+    if (this.#live.size === 0) return;
+    await this.inTurn(async () => {
+      const standing = await this.#files.standing();
+      for (const [id, record] of this.#live) if (!standing.has(id)) await this.#revoke(id, record);
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#changes.onIdle();
+    await this.#files[Symbol.asyncDispose]();
+  }
+
+  /** From those below upwards, so that nobody is left with a place in a view that is gone. */
+  async #revoke(id: string, record: GrantRecord): Promise<void> {
+    this.#told = this.#told.filter((told) => told.id !== id);
+    const { worker, host, mode } = record;
+    this.#revoked.push({ id, worker, host, mode });
+    for (const holder of [...this.#holders].toSorted((a, b) => b.chain().length - a.chain().length)) {
+      for (const orphan of await holder.release(id)) await this.#forget(orphan);
+    }
+    // Not sooner: whoever looks meanwhile waits until it is gone everywhere.
+    this.#live.delete(id);
+    await this.#onRevoked(record);
+  }
+
+  async #forget(id: string): Promise<void> {
+    this.#live.delete(id);
+    await this.#files.remove(id);
+  }
+}

@@ -1,0 +1,116 @@
+import { randomBytes } from "node:crypto";
+import type { Spending } from "../../agent/spending.ts";
+import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import type { MountView } from "../../sandbox/mount.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import type { Holder } from "../granted/holder.ts";
+import type { RunPlace } from "./events.ts";
+
+/** A file that a caller hands to a worker: its name under `/attachments`, and where it is on the host. */
+export interface Attachment {
+  readonly name: string;
+  readonly host: string;
+  /** What its caller, or the item of a fleet, called it; absent where a person or a program attached a file of theirs. */
+  readonly asked?: string;
+  /** `device:inode` where the caller's own cell was given this very file; it must still be that file. */
+  readonly identity?: string;
+  /** Present where it is a file of its caller's view. */
+  readonly view?: MountView;
+}
+
+/** What a caller takes away from a worker besides what the worker leaves out itself. */
+export interface Narrow {
+  readonly allowRead?: readonly string[];
+  readonly allowWrite?: readonly string[];
+  readonly readonly?: boolean;
+}
+
+/** One execution that was asked for: who, with what, under whom, until when. */
+export interface Job {
+  readonly run: string;
+  readonly root: string;
+  readonly parent: string | null;
+  readonly worker: WorkerDefinition;
+  /** The caller's sandbox; a root run's caller is the project. */
+  readonly callerSandbox: Sandbox;
+  /** The run that calls, which would have to be granted what this one asks for; null for a root run. */
+  readonly caller: Holder | null;
+  /** Names of the workers from the root run to this one. */
+  readonly path: readonly string[];
+  readonly input: unknown;
+  readonly attachments: readonly Attachment[];
+  readonly narrow: Narrow | null;
+  /** On the environment's clock; a child's is never later than its parent's. */
+  readonly deadline: number;
+  readonly signal: AbortSignal;
+  readonly tree: CallTree;
+  /** Of the agent that called it, through whatever commands: what is spent here counts there. Null: nobody did. */
+  readonly spending: Spending | null;
+  /**
+   * Settles when the worker may begin; absent: at once. Its cell stands verified at the gate meanwhile, and the time
+   * limit has not begun. Rejects with the reason of `signal`.
+   */
+  readonly turn?: () => Promise<void>;
+}
+
+/** A job that a person or a program asks for: the first of its tree, under the project. */
+export function rootJob(
+  asked: Pick<Job, "run" | "worker" | "callerSandbox" | "signal"> & Partial<Pick<Job, "input" | "attachments">>,
+  delegation: { maxDepth: number; maxCalls: number },
+): Job {
+  return {
+    input: undefined,
+    attachments: [],
+    ...asked,
+    root: asked.run,
+    parent: null,
+    caller: null,
+    path: [asked.worker.name],
+    narrow: null,
+    deadline: Number.POSITIVE_INFINITY,
+    spending: null,
+    tree: new CallTree(delegation),
+  };
+}
+
+/** What all runs of one tree count together. */
+export class CallTree {
+  readonly maxDepth: number;
+  readonly maxCalls: number;
+  #calls = 0;
+  #refusals = 0;
+
+  constructor(bounds: { maxDepth: number; maxCalls: number }) {
+    this.maxDepth = bounds.maxDepth;
+    this.maxCalls = bounds.maxCalls;
+  }
+
+  /** False where the tree has made all the calls that it may. */
+  takeCall(): boolean {
+    if (this.#calls >= this.maxCalls) return false;
+    this.#calls += 1;
+    return true;
+  }
+
+  /** False where as many refusals are kept as calls may be made: a worker may be refused for ever, and nothing grows. */
+  keepsRefusal(): boolean {
+    if (this.#refusals >= this.maxCalls) return false;
+    this.#refusals += 1;
+    return true;
+  }
+}
+
+/** Twelve characters: enough to be unique on one machine, short enough for the path of a socket. */
+export function newRunId(): string {
+  return randomBytes(6).toString("hex");
+}
+
+export function placeOf(job: Job): RunPlace {
+  const attachments = job.attachments.map((attachment) => attachment.name);
+  return { run: job.run, root: job.root, parent: job.parent, worker: job.worker.name, attachments };
+}
+
+/** What a worker reads on its standard input. */
+export function inputBytes(input: unknown): Buffer {
+  return Buffer.from(input === undefined ? "" : `${JSON.stringify(input)}\n`);
+}

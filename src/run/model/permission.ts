@@ -1,0 +1,103 @@
+import { exposedOwnFiles } from "../../declarations/place/own-files.ts";
+import type { Project } from "../../declarations/project.ts";
+import { resolveNeeds } from "../../declarations/resolve.ts";
+import { writableFolders } from "../../declarations/worker/exposure.ts";
+import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import { isShown } from "../../sandbox/access.ts";
+import { projectSandbox } from "../../sandbox/declare.ts";
+import { type Derivation, derive } from "../../sandbox/derive.ts";
+import type { Needs } from "../../sandbox/needs.ts";
+import type { Narrowing, Sandbox } from "../../sandbox/sandbox.ts";
+import { ROOT } from "../../sandbox/virtual-path.ts";
+import type { RunEnvironment } from "./environment.ts";
+import type { Narrow } from "./job.ts";
+
+/** The project's own sandbox: the caller of every root run. `policy` is the person's choice for this run. */
+export async function rootSandbox(env: RunEnvironment, policy: string | null): Promise<Derivation> {
+  return projectSandbox(env.project.declaration, await env.policyNamed(policy ?? env.project.policyName));
+}
+
+/**
+ * What a worker gets under a caller: its needs are resolved and derived, and then what the caller takes away besides
+ * is derived from that. A root run that sets no limit gets its policy's defaults.
+ */
+export async function permissionOf(
+  worker: WorkerDefinition,
+  caller: Sandbox,
+  narrow: Narrow | null,
+  env: RunEnvironment,
+): Promise<Derivation> {
+  const policy = worker.policyName === null ? null : await env.policyNamed(worker.policyName);
+  const writable = worker.needs.paths === undefined ? [] : await writableHosts(env.project);
+  const context = { projectDir: env.project.dir, parent: caller, writable, ...(policy === null ? {} : { policy }) };
+  const resolution = await resolveNeeds(worker.needs, context);
+  if (!resolution.ok) return resolution;
+  const isRoot = caller.chain.length === 1;
+  const defaults = (policy ?? caller.policy).defaultLimits;
+  const needs = isRoot ? withDefaultLimits(resolution.needs, defaults, caller) : resolution.needs;
+  const derivation = derivedSafely(caller, needs, worker.name, env);
+  if (!derivation.ok) return derivation;
+  const told = { ...derivation.sandbox, narrowings: narrowingsBy(derivation.sandbox, resolution.needs, caller) };
+  const sandbox = startingIn(env.project, needs, told);
+  return narrow === null ? { ok: true, sandbox } : narrowed(sandbox, narrow, worker.name, caller, env);
+}
+
+/** Every host directory that any worker of the project may write: a link in one of them may be a worker's. */
+export async function writableHosts({ dir, declaration, workers }: Project): Promise<string[]> {
+  return await writableFolders(dir, declaration, workers);
+}
+
+/** A worker that names no working directory has the project's, where it sees that; whoever calls it has no say. */
+function startingIn({ declaration }: Project, needs: Needs, sandbox: Sandbox): Sandbox {
+  const { workingDir = ROOT } = declaration;
+  // Directories that a worker names itself stand in a namespace of their own.
+  const isForeign = needs.workingDir !== undefined || needs.paths !== undefined;
+  return isForeign || !isShown(sandbox, workingDir) ? sandbox : { ...sandbox, workingDir };
+}
+
+/** A limit that the worker's file does not name is its policy's doing. */
+function narrowingsBy({ narrowings, policy }: Sandbox, { limits = {} }: Needs, caller: Sandbox): Narrowing[] {
+  return narrowings.map((narrowing, index) => {
+    const isOwn = index >= caller.narrowings.length && narrowing.kind === "limit";
+    return isOwn && limits[narrowing.limit] === undefined ? { ...narrowing, by: `policy ${policy.name}` } : narrowing;
+  });
+}
+
+function derivedSafely(caller: Sandbox, needs: Needs, name: string, env: RunEnvironment): Derivation {
+  const derivation = derive(caller, needs, name);
+  if (!derivation.ok) return derivation;
+  const violations = exposedOwnFiles(derivation.sandbox, env.project.ownFiles);
+  return violations.length === 0 ? derivation : { ok: false, violations };
+}
+
+/** Everything as it is, but for the files that the caller leaves. */
+async function narrowed(
+  sandbox: Sandbox,
+  narrow: Narrow,
+  name: string,
+  caller: Sandbox,
+  env: RunEnvironment,
+): Promise<Derivation> {
+  const resolution = await resolveNeeds(
+    { ...narrow, inherit: true, network: sandbox.network },
+    {
+      projectDir: env.project.dir,
+      parent: sandbox,
+    },
+  );
+  if (!resolution.ok) return resolution;
+  const by = `${caller.chain.at(-1)} (calling ${name})`;
+  const derivation = derive(sandbox, resolution.needs, by);
+  if (!derivation.ok) return derivation;
+  const workingDir = isShown(derivation.sandbox, sandbox.workingDir) ? sandbox.workingDir : ROOT;
+  return { ok: true, sandbox: { ...derivation.sandbox, workingDir, chain: sandbox.chain } };
+}
+
+function withDefaultLimits(needs: Needs, defaults: Needs["limits"] & object, caller: Sandbox): Needs {
+  const limits = { ...defaults, ...needs.limits };
+  for (const [name, value] of Object.entries(caller.limits) as [keyof typeof limits, number][]) {
+    // A default is no demand: where the project allows less, less is what it is.
+    if (needs.limits?.[name] === undefined && value < (limits[name] ?? value)) limits[name] = value;
+  }
+  return { ...needs, limits };
+}

@@ -1,0 +1,62 @@
+import type { Change, ChangeOutcome } from "../../changes/model/changeset.ts";
+import type { Violation } from "../../sandbox/violation.ts";
+
+/** One change as a run's result tells of it. */
+export interface ReportedChange {
+  readonly path: string;
+  readonly kind: "create" | "modify" | "delete";
+  readonly type: "file" | "directory" | "link";
+  /** Of a file that was written, in bytes; else null. */
+  readonly bytes: number | null;
+  readonly outcome: ChangeOutcome;
+  /** Null where it was applied. */
+  readonly reason: string | null;
+}
+
+/** What became of all changes of a run; its `changes` may be fewer. */
+export interface ReportedChangeset {
+  /** By which `corral changes` knows it; null where nothing waits there. */
+  readonly id: string | null;
+  readonly counts: Readonly<Record<ChangeOutcome, number>>;
+}
+
+/** More changes than this are counted, and not listed. */
+export const MAX_REPORTED = 1000;
+/** More refused changes than this are not told one by one. */
+const MAX_VIOLATIONS = 50;
+
+export interface Outcome {
+  readonly change: Change;
+  readonly outcome: ChangeOutcome;
+  readonly reason: string | null;
+}
+
+export function reported(outcomes: readonly Outcome[]): ReportedChange[] {
+  // What needs attention comes first, for the list may be cut.
+  const first = outcomes.toSorted((a, b) => Number(a.outcome === "applied") - Number(b.outcome === "applied"));
+  return first.slice(0, MAX_REPORTED).map(({ change, outcome, reason }) => ({
+    path: change.path,
+    kind: change.kind,
+    type: change.type,
+    bytes: change.kind !== "delete" && change.type === "file" ? (change.next?.size ?? null) : null,
+    outcome,
+    reason,
+  }));
+}
+
+export function counted(outcomes: readonly Outcome[]): Record<ChangeOutcome, number> {
+  const counts = { applied: 0, refused: 0, conflict: 0, denied: 0, held: 0 };
+  for (const { outcome } of outcomes) counts[outcome] += 1;
+  return counts;
+}
+
+/** Why changes were not applied, where that is not a person's decision. */
+export function violationsOf(outcomes: readonly Outcome[]): Violation[] {
+  return outcomes
+    .flatMap(({ change: { path }, outcome, reason }): Violation[] => {
+      if (outcome === "refused") return [{ code: "CHANGE_REFUSED", path, reason: reason ?? "it is not allowed" }];
+      if (outcome === "conflict") return [{ code: "CHANGE_CONFLICT", path, reason: reason ?? "it was changed since" }];
+      return [];
+    })
+    .slice(0, MAX_VIOLATIONS);
+}

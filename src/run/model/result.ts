@@ -1,0 +1,109 @@
+import { constants } from "node:os";
+import type { Enforcement } from "../../isolation/plan/enforcement.ts";
+import type { CellExit, CellUsage } from "../../isolation/port/cell.ts";
+import type { Violation } from "../../sandbox/violation.ts";
+import { describeViolation } from "../../sandbox/wording.ts";
+import type { ReportedChange, ReportedChangeset } from "./reported.ts";
+
+export type RunStatus =
+  | "succeeded"
+  | "failed"
+  | "signaled"
+  | "timed_out"
+  | "oom_killed"
+  | "output_limit"
+  | "disk_limit"
+  | "cancelled"
+  | "refused"
+  | "denied"
+  | "lost";
+
+/** Why Corral itself ended a run. */
+export type StopReason = "timed_out" | "cancelled" | "output_limit" | "disk_limit";
+
+/** What became of a run: one shape for success and failure. Safe to show to the caller: no host path is in it. */
+export interface RunResult {
+  readonly run: string;
+  readonly worker: string;
+  readonly status: RunStatus;
+  /** The worker's own; null where it ended otherwise, or where the engine did not tell. Never made up. */
+  readonly exitCode: number | null;
+  readonly signal: string | null;
+  /** The parsed standard output of a worker with `output: json`, else its text; null where nothing came. */
+  readonly output: unknown;
+  readonly stdout: string;
+  readonly stderr: string;
+  /** True where the worker wrote more than its output limit and the rest was dropped. */
+  readonly truncated: boolean;
+  readonly violations: readonly DescribedViolation[];
+  /** What was written to staged mounts, and what became of it; at most 1,000, what was not applied first. */
+  readonly changes: readonly ReportedChange[];
+  /** Counts over all of them; null where nothing was changed there. */
+  readonly changeset: ReportedChangeset | null;
+  /** From the request to the end, the cell's start and removal included. */
+  readonly durationMs: number;
+  readonly usage: CellUsage & {
+    /** A process of the cell was killed for memory, the worker itself or another; null where it is not known. */
+    readonly outOfMemory: boolean | null;
+  };
+  /** What an agent used; absent for a command. */
+  readonly agent?: AgentReport;
+  /** Null where no cell came to be, and of an agent, whose commands have cells of their own. */
+  readonly enforcement: Enforcement | null;
+  /** In the order in which they were asked for. Of more refused calls than `max_calls`, only so many are kept. */
+  readonly calls: readonly RunResult[];
+  /** What is wrong, for every status but `succeeded`, in words a caller can act on. */
+  readonly error: RunError | null;
+}
+
+export interface AgentReport {
+  /** As its file names it. */
+  readonly model: string;
+  /** Answers of the model. */
+  readonly steps: number;
+  /** Those of the agents that it called are among them. `estimated`: not all were told by a provider. */
+  readonly tokens: { readonly input: number; readonly output: number; readonly estimated: boolean };
+  /** In US dollars, with that of the agents that it called; null where some of it has no price that the project says. */
+  readonly costUsd: number | null;
+}
+
+export interface RunError {
+  readonly code: string;
+  readonly message: string;
+}
+
+export type DescribedViolation = Violation & { readonly message: string };
+
+export function describeAll(violations: readonly Violation[]): DescribedViolation[] {
+  return violations.map((violation) => ({ ...violation, message: describeViolation(violation) }));
+}
+
+export interface Ending {
+  readonly status: RunStatus;
+  readonly exitCode: number | null;
+  readonly signal: string | null;
+}
+
+/** The usual name comes first: Node also knows 6 as SIGIOT and 29 as SIGPOLL. */
+const SIGNALS = new Map(
+  Object.entries(constants.signals)
+    .toReversed()
+    .map(([name, number]) => [number as number, name]),
+);
+
+/**
+ * How a run ended, from what the engine told and what Corral itself did. A death by signal n is told as the exit code
+ * 128+n (design fact 16). That a process was killed for memory says nothing of the worker unless the worker itself
+ * died of it (fact 10).
+ */
+export function endingOf(exit: CellExit, stopped: StopReason | null): Ending {
+  if (exit.kind === "lost") return { status: "lost", exitCode: null, signal: null };
+  const signal = exit.code > 128 ? (SIGNALS.get(exit.code - 128) ?? null) : null;
+  const exitCode = signal === null ? exit.code : null;
+  if (stopped !== null) return { status: stopped, exitCode, signal };
+  if (signal === "SIGKILL" && exit.outOfMemory) return { status: "oom_killed", exitCode, signal };
+  // What the kernel sends to a process that writes a file beyond its limit, which ends it where it does not mind that.
+  if (signal === "SIGXFSZ") return { status: "disk_limit", exitCode, signal };
+  if (signal !== null) return { status: "signaled", exitCode, signal };
+  return { status: exitCode === 0 ? "succeeded" : "failed", exitCode, signal };
+}

@@ -1,0 +1,35 @@
+import type { BoundedChecks } from "../../declarations/schema/bounded-mismatch.ts";
+import type { JsonSchema } from "../../declarations/schema/json-schema.ts";
+import { isTooDeep, MAX_JSON_DEPTH } from "../../json/depth.ts";
+import type { Violation } from "../../sandbox/violation.ts";
+import type { Job } from "./job.ts";
+
+/** What of a value is not as a schema asks, or null. Rejects with the reason of the signal. */
+export type SchemaCheck = (value: unknown, signal?: AbortSignal) => Promise<string | null>;
+
+/** What all runs of one project check values by, a few at once. */
+export class SchemaChecks {
+  #checks: Promise<BoundedChecks> | null = null;
+
+  /** Null where there is no schema. What knows schemas is loaded only for one. */
+  by(schema: JsonSchema | undefined): SchemaCheck | null {
+    if (schema === undefined) return null;
+    return async (value, signal) => {
+      this.#checks ??= import("../../declarations/schema/bounded-mismatch.ts").then(
+        (loaded) => new loaded.BoundedChecks(),
+      );
+      return await (await this.#checks).mismatch(schema, value, signal);
+    };
+  }
+}
+
+/** Why a worker does not take its input. One that could not be written down is none. */
+export async function inputViolations(
+  { worker, input }: Pick<Job, "worker" | "input">,
+  schemas: SchemaChecks,
+): Promise<Violation[]> {
+  const refused = (reason: string): Violation[] => [{ code: "INPUT_NOT_VALID", worker: worker.name, reason }];
+  if (isTooDeep(input)) return refused(`it is nested more than ${MAX_JSON_DEPTH} levels deep`);
+  const reason = (await schemas.by(worker.inputSchema)?.(input)) ?? null;
+  return reason === null ? [] : refused(reason);
+}

@@ -1,0 +1,78 @@
+import { describe, expect, it } from "vitest";
+import { BoundedChecks } from "../../src/declarations/schema/bounded-mismatch.ts";
+
+const checks = new BoundedChecks();
+
+/** What came of it, and how long nothing else of this process could go on at most. */
+async function watched(
+  check: () => Promise<string | null>,
+): Promise<{ mismatch: string | null; stoodStillMs: number }> {
+  let last = performance.now();
+  let stoodStillMs = 0;
+  const look = (): void => {
+    stoodStillMs = Math.max(stoodStillMs, performance.now() - last);
+    last = performance.now();
+  };
+  const timer = setInterval(look, 10);
+  const mismatch = await check();
+  clearInterval(timer);
+  look();
+  return { mismatch, stoodStillMs };
+}
+
+const RECURSIVE = {
+  anyOf: [1, 2, 3].map((minProperties) => ({
+    type: "object",
+    minProperties,
+    properties: { a: { $ref: "#" } },
+    required: ["b"],
+  })),
+};
+const nested = (depth: number): unknown => (depth === 0 ? 1 : { a: nested(depth - 1), b: 1, c: 1 });
+
+describe("a value that is made to be checked for ever", () => {
+  it.each([
+    ["by a pattern that backtracks", { pattern: "^(a+)+$" }, `${"a".repeat(60)}!`],
+    ["by the name of a field", { patternProperties: { "^(a+)+$": {} } }, { [`${"a".repeat(60)}!`]: 1 }],
+    [
+      "by items of which each is compared with each",
+      { uniqueItems: true },
+      Array.from({ length: 60_000 }, (_, a) => ({ a })),
+    ],
+    ["by a schema that goes on in itself", RECURSIVE, nested(30)],
+  ])("%s, does not match after a few seconds, and holds up nothing meanwhile", async (_, schema, value) => {
+    const { mismatch, stoodStillMs } = await watched(() => checks.mismatch(schema, value));
+    expect(mismatch).toMatch(/^it could not be checked within (5 s|512 MB of memory)$/);
+    expect(stoodStillMs).toBeLessThan(1000);
+  });
+});
+
+describe("a check that nobody waits for any more", () => {
+  it("ends with its signal, on its thread and before it has one", async () => {
+    const ends = new AbortController();
+    const forever = () => checks.mismatch({ pattern: "^(a+)+$" }, `${"a".repeat(60)}!`, ends.signal);
+    const all = Promise.allSettled(Array.from({ length: 6 }, forever));
+    setTimeout(() => ends.abort(new Error("cancelled")), 500);
+    const begunAt = performance.now();
+    for (const check of await all) expect(check).toMatchObject({ reason: { message: "cancelled" } });
+    expect(performance.now() - begunAt).toBeLessThan(4000);
+  });
+});
+
+describe("a value that is checked aside", () => {
+  const schema = { type: "object", properties: { id: { type: "string", pattern: "^[a-z]+$" } }, required: ["id"] };
+
+  it("is judged as any other, with the place of each fault", async () => {
+    expect(await checks.mismatch(schema, { id: "abc" })).toBeNull();
+    expect(await checks.mismatch(schema, { id: "ABC" })).toBe('/id must match pattern "^[a-z]+$"');
+    expect(await checks.mismatch(schema, {})).toBe("it must have required property 'id'");
+    const large = { type: "array", items: { type: "integer" } };
+    expect(await checks.mismatch(large, Array(100_000).fill(1))).toBeNull();
+    expect(await checks.mismatch(large, [...Array(100_000).fill(1), "1"])).toBe("/100000 must be integer");
+  });
+
+  it("does not hold up others for long, however many there are at once", async () => {
+    const all = Array.from({ length: 20 }, () => checks.mismatch(schema, { id: "abc" }));
+    expect(await Promise.all(all)).toEqual(Array(20).fill(null));
+  });
+});

@@ -1,0 +1,139 @@
+import { createHash } from "node:crypto";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { connect } from "../../../src/isolation/engine/connect.ts";
+import { resolveEndpoint } from "../../../src/isolation/engine/endpoint.ts";
+import { EngineUnavailableError } from "../../../src/isolation/engine/engine-unavailable.ts";
+
+let dir: string;
+let engine: Server;
+let socket: string;
+
+beforeEach(async () => {
+  dir = await mkdtemp(join(tmpdir(), "corral-connect-"));
+  socket = join(dir, "engine.sock");
+  engine = createServer((_request, response) => response.end("OK"));
+  await new Promise<void>((listening) => engine.listen(socket, listening));
+});
+
+afterEach(async () => {
+  engine.closeAllConnections();
+  engine.close();
+  await rm(dir, { recursive: true });
+});
+
+/** A docker client configuration with one context, as `docker context create` and `docker context use` write it. */
+async function writeContext(name: string, host: string, { current = false, tls = false } = {}): Promise<void> {
+  const id = createHash("sha256").update(name).digest("hex");
+  await mkdir(join(dir, "contexts/meta", id), { recursive: true });
+  const meta = { Name: name, Metadata: {}, Endpoints: { docker: { Host: host, SkipTLSVerify: false } } };
+  await writeFile(join(dir, "contexts/meta", id, "meta.json"), JSON.stringify(meta));
+  if (current) await writeFile(join(dir, "config.json"), JSON.stringify({ currentContext: name }));
+  if (!tls) return;
+  await mkdir(join(dir, "contexts/tls", id, "docker"), { recursive: true });
+  await writeFile(join(dir, "contexts/tls", id, "docker/ca.pem"), "the authority");
+}
+
+async function failure(env: Record<string, string>): Promise<EngineUnavailableError> {
+  const error = await connect(env).then(
+    () => null,
+    (reason: unknown) => reason,
+  );
+  expect(error).toBeInstanceOf(EngineUnavailableError);
+  return error as EngineUnavailableError;
+}
+
+describe("connect", () => {
+  it("follows DOCKER_HOST to a Unix socket", async () => {
+    const connection = await connect({ DOCKER_HOST: `unix://${socket}`, HOME: dir });
+    expect(connection).toMatchObject({ endpoint: `unix://${socket}`, socketPath: socket, source: "DOCKER_HOST" });
+  });
+
+  it("follows DOCKER_HOST over TCP, with or without its scheme", async () => {
+    const remote = createServer((_request, response) => response.end("OK"));
+    await new Promise<void>((listening) => remote.listen(0, "127.0.0.1", listening));
+    const { port } = remote.address() as AddressInfo;
+    for (const host of [`tcp://127.0.0.1:${port}`, `127.0.0.1:${port}`]) {
+      const connection = await connect({ DOCKER_HOST: host });
+      expect(connection).toMatchObject({ endpoint: `tcp://127.0.0.1:${port}`, socketPath: null });
+    }
+    remote.closeAllConnections();
+    remote.close();
+  });
+
+  it("follows the client's current context, and DOCKER_CONTEXT before it", async () => {
+    await writeContext("mine", `unix://${socket}`, { current: true });
+    expect((await connect({ DOCKER_CONFIG: dir })).source).toBe("context mine");
+    await writeContext("other", "unix:///nowhere/at/all");
+    expect((await failure({ DOCKER_CONFIG: dir, DOCKER_CONTEXT: "other" })).source).toBe("context other");
+  });
+
+  it("prefers DOCKER_HOST over a context", async () => {
+    await writeContext("mine", "unix:///nowhere/at/all", { current: true });
+    expect((await connect({ DOCKER_CONFIG: dir, DOCKER_HOST: `unix://${socket}` })).source).toBe("DOCKER_HOST");
+  });
+
+  it("says which socket is missing, who named it, and what to do", async () => {
+    const error = await failure({ DOCKER_HOST: `unix://${dir}/none.sock` });
+    expect(error.reason).toBe("no-socket");
+    expect(error.message).toContain(`unix://${dir}/none.sock (from DOCKER_HOST)`);
+    expect(error.message).toContain("apt-get install docker.io");
+  });
+
+  it("tells a place where nobody listens from a missing socket", async () => {
+    const closed = createServer();
+    await new Promise<void>((listening) => closed.listen(0, "127.0.0.1", listening));
+    const { port } = closed.address() as AddressInfo;
+    await new Promise((gone) => closed.close(gone));
+    expect((await failure({ DOCKER_HOST: `tcp://127.0.0.1:${port}` })).reason).toBe("refused");
+  });
+
+  it("names the docker group where permission is missing", () => {
+    const cause = Object.assign(new Error("connect EACCES"), { code: "EACCES" });
+    const error = new EngineUnavailableError({ url: "unix:///run/docker.sock", source: "default" }, cause);
+    expect(error.reason).toBe("permission");
+    expect(error.message).toContain("group docker");
+  });
+
+  it("refuses endpoints that it cannot run cells on, before it connects", async () => {
+    for (const host of ["ssh://somewhere", "npipe:////./pipe/docker_engine", "http://x", "tcp://"]) {
+      const error = await failure({ DOCKER_HOST: host });
+      expect(error.reason).toBe("setting");
+      expect(error.message).toContain(host);
+    }
+  });
+
+  it("says so where a context is named that does not exist", async () => {
+    expect((await failure({ DOCKER_CONFIG: dir, DOCKER_CONTEXT: "gone" })).message).toContain('"gone"');
+  });
+});
+
+describe("resolveEndpoint", () => {
+  it("uses the default socket where nothing is said, or the default context is", async () => {
+    expect(await resolveEndpoint({ HOME: dir })).toEqual({ url: "unix:///var/run/docker.sock", source: "default" });
+    expect(await resolveEndpoint({ HOME: dir, DOCKER_CONTEXT: "default" })).toMatchObject({ source: "default" });
+  });
+
+  it("reads the certificates that DOCKER_TLS_VERIFY asks for, and none where nobody asks", async () => {
+    for (const name of ["ca.pem", "cert.pem", "key.pem"]) await writeFile(join(dir, name), name);
+    const env = { DOCKER_HOST: "tcp://engine.example:2376", DOCKER_CERT_PATH: dir };
+    const { tls } = await resolveEndpoint({ ...env, DOCKER_TLS_VERIFY: "1" });
+    expect(tls).toEqual({
+      ca: Buffer.from("ca.pem"),
+      cert: Buffer.from("cert.pem"),
+      key: Buffer.from("key.pem"),
+      verify: true,
+    });
+    expect(await resolveEndpoint(env)).not.toHaveProperty("tls");
+  });
+
+  it("takes a context's certificates from beside it", async () => {
+    await writeContext("far", "tcp://engine.example:2376", { tls: true });
+    const { tls } = await resolveEndpoint({ DOCKER_CONFIG: dir, DOCKER_CONTEXT: "far" });
+    expect(tls).toEqual({ ca: Buffer.from("the authority"), verify: true });
+  });
+});

@@ -1,0 +1,232 @@
+import { execFileSync, spawnSync } from "node:child_process";
+import { chmod, mkdir, mkdtemp, readdir, rm, stat, utimes, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type Docker from "dockerode";
+import { afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { connect } from "../../../src/isolation/engine/connect.ts";
+import { buildImages } from "../../../src/isolation/engine/images/build-images.ts";
+import { readContext } from "../../../src/isolation/engine/images/context.ts";
+import { gateBinary } from "../../../src/isolation/engine/images/gate.ts";
+import { acquireLock } from "../../../src/isolation/engine/images/lock.ts";
+import { ImageBuildError, type ImageProgress } from "../../../src/isolation/engine/images/progress.ts";
+import { imageStatus } from "../../../src/isolation/engine/images/status.ts";
+import { currentOwner, formatOwner } from "../../../src/state/owner.ts";
+
+/** Tags of this process alone, so that no test touches the real images. */
+const prefix = `corral-test-${process.pid}`;
+let docker: Docker;
+let dir: string;
+let imagesDir: string;
+let stateDir: string;
+let progress: ImageProgress[];
+
+beforeAll(async () => {
+  docker = (await connect(process.env)).docker;
+});
+
+beforeEach(async () => {
+  dir = await mkdtemp(join(tmpdir(), "corral-images-"));
+  imagesDir = join(dir, "images");
+  stateDir = join(dir, "state");
+  progress = [];
+  // Nothing is fetched: these images only copy files onto the Debian that the real ones stand on.
+  await writeImage("base", ["COPY hello /hello"], { hello: "hello" });
+  await writeImage("more", ["RUN cp /hello /more"]);
+});
+
+afterEach(async () => {
+  for (const name of await readdir(imagesDir))
+    await docker
+      .getImage(`${prefix}/${name}`)
+      .remove()
+      .catch(() => {});
+  await rm(dir, { recursive: true });
+});
+
+async function writeImage(name: string, instructions: readonly string[], files: Record<string, string> = {}) {
+  await mkdir(join(imagesDir, name), { recursive: true });
+  const dockerfile = ["ARG BASE=scratch", "FROM $BASE", ...instructions, ""].join("\n");
+  for (const [file, content] of Object.entries({ ...files, Dockerfile: dockerfile })) {
+    await writeFile(join(imagesDir, name, file), content);
+  }
+}
+
+function build(options: { names?: string[]; signal?: AbortSignal } = {}) {
+  return buildImages({ docker, imagesDir, stateDir, prefix, onProgress: (event) => progress.push(event), ...options });
+}
+
+async function states(): Promise<Record<string, string>> {
+  const statuses = await imageStatus({ docker, imagesDir, stateDir, prefix });
+  return Object.fromEntries(statuses.map(({ name, state }) => [name, state]));
+}
+
+describe("buildImages", () => {
+  it("builds the base first, and nothing a second time", async () => {
+    expect(await states()).toEqual({ base: "missing", more: "missing" });
+    const first = await build();
+    expect(first.map(({ tag, built }) => [tag, built])).toEqual([
+      [`${prefix}/base`, true],
+      [`${prefix}/more`, true],
+    ]);
+    expect(await states()).toEqual({ base: "present", more: "present" });
+    const second = await build();
+    expect(second.map(({ id, built }) => [id, built])).toEqual(first.map(({ id }) => [id, false]));
+  });
+
+  it("builds an image anew when a file of it changes, and then what stands on it, and leaves no old one behind", async () => {
+    const [oldBase, oldMore] = await build();
+    await writeImage("base", ["COPY hello /hello"], { hello: "other" });
+    expect(await states()).toMatchObject({ base: "stale" });
+    const rebuilt = await build();
+    expect(rebuilt.map(({ built }) => built)).toEqual([true, true]);
+    for (const old of [oldBase, oldMore]) await expect(docker.getImage(old?.id ?? "").inspect()).rejects.toThrow();
+  });
+
+  it("tells the step of each line", async () => {
+    await build();
+    const more = progress.filter(({ image }) => image === `${prefix}/more`);
+    expect(more.map(({ step }) => step)).toContain("3/5 RUN cp /hello /more");
+    expect(more.filter(({ step }) => step === undefined).map(({ text }) => text)).toEqual([
+      "building",
+      expect.stringMatching(/^built, \d+ MB, [\d.]+ s$/),
+    ]);
+  });
+
+  it("builds only what is named, and the base", async () => {
+    await writeImage("broken", ["RUN exit 9"]);
+    expect((await build({ names: ["more"] })).map(({ name }) => name)).toEqual(["base", "more"]);
+    await expect(build({ names: ["nothing"] })).rejects.toThrow(
+      "no such image: nothing. There are: base, broken, more",
+    );
+  });
+
+  it("says in which step a build failed, and what it printed last", async () => {
+    await writeImage("more", ["RUN echo the reason; exit 9"]);
+    const error: unknown = await build().catch((reason: unknown) => reason);
+    expect(error).toBeInstanceOf(ImageBuildError);
+    expect((error as Error).message).toMatch(/more: the build failed at step 3\/5 RUN echo the reason; exit 9/);
+    expect((error as Error).message).toMatch(/^ {2}the reason$/m);
+    expect(await states()).toEqual({ base: "present", more: "missing" });
+  });
+
+  it("stops when it is cancelled, and leaves no container", async () => {
+    const duration = `${10_000 + process.pid}`;
+    await writeImage("more", [`RUN echo sleeping; sleep ${duration}`]);
+    const stop = new AbortController();
+    const building = buildImages({
+      ...{ docker, imagesDir, stateDir, prefix, signal: stop.signal },
+      onProgress: ({ text }) => text === "sleeping" && stop.abort(new Error("enough")),
+    });
+    await expect(building).rejects.toThrow();
+    await expect
+      .poll(
+        async () => (await docker.listContainers({ all: true })).filter(({ Command }) => Command.includes(duration)),
+        {
+          timeout: 15_000,
+        },
+      )
+      .toEqual([]);
+    await expect(stat(join(stateDir, "images.lock"))).rejects.toThrow("ENOENT");
+  });
+
+  it("lets two builds of one state folder take turns", async () => {
+    const [one, two] = await Promise.all([build(), build()]);
+    expect([one, two].map((images) => images.map(({ built }) => built)).toSorted()).toEqual([
+      [false, false],
+      [true, true],
+    ]);
+    expect(progress.filter(({ text }) => text.startsWith("waiting for another build"))).toHaveLength(1);
+  });
+});
+
+describe("the real images", () => {
+  it.each(["base", "documents", "node", "python"])(
+    "corral/%s holds the cell's user and no setuid program",
+    async (name) => {
+      const image = await docker.getImage(`corral/${name}`).inspect();
+      expect(image.Config.Volumes ?? {}).toEqual({});
+      const script = "id -u corral; find / -xdev -perm /6000 ! -type l; which curl jq corral-call";
+      const container = await docker.createContainer({
+        Image: image.Id,
+        Tty: true,
+        Cmd: ["sh", "-c", script],
+        HostConfig: { NetworkMode: "none" },
+      });
+      try {
+        await container.start();
+        await container.wait();
+        const printed = (await container.logs({ stdout: true })).toString("utf8");
+        expect(printed.trim().split(/\s+/)).toEqual(["65532", "/usr/bin/curl", "/usr/bin/jq", "/usr/bin/corral-call"]);
+      } finally {
+        await container.remove({ force: true });
+      }
+    },
+  );
+});
+
+describe("readContext", () => {
+  it("makes the same bytes of the same files, whatever their modes and times", async () => {
+    const before = await readContext(join(imagesDir, "base"));
+    await chmod(join(imagesDir, "base/hello"), 0o755);
+    await utimes(join(imagesDir, "base/hello"), 1, 1);
+    expect((await readContext(join(imagesDir, "base"))).sha256).toBe(before.sha256);
+    await writeFile(join(imagesDir, "base/hello"), "other");
+    expect((await readContext(join(imagesDir, "base"))).sha256).not.toBe(before.sha256);
+  });
+});
+
+describe("gateBinary", () => {
+  it("takes a static busybox out of the base once, and leaves no container", async () => {
+    const file = await gateBinary({ docker, stateDir });
+    expect(execFileSync(file, ["echo", "through"], { env: {} }).toString()).toBe("through\n");
+    expect(spawnSync("ldd", [file]).status).not.toBe(0);
+    const { mode, ino } = await stat(file);
+    expect(mode & 0o777).toBe(0o555);
+    expect(await gateBinary({ docker, stateDir })).toBe(file);
+    expect((await stat(file)).ino).toBe(ino);
+    expect(
+      (await docker.listContainers({ all: true })).filter(({ Names }) => Names[0]?.includes("corral-gate")),
+    ).toEqual([]);
+  });
+
+  it("takes it out again where the file was changed", async () => {
+    const file = await gateBinary({ docker, stateDir });
+    await chmod(file, 0o755);
+    await writeFile(file, "something else");
+    expect(await gateBinary({ docker, stateDir })).toBe(file);
+    expect(execFileSync(file, ["echo", "again"]).toString()).toBe("again\n");
+  });
+
+  it("says what to run where the base is not built", async () => {
+    await expect(gateBinary({ docker, stateDir, prefix })).rejects.toThrow("corral images build base");
+  });
+});
+
+describe("acquireLock", () => {
+  const lock = () => join(dir, "lock");
+  const left = (owner: string) => `0123456789abcdef\n${owner}\n`;
+
+  it("takes over what a dead process left, and what was never a lock of Corral's", async () => {
+    const dead = { ...currentOwner(), startTicks: "1" };
+    for (const content of [left(formatOwner(dead)), "", "scribble"]) {
+      await writeFile(lock(), content);
+      await using _held = await acquireLock(lock());
+      expect((await readdir(dir)).filter((name) => name.startsWith("lock"))).toEqual(["lock"]);
+    }
+    expect(await readdir(dir)).not.toContain("lock");
+  });
+
+  it("waits for a live owner, until cancelled", async () => {
+    await using _held = await acquireLock(lock());
+    const waits: number[] = [];
+    const waiting = acquireLock(lock(), { signal: AbortSignal.timeout(500), onWait: (pid) => waits.push(pid) });
+    await expect(waiting).rejects.toThrow();
+    expect(waits).toEqual([process.pid]);
+  });
+
+  it("does not judge a process of another machine", async () => {
+    await writeFile(lock(), left(formatOwner({ ...currentOwner(), machine: "elsewhere", startTicks: "1" })));
+    await expect(acquireLock(lock(), { signal: AbortSignal.timeout(500) })).rejects.toThrow();
+  });
+});

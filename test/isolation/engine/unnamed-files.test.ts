@@ -1,0 +1,56 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { describe, expect, it } from "vitest";
+import { heldBytes } from "../../../src/isolation/engine/unnamed-files.ts";
+import { temporaryFolder } from "../../files/temporary-folder.ts";
+
+const MEBIBYTE = 1024 ** 2;
+
+/** Holds a deleted file of 3 MiB in some way until its input ends. */
+const HOLD = `
+import mmap, os, socket, sys
+path = sys.argv[1]
+file = open(path, "wb+"); file.write(b"x" * (3 << 20)); file.flush(); os.fsync(file.fileno())
+if sys.argv[2] != "named": os.unlink(path)
+if sys.argv[2] == "mapped": held = mmap.mmap(file.fileno(), 4096); file.close()
+if sys.argv[2] == "travelling":
+    held = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM); socket.send_fds(held[0], [b"x"], [file.fileno()]); file.close()
+if sys.argv[2] == "twice": held = os.dup(file.fileno())
+print("holds", flush=True); sys.stdin.read()`;
+
+async function held(way: string, dir?: string): Promise<number | null> {
+  const folder = temporaryFolder();
+  const child = spawn("python3", ["-c", HOLD, `${dir ?? folder.path}/corral-held-${process.pid}`, way], {
+    stdio: ["pipe", "pipe", "inherit"],
+  });
+  try {
+    await once(child.stdout, "data");
+    return await heldBytes([child.pid ?? 0, process.pid]);
+  } finally {
+    child.stdin.end();
+    await once(child, "close");
+    folder.remove();
+  }
+}
+
+describe("deleted files that a process holds", () => {
+  it.each([
+    ["open", 3 * MEBIBYTE],
+    ["twice", 3 * MEBIBYTE],
+    ["mapped", 3 * MEBIBYTE],
+    ["travelling", Number.POSITIVE_INFINITY],
+    ["named", 0],
+  ])("are counted where they are %s", async (way, bytes) => {
+    expect(await held(way)).toBe(bytes);
+  });
+
+  it("are not counted where they are in memory", async () => {
+    expect(await held("open", "/dev/shm")).toBe(0);
+  });
+
+  it("are none of a process that is gone", async () => {
+    const child = spawn("true");
+    await once(child, "close");
+    expect(await heldBytes([child.pid ?? 0])).toBe(0);
+  });
+});

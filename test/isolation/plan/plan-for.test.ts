@@ -1,0 +1,210 @@
+import { readFile, writeFile } from "node:fs/promises";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { type PlanRequest, planFor } from "../../../src/isolation/plan/plan-for.ts";
+import type { Approval, Mount } from "../../../src/sandbox/mount.ts";
+import type { Sandbox } from "../../../src/sandbox/sandbox.ts";
+import type { Violation } from "../../../src/sandbox/violation.ts";
+import { at, child, mount, project, roomy, strict } from "../../sandbox/sandboxes.ts";
+import { type RequestAsked, requestFor } from "../plan-requests.ts";
+
+const preApproved: Approval = { write: "preApproved", delete: "preApproved" };
+const untrusted = { ...strict, name: "untrusted" };
+
+/** A project's own sandbox without network, which is what most plans are about. */
+function under(mounts: readonly Mount[], policy = untrusted, more: Partial<Sandbox> = {}): Sandbox {
+  return { ...project(mounts, { network: false }, policy), ...more };
+}
+
+const writable = (path: string, more: Partial<Mount> = {}) => mount(path, "rw", { approval: preApproved, ...more });
+
+const GOLDEN: Readonly<Record<string, RequestAsked>> = {
+  "no-files": { sandbox: under([]) },
+  zones: { sandbox: under([mount("/data", "ro"), writable("/text")], untrusted, { workingDir: at("/text/in") }) },
+  rooted: { sandbox: under([writable("/"), mount("/docs", "ro")]) },
+  "nested-mounts": {
+    sandbox: under([
+      writable("/src/out/deep", { host: "/host/src/out/deep" }),
+      mount("/src", "ro"),
+      writable("/src/out", { host: "/host/src/out" }),
+      mount("/a", "ro"),
+    ]),
+  },
+  attachments: {
+    sandbox: under([mount("/data", "ro")]),
+    attachments: [
+      { name: "b.pdf", host: "/host/inbox/b.pdf" },
+      { name: "a b.pdf", host: "/host/inbox/a.pdf" },
+    ],
+  },
+  "held-back-for-approval": {
+    sandbox: under([
+      mount("/asks", "rw", { approval: { write: "ask", delete: "ask" } }),
+      mount("/keeps", "rw", { approval: { write: "preApproved", delete: "blocked" } }),
+      mount("/closed", "rw", { approval: { write: "blocked", delete: "blocked" } }),
+      mount("/silent", "rw"),
+      writable("/free"),
+    ]),
+  },
+  "single-file": { sandbox: under([mount("/notes.md", "ro")]), files: ["/host/notes.md"] },
+  "network-open": { sandbox: project([], { network: true }, { ...roomy, name: "roomy" }) },
+  "image-with-volumes-and-variables": {
+    sandbox: under([mount("/srv/data", "ro", { host: "/host/data" })]),
+    image: {
+      env: ["PATH=/opt/bin:/bin", "JAVA_HOME=/opt/java", "HOME=/root", "LANG=de_DE", "EQUALS=a=b", "BROKEN"],
+      volumes: ["/var/lib/things/", "/tmp", "/srv/data", "/home/worker", "/srv"],
+    },
+    env: { LANG: "C", HOME: "/elsewhere", TOKEN: "given" },
+  },
+  "home-mount": { sandbox: under([writable("/home")]) },
+  "home-in-a-mount": { sandbox: under([writable("/home/worker", { host: "/host/home/worker" })]) },
+  "limits-of-its-own": {
+    sandbox: under([], untrusted, { limits: { memoryBytes: 1_000_001, cpus: 0.5, timeoutMs: 1000, diskBytes: 4096 } }),
+  },
+  "ordinary-orchestrator": {
+    sandbox: under([mount("/data", "ro"), writable("/text")]),
+    owners: { "/host/data": 0, "/host/text": 1000 },
+    orchestratorUid: 1000,
+  },
+  "root-where-the-policy-lets": { sandbox: under([writable("/text")], roomy), owners: { "/host/text": 0 } },
+};
+
+describe("the whole plan", () => {
+  // A change that is meant: run this file with UPDATE_GOLDEN=1, format the files, and read each difference.
+  it.each(Object.entries(GOLDEN))("of %s is what its golden file says, to the byte", async (name, asked) => {
+    const planning = planFor(requestFor(asked));
+    if (!planning.ok) throw new Error(JSON.stringify(planning.violations));
+    const file = new URL(`golden/${name}.json`, import.meta.url);
+    if (process.env.UPDATE_GOLDEN) await writeFile(file, JSON.stringify(planning.plan, null, 2));
+    const golden = JSON.parse(await readFile(file, "utf8"));
+    expect(planning.plan).toEqual(golden);
+    expect(JSON.stringify(planning.plan)).toBe(JSON.stringify(golden));
+  });
+
+  it("depends on nothing but its request: the same, in any order of its parts, gives the same bytes", () => {
+    const names = fc.uniqueArray(fc.constantFrom("a", "b", "c", "data", "text", "z"), { minLength: 1 });
+    fc.assert(
+      fc.property(names, fc.array(fc.boolean(), { minLength: 6, maxLength: 6 }), (chosen, modes) => {
+        const mounts = chosen.map((name, index) => (modes[index] ? writable(`/${name}`) : mount(`/${name}`, "ro")));
+        const asked = (order: readonly Mount[]) => requestFor({ sandbox: under(order) });
+        const text = JSON.stringify(planFor(asked(mounts)));
+        expect(JSON.stringify(planFor(asked(mounts)))).toBe(text);
+        expect(JSON.stringify(planFor(asked(mounts.toReversed())))).toBe(text);
+        const request = asked(mounts);
+        const shuffled: PlanRequest = { ...request, sources: new Map([...request.sources].reverse()) };
+        expect(JSON.stringify(planFor(shuffled))).toBe(text);
+      }),
+    );
+  });
+
+  it("of a child differs from its parent's only in what the child lost", () => {
+    const parent = under([mount("/data", "ro"), writable("/text")]);
+    const [whole, part] = [parent, child(parent, { zones: [{ name: "data" }] })].map((sandbox) =>
+      planFor(requestFor({ sandbox })),
+    );
+    const paths = (planning: typeof whole) => (planning?.ok ? planning.plan.mounts.map(({ path }) => path) : []);
+    expect(paths(whole)).toEqual(["/data", "/text", "/.corral/busybox", "/.corral/socket"]);
+    expect(paths(part)).toEqual(["/data", "/.corral/busybox", "/.corral/socket"]);
+  });
+});
+
+describe("what no cell can express", () => {
+  function refusals(asked: RequestAsked): readonly Violation[] {
+    const planning = planFor(requestFor(asked));
+    return planning.ok ? [] : planning.violations;
+  }
+
+  it.each(["/etc", "/usr/share", "/proc/x", "/tmp", "/attachments", "/.corral/x", "/lib64"])(
+    "is a mount at %s, which is the cell's own",
+    (path) => {
+      expect(refusals({ sandbox: under([mount(path, "ro")]) })).toEqual([{ code: "MOUNT_RESERVED", path }]);
+    },
+  );
+
+  it("is not those names below the root form, which stands in a directory of its own", () => {
+    expect(refusals({ sandbox: under([mount("/", "ro"), mount("/etc", "ro")]) })).toEqual([]);
+  });
+
+  it("is a mount below another whose host directory is elsewhere: its place would be made on the host, by root", () => {
+    const sandbox = under([mount("/src", "ro"), mount("/src/lib", "ro", { host: "/elsewhere" })]);
+    expect(refusals({ sandbox })).toEqual([{ code: "MOUNT_RESERVED", path: "/src/lib", because: "nesting" }]);
+  });
+
+  it("is a volume of the image below a mount: its place would be made on the host, by root", () => {
+    const sandbox = under([mount("/srv", "ro"), mount("/data", "ro")]);
+    expect(refusals({ sandbox, image: { volumes: ["/srv/cache", "/data"] } })).toEqual([
+      { code: "MOUNT_RESERVED", path: "/srv", because: "volume" },
+    ]);
+  });
+
+  it.each([
+    ["suffixes", mount("/md", "ro", { suffixes: [".md"] })],
+    ["sizes", mount("/small", "ro", { maxFileBytes: 10 })],
+    ["consent that is not given yet", mount("/asks", "rw")],
+    ["a side", mount("/side", "rw", { approval: { write: "preApproved", delete: "preApproved" }, stage: true })],
+  ])("is a mount with %s as it is: without a view there is no plan at all", (_, constrained) => {
+    const request = requestFor({ sandbox: under([constrained]) });
+    expect(() => planFor({ ...request, views: new Set() })).toThrow(/no view for/);
+    const planning = planFor({ ...request, views: new Set([constrained.path]) });
+    expect(planning.ok && planning.plan.mounts.find(({ path }) => path === constrained.path)).toMatchObject({
+      staged: true,
+    });
+  });
+
+  it("is a network with a list of hosts, but an empty list is none at all", () => {
+    const asked = { allow: ["example.org:443"] };
+    expect(refusals({ sandbox: under([], untrusted, { network: asked }) })).toEqual([
+      { code: "NETWORK_NOT_ENFORCEABLE", asked },
+    ]);
+    expect(refusals({ sandbox: under([], untrusted, { network: { allow: [] } }) })).toEqual([]);
+  });
+
+  it("is one user for writable directories of several owners, who are all named", () => {
+    const sandbox = under([writable("/a"), writable("/b")]);
+    const [refused] = refusals({ sandbox, owners: { "/host/a": 1000, "/host/b": 1001 } });
+    expect(refused).toMatchObject({ code: "USER_NOT_ALLOWED", reason: expect.stringMatching(/1000:1000.*1001:1001/) });
+  });
+
+  it("is root under a policy that lets no worker be root", () => {
+    const sandbox = under([writable("/a")]);
+    const [refused] = refusals({ sandbox, owners: { "/host/a": 0 } });
+    expect(refused).toMatchObject({ code: "USER_NOT_ALLOWED", reason: expect.stringContaining("untrusted") });
+  });
+
+  it("is another user's directory for an orchestrator that is an ordinary user", () => {
+    const sandbox = under([writable("/a")]);
+    expect(refusals({ sandbox, owners: { "/host/a": 1001 }, orchestratorUid: 1000 })).toMatchObject([
+      { code: "USER_NOT_ALLOWED" },
+    ]);
+    expect(refusals({ sandbox, owners: { "/host/a": 1000 }, orchestratorUid: 1000 })).toEqual([]);
+  });
+
+  it("is told all at once", () => {
+    const sandbox = under([mount("/etc", "ro"), mount("/md", "ro", { suffixes: [".md"] }), writable("/a")], untrusted, {
+      network: { allow: ["example.org:443"] },
+    });
+    expect(refusals({ sandbox, owners: { "/host/a": 0 } }).map(({ code }) => code)).toEqual([
+      "MOUNT_RESERVED",
+      "USER_NOT_ALLOWED",
+      "NETWORK_NOT_ENFORCEABLE",
+    ]);
+  });
+});
+
+describe("the user of a cell that writes nothing", () => {
+  function uid(owners: Record<string, number>, orchestratorUid: number): number | null {
+    const sandbox = under(Object.keys(owners).map((host) => mount(host.replace("/host", ""), "ro")));
+    const planning = planFor(requestFor({ sandbox, owners, orchestratorUid }));
+    return planning.ok ? planning.plan.user.uid : null;
+  }
+
+  it.each([
+    ["the one owner of what it reads", { "/host/a": 1000, "/host/b": 1000 }, 1000, 1000],
+    ["nobody where there are several", { "/host/a": 1000, "/host/b": 1001 }, 0, 65532],
+    ["nobody where that is root", { "/host/a": 0 }, 0, 65532],
+    ["nobody where corral may not speak for the owner", { "/host/a": 1001 }, 1000, 65532],
+    ["nobody where it reads nothing", {}, 1000, 65532],
+  ] as const)("is %s", (_, owners, orchestratorUid, expected) => {
+    expect(uid(owners, orchestratorUid)).toBe(expected);
+  });
+});
