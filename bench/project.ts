@@ -7,19 +7,19 @@ export const ECHO = ["echo", "begun"];
 
 /** Cells run as this user where the project's folders belong to it. */
 const WORKER_UID = 65532;
-const OUT = { name: "out", mode: "rw", approval: "preApproved" };
+const OUT = { name: "out", mode: "rw", approval: "pre_approved" };
 const WORKERS = {
   echo: { command: ECHO },
   item: { command: ["sh", "-c", ITEM_SCRIPT], sandbox: { zones: [OUT] } },
   caller: { command: ["corral-call", "echo"], calls: ["echo"] },
-  tools: { command: ["true"], sandbox: { zones: [OUT] }, shell_rules: { default: "preApproved" } },
+  tools: { command: ["true"], sandbox: { zones: [OUT] }, shell_rules: { default: "pre_approved" } },
 };
 
 /** A project of workers that do next to nothing, and the files of `items` items. */
 export async function writeProject(dir: string, items: number): Promise<void> {
   for (const folder of ["workers", "inbox", "out"]) await mkdir(join(dir, folder), { recursive: true });
   await chmod(dir, 0o755);
-  const sandbox = { mode: "direct", zones: { out: { path: "./out", mode: "rw", approval: "preApproved" } } };
+  const sandbox = { mode: "direct", zones: { out: { path: "./out", mode: "rw", approval: "pre_approved" } } };
   await writeFile(join(dir, "corral.yaml"), JSON.stringify({ version: 1, policy: "batch", sandbox }));
   for (const [name, worker] of Object.entries(WORKERS)) {
     const front = JSON.stringify({ name, image: "corral/base", ...worker });

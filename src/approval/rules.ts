@@ -69,7 +69,7 @@ type Terms = Omit<ApprovalRule, "decide" | "why">;
 function approves({ worker, operations, paths, command }: Terms): (request: ApprovalRequest) => boolean {
   const isWorker = worker === undefined ? () => true : parseNameGlob(worker);
   const globs = paths?.map(parsePathGlob);
-  const shown = command === undefined ? null : shellRules("ask", command, "preApproved");
+  const shown = command === undefined ? null : shellRules("ask", command, "pre_approved");
   return (request) =>
     isWorker(request.worker) &&
     request.operations.length > 0 &&
@@ -77,7 +77,7 @@ function approves({ worker, operations, paths, command }: Terms): (request: Appr
     (globs === undefined ||
       isAllOf(targetsOf(request), (path) => checkedPath(path) !== null && globs.some((glob) => glob.matches(path)))) &&
     (shown === null ||
-      (request.command !== undefined && decideShell(request.command, shown).consent === "preApproved"));
+      (request.command !== undefined && decideShell(request.command, shown).consent === "pre_approved"));
 }
 
 /**
@@ -87,7 +87,7 @@ function approves({ worker, operations, paths, command }: Terms): (request: Appr
 function denies({ worker, operations, paths, command }: Terms): (request: ApprovalRequest) => boolean {
   const isWorker = worker === undefined ? () => true : parseNameGlob(worker);
   const globs = paths?.map(parsePathGlob);
-  const blocked = command === undefined ? null : shellRules("preApproved", command, "blocked");
+  const blocked = command === undefined ? null : shellRules("pre_approved", command, "blocked");
   return (request) => {
     const { directory, command: shown, line = shown } = request;
     const targets = [...request.paths, ...(directory === undefined ? [] : [directory])];
@@ -101,7 +101,7 @@ function denies({ worker, operations, paths, command }: Terms): (request: Approv
   };
 }
 
-function shellRules(otherwise: "ask" | "preApproved", pattern: string, approval: "preApproved" | "blocked") {
+function shellRules(otherwise: "ask" | "pre_approved", pattern: string, approval: "pre_approved" | "blocked") {
   return { default: otherwise, rules: [{ pattern, approval }] } as const;
 }
 

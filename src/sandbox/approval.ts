@@ -6,7 +6,7 @@ export type Operation = (typeof OPERATIONS)[number];
 /** What holds where nobody said anything (seed 3). */
 export const ASK: Approval = { write: "ask", delete: "ask" };
 
-const STRICTNESS: Readonly<Record<Consent, number>> = { preApproved: 0, ask: 1, blocked: 2 };
+const STRICTNESS: Readonly<Record<Consent, number>> = { pre_approved: 0, ask: 1, blocked: 2 };
 
 export function isLooser(asked: Consent, has: Consent): boolean {
   return STRICTNESS[asked] < STRICTNESS[has];

@@ -20,7 +20,7 @@ export interface DirectoryGrant {
 }
 
 /** What a granted write means: further writes need no question, a deletion still does (seed 4). */
-const GRANTED: Approval = { write: "preApproved", delete: "ask" };
+const GRANTED: Approval = { write: "pre_approved", delete: "ask" };
 
 /**
  * The sandbox with a directory more, or with one that can now be written. Everything else stays as it is, the given

@@ -47,7 +47,7 @@ function lostConsent({ mount, source }: GrantedMount, by: string): Narrowing[] {
   return OPERATIONS.flatMap((operation): Narrowing[] => {
     const from = source.approval?.[operation] ?? "unset";
     const to = mount.approval?.[operation] ?? "unset";
-    if (from === to || to === "preApproved") return [];
+    if (from === to || to === "pre_approved") return [];
     return [{ by, kind: "approval", path: mount.path, operation, from, to }];
   });
 }

@@ -15,7 +15,7 @@ export function deliveryOf(mount: Mount): Delivery {
   const { write, delete: remove } = mount.approval ?? ASK;
   if (write === "blocked" && remove === "blocked") return "read-only";
   if (mount.stage || mount.discard) return "view";
-  return write === "preApproved" && remove === "preApproved" ? "direct" : "view";
+  return write === "pre_approved" && remove === "pre_approved" ? "direct" : "view";
 }
 
 /** True where what is written in a mount's view is meant to come back. */
@@ -41,8 +41,8 @@ export function asIfStaged(sandbox: Sandbox): Sandbox {
 /** What somebody must agree to when changes leave this mount's view, and whom nobody further out asks. */
 export function askedOnApplying({ approval = ASK, view }: Mount): Approval {
   return {
-    write: approval.write === "ask" && view?.asked.write === "ask" ? "preApproved" : approval.write,
-    delete: approval.delete === "ask" && view?.asked.delete === "ask" ? "preApproved" : approval.delete,
+    write: approval.write === "ask" && view?.asked.write === "ask" ? "pre_approved" : approval.write,
+    delete: approval.delete === "ask" && view?.asked.delete === "ask" ? "pre_approved" : approval.delete,
   };
 }
 
@@ -54,5 +54,5 @@ function askedOnTheWay(own: Approval, further: Approval | undefined): Approval {
 }
 
 function unasked({ write, delete: remove }: Approval): Approval {
-  return { write: write === "ask" ? "preApproved" : write, delete: remove === "ask" ? "preApproved" : remove };
+  return { write: write === "ask" ? "pre_approved" : write, delete: remove === "ask" ? "pre_approved" : remove };
 }

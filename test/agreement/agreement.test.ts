@@ -44,7 +44,7 @@ describe("the validator and the kernel", () => {
 });
 
 const entry = (name: string, kind: Entry["kind"], target = ""): Entry => ({ place: 0, dir: "sub", name, kind, target });
-const FREE = { write: "preApproved", delete: "preApproved" } as const;
+const FREE = { write: "pre_approved", delete: "pre_approved" } as const;
 
 /** One sandbox that has all that the table speaks of. */
 const everyReason: Scenario = {

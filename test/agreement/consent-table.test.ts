@@ -20,7 +20,7 @@ interface Combination {
   readonly size: boolean;
 }
 
-const CONSENTS: readonly Consent[] = ["preApproved", "ask", "blocked"];
+const CONSENTS: readonly Consent[] = ["pre_approved", "ask", "blocked"];
 const BOOLEANS = [false, true];
 
 const COMBINATIONS: readonly Combination[] = BOOLEANS.flatMap((suffixes) =>
@@ -60,7 +60,7 @@ async function open(outcome: "approved" | "denied"): Promise<SessionFixture> {
         w: {
           command: ["true"],
           sandbox: { zones: COMBINATIONS.map(({ mode }, index) => ({ name: nameOf(index), mode })) },
-          shell_rules: { default: "preApproved" },
+          shell_rules: { default: "pre_approved" },
         },
       },
       zones: Object.fromEntries(names.map((name) => [name, "rw"])),

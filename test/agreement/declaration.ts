@@ -34,10 +34,10 @@ function projectOf({ form, places, rootAt, inner, note }: Scenario): Record<stri
   ]);
   if (inner !== "none") {
     const [first] = places;
-    named.push(["inner", { path: `./area/${first?.name}/sub`, mode: inner, approval: "preApproved" }]);
+    named.push(["inner", { path: `./area/${first?.name}/sub`, mode: inner, approval: "pre_approved" }]);
   }
   if (form === "zones") return { mode: "direct", zones: Object.fromEntries(named) };
-  if (note !== "none") named.push(["note", { path: "./note.md", mode: note, approval: "preApproved" }]);
+  if (note !== "none") named.push(["note", { path: "./note.md", mode: note, approval: "pre_approved" }]);
   return { paths: Object.fromEntries(named.map(([name, { path, ...rest }]) => [name, { root: path, ...rest }])) };
 }
 

@@ -16,7 +16,7 @@ export function writeProjectFolder(base: string, scenario: Scenario, { project, 
     image: "corral/python",
     command: ["true"],
     sandbox: worker,
-    shell_rules: { default: "preApproved" },
+    shell_rules: { default: "pre_approved" },
   };
   write(join(dir, "workers", "probed.worker"), `---\n${JSON.stringify(definition)}\n---\n`);
   write(join(dir, "note.md"), "note\n");

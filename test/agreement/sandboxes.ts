@@ -23,7 +23,7 @@ export interface Scenario {
 
 export type Mode = "ro" | "rw";
 export type Approval = { readonly write: Consent; readonly delete: Consent };
-type Consent = "preApproved" | "ask" | "blocked";
+type Consent = "pre_approved" | "ask" | "blocked";
 
 export interface Entry {
   readonly place: number;
@@ -64,7 +64,7 @@ const TARGETS = [
 
 const mode = fc.constantFrom<Mode>("ro", "rw");
 const consent = fc.oneof(
-  { weight: 4, arbitrary: fc.constant<Consent>("preApproved") },
+  { weight: 4, arbitrary: fc.constant<Consent>("pre_approved") },
   { weight: 1, arbitrary: fc.constantFrom<Consent>("ask", "blocked") },
 );
 const approval = fc.record({ write: consent, delete: consent });

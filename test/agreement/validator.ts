@@ -24,7 +24,7 @@ export async function validated(files: GuardedFiles, sandbox: Sandbox, text: str
 function isFree(files: GuardedFiles, text: string): boolean {
   try {
     const needs = [...files.needs("write", text), ...files.needs("delete", text)];
-    return files.canWrite(text) && needs.every(({ consent }) => consent === "preApproved");
+    return files.canWrite(text) && needs.every(({ consent }) => consent === "pre_approved");
   } catch (error) {
     if (error instanceof SandboxError) return false;
     throw error;

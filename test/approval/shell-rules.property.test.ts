@@ -5,7 +5,7 @@ import type { ShellRules } from "../../src/approval/shell-rules/rules.ts";
 import { isLooser } from "../../src/sandbox/approval.ts";
 import type { Consent } from "../../src/sandbox/mount.ts";
 
-const consent = fc.constantFrom<Consent>("preApproved", "ask", "blocked");
+const consent = fc.constantFrom<Consent>("pre_approved", "ask", "blocked");
 const name = fc.constantFrom("git", "rm", "ls", "env", "find", "sh");
 const argument = fc.constantFrom(
   "status",
@@ -80,7 +80,7 @@ describe("for any rules", () => {
       fc.property(line, rules, pattern, (command, given, added) => {
         const open: ShellRules = {
           ...given,
-          default: "preApproved",
+          default: "pre_approved",
           rules: given.rules.filter((rule) => rule.approval !== "ask"),
         };
         const before = decideShell(command, open).consent;
@@ -144,7 +144,7 @@ describe("for any rules", () => {
     );
     fc.assert(
       fc.property(text, rules, (command, given) => {
-        expect(["preApproved", "ask", "blocked"]).toContain(decideShell(command, given).consent);
+        expect(["pre_approved", "ask", "blocked"]).toContain(decideShell(command, given).consent);
       }),
       { numRuns: 500 },
     );

@@ -5,12 +5,12 @@ import type { ShellRules } from "../../src/approval/shell-rules/rules.ts";
 import { describeShellDecision } from "../../src/approval/shell-rules/wording.ts";
 import type { Consent } from "../../src/sandbox/mount.ts";
 
-/** `git status: preApproved` for each rule. */
+/** `git status: pre_approved` for each rule. */
 function rules(otherwise: Consent, table: Readonly<Record<string, Consent>> = {}): ShellRules {
   return { default: otherwise, rules: Object.entries(table).map(([pattern, approval]) => ({ pattern, approval })) };
 }
 
-const GIT = rules("ask", { "git status": "preApproved", "echo **": "preApproved", "rm **": "blocked" });
+const GIT = rules("ask", { "git status": "pre_approved", "echo **": "pre_approved", "rm **": "blocked" });
 
 describe("a pattern", () => {
   it.each<[string, string, boolean]>([
@@ -55,8 +55,8 @@ describe("a pattern", () => {
     ["[ -f * ]", "[ -f x ]", true],
     ["**", "anything at all", true],
   ])("`%s` lets `%s` run unseen: %s", (pattern, command, expected) => {
-    expect(decideShell(command, rules("ask", { [pattern]: "preApproved" })).consent).toBe(
-      expected ? "preApproved" : "ask",
+    expect(decideShell(command, rules("ask", { [pattern]: "pre_approved" })).consent).toBe(
+      expected ? "pre_approved" : "ask",
     );
   });
 
@@ -74,22 +74,22 @@ describe("a pattern", () => {
     ["cat /etc/passwd", "cat /etc/pass*"],
     ["cat /root/x", "cat ~/x"],
   ])("`%s` blocks `%s`", (pattern, command) => {
-    expect(decideShell(command, rules("preApproved", { [pattern]: "blocked" })).consent).toBe("blocked");
+    expect(decideShell(command, rules("pre_approved", { [pattern]: "blocked" })).consent).toBe("blocked");
   });
 });
 
 describe("of several rules", () => {
   const several = rules("ask", {
-    "git **": "preApproved",
+    "git **": "pre_approved",
     "git push **": "ask",
     "git push --force **": "blocked",
-    "git push origin docs": "preApproved",
+    "git push origin docs": "pre_approved",
   });
 
   it.each<[string, Consent, string]>([
-    ["git log", "preApproved", "git **"],
+    ["git log", "pre_approved", "git **"],
     ["git push origin main", "ask", "git push **"],
-    ["git push origin docs", "preApproved", "git push origin docs"],
+    ["git push origin docs", "pre_approved", "git push origin docs"],
     ["git push --force origin docs", "blocked", "git push --force **"],
   ])("the one that says most decides `%s`", (command, consent, pattern) => {
     expect(decideShell(command, several)).toEqual({
@@ -99,7 +99,7 @@ describe("of several rules", () => {
   });
 
   it("a blocking one wins, however little it says, and the order in the file says nothing", () => {
-    const table = { "rm notes.txt": "preApproved", "rm **": "blocked" } as const;
+    const table = { "rm notes.txt": "pre_approved", "rm **": "blocked" } as const;
     const { rules: inOrder } = rules("ask", table);
     for (const order of [inOrder, inOrder.toReversed()]) {
       expect(decideShell("rm notes.txt", { default: "ask", rules: order }).consent).toBe("blocked");
@@ -107,9 +107,9 @@ describe("of several rules", () => {
   });
 
   it("the stricter wins where two say as much", () => {
-    const { rules: inOrder } = rules("ask", { "ls *": "preApproved", "ls **": "ask" });
+    const { rules: inOrder } = rules("ask", { "ls *": "pre_approved", "ls **": "ask" });
     for (const order of [inOrder, inOrder.toReversed()]) {
-      expect(decideShell("ls x", { default: "preApproved", rules: order }).consent).toBe("ask");
+      expect(decideShell("ls x", { default: "pre_approved", rules: order }).consent).toBe("ask");
     }
   });
 });
@@ -166,7 +166,7 @@ describe("every command of a command line counts, wherever it stands", () => {
   it.each(["echo 'rm -rf /'", "echo rm -rf /", "echo a # ; rm -rf /", "echo '$(rm -rf /)'", "echo \\$\\(rm\\)"])(
     "%j only speaks of the command",
     (command) => {
-      expect(decideShell(command, GIT).consent).toBe("preApproved");
+      expect(decideShell(command, GIT).consent).toBe("pre_approved");
     },
   );
 
@@ -206,8 +206,8 @@ describe("what cannot be judged has the strictest consent that the rules name", 
   ])("text that is %s", (_what, commands) => {
     for (const command of commands) {
       expect(decideShell(command, GIT).consent, command).toBe("blocked");
-      expect(decideShell(command, rules("ask", { "git **": "preApproved" })).consent, command).toBe("ask");
-      expect(decideShell(command, rules("preApproved")).consent, command).toBe("preApproved");
+      expect(decideShell(command, rules("ask", { "git **": "pre_approved" })).consent, command).toBe("ask");
+      expect(decideShell(command, rules("pre_approved")).consent, command).toBe("pre_approved");
     }
   });
 
@@ -236,22 +236,22 @@ describe("what cannot be judged has the strictest consent that the rules name", 
     "printf -v 'x[$(rm)]' y",
     "[ -v 'x[$(rm)]' ]",
   ])("a command that runs another which it does not show: %s", (command) => {
-    const open = rules("ask", { "**": "preApproved", [`${command.split(" ")[0]} **`]: "preApproved" });
+    const open = rules("ask", { "**": "pre_approved", [`${command.split(" ")[0]} **`]: "pre_approved" });
     expect(decideShell(command, open)).toMatchObject({ consent: "ask", because: { cause: "hidden" } });
     expect(decideShell(command, GIT).consent).toBe("blocked");
   });
 
   it("such a command runs where a rule spells out the whole of it, and only then", () => {
-    const named = rules("ask", { "bash build.sh": "preApproved", "rm **": "blocked" });
-    expect(decideShell("bash build.sh", named).consent).toBe("preApproved");
+    const named = rules("ask", { "bash build.sh": "pre_approved", "rm **": "blocked" });
+    expect(decideShell("bash build.sh", named).consent).toBe("pre_approved");
     expect(decideShell("bash build.sh x", named).consent).toBe("blocked");
-    const against = rules("ask", { "bash build.sh": "preApproved", "bash **": "blocked" });
+    const against = rules("ask", { "bash build.sh": "pre_approved", "bash **": "blocked" });
     expect(decideShell("bash build.sh", against).consent).toBe("blocked");
   });
 
   it("finding, testing and printing are nothing but that otherwise", () => {
-    const usual = rules("ask", { "find **": "preApproved", "[ **": "preApproved", "printf **": "preApproved" });
-    expect(decideShell("find . -name x; [ -f a ] && printf '[%s]' x", usual).consent).toBe("preApproved");
+    const usual = rules("ask", { "find **": "pre_approved", "[ **": "pre_approved", "printf **": "pre_approved" });
+    expect(decideShell("find . -name x; [ -f a ] && printf '[%s]' x", usual).consent).toBe("pre_approved");
   });
 });
 
@@ -273,27 +273,27 @@ describe("what stands beside the words needs the default's consent too", () => {
     ["git status <<E\nx\nE", "input"],
     ["git status <<< x", "input"],
   ])("%j", (command, cause) => {
-    expect(decideShell(command, rules("ask", { "git status": "preApproved" }))).toMatchObject({
+    expect(decideShell(command, rules("ask", { "git status": "pre_approved" }))).toMatchObject({
       consent: "ask",
       because: { cause, pattern: null },
     });
-    expect(decideShell(command, rules("blocked", { "git status": "preApproved" })).consent).toBe("blocked");
-    expect(decideShell(command, rules("preApproved", { "git status": "ask" })).consent).toBe(
-      command.includes("git") ? "ask" : "preApproved",
+    expect(decideShell(command, rules("blocked", { "git status": "pre_approved" })).consent).toBe("blocked");
+    expect(decideShell(command, rules("pre_approved", { "git status": "ask" })).consent).toBe(
+      command.includes("git") ? "ask" : "pre_approved",
     );
   });
 
   it.each(["git status 2>&1", "git status >/dev/null 2>&1", "git status </dev/null", "git status 2>&-"])(
     "%j opens no file that matters",
     (command) => {
-      expect(decideShell(command, GIT).consent).toBe("preApproved");
+      expect(decideShell(command, GIT).consent).toBe("pre_approved");
     },
   );
 });
 
 describe("a command line that holds no command", () => {
   it.each(["", "   \n", "# only words"])("%j has the default's consent", (command) => {
-    expect(decideShell(command, rules("blocked", { "**": "preApproved" })).consent).toBe("blocked");
+    expect(decideShell(command, rules("blocked", { "**": "pre_approved" })).consent).toBe("blocked");
   });
 });
 
@@ -311,7 +311,7 @@ describe("the words for a decision", () => {
     expect(told("env ls")).toBe(
       "`env ls` is blocked: it runs something that its words do not show. Run that command directly.",
     );
-    expect(told("git $x", rules("preApproved", { "git push **": "ask" }))).toBe(
+    expect(told("git $x", rules("pre_approved", { "git push **": "ask" }))).toBe(
       "`git $x` needs approval: what it expands to could be what the rule `git push **` is about. Write the words out.",
     );
     expect(told("echo 'a")).toBe(

@@ -38,7 +38,7 @@ async function open(person: Approver): Promise<SessionFixture> {
         w: {
           command: ["true"],
           sandbox: { zones: [{ name: "out", mode: "rw" }] },
-          shell_rules: { default: "preApproved" },
+          shell_rules: { default: "pre_approved" },
         },
       },
       zones: { out: "rw" },

@@ -18,7 +18,7 @@ describe("a worker that commits for ever", () => {
   it("leaves no copy of its changes behind, whether or not anybody agrees", async () => {
     await using s = await openSessionIn(
       {
-        workers: { w: { command: ["true"], sandbox: { zones }, shell_rules: { default: "preApproved" } } },
+        workers: { w: { command: ["true"], sandbox: { zones }, shell_rules: { default: "pre_approved" } } },
         zones: { out: "rw" },
       },
       { approvalMode: "auto_deny" },
@@ -32,7 +32,7 @@ describe("a worker that commits for ever", () => {
   it("has each commit take its turn", async () => {
     await using s = await openSessionIn(
       {
-        workers: { w: { command: ["true"], sandbox: { zones }, shell_rules: { default: "preApproved" } } },
+        workers: { w: { command: ["true"], sandbox: { zones }, shell_rules: { default: "pre_approved" } } },
         zones: { out: "rw" },
       },
       { approvalMode: "approve_all" },

@@ -33,7 +33,7 @@ async function open(): Promise<SessionFixture> {
     command: ["true"],
     sandbox: { zones: [writable("work")] },
     git: ["notes"],
-    shell_rules: { default: "preApproved" },
+    shell_rules: { default: "pre_approved" },
   };
   const repos = { notes: { url: remote.path, at: "/work" } };
   opened = await openSessionIn(

@@ -27,7 +27,11 @@ afterEach(async () => {
 
 /** A worker that may ask for anything, of a person who always agrees: what is refused, no agreement would help. */
 async function open(person: Person = personWho("session"), sandbox: object = {}): Promise<SessionFixture> {
-  const worker = { command: ["true"], sandbox: { dynamic: true, ...sandbox }, shell_rules: { default: "preApproved" } };
+  const worker = {
+    command: ["true"],
+    sandbox: { dynamic: true, ...sandbox },
+    shell_rules: { default: "pre_approved" },
+  };
   opened = await openSessionIn(
     { workers: { w: worker }, zones: { inbox: "ro", out: "rw" }, files: { "inbox/a": "a\n" } },
     { person },

@@ -61,7 +61,7 @@ const AGENT = {
   tools: ["write_file", "exec"],
   calls: ["spy"],
   sandbox: { zones: [{ ...writable("out"), stage: true }] },
-  shell_rules: { default: "preApproved" },
+  shell_rules: { default: "pre_approved" },
 };
 
 /** All that was told while runs went on: chunks of output as the text that they are. */

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { RunResult } from "../../src/run/model/result.ts";
 import { type CliProject, cliProject, sh } from "./cli-project.ts";
 
-const out = { name: "out", mode: "rw", approval: "preApproved" };
+const out = { name: "out", mode: "rw", approval: "pre_approved" };
 const workers = {
   echo: { command: sh("cat; ls /attachments; cat /attachments/* ; echo to people >&2"), sandbox: {} },
   silent: { command: sh("cat") },

@@ -16,7 +16,7 @@ beforeAll(async () => {
       policy: "untrusted",
       sandbox: { mode: "direct", zones: { out: { path: "out", mode: "rw" } } },
     },
-    workers: { w: { command: ["true"], sandbox: { zones: [{ name: "out", mode: "rw", approval: "preApproved" }] } } },
+    workers: { w: { command: ["true"], sandbox: { zones: [{ name: "out", mode: "rw", approval: "pre_approved" }] } } },
     folders: ["out"],
   });
 });

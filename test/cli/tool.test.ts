@@ -16,7 +16,10 @@ beforeAll(async () => {
       w: {
         command: ["true"],
         sandbox: { zones: [{ name: "docs" }, { name: "out", mode: "rw" }] },
-        shell_rules: { default: "preApproved", rules: [{ pattern: "rm **", approval: "blocked", why: "no removing" }] },
+        shell_rules: {
+          default: "pre_approved",
+          rules: [{ pattern: "rm **", approval: "blocked", why: "no removing" }],
+        },
       },
       asks: { command: ["true"], sandbox: {} },
       greedy: { command: ["true"], sandbox: { zones: [{ name: "docs", mode: "rw" }, { name: "secrets" }] } },

@@ -16,7 +16,7 @@ beforeAll(async () => {
       top: {
         command: sh("true"),
         calls: ["narrow", "greedy"],
-        sandbox: { zones: [{ name: "docs" }, { name: "out", mode: "rw", approval: "preApproved" }] },
+        sandbox: { zones: [{ name: "docs" }, { name: "out", mode: "rw", approval: "pre_approved" }] },
       },
       narrow: { command: sh("true"), sandbox: { allow_read: ["/docs"] } },
       greedy: { command: sh("true"), sandbox: { zones: [{ name: "docs", mode: "rw" }] }, limits: { memory: "1g" } },
@@ -36,7 +36,7 @@ describe("corral explain", () => {
   it("draws each run with what it has, and who took away the rest", async () => {
     const { status, stdout } = await project.corral(["explain", "top"]);
     expect(stdout).toMatch(new RegExp(`/docs ro +${project.dir}/docs`));
-    expect(stdout).toMatch(new RegExp(`/out +rw +${project.dir}/out +write and delete preApproved`));
+    expect(stdout).toMatch(new RegExp(`/out +rw +${project.dir}/out +write and delete pre_approved`));
     expect(stdout).toContain("/out rw → none by narrow");
     expect(stdout).toContain("└─ narrow");
     expect(stdout).toContain("├─ greedy would be refused");
@@ -46,7 +46,7 @@ describe("corral explain", () => {
   });
 
   it("tells where writes go that do not go to the directory at once", async () => {
-    const out = { name: "out", mode: "rw", approval: "preApproved" };
+    const out = { name: "out", mode: "rw", approval: "pre_approved" };
     await using sides = await cliProject({
       yaml: { version: 1, sandbox: { mode: "direct", zones: { out: { path: "out", mode: "rw" } } } },
       workers: {
@@ -56,9 +56,11 @@ describe("corral explain", () => {
       folders: ["out"],
     });
     expect((await sides.corral(["explain", "stages"])).stdout).toMatch(
-      /\/out rw .* write and delete preApproved {2}staged\n/,
+      /\/out rw .* write and delete pre_approved {2}staged\n/,
     );
-    expect((await sides.corral(["explain", "discards"])).stdout).toMatch(/write and delete preApproved {2}discarded\n/);
+    expect((await sides.corral(["explain", "discards"])).stdout).toMatch(
+      /write and delete pre_approved {2}discarded\n/,
+    );
   });
 
   it("prints the same as JSON", async () => {

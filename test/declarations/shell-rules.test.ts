@@ -23,21 +23,29 @@ describe("the shell rules of a worker file", () => {
     const yaml = `shell_rules:
   default: blocked
   rules:
-    - { pattern: git status, approval: preApproved }
+    - { pattern: git status, approval: pre_approved }
     - { pattern: "git  push **", approval: ask, why: others see it }`;
     expect(shellRules(yaml)).toEqual({
       default: "blocked",
       rules: [
-        { pattern: "git status", approval: "preApproved" },
+        { pattern: "git status", approval: "pre_approved" },
         { pattern: "git push **", approval: "ask", why: "others see it" },
       ],
     });
   });
 
   it("can be the list alone, and then ask by default", () => {
-    expect(shellRules('shell_rules: [{ pattern: "ls **", approval: preApproved }]')).toEqual({
+    expect(shellRules('shell_rules: [{ pattern: "ls **", approval: pre_approved }]')).toEqual({
       default: "ask",
-      rules: [{ pattern: "ls **", approval: "preApproved" }],
+      rules: [{ pattern: "ls **", approval: "pre_approved" }],
+    });
+  });
+
+  it("still reads the spelling `preApproved`", () => {
+    const rules = 'shell_rules: { default: preApproved, rules: [{ pattern: "rm **", approval: preApproved }] }';
+    expect(shellRules(rules)).toEqual({
+      default: "pre_approved",
+      rules: [{ pattern: "rm **", approval: "pre_approved" }],
     });
   });
 
@@ -49,8 +57,8 @@ describe("the shell rules of a worker file", () => {
   );
 
   it("decide a command as they stand in the file", () => {
-    const rules = shellRules("shell_rules: [{ pattern: git status, approval: preApproved }]");
-    expect(decideShell("git status", rules).consent).toBe("preApproved");
+    const rules = shellRules("shell_rules: [{ pattern: git status, approval: pre_approved }]");
+    expect(decideShell("git status", rules).consent).toBe("pre_approved");
     expect(decideShell("git statusx", rules).consent).toBe("ask");
   });
 });
@@ -59,7 +67,7 @@ describe("a mistake in the shell rules", () => {
   it.each([
     ["shell_rules: git status", "3:14 shell_rules must be a list of rules, or a map of `default` and `rules`"],
     ["shell_rules: { defualt: ask }", "3:16 shell_rules.defualt unknown key `defualt`, did you mean `default`?"],
-    ["shell_rules: { default: no }", '3:25 shell_rules.default must be "preApproved", "ask" or "blocked", not "no"'],
+    ["shell_rules: { default: no }", '3:25 shell_rules.default must be "pre_approved", "ask" or "blocked", not "no"'],
     ["shell_rules: [{ pattern: ls }]", "3:15 shell_rules.0.approval is missing"],
     [
       "shell_rules: [{ pattern: ls, approval: ask, when: now }]",

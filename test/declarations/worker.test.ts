@@ -23,7 +23,7 @@ description: Turn one PDF into text
 image: corral/documents
 command: [pdftotext, /attachments/in.pdf, /text/out.txt]
 calls: [ocr-page]
-sandbox: { zones: [{ name: text, mode: rw, approval: preApproved }] }
+sandbox: { zones: [{ name: text, mode: rw, approval: pre_approved }] }
 limits: { timeout: 30s, memory: 256m, cpus: 1, pids: 64, output: 1m, disk: 64m }
 policy: untrusted`;
     expect(worker(text, "\nFor people.\n", "workers/extract-text.worker")).toEqual({
@@ -36,7 +36,7 @@ policy: untrusted`;
       instructions: "For people.",
       calls: ["ocr-page"],
       needs: {
-        zones: [{ name: "text", mode: "rw", approval: { write: "preApproved", delete: "preApproved" } }],
+        zones: [{ name: "text", mode: "rw", approval: { write: "pre_approved", delete: "pre_approved" } }],
         limits: {
           timeoutMs: 30_000,
           memoryBytes: 268_435_456,
@@ -100,9 +100,9 @@ sandbox:
 
   it("reads each approval of seed 3, and asks for what is not named", () => {
     const text =
-      "command: [ls]\nsandbox: { zones: [{ name: drafts, mode: rw, approval: { write: preApproved } }, { name: final, approval: { delete: blocked } }] }";
+      "command: [ls]\nsandbox: { zones: [{ name: drafts, mode: rw, approval: { write: pre_approved } }, { name: final, approval: { delete: blocked } }] }";
     expect(worker(text).needs.zones).toEqual([
-      { name: "drafts", mode: "rw", approval: { write: "preApproved", delete: "ask" } },
+      { name: "drafts", mode: "rw", approval: { write: "pre_approved", delete: "ask" } },
       { name: "final", approval: { write: "ask", delete: "blocked" } },
     ]);
   });
@@ -173,7 +173,7 @@ output: xml`;
     ["command: [a]\nsandbox: { zones: { a: rw } }", "3:19 sandbox.zones must be a list, not a map"],
     [
       "command: [a]\nsandbox: { approval: sure }",
-      '3:22 sandbox.approval must be "preApproved", "ask" or "blocked", not "sure"',
+      '3:22 sandbox.approval must be "pre_approved", "ask" or "blocked", not "sure"',
     ],
     [
       "command: [a]\nsandbox: { dynamic: everywhere }",

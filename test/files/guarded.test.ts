@@ -9,14 +9,14 @@ import type { Sandbox } from "../../src/sandbox/sandbox.ts";
 import { mount, project } from "../sandbox/sandboxes.ts";
 import { temporaryFolder } from "./temporary-folder.ts";
 
-const agreed = { approval: { write: "preApproved", delete: "preApproved" } } as const;
+const agreed = { approval: { write: "pre_approved", delete: "pre_approved" } } as const;
 
 const sandbox: Sandbox = project([
   mount("/docs", "ro"),
   mount("/docs/out/deep", "rw", agreed),
   mount("/notes", "rw", { ...agreed, suffixes: [".md", ".txt"], maxFileBytes: 1024 }),
   mount("/sealed", "rw", { approval: { write: "blocked", delete: "blocked" } }),
-  mount("/kept", "rw", { approval: { write: "preApproved", delete: "blocked" } }),
+  mount("/kept", "rw", { approval: { write: "pre_approved", delete: "blocked" } }),
   mount("/asked", "rw"),
 ]);
 
@@ -217,7 +217,7 @@ describe("queries", () => {
     expect(files.needs("delete", "/kept/a")).toEqual([{ operation: "delete", path: "/kept/a", consent: "blocked" }]);
     expect(files.needs("move", "/asked/a", "/notes/a.md")).toEqual([
       { operation: "delete", path: "/asked/a", consent: "ask" },
-      { operation: "write", path: "/notes/a.md", consent: "preApproved" },
+      { operation: "write", path: "/notes/a.md", consent: "pre_approved" },
     ]);
     expect(files.needs("copy", "/docs/a", "/asked/a")).toEqual([
       { operation: "write", path: "/asked/a", consent: "ask" },

@@ -6,7 +6,7 @@ import { openHostFiles } from "../../src/files/host/host-files.ts";
 import { mount, project } from "../sandbox/sandboxes.ts";
 import { temporaryFolder } from "./temporary-folder.ts";
 
-const agreed = { approval: { write: "preApproved", delete: "preApproved" } } as const;
+const agreed = { approval: { write: "pre_approved", delete: "pre_approved" } } as const;
 
 let folder: ReturnType<typeof temporaryFolder>;
 let data: string;

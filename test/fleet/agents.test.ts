@@ -18,7 +18,7 @@ describe("a fleet of agents", () => {
         w: {
           model: "script/s.yaml",
           tools: ["read_file", "list_files", "exec"],
-          shell_rules: { default: "preApproved" },
+          shell_rules: { default: "pre_approved" },
           sandbox: { zones: [writable("text")] },
         },
       },

@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { mapItems, openCorral } from "../../src/index.ts";
 import { openProject, sh } from "../run/project-fixture.ts";
 
-const OUT = { name: "out", mode: "rw", approval: "preApproved" };
+const OUT = { name: "out", mode: "rw", approval: "pre_approved" };
 const WORKERS = {
   w: {
     command: sh("corral-call helper; cat /attachments/* > $(echo /out/*)/text"),

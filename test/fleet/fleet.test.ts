@@ -5,7 +5,7 @@ import { FleetRefused, mapItems } from "../../src/index.ts";
 import { type ProjectSpec, sh } from "../run/project-fixture.ts";
 import { openFleetProject } from "./fleet-fixture.ts";
 
-const WRITES = { sandbox: { zones: [{ name: "text", mode: "rw", approval: "preApproved" }] } };
+const WRITES = { sandbox: { zones: [{ name: "text", mode: "rw", approval: "pre_approved" }] } };
 const COPIES = 'read -r x < /attachments/in; cat > /tmp/input; echo "$x" > /text/*/out; cat /text/*/out /tmp/input';
 
 function spec(script: string, count = 0, worker: Record<string, unknown> = {}): ProjectSpec {

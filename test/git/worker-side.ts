@@ -42,7 +42,7 @@ export interface WorkerSideOptions {
 }
 
 export const never = new AbortController().signal;
-const AGREED = { approval: { write: "preApproved", delete: "preApproved" } } as const;
+const AGREED = { approval: { write: "pre_approved", delete: "pre_approved" } } as const;
 
 export function repoAt(url: string, more: Partial<GitRepo> = {}): GitRepo {
   const parsed = parseGitUrl(url);

@@ -6,7 +6,7 @@ const source = (kind: "directory" | "file" | "socket", uid: number) =>
 
 /** A program's own request, out of what the package exports alone. */
 async function request(narrowed: Parameters<ReturnType<typeof sandboxOf>["derive"]>[0]): Promise<PlanRequest> {
-  const approval = { write: "preApproved", delete: "preApproved" } as const;
+  const approval = { write: "pre_approved", delete: "pre_approved" } as const;
   const program = sandboxOf({
     mounts: { src: { host: "/srv/src" }, out: { host: "/srv/out", mode: "rw", approval } },
     policy: await loadPolicy("untrusted", { dirs: [] }),

@@ -18,9 +18,9 @@ const SPEC: ProjectSpec = {
       tools: ["read_file", "write_file", "exec", "call_worker", "git_push"],
       calls: ["word.count"],
       sandbox: {
-        zones: [{ name: "in" }, writable("out"), { name: "side", mode: "rw", stage: true, approval: "preApproved" }],
+        zones: [{ name: "in" }, writable("out"), { name: "side", mode: "rw", stage: true, approval: "pre_approved" }],
       },
-      shell_rules: { default: "preApproved" },
+      shell_rules: { default: "pre_approved" },
     },
     "word.count": {
       description: "Counts words.",

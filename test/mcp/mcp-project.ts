@@ -11,8 +11,8 @@ export const HANDY = {
   command: ["true"],
   description: "Keeps notes",
   calls: ["kid"],
-  sandbox: { zones: [{ name: "docs" }, { name: "out", mode: "rw", approval: "preApproved" }] },
-  shell_rules: { default: "preApproved" },
+  sandbox: { zones: [{ name: "docs" }, { name: "out", mode: "rw", approval: "pre_approved" }] },
+  shell_rules: { default: "pre_approved" },
 };
 
 export const HANDY_PROJECT = {

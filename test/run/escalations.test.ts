@@ -59,7 +59,7 @@ async function ask(
 }
 
 const KIDS: Readonly<Record<string, WorkerSpec>> = {
-  writer: { command: sh(":"), sandbox: { zones: [{ name: "docs", mode: "rw", approval: "preApproved" }] } },
+  writer: { command: sh(":"), sandbox: { zones: [{ name: "docs", mode: "rw", approval: "pre_approved" }] } },
   prefix: { command: sh(":"), sandbox: { allow_write: ["/docs/a"] } },
   reader: { command: sh(":"), sandbox: { zones: [{ name: "other" }] } },
   online: { command: sh(":"), sandbox: { network: true } },

@@ -59,7 +59,7 @@ export const sh = (script: string): string[] => ["sh", "-c", script];
 export const python = (script: string): string[] => ["python3", "-c", script];
 
 /** A writable zone as a worker asks for it, agreed to beforehand. */
-export const writable = (name: string) => ({ name, mode: "rw", approval: "preApproved" });
+export const writable = (name: string) => ({ name, mode: "rw", approval: "pre_approved" });
 
 /** Writes the project and opens it. */
 export async function openProject(spec: ProjectSpec, options: OpenFixtureOptions = {}): Promise<ProjectFixture> {

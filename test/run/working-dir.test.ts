@@ -84,7 +84,7 @@ describe("a working directory that cannot be entered", () => {
         w: {
           command: ["true"],
           sandbox: { zones: [writable("out")], working_dir: "/out/new" },
-          shell_rules: { default: "preApproved" },
+          shell_rules: { default: "pre_approved" },
         },
       },
       zones: { out: "rw" },
@@ -99,7 +99,7 @@ describe("a working directory that cannot be entered", () => {
 
 describe("a namespace with a root", () => {
   it("begins for commands where it begins for tools, also where only a part of it is seen", async () => {
-    const worker = { command: ["true"], sandbox: { allow_read: ["/src"] }, shell_rules: { default: "preApproved" } };
+    const worker = { command: ["true"], sandbox: { allow_read: ["/src"] }, shell_rules: { default: "pre_approved" } };
     await using s = await openSessionIn({
       workers: { w: worker },
       files: { "src/a.txt": "A\n" },

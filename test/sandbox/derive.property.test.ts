@@ -75,12 +75,12 @@ function parentSees(parent: Sandbox, host: string, mode: Mode): boolean {
   });
 }
 
-const STRICTNESS: readonly Consent[] = ["preApproved", "ask", "blocked"];
+const STRICTNESS: readonly Consent[] = ["pre_approved", "ask", "blocked"];
 
 function isAsStrict(child: Approval | undefined, parent: Approval | undefined): boolean {
   if (child === undefined) return false;
   return (["write", "delete"] as const).every((operation) => {
-    return STRICTNESS.indexOf(child[operation]) >= STRICTNESS.indexOf(parent?.[operation] ?? "preApproved");
+    return STRICTNESS.indexOf(child[operation]) >= STRICTNESS.indexOf(parent?.[operation] ?? "pre_approved");
   });
 }
 
@@ -108,7 +108,7 @@ function expectNoMore(parent: Sandbox, child: Sandbox): void {
 
 // The worlds: parents with mounts inside mounts, and needs that mostly can be had.
 
-const consents = fc.constantFrom<Consent>("preApproved", "ask", "blocked");
+const consents = fc.constantFrom<Consent>("pre_approved", "ask", "blocked");
 const approvals = fc.record({ write: consents, delete: consents });
 const modes = fc.constantFrom<Mode>("ro", "rw", "rw");
 const places = fc.constantFrom(...SHALLOW);

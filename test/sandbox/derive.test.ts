@@ -184,7 +184,7 @@ describe("worker-level paths", () => {
 });
 
 describe("constraints and consent", () => {
-  const preApproved = { write: "preApproved", delete: "preApproved" } as const;
+  const agreedBefore = { write: "pre_approved", delete: "pre_approved" } as const;
   const ask = { write: "ask", delete: "ask" } as const;
 
   it("lets suffixes and sizes travel with the mount", () => {
@@ -198,21 +198,21 @@ describe("constraints and consent", () => {
   });
 
   it("takes the worker's word where the project says nothing, a mount's own before the one for all", () => {
-    const needs = { approval: ask, zones: [{ name: "a", mode: "rw" as const, approval: preApproved }, { name: "b" }] };
+    const needs = { approval: ask, zones: [{ name: "a", mode: "rw" as const, approval: agreedBefore }, { name: "b" }] };
     const sandbox = child(zones({ a: "rw", b: "rw" }), needs);
-    expect(sandbox.mounts.map(({ approval }) => approval)).toEqual([preApproved, ask]);
+    expect(sandbox.mounts.map(({ approval }) => approval)).toEqual([agreedBefore, ask]);
   });
 
   it("only gets stricter, operation by operation", () => {
-    const parent = project([mount("/data", "rw", { approval: { write: "preApproved", delete: "ask" } })]);
+    const parent = project([mount("/data", "rw", { approval: { write: "pre_approved", delete: "ask" } })]);
     const stricter = child(parent, { inherit: true, approval: { write: "ask", delete: "blocked" } }, "caller");
     expect(stricter.mounts[0]?.approval).toEqual({ write: "ask", delete: "blocked" });
-    expect(refusals(stricter, { zones: [{ name: "data", mode: "rw", approval: preApproved }] })).toEqual([
+    expect(refusals(stricter, { zones: [{ name: "data", mode: "rw", approval: agreedBefore }] })).toEqual([
       {
         code: "APPROVAL_LOOSER",
         path: "/data",
         operation: "write",
-        asked: "preApproved",
+        asked: "pre_approved",
         has: "ask",
         by: "caller",
       },
@@ -220,7 +220,7 @@ describe("constraints and consent", () => {
         code: "APPROVAL_LOOSER",
         path: "/data",
         operation: "delete",
-        asked: "preApproved",
+        asked: "pre_approved",
         has: "blocked",
         by: "caller",
       },
@@ -228,9 +228,9 @@ describe("constraints and consent", () => {
   });
 
   it("does not hold a word for all mounts against those that are only read", () => {
-    const parent = project([mount("/in", "ro", { approval: ask }), mount("/out", "rw", { approval: preApproved })]);
-    const sandbox = child(parent, { inherit: true, approval: preApproved });
-    expect(sandbox.mounts.map(({ approval }) => approval)).toEqual([ask, preApproved]);
+    const parent = project([mount("/in", "ro", { approval: ask }), mount("/out", "rw", { approval: agreedBefore })]);
+    const sandbox = child(parent, { inherit: true, approval: agreedBefore });
+    expect(sandbox.mounts.map(({ approval }) => approval)).toEqual([ask, agreedBefore]);
   });
 });
 

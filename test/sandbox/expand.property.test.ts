@@ -19,7 +19,7 @@ function pathsBelow(prefix: string, depth: number): string[] {
   return depth === 1 ? here : [...here, ...here.flatMap((path) => pathsBelow(path, depth - 1))];
 }
 
-const consent = fc.constantFrom<Consent>("preApproved", "ask", "blocked");
+const consent = fc.constantFrom<Consent>("pre_approved", "ask", "blocked");
 const constraints = fc.record(
   {
     suffixes: fc.subarray([".md", ".pdf", ".txt"], { minLength: 1 }),

@@ -33,7 +33,7 @@ describe("a granted directory", () => {
     const parent = zones({ inbox: "rw" });
     const after = expand(child(parent, {}), granted(parent, "/inbox/new", "write"));
     expect(after.mounts).toMatchObject([
-      { path: "/inbox/new", host: "/host/inbox/new", mode: "rw", approval: { write: "preApproved", delete: "ask" } },
+      { path: "/inbox/new", host: "/host/inbox/new", mode: "rw", approval: { write: "pre_approved", delete: "ask" } },
     ]);
   });
 
@@ -90,12 +90,12 @@ describe("an upgrade from reading to writing", () => {
 
   it("leaves what is blocked blocked", () => {
     const blocked = { write: "blocked", delete: "blocked" } as const;
-    const parent = project([mount("/inbox", "rw", { approval: { write: "preApproved", delete: "blocked" } })]);
+    const parent = project([mount("/inbox", "rw", { approval: { write: "pre_approved", delete: "blocked" } })]);
     const worker = child(parent, { zones: [{ name: "inbox", approval: blocked }] });
     const after = expand(worker, granted(parent, "/inbox", "write"));
     expect(after.mounts).toMatchObject([{ mode: "rw", approval: blocked }]);
     const fresh = expand(child(parent, {}), granted(parent, "/inbox", "write"));
-    expect(fresh.mounts).toMatchObject([{ approval: { write: "preApproved", delete: "blocked" } }]);
+    expect(fresh.mounts).toMatchObject([{ approval: { write: "pre_approved", delete: "blocked" } }]);
   });
 });
 

@@ -14,7 +14,7 @@ const examples: { readonly [Code in ViolationCode]: Extract<Violation, { code: C
     code: "APPROVAL_LOOSER",
     path: "/data",
     operation: "write",
-    asked: "preApproved",
+    asked: "pre_approved",
     has: "ask",
     by: "triage",
   },

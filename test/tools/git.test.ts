@@ -40,7 +40,7 @@ async function open({ decision = APPROVED, worker = {}, workers = {}, approvalMo
     command: ["true"],
     sandbox: { zones: [writable("work")] },
     git: ["notes"],
-    shell_rules: { default: "preApproved" },
+    shell_rules: { default: "pre_approved" },
     ...worker,
   };
   const repos = { notes: { url: remote.path, at: "/work/notes" }, other: { url: remote.path, at: "/work/other" } };

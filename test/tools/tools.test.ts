@@ -17,7 +17,7 @@ beforeAll(async () => {
       w: {
         command: ["true"],
         sandbox: { zones: [{ name: "docs" }, writable("out"), writable("notes")] },
-        shell_rules: { default: "blocked", rules: [{ pattern: "ls **", approval: "preApproved" }] },
+        shell_rules: { default: "blocked", rules: [{ pattern: "ls **", approval: "pre_approved" }] },
         calls: ["kid", "fails"],
       },
       kid: { command: ["sh", "-c", "cat; cat /attachments/*"], sandbox: {} },

@@ -18,7 +18,7 @@ export type Match = "yes" | "maybe" | "no";
  */
 export function matchRule({ pattern, approval }: ShellRule, words: readonly ShellWord[]): Match {
   const { expected, open } = parsePattern(pattern);
-  const narrow = approval === "preApproved";
+  const narrow = approval === "pre_approved";
   const unknownAt = words.indexOf(null);
   const known = unknownAt < 0 ? words : words.slice(0, unknownAt);
   if (known.length > expected.length && !open) return "no";

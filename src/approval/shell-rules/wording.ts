@@ -2,7 +2,7 @@ import type { ShellDecision, ShellReason } from "./decide.ts";
 
 /** Why a command line is asked about or refused, for the person who is asked and for the LLM that wrote it. */
 export function describeShellDecision({ consent, because }: ShellDecision): string {
-  const verdict = { preApproved: "may run", ask: "needs approval", blocked: "is blocked" }[consent];
+  const verdict = { pre_approved: "may run", ask: "needs approval", blocked: "is blocked" }[consent];
   return `\`${because.part}\` ${verdict}: ${reasonOf(because)}`;
 }
 

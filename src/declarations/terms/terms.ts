@@ -5,6 +5,7 @@ import { parseNetworkEntry } from "../../sandbox/network.ts";
 import { parseVirtualPath, ROOT } from "../../sandbox/virtual-path.ts";
 import { byKind, map } from "../yaml/shape.ts";
 import { duration, size } from "../yaml/units.ts";
+import { consent } from "./consent.ts";
 import { present } from "./present.ts";
 
 /* The terms that `corral.yaml` and worker files share, as schemas. */
@@ -18,15 +19,13 @@ export const hostPath = z
   .max(4096)
   .refine((raw) => !raw.includes("\0"), "must not hold a NUL character");
 
-const consent = z.enum(["preApproved", "ask", "blocked"]);
-
-/** `approval: preApproved` is both operations; an operation that is not named is asked for. */
+/** `approval: pre_approved` is both operations; an operation that is not named is asked for. */
 export const approval = byKind(
   {
     text: consent.transform((both): Approval => ({ write: both, delete: both })),
     map: map({ write: consent.default("ask"), delete: consent.default("ask") }),
   },
-  "must be `preApproved`, `ask`, `blocked`, or a map of `write` and `delete`",
+  "must be `pre_approved`, `ask`, `blocked`, or a map of `write` and `delete`",
 );
 
 /** Where writes go. A side is never taken back, so there is no `false`. */

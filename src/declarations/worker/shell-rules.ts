@@ -1,8 +1,7 @@
 import { z } from "zod";
+import { consent } from "../terms/consent.ts";
 import { present } from "../terms/present.ts";
 import { byKind, map } from "../yaml/shape.ts";
-
-const consent = z.enum(["preApproved", "ask", "blocked"]);
 
 /** The words of one command, as a rule names them. */
 export const pattern = z

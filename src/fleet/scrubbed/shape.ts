@@ -56,7 +56,7 @@ export function shapeKey({ reads, writes }: CellShape): string {
 
 /** The sandbox of the cell itself: `hosts` are its own folders, in the order of the writable mounts. */
 export function cellSandbox(fleet: Sandbox, { reads, writes }: CellShape, hosts: readonly string[]): Sandbox {
-  const free = { write: "preApproved", delete: "preApproved" } as const;
+  const free = { write: "pre_approved", delete: "pre_approved" } as const;
   const lent = writes.map((mount, index): Mount => {
     const host = hosts[index];
     if (host === undefined) throw new RangeError("a writable mount has no folder");

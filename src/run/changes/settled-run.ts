@@ -101,7 +101,7 @@ function failureOf(settlement: Settlement, job: Job): SettledChanges["failure"] 
   const way =
     job.parent === null
       ? `It waits: see \`corral changes show ${job.run}\`.`
-      : "Declare `approval: preApproved` for what it may write, or run it where someone can agree.";
+      : "Declare `approval: pre_approved` for what it may write, or run it where someone can agree.";
   const message = `Worker ${job.worker.name} changed ${shown}; that needs approval, and ${answer}. ${way}`;
   const code = timedOut ? "APPROVAL_TIMED_OUT" : "APPROVAL_DENIED";
   return { status: "denied", violations: [], error: { code, message } };

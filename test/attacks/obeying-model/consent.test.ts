@@ -229,7 +229,7 @@ describe("a model that asks for more than its file grants", () => {
     ["may ask for another folder", { within: ["./docs"] }, { person: personWho("session") }],
   ])("gets nothing where it %s", async (_, dynamic, options) => {
     const { result, codes, outcomes, harm } = await obey(asking, {
-      agent: { sandbox: { zones: [{ name: "docs" }, { name: "out", mode: "rw", approval: "preApproved" }], dynamic } },
+      agent: { sandbox: { zones: [{ name: "docs" }, { name: "out", mode: "rw", approval: "pre_approved" }], dynamic } },
       options: options ?? {},
     });
     expect(result.status).toBe("succeeded");

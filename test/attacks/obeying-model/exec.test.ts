@@ -156,8 +156,8 @@ describe("shell rules, for a model that words a blocked command in other ways", 
       shell_rules: {
         default: "blocked",
         rules: [
-          { pattern: "true", approval: "preApproved" },
-          { pattern: "ls **", approval: "preApproved" },
+          { pattern: "true", approval: "pre_approved" },
+          { pattern: "ls **", approval: "pre_approved" },
           { pattern: "touch **", approval: "blocked" },
         ],
       },

@@ -172,7 +172,7 @@ describe("links that others left in a folder before", () => {
       ],
     ];
     const { codes, harm } = await obey(answers, {
-      agent: { sandbox: { zones: [{ name: "docs", mode: "rw", approval: "preApproved" }] } },
+      agent: { sandbox: { zones: [{ name: "docs", mode: "rw", approval: "pre_approved" }] } },
       zones: { docs: "rw" },
       before: async ({ dir }, { outside }) => {
         await rename(join(dir, "docs"), join(dir, "was"));

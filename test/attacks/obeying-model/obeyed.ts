@@ -55,7 +55,7 @@ const AGENT = {
   model: "script/scripts/a.jsonl",
   tools: "all",
   sandbox: { zones: [{ name: "docs" }, writable("out")] },
-  shell_rules: { default: "preApproved" },
+  shell_rules: { default: "pre_approved" },
 };
 
 /**

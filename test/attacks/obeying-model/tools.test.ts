@@ -165,7 +165,7 @@ describe("the search for canaries", () => {
       expect.arrayContaining([expect.stringMatching(/^told: /), expect.stringMatching(/^left in .*transcripts/)]),
     );
     const changed = await obey([[["write_file", { path: "/closed/canary", content: "" }]]], {
-      agent: { sandbox: { zones: [{ name: "closed", mode: "rw", approval: "preApproved" }] } },
+      agent: { sandbox: { zones: [{ name: "closed", mode: "rw", approval: "pre_approved" }] } },
     });
     expect(changed.harm).toEqual([expect.stringMatching(/^changed: .*closed\/canary/)]);
     const copied = await obey(
@@ -180,7 +180,7 @@ describe("the search for canaries", () => {
           ],
         ],
       ],
-      { agent: { sandbox: { zones: [{ name: "closed" }, { name: "out", mode: "rw", approval: "preApproved" }] } } },
+      { agent: { sandbox: { zones: [{ name: "closed" }, { name: "out", mode: "rw", approval: "pre_approved" }] } } },
     );
     expect(copied.harm.join()).toContain("told: ");
   });

@@ -16,7 +16,7 @@ beforeAll(async () => {
 });
 afterAll(() => engine[Symbol.asyncDispose]());
 
-const preApproved = { write: "preApproved", delete: "preApproved" } as const;
+const pre_approved = { write: "pre_approved", delete: "pre_approved" } as const;
 
 const LOOPBACK = `
 import os, socket
@@ -287,7 +287,7 @@ describe("what a worker finds in its cell", () => {
     const matched = "/it's * a x $(id) é";
     const { exit, stdout } = await ranToItsEnd(engine, {
       command: ["printf", "%s\\n", "* $(id) `id`", "", "two\nlines", path],
-      mounts: [path, matched].map((at) => mount(at, "rw", { host, approval: preApproved })),
+      mounts: [path, matched].map((at) => mount(at, "rw", { host, approval: pre_approved })),
     });
     expect(exit).toMatchObject({ code: 0 });
     expect(stdout).toBe(`* $(id) \`id\`\n\ntwo\nlines\n${path}\n`);
@@ -311,7 +311,7 @@ describe("what a worker finds in its cell", () => {
       "touch /given/made && id -u; for f in /shown/x /x /etc/x /attachments/x /.corral/x; do touch $f 2>/dev/null && echo $f; done; true";
     const { stdout, exit } = await ranToItsEnd(engine, {
       command: ["sh", "-c", script],
-      mounts: [mount("/shown", "ro", { host: shown }), mount("/given", "rw", { host: given, approval: preApproved })],
+      mounts: [mount("/shown", "ro", { host: shown }), mount("/given", "rw", { host: given, approval: pre_approved })],
     });
     expect(exit).toMatchObject({ code: 0 });
     expect(stdout).toBe("65532\n");

@@ -15,8 +15,8 @@ const SCRIPTS: Readonly<Record<Behaviour, string>> = {
 driverContract("docker", async () => {
   const engine = await openEngine();
   const data = await engine.folder("data");
-  const preApproved = { write: "preApproved", delete: "preApproved" } as const;
-  const mounts = [mount("/data", "rw", { host: data, approval: preApproved })];
+  const pre_approved = { write: "pre_approved", delete: "pre_approved" } as const;
+  const mounts = [mount("/data", "rw", { host: data, approval: pre_approved })];
   return {
     maker: engine.maker,
     driverOf: engine.driverOf,

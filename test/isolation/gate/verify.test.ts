@@ -9,7 +9,7 @@ import { requestFor } from "../plan-requests.ts";
 import { CGROUP_V2, SOUND_REPORT } from "./sound-report.ts";
 
 const plan = ((): Plan => {
-  const approval = { write: "preApproved", delete: "preApproved" } as const;
+  const approval = { write: "pre_approved", delete: "pre_approved" } as const;
   const mounts = [mount("/the data", "ro"), mount("/out", "rw", { approval })];
   const planning = planFor(requestFor({ sandbox: project(mounts, { network: false }, strict) }));
   if (!planning.ok) throw new Error(JSON.stringify(planning.violations));

@@ -8,7 +8,7 @@ import type { Violation } from "../../../src/sandbox/violation.ts";
 import { at, child, mount, project, roomy, strict } from "../../sandbox/sandboxes.ts";
 import { type RequestAsked, requestFor } from "../plan-requests.ts";
 
-const preApproved: Approval = { write: "preApproved", delete: "preApproved" };
+const pre_approved: Approval = { write: "pre_approved", delete: "pre_approved" };
 const untrusted = { ...strict, name: "untrusted" };
 
 /** A project's own sandbox without network, which is what most plans are about. */
@@ -16,7 +16,7 @@ function under(mounts: readonly Mount[], policy = untrusted, more: Partial<Sandb
   return { ...project(mounts, { network: false }, policy), ...more };
 }
 
-const writable = (path: string, more: Partial<Mount> = {}) => mount(path, "rw", { approval: preApproved, ...more });
+const writable = (path: string, more: Partial<Mount> = {}) => mount(path, "rw", { approval: pre_approved, ...more });
 
 const GOLDEN: Readonly<Record<string, RequestAsked>> = {
   "no-files": { sandbox: under([]) },
@@ -40,7 +40,7 @@ const GOLDEN: Readonly<Record<string, RequestAsked>> = {
   "held-back-for-approval": {
     sandbox: under([
       mount("/asks", "rw", { approval: { write: "ask", delete: "ask" } }),
-      mount("/keeps", "rw", { approval: { write: "preApproved", delete: "blocked" } }),
+      mount("/keeps", "rw", { approval: { write: "pre_approved", delete: "blocked" } }),
       mount("/closed", "rw", { approval: { write: "blocked", delete: "blocked" } }),
       mount("/silent", "rw"),
       writable("/free"),
@@ -141,7 +141,7 @@ describe("what no cell can express", () => {
     ["suffixes", mount("/md", "ro", { suffixes: [".md"] })],
     ["sizes", mount("/small", "ro", { maxFileBytes: 10 })],
     ["consent that is not given yet", mount("/asks", "rw")],
-    ["a side", mount("/side", "rw", { approval: { write: "preApproved", delete: "preApproved" }, stage: true })],
+    ["a side", mount("/side", "rw", { approval: { write: "pre_approved", delete: "pre_approved" }, stage: true })],
   ])("is a mount with %s as it is: without a view there is no plan at all", (_, constrained) => {
     const request = requestFor({ sandbox: under([constrained]) });
     expect(() => planFor({ ...request, views: new Set() })).toThrow(/no view for/);

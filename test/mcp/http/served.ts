@@ -7,7 +7,7 @@ import { QuestionRoutes } from "../../../src/mcp/questions/question-routes.ts";
 import { openProject, type ProjectFixture } from "../../run/project-fixture.ts";
 import { clientOf, HANDY } from "../mcp-project.ts";
 
-const SHELL_RULES = { default: "preApproved", rules: [{ pattern: "printf **", approval: "ask" }] };
+const SHELL_RULES = { default: "pre_approved", rules: [{ pattern: "printf **", approval: "ask" }] };
 
 export const TOKEN = "a-token-of-the-test";
 

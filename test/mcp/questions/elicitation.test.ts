@@ -22,7 +22,7 @@ beforeAll(async () => {
         calls: ["kid"],
         sandbox: { zones: [asks, { name: "shut", mode: "rw", approval: { write: "blocked", delete: "blocked" } }] },
         shell_rules: {
-          default: "preApproved",
+          default: "pre_approved",
           rules: [
             { pattern: "printf **", approval: "ask" },
             { pattern: "rm **", approval: "blocked" },

@@ -49,7 +49,7 @@ describe.each(APIS)("an agent at a server for $api", (spoken) => {
           tools: ["list_files", "read_file", "write_file", "exec"],
           calls: ["count"],
           sandbox: { zones: [{ name: "in" }, writable("out")] },
-          shell_rules: { default: "preApproved" },
+          shell_rules: { default: "pre_approved" },
         },
         workers: { count: { command: sh("wc -c < /attachments/c.txt"), description: "Counts." } },
         files: { "in/a.txt": "hello " },

@@ -19,7 +19,7 @@ it("every tool that an agent asked for is in the audit trail, also one that ther
         model: "script/s.yaml",
         tools: ["read_file", "write_file", "exec"],
         sandbox: { zones: [writable("out")] },
-        shell_rules: { default: "preApproved" },
+        shell_rules: { default: "pre_approved" },
       },
     },
   });
@@ -62,7 +62,7 @@ it("so is a command that a program of its cell asks for, and is refused", async 
     zones: {},
     files: { "s.yaml": JSON.stringify([{ calls: [{ exec: { command: ask } }] }, { say: "Done." }]) },
     workers: {
-      a: { model: "script/s.yaml", tools: ["exec"], sandbox: {}, shell_rules: { default: "preApproved" } },
+      a: { model: "script/s.yaml", tools: ["exec"], sandbox: {}, shell_rules: { default: "pre_approved" } },
     },
   });
   await project.run("a");
@@ -78,7 +78,7 @@ it("so is a tool that broke off, for trouble of Corral's own", async () => {
     zones: {},
     files: { "s.yaml": JSON.stringify([{ calls: [{ exec: { command: "id" } }] }, { say: "Done." }]) },
     workers: {
-      a: { model: "script/s.yaml", tools: ["exec"], sandbox: {}, shell_rules: { default: "preApproved" } },
+      a: { model: "script/s.yaml", tools: ["exec"], sandbox: {}, shell_rules: { default: "pre_approved" } },
     },
   });
   const { environment } = project.corral;

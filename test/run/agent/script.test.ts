@@ -30,7 +30,7 @@ describe("an agent whose model is a script", () => {
         agent: {
           tools: ["list_files", "read_file", "write_file", "exec"],
           sandbox: { zones: [{ name: "in" }, writable("out")] },
-          shell_rules: { default: "preApproved" },
+          shell_rules: { default: "pre_approved" },
         },
         files: { "in/a.txt": "hello " },
       }),
@@ -130,7 +130,7 @@ describe("an agent whose model is a script", () => {
     });
     await using slow = await openProject(
       agentProject([{ calls: [{ exec: { command: "sleep 60" } }] }, { say: "late" }], {
-        agent: { tools: ["exec"], shell_rules: { default: "preApproved" }, limits: { timeout: "2s" } },
+        agent: { tools: ["exec"], shell_rules: { default: "pre_approved" }, limits: { timeout: "2s" } },
       }),
     );
     expect(await slow.run("a")).toMatchObject({ status: "timed_out", output: null, error: { code: "TIMED_OUT" } });
@@ -140,7 +140,7 @@ describe("an agent whose model is a script", () => {
   it("is cancelled with everything that it began", async () => {
     await using project = await openProject(
       agentProject([{ calls: [{ exec: { command: "echo begun; sleep 60" } }] }, { say: "late" }], {
-        agent: { tools: ["exec"], shell_rules: { default: "preApproved" } },
+        agent: { tools: ["exec"], shell_rules: { default: "pre_approved" } },
       }),
     );
     const stop = new AbortController();

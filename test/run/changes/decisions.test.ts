@@ -56,7 +56,7 @@ describe("the rules of a project", () => {
 
 describe("what a called worker brings back where its caller writes without a view", () => {
   it("changes the project itself, and is recorded as that", async () => {
-    const direct = { sandbox: { zones: [{ name: "out", mode: "rw", approval: "preApproved" }] } };
+    const direct = { sandbox: { zones: [{ name: "out", mode: "rw", approval: "pre_approved" }] } };
     const parent = { command: sh("corral-call child > /dev/null"), calls: ["child"], ...direct };
     const apart = { sandbox: { zones: [{ name: "out", mode: "rw", stage: true }] } };
     await using project = await openProject(
@@ -77,7 +77,7 @@ describe("what gives way to something else", () => {
   const files = { "out/now/precious": "p", "out/next/a": "a" };
 
   it("stays where that is refused", async () => {
-    const zone = { name: "out", mode: "rw", approval: "preApproved", stage: true };
+    const zone = { name: "out", mode: "rw", approval: "pre_approved", stage: true };
     await using project = await openProject({
       workers: { w: { command: sh(`${script} /elsewhere /out/now`), sandbox: { zones: [zone] } } },
       zones: { out: "rw" },
@@ -91,7 +91,7 @@ describe("what gives way to something else", () => {
   });
 
   it("waits with it where nobody agrees to that", async () => {
-    const zone = { name: "out", mode: "rw", approval: { write: "ask", delete: "preApproved" } };
+    const zone = { name: "out", mode: "rw", approval: { write: "ask", delete: "pre_approved" } };
     await using project = await openProject({
       workers: { w: { command: sh(`${script} next /out/now; rm /out/next/a`), sandbox: { zones: [zone] } } },
       zones: { out: "rw" },

@@ -130,7 +130,7 @@ describe("a called run", () => {
 describe("a command of a session", () => {
   const session = (zone: object) =>
     openSessionIn(
-      { ...spec(["true"], zone, { shell_rules: { default: "preApproved" } }) },
+      { ...spec(["true"], zone, { shell_rules: { default: "pre_approved" } }) },
       { approvalMode: "approve_all" },
     );
 

@@ -93,7 +93,7 @@ describe.each([true, false])("a run whose writes must be agreed to (overlays: %s
 
   it("asks for what asks alone: what is agreed to beforehand is applied in any case", async () => {
     const { person, requests } = asked("denied");
-    const zone = { approval: { write: "preApproved", delete: "ask" } };
+    const zone = { approval: { write: "pre_approved", delete: "ask" } };
     await using project = await openProject(spec(script, zone), { person, overlays });
     expect(await project.run("w")).toMatchObject({
       status: "denied",
@@ -114,9 +114,9 @@ describe.each([true, false])("a run whose writes must be agreed to (overlays: %s
 
   it("keeps a file that was moved to where it may not be: it would be lost", async () => {
     const constrained = {
-      zones: { data: { path: "./data", mode: "rw", approval: "preApproved", suffixes: [".txt"] } },
+      zones: { data: { path: "./data", mode: "rw", approval: "pre_approved", suffixes: [".txt"] } },
     };
-    const zone = { approval: "preApproved" };
+    const zone = { approval: "pre_approved" };
     const moving = { ...spec("mv /data/a.txt /data/a.bin; rm /data/sub/b.txt", zone), sandbox: constrained };
     await using project = await openProject(moving, { approvalMode: "auto_deny", overlays });
     const result = await project.run("w");
@@ -140,7 +140,7 @@ describe.each([true, false])("a run whose writes must be agreed to (overlays: %s
   });
 
   it("stages what says so, although everything in it is agreed to", async () => {
-    const zone = { approval: "preApproved", stage: true };
+    const zone = { approval: "pre_approved", stage: true };
     await using project = await openProject(spec(`${script}; exit 1`, zone), { approvalMode: "auto_deny", overlays });
     expect(await project.run("w")).toMatchObject({ status: "failed", changeset: { counts: { held: 4 } } });
     expect(await readFile(join(project.dir, "data/a.txt"), "utf8")).toBe("old\n");

@@ -19,7 +19,7 @@ const workers = {
   middle: {
     command: sh("corral-call bottom"),
     calls: ["bottom", "top"],
-    sandbox: { allow_read: ["/data/sub", "/out"], allow_write: ["/out"], approval: "preApproved" },
+    sandbox: { allow_read: ["/data/sub", "/out"], allow_write: ["/out"], approval: "pre_approved" },
     limits: { memory: "100m" },
   },
   bottom: { command: sh("true"), sandbox: { zones: [{ name: "data" }] }, limits: { timeout: "5s" } },
@@ -27,7 +27,7 @@ const workers = {
   writes: { command: sh("true"), sandbox: { zones: [rw("logs")] } },
   blocked: {
     command: sh("true"),
-    sandbox: { zones: [{ ...rw("kept"), approval: { write: "preApproved", delete: "blocked" } }] },
+    sandbox: { zones: [{ ...rw("kept"), approval: { write: "pre_approved", delete: "blocked" } }] },
   },
   closed: { command: sh("true"), sandbox: { zones: [{ ...rw("kept"), approval: "blocked" }] } },
   greedy: { command: sh("true"), sandbox: { zones: [rw("data"), { name: "none" }], network: true }, calls: ["bottom"] },

@@ -132,7 +132,7 @@ describe("access that a command worker asks for at its socket", () => {
       root: worker(
         `ask access '{"path":"'$SRC'/a","mode":"read"}'; cat $SRC/a 2>/dev/null && echo SEEN
         ask tools/exec '{"command":"cat '$SRC'/a"}'; corral-call leaf`,
-        { calls: ["leaf"], shell_rules: { default: "preApproved" } },
+        { calls: ["leaf"], shell_rules: { default: "pre_approved" } },
       ),
       leaf: worker("echo leaf: $(cat $SRC/a)", {}, { inherit: true }),
     });

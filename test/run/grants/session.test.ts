@@ -28,7 +28,11 @@ afterEach(async () => {
 });
 
 async function open(person: Person, sandbox: Record<string, unknown> = {}): Promise<SessionFixture> {
-  const worker = { command: ["true"], sandbox: { dynamic: true, ...sandbox }, shell_rules: { default: "preApproved" } };
+  const worker = {
+    command: ["true"],
+    sandbox: { dynamic: true, ...sandbox },
+    shell_rules: { default: "pre_approved" },
+  };
   opened = await openSessionIn(
     { workers: { w: worker }, zones: { inbox: "ro", out: "rw" }, files: { "inbox/2024/a.txt": "a document\n" } },
     { person },
@@ -206,7 +210,7 @@ describe("a grant that is taken back", () => {
     const worker = {
       command: ["true"],
       sandbox: { dynamic: true, zones: [{ name: "inbox" }] },
-      shell_rules: { default: "preApproved" },
+      shell_rules: { default: "pre_approved" },
     };
     opened = await openSessionIn(
       {

@@ -77,7 +77,7 @@ async function stillAsked({ dir, grants, suggestion }: Awaited<ReturnType<typeof
         return inside ? [carve(mount, at(mount.path + rest))] : [];
       });
       const shown = places.flatMap((place) => select({ mounts }, place.path));
-      return !shown.some((each) => mode === "read" || (each.mode === "rw" && each.approval?.write === "preApproved"));
+      return !shown.some((each) => mode === "read" || (each.mode === "rw" && each.approval?.write === "pre_approved"));
     })
     .map(({ directory, mode }) => `${mode} ${directory}`);
 }
@@ -135,7 +135,8 @@ describe("the suggested configuration", () => {
     expect(project).toMatchObject({ file: "corral.yaml" });
     expect(project?.text).toContain("    src: { path: ./src, mode: rw }\n");
     expect(project?.text).toContain("# what comes in");
-    for (const { text } of workers) expect(text).toContain("{ name: src, mode: rw, approval: { write: preApproved } }");
+    for (const { text } of workers)
+      expect(text).toContain("{ name: src, mode: rw, approval: { write: pre_approved } }");
     expect(await stillAsked(made)).toEqual([]);
   });
 
@@ -143,7 +144,7 @@ describe("the suggested configuration", () => {
     const made = await suggested({ w: worker("sandbox: { dynamic: true, paths: { s: { root: ./src } } }") }, [
       ["./src", "write"],
     ]);
-    expect(made.suggestion.files[0]?.text).toContain("s: { root: ./src, mode: rw, approval: { write: preApproved } }");
+    expect(made.suggestion.files[0]?.text).toContain("s: { root: ./src, mode: rw, approval: { write: pre_approved } }");
     expect(await stillAsked(made)).toEqual([]);
   });
 

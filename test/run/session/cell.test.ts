@@ -130,7 +130,7 @@ describe("a session's cell", () => {
 
   it("does not even hold the files that may not be read", async () => {
     await using s = await openSessionIn({
-      workers: { w: { command: ["true"], sandbox: { inherit: true }, shell_rules: { default: "preApproved" } } },
+      workers: { w: { command: ["true"], sandbox: { inherit: true }, shell_rules: { default: "pre_approved" } } },
       files: { "notes/a.md": "# a\n", "notes/a.sh": "x" },
       yaml: { sandbox: { paths: { notes: { root: "./notes", mode: "ro", suffixes: [".md"] } } } },
     });

@@ -8,9 +8,9 @@ import { openSessionIn, type SessionFixture } from "./session-fixture.ts";
 const RULES = {
   default: "ask",
   rules: [
-    { pattern: "echo **", approval: "preApproved" },
+    { pattern: "echo **", approval: "pre_approved" },
     { pattern: "rm **", approval: "blocked", why: "nothing is removed here" },
-    { pattern: "cd /out", approval: "preApproved" },
+    { pattern: "cd /out", approval: "pre_approved" },
   ],
 };
 const APPROVED: Decision = { outcome: "approved", scope: "once", reason: "why not" };
@@ -25,7 +25,7 @@ afterEach(async () => {
 });
 
 async function open(options: OpenFixtureOptions, rules: unknown = RULES): Promise<SessionFixture> {
-  const zones = [{ name: "docs" }, { name: "out", mode: "rw" }, { name: "free", mode: "rw", approval: "preApproved" }];
+  const zones = [{ name: "docs" }, { name: "out", mode: "rw" }, { name: "free", mode: "rw", approval: "pre_approved" }];
   const shut = { name: "shut", mode: "rw", approval: { write: "blocked", delete: "blocked" } };
   opened = await openSessionIn(
     {
@@ -173,7 +173,7 @@ describe("a file tool", () => {
 
   it("and a command see the same in what asks, and what the command changed is asked about in the end", async () => {
     const agrees = person(APPROVED);
-    const s = await open({ person: agrees }, { default: "preApproved" });
+    const s = await open({ person: agrees }, { default: "pre_approved" });
     expect(await s.tool("write_file", { path: "/out/x", content: "x" })).toMatchObject({ ok: true });
     expect(await s.tool("write_file", { path: "/out/kept", content: "k" })).toMatchObject({ ok: true });
     const result = await s.tool("exec", { command: "cat /out/x; echo y > /out/x" });
@@ -189,7 +189,7 @@ describe("a file tool", () => {
 
   it("that is used before changes are committed sees them on the host after, and goes on", async () => {
     const agrees = person(APPROVED);
-    const s = await open({ person: agrees }, { default: "preApproved" });
+    const s = await open({ person: agrees }, { default: "pre_approved" });
     await s.tool("exec", { command: "echo 1 > /out/n" });
     expect(await s.tool("commit_changes", {})).toMatchObject({ ok: true, data: { changes: [{ outcome: "applied" }] } });
     expect(await readFile(join(s.project.dir, "out/n"), "utf8")).toBe("1\n");
@@ -201,7 +201,7 @@ describe("a file tool", () => {
   });
 
   it("is told that changes were not applied, where they are committed and nobody agrees", async () => {
-    const s = await open({ person: person(DENIED) }, { default: "preApproved" });
+    const s = await open({ person: person(DENIED) }, { default: "pre_approved" });
     await s.tool("exec", { command: "echo 1 > /out/n" });
     expect(await s.tool("commit_changes", {})).toMatchObject({ ok: false, code: "APPROVAL_DENIED" });
     expect(await s.tool("read_file", { path: "/out/n" })).toMatchObject({ ok: true });

@@ -4,7 +4,7 @@ import { openSessionIn } from "./session-fixture.ts";
 describe("a directory that shows only some files", () => {
   it("is told to whoever asks what may be done, and where a file is missed", async () => {
     await using s = await openSessionIn({
-      workers: { w: { command: ["true"], sandbox: { inherit: true }, shell_rules: { default: "preApproved" } } },
+      workers: { w: { command: ["true"], sandbox: { inherit: true }, shell_rules: { default: "pre_approved" } } },
       files: { "a.md": "A\n", "b.bin": "B\n" },
       sandbox: { root: { root: ".", readonly: true, suffixes: [".md"] }, mode: undefined, zones: undefined },
     });

@@ -178,7 +178,7 @@ describe("a command in a session's cell", () => {
 describe("a session in a namespace with a root", () => {
   it("runs commands in the root's place in the cell, by either name of a directory", async () => {
     await using rooted = await openSessionIn({
-      workers: { w: { command: ["true"], sandbox: { inherit: true }, shell_rules: { default: "preApproved" } } },
+      workers: { w: { command: ["true"], sandbox: { inherit: true }, shell_rules: { default: "pre_approved" } } },
       files: { "sub/a": "" },
       yaml: { sandbox: { root: { root: ".", readonly: true } } },
     });

@@ -24,8 +24,8 @@ export interface SessionFixture extends AsyncDisposable {
 /** A worker that may run any command, and reads `docs` and writes `out`. */
 export const HANDY = {
   command: ["true"],
-  sandbox: { zones: [{ name: "docs" }, { name: "out", mode: "rw", approval: "preApproved" }] },
-  shell_rules: { default: "preApproved" },
+  sandbox: { zones: [{ name: "docs" }, { name: "out", mode: "rw", approval: "pre_approved" }] },
+  shell_rules: { default: "pre_approved" },
 };
 
 const HANDY_PROJECT: ProjectSpec = {

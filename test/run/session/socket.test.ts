@@ -8,7 +8,7 @@ const TOOL = `tool() { curl -s --unix-socket "$CORRAL_SOCKET" -d "$2" -w '%{http
 
 const BASE = {
   sandbox: { zones: [{ name: "docs" }, writable("out")] },
-  shell_rules: { default: "preApproved" },
+  shell_rules: { default: "pre_approved" },
   output: "text",
 };
 

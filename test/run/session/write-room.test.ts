@@ -7,7 +7,7 @@ const MEBIBYTE = 1024 ** 2;
 const content = "x".repeat(MEBIBYTE);
 
 describe.each([
-  ["directly", { name: "out", mode: "rw", approval: "preApproved" }],
+  ["directly", { name: "out", mode: "rw", approval: "pre_approved" }],
   ["on a side", { name: "out", mode: "rw" }],
 ])("tools that write %s", (_, zone) => {
   const open = () =>
@@ -17,7 +17,7 @@ describe.each([
           w: {
             command: ["true"],
             sandbox: { zones: [{ name: "docs" }, zone] },
-            shell_rules: { default: "preApproved" },
+            shell_rules: { default: "pre_approved" },
             limits: { disk: "3m" },
           },
         },
@@ -73,7 +73,7 @@ describe("the room that tools have", () => {
         workers: {
           w: {
             command: ["true"],
-            sandbox: { zones: ["out", "a", "b"].map((name) => ({ name, mode: "rw", approval: "preApproved" })) },
+            sandbox: { zones: ["out", "a", "b"].map((name) => ({ name, mode: "rw", approval: "pre_approved" })) },
             limits: { disk: "3m" },
           },
         },

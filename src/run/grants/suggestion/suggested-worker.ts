@@ -28,7 +28,7 @@ export function declareIn(document: Document, wanted: readonly Wanted[], context
     : asPaths(document, wanted, context);
 }
 
-const WITHOUT_QUESTION = { write: "preApproved" };
+const WITHOUT_QUESTION = { write: "pre_approved" };
 
 function asPaths(document: Document, wanted: readonly Wanted[], { dir }: WorkerContext): Wanted[] {
   const paths = document.getIn(["sandbox", "paths"]);
@@ -78,7 +78,7 @@ function addZone(document: Document, name: string, mode: Wanted["mode"], mount: 
   const at = written.findIndex((zone) => zone.name === name);
   // Where the project asks for more agreement, a worker cannot do with less.
   const said = mount?.approval?.write;
-  const approval = said === undefined || said === "preApproved" ? { approval: WITHOUT_QUESTION } : {};
+  const approval = said === undefined || said === "pre_approved" ? { approval: WITHOUT_QUESTION } : {};
   const writable = { mode: "rw", ...approval };
   if (at < 0) zones.add(document.createNode({ name, ...(mode === "write" ? writable : {}) }, { flow: true }));
   else if (mode === "write" && written[at]?.mode !== "rw")

@@ -1,0 +1,7 @@
+import { z } from "zod";
+
+/** Who decides about an operation. Files written before 0.2 say `preApproved` for `pre_approved`; both are read. */
+export const consent = z.preprocess(
+  (raw) => (raw === "preApproved" ? "pre_approved" : raw),
+  z.enum(["pre_approved", "ask", "blocked"]),
+);
