@@ -10,7 +10,7 @@ export interface Breach {
   readonly why: string;
 }
 
-/** Everything in which these sources leave the layers and the habits of the design (section 3) and of the style. */
+/** Everything in which these sources break the layers and the habits of docs/architecture.md. */
 export function breachesOf(sources: Sources): Breach[] {
   const files = [...sources].map(([path, text]) => ({ path, code: withoutComments(text) }));
   return [...files.flatMap((file) => RULES.flatMap((rule) => rule(file))), ...cyclesOf(files), ...mutualFolders(files)];
@@ -91,7 +91,7 @@ const RULES: readonly Rule[] = [
     const folder = folderOf(path);
     const allowed = MAY_IMPORT[folder];
     if (allowed === undefined)
-      return [breach(path, `is in no layer (${folder})`, "every folder has its place in the design")];
+      return [breach(path, `is in no layer (${folder})`, "every folder has its place in docs/architecture.md")];
     return ownImports(path, code)
       .map(folderOf)
       .filter((target) => target !== folder && target !== ".." && !allowed.includes(target))

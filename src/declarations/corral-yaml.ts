@@ -9,7 +9,7 @@ import { hostPath } from "./terms/terms.ts";
 import { map } from "./yaml/shape.ts";
 import { duration } from "./yaml/units.ts";
 
-/** `corral.yaml` (design section 5). Which parts of `sandbox` may stand together is `sandbox-form.ts`. */
+/** `corral.yaml`, as in docs/formats.md. Which parts of `sandbox` may stand together is `sandbox-form.ts`. */
 export const corralYaml = map({
   version: z.literal(1),
   sandbox: sandboxYaml.optional(),

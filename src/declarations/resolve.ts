@@ -76,7 +76,7 @@ async function resolvePath(
 }
 
 /**
- * The directory that an allowlist entry means: itself, or the one around it where it is a file (seed 2).
+ * The directory that an allowlist entry means: itself, or the one around it where it is a file.
  *
  * No link below the mount is followed, since a worker may have planted it: such an entry stays as it is, and is
  * refused when it is opened. What does not exist yet stays as it is too.

@@ -124,7 +124,7 @@ export class Gate {
     return { operation, path, consent: this.#consent(operation, path) };
   }
 
-  /** Where nobody said anything, somebody has to be asked (seed 3). */
+  /** A mount that declares no consent asks for everything. */
   #consent(operation: Operation, path: VirtualPath): Consent {
     return governingMount(this.#sandbox, path)?.approval?.[operation] ?? "ask";
   }

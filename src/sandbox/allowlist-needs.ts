@@ -8,7 +8,7 @@ import { select } from "./select.ts";
 import type { Violation } from "./violation.ts";
 import { covers, ROOT, type VirtualPath } from "./virtual-path.ts";
 
-/** `inherit`, `allow_read` and `allow_write` (seed 2). With lists, `inherit` adds nothing: the lists say it all. */
+/** `inherit`, `allow_read` and `allow_write`. With lists, `inherit` adds nothing: the lists say it all. */
 export function openAllowlists(parent: Sandbox, needs: Needs): Granted {
   const { allowRead, allowWrite, readonly = false } = needs;
   if (allowRead === undefined && allowWrite === undefined) {

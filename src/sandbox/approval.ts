@@ -3,7 +3,7 @@ import type { Approval, Consent } from "./mount.ts";
 export const OPERATIONS = ["write", "delete"] as const;
 export type Operation = (typeof OPERATIONS)[number];
 
-/** What holds where nobody said anything (seed 3). */
+/** The consent of a mount that declares none. */
 export const ASK: Approval = { write: "ask", delete: "ask" };
 
 const STRICTNESS: Readonly<Record<Consent, number>> = { pre_approved: 0, ask: 1, blocked: 2 };

@@ -29,7 +29,7 @@ interface Constraints {
   readonly discard?: true;
 }
 
-/** One entry of the zones form (seed 3) or of the paths form (seed 1). */
+/** One entry of the zones form or of the paths form. */
 export interface NamedPlace extends Constraints {
   readonly name: string;
   /** Absolute host path with no symbolic link in it. */
@@ -38,7 +38,7 @@ export interface NamedPlace extends Constraints {
   readonly mode?: Mode;
 }
 
-/** The root form (seed 2). */
+/** The root form: one directory, which appears as `/`. */
 export interface RootPlace extends Constraints {
   readonly host: string;
   /** Absent: false. */

@@ -51,7 +51,7 @@ function openFiles(parent: Sandbox, needs: Needs): Granted {
   return openAllowlists(parent, needs);
 }
 
-/** `readonly: false` claims that something can be written (seed 2), which a parent that only reads cannot give. */
+/** `readonly: false` claims that something can be written, which a parent that only reads cannot give. */
 function readonlyEscalation(parent: Sandbox, needs: Needs): Violation[] {
   const bringsItsOwn = needs.paths !== undefined && isAlone(parent);
   if (needs.readonly !== false || bringsItsOwn || parent.mounts.length === 0) return [];

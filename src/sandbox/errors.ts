@@ -14,7 +14,7 @@ export type SandboxErrorCode =
   | "PERMISSION_ESCALATION";
 
 /**
- * A file operation that the sandbox refuses. The text is written for an LLM (seed 1): what failed, why, and what is
+ * A file operation that the sandbox refuses. The text is written for an LLM: what failed, why, and what is
  * allowed, in virtual paths only.
  */
 export class SandboxError extends Error {
@@ -92,7 +92,7 @@ export class FileSystemError extends SandboxError {
   }
 }
 
-/** A child asked for more than its caller has (seed 2): every violation, in code and in words. */
+/** A child asked for more than its caller has: every violation, in code and in words. */
 export class SandboxPermissionEscalationError extends SandboxError {
   readonly violations: readonly Violation[];
 

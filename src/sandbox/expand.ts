@@ -7,7 +7,7 @@ import { canonicalMounts, carve } from "./select.ts";
 import { sidesOf } from "./sides.ts";
 import { covers, type VirtualPath } from "./virtual-path.ts";
 
-/** A directory that a running worker was granted (seed 4), with what there is to be seen. */
+/** A directory granted to a running worker, with what its source shows of it. */
 export interface DirectoryGrant {
   readonly id: string;
   /** Where it stands in the namespace, with all that is below it. */
@@ -19,7 +19,7 @@ export interface DirectoryGrant {
   readonly source: readonly Mount[];
 }
 
-/** What a granted write means: further writes need no question, a deletion still does (seed 4). */
+/** A granted write: further writes need no question, a deletion still does, because it cannot be undone. */
 const GRANTED: Approval = { write: "pre_approved", delete: "ask" };
 
 /**

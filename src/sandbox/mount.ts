@@ -6,7 +6,7 @@ export type Mode = "ro" | "rw";
 /** What a path allows: `none < read < write`; write implies read. */
 export type Access = "none" | "read" | "write";
 
-/** How much a person must agree to an operation, from the loosest to the strictest (seed 3). */
+/** How much a person must agree to an operation, from the loosest to the strictest. */
 export type Consent = "pre_approved" | "ask" | "blocked";
 
 /** Consent for each kind of change. Apart from the mode: a mount may be `rw` and still ask for every write. */

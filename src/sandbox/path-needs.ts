@@ -13,7 +13,7 @@ import { below, joinVirtual, type VirtualPath } from "./virtual-path.ts";
 import { mountNames } from "./zone-needs.ts";
 
 /**
- * `paths` (seed 1): host directories that the worker itself names, each at `/<name>`. A worker run by itself brings
+ * `paths`: host directories that the worker itself names, each at `/<name>`. A worker run by itself brings
  * its own; as a call, each must lie where the caller can see it, and is then the caller's mount under another path.
  */
 export function openPaths(parent: Sandbox, paths: readonly PathNeed[], needs: Needs): Granted {

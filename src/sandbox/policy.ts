@@ -19,7 +19,7 @@ export interface Hardening {
   readonly runtime?: string;
 }
 
-/** A hardening profile and its ceilings, parsed from `policies/*.yaml` (design section 6). Pure data. */
+/** A hardening profile and its ceilings, parsed from `policies/*.yaml`. Pure data. */
 export interface Policy {
   readonly name: string;
   readonly description: string;

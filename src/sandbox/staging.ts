@@ -3,7 +3,7 @@ import type { Approval, Mount } from "./mount.ts";
 import type { Sandbox } from "./sandbox.ts";
 
 /**
- * How a mount reaches a cell (design section 4, agreement): `direct` where a bind mount allows exactly what the
+ * How a mount reaches a cell, so that validator and kernel agree: `direct` where a bind mount allows exactly what the
  * validator does; `read-only` where nothing may be changed at all; `view` where a bind mount knows too little: changes
  * that somebody must agree to, suffixes, sizes, or a declared side.
  */

@@ -30,7 +30,7 @@ export type Violation =
       readonly by: string;
       readonly valid: readonly string[];
     }
-  /** `readonly: false` under a read-only parent (seed 2). */
+  /** `readonly: false` under a read-only parent. */
   | { readonly code: "READONLY_ESCALATION"; readonly by: string }
   /** A write prefix that is not readable: no mount can express it. */
   | { readonly code: "WRITE_NOT_READABLE"; readonly asked: string; readonly valid: readonly string[] }
@@ -103,7 +103,7 @@ export type Violation =
   | { readonly code: "USER_NOT_ALLOWED"; readonly reason: string }
   /** The image does not hold the worker's command. */
   | { readonly code: "COMMAND_NOT_FOUND"; readonly command: string; readonly image: string }
-  /** What a worker's own file says of its attachments (seed 1) and of its input. */
+  /** What a worker's own file says of its attachments and of its input. */
   | { readonly code: "ATTACHMENTS_NOT_TAKEN"; readonly worker: string; readonly reason: string }
   | { readonly code: "INPUT_NOT_VALID"; readonly worker: string; readonly reason: string }
   | { readonly code: "IMAGE_MISSING"; readonly image: string }

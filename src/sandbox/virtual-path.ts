@@ -22,7 +22,7 @@ export const ROOT = "/" as VirtualPath;
 export const MAX_PATH_BYTES = 4096;
 export const MAX_COMPONENT_BYTES = 255;
 
-/** The place that a worker's text means (design section 4, "Addressing"), or why it means none. Never throws. */
+/** The place that a worker's text means (docs/architecture.md, "Addressing"), or why it means none. Never throws. */
 export function parseVirtualPath(raw: string, context: PathContext = {}): PathParse {
   const unfit = whyUnfit(raw);
   if (unfit !== null) return refuse(unfit);

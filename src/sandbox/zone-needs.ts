@@ -9,7 +9,7 @@ import { sidesOf } from "./sides.ts";
 import type { Violation } from "./violation.ts";
 import { comparePaths, type VirtualPath } from "./virtual-path.ts";
 
-/** `zones` (seed 3): mounts of the project by name, wherever the parent still has a part of them. */
+/** `zones`: mounts of the project by name, wherever the parent still has a part of them. */
 export function openZones(parent: Sandbox, zones: readonly ZoneNeed[], needs: Needs): Granted {
   const grants: Grant[] = [];
   const violations: Violation[] = [];

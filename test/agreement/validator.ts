@@ -20,7 +20,7 @@ export async function validated(files: GuardedFiles, sandbox: Sandbox, text: str
   return { read: read !== null, list: list !== null, write };
 }
 
-/** A cell has a place writable only where neither writing nor deleting must be asked for (design section 4). */
+/** A cell has a place writable only where neither writing nor deleting must be asked for. */
 function isFree(files: GuardedFiles, text: string): boolean {
   try {
     const needs = [...files.needs("write", text), ...files.needs("delete", text)];

@@ -68,7 +68,7 @@ describe("a project's declaration", () => {
     expect(await readdir(dir)).toEqual(["corral.yaml"]);
   });
 
-  it("puts sandboxed zones below their root whatever their path, and direct ones at their path (seed 3)", async () => {
+  it("puts sandboxed zones below their root whatever their path, and direct ones at their path", async () => {
     const zones = "zones: { data: { path: ./data, mode: ro }, out: { path: ./deep/out, mode: rw, approval: ask } }";
     const files = { "data/": "", "deep/out/": "" };
     const sandboxed = await project(`version: 1\nsandbox: { mode: sandboxed, root: box, ${zones} }`, files);
@@ -83,7 +83,7 @@ describe("a project's declaration", () => {
     });
   });
 
-  it("takes paths with constraints (seed 1), single files, and links in the owner's own configuration", async () => {
+  it("takes paths with constraints, single files, and links in the owner's own configuration", async () => {
     const text = `version: 1
 sandbox:
   paths:
@@ -114,7 +114,7 @@ sandbox:
     });
   });
 
-  it("takes a root, which appears as / (seed 2)", async () => {
+  it("takes a root, which appears as /", async () => {
     const dir = await project("version: 1\nsandbox: { root: { root: ., readonly: true, suffixes: [.md] } }");
     expect((await loadProject(dir)).declaration).toEqual({
       mounts: [{ name: "/", path: "/", host: dir, mode: "ro", suffixes: [".md"] }],

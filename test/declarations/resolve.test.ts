@@ -52,7 +52,7 @@ describe("resolving a worker's needs", () => {
     expect((await resolved({ allowRead }, await caller())).allowRead).toEqual(["/data/x", "/data", "/home/y"]);
   });
 
-  it("makes an entry that is a file its directory, and leaves what is missing as it is (seed 2)", async () => {
+  it("makes an entry that is a file its directory, and leaves what is missing as it is", async () => {
     const context = await caller({ "data/sub/a.md": "" });
     const allowRead = [
       "/data/sub/a.md",

@@ -17,7 +17,7 @@ function problemsIn(frontMatter: string, file?: string): string[] {
 }
 
 describe("a worker file", () => {
-  it("is read whole: the example of the design", () => {
+  it("is read whole", () => {
     const text = `name: extract-text
 description: Turn one PDF into text
 image: corral/documents
@@ -81,7 +81,7 @@ policy: untrusted`;
     });
   });
 
-  it("may bring paths of its own, with constraints (seed 1)", () => {
+  it("may bring paths of its own, with constraints", () => {
     const text = `command: [ls]
 sandbox:
   paths:
@@ -98,7 +98,7 @@ sandbox:
     });
   });
 
-  it("reads each approval of seed 3, and asks for what is not named", () => {
+  it("reads each approval, and asks for what is not named", () => {
     const text =
       "command: [ls]\nsandbox: { zones: [{ name: drafts, mode: rw, approval: { write: pre_approved } }, { name: final, approval: { delete: blocked } }] }";
     expect(worker(text).needs.zones).toEqual([

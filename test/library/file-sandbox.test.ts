@@ -29,7 +29,7 @@ function escalation(parent: FileSandbox, request: DeriveRequest): SandboxPermiss
   throw new Error("it was derived");
 }
 
-describe("a sandbox of one root (seed 2)", () => {
+describe("a sandbox of one root", () => {
   it("resolves relative and absolute paths below its directory, and shows none of the host's own", () => {
     const sandbox = program();
     expect(sandbox.resolve("/src/main.py")).toBe("/host/src/main.py");
@@ -65,7 +65,7 @@ describe("a sandbox of one root (seed 2)", () => {
   });
 });
 
-describe("a sandbox of named directories (seed 1)", () => {
+describe("a sandbox of named directories", () => {
   it("takes every way of writing a path", () => {
     expect(["/out/a.md", "out/a.md", "out:a.md"].map((path) => named().resolve(path))).toEqual(
       Array(3).fill("/srv/out/a.md"),

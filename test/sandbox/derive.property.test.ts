@@ -49,7 +49,7 @@ function isAtOrBelow(prefix: string, path: string): boolean {
   return (outer ?? []).every((part, index) => inner?.[index] === part);
 }
 
-/** What the child must be able to do at one path, from the table of the design: none, ro or rw. */
+/** What the child must be able to do at one path, from the table of `derive` in docs/architecture.md: none, ro or rw. */
 function expected(parent: Sandbox, needs: Needs, path: string): Mode | "none" {
   const point = pointAt(parent.mounts, path);
   if (point === null) return "none";

@@ -4,7 +4,7 @@ import { PathNotInSandboxError, SandboxPermissionEscalationError } from "../../s
 import { parseVirtualPath } from "../../src/sandbox/virtual-path.ts";
 import { at, child, refusals, rooted, shown, zones } from "./sandboxes.ts";
 
-describe("the examples of the hierarchical root sandboxes (seed 2)", () => {
+describe("sandboxes of one root, derived level by level", () => {
   it("shows a program's directory as /", () => {
     expect(hostPathOf(rooted(), at("/src/main.py"))).toBe("/host/src/main.py");
     // In that namespace `/tmp/x` is a file of the program, so it can never mean the host's /tmp.
@@ -26,7 +26,7 @@ describe("the examples of the hierarchical root sandboxes (seed 2)", () => {
   });
 });
 
-describe("the tests to add of the hierarchical root sandboxes (seed 2)", () => {
+describe("sandboxes of one root, at their edges", () => {
   it("1: relative and absolute paths mean the same in a root", () => {
     expect([at("src/a.py"), at("/src/a.py"), at("./src//a.py")]).toEqual(Array(3).fill("/src/a.py"));
   });

@@ -3,7 +3,7 @@ import { checkWrite } from "../../src/sandbox/access.ts";
 import { describeViolations } from "../../src/sandbox/wording.ts";
 import { at, child, refusals, shown, zones } from "./sandboxes.ts";
 
-describe("the delegation examples of the zone design (seed 3)", () => {
+describe("zones, delegated from caller to worker", () => {
   it("gives a child only what it declared", () => {
     const parent = zones({ data: "rw", workspace: "rw", cache: "rw" });
     expect(shown(child(parent, { zones: [{ name: "data", mode: "rw" }] }))).toEqual(["/data rw"]);

@@ -2,7 +2,7 @@ import { isLooser } from "../../sandbox/approval.ts";
 import type { Consent } from "../../sandbox/mount.ts";
 
 /**
- * Which shell commands a worker may run, and with whose consent (seed 1, `shell_rules`; seed 3, the three consents).
+ * Which shell commands a worker may run, and with whose consent.
  *
  * This is consent, not capability: what a command can reach is decided by the sandbox of its cell, whatever stands here.
  */

@@ -48,7 +48,7 @@ export interface ChangedMount {
 }
 
 /**
- * Everything that one run changed in its staged mounts (design section 1), in the order in which it is applied: first
+ * Everything that one run changed in its staged mounts, in the order in which it is applied: first
  * what gives way to something of another type, then directories from the top, files and links, and last deletions from
  * the bottom.
  */

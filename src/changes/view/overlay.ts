@@ -9,7 +9,7 @@ import { likeFolder } from "./copy-tree.ts";
 export interface Overlay {
   /** The directory with what was written over it. */
   readonly merged: string;
-  /** What was written alone: whole files, and 0:0 devices for what was deleted (design fact 8). */
+  /** Only what was written: whole files, and 0:0 devices for deletions (docs/architecture.md, fact: overlay-volume). */
   readonly upper: string;
   unmount(): Promise<void>;
 }

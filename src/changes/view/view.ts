@@ -17,7 +17,7 @@ export type ViewKind = "overlay" | "copy";
 
 /**
  * A mount as one run sees it: what is written there stands on a side, and the directory itself stays untouched
- * (design fact 8). What the sandbox does not let be read is not in it.
+ * (docs/architecture.md, fact: overlay-volume). What the sandbox does not let be read is not in it.
  */
 export interface View {
   readonly mount: Mount;

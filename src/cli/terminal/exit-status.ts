@@ -1,7 +1,7 @@
 import { constants } from "node:os";
 import type { RunResult } from "../../run/model/result.ts";
 
-/** What does not come from a worker itself (design section 5). */
+/** The exit statuses of Corral itself; any other is the worker's own. */
 export const EXIT = {
   /** Of a fleet: not every item succeeded. */
   someFailed: 1,

@@ -33,7 +33,7 @@ const repository = map({
   author: map({ name: headline, email: headline }).optional(),
 });
 
-/** The section `git` of `corral.yaml`: repositories that outlive the sandbox (seed 3). */
+/** The section `git` of `corral.yaml`: repositories that outlive the sandbox. */
 export const git = map({ repos: namedMap(repository, repositoryNameFault, MAX_REPOSITORIES) });
 
 export type GitYaml = z.output<typeof git>;

@@ -8,7 +8,7 @@ import { byKind, byLook, kindOf, map } from "../yaml/shape.ts";
 import { duration, size } from "../yaml/units.ts";
 
 /**
- * The strictest of every line (design section 6): what a policy file has where it says nothing. A named runtime is
+ * The strictest value of every line: what a policy file has if it leaves the line out. A named runtime is
  * stricter still.
  */
 export const BASELINE: Hardening = {

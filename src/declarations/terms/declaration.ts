@@ -18,7 +18,7 @@ import type { SandboxYaml } from "./sandbox-yaml.ts";
 
 const DEFAULT_ROOT = ".sandbox";
 
-/** What a project has that declares nothing: a place for what comes in and one for what is made (seed 3). */
+/** The zones of a project that declares no sandbox: one for input, one for results. */
 const DEFAULT_ZONES: NonNullable<SandboxYaml["zones"]> = new Map([
   ["cache", { mode: "rw" as const }],
   ["workspace", { mode: "rw" as const }],

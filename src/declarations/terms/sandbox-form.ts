@@ -3,7 +3,7 @@ import type { Problem } from "../yaml/problem.ts";
 import { kindOf } from "../yaml/shape.ts";
 
 /**
- * What is wrong with how `sandbox` declares its mounts: zones (seed 3), paths (seed 1) and root (seed 2) exclude each other.
+ * What is wrong with how `sandbox` declares its mounts: zones, paths and root exclude each other.
  *
  * It looks at the raw document, so that a mixture is reported together with whatever else is wrong in the file.
  */

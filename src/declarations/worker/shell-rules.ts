@@ -18,7 +18,7 @@ const rule = map({ pattern, approval: consent, why: z.string().min(1).max(500).o
 const rules = z.array(rule).max(200).superRefine(refuseTwins);
 
 /**
- * `shell_rules` of a worker: a default and rules, or the rules alone, where the default is to ask (seed 3).
+ * `shell_rules` of a worker: a default and rules, or the rules alone, where the default is to ask.
  *
  * What the rules mean is `approval/shell-rules/`; here only what could never match is refused, because a mistaken
  * `blocked` rule would block nothing.

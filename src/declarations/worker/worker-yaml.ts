@@ -108,7 +108,7 @@ const jsonSchema = byLook(
   "must be a JSON Schema, which is a map",
 );
 
-/** The files that its caller may hand it (seed 1). */
+/** The files that its caller may attach. */
 const attachments = map({
   max_count: z.int().min(0).max(256).optional(),
   max_bytes: size.optional(),
@@ -123,7 +123,7 @@ const limits = map({
   cost: z.number().min(0).max(1_000_000).optional(),
 });
 
-/** The front matter of a `*.worker` file (design section 5). */
+/** The front matter of a `*.worker` file, as in docs/formats.md. */
 export const workerYaml = map({
   name: named(nameFault).optional(),
   description: z.string().max(2000).default(""),

@@ -56,7 +56,7 @@ export interface AgentDefinition {
   readonly budget: AgentBudget;
 }
 
-/** Which files a worker may be handed (seed 1). */
+/** Which files a worker accepts as attachments. */
 export interface AttachmentRules {
   readonly maxCount?: number;
   /** Of all of them together. */
@@ -65,7 +65,7 @@ export interface AttachmentRules {
   readonly suffixes?: readonly string[];
 }
 
-/** What a worker may be granted at run time, where somebody agrees (seed 4). */
+/** What a worker may be granted at run time, if the user agrees. */
 export interface Dynamic {
   /** Host folders, as written, relative to the project; null: anywhere but where nothing is ever granted. */
   readonly within: readonly string[] | null;

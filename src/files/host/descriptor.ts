@@ -5,7 +5,8 @@ const O_PATH = 0o10000000;
 const { O_DIRECTORY, O_NOFOLLOW } = fs.constants;
 
 /**
- * A descriptor of this process. It stands for one file, whatever any path says later (design fact 7).
+ * A descriptor of this process. It identifies one file, whatever any path says later (docs/architecture.md,
+ * fact: open-by-descriptor).
  *
  * Names are worked on with synchronous calls: each takes microseconds and never waits for a worker, since nothing but
  * regular files is ever opened, and a descriptor is held for a moment only. Content is read and written asynchronously.

@@ -23,7 +23,7 @@ const MAX_IMAGE_BYTES = 20 * 1024 ** 2;
 /** A small file is read with one call. */
 const HEAD_BYTES = 64 * 1024;
 
-/** The content of an opened file, as seed 5 describes it. */
+/** The content of an opened file: text by lines, an image, or the text of a document. */
 export async function readContent(source: ByteSource, path: string, options: ReadOptions): Promise<ReadResult> {
   const head = await source.read(0, HEAD_BYTES);
   const found = await contentKind(head);

@@ -18,7 +18,7 @@ import { listCells, type ReapScope, reap } from "./reap.ts";
 import { Answers, dockerServing } from "./serving.ts";
 import { dockerSession } from "./session.ts";
 
-/** More starts at once than this do not end sooner: the Engine's own work is the ceiling (design fact 5). */
+/** More starts at once do not end sooner: the Engine is the limit (docs/architecture.md, fact: engine-start-ceiling). */
 const MAX_CONCURRENT_STARTS = 4;
 /** How long a started container may take to report what it is. */
 const REPORT_TIMEOUT_MS = 30_000;

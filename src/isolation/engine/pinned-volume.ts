@@ -5,7 +5,8 @@ import type { Pins } from "../sources/pin.ts";
 
 /**
  * How the daemon is told of a directory: as a volume that it makes and removes together with the container, bound to the
- * pinned descriptor, so that it never resolves the directory's path again (design facts 1 and 2).
+ * pinned descriptor, so that it never resolves the directory's path again (docs/architecture.md,
+ * fact: pinned-by-volume).
  */
 export interface PinnedVolume {
   /** `/proc/PID/fd/N` of this process. */

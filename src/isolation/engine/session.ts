@@ -73,7 +73,7 @@ const CELL_END_MS = 5000;
 /**
  * A command that was killed may be the first that is told of the end of its whole cell, which the engine may not know
  * of yet: the cell itself is asked. It counts what was killed for memory since the command's own beginning: an earlier
- * one may have lost a child and gone on (design fact 10).
+ * one may have lost a child and gone on (docs/architecture.md, fact: oom-of-a-child).
  */
 async function judged(exit: RawExit, cell: Cell, askOomKills: () => Promise<ScriptEnd>): Promise<ExecExit> {
   if (exit.kind === "lost") return exit;

@@ -8,7 +8,8 @@ export const GATE_SHUT = 125;
 /**
  * What stands between the start of a cell and the worker's first instruction. Run by Corral's own static busybox, so
  * that an image needs no shell and has no say: it reports what the cell is, waits for one line, and becomes the
- * command. `read` takes no byte beyond that line; what follows on stdin is the worker's input (design fact 4).
+ * command. `read` takes no byte beyond that line; what follows on stdin is the worker's input (docs/architecture.md,
+ * fact: gate-reads-one-line).
  *
  * The directory that the worker begins in is entered here, with the worker's own rights: the Engine would make a missing one,
  * as root, in what was granted.

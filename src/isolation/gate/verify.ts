@@ -12,7 +12,8 @@ export interface Verification {
 
 /**
  * Holds the cell's own report against the plan, line by line. Whatever is weaker than planned refuses the run, and so
- * does a mount that nobody planned (design sections 2 and 6, facts 1 and 3).
+ * does a mount that nobody planned (docs/architecture.md, fact: bind-source-resolved-again and
+ * fact: mount-identity-visible).
  */
 export function verifyCell(plan: Plan, report: GateReport): Verification {
   const violations: Violation[] = [];

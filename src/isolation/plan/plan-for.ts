@@ -43,7 +43,7 @@ const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/b
 /**
  * The container for one run, from its sandbox. Pure: the same request gives the same plan, byte for byte.
  *
- * What no mount or Engine setting can express is a violation, never left out (design sections 4 and 6).
+ * What no mount or Engine setting can express is a violation, never left out.
  */
 export function planFor(request: PlanRequest): Planning {
   const { sandbox, image, run, worker } = request;

@@ -13,7 +13,7 @@ export const ITEM_IO_PATH = "/.corral/io";
  * its binary can be executed and not read, so that the kernel lets nobody trace it or open its descriptors; the seccomp
  * profile of a serving cell lets nobody change another process's limits or priority; and the worker inherits none of its
  * descriptors. So an item can forge neither its own exit status nor an end, nor can it write into what another leaves, nor
- * narrow what comes after it (design fact 6).
+ * narrow what comes after it (docs/architecture.md, fact: cell-reuse).
  *
  * A cell that is not clean afterwards says so and ends: `dirty ID CODE KILLED WHAT`.
  *

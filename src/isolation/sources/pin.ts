@@ -6,7 +6,7 @@ import { type RefusedSources, refusalOf } from "./refused-sources.ts";
 /** A mount source held open: whatever its path says later, the descriptor is what was checked. */
 export interface PinnedSource extends PlannedSource {
   readonly host: string;
-  /** How the daemon reaches the pinned directory, whatever its path now says (design fact 2). */
+  /** How the daemon reaches the pinned directory, whatever its path now is (docs/architecture.md, fact: pinned-by-volume). */
   readonly descriptorPath: string;
   /** Of a file, when it was opened. */
   readonly bytes: number;
@@ -32,7 +32,8 @@ const MAX_COMPONENTS = 256;
 /**
  * Opens each host path from `/` on, component by component and never through a symbolic link, and keeps it open.
  * `ownDirs` are Corral's own, which are refused to everybody else.
- * All paths are free of links when they are declared, so a link found here was planted since (design facts 1 and 7).
+ * All paths are free of links when they are declared, so a link found here was planted since (docs/architecture.md,
+ * fact: open-by-descriptor).
  */
 export async function pinSources(
   hosts: Iterable<string>,

@@ -29,7 +29,7 @@ interface MountTableEntry {
   readonly type: string;
 }
 
-/** The system's own, whatever the Engine (design section 6). */
+/** The system's own directories: never a mount source, whatever the Engine. */
 const SYSTEM = ["/proc", "/sys", "/dev", "/etc", "/boot"] as const;
 /** What the kernel shows of itself as files, wherever that is mounted. */
 const KERNEL_FILE_SYSTEMS = new Set(

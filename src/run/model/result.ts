@@ -93,8 +93,8 @@ const SIGNALS = new Map(
 
 /**
  * How a run ended, from what the engine told and what Corral itself did. A death by signal n is told as the exit code
- * 128+n (design fact 16). That a process was killed for memory says nothing of the worker unless the worker itself
- * died of it (fact 10).
+ * 128+n (docs/architecture.md, fact: init-needed). That a process was killed for memory says nothing of the worker
+ * unless the worker itself died of it (fact: oom-of-a-child).
  */
 export function endingOf(exit: CellExit, stopped: StopReason | null): Ending {
   if (exit.kind === "lost") return { status: "lost", exitCode: null, signal: null };

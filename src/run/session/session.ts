@@ -43,7 +43,7 @@ type Call = (request: CallRequest, signal: AbortSignal) => Promise<RunResult>;
 
 /**
  * One worker's sandbox, acted on by tools: files on the host's side of it, and commands in a cell of its own that is
- * started with the first of them. Both see the same directories with the same rights (design section 4, agreement).
+ * started with the first of them. Both see the same directories with the same rights (docs/agreement.md).
  */
 export class Session implements AsyncDisposable, Hands {
   readonly #job: Job;

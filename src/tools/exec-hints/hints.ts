@@ -4,7 +4,7 @@ import { type ExecFacts, wordHint } from "./wording.ts";
 const MAX_HINTS = 4;
 
 /**
- * What a failed command's author should know of the sandbox that it ran in (seed 1, error enhancement): programs say
+ * What a failed command's author should know of the sandbox that it ran in: programs say
  * what failed, and only Corral knows what would have been allowed. Empty where the command succeeded.
  *
  * The hints stand beside the output and never change it. They quote nothing of it, and name virtual paths only.

@@ -7,7 +7,7 @@ import { currentOwner } from "../../../src/state/owner.ts";
 import { at, child, shown } from "../../sandbox/sandboxes.ts";
 import { codeOf, openTree } from "./tree.ts";
 
-describe("the flow of seed 4", () => {
+describe("a request for a directory", () => {
   it("asks for reading, then for writing, then not again, and anew for the folder beside it", async () => {
     const tree = await openTree({ "src/main.py": "", "docs/a.md": "" });
     const w = await tree.open("w");

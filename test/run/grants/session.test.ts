@@ -44,7 +44,7 @@ function textOf(result: ToolResult): string {
   return result.ok ? result.text : `${result.code}: ${result.message}`;
 }
 
-describe("the flow of seed 4, in a session with a cell", () => {
+describe("a request for a directory, in a session with a cell", () => {
   it("asks for reading, for writing, and for the folder beside it; the cell shows what was granted", async () => {
     const person = personWho("session");
     const s = await open(person);

@@ -22,7 +22,7 @@ export interface Suggestion {
   readonly notes: readonly string[];
 }
 
-/** The configuration that would have made all questions unnecessary (seed 4, "suggested config"). Pure. */
+/** The configuration that would have made all questions unnecessary. Pure. */
 export function suggestedConfiguration({ project, mounts, workers, grants }: SuggestionRequest): Suggestion {
   const notes: string[] = [];
   const files: EditedFile[] = [];
