@@ -46,8 +46,9 @@ export { type RunRequest, run } from "./run/run.ts";
 
 // The permission model as functions over plain data: pure, without any I/O.
 export { accessOf, canRead, canWrite, type FileFacts, readablePaths, writablePaths } from "./sandbox/access.ts";
+export type { Approval, Consent } from "./sandbox/approval.ts";
 export { type ProjectDeclaration, projectSandbox } from "./sandbox/declare.ts";
-export { type Derivation, derive } from "./sandbox/derive.ts";
+export { derive } from "./sandbox/derive.ts";
 export {
   EditError,
   FileSystemError,
@@ -58,15 +59,15 @@ export {
   PermissionError,
   SandboxError,
   type SandboxErrorCode,
-  SandboxPermissionEscalationError,
   SuffixNotAllowedError,
 } from "./sandbox/errors.ts";
+export { SandboxPermissionEscalationError } from "./sandbox/escalation.ts";
 export type { Limits } from "./sandbox/limits.ts";
-export type { Access, Approval, Consent, Mode, Mount } from "./sandbox/mount.ts";
+export type { Access, Mode, Mount } from "./sandbox/mount.ts";
 export type { Needs } from "./sandbox/needs.ts";
 export type { Network } from "./sandbox/network.ts";
 export type { Policy } from "./sandbox/policy.ts";
-export type { Sandbox } from "./sandbox/sandbox.ts";
+export type { Derivation, Sandbox } from "./sandbox/sandbox.ts";
 export type { Violation, ViolationCode } from "./sandbox/violation.ts";
 export { parseVirtualPath, type VirtualPath } from "./sandbox/virtual-path.ts";
 export { describeViolation, describeViolations } from "./sandbox/wording.ts";

@@ -2,9 +2,9 @@ import type { Plan } from "../isolation/plan/plan.ts";
 import type { Colors } from "../operations/wording/colors.ts";
 import type { Explanation } from "../run/explain/explain.ts";
 import type { ExplainedAgent, ExplainedRun } from "../run/explain/explained-run.ts";
+import type { Narrowing } from "../sandbox/ancestry.ts";
 import type { Mount } from "../sandbox/mount.ts";
 import type { Network } from "../sandbox/network.ts";
-import type { Narrowing } from "../sandbox/sandbox.ts";
 import { formatBytes, formatDuration } from "../sandbox/units.ts";
 
 /** The explanation as a tree for people: each run with what it has, what it lost by whom, and below it its calls. */

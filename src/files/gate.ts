@@ -1,7 +1,7 @@
 import { accessOf, checkRead, checkWrite, governingMount, parsePathIn, readablePaths } from "../sandbox/access.ts";
-import type { Operation } from "../sandbox/approval.ts";
+import type { Consent, Operation } from "../sandbox/approval.ts";
 import { PathNotInSandboxError, PermissionError, type SandboxError } from "../sandbox/errors.ts";
-import type { Access, Consent } from "../sandbox/mount.ts";
+import type { Access } from "../sandbox/mount.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
 import type { Checks } from "./files.ts";

@@ -9,7 +9,8 @@ import {
   writablePaths,
 } from "../sandbox/access.ts";
 import { derive } from "../sandbox/derive.ts";
-import { PathNotInSandboxError, type SandboxError, SandboxPermissionEscalationError } from "../sandbox/errors.ts";
+import { PathNotInSandboxError, type SandboxError } from "../sandbox/errors.ts";
+import { SandboxPermissionEscalationError } from "../sandbox/escalation.ts";
 import type { Access } from "../sandbox/mount.ts";
 import type { Needs } from "../sandbox/needs.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";

@@ -2,7 +2,7 @@ import { isAbsolute, normalize } from "node:path/posix";
 import { BASELINE } from "../declarations/policy/policy-yaml.ts";
 import { mountNameFault } from "../declarations/terms/names.ts";
 import { mountFromRoot, mountsFromPaths, type NamedPlace, projectSandbox, type RootPlace } from "../sandbox/declare.ts";
-import { SandboxPermissionEscalationError } from "../sandbox/errors.ts";
+import { SandboxPermissionEscalationError } from "../sandbox/escalation.ts";
 import type { Limits } from "../sandbox/limits.ts";
 import type { Mount } from "../sandbox/mount.ts";
 import type { Network } from "../sandbox/network.ts";

@@ -7,11 +7,20 @@ import {
   SuffixNotAllowedError,
 } from "./errors.ts";
 import type { Access, Mount } from "./mount.ts";
-import type { Sandbox } from "./sandbox.ts";
-import { below, covers, type PathParse, parseVirtualPath, ROOT, type VirtualPath } from "./virtual-path.ts";
+import {
+  below,
+  comparePaths,
+  covers,
+  type PathParse,
+  parseVirtualPath,
+  ROOT,
+  type VirtualPath,
+} from "./virtual-path.ts";
 
-/** All that access depends on. */
-type Mounted = Pick<Sandbox, "mounts">;
+/** All that access depends on: a sandbox, or what is on the way to be one. */
+interface Mounted {
+  readonly mounts: readonly Mount[];
+}
 
 /** What a caller knows about the file it checks. */
 export interface FileFacts {
@@ -61,8 +70,38 @@ export function hostBelow(mount: Mount, path: VirtualPath): string {
   return posix.join(mount.host, below(mount.path, path) ?? "");
 }
 
+/**
+ * What a sandbox shows at and below `prefix`: the mount that governs it, carved to it, and all that stand strictly
+ * below. Every form of asking for files is built on this one operation. Those below always come along, since a mount
+ * may hide what the one above it would show there.
+ */
+export function select(sandbox: Mounted, prefix: VirtualPath): Mount[] {
+  const governing = governingMount(sandbox, prefix);
+  const inside = sandbox.mounts.filter((mount) => mount.path !== prefix && covers(prefix, mount.path));
+  return governing === undefined ? inside : [carve(governing, prefix), ...inside];
+}
+
+/** The same place of the host, seen from further down; the name and every constraint stay. */
+export function carve(mount: Mount, path: VirtualPath): Mount {
+  const { view } = mount;
+  const carved = { ...mount, path, host: hostBelow(mount, path) };
+  return view === undefined
+    ? carved
+    : { ...carved, view: { ...view, origin: hostBelow({ ...mount, host: view.origin }, path) } };
+}
+
+/** Sorted by path, none twice, and none that changes nothing compared with the one above it. */
+export function canonicalMounts(mounts: readonly Mount[]): Mount[] {
+  const kept: Mount[] = [];
+  for (const mount of [...mounts].sort((a, b) => comparePaths(a.path, b.path))) {
+    const above = governingMount({ mounts: kept }, mount.path);
+    if (above === undefined || (above.path !== mount.path && !isContinuation(above, mount))) kept.push(mount);
+  }
+  return kept;
+}
+
 /** Reads a worker's text for a path as its own sandbox means it: its working directory, its mounts' names, its home. */
-export function parsePathIn(sandbox: Sandbox, raw: string): PathParse {
+export function parsePathIn(sandbox: Mounted & { readonly workingDir: VirtualPath }, raw: string): PathParse {
   const mountNames = [...new Set(sandbox.mounts.map((mount) => mount.name))];
   // Where only a part of it is seen, a cell's home is in memory: `~` must not mean one thing to tools and another to commands.
   const home = sandbox.mounts.find(({ name, path }) => name === "home" && path === "/home");
@@ -78,6 +117,11 @@ export function readablePaths({ mounts }: Mounted): VirtualPath[] {
 export function writablePaths({ mounts }: Mounted): VirtualPath[] {
   const writable = mounts.filter((mount) => mount.mode === "rw" && enclosing(mounts, mount)?.mode !== "rw");
   return writable.map((mount) => mount.path);
+}
+
+/** The names by which a sandbox's mounts can be asked for. */
+export function mountNames({ mounts }: Mounted): string[] {
+  return [...new Set(mounts.map((mount) => mount.name))].sort(comparePaths);
 }
 
 /** Why `path` may not be read, or null. */
@@ -109,4 +153,19 @@ function checkConstraints(mount: Mount, path: VirtualPath, { size, directory }: 
     return new FileTooLargeError(path, size, mount.maxFileBytes);
   }
   return null;
+}
+
+function isContinuation(above: Mount, mount: Mount): boolean {
+  return (
+    mount.host === hostBelow(above, mount.path) &&
+    mount.name === above.name &&
+    mount.mode === above.mode &&
+    mount.maxFileBytes === above.maxFileBytes &&
+    mount.stage === above.stage &&
+    mount.discard === above.discard &&
+    mount.granted === above.granted &&
+    mount.suffixes?.join("/") === above.suffixes?.join("/") &&
+    mount.approval?.write === above.approval?.write &&
+    mount.approval?.delete === above.approval?.delete
+  );
 }

@@ -1,10 +1,8 @@
-import { readablePaths, writablePaths } from "./access.ts";
+import { readablePaths, select, writablePaths } from "./access.ts";
 import { whoTookReading, whoTookWriting } from "./ancestry.ts";
-import { type Grant, openGrants } from "./grant.ts";
-import type { Granted } from "./granted.ts";
+import { type Grant, type Granted, openGrants } from "./grant.ts";
 import type { Needs } from "./needs.ts";
 import type { Sandbox } from "./sandbox.ts";
-import { select } from "./select.ts";
 import type { Violation } from "./violation.ts";
 import { covers, ROOT, type VirtualPath } from "./virtual-path.ts";
 

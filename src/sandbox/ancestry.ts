@@ -1,45 +1,101 @@
 import type { Operation } from "./approval.ts";
-import type { LimitName } from "./limits.ts";
-import type { Narrowing, Sandbox } from "./sandbox.ts";
+import type { LimitName, Limits } from "./limits.ts";
+import type { Network } from "./network.ts";
 import { covers, type VirtualPath } from "./virtual-path.ts";
 
+/**
+ * One thing that a derivation took away, or that was granted at run time. An approval's `from` is `unset` where nobody
+ * above had said.
+ */
+export type Narrowing =
+  | {
+      readonly by: string;
+      readonly kind: "mount";
+      readonly path: VirtualPath;
+      readonly from: "ro" | "rw";
+      readonly to: "none" | "ro";
+    }
+  | {
+      readonly by: string;
+      readonly kind: "approval";
+      readonly path: VirtualPath;
+      readonly operation: "write" | "delete";
+      readonly from: string;
+      readonly to: string;
+    }
+  | {
+      readonly by: string;
+      readonly kind: "constraint";
+      readonly path: VirtualPath;
+      readonly constraint: "suffixes" | "maxFileBytes";
+      readonly from: readonly string[] | number | null;
+      readonly to: readonly string[] | number;
+    }
+  | { readonly by: string; readonly kind: "network"; readonly from: Network; readonly to: Network }
+  | {
+      readonly by: string;
+      readonly kind: "limit";
+      readonly limit: LimitName;
+      readonly from: number | null;
+      readonly to: number;
+    }
+  | { readonly by: string; readonly kind: "policy"; readonly from: string; readonly to: string }
+  | {
+      readonly by: string;
+      readonly kind: "grant";
+      readonly path: VirtualPath;
+      readonly from: "none" | "ro";
+      readonly to: "ro" | "rw";
+    };
+
+/** Anything that knows its own history, as a sandbox does. */
+interface Narrowed {
+  readonly narrowings: readonly Narrowing[];
+}
+
 /** Who took a thing away: the latest narrowing that did, else "project", where it was never there. */
-function whoTook(sandbox: Sandbox, did: (narrowing: Narrowing) => boolean): string {
+function whoTook(sandbox: Narrowed, did: (narrowing: Narrowing) => boolean): string {
   return sandbox.narrowings.findLast(did)?.by ?? "project";
 }
 
-export function whoTookReading(sandbox: Sandbox, path: VirtualPath): string {
+export function whoTookReading(sandbox: Narrowed, path: VirtualPath): string {
   return whoTook(sandbox, (n) => n.kind === "mount" && n.to === "none" && touches(n.path, path));
 }
 
-export function whoTookWriting(sandbox: Sandbox, path: VirtualPath): string {
+export function whoTookWriting(sandbox: Narrowed, path: VirtualPath): string {
   return whoTook(sandbox, (n) => n.kind === "mount" && n.from === "rw" && touches(n.path, path));
 }
 
-export function whoTookConsent(sandbox: Sandbox, path: VirtualPath, operation: Operation): string {
+export function whoTookConsent(sandbox: Narrowed, path: VirtualPath, operation: Operation): string {
   return whoTook(sandbox, (n) => n.kind === "approval" && n.operation === operation && touches(n.path, path));
 }
 
 export function whoTookConstraint(
-  sandbox: Sandbox,
+  sandbox: Narrowed,
   path: VirtualPath,
   constraint: "suffixes" | "maxFileBytes",
 ): string {
   return whoTook(sandbox, (n) => n.kind === "constraint" && n.constraint === constraint && touches(n.path, path));
 }
 
-export function whoTookNetwork(sandbox: Sandbox): string {
+export function whoTookNetwork(sandbox: Narrowed): string {
   return whoTook(sandbox, (n) => n.kind === "network");
 }
 
 /** Where nobody took it, what there is was either declared, or is all that the policy lets anybody have. */
-export function whoTookLimit(sandbox: Sandbox, limit: LimitName): string {
+export function whoTookLimit(
+  sandbox: Narrowed & {
+    readonly limits: Limits;
+    readonly policy: { readonly name: string; readonly maxLimits: Limits };
+  },
+  limit: LimitName,
+): string {
   const by = whoTook(sandbox, (n) => n.kind === "limit" && n.limit === limit);
   const { limits, policy } = sandbox;
   return by === "project" && limits[limit] === policy.maxLimits[limit] ? `policy ${policy.name}` : by;
 }
 
-export function whoTookPolicy(sandbox: Sandbox): string {
+export function whoTookPolicy(sandbox: Narrowed): string {
   return whoTook(sandbox, (n) => n.kind === "policy");
 }
 

@@ -1,4 +1,11 @@
-import type { Approval, Consent } from "./mount.ts";
+/** How much a person must agree to an operation, from the loosest to the strictest. */
+export type Consent = "pre_approved" | "ask" | "blocked";
+
+/** Consent for each kind of change. Apart from the mode: a mount may be `rw` and still ask for every write. */
+export interface Approval {
+  readonly write: Consent;
+  readonly delete: Consent;
+}
 
 export const OPERATIONS = ["write", "delete"] as const;
 export type Operation = (typeof OPERATIONS)[number];

@@ -1,11 +1,12 @@
+import { canonicalMounts } from "./access.ts";
+import type { Approval } from "./approval.ts";
 import { withinCeilings } from "./ceilings.ts";
-import type { Derivation } from "./derive.ts";
 import type { Limits } from "./limits.ts";
-import { type Approval, canonicalSuffixes, type Mode, type Mount } from "./mount.ts";
+import { canonicalSuffixes, type Mode, type Mount } from "./mount.ts";
 import type { Network } from "./network.ts";
 import type { Policy } from "./policy.ts";
-import { canonicalMounts } from "./select.ts";
-import { sidesOf } from "./sides.ts";
+import type { Derivation } from "./sandbox.ts";
+import { stagingOf } from "./staging.ts";
 import { ROOT, type VirtualPath } from "./virtual-path.ts";
 
 /** What a project declares, whichever of the three forms it used; host paths are already resolved. */
@@ -86,6 +87,6 @@ function constraintsOf({ suffixes, maxFileBytes, approval, stage, discard }: Con
     ...(suffixes === undefined ? {} : { suffixes: canonicalSuffixes(suffixes) }),
     ...(maxFileBytes === undefined ? {} : { maxFileBytes }),
     ...(approval === undefined ? {} : { approval }),
-    ...sidesOf({ stage, discard }),
+    ...stagingOf({ stage, discard }),
   };
 }

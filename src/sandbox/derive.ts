@@ -1,21 +1,16 @@
-import { isShown, readablePaths } from "./access.ts";
+import { canonicalMounts, isShown, readablePaths } from "./access.ts";
 import { openAllowlists } from "./allowlist-needs.ts";
 import { whoTookWriting } from "./ancestry.ts";
 import { deriveCeilings } from "./ceilings.ts";
-import type { Granted } from "./granted.ts";
+import type { Granted } from "./grant.ts";
 import type { Mount } from "./mount.ts";
 import { narrowingsOf } from "./narrowing.ts";
 import type { Needs } from "./needs.ts";
 import { isAlone, openPaths } from "./path-needs.ts";
-import type { Sandbox } from "./sandbox.ts";
-import { canonicalMounts } from "./select.ts";
+import type { Derivation, Sandbox } from "./sandbox.ts";
 import type { Violation } from "./violation.ts";
 import { ROOT } from "./virtual-path.ts";
 import { openZones } from "./zone-needs.ts";
-
-export type Derivation =
-  | { readonly ok: true; readonly sandbox: Sandbox }
-  | { readonly ok: false; readonly violations: readonly Violation[] };
 
 /** The child's sandbox: what `needs` asks of `parent`, or every reason why not. Pure. */
 export function derive(parent: Sandbox, needs: Needs, child: string): Derivation {

@@ -1,6 +1,4 @@
 import { formatBytes } from "./units.ts";
-import type { Violation } from "./violation.ts";
-import { describeViolations } from "./wording.ts";
 
 export type SandboxErrorCode =
   | "PATH_NOT_IN_SANDBOX"
@@ -89,16 +87,6 @@ export class FileSystemError extends SandboxError {
   /** `operation` is a verb; `reason` says why, and what can be done instead. */
   constructor(path: string, operation: string, reason: string, options?: ErrorOptions) {
     super("FILE_SYSTEM", path, `Cannot ${operation} '${path}': ${reason}`, options);
-  }
-}
-
-/** A child asked for more than its caller has: every violation, in code and in words. */
-export class SandboxPermissionEscalationError extends SandboxError {
-  readonly violations: readonly Violation[];
-
-  constructor(violations: readonly Violation[]) {
-    super("PERMISSION_ESCALATION", null, describeViolations(violations));
-    this.violations = violations;
   }
 }
 

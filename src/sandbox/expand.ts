@@ -1,10 +1,10 @@
-import { governingMount } from "./access.ts";
-import { ASK } from "./approval.ts";
-import { type Approval, type Mode, type Mount, originOf } from "./mount.ts";
+import { canonicalMounts, carve, governingMount } from "./access.ts";
+import type { Narrowing } from "./ancestry.ts";
+import { type Approval, ASK } from "./approval.ts";
+import { type Mode, type Mount, originOf } from "./mount.ts";
 import { isReserved } from "./reserved.ts";
-import type { Narrowing, Sandbox } from "./sandbox.ts";
-import { canonicalMounts, carve } from "./select.ts";
-import { sidesOf } from "./sides.ts";
+import type { Sandbox } from "./sandbox.ts";
+import { stagingOf } from "./staging.ts";
 import { covers, type VirtualPath } from "./virtual-path.ts";
 
 /** A directory granted to a running worker, with what its source shows of it. */
@@ -73,7 +73,7 @@ function upgraded(had: Mount, shown: Mount, grant: DirectoryGrant): Mount {
     name: had.name,
     mode: "rw",
     ...meetConstraints(had, shown),
-    ...sidesOf(had, shown),
+    ...stagingOf(had, shown),
     approval: consentIn(had, shown),
     granted: grant.id,
   };

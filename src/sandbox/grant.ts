@@ -1,13 +1,24 @@
-import { meetApproval } from "./approval.ts";
-import type { Granted, GrantedMount } from "./granted.ts";
-import { consentFor } from "./granted.ts";
-import type { Approval, Mount } from "./mount.ts";
+import { select } from "./access.ts";
+import { whoTookConsent } from "./ancestry.ts";
+import { type Approval, ASK, isLooser, meetApproval, OPERATIONS } from "./approval.ts";
+import type { Mode, Mount } from "./mount.ts";
 import type { Needs } from "./needs.ts";
 import type { Sandbox } from "./sandbox.ts";
-import { select } from "./select.ts";
-import { type Sides, sidesOf } from "./sides.ts";
+import { type Staging, stagingOf } from "./staging.ts";
 import type { Violation } from "./violation.ts";
 import { covers, type VirtualPath } from "./virtual-path.ts";
+
+/** The files that a derivation opens, and what it refuses. Mounts may still say things twice; `derive` makes them canonical. */
+export interface Granted {
+  readonly mounts: readonly GrantedMount[];
+  readonly violations: readonly Violation[];
+}
+
+export interface GrantedMount {
+  readonly mount: Mount;
+  /** What the parent has there; of a mount that the worker brought itself, the most that it could have been. */
+  readonly source: Mount;
+}
 
 /** One part of the parent's namespace that the child gets, in the same place. */
 export interface Grant {
@@ -15,7 +26,7 @@ export interface Grant {
   /** Read and write where the parent can write, else read. */
   readonly write: boolean;
   readonly approval?: Approval | undefined;
-  readonly sides?: Sides;
+  readonly staging?: Staging;
 }
 
 /**
@@ -36,11 +47,41 @@ export function openGrants(
     const covering = grants.filter((grant) => covers(grant.prefix, source.path));
     const mode = source.mode === "rw" && covering.some((grant) => grant.write) ? "rw" : "ro";
     const consent = consentFor(parent, source, mode, { own: strictest(covering), blanket });
-    const sides = sidesOf({ stage, discard }, ...covering.map((grant) => grant.sides));
-    mounts.push({ mount: { ...source, ...sides, mode, approval: consent.approval }, source });
+    const staging = stagingOf({ stage, discard }, ...covering.map((grant) => grant.staging));
+    mounts.push({ mount: { ...source, ...staging, mode, approval: consent.approval }, source });
     violations.push(...consent.violations);
   }
   return { mounts, violations };
+}
+
+/** What a worker says about consent: for one mount, and for all that it does not name. */
+export interface ConsentAsked {
+  readonly own: Approval | undefined;
+  readonly blanket: Approval | undefined;
+}
+
+export interface Consented {
+  readonly approval: Approval;
+  readonly violations: readonly Violation[];
+}
+
+/**
+ * The consent that a child's mount needs: never looser than its source's. What the worker says of this very mount is
+ * held against it; what it says of all its mounts, only where consent can matter, since a read-only mount asks for none.
+ */
+export function consentFor(parent: Sandbox, source: Mount, mode: Mode, asked: ConsentAsked): Consented {
+  const said = asked.own ?? asked.blanket;
+  const has = source.approval;
+  if (has === undefined) return { approval: said ?? ASK, violations: [] };
+  if (said === undefined) return { approval: has, violations: [] };
+
+  const held = asked.own !== undefined || mode === "rw";
+  const looser = held ? OPERATIONS.filter((operation) => isLooser(said[operation], has[operation])) : [];
+  const violations = looser.map((operation): Violation => {
+    const by = whoTookConsent(parent, source.path, operation);
+    return { code: "APPROVAL_LOOSER", path: source.path, operation, asked: said[operation], has: has[operation], by };
+  });
+  return { approval: meetApproval(has, said), violations };
 }
 
 function strictest(grants: readonly Grant[]): Approval | undefined {

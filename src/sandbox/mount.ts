@@ -1,3 +1,4 @@
+import type { Approval } from "./approval.ts";
 import { comparePaths, type VirtualPath } from "./virtual-path.ts";
 
 /** What a mount can do: `ro` reads, `rw` reads and writes. Consent is apart, see {@link Approval}. */
@@ -5,15 +6,6 @@ export type Mode = "ro" | "rw";
 
 /** What a path allows: `none < read < write`; write implies read. */
 export type Access = "none" | "read" | "write";
-
-/** How much a person must agree to an operation, from the loosest to the strictest. */
-export type Consent = "pre_approved" | "ask" | "blocked";
-
-/** Consent for each kind of change. Apart from the mode: a mount may be `rw` and still ask for every write. */
-export interface Approval {
-  readonly write: Consent;
-  readonly delete: Consent;
-}
 
 /**
  * A host directory, or a single file, exposed at a virtual path.

@@ -1,8 +1,9 @@
 import { hostPathOf } from "./access.ts";
+import type { Narrowing } from "./ancestry.ts";
 import { OPERATIONS } from "./approval.ts";
-import type { GrantedMount } from "./granted.ts";
+import type { GrantedMount } from "./grant.ts";
 import { LIMIT_NAMES } from "./limits.ts";
-import type { Narrowing, Sandbox } from "./sandbox.ts";
+import type { Sandbox } from "./sandbox.ts";
 
 /** A child's sandbox before what it lost is written down. */
 export type Narrowed = Omit<Sandbox, "narrowings">;

@@ -1,5 +1,6 @@
+import type { Approval } from "./approval.ts";
 import type { Limits } from "./limits.ts";
-import type { Approval, Mode } from "./mount.ts";
+import type { Mode } from "./mount.ts";
 import type { Network } from "./network.ts";
 import type { Policy } from "./policy.ts";
 import type { VirtualPath } from "./virtual-path.ts";

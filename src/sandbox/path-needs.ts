@@ -1,16 +1,14 @@
 import posix from "node:path/posix";
-import { governingMount, writablePaths } from "./access.ts";
+import { governingMount, mountNames, select, writablePaths } from "./access.ts";
 import { whoTookConstraint, whoTookWriting } from "./ancestry.ts";
 import { ASK } from "./approval.ts";
-import { consentFor, type Granted, type GrantedMount } from "./granted.ts";
+import { consentFor, type Granted, type GrantedMount } from "./grant.ts";
 import { canonicalSuffixes, type Mount, originOf } from "./mount.ts";
 import type { Needs, PathNeed } from "./needs.ts";
 import type { Sandbox } from "./sandbox.ts";
-import { select } from "./select.ts";
-import { sidesOf } from "./sides.ts";
+import { stagingOf } from "./staging.ts";
 import type { Violation } from "./violation.ts";
 import { below, joinVirtual, type VirtualPath } from "./virtual-path.ts";
-import { mountNames } from "./zone-needs.ts";
 
 /**
  * `paths`: host directories that the worker itself names, each at `/<name>`. A worker run by itself brings
@@ -35,7 +33,7 @@ function bring(need: PathNeed, needs: Needs): Granted {
   const mount = {
     ...source,
     ...constraints(source, need),
-    ...sidesOf(need, needs),
+    ...stagingOf(need, needs),
     mode,
     approval: need.approval ?? needs.approval ?? ASK,
   };
@@ -73,7 +71,7 @@ function rerootAt(parent: Sandbox, place: VirtualPath, need: PathNeed, needs: Ne
     const mount: Mount = {
       ...source,
       ...constraints(source, need),
-      ...sidesOf(need, needs),
+      ...stagingOf(need, needs),
       name: need.name,
       path,
       mode,

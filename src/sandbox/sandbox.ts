@@ -1,7 +1,9 @@
+import type { Narrowing } from "./ancestry.ts";
 import type { Limits } from "./limits.ts";
 import type { Mount } from "./mount.ts";
 import type { Network } from "./network.ts";
 import type { Policy } from "./policy.ts";
+import type { Violation } from "./violation.ts";
 import type { VirtualPath } from "./virtual-path.ts";
 
 /**
@@ -23,47 +25,7 @@ export interface Sandbox {
   readonly rooted: boolean;
 }
 
-/**
- * One thing that a derivation took away, or that was granted at run time. An approval's `from` is `unset` where nobody
- * above had said.
- */
-export type Narrowing =
-  | {
-      readonly by: string;
-      readonly kind: "mount";
-      readonly path: VirtualPath;
-      readonly from: "ro" | "rw";
-      readonly to: "none" | "ro";
-    }
-  | {
-      readonly by: string;
-      readonly kind: "approval";
-      readonly path: VirtualPath;
-      readonly operation: "write" | "delete";
-      readonly from: string;
-      readonly to: string;
-    }
-  | {
-      readonly by: string;
-      readonly kind: "constraint";
-      readonly path: VirtualPath;
-      readonly constraint: "suffixes" | "maxFileBytes";
-      readonly from: readonly string[] | number | null;
-      readonly to: readonly string[] | number;
-    }
-  | { readonly by: string; readonly kind: "network"; readonly from: Network; readonly to: Network }
-  | {
-      readonly by: string;
-      readonly kind: "limit";
-      readonly limit: keyof Limits;
-      readonly from: number | null;
-      readonly to: number;
-    }
-  | { readonly by: string; readonly kind: "policy"; readonly from: string; readonly to: string }
-  | {
-      readonly by: string;
-      readonly kind: "grant";
-      readonly path: VirtualPath;
-      readonly from: "none" | "ro";
-      readonly to: "ro" | "rw";
-    };
+/** What a declaration or a derivation comes to: a sandbox, or every reason why not. */
+export type Derivation =
+  | { readonly ok: true; readonly sandbox: Sandbox }
+  | { readonly ok: false; readonly violations: readonly Violation[] };

@@ -1,6 +1,19 @@
-import { ASK } from "./approval.ts";
-import type { Approval, Mount } from "./mount.ts";
-import type { Sandbox } from "./sandbox.ts";
+import { type Approval, ASK } from "./approval.ts";
+import type { Mount } from "./mount.ts";
+
+/** What happens to a mount's writes: kept apart until a changeset is applied, or kept apart and dropped. */
+export interface Staging {
+  readonly stage?: true | undefined;
+  readonly discard?: true | undefined;
+}
+
+/** What any of them says, since staging is never taken back. To be spread over a mount that may have some already. */
+export function stagingOf(...said: readonly (Staging | undefined)[]): Pick<Mount, keyof Staging> {
+  return {
+    ...(said.some((each) => each?.stage) ? { stage: true as const } : {}),
+    ...(said.some((each) => each?.discard) ? { discard: true as const } : {}),
+  };
+}
 
 /**
  * How a mount reaches a cell, so that validator and kernel agree: `direct` where a bind mount allows exactly what the
@@ -33,7 +46,7 @@ export function throughView(mount: Mount, host: string): Mount {
 }
 
 /** A sandbox as its calls would be derived from it: for looking at what is not run. */
-export function asIfStaged(sandbox: Sandbox): Sandbox {
+export function asIfStaged<Shown extends { readonly mounts: readonly Mount[] }>(sandbox: Shown): Shown {
   const mounts = sandbox.mounts.map((mount) => (deliveryOf(mount) === "view" ? throughView(mount, mount.host) : mount));
   return { ...sandbox, mounts };
 }

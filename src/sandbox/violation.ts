@@ -1,5 +1,5 @@
+import type { Consent } from "./approval.ts";
 import type { LimitName } from "./limits.ts";
-import type { Consent, Mode } from "./mount.ts";
 import type { Network } from "./network.ts";
 
 /**
@@ -26,7 +26,7 @@ export type Violation =
   | {
       readonly code: "WRITE_NOT_AVAILABLE";
       readonly asked: string;
-      readonly has: Mode | "none";
+      readonly has: "ro" | "rw" | "none";
       readonly by: string;
       readonly valid: readonly string[];
     }

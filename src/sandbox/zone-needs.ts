@@ -1,13 +1,11 @@
-import { writablePaths } from "./access.ts";
+import { mountNames, select, writablePaths } from "./access.ts";
 import { whoTookReading, whoTookWriting } from "./ancestry.ts";
-import { type Grant, openGrants } from "./grant.ts";
-import type { Granted } from "./granted.ts";
+import { type Grant, type Granted, openGrants } from "./grant.ts";
 import type { Needs, ZoneNeed } from "./needs.ts";
 import type { Sandbox } from "./sandbox.ts";
-import { select } from "./select.ts";
-import { sidesOf } from "./sides.ts";
+import { stagingOf } from "./staging.ts";
 import type { Violation } from "./violation.ts";
-import { comparePaths, type VirtualPath } from "./virtual-path.ts";
+import type { VirtualPath } from "./virtual-path.ts";
 
 /** `zones`: mounts of the project by name, wherever the parent still has a part of them. */
 export function openZones(parent: Sandbox, zones: readonly ZoneNeed[], needs: Needs): Granted {
@@ -16,17 +14,12 @@ export function openZones(parent: Sandbox, zones: readonly ZoneNeed[], needs: Ne
   for (const zone of zones) {
     const write = zone.mode === "rw" && !needs.readonly;
     const places = parent.mounts.filter((mount) => mount.name === zone.name).map((mount) => mount.path);
-    grants.push(...places.map((prefix) => ({ prefix, write, approval: zone.approval, sides: sidesOf(zone) })));
+    grants.push(...places.map((prefix) => ({ prefix, write, approval: zone.approval, staging: stagingOf(zone) })));
     if (places.length === 0) violations.push(notAvailable(parent, zone.name));
     else if (write) violations.push(...whyNotWritable(parent, places));
   }
   const opened = openGrants(parent, grants, needs);
   return { mounts: opened.mounts, violations: [...violations, ...opened.violations] };
-}
-
-/** The names by which the parent's mounts can be asked for. */
-export function mountNames(parent: Sandbox): string[] {
-  return [...new Set(parent.mounts.map((mount) => mount.name))].sort(comparePaths);
 }
 
 function notAvailable(parent: Sandbox, name: string): Violation {

@@ -2,7 +2,8 @@ import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { Approver } from "../../src/approval/approver.ts";
-import type { Consent, Mode } from "../../src/sandbox/mount.ts";
+import type { Consent } from "../../src/sandbox/approval.ts";
+import type { Mode } from "../../src/sandbox/mount.ts";
 import { openSessionIn, type SessionFixture } from "../run/session/session-fixture.ts";
 import { ACTIONS, type Action, type Verdict } from "./consent-actions.ts";
 

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { decideShell } from "../../src/approval/shell-rules/decide.ts";
 import type { ShellRules } from "../../src/approval/shell-rules/rules.ts";
 import { describeShellDecision } from "../../src/approval/shell-rules/wording.ts";
-import type { Consent } from "../../src/sandbox/mount.ts";
+import type { Consent } from "../../src/sandbox/approval.ts";
 
 /** `git status: pre_approved` for each rule. */
 function rules(otherwise: Consent, table: Readonly<Record<string, Consent>> = {}): ShellRules {

@@ -1,12 +1,12 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import type { Approval, Consent } from "../../src/sandbox/approval.ts";
 import { projectSandbox } from "../../src/sandbox/declare.ts";
 import { derive } from "../../src/sandbox/derive.ts";
 import { LIMIT_NAMES } from "../../src/sandbox/limits.ts";
-import type { Approval, Consent, Mode, Mount } from "../../src/sandbox/mount.ts";
+import type { Mode, Mount } from "../../src/sandbox/mount.ts";
 import type { Needs } from "../../src/sandbox/needs.ts";
-import type { Network } from "../../src/sandbox/network.ts";
-import { networkExceeds } from "../../src/sandbox/network.ts";
+import { type Network, networkExceeds } from "../../src/sandbox/network.ts";
 import type { Hardening, Policy } from "../../src/sandbox/policy.ts";
 import type { Sandbox } from "../../src/sandbox/sandbox.ts";
 import type { VirtualPath } from "../../src/sandbox/virtual-path.ts";

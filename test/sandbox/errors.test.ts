@@ -8,9 +8,9 @@ import {
   PathNotWritableError,
   PermissionError,
   SandboxError,
-  SandboxPermissionEscalationError,
   SuffixNotAllowedError,
 } from "../../src/sandbox/errors.ts";
+import { SandboxPermissionEscalationError } from "../../src/sandbox/escalation.ts";
 
 const errors = [
   new PathNotInSandboxError("/x", ["/data", "/out"]),

@@ -1,11 +1,11 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { governingMount, hostPathOf } from "../../src/sandbox/access.ts";
+import { canonicalMounts, governingMount, hostPathOf, select } from "../../src/sandbox/access.ts";
+import type { Consent } from "../../src/sandbox/approval.ts";
 import { type DirectoryGrant, expand } from "../../src/sandbox/expand.ts";
-import type { Consent, Mount } from "../../src/sandbox/mount.ts";
+import type { Mount } from "../../src/sandbox/mount.ts";
 import { isReserved } from "../../src/sandbox/reserved.ts";
 import type { Sandbox } from "../../src/sandbox/sandbox.ts";
-import { canonicalMounts, select } from "../../src/sandbox/select.ts";
 import type { VirtualPath } from "../../src/sandbox/virtual-path.ts";
 import { project, roomy } from "./sandboxes.ts";
 

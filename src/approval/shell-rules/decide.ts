@@ -1,5 +1,4 @@
-import { isLooser } from "../../sandbox/approval.ts";
-import type { Consent } from "../../sandbox/mount.ts";
+import { type Consent, isLooser } from "../../sandbox/approval.ts";
 import { hidesCommand } from "./hiding.ts";
 import { type Beside, type ShellPart, shellParts } from "./parts.ts";
 import { matchRule, type ShellWord, specificity, spellsOut } from "./pattern.ts";

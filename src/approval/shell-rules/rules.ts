@@ -1,5 +1,4 @@
-import { isLooser } from "../../sandbox/approval.ts";
-import type { Consent } from "../../sandbox/mount.ts";
+import { type Consent, isLooser } from "../../sandbox/approval.ts";
 
 /**
  * Which shell commands a worker may run, and with whose consent.

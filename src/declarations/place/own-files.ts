@@ -1,8 +1,7 @@
 import posix from "node:path/posix";
-import { governingMount } from "../../sandbox/access.ts";
+import { canonicalMounts, governingMount } from "../../sandbox/access.ts";
 import { type Mount, originOf } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { canonicalMounts } from "../../sandbox/select.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { joinVirtual } from "../../sandbox/virtual-path.ts";
 

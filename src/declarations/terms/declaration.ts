@@ -1,4 +1,5 @@
 import { governingMount } from "../../sandbox/access.ts";
+import type { Approval } from "../../sandbox/approval.ts";
 import {
   mountFromRoot,
   mountsFromPaths,
@@ -6,7 +7,7 @@ import {
   type NamedPlace,
   type ProjectDeclaration,
 } from "../../sandbox/declare.ts";
-import type { Approval, Mount } from "../../sandbox/mount.ts";
+import type { Mount } from "../../sandbox/mount.ts";
 import { parseVirtualPath, ROOT, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { type HostPlace, plantedLinkFault, resolveHostPlace } from "../place/host-place.ts";
 import { ensureZoneFolder } from "../place/zone-folder.ts";

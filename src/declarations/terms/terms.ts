@@ -1,6 +1,6 @@
 import { z } from "zod";
+import type { Approval } from "../../sandbox/approval.ts";
 import type { Limits } from "../../sandbox/limits.ts";
-import type { Approval } from "../../sandbox/mount.ts";
 import { parseNetworkEntry } from "../../sandbox/network.ts";
 import { parseVirtualPath, ROOT } from "../../sandbox/virtual-path.ts";
 import { byKind, map } from "../yaml/shape.ts";

@@ -1,5 +1,6 @@
+import type { Approval } from "../../sandbox/approval.ts";
 import type { Limits } from "../../sandbox/limits.ts";
-import type { Approval, Mode } from "../../sandbox/mount.ts";
+import type { Mode } from "../../sandbox/mount.ts";
 import type { ZoneNeed } from "../../sandbox/needs.ts";
 import type { Network } from "../../sandbox/network.ts";
 

@@ -1,9 +1,8 @@
 import { posix } from "node:path";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { ATTACHMENTS_PATH } from "../../isolation/plan/plan.ts";
-import { checkRead, governingMount, parsePathIn, readablePaths } from "../../sandbox/access.ts";
+import { carve, checkRead, governingMount, parsePathIn, readablePaths } from "../../sandbox/access.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { carve } from "../../sandbox/select.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { fromCell } from "../model/cell-path.ts";
 import type { Attachment, Job, Narrow } from "../model/job.ts";

@@ -2,7 +2,7 @@ import posix from "node:path/posix";
 import { meetConstraints } from "../../sandbox/expand.ts";
 import { type Mount, originOf } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { sidesOf } from "../../sandbox/sides.ts";
+import { stagingOf } from "../../sandbox/staging.ts";
 import { joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
 
 type Mounted = Pick<Sandbox, "mounts">;
@@ -39,7 +39,7 @@ function met(plain: Mount, said: Mount): Mount {
   return {
     ...plain,
     ...meetConstraints(plain, said),
-    ...sidesOf(plain, said),
+    ...stagingOf(plain, said),
     mode: said.mode === "ro" ? "ro" : plain.mode,
     approval: { write: blocked("write"), delete: blocked("delete") },
   };

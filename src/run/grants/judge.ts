@@ -1,11 +1,10 @@
 import { exposedOwnFiles } from "../../declarations/place/own-files.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
-import { accessOf, governingMount, hostBelow } from "../../sandbox/access.ts";
+import { accessOf, carve, governingMount, hostBelow, select } from "../../sandbox/access.ts";
 import { expand } from "../../sandbox/expand.ts";
 import { type Mount, originOf } from "../../sandbox/mount.ts";
 import { isReserved } from "../../sandbox/reserved.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { carve, select } from "../../sandbox/select.ts";
 import { covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { type Mode, type Refused, refuse } from "../granted/refusal.ts";
 import { holds, hostSource } from "../granted/source.ts";

@@ -3,9 +3,8 @@ import type { ApprovalRequest, Approver, Decision } from "../../approval/approve
 import { allowedFolders, askedDirectory } from "../../declarations/place/asked-directory.ts";
 import type { Project } from "../../declarations/project.ts";
 import { type RefusedSources, refusalOf } from "../../isolation/sources/refused-sources.ts";
-import { governingMount, hostBelow } from "../../sandbox/access.ts";
+import { governingMount, hostBelow, select } from "../../sandbox/access.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { select } from "../../sandbox/select.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { below, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { describeViolation } from "../../sandbox/wording.ts";

@@ -9,8 +9,8 @@ import type { GrantRecord } from "../../../src/run/granted/record.ts";
 import { suggestedConfiguration } from "../../../src/run/grants/suggestion/suggestion.ts";
 import type { RunEnvironment } from "../../../src/run/model/environment.ts";
 import { permissionOf, rootSandbox } from "../../../src/run/model/permission.ts";
+import { carve, select } from "../../../src/sandbox/access.ts";
 import { originOf } from "../../../src/sandbox/mount.ts";
-import { carve, select } from "../../../src/sandbox/select.ts";
 import { projectFolder } from "../../declarations/project-folder.ts";
 import { at } from "../../sandbox/sandboxes.ts";
 
