@@ -1,29 +1,13 @@
 import type { ProjectDeclaration } from "../sandbox/declare.ts";
 import { covers, parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
-import type { SecretSource } from "../secrets/source.ts";
 import type { GitYaml } from "./git/git-yaml.ts";
-import { type GitProtocol, parseGitUrl } from "./git/url.ts";
+import { type GitRepo, parseGitUrl } from "./git/repo.ts";
 import { sourceOf } from "./terms/secret-yaml.ts";
 import { exposureFault } from "./worker/exposure.ts";
 import type { WorkerDefinition } from "./worker/worker.ts";
 import type { Checked } from "./yaml/check.ts";
 import type { KeyPath, YamlDocument } from "./yaml/document.ts";
 import type { Problem } from "./yaml/problem.ts";
-
-/** A repository in which workers may keep files; only Corral speaks to it. */
-export interface GitRepo {
-  readonly name: string;
-  /** As git is given it; without a secret. */
-  readonly url: string;
-  readonly protocol: GitProtocol;
-  readonly branch: string;
-  /** The virtual directory that mirrors the repository's root. */
-  readonly at: VirtualPath;
-  /** Null: none are needed, or `ssh` has its own. */
-  readonly credentials: SecretSource | null;
-  /** Of the commits; null: the worker. */
-  readonly author: { readonly name: string; readonly email: string } | null;
-}
 
 type ProblemAt = YamlDocument["problemAt"];
 

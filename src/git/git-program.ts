@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { constants } from "node:fs";
 import { access } from "node:fs/promises";
 import { join } from "node:path";
-import type { GitProtocol } from "../declarations/git/url.ts";
+import type { GitProtocol } from "../declarations/git/repo.ts";
 import { SYSTEM_PATH } from "../secrets/read-secret.ts";
 import { GIT_SETTINGS, gitEnvironment } from "./settings.ts";
 

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { mkdir, readdir, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { GitRepo } from "../declarations/repos.ts";
+import type { GitRepo } from "../declarations/git/repo.ts";
 import { type GitCommand, type GitEnd, type GitProgram, runGit } from "./git-program.ts";
 import { GitRefusal } from "./refusal.ts";
 import { type Access, accessTo } from "./secret.ts";

@@ -1,6 +1,6 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import type { GitRepo } from "../declarations/repos.ts";
+import type { GitRepo } from "../declarations/git/repo.ts";
 import { findGit } from "./git-program.ts";
 import { Mirror } from "./mirror.ts";
 import { GitRefusal } from "./refusal.ts";

@@ -1,6 +1,6 @@
 import { rm } from "node:fs/promises";
 import PQueue from "p-queue";
-import type { GitRepo } from "../declarations/repos.ts";
+import type { GitRepo } from "../declarations/git/repo.ts";
 import type { GitEnd } from "./git-program.ts";
 import type { Mirror } from "./mirror.ts";
 import { GitRefusal } from "./refusal.ts";

@@ -1,4 +1,4 @@
-import type { GitRepo } from "../declarations/repos.ts";
+import type { GitRepo } from "../declarations/git/repo.ts";
 import { type Env, readSecret, SecretUnavailable } from "../secrets/read-secret.ts";
 import { GitRefusal } from "./refusal.ts";
 

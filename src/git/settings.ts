@@ -1,4 +1,4 @@
-import type { GitProtocol } from "../declarations/git/url.ts";
+import type { GitProtocol } from "../declarations/git/repo.ts";
 import { SYSTEM_PATH } from "../secrets/read-secret.ts";
 
 /** The whole environment of git: made from nothing, with a home that is an empty directory of Corral's own. */

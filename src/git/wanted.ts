@@ -1,4 +1,4 @@
-import type { GitRepo } from "../declarations/repos.ts";
+import type { GitRepo } from "../declarations/git/repo.ts";
 import { below, parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
 import { type EntryPath, placeOfEntry } from "./entry-path.ts";
 import { GitRefusal } from "./refusal.ts";

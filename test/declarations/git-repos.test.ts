@@ -1,7 +1,7 @@
 import { mkdir, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { parseGitUrl } from "../../src/declarations/git/url.ts";
+import { parseGitUrl } from "../../src/declarations/git/repo.ts";
 import { loadProject } from "../../src/declarations/project.ts";
 import { DeclarationError } from "../../src/declarations/yaml/problem.ts";
 import { projectFolder } from "./project-folder.ts";

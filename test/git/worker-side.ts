@@ -1,8 +1,7 @@
 import fs from "node:fs";
 import os from "node:os";
 import { dirname, join } from "node:path";
-import { parseGitUrl } from "../../src/declarations/git/url.ts";
-import type { GitRepo } from "../../src/declarations/repos.ts";
+import { type GitRepo, parseGitUrl } from "../../src/declarations/git/repo.ts";
 import { type GuardedFiles, guarded } from "../../src/files/guarded.ts";
 import { openHostFiles } from "../../src/files/host/host-files.ts";
 import { FileBytes } from "../../src/git/file-bytes.ts";

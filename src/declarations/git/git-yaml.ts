@@ -1,8 +1,9 @@
 import { z } from "zod";
+import { repositoryNameFault } from "../terms/names.ts";
 import { secretSource } from "../terms/secret-yaml.ts";
 import { virtualPath } from "../terms/terms.ts";
 import { map, namedMap } from "../yaml/shape.ts";
-import { parseGitUrl } from "./url.ts";
+import { parseGitUrl } from "./repo.ts";
 
 const MAX_REPOSITORIES = 100;
 
@@ -37,13 +38,6 @@ const repository = map({
 export const git = map({ repos: namedMap(repository, repositoryNameFault, MAX_REPOSITORIES) });
 
 export type GitYaml = z.output<typeof git>;
-
-/** What is wrong with the name of a repository, which becomes that of a folder of Corral's own, or null. */
-export function repositoryNameFault(name: string): string | null {
-  return /^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$/.test(name)
-    ? null
-    : "must be 1 to 64 letters, digits, `_` or `-`, and begin with a letter or digit";
-}
 
 /** Narrower than `git check-ref-format`: what it refuses is refused here as well. */
 function branchFault(name: string): string | null {

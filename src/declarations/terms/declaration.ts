@@ -1,5 +1,4 @@
 import { governingMount } from "../../sandbox/access.ts";
-import type { Approval } from "../../sandbox/approval.ts";
 import {
   mountFromRoot,
   mountsFromPaths,
@@ -16,6 +15,7 @@ import type { KeyPath, YamlDocument } from "../yaml/document.ts";
 import type { Problem } from "../yaml/problem.ts";
 import { present } from "./present.ts";
 import type { SandboxYaml } from "./sandbox-yaml.ts";
+import { constraintsOf } from "./terms.ts";
 
 const DEFAULT_ROOT = ".sandbox";
 
@@ -86,18 +86,6 @@ async function mountsOf(sandbox: SandboxYaml, projectDir: string, hostOf: HostOf
     places.push({ name, host, mode: zone.mode, ...constraintsOf(zone) });
   }
   return mountsFromZones(places);
-}
-
-interface RawConstraints {
-  readonly suffixes?: readonly string[] | undefined;
-  readonly max_file_bytes?: number | undefined;
-  readonly approval?: Approval | undefined;
-  readonly stage?: true | undefined;
-  readonly discard?: true | undefined;
-}
-
-export function constraintsOf({ suffixes, max_file_bytes, approval, stage, discard }: RawConstraints) {
-  return present({ suffixes, maxFileBytes: max_file_bytes, approval, stage, discard });
 }
 
 type WorkingDir =

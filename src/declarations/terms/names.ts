@@ -18,3 +18,10 @@ export function variableNameFault(name: string): string | null {
     return "must be letters, digits and `_`, and not begin with a digit";
   return name.startsWith("CORRAL_") ? "is reserved: names that begin with CORRAL_ are Corral's own" : null;
 }
+
+/** What is wrong with the name of a repository, which becomes that of a folder of Corral's own, or null. */
+export function repositoryNameFault(name: string): string | null {
+  return /^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$/.test(name)
+    ? null
+    : "must be 1 to 64 letters, digits, `_` or `-`, and begin with a letter or digit";
+}

@@ -46,6 +46,18 @@ export const constraints = {
   ...sides,
 };
 
+interface RawConstraints {
+  readonly suffixes?: readonly string[] | undefined;
+  readonly max_file_bytes?: number | undefined;
+  readonly approval?: Approval | undefined;
+  readonly stage?: true | undefined;
+  readonly discard?: true | undefined;
+}
+
+export function constraintsOf({ suffixes, max_file_bytes, approval, stage, discard }: RawConstraints) {
+  return present({ suffixes, maxFileBytes: max_file_bytes, approval, stage, discard });
+}
+
 /** A path as a worker writes it. Only its form is checked here: which names stand before a colon is the caller's to say. */
 export const virtualPath = z.string().superRefine((raw, context) => {
   const parsed = parseVirtualPath(raw, { mountNames: [raw.slice(0, Math.max(0, raw.indexOf(":")))], home: ROOT });

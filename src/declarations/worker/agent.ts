@@ -1,5 +1,4 @@
 import { posix } from "node:path";
-import { toolNameOf } from "./callable.ts";
 import { TOOL_NAMES } from "./tool-names.ts";
 
 /** Where an agent worker's answers come from: a model of a provider, or a transcript that plays the model's part. */
@@ -46,4 +45,9 @@ export function callableFault(calls: readonly string[]): string | null {
     taken.set(name, `the worker ${worker}`);
   }
   return null;
+}
+
+/** The name of a worker as a tool. Providers take letters, digits, `_` and `-` alone. */
+export function toolNameOf(worker: string): string {
+  return worker.replaceAll(".", "_");
 }

@@ -1,14 +1,14 @@
 import { lstat } from "node:fs/promises";
 import { resolve } from "node:path";
-import type { ProjectDeclaration } from "../../sandbox/declare.ts";
+import type { Mount } from "../../sandbox/mount.ts";
 import { faultOf, followed, plantedLinkFault } from "../place/host-place.ts";
-import type { WorkerDefinition } from "./worker.ts";
+import type { RawNeeds } from "./raw-needs.ts";
 
 /** Every host folder that some worker of the project may write. */
 export async function writableFolders(
   projectDir: string,
-  declaration: ProjectDeclaration,
-  workers: ReadonlyMap<string, WorkerDefinition>,
+  declaration: { readonly mounts: readonly Mount[] },
+  workers: ReadonlyMap<string, { readonly needs: RawNeeds }>,
 ): Promise<string[]> {
   const own = [...workers.values()].flatMap(({ needs }) => needs.paths ?? []).filter(({ mode }) => mode === "rw");
   const places = await Promise.all(own.map(({ root }) => followed(resolve(projectDir, root)).catch(() => null)));

@@ -1,7 +1,6 @@
 import { z } from "zod";
-import { repositoryNameFault } from "../git/git-yaml.ts";
 import type { JsonSchema } from "../schema/json-schema.ts";
-import { mountNameFault, nameFault, variableNameFault } from "../terms/names.ts";
+import { mountNameFault, nameFault, repositoryNameFault, variableNameFault } from "../terms/names.ts";
 import { approval, constraints, hostPath, limitFields, mode, network, sides, virtualPath } from "../terms/terms.ts";
 import { byKind, byLook, kindOf, map, namedMap } from "../yaml/shape.ts";
 import { size } from "../yaml/units.ts";

@@ -1,10 +1,9 @@
 import { basename } from "node:path";
 import type { JsonSchema } from "../schema/json-schema.ts";
-import { constraintsOf } from "../terms/declaration.ts";
 import { nameFault } from "../terms/names.ts";
 import { present } from "../terms/present.ts";
 import { needProblems } from "../terms/sandbox-form.ts";
-import { limitsOf } from "../terms/terms.ts";
+import { constraintsOf, limitsOf } from "../terms/terms.ts";
 import { type Checked, checkShape } from "../yaml/check.ts";
 import { parseYaml, type YamlDocument } from "../yaml/document.ts";
 import { DeclarationError, type Problem } from "../yaml/problem.ts";

@@ -1,5 +1,5 @@
 import type { AgentTool, AgentToolAnswer } from "../../agent/messages/tool.ts";
-import { toolNameOf } from "../../declarations/worker/callable.ts";
+import { toolNameOf } from "../../declarations/worker/agent.ts";
 import type { ToolName } from "../../declarations/worker/tool-names.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { inputSchemaOf } from "../../tools/input-schema.ts";

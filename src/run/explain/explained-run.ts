@@ -1,5 +1,4 @@
-import type { AgentBudget } from "../../declarations/worker/agent.ts";
-import { toolNameOf } from "../../declarations/worker/callable.ts";
+import { type AgentBudget, toolNameOf } from "../../declarations/worker/agent.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import type { Narrowing } from "../../sandbox/ancestry.ts";

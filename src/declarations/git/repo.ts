@@ -1,5 +1,23 @@
+import type { VirtualPath } from "../../sandbox/virtual-path.ts";
+import type { SecretSource } from "../../secrets/source.ts";
+
 /** How a repository is spoken to; anything else is refused, `ext::` and its kind above all. */
 export type GitProtocol = "https" | "http" | "ssh" | "file";
+
+/** A repository in which workers may keep files; only Corral speaks to it. */
+export interface GitRepo {
+  readonly name: string;
+  /** As git is given it; without a secret. */
+  readonly url: string;
+  readonly protocol: GitProtocol;
+  readonly branch: string;
+  /** The virtual directory that mirrors the repository's root. */
+  readonly at: VirtualPath;
+  /** Null: none are needed, or `ssh` has its own. */
+  readonly credentials: SecretSource | null;
+  /** Of the commits; null: the worker. */
+  readonly author: { readonly name: string; readonly email: string } | null;
+}
 
 export type GitUrl =
   | { readonly ok: true; readonly protocol: GitProtocol; readonly url: string }
