@@ -1,6 +1,6 @@
+import { ItemRefusal } from "./items/faults.ts";
 import { itemFiller } from "./items/fill-template.ts";
 import { type Reading, readItems } from "./items/read-items.ts";
-import { ItemRefusal } from "./items/refusal.ts";
 import { folderOf, type ItemSource } from "./items/source.ts";
 import type { ItemRequest, ItemTemplate } from "./model/item.ts";
 

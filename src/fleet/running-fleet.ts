@@ -7,14 +7,14 @@ import type { FleetSummary, OnFleetEvent } from "./events.ts";
 import type { ItemExecutor } from "./executor.ts";
 import { type FleetJob, itemJob } from "./item-job.ts";
 import { itemResult, unrunResult } from "./item-result.ts";
-import { isFailure } from "./journal/failure.ts";
 import type { FleetJournal } from "./journal/journal.ts";
 import type { FleetSpec, ItemResult } from "./model/item.ts";
+import { isFailure } from "./model/item.ts";
 import type { ClaimedItem, FleetQueue } from "./model/queue.ts";
 import { retryInMs } from "./retry.ts";
 import type { RunTroubles } from "./run-troubles.ts";
+import { Semaphore } from "./semaphore.ts";
 import type { MachineShare } from "./share.ts";
-import { Turns } from "./turns.ts";
 
 export interface FleetParts {
   readonly id: string;
@@ -42,7 +42,7 @@ export class RunningFleet {
   readonly id: string;
   readonly #parts: FleetParts;
   readonly #queue: FleetQueue;
-  readonly #turns: Turns;
+  readonly #semaphore: Semaphore;
   /** Items in work, those whose cells only stand ready among them. */
   readonly #flight: PQueue;
   readonly #freeSlots: number[];
@@ -60,7 +60,7 @@ export class RunningFleet {
     this.id = parts.id;
     this.#parts = parts;
     this.#queue = parts.journal.queue(parts.id);
-    this.#turns = new Turns(running);
+    this.#semaphore = new Semaphore(running);
     this.#flight = new PQueue({ concurrency: running + warm });
     this.#freeSlots = Array.from({ length: running + warm }, (_, index) => index);
     this.#begunAt = parts.job.env.now();
@@ -110,7 +110,7 @@ export class RunningFleet {
   async #resize(): Promise<void> {
     const { running, warm } = await this.#parts.share.look();
     const isMore = running + warm > this.#flight.concurrency;
-    this.#turns.concurrency = running;
+    this.#semaphore.concurrency = running;
     this.#flight.concurrency = running + warm;
     if (isMore) this.#hasRoom();
   }
@@ -164,7 +164,7 @@ export class RunningFleet {
     let endTurn: (() => void) | null = null;
     let startedAt: Date | null = null;
     const turn = async (): Promise<void> => {
-      endTurn = await this.#turns.take(ends.signal);
+      endTurn = await this.#semaphore.acquire(ends.signal);
       this.#waiting.delete(ends);
       startedAt = new Date();
       onEvent({ type: "started", index: request.index, key: request.key, attempt, at: fleet.env.now() });

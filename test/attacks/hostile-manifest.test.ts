@@ -1,9 +1,9 @@
 import { posix } from "node:path";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { ItemRefusal } from "../../src/fleet/items/faults.ts";
 import { fillTemplate } from "../../src/fleet/items/fill-template.ts";
-import { withPathFields } from "../../src/fleet/items/path-fields.ts";
-import { ItemRefusal } from "../../src/fleet/items/refusal.ts";
+import { withPathFields } from "../../src/fleet/items/item-fields.ts";
 import type { ItemRequest, ItemTemplate } from "../../src/fleet/model/item.ts";
 
 /** Fills, or answers with what was refused. */

@@ -3,8 +3,8 @@ import { dirname } from "node:path";
 import type { FleetEvent, FleetSummary } from "../../src/fleet/events.ts";
 import { type FleetEnvironment, type OpenedFleet, resumeFleet, startFleet } from "../../src/fleet/fleet.ts";
 import { FleetJournal } from "../../src/fleet/journal/journal.ts";
-import { journalPath } from "../../src/fleet/journal/place.ts";
 import type { FleetSpec, ItemRequest, ItemResult } from "../../src/fleet/model/item.ts";
+import { journalPath } from "../../src/fleet/open-journal.ts";
 import { openProject, type ProjectFixture, type ProjectSpec } from "../run/project-fixture.ts";
 
 /** A project with fleets of its own, on the Engine. Disposing removes all of it. */

@@ -3,8 +3,8 @@ import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { expect } from "vitest";
 import { FleetJournal } from "../../src/fleet/journal/journal.ts";
-import { journalPath } from "../../src/fleet/journal/place.ts";
 import type { Reuse } from "../../src/fleet/model/item.ts";
+import { journalPath } from "../../src/fleet/open-journal.ts";
 import { type CliProject, cliProject, type Outcome, sh } from "../cli/cli-project.ts";
 import { writable } from "../run/project-fixture.ts";
 

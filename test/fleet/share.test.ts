@@ -1,9 +1,9 @@
 import { availableParallelism } from "node:os";
 import { dirname } from "node:path";
 import { describe, expect, it, vi } from "vitest";
-import { concurrencyBeside } from "../../src/fleet/concurrency.ts";
 import { startFleet } from "../../src/fleet/fleet.ts";
 import type { RunningFleet } from "../../src/fleet/running-fleet.ts";
+import { concurrencyBeside } from "../../src/fleet/share.ts";
 import { makeOwnerDir, removeOwnerDir } from "../../src/state/live-dir.ts";
 import { announceFleet, countLiveFleets } from "../../src/state/live-fleets.ts";
 import { currentOwner } from "../../src/state/owner.ts";

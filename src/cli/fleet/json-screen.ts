@@ -1,5 +1,5 @@
 import type { FleetEvent, FleetSummary } from "../../fleet/events.ts";
-import { resultLine } from "../../fleet/report/results-jsonl.ts";
+import { resultLine } from "../../fleet/report/results-export.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import type { FleetScreen } from "./screen-shape.ts";
 

@@ -1,6 +1,6 @@
 import { UnknownPolicyError } from "../../declarations/policy/policy.ts";
 import { DeclarationError } from "../../declarations/yaml/problem.ts";
-import { ItemsError } from "../../fleet/items/refusal.ts";
+import { ItemsError } from "../../fleet/items/faults.ts";
 import { EngineUnavailableError } from "../../isolation/engine/engine-unavailable.ts";
 import { ImageBuildError } from "../../isolation/engine/images/progress.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";

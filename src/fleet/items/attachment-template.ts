@@ -2,10 +2,9 @@ import { posix } from "node:path";
 import { parseTemplate, type TemplatePart } from "../../declarations/terms/template-text.ts";
 import { isAttachmentName } from "../../run/calls/call.ts";
 import type { ItemRequest, ManifestItem } from "../model/item.ts";
-import { textOfParts } from "./item-field.ts";
-import type { Outcome } from "./outcome.ts";
-import { beginsWithField, fillPath, type PathTemplate, parsePathTemplate } from "./path-template.ts";
-import { shownValue } from "./shown-value.ts";
+import type { Outcome } from "./faults.ts";
+import { textOfParts } from "./item-fields.ts";
+import { beginsWithField, fillPath, type PathTemplate, parsePathTemplate, shownValue } from "./path-template.ts";
 
 /** Where the paths of attachments begin and may lead. Absolute folders, normalised. */
 export interface AttachmentPlaces {

@@ -1,9 +1,8 @@
 import { Readable } from "node:stream";
 import { CsvError, parse } from "csv-parse";
 import type { DeclarationError } from "../../declarations/yaml/problem.ts";
-import type { ManifestRecord } from "./json-lines.ts";
-import { manifestFault } from "./manifest-fault.ts";
-import { MAX_LINE_BYTES, type ManifestLine, textOf } from "./manifest-lines.ts";
+import type { ManifestRecord } from "./line-records.ts";
+import { MAX_LINE_BYTES, type ManifestLine, manifestFault, textOf } from "./manifest-lines.ts";
 
 const MAX_COLUMNS = 1000;
 

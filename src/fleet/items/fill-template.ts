@@ -1,11 +1,11 @@
+import type { TemplatePart } from "../../declarations/terms/template-text.ts";
 import type { PathContext } from "../../sandbox/virtual-path.ts";
 import type { ItemRequest, ItemTemplate, ManifestItem } from "../model/item.ts";
 import { fillAttachment } from "./attachment-template.ts";
-import { keyOf } from "./item-key.ts";
+import { Faults, ItemRefusal, type Outcome } from "./faults.ts";
+import { textOfField, textOfParts } from "./item-fields.ts";
 import { type Named, parseItemTemplate } from "./item-template.ts";
-import { Faults, type Outcome } from "./outcome.ts";
 import type { PathTemplate } from "./path-template.ts";
-import { ItemRefusal } from "./refusal.ts";
 import { fillVirtualPath } from "./virtual-template.ts";
 
 /** Where the paths of templates begin and may lead. Host folders are absolute. */
@@ -65,4 +65,24 @@ function noteTwins(attachments: ItemRequest["attachments"], faults: Faults): voi
   const names = attachments.map(({ name }) => name);
   const twin = names.find((name, index) => names.indexOf(name) < index);
   if (twin !== undefined) faults.found.push(`attach: two files would be called ${twin}; write PATH=NAME`);
+}
+
+const MAX_KEY_CHARS = 1000;
+/** The first of these that an item has is what it is called, where nobody says otherwise. */
+const OWN_NAMES = ["key", "id", "relative", "path"];
+
+/** What an item is called in results. Whether it is unique is known when all items are. */
+export function keyOf(item: ManifestItem, template: readonly TemplatePart[] | null): Outcome<string> {
+  const key = template === null ? ownKey(item) : textOfParts(item, template);
+  if (!key.ok) return key;
+  if (key.value === "") return { ok: false, fault: "it is empty" };
+  if (key.value.length > MAX_KEY_CHARS) return { ok: false, fault: `it is longer than ${MAX_KEY_CHARS} characters` };
+  if (/[\p{Cc}\p{Cs}]/u.test(key.value)) return { ok: false, fault: "it holds a control character" };
+  return key;
+}
+
+function ownKey(item: ManifestItem): Outcome<string> {
+  const { fields } = item;
+  const named = OWN_NAMES.find((name) => Object.hasOwn(fields, name) && fields[name] !== "" && fields[name] !== null);
+  return named === undefined ? { ok: true, value: String(item.index) } : textOfField(item, named);
 }

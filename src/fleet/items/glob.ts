@@ -1,6 +1,6 @@
 import { posix } from "node:path";
 import picomatch from "picomatch";
-import { ItemsError } from "./refusal.ts";
+import { ItemsError } from "./faults.ts";
 
 /** A pattern over the files of a folder. */
 export interface Glob {

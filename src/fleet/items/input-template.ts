@@ -2,8 +2,8 @@ import { parseTemplate, type TemplatePart } from "../../declarations/terms/templ
 import { kindOf } from "../../declarations/yaml/shape.ts";
 import { parseJson } from "../../json/parse-json.ts";
 import type { ManifestItem } from "../model/item.ts";
-import { fieldOf, textOfField } from "./item-field.ts";
-import type { Outcome } from "./outcome.ts";
+import type { Outcome } from "./faults.ts";
+import { fieldOf, textOfField } from "./item-fields.ts";
 
 /** A worker's input with fields in its texts. */
 export type InputTemplate = (item: ManifestItem) => Outcome<unknown>;

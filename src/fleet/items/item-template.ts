@@ -1,10 +1,9 @@
 import { parseTemplate, type TemplatePart } from "../../declarations/terms/template-text.ts";
 import type { ItemTemplate } from "../model/item.ts";
 import { type AttachmentTemplate, parseAttachmentTemplate } from "./attachment-template.ts";
+import { Faults, ItemsError, type Outcome } from "./faults.ts";
 import { type InputTemplate, parseInputTemplate } from "./input-template.ts";
-import { Faults, type Outcome } from "./outcome.ts";
 import type { PathTemplate } from "./path-template.ts";
-import { ItemsError } from "./refusal.ts";
 import { parseVirtualTemplate } from "./virtual-template.ts";
 
 /** An item's template, ready to be filled. Null: it was not said. */

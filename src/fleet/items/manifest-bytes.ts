@@ -2,7 +2,7 @@ import { posix } from "node:path";
 import { faultOf, resolveHostPlace } from "../../declarations/place/host-place.ts";
 import { contentOf } from "../../files/host/content.ts";
 import { Descriptor } from "../../files/host/descriptor.ts";
-import { manifestFault } from "./manifest-fault.ts";
+import { manifestFault } from "./manifest-lines.ts";
 
 const CHUNK_BYTES = 256 * 1024;
 /** As in `open(2)`. */

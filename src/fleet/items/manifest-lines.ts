@@ -1,5 +1,5 @@
 import { isUtf8 } from "node:buffer";
-import { manifestFault } from "./manifest-fault.ts";
+import { DeclarationError } from "../../declarations/yaml/problem.ts";
 
 /** One line, not yet known to be text. */
 export interface ManifestLine {
@@ -67,4 +67,9 @@ export function textOf({ number, bytes }: ManifestLine, file: string): string {
 function withoutMark(bytes: Buffer): Buffer {
   const marked = bytes.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK);
   return marked ? bytes.subarray(BYTE_ORDER_MARK.length) : bytes;
+}
+
+/** A mistake in a manifest, at its place. It ends the reading. */
+export function manifestFault(file: string, line: number, column: number, message: string): DeclarationError {
+  return new DeclarationError([{ file, line, column, path: "", message }]);
 }

@@ -4,8 +4,8 @@ import { faultOf } from "../../declarations/place/host-place.ts";
 import { Descriptor } from "../../files/host/descriptor.ts";
 import { entriesOf } from "../../files/host/entries.ts";
 import { comparePaths } from "../../sandbox/virtual-path.ts";
+import { ItemsError } from "./faults.ts";
 import type { Glob } from "./glob.ts";
-import { ItemsError } from "./refusal.ts";
 
 /** Something that a pattern might have meant, and that is no item. */
 export interface LeftOut {

@@ -1,9 +1,8 @@
 import { parseTemplate, type TemplatePart } from "../../declarations/terms/template-text.ts";
 import { MAX_COMPONENT_BYTES, MAX_PATH_BYTES } from "../../sandbox/virtual-path.ts";
 import type { ManifestItem } from "../model/item.ts";
-import { textOfField } from "./item-field.ts";
-import type { Outcome } from "./outcome.ts";
-import { shownValue } from "./shown-value.ts";
+import type { Outcome } from "./faults.ts";
+import { textOfField } from "./item-fields.ts";
 
 /** A path with fields in it, one list of parts for each name between slashes. */
 export interface PathTemplate {
@@ -135,4 +134,15 @@ function isDir(part: TemplatePart): boolean {
 
 function literalOf(parts: readonly TemplatePart[]): string {
   return parts.map((part) => ("text" in part ? part.text : "")).join("");
+}
+
+const MAX_SHOWN_CHARS = 80;
+
+/** A hostile value in a message: cut, quoted, and escaped, so that it cannot draw on a terminal. */
+export function shownValue(value: string): string {
+  const cut = value.length > MAX_SHOWN_CHARS ? `${value.slice(0, MAX_SHOWN_CHARS)}…` : value;
+  return JSON.stringify(cut).replaceAll(
+    /[\p{Cf}\u007f-\u009f\u2028\u2029]/gu,
+    (character) => `\\u{${character.codePointAt(0)?.toString(16)}}`,
+  );
 }

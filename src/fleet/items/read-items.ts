@@ -2,14 +2,13 @@ import { posix } from "node:path";
 import type { ManifestItem } from "../model/item.ts";
 import { abortable } from "./abortable.ts";
 import { csvRecords } from "./csv-records.ts";
+import { ItemsError } from "./faults.ts";
 import { parseGlob } from "./glob.ts";
-import { fieldsOf, jsonLines, type ManifestRecord } from "./json-lines.ts";
+import { withPathFields } from "./item-fields.ts";
+import { fieldsOf, jsonLines, type ManifestRecord, pathLines } from "./line-records.ts";
 import { manifestBytes } from "./manifest-bytes.ts";
 import { manifestLines } from "./manifest-lines.ts";
 import { type LeftOut, matchingFiles, placeOf } from "./matching-files.ts";
-import { withPathFields } from "./path-fields.ts";
-import { pathLines } from "./path-lines.ts";
-import { ItemsError } from "./refusal.ts";
 import { folderOf, formatOf, type ItemSource, type ManifestFormat } from "./source.ts";
 
 export interface Reading {

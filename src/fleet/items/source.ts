@@ -1,6 +1,6 @@
 import { posix } from "node:path";
+import { ItemsError } from "./faults.ts";
 import { parseGlob } from "./glob.ts";
-import { ItemsError } from "./refusal.ts";
 
 /** How a manifest is written: one JSON value a line, CSV with a line of headings, or one path a line. */
 export type ManifestFormat = "jsonl" | "csv" | "paths";

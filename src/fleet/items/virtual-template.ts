@@ -1,8 +1,7 @@
 import { type PathContext, parseVirtualPath, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { ManifestItem } from "../model/item.ts";
-import type { Outcome } from "./outcome.ts";
-import { beginsWithField, fillPath, type PathTemplate, parsePathTemplate } from "./path-template.ts";
-import { shownValue } from "./shown-value.ts";
+import type { Outcome } from "./faults.ts";
+import { beginsWithField, fillPath, type PathTemplate, parsePathTemplate, shownValue } from "./path-template.ts";
 
 /** Where a field stands in the first name, that name must not be a mount's or a home as well: `text:{stem}`. */
 export function parseVirtualTemplate(raw: string): Outcome<PathTemplate> {

@@ -1,5 +1,6 @@
 import { setImmediate as turn } from "node:timers/promises";
 import type { ItemRequest } from "../model/item.ts";
+import { isFailure } from "../model/item.ts";
 import {
   type Claim,
   type ClaimedItem,
@@ -12,7 +13,6 @@ import {
 } from "../model/queue.ts";
 import { boundedResult } from "./bounded-result.ts";
 import type { Database } from "./database.ts";
-import { isFailure } from "./failure.ts";
 import { countsOf, type FleetRow, type FleetState } from "./fleets.ts";
 import type { GroupedWrites } from "./grouped-writes.ts";
 

@@ -1,6 +1,5 @@
 import type { FleetSpec, ItemRequest, ItemResult } from "../model/item.ts";
 import type { FleetQueue, Taken } from "../model/queue.ts";
-import { type EarlierSuccess, earlierSuccess } from "./cache.ts";
 import { Database } from "./database.ts";
 import {
   createFleet,
@@ -25,7 +24,14 @@ import {
   throughputOf,
   timelineOf,
 } from "./report.ts";
-import { failedRequests, newestFailures, resultsOf, slowestResults } from "./results.ts";
+import {
+  type EarlierSuccess,
+  earlierSuccess,
+  failedRequests,
+  newestFailures,
+  resultsOf,
+  slowestResults,
+} from "./results.ts";
 import { migrate } from "./schema.ts";
 import { type FencedItem, type NotTakenOver, takeOverFleet } from "./take-over.ts";
 

@@ -1,6 +1,5 @@
-import { densityFigure } from "./figures/density.ts";
 import { durationsFigure } from "./figures/durations.ts";
-import { throughputFigure } from "./figures/throughput.ts";
+import { densityFigure, throughputFigure } from "./figures/over-time.ts";
 import { timelineFigure } from "./figures/timeline.ts";
 import type { ReportData, ReportFleet } from "./measures/data.ts";
 import { escaped, LONGEST } from "./measures/escaped.ts";

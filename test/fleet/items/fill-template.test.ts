@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { ItemRefusal } from "../../../src/fleet/items/faults.ts";
 import { fillTemplate, itemFiller } from "../../../src/fleet/items/fill-template.ts";
-import { withPathFields } from "../../../src/fleet/items/path-fields.ts";
-import { ItemRefusal } from "../../../src/fleet/items/refusal.ts";
+import { withPathFields } from "../../../src/fleet/items/item-fields.ts";
 import type { ItemRequest, ItemTemplate, ManifestItem } from "../../../src/fleet/model/item.ts";
 import type { VirtualPath } from "../../../src/sandbox/virtual-path.ts";
 

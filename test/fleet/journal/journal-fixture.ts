@@ -2,9 +2,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { FleetJournal } from "../../../src/fleet/journal/journal.ts";
-import { journalPath } from "../../../src/fleet/journal/place.ts";
 import type { FleetSpec, ItemRequest, ItemResult } from "../../../src/fleet/model/item.ts";
 import type { FleetQueue, NewAttempt, Settlement } from "../../../src/fleet/model/queue.ts";
+import { journalPath } from "../../../src/fleet/open-journal.ts";
 
 export const SPEC: FleetSpec = {
   version: 1,

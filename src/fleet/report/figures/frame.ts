@@ -1,4 +1,6 @@
 import { escaped } from "../measures/escaped.ts";
+import { durationText } from "../measures/quantity.ts";
+import { timeTicks } from "../measures/scale.ts";
 
 /** Every figure is as wide; a page scales it. */
 export const WIDTH = 960;
@@ -61,4 +63,30 @@ export function baseAxis(ticks: readonly Tick[], height: number): string {
     return `<line class="axis" x1="${x}" x2="${x}" y1="${y}" y2="${y + 5}"/><text class="${anchor}" x="${x}" y="${y + 19}">${escaped(label)}</text>\n`;
   });
   return `<line class="axis" x1="${LEFT}" x2="${WIDTH - RIGHT}" y1="${y}" y2="${y}"/>\n${marks.join("")}`;
+}
+
+/** Milliseconds since 1970. */
+export interface TimeSpan {
+  readonly fromMs: number;
+  readonly toMs: number;
+}
+
+/** A stretch of time along the base of a figure. */
+export class TimeAxis {
+  readonly #fromMs: number;
+  readonly #spanMs: number;
+
+  constructor({ fromMs, toMs }: TimeSpan) {
+    this.#fromMs = fromMs;
+    this.#spanMs = Math.max(1, toMs - fromMs);
+  }
+
+  x(ms: number): number {
+    return LEFT + INNER * Math.min(1, Math.max(0, (ms - this.#fromMs) / this.#spanMs));
+  }
+
+  /** Time since the beginning. */
+  ticks(): Tick[] {
+    return timeTicks(0, this.#spanMs).map((ms) => ({ share: ms / this.#spanMs, label: durationText(ms) }));
+  }
 }

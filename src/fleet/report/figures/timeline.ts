@@ -3,8 +3,7 @@ import type { Cell } from "../measures/gathered.ts";
 import { lanesOf } from "../measures/lanes.ts";
 import { isSuccess } from "../measures/outcome.ts";
 import { counted, durationText } from "../measures/quantity.ts";
-import { at, baseAxis, FIGURE_END, figureStart, type Tick, TOP, valueAxis } from "./frame.ts";
-import { TimeAxis } from "./time-axis.ts";
+import { at, baseAxis, FIGURE_END, figureStart, type Tick, TimeAxis, type TimeSpan, TOP, valueAxis } from "./frame.ts";
 
 /** More lanes than this are thinner than can be seen. */
 const MAX_LANES = 160;
@@ -12,19 +11,12 @@ const MAX_HEIGHT = 420;
 const MAX_LANE_HEIGHT = 22;
 
 /** Every cell as a bar, in lanes; null where there are more lanes than can be drawn. */
-export function timelineFigure(
-  cells: readonly Cell[],
-  span: { readonly fromMs: number; readonly toMs: number },
-): Iterable<string> | null {
+export function timelineFigure(cells: readonly Cell[], span: TimeSpan): Iterable<string> | null {
   const lanes = lanesOf(cells, MAX_LANES);
   return lanes === null ? null : drawn(cells, lanes, span);
 }
 
-function* drawn(
-  cells: readonly Cell[],
-  lanes: readonly number[],
-  span: { readonly fromMs: number; readonly toMs: number },
-): Generator<string> {
+function* drawn(cells: readonly Cell[], lanes: readonly number[], span: TimeSpan): Generator<string> {
   const count = lanes.reduce((most, lane) => Math.max(most, lane + 1), 1);
   const laneHeight = Math.min(MAX_LANE_HEIGHT, MAX_HEIGHT / count);
   const height = laneHeight * count;

@@ -4,7 +4,7 @@ import PQueue from "p-queue";
  * Who may run at once. More items than that are started ahead: their cells stand verified at the gate, with nothing run
  * in them, and wait here for their turn.
  */
-export class Turns {
+export class Semaphore {
   readonly #queue: PQueue;
 
   constructor(concurrency: number) {
@@ -17,7 +17,7 @@ export class Turns {
   }
 
   /** Waits for a turn, which ends when the answer is called. Rejects with the signal's reason where it is aborted first. */
-  async take(signal: AbortSignal): Promise<() => void> {
+  async acquire(signal: AbortSignal): Promise<() => void> {
     signal.throwIfAborted();
     const { promise: over, resolve: end } = Promise.withResolvers<void>();
     const { promise: begun, resolve: begin, reject } = Promise.withResolvers<void>();

@@ -1,8 +1,7 @@
 import { kindOf } from "../../declarations/yaml/shape.ts";
 import { parseJson } from "../../json/parse-json.ts";
 import { jsonFaultOffset } from "../../run/cell/json-fault.ts";
-import { manifestFault } from "./manifest-fault.ts";
-import { type ManifestLine, textOf } from "./manifest-lines.ts";
+import { type ManifestLine, manifestFault, textOf } from "./manifest-lines.ts";
 
 /** What one line of a manifest says, before it is an item. */
 export interface ManifestRecord {
@@ -36,4 +35,17 @@ export async function* jsonLines(
 export function fieldsOf(value: unknown): Readonly<Record<string, unknown>> | null {
   if (typeof value === "string") return { path: value };
   return kindOf(value) === "map" ? (value as Record<string, unknown>) : null;
+}
+
+/** One path a line, as `find` prints them. Empty lines are skipped; all else is part of the name. */
+export async function* pathLines(
+  lines: AsyncIterable<readonly ManifestLine[]>,
+  file: string,
+): AsyncGenerator<ManifestRecord> {
+  for await (const batch of lines) {
+    for (const line of batch) {
+      const path = textOf(line, file);
+      if (path !== "") yield { line: line.number, fields: { path } };
+    }
+  }
 }

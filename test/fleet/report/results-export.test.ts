@@ -2,9 +2,7 @@ import { parse } from "csv-parse/sync";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { ItemResult } from "../../../src/fleet/model/item.ts";
-import { inChunks } from "../../../src/fleet/report/chunks.ts";
-import { resultsCsv } from "../../../src/fleet/report/results-csv.ts";
-import { resultLine, resultsJsonl } from "../../../src/fleet/report/results-jsonl.ts";
+import { inChunks, resultLine, resultsCsv, resultsJsonl } from "../../../src/fleet/report/results-export.ts";
 import { result } from "./report-fleet.ts";
 
 const anyText = fc.string({ unit: "binary", maxLength: 40 });
