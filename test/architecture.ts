@@ -32,8 +32,11 @@ const LAYERS_0_TO_4 = [...LAYERS_0_TO_2, "run", "fleet"];
 const LAYERS_0_TO_5 = [...LAYERS_0_TO_4, "operations"];
 const FACES = ["cli", "mcp", "library", "serve"];
 
-/** What each folder may import besides itself. A face imports no other face, except that the command line starts the others. */
-const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
+/**
+ * What each folder may import besides itself. A face imports no other face, except that the command line starts the
+ * others. docs/architecture.md shows the same as a table.
+ */
+export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   sandbox: [],
   secrets: [],
   json: [],

@@ -34,7 +34,7 @@ export function containerConfig(
     Image: plan.image.id,
     Labels: labels,
     Hostname: "corral",
-    // Its namespace has a loopback and nothing else, without the Engine's network code: that is half of what a start costs.
+    // Its namespace has a loopback device and nothing else (docs/architecture.md, fact: network-disabled).
     NetworkDisabled: plan.network === "none",
     User: userOption(plan.holder ?? plan.user),
     // The gate enters the worker's own: the Engine would make one that is missing, as root, in what was granted.

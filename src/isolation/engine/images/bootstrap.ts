@@ -20,8 +20,9 @@ export interface BootstrapRequest {
 }
 
 /**
- * Makes {@link BOOTSTRAP_TAG} out of Debian's packages, for where no registry answers. Needs root on a Debian or
- * Ubuntu host, because the packages' own scripts run under chroot. The caller holds the state folder's lock.
+ * Makes {@link BOOTSTRAP_TAG} from Debian's packages if no registry answers (docs/architecture.md,
+ * fact: images-without-a-registry). Needs root on a Debian or Ubuntu host, because the packages' own scripts run under
+ * chroot. The caller holds the state folder's lock.
  */
 export async function bootstrapDebian({
   docker,
