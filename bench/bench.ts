@@ -1,10 +1,12 @@
 import { chmod, mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type Docker from "dockerode";
 import type { WorkerDefinition } from "../src/declarations/worker/worker.ts";
 import type { FleetJournal } from "../src/fleet/journal/journal.ts";
 import { openJournal } from "../src/fleet/open-journal.ts";
 import { type Corral, openCorral, type RunEvent, run } from "../src/index.ts";
+import { connect } from "../src/isolation/engine/connect.ts";
 import type { Plan } from "../src/isolation/plan/plan.ts";
 import { openPeers } from "./contenders/open-peers.ts";
 import type { Peer } from "./contenders/peer.ts";
@@ -16,6 +18,8 @@ export interface Bench extends AsyncDisposable {
   readonly projectDir: string;
   readonly stateDir: string;
   readonly corral: Corral;
+  /** The Engine's own client, for the contenders that use its API. */
+  readonly docker: Docker;
   readonly journal: FleetJournal;
   readonly sizes: Sizes;
   /** In the project's inbox. */
@@ -54,6 +58,7 @@ export async function openBench(parts: Pick<Bench, "sizes" | "hasDocker">): Prom
       },
     }),
   );
+  const { docker } = await connect(process.env);
   const journal = opening.use(await openJournal(stateDir, corral.project.dir));
   const worker = (name: string): WorkerDefinition => {
     const found = corral.project.workers.get(name);
@@ -75,6 +80,7 @@ export async function openBench(parts: Pick<Bench, "sizes" | "hasDocker">): Prom
     projectDir,
     stateDir,
     corral,
+    docker,
     journal,
     plan,
     peers,

@@ -58,7 +58,7 @@ async function measured({ level, peers: wanted, suites }: BenchOptions): Promise
   return { version: 1, level, startedAt: startedAt.toISOString(), durationMs, machine, groups, targets, notes };
 }
 
-async function machineOf({ corral }: Bench) {
-  const { Version: engine } = await corral.connection.docker.version();
+async function machineOf({ docker }: Bench) {
+  const { Version: engine } = await docker.version();
   return { cores: availableParallelism(), memoryBytes: totalmem(), node: process.versions.node, engine };
 }

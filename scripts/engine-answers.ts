@@ -3,7 +3,7 @@
  * can be installed or started; 1 where that would not help (a wrong setting, no permission).
  */
 import { connect } from "../src/isolation/engine/connect.ts";
-import { EngineUnavailableError } from "../src/isolation/engine/engine-unavailable.ts";
+import { EngineUnavailableError } from "../src/isolation/port/engine.ts";
 
 try {
   await connect(process.env);

@@ -1,9 +1,7 @@
 /** Builds the images that are missing or stale. Says nothing when there is nothing to do. */
 import { join } from "node:path";
-import { connect } from "../src/isolation/engine/connect.ts";
-import { buildImages } from "../src/isolation/engine/images/build-images.ts";
-import type { ImageProgress } from "../src/isolation/engine/images/progress.ts";
-import { imageStatus } from "../src/isolation/engine/images/status.ts";
+import { openEngine } from "../src/isolation/open-engine.ts";
+import type { ImageProgress } from "../src/isolation/port/images.ts";
 import { stateDirFrom } from "../src/state/state-dir.ts";
 
 const stop = new AbortController();
@@ -18,13 +16,13 @@ try {
 }
 
 async function main(): Promise<void> {
-  const { docker } = await connect(process.env);
-  const where = { docker, imagesDir: join(import.meta.dirname, "../images"), stateDir: stateDirFrom(process.env) };
-  const statuses = await imageStatus(where);
+  const imagesDir = join(import.meta.dirname, "../images");
+  const { images } = await openEngine({ stateDir: stateDirFrom(process.env), engineEnv: process.env });
+  const statuses = await images.status(imagesDir);
   if (statuses.every(({ state }) => state === "present")) return;
   // What each program prints in between is only shown where a build fails.
   const onProgress = ({ image, step, text }: ImageProgress) => step || say(`${image}: ${text}`);
-  await buildImages({ ...where, env: process.env, onProgress, signal: stop.signal });
+  await images.build({ imagesDir, env: process.env, onProgress, signal: stop.signal });
 }
 
 function say(line: string): void {

@@ -11,12 +11,12 @@ export { DeclarationError, type Problem } from "./declarations/yaml/problem.ts";
 export { FleetRefused, type MapRequest, mapItems } from "./fleet/map-items.ts";
 // Many items: one worker over each of them, in a sandbox of its own.
 export type { ItemResult, ItemTemplate, Reuse } from "./fleet/model/item.ts";
-// Where no Engine answers, and why.
-export { EngineUnavailableError, type UnavailableReason } from "./isolation/engine/engine-unavailable.ts";
 // The container as plain JSON; `planFor` is pure.
 export type { PlannedSource } from "./isolation/plan/mounts.ts";
 export type { Plan } from "./isolation/plan/plan.ts";
 export { type ImageFacts, type Planning, type PlanRequest, planFor } from "./isolation/plan/plan-for.ts";
+// Where no Engine answers, and why.
+export { EngineUnavailableError, type UnavailableReason } from "./isolation/port/engine.ts";
 // A project in a program's hands: begin here.
 export type { AiTool, AiToolOutput, ToolImages } from "./library/ai-tools.ts";
 export type { AttachedPath } from "./library/attachments.ts";

@@ -83,6 +83,18 @@ describe("the check of the layers", () => {
     ["a package in the algebra", "sandbox/x.ts", 'import { z } from "zod";', "imports zod"],
     ["the Engine's client elsewhere", "run/x.ts", 'import type Docker from "dockerode";', "imports dockerode"],
     ["the Engine's client beside its folder", "isolation/x.ts", 'import D from "dockerode";', "imports dockerode"],
+    [
+      "a driver above its port",
+      "run/x.ts",
+      'import type { A } from "../isolation/engine/connect.ts";',
+      "imports isolation/engine/connect.ts",
+    ],
+    [
+      "a driver beside its folder, on demand",
+      "isolation/gate/x.ts",
+      'await import("../engine/open.ts");',
+      "imports isolation/engine/open.ts",
+    ],
     ["files elsewhere", "run/x.ts", 'import { readFile } from "node:fs/promises";', "imports node:fs/promises"],
     ["files elsewhere, by the old name", "fleet/pool.ts", 'import fs from "fs";', "imports fs"],
     ["the environment", "isolation/x.ts", "const home = process.env.HOME;", "uses process.env"],

@@ -79,13 +79,15 @@ const DISK_EXCEPTIONS: Readonly<Record<string, string>> = {
   "operations/package-version.ts": "reads the version from the package's own `package.json`",
   "run/attached-file.ts": "looks whether what a person or a program attaches is there; it is judged when it is opened",
   "run/cell/broker.ts": "makes and removes the socket of one run",
-  "run/open/engine.ts": "makes the state directory before anything else can be in it",
   "run/open/repositories.ts": "looks whether an owner's directory is still there",
   "run/session/captured-output.ts":
     "writes what a command printed into Corral's own directory, which no worker can write",
   "run/session/output-dir.ts": "makes and removes that directory",
   "run/cell/prepare.ts": "looks at the gate's binary, for its identity in the plan",
 };
+
+/** The one file that knows which engines there are. */
+const ENGINE_CHOICE = "isolation/open-engine.ts";
 
 const FORBIDDEN_NAMES = ["utils", "util", "helpers", "helper", "common", "misc", "manager"];
 
@@ -116,6 +118,13 @@ const RULES: readonly Rule[] = [
     return packagesOf(code)
       .filter((name) => /^(dockerode|docker-modem)(\/|$)/.test(name))
       .map((name) => breach(path, `imports ${name}`, "the Engine is spoken to in isolation/engine/ alone"));
+  },
+  function enginePort({ path, code }) {
+    if (path === ENGINE_CHOICE || path.startsWith("isolation/engine/")) return [];
+    const why = `an engine is chosen in ${ENGINE_CHOICE} alone, and known by its port, so that another one can take its place`;
+    return ownImports(path, code)
+      .filter((target) => target.startsWith("isolation/engine/"))
+      .map((target) => breach(path, `imports ${target}`, why));
   },
   function disks({ path, code }) {
     if (MAY_READ_DISKS.some((place) => path.startsWith(place)) || DISK_EXCEPTIONS[path] !== undefined) return [];

@@ -35,7 +35,7 @@ export function canScrub(): boolean {
   return process.geteuid?.() === 0;
 }
 
-async function parallels({ corral, plan, peers, hasDocker, projectDir }: Bench): Promise<Parallel[]> {
+async function parallels({ docker, plan, peers, hasDocker, projectDir }: Bench): Promise<Parallel[]> {
   const seccomp = { corral: await loadSeccompProfile() };
   const parallel = (name: string, act: (run: OneRun) => Promise<void>): Parallel => ({
     name,
@@ -44,8 +44,8 @@ async function parallels({ corral, plan, peers, hasDocker, projectDir }: Bench):
   });
   return [
     ...(hasDocker ? [parallel(DOCKER_RUN, (run) => dockerRun(plan, run))] : []),
-    parallel(ENGINE_API, (run) => engineRun(corral.connection.docker, plan, run, seccomp, "none")),
-    parallel(ENGINE_API_DISABLED, (run) => engineRun(corral.connection.docker, plan, run, seccomp, "disabled")),
+    parallel(ENGINE_API, (run) => engineRun(docker, plan, run, seccomp, "none")),
+    parallel(ENGINE_API_DISABLED, (run) => engineRun(docker, plan, run, seccomp, "disabled")),
     ...peers.map((peer) => parallel(peer.name, (run) => peer.run(plan, run))),
   ];
 }

@@ -20,10 +20,9 @@ const execute = promisify(execFile);
 /** One worker that prints a word, one run at a time. */
 export const RUNS: Suite = {
   async measure(bench) {
-    const { corral, plan, peers, hasDocker, sizes } = bench;
+    const { docker, plan, peers, hasDocker, sizes } = bench;
     const seccomp = { corral: await loadSeccompProfile() };
-    const engine = (network: EngineNetwork): Promise<void> =>
-      engineRun(corral.connection.docker, plan, ECHO_RUN, seccomp, network);
+    const engine = (network: EngineNetwork): Promise<void> => engineRun(docker, plan, ECHO_RUN, seccomp, network);
     const contenders = [
       ...(hasDocker ? [wallClock(DOCKER_RUN, () => dockerRun(plan, ECHO_RUN))] : []),
       wallClock(ENGINE_API, () => engine("none")),

@@ -23,7 +23,7 @@ export const TOOLS: Suite = {
     await using _ = opened;
     const { session } = opened;
     const { cell, plan } = await session.cell(SIGNAL);
-    const container = bench.corral.connection.docker.getContainer(cell.id);
+    const container = bench.docker.getContainer(cell.id);
     const groups = [await execs(bench, session, container, plan), ...(await files(bench, session, container))];
     return { groups };
   },

@@ -1,11 +1,8 @@
 import { stat } from "node:fs/promises";
-import type { EngineConnection } from "../isolation/engine/connect.ts";
-import { EngineUnavailableError } from "../isolation/engine/engine-unavailable.ts";
-import { gateBinary } from "../isolation/engine/images/gate.ts";
-import { imageStatus } from "../isolation/engine/images/status.ts";
+import { openEngine } from "../isolation/open-engine.ts";
+import { type EnginePort, EngineUnavailableError } from "../isolation/port/engine.ts";
 import { IMAGES_DIR, packageVersion } from "../operations/package-version.ts";
 import type { Colors } from "../operations/wording/colors.ts";
-import { type OpenedEngine, openEngine } from "../run/open/engine.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
 import { colorsFor, printJson, type Terminal } from "./terminal/terminal.ts";
 
@@ -34,9 +31,8 @@ async function examine(env: Terminal["env"]): Promise<Finding[]> {
   ];
   try {
     const engine = await openEngine({ stateDir, engineEnv: env });
-    findings.push(await stateDirFinding(stateDir), engineFinding(engine.connection));
-    findings.push(...(await capabilityFindings(engine)), ...(await imageFindings(engine.connection, stateDir)));
-    findings.push(await gateFinding(engine.connection, stateDir));
+    findings.push(await stateDirFinding(stateDir), { what: "engine", state: "ok", detail: engine.description });
+    findings.push(...(await capabilityFindings(engine)), ...(await imageFindings(engine)), await gateFinding(engine));
   } catch (error) {
     const what = error instanceof EngineUnavailableError ? "engine" : "state directory";
     findings.push({ what, state: "missing", detail: (error as Error).message });
@@ -69,15 +65,7 @@ async function stateDirFinding(stateDir: string): Promise<Finding> {
   return { what: "state directory", state: open ? "warning" : "ok", detail };
 }
 
-function engineFinding({ endpoint, source }: EngineConnection): Finding {
-  return {
-    what: "engine",
-    state: "ok",
-    detail: `${endpoint} (${source === "default" ? "the default" : `from ${source}`})`,
-  };
-}
-
-async function capabilityFindings({ driver }: OpenedEngine): Promise<Finding[]> {
+async function capabilityFindings({ driver }: EnginePort): Promise<Finding[]> {
   const { engine, version, missing, facts } = await driver.capabilities();
   const about = Object.entries(facts).map(([name, fact]) => `${name} ${fact}`);
   return [
@@ -86,8 +74,8 @@ async function capabilityFindings({ driver }: OpenedEngine): Promise<Finding[]> 
   ];
 }
 
-async function imageFindings({ docker }: EngineConnection, stateDir: string): Promise<Finding[]> {
-  const statuses = await imageStatus({ docker, imagesDir: IMAGES_DIR, stateDir });
+async function imageFindings({ images }: EnginePort): Promise<Finding[]> {
+  const statuses = await images.status(IMAGES_DIR);
   return statuses.map(({ tag, name, state }): Finding => {
     if (state === "present") return { what: "image", state: "ok", detail: tag };
     const detail = `${tag} is ${state}; run: corral images build ${name}`;
@@ -95,9 +83,9 @@ async function imageFindings({ docker }: EngineConnection, stateDir: string): Pr
   });
 }
 
-async function gateFinding({ docker }: EngineConnection, stateDir: string): Promise<Finding> {
+async function gateFinding(engine: EnginePort): Promise<Finding> {
   try {
-    return { what: "gate", state: "ok", detail: await gateBinary({ docker, stateDir }) };
+    return { what: "gate", state: "ok", detail: await engine.gate() };
   } catch (error) {
     return { what: "gate", state: "missing", detail: (error as Error).message };
   }

@@ -1,9 +1,6 @@
 import { nearest } from "../declarations/yaml/issue.ts";
-import { connect } from "../isolation/engine/connect.ts";
-import { buildImages } from "../isolation/engine/images/build-images.ts";
-import { IMAGE_PREFIX } from "../isolation/engine/images/names.ts";
-import type { ImageProgress } from "../isolation/engine/images/progress.ts";
-import { type ImageStatus, imageStatus } from "../isolation/engine/images/status.ts";
+import { openEngine } from "../isolation/open-engine.ts";
+import { type EngineImages, IMAGE_PREFIX, type ImageProgress, type ImageStatus } from "../isolation/port/images.ts";
 import { IMAGES_DIR } from "../operations/package-version.ts";
 import { printableLine } from "../operations/wording/printable.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
@@ -20,12 +17,12 @@ interface ImagesOptions {
 /** `corral images build`: what is missing or stale. Its progress is for people; the result is what is there now. */
 export async function buildVerb(names: readonly string[], options: ImagesOptions, terminal: Terminal): Promise<number> {
   const { env, stdout } = terminal;
-  const where = await placesFor(env);
-  refuseUnknown(names, await imageStatus(where));
+  const images = await imagesFor(env);
+  refuseUnknown(names, await images.status(IMAGES_DIR));
   using stop = stoppable(terminal, (line) => say(terminal, line));
-  const request = { ...where, env, onProgress: progressAt(terminal), signal: stop.signal };
+  const request = { imagesDir: IMAGES_DIR, env, onProgress: progressAt(terminal), signal: stop.signal };
   try {
-    const built = await buildImages(names.length === 0 ? request : { ...request, names });
+    const built = await images.build(names.length === 0 ? request : { ...request, names });
     if (options.json) printJson(terminal, built);
     else
       stdout.write(
@@ -40,7 +37,7 @@ export async function buildVerb(names: readonly string[], options: ImagesOptions
 
 /** `corral images ls`. */
 export async function listVerb(options: ImagesOptions, terminal: Terminal): Promise<number> {
-  const statuses = await imageStatus(await placesFor(terminal.env));
+  const statuses = await (await imagesFor(terminal.env)).status(IMAGES_DIR);
   if (options.json) printJson(terminal, statuses);
   else {
     const rows = statuses.map(({ tag, state, sizeBytes, id }) => [tag, state, size(sizeBytes), shortId(id)]);
@@ -49,9 +46,8 @@ export async function listVerb(options: ImagesOptions, terminal: Terminal): Prom
   return 0;
 }
 
-async function placesFor(env: Terminal["env"]) {
-  const { docker } = await connect(env);
-  return { docker, imagesDir: IMAGES_DIR, stateDir: stateDirFrom(env) };
+async function imagesFor(env: Terminal["env"]): Promise<EngineImages> {
+  return (await openEngine({ stateDir: stateDirFrom(env), engineEnv: env })).images;
 }
 
 function refuseUnknown(names: readonly string[], known: readonly ImageStatus[]): void {

@@ -1,4 +1,4 @@
-import { openEngine } from "../run/open/engine.ts";
+import { openEngine } from "../isolation/open-engine.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
 import { columns } from "./terminal/table.ts";
 import { printJson, say, type Terminal } from "./terminal/terminal.ts";

@@ -2,8 +2,8 @@ import { createHmac, randomBytes } from "node:crypto";
 import { readFileSync, readlinkSync } from "node:fs";
 import { link, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
-import { join } from "node:path";
 import type { Holder } from "./file-lock.ts";
+import { statePaths } from "./state-paths.ts";
 
 /**
  * One orchestrator process, told apart from every other that was or will be: the machine, its boot, the process
@@ -82,7 +82,7 @@ const KEY_BYTES = 32;
  * label alone proves nothing: without the seal a foreign container could be made to look like a dead owner's.
  */
 export async function loadSealKey(stateDir: string): Promise<Buffer> {
-  const path = join(stateDir, "seal.key");
+  const path = statePaths(stateDir).sealKey;
   await mkdir(stateDir, { recursive: true, mode: 0o700 });
   const existing = await readFile(path).catch(() => null);
   if (existing !== null) return whole(existing, path);

@@ -1,9 +1,15 @@
+import { mkdir, stat } from "node:fs/promises";
 import { homedir } from "node:os";
-import { isAbsolute, join, resolve } from "node:path";
+import { dirname, isAbsolute, join, resolve } from "node:path";
+
+/** The state directory cannot be used. The message says why, and what to do. */
+export class StateDirError extends Error {
+  override readonly name = "StateDirError";
+}
 
 /**
  * Where Corral keeps what it must remember between commands: `$CORRAL_STATE_DIR`, else `$XDG_STATE_HOME/corral`,
- * else `~/.local/state/corral`. Absolute; whoever writes there makes it, with mode 0700.
+ * else `~/.local/state/corral`. Absolute. {@link makeStateDir} makes it.
  *
  * A relative XDG_STATE_HOME is ignored, as the XDG base directory specification asks.
  */
@@ -11,4 +17,23 @@ export function stateDirFrom(env: Readonly<Record<string, string | undefined>>):
   if (env.CORRAL_STATE_DIR) return resolve(env.CORRAL_STATE_DIR);
   if (env.XDG_STATE_HOME && isAbsolute(env.XDG_STATE_HOME)) return join(env.XDG_STATE_HOME, "corral");
   return join(env.HOME || homedir(), ".local", "state", "corral");
+}
+
+/**
+ * Makes the state directory with mode 0700 if it is missing. Directories above it get the usual mode.
+ *
+ * @throws StateDirError if it cannot be made, or if another user can write there: that user could replace the seal's
+ *   key, the gate of every cell, and code that runs on the host.
+ */
+export async function makeStateDir(stateDir: string): Promise<void> {
+  try {
+    await mkdir(dirname(stateDir), { recursive: true });
+    await mkdir(stateDir, { mode: 0o700 });
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code !== "EEXIST") throw new StateDirError(`the state directory ${stateDir} cannot be made: ${message}`);
+  }
+  const { uid, mode } = await stat(stateDir);
+  if (uid !== process.geteuid?.() || (mode & 0o022) !== 0)
+    throw new StateDirError(`the state directory ${stateDir} can be written by others; use one of your own`);
 }

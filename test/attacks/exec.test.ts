@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { openCorral } from "../../src/index.ts";
+import { connect } from "../../src/isolation/engine/connect.ts";
 import { writeProject } from "../run/project-fixture.ts";
 import { HANDY, openHandySession } from "../run/session/session-fixture.ts";
 
@@ -90,12 +91,12 @@ describe("a session whose orchestrator is killed", () => {
       await once(orchestrator.stdout, "data");
       orchestrator.kill("SIGKILL");
       await once(orchestrator, "exit");
-      await using corral = await openCorral({
+      await using _ = await openCorral({
         projectDir: await otherProject(base),
         stateDir: join(base, "o"),
         engineEnv: process.env,
       });
-      const { docker } = corral.connection;
+      const { docker } = await connect(process.env);
       const [left] = (await docker.listContainers({ all: true })).filter(({ Labels }) =>
         Labels["dev.corral.owner"]?.includes(`${orchestrator.pid}`),
       );

@@ -72,7 +72,7 @@ function told(events: readonly RunEvent[]): string {
 
 /** What the Engine knows of each container that there is while `act` goes on. */
 async function inspectedWhile(agents: ServedAgents, act: () => Promise<unknown>): Promise<string> {
-  const { docker } = agents.project.corral.connection;
+  const { docker } = agents.project;
   const seen: string[] = [];
   const over = new AbortController();
   const watching = (async () => {

@@ -33,7 +33,7 @@ afterAll(() => rm(dir, { recursive: true, force: true }));
 
 /** As for a run: made before it, of the mounts that there are then. */
 function refusedNow(): RefusedSources {
-  return refusedSourcesFor({ engineData, engineSockets: [engineSocket], state: [stateDir] });
+  return refusedSourcesFor(stateDir, { data: engineData, sockets: [engineSocket] });
 }
 
 async function reasonFor(host: string): Promise<string | null> {

@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { createServer, type Server } from "node:net";
 import { networkInterfaces } from "node:os";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { connect } from "../../src/isolation/engine/connect.ts";
 import { openProject, python, sh } from "../run/project-fixture.ts";
 
 /** A server on every address of this host, and one on an abstract Unix socket; nobody should come. */
@@ -56,7 +57,7 @@ describe("a cell without network", () => {
     await using project = await openProject({
       workers: { probe: { image: "corral/python", command: python(PROBE), output: "json" } },
     });
-    const { socketPath } = project.corral.connection;
+    const { socketPath } = await connect(process.env);
     const input = {
       port,
       name: NAME,

@@ -36,7 +36,7 @@ it("a secret of the orchestrator's environment, or of a file that was not grante
       files: { "docs/open": "nothing", "other/closed": canary, "not-a-zone/file": canary },
     };
     await using project = await openProject(spec);
-    const { docker } = project.corral.connection;
+    const { docker } = project;
     const running = project.run("spy", { input: [canary.slice(0, 9), canary.slice(9)] });
     await project.printed("spy", "end");
     const { run } = project.events[0] ?? { run: "" };

@@ -29,7 +29,7 @@ export async function pinnedPlan(asked: {
   const derivation = projectSandbox({ mounts, rooted: mounts.some(({ path }) => path === "/") }, policy);
   if (!derivation.ok) throw new Error(JSON.stringify(derivation.violations));
   const hosts = [...mounts, ...attachments].map(({ host }) => host);
-  const pinning = await pinSources(hosts, refusedSourcesFor({ engineData: [], engineSockets: [], state: [] }));
+  const pinning = await pinSources(hosts, refusedSourcesFor("/nowhere", null));
   if (!pinning.ok) throw new Error(JSON.stringify(pinning.refusals));
   const planning = planFor({
     run: { id: run, root: run, parent: null },

@@ -50,9 +50,7 @@ async function ask(
   const since = Date.now();
   const result = await project.run("boss", { input: requests });
   expect(result, result.stderr).toMatchObject({ status: "succeeded" });
-  expect(await runsWithContainers(project.corral.connection.docker, result.run, since)).toEqual([
-    `corral-${result.run}`,
-  ]);
+  expect(await runsWithContainers(project.docker, result.run, since)).toEqual([`corral-${result.run}`]);
   const shown = JSON.stringify(result);
   for (const hostPath of [project.dir, project.stateDir, "/var/lib/docker"]) expect(shown).not.toContain(hostPath);
   return { told: result.output as Told[], result };
@@ -188,7 +186,7 @@ describe("a chain of calls", () => {
       violations: [{ code: "CALL_TOO_DEEP", path, max: 5 }],
     });
     expect(deepest.error?.message).toContain("w1 -> w2 -> w3 -> w4 -> w5 -> w6");
-    expect(await runsWithContainers(project.corral.connection.docker, result.run, since)).toHaveLength(5);
+    expect(await runsWithContainers(project.docker, result.run, since)).toHaveLength(5);
   });
 
   it("is refused where it comes back to a worker, with the path shown", async () => {
@@ -201,7 +199,7 @@ describe("a chain of calls", () => {
       stdout: "126\n",
       calls: [{ worker: "a", status: "refused", violations: [{ code: "CALL_CYCLE", path: ["a", "b", "a"] }] }],
     });
-    expect(await runsWithContainers(project.corral.connection.docker, result.run, since)).toHaveLength(2);
+    expect(await runsWithContainers(project.docker, result.run, since)).toHaveLength(2);
   });
 });
 
@@ -222,7 +220,7 @@ describe("a root run that asks for more than the project has", () => {
       "NETWORK_NOT_AVAILABLE",
       "WRITE_NOT_AVAILABLE",
     ]);
-    expect(await runsWithContainers(project.corral.connection.docker, result.run, since)).toEqual([]);
+    expect(await runsWithContainers(project.docker, result.run, since)).toEqual([]);
   });
 
   it("is refused where the project itself asks for more than the policy gives", async () => {

@@ -24,7 +24,7 @@ describe("a network that project, policy and worker give", () => {
       sandbox: { network: true },
       policy: "default",
     });
-    const networks = await project.corral.connection.docker.listNetworks();
+    const networks = await project.docker.listNetworks();
     skip(!networks.some(({ Driver }) => Driver === "bridge"), "this Engine was started without a bridge network");
     const result = await project.run("online");
     expect(result).toMatchObject({ enforcement: { requested: { network: "open" }, actual: { network: "open" } } });

@@ -1,9 +1,11 @@
 import { chown, lstat, mkdir, mkdtemp, readdir, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import type Docker from "dockerode";
 import type { Approver } from "../../src/approval/approver.ts";
 import { removeTree } from "../../src/files/host/remove-tree.ts";
 import { type Corral, openCorral, type RunEvent, type RunResult, run } from "../../src/index.ts";
+import { connect } from "../../src/isolation/engine/connect.ts";
 import type { Plan } from "../../src/isolation/plan/plan.ts";
 import type { Attachment } from "../../src/run/model/job.ts";
 
@@ -37,6 +39,8 @@ export interface ProjectFixture extends AsyncDisposable {
   readonly dir: string;
   readonly stateDir: string;
   readonly corral: Corral;
+  /** The Engine's own client: to see, and to change, what Corral made there. */
+  readonly docker: Docker;
   readonly events: readonly RunEvent[];
   run(worker: string, options?: RunOptions): Promise<RunResult>;
   /** The plan of the one run of this worker that began. */
@@ -118,10 +122,12 @@ async function openAt(
       for (const look of waiting) look();
     },
   });
+  const { docker } = await connect(engineEnv);
   return {
     dir,
     stateDir,
     corral,
+    docker,
     events,
     async run(worker, request = {}) {
       const signal = request.signal === undefined ? over.signal : AbortSignal.any([over.signal, request.signal]);
@@ -139,7 +145,7 @@ async function openAt(
       look();
       return promise.finally(() => waiting.delete(look));
     },
-    traces: () => tracesOf(corral, events, stateDir),
+    traces: () => tracesOf({ corral, docker, events, stateDir }),
     async [Symbol.asyncDispose]() {
       // A test that failed in the middle has runs that are still on.
       over.abort();
@@ -170,10 +176,15 @@ export function stdoutOf(events: readonly RunEvent[], worker: string): string {
     .join("");
 }
 
-async function tracesOf({ environment, connection }: Corral, events: readonly RunEvent[], stateDir: string) {
+async function tracesOf({
+  corral,
+  docker,
+  events,
+  stateDir,
+}: Pick<ProjectFixture, "corral" | "docker" | "events" | "stateDir">): Promise<string[]> {
   const runs = new Set(events.map((event) => event.run));
-  const cells = await environment.driver.list();
-  const { Volumes } = await connection.docker.listVolumes();
+  const cells = await corral.environment.driver.list();
+  const { Volumes } = await docker.listVolumes();
   const volumes = (Volumes ?? []).map(({ Labels }) => Labels?.["dev.corral.run"] ?? "");
   return [
     ...cells.map(({ run, state }) => `cell of run ${run}, ${state}`),

@@ -1,12 +1,13 @@
 import type { ApprovalMode } from "../../approval/approver.ts";
 import { loadProject, type Project } from "../../declarations/project.ts";
+import { openEngine } from "../../isolation/open-engine.ts";
+import type { EnginePort } from "../../isolation/port/engine.ts";
 import type { GrantRecord } from "../../run/granted/record.ts";
 import type { RunEnvironment } from "../../run/model/environment.ts";
 import type { RunEvent } from "../../run/model/events.ts";
 import { rootSandbox } from "../../run/model/permission.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import { openProject } from "../../run/open/corral.ts";
-import { type OpenedEngine, openEngine } from "../../run/open/engine.ts";
 import { type RunRequest, run } from "../../run/run.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { personAt } from "../consent/person.ts";
@@ -56,7 +57,7 @@ export async function runVerb(name: string, options: RunOptions, terminal: Termi
 
 interface Surroundings {
   readonly terminal: Terminal;
-  readonly engine: Promise<OpenedEngine>;
+  readonly engine: Promise<EnginePort>;
   readonly screen: RunScreen;
   readonly stop: Stop;
 }

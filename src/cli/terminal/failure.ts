@@ -1,9 +1,10 @@
 import { UnknownPolicyError } from "../../declarations/policy/policy.ts";
 import { DeclarationError } from "../../declarations/yaml/problem.ts";
 import { ItemsError } from "../../fleet/items/faults.ts";
-import { EngineUnavailableError } from "../../isolation/engine/engine-unavailable.ts";
-import { ImageBuildError } from "../../isolation/engine/images/progress.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
+import { EngineUnavailableError } from "../../isolation/port/engine.ts";
+import { ImageBuildError } from "../../isolation/port/images.ts";
+import { StateDirError } from "../../state/state-dir.ts";
 import { EXIT } from "./exit-status.ts";
 import { UsageError } from "./usage-error.ts";
 
@@ -20,7 +21,8 @@ export function failureOf(error: unknown, env: Readonly<Record<string, string | 
   if ([UsageError, UnknownPolicyError, ItemsError].some((kind) => error instanceof kind)) {
     return { text: `corral: ${error.message}`, status: EXIT.wrongUsage };
   }
-  const known = [EngineUnavailableError, EngineTrouble, ImageBuildError].some((kind) => error instanceof kind);
+  const ofEngine = [EngineUnavailableError, EngineTrouble, ImageBuildError, StateDirError];
+  const known = ofEngine.some((kind) => error instanceof kind);
   if (known) return { text: `corral: ${error.message}`, status: EXIT.engineTrouble };
   const debug = Boolean(env.CORRAL_DEBUG);
   if (!debug && isRefusedBySystem(error)) return { text: `corral: ${error.message}`, status: EXIT.engineTrouble };

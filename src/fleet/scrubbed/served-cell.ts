@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { pinned } from "../../files/host/roots.ts";
 import { DiskWatch } from "../../isolation/disk/disk-watch.ts";
-import { closedGate } from "../../isolation/engine/images/closed-gate.ts";
+import { closedGate } from "../../isolation/gate/closed-gate.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import type { ServedItem, ServingCell } from "../../isolation/port/serving.ts";

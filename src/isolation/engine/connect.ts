@@ -1,16 +1,14 @@
 import { Agent } from "node:https";
 import Docker from "dockerode";
 import { engineDataDirs } from "./capabilities.ts";
-import { type Endpoint, type EndpointSource, type Env, resolveEndpoint } from "./endpoint.ts";
-import { EngineUnavailableError } from "./engine-unavailable.ts";
+import { type Endpoint, type Env, resolveEndpoint } from "./endpoint.ts";
+import { engineUnavailable } from "./engine-unavailable.ts";
 
 export interface EngineConnection {
   readonly docker: Docker;
-  /** `unix:///…` or `tcp://host:port`. */
-  readonly endpoint: string;
+  readonly endpoint: Endpoint;
   /** The Engine's Unix socket, which no mount may hold; null for an Engine over TCP. */
   readonly socketPath: string | null;
-  readonly source: EndpointSource;
   /** Where the Engine keeps its own data, which no mount may hold either. */
   readonly dataDirs: readonly string[];
 }
@@ -25,16 +23,15 @@ const ANSWER_TIMEOUT_MS = 5_000;
  */
 export async function connect(env: Env): Promise<EngineConnection> {
   const endpoint = await resolveEndpoint(env).catch((cause: unknown) => {
-    throw new EngineUnavailableError(null, cause);
+    throw engineUnavailable(null, cause);
   });
   try {
     const docker = new Docker(clientOptions(endpoint));
     // At once, for each takes a while; the ping is answered also by an Engine that is too busy for more.
     const [, dataDirs] = await Promise.all([ping(docker), engineDataDirs(docker)]);
-    const { url, source } = endpoint;
-    return { docker, endpoint: url, socketPath: socketPathOf(endpoint) ?? null, source, dataDirs };
+    return { docker, endpoint, socketPath: socketPathOf(endpoint) ?? null, dataDirs };
   } catch (cause) {
-    throw new EngineUnavailableError(endpoint, cause);
+    throw engineUnavailable(endpoint, cause);
   }
 }
 

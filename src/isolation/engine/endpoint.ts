@@ -16,6 +16,11 @@ export interface Endpoint {
   readonly tls?: { readonly ca?: Buffer; readonly cert?: Buffer; readonly key?: Buffer; readonly verify: boolean };
 }
 
+/** For people: the address, and the setting that it comes from. */
+export function describeEndpoint({ url, source }: Pick<Endpoint, "url" | "source">): string {
+  return `${url} (${source === "default" ? "the default" : `from ${source}`})`;
+}
+
 export const DEFAULT_SOCKET = "/var/run/docker.sock";
 
 /**

@@ -1,21 +1,11 @@
-import type { Endpoint, EndpointSource } from "./endpoint.ts";
+import { EngineUnavailableError, type UnavailableReason } from "../port/engine.ts";
+import { describeEndpoint, type Endpoint } from "./endpoint.ts";
 
-/** Why no Engine answered: `setting` is a wrong setting, before anything was tried. */
-export type UnavailableReason = "setting" | "no-socket" | "permission" | "refused" | "timeout" | "other";
-
-/** No Engine answered. The message says what was tried, why it failed, and what to do. */
-export class EngineUnavailableError extends Error {
-  override readonly name = "EngineUnavailableError";
-  readonly reason: UnavailableReason;
-  /** Who said where the Engine is; null for a wrong setting. */
-  readonly source: EndpointSource | null;
-
-  constructor(endpoint: Endpoint | null, cause: unknown) {
-    const reason = endpoint === null ? "setting" : reasonOf(cause);
-    super(describe(endpoint, reason, cause), { cause });
-    this.reason = reason;
-    this.source = endpoint?.source ?? null;
-  }
+/** The error for an endpoint at which no Engine answered; null: the setting that names it is wrong. */
+export function engineUnavailable(endpoint: Endpoint | null, cause: unknown): EngineUnavailableError {
+  const reason = endpoint === null ? "setting" : reasonOf(cause);
+  const source = endpoint?.source ?? null;
+  return new EngineUnavailableError(describe(endpoint, reason, cause), { reason, source, cause });
 }
 
 function reasonOf(cause: unknown): UnavailableReason {
@@ -32,17 +22,16 @@ function describe(endpoint: Endpoint | null, reason: UnavailableReason, cause: u
   const detail = cause instanceof Error ? cause.message : String(cause);
   if (endpoint === null)
     return `No container Engine: ${detail}. Correct that setting, or unset it to use the local Engine.`;
-  const where = `${endpoint.url} (${endpoint.source === "default" ? "the default" : `from ${endpoint.source}`})`;
-  return `No container Engine at ${where}: ${WHY[reason](detail)}`;
+  return `No container Engine at ${describeEndpoint(endpoint)}: ${WHY[reason](detail)}`;
 }
 
 const WHY: Readonly<Record<UnavailableReason, (detail: string) => string>> = {
   setting: (detail) => detail,
   "no-socket": () =>
-    "there is no such socket. Install Docker (on Debian: apt-get install docker.io) and start it, or say in DOCKER_HOST where the Engine is.",
+    "there is no such socket. Install Docker (on Debian: apt-get install docker.io) and start it, or set DOCKER_HOST to the Engine's address.",
   permission: () =>
     "permission denied. Add this user to the group docker (usermod -aG docker NAME, then log in again), or run as root.",
   refused: () => "nothing listens there. Start the Engine (systemctl start docker, or dockerd).",
-  timeout: () => "it accepted the connection and did not answer in time. Look at the Engine's log, then restart it.",
-  other: (detail) => `${detail}. Look at the Engine's log and at DOCKER_HOST.`,
+  timeout: () => "it accepted the connection and did not answer in time. Check the Engine's log, then restart it.",
+  other: (detail) => `${detail}. Check the Engine's log and DOCKER_HOST.`,
 };

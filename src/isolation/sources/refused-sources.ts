@@ -7,6 +7,14 @@ export interface RefusedSources {
   readonly mountTable: readonly MountTableEntry[];
 }
 
+/** What of an engine itself is on this host. */
+export interface EngineHostPlaces {
+  /** Directories that hold the engine's own data. */
+  readonly data: readonly string[];
+  /** Sockets that control the engine. */
+  readonly sockets: readonly string[];
+}
+
 interface RefusedPlace {
   readonly label: string;
   /** The place on its file system: two paths that lead to one directory, by a bind mount, are the same here. */
@@ -41,11 +49,8 @@ const OF_THE_SYSTEM = "a directory of the operating system";
 /** Sockets that give away the Engine or a machine; a directory that holds one is refused. */
 const SOCKETS = ["/run/docker.sock", "/run/containerd", "/run/podman", "/run/docker"] as const;
 
-export function refusedSourcesFor(places: {
-  readonly engineData: readonly string[];
-  readonly engineSockets: readonly string[];
-  readonly state: readonly string[];
-}): RefusedSources {
+/** `engine`: null if none answered, so that nothing can run. */
+export function refusedSourcesFor(stateDir: string, engine: EngineHostPlaces | null): RefusedSources {
   const mountTable = readMountTable();
   const place =
     (label: string, closed: boolean) =>
@@ -57,9 +62,9 @@ export function refusedSourcesFor(places: {
     mountTable,
     places: [
       ...SYSTEM.map(place(OF_THE_SYSTEM, true)),
-      ...[...SOCKETS, ...places.engineSockets].map(place("the Engine's socket", true)),
-      ...places.engineData.map(place("the Engine's data", true)),
-      ...places.state.map(place("Corral's own state", true)),
+      ...[...SOCKETS, ...(engine?.sockets ?? [])].map(place("the Engine's socket", true)),
+      ...(engine?.data ?? []).map(place("the Engine's data", true)),
+      place("Corral's own state", true)(stateDir),
     ],
   };
 }

@@ -1,9 +1,12 @@
 import { TranscriptFolder } from "../../agent/transcript/transcript-folder.ts";
 import { loadProject, type Project } from "../../declarations/project.ts";
-import type { EngineConnection } from "../../isolation/engine/connect.ts";
-import { gateBinary } from "../../isolation/engine/images/gate.ts";
+import { openEngine } from "../../isolation/open-engine.ts";
 import { type Driver, EngineTrouble, type Reaped } from "../../isolation/port/driver.ts";
+import type { EnginePort } from "../../isolation/port/engine.ts";
+import { refusedSourcesFor } from "../../isolation/sources/refused-sources.ts";
 import { makeOwnerDir, removeOwnerDir } from "../../state/live-dir.ts";
+import { currentOwner } from "../../state/owner.ts";
+import { statePaths } from "../../state/state-paths.ts";
 import { finishInterrupted, type ToldFinish } from "../changes/finish-interrupted.ts";
 import { changesetStore, intoProject } from "../changes/into-project.ts";
 import { GrantLedger } from "../granted/ledger.ts";
@@ -15,7 +18,6 @@ import { RecordedApprover } from "../recorded/approver.ts";
 import { recordedEmit } from "../recorded/emit.ts";
 import { openTrail } from "../recorded/open-trail.ts";
 import { approverFor } from "./approver.ts";
-import { type OpenedEngine, openEngine, refusedSourcesOn } from "./engine.ts";
 import type { OpenOptions } from "./options.ts";
 import { policiesExist, policiesOf } from "./policies.ts";
 import { repositoriesOf } from "./repositories.ts";
@@ -24,7 +26,6 @@ import { repositoriesOf } from "./repositories.ts";
 export interface Corral extends AsyncDisposable {
   readonly environment: RunEnvironment;
   readonly project: Project;
-  readonly connection: EngineConnection;
   /** Where Corral keeps its own. */
   readonly stateDir: string;
   readonly reaped: Reaped;
@@ -42,14 +43,19 @@ export async function openCorral(options: OpenOptions): Promise<Corral> {
   return await openProject(await loadProject(options.projectDir), options);
 }
 
-/** The same for a project that is loaded already, and for an Engine that may be on its way. */
+/** The same for a project that is loaded already, and for an engine that may still be opening. */
 export async function openProject(
   project: Project,
   options: Omit<OpenOptions, "projectDir">,
-  engine: Promise<OpenedEngine> = openEngine(options),
+  opening: Promise<EnginePort> = openEngine(options),
 ): Promise<Corral> {
-  const { connection, driver, owner, liveDir } = await engine;
-  const [ownerDir, trail] = await Promise.all([makeOwnerDir(liveDir, owner), openTrail(options.stateDir, project.dir)]);
+  const engine = await opening;
+  const { driver } = engine;
+  const liveDir = statePaths(options.stateDir).live;
+  const [ownerDir, trail] = await Promise.all([
+    makeOwnerDir(liveDir, currentOwner()),
+    openTrail(options.stateDir, project.dir),
+  ]);
   const store = changesetStore(options.stateDir);
   const git = repositoriesOf(project, options, { ownerDir, liveDir, trail });
   const around = { emit: options.emit ?? (() => {}), now: () => performance.now() };
@@ -63,7 +69,7 @@ export async function openProject(
     const policyNamed = policiesOf(project);
     const [{ reaped, reapTrouble }, gate, , finished] = await Promise.all([
       reapedAtOpening(driver),
-      gateBinary({ docker: connection.docker, stateDir: options.stateDir }),
+      engine.gate(),
       policiesExist(project, policyNamed),
       // What a process that is gone had begun to apply is half done only until now.
       finishInterrupted(store, options.stateDir),
@@ -75,7 +81,7 @@ export async function openProject(
       driver,
       approver: new RecordedApprover(approverFor(project, options), trail, around),
       audit: trail,
-      refusedSources: refusedSourcesOn(connection, options.stateDir),
+      refusedSources: refusedSourcesFor(options.stateDir, engine.hostPlaces),
       grants,
       changesets: intoProject(store, trail),
       models: { providers: project.models, projectDir: project.dir, env: options.engineEnv },
@@ -89,7 +95,7 @@ export async function openProject(
       emit: recordedEmit(around.emit, trail),
     };
     const { stateDir } = options;
-    return { environment, project, connection, stateDir, reaped, reapTrouble, [Symbol.asyncDispose]: close };
+    return { environment, project, stateDir, reaped, reapTrouble, [Symbol.asyncDispose]: close };
   } catch (error) {
     await close();
     throw error;

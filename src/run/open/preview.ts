@@ -2,9 +2,9 @@ import { noTranscripts } from "../../agent/transcript/transcripts.ts";
 import type { ApprovalMode } from "../../approval/approver.ts";
 import { noTrail } from "../../audit/trail.ts";
 import type { Project } from "../../declarations/project.ts";
-import { EngineUnavailableError } from "../../isolation/engine/engine-unavailable.ts";
-import { gateBinary } from "../../isolation/engine/images/gate.ts";
-import { ImageBuildError } from "../../isolation/engine/images/progress.ts";
+import { openEngine } from "../../isolation/open-engine.ts";
+import { EngineUnavailableError } from "../../isolation/port/engine.ts";
+import { ImageBuildError } from "../../isolation/port/images.ts";
 import { refusedSourcesFor } from "../../isolation/sources/refused-sources.ts";
 import { noChangesets } from "../changes/into-project.ts";
 import { GrantLedger } from "../granted/ledger.ts";
@@ -12,7 +12,6 @@ import type { RunEnvironment } from "../model/environment.ts";
 import { SchemaChecks } from "../model/schema-check.ts";
 import { absentEngine } from "./absent-engine.ts";
 import { approverFor } from "./approver.ts";
-import { openEngine, refusedSourcesOn } from "./engine.ts";
 import type { OpenOptions } from "./options.ts";
 import { policiesOf } from "./policies.ts";
 import { rememberingImages } from "./remembered-images.ts";
@@ -49,18 +48,18 @@ export async function openPreview(
     now: () => performance.now(),
   };
   try {
-    const { connection, driver } = await openEngine(options);
-    const gate = await gateBinary({ docker: connection.docker, stateDir: options.stateDir });
-    const refusedSources = refusedSourcesOn(connection, options.stateDir);
+    const engine = await openEngine(options);
+    const gate = await engine.gate();
+    const refusedSources = refusedSourcesFor(options.stateDir, engine.hostPlaces);
     return {
-      environment: { ...environment, driver: rememberingImages(driver), refusedSources, gate },
+      environment: { ...environment, driver: rememberingImages(engine.driver), refusedSources, gate },
       project,
       approvalMode,
       unavailable: null,
     };
   } catch (error) {
     if (!(error instanceof EngineUnavailableError || error instanceof ImageBuildError)) throw error;
-    const refusedSources = refusedSourcesFor({ engineData: [], engineSockets: [], state: [options.stateDir] });
+    const refusedSources = refusedSourcesFor(options.stateDir, null);
     return {
       environment: { ...environment, driver: absentEngine(error), refusedSources, gate: "" },
       project,

@@ -7,7 +7,8 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { connect } from "../../../src/isolation/engine/connect.ts";
 import { resolveEndpoint } from "../../../src/isolation/engine/endpoint.ts";
-import { EngineUnavailableError } from "../../../src/isolation/engine/engine-unavailable.ts";
+import { engineUnavailable } from "../../../src/isolation/engine/engine-unavailable.ts";
+import { EngineUnavailableError } from "../../../src/isolation/port/engine.ts";
 
 let dir: string;
 let engine: Server;
@@ -50,7 +51,10 @@ async function failure(env: Record<string, string>): Promise<EngineUnavailableEr
 describe("connect", () => {
   it("follows DOCKER_HOST to a Unix socket", async () => {
     const connection = await connect({ DOCKER_HOST: `unix://${socket}`, HOME: dir });
-    expect(connection).toMatchObject({ endpoint: `unix://${socket}`, socketPath: socket, source: "DOCKER_HOST" });
+    expect(connection).toMatchObject({
+      endpoint: { url: `unix://${socket}`, source: "DOCKER_HOST" },
+      socketPath: socket,
+    });
   });
 
   it("follows DOCKER_HOST over TCP, with or without its scheme", async () => {
@@ -59,7 +63,7 @@ describe("connect", () => {
     const { port } = remote.address() as AddressInfo;
     for (const host of [`tcp://127.0.0.1:${port}`, `127.0.0.1:${port}`]) {
       const connection = await connect({ DOCKER_HOST: host });
-      expect(connection).toMatchObject({ endpoint: `tcp://127.0.0.1:${port}`, socketPath: null });
+      expect(connection).toMatchObject({ endpoint: { url: `tcp://127.0.0.1:${port}` }, socketPath: null });
     }
     remote.closeAllConnections();
     remote.close();
@@ -67,14 +71,16 @@ describe("connect", () => {
 
   it("follows the client's current context, and DOCKER_CONTEXT before it", async () => {
     await writeContext("mine", `unix://${socket}`, { current: true });
-    expect((await connect({ DOCKER_CONFIG: dir })).source).toBe("context mine");
+    expect((await connect({ DOCKER_CONFIG: dir })).endpoint.source).toBe("context mine");
     await writeContext("other", "unix:///nowhere/at/all");
     expect((await failure({ DOCKER_CONFIG: dir, DOCKER_CONTEXT: "other" })).source).toBe("context other");
   });
 
   it("prefers DOCKER_HOST over a context", async () => {
     await writeContext("mine", "unix:///nowhere/at/all", { current: true });
-    expect((await connect({ DOCKER_CONFIG: dir, DOCKER_HOST: `unix://${socket}` })).source).toBe("DOCKER_HOST");
+    expect((await connect({ DOCKER_CONFIG: dir, DOCKER_HOST: `unix://${socket}` })).endpoint.source).toBe(
+      "DOCKER_HOST",
+    );
   });
 
   it("says which socket is missing, who named it, and what to do", async () => {
@@ -94,7 +100,7 @@ describe("connect", () => {
 
   it("names the docker group where permission is missing", () => {
     const cause = Object.assign(new Error("connect EACCES"), { code: "EACCES" });
-    const error = new EngineUnavailableError({ url: "unix:///run/docker.sock", source: "default" }, cause);
+    const error = engineUnavailable({ url: "unix:///run/docker.sock", source: "default" }, cause);
     expect(error.reason).toBe("permission");
     expect(error.message).toContain("group docker");
   });

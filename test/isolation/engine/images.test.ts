@@ -9,8 +9,8 @@ import { buildImages } from "../../../src/isolation/engine/images/build-images.t
 import { readContext } from "../../../src/isolation/engine/images/context.ts";
 import { gateBinary } from "../../../src/isolation/engine/images/gate.ts";
 import { acquireLock } from "../../../src/isolation/engine/images/lock.ts";
-import { ImageBuildError, type ImageProgress } from "../../../src/isolation/engine/images/progress.ts";
 import { imageStatus } from "../../../src/isolation/engine/images/status.ts";
+import { ImageBuildError, type ImageProgress } from "../../../src/isolation/port/images.ts";
 import { currentOwner, formatOwner } from "../../../src/state/owner.ts";
 
 /** Tags of this process alone, so that no test touches the real images. */

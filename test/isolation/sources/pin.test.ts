@@ -9,7 +9,7 @@ import { pinSources } from "../../../src/isolation/sources/pin.ts";
 import { refusedSourcesFor } from "../../../src/isolation/sources/refused-sources.ts";
 
 let dir: string;
-const refused = refusedSourcesFor({ engineData: [], engineSockets: [], state: [] });
+const refused = refusedSourcesFor("/nowhere", null);
 
 beforeEach(async () => {
   dir = await realpath(await mkdtemp(join(tmpdir(), "corral-pin-")));

@@ -66,7 +66,7 @@ export async function openTree(files: Readonly<Record<string, string>> = {}): Pr
   let ids = 0;
   const around: GrantSurroundings = {
     project: { dir: join(base, "p"), ownFiles: [join(base, "p/corral.yaml")] },
-    refusedSources: refusedSourcesFor({ engineData: [], engineSockets: [], state: [join(base, "s")] }),
+    refusedSources: refusedSourcesFor(join(base, "s"), null),
     writableHosts: async () => [join(base, "p/out")],
     approver: {
       async decide(request) {

@@ -7,7 +7,7 @@ import { openHandySession, openSessionIn, type SessionFixture } from "./session-
 const never = new AbortController().signal;
 
 async function container(s: SessionFixture) {
-  return s.project.corral.connection.docker.getContainer(await s.cellId());
+  return s.project.docker.getContainer(await s.cellId());
 }
 
 describe("a session's cell", () => {
@@ -64,7 +64,7 @@ describe("a session's cell", () => {
     expect(await s.exec("echo after")).toMatchObject({ stdout: "after\n", cellReplaced: false });
     // Where both remove it at once, the Engine may refuse Corral, whose volumes then wait to be reaped.
     await removed.promise;
-    const { docker } = s.project.corral.connection;
+    const { docker } = s.project;
     const { Volumes } = await docker.listVolumes({ filters: { label: [`dev.corral.run=${plan.run}`] } });
     for (const { Name } of Volumes ?? []) await docker.getVolume(Name).remove();
   });

@@ -191,7 +191,7 @@ describe("a session in a namespace with a root", () => {
 describe("a session of an image without a shell", () => {
   it("borrows one, and runs the image's own programs", async () => {
     await using project = await openHandySession();
-    const { docker } = project.project.corral.connection;
+    const { docker } = project.project;
     const image = `corral-test/static-${process.pid}`;
     // The gate is a static busybox, which is what it is called as.
     const program = await readFile(project.project.corral.environment.gate);
@@ -214,7 +214,7 @@ describe("a session of an image without a shell", () => {
 it("leaves nothing behind", async () => {
   await using other = await openHandySession();
   await other.exec("sleep 4712 > /dev/null 2>&1 & echo");
-  const cell = other.project.corral.connection.docker.getContainer(await other.cellId());
+  const cell = other.project.docker.getContainer(await other.cellId());
   await other.close();
   await expect(cell.inspect()).rejects.toThrow(/no such container/i);
   expect(await other.project.traces()).toEqual([]);

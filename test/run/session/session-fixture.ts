@@ -72,7 +72,7 @@ async function sessionOf(project: ProjectFixture, name: string): Promise<Session
     cellId,
     async processes() {
       const { plan } = await session.cell(never);
-      const top = await corral.connection.docker.getContainer(await cellId()).top({ ps_args: "-eo uid,pid,args" });
+      const top = await project.docker.getContainer(await cellId()).top({ ps_args: "-eo uid,pid,args" });
       const rows = top.Processes as string[][];
       return rows.filter(([uid]) => uid === String(plan.user.uid)).map(([, , ...words]) => words.join(" "));
     },

@@ -1,9 +1,9 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import type Docker from "dockerode";
+import { ImageBuildError } from "../../port/images.ts";
 import { readMessages } from "./engine-messages.ts";
 import { SYSTEM_PATH } from "./host-command.ts";
-import { ImageBuildError } from "./progress.ts";
 
 export interface ImportRequest {
   readonly docker: Docker;

@@ -1,11 +1,11 @@
 import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import type Docker from "dockerode";
+import { ImageBuildError, type OnImageProgress } from "../../port/images.ts";
 import { importRoot } from "./bootstrap-import.ts";
 import { configureRoot } from "./bootstrap-root.ts";
 import { type HostApt, readHostApt } from "./host-apt.ts";
 import { contained, runHostCommand } from "./host-command.ts";
-import { ImageBuildError, type OnImageProgress } from "./progress.ts";
 
 export const BOOTSTRAP_TAG = "corral/debian:bookworm";
 const SUITE = "bookworm";

@@ -1,35 +1,21 @@
-import { join } from "node:path";
 import type Docker from "dockerode";
+import { statePaths } from "../../../state/state-paths.ts";
+import {
+  BASE_NAME,
+  type BuiltImage,
+  IMAGE_PREFIX,
+  ImageBuildError,
+  type ImageBuildRequest,
+} from "../../port/images.ts";
 import { type BuildRequest, buildImage } from "./build-image.ts";
 import { type ImageSource, listImages } from "./catalog.ts";
 import { ensureDebianBase } from "./debian-base.ts";
 import { FINGERPRINT_LABEL, isCurrent } from "./fingerprint.ts";
 import { inspectImage } from "./inspect.ts";
 import { acquireLock } from "./lock.ts";
-import { BASE_NAME, IMAGE_PREFIX } from "./names.ts";
-import { ImageBuildError, type OnImageProgress } from "./progress.ts";
 import { findProxies } from "./proxies.ts";
 import { makeStateFolder } from "./state-folder.ts";
 import type { StatusRequest } from "./status.ts";
-
-export interface BuildImagesRequest extends StatusRequest {
-  /** Folder names or tags; absent: every image. The base is always seen to. */
-  readonly names?: readonly string[];
-  readonly onProgress: OnImageProgress;
-  readonly signal?: AbortSignal;
-  /** Only the proxy variables (`http_proxy`, …) are read. */
-  readonly env?: Readonly<Record<string, string | undefined>>;
-}
-
-export interface BuiltImage {
-  readonly name: string;
-  readonly tag: string;
-  readonly id: string;
-  readonly sizeBytes: number;
-  /** False: it was up to date already. */
-  readonly built: boolean;
-  readonly durationMs: number;
-}
 
 /**
  * Builds the images that are missing or stale: the base first, on a Debian that is pulled or made, then the others.
@@ -37,11 +23,11 @@ export interface BuiltImage {
  *
  * @throws {ImageBuildError} with the step and the last lines of its output.
  */
-export async function buildImages(request: BuildImagesRequest): Promise<BuiltImage[]> {
+export async function buildImages(request: ImageBuildRequest & StatusRequest): Promise<BuiltImage[]> {
   const { docker, imagesDir, stateDir, names, onProgress, signal, prefix = IMAGE_PREFIX } = request;
   const sources = await listImages(imagesDir, prefix, names);
   await makeStateFolder(stateDir);
-  await using _lock = await acquireLock(join(stateDir, "images.lock"), {
+  await using _lock = await acquireLock(statePaths(stateDir).imagesLock, {
     signal,
     onWait: (pid) =>
       onProgress({ image: `${prefix}/${BASE_NAME}`, text: `waiting for another build (process ${pid})` }),

@@ -1,7 +1,7 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
+import { BASE_NAME } from "../../port/images.ts";
 import { type BuildContext, readContext } from "./context.ts";
-import { BASE_NAME } from "./names.ts";
 
 /** An image that Corral can build: a folder of `imagesDir` with a Dockerfile. */
 export interface ImageSource {

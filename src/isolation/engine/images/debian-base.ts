@@ -1,14 +1,13 @@
-import { join } from "node:path";
 import type Docker from "dockerode";
 import { z } from "zod";
+import { statePaths } from "../../../state/state-paths.ts";
+import { ImageBuildError } from "../../port/images.ts";
 import { BOOTSTRAP_TAG, type BootstrapRequest, bootstrapDebian } from "./bootstrap.ts";
 import { inspectImage } from "./inspect.ts";
-import { ImageBuildError } from "./progress.ts";
 import { pullImage } from "./pull.ts";
 import { readRecord, writeAtomically } from "./state-folder.ts";
 
 const PUBLIC_TAG = "debian:bookworm-slim";
-const RECORD_NAME = "images.json";
 
 /** The Debian that every image stands on, and where it came from. */
 const DebianBase = z.object({
@@ -35,7 +34,7 @@ export async function findDebianBase(docker: Docker, stateDir: string): Promise<
 export async function ensureDebianBase(request: BootstrapRequest): Promise<DebianBase> {
   const { docker, stateDir } = request;
   const base = (await findDebianBase(docker, stateDir)) ?? (await fetchBase(request));
-  await writeAtomically(join(stateDir, RECORD_NAME), `${JSON.stringify({ version: 1, base }, null, 2)}\n`);
+  await writeAtomically(statePaths(stateDir).imagesRecord, `${JSON.stringify({ version: 1, base }, null, 2)}\n`);
   return base;
 }
 
@@ -81,5 +80,5 @@ async function bootstrappedBase(docker: Docker): Promise<DebianBase | null> {
 }
 
 async function recordedBase(stateDir: string): Promise<DebianBase | null> {
-  return Record.safeParse(await readRecord(stateDir, RECORD_NAME)).data?.base ?? null;
+  return Record.safeParse(await readRecord(statePaths(stateDir).imagesRecord)).data?.base ?? null;
 }

@@ -5,9 +5,9 @@ import type { Readable } from "node:stream";
 import type Docker from "dockerode";
 import { z } from "zod";
 import { currentOwner, formatOwner, loadSealKey, sealOf } from "../../../state/owner.ts";
+import { statePaths } from "../../../state/state-paths.ts";
+import { BASE_NAME, IMAGE_PREFIX, ImageBuildError } from "../../port/images.ts";
 import { inspectImage } from "./inspect.ts";
-import { BASE_NAME, IMAGE_PREFIX } from "./names.ts";
-import { ImageBuildError } from "./progress.ts";
 import { makeStateFolder, readRecord, writeAtomically, writeIfMissing } from "./state-folder.ts";
 
 export interface GateRequest {
@@ -29,11 +29,12 @@ export async function gateBinary({ docker, stateDir, prefix = IMAGE_PREFIX }: Ga
   const tag = `${prefix}/${BASE_NAME}`;
   const base = await inspectImage(docker, tag);
   if (!base) throw new ImageBuildError(tag, `it is not built. Run: corral images build ${BASE_NAME}`);
-  const gateDir = join(stateDir, "gate");
-  const record = GateRecord.safeParse(await readRecord(gateDir, "gate.json")).data;
-  if (record?.baseId === base.Id) {
-    const file = join(gateDir, record.sha256, "busybox");
-    if ((await sha256OfFile(file)) === record.sha256) return file;
+  const gateDir = statePaths(stateDir).gate;
+  const record = join(gateDir, "gate.json");
+  const known = GateRecord.safeParse(await readRecord(record)).data;
+  if (known?.baseId === base.Id) {
+    const file = join(gateDir, known.sha256, "busybox");
+    if ((await sha256OfFile(file)) === known.sha256) return file;
   }
   const binary = await readFromImage(docker, base.Id, stateDir);
   if (!binary.subarray(0, 4).equals(ELF_MAGIC)) throw new ImageBuildError(tag, `${GATE_PATH} in it is not a program`);
@@ -44,7 +45,7 @@ export async function gateBinary({ docker, stateDir, prefix = IMAGE_PREFIX }: Ga
   // Replaced only where it is not what its name says: cells of other orchestrators are being made with this very file.
   if (!(await writeIfMissing(file, binary, 0o555)) && (await sha256OfFile(file)) !== sha256)
     await writeAtomically(file, binary, 0o555);
-  await writeAtomically(join(gateDir, "gate.json"), JSON.stringify({ baseId: base.Id, sha256 }));
+  await writeAtomically(record, JSON.stringify({ baseId: base.Id, sha256 }));
   return file;
 }
 

@@ -1,6 +1,6 @@
 import type Docker from "dockerode";
+import type { OnImageProgress } from "../../port/images.ts";
 import { readMessages } from "./engine-messages.ts";
-import type { OnImageProgress } from "./progress.ts";
 
 const FIRST_BYTE_TIMEOUT_MS = 8_000;
 const TOTAL_TIMEOUT_MS = 10 * 60_000;

@@ -1,6 +1,5 @@
 import { randomUUID } from "node:crypto";
 import { chmod, link, mkdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
-import { join } from "node:path";
 
 /** Makes a folder of Corral's state, open to its owner alone, and every folder above it that is missing. */
 export async function makeStateFolder(dir: string): Promise<void> {
@@ -41,9 +40,9 @@ export async function writeIfMissing(file: string, content: Buffer, mode: number
 }
 
 /** The file's content as JSON; `undefined` where it is missing or not JSON, since what is recorded here can be found out again. */
-export async function readRecord(dir: string, name: string): Promise<unknown> {
+export async function readRecord(file: string): Promise<unknown> {
   try {
-    return JSON.parse(await readFile(join(dir, name), "utf8"));
+    return JSON.parse(await readFile(file, "utf8"));
   } catch (error) {
     if (error instanceof SyntaxError || (error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
     throw error;

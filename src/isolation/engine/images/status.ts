@@ -1,18 +1,9 @@
 import type Docker from "dockerode";
+import { BASE_NAME, IMAGE_PREFIX, type ImageStatus } from "../../port/images.ts";
 import { listImages } from "./catalog.ts";
 import { findDebianBase } from "./debian-base.ts";
 import { BASE_LABEL, isCurrent } from "./fingerprint.ts";
 import { inspectImage } from "./inspect.ts";
-import { BASE_NAME, IMAGE_PREFIX } from "./names.ts";
-
-export interface ImageStatus {
-  readonly name: string;
-  readonly tag: string;
-  /** `stale`: made of other files, or on another base, than it would be now. */
-  readonly state: "present" | "stale" | "missing";
-  readonly id: string | null;
-  readonly sizeBytes: number | null;
-}
 
 export interface StatusRequest {
   readonly docker: Docker;
