@@ -9,6 +9,8 @@ export default defineConfig({
     // Most tests run a real Engine on a machine that others use as well; what fails twice in a row is no noise.
     retry: 1,
     testTimeout: 60_000,
+    // What a test waits for may come late on a busy machine; one that polls ends as soon as it is there.
+    expect: { poll: { timeout: 30_000 } },
     hookTimeout: 120_000,
   },
 });

@@ -1,7 +1,7 @@
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { FileLock, holdFile, isHeld, LockHeldError, tryHoldFile } from "../../src/state/file-lock.ts";
 
 let dir: string;
@@ -13,6 +13,7 @@ beforeEach(() => {
 });
 
 afterEach(() => {
+  vi.useRealTimers();
   rmSync(dir, { recursive: true });
 });
 
@@ -90,8 +91,9 @@ describe("a lock among processes", () => {
         return isDead(name);
       },
     });
-    const taken = late.take();
-    await new Promise((later) => setTimeout(later, 50));
+    const waits = Promise.withResolvers<string>();
+    const taken = late.take({ waitMs: 60_000, longestPauseMs: 5, onWait: waits.resolve });
+    expect(await waits.promise).toBe("early");
     expect(readFileSync(path, "utf8")).toContain("early");
     await (first as AsyncDisposable | null)?.[Symbol.asyncDispose]();
     await using _ = await taken;
@@ -115,7 +117,12 @@ describe("a lock among processes", () => {
     expect(await isHeld(path, holder)).toBe(true);
     expect(await tryHoldFile(path, holder)).toBe(null);
     const waits: string[] = [];
-    const patience = { waitMs: 50, longestPauseMs: 5, onWait: (name: string) => waits.push(name) };
+    const onWait = (name: string): void => {
+      waits.push(name);
+      vi.advanceTimersByTime(60_000);
+    };
+    vi.useFakeTimers({ toFake: ["Date"] });
+    const patience = { waitMs: 60_000, longestPauseMs: 5, onWait };
     await expect(holdFile(path, holder, patience)).rejects.toThrow(LockHeldError);
     expect(waits).toEqual(["early"]);
     const signal = AbortSignal.timeout(20);

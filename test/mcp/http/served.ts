@@ -48,7 +48,7 @@ export async function served(times: PresenceTimes, asking: readonly string[] = [
         otherwise: nobodyAsks,
         isShared,
         honoursRoots: true,
-        approvalTimeoutMs: 10_000,
+        approvalTimeoutMs: 60_000,
         tell: (line) => void troubles.push(line),
         report: (error) => void troubles.push(String(error)),
       }),
