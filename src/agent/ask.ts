@@ -1,5 +1,5 @@
 import { jsonSchema, type ModelMessage, streamText, type TextStreamPart, type ToolSet, tool } from "ai";
-import { isTooDeep } from "../json/depth.ts";
+import { isTooDeep } from "../json/parse-json.ts";
 import { charactersIn } from "../json/size.ts";
 import { formatDuration } from "../sandbox/units.ts";
 import type { RedactedPieces } from "../secrets/redactor.ts";

@@ -1,4 +1,4 @@
-import { MAX_JSON_DEPTH } from "../json/depth.ts";
+import { MAX_JSON_DEPTH } from "../json/parse-json.ts";
 
 /** Why an agent did not come to an answer. Each is told to its caller, and none holds a key. */
 export type AgentFailureCode =

@@ -1,4 +1,4 @@
-import { isTooDeep, MAX_JSON_DEPTH } from "../json/depth.ts";
+import { isTooDeep, MAX_JSON_DEPTH } from "../json/parse-json.ts";
 
 export type FinalOutput = (
   | { readonly ok: true; readonly value: unknown }

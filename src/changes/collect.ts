@@ -1,4 +1,3 @@
-import fs from "node:fs";
 import { askedOnApplying, comesBack } from "../sandbox/staging.ts";
 import { formatBytes } from "../sandbox/units.ts";
 import type { Agreed } from "./agreed.ts";
@@ -134,11 +133,10 @@ function hasNewRights({ kind, base, next }: Change): boolean {
 }
 
 function changedMount(view: View): ChangedMount {
-  const { dev, ino } = fs.fstatSync(view.target.fd, { bigint: true });
   return {
     path: view.mount.path,
     target: view.targetPath,
-    targetIdentity: `${dev}:${ino}`,
+    targetIdentity: view.target.identity(),
     content: view.contentPath,
     closed: view.closed,
   };

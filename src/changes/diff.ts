@@ -1,9 +1,9 @@
-import { Sides } from "./apply/target.ts";
+import { OpenMounts } from "./apply/open-mounts.ts";
 import { isVerdict, type Verdict } from "./apply/verdict.ts";
 import { versionsOf, whyNot } from "./diff/compare.ts";
 import { isText, textDiff } from "./diff/text-diff.ts";
 import { visible, visibleName } from "./diff/visible.ts";
-import type { Change, Changeset } from "./model/changeset.ts";
+import { type Change, type Changeset, placeKey } from "./model/changeset.ts";
 
 export interface DiffLimits {
   /** A file of which either version is larger is told of, and not shown. */
@@ -46,13 +46,13 @@ export async function changesetDiff(changeset: Changeset, limits: DiffLimits = D
 
 /** Compares what a run left with what stands in its place now. Ends early where there are more changes than the limit. */
 export async function* changeDiffs(changeset: Changeset, limits: DiffLimits = DIFF_LIMITS): AsyncGenerator<ChangeDiff> {
-  using sides = new Sides(changeset);
+  using mounts = new OpenMounts(changeset);
   const coming = new Coming();
   const left = { bytes: limits.totalBytes, read: limits.readBytes };
   for (const change of changeset.changes.slice(0, limits.changes)) {
-    const verdict = verdictOn(change, sides, coming);
+    const verdict = verdictOn(change, mounts, coming);
     coming.add(change);
-    const diff = verdict === null ? await diffOf(change, sides, limits, left) : marked(change, verdict);
+    const diff = verdict === null ? await diffOf(change, mounts, limits, left) : marked(change, verdict);
     left.bytes -= bytesOf(diff.lines);
     yield diff;
   }
@@ -68,25 +68,21 @@ class Coming {
   readonly #places = new Set<string>();
 
   add({ mount, parts, kind, type }: Change): void {
-    if (kind === "delete" || (kind === "create" && type === "directory")) this.#places.add(keyOf(mount, parts));
+    if (kind === "delete" || (kind === "create" && type === "directory")) this.#places.add(placeKey(mount, parts));
   }
 
   has({ mount, parts, kind }: Change): boolean {
     if (kind !== "create") return false;
-    return this.#places.has(keyOf(mount, parts)) || this.#places.has(keyOf(mount, parts.slice(0, -1)));
+    return this.#places.has(placeKey(mount, parts)) || this.#places.has(placeKey(mount, parts.slice(0, -1)));
   }
 }
 
-function keyOf(mount: number, parts: readonly string[]): string {
-  return `${mount}:${parts.join("/")}`;
-}
-
-function verdictOn(change: Change, sides: Sides, coming: Coming): Verdict | null {
+function verdictOn(change: Change, mounts: OpenMounts, coming: Coming): Verdict | null {
   if (change.refusal !== null) return { outcome: "refused", reason: change.refusal };
-  return whyNot(change, sides, coming.has(change));
+  return whyNot(change, mounts, coming.has(change));
 }
 
-async function diffOf(change: Change, sides: Sides, limits: DiffLimits, left: Left): Promise<ChangeDiff> {
+async function diffOf(change: Change, mounts: OpenMounts, limits: DiffLimits, left: Left): Promise<ChangeDiff> {
   const { kind, type, next, base } = change;
   if (kind === "delete" || type !== "file" || next === null) return told(change, [heading(change)]);
   const sizes = `${sizeOf(base)}${next.size} bytes`;
@@ -94,7 +90,7 @@ async function diffOf(change: Change, sides: Sides, limits: DiffLimits, left: Le
   if (size > limits.fileBytes) return told(change, [`${heading(change)} (${sizes}; too large to show)`]);
   if (left.bytes <= 0 || left.read < size) return told(change, [`${heading(change)} (${sizes}; not shown)`]);
   left.read -= size;
-  const versions = await versionsOf(change, sides);
+  const versions = await versionsOf(change, mounts);
   if (isVerdict(versions)) return marked(change, versions);
   const { before, after } = versions;
   if (!isText(before) || !isText(after)) return told(change, [`${heading(change)} (binary, ${sizes})`]);

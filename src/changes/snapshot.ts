@@ -2,9 +2,8 @@ import { createHash } from "node:crypto";
 import fs from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { contentOf } from "../files/host/content.ts";
-import { copyContent } from "../files/host/copy-content.ts";
-import { Descriptor } from "../files/host/descriptor.ts";
+import { contentOf, copyContent } from "../files/host/content.ts";
+import { Descriptor, isRoot } from "../files/host/descriptor.ts";
 import type { Change, Changeset, EntryFacts } from "./model/changeset.ts";
 import { factsOf } from "./model/raw-name.ts";
 
@@ -91,8 +90,7 @@ function linkLike({ uid, gid }: fs.Stats, { linkText }: Change, to: string): Ent
 async function fileLike(named: Descriptor, to: string, signal: AbortSignal | undefined): Promise<EntryFacts | null> {
   using source = named.reopen(fs.constants.O_RDONLY);
   const stats = source.stat();
-  const { O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = fs.constants;
-  using file = new Descriptor(fs.openSync(to, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600));
+  using file = Descriptor.create(to, 0o600);
   await copyContent(contentOf(source), file, signal);
   if (isRoot()) fs.fchownSync(file.fd, stats.uid, stats.gid);
   fs.fchmodSync(file.fd, stats.mode & 0o777);
@@ -101,16 +99,9 @@ async function fileLike(named: Descriptor, to: string, signal: AbortSignal | und
 }
 
 function nameOf(root: string, parts: readonly string[]): Descriptor {
-  let current = Descriptor.name(root, true);
-  for (const [index, part] of parts.entries()) {
-    using folder = current;
-    current = folder.child(part, index < parts.length - 1);
-  }
-  return current;
-}
-
-function isRoot(): boolean {
-  return process.geteuid?.() === 0;
+  using top = Descriptor.name(root, true);
+  using folder = top.below(parts.slice(0, -1));
+  return folder.child(parts.at(-1) ?? ".");
 }
 
 /** The SHA-256 of what a change brings, in hexadecimal digits; null where it is not what was looked at any more. */

@@ -12,7 +12,7 @@ import { below, type VirtualPath } from "../sandbox/virtual-path.ts";
 import { Agreed } from "./agreed.ts";
 import { type ChangesOf, type Collected, collectChanges, withoutAgreed } from "./collect.ts";
 import type { Change, Changeset } from "./model/changeset.ts";
-import { type RawName, rawChild, rawNameOf } from "./model/raw-name.ts";
+import { type RawName, rawBytes, rawNameOf } from "./model/raw-name.ts";
 import { digestAt, snapshotOf } from "./snapshot.ts";
 import { TooLargeToStage } from "./view/base-tree.ts";
 import { rebase } from "./view/rebase.ts";
@@ -242,16 +242,9 @@ function partsBelow({ mount }: View, path: VirtualPath): string[] {
 
 /** The folder that the names lead to, without following links; null where there is none. */
 function folderOf(root: Descriptor, names: readonly RawName[]): Descriptor | null {
-  let current = root.again();
   try {
-    for (const name of names) {
-      const next = rawChild(current, name, true);
-      current[Symbol.dispose]();
-      current = next;
-    }
-    return current;
+    return root.below(names.map(rawBytes));
   } catch (error) {
-    current[Symbol.dispose]();
     const { code } = error as NodeJS.ErrnoException;
     if (code === "ENOENT" || code === "ENOTDIR") return null;
     throw error;

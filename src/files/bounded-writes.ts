@@ -1,5 +1,5 @@
 import { FileTooLargeError } from "../sandbox/errors.ts";
-import type { Files, Guard } from "./files.ts";
+import type { Files, Guard } from "./model/files.ts";
 
 /**
  * The same files, in which nothing becomes larger than so many bytes by one operation, as the kernel holds programs to it;

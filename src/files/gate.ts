@@ -4,7 +4,7 @@ import { PathNotInSandboxError, PermissionError, type SandboxError } from "../sa
 import type { Access } from "../sandbox/mount.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
-import type { Checks } from "./files.ts";
+import type { Checks } from "./model/files.ts";
 import { type Place, placeOf } from "./model/place.ts";
 import type { FileOperation } from "./model/refusals.ts";
 import { leadsToMount } from "./namespace.ts";

@@ -2,26 +2,28 @@ import { canRead, canWrite, governingMount, readablePaths, writablePaths } from 
 import { NotFoundError } from "../sandbox/errors.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
-import type { Edit } from "./edit/apply-edits.ts";
+import { type ConsentNeed, Gate, type Resolution } from "./gate.ts";
+import { bytesOf } from "./model/content-bytes.ts";
 import type {
   Deleted,
   DeleteOptions,
+  Edit,
   Edited,
   FileInfo,
   Files,
   Guard,
+  Listing,
+  ListOptions,
+  ReadOptions,
+  ReadResult,
   TransferOptions,
   Transferred,
   WriteOptions,
   Written,
-} from "./files.ts";
-import { type ConsentNeed, Gate, type Resolution } from "./gate.ts";
-import type { Listing, ListOptions } from "./list/listing.ts";
-import { bytesOf } from "./model/content-bytes.ts";
+} from "./model/files.ts";
 import { placeOf } from "./model/place.ts";
 import type { FileOperation } from "./model/refusals.ts";
 import { leadsToMount, listNamespace, statNamespace } from "./namespace.ts";
-import type { ReadOptions, ReadResult } from "./read/read-content.ts";
 
 type Unguarded<Options> = Omit<Options, "checks">;
 

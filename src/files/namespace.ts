@@ -1,9 +1,8 @@
 import { NotFoundError } from "../sandbox/errors.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { comparePaths, covers, ROOT, type VirtualPath } from "../sandbox/virtual-path.ts";
-import type { FileInfo, Files } from "./files.ts";
-import { type Listing, ListingDraft, type ListOptions } from "./list/listing.ts";
-import type { EntryType } from "./model/entry-type.ts";
+import { ListingDraft } from "./list/listing.ts";
+import type { EntryType, FileInfo, Files, Listing, ListOptions } from "./model/files.ts";
 import { type Place, placeOf } from "./model/place.ts";
 
 type Mounted = Pick<Sandbox, "mounts">;

@@ -1,14 +1,12 @@
 import type { GuardedFiles } from "../files/guarded.ts";
 import { SandboxError } from "../sandbox/errors.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
-import { placeOfEntry } from "./entry-path.ts";
+import { placeOfEntry, shown, type Wanted, wantedIn } from "./entry-path.ts";
 import type { FileBytes } from "./file-bytes.ts";
 import { MAX_FILE_BYTES, MAX_PULLED_BYTES, MAX_PULLED_FILES } from "./limits.ts";
-import { blobId } from "./object-id.ts";
 import { GitRefusal } from "./refusal.ts";
 import type { Repository } from "./repository.ts";
-import { foldersOf, type TreeEntry, whyNoFile } from "./tree-entries.ts";
-import { shown, type Wanted, wantedIn } from "./wanted.ts";
+import { blobId, foldersOf, type TreeEntry, whyNoFile } from "./tree-entries.ts";
 
 export interface PullRequest {
   /** Absent: everything. */

@@ -1,5 +1,6 @@
 import type { GitRepo } from "../declarations/git/repo.ts";
 import { type Env, readSecret, SecretUnavailable } from "../secrets/read-secret.ts";
+import { Redactor } from "../secrets/redactor.ts";
 import { GitRefusal } from "./refusal.ts";
 
 /** What one git that speaks to a remote is given besides: a secret stands in its environment alone. */
@@ -26,12 +27,12 @@ export async function accessTo(repo: GitRepo, env: Env, signal: AbortSignal): Pr
   const secret = await secretOf(repo, env, signal);
   const { origin, username } = new URL(repo.url);
   const user = username === "" ? DEFAULT_USER : decodeURIComponent(username);
-  const encoded = Buffer.from(`${user}:${secret}`).toString("base64");
-  const forms = [secret, encodeURIComponent(secret), encoded];
+  // HTTP repeats both words together, in base64.
+  const redactor = new Redactor([secret, `${user}:${secret}`]);
   return {
     settings: [`credential.${origin}.helper=${HELPER}`],
     env: { CORRAL_GIT_USER: user, CORRAL_GIT_SECRET: secret },
-    redact: (text) => forms.reduce((clean, form) => clean.replaceAll(form, "[secret]"), text),
+    redact: (text) => redactor.text(text),
   };
 }
 

@@ -1,12 +1,10 @@
-import { placeOfEntry } from "./entry-path.ts";
+import { placeOfEntry, shown, type Wanted, wantedIn } from "./entry-path.ts";
 import type { FileBytes } from "./file-bytes.ts";
 import { MAX_FILE_BYTES, MAX_STAGED_COMMITS, MAX_STAGED_FILES, MAX_TREE_STAGED_BYTES } from "./limits.ts";
-import { blobId } from "./object-id.ts";
 import { GitRefusal } from "./refusal.ts";
 import type { CommitHead, FileChange, Repository } from "./repository.ts";
-import { foldersOf, type TreeEntry } from "./tree-entries.ts";
+import { blobId, foldersOf, type TreeEntry } from "./tree-entries.ts";
 import type { StagedCommit, StagedFile, TreeState } from "./tree-state.ts";
-import { shown, type Wanted, wantedIn } from "./wanted.ts";
 
 export interface StageRequest {
   readonly files: readonly string[];

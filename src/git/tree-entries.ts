@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 /** One thing in a tree of git's, by its path from the root of the repository. */
 export interface TreeEntry {
   readonly path: string;
@@ -49,4 +50,9 @@ export function whyNoFile({ mode }: TreeEntry): string | null {
 export function foldersOf(path: string): string[] {
   const parts = path.split("/").slice(0, -1);
   return ["", ...parts.map((_, index) => parts.slice(0, index + 1).join("/"))];
+}
+
+/** The name that git has for a file's content. */
+export function blobId(content: Uint8Array): string {
+  return createHash("sha1").update(`blob ${content.length}\0`).update(content).digest("hex");
 }

@@ -1,5 +1,4 @@
 import { execFile } from "node:child_process";
-import type { SecretSource } from "./source.ts";
 
 /** Corral's own environment, which only a face can read. */
 export type Env = Readonly<Record<string, string | undefined>>;
@@ -48,3 +47,8 @@ function printedBy(program: string, args: readonly string[], env: Env, signal: A
     child.stdin?.on("error", () => {}).end();
   });
 }
+
+/** Where a secret is: a variable of Corral's own environment, or the first line that a program prints. */
+export type SecretSource =
+  | { readonly kind: "env"; readonly name: string }
+  | { readonly kind: "command"; readonly program: string; readonly args: readonly string[] };

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { detachMountsBelow } from "../files/host/detach-mounts.ts";
+import { detachMountsBelow } from "../files/host/kernel-mounts.ts";
 import { removeTree } from "../files/host/remove-tree.ts";
 import { formatOwner, isDead, type Owner, parseOwner } from "./owner.ts";
 

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { ListEntry } from "../files/list/listing.ts";
+import type { ListEntry } from "../files/model/files.ts";
 import { pathField } from "./fields.ts";
 import { defineTool } from "./tool.ts";
 

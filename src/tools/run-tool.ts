@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { isTooDeep, MAX_JSON_DEPTH } from "../json/depth.ts";
+import { isTooDeep, MAX_JSON_DEPTH } from "../json/parse-json.ts";
 import { SandboxError } from "../sandbox/errors.ts";
 import type { Hands } from "./hands.ts";
 import { type ToolOutput, ToolRefusal } from "./tool.ts";

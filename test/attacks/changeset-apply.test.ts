@@ -67,7 +67,7 @@ describe("a directory in which others swap things while changes are applied", ()
     }
     // Both were met, so the race took place.
     expect(seen.get("applied")).toBeGreaterThan(0);
-    expect(seen.get("a link or a file stands in the place of a directory that it is in")).toBeGreaterThan(0);
+    expect(seen.get("a link or a file is in the place of one of its parent directories")).toBeGreaterThan(0);
   });
 
   it("leads nothing outside, whenever a directory on the way becomes a link", async () => {

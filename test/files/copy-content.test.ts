@@ -1,8 +1,7 @@
 import fs from "node:fs";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
-import { contentOf } from "../../src/files/host/content.ts";
-import { copyContent } from "../../src/files/host/copy-content.ts";
+import { contentOf, copyContent } from "../../src/files/host/content.ts";
 import { Descriptor } from "../../src/files/host/descriptor.ts";
 import { temporaryFolder } from "./temporary-folder.ts";
 

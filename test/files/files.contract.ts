@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { Files } from "../../src/files/files.ts";
+import type { Files } from "../../src/files/model/files.ts";
 import { type Place, placeOf } from "../../src/files/model/place.ts";
 import { at, mount } from "../sandbox/sandboxes.ts";
 

@@ -2,8 +2,8 @@ import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { Files } from "../../src/files/files.ts";
 import { openHostFiles } from "../../src/files/host/host-files.ts";
+import type { Files } from "../../src/files/model/files.ts";
 import { contractMounts, filesContract, place } from "./files.contract.ts";
 import { temporaryFolder } from "./temporary-folder.ts";
 

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import type { ReadOptions, TextResult } from "../../src/files/model/files.ts";
 import type { ByteSource } from "../../src/files/read/byte-source.ts";
-import { type ReadOptions, readContent } from "../../src/files/read/read-content.ts";
-import type { TextResult } from "../../src/files/read/read-text.ts";
+import { readContent } from "../../src/files/read/read-content.ts";
 
 function source(content: string | Uint8Array): ByteSource {
   const bytes = Buffer.from(content);

@@ -2,7 +2,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { GitRepo } from "../../src/declarations/git/repo.ts";
-import type { SecretSource } from "../../src/secrets/source.ts";
+import type { SecretSource } from "../../src/secrets/read-secret.ts";
 import { type HttpRemote, httpRemote } from "./http-remote.ts";
 import { bareRemote, type Remote } from "./remote.ts";
 import { never, refusal, repoAt, type WorkerSide, workerSide } from "./worker-side.ts";

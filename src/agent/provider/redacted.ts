@@ -1,5 +1,5 @@
 import { type LanguageModelMiddleware, wrapLanguageModel } from "ai";
-import { isTooDeep } from "../../json/depth.ts";
+import { isTooDeep } from "../../json/parse-json.ts";
 import type { RedactedPieces, Redactor } from "../../secrets/redactor.ts";
 import { ModelFailure, nestedTooDeep, OwnFault } from "../failure.ts";
 import type { LanguageModel, StreamPart } from "../language-model.ts";

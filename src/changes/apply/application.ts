@@ -1,16 +1,13 @@
 import { sync } from "../../files/host/content.ts";
 import type { Change, Changeset } from "../model/changeset.ts";
 import { inBatches } from "./batches.ts";
-import { openContent } from "./content.ts";
-import { fitness } from "./fit.ts";
+import { fitness } from "./fitness.ts";
 import type { Journal, Ready } from "./journal.ts";
-import type { Made } from "./made.ts";
-import { makeFile } from "./make-file.ts";
-import { makeFolder } from "./make-folder.ts";
-import { makeLink } from "./make-link.ts";
+import type { Made } from "./make.ts";
+import { makeFile, makeFolder, makeLink } from "./make.ts";
+import { OpenMounts, openContent, type Slot } from "./open-mounts.ts";
 import { changeMode, isFolderThere, isOurs, place, remove } from "./place.ts";
 import { type Standing, standingAt, whyConflict } from "./standing.ts";
-import { Sides, type Slot } from "./target.ts";
 import { sweep, temporaryName } from "./temporary.ts";
 import { APPLIED, conflict, impossible, isVerdict, refused, type Settled, type Verdict } from "./verdict.ts";
 
@@ -36,7 +33,7 @@ interface Prepared {
 export class Application implements Disposable {
   readonly #changeset: Changeset;
   readonly #journal: Journal;
-  readonly #sides: Sides;
+  readonly #mounts: OpenMounts;
   readonly #unfit: (change: Change) => string | null;
   readonly #signal: AbortSignal | undefined;
   readonly #step: (step: string) => void;
@@ -44,7 +41,7 @@ export class Application implements Disposable {
   constructor(changeset: Changeset, journal: Journal, { signal, onStep }: ApplicationOptions) {
     this.#changeset = changeset;
     this.#journal = journal;
-    this.#sides = new Sides(changeset);
+    this.#mounts = new OpenMounts(changeset);
     this.#unfit = fitness(changeset, new Set(journal.intent.which), journal.intent.limits);
     this.#signal = signal;
     this.#step = onStep ?? (() => {});
@@ -95,7 +92,7 @@ export class Application implements Disposable {
     const unfit = this.#unfit(change);
     if (unfit !== null) return refused(unfit);
     try {
-      const slot = this.#sides.target(change.mount, change.parts);
+      const slot = this.#mounts.target(change.mount, change.parts);
       if (isVerdict(slot)) return this.#isGoneByUs(change, slot) ? APPLIED : slot;
       const result = await this.#prepareIn(slot, change);
       if (isVerdict(result)) slot[Symbol.dispose]();
@@ -142,7 +139,7 @@ export class Application implements Disposable {
 
   async #make(change: Change, slot: Slot, temporary: string): Promise<Made | Verdict> {
     const { next, type, linkText = "" } = change;
-    const content = openContent(change, this.#sides);
+    const content = openContent(change, this.#mounts);
     if (isVerdict(content)) return content;
     using _ = content;
     if (next === null) throw new RangeError("a deletion brings nothing");
@@ -189,7 +186,7 @@ export class Application implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    this.#sides[Symbol.dispose]();
+    this.#mounts[Symbol.dispose]();
   }
 }
 

@@ -1,7 +1,7 @@
 import type { Changeset } from "../model/changeset.ts";
 import { Application, type ApplicationOptions } from "./application.ts";
+import { type ApplyLimits, DEFAULT_LIMITS } from "./fitness.ts";
 import { type Intent, Journal } from "./journal.ts";
-import { type ApplyLimits, DEFAULT_LIMITS } from "./limits.ts";
 import type { Settled } from "./verdict.ts";
 
 export interface ApplyOptions extends ApplicationOptions {

@@ -1,4 +1,4 @@
-import type { Change } from "../model/changeset.ts";
+import { type Change, placeKey } from "../model/changeset.ts";
 
 /** How many changes share the waits for the disk. Each holds two descriptors meanwhile. */
 const MAX_BATCH = 64;
@@ -11,8 +11,12 @@ export function* inBatches(changes: Iterable<Change>): Generator<readonly Change
   let batch: Change[] = [];
   let touched = new Set<string>();
   for (const change of changes) {
-    const own = placeOf(change, change.parts);
-    if (batch.length === MAX_BATCH || touched.has(own) || touched.has(placeOf(change, change.parts.slice(0, -1)))) {
+    const own = placeKey(change.mount, change.parts);
+    if (
+      batch.length === MAX_BATCH ||
+      touched.has(own) ||
+      touched.has(placeKey(change.mount, change.parts.slice(0, -1)))
+    ) {
       yield batch;
       batch = [];
       touched = new Set();
@@ -21,8 +25,4 @@ export function* inBatches(changes: Iterable<Change>): Generator<readonly Change
     touched.add(own);
   }
   if (batch.length > 0) yield batch;
-}
-
-function placeOf({ mount }: Change, parts: readonly string[]): string {
-  return `${mount}:${parts.join("/")}`;
 }

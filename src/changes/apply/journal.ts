@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { sync } from "../../files/host/content.ts";
 import { Descriptor } from "../../files/host/descriptor.ts";
-import type { ApplyLimits } from "./limits.ts";
+import type { ApplyLimits } from "./fitness.ts";
 import type { Settled, Verdict } from "./verdict.ts";
 
 /** What was agreed to, written down whole before anything is changed. */

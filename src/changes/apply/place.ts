@@ -1,9 +1,9 @@
 import fs from "node:fs";
 import type { Descriptor } from "../../files/host/descriptor.ts";
 import type { Change } from "../model/changeset.ts";
-import { NOT_OURS } from "./made.ts";
+import { NOT_OURS } from "./make.ts";
+import type { Slot } from "./open-mounts.ts";
 import { type Standing, standingAt, whyConflict } from "./standing.ts";
-import type { Slot } from "./target.ts";
 import { APPLIED, conflict, impossible, type Verdict } from "./verdict.ts";
 
 /** Puts what was made under its name at once, unless somebody changed what stands there. */

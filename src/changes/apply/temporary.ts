@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import fs from "node:fs";
 import type { Descriptor } from "../../files/host/descriptor.ts";
 import { TEMPORARY_PREFIX } from "../../files/host/replace-file.ts";
-import { NOT_OURS } from "./made.ts";
+import { NOT_OURS } from "./make.ts";
 import type { Verdict } from "./verdict.ts";
 
 /** The same every time for one application and change, so that a leftover is found; nobody else can tell it beforehand. */

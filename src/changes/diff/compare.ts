@@ -1,10 +1,11 @@
 import fs from "node:fs";
 import { contentOf } from "../../files/host/content.ts";
 import type { Descriptor } from "../../files/host/descriptor.ts";
-import { openContent } from "../apply/content.ts";
+import { readAll } from "../../files/read/byte-source.ts";
+import type { OpenMounts } from "../apply/open-mounts.ts";
+import { openContent } from "../apply/open-mounts.ts";
 import { isFolderThere } from "../apply/place.ts";
 import { isAsItWas, standingAt, whyConflict } from "../apply/standing.ts";
-import type { Sides } from "../apply/target.ts";
 import { conflict, isVerdict, type Verdict } from "../apply/verdict.ts";
 import type { Change } from "../model/changeset.ts";
 import { factsOf } from "../model/raw-name.ts";
@@ -16,9 +17,9 @@ export interface Versions {
 }
 
 /** Why a change cannot be applied as the target stands now; null where it could. `comes`: a place that an earlier change frees or makes. */
-export function whyNot(change: Change, sides: Sides, comes: boolean): Verdict | null {
+export function whyNot(change: Change, mounts: OpenMounts, comes: boolean): Verdict | null {
   if (comes) return null;
-  const slot = sides.target(change.mount, change.parts);
+  const slot = mounts.target(change.mount, change.parts);
   if (isVerdict(slot)) return slot;
   using _ = slot;
   const now = standingAt(slot.folder, slot.name);
@@ -28,24 +29,23 @@ export function whyNot(change: Change, sides: Sides, comes: boolean): Verdict | 
 }
 
 /** Reads both versions of a file that was written: each must be the one that the changeset tells of. */
-export async function versionsOf(change: Change, sides: Sides): Promise<Versions | Verdict> {
-  const content = openContent(change, sides);
+export async function versionsOf(change: Change, mounts: OpenMounts): Promise<Versions | Verdict> {
+  const content = openContent(change, mounts);
   if (isVerdict(content)) return content;
   using _ = content;
-  const after = await readAll(content.descriptor);
+  const after = await contentAt(content.descriptor);
   if (change.kind === "create" || change.base?.type !== "file") return { before: Buffer.alloc(0), after };
-  const slot = sides.target(change.mount, change.parts);
+  const slot = mounts.target(change.mount, change.parts);
   if (isVerdict(slot)) return slot;
   using __ = slot;
   using named = slot.folder.child(slot.name);
   if (!isAsItWas(change.base, factsOf(fs.fstatSync(named.fd, { bigint: true })) ?? "other"))
     return conflict("it was changed since the run began");
-  return { before: await readAll(named), after };
+  return { before: await contentAt(named), after };
 }
 
-/** What is named has been found to be a regular file, so that opening it waits for nobody. */
-async function readAll(named: Descriptor): Promise<Buffer> {
+/** The name must already be known to be a regular file: opening a FIFO would block. */
+async function contentAt(named: Descriptor): Promise<Buffer> {
   using file = named.reopen(fs.constants.O_RDONLY);
-  const source = contentOf(file);
-  return await source.read(0, source.size);
+  return await readAll(contentOf(file));
 }

@@ -75,8 +75,12 @@ export function only(changeset: Changeset, indexes: ReadonlySet<number>): Change
   return { ...changeset, changes: changeset.changes.filter(({ index }) => indexes.has(index)) };
 }
 
-/** A change's place, and the places of all directories that it is in, from the innermost: as keys to be compared. */
+/** A place of a changeset as one text, to be compared with others. */
+export function placeKey(mount: number, parts: readonly string[]): string {
+  return `${mount}:${parts.join("/")}`;
+}
+
+/** The keys of a change's place and of all directories above it, from the innermost. */
 export function placesAbove({ mount, parts }: Pick<Change, "mount" | "parts">): [string, ...string[]] {
-  const keyOf = (length: number): string => `${mount}:${parts.slice(0, length).join("/")}`;
-  return [keyOf(parts.length), ...parts.slice(1).map((_, index) => keyOf(parts.length - 1 - index))];
+  return [placeKey(mount, parts), ...parts.slice(1).map((_, index) => placeKey(mount, parts.slice(0, -1 - index)))];
 }

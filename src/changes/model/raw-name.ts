@@ -12,18 +12,22 @@ export function rawNamesIn(folder: Descriptor): RawName[] {
   return fs.readdirSync(folder.path(), { encoding: "latin1" });
 }
 
+export function rawBytes(name: RawName): Buffer {
+  return Buffer.from(name, "latin1");
+}
+
 /** The path of `name` in an opened folder, for the calls of `node:fs`. */
 export function rawPath(folder: Descriptor, name: RawName): Buffer {
-  return folder.path(Buffer.from(name, "latin1")) as unknown as Buffer;
+  return folder.path(rawBytes(name)) as unknown as Buffer;
 }
 
 export function rawChild(folder: Descriptor, name: RawName, directory = false): Descriptor {
-  return folder.child(Buffer.from(name, "latin1"), directory);
+  return folder.child(rawBytes(name), directory);
 }
 
 /** The name as text; null where its bytes are no UTF-8. */
 export function textOf(name: RawName): string | null {
-  const bytes = Buffer.from(name, "latin1");
+  const bytes = rawBytes(name);
   const text = bytes.toString("utf8");
   return Buffer.from(text, "utf8").equals(bytes) ? text : null;
 }

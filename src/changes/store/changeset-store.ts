@@ -5,13 +5,13 @@ import { removeTree } from "../../files/host/remove-tree.ts";
 import { type Holder, isHeld, tryHoldFile } from "../../state/file-lock.ts";
 import type { ApplicationOptions } from "../apply/application.ts";
 import { applyChangeset, finishInterrupted } from "../apply/apply.ts";
+import type { ApplyLimits } from "../apply/fitness.ts";
 import { BrokenJournal } from "../apply/journal.ts";
-import type { ApplyLimits } from "../apply/limits.ts";
 import type { Settled } from "../apply/verdict.ts";
 import type { ChangeOutcome, Changeset } from "../model/changeset.ts";
-import { isChangesetId } from "./changeset-id.ts";
 import { BrokenRecord, KeptFolder } from "./kept-folder.ts";
 import type { KeptState } from "./record.ts";
+import { isChangesetId } from "./record.ts";
 import { outcomesOf, stateOf, waitingIn, withOutcomes } from "./waiting.ts";
 
 export interface KeptChangeset {

@@ -1,7 +1,6 @@
 import { z } from "zod";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { ChangeOutcome, Changeset } from "../model/changeset.ts";
-import { isChangesetId } from "./changeset-id.ts";
 
 /** What became of the changes of a kept changeset, and what a list shows of it without reading all of it. */
 export interface KeptState {
@@ -101,4 +100,9 @@ export function parseState(raw: unknown): KeptState {
 
 function isAscending(all: readonly { readonly index: number }[]): boolean {
   return all.every(({ index }, at) => at === 0 || index > (all[at - 1]?.index ?? 0));
+}
+
+/** A run's id, and the number of the commit where it made several. Only such a text is ever part of a path. */
+export function isChangesetId(text: string): boolean {
+  return /^[0-9a-f]{12}(\.[0-9]{1,6})?$/.test(text);
 }

@@ -1,8 +1,8 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Descriptor } from "../../files/host/descriptor.ts";
+import { mountIdOf } from "../../files/host/kernel-mounts.ts";
 import type { EntryFacts } from "../model/changeset.ts";
 import { factsOf, type RawName, rawChild, rawNamesIn, rawStat } from "../model/raw-name.ts";
-import { mountIdOf } from "./mount-id.ts";
 
 /** One name of a directory as it was when its view was made. */
 export interface BaseNode {

@@ -1,7 +1,6 @@
 import fs from "node:fs";
-import { contentOf } from "../../files/host/content.ts";
-import { copyContent } from "../../files/host/copy-content.ts";
-import { Descriptor } from "../../files/host/descriptor.ts";
+import { contentOf, copyContent } from "../../files/host/content.ts";
+import { Descriptor, isRoot } from "../../files/host/descriptor.ts";
 import { formatBytes } from "../../sandbox/units.ts";
 import { type RawName, rawChild, rawPath, rawStat } from "../model/raw-name.ts";
 import { type BaseNode, type BaseTree, TooLargeToStage } from "./base-tree.ts";
@@ -75,10 +74,9 @@ class TreeCopy {
     if (this.#bytes > MAX_COPIED_BYTES)
       throw new TooLargeToStage(`it holds more than ${formatBytes(MAX_COPIED_BYTES)} that would have to be copied`);
     using source = named.reopen(fs.constants.O_RDONLY);
-    const { O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = fs.constants;
-    using file = new Descriptor(fs.openSync(rawPath(to, name), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600));
+    using file = Descriptor.create(rawPath(to, name), 0o600);
     await copyContent(contentOf(source), file, this.#signal);
-    if (process.geteuid?.() === 0) fs.fchownSync(file.fd, uid, gid);
+    if (isRoot()) fs.fchownSync(file.fd, uid, gid);
     fs.fchmodSync(file.fd, mode & 0o777);
     fs.futimesSync(file.fd, atime, mtime);
   }
@@ -88,10 +86,29 @@ class TreeCopy {
 export function likeFolder(folder: Descriptor, model: Descriptor): void {
   using opened = folder.reopen(fs.constants.O_RDONLY | fs.constants.O_DIRECTORY);
   const { mode, uid, gid } = model.stat();
-  if (process.geteuid?.() === 0) fs.fchownSync(opened.fd, uid, gid);
+  if (isRoot()) fs.fchownSync(opened.fd, uid, gid);
   fs.fchmodSync(opened.fd, mode & 0o1777);
 }
 
 function giveLink(folder: Descriptor, name: RawName, { uid, gid }: fs.Stats): void {
-  if (process.geteuid?.() === 0) fs.lchownSync(rawPath(folder, name), uid, gid);
+  if (isRoot()) fs.lchownSync(rawPath(folder, name), uid, gid);
+}
+
+/**
+ * Where another mount stands inside of a copy, there must be something for it to stand on: an empty directory or file,
+ * as it is in the original. Where a link or a file is in the way nothing is made, and no cell can be had.
+ */
+export function standIn(original: Descriptor, copy: Descriptor, names: readonly RawName[]): void {
+  const [name, ...rest] = names;
+  if (name === undefined) return;
+  const there = rawStat(original, name);
+  const isFolder = rest.length > 0 || there === null || there.isDirectory();
+  if (rawStat(copy, name) === null) {
+    if (isFolder) fs.mkdirSync(rawPath(copy, name), 0o755);
+    else Descriptor.create(rawPath(copy, name), 0o644)[Symbol.dispose]();
+  }
+  if (rest.length === 0 || !there?.isDirectory() || !rawStat(copy, name)?.isDirectory()) return;
+  using source = rawChild(original, name, true);
+  using inner = rawChild(copy, name, true);
+  standIn(source, inner, rest);
 }

@@ -1,9 +1,9 @@
-import { spawn } from "node:child_process";
 import fs from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { Descriptor } from "../../files/host/descriptor.ts";
-import { detachMount } from "../../files/host/detach-mounts.ts";
+import { Descriptor, isRoot } from "../../files/host/descriptor.ts";
+import { detachMount } from "../../files/host/kernel-mounts.ts";
+import { runSystemProgram } from "../../files/host/system-program.ts";
 import { likeFolder } from "./copy-tree.ts";
 
 export interface Overlay {
@@ -23,7 +23,7 @@ const OPTIONS = "nosuid,nodev,redirect_dir=off,metacopy=off,index=off";
  */
 export async function mountOverlay(lower: Descriptor, dir: string): Promise<Overlay | null> {
   // Only root may mount where all the host's programs, the Engine among them, see it.
-  if (process.geteuid?.() !== 0) return null;
+  if (!isRoot()) return null;
   const [upper, work, merged] = [join(dir, "upper"), join(dir, "work"), join(dir, "merged")];
   await Promise.all([upper, work, merged].map((path) => mkdir(path, { mode: 0o700 })));
   using base = lower.reopen(fs.constants.O_RDONLY | fs.constants.O_DIRECTORY);
@@ -33,19 +33,10 @@ export async function mountOverlay(lower: Descriptor, dir: string): Promise<Over
   likeFolder(above, lower);
   // By descriptor: a path in the options could hold a colon or a comma, and could lead elsewhere by now.
   const layers = "lowerdir=/proc/self/fd/3,upperdir=/proc/self/fd/4,workdir=/proc/self/fd/5";
-  const mounted = await runMount(
+  const mounted = await runSystemProgram(
+    "mount",
     ["-i", "-n", "-t", "overlay", "corral", "-o", `${OPTIONS},${layers}`, "/proc/self/fd/6"],
     [base.fd, above.fd, aside.fd, place.fd],
   );
   return mounted ? { merged, upper, unmount: () => detachMount(merged) } : null;
-}
-
-function runMount(args: readonly string[], descriptors: readonly number[]): Promise<boolean> {
-  const child = spawn("mount", args, {
-    stdio: ["ignore", "ignore", "ignore", ...descriptors],
-    env: { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", LC_ALL: "C" },
-  });
-  return new Promise((resolve) => {
-    child.once("error", () => resolve(false)).once("close", (code) => resolve(code === 0));
-  });
 }

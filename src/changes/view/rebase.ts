@@ -1,6 +1,6 @@
 import type { Descriptor } from "../../files/host/descriptor.ts";
 import type { Change } from "../model/changeset.ts";
-import { factsOf, type RawName, rawChild, rawNameOf, rawStat } from "../model/raw-name.ts";
+import { factsOf, type RawName, rawBytes, rawNameOf, rawStat } from "../model/raw-name.ts";
 import type { BaseNode } from "./base-tree.ts";
 import type { View } from "./view.ts";
 
@@ -30,19 +30,12 @@ function childrenAt(base: Map<RawName, BaseNode>, names: readonly RawName[]): Ma
 }
 
 function factsAt(target: Descriptor, names: readonly RawName[]): BaseNode["facts"] {
-  let current = target.again();
   try {
-    for (const name of names.slice(0, -1)) {
-      const next = rawChild(current, name, true);
-      current[Symbol.dispose]();
-      current = next;
-    }
-    const stats = rawStat(current, names.at(-1) ?? "");
+    using folder = target.below(names.slice(0, -1).map(rawBytes));
+    const stats = rawStat(folder, names.at(-1) ?? "");
     return stats === null ? null : factsOf(stats);
   } catch {
     // Somebody has changed it since: the next comparison will find that out.
     return null;
-  } finally {
-    current[Symbol.dispose]();
   }
 }

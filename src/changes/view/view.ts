@@ -8,9 +8,8 @@ import { comesBack } from "../../sandbox/staging.ts";
 import { below, covers, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { type RawName, rawNameOf, textOf } from "../model/raw-name.ts";
 import { type BaseTree, readBaseTree } from "./base-tree.ts";
-import { copyTree, likeFolder } from "./copy-tree.ts";
+import { copyTree, likeFolder, standIn } from "./copy-tree.ts";
 import { mountOverlay, type Overlay } from "./overlay.ts";
-import { standIn } from "./stand-in.ts";
 
 /** How a view is made. `copy` works everywhere and costs what the directory holds; an overlay costs next to nothing. */
 export type ViewKind = "overlay" | "copy";

@@ -1,5 +1,5 @@
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { SecretSource } from "../../secrets/source.ts";
+import type { SecretSource } from "../../secrets/read-secret.ts";
 
 /** How a repository is spoken to; anything else is refused, `ext::` and its kind above all. */
 export type GitProtocol = "https" | "http" | "ssh" | "file";

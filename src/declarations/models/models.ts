@@ -1,4 +1,4 @@
-import type { SecretSource } from "../../secrets/source.ts";
+import type { SecretSource } from "../../secrets/read-secret.ts";
 import { sourceOf } from "../terms/secret-yaml.ts";
 import { exposureFault } from "../worker/exposure.ts";
 import type { WorkerDefinition } from "../worker/worker.ts";

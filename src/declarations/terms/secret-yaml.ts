@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { SecretSource } from "../../secrets/source.ts";
+import type { SecretSource } from "../../secrets/read-secret.ts";
 import { map } from "../yaml/shape.ts";
 import { variableNameFault } from "./names.ts";
 

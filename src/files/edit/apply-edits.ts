@@ -1,13 +1,7 @@
 import { EditError } from "../../sandbox/errors.ts";
 import { MAX_EDIT_BYTES } from "../model/bounds.ts";
+import type { Edit } from "../model/files.ts";
 import { placesIn } from "./places-in.ts";
-
-/** One exact replacement. `old` must stand once in the file, unless `all`. */
-export interface Edit {
-  readonly old: string;
-  readonly new: string;
-  readonly all?: boolean | undefined;
-}
 
 /** The most edits in one operation. */
 const MAX_EDITS = 1000;

@@ -1,9 +1,10 @@
 import { FileTooLargeError } from "../../sandbox/errors.ts";
 import { MAX_EDIT_BYTES } from "../model/bounds.ts";
 import { digestOf } from "../model/content-bytes.ts";
+import type { Edit } from "../model/files.ts";
+import { notText } from "../model/refusals.ts";
 import { type ByteSource, readAll } from "../read/byte-source.ts";
-import { notText } from "../read/not-text.ts";
-import { applyEdits, type Edit } from "./apply-edits.ts";
+import { applyEdits } from "./apply-edits.ts";
 
 export interface EditedContent {
   readonly bytes: Buffer;

@@ -1,8 +1,7 @@
 import fs from "node:fs";
-import type { Guard, Written } from "../files.ts";
+import type { Guard, Written } from "../model/files.ts";
 import type { Place } from "../model/place.ts";
-import { contentOf, writeAll } from "./content.ts";
-import { copyContent } from "./copy-content.ts";
+import { contentOf, copyContent, writeAll } from "./content.ts";
 import type { Descriptor } from "./descriptor.ts";
 import { openSlot } from "./folder.ts";
 import { openRegular } from "./read.ts";

@@ -1,17 +1,15 @@
 import fs from "node:fs";
 import { covers } from "../../sandbox/virtual-path.ts";
-import type { TransferOptions, Transferred } from "../files.ts";
+import type { TransferOptions, Transferred } from "../model/files.ts";
 import { holdsMount, type Place } from "../model/place.ts";
 import { type FileOperation, unfit } from "../model/refusals.ts";
-import { contentOf } from "./content.ts";
-import { copyContent } from "./copy-content.ts";
+import { contentOf, copyContent } from "./content.ts";
 import { HOLDS_MOUNT } from "./delete.ts";
-import { TreeBudget } from "./entries.ts";
 import { openSlot, type Slot } from "./folder.ts";
 import { openRegular, whyNotRegular } from "./read.ts";
 import { keeping, lookUp, replaceFile, TEMPORARY_PREFIX } from "./replace-file.ts";
 import type { Root } from "./roots.ts";
-import { emptyFolder } from "./tree.ts";
+import { emptyFolder, TreeBudget } from "./tree.ts";
 import { giveFolder, TreeCopy } from "./tree-copy.ts";
 import { type Found, walk } from "./walk.ts";
 

@@ -1,14 +1,13 @@
 import fs from "node:fs";
 import { NotFoundError } from "../../sandbox/errors.ts";
-import type { Deleted, DeleteOptions } from "../files.ts";
+import type { Deleted, DeleteOptions } from "../model/files.ts";
 import { holdsMount, type Place } from "../model/place.ts";
 import { unfit } from "../model/refusals.ts";
-import { TreeBudget } from "./entries.ts";
 import { openSlot } from "./folder.ts";
 import { namesNear } from "./names-near.ts";
 import { lookUp } from "./replace-file.ts";
 import type { Root } from "./roots.ts";
-import { emptyFolder, surveyTree } from "./tree.ts";
+import { emptyFolder, surveyTree, TreeBudget } from "./tree.ts";
 
 export async function deletePlace(root: Root, place: Place, options: DeleteOptions): Promise<Deleted> {
   const check = options.checks?.write;

@@ -2,7 +2,7 @@ import fs from "node:fs";
 
 /** Linux's O_PATH: names a file without opening it, so that looking at a FIFO or a device does nothing to it. */
 const O_PATH = 0o10000000;
-const { O_DIRECTORY, O_NOFOLLOW } = fs.constants;
+const { O_DIRECTORY, O_NOFOLLOW, O_WRONLY, O_CREAT, O_EXCL } = fs.constants;
 
 /**
  * A descriptor of this process. It identifies one file, whatever any path says later (docs/architecture.md,
@@ -24,6 +24,11 @@ export class Descriptor implements Disposable {
     return new Descriptor(fs.openSync(path, O_PATH | O_NOFOLLOW | (directory ? O_DIRECTORY : 0)));
   }
 
+  /** Makes a new file, open for writing. Fails with EEXIST if the name is taken, be it by a link. */
+  static create(path: string | Buffer, mode: number): Descriptor {
+    return new Descriptor(fs.openSync(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode));
+  }
+
   /** This file, or a name in this directory, as a path that leads through the descriptor. */
   path(): string;
   path(name: string): string;
@@ -37,6 +42,22 @@ export class Descriptor implements Disposable {
   /** What has `name` in this directory, links themselves included. `name` is one component. */
   child(name: string | Buffer, directory = false): Descriptor {
     return Descriptor.name(this.path(name), directory);
+  }
+
+  /** The directory below this one that `names` lead to, through no link. Fails with ENOENT or ENOTDIR. */
+  below(names: Iterable<string | Buffer>): Descriptor {
+    let current = this.again();
+    try {
+      for (const name of names) {
+        const next = current.child(name, true);
+        current[Symbol.dispose]();
+        current = next;
+      }
+      return current;
+    } catch (error) {
+      current[Symbol.dispose]();
+      throw error;
+    }
   }
 
   /** The same file once more, named only. */
@@ -73,4 +94,9 @@ export class Descriptor implements Disposable {
     this.#open = false;
     fs.closeSync(this.fd);
   }
+}
+
+/** Only root can give files to other users. */
+export function isRoot(): boolean {
+  return process.geteuid?.() === 0;
 }

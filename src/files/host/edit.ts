@@ -1,8 +1,7 @@
 import { EditError } from "../../sandbox/errors.ts";
-import type { Edit } from "../edit/apply-edits.ts";
 import { editedContent } from "../edit/edited-content.ts";
-import type { Edited, Guard } from "../files.ts";
 import { digestOf } from "../model/content-bytes.ts";
+import type { Edit, Edited, Guard } from "../model/files.ts";
 import type { Place } from "../model/place.ts";
 import { contentOf, writeAll } from "./content.ts";
 import { openSlot } from "./folder.ts";

@@ -2,7 +2,7 @@ import fs from "node:fs";
 import { joinVirtual } from "../../sandbox/virtual-path.ts";
 import type { Place } from "../model/place.ts";
 import { type FileOperation, unfit } from "../model/refusals.ts";
-import type { Descriptor } from "./descriptor.ts";
+import { type Descriptor, isRoot } from "./descriptor.ts";
 import type { Root } from "./roots.ts";
 import { throughLink, walk } from "./walk.ts";
 
@@ -60,7 +60,7 @@ export function openFolder(
 
 /** The owner that new files and folders in a directory get: only root can give files away, so others keep their own. */
 export function ownerIn(folder: Descriptor): { readonly uid: number; readonly gid: number } | null {
-  if (process.geteuid?.() !== 0) return null;
+  if (!isRoot()) return null;
   const { uid, gid } = folder.stat();
   return { uid, gid };
 }

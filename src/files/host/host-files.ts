@@ -1,5 +1,5 @@
-import type { Files } from "../files.ts";
 import { bytesOf } from "../model/content-bytes.ts";
+import type { Files } from "../model/files.ts";
 import type { Place } from "../model/place.ts";
 import { type FileOperation, told } from "../model/refusals.ts";
 import { appendFile } from "./append.ts";

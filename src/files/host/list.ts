@@ -1,11 +1,11 @@
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
-import { type Listing, ListingDraft, type ListOptions } from "../list/listing.ts";
+import { ListingDraft } from "../list/listing.ts";
+import type { Listing, ListOptions } from "../model/files.ts";
 import type { Place } from "../model/place.ts";
 import { unfit } from "../model/refusals.ts";
 import type { Descriptor } from "./descriptor.ts";
-import { type Entry, entriesOf } from "./entries.ts";
 import type { Root } from "./roots.ts";
-import { entryPath } from "./tree.ts";
+import { type Entry, entriesOf, entryPath } from "./tree.ts";
 import { walk } from "./walk.ts";
 
 export async function listPlace(root: Root, place: Place, options: ListOptions): Promise<Listing> {

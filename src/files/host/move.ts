@@ -1,17 +1,16 @@
 import fs from "node:fs";
 import { NotFoundError } from "../../sandbox/errors.ts";
 import { covers } from "../../sandbox/virtual-path.ts";
-import type { TransferOptions, Transferred } from "../files.ts";
+import type { TransferOptions, Transferred } from "../model/files.ts";
 import { holdsMount } from "../model/place.ts";
 import { unfit } from "../model/refusals.ts";
 import { copyFound, type End, freeFor, taken } from "./copy.ts";
 import { HOLDS_MOUNT, parentOf } from "./delete.ts";
-import { TreeBudget } from "./entries.ts";
 import { openSlot, type Slot } from "./folder.ts";
 import { namesNear } from "./names-near.ts";
 import { whyNotRegular } from "./read.ts";
 import { lookUp } from "./replace-file.ts";
-import { emptyFolder, surveyTree } from "./tree.ts";
+import { emptyFolder, surveyTree, TreeBudget } from "./tree.ts";
 import { typeOf, walk } from "./walk.ts";
 
 /** Within a mount a rename; between two a copy, and then the original goes. */

@@ -1,8 +1,8 @@
 import fs from "node:fs";
-import type { Guard } from "../files.ts";
+import type { Guard, ReadOptions, ReadResult } from "../model/files.ts";
 import type { Place } from "../model/place.ts";
 import { type FileOperation, unfit } from "../model/refusals.ts";
-import { type ReadOptions, type ReadResult, readContent } from "../read/read-content.ts";
+import { readContent } from "../read/read-content.ts";
 import { contentOf } from "./content.ts";
 import type { Descriptor } from "./descriptor.ts";
 import type { Root } from "./roots.ts";

@@ -1,21 +1,11 @@
-import { spawn } from "node:child_process";
 import { rm } from "node:fs/promises";
+import { runSystemProgram } from "./system-program.ts";
 
 /**
- * Removes a directory of Corral's own in which a worker may have written: trees deeper than a path can be long among
- * them, which only a program that walks by descriptor can remove. What is mounted in it is left alone.
+ * Removes a directory of Corral's own that a worker may have written to. The program `rm` walks by descriptor, so it also
+ * removes trees that are deeper than a path can be long. Other file systems mounted inside are left alone.
  */
 export async function removeTree(dir: string): Promise<void> {
-  if (await removedByProgram(dir)) return;
+  if (await runSystemProgram("rm", ["-rf", "--one-file-system", "--", dir])) return;
   await rm(dir, { recursive: true, force: true });
-}
-
-function removedByProgram(dir: string): Promise<boolean> {
-  const child = spawn("rm", ["-rf", "--one-file-system", "--", dir], {
-    stdio: "ignore",
-    env: { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", LC_ALL: "C" },
-  });
-  return new Promise((resolve) => {
-    child.once("error", () => resolve(false)).once("close", (code) => resolve(code === 0));
-  });
 }

@@ -1,5 +1,5 @@
 import fs from "node:fs";
-import type { EntryType } from "../model/entry-type.ts";
+import type { EntryType } from "../model/files.ts";
 import { sync } from "./content.ts";
 import { Descriptor } from "./descriptor.ts";
 import { ownerIn } from "./folder.ts";
@@ -48,8 +48,7 @@ export function dress(
  */
 export async function replaceFile(folder: Descriptor, name: string, replacement: Replacement): Promise<void> {
   const temporary = folder.path(`${TEMPORARY_PREFIX}${crypto.randomUUID()}`);
-  const { O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = fs.constants;
-  using file = new Descriptor(fs.openSync(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o666));
+  using file = Descriptor.create(temporary, 0o666);
   let named = false;
   try {
     dress(file, folder, replacement);

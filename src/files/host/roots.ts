@@ -50,19 +50,16 @@ function identified(descriptor: Descriptor | null, identity: string | undefined)
 
 /** From `/` on, never through a link: host paths are free of links when they are declared, so one was planted since. */
 export function pinned(host: string): Descriptor | null {
-  let current = Descriptor.name("/", true);
+  const parts = host.split("/").filter((part) => part !== "");
   try {
-    const parts = host.split("/").filter((part) => part !== "");
-    for (const [index, part] of parts.entries()) {
-      const next = current.child(part, index < parts.length - 1);
-      current[Symbol.dispose]();
-      current = next;
-    }
-    const found = current.stat();
-    if (found.isDirectory() || found.isFile()) return current;
+    using top = Descriptor.name("/", true);
+    using folder = top.below(parts.slice(0, -1));
+    const found = folder.child(parts.at(-1) ?? ".");
+    const stats = found.stat();
+    if (stats.isDirectory() || stats.isFile()) return found;
+    found[Symbol.dispose]();
   } catch (error) {
     if (!(error instanceof Error && "syscall" in error)) throw error;
   }
-  current[Symbol.dispose]();
   return null;
 }

@@ -1,5 +1,5 @@
 import { NotFoundError, SandboxError } from "../../sandbox/errors.ts";
-import type { FileInfo } from "../files.ts";
+import type { FileInfo } from "../model/files.ts";
 import type { Place } from "../model/place.ts";
 import type { FileOperation } from "../model/refusals.ts";
 import type { Root } from "./roots.ts";

@@ -1,15 +1,13 @@
 import fs from "node:fs";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { Guard, Transferred } from "../files.ts";
+import type { Guard, Transferred } from "../model/files.ts";
 import type { Place } from "../model/place.ts";
 import { type FileOperation, unfit } from "../model/refusals.ts";
-import { contentOf } from "./content.ts";
-import { copyContent } from "./copy-content.ts";
+import { contentOf, copyContent } from "./content.ts";
 import { Descriptor } from "./descriptor.ts";
-import { entriesOf, type TreeBudget } from "./entries.ts";
 import { ownerIn } from "./folder.ts";
 import { dress } from "./replace-file.ts";
-import { entryPath } from "./tree.ts";
+import { entriesOf, entryPath, type TreeBudget } from "./tree.ts";
 import { typeOf } from "./walk.ts";
 
 interface CopyPaths {
@@ -67,8 +65,7 @@ export class TreeCopy {
     const { size, mode } = source.stat();
     this.#guard.checks?.read?.(paths.from, size);
     this.#guard.checks?.write?.(paths.to, size);
-    const { O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = fs.constants;
-    using file = new Descriptor(fs.openSync(to.path(name), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600));
+    using file = Descriptor.create(to.path(name), 0o600);
     await copyContent(contentOf(source), file, this.#guard.signal);
     dress(file, to, { mode, owner: null });
     return size;

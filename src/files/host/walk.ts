@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import { NotFoundError, type SandboxError } from "../../sandbox/errors.ts";
 import { covers, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { EntryType } from "../model/entry-type.ts";
+import type { EntryType } from "../model/files.ts";
 import { type FileOperation, unfit } from "../model/refusals.ts";
 import type { Descriptor } from "./descriptor.ts";
 import { namesNear } from "./names-near.ts";

@@ -1,5 +1,5 @@
 import fs from "node:fs";
-import type { WriteOptions, Written } from "../files.ts";
+import type { WriteOptions, Written } from "../model/files.ts";
 import type { Place } from "../model/place.ts";
 import { unfit } from "../model/refusals.ts";
 import { writeAll } from "./content.ts";

@@ -1,36 +1,6 @@
 import { comparePaths, MAX_PATH_BYTES, parseVirtualPath, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { EntryType } from "../model/entry-type.ts";
+import type { ListEntry, Listing, ListOptions } from "../model/files.ts";
 import { type Pattern, parsePattern } from "./pattern.ts";
-
-export interface ListOptions {
-  /** A glob; absent: what is directly in the directory. With `**` or `/` in it, directories below are searched too. */
-  readonly pattern?: string | undefined;
-  /** The directory that the pattern is relative to; absent: the one that is listed. */
-  readonly base?: VirtualPath | undefined;
-  /** The most entries wanted; at most {@link MAX_ENTRIES}, which is also what absence means. */
-  readonly max?: number | undefined;
-  readonly signal?: AbortSignal | undefined;
-}
-
-export interface ListEntry {
-  readonly path: VirtualPath;
-  /** Every symbolic link is a `link` here: listing follows none. */
-  readonly type: EntryType;
-  /** In bytes; null for all but files. */
-  readonly size: number | null;
-}
-
-export interface Listing {
-  /** Sorted by path. */
-  readonly entries: readonly ListEntry[];
-  /** True where there is more than `entries`. */
-  readonly truncated: boolean;
-  /** How many names are left out because no path can hold them: invalid UTF-8, control characters, backslashes. */
-  readonly unusableNames: number;
-  /** How many directories below could not be read: closed to us, or gone meanwhile. */
-  readonly unreadFolders: number;
-  readonly hint: string | null;
-}
 
 export const MAX_ENTRIES = 10_000;
 /** How many names are looked at to find those that match. */

@@ -1,5 +1,6 @@
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
-import { type Listing, ListingDraft, type ListOptions } from "../list/listing.ts";
+import { ListingDraft } from "../list/listing.ts";
+import type { Listing, ListOptions } from "../model/files.ts";
 import type { Place } from "../model/place.ts";
 import { unfit } from "../model/refusals.ts";
 import { type FolderNode, find } from "./node.ts";

@@ -1,8 +1,8 @@
 import { NotFoundError } from "../../sandbox/errors.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import { editedContent } from "../edit/edited-content.ts";
-import type { Deleted, DeleteOptions, FileInfo, Files, Guard, WriteOptions, Written } from "../files.ts";
 import { digestOf } from "../model/content-bytes.ts";
+import type { Deleted, DeleteOptions, FileInfo, Files, Guard, WriteOptions, Written } from "../model/files.ts";
 import { holdsMount, type Place } from "../model/place.ts";
 import { told, unfit } from "../model/refusals.ts";
 import type { ByteSource } from "../read/byte-source.ts";

@@ -1,5 +1,5 @@
 import { covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { TransferOptions, Transferred } from "../files.ts";
+import type { TransferOptions, Transferred } from "../model/files.ts";
 import { holdsMount, type Place } from "../model/place.ts";
 import { unfit } from "../model/refusals.ts";
 import { type FolderNode, find, type Node, newFile, newFolder, slotOf } from "./node.ts";

@@ -1,22 +1,10 @@
 import type { SandboxError } from "../../sandbox/errors.ts";
 import { formatBytes } from "../../sandbox/units.ts";
-import { unfit } from "../model/refusals.ts";
+import type { ReadOptions, ReadResult } from "../model/files.ts";
+import { notText, unfit } from "../model/refusals.ts";
 import { type ByteSource, readAll, withHead } from "./byte-source.ts";
 import { contentKind } from "./content-kind.ts";
-import { notText } from "./not-text.ts";
-import { readText, type TextOptions, type TextResult } from "./read-text.ts";
-
-export interface ReadOptions extends TextOptions {}
-
-export type ReadResult = TextResult | ImageResult;
-
-export interface ImageResult {
-  readonly type: "image";
-  readonly content: Buffer;
-  readonly bytes: number;
-  /** By content, e.g. `image/png`. */
-  readonly mimeType: string;
-}
+import { readText } from "./read-text.ts";
 
 /** An image is returned whole, so it must fit into memory and into a message. */
 const MAX_IMAGE_BYTES = 20 * 1024 ** 2;

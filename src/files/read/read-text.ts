@@ -1,42 +1,14 @@
-import { unfit } from "../model/refusals.ts";
+import type { ReadOptions, TextResult } from "../model/files.ts";
+import { notText, unfit } from "../model/refusals.ts";
 import type { ByteSource } from "./byte-source.ts";
 import { countLinesFrom, findLine } from "./count-lines.ts";
-import { notText } from "./not-text.ts";
 import { readWindow } from "./text-window.ts";
-
-export interface TextOptions {
-  /** The first line wanted, from 1. Absent: 1. */
-  readonly offset?: number | undefined;
-  /** Where to begin in that line, in characters from 1: the way through a line longer than `maxChars`. Absent: 1. */
-  readonly column?: number | undefined;
-  /** The most lines wanted. Absent: as many as `maxChars` lets through. */
-  readonly limit?: number | undefined;
-  /** The most characters (UTF-16 units) wanted; at most {@link MAX_CHARS}. Absent: {@link DEFAULT_CHARS}. */
-  readonly maxChars?: number | undefined;
-  readonly signal?: AbortSignal | undefined;
-}
-
-export interface TextResult {
-  readonly type: "text";
-  /** As it stands in the file: a byte order mark and CRLF are kept. */
-  readonly content: string;
-  /** The size of the whole file. */
-  readonly bytes: number;
-  /** Null where the file is so large that its lines were not counted. */
-  readonly totalLines: number | null;
-  readonly outputLines: number;
-  /** True where the file goes on after `content`. */
-  readonly truncated: boolean;
-  readonly truncatedBy: "lines" | "chars" | null;
-  /** How to go on, or what else there is to know. */
-  readonly hint: string | null;
-}
 
 export const DEFAULT_CHARS = 200_000;
 export const MAX_CHARS = 2_000_000;
 
 /** A window of a text file. Whole lines are preferred; only a line longer than `maxChars` is cut, between characters. */
-export async function readText(source: ByteSource, path: string, options: TextOptions): Promise<TextResult> {
+export async function readText(source: ByteSource, path: string, options: ReadOptions): Promise<TextResult> {
   const { signal } = options;
   const offset = positive(path, "offset", options.offset ?? 1);
   const column = positive(path, "column", options.column ?? 1);

@@ -2,7 +2,7 @@ import { isUtf8 } from "node:buffer";
 import { posix } from "node:path";
 import { faultOf } from "../../declarations/place/host-place.ts";
 import { Descriptor } from "../../files/host/descriptor.ts";
-import { entriesOf } from "../../files/host/entries.ts";
+import { entriesOf } from "../../files/host/tree.ts";
 import { comparePaths } from "../../sandbox/virtual-path.ts";
 import { ItemsError } from "./faults.ts";
 import type { Glob } from "./glob.ts";

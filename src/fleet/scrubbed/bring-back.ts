@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import { posix } from "node:path";
 import { linkTextFault } from "../../changes/model/link-text.ts";
-import { Descriptor } from "../../files/host/descriptor.ts";
+import { Descriptor, isRoot } from "../../files/host/descriptor.ts";
 import { openSlot } from "../../files/host/folder.ts";
 import { openRoots } from "../../files/host/roots.ts";
 import type { Mount } from "../../sandbox/mount.ts";
@@ -91,7 +91,7 @@ function moveInto(source: Descriptor, base: Mount, parts: readonly string[], pat
   if (fs.lstatSync(slot.folder.path(slot.name), { throwIfNoEntry: false }) === undefined) {
     fs.mkdirSync(slot.folder.path(slot.name), 0o755);
     const { uid, gid } = source.stat();
-    if (process.geteuid?.() === 0) fs.lchownSync(slot.folder.path(slot.name), uid, gid);
+    if (isRoot()) fs.lchownSync(slot.folder.path(slot.name), uid, gid);
   }
   using target = slot.folder.child(slot.name, true);
   moveAll(source, target);

@@ -1,5 +1,6 @@
 import { spawn } from "node:child_process";
 import type { Descriptor } from "../../files/host/descriptor.ts";
+import { SYSTEM_ENV } from "../../files/host/system-program.ts";
 import { type TreeUsage, UsageSum } from "./usage-sum.ts";
 
 /** Of each name: blocks, names of the same file, type, and what tells the file apart. */
@@ -18,7 +19,7 @@ export async function listedUsage(root: Descriptor, enough: number, signal: Abor
     ["/proc/self/fd/3/.", ..."-mindepth 1 -xdev -ignore_readdir_race -printf".split(" "), FORMAT],
     {
       stdio: ["ignore", "pipe", "ignore", folder.fd],
-      env: { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", LC_ALL: "C" },
+      env: SYSTEM_ENV,
     },
   );
   const ended = new Promise<number | null>((resolve) => {

@@ -1,4 +1,4 @@
-import { decodedMountField } from "../../files/host/mount-field.ts";
+import { decodedMountField } from "../../files/host/kernel-mounts.ts";
 
 /** What a cell says of itself before its worker runs. Written by Corral's own binary, with no code of the image's run yet. */
 export interface GateReport {

@@ -1,5 +1,5 @@
 import { readFileSync, realpathSync } from "node:fs";
-import { decodedMountField } from "../../files/host/mount-field.ts";
+import { decodedMountField } from "../../files/host/kernel-mounts.ts";
 
 /** Host directories that no mount may be, hold, or lie in. Made once for an Engine and a state directory. */
 export interface RefusedSources {

@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
-import { isTooDeep, MAX_JSON_DEPTH } from "../../json/depth.ts";
+import { isTooDeep, MAX_JSON_DEPTH } from "../../json/parse-json.ts";
 import type { OnOutput } from "../../run/session/exec-command.ts";
 import type { ToolResult } from "../../tools/run-tool.ts";
 import type { Tool } from "../../tools/tool.ts";

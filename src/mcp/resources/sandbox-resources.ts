@@ -6,7 +6,7 @@ import {
   type Resource,
   ResourceNotFoundError,
 } from "@modelcontextprotocol/server";
-import type { ListEntry, Listing } from "../../files/list/listing.ts";
+import type { ListEntry, Listing } from "../../files/model/files.ts";
 import { MAX_CHARS } from "../../files/read/read-text.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { ToolResult } from "../../tools/run-tool.ts";

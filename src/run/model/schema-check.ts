@@ -1,6 +1,6 @@
 import type { BoundedChecks } from "../../declarations/schema/bounded-mismatch.ts";
 import type { JsonSchema } from "../../declarations/schema/json-schema.ts";
-import { isTooDeep, MAX_JSON_DEPTH } from "../../json/depth.ts";
+import { isTooDeep, MAX_JSON_DEPTH } from "../../json/parse-json.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import type { Job } from "./job.ts";
 

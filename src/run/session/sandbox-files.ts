@@ -1,8 +1,8 @@
 import { posix } from "node:path";
 import { boundedWrites } from "../../files/bounded-writes.ts";
-import type { Files } from "../../files/files.ts";
 import { type GuardedFiles, guarded } from "../../files/guarded.ts";
 import { openHostFiles } from "../../files/host/host-files.ts";
+import type { Files } from "../../files/model/files.ts";
 import { ATTACHMENTS_PATH, OUTPUT_PATH } from "../../isolation/plan/plan.ts";
 import { canonicalMounts } from "../../sandbox/access.ts";
 import type { Mount } from "../../sandbox/mount.ts";

@@ -1,5 +1,5 @@
 import type { ToolUsed } from "../../audit/records.ts";
-import { isTooDeep } from "../../json/depth.ts";
+import { isTooDeep } from "../../json/parse-json.ts";
 import type { ToolResult } from "../../tools/run-tool.ts";
 import type { Job } from "../model/job.ts";
 

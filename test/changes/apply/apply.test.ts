@@ -205,7 +205,7 @@ describe("what somebody else changed since the run began", () => {
     using staged = stagedFolder({ d: null }, { "d/f": "ours" });
     const of = staged.changeset();
     fs.rmdirSync(join(staged.target, "d"));
-    expect(outcomes(await apply(staged, { of }))).toEqual({ "/work/d/f": "the directory that it is in is not there" });
+    expect(outcomes(await apply(staged, { of }))).toEqual({ "/work/d/f": "its parent directory does not exist" });
   });
 
   it("stops all where the directory itself is another one by now", async () => {
@@ -214,7 +214,7 @@ describe("what somebody else changed since the run began", () => {
     fs.renameSync(staged.target, `${staged.target}-away`);
     fs.mkdirSync(staged.target);
     expect(outcomes(await apply(staged, { of }))).toEqual({
-      "/work/f": "its directory is not the one that it was when the run began",
+      "/work/f": "its directory was replaced since the run began",
     });
     expect(treeAt(staged.target)).toEqual({});
   });

@@ -1,0 +1,104 @@
+import fs from "node:fs";
+import { Descriptor } from "../../files/host/descriptor.ts";
+import { mountIdOf } from "../../files/host/kernel-mounts.ts";
+import { pinned } from "../../files/host/roots.ts";
+import type { Change, Changeset } from "../model/changeset.ts";
+import { factsOf } from "../model/raw-name.ts";
+import { isAsItWas } from "./standing.ts";
+import { conflict, isVerdict, refused, type Verdict } from "./verdict.ts";
+
+/** A folder in which something is changed, held open, and the name in it. */
+export interface Slot extends Disposable {
+  readonly folder: Descriptor;
+  readonly name: string;
+}
+
+/** The mounts of a changeset, held open: for each the directory that receives the changes, and the run's own version. */
+export class OpenMounts implements Disposable {
+  readonly #opened: readonly { readonly target: Descriptor | null; readonly content: Descriptor | null }[];
+
+  constructor({ mounts }: Pick<Changeset, "mounts">) {
+    this.#opened = mounts.map((mount) => ({
+      target: identified(mount.target, mount.targetIdentity),
+      content: pinned(mount.content),
+    }));
+  }
+
+  /** Opens the folder of a change in the real directory. */
+  target(mount: number, parts: readonly string[]): Slot | Verdict {
+    const root = this.#opened[mount]?.target ?? null;
+    return root === null ? refused("its directory was replaced since the run began") : open(root, parts);
+  }
+
+  /** Opens the folder of a change in the run's own version. */
+  content(mount: number, parts: readonly string[]): Slot | Verdict {
+    const root = this.#opened[mount]?.content ?? null;
+    const slot = root === null ? CONTENT_CHANGED : open(root, parts);
+    return "folder" in slot ? slot : CONTENT_CHANGED;
+  }
+
+  [Symbol.dispose](): void {
+    for (const { target, content } of this.#opened) {
+      target?.[Symbol.dispose]();
+      content?.[Symbol.dispose]();
+    }
+  }
+}
+
+/** Only the content that was checked and shown is applied. */
+export const CONTENT_CHANGED: Verdict = refused("its new content was changed after it had been checked");
+
+/** What the run left under a name. The descriptor only names it: reopen a file to read it. */
+export interface Content extends Disposable {
+  readonly descriptor: Descriptor;
+  readonly uid: number;
+  readonly gid: number;
+  readonly mtimeNs: bigint;
+}
+
+/** Finds what a change brings. It must still be what was checked. */
+export function openContent({ mount, parts, next }: Change, mounts: OpenMounts): Content | Verdict {
+  const slot = mounts.content(mount, parts);
+  if (isVerdict(slot)) return slot;
+  using _ = slot;
+  let descriptor: Descriptor;
+  try {
+    descriptor = Descriptor.name(slot.folder.path(slot.name));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return CONTENT_CHANGED;
+    throw error;
+  }
+  const stats = fs.fstatSync(descriptor.fd, { bigint: true });
+  if (next === null || !isAsItWas(next, factsOf(stats) ?? "other")) {
+    descriptor[Symbol.dispose]();
+    return CONTENT_CHANGED;
+  }
+  const [uid, gid] = [Number(stats.uid), Number(stats.gid)];
+  return { descriptor, uid, gid, mtimeNs: stats.mtimeNs, [Symbol.dispose]: () => descriptor[Symbol.dispose]() };
+}
+
+function identified(host: string, identity: string): Descriptor | null {
+  const found = pinned(host);
+  if (found?.stat().isDirectory() && found.identity() === identity) return found;
+  found?.[Symbol.dispose]();
+  return null;
+}
+
+/** Goes down through no link and onto no other mount: the run has not seen what is mounted inside. */
+function open(root: Descriptor, parts: readonly string[]): Slot | Verdict {
+  let folder: Descriptor;
+  try {
+    folder = root.below(parts.slice(0, -1));
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT") return conflict("its parent directory does not exist");
+    if (code === "ENOTDIR") return refused("a link or a file is in the place of one of its parent directories");
+    throw error;
+  }
+  // Below another mount there is no way back to this one, so the last step tells for all of them.
+  if (mountIdOf(folder) !== mountIdOf(root)) {
+    folder[Symbol.dispose]();
+    return refused("another file system is mounted there");
+  }
+  return { folder, name: parts.at(-1) ?? "", [Symbol.dispose]: () => folder[Symbol.dispose]() };
+}

@@ -1,0 +1,169 @@
+import type { VirtualPath } from "../../sandbox/virtual-path.ts";
+import type { Place } from "./place.ts";
+
+/**
+ * File operations on places of a virtual namespace. A refusal is a thrown `SandboxError`, whose text holds virtual paths
+ * only. Anything else that is thrown is a bug, or the reason of an aborted signal.
+ *
+ * Reading, copying from, listing and `stat` follow symbolic links whose text is relative and that stay inside of the mount.
+ * Nothing is ever written through a link, and deleting a link removes the link itself.
+ */
+export interface Files {
+  read(place: Place, options?: ReadOptions & Guard): Promise<ReadResult>;
+  /** Replaces the whole file at once: a reader sees the old or the new content. Creates parent folders. */
+  write(place: Place, content: string | Uint8Array, options?: WriteOptions): Promise<Written>;
+  append(place: Place, content: string | Uint8Array, options?: Guard): Promise<Written>;
+  edit(place: Place, edits: readonly Edit[], options?: Guard): Promise<Edited>;
+  delete(place: Place, options?: DeleteOptions): Promise<Deleted>;
+  move(from: Place, to: Place, options?: TransferOptions): Promise<Transferred>;
+  copy(from: Place, to: Place, options?: TransferOptions): Promise<Transferred>;
+  /** Creates the folder and its parents. It is no error if the folder exists. */
+  mkdir(place: Place): Promise<{ readonly created: boolean }>;
+  /** True if the name exists, even if it is a broken link. */
+  exists(place: Place): Promise<boolean>;
+  stat(place: Place): Promise<FileInfo>;
+  list(place: Place, options?: ListOptions): Promise<Listing>;
+  [Symbol.dispose](): void;
+}
+
+/**
+ * Called for each file after it was opened by descriptor and before its content is read or changed. Throws to refuse.
+ * `path` is the file's real place, after links. `size` is in bytes: for a write, the size afterwards.
+ */
+export type Check = (path: VirtualPath, size: number) => void;
+
+export interface Checks {
+  readonly read?: Check;
+  readonly write?: Check;
+}
+
+export interface Guard {
+  readonly checks?: Checks | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface ReadOptions {
+  /** The first line to return, from 1. Absent: 1. */
+  readonly offset?: number | undefined;
+  /** The character in that line to start at, from 1, to page through a line longer than `maxChars`. Absent: 1. */
+  readonly column?: number | undefined;
+  /** The most lines to return. Absent: as many as `maxChars` allows. */
+  readonly limit?: number | undefined;
+  /** The most characters (UTF-16 units) to return; at most `MAX_CHARS`. Absent: `DEFAULT_CHARS`. */
+  readonly maxChars?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export type ReadResult = TextResult | ImageResult;
+
+export interface TextResult {
+  readonly type: "text";
+  /** Exactly as in the file: a byte order mark and CRLF are kept. */
+  readonly content: string;
+  /** The size of the whole file. */
+  readonly bytes: number;
+  /** Null if the file is too large to count its lines. */
+  readonly totalLines: number | null;
+  readonly outputLines: number;
+  /** True if the file continues after `content`. */
+  readonly truncated: boolean;
+  readonly truncatedBy: "lines" | "chars" | null;
+  /** How to continue reading, and anything else the reader should know. */
+  readonly hint: string | null;
+}
+
+export interface ImageResult {
+  readonly type: "image";
+  readonly content: Buffer;
+  readonly bytes: number;
+  /** Detected from the content, e.g. `image/png`. */
+  readonly mimeType: string;
+}
+
+/** One exact replacement. `old` must occur once in the file, unless `all`. */
+export interface Edit {
+  readonly old: string;
+  readonly new: string;
+  readonly all?: boolean | undefined;
+}
+
+export interface WriteOptions extends Guard {
+  /** False: refuse if the file exists. Absent: true. */
+  readonly overwrite?: boolean | undefined;
+}
+
+export interface DeleteOptions extends Guard {
+  /** True: delete a folder with everything in it; of a link, the link itself. Absent: false. */
+  readonly recursive?: boolean | undefined;
+}
+
+export interface TransferOptions extends Guard {
+  /** True: replace an existing file. A folder is never replaced. Absent: false. */
+  readonly overwrite?: boolean | undefined;
+}
+
+export interface Written {
+  /** The size of the file afterwards. */
+  readonly bytes: number;
+  readonly created: boolean;
+}
+
+export interface Edited {
+  readonly bytes: number;
+  /** SHA-256 of the whole content before the edits, in hexadecimal. */
+  readonly before: string;
+  /** SHA-256 of the whole content afterwards, in hexadecimal. */
+  readonly digest: string;
+  readonly replacements: number;
+}
+
+export interface Deleted {
+  readonly files: number;
+  readonly folders: number;
+}
+
+export interface Transferred {
+  readonly files: number;
+  readonly bytes: number;
+}
+
+/** `link`: a link that was not followed. `other`: a FIFO, a socket or a device. */
+export type EntryType = "file" | "directory" | "link" | "other";
+
+export interface FileInfo {
+  readonly path: VirtualPath;
+  readonly type: EntryType;
+  /** In bytes; null for everything but files. */
+  readonly size: number | null;
+  readonly modifiedMs: number;
+}
+
+export interface ListOptions {
+  /** A glob. Absent: the direct entries of the directory. With `**` or `/` in it, subdirectories are searched too. */
+  readonly pattern?: string | undefined;
+  /** The directory that the pattern is relative to. Absent: the listed directory. */
+  readonly base?: VirtualPath | undefined;
+  /** The most entries to return. Absent, or more than it: `MAX_ENTRIES`. */
+  readonly max?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface ListEntry {
+  readonly path: VirtualPath;
+  /** Every symbolic link is a `link` here: listing follows none. */
+  readonly type: EntryType;
+  /** In bytes; null for everything but files. */
+  readonly size: number | null;
+}
+
+export interface Listing {
+  /** Sorted by path. */
+  readonly entries: readonly ListEntry[];
+  /** True if there is more than `entries`. */
+  readonly truncated: boolean;
+  /** The number of names left out because no path can hold them: invalid UTF-8, control characters, backslashes. */
+  readonly unusableNames: number;
+  /** The number of subdirectories that could not be read. */
+  readonly unreadFolders: number;
+  readonly hint: string | null;
+}
