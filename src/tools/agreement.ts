@@ -1,12 +1,12 @@
 import type { ConsentNeed } from "../files/gate.ts";
 import type { AgreementRequest, Hands } from "./hands.ts";
 
-/** What somebody sees of an operation before they agree to it. */
+/** What a person sees of an operation before they approve it. */
 export type Shown = Pick<AgreementRequest, "diff" | "before">;
 
 /**
- * Asks, one after another, for what an operation may only do with a person's agreement. `shown`: what it would change,
- * for them to see; made only where somebody is asked.
+ * Asks for each need whose consent is `ask`, one after another. `shown` builds what the person sees of the change; it is
+ * called only if a person is asked.
  */
 export async function agreeTo(
   needs: readonly ConsentNeed[],
@@ -15,7 +15,7 @@ export async function agreeTo(
   shown: () => Shown | Promise<Shown> = () => ({}),
 ): Promise<void> {
   for (const { operation, path, consent } of needs) {
-    // What is blocked is refused by the files themselves, whoever would agree.
+    // `GuardedFiles` refuses a blocked operation itself; no approval can allow it.
     if (consent !== "ask") continue;
     await hands.agree({ operation, path, ...(await shown()) }, signal);
   }

@@ -2,21 +2,25 @@ import { z } from "zod";
 import { pathField } from "./fields.ts";
 import { defineTool, ToolRefusal } from "./tool.ts";
 
-const attachment = z.strictObject({ path: pathField("The file."), name: z.string().min(1).max(255).optional() });
+const attachment = z.strictObject({
+  path: pathField("The file."),
+  name: z.string().min(1).max(255).optional().describe("Its name in the called worker; default: its own name."),
+});
 
 export const callWorkerTool = defineTool({
   name: "call_worker",
   title: "Call a worker",
   description:
-    "Calls another worker and waits for its answer. It runs in a container of its own and gets at most what this worker has: its input, and the attached files, read-only.",
+    "Calls another worker and waits for its output. The called worker runs in its own container. It gets `input`, read-only " +
+    "copies of the attached files, and never more access than this worker has. If it fails or is refused, the error says why.",
   input: z.strictObject({
-    worker: z.string().min(1).max(256).describe("Its name."),
-    input: z.unknown().optional().describe("Any JSON."),
+    worker: z.string().min(1).max(256).describe("The worker's name."),
+    input: z.unknown().optional().describe("The worker's input: any JSON value."),
     attachments: z
       .array(z.union([pathField("A file."), attachment]))
       .max(256)
       .default([])
-      .describe("Files for it to read, each by its path, or with another name."),
+      .describe("Files that the called worker may read: each a path, or a path with a new name."),
   }),
   uses: "calls",
   effects: { readOnly: false, destructive: true, idempotent: false, openWorld: true },

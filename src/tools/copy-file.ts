@@ -1,17 +1,19 @@
 import { z } from "zod";
 import { agreeTo } from "./agreement.ts";
-import { pathField } from "./fields.ts";
+import { PATH_RULE, pathField } from "./fields.ts";
 import { shownTransfer } from "./shown-diff.ts";
 import { defineTool } from "./tool.ts";
 
 export const copyFileTool = defineTool({
   name: "copy_file",
   title: "Copy a file or directory",
-  description: "Copies a file or a directory. Nothing is overwritten unless `overwrite` is true.",
+  description:
+    "Copies a file, or a directory with its content. Fails if `to` exists, unless `overwrite` is true. " +
+    "Creates missing parent directories of `to`.",
   input: z.strictObject({
-    from: pathField("What to copy."),
-    to: pathField("The path of the copy, name included."),
-    overwrite: z.boolean().optional().describe("True: a file that stands there is replaced."),
+    from: pathField(`The file or directory to copy. ${PATH_RULE}`),
+    to: pathField("The path of the copy, including its name."),
+    overwrite: z.boolean().optional().describe("True: replace an existing file at `to`. Default: false."),
   }),
   uses: "files",
   effects: { readOnly: false, destructive: true, idempotent: true, openWorld: false },

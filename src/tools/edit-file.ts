@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { agreeTo } from "./agreement.ts";
-import { contentField, pathField } from "./fields.ts";
+import { contentField, PATH_RULE, pathField } from "./fields.ts";
 import { shownEdits } from "./shown-diff.ts";
 import { defineTool } from "./tool.ts";
 
@@ -8,20 +8,22 @@ export const editFileTool = defineTool({
   name: "edit_file",
   title: "Edit a file",
   description:
-    "Replaces exact pieces of a text file. Each `old` text must stand in the file exactly once, unless `all` is true. All edits are made, or none.",
+    "Replaces exact text in a text file. Each `old` must occur exactly once in the file, unless `all` is true. Edits are " +
+    "applied in order, each to the result of the one before. If one cannot be applied, the file stays unchanged and the " +
+    "error names the edit.",
   input: z.strictObject({
-    path: pathField("The file."),
+    path: pathField(`The file. ${PATH_RULE}`),
     edits: z
       .array(
         z.strictObject({
-          old: contentField("The exact text to replace, with enough around it to be unique."),
-          new: contentField("What stands there afterwards."),
-          all: z.boolean().optional().describe("True: replace every place where it stands."),
+          old: contentField("The exact text to replace, including white space, with enough context to be unique."),
+          new: contentField("The replacement; an empty string deletes the text."),
+          all: z.boolean().optional().describe("True: replace every occurrence. Default: false."),
         }),
       )
       .min(1)
       .max(1000)
-      .describe("The replacements, made one after another."),
+      .describe("The replacements, applied in this order."),
   }),
   uses: "files",
   effects: { readOnly: false, destructive: true, idempotent: false, openWorld: false },

@@ -6,18 +6,24 @@ export const execTool = defineTool({
   name: "exec",
   title: "Run a command",
   description:
-    "Runs a shell command in a container that sees the same files as these tools. It stays between commands, for what " +
-    "they leave in /tmp and for programs in the background; a time limit ends all of them. Files outside of the listed " +
-    "directories are gone when the worker ends. Long output is cut in the answer, and whole in a file that is named there.",
+    "Runs a command with `sh` in a container that has the same directories as the file tools. The container stays between " +
+    "commands: files in /tmp and background programs remain until a command reaches its time limit, which kills every " +
+    "process. Files outside the directories that `list_files` shows are lost when the worker ends. Returns the output and " +
+    "the exit code. Long output is shortened; the answer then names a file with all of it.",
   input: z.strictObject({
-    command: z.string().min(1).max(100_000).describe("The command line, for `sh`."),
-    cwd: z.string().min(1).max(4096).optional().describe("Where it runs; the working directory if absent."),
+    command: z.string().min(1).max(100_000).describe("The command line; `sh` runs it."),
+    cwd: z.string().min(1).max(4096).optional().describe("The directory to run in. Default: the working directory."),
     env: z
       .record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,127}$/), z.string().max(32_768))
       .optional()
-      .describe("Further environment variables."),
-    stdin: z.string().max(4_000_000).optional().describe("Its whole standard input."),
-    timeout_ms: z.int().min(1).max(86_400_000).optional().describe("After this everything that it started is ended."),
+      .describe("Additional environment variables, by name."),
+    stdin: z.string().max(4_000_000).optional().describe("The complete standard input. Default: empty."),
+    timeout_ms: z
+      .int()
+      .min(1)
+      .max(86_400_000)
+      .optional()
+      .describe("Time limit in milliseconds. Default, and at most: the worker's own limit for a command."),
   }),
   uses: "exec",
   effects: { readOnly: false, destructive: true, idempotent: false, openWorld: true },
@@ -33,10 +39,10 @@ function textOf({ status, exitCode, signal, stdout, stderr, hints, cellReplaced 
     stdout,
     stderr === "" ? "" : `[standard error]\n${stderr}`,
     status === "succeeded" ? "" : `[${status}: ${end}]`,
-    status === "lost" ? "[Note: the container engine failed; whether and how the command ended is not known.]" : "",
+    status === "lost" ? "[Note: the container engine failed. It is unknown if and how the command ended.]" : "",
     ...hints.map((hint) => `[Note: ${hint}]`),
     cellReplaced
-      ? "[Note: the container was replaced; what was in /tmp and in the home directory, and running programs, are gone.]"
+      ? "[Note: the container was replaced. Files in /tmp and in the home directory and all running programs are lost.]"
       : "",
   ]
     .filter((part) => part !== "")

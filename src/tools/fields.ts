@@ -1,7 +1,10 @@
 import { z } from "zod";
 
-/** A path as an LLM writes it: absolute, or relative to the working directory. */
+/** For the main path of a tool. */
+export const PATH_RULE = "Absolute, or relative to the working directory.";
+
+/** A path as an LLM writes it. `what` describes it. */
 export const pathField = (what: string) => z.string().min(1).max(4096).describe(what);
 
-/** Text that becomes a file's content. */
+/** Text that becomes content of a file. */
 export const contentField = (what: string) => z.string().max(50_000_000).describe(what);

@@ -1,12 +1,14 @@
 import { z } from "zod";
-import { pathField } from "./fields.ts";
+import { PATH_RULE, pathField } from "./fields.ts";
 import { defineTool } from "./tool.ts";
 
 export const fileInfoTool = defineTool({
   name: "file_info",
-  title: "Look at a path",
-  description: "Tells what a path is, its size, when it was changed, and whether it may be read and written.",
-  input: z.strictObject({ path: pathField("The file or directory.") }),
+  title: "Get file information",
+  description:
+    "Returns the type of a path (file, directory, link or other), its size, the time of its last change, and if it can be " +
+    "read and written.",
+  input: z.strictObject({ path: pathField(`The file or directory. ${PATH_RULE}`) }),
   uses: "files",
   effects: { readOnly: true, destructive: false, idempotent: true, openWorld: false },
   async run({ path }, { files }) {

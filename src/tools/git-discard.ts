@@ -3,18 +3,19 @@ import { defineTool } from "./tool.ts";
 
 export const gitDiscardTool = defineTool({
   name: "git_discard",
-  title: "Take back a staged commit",
-  description: "Takes back a commit that `git_stage` made and that was not pushed. Files stay as they are.",
+  title: "Discard a staged commit",
+  description:
+    "Discards a commit that `git_stage` made and that was not pushed. The files in the worker's directory stay unchanged.",
   input: z.strictObject({
     commit: z
       .string()
       .regex(/^[0-9a-f]{40}$/)
-      .describe("The whole name that `git_stage` gave it."),
+      .describe("The commit's full hash, as returned by `git_stage`."),
   }),
   uses: "git",
   effects: { readOnly: false, destructive: true, idempotent: true, openWorld: false },
   async run({ commit }, hands, signal) {
     const discarded = await hands.git.discard(commit, signal);
-    return { text: `Discarded ${commit}; the files are as they were.`, data: { ...discarded } };
+    return { text: `Discarded ${commit}. No file was changed.`, data: { ...discarded } };
   },
 });

@@ -5,12 +5,13 @@ export const gitPushTool = defineTool({
   name: "git_push",
   title: "Push a staged commit",
   description:
-    "Sends a commit that `git_stage` made to its repository. Somebody is always asked first, and is shown what it changes.",
+    "Pushes a commit that `git_stage` made to its repository. A person must approve every push and sees its changes first. " +
+    "If approval is denied, the commit stays staged.",
   input: z.strictObject({
     commit: z
       .string()
       .regex(/^[0-9a-f]{40}$/)
-      .describe("The whole name that `git_stage` gave it."),
+      .describe("The commit's full hash, as returned by `git_stage`."),
   }),
   uses: "git",
   effects: { readOnly: false, destructive: true, idempotent: false, openWorld: true },

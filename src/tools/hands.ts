@@ -1,25 +1,25 @@
 import type { GuardedFiles } from "../files/guarded.ts";
 
-/** What tools act with: one worker's sandbox, files, cell and calls. Given by whoever runs them. */
+/** What tools act with: the files, cell, calls and repositories of one worker. The caller of a tool provides it. */
 export interface Hands {
   readonly files: GuardedFiles;
-  /** Asks for what a person must agree to; rejects with `ToolRefusal` where nobody does. */
+  /** Asks a person for approval; rejects with `ToolRefusal` if it is denied or no answer comes. */
   agree(request: AgreementRequest, signal: AbortSignal): Promise<void>;
   exec(request: ExecToolRequest, signal: AbortSignal): Promise<ExecToolAnswer>;
-  /** Answers with the child's RunResult as plain JSON; a refusal is one. */
+  /** Resolves with the child's RunResult as plain JSON, also if the child is refused. */
   call(request: CallToolRequest, signal: AbortSignal): Promise<CallToolAnswer>;
-  /** Applies what was changed so far in directories whose changes wait, as far as somebody agrees to it. */
+  /** Applies the staged changes that a person approves. */
   commit(signal: AbortSignal): Promise<CommitAnswer>;
   readonly git: GitHands;
 }
 
-/** The repositories that a worker may use. Each operation rejects with `ToolRefusal` for what may not be done. */
+/** The repositories that a worker may use. Each operation rejects with `ToolRefusal` if it is not allowed. */
 export interface GitHands {
-  /** Writes files of a repository into the worker's directories; where that asks, it is asked about once for all of them. */
+  /** Writes files of a repository into the worker's directories. If that needs approval, one question covers all files. */
   pull(request: GitPullRequest, signal: AbortSignal): Promise<GitPullAnswer>;
-  /** Makes a commit that stays on this machine. */
+  /** Creates a commit that stays on this machine. */
   stage(request: GitStageRequest, signal: AbortSignal): Promise<GitStageAnswer>;
-  /** Sends a staged commit to the repository, once somebody has agreed to it. */
+  /** Sends a staged commit to the repository, after a person approved it. */
   push(commit: string, signal: AbortSignal): Promise<GitStagedCommit>;
   discard(commit: string, signal: AbortSignal): Promise<GitStagedCommit>;
 }
@@ -35,7 +35,7 @@ export interface GitPullAnswer {
   readonly branch: string;
   /** The directory that mirrors the repository. */
   readonly at: string;
-  /** Null where the branch does not exist yet. */
+  /** Null if the branch does not exist yet. */
   readonly commit: string | null;
   readonly created: readonly string[];
   readonly replaced: readonly string[];
@@ -66,7 +66,7 @@ export interface GitStageAnswer extends GitStagedCommit {
 
 export interface CommitAnswer {
   readonly changes: readonly CommittedChange[];
-  /** What was decided where somebody had to be asked; null where nobody had to be. */
+  /** The person's decision; null if no approval was needed. */
   readonly decision: { readonly outcome: "approved" | "denied" | "timed_out"; readonly reason: string } | null;
 }
 
@@ -83,9 +83,9 @@ export interface AgreementRequest {
   readonly operation: "write" | "delete";
   /** Virtual. */
   readonly path: string;
-  /** What would be changed, for whoever is asked. */
+  /** What would change, for the person who decides. */
   readonly diff?: string;
-  /** The content that the diff is to, in SHA-256: what did not change of it is not shown. Null: all of the new one is. */
+  /** SHA-256 of the content that the diff starts from. Null: the diff shows all of the new content. */
   readonly before?: string | null;
 }
 
@@ -104,10 +104,10 @@ export interface ExecToolAnswer {
   readonly signal: string | null;
   readonly stdout: string;
   readonly stderr: string;
-  /** True where the middle of an output is only in a file. */
+  /** True if the middle of an output was left out; a file holds all of it. */
   readonly cut: boolean;
   readonly hints: readonly string[];
-  /** True where what was in memory (/tmp, home, running programs) is gone, and the next command begins afresh. */
+  /** True if the cell was replaced: /tmp, the home directory and running programs are lost. */
   readonly cellReplaced: boolean;
   readonly durationMs: number;
 }

@@ -1,17 +1,19 @@
 import { z } from "zod";
 import { agreeTo } from "./agreement.ts";
-import { pathField } from "./fields.ts";
+import { PATH_RULE, pathField } from "./fields.ts";
 import { shownTransfer } from "./shown-diff.ts";
 import { defineTool } from "./tool.ts";
 
 export const moveFileTool = defineTool({
   name: "move_file",
   title: "Move a file or directory",
-  description: "Moves or renames a file or a directory. Nothing is overwritten unless `overwrite` is true.",
+  description:
+    "Moves or renames a file, or a directory with its content. Fails if `to` exists, unless `overwrite` is true. " +
+    "Creates missing parent directories of `to`.",
   input: z.strictObject({
-    from: pathField("What to move."),
-    to: pathField("Its new path, name included."),
-    overwrite: z.boolean().optional().describe("True: a file that stands there is replaced."),
+    from: pathField(`The file or directory to move. ${PATH_RULE}`),
+    to: pathField("The new path, including the new name."),
+    overwrite: z.boolean().optional().describe("True: replace an existing file at `to`. Default: false."),
   }),
   uses: "files",
   effects: { readOnly: false, destructive: true, idempotent: false, openWorld: false },

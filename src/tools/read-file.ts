@@ -1,25 +1,30 @@
 import { z } from "zod";
 import { DEFAULT_CHARS, MAX_CHARS } from "../files/read/read-text.ts";
-import { pathField } from "./fields.ts";
+import { PATH_RULE, pathField } from "./fields.ts";
 import { defineTool } from "./tool.ts";
 
 export const readFileTool = defineTool({
   name: "read_file",
   title: "Read a file",
   description:
-    "Reads a text file, or looks at an image. A long file is read in pieces: by lines with `offset` and `limit`, or by " +
-    "`max_chars`; the answer says how to go on. Other binary files are not read; hand them to a worker as an attachment.",
+    "Reads a text file, or returns an image for you to see. Read a long file in parts: by lines with `offset` and `limit`, or " +
+    "with `max_chars`. If there is more, the answer says how to continue. Other binary files cannot be read; attach them to a " +
+    "worker call instead.",
   input: z.strictObject({
-    path: pathField("The file."),
-    offset: z.int().min(1).optional().describe("The first line wanted, from 1."),
-    column: z.int().min(1).optional().describe("Where to begin in that line, in characters from 1."),
-    limit: z.int().min(1).optional().describe("The most lines wanted."),
+    path: pathField(`The file. ${PATH_RULE}`),
+    offset: z.int().min(1).optional().describe("The first line to return, counted from 1. Default: 1."),
+    column: z
+      .int()
+      .min(1)
+      .optional()
+      .describe("The first character of that line to return, counted from 1. Default: 1."),
+    limit: z.int().min(1).optional().describe("The maximum number of lines to return."),
     max_chars: z
       .int()
       .min(1)
       .max(MAX_CHARS)
       .optional()
-      .describe(`The most characters wanted; ${DEFAULT_CHARS} if absent.`),
+      .describe(`The maximum number of characters to return. Default: ${DEFAULT_CHARS}.`),
   }),
   uses: "files",
   effects: { readOnly: true, destructive: false, idempotent: true, openWorld: false },
@@ -28,7 +33,7 @@ export const readFileTool = defineTool({
     if (read.type === "image") {
       const { mimeType, bytes } = read;
       const image = { mimeType, base64: read.content.toString("base64") };
-      return { text: `An image (${mimeType}, ${bytes} bytes).`, data: { type: "image", mimeType, bytes }, image };
+      return { text: `Image (${mimeType}, ${bytes} bytes).`, data: { type: "image", mimeType, bytes }, image };
     }
     return { text: read.hint === null ? read.content : `${read.content}\n[${read.hint}]`, data: { ...read } };
   },

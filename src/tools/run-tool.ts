@@ -5,7 +5,7 @@ import type { Hands } from "./hands.ts";
 import { type ToolOutput, ToolRefusal } from "./tool.ts";
 import { TOOLS } from "./toolbox.ts";
 
-/** What every face answers with, in its own wrapping. A refusal is an answer. */
+/** The result of a tool; every face wraps it in its own format. A refusal is a result. */
 export type ToolResult =
   | ({ readonly ok: true } & ToolOutput)
   | {
@@ -15,16 +15,19 @@ export type ToolResult =
       readonly data: Readonly<Record<string, unknown>>;
     };
 
-/** Runs a tool by name on raw input. Rejects only for bugs and for trouble with the engine. */
+/** Runs a tool by name on raw input. Rejects only for bugs and engine errors. */
 export async function runTool(name: string, rawInput: unknown, hands: Hands, signal: AbortSignal): Promise<ToolResult> {
   const tool = TOOLS.get(name);
   if (tool === undefined)
-    return refusal("NO_SUCH_TOOL", `There is no tool ${name}. There are ${[...TOOLS.keys()].join(", ")}.`);
+    return refusal("NO_SUCH_TOOL", `There is no tool ${name}. The tools are: ${[...TOOLS.keys()].join(", ")}.`);
   if (isTooDeep(rawInput))
-    return refusal("BAD_INPUT", `The input of ${name} is nested more than ${MAX_JSON_DEPTH} levels deep.`);
+    return refusal(
+      "BAD_INPUT",
+      `The input of ${name} is nested more than ${MAX_JSON_DEPTH} levels deep. Use flatter JSON.`,
+    );
   const parsed = tool.input.safeParse(rawInput);
   if (!parsed.success)
-    return refusal("BAD_INPUT", `The input of ${name} is not what it takes:\n${z.prettifyError(parsed.error)}`);
+    return refusal("BAD_INPUT", `The input of ${name} is not valid:\n${z.prettifyError(parsed.error)}`);
   try {
     return { ok: true, ...(await tool.run(parsed.data, hands, signal)) };
   } catch (error) {

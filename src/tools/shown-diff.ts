@@ -3,17 +3,17 @@ import type { GuardedFiles } from "../files/guarded.ts";
 import { digestOf } from "../files/model/content-bytes.ts";
 import type { Shown } from "./agreement.ts";
 
-/** Of a file that is longer, no difference is looked for: its new content is shown as it is. */
+/** For a longer file no diff is computed; its new content is shown instead. */
 const MAX_COMPARED_CHARS = 256 * 1024;
-/** Of what differs in more lines a diff tells nobody anything, and finding it takes long. */
+/** A diff with more changed lines is slow to compute and helps no reader. */
 const MAX_EDITS = 2000;
 
-/** What a file would become, as a unified diff for whoever is asked. A file that is not there, or no text, counts as empty. */
+/** What a write would change, as a unified diff. A file that does not exist or is not text counts as empty. */
 export async function shownWrite(path: string, content: string, files: GuardedFiles): Promise<Shown> {
   const before = await files.read(path).then(
     (read) =>
       read.type === "text" && !read.truncated && read.content.length <= MAX_COMPARED_CHARS ? read.content : "",
-    // Why it cannot be read is told by the operation itself, where that matters.
+    // If the read error matters, the operation itself reports it.
     () => "",
   );
   const options = { context: 3, maxEditLength: MAX_EDITS };
@@ -23,7 +23,7 @@ export async function shownWrite(path: string, content: string, files: GuardedFi
   return { diff: patch, before: digestOf(before) };
 }
 
-/** Exact replacements, each as what goes and what comes. What they were made in is known when they are made. */
+/** Exact replacements, each as removed and added lines. The rest of the file is not shown. */
 export function shownEdits(path: string, edits: readonly { readonly old: string; readonly new: string }[]): Shown {
   const pieces = edits.map(
     ({ old, new: next }, index) => `@@ edit ${index + 1} @@\n${lines("-", old)}\n${lines("+", next)}`,
@@ -32,10 +32,10 @@ export function shownEdits(path: string, edits: readonly { readonly old: string;
 }
 
 export function shownAppend(path: string, content: string): Shown {
-  return { diff: [`--- ${path}`, `+++ ${path}`, "@@ at its end @@", lines("+", content)].join("\n") };
+  return { diff: [`--- ${path}`, `+++ ${path}`, "@@ at the end @@", lines("+", content)].join("\n") };
 }
 
-/** Where it comes from, for its content is whatever stands there. */
+/** The two paths; the content is not shown. */
 export function shownTransfer(how: "copy" | "rename", from: string, to: string): Shown {
   return { diff: `${how} from ${from}\n${how} to ${to}` };
 }

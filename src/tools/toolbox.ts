@@ -16,7 +16,7 @@ import { readFileTool } from "./read-file.ts";
 import type { Tool } from "./tool.ts";
 import { writeFileTool } from "./write-file.ts";
 
-/** Every tool there is, by name. */
+/** All tools, by name. */
 export const TOOLS: ReadonlyMap<string, Tool> = new Map(
   (
     [

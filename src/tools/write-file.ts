@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { agreeTo } from "./agreement.ts";
-import { contentField, pathField } from "./fields.ts";
+import { contentField, PATH_RULE, pathField } from "./fields.ts";
 import { shownWrite } from "./shown-diff.ts";
 import { defineTool } from "./tool.ts";
 
@@ -8,11 +8,12 @@ export const writeFileTool = defineTool({
   name: "write_file",
   title: "Write a file",
   description:
-    "Writes a whole text file at once, in place of what it held before. Creates it and its parent directories where they are missing.",
+    "Writes a text file and replaces its whole content. Creates the file and missing parent directories. To change a part of " +
+    "a file use `edit_file`; to add to its end, `append_file`.",
   input: z.strictObject({
-    path: pathField("The file."),
-    content: contentField("All of its new content."),
-    overwrite: z.boolean().optional().describe("False: fail where the file exists already."),
+    path: pathField(`The file. ${PATH_RULE}`),
+    content: contentField("The complete new content."),
+    overwrite: z.boolean().optional().describe("False: fail if the file already exists. Default: true."),
   }),
   uses: "files",
   effects: { readOnly: false, destructive: true, idempotent: true, openWorld: false },

@@ -266,7 +266,7 @@ describe("a worker whose output no message holds", () => {
       });
       expect(textOf(read)).toContain("more are not told");
       const looked = await client.callTool({ name: "read_file", arguments: { path: "/docs/large.png" } });
-      expect(textOf(looked)).toBe("An image (image/png, 9437184 bytes).\n[It is too large to be sent.]");
+      expect(textOf(looked)).toBe("Image (image/png, 9437184 bytes).\n[It is too large to be sent.]");
       for (const uri of ["corral:///docs/text", "corral:///docs/large.png"])
         await expect(client.readResource({ uri })).rejects.toMatchObject({ code: -32602 });
       expect(textOf(await client.callTool({ name: "list_files", arguments: { path: "/" } }))).toContain("/docs/");

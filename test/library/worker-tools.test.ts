@@ -220,7 +220,7 @@ describe("a worker's tools for `ai`", () => {
     expect(shown(model)).toEqual([
       { type: "text", value: "one two\n" },
       { type: "error-text", value: expect.stringContaining("Writable paths: /out, /side") },
-      { type: "error-text", value: expect.stringContaining("The input of read_file is not what it takes") },
+      { type: "error-text", value: expect.stringContaining("The input of read_file is not valid") },
       { type: "text", value: "2\nno out\n" },
     ]);
     const refusal = steps[1]?.toolResults[0]?.output as AiToolOutput;

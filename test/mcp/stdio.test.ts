@@ -79,7 +79,7 @@ describe.each([
     expect(textOf(await use("exec", { command: `cat ${at}/z; hostname >&2` }))).toContain("1 two");
     await use("delete_file", { path: `${at}/z` });
     expect(textOf(await use("call_worker", { worker: "kid", input: { a: 1 } }))).toBe('{"a":1}\n');
-    expect(textOf(await use("commit_changes", {}))).toBe("There is nothing to apply.");
+    expect(textOf(await use("commit_changes", {}))).toBe("There are no staged changes.");
     await use("git_pull", { repo: "notes", overwrite: true });
     await use("write_file", { path: "/out/notes/a.md", content: `by ${at}\n` });
     const stage = async () => {
@@ -107,7 +107,7 @@ describe.each([
     for (const input of [{}, { path: 7 }, { path: "/docs", extra: true }]) {
       const bad = await client.callTool({ name: "read_file", arguments: input });
       expect(bad).toMatchObject({ isError: true, structuredContent: { code: "BAD_INPUT" } });
-      expect(textOf(bad)).toContain("The input of read_file is not what it takes");
+      expect(textOf(bad)).toContain("The input of read_file is not valid");
     }
     await expect(client.callTool({ name: "no_such", arguments: {} })).rejects.toMatchObject({
       code: -32602,

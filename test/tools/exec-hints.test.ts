@@ -19,22 +19,25 @@ const FACTS: ExecFacts = {
 
 /** What each failure is answered with; the folders of the fixtures have these names. */
 const HINTS = {
-  memory: "All processes of this worker together may use 96 MiB of memory. Work on less at a time.",
+  memory:
+    "The command ran out of memory. All processes of this worker together may use 96 MiB. Process less data at a time.",
   "file-size":
-    "All that this worker writes may have at most 1 MiB together. Write less, or delete what is no longer needed.",
-  space: "The place that was written to is full; /tmp and the home directory are small. Writable paths: /out.",
-  network: "This worker has no network access. Work with the files that it has.",
-  command: "That program is not in this worker's image. Use one that is; `command -v NAME` tells which are.",
+    "The command reached the disk limit. The files of this worker together may have at most 1 MiB. Write less, or delete files that you no longer need.",
+  space: "No space is left in that directory; /tmp and the home directory are small. Writable paths: /out.",
+  network: "This worker has no network access. Use the files that it already has.",
+  command:
+    "That program is not installed in this worker's image. Use another one; `command -v NAME` shows if a program exists.",
   permission:
-    "No permission can be gained from inside; work with these. Readable paths: /data, /out. Writable paths: /out.",
-  "read-only": "That place is read-only for this worker. Writable paths: /out.",
+    "Permission denied. You cannot get more permissions from inside the container. Readable paths: /data, /out. Writable paths: /out.",
+  "read-only": "That path is read-only for this worker. Writable paths: /out.",
   missing:
-    "Only what was granted to this worker exists here. Readable paths: /data, /out. Relative paths begin at /out.",
+    "That path does not exist: this worker sees only the paths that were granted to it. Readable paths: /data, /out. Relative paths start at /out.",
 } as const;
 
 const TIME =
-  "It was ended at its time limit, with all that it had started. A command of this worker has at most 90s. Do less at a time.";
-const OUTPUT = "It was ended, for a command of this worker may print at most 2 MiB. Print less, or to a file.";
+  "The command reached its time limit and was killed with every process it started. A command of this worker may run for at most 90s. Split the work into shorter commands.";
+const OUTPUT =
+  "The command was killed because it printed more than 2 MiB, the limit of this worker. Print less, or write the output to a file.";
 
 const fixtures = await readFixtures(join(import.meta.dirname, "fixtures/exec"));
 
@@ -94,14 +97,14 @@ describe("a hint", () => {
       { path: "/out", suffixes: [".csv"] },
     ];
     expect(failed("cat: /data/a.pdf: No such file or directory\n", { constraints })).toEqual([
-      "Only what was granted to this worker exists here. Readable paths: /data, /out. In /data only files ending in .md, .txt and of at most 1 KiB are shown. In /out only files ending in .csv are shown. Relative paths begin at /out.",
+      "That path does not exist: this worker sees only the paths that were granted to it. Readable paths: /data, /out. In /data only files ending in .md, .txt and of at most 1 KiB are visible. In /out only files ending in .csv are visible. Relative paths start at /out.",
     ]);
   });
 
   it("names the hosts that may be reached, and is silent where every host may be", () => {
     const text = "curl: (6) Could not resolve host: example.com\n";
     expect(failed(text, { network: { allow: ["example.org:443", "*.example.org:443"] } })).toEqual([
-      "This worker has network access to these only: example.org:443, *.example.org:443.",
+      "This worker may connect only to: example.org:443, *.example.org:443.",
     ]);
     expect(failed(text, { network: true })).toEqual([]);
   });

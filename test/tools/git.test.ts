@@ -64,7 +64,7 @@ describe("a worker with a repository", () => {
     const pulled = await s.tool("git_pull", { repo: "notes" });
     expect(pulled).toMatchObject({
       ok: true,
-      text: `notes is at ${remote.git("rev-parse", "main")}. In /work/notes: 2 created, 0 replaced, 0 as they were.\nCreated:\n  /work/notes/a.md\n  /work/notes/docs/b.md`,
+      text: `notes is at ${remote.git("rev-parse", "main")}. In /work/notes: 2 created, 0 replaced, 0 unchanged.\nCreated:\n  /work/notes/a.md\n  /work/notes/docs/b.md`,
     });
     // The cell sees the same files, and has neither git's own directory nor anything else of Corral's.
     expect((await s.exec("ls -A /work/notes; cat /work/notes/a.md; echo two >> /work/notes/a.md")).stdout).toBe(

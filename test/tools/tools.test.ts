@@ -50,15 +50,15 @@ describe("each tool, used well, answers in words and in data", () => {
     [
       "read_file",
       { path: "/out/i.png" },
-      `An image (image/png, ${PNG.length} bytes).`,
+      `Image (image/png, ${PNG.length} bytes).`,
       { type: "image", mimeType: "image/png" },
     ],
     ["list_files", { path: "docs" }, "/docs/a.txt (14 bytes)\n/docs/bin.dat (3 bytes)", {}],
     ["list_files", { path: "/", pattern: "**/*.md" }, "/notes/n.md (3 bytes)", {}],
-    ["list_files", { path: "/docs", pattern: "*.pdf" }, "Nothing is there.", { entries: [] }],
+    ["list_files", { path: "/docs", pattern: "*.pdf" }, "There are no entries.", { entries: [] }],
     ["write_file", { path: "/out/w", content: "w" }, "Created /out/w (1 bytes).", { created: true, bytes: 1 }],
     ["write_file", { path: "/out/w", content: "ww" }, "Replaced /out/w (2 bytes).", { created: false, bytes: 2 }],
-    ["append_file", { path: "/out/w", content: "x" }, "Appended to /out/w, which now has 3 bytes.", { bytes: 3 }],
+    ["append_file", { path: "/out/w", content: "x" }, "Appended to /out/w; its size is now 3 bytes.", { bytes: 3 }],
     [
       "edit_file",
       { path: "/out/w", edits: [{ old: "w", new: "y", all: true }] },
@@ -160,10 +160,8 @@ describe("each tool, used wrongly", () => {
         { old: 1, new: "b" },
       ],
     });
-    expect(nested).toMatch(
-      /BAD_INPUT: The input of edit_file is not what it takes:\n✖ .*string.*\n\s+→ at edits\[1\]\.old$/,
-    );
-    expect(await told("reed_file", {})).toContain("There are read_file, write_file, edit_file, append_file");
+    expect(nested).toMatch(/BAD_INPUT: The input of edit_file is not valid:\n✖ .*string.*\n\s+→ at edits\[1\]\.old$/);
+    expect(await told("reed_file", {})).toContain("The tools are: read_file, write_file, edit_file, append_file");
   });
 
   it("the other failures of a call come with the child's whole result", async () => {

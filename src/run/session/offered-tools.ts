@@ -20,7 +20,7 @@ export function usefulTools(worker: WorkerDefinition): ToolName[] {
 /** The answer to whoever asks for another. */
 export function notOffered(name: string, worker: WorkerDefinition): ToolResult {
   const offered = usefulTools(worker);
-  const there = offered.length === 0 ? "There are none." : `There are ${offered.join(", ")}.`;
+  const there = offered.length === 0 ? "There are no tools." : `The tools are: ${offered.join(", ")}.`;
   if (!TOOLS.has(name))
     return { ok: false, code: "NO_SUCH_TOOL", message: `There is no tool ${name}. ${there}`, data: {} };
   const message = `Worker ${worker.name} does not have the tool ${name}. ${there}`;

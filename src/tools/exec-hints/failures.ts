@@ -1,4 +1,4 @@
-/** How a command ended; the fields of a run's result, under the same names. */
+/** How a command ended. The fields have the names that they have in a run's result. */
 export interface ExecOutcome {
   readonly stdout: string;
   readonly stderr: string;
@@ -7,7 +7,7 @@ export interface ExecOutcome {
   readonly status: string;
 }
 
-/** What went wrong, as far as the sandbox has to do with it; the most telling first. */
+/** The failures that a sandbox can cause, the most specific first. */
 export type Failure =
   | "time"
   | "output"
@@ -20,12 +20,12 @@ export type Failure =
   | "read-only"
   | "missing";
 
-/** Errors stand at the end of an output. */
+/** Only the end of each output is searched, because programs print errors last. */
 const MAX_CHARACTERS = 65_536;
 
-/** What can be recognised in how a command ended and in what it printed, in the order of {@link Failure}. */
+/** The failures recognised from how a command ended and from its output, in the order of {@link Failure}. */
 export function failuresOf(outcome: ExecOutcome): readonly Failure[] {
-  // Many tools print errors to standard output, or are told to with `2>&1`.
+  // Many programs print errors to standard output, or are run with `2>&1`.
   const texts = [outcome.stderr, outcome.stdout].map((text) => text.slice(-MAX_CHARACTERS));
   return SIGNS.flatMap(({ failure, ended, printed }) =>
     ended?.(outcome) || texts.some((text) => printed.some((form) => form.test(text))) ? [failure] : [],
@@ -39,8 +39,8 @@ interface Sign {
 }
 
 /**
- * The forms that real programs print; `test/tools/fixtures/exec` holds an example of each. A form is bound to its
- * place in the line or to a code, so that prose which only speaks of such a failure is not taken for one.
+ * The messages that real programs print; `test/tools/fixtures/exec` has an example of each. A pattern is anchored to its
+ * place in the line or to an error code, so that text which only mentions such an error does not match.
  */
 const SIGNS: readonly Sign[] = [
   { failure: "time", ended: ({ status }) => status === "timed_out", printed: [] },
@@ -82,7 +82,7 @@ const SIGNS: readonly Sign[] = [
       /\bCould not resolve (host|hostname|proxy)\b/i,
       /\bfailed to lookup address information\b|\bdial tcp: lookup /,
       /^wget: (bad address '|unable to resolve host address )/m,
-      // Nothing but the worker itself listens there, and a network would not help.
+      // Only the worker itself can listen on localhost, so network access would not help there.
       /\bFailed to connect to (?!localhost\b|127\.|\[?::1\b)\S+ port \d+/,
       /^ERROR: Could not find a version that satisfies the requirement .* \(from versions: none\)$/m,
     ],
@@ -114,12 +114,12 @@ const SIGNS: readonly Sign[] = [
   },
 ];
 
-/** False where Corral ended it, which takes the same signals. */
+/** False if Corral ended the command: it uses the same signals. */
 function endedItself({ status }: ExecOutcome): boolean {
   return status === "failed" || status === "signaled";
 }
 
-/** A shell tells the death of the command that it ran by signal n as exit code 128+n. */
+/** A shell reports that signal n ended its command as exit code 128+n. */
 function endedBy({ signal, exitCode }: ExecOutcome, name: string, code: number): boolean {
   return signal === name || exitCode === code;
 }

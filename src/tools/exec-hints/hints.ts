@@ -4,21 +4,21 @@ import { type ExecFacts, wordHint } from "./wording.ts";
 const MAX_HINTS = 4;
 
 /**
- * What a failed command's author should know of the sandbox that it ran in: programs say
- * what failed, and only Corral knows what would have been allowed. Empty where the command succeeded.
+ * Hints for a failed command: the program reports what failed, and only Corral knows what the sandbox allows. Empty if
+ * the command succeeded.
  *
- * The hints stand beside the output and never change it. They quote nothing of it, and name virtual paths only.
+ * Hints are returned beside the output and never change it. They do not quote it, and they name only virtual paths.
  */
 export function hintsFor(outcome: ExecOutcome, facts: ExecFacts): readonly string[] {
   if (outcome.status === "succeeded") return [];
   const failures = failuresOf(outcome);
-  const told = failures.filter((failure) => !isToldBy(failure, failures));
-  const hints = told.flatMap((failure) => wordHint(failure, facts) ?? []);
+  const distinct = failures.filter((failure) => !isCovered(failure, failures));
+  const hints = distinct.flatMap((failure) => wordHint(failure, facts) ?? []);
   return [...new Set(hints)].slice(0, MAX_HINTS);
 }
 
-/** A hint that another one holds already. A program that is missing is a missing file to most who look for it. */
-function isToldBy(failure: Failure, all: readonly Failure[]): boolean {
+/** True if another failure's hint says the same: most programs report a missing program as a missing file, for example. */
+function isCovered(failure: Failure, all: readonly Failure[]): boolean {
   const other = ({ "read-only": "permission", missing: "command" } as const)[failure as "read-only" | "missing"];
   return other !== undefined && all.includes(other);
 }

@@ -2,11 +2,11 @@ import type { Network } from "../../sandbox/network.ts";
 import { formatBytes, formatDuration } from "../../sandbox/units.ts";
 import type { Failure } from "./failures.ts";
 
-/** What a command's sandbox allows, as the worker knows it: paths are virtual, sizes in bytes. */
+/** What a command's sandbox allows. Paths are virtual, sizes are in bytes. */
 export interface ExecFacts {
   readonly readablePaths: readonly string[];
   readonly writablePaths: readonly string[];
-  /** Where only some files are shown. */
+  /** Directories in which only some files are visible. */
   readonly constraints: readonly {
     readonly path: string;
     readonly suffixes?: readonly string[] | undefined;
@@ -15,60 +15,60 @@ export interface ExecFacts {
   readonly workingDir: string;
   readonly network: Network;
   readonly memoryBytes: number;
-  /** The most that a command may be given. */
+  /** The longest time limit that a command may have. */
   readonly timeoutMs: number;
   readonly outputBytes: number;
-  /** What all commands and tools together may write, which is also the largest that one file may become. */
+  /** The most that all commands and tools together may write, and so also the maximum size of one file. */
   readonly diskBytes: number;
 }
 
 const MAX_PATHS = 20;
 const MAX_CONSTRAINTS = 5;
 
-/** What the worker may do instead, or null where the sandbox is not what stood in the way. */
+/** The cause and what the worker can do instead; null if the sandbox is not the cause. */
 export function wordHint(failure: Failure, facts: ExecFacts): string | null {
   const readable = `Readable paths: ${listOf(facts.readablePaths)}.`;
   const writable = `Writable paths: ${listOf(facts.writablePaths)}.`;
   switch (failure) {
     case "time":
-      return `It was ended at its time limit, with all that it had started. A command of this worker has at most ${formatDuration(facts.timeoutMs)}. Do less at a time.`;
+      return `The command reached its time limit and was killed with every process it started. A command of this worker may run for at most ${formatDuration(facts.timeoutMs)}. Split the work into shorter commands.`;
     case "output":
-      return `It was ended, for a command of this worker may print at most ${formatBytes(facts.outputBytes)}. Print less, or to a file.`;
+      return `The command was killed because it printed more than ${formatBytes(facts.outputBytes)}, the limit of this worker. Print less, or write the output to a file.`;
     case "memory":
-      return `All processes of this worker together may use ${formatBytes(facts.memoryBytes)} of memory. Work on less at a time.`;
+      return `The command ran out of memory. All processes of this worker together may use ${formatBytes(facts.memoryBytes)}. Process less data at a time.`;
     case "file-size":
-      return `All that this worker writes may have at most ${formatBytes(facts.diskBytes)} together. Write less, or delete what is no longer needed.`;
+      return `The command reached the disk limit. The files of this worker together may have at most ${formatBytes(facts.diskBytes)}. Write less, or delete files that you no longer need.`;
     case "space":
-      return `The place that was written to is full; /tmp and the home directory are small. ${writable}`;
+      return `No space is left in that directory; /tmp and the home directory are small. ${writable}`;
     case "network":
       return networkHint(facts.network);
     case "command":
-      return "That program is not in this worker's image. Use one that is; `command -v NAME` tells which are.";
+      return "That program is not installed in this worker's image. Use another one; `command -v NAME` shows if a program exists.";
     case "permission":
-      return `No permission can be gained from inside; work with these. ${readable} ${writable}`;
+      return `Permission denied. You cannot get more permissions from inside the container. ${readable} ${writable}`;
     case "read-only":
-      return `That place is read-only for this worker. ${writable}`;
+      return `That path is read-only for this worker. ${writable}`;
     case "missing":
-      return `Only what was granted to this worker exists here. ${readable}${shownOnly(facts)} Relative paths begin at ${facts.workingDir}.`;
+      return `That path does not exist: this worker sees only the paths that were granted to it. ${readable}${shownOnly(facts)} Relative paths start at ${facts.workingDir}.`;
   }
 }
 
-/** Sentences on what is shown where, each with a blank before it; empty where everything is. */
+/** One sentence for each directory with restrictions, each after a space; empty if there are none. */
 export function shownOnly({ constraints }: Pick<ExecFacts, "constraints">): string {
   return constraints
     .slice(0, MAX_CONSTRAINTS)
     .map(({ path, suffixes, maxFileBytes }) => {
       const ending = suffixes === undefined ? [] : [`ending in ${suffixes.join(", ")}`];
       const size = maxFileBytes === undefined ? [] : [`of at most ${formatBytes(maxFileBytes)}`];
-      return ` In ${path} only files ${[...ending, ...size].join(" and ")} are shown.`;
+      return ` In ${path} only files ${[...ending, ...size].join(" and ")} are visible.`;
     })
     .join("");
 }
 
 function networkHint(network: Network): string | null {
   if (network === true) return null;
-  if (network === false) return "This worker has no network access. Work with the files that it has.";
-  return `This worker has network access to these only: ${listOf(network.allow)}.`;
+  if (network === false) return "This worker has no network access. Use the files that it already has.";
+  return `This worker may connect only to: ${listOf(network.allow)}.`;
 }
 
 function listOf(entries: readonly string[]): string {

@@ -85,7 +85,7 @@ describe("a client's roots", () => {
   ])("that are %s leave no files, and say why", async (_, roots) => {
     const { client, stderr } = await rooted(roots());
     const answer = await client.callTool({ name: "list_files", arguments: { path: "/" } });
-    expect(textOf(answer)).toMatch(/^Nothing is there\.\n\[Note: None of this worker's directories lies in/);
+    expect(textOf(answer)).toMatch(/^There are no entries\.\n\[Note: None of this worker's directories lies in/);
     expect(textOf(answer)).not.toContain(mcp.project.dir);
     expect(await seenInCell(client)).not.toContain("/docs/");
     expect(stderr()).toContain("lies in the client's roots");
@@ -113,7 +113,7 @@ describe("a client's roots", () => {
     roots.splice(0, 1);
     await client.sendRootsListChanged();
     // Who has named roots, and names none any more, has left nothing inside of them.
-    await expect.poll(() => shown(client)).toContain("Nothing is there.");
+    await expect.poll(() => shown(client)).toContain("There are no entries.");
     roots.push("file:///");
     await client.sendRootsListChanged();
     await expect

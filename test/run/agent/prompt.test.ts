@@ -14,7 +14,7 @@ describe("what a model is told of where it is", () => {
     const prompt = systemPrompt({ worker, attachments: [] }, sandbox);
     expect(prompt).toMatch(/^Sum it up\.\n\nYou are the worker clerk\./);
     expect(prompt).toContain(
-      "Readable paths: /inbox, /notes. Writable paths: /notes. In /inbox only files ending in .md, .txt and of at most 1 KiB are shown.\n",
+      "Readable paths: /inbox, /notes. Writable paths: /notes. In /inbox only files ending in .md, .txt and of at most 1 KiB are visible.\n",
     );
     // Only what a worker calls its directories is told.
     expect(prompt).not.toMatch(/zone|\/host/);

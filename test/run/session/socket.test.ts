@@ -72,7 +72,7 @@ describe("the tools at a run's socket", () => {
   });
 
   it.each([
-    ["no_such_tool", "{}", 404, "NO_SUCH_TOOL", /There are read_file, write_file/],
+    ["no_such_tool", "{}", 404, "NO_SUCH_TOOL", /The tools are: read_file, write_file/],
     ["Read-File", "{}", 404, "NO_SUCH_ROUTE", /POST \/v1\/tools\/NAME/],
     ["read_file", "{", 400, "BAD_REQUEST", /not JSON/],
     ["read_file", '{"path":3}', 400, "BAD_INPUT", /expected string[\s\S]*→ at path/],
