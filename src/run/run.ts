@@ -1,16 +1,14 @@
 import type { Stage } from "../changes/stage.ts";
 import type { AgentDefinition, WorkerDefinition } from "../declarations/worker/worker.ts";
-import type { Cell } from "../isolation/port/cell.ts";
-import { EngineTrouble } from "../isolation/port/driver.ts";
+import { planLimits } from "../isolation/plan/plan-for.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import { type CallRequest, nameViolations } from "./calls/call.ts";
 import { Calls } from "./calls/calls.ts";
-import { openBroker } from "./cell/broker.ts";
-import { prepare } from "./cell/prepare.ts";
+import { workerCell } from "./cell/cell-kinds.ts";
+import { openCell } from "./cell/open-cell.ts";
 import { sandboxView } from "./cell/sandbox-view.ts";
-import { type SupervisionBounds, supervise } from "./cell/supervise.ts";
-import { watchDisk } from "./cell/watch-disk.ts";
+import { supervise } from "./cell/supervise.ts";
 import { openStage } from "./changes/open-stage.ts";
 import { settledRun } from "./changes/settled-run.ts";
 import { endedResult } from "./ended.ts";
@@ -96,77 +94,45 @@ async function asAgent(job: Job, agent: AgentDefinition, holder: Holder, stage: 
   return await agentRun(job, agent, { holder, stage, env, perform });
 }
 
-/** Its plan, and the verified cell that the plan becomes. */
+/** Its cell: planned, verified, and released when it is this job's turn. */
 async function planned(job: Job, holder: Holder, stage: Stage, env: RunEnvironment): Promise<RunResult> {
+  const owner = placeOf(job);
+  const { output, flooded } = printing(job, stage.sandbox, env);
+  const kind = workerCell(stage, (stream, chunk) => output.add(stream, chunk));
   const { sandbox } = stage;
-  const who = { run: job.run, worker: job.worker.name };
-  await using broker = await openBroker(env.ownerDir, job.run);
-  await using preparation = await prepare(job, sandbox, { ...broker, views: stage }, env);
-  if (!preparation.ok) return refusedResult(who, preparation.violations);
-  const { plan, pins } = preparation;
+  await using opened = await openCell({ job, sandbox, kind, owner, signal: job.signal, turn: job.turn }, env);
+  if (!opened.ok) return refusedResult({ run: job.run, worker: job.worker.name }, opened.violations);
+  const { plan, pins } = opened;
 
-  const flooded = new AbortController();
-  const output = new BoundedOutput(
-    plan.limits.outputBytes,
-    (stream, kept) => {
-      env.emit({ type: "output", ...placeOf(job), stream, chunk: kept });
-    },
-    () => flooded.abort(),
-  );
-  const started = await env.driver.start({
-    plan,
-    pins,
-    signal: job.signal,
-    onOutput: (stream, chunk) => output.add(stream, chunk),
-  });
-  if (!started.ok) return refusedResult(who, started.violations);
-  const { cell } = started;
-  const trouble = (detail: string): void => env.emit({ type: "trouble", ...placeOf(job), detail });
-  await using _ = removalOf(cell, trouble);
-
-  await job.turn?.();
-  await using watch = await watchDisk(plan, stage, pins, cell, { trouble });
-  env.emit({ type: "started", ...placeOf(job), plan });
   const begunAt = env.now();
   const deadline = Math.min(job.deadline, begunAt + plan.limits.timeoutMs);
   await using calls = new Calls(job, holder, pins, deadline, env, perform);
   const call = (request: CallRequest, signal: AbortSignal): Promise<RunResult> => calls.call(request, signal);
   await using session = new LazySession({ ...job, deadline }, holder, stage, env, call);
-  broker.serve({
+  const cell = opened.begin(owner, {
     call,
     tool: (name, input, signal) => session.runTool(name, input, signal),
     access: (request, signal) => requestAccess(request, holder, surroundingsOf(job, env), signal),
     sandbox: () => sandboxView(job, holder.shown, plan),
   });
-  const bounds = { timeoutMs: deadline - begunAt, flooded: flooded.signal, overDisk: watch.exceeded };
-  const { exit, stopped: reason } = await worked(cell, job, bounds);
-  const stopped = reason ?? ((await watch.isExceeded()) ? "disk_limit" : null);
+  cell.release(inputBytes(job.input));
+  const bounds = { timeoutMs: deadline - begunAt, signal: job.signal, flooded, overDisk: opened.overDisk };
+  const { exit, stopped: reason } = await supervise(cell, bounds);
+  const stopped = reason ?? ((await opened.isOverDisk()) ? "disk_limit" : null);
   const made = await calls.end();
 
-  if (exit.kind === "lost") trouble(exit.reason);
+  if (exit.kind === "lost") env.emit({ type: "trouble", ...owner, detail: exit.reason });
   const ended = { exit, stopped, output, enforcement: cell.enforcement, calls: made };
   return await endedResult(job.worker, plan, ended, env.schemas);
 }
 
-/**
- * The cell's removal. Where the engine fails at that, a person is told; what became of the worker is known by then and
- * stays true.
- */
-function removalOf(cell: Cell, trouble: (detail: string) => void): AsyncDisposable {
-  return {
-    async [Symbol.asyncDispose]() {
-      try {
-        await cell[Symbol.asyncDispose]();
-      } catch (error) {
-        if (!(error instanceof EngineTrouble)) throw error;
-        trouble(error.message);
-      }
-    },
-  };
-}
-
-/** The worker itself: from its first instruction until it ends, or is ended. */
-async function worked(cell: Cell, job: Job, bounds: Omit<SupervisionBounds, "signal">) {
-  cell.release(inputBytes(job.input));
-  return await supervise(cell, { ...bounds, signal: job.signal });
+/** What its worker prints: kept up to the limit, and shown as it comes. `flooded` is aborted when it prints more. */
+function printing(job: Job, sandbox: Sandbox, env: RunEnvironment) {
+  const flood = new AbortController();
+  const output = new BoundedOutput(
+    planLimits(sandbox).outputBytes,
+    (stream, chunk) => env.emit({ type: "output", ...placeOf(job), stream, chunk }),
+    () => flood.abort(),
+  );
+  return { output, flooded: flood.signal };
 }

@@ -1,5 +1,4 @@
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
-import type { CellExit } from "../../isolation/port/cell.ts";
 import { endedResult } from "../../run/ended.ts";
 import type { RunEnvironment } from "../../run/model/environment.ts";
 import { type Job, placeOf } from "../../run/model/job.ts";
@@ -10,7 +9,7 @@ import { describeAll, type RunResult, type StopReason } from "../../run/model/re
 import { inputViolations } from "../../run/model/schema-check.ts";
 import { recordedRun } from "../../run/recorded-run.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { type ItemLoad, type ItemTrace, ServedCell } from "./served-cell.ts";
+import { type ItemLoad, type ItemTrace, ServedCell, type ServedCellOpening } from "./served-cell.ts";
 import { type CellShape, itemFit, shapeKey } from "./shape.ts";
 
 export interface ScrubbedPoolOptions {
@@ -57,13 +56,11 @@ export class ScrubbedPool implements AsyncDisposable {
     if (!fit.ok) return unstartedResult(who, "refused", { code: "NOT_FIT_FOR_REUSE", message: fit.reason });
     const standing = await this.#claim(fit.shape);
     if ("violations" in standing) return refusedResult(who, standing.violations);
-    const load = { run: job.run, input: job.input, attachments: job.attachments, outputs: fit.outputs };
+    const load = { who: placeOf(job), input: job.input, attachments: job.attachments, outputs: fit.outputs };
     return await this.#served(job, load, standing);
   }
 
-  async #claim(
-    shape: CellShape,
-  ): Promise<Standing | Extract<Awaited<ReturnType<typeof ServedCell.open>>, { ok: false }>> {
+  async #claim(shape: CellShape): Promise<Standing | Extract<ServedCellOpening, { ok: false }>> {
     const key = shapeKey(shape);
     for (const { cell } of this.#takeOut(({ cell }) => cell.hasEnded)) await cell[Symbol.asyncDispose]();
     const index = this.#idle.findIndex((standing) => standing.key === key);
@@ -72,7 +69,7 @@ export class ScrubbedPool implements AsyncDisposable {
     // One of another shape makes room: as many stand as may run, busy ones among them.
     if (this.#idle.length >= this.#options.size()) await this.#idle.shift()?.cell[Symbol.asyncDispose]();
     const { worker, fleet, env, signal } = this.#options;
-    const opened = await ServedCell.open(worker, fleet, shape, env, signal);
+    const opened = await ServedCell.open({ worker, fleet, shape, env, signal });
     return opened.ok ? { key, cell: opened.cell } : opened;
   }
 
@@ -93,10 +90,9 @@ export class ScrubbedPool implements AsyncDisposable {
         return refusedResult({ run: job.run, worker: job.worker.name }, violations);
       }
       await job.turn?.();
-      this.#options.env.emit({ type: "started", ...placeOf(job), plan: cell.plan });
       const { trace, stopped } = await this.#supervised(job, load, cell);
       // One that was to be ended may end a moment later, under the next item.
-      isClean = trace.served.kind === "ended" && stopped === null && !cell.hasEnded;
+      isClean = trace.cell === "ended" && stopped === null && !cell.hasEnded;
       return await this.#result(job, cell, trace, stopped);
     } finally {
       await this.#giveBack(job, standing, isClean);
@@ -128,7 +124,7 @@ export class ScrubbedPool implements AsyncDisposable {
     let stopped: StopReason | null = null;
     const stop = (reason: StopReason): void => {
       stopped ??= reason;
-      void cell.cell.kill("SIGKILL").catch(() => {});
+      cell.kill();
     };
     const timer = setTimeout(() => stop("timed_out"), Math.min(cell.plan.limits.timeoutMs, MAX_TIMER_MS));
     const onCancel = (): void => stop("cancelled");
@@ -136,7 +132,7 @@ export class ScrubbedPool implements AsyncDisposable {
     if (job.signal.aborted) onCancel();
     try {
       const trace = await cell.serve(load);
-      if (trace.served.kind === "gone" && cell.isOverDisk) stopped ??= "disk_limit";
+      if (trace.cell === "gone" && cell.isOverDisk) stopped ??= "disk_limit";
       return { trace, stopped };
     } finally {
       clearTimeout(timer);
@@ -146,8 +142,8 @@ export class ScrubbedPool implements AsyncDisposable {
 
   async #result(
     job: Job,
-    { plan, cell }: ServedCell,
-    { served, stdout, stderr, broughtBack }: ItemTrace,
+    { plan }: ServedCell,
+    { exit, enforcement, stdout, stderr, broughtBack }: ItemTrace,
     stopped: StopReason | null,
   ): Promise<RunResult> {
     const output = new BoundedOutput(
@@ -158,9 +154,8 @@ export class ScrubbedPool implements AsyncDisposable {
     output.add("stdout", stdout);
     output.add("stderr", stderr);
     const reason = stopped ?? (output.truncated ? "output_limit" : null);
-    const exit = await exitOf(served, () => cell.exit);
     const itsPlan = { ...plan, run: job.run, root: job.root };
-    const ended = { exit, stopped: reason, output, enforcement: cell.enforcement, calls: [] };
+    const ended = { exit, stopped: reason, output, enforcement, calls: [] };
     const result = await endedResult(job.worker, itsPlan, ended, this.#options.env.schemas);
     if (broughtBack?.refusal == null || result.status !== "succeeded") return result;
     const violations = describeAll([{ code: "CHANGE_REFUSED", ...broughtBack.refusal }]);
@@ -171,16 +166,3 @@ export class ScrubbedPool implements AsyncDisposable {
 
 /** The longest that a timer can wait, some 24 days: a longer one would fire at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
-const UNMEASURED = { cpuMs: null, memoryBytesPeak: null };
-
-async function exitOf(served: ItemTrace["served"], cellExit: () => Promise<CellExit>): Promise<CellExit> {
-  if (served.kind !== "gone")
-    return { kind: "exited", code: served.code, outOfMemory: served.outOfMemory, usage: UNMEASURED };
-  const exit = await cellExit();
-  // The cell's own first process is killed only together with everything else in it, or for memory.
-  if (exit.kind === "exited" && exit.outOfMemory) return { ...exit, code: KILLED };
-  return exit.kind === "exited" && exit.code !== KILLED ? { kind: "lost", reason: "the cell ended by itself" } : exit;
-}
-
-/** 128 + SIGKILL. */
-const KILLED = 137;

@@ -2,18 +2,19 @@ import fs from "node:fs";
 import { join } from "node:path";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { pinned } from "../../files/host/roots.ts";
-import { DiskWatch } from "../../isolation/disk/disk-watch.ts";
 import { closedGate } from "../../isolation/gate/closed-gate.ts";
+import type { Enforcement } from "../../isolation/plan/enforcement.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
+import type { CellExit } from "../../isolation/port/cell.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import type { ServedItem, ServingCell } from "../../isolation/port/serving.ts";
 import { refusalOf } from "../../isolation/sources/refused-sources.ts";
 import { knownAs } from "../../run/cell/attachment-pins.ts";
-import { type Broker, openBroker } from "../../run/cell/broker.ts";
-import { prepare } from "../../run/cell/prepare.ts";
-import { unwatched } from "../../run/cell/watch-disk.ts";
+import { servingCell } from "../../run/cell/cell-kinds.ts";
+import { type OpenedCell, openCell } from "../../run/cell/open-cell.ts";
 import { Disposables } from "../../run/model/disposables.ts";
 import type { RunEnvironment } from "../../run/model/environment.ts";
+import type { RunPlace } from "../../run/model/events.ts";
 import { type Attachment, inputBytes, newRunId } from "../../run/model/job.ts";
 import { SandboxError } from "../../sandbox/errors.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
@@ -25,7 +26,7 @@ import { UNSERVED } from "./unserved.ts";
 
 /** What one item brings into a cell. */
 export interface ItemLoad {
-  readonly run: string;
+  readonly who: RunPlace;
   readonly input: unknown;
   readonly attachments: readonly Attachment[];
   readonly outputs: readonly ItemOutput[];
@@ -33,91 +34,74 @@ export interface ItemLoad {
 
 /** What is left of an item when the cell is clean again, or gone. */
 export interface ItemTrace {
-  readonly served: ServedItem;
+  /** How the cell is after it. */
+  readonly cell: ServedItem["kind"];
+  readonly exit: CellExit;
+  readonly enforcement: Enforcement;
   readonly stdout: Buffer;
   readonly stderr: Buffer;
   /** Null where the command did not end by itself with a clean cell. */
   readonly broughtBack: BroughtBack | null;
 }
 
-export type OpenedServedCell =
+export interface ServedCellRequest {
+  readonly worker: WorkerDefinition;
+  /** What the fleet as a whole may see. */
+  readonly fleet: Sandbox;
+  readonly shape: CellShape;
+  readonly env: RunEnvironment;
+  readonly signal: AbortSignal;
+}
+
+export type ServedCellOpening =
   | { readonly ok: true; readonly cell: ServedCell }
   | { readonly ok: false; readonly violations: readonly Violation[] };
 
 /** A cell that serves one item after another, with the folders through which they come and go. */
 export class ServedCell implements AsyncDisposable {
   readonly plan: Plan;
-  readonly cell: ServingCell;
+  readonly #opened: OpenedCell<ServingCell>;
   readonly #folder: CellFolder;
-  readonly #broker: Broker;
-  readonly #watch: DiskWatch;
   readonly #env: RunEnvironment;
-  #hasEnded = false;
 
-  static async open(
-    worker: WorkerDefinition,
-    fleet: Sandbox,
-    shape: CellShape,
-    env: RunEnvironment,
-    signal: AbortSignal,
-  ): Promise<OpenedServedCell> {
+  static async open({ worker, fleet, shape, env, signal }: ServedCellRequest): Promise<ServedCellOpening> {
     const run = newRunId();
     await using opening = new Disposables();
-    const broker = opening.use(await openBroker(env.ownerDir, run));
     const folder = opening.use(await CellFolder.make(join(env.ownerDir, `${run}.cell`), shape.writes.length));
     lend(folder, shape);
     const items = { io: folder.io, attachments: folder.attachments, gate: await closedGate(env.gate) };
+    const kind = servingCell(items, folder.path);
     const sandbox = cellSandbox(fleet, shape, folder.outputs);
-    const place = { run, root: run, parent: null, worker: worker.name, attachments: [] };
+    const place = { run, root: run, parent: null };
     const job = { ...place, worker, attachments: [] };
-    await using preparation = await prepare(job, sandbox, { ...broker, items, views: { paths: new Set() } }, env);
-    if (!preparation.ok) return { ok: false, violations: preparation.violations };
-    const { plan, pins } = preparation;
-    const started = await env.driver.startServing({ plan, pins, signal });
-    if (!started.ok) return { ok: false, violations: started.violations };
-    opening.use(started.cell);
+    const owner = { ...place, worker: worker.name, attachments: [] };
+    const opened = opening.use(await openCell({ job, sandbox, kind, owner, signal }, env));
+    if (!opened.ok) return { ok: false, violations: opened.violations };
     folder.takeOutputsBack();
-    broker.serve(UNSERVED);
-    const watch = opening.use(
-      await DiskWatch.start({
-        places: [folder.path],
-        limitBytes: plan.limits.fileBytes + SMALL_FILES_BYTES,
-        unnamedBytes: () => started.cell.unnamedBytes(),
-        onFailure: (error) => env.emit({ type: "trouble", ...place, detail: unwatched(error) }),
-      }),
-    );
-    watch.exceeded.addEventListener("abort", () => void started.cell.kill("SIGKILL").catch(() => {}), { once: true });
-    opening.release();
-    return { ok: true, cell: new ServedCell({ plan, cell: started.cell, folder, broker, watch, env }) };
+    opening.move();
+    return { ok: true, cell: new ServedCell(opened, folder, env) };
   }
 
-  private constructor(parts: {
-    plan: Plan;
-    cell: ServingCell;
-    folder: CellFolder;
-    broker: Broker;
-    watch: DiskWatch;
-    env: RunEnvironment;
-  }) {
-    this.plan = parts.plan;
-    this.cell = parts.cell;
-    this.#folder = parts.folder;
-    this.#broker = parts.broker;
-    this.#watch = parts.watch;
-    this.#env = parts.env;
-    void this.cell.exit.then(() => {
-      this.#hasEnded = true;
-    });
+  private constructor(opened: OpenedCell<ServingCell>, folder: CellFolder, env: RunEnvironment) {
+    this.plan = opened.plan;
+    this.#opened = opened;
+    this.#folder = folder;
+    this.#env = env;
   }
 
-  /** True where it can serve nobody any more. */
+  /** True once it can serve no item any more. */
   get hasEnded(): boolean {
-    return this.#hasEnded || this.isOverDisk;
+    return this.#opened.hasEnded() || this.isOverDisk;
   }
 
-  /** True where the cell was ended for what its item wrote. */
+  /** True if the cell was ended for what its item wrote. */
   get isOverDisk(): boolean {
-    return this.#watch.exceeded.aborted;
+    return this.#opened.overDisk.aborted;
+  }
+
+  /** Ends the cell, with whatever runs in it. */
+  kill(): void {
+    this.#opened.kill();
   }
 
   /** Lays out what the item brings; answers with what is wrong with a folder or an attachment, where anything is. */
@@ -132,14 +116,16 @@ export class ServedCell implements AsyncDisposable {
   }
 
   /** Runs the item's command, and takes what it left. The cell is clean afterwards, or gone. */
-  async serve({ run, outputs }: ItemLoad): Promise<ItemTrace> {
+  async serve({ who, outputs }: ItemLoad): Promise<ItemTrace> {
     const { limits } = this.plan;
-    const served = await this.cell.serve(run);
+    const cell = this.#opened.begin(who, UNSERVED);
+    const served = await cell.serve(who.run);
     const most = limits.outputBytes;
     const [stdout, stderr] = [this.#folder.printed("out", most), this.#folder.printed("err", most)];
     const succeeded = served.kind !== "gone" && served.code === 0;
-    const brought = succeeded ? this.#bringBack(outputs) : null;
-    return { served, stdout, stderr, broughtBack: brought };
+    const broughtBack = succeeded ? this.#bringBack(outputs) : null;
+    const exit = await exitOf(served, cell);
+    return { cell: served.kind, exit, enforcement: cell.enforcement, stdout, stderr, broughtBack };
   }
 
   async clear(): Promise<void> {
@@ -147,15 +133,8 @@ export class ServedCell implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#watch[Symbol.asyncDispose]();
-    try {
-      await this.cell[Symbol.asyncDispose]();
-    } catch (error) {
-      if (!(error instanceof EngineTrouble)) throw error;
-    } finally {
-      await this.#broker[Symbol.asyncDispose]();
-      await this.#folder[Symbol.asyncDispose]();
-    }
+    await using _ = this.#folder;
+    await this.#opened[Symbol.asyncDispose]();
   }
 
   #bringBack(outputs: readonly ItemOutput[]): BroughtBack {
@@ -235,8 +214,20 @@ function faultOf(error: unknown): string | null {
   return code;
 }
 
-/** As for any cell: one file may be as large as the limit, and beside it there may be small ones. */
-const SMALL_FILES_BYTES = 1024 ** 2;
+const UNMEASURED = { cpuMs: null, memoryBytesPeak: null };
+/** 128 + SIGKILL. */
+const KILLED = 137;
+
+/** How the item's command ended, told as for a cell of its own. */
+async function exitOf(served: ServedItem, cell: ServingCell): Promise<CellExit> {
+  if (served.kind !== "gone")
+    return { kind: "exited", code: served.code, outOfMemory: served.outOfMemory, usage: UNMEASURED };
+  const exit = await cell.exit;
+  if (exit.kind === "lost") return exit;
+  // The cell's own first process is killed only together with everything else in it, or for memory.
+  if (exit.outOfMemory) return { ...exit, code: KILLED };
+  return exit.code === KILLED ? exit : { kind: "lost", reason: "the cell ended by itself" };
+}
 
 /** The plan takes the owner of what can be written for the cell's user. */
 function lend(folder: CellFolder, { writes }: CellShape): void {

@@ -10,7 +10,7 @@ import type { RunEnvironment } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
 import { attachmentViolations, sourceViolations } from "./attachment-pins.ts";
 
-/** A plan, and its mount sources held open until it has become a cell. */
+/** A plan, and its mount sources, which are held open until it is disposed of. */
 export type Preparation = AsyncDisposable &
   (
     | { readonly ok: true; readonly plan: Plan; readonly pins: Pins }
@@ -28,12 +28,15 @@ export interface Plumbing {
   readonly views: Pick<Stage, "paths"> | "would-be";
 }
 
+/** What a plan needs to know of the work that its cell is for. */
+export type PlannedJob = Pick<Job, "run" | "root" | "parent" | "worker" | "attachments">;
+
 /** From a sandbox to its plan: the image's facts, the pinned mount sources, and what follows from them. */
 export async function prepare(
-  job: Pick<Job, "run" | "root" | "parent" | "worker" | "attachments">,
+  job: PlannedJob,
   sandbox: Sandbox,
   plumbing: Plumbing,
-  env: RunEnvironment,
+  env: Pick<RunEnvironment, "driver" | "gate" | "refusedSources">,
 ): Promise<Preparation> {
   const image = await env.driver.imageFacts(job.worker.image);
   if (image === null) return refused([{ code: "IMAGE_MISSING", image: job.worker.image }]);
@@ -60,9 +63,9 @@ export async function prepare(
 
 async function plannedWith(
   pins: Pins,
-  job: Pick<Job, "run" | "root" | "parent" | "worker" | "attachments">,
+  job: PlannedJob,
   { image, sandbox, plumbing }: { image: ImageFacts; sandbox: Sandbox; plumbing: Plumbing },
-  env: RunEnvironment,
+  env: Pick<RunEnvironment, "gate">,
 ): Promise<Planning> {
   const violations = attachmentViolations(job, pins);
   if (violations.length > 0) return { ok: false, violations };

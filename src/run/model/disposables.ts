@@ -1,4 +1,4 @@
-/** What is disposed of together, the last first. Stands for `AsyncDisposableStack`, which Node 22 does not have. */
+/** Resources that are disposed of together, the last first. In place of `AsyncDisposableStack`, which Node 22 does not have. */
 export class Disposables implements AsyncDisposable {
   #held: (AsyncDisposable | Disposable)[] = [];
 
@@ -7,12 +7,14 @@ export class Disposables implements AsyncDisposable {
     return one;
   }
 
-  /** Lets go of all: whoever has taken them over disposes of them. */
-  release(): void {
-    this.#held = [];
+  /** Hands everything over to a new collection. This one is empty afterwards: what succeeded is not undone. */
+  move(): Disposables {
+    const moved = new Disposables();
+    moved.#held = this.#held.splice(0);
+    return moved;
   }
 
-  /** All are disposed of, whatever one of them throws; the first that was thrown is thrown on. */
+  /** Disposes of all of them, even if one throws; then throws the first error. */
   async [Symbol.asyncDispose](): Promise<void> {
     const thrown: unknown[] = [];
     for (const one of this.#held.splice(0).reverse()) {

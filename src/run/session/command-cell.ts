@@ -12,8 +12,8 @@ import { type Job, placeOf } from "../model/job.ts";
 import { checkedCommand } from "./checked-command.ts";
 import { answerOf, unstartedAnswer } from "./exec-answer.ts";
 import { execCommand, type OnOutput } from "./exec-command.ts";
-import { type OpenCell, openCell } from "./open-cell.ts";
 import type { OutputDir } from "./output-dir.ts";
+import { type OpenSessionCell, openSessionCell } from "./session-cell.ts";
 
 export interface CommandCellOptions {
   readonly job: Job;
@@ -36,7 +36,7 @@ export class CommandCell implements AsyncDisposable {
   readonly #options: CommandCellOptions;
   /** One command at a time: what ends one ends everything in the cell. */
   readonly #commands = new PQueue({ concurrency: 1 });
-  #cell: Promise<OpenCell> | null = null;
+  #cell: Promise<OpenSessionCell> | null = null;
   #isStale = false;
   #commandCount = 0;
   #running: Context = NOBODY;
@@ -72,11 +72,12 @@ export class CommandCell implements AsyncDisposable {
   }
 
   /** The cell, started where there is none. */
-  async open(signal: AbortSignal): Promise<OpenCell> {
+  async open(signal: AbortSignal): Promise<OpenSessionCell> {
     signal.throwIfAborted();
     if (this.#cell !== null) return await this.#cell;
     const { job, env, output, baseline, stage, serviceFor } = this.#options;
-    const opening = openCell(job, stage(), output.path, serviceFor, baseline, env, signal);
+    const request = { job, stage: stage(), outputDir: output.path, baseline, serviceFor, env };
+    const opening = openSessionCell(request, signal);
     this.#cell = opening;
     this.#isStale = false;
     try {
@@ -107,7 +108,7 @@ export class CommandCell implements AsyncDisposable {
   endNow(): void {
     if (!this.replaceBeforeNext()) return;
     // One that cannot be opened shows nothing, and one that cannot be ended is gone with the next command.
-    void this.#cell?.then(({ cell }) => cell.kill("SIGKILL")).catch(() => {});
+    void this.#cell?.then((cell) => cell.kill()).catch(() => {});
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -119,7 +120,7 @@ export class CommandCell implements AsyncDisposable {
     const { job, env, output, stage } = this.#options;
     const begunAt = env.now();
     const replaced = await this.#closeUnfit();
-    let opened: OpenCell;
+    let opened: OpenSessionCell;
     try {
       opened = await this.open(signal);
     } catch (error) {
@@ -147,19 +148,13 @@ export class CommandCell implements AsyncDisposable {
     return true;
   }
 
-  /** A cell that cannot be removed is told to a person; what became of its commands stays true. */
   async #close(): Promise<void> {
     const opening = this.#cell;
     this.#cell = null;
     this.#isStale = false;
-    try {
-      // One that could not be opened was told to whoever wanted it.
-      const cell = await opening?.catch(() => null);
-      await cell?.[Symbol.asyncDispose]();
-    } catch (error) {
-      if (!(error instanceof EngineTrouble)) throw error;
-      this.#tell(error.message);
-    }
+    // The error of a cell that could not be opened went to the command that wanted it.
+    const cell = await opening?.catch(() => null);
+    await cell?.[Symbol.asyncDispose]();
   }
 
   #tell(detail: string): void {

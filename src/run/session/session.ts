@@ -31,9 +31,9 @@ import { CommandCell } from "./command-cell.ts";
 import { Commits } from "./commits.ts";
 import type { OnOutput } from "./exec-command.ts";
 import { allowedTools, notOffered } from "./offered-tools.ts";
-import type { OpenCell } from "./open-cell.ts";
 import { OutputDir } from "./output-dir.ts";
 import { SandboxFiles } from "./sandbox-files.ts";
+import type { OpenSessionCell } from "./session-cell.ts";
 import { SessionGit } from "./session-git.ts";
 import { agreeToCommand } from "./shell-consent.ts";
 import { ToolRecords } from "./tool-records.ts";
@@ -260,7 +260,7 @@ export class Session implements AsyncDisposable, Hands {
   }
 
   /** The session's cell, started where there is none. */
-  async cell(signal: AbortSignal): Promise<OpenCell> {
+  async cell(signal: AbortSignal): Promise<OpenSessionCell> {
     this.#over.signal.throwIfAborted();
     this.#othersWrote = true;
     return await this.#cell.open(signal);

@@ -7,7 +7,7 @@ import { planLimits } from "../../isolation/plan/plan-for.ts";
 import { type PinnedSource, pinSources } from "../../isolation/sources/pin.ts";
 import { formatBytes } from "../../sandbox/units.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
-import { SMALL_FILES_BYTES } from "../cell/watch-disk.ts";
+import { SMALL_FILES_BYTES } from "../cell/open-cell.ts";
 import { Disposables } from "../model/disposables.ts";
 import type { RunEnvironment } from "../model/environment.ts";
 

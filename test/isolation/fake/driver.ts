@@ -41,13 +41,9 @@ export function fakeDriver(options: FakeDriverOptions): Driver {
       return engine.images.find((image) => image.name === name) ?? null;
     },
     start: (request) => start(options, engine, request),
-    // Commands in a waiting cell are a kernel's work through and through; there is nothing of it to keep in memory.
-    startSession: async () => {
-      throw new EngineTrouble("the fake driver has no sessions");
-    },
-    startServing: async () => {
-      throw new EngineTrouble("the fake driver has no cells that serve");
-    },
+    startSession: async (request) => waiting(await start(options, engine, request, RESIDENT)),
+    startServing: async (request) =>
+      waiting(await start(options, engine, { ...request, onOutput: () => {} }, RESIDENT)),
     list: async () => cellsOf(engine, maker),
     async reap() {
       const dead = cellsOf(engine, maker).filter((cell) => !cell.ownerAlive);
@@ -57,11 +53,31 @@ export function fakeDriver(options: FakeDriverOptions): Driver {
   };
 }
 
+/** What a cell runs that waits for commands or items: it ends when it is killed. */
+const RESIDENT: FakeProgram = () => new Promise<never>(() => {});
+
+/** What runs in a waiting cell is a kernel's work through and through: there are such cells, and nothing can be run in them. */
+function waiting(started: Start) {
+  if (!started.ok) return started;
+  const nothing = async (): Promise<never> => {
+    throw new EngineTrouble("the fake driver runs nothing in a cell that waits");
+  };
+  return {
+    ok: true,
+    cell: Object.assign(started.cell, { exec: nothing, signalAll: nothing, serve: nothing }),
+  } as const;
+}
+
 function nameOf(run: string): string {
   return `corral-${run}`;
 }
 
-async function start(options: FakeDriverOptions, engine: FakeEngine, request: StartRequest): Promise<Start> {
+async function start(
+  options: FakeDriverOptions,
+  engine: FakeEngine,
+  request: StartRequest,
+  resident?: FakeProgram,
+): Promise<Start> {
   const { plan, pins, signal } = request;
   signal.throwIfAborted();
   const container = makeContainer(options.maker, engine, plan);
@@ -70,7 +86,7 @@ async function start(options: FakeDriverOptions, engine: FakeEngine, request: St
     await nextTurn();
     signal.throwIfAborted();
     container.state = "running";
-    const program = options.programs[plan.command[0] ?? ""];
+    const program = resident ?? options.programs[plan.command[0] ?? ""];
     const sound = soundReport(plan, pins, program === undefined ? "" : (plan.command[0] ?? ""));
     const { enforcement, violations } = verifyCell(plan, options.deviate?.(sound, plan) ?? sound);
     if (program === undefined || violations.length > 0) return { ok: false, violations };

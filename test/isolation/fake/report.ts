@@ -8,7 +8,8 @@ import type { Pins } from "../../../src/isolation/sources/pin.ts";
  * limits are taken as an Engine takes them, for which zero is none.
  */
 export function soundReport(plan: Plan, pins: Pins, command: string): GateReport {
-  const { hardening, limits, user } = plan;
+  const { hardening, limits } = plan;
+  const user = plan.holder ?? plan.user;
   const bits = hardening.capabilities.map((name) => 1n << BigInt(CAPABILITY_NAMES.indexOf(name)));
   const kept = bits.reduce((set, bit) => set | bit, 0n).toString(16);
   return {

@@ -33,12 +33,15 @@ describe("what is disposed of together", () => {
     expect(notes).toEqual(["second", "first"]);
   });
 
-  it("stays where somebody else has taken it over", async () => {
+  it("moves as a whole: what it was taken from disposes of nothing any more", async () => {
     const notes: string[] = [];
     const held = new Disposables();
-    held.use(noted(notes)("kept"));
-    held.release();
+    held.use(noted(notes)("first"));
+    held.use(noted(notes)("second"));
+    const moved = held.move();
     await held[Symbol.asyncDispose]();
     expect(notes).toEqual([]);
+    await moved[Symbol.asyncDispose]();
+    expect(notes).toEqual(["second", "first"]);
   });
 });

@@ -1,0 +1,71 @@
+import type { Stage } from "../../changes/stage.ts";
+import type { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
+import type { Plan, PlannedMount } from "../../isolation/plan/plan.ts";
+import type { Cell } from "../../isolation/port/cell.ts";
+import type { Driver, StartRequest } from "../../isolation/port/driver.ts";
+import type { SessionCell } from "../../isolation/port/exec.ts";
+import type { ServingCell } from "../../isolation/port/serving.ts";
+import type { Pins } from "../../isolation/sources/pin.ts";
+import type { Violation } from "../../sandbox/violation.ts";
+import type { Plumbing } from "./prepare.ts";
+
+type Started<C extends Cell> =
+  | { readonly ok: true; readonly cell: C }
+  | { readonly ok: false; readonly violations: readonly Violation[] };
+
+/** What differs between the kinds of cells. Everything else is the same for all of them (`openCell`). */
+export interface CellKind<C extends Cell> {
+  readonly start: (driver: Driver, request: Omit<StartRequest, "onOutput">) => Promise<Started<C>>;
+  /** What its plan needs beside its sandbox. */
+  readonly given: Pick<Plumbing, "outputDir" | "items" | "views">;
+  /** The directories outside of its own memory that it can write, each by a path that cannot lead elsewhere. */
+  readonly written: (plan: Plan, pins: Pins) => readonly string[];
+  /** What there was before the first of several cells that share one disk limit; absent: before this one. */
+  readonly baseline?: DiskBaseline;
+}
+
+/** Runs a worker's command once. */
+export function workerCell(
+  stage: Pick<Stage, "paths" | "written">,
+  onOutput: StartRequest["onOutput"],
+): CellKind<Cell> {
+  return {
+    start: (driver, request) => driver.start({ ...request, onOutput }),
+    given: { views: stage },
+    written: (plan, pins) => [...writtenDirectly(plan, pins), ...stage.written],
+  };
+}
+
+/** Runs a session's commands, one after another. `outputDir`: where it reads what they printed. */
+export function sessionCell(
+  stage: Pick<Stage, "paths" | "written">,
+  outputDir: string,
+  baseline: DiskBaseline,
+): CellKind<SessionCell> {
+  return {
+    start: (driver, request) => driver.startSession({ ...request, onOutput: () => {} }),
+    given: { outputDir, views: stage },
+    written: (plan, pins) => [...writtenDirectly(plan, pins), ...stage.written],
+    baseline,
+  };
+}
+
+/** Runs a worker's command for one item after another. `folder`: holds everything that the items can write. */
+export function servingCell(items: Plumbing["items"] & object, folder: string): CellKind<ServingCell> {
+  return {
+    start: (driver, request) => driver.startServing(request),
+    given: { items, views: { paths: new Set() } },
+    written: () => [folder],
+  };
+}
+
+/** The directories that a cell writes without a view in between. One inside another is counted with the outer one. */
+function writtenDirectly(plan: Plan, pins: Pins): Set<string> {
+  const direct = plan.mounts.filter(({ mode, staged, kind }) => mode === "rw" && !staged && kind === "directory");
+  const outer = direct.filter((mount) => !direct.some((other) => isInside(mount, other)));
+  return new Set(outer.flatMap(({ host }) => pins.sources.get(host)?.descriptorPath ?? []));
+}
+
+function isInside({ host, identity }: PlannedMount, outer: PlannedMount): boolean {
+  return identity.device === outer.identity.device && host.startsWith(`${outer.host}/`);
+}

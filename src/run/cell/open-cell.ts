@@ -1,0 +1,132 @@
+import { DiskWatch } from "../../isolation/disk/disk-watch.ts";
+import type { Plan } from "../../isolation/plan/plan.ts";
+import type { Cell } from "../../isolation/port/cell.ts";
+import { EngineTrouble } from "../../isolation/port/driver.ts";
+import type { Pins } from "../../isolation/sources/pin.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import type { Violation } from "../../sandbox/violation.ts";
+import { Disposables } from "../model/disposables.ts";
+import type { RunEnvironment } from "../model/environment.ts";
+import type { RunPlace } from "../model/events.ts";
+import { type BrokerService, openBroker } from "./broker.ts";
+import type { CellKind } from "./cell-kinds.ts";
+import { type PlannedJob, prepare } from "./prepare.ts";
+
+/** One file may be as large as the limit, which the kernel enforces; there may be small ones beside it. */
+export const SMALL_FILES_BYTES = 1024 ** 2;
+
+export interface CellRequest<C extends Cell> {
+  /** What the cell is planned for. Its `run` names the cell and its socket. */
+  readonly job: PlannedJob;
+  readonly sandbox: Sandbox;
+  readonly kind: CellKind<C>;
+  /** Whose cell it is: its troubles are reported under this name. */
+  readonly owner: RunPlace;
+  readonly signal: AbortSignal;
+  /** Settles when the work may begin; absent: at once. The verified cell waits at its gate meanwhile. */
+  readonly turn?: (() => Promise<void>) | undefined;
+}
+
+export type CellOpening<C extends Cell> =
+  | OpenedCell<C>
+  | (AsyncDisposable & { readonly ok: false; readonly violations: readonly Violation[] });
+
+/** A verified cell in which nothing has begun. Disposing removes it and everything that was made for it. */
+export interface OpenedCell<C extends Cell> extends AsyncDisposable {
+  readonly ok: true;
+  readonly plan: Plan;
+  readonly pins: Pins;
+  /** Aborted when its programs have written more than they may. The cell is killed then. */
+  readonly overDisk: AbortSignal;
+  /** Measures now: a program may write faster than the watch looks. */
+  isOverDisk(): Promise<boolean>;
+  /** True once it has ended by itself or was killed. */
+  hasEnded(): boolean;
+  /**
+   * The cell, to work in for the run `who`. Reports that work as started, which puts it into the audit trail, and answers
+   * the programs' requests by `service` from then on. A cell that does one work after another begins once for each.
+   */
+  begin(who: RunPlace, service: BrokerService): C;
+  /** Ends everything in the cell. Best effort: a cell that cannot be killed ends when it is removed. */
+  kill(): void;
+}
+
+/**
+ * Opens a cell of any kind: a socket, a plan with pinned sources, a verified cell, a watch over what it writes. Whatever
+ * every cell must have belongs here. A step that fails undoes the steps before it, the last first.
+ */
+export async function openCell<C extends Cell>(
+  { job, sandbox, kind, owner, signal, turn }: CellRequest<C>,
+  env: Pick<RunEnvironment, "driver" | "gate" | "ownerDir" | "refusedSources" | "emit">,
+): Promise<CellOpening<C>> {
+  const trouble = (detail: string): void => env.emit({ type: "trouble", ...owner, detail });
+  await using parts = new Disposables();
+  const broker = parts.use(await openBroker(env.ownerDir, job.run));
+  const preparation = parts.use(await prepare(job, sandbox, { ...broker, ...kind.given }, env));
+  if (!preparation.ok) return refused(preparation.violations);
+  const { plan, pins } = preparation;
+  const started = await kind.start(env.driver, { plan, pins, signal });
+  if (!started.ok) return refused(started.violations);
+  const { cell } = started;
+  parts.use(removalOf(cell, trouble));
+  await turn?.();
+  // Not before its turn: what others write meanwhile in directories that they share is not this cell's.
+  const watch = parts.use(await watchDisk(cell, plan, kind, pins, trouble));
+  const kill = (): void => void cell.kill("SIGKILL").catch(() => {});
+  watch.exceeded.addEventListener("abort", kill, { once: true });
+  let hasEnded = false;
+  void cell.exit.then(() => {
+    hasEnded = true;
+  });
+  const kept = parts.move();
+  return {
+    ok: true,
+    plan,
+    pins,
+    overDisk: watch.exceeded,
+    isOverDisk: () => watch.isExceeded(),
+    hasEnded: () => hasEnded,
+    begin(who, service) {
+      broker.serve(service);
+      env.emit({ type: "started", ...who, plan });
+      return cell;
+    },
+    kill,
+    [Symbol.asyncDispose]: () => kept[Symbol.asyncDispose](),
+  };
+}
+
+async function watchDisk(
+  cell: Cell,
+  plan: Plan,
+  { written, baseline }: CellKind<Cell>,
+  pins: Pins,
+  trouble: (detail: string) => void,
+): Promise<DiskWatch> {
+  return await DiskWatch.start({
+    places: written(plan, pins),
+    limitBytes: plan.limits.fileBytes + SMALL_FILES_BYTES,
+    unnamedBytes: () => cell.unnamedBytes(),
+    onFailure: (error) =>
+      trouble(`the cell is ended, since its disk usage cannot be measured: ${(error as Error).message}`),
+    ...(baseline === undefined ? {} : { baseline }),
+  });
+}
+
+/** Reports an engine that fails to remove the cell: the result of the work in it is already known and stays true. */
+function removalOf(cell: Cell, trouble: (detail: string) => void): AsyncDisposable {
+  return {
+    async [Symbol.asyncDispose]() {
+      try {
+        await cell[Symbol.asyncDispose]();
+      } catch (error) {
+        if (!(error instanceof EngineTrouble)) throw error;
+        trouble(error.message);
+      }
+    },
+  };
+}
+
+function refused(violations: readonly Violation[]): CellOpening<never> {
+  return { ok: false, violations, [Symbol.asyncDispose]: async () => {} };
+}

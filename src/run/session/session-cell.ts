@@ -1,0 +1,84 @@
+import type { Stage } from "../../changes/stage.ts";
+import type { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
+import type { Plan } from "../../isolation/plan/plan.ts";
+import type { SessionCell } from "../../isolation/port/exec.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { formatBytes } from "../../sandbox/units.ts";
+import type { ExecFacts } from "../../tools/exec-hints/wording.ts";
+import { ToolRefusal } from "../../tools/tool.ts";
+import type { BrokerService } from "../cell/broker.ts";
+import { sessionCell } from "../cell/cell-kinds.ts";
+import { type OpenedCell, openCell } from "../cell/open-cell.ts";
+import { inCell } from "../model/cell-path.ts";
+import type { RunEnvironment } from "../model/environment.ts";
+import { type Job, newRunId, placeOf } from "../model/job.ts";
+import { describeAll } from "../model/result.ts";
+
+export interface SessionCellRequest {
+  readonly job: Job;
+  readonly stage: Stage;
+  /** Where commands' long output is kept on the host. */
+  readonly outputDir: string;
+  /** What there was before the first of the session's cells, which share one disk limit. */
+  readonly baseline: DiskBaseline;
+  readonly serviceFor: (plan: Plan) => BrokerService;
+  readonly env: RunEnvironment;
+}
+
+/** A session's cell, which waits for commands; disposing removes it and its socket. */
+export interface OpenSessionCell
+  extends Pick<OpenedCell<SessionCell>, "plan" | "hasEnded" | "overDisk" | "isOverDisk" | "kill">,
+    AsyncDisposable {
+  readonly cell: SessionCell;
+  readonly facts: ExecFacts;
+}
+
+/** Rejects with `ToolRefusal` if there can be no such cell. */
+export async function openSessionCell(
+  { job, stage, outputDir, baseline, serviceFor, env }: SessionCellRequest,
+  signal: AbortSignal,
+): Promise<OpenSessionCell> {
+  const { sandbox } = stage;
+  const owner = placeOf(job);
+  const kind = sessionCell(stage, outputDir, baseline);
+  const opened = await openCell({ job: { ...job, run: newRunId() }, sandbox, kind, owner, signal }, env);
+  if (!opened.ok) throw refusal(opened.violations);
+  try {
+    const { plan } = opened;
+    if (await opened.isOverDisk()) throw new ToolRefusal("DISK_LIMIT", overDiskBefore(plan));
+    const cell = opened.begin(owner, serviceFor(plan));
+    return { ...opened, cell, facts: factsOf(plan, sandbox) };
+  } catch (error) {
+    await opened[Symbol.asyncDispose]();
+    throw error;
+  }
+}
+
+function overDiskBefore({ limits }: Plan): string {
+  const limit = formatBytes(limits.fileBytes);
+  return `What was written so far is more than the limit of ${limit}. Delete some of it (delete_file) before you run commands.`;
+}
+
+function refusal(violations: Parameters<typeof describeAll>[0]): ToolRefusal {
+  const described = describeAll(violations);
+  const [first] = described;
+  const code = described.length === 1 && first !== undefined ? first.code : "REFUSED";
+  return new ToolRefusal(code, described.map(({ message }) => message).join("\n"), { violations: described });
+}
+
+function factsOf(plan: Plan, sandbox: Sandbox): ExecFacts {
+  const mounts = plan.mounts.filter((mount) => mount.origin === "sandbox");
+  return {
+    readablePaths: mounts.map((mount) => mount.path),
+    writablePaths: mounts.filter((mount) => mount.mode === "rw").map((mount) => mount.path),
+    constraints: sandbox.mounts
+      .filter(({ suffixes, maxFileBytes }) => suffixes !== undefined || maxFileBytes !== undefined)
+      .map(({ path, suffixes, maxFileBytes }) => ({ path: inCell(path, sandbox), suffixes, maxFileBytes })),
+    workingDir: plan.workingDir,
+    network: sandbox.network,
+    memoryBytes: plan.limits.memoryBytes,
+    timeoutMs: plan.limits.timeoutMs,
+    outputBytes: plan.limits.outputBytes,
+    diskBytes: plan.limits.fileBytes,
+  };
+}
