@@ -95,6 +95,15 @@ describe("the package, packed and installed elsewhere", () => {
     const all = await readdir(join(dir, "node_modules", "corral"), { recursive: true });
     expect(all.filter((name) => name.endsWith(".map"))).toEqual([]);
     const files = await readdir(join(dir, "node_modules", "corral"));
-    expect(files.sort()).toEqual(["LICENSE", "README.md", "dist", "docs", "images", "package.json", "policies"]);
+    expect(files.sort()).toEqual([
+      "CHANGELOG.md",
+      "LICENSE",
+      "README.md",
+      "dist",
+      "docs",
+      "images",
+      "package.json",
+      "policies",
+    ]);
   });
 });
