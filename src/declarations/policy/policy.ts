@@ -1,7 +1,7 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import type { Policy } from "../../sandbox/policy.ts";
+import { PACKAGE_ROOT } from "../place/package-root.ts";
 import { readDeclarationFile } from "../yaml/declaration-file.ts";
 import { nearest } from "../yaml/issue.ts";
 import { DeclarationError, type Problem } from "../yaml/problem.ts";
@@ -76,5 +76,4 @@ function takenName(name: string, file: string): Problem {
   };
 }
 
-/** `src/policy/` and `dist/policy/` are both two levels below the package. */
-const PACKAGE_POLICIES = fileURLToPath(new URL("../../../policies", import.meta.url));
+const PACKAGE_POLICIES = join(PACKAGE_ROOT, "policies");
