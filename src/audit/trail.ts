@@ -1,6 +1,6 @@
 import { constants } from "node:fs";
 import { mkdir, open, writeFile } from "node:fs/promises";
-import { FileLock, type Holder } from "../state/file-lock.ts";
+import { FileLock, type LockOwner } from "../state/file-lock.ts";
 import { boundedJson } from "./bounded.ts";
 import { type ChainEnd, chainEnd } from "./chain-end.ts";
 import { readHead, writeHead } from "./head.ts";
@@ -30,7 +30,7 @@ export interface TrailOptions {
   readonly place: TrailPlace;
   /** See `auditKey`. */
   readonly key: Buffer;
-  readonly holder: Holder;
+  readonly owner: LockOwner;
   /** The wall clock; another one only in tests. */
   readonly clock?: () => Date;
 }
@@ -62,7 +62,7 @@ export class TrailFile implements AuditTrail, AsyncDisposable {
 
   constructor(options: TrailOptions) {
     this.#options = options;
-    this.#lock = new FileLock(options.place.lock, options.holder);
+    this.#lock = new FileLock(options.place.lock, options.owner);
   }
 
   append(record: AuditRecord): Promise<void> {

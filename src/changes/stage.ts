@@ -120,8 +120,8 @@ export class Stage implements AsyncDisposable {
     }
   }
 
-  /** For the journal of changes that are applied to a caller's view. */
-  get journalDir(): string {
+  /** For the log of changes that are applied to a caller's view. */
+  get logDir(): string {
     return join(this.#request.dir, "journal");
   }
 

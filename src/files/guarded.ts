@@ -2,7 +2,7 @@ import { canRead, canWrite, governingMount, readablePaths, writablePaths } from 
 import { NotFoundError } from "../sandbox/errors.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
-import { type ConsentNeed, Gate, type Resolution } from "./gate.ts";
+import { CheckedAccess, type ConsentNeed, type Resolution } from "./checked-access.ts";
 import { bytesOf } from "./model/content-bytes.ts";
 import type {
   Deleted,
@@ -57,8 +57,8 @@ export interface GuardedFiles {
 
 /** `files` must have been opened with the sandbox's own mounts. */
 export function guarded(files: Files, sandbox: Sandbox): GuardedFiles {
-  const gate = new Gate(sandbox);
-  const { checks } = gate;
+  const access = new CheckedAccess(sandbox);
+  const { checks } = access;
   const told = async <T>(work: () => Promise<T>): Promise<T> => {
     try {
       return await work();
@@ -67,36 +67,36 @@ export function guarded(files: Files, sandbox: Sandbox): GuardedFiles {
     }
   };
   return {
-    canRead: (raw) => gate.holds(raw, canRead),
-    canWrite: (raw) => gate.holds(raw, canWrite),
-    resolve: (raw) => gate.resolve(raw),
+    canRead: (raw) => access.holds(raw, canRead),
+    canWrite: (raw) => access.holds(raw, canWrite),
+    resolve: (raw) => access.resolve(raw),
     readableRoots: () => readablePaths(sandbox),
     writableRoots: () => writablePaths(sandbox),
-    needs: (operation, raw, to) => gate.needs(operation, raw, to),
+    needs: (operation, raw, to) => access.needs(operation, raw, to),
 
-    read: (raw, options) => told(async () => files.read(gate.toRead(raw), { ...options, checks })),
+    read: (raw, options) => told(async () => files.read(access.toRead(raw), { ...options, checks })),
     write: async (raw, content, options) => {
       const bytes = bytesOf(content);
-      return files.write(gate.toWrite(raw, bytes.length), bytes, { ...options, checks });
+      return files.write(access.toWrite(raw, bytes.length), bytes, { ...options, checks });
     },
     append: async (raw, content, options) => {
       const bytes = bytesOf(content);
-      return files.append(gate.toWrite(raw, bytes.length), bytes, { ...options, checks });
+      return files.append(access.toWrite(raw, bytes.length), bytes, { ...options, checks });
     },
-    edit: (raw, edits, options) => told(async () => files.edit(gate.toWrite(raw, 0), edits, { ...options, checks })),
-    delete: (raw, options) => told(async () => files.delete(gate.toDelete(raw), { ...options, checks })),
+    edit: (raw, edits, options) => told(async () => files.edit(access.toWrite(raw, 0), edits, { ...options, checks })),
+    delete: (raw, options) => told(async () => files.delete(access.toDelete(raw), { ...options, checks })),
     move: (from, to, options) =>
-      told(async () => files.move(gate.toDelete(from), gate.toFolder(to), { ...options, checks })),
+      told(async () => files.move(access.toDelete(from), access.toFolder(to), { ...options, checks })),
     copy: (from, to, options) =>
-      told(async () => files.copy(gate.toCopy(from), gate.toFolder(to), { ...options, checks })),
-    mkdir: async (raw) => files.mkdir(gate.toFolder(raw)),
+      told(async () => files.copy(access.toCopy(from), access.toFolder(to), { ...options, checks })),
+    mkdir: async (raw) => files.mkdir(access.toFolder(raw)),
     exists: async (raw) => {
-      const path = gate.toSee(raw);
+      const path = access.toSee(raw);
       const place = placeOf(sandbox.mounts, path);
       return leadsToMount(sandbox, path) || place === null || files.exists(place);
     },
-    stat: (raw) => told(async () => statNamespace(files, sandbox, gate.toSee(raw))),
-    list: async (raw = ".", options = {}) => listNamespace(files, sandbox, gate.toSee(raw), options),
+    stat: (raw) => told(async () => statNamespace(files, sandbox, access.toSee(raw))),
+    list: async (raw = ".", options = {}) => listNamespace(files, sandbox, access.toSee(raw), options),
   };
 }
 

@@ -1,11 +1,11 @@
 import { join } from "node:path";
-import { lockHolder } from "../state/owner.ts";
+import { lockOwner } from "../state/owner.ts";
 import { stateNameOf } from "../state/state-name.ts";
 import { FleetJournal } from "./journal/journal.ts";
 
 /** The journal of a project's fleets, as this process works on it. */
 export async function openJournal(stateDir: string, projectDir: string): Promise<FleetJournal> {
-  const { name: self, isDead } = lockHolder();
+  const { name: self, isDead } = lockOwner();
   return await FleetJournal.open(journalPath(stateDir, projectDir), { self, isDead });
 }
 

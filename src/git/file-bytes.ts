@@ -1,4 +1,4 @@
-import { Gate } from "../files/gate.ts";
+import { CheckedAccess } from "../files/checked-access.ts";
 import { contentOf } from "../files/host/content.ts";
 import { openRegular } from "../files/host/read.ts";
 import { openRoots, type Roots } from "../files/host/roots.ts";
@@ -14,25 +14,25 @@ import type { VirtualPath } from "../sandbox/virtual-path.ts";
  * followed, since a repository is given a file and not what a worker pointed at.
  */
 export class FileBytes implements Disposable {
-  readonly #gate: Gate;
+  readonly #access: CheckedAccess;
   readonly #roots: Roots;
 
   constructor(sandbox: Sandbox) {
-    this.#gate = new Gate(sandbox);
+    this.#access = new CheckedAccess(sandbox);
     this.#roots = openRoots(sandbox.mounts);
   }
 
   /** Null where nothing stands there. Throws `SandboxError` for what may not be read, or is no regular file. */
   async read(path: VirtualPath, maxBytes: number, signal: AbortSignal): Promise<Buffer | null> {
     signal.throwIfAborted();
-    const place = this.#gate.toRead(path);
+    const place = this.#access.toRead(path);
     try {
       return await told("read", path, async () => {
         const root = this.#roots.get("read", place.mount);
         using found = walk({ operation: "read", root, parts: place.parts, links: "refuse", asked: path });
         using file = openRegular("read", place, found);
         const source = contentOf(file);
-        this.#gate.checks.read?.(found.path, source.size);
+        this.#access.checks.read?.(found.path, source.size);
         if (source.size > maxBytes) throw unfit("read", path, `it is larger than ${maxBytes} bytes.`);
         return await readAll(source);
       });

@@ -4,7 +4,7 @@ import { basename, dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
 /** Who holds a lock, and who of those that ever held one is certainly gone, for good. */
-export interface Holder {
+export interface LockOwner {
   /** One line: a process, told apart from every other that was or will be. */
   readonly name: string;
   readonly isDead: (name: string) => boolean;
@@ -49,15 +49,15 @@ interface Held {
  */
 export class FileLock {
   readonly #path: string;
-  readonly #holder: Holder;
+  readonly #owner: LockOwner;
   readonly #mark = randomBytes(8).toString("hex");
   readonly #ticket: string;
   #hasTicket = false;
 
   /** The directory of `path` must be there when the lock is taken. */
-  constructor(path: string, holder: Holder) {
+  constructor(path: string, owner: LockOwner) {
     this.#path = path;
-    this.#holder = holder;
+    this.#owner = owner;
     this.#ticket = join(dirname(path), `ticket.${this.#mark}`);
   }
 
@@ -82,7 +82,7 @@ export class FileLock {
   }
 
   async #makeTicket(): Promise<void> {
-    await writeFile(this.#ticket, `${this.#mark}\n${this.#holder.name}\n`, { mode: 0o600 });
+    await writeFile(this.#ticket, `${this.#mark}\n${this.#owner.name}\n`, { mode: 0o600 });
     this.#hasTicket = true;
   }
 
@@ -93,7 +93,7 @@ export class FileLock {
       const held = await heldBy(path);
       if (held === null) continue;
       // A lock is whole while its holder lives; one that is not was left by a machine that stopped.
-      if (held.name === null || this.#holder.isDead(held.name)) {
+      if (held.name === null || this.#owner.isDead(held.name)) {
         if (depth >= MAX_TAKEOVERS)
           throw new Error(`${path} was left behind by a process that ended; remove it by hand`);
         await this.#removeDead(path, held, wait, depth);
@@ -131,7 +131,7 @@ export class FileLock {
     for (const name of await readdir(dir)) {
       if (!name.startsWith("ticket.") && !name.startsWith(`${lock}.`)) continue;
       const held = await heldBy(join(dir, name));
-      if (held?.name != null && this.#holder.isDead(held.name)) await rm(join(dir, name), { force: true });
+      if (held?.name != null && this.#owner.isDead(held.name)) await rm(join(dir, name), { force: true });
     }
   }
 }
@@ -158,8 +158,8 @@ function waitOf({ waitMs, longestPauseMs, onWait, signal }: Patience): Wait {
 }
 
 /** Takes a lock that is used this once, and leaves nothing behind when it is given back. */
-export async function holdFile(path: string, holder: Holder, patience: Patience): Promise<AsyncDisposable> {
-  const lock = new FileLock(path, holder);
+export async function holdFile(path: string, owner: LockOwner, patience: Patience): Promise<AsyncDisposable> {
+  const lock = new FileLock(path, owner);
   try {
     const held = await lock.take(patience);
     return {
@@ -175,9 +175,9 @@ export async function holdFile(path: string, holder: Holder, patience: Patience)
 }
 
 /** The same without a wait; null where a living process has it. */
-export async function tryHoldFile(path: string, holder: Holder): Promise<AsyncDisposable | null> {
+export async function tryHoldFile(path: string, owner: LockOwner): Promise<AsyncDisposable | null> {
   try {
-    return await holdFile(path, holder, NOT_AT_ALL);
+    return await holdFile(path, owner, NOT_AT_ALL);
   } catch (error) {
     if (error instanceof LockHeldError) return null;
     throw error;
@@ -185,7 +185,7 @@ export async function tryHoldFile(path: string, holder: Holder): Promise<AsyncDi
 }
 
 /** True where a living process has the lock at `path`. */
-export async function isHeld(path: string, { isDead }: Holder): Promise<boolean> {
+export async function isHeld(path: string, { isDead }: LockOwner): Promise<boolean> {
   const held = await heldBy(path);
   return held?.name != null && !isDead(held.name);
 }

@@ -2,7 +2,7 @@ import { createHmac, randomBytes } from "node:crypto";
 import { readFileSync, readlinkSync } from "node:fs";
 import { link, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
-import type { Holder } from "./file-lock.ts";
+import type { LockOwner } from "./file-lock.ts";
 import { statePaths } from "./state-paths.ts";
 
 /**
@@ -49,7 +49,7 @@ export function isDead(owner: Owner, self: Owner): boolean {
 }
 
 /** This process, as whoever holds a lock of Corral's is told apart. What is no owner at all may be alive. */
-export function lockHolder(): Holder {
+export function lockOwner(): LockOwner {
   const self = currentOwner();
   return {
     name: formatOwner(self),

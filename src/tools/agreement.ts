@@ -1,4 +1,4 @@
-import type { ConsentNeed } from "../files/gate.ts";
+import type { ConsentNeed } from "../files/checked-access.ts";
 import type { AgreementRequest, Hands } from "./hands.ts";
 
 /** What a person sees of an operation before they approve it. */

@@ -34,7 +34,7 @@ async function apply(
   onStep?: (step: string) => void,
 ): Promise<readonly Settled[]> {
   const which = changeset.changes.map(({ index }) => index);
-  return await applyChangeset(changeset, which, { journalDir: staged.journalDir, onStep });
+  return await applyChangeset(changeset, which, { logDir: staged.logDir, onStep });
 }
 
 const outcomesOf = (settled: readonly Settled[]): string[] => settled.map(({ outcome }) => outcome);
@@ -301,7 +301,7 @@ async function stepsOf(before: Tree, after: Tree): Promise<string[]> {
 }
 
 function tokenOf(staged: StagedFolder): string {
-  const [first = ""] = fs.readFileSync(join(staged.journalDir, "journal"), "utf8").split("\n");
+  const [first = ""] = fs.readFileSync(join(staged.logDir, "journal"), "utf8").split("\n");
   return (JSON.parse(first) as { token: string }).token;
 }
 

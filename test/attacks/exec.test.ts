@@ -12,7 +12,7 @@ import { HANDY, openHandySession } from "../run/session/session-fixture.ts";
 const CLI = join(import.meta.dirname, "../../src/cli/corral.ts");
 
 describe("a command that attacks its cell", () => {
-  it("cannot end the holder or the init, whose user is another", async () => {
+  it("cannot end the keeper or the init, whose user is another", async () => {
     await using s = await openHandySession();
     const before = await s.exec("echo kept > /tmp/kept; cat /proc/[0-9]*/status | grep ^Uid: | cut -f2 | sort -u");
     expect(before.stdout.trim().split("\n")).toEqual(["65532", "65533"]);

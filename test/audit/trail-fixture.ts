@@ -14,7 +14,7 @@ export const ALIVE = { name: "alive", isDead: (name: string) => name.startsWith(
 export interface TrailFixture extends Disposable {
   readonly place: TrailPlace;
   /** Another one of the same trail, as another process would have it. */
-  open(holder?: { name: string; isDead: (name: string) => boolean }): TrailFile;
+  open(owner?: { name: string; isDead: (name: string) => boolean }): TrailFile;
   /** Appends so many records, and closes. */
   write(count: number, worker?: string): Promise<void>;
   /** Fails where there is no trail. */
@@ -24,7 +24,7 @@ export interface TrailFixture extends Disposable {
 export function trailFixture(): TrailFixture {
   const stateDir = realpathSync(mkdtempSync(join(tmpdir(), "corral-audit-")));
   const place = trailPlace(stateDir, "/project");
-  const open: TrailFixture["open"] = (holder = ALIVE) => new TrailFile({ place, key: KEY, holder });
+  const open: TrailFixture["open"] = (owner = ALIVE) => new TrailFile({ place, key: KEY, owner });
   return {
     place,
     open,

@@ -41,8 +41,8 @@ function hostOf(stage: Stage): string {
 async function applied(places: ViewPlaces, collected: Awaited<ReturnType<Stage["collect"]>>) {
   if (collected === null) return [];
   const indexes = collected.changeset.changes.map(({ index }) => index);
-  const journalDir = join(places.path, `journal-${fs.readdirSync(places.path).length}`);
-  return await applyChangeset(collected.changeset, indexes, { journalDir });
+  const logDir = join(places.path, `log-${fs.readdirSync(places.path).length}`);
+  return await applyChangeset(collected.changeset, indexes, { logDir });
 }
 
 describe.each([true, false])("what a stage collects (overlays: %s)", (overlays) => {

@@ -14,7 +14,7 @@ export interface StagedFolder extends Disposable {
   readonly path: string;
   readonly target: string;
   readonly content: string;
-  readonly journalDir: string;
+  readonly logDir: string;
   /** What is different between the two, looked at now. */
   changeset(id?: string): Changeset;
 }
@@ -23,19 +23,19 @@ export const MOUNT = "/work" as VirtualPath;
 
 export function stagedFolder(before: Tree, after: Tree): StagedFolder {
   const folder = temporaryFolder();
-  const [target, content, journalDir] = ["target", "content", "journal"].map((name) => join(folder.path, name)) as [
+  const [target, content, logDir] = ["target", "content", "journal"].map((name) => join(folder.path, name)) as [
     string,
     string,
     string,
   ];
-  for (const path of [target, content, journalDir]) fs.mkdirSync(path);
+  for (const path of [target, content, logDir]) fs.mkdirSync(path);
   plant(target, before);
   plant(content, after);
   return {
     path: folder.path,
     target,
     content,
-    journalDir,
+    logDir,
     changeset: (id = "0123456789ab") => changesetOf(target, content, id),
     [Symbol.dispose]: folder.remove,
   };

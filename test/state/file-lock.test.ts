@@ -112,10 +112,10 @@ describe("a lock among processes", () => {
   });
 
   it("is given up by whoever has waited long enough, or does not wait at all, and leaves nothing of that", async () => {
-    const holder = { name: "late", isDead };
+    const owner = { name: "late", isDead };
     await using lock = await holdFile(path, { name: "early", isDead }, { waitMs: 0, longestPauseMs: 0 });
-    expect(await isHeld(path, holder)).toBe(true);
-    expect(await tryHoldFile(path, holder)).toBe(null);
+    expect(await isHeld(path, owner)).toBe(true);
+    expect(await tryHoldFile(path, owner)).toBe(null);
     const waits: string[] = [];
     const onWait = (name: string): void => {
       waits.push(name);
@@ -123,12 +123,12 @@ describe("a lock among processes", () => {
     };
     vi.useFakeTimers({ toFake: ["Date"] });
     const patience = { waitMs: 60_000, longestPauseMs: 5, onWait };
-    await expect(holdFile(path, holder, patience)).rejects.toThrow(LockHeldError);
+    await expect(holdFile(path, owner, patience)).rejects.toThrow(LockHeldError);
     expect(waits).toEqual(["early"]);
     const signal = AbortSignal.timeout(20);
-    await expect(holdFile(path, holder, { waitMs: 60_000, longestPauseMs: 5, signal })).rejects.toThrow(/abort/i);
+    await expect(holdFile(path, owner, { waitMs: 60_000, longestPauseMs: 5, signal })).rejects.toThrow(/abort/i);
     await lock[Symbol.asyncDispose]();
     expect(readdirSync(dir)).toEqual([]);
-    expect(await isHeld(path, holder)).toBe(false);
+    expect(await isHeld(path, owner)).toBe(false);
   });
 });

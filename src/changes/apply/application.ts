@@ -1,12 +1,12 @@
 import { sync } from "../../files/host/content.ts";
 import type { Change, Changeset } from "../model/changeset.ts";
+import type { ApplyLog, Ready } from "./apply-log.ts";
 import { inBatches } from "./batches.ts";
 import { fitness } from "./fitness.ts";
-import type { Journal, Ready } from "./journal.ts";
 import type { Made } from "./make.ts";
 import { makeFile, makeFolder, makeLink } from "./make.ts";
 import { OpenMounts, openContent, type Slot } from "./open-mounts.ts";
-import { changeMode, isFolderThere, isOurs, place, remove } from "./place.ts";
+import { changeMode, isFolderThere, isOurs, place, remove } from "./put-in-place.ts";
 import { type Standing, standingAt, whyConflict } from "./standing.ts";
 import { sweep, temporaryName } from "./temporary.ts";
 import { APPLIED, conflict, impossible, isVerdict, refused, type Settled, type Verdict } from "./verdict.ts";
@@ -27,32 +27,32 @@ interface Prepared {
 }
 
 /**
- * Applies what a journal says was agreed to, from wherever the journal ends. In batches: make everything ready, wait for
+ * Applies what a log says was agreed to, from wherever the log ends. In batches: make everything ready, wait for
  * the disk, note it, put it in place, wait for the disk, note that. A step that was done already is found to be.
  */
 export class Application implements Disposable {
   readonly #changeset: Changeset;
-  readonly #journal: Journal;
+  readonly #log: ApplyLog;
   readonly #mounts: OpenMounts;
   readonly #unfit: (change: Change) => string | null;
   readonly #signal: AbortSignal | undefined;
   readonly #step: (step: string) => void;
 
-  constructor(changeset: Changeset, journal: Journal, { signal, onStep }: ApplicationOptions) {
+  constructor(changeset: Changeset, log: ApplyLog, { signal, onStep }: ApplicationOptions) {
     this.#changeset = changeset;
-    this.#journal = journal;
+    this.#log = log;
     this.#mounts = new OpenMounts(changeset);
-    this.#unfit = fitness(changeset, new Set(journal.intent.which), journal.intent.limits);
+    this.#unfit = fitness(changeset, new Set(log.intent.which), log.intent.limits);
     this.#signal = signal;
     this.#step = onStep ?? (() => {});
   }
 
   async run(): Promise<Settled[]> {
-    const agreed = new Set(this.#journal.intent.which);
+    const agreed = new Set(this.#log.intent.which);
     const settled = new Map<number, Settled>();
     const open: Change[] = [];
     for (const change of this.#changeset.changes.filter(({ index }) => agreed.has(index))) {
-      const done = this.#journal.done(change.index);
+      const done = this.#log.done(change.index);
       if (done === undefined) open.push(change);
       else settled.set(change.index, { change, ...done });
     }
@@ -73,11 +73,11 @@ export class Application implements Disposable {
       }
       const whole = await this.#synced(prepared, settled);
       this.#step("note what is ready");
-      await this.#journal.noteReady(whole.map(({ change: { index }, made }) => ({ index, inode: made?.inode ?? "" })));
+      await this.#log.noteReady(whole.map(({ change: { index }, made }) => ({ index, inode: made?.inode ?? "" })));
       for (const one of whole) settled.push({ change: one.change, ...this.#put(one) });
       await syncFolders(whole);
       this.#step("note what is done");
-      this.#journal.noteDone(settled);
+      this.#log.noteDone(settled);
       return settled;
     } finally {
       for (const { made, slot } of prepared) {
@@ -104,13 +104,13 @@ export class Application implements Disposable {
 
   /** What was about to be deleted when the application died may be gone together with the directory that it was in. */
   #isGoneByUs({ index, kind }: Change, { outcome }: Verdict): boolean {
-    return kind === "delete" && outcome === "conflict" && this.#journal.ready(index) !== undefined;
+    return kind === "delete" && outcome === "conflict" && this.#log.ready(index) !== undefined;
   }
 
   async #prepareIn(slot: Slot, change: Change): Promise<Prepared | Verdict> {
-    const temporary = temporaryName(this.#journal.token, change.index);
+    const temporary = temporaryName(this.#log.token, change.index);
     const now = standingAt(slot.folder, slot.name);
-    const ready = this.#journal.ready(change.index);
+    const ready = this.#log.ready(change.index);
     const resumed = ready === undefined ? null : this.#resume({ change, slot, temporary, now, ready });
     if (resumed !== null) return resumed;
     const planted = this.#sweep(slot, temporary);

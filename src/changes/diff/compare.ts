@@ -4,7 +4,7 @@ import type { Descriptor } from "../../files/host/descriptor.ts";
 import { readAll } from "../../files/read/byte-source.ts";
 import type { OpenMounts } from "../apply/open-mounts.ts";
 import { openContent } from "../apply/open-mounts.ts";
-import { isFolderThere } from "../apply/place.ts";
+import { isFolderThere } from "../apply/put-in-place.ts";
 import { isAsItWas, standingAt, whyConflict } from "../apply/standing.ts";
 import { conflict, isVerdict, type Verdict } from "../apply/verdict.ts";
 import type { Change } from "../model/changeset.ts";

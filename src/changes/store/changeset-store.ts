@@ -2,11 +2,11 @@ import { randomUUID } from "node:crypto";
 import { mkdir, readdir, rename, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { removeTree } from "../../files/host/remove-tree.ts";
-import { type Holder, isHeld, tryHoldFile } from "../../state/file-lock.ts";
+import { isHeld, type LockOwner, tryHoldFile } from "../../state/file-lock.ts";
 import type { ApplicationOptions } from "../apply/application.ts";
 import { applyChangeset, finishInterrupted } from "../apply/apply.ts";
+import { BrokenApplyLog } from "../apply/apply-log.ts";
 import type { ApplyLimits } from "../apply/fitness.ts";
-import { BrokenJournal } from "../apply/journal.ts";
 import type { Settled } from "../apply/verdict.ts";
 import type { ChangeOutcome, Changeset } from "../model/changeset.ts";
 import { BrokenRecord, KeptFolder } from "./kept-folder.ts";
@@ -52,11 +52,11 @@ export interface StoreOptions extends ApplicationOptions {
  */
 export class ChangesetStore {
   readonly #root: string;
-  readonly #holder: Holder;
+  readonly #owner: LockOwner;
 
-  constructor(stateDir: string, holder: Holder) {
+  constructor(stateDir: string, owner: LockOwner) {
     this.#root = join(stateDir, "changes");
-    this.#holder = holder;
+    this.#owner = owner;
   }
 
   /** Takes over a changeset with its content, which is moved here; of one that is here already, further changes. */
@@ -96,10 +96,10 @@ export class ChangesetStore {
       const folder = this.#folder(id);
       try {
         const state = await folder.readState();
-        listed.push({ id, ok: true, state, applying: await isHeld(folder.lock, this.#holder) });
+        listed.push({ id, ok: true, state, applying: await isHeld(folder.lock, this.#owner) });
       } catch (error) {
         if (!(error instanceof BrokenRecord)) throw error;
-        if (!(await isHeld(folder.lock, this.#holder))) listed.push({ id, ok: false, reason: error.message });
+        if (!(await isHeld(folder.lock, this.#owner))) listed.push({ id, ok: false, reason: error.message });
       }
     }
     const age = (one: Listed): string => (one.ok ? one.state.createdAt : "~");
@@ -147,7 +147,7 @@ export class ChangesetStore {
     const finished: Finished[] = [];
     for (const id of await this.#ids()) {
       const folder = this.#folder(id);
-      if (!(await isThere(folder.journal)) && (await this.#seemsToWait(folder))) continue;
+      if (!(await isThere(folder.applyLog)) && (await this.#seemsToWait(folder))) continue;
       await using held = await this.#hold(folder);
       if (held === null) continue;
       const done = await this.#unlessBroken(id, async () => {
@@ -191,7 +191,7 @@ export class ChangesetStore {
       agreed.map(({ index }) => index),
       {
         ...options,
-        journalDir: folder.dir,
+        logDir: folder.dir,
         onSettled: async (settled) => await folder.writeState(withOutcomes(state, outcomesOf(settled))),
       },
     );
@@ -199,12 +199,12 @@ export class ChangesetStore {
 
   /** Null where nothing was begun. */
   async #finish(folder: KeptFolder, { signal, onStep }: ApplicationOptions): Promise<readonly Settled[] | null> {
-    if (!(await isThere(folder.journal))) return null;
+    if (!(await isThere(folder.applyLog))) return null;
     const { changeset, state } = await read(folder);
     return await finishInterrupted(changeset, {
       signal,
       onStep,
-      journalDir: folder.dir,
+      logDir: folder.dir,
       onSettled: async (settled) => await folder.writeState(withOutcomes(state, outcomesOf(settled))),
     });
   }
@@ -236,7 +236,7 @@ export class ChangesetStore {
   /** Null where another process works on it, or has removed it a moment ago. */
   async #hold(folder: KeptFolder): Promise<AsyncDisposable | null> {
     try {
-      return await tryHoldFile(folder.lock, this.#holder);
+      return await tryHoldFile(folder.lock, this.#owner);
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
       throw error;
@@ -253,7 +253,7 @@ export class ChangesetStore {
     try {
       return await act();
     } catch (error) {
-      if (!(error instanceof BrokenRecord) && !(error instanceof BrokenJournal)) throw error;
+      if (!(error instanceof BrokenRecord) && !(error instanceof BrokenApplyLog)) throw error;
       return { ok: false, code: "broken", reason: `the record of changeset ${id} cannot be read: ${error.message}` };
     }
   }

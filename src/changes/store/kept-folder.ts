@@ -8,7 +8,7 @@ export class BrokenRecord extends Error {}
 
 const MAX_RECORD_BYTES = 256 * 1024 ** 2;
 
-/** The directory of one kept changeset: its record, its state, the run's own versions, and the journal of applying it. */
+/** The directory of one kept changeset: its record, its state, the run's own versions, and the log of applying it. */
 export class KeptFolder {
   readonly dir: string;
 
@@ -22,7 +22,7 @@ export class KeptFolder {
   }
 
   /** There while changes are being applied, and afterwards where that was interrupted. */
-  get journal(): string {
+  get applyLog(): string {
     return join(this.dir, "journal");
   }
 

@@ -30,17 +30,17 @@ const MAX_TOLD = 20;
  * only the places that hold the present one.
  */
 export function collisionsIn(sorted: Iterable<OutputPlace>): Collisions | null {
-  const holders: Holder[] = [];
+  const ancestors: Ancestor[] = [];
   const first: Collision[] = [];
   let count = 0;
   for (const place of sorted) {
-    while (!covers((holders.at(-1)?.path ?? "/") as VirtualPath, place.path as VirtualPath)) holders.pop();
-    const other = otherThan(place.key, holders);
+    while (!covers((ancestors.at(-1)?.path ?? "/") as VirtualPath, place.path as VirtualPath)) ancestors.pop();
+    const other = otherThan(place.key, ancestors);
     if (other !== null) {
       count += 1;
       if (first.length < MAX_TOLD) first.push({ path: place.path, key: place.key, with: other });
     }
-    note(place, holders);
+    note(place, ancestors);
   }
   return count === 0 ? null : { count, first };
 }
@@ -57,21 +57,21 @@ export function describeCollisions({ count, first }: Collisions): string {
 }
 
 /** One place and who may write it. Of many items with the same place two are as good as all. */
-interface Holder {
+interface Ancestor {
   readonly path: string;
   readonly keys: string[];
 }
 
-function otherThan(key: string, holders: readonly Holder[]): OutputPlace | null {
-  for (const { path, keys } of holders.toReversed()) {
+function otherThan(key: string, ancestors: readonly Ancestor[]): OutputPlace | null {
+  for (const { path, keys } of ancestors.toReversed()) {
     const other = keys.find((each) => each !== key);
     if (other !== undefined) return { path, key: other };
   }
   return null;
 }
 
-function note({ path, key }: OutputPlace, holders: Holder[]): void {
-  const last = holders.at(-1);
-  if (last?.path !== path) holders.push({ path, keys: [key] });
+function note({ path, key }: OutputPlace, ancestors: Ancestor[]): void {
+  const last = ancestors.at(-1);
+  if (last?.path !== path) ancestors.push({ path, keys: [key] });
   else if (last.keys.length < 2 && !last.keys.includes(key)) last.keys.push(key);
 }

@@ -36,7 +36,7 @@ export function containerConfig(
     Hostname: "corral",
     // Its namespace has a loopback device and nothing else (docs/architecture.md, fact: network-disabled).
     NetworkDisabled: plan.network === "none",
-    User: userOption(plan.holder ?? plan.user),
+    User: userOption(plan.keeper ?? plan.user),
     // The gate enters the worker's own: the Engine would make one that is missing, as root, in what was granted.
     WorkingDir: "/",
     Env: Object.entries(plan.env).map(([key, value]) => `${key}=${value}`),

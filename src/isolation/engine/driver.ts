@@ -12,7 +12,7 @@ import { dockerCell, type WaitAnswer } from "./cell.ts";
 import { containerConfig, type SeccompProfiles } from "./container-config.ts";
 import { engineMessage, engineTrouble, isGone, statusCodeOf } from "./engine-error.ts";
 import { imageFacts } from "./image-facts.ts";
-import { NameFileKeeper } from "./name-files.ts";
+import { NameFileSet } from "./name-files.ts";
 import { listVolumes, ownerOfVolume, pinnedVolumes } from "./pinned-volume.ts";
 import { listCells, type ReapScope, reap } from "./reap.ts";
 import { Answers, dockerServing } from "./serving.ts";
@@ -30,12 +30,12 @@ export interface DockerDriverOptions extends ReapScope {
 }
 
 interface StartOptions extends DockerDriverOptions {
-  readonly nameFiles: NameFileKeeper;
+  readonly nameFiles: NameFileSet;
 }
 
 /** Cells on a Docker Engine that runs on this machine. */
 export function dockerDriver(given: DockerDriverOptions): Driver {
-  const options: StartOptions = { ...given, nameFiles: new NameFileKeeper(given.namesDir) };
+  const options: StartOptions = { ...given, nameFiles: new NameFileSet(given.namesDir) };
   const starts = new PQueue({ concurrency: MAX_CONCURRENT_STARTS });
   return {
     name: "docker",
@@ -105,9 +105,9 @@ async function startServing(options: StartOptions, request: Omit<StartRequest, "
   return { ok: true, cell };
 }
 
-/** Every cell could run commands; only one whose plan has a holder waits for them. */
+/** Every cell could run commands; only one whose plan has a keeper waits for them. */
 async function start(options: StartOptions, request: StartRequest): Promise<SessionStart> {
-  const parts = await started(options, request, request.plan.holder === undefined ? "at-once" : "lasting");
+  const parts = await started(options, request, request.plan.keeper === undefined ? "at-once" : "lasting");
   return parts.ok ? { ok: true, cell: dockerSession(parts.cell, { ...parts, plan: request.plan }) } : parts;
 }
 

@@ -22,7 +22,7 @@ ff02::2\tip6-allrouters
 const RESOLVER = "nameserver 127.0.0.1\n";
 
 /** The files of one directory that no worker can write. Several processes may make them at once. */
-export class NameFileKeeper {
+export class NameFileSet {
   readonly #dir: string;
   /** As they were left, by what shows that nobody has touched them since. */
   #made: ReadonlyMap<string, string> = new Map();

@@ -8,7 +8,7 @@ import { OOM_KILLS_SCRIPT, parseOomKills } from "./oom-kills.ts";
 
 /**
  * Signals every process of its own user but itself, at once, as the kernel does for `-1`: no fork can outrun it. The
- * holder and the init belong to another user and stay. After a KILL it counts what is left: process directories that
+ * keeper and the init belong to another user and stay. After a KILL it counts what is left: process directories that
  * are its own user's, but for its own. `kill` is the shell's own: a program would end the shell that waits for it. `$0` is the gate's binary.
  */
 const SIGNAL_ALL_SCRIPT = `

@@ -57,6 +57,6 @@ exec "$@"
 export function gateCommand(plan: Plan): string[] {
   const paths = plan.mounts.map((mount) => mount.path).join("\n");
   // Who holds a session's cell may enter less than its commands, each of which enters its own directory.
-  const directory = plan.holder === undefined ? plan.workingDir : "/";
+  const directory = plan.keeper === undefined ? plan.workingDir : "/";
   return [GATE_PATH, "sh", "-c", SCRIPT, GATE_PATH, paths, directory, ...plan.command];
 }

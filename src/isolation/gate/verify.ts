@@ -38,7 +38,7 @@ export function verifyCell(plan: Plan, report: GateReport): Verification {
 
 function requestedLines(plan: Plan): EnforcementLines {
   const { hardening, limits } = plan;
-  const first = plan.holder ?? plan.user;
+  const first = plan.keeper ?? plan.user;
   return {
     mounts: `${plan.mounts.length} in place, none besides`,
     rootFileSystem: hardening.readOnlyRoot ? "read-only" : "writable",

@@ -3,9 +3,9 @@ import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { type MountRequest, planMounts } from "./mounts.ts";
 import {
-  HOLD_COMMAND,
-  HOLDER_IDS,
   HOME_PATH,
+  KEEP_COMMAND,
+  KEEPER_IDS,
   type Plan,
   type PlannedLimits,
   type PlannedTmpfs,
@@ -70,12 +70,12 @@ export function planFor(request: PlanRequest): Planning {
       worker: worker.name,
       policy: sandbox.policy.name,
       image: { name: image.name, id: image.id },
-      command: isSession ? HOLD_COMMAND : serves ? serveCommand(worker.command, inMemory(tmpfs)) : worker.command,
+      command: isSession ? KEEP_COMMAND : serves ? serveCommand(worker.command, inMemory(tmpfs)) : worker.command,
       env: planEnvironment(request, home),
       workingDir: planWorkingDir(base, sandbox, mounts),
       ...(serves ? { serves } : {}),
       user,
-      ...(isSession ? { holder: holderBeside(user) } : {}),
+      ...(isSession ? { keeper: keeperBeside(user) } : {}),
       mounts,
       tmpfs,
       network,
@@ -90,8 +90,8 @@ function inMemory(tmpfs: readonly PlannedTmpfs[]): string[] {
   return [...tmpfs.map(({ path }) => path), "/dev/shm"];
 }
 
-function holderBeside(user: PlannedUser): PlannedUser {
-  const id = HOLDER_IDS[0] === user.uid ? HOLDER_IDS[1] : HOLDER_IDS[0];
+function keeperBeside(user: PlannedUser): PlannedUser {
+  const id = KEEPER_IDS[0] === user.uid ? KEEPER_IDS[1] : KEEPER_IDS[0];
   return { uid: id, gid: id };
 }
 

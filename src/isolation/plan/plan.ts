@@ -67,7 +67,7 @@ export interface Plan {
   /** Whose rights the worker's programs have. */
   readonly user: PlannedUser;
   /** A session's first process belongs to another user, whom its commands cannot signal; absent for a cell of one command. */
-  readonly holder?: PlannedUser;
+  readonly keeper?: PlannedUser;
   readonly mounts: readonly PlannedMount[];
   readonly tmpfs: readonly PlannedTmpfs[];
   readonly network: "none" | "open";
@@ -86,7 +86,7 @@ export const ATTACHMENTS_PATH = "/attachments";
 export const HOME_PATH = "/home/worker";
 /** The user of a cell that writes to no mount: nobody's number on any distribution. */
 export const UNPRIVILEGED_ID = 65532;
-/** The holder of a session, and who takes its place where a worker happens to be that user. */
-export const HOLDER_IDS = [65533, 65534] as const;
+/** The keeper of a session, and who takes its place where a worker happens to be that user. */
+export const KEEPER_IDS = [65533, 65534] as const;
 /** What a session's first process does: it waits until its orchestrator closes its input, or is gone, and then the cell ends. */
-export const HOLD_COMMAND = [GATE_PATH, "sh", "-c", "while IFS= read -r _; do :; done"] as const;
+export const KEEP_COMMAND = [GATE_PATH, "sh", "-c", "while IFS= read -r _; do :; done"] as const;

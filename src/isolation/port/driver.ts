@@ -23,7 +23,7 @@ export interface Driver {
    */
   start(request: StartRequest): Promise<Start>;
   /**
-   * The same for a plan with a holder: a cell in which commands are run one after another. It is open already, and
+   * The same for a plan with a keeper: a cell in which commands are run one after another. It is open already, and
    * ends by itself when its orchestrator is gone.
    */
   startSession(request: StartRequest): Promise<SessionStart>;

@@ -10,16 +10,16 @@ import type { Job } from "../model/job.ts";
  */
 export function destinationOf(
   { parent }: Pick<Job, "parent">,
-  stage: Pick<Stage, "journalDir" | "reachesProject">,
+  stage: Pick<Stage, "logDir" | "reachesProject">,
   { changesets }: Pick<RunEnvironment, "changesets">,
 ): Changesets {
   if (parent === null) return changesets;
-  const { journalDir, reachesProject } = stage;
+  const { logDir, reachesProject } = stage;
   return {
     keep: async () => {},
     apply: async (changeset, indexes) =>
       reachesProject
         ? await changesets.apply(changeset, indexes)
-        : await applyChangeset(changeset, indexes, { journalDir }),
+        : await applyChangeset(changeset, indexes, { logDir }),
   };
 }

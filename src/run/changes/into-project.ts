@@ -2,13 +2,13 @@ import { type AuditRecord, changesApplied, changesApplying } from "../../audit/r
 import { type AuditTrail, AuditTrailError } from "../../audit/trail.ts";
 import { only } from "../../changes/model/changeset.ts";
 import { ChangesetStore } from "../../changes/store/changeset-store.ts";
-import { lockHolder } from "../../state/owner.ts";
+import { lockOwner } from "../../state/owner.ts";
 import type { Changesets } from "../model/changesets.ts";
 import type { Outcome } from "../model/reported.ts";
 
 /** The store of a state directory, as this process works on it. */
 export function changesetStore(stateDir: string): ChangesetStore {
-  return new ChangesetStore(stateDir, lockHolder());
+  return new ChangesetStore(stateDir, lockOwner());
 }
 
 /** The changes of root runs: applied from the store, and written down before and after. */

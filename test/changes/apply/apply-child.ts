@@ -8,19 +8,19 @@ import type { Changeset } from "../../../src/changes/model/changeset.ts";
 
 export interface Order {
   readonly changeset: Changeset;
-  readonly journalDir: string;
+  readonly logDir: string;
   /** The step, from 1, before which it dies. */
   readonly killAt: number;
 }
 
-const { changeset, journalDir, killAt } = JSON.parse(fs.readFileSync(process.argv[2] ?? "", "utf8")) as Order;
+const { changeset, logDir, killAt } = JSON.parse(fs.readFileSync(process.argv[2] ?? "", "utf8")) as Order;
 let steps = 0;
 const onStep = (step: string): void => {
   steps += 1;
   if (steps === killAt) process.kill(process.pid, "SIGKILL");
   fs.writeSync(1, `${step}\n`);
 };
-const options = { journalDir, onStep };
+const options = { logDir, onStep };
 const finished = await finishInterrupted(changeset, options);
 if (finished === null)
   await applyChangeset(

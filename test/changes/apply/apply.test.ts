@@ -29,7 +29,7 @@ const AFTER: Tree = {
 async function apply(staged: StagedFolder, options: Partial<ApplyOptions> & { of?: Changeset; only?: number[] } = {}) {
   const { of: changeset = staged.changeset(), only, ...rest } = options;
   const which = only ?? changeset.changes.map(({ index }) => index);
-  const settled = await applyChangeset(changeset, which, { journalDir: staged.journalDir, ...rest });
+  const settled = await applyChangeset(changeset, which, { logDir: staged.logDir, ...rest });
   return settled.map(({ change, outcome, reason }) => ({ path: change.path, kind: change.kind, outcome, reason }));
 }
 
@@ -49,7 +49,7 @@ describe("applying a changeset", () => {
     const told = await apply(staged);
     expect(told.filter(({ outcome }) => outcome !== "applied")).toEqual([]);
     expect(treeAt(staged.target)).toEqual(treeAt(staged.content));
-    expect(fs.readdirSync(staged.journalDir)).toEqual([]);
+    expect(fs.readdirSync(staged.logDir)).toEqual([]);
   });
 
   it("applies what was agreed to, and nothing else", async () => {

@@ -28,7 +28,7 @@ const MAX_STEPS = 200;
 
 /** Answers with whether it got to its end, and the steps that it took. */
 async function applyInChild(staged: StagedFolder, changeset: Changeset, killAt: number) {
-  const order: Order = { changeset, journalDir: staged.journalDir, killAt };
+  const order: Order = { changeset, logDir: staged.logDir, killAt };
   const file = join(staged.path, "order.json");
   fs.writeFileSync(file, JSON.stringify(order));
   const script = join(import.meta.dirname, "apply-child.ts");
@@ -54,15 +54,15 @@ function expectNoHalfFile(staged: StagedFolder): void {
 async function finishHere(staged: StagedFolder, changeset: Changeset): Promise<void> {
   const all = changeset.changes.map(({ index }) => index);
   const settled =
-    (await finishInterrupted(changeset, { journalDir: staged.journalDir })) ??
-    (await applyChangeset(changeset, all, { journalDir: staged.journalDir }));
+    (await finishInterrupted(changeset, { logDir: staged.logDir })) ??
+    (await applyChangeset(changeset, all, { logDir: staged.logDir }));
   expect(settled.filter(({ outcome }) => outcome !== "applied")).toEqual([]);
   expectAllDone(staged);
 }
 
 function expectAllDone(staged: StagedFolder): void {
   expect(treeAt(staged.target)).toEqual(treeAt(staged.content));
-  expect(fs.readdirSync(staged.journalDir)).toEqual([]);
+  expect(fs.readdirSync(staged.logDir)).toEqual([]);
 }
 
 /** The steps of an application that nobody kills. */
@@ -90,23 +90,23 @@ it("goes on after kill -9 before any step, and ends as if nothing had happened",
   }
 });
 
-it("does not take its own finished work for somebody else's, whatever of its journal was lost at the end", async () => {
+it("does not take its own finished work for somebody else's, whatever of its log was lost at the end", async () => {
   for (let lost = 0; ; lost += 5) {
     using staged = stagedFolder(BEFORE, AFTER);
     const changeset = staged.changeset();
-    const journal = join(staged.journalDir, "journal");
+    const log = join(staged.logDir, "journal");
     const all = changeset.changes.map(({ index }) => index);
     let text = "";
     await applyChangeset(changeset, all, {
-      journalDir: staged.journalDir,
+      logDir: staged.logDir,
       onSettled: async () => {
-        text = fs.readFileSync(journal, "utf8");
+        text = fs.readFileSync(log, "utf8");
       },
     });
     // What was noted before it was put in place cannot be lost: it had reached the disk by then.
     const last = text.indexOf("\n", text.lastIndexOf('{"ready"')) + 1;
     if (text.length - lost < last) break;
-    fs.writeFileSync(journal, text.slice(0, text.length - lost));
+    fs.writeFileSync(log, text.slice(0, text.length - lost));
     await finishHere(staged, changeset);
   }
 });
@@ -118,7 +118,7 @@ it("overwrites nothing that somebody changed while nobody was applying", { timeo
     const changeset = staged.changeset();
     await applyInChild(staged, changeset, killAt);
     fs.writeFileSync(join(staged.target, "modified.txt"), "theirs");
-    await finishInterrupted(changeset, { journalDir: staged.journalDir });
+    await finishInterrupted(changeset, { logDir: staged.logDir });
     expect(fs.readFileSync(join(staged.target, "modified.txt"), "utf8")).toBe("theirs");
   }
 });

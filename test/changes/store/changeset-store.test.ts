@@ -2,19 +2,19 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { ChangesetStore } from "../../../src/changes/store/changeset-store.ts";
-import type { Holder } from "../../../src/state/file-lock.ts";
+import type { LockOwner } from "../../../src/state/file-lock.ts";
 import { type StagedFolder, stagedFolder, treeAt } from "../staged-folder.ts";
 
 const ID = "0123456789ab";
 /** What a process leaves that ends while it holds a lock. */
 const left = (name: string): string => `0123456789abcdef\n${name}\n`;
-const me: Holder = { name: "me", isDead: (name) => name.startsWith("dead") };
+const me: LockOwner = { name: "me", isDead: (name) => name.startsWith("dead") };
 
 function begin(before = { a: "old", b: "old" }, after: Record<string, string> = { a: "new", b: "new" }) {
   const staged = stagedFolder(before, after);
   onTestFinished(() => staged[Symbol.dispose]());
   const stateDir = join(staged.path, "state");
-  const storeOf = (holder: Holder): ChangesetStore => new ChangesetStore(stateDir, holder);
+  const storeOf = (owner: LockOwner): ChangesetStore => new ChangesetStore(stateDir, owner);
   return { staged, stateDir, store: storeOf(me), storeOf, changeset: staged.changeset(ID) };
 }
 

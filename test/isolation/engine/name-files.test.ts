@@ -2,14 +2,14 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { NameFileKeeper } from "../../../src/isolation/engine/name-files.ts";
+import { NameFileSet } from "../../../src/isolation/engine/name-files.ts";
 
 let dir: string;
-let keeper: NameFileKeeper;
+let made: NameFileSet;
 
 beforeEach(() => {
   dir = mkdtempSync(join(tmpdir(), "corral-names-"));
-  keeper = new NameFileKeeper(join(dir, "names"));
+  made = new NameFileSet(join(dir, "names"));
 });
 
 afterEach(() => {
@@ -17,17 +17,17 @@ afterEach(() => {
 });
 
 it("are the same files for every cell, also of another process", async () => {
-  const files = await keeper.files();
+  const files = await made.files();
   expect(readFileSync(files.hosts, "utf8")).toMatch(/^127\.0\.0\.1\tlocalhost\n/);
   expect(readFileSync(files.resolver, "utf8")).toBe("nameserver 127.0.0.1\n");
   const { ino } = statSync(files.hosts);
-  expect(await new NameFileKeeper(join(dir, "names")).files()).toEqual(files);
-  expect(await keeper.files()).toEqual(files);
+  expect(await new NameFileSet(join(dir, "names")).files()).toEqual(files);
+  expect(await made.files()).toEqual(files);
   expect(statSync(files.hosts).ino).toBe(ino);
 });
 
 it("are made again where they were cleaned up, replaced or changed meanwhile", async () => {
-  const { hosts, resolver } = await keeper.files();
+  const { hosts, resolver } = await made.files();
   const whole = readFileSync(hosts, "utf8");
   for (const harm of [
     () => rmSync(join(dir, "names"), { recursive: true }),
@@ -36,7 +36,7 @@ it("are made again where they were cleaned up, replaced or changed meanwhile", a
     () => writeFileSync(hosts, "x"),
   ]) {
     harm();
-    await keeper.files();
+    await made.files();
     expect(readFileSync(hosts, "utf8")).toBe(whole);
     expect(existsSync(resolver)).toBe(true);
   }

@@ -9,7 +9,7 @@ import type { Pins } from "../../../src/isolation/sources/pin.ts";
  */
 export function soundReport(plan: Plan, pins: Pins, command: string): GateReport {
   const { hardening, limits } = plan;
-  const user = plan.holder ?? plan.user;
+  const user = plan.keeper ?? plan.user;
   const bits = hardening.capabilities.map((name) => 1n << BigInt(CAPABILITY_NAMES.indexOf(name)));
   const kept = bits.reduce((set, bit) => set | bit, 0n).toString(16);
   return {

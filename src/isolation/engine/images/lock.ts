@@ -1,5 +1,5 @@
 import { holdFile } from "../../../state/file-lock.ts";
-import { lockHolder, parseOwner } from "../../../state/owner.ts";
+import { lockOwner, parseOwner } from "../../../state/owner.ts";
 
 const POLL_MS = 200;
 /** Longer than building every image takes on a slow machine. */
@@ -13,7 +13,7 @@ export interface LockOptions {
 
 /** Waits until no other process holds `file`, and holds it until disposed of. What a dead process left is taken over. */
 export async function acquireLock(file: string, { signal, onWait }: LockOptions = {}): Promise<AsyncDisposable> {
-  return await holdFile(file, lockHolder(), {
+  return await holdFile(file, lockOwner(), {
     waitMs: MAX_WAIT_MS,
     longestPauseMs: POLL_MS,
     signal,

@@ -24,7 +24,7 @@ export interface Ready {
 }
 
 /** What was written cannot be understood, so nothing is finished by it. Its folder has to be looked at by hand. */
-export class BrokenJournal extends Error {}
+export class BrokenApplyLog extends Error {}
 
 const NAME = "journal";
 /** Far more than the largest changeset needs. */
@@ -49,11 +49,11 @@ const line = z.union([
 ]);
 
 /**
- * The journal of one application (write-ahead, one JSON value a line): what was agreed to, what is ready to be put in
+ * The log of one application (write-ahead, one JSON value a line): what was agreed to, what is ready to be put in
  * place, and what is done. A process that dies in between leaves enough for another one to go on. The last line may be
  * torn; the first never is, since the file gets its name when that is on the disk.
  */
-export class Journal implements Disposable {
+export class ApplyLog implements Disposable {
   readonly intent: Intent;
   /** Makes the names of temporary files, so that nobody can guess them and everybody who reads this finds them. */
   readonly token: string;
@@ -71,7 +71,7 @@ export class Journal implements Disposable {
   }
 
   /** Null where nothing was begun, or all that was begun has been forgotten. */
-  static open(dir: string): Journal | null {
+  static open(dir: string): ApplyLog | null {
     const path = join(dir, NAME);
     if (!fs.existsSync(path)) return null;
     const file = new Descriptor(
@@ -79,29 +79,29 @@ export class Journal implements Disposable {
     );
     try {
       const { size } = file.stat();
-      if (size > MAX_BYTES) throw new BrokenJournal("the journal is too large");
+      if (size > MAX_BYTES) throw new BrokenApplyLog("the log is too large");
       const whole = Buffer.alloc(size);
       fs.readSync(file.fd, whole, 0, size, 0);
       const end = whole.lastIndexOf(0x0a) + 1;
       const text = parse(whole.subarray(0, end).toString("utf8"));
       fs.ftruncateSync(file.fd, end);
-      return new Journal(file, text);
+      return new ApplyLog(file, text);
     } catch (error) {
       file[Symbol.dispose]();
       throw error;
     }
   }
 
-  static begin(dir: string, intent: Intent): Journal {
+  static begin(dir: string, intent: Intent): ApplyLog {
     fs.mkdirSync(dir, { recursive: true, mode: 0o700 });
     const fresh = join(dir, `${NAME}.new`);
     const first = { version: 1, ...intent, token: randomBytes(16).toString("hex") };
     fs.writeFileSync(fresh, `${JSON.stringify(first)}\n`, { mode: 0o600, flush: true });
     fs.renameSync(fresh, join(dir, NAME));
     syncFolder(dir);
-    const journal = Journal.open(dir);
-    if (journal === null) throw new BrokenJournal("the journal went away");
-    return journal;
+    const log = ApplyLog.open(dir);
+    if (log === null) throw new BrokenApplyLog("the log went away");
+    return log;
   }
 
   /** When the caller has written down what became of it all. */
@@ -161,7 +161,7 @@ function parsed<T>(schema: z.ZodType<T>, text: string): T {
   try {
     return schema.parse(JSON.parse(text));
   } catch (cause) {
-    throw new BrokenJournal("a line of the journal is none", { cause });
+    throw new BrokenApplyLog("a line of the log is none", { cause });
   }
 }
 

@@ -22,7 +22,7 @@ export type Resolution =
   | { readonly ok: false; readonly error: SandboxError };
 
 /** Turns a worker's text into a place, or throws why it may not be used. */
-export class Gate {
+export class CheckedAccess {
   readonly #sandbox: Sandbox;
   /** What the backend asks about each file that it really finds. */
   readonly checks: Checks;
