@@ -29,7 +29,7 @@ function flagsOf({ limits, user, tmpfs, workingDir }: Plan): string[] {
     ...["--log-driver", "none", "--security-opt", "no-new-privileges", "--security-opt", `seccomp=${SECCOMP}`],
     ...["--memory", String(limits.memoryBytes), "--memory-swap", String(limits.memoryBytes)],
     ...["--cpus", String(limits.cpus), "--pids-limit", String(limits.pids), "--user", `${user.uid}:${user.gid}`],
-    ...["--ulimit", `nofile=${limits.nofile}`, "--ulimit", `fsize=${limits.fileBytes}`, "--ulimit", "core=0"],
+    ...["--ulimit", `nofile=${limits.nofile}`, "--ulimit", `fsize=${limits.diskBytes}`, "--ulimit", "core=0"],
     ...tmpfs.flatMap(({ path, bytes }) => ["--tmpfs", `${path}:rw,nosuid,nodev,noexec,size=${bytes}`]),
     ...["--workdir", workingDir],
   ];

@@ -3,9 +3,12 @@ import type { Colors } from "../operations/wording/colors.ts";
 import type { Explanation } from "../run/explain/explain.ts";
 import type { ExplainedAgent, ExplainedRun } from "../run/explain/explained-run.ts";
 import type { Narrowing } from "../sandbox/ancestry.ts";
+import { LIMIT_NAMES } from "../sandbox/limits.ts";
 import type { Mount } from "../sandbox/mount.ts";
 import type { Network } from "../sandbox/network.ts";
-import { formatBytes, formatDuration } from "../sandbox/units.ts";
+import { HARDENING_LINES } from "../sandbox/policy.ts";
+import { formatBytes } from "../sandbox/units.ts";
+import { hardeningText, limitAmount, limitText } from "../sandbox/wording.ts";
 
 /** The explanation as a tree for people: each run with what it has, what it lost by whom, and below it its calls. */
 export function explanationText({ tree, notes }: Explanation, colors: Colors): string {
@@ -68,23 +71,8 @@ function agentLines({ model, tools, budget }: ExplainedAgent, colors: Colors): s
 
 function planLines(plan: Plan, colors: Colors): string[] {
   const { limits, hardening } = plan;
-  const bounds = [
-    formatDuration(limits.timeoutMs),
-    `memory ${formatBytes(limits.memoryBytes)}`,
-    `${limits.cpus} cpu`,
-    `${limits.pids} processes`,
-    `output ${formatBytes(limits.outputBytes)}`,
-    `disk ${formatBytes(limits.fileBytes)}`,
-    `${limits.nofile} open files`,
-  ];
-  const hard = [
-    hardening.readOnlyRoot ? "read-only root" : "writable root",
-    hardening.noNewPrivileges ? "no new privileges" : "new privileges possible",
-    `capabilities ${hardening.capabilities.length === 0 ? "none" : hardening.capabilities.join(" ")}`,
-    `seccomp ${hardening.seccomp}`,
-    ...(hardening.tmpExec ? ["files in /tmp can be executed"] : []),
-    ...(hardening.runtime === undefined ? [] : [`runtime ${hardening.runtime}`]),
-  ];
+  const bounds = [...LIMIT_NAMES.map((name) => limitText(name, limits[name])), `open files ${limits.nofile}`];
+  const hard = HARDENING_LINES.flatMap((line) => hardeningText(line, hardening) ?? []);
   return [
     ...table("image", [`${plan.image.name} ${colors.dim(plan.image.id.replace("sha256:", "").slice(0, 12))}`], colors),
     // An agent's cell is for the commands that its model runs.
@@ -141,7 +129,7 @@ function narrowingText(narrowing: Narrowing): string {
     case "network":
       return `network ${networkText(narrowing.from)} → ${networkText(narrowing.to)}`;
     case "limit":
-      return `${LIMITS[narrowing.limit]} ${limitText(narrowing.limit, narrowing.from)} → ${limitText(narrowing.limit, narrowing.to)}`;
+      return `${limitText(narrowing.limit, narrowing.from)} → ${limitAmount(narrowing.limit, narrowing.to)}`;
     case "policy":
       return `policy ${narrowing.from} → ${narrowing.to}`;
     case "grant":
@@ -150,21 +138,6 @@ function narrowingText(narrowing: Narrowing): string {
 }
 
 const CONSTRAINTS = { suffixes: "suffixes", maxFileBytes: "largest file" } as const;
-
-const LIMITS = {
-  timeoutMs: "time",
-  memoryBytes: "memory",
-  cpus: "cpus",
-  pids: "processes",
-  outputBytes: "output",
-  diskBytes: "disk",
-} as const;
-
-function limitText(limit: keyof typeof LIMITS, value: number | null): string {
-  if (value === null) return "unset";
-  if (limit === "timeoutMs") return formatDuration(value);
-  return limit.endsWith("Bytes") ? formatBytes(value) : String(value);
-}
 
 function valueText(value: readonly string[] | number | null): string {
   if (value === null) return "any";

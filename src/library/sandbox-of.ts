@@ -1,12 +1,11 @@
 import { isAbsolute, normalize } from "node:path/posix";
-import { BASELINE } from "../declarations/policy/policy-yaml.ts";
 import { mountNameFault } from "../declarations/terms/names.ts";
 import { mountFromRoot, mountsFromPaths, type NamedPlace, projectSandbox, type RootPlace } from "../sandbox/declare.ts";
 import { SandboxPermissionEscalationError } from "../sandbox/escalation.ts";
-import type { Limits } from "../sandbox/limits.ts";
+import { everyLimit, type Limits } from "../sandbox/limits.ts";
 import type { Mount } from "../sandbox/mount.ts";
 import type { Network } from "../sandbox/network.ts";
-import type { Policy } from "../sandbox/policy.ts";
+import { BASELINE, type Policy } from "../sandbox/policy.ts";
 import { FileSandbox } from "./file-sandbox.ts";
 
 interface Besides {
@@ -65,14 +64,7 @@ function hostOf(name: string, host: string): string {
   return host === "/" ? host : normalize(host).replace(/\/$/, "");
 }
 
-const LARGEST: Required<Limits> = {
-  timeoutMs: Number.MAX_SAFE_INTEGER,
-  memoryBytes: Number.MAX_SAFE_INTEGER,
-  cpus: Number.MAX_SAFE_INTEGER,
-  pids: Number.MAX_SAFE_INTEGER,
-  outputBytes: Number.MAX_SAFE_INTEGER,
-  diskBytes: Number.MAX_SAFE_INTEGER,
-};
+const LARGEST = everyLimit(() => Number.MAX_SAFE_INTEGER);
 
 /** Every line of hardening at its strictest: what is derived from it can be no weaker. */
 const WITHOUT_CEILINGS: Policy = {

@@ -98,7 +98,7 @@ function errorOf(
     case "disk_limit":
       return {
         code: "DISK_LIMIT",
-        message: `Worker ${name} wrote more than its limit of ${formatBytes(plan.limits.fileBytes)}.`,
+        message: `Worker ${name} wrote more than its limit of ${formatBytes(plan.limits.diskBytes)}.`,
       };
     case "cancelled":
       return { code: "CANCELLED", message: `The run of worker ${name} was cancelled.` };

@@ -1,17 +1,50 @@
-/** What a run may use at most. Units are in the names; absent means that this list does not limit it. */
-export interface Limits {
-  readonly timeoutMs?: number;
-  readonly memoryBytes?: number;
-  readonly cpus?: number;
-  readonly pids?: number;
-  /** Standard output and standard error together. */
-  readonly outputBytes?: number;
-  /** What a run may write in all, and so the largest file that a process may write. */
-  readonly diskBytes?: number;
+/** A row of {@link LIMITS}. */
+export interface LimitRow {
+  /** The key in worker files, in `sandbox` and in policies, and the limit's name in refusals and in `corral explain`. */
+  readonly key: string;
+  /** How it is written and shown: `30s`, `64m`, `0.5`, `4`. */
+  readonly unit: "duration" | "bytes" | "number" | "count";
+  /** Of a number or a count: the least and the most that a file may say. */
+  readonly min?: number;
+  readonly max?: number;
+  /** What a policy allows that does not mention this limit; without it every policy must say the limit. */
+  readonly absent?: number;
+  /** What is limited, for the documentation. */
+  readonly meaning: string;
 }
 
-export const LIMIT_NAMES = ["timeoutMs", "memoryBytes", "cpus", "pids", "outputBytes", "diskBytes"] as const;
-export type LimitName = (typeof LIMIT_NAMES)[number];
+/**
+ * Every limit of a run, one row each. The file format, {@link Limits}, the plan, the refusals, `corral explain` and the
+ * table in docs/formats.md are derived from it: a new limit is a row here, its enforcement in a driver, and a test.
+ */
+export const LIMITS = {
+  timeoutMs: { key: "timeout", unit: "duration", meaning: "how long the run may take, its calls included" },
+  memoryBytes: {
+    key: "memory",
+    unit: "bytes",
+    meaning: "memory and swap of all processes together; `/tmp` and home count too",
+  },
+  cpus: { key: "cpus", unit: "number", min: 0.01, max: 1024, meaning: "processors; a fraction is a share of one" },
+  pids: { key: "pids", unit: "count", min: 1, max: 4_194_304, meaning: "processes and threads at the same time" },
+  outputBytes: { key: "output", unit: "bytes", meaning: "standard output and standard error together" },
+  diskBytes: {
+    key: "disk",
+    unit: "bytes",
+    meaning: "all that the run writes to its mounts; no single file can become larger",
+  },
+} as const satisfies Readonly<Record<string, LimitRow>>;
+
+export type LimitName = keyof typeof LIMITS;
+
+/** What a run may use at most. Units are in the names; absent means that this list does not limit it. */
+export type Limits = { readonly [Name in LimitName]?: number };
+
+export const LIMIT_NAMES = Object.keys(LIMITS) as readonly LimitName[];
+
+/** One value for each limit. */
+export function everyLimit(amountOf: (name: LimitName) => number): Required<Limits> {
+  return Object.fromEntries(LIMIT_NAMES.map((name) => [name, amountOf(name)])) as Required<Limits>;
+}
 
 /** One limit asked for beyond the one there is. */
 export interface LimitExcess {

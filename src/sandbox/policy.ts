@@ -1,23 +1,114 @@
 import type { Limits } from "./limits.ts";
 import type { Network } from "./network.ts";
 
-/** A named seccomp profile, from the loosest to the strictest. `engine` is the Engine's own; `corral` is tighter. */
-export type SeccompProfile = "engine" | "corral";
+/** A row of {@link HARDENING}: what a line may say, what is strictest, and how it is named. */
+export type HardeningRow = {
+  /** The key in a policy file, and the line's name in `corral explain` and in refusals. */
+  readonly key: string;
+  /** What a policy allows that is weaker in this line. */
+  readonly weaker: string;
+  /** What the strictest value means, for the documentation. */
+  readonly meaning: string;
+} & (
+  | { readonly kind: "switch"; readonly strictest: boolean }
+  /** Fewer are stricter. */
+  | { readonly kind: "capabilities"; readonly strictest: readonly string[] }
+  /** From the loosest to the strictest. */
+  | { readonly kind: "level"; readonly levels: readonly string[]; readonly strictest: string }
+  /** The name of an Engine runtime. Any name is stricter than none, and two names cannot be compared. */
+  | { readonly kind: "runtime"; readonly strictest?: undefined }
+);
+
+/**
+ * Every line of a policy that hardens a cell, one row each. The format of policy files, {@link Hardening}, {@link BASELINE},
+ * the comparison of two policies, the refusals, `corral explain` and the table in policies/README.md are derived from it:
+ * a new line is a row here, its enforcement in a driver, and a test.
+ */
+export const HARDENING = {
+  rootUser: {
+    key: "root_user",
+    kind: "switch",
+    strictest: false,
+    weaker: "allows user 0",
+    meaning: "a worker is never user 0",
+  },
+  readOnlyRoot: {
+    key: "read_only_root",
+    kind: "switch",
+    strictest: true,
+    weaker: "makes the root file system writable",
+    meaning: "the root file system is read-only",
+  },
+  noNewPrivileges: {
+    key: "no_new_privileges",
+    kind: "switch",
+    strictest: true,
+    weaker: "lets programs gain privileges",
+    meaning: "set-user-ID programs and file capabilities give no privileges",
+  },
+  capabilities: {
+    key: "capabilities",
+    kind: "capabilities",
+    strictest: [],
+    weaker: "keeps more capabilities",
+    meaning: "every capability is dropped; a list names those that are kept (`CAP_…`)",
+  },
+  seccomp: {
+    key: "seccomp",
+    kind: "level",
+    levels: ["engine", "corral"],
+    strictest: "corral",
+    weaker: "filters fewer system calls",
+    meaning: "the profile in `seccomp.json`; `engine` is the Engine's own, which allows more",
+  },
+  tmpExec: {
+    key: "tmp_exec",
+    kind: "switch",
+    strictest: false,
+    weaker: "makes files in /tmp and home executable",
+    meaning: "files in `/tmp` and home cannot be executed",
+  },
+  runtime: {
+    key: "runtime",
+    kind: "runtime",
+    weaker: "uses another container runtime",
+    meaning: "the Engine runtime, such as `runsc`; absent: the Engine's default",
+  },
+} as const satisfies Readonly<Record<string, HardeningRow>>;
+
+export type HardeningLine = keyof typeof HARDENING;
+
+type ValueOf<Row> = Row extends { readonly levels: readonly (infer Level)[] }
+  ? Level
+  : Row extends { readonly kind: "switch" }
+    ? boolean
+    : Row extends { readonly kind: "capabilities" }
+      ? readonly string[]
+      : string;
+
+/** The lines that a policy may leave open, since their strictest value is not one value. */
+type OpenLine = {
+  [Line in HardeningLine]: (typeof HARDENING)[Line] extends { strictest: unknown } ? never : Line;
+}[HardeningLine];
 
 /** The lines of a policy that harden a cell. A weaker line than the caller's is a violation. */
-export interface Hardening {
-  /** May a worker be user 0 in its cell? */
-  readonly rootUser: boolean;
-  readonly readOnlyRoot: boolean;
-  readonly noNewPrivileges: boolean;
-  /** Capabilities kept (`CAP_…`), sorted. Empty: every one is dropped. */
-  readonly capabilities: readonly string[];
-  readonly seccomp: SeccompProfile;
-  /** May files in the cell's `/tmp` and home be executed? */
-  readonly tmpExec: boolean;
-  /** The Engine runtime, e.g. `runsc`; absent: the Engine's default. Any named runtime counts as stricter than the default, and two names as incomparable. */
-  readonly runtime?: string;
+export type Hardening = {
+  readonly [Line in Exclude<HardeningLine, OpenLine>]: ValueOf<(typeof HARDENING)[Line]>;
+} & { readonly [Line in OpenLine]?: ValueOf<(typeof HARDENING)[Line]> };
+
+export const HARDENING_LINES = Object.keys(HARDENING) as readonly HardeningLine[];
+
+export function hardeningRow(line: HardeningLine): HardeningRow {
+  return HARDENING[line];
 }
+
+/** The strictest of every line: what a policy file has if it says nothing. A named runtime is stricter still. */
+export const BASELINE = Object.fromEntries(
+  HARDENING_LINES.flatMap((line) => {
+    const { strictest } = hardeningRow(line);
+    return strictest === undefined ? [] : [[line, strictest]];
+  }),
+) as unknown as Hardening;
 
 /** A hardening profile and its ceilings, parsed from `policies/*.yaml`. Pure data. */
 export interface Policy {
@@ -27,7 +118,7 @@ export interface Policy {
   /** The most a run under this policy may have. */
   readonly network: Network;
   readonly maxLimits: Required<Limits>;
-  /** What a root run gets where neither worker nor project says. Each at most the ceiling. */
+  /** What a root run gets if neither its worker nor its project says. Each at most the ceiling. */
   readonly defaultLimits: Required<Limits>;
   /** Whether one cell may serve many items of a fleet, scrubbed in between; `fresh`: each item has its own. */
   readonly reuse: "fresh" | "scrubbed";
@@ -38,24 +129,27 @@ export interface Policy {
   readonly nofile: number;
 }
 
-const SECCOMP_STRICTNESS: Readonly<Record<SeccompProfile, number>> = { engine: 0, corral: 1 };
-
 /**
  * The hardening lines in which `asked` is weaker than `has`; what cannot be compared counts as weaker.
  * Ceilings of limits and network are not compared: they are met in the effective sandbox.
  */
-export function policyWeaknesses(asked: Policy, has: Policy): (keyof Hardening)[] {
-  const [a, h] = [asked.hardening, has.hardening];
-  const weaker: Record<keyof Hardening, boolean> = {
-    rootUser: a.rootUser && !h.rootUser,
-    readOnlyRoot: !a.readOnlyRoot && h.readOnlyRoot,
-    noNewPrivileges: !a.noNewPrivileges && h.noNewPrivileges,
-    capabilities: a.capabilities.some((capability) => !h.capabilities.includes(capability)),
-    seccomp: SECCOMP_STRICTNESS[a.seccomp] < SECCOMP_STRICTNESS[h.seccomp],
-    tmpExec: a.tmpExec && !h.tmpExec,
-    runtime: h.runtime !== undefined && a.runtime !== h.runtime,
-  };
-  return (Object.keys(weaker) as (keyof Hardening)[]).filter((line) => weaker[line]);
+export function policyWeaknesses(asked: Policy, has: Policy): HardeningLine[] {
+  return HARDENING_LINES.filter((line) => isWeaker(hardeningRow(line), asked.hardening[line], has.hardening[line]));
+}
+
+type Value = Hardening[HardeningLine];
+
+function isWeaker(row: HardeningRow, asked: Value, has: Value): boolean {
+  switch (row.kind) {
+    case "switch":
+      return asked !== row.strictest && has === row.strictest;
+    case "capabilities":
+      return (asked as readonly string[]).some((one) => !(has as readonly string[]).includes(one));
+    case "level":
+      return row.levels.indexOf(asked as string) < row.levels.indexOf(has as string);
+    case "runtime":
+      return has !== undefined && asked !== has;
+  }
 }
 
 /** `asked` with the sizes that no limit covers at most the caller's, so that a change of policy cannot enlarge them. */

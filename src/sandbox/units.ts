@@ -16,6 +16,12 @@ export function formatBytes(bytes: number): string {
   return unit === undefined ? `${bytes} bytes` : `${bytes / unit[1]} ${unit[0]}`;
 }
 
+/** An amount in the unit of its limit. */
+export function formatAmount(amount: number, unit: "duration" | "bytes" | "number" | "count"): string {
+  if (unit === "duration") return formatDuration(amount);
+  return unit === "bytes" ? formatBytes(amount) : String(amount);
+}
+
 /** `30s`, in the largest unit that says it exactly, as worker files write it. */
 export function formatDuration(ms: number): string {
   const unit = TIME_UNITS.find(([, size]) => ms >= size && ms % size === 0);

@@ -40,7 +40,7 @@ describe("corral explain", () => {
     expect(stdout).toContain("/out rw → none by narrow");
     expect(stdout).toContain("└─ narrow");
     expect(stdout).toContain("├─ greedy would be refused");
-    expect(stdout).toContain("Memory of 1 GiB was asked for; the caller has 256 MiB (taken away by policy untrusted)");
+    expect(stdout).toContain("`memory: 1 GiB` is more than the limit of 256 MiB (set by policy untrusted)");
     expect(stdout).toContain("user       65532:65532");
     expect(status).toBe(0);
   });
@@ -93,7 +93,7 @@ describe("corral explain", () => {
 describe("corral check", () => {
   it("finds the call paths that would be refused, and ends with 1", async () => {
     const { status, stdout } = await project.corral(["check"]);
-    expect(stdout).toContain("refused top > greedy\n  - Writing to '/docs'");
+    expect(stdout).toContain("refused top > greedy\n  - '/docs' is read-only");
     expect(stdout).toContain("refused greedy\n");
     expect(stdout).toContain("3 workers, 5 call paths: 2 would not run");
     expect(status).toBe(1);

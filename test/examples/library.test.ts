@@ -36,7 +36,7 @@ describe("the examples of the library, as they stand in the repository", () => {
     ["map", ["paper.txt succeeded 16", "letter.txt succeeded 11"]],
     ["tools", ["1\ntodo.txt\n", "PATH_NOT_IN_SANDBOX", "Readable paths: /notes", "applied create /notes/todo.txt"]],
     ["ai-tools", ["text: 'hello\\n'", "code: 'PATH_NOT_IN_SANDBOX'", "I greeted, and may not see the rest."]],
-    ["derive", ["[ '/docs', '/src' ] []", "true false /srv/app/docs/index.md", "taken away by 'reader'"]],
+    ["derive", ["[ '/docs', '/src' ] []", "true false /srv/app/docs/index.md", "'reader' does not pass writing on"]],
     ["plan", ["ro /.corral/busybox corral", "true [] []"]],
   ])("%s.ts does what it says", async (name, said) => {
     await rm(join(EXAMPLES, ".work"), { recursive: true, force: true });

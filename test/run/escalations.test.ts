@@ -164,7 +164,7 @@ describe("a call that asks for more than its caller has", () => {
     await using project = await openProject({ workers: { boss, kid }, zones: { docs: "rw" } });
     const { stdout, stderr } = await project.run("boss");
     expect(stdout).toBe("126\n");
-    expect(stderr).toMatch(/^corral-call: The directory 'docs' was asked for/);
+    expect(stderr).toMatch(/^corral-call: The directory 'docs' is not available/);
   });
 });
 

@@ -38,7 +38,7 @@ describe("sandbox errors", () => {
     expect(texts[2]).toMatch(/Allowed suffixes: \.md$/);
     expect(texts[3]).toMatch(/2 KiB.*\n.*1 KiB$/);
     expect(texts[4]).toMatch(/There are: \/data\/y$/);
-    expect(texts[7]).toMatch(/all of the 3 calls that they may make together/);
+    expect(texts[7]).toMatch(/used all of its 3 calls/);
     expect(texts[8]).toBe("Cannot list '/data/x': it is a file. Read it.");
   });
 

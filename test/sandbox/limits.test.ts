@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { limitExcesses, meetLimits } from "../../src/sandbox/limits.ts";
+import { LIMITS, limitExcesses, meetLimits } from "../../src/sandbox/limits.ts";
+import { docTable } from "./doc-table.ts";
 
 describe("limits", () => {
   it("meet at the smaller of each, and what one of them limits is limited", () => {
@@ -16,5 +17,14 @@ describe("limits", () => {
   it("keep a limit of zero", () => {
     expect(meetLimits({ diskBytes: 0 }, { diskBytes: 5 })).toEqual({ diskBytes: 0 });
     expect(limitExcesses({ diskBytes: 1 }, { diskBytes: 0 })).toHaveLength(1);
+  });
+});
+
+describe("the table of limits", () => {
+  it("is the one in docs/formats.md, in its order", async () => {
+    const written = { duration: "a duration", bytes: "a size", number: "a number", count: "a whole number" };
+    expect(await docTable("docs/formats.md", ["limit", "written as", "what it limits"])).toEqual(
+      Object.values(LIMITS).map(({ key, unit, meaning }) => [`\`${key}\``, written[unit], meaning]),
+    );
   });
 });

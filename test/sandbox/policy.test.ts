@@ -1,5 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { type Hardening, policyWeaknesses, withinPolicy } from "../../src/sandbox/policy.ts";
+import {
+  HARDENING,
+  type Hardening,
+  type HardeningRow,
+  policyWeaknesses,
+  withinPolicy,
+} from "../../src/sandbox/policy.ts";
+import { docTable } from "./doc-table.ts";
 import { strict } from "./sandboxes.ts";
 
 function weaknesses(asked: Partial<Hardening>, has: Partial<Hardening> = {}): string[] {
@@ -47,5 +54,17 @@ describe("withinPolicy", () => {
       tmpBytes: 1,
       homeBytes: strict.homeBytes,
     });
+  });
+});
+
+describe("the table of hardening lines", () => {
+  it("is the one in policies/README.md, in its order", async () => {
+    expect(await docTable("policies/README.md", ["line", "baseline", "what the baseline means"])).toEqual(
+      Object.values(HARDENING).map((row: HardeningRow) => [
+        `\`${row.key}\``,
+        row.strictest === undefined ? "absent" : `\`${JSON.stringify(row.strictest).replaceAll('"', "")}\``,
+        row.meaning,
+      ]),
+    );
   });
 });

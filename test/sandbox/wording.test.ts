@@ -62,26 +62,31 @@ describe("describeViolation", () => {
   });
 
   it("names what was asked, what there is, who took it away and what would do", () => {
-    expect(describeViolation(examples.WRITE_NOT_AVAILABLE)).toMatch(/'\/data'.*only read.*'triage'.*\/out/);
+    expect(describeViolation(examples.WRITE_NOT_AVAILABLE)).toMatch(/'\/data'.*read-only.*'triage'.*\/out/);
     expect(describeViolation(examples.MOUNT_NOT_AVAILABLE)).toMatch(/'cache'.*'triage'.*data, out/);
     expect(describeViolation(examples.PATH_NOT_AVAILABLE)).toMatch(/'\/etc'.*project.*Readable paths: none/);
-    expect(describeViolation(examples.POLICY_WEAKER)).toMatch(/'default'.*'untrusted'.*root user/);
+    expect(describeViolation(examples.POLICY_WEAKER)).toMatch(/'default'.*'untrusted'.*user 0/);
     expect(describeViolation(examples.CALL_CYCLE)).toMatch(/triage -> extract -> triage/);
-    expect(describeViolation(examples.NETWORK_NOT_AVAILABLE)).toMatch(/everything.*nothing.*by policy untrusted/);
+    expect(describeViolation(examples.NETWORK_NOT_AVAILABLE)).toMatch(/every host.*none.*by policy untrusted/);
   });
 
   it("says of a place that is taken by what", () => {
     const { MOUNT_RESERVED } = examples;
-    expect(describeViolation(MOUNT_RESERVED)).toContain("part of the container's own system");
-    expect(describeViolation({ ...MOUNT_RESERVED, because: "volume" })).toMatch(/volume of its own.*another image\.$/);
-    expect(describeViolation({ ...MOUNT_RESERVED, because: "nesting" })).toMatch(/inside of another directory/);
+    expect(describeViolation(MOUNT_RESERVED)).toContain("the container's system directories");
+    expect(describeViolation({ ...MOUNT_RESERVED, because: "volume" })).toMatch(/a volume inside.*another image\.$/);
+    expect(describeViolation({ ...MOUNT_RESERVED, because: "nesting" })).toMatch(/inside of another mount/);
+  });
+
+  it("offers no path where there is none", () => {
+    const text = describeViolation({ ...examples.WRITE_NOT_AVAILABLE, valid: [] });
+    expect(text).toMatch(/Ask to read it only\.$/);
   });
 
   it("writes limits with their units", () => {
     expect(describeViolation(examples.LIMIT_TOO_LARGE)).toMatch(/512 MiB.*256 MiB/);
     const time = { code: "LIMIT_TOO_LARGE", limit: "timeoutMs", asked: 60_000, has: 30_000, by: "project" } as const;
     expect(describeViolation(time)).toMatch(/1m.*30s/);
-    expect(describeViolation({ ...time, limit: "cpus", asked: 4, has: 1.5 })).toMatch(/4 was.*up to 1\.5\./);
+    expect(describeViolation({ ...time, limit: "cpus", asked: 4, has: 1.5 })).toMatch(/`cpus: 4`.*1\.5 /);
   });
 });
 

@@ -12,7 +12,7 @@ describe("zones, delegated from caller to worker", () => {
   it("refuses rw where the parent has ro, and says what would do", () => {
     const violations = refusals(zones({ data: "ro" }), { zones: [{ name: "data", mode: "rw" }] });
     expect(violations).toEqual([{ code: "WRITE_NOT_AVAILABLE", asked: "/data", has: "ro", by: "project", valid: [] }]);
-    expect(describeViolations(violations)).toMatch(/can only read it .* Ask for it read-only/);
+    expect(describeViolations(violations)).toMatch(/read-only: .* Ask to read it only/);
   });
 
   it("makes a child that declares nothing a pure function", () => {

@@ -1,24 +1,21 @@
 import { z } from "zod";
-import { parseNetworkEntry } from "../../sandbox/network.ts";
-import type { Hardening, Policy } from "../../sandbox/policy.ts";
+import { everyLimit, LIMITS, type LimitRow } from "../../sandbox/limits.ts";
+import {
+  BASELINE,
+  HARDENING,
+  HARDENING_LINES,
+  type Hardening,
+  type HardeningLine,
+  hardeningRow,
+  type Policy,
+} from "../../sandbox/policy.ts";
+import { present } from "../terms/present.ts";
+import { amountOf, limitKeys, network } from "../terms/terms.ts";
 import { checkShape } from "../yaml/check.ts";
 import { parseYaml } from "../yaml/document.ts";
 import { DeclarationError } from "../yaml/problem.ts";
-import { byKind, byLook, kindOf, map } from "../yaml/shape.ts";
-import { duration, size } from "../yaml/units.ts";
-
-/**
- * The strictest value of every line: what a policy file has if it leaves the line out. A named runtime is
- * stricter still.
- */
-export const BASELINE: Hardening = {
-  rootUser: false,
-  readOnlyRoot: true,
-  noNewPrivileges: true,
-  capabilities: [],
-  seccomp: "corral",
-  tmpExec: false,
-};
+import { byLook, kindOf, map } from "../yaml/shape.ts";
+import { size } from "../yaml/units.ts";
 
 /** Parses one policy file. Throws a `DeclarationError` with every problem in it. */
 export function parsePolicy(text: string, file: string, name: string): Policy {
@@ -26,88 +23,68 @@ export function parsePolicy(text: string, file: string, name: string): Policy {
   if (!parsed.ok) throw new DeclarationError(parsed.problems);
   const checked = checkShape(parsed.document, policyFile(name));
   if (!checked.ok) throw new DeclarationError(checked.problems);
-  const { description, network, hardening, limits, reuse, tmp, home, nofile } = checked.value;
-  const limit = (side: "default" | "max") => ({
-    timeoutMs: limits.timeout[side],
-    memoryBytes: limits.memory[side],
-    cpus: limits.cpus[side],
-    pids: limits.pids[side],
-    outputBytes: limits.output[side],
-    diskBytes: limits.disk[side],
-  });
+  const { hardening, limits, tmp, home, ...rest } = checked.value;
+  const limit = (side: "default" | "max") => everyLimit((limitName) => limits[LIMITS[limitName].key][side]);
   return {
-    name,
-    description,
-    hardening: {
-      rootUser: hardening.root_user,
-      readOnlyRoot: hardening.read_only_root,
-      noNewPrivileges: hardening.no_new_privileges,
-      capabilities: [...new Set(hardening.capabilities)].toSorted(),
-      seccomp: hardening.seccomp,
-      tmpExec: hardening.tmp_exec,
-      ...(hardening.runtime === undefined ? {} : { runtime: hardening.runtime }),
-    },
-    network,
+    ...rest,
+    hardening: hardeningOf(hardening),
     maxLimits: limit("max"),
     defaultLimits: limit("default"),
-    reuse,
     tmpBytes: tmp,
     homeBytes: home,
-    nofile,
   };
 }
 
 function policyFile(name: string) {
-  const count = z.int().min(1);
   return map({
     name: z.literal(name),
     description: z.string().min(1).max(500),
-    network: line(NETWORK, false, (written) => typeof written === "object" && written.allow.length === 0),
-    hardening: map({
-      root_user: line(z.boolean(), BASELINE.rootUser),
-      read_only_root: line(z.boolean(), BASELINE.readOnlyRoot),
-      no_new_privileges: line(z.boolean(), BASELINE.noNewPrivileges),
-      capabilities: line(z.array(CAPABILITY).max(41), [], (kept) => kept.length === 0),
-      seccomp: line(z.enum(["corral", "engine"]), BASELINE.seccomp),
-      tmp_exec: line(z.boolean(), BASELINE.tmpExec),
-      runtime: z
-        .string()
-        .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/, "must be the name of an Engine runtime")
-        .optional(),
-    }),
-    limits: map({
-      timeout: ceiling(duration),
-      memory: ceiling(size),
-      cpus: ceiling(z.number().min(0.01).max(1024)),
-      pids: ceiling(count.max(4_194_304)),
-      output: ceiling(size),
-      disk: ceiling(size),
-    }),
+    network: line(network, false, (written) => typeof written === "object" && written.allow.length === 0),
+    hardening: map(Object.fromEntries(HARDENING_LINES.map((each) => [HARDENING[each].key, lineOf(each)]))),
+    limits: map(limitKeys(ceilingOf)),
     reuse: line(z.enum(["fresh", "scrubbed"]), "fresh"),
     tmp: size,
     home: size,
-    nofile: count.max(1_048_576),
+    nofile: z.int().min(1).max(1_048_576),
   });
 }
 
 const CAPABILITY = z.string().regex(/^CAP_[A-Z_]{2,32}$/, "must be a capability such as CAP_CHOWN");
+const RUNTIME = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/, "must be the name of an Engine runtime");
 
-const NETWORK_ENTRY = z.string().superRefine((raw, context) => {
-  const parsed = parseNetworkEntry(raw);
-  if (!parsed.ok) context.addIssue({ code: "custom", message: parsed.reason });
-});
+function lineOf(name: HardeningLine): z.ZodType {
+  const row = hardeningRow(name);
+  const baseline = BASELINE[name];
+  switch (row.kind) {
+    case "switch":
+      return line(z.boolean(), baseline);
+    case "capabilities":
+      return line(z.array(CAPABILITY).max(41), [], (kept) => kept.length === 0).transform((kept) =>
+        [...new Set(kept)].toSorted(),
+      );
+    case "level":
+      return line(z.enum(row.levels.toReversed()), baseline);
+    case "runtime":
+      return RUNTIME.optional();
+  }
+}
 
-const NETWORK = byKind(
-  { switch: z.boolean(), map: map({ allow: z.array(NETWORK_ENTRY).max(100) }) },
-  "must be `true`, `false` or `{ allow: [host:port] }`",
-);
+/** By the names of the lines, in their order. */
+function hardeningOf(written: Readonly<Record<string, unknown>>): Hardening {
+  return present(
+    Object.fromEntries(HARDENING_LINES.map((name) => [name, written[HARDENING[name].key]])),
+  ) as unknown as Hardening;
+}
 
-/** What a run gets where nobody says, and the most that it may ask for. */
-function ceiling(amount: z.ZodType<number>) {
-  return map({ default: amount, max: amount }).refine((pair) => pair.default <= pair.max, {
+/** What a run gets if nothing says a limit, and the most that it may ask for. */
+export function ceilingOf(row: LimitRow) {
+  const amount = amountOf(row);
+  const pair = map({ default: amount, max: amount }).refine((written) => written.default <= written.max, {
     path: ["default"],
     error: "must not be larger than `max`",
   });
+  const { absent } = row;
+  return absent === undefined ? pair : pair.prefault({ default: absent, max: absent });
 }
 
 /**

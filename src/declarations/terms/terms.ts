@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { Approval } from "../../sandbox/approval.ts";
-import type { Limits } from "../../sandbox/limits.ts";
+import { LIMIT_NAMES, LIMITS, type LimitName, type LimitRow, type Limits } from "../../sandbox/limits.ts";
 import { parseNetworkEntry } from "../../sandbox/network.ts";
 import { parseVirtualPath, ROOT } from "../../sandbox/virtual-path.ts";
 import { byKind, map } from "../yaml/shape.ts";
@@ -74,27 +74,28 @@ export const network = byKind(
   "must be `true`, `false` or `{ allow: [host:port] }`",
 );
 
-/** The fields of `limits`, for whoever has more of them. */
-export const limitFields = {
-  timeout: duration.optional(),
-  memory: size.optional(),
-  cpus: z.number().min(0.01).max(1024).optional(),
-  pids: z.int().min(1).max(4_194_304).optional(),
-  output: size.optional(),
-  disk: size.optional(),
-};
+/** One limit as a file writes it. */
+export function amountOf({ unit, min = 0, max = Number.MAX_SAFE_INTEGER }: LimitRow): z.ZodType<number> {
+  if (unit === "duration") return duration;
+  if (unit === "bytes") return size;
+  return (unit === "count" ? z.int() : z.number()).min(min).max(max);
+}
+
+type LimitKey = (typeof LIMITS)[LimitName]["key"];
+
+/** A key for each limit, with what `schemaOf` makes of its row. */
+export function limitKeys<Schema extends z.ZodType>(schemaOf: (row: LimitRow) => Schema) {
+  const keys = LIMIT_NAMES.map((name) => [LIMITS[name].key, schemaOf(LIMITS[name])] as const);
+  return Object.fromEntries(keys) as Record<LimitKey, Schema>;
+}
+
+/** The keys of `limits`; a worker's has more. */
+export const limitFields = limitKeys((row) => amountOf(row).optional());
 
 const limitMap = map(limitFields);
 
 export const limits = limitMap.transform(limitsOf);
 
 export function limitsOf(raw: z.output<typeof limitMap>): Limits {
-  return present({
-    timeoutMs: raw.timeout,
-    memoryBytes: raw.memory,
-    cpus: raw.cpus,
-    pids: raw.pids,
-    outputBytes: raw.output,
-    diskBytes: raw.disk,
-  });
+  return present(Object.fromEntries(LIMIT_NAMES.map((name) => [name, raw[LIMITS[name].key]])));
 }

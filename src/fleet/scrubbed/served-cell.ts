@@ -141,7 +141,7 @@ export class ServedCell implements AsyncDisposable {
     let [files, bytes] = [0, 0];
     for (const output of outputs) {
       const from = this.#folder.outputAt(output.index, output.parts);
-      const done = broughtBack(from, output, this.plan.limits.fileBytes - bytes);
+      const done = broughtBack(from, output, this.plan.limits.diskBytes - bytes);
       if (done.refusal !== null) return done;
       files += done.files;
       bytes += done.bytes;

@@ -69,7 +69,7 @@ export function containerConfig(
       PidsLimit: limits.pids,
       Ulimits: [
         { Name: "nofile", Soft: limits.nofile, Hard: limits.nofile },
-        { Name: "fsize", Soft: limits.fileBytes, Hard: limits.fileBytes },
+        { Name: "fsize", Soft: limits.diskBytes, Hard: limits.diskBytes },
         { Name: "core", Soft: 0, Hard: 0 },
       ],
       Tmpfs: Object.fromEntries(plan.tmpfs.map((tmpfs) => [tmpfs.path, tmpfsOptions(tmpfs, plan)])),

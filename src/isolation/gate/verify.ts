@@ -52,7 +52,7 @@ function requestedLines(plan: Plan): EnforcementLines {
     pids: String(limits.pids),
     cpus: limits.cpus.toFixed(2),
     openFiles: String(limits.nofile),
-    fileSize: String(limits.fileBytes),
+    fileSize: String(limits.diskBytes),
   };
 }
 

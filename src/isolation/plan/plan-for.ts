@@ -166,16 +166,6 @@ function withoutSlash(path: string): string {
 }
 
 /** What a run under this sandbox may use: its own limits, and its policy's where it has none. */
-export function planLimits(sandbox: Sandbox): PlannedLimits {
-  const ceiling = sandbox.policy.maxLimits;
-  const limits = { ...ceiling, ...sandbox.limits };
-  return {
-    memoryBytes: limits.memoryBytes,
-    cpus: limits.cpus,
-    pids: limits.pids,
-    nofile: sandbox.policy.nofile,
-    fileBytes: limits.diskBytes,
-    timeoutMs: limits.timeoutMs,
-    outputBytes: limits.outputBytes,
-  };
+export function planLimits({ policy, limits }: Sandbox): PlannedLimits {
+  return { ...policy.maxLimits, ...limits, nofile: policy.nofile };
 }

@@ -1,3 +1,4 @@
+import type { Limits } from "../../sandbox/limits.ts";
 import type { Hardening } from "../../sandbox/policy.ts";
 
 /** What a pinned mount source was when it was opened: Linux device and inode numbers, in decimal. */
@@ -35,16 +36,12 @@ export interface PlannedUser {
   readonly gid: number;
 }
 
-/** Bounds that the Engine enforces (memory is memory and swap together) and that the run enforces (time, output). */
-export interface PlannedLimits {
-  readonly memoryBytes: number;
-  readonly cpus: number;
-  readonly pids: number;
+/**
+ * Bounds that the Engine enforces (memory is memory and swap together) and that the run enforces (time, output). `diskBytes`
+ * is also RLIMIT_FSIZE: the largest file that one process may write.
+ */
+export interface PlannedLimits extends Required<Limits> {
   readonly nofile: number;
-  /** RLIMIT_FSIZE: the largest file that one process may write. */
-  readonly fileBytes: number;
-  readonly timeoutMs: number;
-  readonly outputBytes: number;
 }
 
 /**

@@ -105,7 +105,7 @@ async function watchDisk(
 ): Promise<DiskWatch> {
   return await DiskWatch.start({
     places: written(plan, pins),
-    limitBytes: plan.limits.fileBytes + SMALL_FILES_BYTES,
+    limitBytes: plan.limits.diskBytes + SMALL_FILES_BYTES,
     unnamedBytes: () => cell.unnamedBytes(),
     onFailure: (error) =>
       trouble(`the cell is ended, since its disk usage cannot be measured: ${(error as Error).message}`),

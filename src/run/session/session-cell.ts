@@ -55,7 +55,7 @@ export async function openSessionCell(
 }
 
 function overDiskBefore({ limits }: Plan): string {
-  const limit = formatBytes(limits.fileBytes);
+  const limit = formatBytes(limits.diskBytes);
   return `What was written so far is more than the limit of ${limit}. Delete some of it (delete_file) before you run commands.`;
 }
 
@@ -79,6 +79,6 @@ function factsOf(plan: Plan, sandbox: Sandbox): ExecFacts {
     memoryBytes: plan.limits.memoryBytes,
     timeoutMs: plan.limits.timeoutMs,
     outputBytes: plan.limits.outputBytes,
-    diskBytes: plan.limits.fileBytes,
+    diskBytes: plan.limits.diskBytes,
   };
 }

@@ -30,7 +30,7 @@ export class WriteRoom {
 
   /** The most bytes that one file may have. */
   get maxBytes(): number {
-    return planLimits(this.#stage().sandbox).fileBytes;
+    return planLimits(this.#stage().sandbox).diskBytes;
   }
 
   /** The same files, that refuse to write where the room is used up. Deleting goes on, and so does moving. */

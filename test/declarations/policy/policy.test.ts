@@ -3,9 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { listPolicies, loadPolicy } from "../../../src/declarations/policy/policy.ts";
-import { BASELINE, parsePolicy } from "../../../src/declarations/policy/policy-yaml.ts";
+import { parsePolicy } from "../../../src/declarations/policy/policy-yaml.ts";
 import { DeclarationError } from "../../../src/declarations/yaml/problem.ts";
-import { policyWeaknesses } from "../../../src/sandbox/policy.ts";
+import { BASELINE, policyWeaknesses } from "../../../src/sandbox/policy.ts";
 
 const REST = `limits:
   timeout: { default: 1m, max: 15m }

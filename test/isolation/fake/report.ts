@@ -28,7 +28,7 @@ export function soundReport(plan: Plan, pins: Pins, command: string): GateReport
     ]),
     limits: new Map([
       ["Max open files", String(limits.nofile)],
-      ["Max file size", String(limits.fileBytes)],
+      ["Max file size", String(limits.diskBytes)],
     ]),
     interfaces: plan.network === "none" ? ["lo"] : ["lo", "eth0"],
     swapKilobytes: 0,

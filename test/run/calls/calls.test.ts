@@ -77,7 +77,7 @@ describe("calls", () => {
     await using project = await openProject({ workers: { boss, middle, kid: { command: sh("echo kid") } }, yaml });
     const { stdout, stderr, calls } = await project.run("boss");
     expect(stdout).toBe("kid\n0\n0\n126\n0\n126\n");
-    expect(stderr).toContain("all of the 3 calls that they may make together");
+    expect(stderr).toContain("used all of its 3 calls");
     expect(calls[2]).toMatchObject({ status: "refused", violations: [{ code: "CALL_LIMIT", max: 3 }] });
     expect(calls[1]?.calls).toMatchObject([{ status: "refused", violations: [{ code: "CALL_LIMIT", max: 3 }] }]);
   });
@@ -157,10 +157,10 @@ describe("an attachment that cannot be handed on", () => {
     });
     const { calls } = await project.run("boss");
     expect(calls.map(({ error }) => error?.message)).toEqual([
-      "'/docs/none.txt' cannot be shown to a worker: it does not exist. Choose another file or directory for it.",
+      "'/docs/none.txt' cannot be mounted: it does not exist. Use another file or directory for it.",
       expect.stringMatching(/^'\/docs' /),
-      "'/elsewhere/a.txt' cannot be attached: it is outside of what the caller can see. An attachment is a file below one of: /docs.",
-      "'/docs/a.bin' cannot be attached: only files ending in .txt may be read there. An attachment is a file below one of: /docs.",
+      "'/elsewhere/a.txt' cannot be attached: it is outside of what the caller can see. Attach a file below one of: /docs.",
+      "'/docs/a.bin' cannot be attached: only files ending in .txt may be read there. Attach a file below one of: /docs.",
     ]);
   });
 });
