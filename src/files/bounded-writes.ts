@@ -2,8 +2,8 @@ import { FileTooLargeError } from "../sandbox/errors.ts";
 import type { Files, Guard } from "./model/files.ts";
 
 /**
- * The same files, in which nothing becomes larger than so many bytes by one operation, as the kernel holds programs to it;
- * of a folder that is copied, all of it together. A move takes no more room than there was before.
+ * The same files, with a limit on the bytes that one operation may write, as the kernel limits programs. A copied folder
+ * counts as a whole. A move needs no limit, since it takes no more space.
  */
 export function boundedWrites(files: Files, maxBytes: number): Files {
   return {
@@ -15,7 +15,7 @@ export function boundedWrites(files: Files, maxBytes: number): Files {
   };
 }
 
-/** The size of a file that is appended to is told before and after. */
+/** An append may report the size of its file twice, so the last size of each path counts. */
 function bounded<Options extends Guard>(options: Options | undefined, maxBytes: number): Options & Guard {
   const sizes = new Map<string, number>();
   let all = 0;

@@ -9,11 +9,11 @@ import { type Place, placeOf } from "./model/place.ts";
 import type { FileOperation } from "./model/refusals.ts";
 import { leadsToMount } from "./namespace.ts";
 
-/** What a person would have to agree to before an operation is done. */
+/** An approval that an operation needs. */
 export interface ConsentNeed {
   readonly operation: Operation;
   readonly path: VirtualPath;
-  /** `blocked` is refused whoever is asked. */
+  /** `blocked` is refused without asking. */
   readonly consent: Consent;
 }
 
@@ -21,10 +21,10 @@ export type Resolution =
   | { readonly ok: true; readonly path: VirtualPath; readonly access: Access }
   | { readonly ok: false; readonly error: SandboxError };
 
-/** Turns a worker's text into a place, or throws why it may not be used. */
+/** Turns a worker's text into a place, or throws a refusal. */
 export class CheckedAccess {
   readonly #sandbox: Sandbox;
-  /** What the backend asks about each file that it really finds. */
+  /** The backend calls these for each file that it really finds. */
   readonly checks: Checks;
 
   constructor(sandbox: Sandbox) {
@@ -61,14 +61,14 @@ export class CheckedAccess {
     return this.#placeOf(path);
   }
 
-  /** A place that can be looked at: what was granted, or what leads there. */
+  /** A place that can be inspected: inside of a mount, or on the way to one. */
   toSee(raw: string): VirtualPath {
     const path = this.parse(raw);
     if (!leadsToMount(this.#sandbox, path)) refuse(checkRead(this.#sandbox, path, { directory: true }));
     return path;
   }
 
-  /** Without its content, suffixes do not matter: it may be a directory. */
+  /** It may be a directory, so suffixes are checked later, for each file that is found. */
   toCopy(raw: string): Place {
     const path = this.parse(raw);
     refuse(checkRead(this.#sandbox, path, { directory: true }));
@@ -82,7 +82,7 @@ export class CheckedAccess {
     return this.#placeOf(path);
   }
 
-  /** For what may become a directory or a file: the suffix is checked for each file that is found. */
+  /** For a new directory or file: suffixes are checked later, for each file that is found. */
   toFolder(raw: string): Place {
     const path = this.parse(raw);
     refuse(checkWrite(this.#sandbox, path, { directory: true }));
@@ -132,12 +132,12 @@ export class CheckedAccess {
   #refuseBlocked(operation: Operation, path: VirtualPath): void {
     if (this.#consent(operation, path) !== "blocked") return;
     const what = operation === "write" ? "writing" : "deleting";
-    throw new PermissionError(path, operation, `${what} is blocked there, and nobody can approve it.`);
+    throw new PermissionError(path, operation, `${what} is blocked there, and no approval can allow it.`);
   }
 
   #placeOf(path: VirtualPath): Place {
     const place = placeOf(this.#sandbox.mounts, path);
-    if (place === null) throw new RangeError(`no mount governs ${path}`);
+    if (place === null) throw new RangeError(`no mount contains ${path}`);
     return place;
   }
 }
@@ -146,7 +146,7 @@ function refuse(error: SandboxError | null): void {
   if (error !== null) throw error;
 }
 
-/** A text that is no path may hold anything: it is shown short, on one line, and without control characters. */
+/** An invalid path may contain anything: it is shown short, on one line, and without control characters. */
 function shown(raw: string): string {
   const clean = raw.replace(/[\p{Cc}\p{Cs}\u2028\u2029]/gu, "\ufffd");
   return clean.length > MAX_SHOWN_CHARS ? `${clean.slice(0, MAX_SHOWN_CHARS)}…` : clean;

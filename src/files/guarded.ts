@@ -29,17 +29,17 @@ type Unguarded<Options> = Omit<Options, "checks">;
 
 /**
  * A sandbox's files, by the paths that a worker writes. What the sandbox does not allow is refused before anything is
- * touched, with a `SandboxError` that says what is allowed instead. Whether somebody must be asked first is the
- * caller's to find out, from {@link GuardedFiles.needs}; what is `blocked` is refused here.
+ * touched, with a `SandboxError` that says what is allowed. The caller asks for approval if {@link GuardedFiles.needs} says
+ * so; what is `blocked` is refused here.
  */
 export interface GuardedFiles {
   canRead(path: string): boolean;
   canWrite(path: string): boolean;
-  /** The place that a text means, and what may be done there. A place that cannot be seen is a refusal. */
+  /** The place that a text names, and what is allowed there. A place outside of what can be read is a refusal. */
   resolve(path: string): Resolution;
   readableRoots(): readonly VirtualPath[];
   writableRoots(): readonly VirtualPath[];
-  /** `to`: the second path of a move or a copy. Throws as the operation would where a path is refused. */
+  /** `to`: the second path of a move or a copy. Throws like the operation itself if a path is refused. */
   needs(operation: FileOperation, path: string, to?: string): readonly ConsentNeed[];
 
   read(path: string, options?: Unguarded<ReadOptions & Guard>): Promise<ReadResult>;
@@ -59,7 +59,7 @@ export interface GuardedFiles {
 export function guarded(files: Files, sandbox: Sandbox): GuardedFiles {
   const access = new CheckedAccess(sandbox);
   const { checks } = access;
-  const told = async <T>(work: () => Promise<T>): Promise<T> => {
+  const withSizeLimit = async <T>(work: () => Promise<T>): Promise<T> => {
     try {
       return await work();
     } catch (error) {
@@ -74,7 +74,7 @@ export function guarded(files: Files, sandbox: Sandbox): GuardedFiles {
     writableRoots: () => writablePaths(sandbox),
     needs: (operation, raw, to) => access.needs(operation, raw, to),
 
-    read: (raw, options) => told(async () => files.read(access.toRead(raw), { ...options, checks })),
+    read: (raw, options) => withSizeLimit(async () => files.read(access.toRead(raw), { ...options, checks })),
     write: async (raw, content, options) => {
       const bytes = bytesOf(content);
       return files.write(access.toWrite(raw, bytes.length), bytes, { ...options, checks });
@@ -83,24 +83,25 @@ export function guarded(files: Files, sandbox: Sandbox): GuardedFiles {
       const bytes = bytesOf(content);
       return files.append(access.toWrite(raw, bytes.length), bytes, { ...options, checks });
     },
-    edit: (raw, edits, options) => told(async () => files.edit(access.toWrite(raw, 0), edits, { ...options, checks })),
-    delete: (raw, options) => told(async () => files.delete(access.toDelete(raw), { ...options, checks })),
+    edit: (raw, edits, options) =>
+      withSizeLimit(async () => files.edit(access.toWrite(raw, 0), edits, { ...options, checks })),
+    delete: (raw, options) => withSizeLimit(async () => files.delete(access.toDelete(raw), { ...options, checks })),
     move: (from, to, options) =>
-      told(async () => files.move(access.toDelete(from), access.toFolder(to), { ...options, checks })),
+      withSizeLimit(async () => files.move(access.toDelete(from), access.toFolder(to), { ...options, checks })),
     copy: (from, to, options) =>
-      told(async () => files.copy(access.toCopy(from), access.toFolder(to), { ...options, checks })),
+      withSizeLimit(async () => files.copy(access.toCopy(from), access.toFolder(to), { ...options, checks })),
     mkdir: async (raw) => files.mkdir(access.toFolder(raw)),
     exists: async (raw) => {
       const path = access.toSee(raw);
       const place = placeOf(sandbox.mounts, path);
       return leadsToMount(sandbox, path) || place === null || files.exists(place);
     },
-    stat: (raw) => told(async () => statNamespace(files, sandbox, access.toSee(raw))),
+    stat: (raw) => withSizeLimit(async () => statNamespace(files, sandbox, access.toSee(raw))),
     list: async (raw = ".", options = {}) => listNamespace(files, sandbox, access.toSee(raw), options),
   };
 }
 
-/** A view leaves out what is larger than may be read, and so cannot tell it from what is not there. */
+/** A staged view leaves out files over the size limit, so they look as if they did not exist: the error names the limit. */
 function withLimit(error: NotFoundError, sandbox: Sandbox): NotFoundError {
   const { path, nearby } = error;
   const limit = path === null ? undefined : governingMount(sandbox, path as VirtualPath)?.maxFileBytes;

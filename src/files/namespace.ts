@@ -7,14 +7,12 @@ import { type Place, placeOf } from "./model/place.ts";
 
 type Mounted = Pick<Sandbox, "mounts">;
 
-/**
- * True for a directory that is there because a mount stands below it, whether or not the disk has it; `/` always is.
- */
+/** True for `/`, and for a directory that exists because a mount is below it, whether or not the disk has it. */
 export function leadsToMount({ mounts }: Mounted, path: VirtualPath): boolean {
   return path === ROOT || mounts.some((mount) => mount.path !== path && covers(path, mount.path));
 }
 
-/** What stands at `path`, which the sandbox shows or which leads to what it shows. */
+/** Describes `path`, which is inside of a mount or on the way to one. */
 export async function statNamespace(files: Files, sandbox: Mounted, path: VirtualPath): Promise<FileInfo> {
   const virtual: FileInfo = { path, type: "directory", size: null, modifiedMs: 0 };
   const place = placeOf(sandbox.mounts, path);
@@ -27,7 +25,7 @@ export async function statNamespace(files: Files, sandbox: Mounted, path: Virtua
   }
 }
 
-/** A directory as the sandbox shows it: what its mount holds, and the mounts below it in their places. */
+/** Lists a directory as the sandbox shows it: the entries of its mount, and the mounts below it. */
 export async function listNamespace(
   files: Files,
   sandbox: Sandbox,
@@ -60,7 +58,7 @@ async function listOwn(files: Files, sandbox: Mounted, place: Place, options: Li
   }
 }
 
-/** The mounts themselves and every directory between them and `path`. */
+/** The mounts and every directory between them and `path`. */
 function directoriesTo(path: VirtualPath, mounts: readonly VirtualPath[]): VirtualPath[] {
   const found = new Set<VirtualPath>();
   for (const mount of mounts) {
@@ -71,7 +69,7 @@ function directoriesTo(path: VirtualPath, mounts: readonly VirtualPath[]): Virtu
   return [...found].sort(comparePaths);
 }
 
-/** A mount may be a single file; what cannot be opened is shown as the directory that was granted. */
+/** A mount may be a single file. One that cannot be opened is listed as a directory. */
 async function shapeOf(
   files: Files,
   sandbox: Mounted,

@@ -3,7 +3,7 @@ import { contentOf } from "../files/host/content.ts";
 import { openRegular } from "../files/host/read.ts";
 import { openRoots, type Roots } from "../files/host/roots.ts";
 import { walk } from "../files/host/walk.ts";
-import { told, unfit } from "../files/model/refusals.ts";
+import { unfit, withRefusals } from "../files/model/refusals.ts";
 import { readAll } from "../files/read/byte-source.ts";
 import { NotFoundError } from "../sandbox/errors.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
@@ -27,7 +27,7 @@ export class FileBytes implements Disposable {
     signal.throwIfAborted();
     const place = this.#access.toRead(path);
     try {
-      return await told("read", path, async () => {
+      return await withRefusals("read", path, async () => {
         const root = this.#roots.get("read", place.mount);
         using found = walk({ operation: "read", root, parts: place.parts, links: "refuse", asked: path });
         using file = openRegular("read", place, found);

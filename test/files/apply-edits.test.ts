@@ -25,22 +25,22 @@ describe("edits", () => {
   it.each<[string, Edit[]]>([
     ["the text to replace was not found. Read the file and copy the text exactly.", [{ old: "none", new: "x" }]],
     [
-      "the text to replace was not found. Line 2 begins alike: compare white space and line ends, and copy the text exactly.",
+      "the text to replace was not found. Line 2 begins the same way: compare white space and line ends, and copy the text exactly.",
       [{ old: "  two\n  three", new: "x" }],
     ],
     [
-      "the text to replace was found 2 times (lines 1, 4). Include more of the text around the one that is meant, or replace all.",
+      "the text to replace was found 2 times (lines 1, 4). Include more of the surrounding text to name one place, or replace all.",
       [{ old: "one", new: "x" }],
     ],
     [
-      "the text to replace of edit 2 is empty. Give the exact text to replace.",
+      "the text to replace of edit 2 is empty. Give the exact text.",
       [
         { old: "two", new: "2" },
         { old: "", new: "x" },
       ],
     ],
     ["the old and the new text are the same.", [{ old: "two", new: "two" }]],
-    ["between 1 and 1000 edits are taken at a time, not 0.", []],
+    ["a call takes 1 to 1000 edits, and this one has 0.", []],
   ])("are refused: %s", (reason, edits) => {
     expect(() => edited("one\ntwo\nthree\none\n", ...edits)).toThrow(`Cannot edit '/data/f': ${reason}`);
   });

@@ -181,8 +181,8 @@ export function filesContract(open: () => Opened): void {
     it("replaces a file only when told to, and never a folder", async () => {
       await write("/data/f", "new");
       await write(to, "old");
-      await expect(files.move(place("/data/f"), place(to))).rejects.toThrow(/there already/);
-      await expect(files.copy(place("/data/f"), place(to))).rejects.toThrow(/there already/);
+      await expect(files.move(place("/data/f"), place(to))).rejects.toThrow(/already exists/);
+      await expect(files.copy(place("/data/f"), place(to))).rejects.toThrow(/already exists/);
       expect([await text("/data/f"), await text(to)]).toEqual(["new", "old"]);
       await files.copy(place("/data/f"), place(to), { overwrite: true });
       await files.move(place("/data/f"), place(to), { overwrite: true });
@@ -203,9 +203,9 @@ export function filesContract(open: () => Opened): void {
 
   it("does not move or copy a folder into itself", async () => {
     await write("/data/d/f", "x");
-    await expect(files.move(place("/data/d"), place("/data/d/e"))).rejects.toThrow(/hold itself/);
-    await expect(files.copy(place("/data/d"), place("/data/d/e"))).rejects.toThrow(/hold itself/);
-    await expect(files.move(place("/data/d"), place("/data/d"))).rejects.toThrow(/there already/);
+    await expect(files.move(place("/data/d"), place("/data/d/e"))).rejects.toThrow(/into itself/);
+    await expect(files.copy(place("/data/d"), place("/data/d/e"))).rejects.toThrow(/into itself/);
+    await expect(files.move(place("/data/d"), place("/data/d"))).rejects.toThrow(/are the same/);
     expect(await paths("/data", "**")).toEqual(["/data/d/", "/data/d/f"]);
   });
 

@@ -157,10 +157,10 @@ describe("the texts of refusals", () => {
   it("say of what is blocked that nobody can approve it", async () => {
     fs.writeFileSync(host("/kept/a"), "x");
     expect(await refusal(files.write("/sealed/a", "x"))).toBe(
-      "PermissionError: Cannot write '/sealed/a': writing is blocked there, and nobody can approve it.",
+      "PermissionError: Cannot write '/sealed/a': writing is blocked there, and no approval can allow it.",
     );
     expect(await refusal(files.delete("/kept/a"))).toBe(
-      "PermissionError: Cannot delete '/kept/a': deleting is blocked there, and nobody can approve it.",
+      "PermissionError: Cannot delete '/kept/a': deleting is blocked there, and no approval can allow it.",
     );
     expect(await refusal(files.move("/kept/a", "/kept/b"))).toContain("PermissionError: Cannot delete '/kept/a'");
     expect(await refusal(files.copy("/kept/a", "/sealed/a"))).toContain("PermissionError: Cannot write '/sealed/a'");
@@ -171,7 +171,7 @@ describe("the texts of refusals", () => {
   it("say of an edit what was found", async () => {
     await files.write("/asked/a", "x x");
     expect(await refusal(files.edit("/asked/a", [{ old: "x", new: "y" }]))).toBe(
-      "EditError: Cannot edit '/asked/a': the text to replace was found 2 times (lines 1, 1). Include more of the text around the one that is meant, or replace all.",
+      "EditError: Cannot edit '/asked/a': the text to replace was found 2 times (lines 1, 1). Include more of the surrounding text to name one place, or replace all.",
     );
   });
 
@@ -184,13 +184,13 @@ describe("the texts of refusals", () => {
       "FileSystemError: Cannot list '/asked/d/f': it is not a directory. Read it instead.",
     );
     expect(await refusal(files.read("/asked/d/f/g"))).toBe(
-      "FileSystemError: Cannot read '/asked/d/f/g': a file stands where a directory is needed. List the directory above it.",
+      "FileSystemError: Cannot read '/asked/d/f/g': part of its path is a file, not a directory. List the parent directory.",
     );
     expect(await refusal(files.delete("/asked/d"))).toBe(
-      "FileSystemError: Cannot delete '/asked/d': the directory is not empty. Delete what is in it first, or delete it recursively.",
+      "FileSystemError: Cannot delete '/asked/d': the directory is not empty. Delete its contents first, or delete it recursively.",
     );
     expect(await refusal(files.delete("/asked"))).toBe(
-      "FileSystemError: Cannot delete '/asked': it is itself what was granted. Work with what is in it.",
+      "FileSystemError: Cannot delete '/asked': it is itself a granted directory. Work with its contents.",
     );
   });
 });

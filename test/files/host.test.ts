@@ -197,7 +197,9 @@ describe("files on the host, with links and other things in them", () => {
     await expect(files.write(place("/data/new"), "ours", { overwrite: false, ...other })).rejects.toThrow(/already/);
     expect(fs.readFileSync(join(data, "new"), "utf8")).toBe("theirs");
     const later = { checks: { write: () => fs.writeFileSync(join(data, "new"), "theirs, later") } };
-    await expect(files.edit(place("/data/new"), [{ old: "theirs", new: "ours" }], later)).rejects.toThrow(/meanwhile/);
+    await expect(files.edit(place("/data/new"), [{ old: "theirs", new: "ours" }], later)).rejects.toThrow(
+      /at the same time/,
+    );
     expect(fs.readFileSync(join(data, "new"), "utf8")).toBe("theirs, later");
     expect(fs.readdirSync(data).sort()).toEqual(["inner", "new"]);
   });
@@ -206,7 +208,7 @@ describe("files on the host, with links and other things in them", () => {
     fs.mkdirSync(join(data, "d"));
     for (const name of ["a", "b", "c"]) fs.writeFileSync(join(data, "d", name), "x");
     execFileSync("mkfifo", [join(data, "d", "pipe")]);
-    await expect(files.copy(place("/data/d"), place("/data/e"))).rejects.toThrow(/'\/data\/d\/pipe' .*not a regular/);
+    await expect(files.copy(place("/data/d"), place("/data/e"))).rejects.toThrow(/'\/data\/d\/pipe', .*not a regular/);
     expect(fs.readdirSync(data).sort()).toEqual(["d", "inner"]);
   });
 

@@ -11,7 +11,7 @@ describe("edits that are made to keep Corral busy", () => {
 
   it("are refused at the step that would outgrow the largest file", () => {
     const doubling = Array.from({ length: 40 }, () => ({ old: "a", new: "aa", all: true }));
-    expect(() => applyEdits("/f", "a".repeat(1000), doubling)).toThrow(/longer than|too much at once/);
+    expect(() => applyEdits("/f", "a".repeat(1000), doubling)).toThrow(/longer than|too much text at once/);
   });
 
   it("are refused where they are too much work together", () => {
@@ -20,7 +20,7 @@ describe("edits that are made to keep Corral busy", () => {
       new: "ba"[index % 2] ?? "",
       all: true,
     }));
-    expect(() => applyEdits("/f", "a".repeat(900_000), back)).toThrow("too much at once");
+    expect(() => applyEdits("/f", "a".repeat(900_000), back)).toThrow("too much text at once");
   });
 
   it("find what the language's own search finds", () => {

@@ -126,7 +126,7 @@ describe("a name", () => {
     await files.write("/data/d/fine", "x");
     const listing = await files.list("/data/d");
     expect(listing).toMatchObject({ unusableNames: 3, truncated: false, entries: [{ path: "/data/d/fine" }] });
-    expect(listing.hint).toMatch(/^Left out: 3 with a name/);
+    expect(listing.hint).toMatch(/^Not shown: 3 entries whose name/);
     await expect(files.read("/data/d/fin")).rejects.not.toThrow(/new/);
     await files.copy("/data/d", "/data/e");
     expect(fs.readdirSync(join(data, "e"), { encoding: "buffer" }).sort(Buffer.compare)).toEqual(

@@ -37,7 +37,7 @@ describe("text", () => {
       outputLines: 2,
       truncated: true,
       truncatedBy: "lines",
-      hint: "There is more: go on with offset 4.",
+      hint: "There is more: continue with offset 4.",
     });
     expect(await text(fiveLines, { offset: 4, limit: 2 })).toMatchObject({ truncated: false, hint: null });
   });
@@ -48,7 +48,7 @@ describe("text", () => {
       totalLines: 5,
       outputLines: 2,
       truncatedBy: "chars",
-      hint: "There is more: go on with offset 3.",
+      hint: "There is more: continue with offset 3.",
     });
     expect(await text(fiveLines, { maxChars: 24 })).toMatchObject({ content: fiveLines, truncated: false });
   });
@@ -59,7 +59,7 @@ describe("text", () => {
       totalLines: 3,
       outputLines: 1,
       truncatedBy: "chars",
-      hint: "Line 2 is longer than what was asked for: go on with offset 2 and column 5.",
+      hint: "Line 2 is too long to show whole: continue with offset 2 and column 5.",
     });
     const next = await text("a\nlong line\nb", { offset: 2, column: 5, maxChars: 4 });
     expect(next).toMatchObject({ content: " lin", totalLines: 3 });
@@ -122,7 +122,7 @@ describe("text", () => {
 
   it("is refused where offset, limit or size make no sense", async () => {
     for (const options of [{ offset: 0 }, { limit: -1 }, { maxChars: 0.5 }, { column: Number.NaN }]) {
-      await expect(text("a", options)).rejects.toThrow(/whole number from 1 on/);
+      await expect(text("a", options)).rejects.toThrow(/whole number of at least 1/);
     }
   });
 

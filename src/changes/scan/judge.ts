@@ -52,7 +52,8 @@ function refusalOf(
   if (mount.mode !== "rw") return "nothing can be written there";
   const operation = draft.kind === "delete" ? "delete" : "write";
   const doing = operation === "delete" ? "deleting" : "writing";
-  if ((mount.approval ?? ASK)[operation] === "blocked") return `${doing} is blocked there, and nobody can approve it`;
+  if ((mount.approval ?? ASK)[operation] === "blocked")
+    return `${doing} is blocked there, and no approval can allow it`;
   if (draft.overHidden) return "something that may not be read stands there";
   const staysFolder = draft.type === "directory" && draft.kind !== "delete";
   if (!staysFolder && closed.some((inner) => covers(path, inner))) return "it leads to what is granted apart from it";

@@ -5,16 +5,16 @@ import { placesIn } from "./places-in.ts";
 
 /** The most edits in one operation. */
 const MAX_EDITS = 1000;
-/** All edits together: what is searched, and how many places are replaced. Nothing else happens meanwhile. */
+/** Limits on all edits of a call together, since searching blocks the process. */
 const MAX_SEARCHED_CHARS = 4 * MAX_EDIT_BYTES;
 const MAX_PLACES = 1_000_000;
-/** How many places of an ambiguous text are named. */
+/** The most places of an ambiguous text that an error names. */
 const SHOWN_LINES = 10;
 
-/** Applies the edits in order, each to what the one before left. Throws `EditError`, and then nothing was applied. */
+/** Applies the edits in order, each to the result of the one before. If it throws `EditError`, nothing was applied. */
 export function applyEdits(path: string, text: string, edits: readonly Edit[]): { text: string; replacements: number } {
   if (edits.length === 0 || edits.length > MAX_EDITS) {
-    throw new EditError(path, `between 1 and ${MAX_EDITS} edits are taken at a time, not ${edits.length}.`);
+    throw new EditError(path, `a call takes 1 to ${MAX_EDITS} edits, and this one has ${edits.length}.`);
   }
   let current = text;
   let replacements = 0;
@@ -22,15 +22,16 @@ export function applyEdits(path: string, text: string, edits: readonly Edit[]): 
   for (const [index, edit] of edits.entries()) {
     const which = edits.length === 1 ? "" : ` of edit ${index + 1}`;
     const { old, fresh } = withLineEndsOf(current, edit);
-    if (old === "") throw new EditError(path, `the text to replace${which} is empty. Give the exact text to replace.`);
+    if (old === "") throw new EditError(path, `the text to replace${which} is empty. Give the exact text.`);
     if (old === fresh) throw new EditError(path, `the old and the new text${which} are the same.`);
     searched += current.length + old.length;
     const parts = searched > MAX_SEARCHED_CHARS ? null : partsBetween(current, old, MAX_PLACES - replacements);
-    if (parts === null) throw new EditError(path, "that is too much at once. Do it in several calls.");
+    if (parts === null)
+      throw new EditError(path, "the edits search or replace too much text at once. Make several calls.");
     const found = parts.length - 1;
     if (found === 0) throw new EditError(path, notFound(current, old, which));
     if (found > 1 && edit.all !== true) throw new EditError(path, ambiguous(parts, old, found, which));
-    // After each edit: a few that double what is there would else fill the memory before the last one is looked at.
+    // Checked after each edit: a few edits that double the text would otherwise fill the memory.
     if (current.length + found * (fresh.length - old.length) > MAX_EDIT_BYTES)
       throw new EditError(
         path,
@@ -42,7 +43,7 @@ export function applyEdits(path: string, text: string, edits: readonly Edit[]): 
   return { text: current, replacements };
 }
 
-/** Null where `old` stands in more than `max` places. */
+/** Null if `old` occurs more than `max` times. */
 function partsBetween(text: string, old: string, max: number): string[] | null {
   const parts: string[] = [];
   let from = 0;
@@ -55,7 +56,7 @@ function partsBetween(text: string, old: string, max: number): string[] | null {
   return [...parts, text.slice(from)];
 }
 
-/** In a file whose every line ends in CRLF, a bare newline of an edit means a CRLF: models rarely see the difference. */
+/** If every line of the file ends in CRLF, a bare newline in an edit means CRLF: models rarely see the difference. */
 function withLineEndsOf(text: string, edit: Edit): { old: string; fresh: string } {
   const everyLineIsCrlf = text.includes("\r\n") && !/(?<!\r)\n/.test(text);
   const adapt = (part: string): string => (everyLineIsCrlf ? part.replace(/(?<!\r)\n/g, "\r\n") : part);
@@ -68,7 +69,7 @@ function notFound(text: string, old: string, which: string): string {
   const hint =
     near < 0
       ? "Read the file and copy the text exactly."
-      : `Line ${lineAt(text, near)} begins alike: compare white space and line ends, and copy the text exactly.`;
+      : `Line ${lineAt(text, near)} begins the same way: compare white space and line ends, and copy the text exactly.`;
   return `the text to replace${which} was not found. ${hint}`;
 }
 
@@ -82,7 +83,7 @@ function ambiguous(parts: readonly string[], old: string, found: number, which: 
     line += perOld;
   }
   const more = found > SHOWN_LINES ? ", …" : "";
-  const way = "Include more of the text around the one that is meant, or replace all.";
+  const way = "Include more of the surrounding text to name one place, or replace all.";
   return `the text to replace${which} was found ${found} times (lines ${lines.join(", ")}${more}). ${way}`;
 }
 

@@ -13,7 +13,7 @@ export interface EditedContent {
   readonly replacements: number;
 }
 
-/** The content of an opened text file after the edits; a byte order mark stays. */
+/** The content of an opened text file after the edits. A byte order mark is kept. */
 export async function editedContent(source: ByteSource, path: string, edits: readonly Edit[]): Promise<EditedContent> {
   if (source.size > MAX_EDIT_BYTES) throw new FileTooLargeError(path, source.size, MAX_EDIT_BYTES);
   const whole = await readAll(source);

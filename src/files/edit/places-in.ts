@@ -1,7 +1,6 @@
 /**
- * Where `wanted`, which is not empty, stands in `text`, without overlaps. In time that grows with the two lengths
- * together (Knuth, Morris and Pratt): the engine's own search multiplies them, so that texts which are made for it keep
- * the whole process busy for hours.
+ * Finds `wanted`, which is not empty, in `text`, without overlaps. Uses Knuth-Morris-Pratt, whose time is linear: `indexOf`
+ * is quadratic in the worst case, so a crafted text could block the process for hours.
  */
 export function placesIn(text: string, wanted: string, max: number = Number.POSITIVE_INFINITY): number[] {
   const fallback = fallbacksOf(wanted);
@@ -17,7 +16,7 @@ export function placesIn(text: string, wanted: string, max: number = Number.POSI
   return places;
 }
 
-/** For each beginning of `wanted`, how long the longest shorter beginning is that is also its end. */
+/** The failure function: for each prefix of `wanted`, the length of its longest proper prefix that is also a suffix. */
 function fallbacksOf(wanted: string): Int32Array {
   const fallback = new Int32Array(wanted.length);
   let matched = 0;

@@ -17,7 +17,7 @@ export async function appendFile(root: Root, place: Place, bytes: Uint8Array, op
   if (there === null) return await writeFile(root, place, bytes, { ...options, overwrite: false });
   if (there.type !== "file" || there.stats.nlink === 1) return await appendTo(root, place, bytes, options);
 
-  // Other names of the file must not change with it: it gets a content of its own.
+  // The file has other hard links, which must not change with it: it is replaced by a copy.
   using named = slot.folder.child(slot.name);
   using source = openRegular("append", place, { type: typeOf(named.stat()), descriptor: named });
   const size = source.stat().size + bytes.length;

@@ -2,7 +2,7 @@ import fs from "node:fs";
 import type { ByteSource } from "../read/byte-source.ts";
 import type { Descriptor } from "./descriptor.ts";
 
-/** A regular file that is open for reading. What is appended later is not part of it. */
+/** A regular file that is open for reading. Bytes appended later are not part of it. */
 export function contentOf(file: Descriptor): ByteSource {
   const { size, mtimeMs } = file.stat();
   return {
@@ -15,7 +15,7 @@ export function contentOf(file: Descriptor): ByteSource {
   };
 }
 
-/** Writes all of `bytes` at `position`, or at the end of a file that is open for appending. */
+/** Writes all of `bytes` at `position`; null: at the end of a file that is open for appending. */
 export async function writeAll(file: Descriptor, bytes: Uint8Array, position: number | null): Promise<void> {
   for (let done = 0; done < bytes.length; ) {
     const at = position === null ? null : position + done;
@@ -23,7 +23,7 @@ export async function writeAll(file: Descriptor, bytes: Uint8Array, position: nu
   }
 }
 
-/** Makes the content last through a crash of the machine. */
+/** Flushes the content to the disk, so that it survives a crash of the machine. */
 export function sync(file: Descriptor): Promise<void> {
   return new Promise((resolve, reject) => {
     fs.fsync(file.fd, (error) => (error === null ? resolve() : reject(error)));
@@ -57,12 +57,12 @@ function write(fd: number, bytes: Uint8Array, from: number, position: number | n
   });
 }
 
-/** How much is held in memory at a time, and the smallest hole that is kept. */
+/** How much is held in memory at a time, and the smallest hole that is preserved. */
 const PIECE_BYTES = 256 * 1024;
 
 /**
- * Copies what the source had when it was opened into an empty file; answers how many bytes that was. Where it holds
- * nothing but zeros for a while nothing is written: a file that takes no room must not take any when it is copied.
+ * Copies what the source had when it was opened into an empty file, and returns the number of bytes. Runs of zeros become
+ * holes, so that the copy of a sparse file takes no more space than the file.
  */
 export async function copyContent(source: ByteSource, to: Descriptor, signal?: AbortSignal): Promise<number> {
   const zeros = Buffer.alloc(Math.min(PIECE_BYTES, source.size));

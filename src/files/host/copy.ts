@@ -2,9 +2,8 @@ import fs from "node:fs";
 import { covers } from "../../sandbox/virtual-path.ts";
 import type { TransferOptions, Transferred } from "../model/files.ts";
 import { holdsMount, type Place } from "../model/place.ts";
-import { type FileOperation, unfit } from "../model/refusals.ts";
+import { type FileOperation, HOLDS_MOUNT, intoItself, TAKEN, unfit } from "../model/refusals.ts";
 import { contentOf, copyContent } from "./content.ts";
-import { HOLDS_MOUNT } from "./delete.ts";
 import { openSlot, type Slot } from "./folder.ts";
 import { openRegular, whyNotRegular } from "./read.ts";
 import { keeping, lookUp, replaceFile, TEMPORARY_PREFIX } from "./replace-file.ts";
@@ -25,7 +24,7 @@ export async function copyPlace(from: End, to: End, options: TransferOptions): P
   return await copyFound("copy", found, from, to, options);
 }
 
-/** Copies what a walk has found: a file, or a folder with all that is in it. */
+/** Copies what a walk found: a file, or a folder with everything in it. */
 export async function copyFound(
   operation: FileOperation,
   found: Found,
@@ -48,7 +47,7 @@ export async function copyFound(
   return { files: 1, bytes: size };
 }
 
-/** The file that would be replaced; undefined where the name is free. Throws where neither may be. */
+/** The file that would be replaced; undefined if the name is free. Throws if it cannot be replaced. */
 export function freeFor(operation: FileOperation, slot: Slot, place: Place, overwrite: boolean): fs.Stats | undefined {
   const there = lookUp(slot.folder, slot.name);
   if (there === null) return undefined;
@@ -59,11 +58,10 @@ export function freeFor(operation: FileOperation, slot: Slot, place: Place, over
 }
 
 export function taken(operation: FileOperation, place: Place): Error {
-  const way = "Choose another name, or ask to overwrite it.";
-  return unfit(operation, place.path, `something of that name is there already. ${way}`);
+  return unfit(operation, place.path, TAKEN);
 }
 
-/** The copy gets its name when all of it is there; until then, and where it fails, there is nothing to be seen. */
+/** The copy gets its name when it is complete. If copying fails, nothing of it remains. */
 async function copyFolder(
   operation: FileOperation,
   found: Found,
@@ -72,7 +70,7 @@ async function copyFolder(
   options: TransferOptions,
 ): Promise<Transferred> {
   if (covers(found.path, to.place.path) || covers(from.place.path, to.place.path)) {
-    throw unfit(operation, from.place.path, `'${to.place.path}' is in it, so that it would have to hold itself.`);
+    throw unfit(operation, from.place.path, intoItself(to.place.path));
   }
   if (holdsMount(from.root.hidden, found.path)) throw unfit(operation, from.place.path, HOLDS_MOUNT);
   using slot = openSlot(operation, to.root, to.place, true);

@@ -2,7 +2,7 @@ import fs from "node:fs";
 import { NotFoundError } from "../../sandbox/errors.ts";
 import type { Deleted, DeleteOptions } from "../model/files.ts";
 import { holdsMount, type Place } from "../model/place.ts";
-import { unfit } from "../model/refusals.ts";
+import { HOLDS_MOUNT, unfit } from "../model/refusals.ts";
 import { openSlot } from "./folder.ts";
 import { namesNear } from "./names-near.ts";
 import { lookUp } from "./replace-file.ts";
@@ -15,7 +15,7 @@ export async function deletePlace(root: Root, place: Place, options: DeleteOptio
   const there = lookUp(slot.folder, slot.name);
   if (there === null) throw new NotFoundError(place.path, namesNear(slot.folder, slot.name, parentOf(place)));
   if (there.type !== "directory") {
-    // How large it is does not matter: it only becomes less.
+    // Size 0: a deletion never exceeds a size limit.
     if (there.type === "file") check?.(place.path, 0);
     fs.unlinkSync(slot.folder.path(slot.name));
     return { files: 1, folders: 0 };
@@ -31,8 +31,6 @@ export async function deletePlace(root: Root, place: Place, options: DeleteOptio
   fs.rmdirSync(slot.folder.path(slot.name));
   return { files: emptied.files, folders: emptied.folders + 1 };
 }
-
-export const HOLDS_MOUNT = "it holds a directory that was granted on its own. Work with what is in it.";
 
 export function parentOf(place: Place): Place["path"] {
   const end = place.path.lastIndexOf("/");

@@ -1,6 +1,6 @@
 import fs from "node:fs";
 
-/** Linux's O_PATH: names a file without opening it, so that looking at a FIFO or a device does nothing to it. */
+/** Linux's O_PATH names a file without opening it, so that a FIFO or a device is not affected. */
 const O_PATH = 0o10000000;
 const { O_DIRECTORY, O_NOFOLLOW, O_WRONLY, O_CREAT, O_EXCL } = fs.constants;
 
@@ -19,7 +19,7 @@ export class Descriptor implements Disposable {
     this.fd = fd;
   }
 
-  /** Names what stands at `path`; a link in the last component is named itself. */
+  /** Names the entry at `path`. A link in the last component is named itself. */
   static name(path: string | Buffer, directory = false): Descriptor {
     return new Descriptor(fs.openSync(path, O_PATH | O_NOFOLLOW | (directory ? O_DIRECTORY : 0)));
   }
@@ -39,7 +39,7 @@ export class Descriptor implements Disposable {
     return Buffer.concat([Buffer.from(`/proc/self/fd/${this.fd}/`), name]);
   }
 
-  /** What has `name` in this directory, links themselves included. `name` is one component. */
+  /** Names an entry of this directory; a link itself is named, not followed. `name` is one component. */
   child(name: string | Buffer, directory = false): Descriptor {
     return Descriptor.name(this.path(name), directory);
   }
@@ -60,17 +60,17 @@ export class Descriptor implements Disposable {
     }
   }
 
-  /** The same file once more, named only. */
+  /** A second descriptor that names the same file. */
   again(): Descriptor {
     return new Descriptor(fs.openSync(this.path(), O_PATH));
   }
 
-  /** The same file, opened for work: this cannot lead to another one. */
+  /** The same file, opened with `flags`. It cannot become another file in between. */
   reopen(flags: number): Descriptor {
     return new Descriptor(fs.openSync(this.path(), flags));
   }
 
-  /** The same directory, opened to be worked in; this one is closed. */
+  /** The same directory, opened for reading. This descriptor is closed. */
   reopenFolder(): Descriptor {
     try {
       return this.reopen(fs.constants.O_RDONLY | fs.constants.O_DIRECTORY);

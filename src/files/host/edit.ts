@@ -24,10 +24,10 @@ export async function editFile(root: Root, place: Place, edits: readonly Edit[],
     using slot = openSlot("edit", root, place);
     const fill = async (fresh: Parameters<typeof writeAll>[0]): Promise<void> => {
       await writeAll(fresh, bytes, 0);
-      // What another writer put there since it was read would be lost without a word.
+      // Otherwise a change by another writer since the read would be lost silently.
       const now = lookUp(slot.folder, slot.name)?.stats;
       if (now?.ino !== before.ino || now.mtimeMs !== before.mtimeMs || now.size !== before.size) {
-        throw new EditError(place.path, "somebody changed it meanwhile. Read it again.");
+        throw new EditError(place.path, "another process changed it at the same time. Read it again.");
       }
     };
     await replaceFile(slot.folder, slot.name, { ...keeping(before), overwrite: true, fill });

@@ -1,26 +1,26 @@
 import fs from "node:fs";
 import { joinVirtual } from "../../sandbox/virtual-path.ts";
 import type { Place } from "../model/place.ts";
-import { type FileOperation, unfit } from "../model/refusals.ts";
+import { type FileOperation, IS_MOUNT, unfit } from "../model/refusals.ts";
 import { type Descriptor, isRoot } from "./descriptor.ts";
 import type { Root } from "./roots.ts";
 import { throughLink, walk } from "./walk.ts";
 
-/** The folder in which a place's last component stands, and that component. */
+/** The folder of a place's last component, and that component. */
 export interface Slot extends Disposable {
   readonly folder: Descriptor;
   readonly name: string;
 }
 
-/** Opens the folder of a place to change what is in it: without any link. The mount itself stands in no folder. */
+/** Opens the folder of a place to change its entries, through no link. The mount itself has no folder. */
 export function openSlot(operation: FileOperation, root: Root, place: Place, create = false): Slot {
   const name = place.parts.at(-1);
-  if (name === undefined) throw unfit(operation, place.path, "it is itself what was granted. Work with what is in it.");
+  if (name === undefined) throw unfit(operation, place.path, IS_MOUNT);
   const { folder } = openFolder(operation, root, place, place.parts.slice(0, -1), create);
   return { folder, name, [Symbol.dispose]: () => folder[Symbol.dispose]() };
 }
 
-/** `parts` below the root, each a real folder; what is missing is created on request. */
+/** Opens `parts` below the root, each a real folder. With `create`, missing folders are made. */
 export function openFolder(
   operation: FileOperation,
   root: Root,
@@ -58,18 +58,18 @@ export function openFolder(
   }
 }
 
-/** The owner that new files and folders in a directory get: only root can give files away, so others keep their own. */
+/** The owner for new files and folders in a directory: the directory's own if Corral is root; null keeps the process's. */
 export function ownerIn(folder: Descriptor): { readonly uid: number; readonly gid: number } | null {
   if (!isRoot()) return null;
   const { uid, gid } = folder.stat();
   return { uid, gid };
 }
 
-/** True where it was missing. */
+/** True if it was missing. */
 function makeFolder(parent: Descriptor, name: string): boolean {
   const there = fs.lstatSync(parent.path(name), { throwIfNoEntry: false });
   if (there !== undefined) {
-    // A process that was killed may have made it and not given it away. The owner could put an empty one in its place anyhow.
+    // A process that was killed may have made it without changing its owner. The owner could replace an empty one anyway.
     if (there.isDirectory() && there.uid === 0) giveToOwner(parent, name);
     return false;
   }
@@ -84,8 +84,8 @@ function makeFolder(parent: Descriptor, name: string): boolean {
 }
 
 /**
- * Only what is still ours, empty and no other file system, through a descriptor: somebody may have put another folder, or a
- * link, in its place.
+ * Gives a folder away only if it is still root's, empty and on the same file system, and through a descriptor: another process
+ * may have put another folder or a link in its place.
  */
 function giveToOwner(parent: Descriptor, name: string): void {
   const owner = ownerIn(parent);

@@ -1,7 +1,7 @@
 import { bytesOf } from "../model/content-bytes.ts";
 import type { Files } from "../model/files.ts";
 import type { Place } from "../model/place.ts";
-import { type FileOperation, told } from "../model/refusals.ts";
+import { type FileOperation, withRefusals } from "../model/refusals.ts";
 import { appendFile } from "./append.ts";
 import { copyPlace, type End } from "./copy.ts";
 import { deletePlace } from "./delete.ts";
@@ -15,20 +15,20 @@ import { placeExists, statPlace } from "./stat.ts";
 import { writeFile } from "./write.ts";
 
 /**
- * The files of host directories, safe against whatever others do in them at the same time. The directories are held
- * open until it is disposed of: as in a cell, a directory that is replaced later is not seen.
+ * The files of host directories, safe against other processes that change them at the same time. The directories stay open
+ * until this is disposed of, so, as in a cell, a directory that is replaced later is not seen.
  */
 export function openHostFiles(mounts: readonly HostMount[]): Files {
   const roots = openRoots(mounts);
   const on = <T>(operation: FileOperation, place: Place, work: (root: Root) => T | Promise<T>): Promise<T> =>
-    told(operation, place.path, () => work(roots.get(operation, place.mount)));
+    withRefusals(operation, place.path, () => work(roots.get(operation, place.mount)));
   const between = <T>(
     operation: "move" | "copy",
     ends: { readonly from: Place; readonly to: Place },
     work: (from: End, to: End) => Promise<T>,
   ): Promise<T> => {
     const end = (place: Place): End => ({ root: roots.get(operation, place.mount), place });
-    return told(operation, ends.from.path, () => work(end(ends.from), end(ends.to)));
+    return withRefusals(operation, ends.from.path, () => work(end(ends.from), end(ends.to)));
   };
   return {
     read: (place, options = {}) => on("read", place, (root) => readFile(root, place, options)),

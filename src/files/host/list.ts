@@ -2,7 +2,7 @@ import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import { ListingDraft } from "../list/listing.ts";
 import type { Listing, ListOptions } from "../model/files.ts";
 import type { Place } from "../model/place.ts";
-import { unfit } from "../model/refusals.ts";
+import { NOT_DIRECTORY, unfit } from "../model/refusals.ts";
 import type { Descriptor } from "./descriptor.ts";
 import type { Root } from "./roots.ts";
 import { type Entry, entriesOf, entryPath } from "./tree.ts";
@@ -11,12 +11,12 @@ import { walk } from "./walk.ts";
 export async function listPlace(root: Root, place: Place, options: ListOptions): Promise<Listing> {
   const draft = new ListingDraft(place.path, options);
   using found = walk({ operation: "list", root, parts: place.parts, links: "follow", asked: place.path });
-  if (found.type !== "directory") throw unfit("list", place.path, "it is not a directory. Read it instead.");
+  if (found.type !== "directory") throw unfit("list", place.path, NOT_DIRECTORY);
   await addFolder(root, found.descriptor, { shown: place.path, real: found.path }, draft, options.signal);
   return draft.finish();
 }
 
-/** `real` differs from `shown` below a link that was followed; what is hidden goes by where it really stands. */
+/** `real` differs from `shown` below a link that was followed. Mounts hide entries by their real place. */
 interface FolderPaths {
   readonly shown: VirtualPath;
   readonly real: VirtualPath;
@@ -59,7 +59,7 @@ async function addInner(
     using inner = folder.child(entry.name, true);
     await addFolder(root, inner, paths, draft, signal);
   } catch (error) {
-    // A folder that is gone meanwhile, or closed to us, is listed, but what is in it is not.
+    // A folder that disappeared or may not be read is listed without its entries.
     if (!(error instanceof Error && "syscall" in error)) throw error;
     draft.unread();
   }
@@ -71,7 +71,7 @@ function sizeOf(folder: Descriptor, entry: Entry): number | null {
     using named = folder.child(entry.name);
     return named.stat().size;
   } catch {
-    // It is gone meanwhile.
+    // It was deleted in the meantime.
     return null;
   }
 }

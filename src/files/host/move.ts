@@ -3,9 +3,9 @@ import { NotFoundError } from "../../sandbox/errors.ts";
 import { covers } from "../../sandbox/virtual-path.ts";
 import type { TransferOptions, Transferred } from "../model/files.ts";
 import { holdsMount } from "../model/place.ts";
-import { unfit } from "../model/refusals.ts";
+import { HOLDS_MOUNT, intoItself, SAME_PLACE, unfit } from "../model/refusals.ts";
 import { copyFound, type End, freeFor, taken } from "./copy.ts";
-import { HOLDS_MOUNT, parentOf } from "./delete.ts";
+import { parentOf } from "./delete.ts";
 import { openSlot, type Slot } from "./folder.ts";
 import { namesNear } from "./names-near.ts";
 import { whyNotRegular } from "./read.ts";
@@ -13,11 +13,11 @@ import { lookUp } from "./replace-file.ts";
 import { emptyFolder, surveyTree, TreeBudget } from "./tree.ts";
 import { typeOf, walk } from "./walk.ts";
 
-/** Within a mount a rename; between two a copy, and then the original goes. */
+/** Renames within a mount. Between two mounts it copies, then deletes the original. */
 export async function movePlace(from: End, to: End, options: TransferOptions): Promise<Transferred> {
-  if (from.place.path === to.place.path) throw unfit("move", from.place.path, "it is there already.");
+  if (from.place.path === to.place.path) throw unfit("move", from.place.path, SAME_PLACE);
   if (covers(from.place.path, to.place.path)) {
-    throw unfit("move", from.place.path, `'${to.place.path}' is in it, so that it would have to hold itself.`);
+    throw unfit("move", from.place.path, intoItself(to.place.path));
   }
   using slot = openSlot("move", from.root, from.place);
   const there = lookUp(slot.folder, slot.name);
@@ -45,14 +45,14 @@ function renameFile(slot: Slot, size: number, from: End, to: End, options: Trans
   return { files: 1, bytes: size };
 }
 
-/** A second name first, which fails where somebody took it meanwhile; a rename would replace what they put there. */
+/** A hard link fails if the new name was taken in the meantime, while a rename would replace what is there. */
 function linked(old: string, fresh: string): boolean {
   try {
     fs.linkSync(old, fresh);
     return true;
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    // Some file systems have no hard links, and a file of another user may not be linked.
+    // Some file systems have no hard links, and the system may forbid a link to another user's file.
     if (["EPERM", "EOPNOTSUPP", "EMLINK"].includes(code ?? "")) return false;
     throw error;
   }
@@ -73,7 +73,7 @@ async function moveAcross(slot: Slot, from: End, to: End, options: TransferOptio
   const { root, place } = from;
   using found = walk({ operation: "move", root, parts: place.parts, links: "refuse", asked: place.path });
   if (found.type === "directory") {
-    // All of it must be removable before any of it is copied.
+    // Everything must be removable before anything is copied.
     const budget = new TreeBudget(place.path, "move", options.signal);
     await surveyTree(found.descriptor, place.path, budget, (path) => options.checks?.write?.(path, 0));
   }
@@ -82,7 +82,11 @@ async function moveAcross(slot: Slot, from: End, to: End, options: TransferOptio
   try {
     const stats = now.stat();
     if (stats.ino !== found.stats.ino || stats.mtimeMs !== found.stats.mtimeMs) {
-      throw unfit("move", place.path, `somebody changed it meanwhile: '${to.place.path}' has the older content.`);
+      throw unfit(
+        "move",
+        place.path,
+        `another process changed it at the same time: '${to.place.path}' has the older content.`,
+      );
     }
     if (typeOf(stats) === "directory") {
       await emptyFolder(now, new TreeBudget(place.path, "move", options.signal));

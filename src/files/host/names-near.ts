@@ -2,11 +2,11 @@ import fs from "node:fs";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { Descriptor } from "./descriptor.ts";
 
-/** How many names of a directory are compared. */
+/** The most names of a directory that are compared. */
 const MAX_COMPARED = 1000;
 const MAX_SHOWN = 5;
 
-/** The paths in a directory that somebody who asked for `name` may have meant: another case, form or suffix of it. */
+/** Paths in a directory that a caller who asked for `name` may have meant: another case, Unicode form or suffix. */
 export function namesNear(folder: Descriptor, name: string, path: VirtualPath): string[] {
   const near = namesIn(folder).filter((other) => isNear(folded(name), folded(other)));
   return near
@@ -21,14 +21,14 @@ function namesIn(folder: Descriptor): string[] {
     const entries = fs.opendirSync(folder.path());
     try {
       for (let entry = entries.readSync(); entry !== null && names.length < MAX_COMPARED; entry = entries.readSync()) {
-        // A name that no path can hold, or that would spoil the text, is no help.
+        // A name that no path can hold is not suggested.
         if (!/[\p{Cc}\\\ufffd]/u.test(entry.name)) names.push(entry.name);
       }
     } finally {
       entries.closeSync();
     }
   } catch (error) {
-    // A directory that may be passed through but not listed has nothing to offer.
+    // A directory that can be entered but not listed gives no suggestions.
     if (!(error instanceof Error && "syscall" in error)) throw error;
   }
   return names;

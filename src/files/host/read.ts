@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import type { Guard, ReadOptions, ReadResult } from "../model/files.ts";
 import type { Place } from "../model/place.ts";
-import { type FileOperation, unfit } from "../model/refusals.ts";
+import { type FileOperation, IS_DIRECTORY, unfit } from "../model/refusals.ts";
 import { readContent } from "../read/read-content.ts";
 import { contentOf } from "./content.ts";
 import type { Descriptor } from "./descriptor.ts";
@@ -15,7 +15,7 @@ export async function readFile(root: Root, place: Place, options: ReadOptions & 
   return await readContent(contentOf(file), place.path, options);
 }
 
-/** Opens what a walk found, if it is a regular file: a FIFO would wait for its writer, and a device has no end. */
+/** Opens what a walk found if it is a regular file: opening a FIFO would block, and a device has no end. */
 export function openRegular(
   operation: FileOperation,
   place: Place,
@@ -32,9 +32,9 @@ export function whyNotRegular(type: Found["type"]): string | null {
     case "file":
       return null;
     case "directory":
-      return "it is a directory. Name a file in it, or list it.";
+      return IS_DIRECTORY;
     case "link":
-      return "it is a symbolic link, and nothing is changed through links. Delete it first, or name what it leads to.";
+      return "it is a symbolic link, and nothing is changed through links. Delete it first, or name the file that it leads to.";
     case "other":
       return "it is not a regular file (a FIFO, a socket or a device). Only regular files are opened.";
   }

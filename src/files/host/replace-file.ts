@@ -5,31 +5,31 @@ import { Descriptor } from "./descriptor.ts";
 import { ownerIn } from "./folder.ts";
 import { typeOf } from "./walk.ts";
 
-/** What stands under a name in a folder, links themselves included; null where nothing does. */
+/** The entry of that name in a folder; a link is not followed. Null if there is none. */
 export function lookUp(folder: Descriptor, name: string): { type: EntryType; stats: fs.Stats } | null {
   const stats = fs.lstatSync(folder.path(name), { throwIfNoEntry: false });
   return stats === undefined ? null : { type: typeOf(stats), stats };
 }
 
-/** A process that dies while it writes leaves a file of this prefix behind, and nothing else. */
+/** A process that is killed while it writes leaves a file with this prefix behind, and nothing else. */
 export const TEMPORARY_PREFIX = ".corral-unfinished-";
 
 export interface Replacement {
-  /** Permission bits; null: those of any new file. */
+  /** Permission bits. Null: the default of a new file. */
   readonly mode: number | null;
   /** Null: the owner of the folder. */
   readonly owner: { readonly uid: number; readonly gid: number } | null;
-  /** False: a name that is taken, be it since a moment ago, fails with EEXIST. */
+  /** False: fails with EEXIST if the name is taken, even if it was free a moment ago. */
   readonly overwrite: boolean;
   readonly fill: (file: Descriptor) => Promise<void>;
 }
 
-/** What a replacement keeps of the file that it replaces. */
+/** Owner and mode that a replacement keeps from the file that it replaces. */
 export function keeping(stats: fs.Stats | undefined): Pick<Replacement, "mode" | "owner"> {
   return stats === undefined ? { mode: null, owner: null } : { mode: stats.mode, owner: stats };
 }
 
-/** Gives a file that was just made its owner and mode; only root can give files away. */
+/** Sets owner and mode of a new file. Only root can change the owner. */
 export function dress(
   file: Descriptor,
   folder: Descriptor,
@@ -38,13 +38,13 @@ export function dress(
   const folderOwner = ownerIn(folder);
   const giveTo = folderOwner === null ? null : (owner ?? folderOwner);
   if (giveTo !== null) fs.fchownSync(file.fd, giveTo.uid, giveTo.gid);
-  // As the kernel does for any writer, changed content loses the right to run as its owner.
+  // Changed content loses setuid and setgid, as the kernel does for any writer.
   if (mode !== null) fs.fchmodSync(file.fd, mode & 0o777);
 }
 
 /**
- * Puts a new file under a name at once: it is filled and on the disk before it gets the name, so that a reader, and a
- * machine that crashed, has the old or the new one. A link or a hard link under that name is replaced, not written to.
+ * Replaces a file atomically: the new one is complete and flushed before it gets the name, so that a reader sees the old or
+ * the new one, even after a crash. A link or hard link of that name is replaced, not written to.
  */
 export async function replaceFile(folder: Descriptor, name: string, replacement: Replacement): Promise<void> {
   const temporary = folder.path(`${TEMPORARY_PREFIX}${crypto.randomUUID()}`);

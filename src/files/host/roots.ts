@@ -3,13 +3,13 @@ import { covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { type FileOperation, unfit } from "../model/refusals.ts";
 import { Descriptor } from "./descriptor.ts";
 
-/** Where a mount stands on the host, held open as a cell's mount would hold it. */
+/** A mount's place on the host, held open as a cell's mount holds it. */
 export interface Root {
   readonly path: VirtualPath;
   readonly descriptor: Descriptor;
   /** False for a mount that is a single file. */
   readonly directory: boolean;
-  /** The mounts strictly below: what the disk has there is hidden. */
+  /** The mounts strictly below. They hide what the disk has there. */
   readonly hidden: readonly VirtualPath[];
 }
 
@@ -17,10 +17,10 @@ export interface Roots extends Disposable {
   get(operation: FileOperation, path: VirtualPath): Root;
 }
 
-/** A mount to be held open. `identity`: it must be this file, as `device:inode`, or it is not opened. */
+/** A mount to open. `identity`: if given, it must be this file, as `device:inode`. */
 export type HostMount = Pick<Mount, "path" | "host"> & { readonly identity?: string };
 
-/** Pins every mount. One that cannot be opened refuses what is asked of it, and no other. */
+/** Opens every mount. One that cannot be opened refuses its own operations; the others work. */
 export function openRoots(mounts: readonly HostMount[]): Roots {
   const roots = new Map<VirtualPath, Root | null>();
   for (const { path, host, identity } of mounts) {
@@ -32,8 +32,8 @@ export function openRoots(mounts: readonly HostMount[]): Roots {
   return {
     get: (operation, path) => {
       const root = roots.get(path);
-      if (root === undefined) throw new RangeError(`no mount stands at ${path}`);
-      if (root === null) throw unfit(operation, path, "what was granted there cannot be opened on this machine.");
+      if (root === undefined) throw new RangeError(`there is no mount at ${path}`);
+      if (root === null) throw unfit(operation, path, "the granted directory cannot be opened on this machine.");
       return root;
     },
     [Symbol.dispose]: () => {
@@ -48,7 +48,7 @@ function identified(descriptor: Descriptor | null, identity: string | undefined)
   return null;
 }
 
-/** From `/` on, never through a link: host paths are free of links when they are declared, so one was planted since. */
+/** Opens a host path from `/` on, never through a link: it had no links when it was declared, so one was planted since. */
 export function pinned(host: string): Descriptor | null {
   const parts = host.split("/").filter((part) => part !== "");
   try {

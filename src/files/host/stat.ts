@@ -17,13 +17,13 @@ export function placeExists(root: Root, place: Place): boolean {
     return true;
   } catch (error) {
     if (error instanceof NotFoundError) return false;
-    // Below a file there is nothing.
+    // A file has nothing below it.
     if ((error as NodeJS.ErrnoException).code === "ENOTDIR") return false;
     throw error;
   }
 }
 
-/** A link that cannot be followed is looked at itself. */
+/** A link that cannot be followed is described itself. */
 function lookAt(operation: FileOperation, root: Root, place: Place): Found {
   const asked = { operation, root, parts: place.parts, asked: place.path };
   try {
@@ -43,7 +43,7 @@ function linkItself(asked: Omit<Parameters<typeof walk>[0], "links">): Found | n
     found[Symbol.dispose]();
     return null;
   } catch {
-    // The first answer is the one to give.
+    // The caller reports the first error.
     return null;
   }
 }

@@ -15,7 +15,7 @@ interface CopyPaths {
   readonly to: VirtualPath;
 }
 
-/** Copies all that is in a folder, which must be files and folders only. Every file is checked before it is copied. */
+/** Copies the contents of a folder, which must be files and folders only. Every file is checked before it is copied. */
 export class TreeCopy {
   readonly #operation: FileOperation;
   readonly #from: Place;
@@ -58,7 +58,7 @@ export class TreeCopy {
       throw unfit(
         this.#operation,
         this.#from.path,
-        `'${paths.from}' in it is ${what}. Delete it, or name single files.`,
+        `it contains '${paths.from}', which is ${what}. Delete that, or copy single files.`,
       );
     }
     using source = entry.reopen(fs.constants.O_RDONLY);

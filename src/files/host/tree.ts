@@ -6,7 +6,7 @@ import type { Deleted, EntryType } from "../model/files.ts";
 import type { Descriptor } from "./descriptor.ts";
 import { typeOf } from "./walk.ts";
 
-/** Looks at a whole tree before anything in it is touched; `check` throws to refuse a file. */
+/** Checks and counts a whole tree before anything in it is changed. `check` throws to refuse a file. */
 export async function surveyTree(
   folder: Descriptor,
   path: VirtualPath,
@@ -35,7 +35,7 @@ export async function surveyTree(
   return { files, bytes };
 }
 
-/** Removes all that is in a folder, but not the folder. Links go themselves, and nothing behind them. */
+/** Deletes the contents of a folder, but not the folder. Links are deleted, not followed. */
 export async function emptyFolder(folder: Descriptor, budget: TreeBudget, depth = 1): Promise<Deleted> {
   let files = 0;
   let folders = 0;
@@ -57,7 +57,7 @@ export async function emptyFolder(folder: Descriptor, budget: TreeBudget, depth 
   return { files, folders };
 }
 
-/** For checks and texts only: a name that is not UTF-8 is shown with replacement characters. */
+/** For checks and messages only: bytes that are not UTF-8 become replacement characters. */
 export function entryPath(folder: VirtualPath, name: Buffer): VirtualPath {
   return `${folder === "/" ? "" : folder}/${name.toString("utf8")}` as VirtualPath;
 }
@@ -68,12 +68,12 @@ export interface Entry {
   readonly type: EntryType;
 }
 
-/** How many entries the system is asked for at a time. */
+/** The number of entries in one system call. */
 const BATCH = 256;
 
-/** What is in a folder, as it is read; what others add meanwhile may be missing. */
+/** The entries of a folder, as they are read. Entries added at the same time may be missing. */
 export async function* entriesOf(folder: Descriptor): AsyncGenerator<Entry> {
-  // The types know no names as bytes here, which the system call gives.
+  // The types of Node do not know that names can be bytes here.
   const options = { encoding: "buffer" as BufferEncoding, bufferSize: BATCH };
   for await (const entry of await promises.opendir(folder.path(), options)) {
     const dirent = entry as unknown as Dirent<Buffer>;
@@ -81,7 +81,7 @@ export async function* entriesOf(folder: Descriptor): AsyncGenerator<Entry> {
   }
 }
 
-/** Counts what one operation touches, so that no tree keeps it busy without end. */
+/** Limits the entries and the depth that one operation works on. */
 export class TreeBudget {
   readonly #path: string;
   readonly #verb: string;
@@ -96,9 +96,9 @@ export class TreeBudget {
 
   take(depth: number): void {
     this.#signal?.throwIfAborted();
-    const way = "Work on the directories in it one by one.";
+    const way = "Work on its subdirectories one by one.";
     if (++this.#entries > MAX_TREE_ENTRIES) {
-      throw new FileSystemError(this.#path, this.#verb, `it holds more than ${MAX_TREE_ENTRIES} entries. ${way}`);
+      throw new FileSystemError(this.#path, this.#verb, `it contains more than ${MAX_TREE_ENTRIES} entries. ${way}`);
     }
     if (depth > MAX_TREE_DEPTH) {
       throw new FileSystemError(this.#path, this.#verb, `it is deeper than ${MAX_TREE_DEPTH} levels. ${way}`);

@@ -7,12 +7,12 @@ import type { Descriptor } from "./descriptor.ts";
 import { namesNear } from "./names-near.ts";
 import type { Root } from "./roots.ts";
 
-/** The end of a walk. The descriptor only names the file; it has to be reopened for its content. */
+/** The result of a walk. The descriptor only names the file: reopen it to read the content. */
 export interface Found extends Disposable {
   readonly descriptor: Descriptor;
   readonly stats: fs.Stats;
   readonly type: EntryType;
-  /** Where it really stands, after links. */
+  /** Its real place, after links. */
   readonly path: VirtualPath;
 }
 
@@ -21,22 +21,21 @@ export interface Walk {
   readonly root: Root;
   /** Below the root; none is `.` or `..`. */
   readonly parts: readonly string[];
-  /** With `refuse` no link is followed, and one in the last component is itself what is found. */
+  /** With `refuse` no link is followed, and a link in the last component is itself the result. */
   readonly links: "follow" | "refuse";
   /** The path as the worker gave it. */
   readonly asked: VirtualPath;
 }
 
-/** As the system's own limit. */
+/** The same as the kernel's own limit. */
 const MAX_LINKS = 40;
-/** A `..` in a link starts again at the mount, so steps are counted over all of it. */
+/** A `..` in a link starts again at the mount, so the whole walk has a limit. */
 const MAX_STEPS = 8192;
 
 /**
- * Walks from the mount to what `parts` name, a descriptor at a time: whatever others rename meanwhile, each step is
- * taken from the very directory that the step before led to. Links are resolved here and never by the system: their
- * text is taken as further steps. An absolute one is refused, since it means one place in a cell and another on the
- * host; so is one that leads out of the mount.
+ * Walks from the mount to the entry that `parts` name, one descriptor at a time, so that a rename by another process cannot
+ * redirect a step. Links are resolved here, never by the system. A link that leaves the mount is refused; so is an absolute
+ * one, since it means different places in a cell and on the host.
  */
 export function walk({ operation, root, parts, links, asked }: Walk): Found {
   const ahead = parts.toReversed();
@@ -52,7 +51,7 @@ export function walk({ operation, root, parts, links, asked }: Walk): Found {
     for (let step = 0; ; step++) {
       const name = ahead.pop();
       if (name === undefined) break;
-      if (step > MAX_STEPS) throw unfit(operation, asked, "the symbolic links in its path lead too far.");
+      if (step > MAX_STEPS) throw unfit(operation, asked, "the symbolic links in its path take too many steps.");
       if (name === "..") {
         if (names.pop() === undefined) throw leavesMount(operation, asked);
         ahead.push(...names.reverse());
@@ -68,7 +67,7 @@ export function walk({ operation, root, parts, links, asked }: Walk): Found {
         if (links === "refuse") throw throughLink(operation, asked, joinVirtual(joined(root, names), name));
         if (++followed > MAX_LINKS) throw unfit(operation, asked, "there are too many symbolic links in its path.");
         ahead.push(...stepsOfLink(operation, current, name, asked));
-        // Of a link to `.` no step is left, and what is found is where it stands.
+        // A link to `.` adds no step: the result is the folder that holds it.
         stats = current.stat();
         continue;
       }
@@ -110,7 +109,7 @@ function nextStep(
     if (code === "ENOENT")
       throw new NotFoundError(asked, operation === "exists" ? [] : namesNear(folder, name, path()));
     if (code !== "ENOTDIR" || !inner) throw error;
-    // A link in the place of a directory is named itself; a file there is what the error says.
+    // ENOTDIR means a link or a file in the place of a directory: a link is returned, a file is the error.
     const next = folder.child(name);
     if (next.stat().isSymbolicLink()) return next;
     next[Symbol.dispose]();
@@ -118,13 +117,13 @@ function nextStep(
   }
 }
 
-/** The text may be another link's by now, which is as good: it is only ever taken as steps. */
+/** The link may have been replaced: that is safe, since its text is only ever taken as steps. */
 function stepsOfLink(operation: FileOperation, folder: Descriptor, name: string, asked: VirtualPath): string[] {
   let text: string;
   try {
     text = fs.readlinkSync(folder.path(name));
   } catch (error) {
-    // No link stands there any more, so the step is taken again.
+    // It is no longer a link, so the step is repeated.
     if ((error as NodeJS.ErrnoException).code === "EINVAL") return [name];
     throw error;
   }

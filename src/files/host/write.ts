@@ -24,7 +24,7 @@ export async function writeFile(root: Root, place: Place, bytes: Uint8Array, opt
   return { bytes: bytes.length, created: there === null };
 }
 
-/** A mount that is a single file cannot be replaced: a cell that has it would go on with the old one. */
+/** A mount that is a single file is written in place: a cell that has it mounted would keep the old file if it were replaced. */
 export async function writeInPlace(root: Root, place: Place, bytes: Uint8Array): Promise<Written> {
   using found = walk({ operation: "write", root, parts: place.parts, links: "refuse", asked: place.path });
   using file = openRegular("write", place, found, fs.constants.O_WRONLY | fs.constants.O_TRUNC);

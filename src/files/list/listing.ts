@@ -3,16 +3,16 @@ import type { ListEntry, Listing, ListOptions } from "../model/files.ts";
 import { type Pattern, parsePattern } from "./pattern.ts";
 
 export const MAX_ENTRIES = 10_000;
-/** How many names are looked at to find those that match. */
+/** The most names that are read to find matches. */
 const MAX_SCANNED = 1_000_000;
-/** A pattern and names that are hostile together could keep matching busy. */
+/** A hostile combination of pattern and names could make matching very slow. */
 const MAX_LISTING_MS = 10_000;
 
-/** What `parseVirtualPath` takes in no path; it is asked itself only where the length matters, for it takes longer. */
+/** Characters that `parseVirtualPath` refuses. That function is slower, so it is called only if the length matters. */
 const UNUSABLE = /[\p{Cc}\p{Cs}\\]/u;
 const MAX_BYTES_PER_UNIT = 3;
 
-/** Collects what one listing shows, within its bounds. */
+/** Collects the entries of one listing, within its limits. */
 export class ListingDraft {
   readonly pattern: Pattern;
   readonly #base: VirtualPath;
@@ -31,7 +31,7 @@ export class ListingDraft {
     this.#max = Math.max(0, Math.min(options.max ?? MAX_ENTRIES, MAX_ENTRIES));
   }
 
-  /** True where nothing more is taken. */
+  /** True if no more entries are added. */
   get full(): boolean {
     return this.#truncated;
   }
@@ -40,12 +40,12 @@ export class ListingDraft {
     return this.#max - this.#entries.size;
   }
 
-  /** How deep `path` stands below the base: 1 for what is directly in it. */
+  /** The depth of `path` below the base: 1 for a direct entry. */
   depthOf(path: VirtualPath): number {
     return this.#relative(path).split("/").length;
   }
 
-  /** A path below `folder`, or null where no path can hold the name, which is then counted. */
+  /** A path below `folder`. Null if no path can hold the name, which is then counted. */
   pathOf(folder: VirtualPath, name: Buffer | string): VirtualPath | null {
     if (++this.#scanned > MAX_SCANNED || performance.now() > this.#endsAtMs) this.#truncated = true;
     const text = typeof name === "string" ? name : this.#utf8(name);
@@ -67,12 +67,12 @@ export class ListingDraft {
     else this.#entries.set(entry.path, entry);
   }
 
-  /** Directories below were left unsearched. */
+  /** Subdirectories were not searched. */
   cut(): void {
     this.#truncated = true;
   }
 
-  /** A directory below could not be read. */
+  /** A subdirectory could not be read. */
   unread(): void {
     this.#unread++;
   }
@@ -88,12 +88,12 @@ export class ListingDraft {
     const entries = [...this.#entries.values()].sort((a, b) => comparePaths(a.path, b.path));
     const hints = [
       this.#truncated
-        ? `There is more than these ${entries.length}: list a directory below, or give a narrower pattern.`
+        ? `There are more than these ${entries.length} entries: list a subdirectory, or give a narrower pattern.`
         : null,
       this.#unusableNames === 0
         ? null
-        : `Left out: ${this.#unusableNames} with a name that no path can hold (invalid UTF-8, control characters or backslashes).`,
-      this.#unread === 0 ? null : `${this.#unread} of the directories could not be read.`,
+        : `Not shown: ${this.#unusableNames} entries whose name no path can hold (invalid UTF-8, control characters or backslashes).`,
+      this.#unread === 0 ? null : `${this.#unread} subdirectories could not be read.`,
     ].filter((hint) => hint !== null);
     return {
       entries,

@@ -3,21 +3,21 @@ import { MAX_TREE_DEPTH } from "../model/bounds.ts";
 import { unfit } from "../model/refusals.ts";
 
 export interface Pattern {
-  /** How many levels of directories it can match in. */
+  /** The number of directory levels in which it can match. */
   readonly depth: number;
-  /** True where it would match deeper than `depth`, had it no limit. */
+  /** True if it could match deeper than `depth`, which is then a limit. */
   readonly recursive: boolean;
   /** `relative` has no leading slash. */
   matches(relative: string): boolean;
 }
 
 const MAX_PATTERN_CHARS = 512;
-/** Each further wildcard multiplies the time that a hostile name can cost: measured 10 ms a name with three in a row. */
+/** Each further wildcard multiplies the time that a hostile name can take: 10 ms a name was measured with three. */
 const MAX_STARS_PER_COMPONENT = 3;
 const MAX_GLOBSTARS = 3;
 const MAX_BRACES = 4;
 
-/** Throws where the pattern cannot be taken. Parentheses and their like are ordinary characters of names. */
+/** Throws if the pattern is not supported. Parentheses and similar characters match themselves. */
 export function parsePattern(listed: string, pattern: string | undefined): Pattern {
   if (pattern === undefined) return { depth: 1, recursive: false, matches: () => true };
   const refusal = whyUnfit(pattern);
@@ -31,23 +31,22 @@ export function parsePattern(listed: string, pattern: string | undefined): Patte
 
 function whyUnfit(pattern: string): string | null {
   if (belowHere(pattern) === "")
-    return "an empty pattern matches nothing. `*` matches all that is directly in the directory.";
+    return "an empty pattern matches nothing. `*` matches every direct entry of the directory.";
   if (pattern.length > MAX_PATTERN_CHARS) return `the pattern is longer than ${MAX_PATTERN_CHARS} characters.`;
-  if (/[\\\p{Cc}]/u.test(pattern)) return "a pattern holds neither backslashes nor control characters.";
+  if (/[\\\p{Cc}]/u.test(pattern)) return "a pattern cannot contain backslashes or control characters.";
   const parts = pattern.split("/");
-  if (parts.includes("..")) return "`..` cannot stand in a pattern. List the directory above instead.";
+  if (parts.includes("..")) return "a pattern cannot contain `..`. List the parent directory instead.";
   if (parts.filter((part) => part.includes("**")).length > MAX_GLOBSTARS) {
-    return `\`**\` can stand at most ${MAX_GLOBSTARS} times in a pattern.`;
+    return `\`**\` can occur at most ${MAX_GLOBSTARS} times in a pattern.`;
   }
   if (parts.some((part) => part !== "**" && stars(part) > MAX_STARS_PER_COMPONENT)) {
-    return `at most ${MAX_STARS_PER_COMPONENT} wildcards can stand between two slashes of a pattern.`;
+    return `a pattern can have at most ${MAX_STARS_PER_COMPONENT} wildcards between two slashes.`;
   }
-  if (pattern.split("{").length - 1 > MAX_BRACES)
-    return `at most ${MAX_BRACES} groups in braces can stand in a pattern.`;
+  if (pattern.split("{").length - 1 > MAX_BRACES) return `a pattern can have at most ${MAX_BRACES} groups in braces.`;
   return null;
 }
 
-/** Without the slashes that only say that it begins here. */
+/** Without a leading `./` or `/`. */
 function belowHere(pattern: string): string {
   return pattern.replace(/^(\.?\/)+/, "");
 }

@@ -2,7 +2,7 @@ import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import { ListingDraft } from "../list/listing.ts";
 import type { Listing, ListOptions } from "../model/files.ts";
 import type { Place } from "../model/place.ts";
-import { unfit } from "../model/refusals.ts";
+import { NOT_DIRECTORY, unfit } from "../model/refusals.ts";
 import { type FolderNode, find } from "./node.ts";
 
 export function listFolder(
@@ -13,7 +13,7 @@ export function listFolder(
 ): Listing {
   const draft = new ListingDraft(place.path, options);
   const folder = find("list", root, place);
-  if (folder.type !== "directory") throw unfit("list", place.path, "it is not a directory. Read it instead.");
+  if (folder.type !== "directory") throw unfit("list", place.path, NOT_DIRECTORY);
   add(folder, place.path, mounts, draft);
   return draft.finish();
 }

@@ -4,7 +4,7 @@ import { editedContent } from "../edit/edited-content.ts";
 import { digestOf } from "../model/content-bytes.ts";
 import type { Deleted, DeleteOptions, FileInfo, Files, Guard, WriteOptions, Written } from "../model/files.ts";
 import { holdsMount, type Place } from "../model/place.ts";
-import { told, unfit } from "../model/refusals.ts";
+import { HOLDS_MOUNT, NOT_EMPTY, TAKEN, unfit, withRefusals } from "../model/refusals.ts";
 import type { ByteSource } from "../read/byte-source.ts";
 import { readContent } from "../read/read-content.ts";
 import { listFolder } from "./list.ts";
@@ -12,15 +12,15 @@ import { type FolderNode, find, findFile, folderAt, type Node, newFile, newFolde
 import { transfer } from "./transfer.ts";
 
 /**
- * Files that live as long as this process and never touch a disk: for tests, and for workers whose writes nobody keeps.
- * There are no links and no special files. It passes the same contract as the host backend.
+ * Files in the memory of this process, for tests and for workers whose writes are not kept. There are no links and no
+ * special files. The same contract tests run against this and the host backend.
  */
 export function openMemoryFiles(mounts: readonly { readonly path: VirtualPath }[]): Files {
   const roots = new Map(mounts.map(({ path }) => [path, newFolder()]));
   const mountPaths = [...roots.keys()];
   const rootOf = (place: Place): FolderNode => {
     const root = roots.get(place.mount);
-    if (root === undefined) throw new RangeError(`no mount stands at ${place.mount}`);
+    if (root === undefined) throw new RangeError(`there is no mount at ${place.mount}`);
     return root;
   };
   const ends = (from: Place, to: Place) => ({
@@ -30,17 +30,17 @@ export function openMemoryFiles(mounts: readonly { readonly path: VirtualPath }[
   });
   return {
     read: (place, options = {}) =>
-      told("read", place.path, () => {
+      withRefusals("read", place.path, () => {
         const { bytes } = findFile("read", rootOf(place), place);
         options.checks?.read?.(place.path, bytes.length);
         return readContent(sourceOf(bytes), place.path, options);
       }),
     write: (place, content, options = {}) =>
-      told("write", place.path, () => write(rootOf(place), place, content, options)),
+      withRefusals("write", place.path, () => write(rootOf(place), place, content, options)),
     append: (place, content, options = {}) =>
-      told("append", place.path, () => append(rootOf(place), place, content, options)),
+      withRefusals("append", place.path, () => append(rootOf(place), place, content, options)),
     edit: (place, edits, options = {}) =>
-      told("edit", place.path, async () => {
+      withRefusals("edit", place.path, async () => {
         const root = rootOf(place);
         const before = findFile("edit", root, place).bytes;
         options.checks?.read?.(place.path, before.length);
@@ -50,18 +50,18 @@ export function openMemoryFiles(mounts: readonly { readonly path: VirtualPath }[
         return { bytes: bytes.length, before: edited.before, digest: digestOf(bytes), replacements };
       }),
     delete: (place, options = {}) =>
-      told("delete", place.path, () => remove(rootOf(place), place, mountPaths, options)),
-    move: (from, to, options = {}) => told("move", from.path, () => transfer("move", ends(from, to), options)),
-    copy: (from, to, options = {}) => told("copy", from.path, () => transfer("copy", ends(from, to), options)),
+      withRefusals("delete", place.path, () => remove(rootOf(place), place, mountPaths, options)),
+    move: (from, to, options = {}) => withRefusals("move", from.path, () => transfer("move", ends(from, to), options)),
+    copy: (from, to, options = {}) => withRefusals("copy", from.path, () => transfer("copy", ends(from, to), options)),
     mkdir: (place) =>
-      told("mkdir", place.path, () => {
+      withRefusals("mkdir", place.path, () => {
         const { created } = folderAt("mkdir", rootOf(place), place, place.parts, true);
         return { created };
       }),
-    exists: (place) => told("exists", place.path, () => exists(rootOf(place), place)),
-    stat: (place) => told("stat", place.path, () => infoOf(place, find("stat", rootOf(place), place))),
+    exists: (place) => withRefusals("exists", place.path, () => exists(rootOf(place), place)),
+    stat: (place) => withRefusals("stat", place.path, () => infoOf(place, find("stat", rootOf(place), place))),
     list: (place, options = {}) =>
-      told("list", place.path, () => listFolder(rootOf(place), place, mountPaths, options)),
+      withRefusals("list", place.path, () => listFolder(rootOf(place), place, mountPaths, options)),
     [Symbol.dispose]: () => roots.clear(),
   };
 }
@@ -92,7 +92,7 @@ function remove(
   if (there === undefined) throw new NotFoundError(place.path);
   if (there.type === "directory") {
     if (holdsMount(mounts, place.path)) {
-      throw unfit("delete", place.path, "it holds a directory that was granted on its own. Work with what is in it.");
+      throw unfit("delete", place.path, HOLDS_MOUNT);
     }
     if (there.children.size > 0 && !recursive) throw unfit("delete", place.path, NOT_EMPTY);
   }
@@ -135,6 +135,3 @@ function sourceOf(bytes: Buffer): ByteSource {
     changed: () => false,
   };
 }
-
-const TAKEN = "something of that name is there already. Choose another name, or ask to overwrite it.";
-const NOT_EMPTY = "the directory is not empty. Delete what is in it first, or delete it recursively.";

@@ -1,8 +1,8 @@
 import { NotFoundError } from "../../sandbox/errors.ts";
 import type { Place } from "../model/place.ts";
-import { type FileOperation, unfit } from "../model/refusals.ts";
+import { BELOW_FILE, type FileOperation, IS_DIRECTORY, IS_MOUNT, unfit } from "../model/refusals.ts";
 
-/** A file's bytes are never changed in place: who holds them goes on reading what was there. */
+/** A file's bytes are never changed in place, so a reader that holds them is not disturbed. */
 export interface FileNode {
   readonly type: "file";
   readonly bytes: Buffer;
@@ -28,7 +28,7 @@ export function newFile(bytes: Uint8Array): FileNode {
 export function find(operation: FileOperation, root: FolderNode, place: Place): Node {
   let node: Node = root;
   for (const part of place.parts) {
-    if (node.type !== "directory") throw unfit(operation, place.path, NOT_FOLDER);
+    if (node.type !== "directory") throw unfit(operation, place.path, BELOW_FILE);
     const next = node.children.get(part);
     if (next === undefined) throw new NotFoundError(place.path);
     node = next;
@@ -38,7 +38,7 @@ export function find(operation: FileOperation, root: FolderNode, place: Place): 
 
 export function findFile(operation: FileOperation, root: FolderNode, place: Place): FileNode {
   const node = find(operation, root, place);
-  if (node.type === "directory") throw unfit(operation, place.path, IS_FOLDER);
+  if (node.type === "directory") throw unfit(operation, place.path, IS_DIRECTORY);
   return node;
 }
 
@@ -48,10 +48,10 @@ export interface Slot {
   readonly there: Node | undefined;
 }
 
-/** Where a place's last component stands, or would stand; folders above it are created on request. */
+/** The folder and entry of a place's last component. With `create`, missing folders above it are made. */
 export function slotOf(operation: FileOperation, root: FolderNode, place: Place, create = false): Slot {
   const name = place.parts.at(-1);
-  if (name === undefined) throw unfit(operation, place.path, "it is itself what was granted. Work with what is in it.");
+  if (name === undefined) throw unfit(operation, place.path, IS_MOUNT);
   const folder = folderAt(operation, root, place, place.parts.slice(0, -1), create).folder;
   return { folder, name, there: folder.children.get(name) };
 }
@@ -73,11 +73,8 @@ export function folderAt(
       folder.children.set(part, next);
       created = true;
     }
-    if (next.type !== "directory") throw unfit(operation, place.path, NOT_FOLDER);
+    if (next.type !== "directory") throw unfit(operation, place.path, BELOW_FILE);
     folder = next;
   }
   return { folder, created };
 }
-
-export const NOT_FOLDER = "a file stands where a directory is needed. List the directory above it.";
-const IS_FOLDER = "it is a directory. Name a file in it, or list it.";

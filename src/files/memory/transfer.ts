@@ -1,7 +1,7 @@
 import { covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { TransferOptions, Transferred } from "../model/files.ts";
 import { holdsMount, type Place } from "../model/place.ts";
-import { unfit } from "../model/refusals.ts";
+import { HOLDS_MOUNT, IS_DIRECTORY, intoItself, SAME_PLACE, TAKEN, unfit } from "../model/refusals.ts";
 import { type FolderNode, find, type Node, newFile, newFolder, slotOf } from "./node.ts";
 
 interface End {
@@ -15,7 +15,7 @@ export interface Ends {
   readonly mounts: readonly VirtualPath[];
 }
 
-/** A copy, after which a move removes the original. Nothing is changed where any file of it is refused. */
+/** Copies; a move then removes the original. If any file is refused, nothing is changed. */
 export function transfer(
   operation: "move" | "copy",
   { from, to, mounts }: Ends,
@@ -23,16 +23,16 @@ export function transfer(
 ): Transferred {
   const { path } = from.place;
   if (operation === "move") {
-    if (path === to.place.path) throw unfit(operation, path, "it is there already.");
+    if (path === to.place.path) throw unfit(operation, path, SAME_PLACE);
     slotOf(operation, from.root, from.place);
   }
   const node = find(operation, from.root, from.place);
   if (node.type === "directory") {
     if (covers(path, to.place.path)) {
-      throw unfit(operation, path, `'${to.place.path}' is in it, so that it would have to hold itself.`);
+      throw unfit(operation, path, intoItself(to.place.path));
     }
     if (holdsMount(mounts, path) && from.place.parts.length > 0) {
-      throw unfit(operation, path, "it holds a directory that was granted on its own. Work with what is in it.");
+      throw unfit(operation, path, HOLDS_MOUNT);
     }
   }
   const done = { files: 0, bytes: 0 };
@@ -49,11 +49,10 @@ export function transfer(
 
 function refuseTaken(operation: "move" | "copy", there: Node, node: Node, to: Place, overwrite: boolean): void {
   if (there.type === "directory" && node.type === "file") {
-    throw unfit(operation, to.path, "it is a directory. Name a file in it, or list it.");
+    throw unfit(operation, to.path, IS_DIRECTORY);
   }
   if (overwrite && node.type === "file") return;
-  const way = "Choose another name, or ask to overwrite it.";
-  throw unfit(operation, to.path, `something of that name is there already. ${way}`);
+  throw unfit(operation, to.path, TAKEN);
 }
 
 function copyOf(

@@ -22,13 +22,13 @@ const VERBS: Readonly<Record<FileOperation, string>> = {
   move: "move",
   copy: "copy",
   mkdir: "create",
-  exists: "look at",
-  stat: "look at",
+  exists: "inspect",
+  stat: "inspect",
   list: "list",
 };
 
-/** Runs one operation; what the system answers with an errno becomes a refusal that a worker can act on. */
-export async function told<T>(operation: FileOperation, path: string, work: () => T | Promise<T>): Promise<T> {
+/** Runs one operation. An errno of the system becomes a refusal that a worker can act on. */
+export async function withRefusals<T>(operation: FileOperation, path: string, work: () => T | Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
@@ -36,19 +36,19 @@ export async function told<T>(operation: FileOperation, path: string, work: () =
   }
 }
 
-/** A refusal for what is there but is not fit for the operation. */
+/** A refusal for something that exists but does not fit the operation. */
 export function unfit(operation: FileOperation, path: string, reason: string): FileSystemError {
   return new FileSystemError(path, VERBS[operation], reason);
 }
 
-/** The system's texts name host paths and descriptors: they stay in the cause, which no worker is shown. */
+/** The system's texts name host paths and descriptors: they stay in the cause, which no worker sees. */
 function refusalOf(operation: FileOperation, path: string, error: unknown): unknown {
   if (error instanceof SandboxError || !isErrno(error)) return error;
   const cause = { cause: error };
   if (error.code === "ENOENT") return new NotFoundError(path);
   const refused = REFUSED[error.code];
   if (refused !== undefined) return new PermissionError(path, consentKind(operation), refused, cause);
-  const reason = REASONS[error.code] ?? `the file system answered ${error.code}.`;
+  const reason = REASONS[error.code] ?? `the file system reported ${error.code}.`;
   return new FileSystemError(path, VERBS[operation], reason, cause);
 }
 
@@ -57,26 +57,40 @@ function consentKind(operation: FileOperation): "read" | "write" | "delete" {
   return ["read", "exists", "stat", "list"].includes(operation) ? "read" : "write";
 }
 
+export const IS_DIRECTORY = "it is a directory. Name a file in it, or list it.";
+export const NOT_DIRECTORY = "it is not a directory. Read it instead.";
+export const BELOW_FILE = "part of its path is a file, not a directory. List the parent directory.";
+export const TAKEN = "it already exists. Choose another name, or ask to overwrite it.";
+export const NOT_EMPTY = "the directory is not empty. Delete its contents first, or delete it recursively.";
+export const IS_MOUNT = "it is itself a granted directory. Work with its contents.";
+export const HOLDS_MOUNT = "it holds a directory that was granted separately. Work with its contents.";
+export const SAME_PLACE = "the old and the new path are the same.";
+
+/** For a directory that would be copied or moved into itself. */
+export function intoItself(to: string): string {
+  return `'${to}' is inside of it, and a directory cannot be put into itself.`;
+}
+
 const REFUSED: Readonly<Record<string, string>> = {
-  EACCES: "its owner has not opened it to the user that runs this. Work with another file.",
-  EPERM: "the system does not allow it for this file. Work with another file.",
-  EROFS: "the file system there is read-only. Write to another directory.",
+  EACCES: "the file permissions do not allow it. Use another file.",
+  EPERM: "the system does not allow it for this file. Use another file.",
+  EROFS: "its file system is read-only. Write to another directory.",
 };
 
 const REASONS: Readonly<Record<string, string>> = {
-  EISDIR: "it is a directory. Name a file in it, or list it.",
-  ENOTDIR: "a file stands where a directory is needed. List the directory above it.",
-  EEXIST: "something of that name is there already. Choose another name, or ask to overwrite it.",
-  ENOTEMPTY: "the directory is not empty. Delete what is in it first, or delete it recursively.",
-  ENOSPC: "there is no space left. Delete what is no longer needed, or write less.",
-  EDQUOT: "the space that may be used there is used up. Delete what is no longer needed, or write less.",
+  EISDIR: IS_DIRECTORY,
+  ENOTDIR: BELOW_FILE,
+  EEXIST: TAKEN,
+  ENOTEMPTY: NOT_EMPTY,
+  ENOSPC: "the disk is full. Delete files that are no longer needed, or write less.",
+  EDQUOT: "the disk quota is used up. Delete files that are no longer needed, or write less.",
   EFBIG: "the file would be larger than the system allows. Write less.",
-  ENAMETOOLONG: "the name is too long. Choose a shorter one.",
-  EBUSY: "it is in use as a directory that was granted. Work with what is in it.",
-  EMFILE: "too many files are open at the moment. Try again.",
-  ENFILE: "too many files are open at the moment. Try again.",
-  ELOOP: "a symbolic link stands in its path. Name the place that it leads to.",
-  ESTALE: "it was replaced meanwhile. Try again.",
+  ENAMETOOLONG: "the name is too long. Choose a shorter name.",
+  EBUSY: "it is in use as a granted directory. Work with its contents.",
+  EMFILE: "too many files are open. Try again.",
+  ENFILE: "too many files are open. Try again.",
+  ELOOP: "a symbolic link is in its path. Name the place that the link leads to.",
+  ESTALE: "it was replaced at the same time. Try again.",
   EIO: "the disk reported an error.",
 };
 
@@ -86,7 +100,7 @@ function isErrno(error: unknown): error is Errno {
   return error instanceof Error && "syscall" in error && typeof (error as NodeJS.ErrnoException).code === "string";
 }
 
-/** The way out for what is no text: a worker that has the tools for it gets the file as it is. */
+/** What is not text can still be handed, unchanged, to a worker that has the tools for it. */
 export function notText(path: string, mimeType: string | null): SandboxError {
   const what = mimeType === null ? "it is not UTF-8 text" : `it is ${mimeType}, not text`;
   return unfit("read", path, `${what}. Pass it as an attachment to a worker that can handle it.`);

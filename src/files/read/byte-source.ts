@@ -1,13 +1,13 @@
-/** An opened file as its reader sees it: its size when it was opened, whatever is appended meanwhile. */
+/** An opened file, with the size that it had when it was opened. Bytes appended later are not part of it. */
 export interface ByteSource {
   readonly size: number;
-  /** Up to `length` bytes from `position`; fewer only at the end of the file, or where it was cut off meanwhile. */
+  /** Up to `length` bytes from `position`; fewer only at the end of the file, or if it was truncated. */
   read(position: number, length: number): Promise<Buffer>;
-  /** True where the file is no longer what it was when it was opened. */
+  /** True if the file changed since it was opened. */
   changed(): boolean;
 }
 
-/** The same source with its first bytes at hand, so that a small file is read once. */
+/** The same source with its first bytes in memory, so that a small file is read once. */
 export function withHead(source: ByteSource, head: Buffer): ByteSource {
   return {
     size: source.size,
@@ -19,7 +19,7 @@ export function withHead(source: ByteSource, head: Buffer): ByteSource {
   };
 }
 
-/** All of it, for what is small by a limit that the caller has checked. */
+/** The whole content. The caller has checked that it is small. */
 export async function readAll(source: ByteSource): Promise<Buffer> {
   return source.read(0, source.size);
 }

@@ -3,10 +3,10 @@ export type ContentKind =
   | { readonly kind: "image"; readonly mimeType: string }
   | { readonly kind: "binary"; readonly mimeType: string | null };
 
-/** How much of a file tells its kind. */
+/** How much of a file is inspected to detect its kind. */
 const SNIFFED_BYTES = 8192;
 
-/** Image types that models and people can look at; others are binary content. */
+/** Image types that models and people can view. Other types are binary content. */
 const IMAGES: ReadonlySet<string> = new Set([
   "image/apng",
   "image/avif",
@@ -20,7 +20,7 @@ const IMAGES: ReadonlySet<string> = new Set([
   "image/x-icon",
 ]);
 
-/** By content, never by name: a name is what a worker chose. `head` is the beginning of the file. */
+/** Detected from the content, never from the name, which a worker chose. `head` is the beginning of the file. */
 export async function contentKind(head: Buffer): Promise<ContentKind> {
   if (looksLikeText(head.subarray(0, SNIFFED_BYTES))) return { kind: "text" };
   // Loaded only here: most files are text, and the tables of file types are large.
@@ -30,7 +30,7 @@ export async function contentKind(head: Buffer): Promise<ContentKind> {
   return { kind: "binary", mimeType: type?.mime ?? null };
 }
 
-/** UTF-8 without NUL. A character that is cut off at the end of the sample is fine. */
+/** UTF-8 without NUL. The last character of the sample may be incomplete. */
 function looksLikeText(sample: Buffer): boolean {
   if (sample.includes(0)) return false;
   try {

@@ -3,16 +3,16 @@ import type { ByteSource } from "./byte-source.ts";
 export const NEWLINE = 0x0a;
 /** How much is held in memory at a time. */
 export const CHUNK_BYTES = 1024 ** 2;
-/** How much is searched for newlines only to say how many lines there are. */
+/** The most that is read only to count lines. */
 const MAX_COUNTED_BYTES = 64 * 1024 ** 2;
 
-/** Where a line begins. `position` is null where the file has no such line; `lines` then says how many it has. */
+/** Where a line begins. If `position` is null, the file has no such line, and `lines` is how many it has. */
 export interface LineStart {
   readonly position: number | null;
   readonly lines: number;
 }
 
-/** `line` counts from 1. Reads the file in pieces up to that line. */
+/** `line` counts from 1. Reads the file in chunks up to that line. */
 export async function findLine(source: ByteSource, line: number, signal?: AbortSignal): Promise<LineStart> {
   let newlines = 0;
   let endsInNewline = true;
@@ -35,7 +35,7 @@ export async function findLine(source: ByteSource, line: number, signal?: AbortS
   return { position, lines: newlines };
 }
 
-/** How many lines begin at or after `position`; null where counting them would take too long. */
+/** The number of lines that begin at or after `position`. Null if counting would take too long. */
 export async function countLinesFrom(
   source: ByteSource,
   position: number,

@@ -23,7 +23,7 @@ export async function readContent(source: ByteSource, path: string, options: Rea
   return { type: "image", content, bytes: content.length, mimeType: found.mimeType };
 }
 
-/** The directory takes such a file; it is only not looked at. */
+/** The sandbox allows such a file, but an answer cannot hold it. */
 function largeImage(path: string, bytes: number): SandboxError {
   const reason = `it is an image of ${formatBytes(bytes)}, and at most ${formatBytes(MAX_IMAGE_BYTES)} are shown`;
   return unfit("read", path, `${reason}. Pass it as an attachment to a worker that can make it smaller.`);

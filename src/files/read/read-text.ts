@@ -7,7 +7,7 @@ import { readWindow } from "./text-window.ts";
 export const DEFAULT_CHARS = 200_000;
 export const MAX_CHARS = 2_000_000;
 
-/** A window of a text file. Whole lines are preferred; only a line longer than `maxChars` is cut, between characters. */
+/** A window of a text file, in whole lines. Only a line longer than `maxChars` is cut, between characters. */
 export async function readText(source: ByteSource, path: string, options: ReadOptions): Promise<TextResult> {
   const { signal } = options;
   const offset = positive(path, "offset", options.offset ?? 1);
@@ -25,13 +25,13 @@ export async function readText(source: ByteSource, path: string, options: ReadOp
   const midLine = content !== "" && !content.endsWith("\n");
   const rest = truncatedBy === null ? 0 : await countLinesFrom(source, endsAt, signal);
   const outputLines = newlines + (midLine ? 1 : 0);
-  // A line that the window cut is counted once: with what remains of it.
+  // A line that the window cuts is counted once, with its rest.
   const shown = truncatedBy !== null && midLine ? newlines : outputLines;
   const totalLines = rest === null ? null : offset - 1 + shown + rest;
   const hints = [
     truncatedBy === null ? null : goOn(offset, newlines, midLine ? (newlines === 0 ? column : 1) : null, content),
-    totalLines === null ? "The file is too large for its lines to be counted." : null,
-    source.changed() ? "The file was changed while it was read: read it again for its newest content." : null,
+    totalLines === null ? "The file is too large to count its lines." : null,
+    source.changed() ? "The file changed while it was read: read it again to get its newest content." : null,
   ].filter((hint) => hint !== null);
   return {
     type: "text",
@@ -45,12 +45,12 @@ export async function readText(source: ByteSource, path: string, options: ReadOp
   };
 }
 
-/** `column`: where the last shown line began, where it was cut; null where it was shown whole. */
+/** `column`: the column at which the last line, which was cut, began. Null if it was shown whole. */
 function goOn(offset: number, newlines: number, column: number | null, content: string): string {
   const next = offset + newlines;
-  if (column === null) return `There is more: go on with offset ${next}.`;
+  if (column === null) return `There is more: continue with offset ${next}.`;
   const shown = content.length - (content.lastIndexOf("\n") + 1);
-  return `Line ${next} is longer than what was asked for: go on with offset ${next} and column ${column + shown}.`;
+  return `Line ${next} is too long to show whole: continue with offset ${next} and column ${column + shown}.`;
 }
 
 function afterTheEnd(bytes: number, offset: number, lines: number): TextResult {
@@ -69,5 +69,5 @@ function afterTheEnd(bytes: number, offset: number, lines: number): TextResult {
 
 function positive(path: string, name: string, value: number): number {
   if (Number.isSafeInteger(value) && value >= 1) return value;
-  throw unfit("read", path, `${name} must be a whole number from 1 on.`);
+  throw unfit("read", path, `${name} must be a whole number of at least 1.`);
 }

@@ -14,10 +14,10 @@ export interface TextWindow {
   readonly truncatedBy: "lines" | "chars" | null;
 }
 
-/** How much is decoded at a time: little, since what follows the window need not be text. */
+/** How much is decoded at a time. It is little, since what follows the window may not be text. */
 const PIECE_BYTES = 64 * 1024;
 
-/** The text from the byte `start`, which begins a line, within the bounds; null where it is not UTF-8. */
+/** The text from the byte `start`, which begins a line, within the bounds. Null if it is not UTF-8. */
 export async function readWindow(source: ByteSource, start: number, bounds: WindowBounds): Promise<TextWindow | null> {
   const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   let skip = bounds.column - 1;
@@ -57,7 +57,7 @@ function decoded(decoder: InstanceType<typeof TextDecoder>, bytes: Buffer, strea
   }
 }
 
-/** Never beyond the end of the line, and never between the halves of a character. */
+/** Stops at the end of the line, and never splits a surrogate pair. */
 function toSkip(piece: string, skip: number): number {
   const lineEnd = piece.indexOf("\n");
   const most = lineEnd < 0 ? piece.length : lineEnd;
@@ -80,12 +80,12 @@ function cutAt(content: string, from: number, before: number, { limit, maxChars 
   }
   if (content.length <= maxChars) return { at: null, by: "chars", newlines };
   const wholeLines = content.lastIndexOf("\n", maxChars - 1) + 1;
-  // Room for half a character gives the whole one: an answer without progress could be asked for forever.
+  // At least one whole character is returned: without progress, a reader would ask for the same window forever.
   const part = betweenCharacters(content, maxChars) || maxChars + 1;
   return { at: wholeLines > 0 ? wholeLines : part, by: "chars", newlines };
 }
 
-/** `at`, or one less where a surrogate pair would be cut. */
+/** `at`, or one less if it would split a surrogate pair. */
 function betweenCharacters(text: string, at: number): number {
   const code = text.charCodeAt(at);
   return code >= 0xdc00 && code <= 0xdfff ? at - 1 : at;

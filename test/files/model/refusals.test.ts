@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { openHostFiles } from "../../../src/files/host/host-files.ts";
 import { placeOf } from "../../../src/files/model/place.ts";
-import { type FileOperation, told } from "../../../src/files/model/refusals.ts";
+import { type FileOperation, withRefusals } from "../../../src/files/model/refusals.ts";
 import { SandboxError } from "../../../src/sandbox/errors.ts";
 import { at, mount } from "../../sandbox/sandboxes.ts";
 import { temporaryFolder } from "../temporary-folder.ts";
@@ -16,7 +16,9 @@ function systemError(code: string): Error {
 }
 
 async function refusal(operation: FileOperation, error: Error): Promise<SandboxError> {
-  const refused: unknown = await told(operation, "/data/f", () => Promise.reject(error)).catch((it: unknown) => it);
+  const refused: unknown = await withRefusals(operation, "/data/f", () => Promise.reject(error)).catch(
+    (it: unknown) => it,
+  );
   if (!(refused instanceof SandboxError)) throw refused;
   return refused;
 }
@@ -24,17 +26,17 @@ async function refusal(operation: FileOperation, error: Error): Promise<SandboxE
 describe("what the system refuses", () => {
   it.each<[FileOperation, string, string]>([
     ["read", "ENOENT", "NotFoundError: Cannot find '/data/f': nothing has that name."],
-    ["read", "EACCES", "PermissionError: Cannot read '/data/f': its owner has not opened it"],
+    ["read", "EACCES", "PermissionError: Cannot read '/data/f': the file permissions do not allow it."],
     ["delete", "EPERM", "PermissionError: Cannot delete '/data/f': the system does not allow it"],
-    ["move", "EROFS", "PermissionError: Cannot write '/data/f': the file system there is read-only."],
-    ["write", "ENOSPC", "FileSystemError: Cannot write '/data/f': there is no space left."],
+    ["move", "EROFS", "PermissionError: Cannot write '/data/f': its file system is read-only."],
+    ["write", "ENOSPC", "FileSystemError: Cannot write '/data/f': the disk is full."],
     ["mkdir", "ENAMETOOLONG", "FileSystemError: Cannot create '/data/f': the name is too long."],
     ["append", "EISDIR", "FileSystemError: Cannot write '/data/f': it is a directory."],
-    ["stat", "ENOTDIR", "FileSystemError: Cannot look at '/data/f': a file stands where a directory is needed."],
-    ["copy", "EEXIST", "FileSystemError: Cannot copy '/data/f': something of that name is there already."],
-    ["edit", "EMFILE", "FileSystemError: Cannot edit '/data/f': too many files are open at the moment."],
-    ["list", "EUNHEARDOF", "FileSystemError: Cannot list '/data/f': the file system answered EUNHEARDOF."],
-  ])("to %s with %s is told in virtual paths, and the cause is kept", async (operation, code, text) => {
+    ["stat", "ENOTDIR", "FileSystemError: Cannot inspect '/data/f': part of its path is a file, not a directory."],
+    ["copy", "EEXIST", "FileSystemError: Cannot copy '/data/f': it already exists."],
+    ["edit", "EMFILE", "FileSystemError: Cannot edit '/data/f': too many files are open."],
+    ["list", "EUNHEARDOF", "FileSystemError: Cannot list '/data/f': the file system reported EUNHEARDOF."],
+  ])("to %s with %s is reported in virtual paths, and the cause is kept", async (operation, code, text) => {
     const cause = systemError(code);
     const refused = await refusal(operation, cause);
     expect(`${refused.name}: ${refused.message}`).toContain(text);
@@ -45,7 +47,7 @@ describe("what the system refuses", () => {
 
   it("is not taken for what is a mistake of ours", async () => {
     const bug = new TypeError("x is not a function");
-    await expect(told("read", "/data/f", () => Promise.reject(bug))).rejects.toBe(bug);
+    await expect(withRefusals("read", "/data/f", () => Promise.reject(bug))).rejects.toBe(bug);
   });
 
   it("leaves the old file and nothing else, where a disk is full or read-only", async () => {
@@ -58,7 +60,7 @@ describe("what the system refuses", () => {
       const place = placeOf([mount("/data", "rw")], at("/data/f"));
       if (place === null) throw new Error("no place");
       await files.write(place, "old");
-      await expect(files.write(place, "x".repeat(1_000_000))).rejects.toThrow(/no space left/);
+      await expect(files.write(place, "x".repeat(1_000_000))).rejects.toThrow(/disk is full/);
       expect([fs.readdirSync(disk), fs.readFileSync(join(disk, "f"), "utf8")]).toEqual([["f"], "old"]);
       execFileSync("mount", ["-o", "remount,ro", disk]);
       await expect(files.write(place, "new")).rejects.toThrow(/Cannot write '\/data\/f': .*read-only/);
