@@ -4,8 +4,7 @@ import { charactersIn } from "../json/size.ts";
 import { formatDuration } from "../sandbox/units.ts";
 import type { RedactedPieces } from "../secrets/redactor.ts";
 import { ModelFailure, nestedTooDeep } from "./failure.ts";
-import type { Answer, AnswerEnd, AskedCall } from "./messages/answer.ts";
-import type { AgentTool } from "./messages/tool.ts";
+import type { AgentTool, Answer, AnswerEnd, AskedCall } from "./messages/conversation.ts";
 import { modelFailureOf } from "./model-failure.ts";
 import type { OpenedModel } from "./opened-model.ts";
 

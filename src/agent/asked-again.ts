@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { ask, type Listener, type Question } from "./ask.ts";
 import type { AgentEvent } from "./events.ts";
 import { type AgentFailure, ModelFailure } from "./failure.ts";
-import type { Answer } from "./messages/answer.ts";
+import type { Answer } from "./messages/conversation.ts";
 
 /** How often, and how long between: providers that are overloaded recover within a minute or not for long. */
 export interface Patience {

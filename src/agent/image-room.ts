@@ -1,5 +1,5 @@
 import { formatBytes } from "../sandbox/units.ts";
-import type { AgentToolAnswer } from "./messages/tool.ts";
+import type { AgentToolAnswer } from "./messages/conversation.ts";
 
 /** One image as large as a tool reads fits, and no provider takes a longer request. */
 export const MAX_IMAGE_CHARACTERS = 32 * 1024 * 1024;

@@ -1,6 +1,13 @@
+import type { wrapLanguageModel } from "ai";
 import type { RedactedPieces } from "../secrets/redactor.ts";
-import type { LanguageModel } from "./language-model.ts";
 import type { Price } from "./spending.ts";
+
+/* The types of the interface between `ai` and its providers, which `ai` does not export by themselves. */
+
+export type LanguageModel = ReturnType<typeof wrapLanguageModel>;
+export type ModelRequest = Parameters<LanguageModel["doStream"]>[0];
+export type ModelStream = Awaited<ReturnType<LanguageModel["doStream"]>>;
+export type StreamPart = ModelStream["stream"] extends ReadableStream<infer Part> ? Part : never;
 
 /** A model that can be asked. What comes from it holds no key any more. */
 export interface OpenedModel {

@@ -1,6 +1,5 @@
 import type { ModelMessage, ToolModelMessage } from "ai";
-import type { AskedCall } from "./messages/answer.ts";
-import type { AgentToolAnswer } from "./messages/tool.ts";
+import type { AgentToolAnswer, AskedCall } from "./messages/conversation.ts";
 import type { OpenedModel } from "./opened-model.ts";
 
 export interface AnsweredCall {

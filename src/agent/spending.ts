@@ -1,4 +1,4 @@
-import type { Tokens } from "./messages/answer.ts";
+import type { Tokens } from "./messages/conversation.ts";
 
 /** US dollars for a million tokens. */
 export interface Price {

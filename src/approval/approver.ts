@@ -1,42 +1,42 @@
 export type ApprovalOperation = "write" | "delete" | "exec" | "grant_read" | "grant_write" | "push";
 
-/** What a person is asked to agree to. All that is optional is for those who decide to know more. */
+/** A request for a person's approval. Optional fields give more information for the decision. */
 export interface ApprovalRequest {
   readonly run: string;
   /** The root run of the tree that `run` is in. */
   readonly root: string;
   readonly worker: string;
-  /** The workers from the root run down to the one that asks, that one included. */
+  /** The workers from the root run down to the one that asks, inclusive. */
   readonly through?: readonly string[];
   readonly operations: readonly ApprovalOperation[];
-  /** What is written, deleted or pushed, or below what. Virtual; a changeset may have thousands. */
+  /** Virtual paths that are written, deleted or pushed, or directories of such paths. A changeset may have thousands. */
   readonly paths: readonly string[];
-  /** For grants: the directory that is asked for. */
+  /** For grants: the requested directory. */
   readonly directory?: string;
-  /** The command line, where one is to be run, with all that is given to it. */
+  /** For commands: the command line, with everything that is passed to it. */
   readonly command?: string;
-  /** The command line by itself, where `command` shows more beside it; rules that deny are held against it. */
+  /** The command line alone, if `command` shows more than it. Rules that deny are checked against it. */
   readonly line?: string;
-  /** What it is for, in one sentence; often in words of the worker, which may lie. */
+  /** The purpose, in one sentence. Often written by the worker, so it may be false. */
   readonly why?: string;
-  /** A unified diff of what would be written. It may be long. */
+  /** A unified diff of the change. It may be long. */
   readonly diff?: string;
-  /** Nothing is done with it now, so agreeing to it once would be of no use. */
+  /** Nothing is done with the approval now, so approving once would have no effect. */
   readonly lastingOnly?: true;
 }
 
-/** `once`: for what was asked. `tree`: while this tree of runs lasts. `session`: while this process lasts. */
+/** `once`: for this request. `tree`: until this tree of runs ends. `session`: until this process ends. */
 export type ApprovalScope = "once" | "tree" | "session";
 
-/** `timed_out` is told apart from `denied`: nobody said no. Only approvals may be remembered, never denials. */
+/** `timed_out` differs from `denied`: no answer came. Only approvals are remembered, never denials. */
 export interface Decision {
   readonly outcome: "approved" | "denied" | "timed_out";
   readonly scope: ApprovalScope;
-  /** Why, in words for the worker's caller. */
+  /** The reason, for the worker's caller. */
   readonly reason: string;
 }
 
-/** Who decides. `blocked` is never asked: no approver can allow it. */
+/** Decides requests. Operations with consent `blocked` never reach it: no approver can allow them. */
 export interface Approver {
   decide(request: ApprovalRequest, signal: AbortSignal): Promise<Decision>;
 }
@@ -47,7 +47,7 @@ export function denied(reason: string): Decision {
   return { outcome: "denied", scope: "once", reason };
 }
 
-/** What takes effect beyond what the project declared: nobody agrees to it without having looked. */
+/** True for operations that go beyond the project's declarations. They are never approved automatically. */
 export function reachesOut(operation: ApprovalOperation): boolean {
   return operation === "push" || isGrant(operation);
 }
@@ -56,19 +56,21 @@ export function isGrant(operation: ApprovalOperation): boolean {
   return operation === "grant_read" || operation === "grant_write";
 }
 
-/** For whoever trusts a project's declarations. Grants and pushes go beyond them, so it does not cover those. */
+/** For users who trust a project's declarations. Grants and pushes go beyond these, so it denies them. */
 export const approveAll: Approver = {
   decide: async ({ operations }) =>
     operations.some(reachesOut)
-      ? denied("the approval mode approve_all covers neither grants nor pushes; a rule of the project may approve them")
-      : { outcome: "approved", scope: "session", reason: "everything that may be asked for is approved" },
+      ? denied(
+          "the approval mode approve_all does not cover grants and pushes; add an approval rule to the project for them",
+        )
+      : { outcome: "approved", scope: "session", reason: "the approval mode is approve_all" },
 };
 
 export const autoDeny: Approver = {
   decide: async () => denied("the approval mode is auto_deny"),
 };
 
-/** For the mode `interactive` where there is nobody to ask. */
+/** For the mode `interactive` without a terminal. */
 export const headless: Approver = {
-  decide: async () => denied("the approval mode is interactive, and there is no terminal to ask at"),
+  decide: async () => denied("the approval mode is interactive, but there is no terminal for the question"),
 };

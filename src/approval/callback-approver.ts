@@ -2,28 +2,28 @@ import { type ApprovalRequest, type Approver, type Decision, denied } from "./ap
 import type { Answer } from "./question.ts";
 import { QueuedApprover } from "./queued-approver.ts";
 
-/** Calls that may be waited for at once; further questions queue. */
+/** Concurrent calls of the callback; further questions queue. */
 const MAX_AT_ONCE = 100;
 
 export type CallbackAnswer = Exclude<Answer, "interrupt"> | Decision;
 
-/** Decides for a program. The signal is aborted when the time is up, or when nobody waits for the answer any more. */
+/** Decides on behalf of a program. The signal is aborted after the time limit, or if no run waits for the answer any more. */
 export type ApprovalCallback = (
   request: ApprovalRequest,
   signal: AbortSignal,
 ) => CallbackAnswer | Promise<CallbackAnswer>;
 
 /**
- * Lets a program decide in place of a person: side by side, but once for runs that ask the same, and what it approves
- * for a tree or a session is remembered. A callback that throws, or answers with nothing that is known, denies; one
- * that does not answer in `timeoutMs` is `timed_out`.
+ * Lets a program decide in place of a person. Questions are concurrent; runs that ask the same share one call, and
+ * approvals for a tree or a session are remembered. A callback that throws or returns an unknown answer denies; one that
+ * does not answer within `timeoutMs` is `timed_out`.
  */
 export function callbackApprover(callback: ApprovalCallback, options: { readonly timeoutMs: number }): Approver {
   return new QueuedApprover({
     ask: async ({ runs: _, ...request }, signal) => await answered(callback, request, signal),
     timeoutMs: options.timeoutMs,
     atOnce: MAX_AT_ONCE,
-    who: "the program that is asked",
+    who: "the approval callback",
   });
 }
 
@@ -33,10 +33,10 @@ async function answered(callback: ApprovalCallback, request: ApprovalRequest, si
   signal.addEventListener("abort", abort, { once: true });
   try {
     const answer = await Promise.race([aborted.promise, callback(request, signal)]);
-    return isAnswer(answer) ? answer : denied("the program that is asked gave no answer that is known");
+    return isAnswer(answer) ? answer : denied("the approval callback returned an unknown answer");
   } catch (error) {
     signal.throwIfAborted();
-    return denied(`the program that is asked failed: ${error instanceof Error ? error.message : String(error)}`);
+    return denied(`the approval callback failed: ${error instanceof Error ? error.message : String(error)}`);
   } finally {
     signal.removeEventListener("abort", abort);
   }
@@ -45,7 +45,7 @@ async function answered(callback: ApprovalCallback, request: ApprovalRequest, si
 const OUTCOMES: readonly unknown[] = ["approved", "denied", "timed_out"];
 const SCOPES: readonly unknown[] = ["once", "tree", "session"];
 
-/** A program may be written in plain JavaScript; what it did not mean as an approval must not become one. */
+/** The callback may be plain JavaScript: anything but a valid answer must not count as an approval. */
 function isAnswer(answer: unknown): answer is CallbackAnswer {
   if (typeof answer === "string") return answer === "no" || SCOPES.includes(answer);
   if (typeof answer !== "object" || answer === null) return false;

@@ -1,37 +1,36 @@
 import { ROOT, type VirtualPath } from "../sandbox/virtual-path.ts";
 import { type ApprovalOperation, type ApprovalRequest, type ApprovalScope, isGrant } from "./approver.ts";
-import { checkedPath } from "./checked-path.ts";
+import { checkedPath } from "./path-glob.ts";
 
 const MAX_REMEMBERED = 10_000;
-/** What lies deeper is asked about each time, so that no path costs more than so many look-ups. */
+/** Approvals for deeper paths are not remembered, which bounds the look-ups for one path. */
 const MAX_DEPTH = 64;
 
-/** What a request says of itself, without which run it comes from. */
+/** A request without the run that it comes from. */
 export type Asked = Omit<ApprovalRequest, "run" | "root">;
 
-/** What one lasting approval speaks of. */
+/** The subject of one remembered approval. */
 export interface Lasting {
   readonly operation: ApprovalOperation;
-  /** `below`: everything below the directory `at`. `path`: that path alone. `command`: the very same command. */
+  /** `below`: everything below the directory `at`. `path`: only that path. `command`: exactly that command. */
   readonly kind: "below" | "path" | "command";
   readonly at: string;
 }
 
 /**
- * What was approved for a tree of runs or for the session, by worker, operation and directory. Approvals only: there is
- * no way to put a denial in.
+ * Approvals for a tree of runs or for the session, by worker, operation and directory. Denials cannot be stored.
  */
 export class ApprovalMemory {
   readonly #approved = new Set<string>();
 
-  /** Nothing is kept of what is asked about each time, nor of what would not fit any more. */
+  /** Keeps nothing for requests that must be asked each time, or if the memory is full. */
   remember(request: ApprovalRequest, scope: Exclude<ApprovalScope, "once">): void {
     const lasting = lastingOf(request);
     if (lasting === null || this.#approved.size + lasting.length > MAX_REMEMBERED) return;
     for (const one of lasting) this.#approved.add(keyOf(request, scope, one));
   }
 
-  /** Through which kind of approval all of a request is agreed to already; null where any part of it is not. */
+  /** The scope under which every part of a request is already approved; null if any part is not. */
   scopeOf(request: ApprovalRequest): Exclude<ApprovalScope, "once"> | null {
     const lasting = lastingOf(request);
     if (lasting === null) return null;
@@ -48,8 +47,8 @@ export class ApprovalMemory {
 }
 
 /**
- * What an approval of this request would be remembered for; null where it is asked about each time. A file stands for
- * its directory, but never for `/`, and a grant for the directory that is asked for. A push is never remembered.
+ * The subjects for which an approval of this request is remembered; null if it must be asked each time. An approval for a
+ * file covers the file's directory, but never `/`; a grant covers the requested directory. A push is never remembered.
  */
 export function lastingOf(request: Asked): readonly Lasting[] | null {
   const each = [...new Set(request.operations)].map((operation) => lastingOfOne(operation, request));
@@ -57,7 +56,7 @@ export function lastingOf(request: Asked): readonly Lasting[] | null {
   return each.flatMap((lasting) => lasting ?? []);
 }
 
-/** Whether a request may be agreed to for itself alone. */
+/** True if a request may be approved once. */
 export function mayBeOnce(request: Pick<ApprovalRequest, "lastingOnly"> & Asked): boolean {
   return request.lastingOnly !== true || lastingOf(request) === null;
 }
@@ -87,12 +86,12 @@ function lastingOfOne(operation: ApprovalOperation, asked: Asked): readonly Last
 
 function keyOf(request: ApprovalRequest, scope: "tree" | "session", { operation, kind, at }: Lasting): string {
   const { root, worker, through } = request;
-  // A grant widens every run above as well: by another way down it is another question.
+  // A grant also widens every run above, so the same worker called through other workers is another question.
   const way = isGrant(operation) ? (through ?? null) : null;
   return JSON.stringify([scope === "tree" ? root : null, worker, way, operation, kind, at]);
 }
 
-/** The directory and all that hold it, `/` left out: nothing stands for that. */
+/** The directory and its ancestors, without `/`, which no approval covers. */
 function withAncestors(directory: string): string[] {
   const parts = directory.split("/");
   return parts.slice(1).map((_, index) => parts.slice(0, index + 2).join("/"));

@@ -1,13 +1,14 @@
 import picomatch from "picomatch";
+import { parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
 
 export interface PathGlob {
-  /** True for a path that the glob speaks of. Read narrowly, for what approves. */
+  /** True for a path that the glob matches exactly. The narrow reading, for rules that approve. */
   matches(path: string): boolean;
-  /** True as well for what lies below such a path or could hold one. Read widely, for what denies. */
+  /** Also true for a path below a match, or above a possible match. The wide reading, for rules that deny. */
   touches(path: string): boolean;
 }
 
-/** `*` is any part of a name, `?` one character, `**` as a whole name any directories; all else stands for itself. */
+/** `*` matches any part of a name, `?` one character, `**` as a whole name any directories. All else is literal. */
 export function parsePathGlob(glob: string): PathGlob {
   const names = partsOf(glob);
   const whole = names.length === 0 ? () => false : picomatch(names.map(literally).join("/"), OPTIONS);
@@ -25,7 +26,7 @@ export function parsePathGlob(glob: string): PathGlob {
   };
 }
 
-/** The same for a name by itself, such as a worker's. */
+/** A glob for a single name, such as a worker's. */
 export function parseNameGlob(glob: string): (name: string) => boolean {
   return picomatch(literally(glob), OPTIONS);
 }
@@ -38,4 +39,10 @@ function literally(glob: string): string {
 
 function partsOf(path: string): string[] {
   return path.split("/").filter((part) => part !== "");
+}
+
+/** A path of a request in canonical form; null if it is not canonical, because it could then mean another path than it shows. */
+export function checkedPath(raw: string): VirtualPath | null {
+  const parsed = parseVirtualPath(raw);
+  return parsed.ok && parsed.path === raw ? parsed.path : null;
 }

@@ -1,19 +1,19 @@
 import { createHash } from "node:crypto";
 import type { ApprovalRequest, Decision } from "./approver.ts";
 
-/** What a person may answer. `interrupt`: they want all of it to stop. */
+/** A person's answer. `interrupt`: stop everything. */
 export type Answer = "once" | "tree" | "session" | "no" | "interrupt";
 
-/** The first of the requests that share a question. */
+/** The first of the requests that share this question. */
 export interface Question extends ApprovalRequest {
-  /** Runs that wait for this answer when it is put; others that ask exactly the same may still join them. */
+  /** Runs that wait for the answer when the question is asked. Runs with the same question may still join. */
   readonly runs: number;
 }
 
-/** Puts one question to whoever decides. Rejects when the signal is aborted. */
+/** Asks one question. Rejects when the signal is aborted. */
 export type Ask = (question: Question, signal: AbortSignal) => Promise<Answer | Decision>;
 
-/** Questions are equal where nothing that a person reads of them differs, a command line least of all. */
+/** Requests share a question only if everything that a person reads is the same, above all the command line. */
 export function questionKey(request: ApprovalRequest): string {
   const { worker, through, operations, paths, directory, command, why, diff, lastingOnly } = request;
   const read = [worker, through, operations.toSorted(), paths.toSorted(), directory, command, why, diff, lastingOnly];

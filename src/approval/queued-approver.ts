@@ -2,24 +2,24 @@ import { type ApprovalRequest, type Approver, type Decision, denied } from "./ap
 import { ApprovalMemory } from "./memory.ts";
 import { type Answer, type Ask, questionKey } from "./question.ts";
 
-/** Requests that may wait at once: of all runs, and of one. More are denied. */
+/** Requests that may wait at the same time: of all runs, and of one run. More are denied. */
 const MAX_WAITING = 1000;
 const MAX_WAITING_PER_RUN = 100;
-/** How many time limits a request may wait for its question to be put. */
+/** How long a request may wait before its question is asked, in multiples of the time limit for one answer. */
 const MAX_TURNS = 10;
-/** A longer timer would fire at once. */
+/** The longest timer of Node; a longer one fires immediately. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export interface QueuedApproverOptions {
   readonly ask: Ask;
-  /** How long one question may be thought about, from when it is put. */
+  /** The time limit for an answer, from the moment the question is asked. */
   readonly timeoutMs: number;
   readonly onInterrupt?: () => void;
-  /** Questions that may be put side by side; absent: 1, for a person reads one at a time. */
+  /** Concurrent questions; absent: 1, because a person reads one at a time. */
   readonly atOnce?: number;
-  /** Who answers, in the reasons of decisions; absent: a person. */
+  /** Who answers, for the reasons of decisions; absent: the user. */
   readonly who?: string;
-  /** Milliseconds of a clock that only goes forward. */
+  /** Milliseconds of a monotonic clock. */
   readonly now?: () => number;
 }
 
@@ -29,24 +29,24 @@ interface Waiting {
   readonly settle: PromiseWithResolvers<Decision>;
 }
 
-/** One question, and the requests that its answer is for: one of each run, by the run. */
+/** One question and the requests that share its answer, at most one of each run, by run. */
 interface Group {
   readonly key: string;
   readonly waiting: Map<string, Waiting>;
-  /** Aborted once nobody waits any more. */
+  /** Aborted when no request waits any more. */
   readonly left: AbortController;
 }
 
 /**
- * Asks, one question at a time. Runs that ask the same while it is not answered share one answer, and what is approved
- * for a tree of runs or for the session is remembered by worker, operation and directory; a denial never is.
+ * Asks one question at a time. Runs with the same open question share one answer. Approvals for a tree of runs or for the
+ * session are remembered by worker, operation and directory; denials never are.
  */
 export class QueuedApprover implements Approver {
   readonly #options: QueuedApproverOptions;
   readonly #memory = new ApprovalMemory();
-  /** All that are not answered, in the order in which they came. */
+  /** All open questions, in the order in which they came. */
   readonly #groups = new Set<Group>();
-  /** Those of them that were not put yet. */
+  /** The open questions that were not asked yet. */
   readonly #queue = new Set<Group>();
   #asking = 0;
 
@@ -58,7 +58,7 @@ export class QueuedApprover implements Approver {
     signal.throwIfAborted();
     const remembered = this.#remembered(request);
     if (remembered !== null) return remembered;
-    if (this.#isFullFor(request.run)) return denied("too many questions wait for an answer already");
+    if (this.#isFullFor(request.run)) return denied("too many questions already wait for an answer");
     const group = this.#groupFor(request);
     const waiting: Waiting = { request, since: this.#now(), settle: Promise.withResolvers() };
     group.waiting.set(request.run, waiting);
@@ -81,7 +81,7 @@ export class QueuedApprover implements Approver {
     return groups.filter(({ waiting }) => waiting.has(run)).length >= MAX_WAITING_PER_RUN;
   }
 
-  /** A run that asks the same twice has two questions: `once` is once for each run. */
+  /** A run that asks the same twice gets two questions, because `once` approves one request of a run. */
   #groupFor(request: ApprovalRequest): Group {
     const key = questionKey(request);
     const open = [...this.#groups].find((group) => group.key === key && !group.waiting.has(request.run));
@@ -116,14 +116,14 @@ export class QueuedApprover implements Approver {
       const answer = await this.#options.ask(question, AbortSignal.any([group.left.signal, timeout.signal]));
       this.#answer(group, this.#decisionOf(answer));
     } catch (error) {
-      const reason = `nobody could be asked (${error instanceof Error ? error.message : String(error)})`;
+      const reason = `the question could not be asked (${error instanceof Error ? error.message : String(error)})`;
       this.#answer(group, timeout.signal.aborted ? NOT_IN_TIME : denied(reason));
     } finally {
       clearTimeout(timer);
     }
   }
 
-  /** Whoever waited for long behind other questions is told so, and not asked about when nobody needs it any more. */
+  /** Times out requests that waited too long behind other questions. */
   #dropOverdue(group: Group): void {
     const earliest = this.#now() - MAX_TURNS * this.#options.timeoutMs;
     for (const waiting of [...group.waiting.values()].filter(({ since }) => since < earliest)) {
@@ -134,16 +134,16 @@ export class QueuedApprover implements Approver {
 
   #decisionOf(answer: Answer | Decision): Decision {
     if (typeof answer !== "string") return answer;
-    const { who = "a person", onInterrupt } = this.#options;
+    const { who = "the user", onInterrupt } = this.#options;
     if (answer === "interrupt") onInterrupt?.();
-    if (answer === "no" || answer === "interrupt") return denied(`${who} said no`);
-    return { outcome: "approved", scope: answer, reason: `${who} agreed` };
+    if (answer === "no" || answer === "interrupt") return denied(`${who} denied it`);
+    return { outcome: "approved", scope: answer, reason: `${who} approved it` };
   }
 
   #answer(group: Group, decision: Decision): void {
     const { outcome, scope } = decision;
     for (const waiting of [...group.waiting.values()]) {
-      // Trees that share a question are each remembered.
+      // Trees that share a question each remember the approval.
       if (outcome === "approved" && scope !== "once") this.#memory.remember(waiting.request, scope);
       this.#part(group, waiting);
       waiting.settle.resolve(decision);
@@ -151,7 +151,7 @@ export class QueuedApprover implements Approver {
     if (outcome === "approved" && scope !== "once") this.#answerRemembered();
   }
 
-  /** What waits and is agreed to by now is not asked about; a question that nobody needs any more is withdrawn. */
+  /** Answers waiting requests that the new approval covers, and withdraws their questions. */
   #answerRemembered(): void {
     for (const group of [...this.#groups]) {
       for (const waiting of [...group.waiting.values()]) {
@@ -166,9 +166,9 @@ export class QueuedApprover implements Approver {
   #remembered(request: ApprovalRequest): Decision | null {
     const scope = this.#memory.scopeOf(request);
     if (scope === null) return null;
-    const { who = "a person" } = this.#options;
+    const { who = "the user" } = this.#options;
     const lasting = scope === "tree" ? "this tree of runs" : "this session";
-    return { outcome: "approved", scope, reason: `${who} agreed to it for ${lasting}` };
+    return { outcome: "approved", scope, reason: `${who} approved it for ${lasting}` };
   }
 
   #part(group: Group, waiting: Waiting): void {
@@ -184,9 +184,9 @@ export class QueuedApprover implements Approver {
   }
 }
 
-const NOT_IN_TIME: Decision = { outcome: "timed_out", scope: "once", reason: "nobody answered in time" };
+const NOT_IN_TIME: Decision = { outcome: "timed_out", scope: "once", reason: "no answer came in time" };
 const NOT_REACHED: Decision = {
   outcome: "timed_out",
   scope: "once",
-  reason: "its question was not reached in time, behind others",
+  reason: "the question waited too long behind other questions",
 };

@@ -7,41 +7,40 @@ import {
   denied,
   isGrant,
 } from "./approver.ts";
-import { checkedPath } from "./checked-path.ts";
-import { parseNameGlob, parsePathGlob } from "./path-glob.ts";
+import { checkedPath, parseNameGlob, parsePathGlob } from "./path-glob.ts";
 import { decideShell } from "./shell-rules/decide.ts";
 
-/** What a project says beforehand of what would be asked for (`approval.rules` of `corral.yaml`). Absent: any. */
+/** A project's advance decision on requests (`approval.rules` in `corral.yaml`). An absent term matches any request. */
 export interface ApprovalRule {
   /** A glob. */
   readonly worker?: string;
   readonly operations?: readonly ApprovalOperation[];
-  /** Globs of virtual paths; for grants, of the directory that is asked for. */
+  /** Globs of virtual paths; for grants, of the requested directory. */
   readonly paths?: readonly string[];
-  /** Words, as `shell-rules/pattern.ts` reads them. */
+  /** Words, in the syntax of `shell-rules/pattern.ts`. */
   readonly command?: string;
   readonly decide: "approve" | "deny";
-  /** Told to whoever is refused. */
+  /** Shown to the refused worker and its caller. */
   readonly why?: string;
 }
 
-/** The first rule that speaks of a request decides it; what no rule speaks of is `next`'s to decide. */
+/** The first matching rule decides a request; if none matches, `next` decides. */
 export function ruledApprover(rules: readonly ApprovalRule[], next: Approver): Approver {
   const decideByRules = ruling(rules);
   return { decide: async (request, signal) => decideByRules(request) ?? (await next.decide(request, signal)) };
 }
 
-/** What the rules say of a request; null where none speaks of it. */
+/** The decision of the first matching rule; null if none matches. */
 export function ruling(rules: readonly ApprovalRule[]): (request: ApprovalRequest) => Decision | null {
-  const spoken = rules.map(({ decide, ...rule }) => (decide === "approve" ? approves(rule) : denies(rule)));
+  const tests = rules.map(({ decide, ...rule }) => (decide === "approve" ? approves(rule) : denies(rule)));
   return (request) => {
-    const index = spoken.findIndex((speaksOf) => speaksOf(request));
+    const index = tests.findIndex((matches) => matches(request));
     const rule = rules[index];
     return rule === undefined ? null : decisionOf(rule, index + 1);
   };
 }
 
-/** Whether a rule may approve what a worker writes or deletes in a directory: which files that are, only a run can tell. */
+/** True if a rule may approve a worker's writes or deletions in a directory. Only a run knows the exact files. */
 export function mayApprove(
   rules: readonly ApprovalRule[],
   { worker, operations, directory }: { worker: string; operations: readonly Operation[]; directory: string },
@@ -65,7 +64,7 @@ function decisionOf({ decide, why }: ApprovalRule, number: number): Decision {
 
 type Terms = Omit<ApprovalRule, "decide" | "why">;
 
-/** Read narrowly: it must speak of all that is asked for, and of a path only where there is one. */
+/** The narrow reading: the rule must match everything in the request, and a rule with `paths` needs a path. */
 function approves({ worker, operations, paths, command }: Terms): (request: ApprovalRequest) => boolean {
   const isWorker = worker === undefined ? () => true : parseNameGlob(worker);
   const globs = paths?.map(parsePathGlob);
@@ -81,8 +80,8 @@ function approves({ worker, operations, paths, command }: Terms): (request: Appr
 }
 
 /**
- * Read widely: it is enough that it may speak of a part of what is asked for. With a rule that approves behind it, a
- * path that is denied would else be approved among others, or below a directory.
+ * The wide reading: it is enough that the rule may match a part of the request. Otherwise a later rule could approve a
+ * denied path together with others, or below a directory.
  */
 function denies({ worker, operations, paths, command }: Terms): (request: ApprovalRequest) => boolean {
   const isWorker = worker === undefined ? () => true : parseNameGlob(worker);
@@ -105,14 +104,14 @@ function shellRules(otherwise: "ask" | "pre_approved", pattern: string, approval
   return { default: otherwise, rules: [{ pattern, approval }] } as const;
 }
 
-/** What must be agreed to. A grant is of its directory, whatever path in it was touched first. */
+/** The paths that need approval. For a grant it is its directory, whichever path in it was accessed first. */
 function targetsOf({ operations, paths, directory }: ApprovalRequest): readonly string[] {
   const granted = directory === undefined ? [] : [directory];
   if (operations.every(isGrant)) return granted;
   return operations.some(isGrant) ? [...granted, ...paths] : paths;
 }
 
-/** Nothing at all is not enough: a request without a path says nothing about where. */
+/** False for an empty list: a request without a path does not match a rule with `paths`. */
 function isAllOf(paths: readonly string[], test: (path: string) => boolean): boolean {
   return paths.length > 0 && paths.every(test);
 }

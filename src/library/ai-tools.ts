@@ -1,5 +1,5 @@
 import { dynamicTool, jsonSchema } from "ai";
-import type { AgentTool, AgentToolAnswer } from "../agent/messages/tool.ts";
+import type { AgentTool, AgentToolAnswer } from "../agent/messages/conversation.ts";
 import { modelOutput } from "../agent/result-message.ts";
 import { Turns } from "./turns.ts";
 

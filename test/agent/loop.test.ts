@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import type { AgentEvent } from "../../src/agent/events.ts";
-import type { LanguageModel, ModelRequest, ModelStream } from "../../src/agent/language-model.ts";
 import { type AgentTask, runAgent } from "../../src/agent/loop.ts";
-import type { AgentTool, AgentToolAnswer } from "../../src/agent/messages/tool.ts";
+import type { AgentTool, AgentToolAnswer } from "../../src/agent/messages/conversation.ts";
+import type { LanguageModel, ModelRequest, ModelStream } from "../../src/agent/opened-model.ts";
 import type { ScriptedAnswer } from "../../src/agent/script/script.ts";
 import { ScriptModel } from "../../src/agent/script/script-model.ts";
 import { Spending } from "../../src/agent/spending.ts";

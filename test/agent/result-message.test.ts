@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { AgentToolAnswer } from "../../src/agent/messages/tool.ts";
+import type { AgentToolAnswer } from "../../src/agent/messages/conversation.ts";
 import { type AnsweredCall, resultMessages } from "../../src/agent/result-message.ts";
 
 const answered = (id: string, answer: Partial<AgentToolAnswer>): AnsweredCall => ({

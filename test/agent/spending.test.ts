@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { Tokens } from "../../src/agent/messages/answer.ts";
+import type { Tokens } from "../../src/agent/messages/conversation.ts";
 import { type Price, Spending, type SpendingLimits } from "../../src/agent/spending.ts";
 
 const LOOSE: SpendingLimits = { steps: 1000, tokens: 1_000_000, costUsd: null };

@@ -74,7 +74,7 @@ describe("a program that decides", () => {
   });
 
   it("denies where it throws, and says why", async () => {
-    const reason = "the program that is asked failed: no database";
+    const reason = "the approval callback failed: no database";
     const throws: ApprovalCallback = () => {
       throw new Error("no database");
     };

@@ -205,7 +205,7 @@ describe("QueuedApprover", () => {
     expect(await approver.decide(request("a"), never)).toMatchObject({ outcome: "timed_out", scope: "once" });
     const denied = approver.decide(request("a"), never);
     put[1]?.answer("no");
-    expect(await denied).toMatchObject({ outcome: "denied", scope: "once", reason: "a person said no" });
+    expect(await denied).toMatchObject({ outcome: "denied", scope: "once", reason: "the user denied it" });
     void approver.decide(request("a"), never);
     expect(put).toHaveLength(3);
   });
@@ -232,7 +232,7 @@ describe("QueuedApprover", () => {
     await first;
     expect(await second).toMatchObject({
       outcome: "timed_out",
-      reason: expect.stringContaining("not reached in time"),
+      reason: expect.stringContaining("waited too long"),
     });
     expect(put).toHaveLength(1);
   });
@@ -258,7 +258,10 @@ describe("QueuedApprover", () => {
   it("denies where nobody can be asked, and says why", async () => {
     const ask = async () => Promise.reject(new Error("the terminal is gone"));
     const decision = await new QueuedApprover({ ask, timeoutMs: 1000 }).decide(request("a"), never);
-    expect(decision).toMatchObject({ outcome: "denied", reason: "nobody could be asked (the terminal is gone)" });
+    expect(decision).toMatchObject({
+      outcome: "denied",
+      reason: "the question could not be asked (the terminal is gone)",
+    });
   });
 
   it("withdraws the question of a run that was cancelled", async () => {

@@ -305,21 +305,21 @@ describe("the words for a decision", () => {
       default: "ask",
       rules: [{ pattern: "rm **", approval: "blocked", why: "nothing is deleted here." }],
     };
-    expect(told("ls; rm -rf x", why)).toBe("`rm -rf x` is blocked: the rule `rm **` says so: nothing is deleted here.");
-    expect(told("git status")).toBe("`git status` may run: the rule `git status` says so.");
-    expect(told("make")).toBe("`make` needs approval: no rule speaks of it, so the default holds.");
+    expect(told("ls; rm -rf x", why)).toBe("`rm -rf x` is blocked: the rule `rm **` matches: nothing is deleted here.");
+    expect(told("git status")).toBe("`git status` may run: the rule `git status` matches.");
+    expect(told("make")).toBe("`make` needs approval: no rule matches, so the default applies.");
     expect(told("env ls")).toBe(
-      "`env ls` is blocked: it runs something that its words do not show. Run that command directly.",
+      "`env ls` is blocked: it runs another command that its words do not show. Run that command directly.",
     );
     expect(told("git $x", rules("pre_approved", { "git push **": "ask" }))).toBe(
-      "`git $x` needs approval: what it expands to could be what the rule `git push **` is about. Write the words out.",
+      "`git $x` needs approval: after expansion the rule `git push **` could match. Write the words without expansions.",
     );
     expect(told("echo 'a")).toBe(
-      "`echo 'a` is blocked: it cannot be judged: it is not whole: unterminated single quote.",
+      "`echo 'a` is blocked: it cannot be analysed: the syntax is incomplete: unterminated single quote.",
     );
     expect(told("git status > x")).toContain("redirects to or from a file");
     expect(told("A=1 git status")).toContain("sets a variable");
-    expect(told("git status <<< x")).toContain("feeds a text to the command");
+    expect(told("git status <<< x")).toContain("passes text as input");
   });
 
   it("show nothing that could deceive a person at a terminal, and no more than they can read", () => {

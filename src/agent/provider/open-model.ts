@@ -4,8 +4,7 @@ import { type Env, readSecret, SecretUnavailable } from "../../secrets/read-secr
 import { Redactor } from "../../secrets/redactor.ts";
 import type { Patience } from "../asked-again.ts";
 import { ModelFailure } from "../failure.ts";
-import type { LanguageModel } from "../language-model.ts";
-import type { OpenedModel } from "../opened-model.ts";
+import type { LanguageModel, OpenedModel } from "../opened-model.ts";
 import { openScript } from "../script/open-script.ts";
 import { redacted } from "./redacted.ts";
 

@@ -2,7 +2,7 @@ import { type LanguageModelMiddleware, wrapLanguageModel } from "ai";
 import { isTooDeep } from "../../json/parse-json.ts";
 import type { RedactedPieces, Redactor } from "../../secrets/redactor.ts";
 import { ModelFailure, nestedTooDeep, OwnFault } from "../failure.ts";
-import type { LanguageModel, StreamPart } from "../language-model.ts";
+import type { LanguageModel, StreamPart } from "../opened-model.ts";
 
 /**
  * The model without its key: a server that repeats what it was sent, as text or as a tool's input, does not bring it into

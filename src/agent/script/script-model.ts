@@ -1,5 +1,5 @@
 import { ModelFailure } from "../failure.ts";
-import type { LanguageModel, ModelRequest, ModelStream, StreamPart } from "../language-model.ts";
+import type { LanguageModel, ModelRequest, ModelStream, StreamPart } from "../opened-model.ts";
 import type { ScriptedAnswer } from "./script.ts";
 
 /** Answers with what a script says, one answer after another, whatever it is asked. */

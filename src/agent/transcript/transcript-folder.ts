@@ -1,7 +1,7 @@
 import { type FileHandle, mkdir, open, readdir, readFile, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { stateNameOf } from "../../state/state-name.ts";
-import { noTranscripts, type TranscriptSink, type Transcripts } from "./transcripts.ts";
+import { noTranscripts, type TranscriptSink, type Transcripts } from "./transcript.ts";
 
 /** The oldest make room. */
 const MAX_KEPT = 1000;

@@ -1,5 +1,4 @@
-import type { Answer, AskedCall } from "../messages/answer.ts";
-import type { AgentToolAnswer } from "../messages/tool.ts";
+import type { AgentToolAnswer, Answer, AskedCall } from "../messages/conversation.ts";
 
 /** Whose conversation it is. */
 export interface TranscriptHead {
@@ -75,3 +74,19 @@ export class Transcript {
     await this.#write(`${this.#redact(JSON.stringify(entry))}\n`);
   }
 }
+
+/** Where the conversations of one project are kept. */
+export interface Transcripts {
+  /** Begins the transcript of a run. */
+  open(run: string): Promise<TranscriptSink>;
+}
+
+export interface TranscriptSink extends AsyncDisposable {
+  /** One line, with its end. What cannot be written is told to a person, and the run goes on. */
+  write(line: string): Promise<void>;
+}
+
+/** For what only looks, and for whoever wants none. */
+export const noTranscripts: Transcripts = {
+  open: async () => ({ write: async () => {}, [Symbol.asyncDispose]: async () => {} }),
+};

@@ -10,35 +10,35 @@ export interface ShellDecision {
   readonly because: ShellReason;
 }
 
-/** The part that decided, and what about it. */
+/** The part that decided, and why. */
 export interface ShellReason {
   /**
-   * `rule`: a rule speaks of it. `default`: none does. `unsure`: a rule could speak of it, once its expansions are known.
-   * `hidden`: it runs something that it does not show. `opaque`: it cannot be read. The others: something beside the
-   * words, which no rule speaks of.
+   * `rule`: a rule matches. `default`: no rule matches. `unsure`: a rule could match after the shell's expansions.
+   * `hidden`: it runs a command that its words do not show. `opaque`: it cannot be analysed. The others: an assignment,
+   * redirection or input beside the words, which rules do not cover.
    */
   readonly cause: "rule" | "default" | "unsure" | "hidden" | "opaque" | NonNullable<Beside>;
-  /** As written in the command line, shortened. */
+  /** The text in the command line, shortened. */
   readonly part: string;
-  /** The rule's, where one decided. */
+  /** The pattern of the rule that decided, if one did. */
   readonly pattern: string | null;
-  /** The rule's own words, or what makes the part opaque. */
+  /** The rule's `why`, or the reason that makes the part opaque. */
   readonly why: string | null;
 }
 
 /**
- * What a worker's shell rules say of a command line, before it is run.
+ * Decides a command line by a worker's shell rules, before it runs.
  *
- * Each simple command is decided by itself, and the strictest wins: a rule for `git status` says nothing of
- * `git status; rm -rf /`. Of the rules for one command `blocked` wins, then the most specific. What cannot be judged
- * has the strictest consent that the rules name at all, the default among them. A rule speaks of words only: with an
- * assignment before it, a file redirected, or a here-document, a command also needs the default's consent.
+ * Each simple command is decided separately and the strictest result counts: a rule for `git status` does not cover
+ * `git status; rm -rf /`. Of the matching rules `blocked` wins, then the most specific. Text that cannot be analysed gets
+ * the strictest consent of all rules and the default. Rules cover words only: with an assignment, a redirection or a
+ * here-document, a command also needs the default's consent.
  */
 export function decideShell(command: string, rules: ShellRules): ShellDecision {
   const parts = shellParts(command);
   const decisions = parts.map((part) => decidePart(part, rules));
   const nothing = decided(rules.default, "default", command);
-  // The first of the strictest, so that the answer names the part that a reader meets first.
+  // The first of equally strict parts, so that the answer names the one that a reader sees first.
   return decisions.reduce(
     (worst, one) => (isLooser(worst.consent, one.consent) ? one : worst),
     decisions[0] ?? nothing,
@@ -72,7 +72,7 @@ function decideWords(words: readonly ShellWord[], text: string, rules: ShellRule
   return strictest === null ? surely : decided(strictest.approval, "unsure", text, strictest);
 }
 
-/** `blocked` before all; then the rule that says most; of two that say as much, the stricter. */
+/** `blocked` first; then the most specific rule; of two equally specific ones, the stricter. */
 function mostSpecific(rules: readonly ShellRule[]): ShellRule | null {
   const blocked = rules.filter((rule) => rule.approval === "blocked");
   const [best = null] = (blocked.length > 0 ? blocked : rules).toSorted(

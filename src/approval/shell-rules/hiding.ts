@@ -1,11 +1,10 @@
 import type { ShellWord } from "./pattern.ts";
 
 /**
- * True for a command that runs what its arguments, its input or a file say: what really runs does not stand where
- * commands are looked for.
+ * True for a command that runs other commands from its arguments, its input or a file: the analysis cannot see those.
  *
- * Languages (`python`, `awk`) and programs with hooks (`git -c`, `tar --to-command`) are not among them: whoever writes
- * a rule that lets them run with any arguments lets them run anything.
+ * Languages (`python`, `awk`) and programs with hooks (`git -c`, `tar --to-command`) are not included: a rule that allows
+ * them with any arguments allows them to run anything.
  */
 export function hidesCommand([word, ...rest]: readonly ShellWord[]): boolean {
   if (typeof word !== "string") return true;
@@ -17,9 +16,9 @@ export function hidesCommand([word, ...rest]: readonly ShellWord[]): boolean {
 
 const HIDING = new Set(
   [
-    // Builtins that run text, or that change what the words after them mean.
+    // Builtins that run text as code, or that change the meaning of later words.
     "eval . source exec command builtin trap alias bind enable hash fc complete compgen coproc function",
-    // Builtins that calculate, where a subscript `a[$(…)]` in a variable's value is run.
+    // Builtins with arithmetic, which runs a subscript `a[$(…)]` in a variable's value.
     "let declare typeset local",
     "sh bash dash ash rbash zsh ksh mksh fish csh tcsh busybox toybox",
     "sudo doas su runuser pkexec setpriv capsh chroot unshare nsenter bwrap firejail proot fakeroot",
@@ -28,5 +27,5 @@ const HIDING = new Set(
   ].flatMap((line) => line.split(" ")),
 );
 
-/** Bash runs the `$(…)` in a subscript that these are given as a variable's name, even where it is quoted. */
+/** Given a variable name with a subscript, bash runs the `$(…)` in it, even if it is quoted. */
 const EVALUATING = new Set(["test", "[", "printf", "read", "mapfile", "readarray", "getopts", "unset", "wait"]);

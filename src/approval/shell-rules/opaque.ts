@@ -1,39 +1,39 @@
 import type { ParameterExpansionPart, SyntaxNode } from "unbash";
 
 /**
- * Why nobody can say, from the text alone, which commands this makes the shell run; null where that can be said.
+ * Why the text alone does not determine which commands the shell runs; null if it does.
  *
- * Two dangers stand behind most of them: bash evaluates the *value* of a variable where it calculates or expands
- * indirectly, and runs the `$(…)` in it; and `sh` is another shell (dash), to which bash's own syntax is other commands.
+ * Two dangers: in arithmetic and indirect expansion bash evaluates the *value* of a variable and runs the `$(…)` in it; and
+ * `sh` may be another shell (dash), which reads bash's own syntax as other commands.
  */
 export function opaqueness(node: SyntaxNode, text: string): string | null {
   switch (node.type) {
     case "Script":
       return "errors" in node && node.errors !== undefined && node.errors.length > 0
-        ? `it is not whole: ${node.errors[0]?.message}`
+        ? `the syntax is incomplete: ${node.errors[0]?.message}`
         : null;
     case "CommandExpansion":
     case "ProcessSubstitution":
     case "ArithmeticCommandExpansion":
-      return node.script === undefined ? "a substitution in it cannot be read" : null;
+      return node.script === undefined ? "it has a substitution that cannot be parsed" : null;
     case "TestCommand":
-      return "`[[ … ]]` calculates, and is other commands to sh; write `[ … ]`";
+      return "`[[ … ]]` evaluates arithmetic, and sh reads it as other commands; write `[ … ]`";
     case "ArithmeticCommand":
     case "ArithmeticFor":
-      return "`(( … ))` calculates, and is other commands to sh";
+      return "`(( … ))` evaluates arithmetic, and sh reads it as other commands";
     case "AnsiCQuoted":
-      return "`$'…'` ends at another place for sh; write `'…'`";
+      return "`$'…'` has another meaning in sh; write `'…'`";
     case "ExtendedGlob":
-      return "its extended glob is not known to every shell";
+      return "not every shell supports its extended glob";
     case "Redirect":
-      return node.operator.startsWith("&") ? "`&>` ends the command for sh; write `>FILE 2>&1`" : null;
+      return node.operator.startsWith("&") ? "in sh `&>` ends the command; write `>FILE 2>&1`" : null;
     case "ArithmeticExpansion":
-      if (text.startsWith("$[")) return "`$[…]` is several words to sh; write `$((…))`";
-      return /[A-Za-z_$]/.test(text.slice(1)) ? "it calculates with text that the shell would run" : null;
+      if (text.startsWith("$[")) return "sh reads `$[…]` as several words; write `$((…))`";
+      return /[A-Za-z_$]/.test(text.slice(1)) ? "its arithmetic uses a variable, whose text the shell could run" : null;
     case "ParameterExpansion":
-      return isIndirect(node) ? "it evaluates a variable's text, which the shell could run" : null;
+      return isIndirect(node) ? "it evaluates the text of a variable, which the shell could run" : null;
     case "Assignment":
-      return node.index !== undefined && !isNumber(node.index.text) ? "it calculates a subscript" : null;
+      return node.index !== undefined && !isNumber(node.index.text) ? "it evaluates a subscript" : null;
     default:
       return null;
   }

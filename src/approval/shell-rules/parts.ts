@@ -1,30 +1,30 @@
+import type { CommandArgument, Word, WordPart } from "unbash";
 import { type Command, forEachChild, parse, type Redirection, type Script, type SyntaxNode } from "unbash";
 import { opaqueness } from "./opaque.ts";
 import type { ShellWord } from "./pattern.ts";
-import { argumentOf, wordOf } from "./word.ts";
 
-/** A piece of a command line that has to be agreed to, wherever it stands. `text` is as written, shortened. */
+/** A part of a command line that needs consent. `text` is the part as written, shortened. */
 export type ShellPart =
   | { readonly kind: "command"; readonly text: string; readonly words: readonly ShellWord[]; readonly beside: Beside }
   | { readonly kind: "assignment" | "redirection"; readonly text: string }
   | { readonly kind: "opaque"; readonly text: string; readonly reason: string };
 
-/** What stands beside a command's words and changes what it does; null for nothing. */
+/** What a command has beside its words that changes its effect; null for nothing. */
 export type Beside = "assignment" | "redirection" | "input" | null;
 
-/** Far more than anybody agrees to at a glance. */
+/** Far more than a person can review. */
 const MAX_CHARACTERS = 65_536;
-/** Levels of the syntax tree; a substitution in a substitution takes five. */
+/** Levels of the syntax tree; each nested substitution takes five. */
 const MAX_DEPTH = 250;
 const MAX_SHOWN = 200;
 
 /**
- * Every simple command of a command line, whatever it stands in: lists, pipelines, subshells, substitutions in words
- * and here-documents, functions, loops. What cannot be read, or means one thing to bash and another to sh, is `opaque`.
+ * Every simple command of a command line, also in lists, pipelines, subshells, substitutions, here-documents, functions
+ * and loops. Text that cannot be parsed, or that bash and sh read differently, is `opaque`.
  */
 export function shellParts(command: string): readonly ShellPart[] {
   if (command.length > MAX_CHARACTERS) return [opaque(command, `it is longer than ${MAX_CHARACTERS} characters`)];
-  if (/[^\P{Cc}\n\t]/u.test(command)) return [opaque(command, "it holds control characters")];
+  if (/[^\P{Cc}\n\t]/u.test(command)) return [opaque(command, "it contains control characters")];
   const parts: ShellPart[] = [];
   const visit = (node: SyntaxNode, outer: string, depth: number): void => {
     const source = sourceOf(node, outer);
@@ -39,7 +39,7 @@ export function shellParts(command: string): readonly ShellPart[] {
   return parts;
 }
 
-/** What stands in escaped backticks was unescaped first, and its places count in that text. */
+/** The parser unescapes the content of escaped backticks; positions inside refer to that text. */
 function sourceOf(node: SyntaxNode, outer: string): string {
   return node.type === "Script" ? ((node as Script).source ?? outer) : outer;
 }
@@ -74,7 +74,7 @@ function besideOf({ prefix, redirects }: Command): Beside {
   return changing.some((redirect) => redirect.type === "Redirect") ? "redirection" : "input";
 }
 
-/** `2>&1`, `2>&-` and `/dev/null` open no file that matters. */
+/** `2>&1`, `2>&-` and `/dev/null` open no file. */
 function isHarmless(redirect: Redirection): boolean {
   if (redirect.type !== "Redirect" || redirect.descriptor?.type === "FileDescriptorVariable") return false;
   const target = redirect.target === undefined ? null : wordOf(redirect.target);
@@ -86,10 +86,40 @@ function opaque(text: string, reason: string): ShellPart {
   return { kind: "opaque", text: shortened(text), reason };
 }
 
-/** A person reads this at a terminal before agreeing: nothing in it may move the cursor or turn the text around. */
+/** A person reads this text in a terminal before approving: control and formatting characters become visible escapes. */
 function shortened(text: string): string {
   const visible = text
     .slice(0, MAX_SHOWN)
     .replaceAll(/[^\P{C}\n\t]/gu, (hidden) => `\\u{${hidden.codePointAt(0)?.toString(16)}}`);
   return text.length > MAX_SHOWN ? `${visible}…` : visible;
+}
+
+/** The argument that the program gets; null if it depends on the shell (expansions, globs, braces, `~`). */
+export function argumentOf(argument: CommandArgument): ShellWord {
+  if (argument.type === "Word") return wordOf(argument);
+  if (argument.value.type !== "Word" || argument.index !== undefined) return null;
+  const value = wordOf(argument.value);
+  return value === null ? null : `${argument.name}${argument.append ? "+" : ""}=${value}`;
+}
+
+export function wordOf(word: Word): ShellWord {
+  const parts = word.parts ?? [];
+  if (!parts.every(isLiteral)) return null;
+  return hasTilde(word) ? null : word.value;
+}
+
+function isLiteral(part: WordPart): boolean {
+  if (part.type === "DoubleQuoted") return part.parts.every((inner) => inner.type === "Literal");
+  return part.type === "Literal" || part.type === "SingleQuoted";
+}
+
+/** True if `~` may mean a home directory: at the start and after `=` or `:`, unless quoted or escaped. */
+function hasTilde({ text, parts }: Word): boolean {
+  if (parts === undefined) return mayBeHome(text, true);
+  return parts.some((part, index) => part.type === "Literal" && mayBeHome(part.text, index === 0));
+}
+
+function mayBeHome(text: string, atStart: boolean): boolean {
+  const unescaped = text.replaceAll(/\\[\s\S]/g, "\\");
+  return (atStart && unescaped.startsWith("~")) || /[=:]~/.test(unescaped);
 }

@@ -1,20 +1,20 @@
 import type { ShellRule } from "./rules.ts";
 
-/** A word of a command as the program will get it; null where only the shell will know it, or how many words it is. */
+/** A word of a command as the program gets it; null if only the shell can know the word, or how many words it becomes. */
 export type ShellWord = string | null;
 
-/** `maybe`: it depends on words that are not known before the shell runs. */
+/** `maybe`: it depends on words that are unknown until the shell runs. */
 export type Match = "yes" | "maybe" | "no";
 
 /**
- * Whether a rule's pattern speaks of a simple command.
+ * Tests if a rule's pattern matches a simple command.
  *
- * A pattern is words, parted by blanks. A word stands for itself; `*` alone is any one word, and inside a word any part
- * of it; `**` as the last word is any further words, or none. Without it the pattern is the whole command.
+ * A pattern is a list of words. `*` alone matches one word, and inside a word any part of it; `**` as the last word matches
+ * any number of further words. Without `**` the pattern must match the whole command.
  *
- * A rule that lets a command run unseen is read narrowly: inside a word its `*` stops at `/` and never lets `..`
- * through, as `docs/*` is not meant to be `docs/../keys`. A rule that asks or blocks is read widely: its `*` passes
- * over `/`, and `rm` is also `/bin/rm`.
+ * A rule that lets a command run without a question is read narrowly: inside a word `*` matches neither `/` nor `..`, so
+ * that `docs/*` does not match `docs/../keys`. A rule that asks or blocks is read widely: `*` matches `/`, and `rm` also
+ * matches `/bin/rm`.
  */
 export function matchRule({ pattern, approval }: ShellRule, words: readonly ShellWord[]): Match {
   const { expected, open } = parsePattern(pattern);
@@ -33,12 +33,12 @@ export function matchRule({ pattern, approval }: ShellRule, words: readonly Shel
   return unknownAt < 0 || open ? "yes" : "maybe";
 }
 
-/** True where the rule spells out a whole command, so that its author saw all of it. */
+/** True if the rule has no wildcard, so that its author saw the whole command. */
 export function spellsOut({ pattern }: ShellRule): boolean {
   return !pattern.includes("*");
 }
 
-/** How much a rule says of a command: the characters that stand for themselves. */
+/** The number of literal characters in a rule's pattern. */
 export function specificity({ pattern }: ShellRule): number {
   return pattern.replaceAll(/[\s*]/g, "").length;
 }
@@ -49,7 +49,7 @@ function parsePattern(pattern: string): { readonly expected: readonly string[]; 
   return { expected: open ? words.slice(0, -1) : words, open };
 }
 
-/** `rm` for `/usr/bin/rm`: another way to write a command must not get round a rule that is against it. */
+/** Matches `rm` with `/usr/bin/rm`: a path must not bypass a rule that asks or blocks. */
 function matchName(glob: string, word: string): boolean {
   return !glob.includes("/") && matchPiece(glob, word.slice(word.lastIndexOf("/") + 1));
 }
@@ -67,7 +67,7 @@ function matchWord(glob: string, word: string, narrow: boolean): boolean {
   );
 }
 
-/** Takes each literal part at the first place it fits, which is enough for `*` and never goes back (no ReDoS). */
+/** Matches each literal part at its first position. That is enough for `*` and never backtracks (no ReDoS). */
 function matchPiece(glob: string, text: string): boolean {
   const [first = "", ...rest] = glob.split("*");
   const last = rest.pop();

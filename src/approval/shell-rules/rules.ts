@@ -1,25 +1,25 @@
 import { type Consent, isLooser } from "../../sandbox/approval.ts";
 
 /**
- * Which shell commands a worker may run, and with whose consent.
+ * Which shell commands a worker may run, and with which consent.
  *
- * This is consent, not capability: what a command can reach is decided by the sandbox of its cell, whatever stands here.
+ * This is consent, not capability: the sandbox of the cell limits what a command can reach, whatever the rules say.
  */
 export interface ShellRules {
-  /** For a command that no rule speaks of. */
+  /** For a command that matches no rule. */
   readonly default: Consent;
   readonly rules: readonly ShellRule[];
 }
 
 export interface ShellRule {
-  /** Words as `pattern.ts` reads them: `git status`, `git log **`. */
+  /** Words in the syntax of `pattern.ts`: `git status`, `git log **`. */
   readonly pattern: string;
   readonly approval: Consent;
-  /** Told to whoever is asked or refused. */
+  /** Shown to the person who is asked and to the refused worker. */
   readonly why?: string;
 }
 
-/** What holds for text that cannot be judged: it could be what the strictest rule is about. */
+/** The consent for text that cannot be analysed: the strictest rule could match it. */
 export function strictestConsent({ default: otherwise, rules }: ShellRules): Consent {
   return rules.reduce((strictest, rule) => stricterOf(strictest, rule.approval), otherwise);
 }

@@ -1,6 +1,6 @@
 import type { ShellDecision, ShellReason } from "./decide.ts";
 
-/** Why a command line is asked about or refused, for the person who is asked and for the LLM that wrote it. */
+/** Why a command line needs approval or is refused, for the person who is asked and for the LLM that wrote it. */
 export function describeShellDecision({ consent, because }: ShellDecision): string {
   const verdict = { pre_approved: "may run", ask: "needs approval", blocked: "is blocked" }[consent];
   return `\`${because.part}\` ${verdict}: ${reasonOf(because)}`;
@@ -10,20 +10,20 @@ function reasonOf({ cause, pattern, why }: ShellReason): string {
   const because = why === null ? "." : `: ${why.replace(/[.\s]+$/, "")}.`;
   switch (cause) {
     case "rule":
-      return `the rule \`${pattern}\` says so${because}`;
+      return `the rule \`${pattern}\` matches${because}`;
     case "unsure":
-      return `what it expands to could be what the rule \`${pattern}\` is about${because} Write the words out.`;
+      return `after expansion the rule \`${pattern}\` could match${because} Write the words without expansions.`;
     case "default":
-      return "no rule speaks of it, so the default holds.";
+      return "no rule matches, so the default applies.";
     case "hidden":
-      return "it runs something that its words do not show. Run that command directly.";
+      return "it runs another command that its words do not show. Run that command directly.";
     case "opaque":
-      return `it cannot be judged${because}`;
+      return `it cannot be analysed${because}`;
     case "assignment":
-      return "it sets a variable, which no rule speaks of, so the default holds. Run the command without it.";
+      return "it sets a variable, which rules do not cover, so the default applies. Run the command without it.";
     case "redirection":
-      return "it redirects to or from a file, which no rule speaks of, so the default holds. Run the command without it.";
+      return "it redirects to or from a file, which rules do not cover, so the default applies. Run the command without it.";
     case "input":
-      return "it feeds a text to the command, which no rule speaks of, so the default holds. Run the command without it.";
+      return "it passes text as input, which rules do not cover, so the default applies. Run the command without it.";
   }
 }

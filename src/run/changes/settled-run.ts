@@ -95,7 +95,7 @@ function failureOf(settlement: Settlement, job: Job): SettledChanges["failure"] 
   }
   if (decision === null || decision.outcome === "approved") return heldFailure(outcomes, job);
   const timedOut = decision.outcome === "timed_out";
-  const answer = timedOut ? "nobody answered in time" : `it was denied: ${decision.reason}`;
+  const answer = timedOut ? "no answer came in time" : `it was denied: ${decision.reason}`;
   const withheld = outcomes.filter(({ outcome }) => outcome !== "applied").map(({ change }) => change.path);
   const shown = withheld.slice(0, 5).join(", ") + (withheld.length > 5 ? ` and ${withheld.length - 5} more` : "");
   const way =

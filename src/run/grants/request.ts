@@ -193,8 +193,8 @@ function questionOf(
 
 function unapproved(asked: { directory: VirtualPath; mode: Mode }, { outcome, reason }: Decision): Refused {
   if (outcome === "timed_out")
-    return refuse("APPROVAL_TIMED_OUT", asked, "It needs approval, and nobody answered in time.");
-  return refuse("APPROVAL_DENIED", asked, `It needs approval, and was denied: ${reason}.`);
+    return refuse("APPROVAL_TIMED_OUT", asked, "It needs approval, and no answer came in time.");
+  return refuse("APPROVAL_DENIED", asked, `It needs approval, which was denied: ${reason}.`);
 }
 
 /** From the one nearest to the project down, each from the one before: what is written lands in the caller's view first. */

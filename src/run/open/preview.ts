@@ -1,4 +1,4 @@
-import { noTranscripts } from "../../agent/transcript/transcripts.ts";
+import { noTranscripts } from "../../agent/transcript/transcript.ts";
 import type { ApprovalMode } from "../../approval/approver.ts";
 import { noTrail } from "../../audit/trail.ts";
 import type { Project } from "../../declarations/project.ts";

@@ -22,7 +22,7 @@ export function askFor(
     const decision = await approver.decide({ run, root, worker: worker.name, ...what }, signal);
     if (decision.outcome === "approved") return;
     const timedOut = decision.outcome === "timed_out";
-    const answer = timedOut ? "nobody answered in time" : `it was denied: ${decision.reason}`;
+    const answer = timedOut ? "no answer came in time" : `it was denied: ${decision.reason}`;
     const code = timedOut ? "APPROVAL_TIMED_OUT" : "APPROVAL_DENIED";
     const message =
       typeof said === "string"

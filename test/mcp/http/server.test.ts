@@ -199,7 +199,7 @@ describe.each([false, true])("a client over HTTP (2026-07-28: %s)", (modern) => 
     const no = await connectedTo(s.server.url, TOKEN, modern, answering("deny"));
     expect(await Promise.all([exec(yes, "printf hello"), exec(no, "printf hello")])).toEqual([
       "hello",
-      expect.stringContaining("the person at the client said no"),
+      expect.stringContaining("the person at the client denied it"),
     ]);
     expect(asked.sort()).toEqual(["deny: true", "once: true"]);
   });

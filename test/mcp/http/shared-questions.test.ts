@@ -42,7 +42,7 @@ describe("clients that share a session", () => {
     await exec(yes, "true");
     const asking = exec(no, `echo > /out/begun; sleep 1; ${programWrites("/kept/of-no")}`);
     const behind = exec(yes, "true");
-    expect(await asking).toContain("the person at the client said no");
+    expect(await asking).toContain("the person at the client denied it");
     await behind;
     expect(no.asked).toHaveLength(1);
     expect(yes.asked).toEqual([]);
@@ -69,7 +69,7 @@ describe("clients that share a session", () => {
     const [lasting, no] = [await person("session"), await person("deny")];
     expect(await exec(lasting, "printf one")).toBe("one");
     expect(lasting.asked[0]?.choices).toEqual(["deny", "once"]);
-    expect(await exec(no, "printf one")).toContain("the person at the client said no");
+    expect(await exec(no, "printf one")).toContain("the person at the client denied it");
     expect(await exec(lasting, "printf one")).toBe("one");
     expect(lasting.asked).toHaveLength(2);
   });

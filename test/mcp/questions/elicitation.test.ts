@@ -144,7 +144,7 @@ describe.each([
     const { client } = await answering(() => new Promise(() => {}), modern);
     const answer = write(client, `/out/${at}-late`).then(textOf, String);
     // A client of the newer revision is only told when it comes again, and this one never does.
-    if (!modern) expect(await answer).toContain("nobody answered in time");
+    if (!modern) expect(await answer).toContain("no answer came in time");
     const decided = async () => (await mcp.project.corral(["audit", "--type", "approval", "--limit", "1"])).stdout;
     await expect
       .poll(decided, { timeout: 15_000 })

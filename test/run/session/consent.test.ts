@@ -87,18 +87,18 @@ describe("a command", () => {
     await opened?.[Symbol.asyncDispose]();
     const late = await (await open({ person: person(TIMED_OUT) })).tool("exec", { command });
     expect(late).toMatchObject({ ok: false, code: "APPROVAL_TIMED_OUT" });
-    expect(!late.ok && late.message).toMatch(/ Nobody answered in time\.$/);
+    expect(!late.ok && late.message).toMatch(/ No answer came in time\.$/);
     await opened?.[Symbol.asyncDispose]();
     const headless = await (await open({})).tool("exec", { command });
     expect(headless).toMatchObject({ ok: false, code: "APPROVAL_DENIED" });
-    expect(!headless.ok && headless.message).toContain("there is no terminal to ask at");
+    expect(!headless.ok && headless.message).toContain("there is no terminal for the question");
   });
 
   it.each([
     [{ env: { PATH: "/out" } }, "it sets a variable", "with PATH='/out'"],
-    [{ stdin: "rm -rf /" }, "it feeds a text", 'reading "rm -rf /"'],
+    [{ stdin: "rm -rf /" }, "it passes text", 'reading "rm -rf /"'],
     [{ cwd: "/docs" }, "`cd '/docs'` needs approval", "in '/docs'"],
-    [{ stdin: "x".repeat(2000) }, "it feeds a text", "1500 characters more, SHA-256"],
+    [{ stdin: "x".repeat(2000) }, "it passes text", "1500 characters more, SHA-256"],
   ])(
     "is asked about with all that stands beside it, though a rule approves its words: %j",
     async (beside, why, shown) => {
