@@ -1,13 +1,13 @@
 import { open } from "node:fs/promises";
+import type { TrailPaths } from "../state/state-paths.ts";
 import { linesOf } from "./lines.ts";
-import type { TrailPlace } from "./place.ts";
 import { type SealedRecord, unsealed } from "./seal.ts";
 
 /**
  * The records of a trail, oldest first, some at a time; null stands for a line that is none. Their order is not looked
  * at: that is `verifyTrail`'s. Yields nothing where there is no trail.
  */
-export async function* recordsOf(place: TrailPlace, key: Buffer): AsyncGenerator<readonly (SealedRecord | null)[]> {
+export async function* recordsOf(place: TrailPaths, key: Buffer): AsyncGenerator<readonly (SealedRecord | null)[]> {
   const handle = await open(place.trail, "r").catch((error: NodeJS.ErrnoException) => {
     if (error.code !== "ENOENT") throw error;
     return null;

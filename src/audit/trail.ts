@@ -1,10 +1,10 @@
 import { constants } from "node:fs";
 import { mkdir, open, writeFile } from "node:fs/promises";
 import { FileLock, type LockOwner } from "../state/file-lock.ts";
+import type { TrailPaths } from "../state/state-paths.ts";
 import { boundedJson } from "./bounded.ts";
 import { type ChainEnd, chainEnd } from "./chain-end.ts";
 import { readHead, writeHead } from "./head.ts";
-import type { TrailPlace } from "./place.ts";
 import type { AuditRecord } from "./records.ts";
 import { GENESIS, sealedLine } from "./seal.ts";
 
@@ -27,7 +27,7 @@ export class AuditTrailError extends Error {
 }
 
 export interface TrailOptions {
-  readonly place: TrailPlace;
+  readonly place: TrailPaths;
   /** See `auditKey`. */
   readonly key: Buffer;
   readonly owner: LockOwner;

@@ -1,8 +1,8 @@
 import { type FileHandle, open } from "node:fs/promises";
+import type { TrailPaths } from "../state/state-paths.ts";
 import { isRepaired } from "./chain-end.ts";
 import { type ReadHead, readHead } from "./head.ts";
 import { type Line, linesOf } from "./lines.ts";
-import type { TrailPlace } from "./place.ts";
 import { GENESIS, type SealedRecord, unsealed } from "./seal.ts";
 
 /** Something about a trail, and the line that it is told of; 0 is the trail as a whole. */
@@ -27,7 +27,7 @@ export interface Verdict {
 export const MAX_REMARKS = 100;
 
 /** Holds a whole trail against its seals. Reads it in pieces, however long it is; null where there is none. */
-export async function verifyTrail(place: TrailPlace, key: Buffer): Promise<Verdict | null> {
+export async function verifyTrail(place: TrailPaths, key: Buffer): Promise<Verdict | null> {
   // The head first: what is appended meanwhile makes the trail longer than it, and never shorter.
   const head = await readHead(place.head, key);
   await using handle = await opened(place.trail);

@@ -1,6 +1,5 @@
 import { realpath } from "node:fs/promises";
 import { resolve } from "node:path";
-import { type TrailPlace, trailPlace } from "../audit/place.ts";
 import { recordsOf } from "../audit/read.ts";
 import { AUDIT_TYPES } from "../audit/records.ts";
 import { auditKey, type SealedRecord } from "../audit/seal.ts";
@@ -9,6 +8,7 @@ import { nearest } from "../declarations/yaml/issue.ts";
 import { printableLine } from "../operations/wording/printable.ts";
 import { loadSealKey } from "../state/owner.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
+import { projectPaths, type TrailPaths } from "../state/state-paths.ts";
 import { auditTable } from "./audit-text.ts";
 import { dateOf } from "./terminal/date.ts";
 import { printJson, say, type Terminal } from "./terminal/terminal.ts";
@@ -31,7 +31,7 @@ const MAX_LIMIT = 100_000;
 export async function auditVerb(options: AuditOptions, terminal: Terminal): Promise<number> {
   const stateDir = stateDirFrom(terminal.env);
   const dir = await projectFolder(options.project, terminal);
-  const place = trailPlace(stateDir, dir);
+  const place = projectPaths(stateDir, dir).trail;
   const wanted = filterFrom(options);
   const key = auditKey(await loadSealKey(stateDir), dir);
   if (options.verify) return await verify(place, key, options, terminal);
@@ -76,7 +76,7 @@ function limitFrom({ limit }: AuditOptions): number | null {
 
 /** Answers with the number of lines that are no records. */
 async function printNewest(
-  place: TrailPlace,
+  place: TrailPaths,
   key: Buffer,
   wanted: Filter,
   { limit, json }: { limit: number; json: boolean },
@@ -99,7 +99,7 @@ async function printNewest(
 }
 
 /** The same for all of them, as they are read, for they may be many. */
-async function printAll(place: TrailPlace, key: Buffer, wanted: Filter, terminal: Terminal): Promise<number> {
+async function printAll(place: TrailPaths, key: Buffer, wanted: Filter, terminal: Terminal): Promise<number> {
   let foreign = 0;
   for await (const some of recordsOf(place, key)) {
     for (const record of some) {
@@ -120,7 +120,7 @@ async function drained({ stdout }: Terminal): Promise<void> {
   await new Promise((resolve) => stdout.write("", resolve));
 }
 
-async function verify(place: TrailPlace, key: Buffer, { json }: AuditOptions, terminal: Terminal): Promise<number> {
+async function verify(place: TrailPaths, key: Buffer, { json }: AuditOptions, terminal: Terminal): Promise<number> {
   const verdict = await verifyTrail(place, key);
   if (verdict === null) {
     if (json) printJson(terminal, { ok: true, records: 0, firstAt: null, lastAt: null, problems: [], notes: [] });

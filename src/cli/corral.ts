@@ -1,8 +1,8 @@
 #!/usr/bin/env node
 import { type Stats, statSync } from "node:fs";
 import module from "node:module";
-import { join } from "node:path";
 import { stateDirFrom } from "../state/state-dir.ts";
+import { statePaths } from "../state/state-paths.ts";
 
 /** As `engines` of the package says. An older one fails somewhere in the middle, over words that it does not know. */
 const OLDEST_NODE = [22, 13] as const;
@@ -20,7 +20,7 @@ if (major < OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor < OLDEST_NODE[1
 const stateDir = stateDirFrom(process.env);
 const state = stateOf(stateDir);
 if (state !== undefined && state.uid === process.geteuid?.() && (state.mode & 0o022) === 0)
-  module.enableCompileCache(join(stateDir, "compiled"));
+  module.enableCompileCache(statePaths(stateDir).compiled);
 
 // Loaded only now, for the cache to be of use.
 const [{ main }, { terminalOf }, { EXIT }] = await Promise.all([

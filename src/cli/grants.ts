@@ -1,8 +1,8 @@
-import { join } from "node:path";
 import { printableLine } from "../operations/wording/printable.ts";
 import { listLiveGrants, revokeLiveGrant } from "../state/live-grants.ts";
 import { currentOwner } from "../state/owner.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
+import { statePaths } from "../state/state-paths.ts";
 import { columns } from "./terminal/table.ts";
 import { printJson, say, type Terminal } from "./terminal/terminal.ts";
 import { UsageError } from "./terminal/usage-error.ts";
@@ -38,5 +38,5 @@ export async function revokeVerb(
 }
 
 function liveDirFrom({ env }: Terminal): string {
-  return join(stateDirFrom(env), "live");
+  return statePaths(stateDirFrom(env)).live;
 }

@@ -1,15 +1,9 @@
-import { join } from "node:path";
 import { lockOwner } from "../state/owner.ts";
-import { stateNameOf } from "../state/state-name.ts";
+import { projectPaths } from "../state/state-paths.ts";
 import { FleetJournal } from "./journal/journal.ts";
 
-/** The journal of a project's fleets, as this process works on it. */
+/** The journal of a project's fleets, as this process works on it. `projectDir`: absolute, without symbolic links. */
 export async function openJournal(stateDir: string, projectDir: string): Promise<FleetJournal> {
   const { name: self, isDead } = lockOwner();
-  return await FleetJournal.open(journalPath(stateDir, projectDir), { self, isDead });
-}
-
-/** Where the fleets of one project are kept. `projectDir`: absolute, with no symbolic link in it. */
-export function journalPath(stateDir: string, projectDir: string): string {
-  return join(stateDir, "fleets", stateNameOf(projectDir), "fleets.db");
+  return await FleetJournal.open(projectPaths(stateDir, projectDir).fleets, { self, isDead });
 }

@@ -4,12 +4,12 @@ import { mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { trailPlace } from "../../src/audit/place.ts";
 import { recordsOf } from "../../src/audit/read.ts";
 import { auditKey, type SealedRecord } from "../../src/audit/seal.ts";
 import { verifyTrail } from "../../src/audit/verify.ts";
 import { openTrail } from "../../src/run/recorded/open-trail.ts";
 import { loadSealKey } from "../../src/state/owner.ts";
+import { projectPaths } from "../../src/state/state-paths.ts";
 
 const PROJECT = "/some/project";
 let stateDir: string;
@@ -43,7 +43,7 @@ function appender(order: { name: string; count?: number; size?: number }): Appen
 }
 
 async function trail() {
-  const place = trailPlace(stateDir, PROJECT);
+  const place = projectPaths(stateDir, PROJECT).trail;
   const key = auditKey(await loadSealKey(stateDir), PROJECT);
   const verdict = await verifyTrail(place, key);
   const records: SealedRecord[] = [];

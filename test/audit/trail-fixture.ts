@@ -1,18 +1,18 @@
 import { mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type TrailPlace, trailPlace } from "../../src/audit/place.ts";
 import type { AuditRecord } from "../../src/audit/records.ts";
 import { auditKey } from "../../src/audit/seal.ts";
 import { TrailFile } from "../../src/audit/trail.ts";
 import { type Verdict, verifyTrail } from "../../src/audit/verify.ts";
+import { projectPaths, type TrailPaths } from "../../src/state/state-paths.ts";
 
 export const KEY = auditKey(Buffer.alloc(32, 7), "/project");
 export const ALIVE = { name: "alive", isDead: (name: string) => name.startsWith("dead") };
 
 /** A trail in a folder of a test's own. */
 export interface TrailFixture extends Disposable {
-  readonly place: TrailPlace;
+  readonly place: TrailPaths;
   /** Another one of the same trail, as another process would have it. */
   open(owner?: { name: string; isDead: (name: string) => boolean }): TrailFile;
   /** Appends so many records, and closes. */
@@ -23,7 +23,7 @@ export interface TrailFixture extends Disposable {
 
 export function trailFixture(): TrailFixture {
   const stateDir = realpathSync(mkdtempSync(join(tmpdir(), "corral-audit-")));
-  const place = trailPlace(stateDir, "/project");
+  const place = projectPaths(stateDir, "/project").trail;
   const open: TrailFixture["open"] = (owner = ALIVE) => new TrailFile({ place, key: KEY, owner });
   return {
     place,

@@ -10,10 +10,10 @@ import {
 } from "node:fs";
 import { dirname } from "node:path";
 import { describe, expect, it } from "vitest";
-import type { TrailPlace } from "../../src/audit/place.ts";
 import { recordsOf } from "../../src/audit/read.ts";
 import { sealedHead } from "../../src/audit/seal.ts";
 import { AuditTrailError } from "../../src/audit/trail.ts";
+import type { TrailPaths } from "../../src/state/state-paths.ts";
 import { KEY, record, trailFixture } from "./trail-fixture.ts";
 
 describe("the audit trail", () => {
@@ -180,14 +180,14 @@ describe("a trail that is ahead of its head, as after a crash between the two", 
 
 describe("a trail that was tampered with", () => {
   it.each([
-    ["cut off", ({ trail }: TrailPlace) => cutLines(trail, 2), "cut off"],
-    ["removed", ({ trail }: TrailPlace) => rmSync(trail), "cut off"],
-    ["robbed of its head", ({ head }: TrailPlace) => rmSync(head), "head was missing"],
-    ["given another head", ({ head }: TrailPlace) => writeFileSync(head, "{}"), "head was missing"],
-    ["added to", ({ trail }: TrailPlace) => appendFileSync(trail, '{"seq":5}\n{"seq":6}\n'), "are no records"],
+    ["cut off", ({ trail }: TrailPaths) => cutLines(trail, 2), "cut off"],
+    ["removed", ({ trail }: TrailPaths) => rmSync(trail), "cut off"],
+    ["robbed of its head", ({ head }: TrailPaths) => rmSync(head), "head was missing"],
+    ["given another head", ({ head }: TrailPaths) => writeFileSync(head, "{}"), "head was missing"],
+    ["added to", ({ trail }: TrailPaths) => appendFileSync(trail, '{"seq":5}\n{"seq":6}\n'), "are no records"],
     [
       "given its first record once more",
-      ({ trail }: TrailPlace) => appendFileSync(trail, firstLine(trail)),
+      ({ trail }: TrailPaths) => appendFileSync(trail, firstLine(trail)),
       "second time",
     ],
   ])("goes on, and stays broken for ever, when it was %s", async (_, tamper, told) => {

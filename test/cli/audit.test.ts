@@ -1,7 +1,7 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { trailPlace } from "../../src/audit/place.ts";
 import { openTrail } from "../../src/run/recorded/open-trail.ts";
+import { projectPaths } from "../../src/state/state-paths.ts";
 import { type CliProject, cliProject, sh } from "./cli-project.ts";
 
 let project: CliProject;
@@ -22,7 +22,7 @@ beforeAll(async () => {
     folders: ["docs"],
     files: { "docs/a.txt": "a document" },
   });
-  trail = trailPlace(project.stateDir, project.dir).trail;
+  trail = projectPaths(project.stateDir, project.dir).trail.trail;
   expect((await project.corral(["audit"])).stderr).toBe("Nothing is recorded.\n");
   expect(await project.corral(["audit", "--verify"])).toMatchObject({ status: 0, stderr: "Nothing is recorded.\n" });
   const ran = await project.corral(["run", "reader", "--json"]);

@@ -4,7 +4,7 @@ import type { FleetEvent, FleetSummary } from "../../src/fleet/events.ts";
 import { type FleetEnvironment, type OpenedFleet, resumeFleet, startFleet } from "../../src/fleet/fleet.ts";
 import { FleetJournal } from "../../src/fleet/journal/journal.ts";
 import type { FleetSpec, ItemRequest, ItemResult } from "../../src/fleet/model/item.ts";
-import { journalPath } from "../../src/fleet/open-journal.ts";
+import { projectPaths } from "../../src/state/state-paths.ts";
 import { openProject, type ProjectFixture, type ProjectSpec } from "../run/project-fixture.ts";
 
 /** A project with fleets of its own, on the Engine. Disposing removes all of it. */
@@ -40,7 +40,7 @@ export const SPEC: FleetSpec = {
 
 export async function openFleetProject(spec: ProjectSpec): Promise<FleetFixture> {
   const project = await openProject({ policy: "batch", ...spec });
-  const path = journalPath(project.stateDir, project.dir);
+  const path = projectPaths(project.stateDir, project.dir).fleets;
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   const journal = await FleetJournal.open(path, { self: "this test", isDead: () => true });
   const events: FleetEvent[] = [];

@@ -4,7 +4,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { expect } from "vitest";
 import { FleetJournal } from "../../src/fleet/journal/journal.ts";
 import type { Reuse } from "../../src/fleet/model/item.ts";
-import { journalPath } from "../../src/fleet/open-journal.ts";
+import { projectPaths } from "../../src/state/state-paths.ts";
 import { type CliProject, cliProject, type Outcome, sh } from "../cli/cli-project.ts";
 import { writable } from "../run/project-fixture.ts";
 
@@ -55,7 +55,10 @@ export async function killedFleet(options: KilledFleetOptions): Promise<KilledFl
     files: Object.fromEntries(keys.map((key) => [`inbox/${key}`, `document ${key}\n`])),
   });
   const journalOf = () =>
-    FleetJournal.open(journalPath(project.stateDir, project.dir), { self: "a test that looks", isDead: () => false });
+    FleetJournal.open(projectPaths(project.stateDir, project.dir).fleets, {
+      self: "a test that looks",
+      isDead: () => false,
+    });
   const fleet: KilledFleet["fleet"] = async () => {
     using journal = await journalOf();
     const [newest] = journal.list(1);

@@ -1,13 +1,13 @@
-import { trailPlace } from "../../../src/audit/place.ts";
 import { recordsOf } from "../../../src/audit/read.ts";
 import { auditKey, type SealedRecord } from "../../../src/audit/seal.ts";
 import { loadSealKey } from "../../../src/state/owner.ts";
+import { projectPaths } from "../../../src/state/state-paths.ts";
 
 /** What the audit trail has of a run, oldest first; `corral audit --run RUN` shows the same. */
 export async function recordsOfRun(run: string, stateDir: string, projectDir: string): Promise<SealedRecord[]> {
   const records: SealedRecord[] = [];
   const key = auditKey(await loadSealKey(stateDir), projectDir);
-  for await (const some of recordsOf(trailPlace(stateDir, projectDir), key))
+  for await (const some of recordsOf(projectPaths(stateDir, projectDir).trail, key))
     records.push(...some.filter((record) => record?.root === run).filter((record) => record !== null));
   return records;
 }

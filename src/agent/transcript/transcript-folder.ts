@@ -1,6 +1,6 @@
 import { type FileHandle, mkdir, open, readdir, readFile, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { stateNameOf } from "../../state/state-name.ts";
+import { projectPaths } from "../../state/state-paths.ts";
 import { noTranscripts, type TranscriptSink, type Transcripts } from "./transcript.ts";
 
 /** The oldest make room. */
@@ -24,7 +24,7 @@ export class TranscriptFolder implements Transcripts {
 
   /** `projectDir`: absolute, with no symbolic link in it. */
   constructor(stateDir: string, projectDir: string, trouble: (detail: string) => void = () => {}) {
-    this.#dir = join(stateDir, "transcripts", stateNameOf(projectDir));
+    this.#dir = projectPaths(stateDir, projectDir).transcripts;
     this.#trouble = trouble;
   }
 

@@ -3,6 +3,7 @@ import { mkdir, readdir, rename, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { removeTree } from "../../files/host/remove-tree.ts";
 import { isHeld, type LockOwner, tryHoldFile } from "../../state/file-lock.ts";
+import { statePaths } from "../../state/state-paths.ts";
 import type { ApplicationOptions } from "../apply/application.ts";
 import { applyChangeset, finishInterrupted } from "../apply/apply.ts";
 import { BrokenApplyLog } from "../apply/apply-log.ts";
@@ -55,7 +56,7 @@ export class ChangesetStore {
   readonly #owner: LockOwner;
 
   constructor(stateDir: string, owner: LockOwner) {
-    this.#root = join(stateDir, "changes");
+    this.#root = statePaths(stateDir).changes;
     this.#owner = owner;
   }
 

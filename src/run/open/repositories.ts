@@ -3,7 +3,7 @@ import { basename, join } from "node:path";
 import type { AuditTrail } from "../../audit/trail.ts";
 import type { Project } from "../../declarations/project.ts";
 import { Repositories } from "../../git/repositories.ts";
-import { stateNameOf } from "../../state/state-name.ts";
+import { projectPaths } from "../../state/state-paths.ts";
 import type { OpenOptions } from "./options.ts";
 
 /** Null where the project has none. By the project's folder, so that two projects may have repositories of the same name. */
@@ -14,7 +14,7 @@ export function repositoriesOf(
 ): Repositories | null {
   if (repos === undefined) return null;
   return new Repositories({
-    dir: join(stateDir, "git", stateNameOf(dir)),
+    dir: projectPaths(stateDir, dir).git,
     repos,
     owner: basename(ownerDir),
     isLive: (owner) => existsSync(join(liveDir, owner)),

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { FleetJournal } from "../../../src/fleet/journal/journal.ts";
 import type { FleetSpec, ItemRequest, ItemResult } from "../../../src/fleet/model/item.ts";
 import type { FleetQueue, NewAttempt, Settlement } from "../../../src/fleet/model/queue.ts";
-import { journalPath } from "../../../src/fleet/open-journal.ts";
+import { projectPaths } from "../../../src/state/state-paths.ts";
 
 export const SPEC: FleetSpec = {
   version: 1,
@@ -31,7 +31,7 @@ export interface JournalFixture extends Disposable {
 
 export function journalFixture(): JournalFixture {
   const stateDir = mkdtempSync(join(tmpdir(), "corral-journal-"));
-  const path = journalPath(stateDir, "/project");
+  const path = projectPaths(stateDir, "/project").fleets;
   return {
     path,
     open: (self = "me", now = Date.now) =>

@@ -1,12 +1,12 @@
 import fs from "node:fs";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
-import { trailPlace } from "../../../src/audit/place.ts";
 import { recordsOf } from "../../../src/audit/read.ts";
 import { auditKey, type SealedRecord } from "../../../src/audit/seal.ts";
 import { ChangesetStore } from "../../../src/changes/store/changeset-store.ts";
 import { finishInterrupted } from "../../../src/run/changes/finish-interrupted.ts";
 import { loadSealKey } from "../../../src/state/owner.ts";
+import { projectPaths } from "../../../src/state/state-paths.ts";
 import { stagedFolder, treeAt } from "../../changes/staged-folder.ts";
 
 const ID = "0123456789ab";
@@ -14,7 +14,7 @@ const ID = "0123456789ab";
 async function recordsIn(stateDir: string, project: string): Promise<(SealedRecord | null)[]> {
   const records: (SealedRecord | null)[] = [];
   const key = auditKey(await loadSealKey(stateDir), project);
-  for await (const some of recordsOf(trailPlace(stateDir, project), key)) records.push(...some);
+  for await (const some of recordsOf(projectPaths(stateDir, project).trail, key)) records.push(...some);
   return records;
 }
 
