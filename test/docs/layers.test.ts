@@ -36,9 +36,10 @@ describe("the table of folders in docs/architecture.md", () => {
       folder,
       others.filter((other) => other !== folder && isDocumented(other)).sort(),
     ]);
-    const planned = ["index.ts", "serve"];
+    // Entries of the package are files; `serve` has its place and no file yet.
+    const isListed = (folder: string): boolean => !folder.endsWith(".ts") && folder !== "serve";
     expect(Object.fromEntries(documented)).toEqual(
-      Object.fromEntries(enforced.filter(([folder]) => !planned.includes(String(folder)))),
+      Object.fromEntries(enforced.filter(([folder]) => isListed(String(folder)))),
     );
   });
 
