@@ -1,4 +1,6 @@
-export type ApprovalOperation = "write" | "delete" | "exec" | "grant_read" | "grant_write" | "push";
+import type { APPROVAL_OPERATIONS } from "../sandbox/approval.ts";
+
+export type ApprovalOperation = (typeof APPROVAL_OPERATIONS)[number];
 
 /** A request for a person's approval. Optional fields give more information for the decision. */
 export interface ApprovalRequest {
@@ -40,8 +42,6 @@ export interface Decision {
 export interface Approver {
   decide(request: ApprovalRequest, signal: AbortSignal): Promise<Decision>;
 }
-
-export type ApprovalMode = "interactive" | "approve_all" | "auto_deny";
 
 export function denied(reason: string): Decision {
   return { outcome: "denied", scope: "once", reason };

@@ -1,5 +1,6 @@
 import { Command, InvalidArgumentError, Option } from "commander";
 import { packageVersion } from "../operations/package-version.ts";
+import { APPROVAL_MODE_NAMES } from "../sandbox/approval.ts";
 import type { Terminal } from "./terminal/terminal.ts";
 
 export interface Program {
@@ -271,7 +272,7 @@ function policy(): Option {
 
 function approve(): Option {
   const mode = new Option("--approve <mode>", "who agrees to what must be asked for, in place of the project's mode");
-  return mode.choices(["interactive", "approve_all", "auto_deny"]);
+  return mode.choices(APPROVAL_MODE_NAMES);
 }
 
 function json(description = "print JSON"): Option {

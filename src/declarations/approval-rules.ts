@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { APPROVAL_OPERATIONS } from "../sandbox/approval.ts";
 import { parseVirtualPath } from "../sandbox/virtual-path.ts";
 import { present } from "./terms/present.ts";
 import { pattern } from "./worker/shell-rules.ts";
@@ -10,10 +11,10 @@ const MAX_PATHS = 50;
 const MAX_WILDCARDS_PER_NAME = 3;
 const MAX_GLOBSTARS = 3;
 
-const operation = z.enum(["write", "delete", "exec", "grant_read", "grant_write", "push"]);
+const operation = z.enum(APPROVAL_OPERATIONS);
 
 const operations = byKind(
-  { text: operation.transform((only) => [only]), list: z.array(operation).min(1).max(6) },
+  { text: operation.transform((only) => [only]), list: z.array(operation).min(1).max(APPROVAL_OPERATIONS.length) },
   "must be an operation, or a list of them",
 );
 

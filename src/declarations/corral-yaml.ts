@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { APPROVAL_MODE_NAMES } from "../sandbox/approval.ts";
 import { approvalRules } from "./approval-rules.ts";
 import { fleetManner } from "./fleet-yaml.ts";
 import { git } from "./git/git-yaml.ts";
@@ -21,7 +22,7 @@ export const corralYaml = map({
   policies: hostPath.optional(),
   fleets: hostPath.optional(),
   approval: map({
-    mode: z.enum(["interactive", "approve_all", "auto_deny"]).default("interactive"),
+    mode: z.enum(APPROVAL_MODE_NAMES).default("interactive"),
     timeout: duration.default(300_000),
     rules: approvalRules.default([]),
   }).prefault({}),

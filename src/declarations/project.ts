@@ -1,5 +1,6 @@
 import { readdir, realpath, stat } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
+import type { ApprovalMode } from "../sandbox/approval.ts";
 import type { ProjectDeclaration } from "../sandbox/declare.ts";
 import type { Mount } from "../sandbox/mount.ts";
 import type { ApprovalRuleYaml } from "./approval-rules.ts";
@@ -32,7 +33,7 @@ export interface Project {
   /** The project's own policy files; searched before the package's. */
   readonly policiesDir: string | null;
   readonly approval: {
-    readonly mode: "interactive" | "approve_all" | "auto_deny";
+    readonly mode: ApprovalMode;
     readonly timeoutMs: number;
     readonly rules: readonly ApprovalRuleYaml[];
   };

@@ -1,7 +1,8 @@
 import { resolve } from "node:path";
-import type { ApprovalMode, Approver } from "../approval/approver.ts";
+import type { Approver } from "../approval/approver.ts";
 import { loadProject } from "../declarations/project.ts";
 import type { Emit } from "../run/model/events.ts";
+import type { ApprovalMode } from "../sandbox/approval.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
 import { OpenedProject } from "./opened-project.ts";
 

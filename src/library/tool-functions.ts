@@ -2,47 +2,12 @@ import type { z } from "zod";
 import { TOOL_NAMES, type ToolName } from "../declarations/worker/tool-names.ts";
 import type { OnOutput } from "../run/session/exec-command.ts";
 import type { Session } from "../run/session/session.ts";
-import type { appendFileTool } from "../tools/append-file.ts";
-import type { callWorkerTool } from "../tools/call-worker.ts";
-import type { commitChangesTool } from "../tools/commit-changes.ts";
-import type { copyFileTool } from "../tools/copy-file.ts";
-import type { deleteFileTool } from "../tools/delete-file.ts";
-import type { editFileTool } from "../tools/edit-file.ts";
-import type { execTool } from "../tools/exec.ts";
-import type { fileInfoTool } from "../tools/file-info.ts";
-import type { gitDiscardTool } from "../tools/git-discard.ts";
-import type { gitPullTool } from "../tools/git-pull.ts";
-import type { gitPushTool } from "../tools/git-push.ts";
-import type { gitStageTool } from "../tools/git-stage.ts";
-import type { listFilesTool } from "../tools/list-files.ts";
-import type { moveFileTool } from "../tools/move-file.ts";
-import type { readFileTool } from "../tools/read-file.ts";
 import type { ToolResult } from "../tools/run-tool.ts";
-import type { writeFileTool } from "../tools/write-file.ts";
+import type { ToolDefinitions } from "../tools/toolbox.ts";
 import { OutputListener } from "./output-listener.ts";
 
-/** A tool that has no place here does not compile: see {@link ToolFunctions}. */
-interface Definitions {
-  readonly read_file: typeof readFileTool;
-  readonly write_file: typeof writeFileTool;
-  readonly edit_file: typeof editFileTool;
-  readonly append_file: typeof appendFileTool;
-  readonly delete_file: typeof deleteFileTool;
-  readonly move_file: typeof moveFileTool;
-  readonly copy_file: typeof copyFileTool;
-  readonly list_files: typeof listFilesTool;
-  readonly file_info: typeof fileInfoTool;
-  readonly commit_changes: typeof commitChangesTool;
-  readonly exec: typeof execTool;
-  readonly call_worker: typeof callWorkerTool;
-  readonly git_pull: typeof gitPullTool;
-  readonly git_stage: typeof gitStageTool;
-  readonly git_push: typeof gitPushTool;
-  readonly git_discard: typeof gitDiscardTool;
-}
-
 /** What each tool takes, from its own schema: a field with a default may be left out. */
-export type ToolInputs = { readonly [Name in ToolName]: z.input<Definitions[Name]["input"]> };
+export type ToolInputs = { readonly [Name in ToolName]: z.input<ToolDefinitions[Name]["input"]> };
 
 /** How one use of a tool goes on. */
 export interface ToolCallOptions {

@@ -15,6 +15,7 @@ export const appendFileTool = defineTool({
     content: contentField("The text to append."),
   }),
   uses: "files",
+  paths: { path: "write" },
   effects: { readOnly: false, destructive: false, idempotent: false, openWorld: false },
   async run({ path, content }, hands, signal) {
     await agreeTo(hands.files.needs("append", path), hands, signal, () => shownAppend(path, content));

@@ -23,6 +23,7 @@ export const callWorkerTool = defineTool({
       .describe("Files that the called worker may read: each a path, or a path with a new name."),
   }),
   uses: "calls",
+  paths: {},
   effects: { readOnly: false, destructive: true, idempotent: false, openWorld: true },
   async run({ worker, input, attachments }, hands, signal) {
     const files = attachments.map((one) => (typeof one === "string" ? { path: one } : present(one)));

@@ -14,6 +14,7 @@ export const commitChangesTool = defineTool({
     "applied, refused, conflict, denied or held.",
   input: z.strictObject({}),
   uses: "files",
+  paths: {},
   effects: { readOnly: false, destructive: true, idempotent: true, openWorld: false },
   async run(_input, hands, signal) {
     const answer = await hands.commit(signal);

@@ -16,6 +16,7 @@ export const copyFileTool = defineTool({
     overwrite: z.boolean().optional().describe("True: replace an existing file at `to`. Default: false."),
   }),
   uses: "files",
+  paths: { from: "read", to: "write" },
   effects: { readOnly: false, destructive: true, idempotent: true, openWorld: false },
   async run({ from, to, overwrite }, hands, signal) {
     await agreeTo(hands.files.needs("copy", from, to), hands, signal, () => shownTransfer("copy", from, to));

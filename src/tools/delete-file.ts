@@ -14,6 +14,7 @@ export const deleteFileTool = defineTool({
     recursive: z.boolean().optional().describe("True: delete a directory with its content. Default: false."),
   }),
   uses: "files",
+  paths: { path: "write" },
   effects: { readOnly: false, destructive: true, idempotent: true, openWorld: false },
   async run({ path, recursive }, hands, signal) {
     const shown = () => (recursive ? { diff: `delete ${path} and everything in it` } : {});

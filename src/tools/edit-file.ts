@@ -26,6 +26,7 @@ export const editFileTool = defineTool({
       .describe("The replacements, applied in this order."),
   }),
   uses: "files",
+  paths: { path: "write" },
   effects: { readOnly: false, destructive: true, idempotent: false, openWorld: false },
   async run({ path, edits }, hands, signal) {
     await agreeTo(hands.files.needs("edit", path), hands, signal, () => shownEdits(path, edits));

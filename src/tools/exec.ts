@@ -26,6 +26,7 @@ export const execTool = defineTool({
       .describe("Time limit in milliseconds. Default, and at most: the worker's own limit for a command."),
   }),
   uses: "exec",
+  paths: {},
   effects: { readOnly: false, destructive: true, idempotent: false, openWorld: true },
   async run({ command, cwd, env, stdin, timeout_ms }, hands, signal) {
     const answer = await hands.exec({ command, cwd, env, stdin, timeoutMs: timeout_ms }, signal);

@@ -10,6 +10,7 @@ export const fileInfoTool = defineTool({
     "read and written.",
   input: z.strictObject({ path: pathField(`The file or directory. ${PATH_RULE}`) }),
   uses: "files",
+  paths: { path: "read" },
   effects: { readOnly: true, destructive: false, idempotent: true, openWorld: false },
   async run({ path }, { files }) {
     const { type, size, modifiedMs, path: shown } = await files.stat(path);

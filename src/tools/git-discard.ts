@@ -13,6 +13,7 @@ export const gitDiscardTool = defineTool({
       .describe("The commit's full hash, as returned by `git_stage`."),
   }),
   uses: "git",
+  paths: {},
   effects: { readOnly: false, destructive: true, idempotent: true, openWorld: false },
   async run({ commit }, hands, signal) {
     const discarded = await hands.git.discard(commit, signal);

@@ -23,6 +23,7 @@ export const gitPullTool = defineTool({
     overwrite: z.boolean().default(false).describe("True: also replace files that were changed locally."),
   }),
   uses: "git",
+  paths: {},
   effects: { readOnly: false, destructive: true, idempotent: false, openWorld: true },
   async run({ repo, paths, overwrite }, hands, signal) {
     const pulled = await hands.git.pull({ repo, paths, overwrite }, signal);

@@ -14,6 +14,7 @@ export const gitPushTool = defineTool({
       .describe("The commit's full hash, as returned by `git_stage`."),
   }),
   uses: "git",
+  paths: {},
   effects: { readOnly: false, destructive: true, idempotent: false, openWorld: true },
   async run({ commit }, hands, signal) {
     const pushed = await hands.git.push(commit, signal);

@@ -22,6 +22,7 @@ export const gitStageTool = defineTool({
     message: z.string().min(1).max(10_000).describe("The commit message."),
   }),
   uses: "git",
+  paths: {},
   effects: { readOnly: false, destructive: false, idempotent: false, openWorld: false },
   async run(input, hands, signal) {
     const staged = await hands.git.stage(input, signal);

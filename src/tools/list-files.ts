@@ -15,6 +15,7 @@ export const listFilesTool = defineTool({
     limit: z.int().min(1).max(10_000).default(1000).describe("The maximum number of entries to return."),
   }),
   uses: "files",
+  paths: { path: "read" },
   effects: { readOnly: true, destructive: false, idempotent: true, openWorld: false },
   async run({ path, pattern, limit }, { files }, signal) {
     const listing = await files.list(path, { pattern, max: limit, signal });

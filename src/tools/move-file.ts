@@ -16,6 +16,7 @@ export const moveFileTool = defineTool({
     overwrite: z.boolean().optional().describe("True: replace an existing file at `to`. Default: false."),
   }),
   uses: "files",
+  paths: { from: "write", to: "write" },
   effects: { readOnly: false, destructive: true, idempotent: false, openWorld: false },
   async run({ from, to, overwrite }, hands, signal) {
     await agreeTo(hands.files.needs("move", from, to), hands, signal, () => shownTransfer("rename", from, to));

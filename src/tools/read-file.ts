@@ -27,6 +27,7 @@ export const readFileTool = defineTool({
       .describe(`The maximum number of characters to return. Default: ${DEFAULT_CHARS}.`),
   }),
   uses: "files",
+  paths: { path: "read" },
   effects: { readOnly: true, destructive: false, idempotent: true, openWorld: false },
   async run({ path, offset, column, limit, max_chars }, { files }, signal) {
     const read = await files.read(path, { offset, column, limit, maxChars: max_chars, signal });

@@ -8,14 +8,16 @@ import type { Hands } from "./hands.ts";
  *
  * Descriptions name no directory of a project: `list_files` shows those.
  */
-export interface Tool<Schema extends z.ZodType = z.ZodType> {
-  readonly name: ToolName;
+export interface Tool<Schema extends z.ZodType = z.ZodType, Name extends ToolName = ToolName> {
+  readonly name: Name;
   /** For people. */
   readonly title: string;
   readonly description: string;
   readonly input: Schema;
   /** The ability of a worker that the tool needs; a worker without it is not offered the tool. */
   readonly uses: "files" | "exec" | "calls" | "git";
+  /** The fields of the input that are paths, and the access that each needs: a refusal there can become a request for it. */
+  readonly paths: Readonly<Record<string, "read" | "write">>;
   readonly effects: ToolEffects;
   /** Throws `SandboxError` or {@link ToolRefusal} to refuse; any other error is a bug or an engine error. */
   run(input: z.output<Schema>, hands: Hands, signal: AbortSignal): Promise<ToolOutput>;
@@ -53,7 +55,9 @@ export class ToolRefusal extends Error {
   }
 }
 
-/** Infers the schema's type for `run`. */
-export function defineTool<Schema extends z.ZodType>(tool: Tool<Schema>): Tool<Schema> {
+/** Keeps the schema and the name in the type of the definition. */
+export function defineTool<Schema extends z.ZodType, const Name extends ToolName>(
+  tool: Tool<Schema, Name>,
+): Tool<Schema, Name> {
   return tool;
 }

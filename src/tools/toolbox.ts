@@ -1,3 +1,5 @@
+import type { z } from "zod";
+import type { ToolName } from "../declarations/worker/tool-names.ts";
 import { appendFileTool } from "./append-file.ts";
 import { callWorkerTool } from "./call-worker.ts";
 import { commitChangesTool } from "./commit-changes.ts";
@@ -16,26 +18,27 @@ import { readFileTool } from "./read-file.ts";
 import type { Tool } from "./tool.ts";
 import { writeFileTool } from "./write-file.ts";
 
+/** Every tool. A name in `TOOL_NAMES` that has no definition here does not compile. */
+const DEFINITIONS = {
+  read_file: readFileTool,
+  write_file: writeFileTool,
+  edit_file: editFileTool,
+  append_file: appendFileTool,
+  delete_file: deleteFileTool,
+  move_file: moveFileTool,
+  copy_file: copyFileTool,
+  list_files: listFilesTool,
+  file_info: fileInfoTool,
+  commit_changes: commitChangesTool,
+  exec: execTool,
+  call_worker: callWorkerTool,
+  git_pull: gitPullTool,
+  git_stage: gitStageTool,
+  git_push: gitPushTool,
+  git_discard: gitDiscardTool,
+} as const satisfies { readonly [Name in ToolName]: Tool<z.ZodType, Name> };
+
+export type ToolDefinitions = typeof DEFINITIONS;
+
 /** All tools, by name. */
-export const TOOLS: ReadonlyMap<string, Tool> = new Map(
-  (
-    [
-      readFileTool,
-      writeFileTool,
-      editFileTool,
-      appendFileTool,
-      deleteFileTool,
-      moveFileTool,
-      copyFileTool,
-      listFilesTool,
-      fileInfoTool,
-      commitChangesTool,
-      execTool,
-      callWorkerTool,
-      gitPullTool,
-      gitStageTool,
-      gitPushTool,
-      gitDiscardTool,
-    ] as readonly Tool[]
-  ).map((tool) => [tool.name, tool]),
-);
+export const TOOLS: ReadonlyMap<string, Tool> = new Map(Object.entries(DEFINITIONS));

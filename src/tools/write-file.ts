@@ -16,6 +16,7 @@ export const writeFileTool = defineTool({
     overwrite: z.boolean().optional().describe("False: fail if the file already exists. Default: true."),
   }),
   uses: "files",
+  paths: { path: "write" },
   effects: { readOnly: false, destructive: true, idempotent: true, openWorld: false },
   async run({ path, content, overwrite }, hands, signal) {
     await agreeTo(hands.files.needs("write", path), hands, signal, () => shownWrite(path, content, hands.files));

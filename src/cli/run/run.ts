@@ -1,4 +1,3 @@
-import type { ApprovalMode } from "../../approval/approver.ts";
 import { loadProject, type Project } from "../../declarations/project.ts";
 import { openEngine } from "../../isolation/open-engine.ts";
 import type { EnginePort } from "../../isolation/port/engine.ts";
@@ -9,6 +8,7 @@ import { rootSandbox } from "../../run/model/permission.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import { openProject } from "../../run/open/corral.ts";
 import { type RunRequest, run } from "../../run/run.ts";
+import type { ApprovalMode } from "../../sandbox/approval.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { personAt } from "../consent/person.ts";
 import { tellSuggestion } from "../consent/told-suggestion.ts";

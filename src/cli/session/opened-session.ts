@@ -1,9 +1,9 @@
-import type { ApprovalMode } from "../../approval/approver.ts";
 import { loadProject } from "../../declarations/project.ts";
 import { printable } from "../../operations/wording/printable.ts";
 import { openProject } from "../../run/open/corral.ts";
 import { openSession } from "../../run/open-session.ts";
 import type { Session } from "../../run/session/session.ts";
+import type { ApprovalMode } from "../../sandbox/approval.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { personAt } from "../consent/person.ts";
 import { tellSuggestion } from "../consent/told-suggestion.ts";

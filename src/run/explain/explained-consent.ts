@@ -1,6 +1,5 @@
-import type { ApprovalMode } from "../../approval/approver.ts";
 import { type ApprovalRule, mayApprove } from "../../approval/rules.ts";
-import { OPERATIONS } from "../../sandbox/approval.ts";
+import { APPROVAL_MODES, type ApprovalMode, OPERATIONS } from "../../sandbox/approval.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { askedOnApplying, comesBack, deliveryOf } from "../../sandbox/staging.ts";
 
@@ -31,16 +30,15 @@ export function explainConsent(
   if (asking.length === 0) return null;
   const paths = asking.map(({ path }) => path);
   const ruled = asking.some(({ path, operations }) => mayApprove(rules, { worker, operations, directory: path }));
-  const decision = DECISIONS[mode];
-  const outcome = `${ruled ? "a rule of the project may decide it, else " : ""}${OUTCOMES[decision]}`;
+  const { decision } = APPROVAL_MODES[mode];
+  const outcome = `${ruled ? "a rule of the project may decide it, else " : ""}${outcomeOf(mode)}`;
   const note = `What ${worker} changes in ${paths.join(", ")} waits until it has ended, and must be asked for then: ${outcome}`;
   return { paths, decision, ruled, note };
 }
 
-const DECISIONS = { interactive: "asked", approve_all: "approved", auto_deny: "denied" } as const;
-
-const OUTCOMES: Readonly<Record<ExplainedConsent["decision"], string>> = {
-  asked: "a person is shown it as a diff.",
-  approved: "the approval mode approve_all agrees to it.",
-  denied: "the approval mode auto_deny denies it, so nothing of it would come back.",
-};
+function outcomeOf(mode: ApprovalMode): string {
+  const { decision } = APPROVAL_MODES[mode];
+  if (decision === "asked") return "a person is shown it as a diff.";
+  if (decision === "approved") return `the approval mode ${mode} approves it.`;
+  return `the approval mode ${mode} denies it, so nothing of it would be applied.`;
+}

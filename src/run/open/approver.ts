@@ -1,6 +1,7 @@
 import { type Approver, approveAll, autoDeny, headless } from "../../approval/approver.ts";
 import { ruledApprover } from "../../approval/rules.ts";
 import type { Project } from "../../declarations/project.ts";
+import type { ApprovalMode } from "../../sandbox/approval.ts";
 import type { OpenOptions } from "./options.ts";
 
 /** The project's rules come first, whatever the mode; what they do not speak of is the mode's to decide. */
@@ -8,6 +9,10 @@ export function approverFor(
   { approval }: Project,
   { approvalMode = approval.mode, approver, person }: Pick<OpenOptions, "approvalMode" | "approver" | "person">,
 ): Approver {
-  const byMode = { interactive: approver ?? person ?? headless, approve_all: approveAll, auto_deny: autoDeny };
+  const byMode: Readonly<Record<ApprovalMode, Approver>> = {
+    interactive: approver ?? person ?? headless,
+    approve_all: approveAll,
+    auto_deny: autoDeny,
+  };
   return ruledApprover(approval.rules, byMode[approvalMode]);
 }

@@ -1,4 +1,5 @@
-import type { ApprovalMode, Approver } from "../../approval/approver.ts";
+import type { Approver } from "../../approval/approver.ts";
+import type { ApprovalMode } from "../../sandbox/approval.ts";
 import type { Emit } from "../model/events.ts";
 
 export interface OpenOptions {

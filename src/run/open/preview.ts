@@ -1,11 +1,11 @@
 import { noTranscripts } from "../../agent/transcript/transcript.ts";
-import type { ApprovalMode } from "../../approval/approver.ts";
 import { noTrail } from "../../audit/trail.ts";
 import type { Project } from "../../declarations/project.ts";
 import { openEngine } from "../../isolation/open-engine.ts";
 import { EngineUnavailableError } from "../../isolation/port/engine.ts";
 import { ImageBuildError } from "../../isolation/port/images.ts";
 import { refusedSourcesFor } from "../../isolation/sources/refused-sources.ts";
+import type { ApprovalMode } from "../../sandbox/approval.ts";
 import { noChangesets } from "../changes/into-project.ts";
 import { GrantLedger } from "../granted/ledger.ts";
 import type { RunEnvironment } from "../model/environment.ts";

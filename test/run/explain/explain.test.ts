@@ -153,7 +153,7 @@ describe("explain", () => {
   it("says what the approval mode would deny", async () => {
     const asks = await explained("asks", "auto_deny");
     expect(asks).toMatchObject({ consent: { decision: "denied" }, refused: null });
-    expect(asks.notes.join()).toContain("nothing of it would come back");
+    expect(asks.notes.join()).toContain("nothing of it would be applied");
   });
 
   it("says which mount is held back from writing, and why", async () => {
