@@ -1,16 +1,22 @@
 import { defineConfig } from "vitest/config";
+import { tiersOf } from "./test/tiers/tiers.ts";
+
+const { unit, long, engine } = tiersOf(import.meta.dirname);
+const warnings = "test/setup-warnings.ts";
+const withoutEngine = [warnings, "test/tiers/no-engine.ts"];
 
 export default defineConfig({
   test: {
-    include: ["test/**/*.test.ts"],
-    setupFiles: ["test/setup-warnings.ts"],
     // Tests that start containers take turns at one Engine: more files at once end no sooner.
     maxWorkers: 2,
-    // Most tests run a real Engine on a machine that others use as well; what fails twice in a row is no noise.
-    retry: 1,
-    testTimeout: 60_000,
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
     // What a test waits for may come late on a busy machine; one that polls ends as soon as it is there.
     expect: { poll: { timeout: 30_000 } },
-    hookTimeout: 120_000,
+    projects: [
+      { extends: true, test: { name: "unit", include: unit, setupFiles: withoutEngine, sequence: { groupOrder: 0 } } },
+      { extends: true, test: { name: "long", include: long, setupFiles: withoutEngine, sequence: { groupOrder: 1 } } },
+      { extends: true, test: { name: "engine", include: engine, setupFiles: warnings, sequence: { groupOrder: 1 } } },
+    ],
   },
 });

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Sees to it that a container Engine answers: engine.sh NODE. Where there is none at the default place, installs Debian's
-# docker.io and starts dockerd; that takes root on Debian or Ubuntu. Anywhere else it says what is missing.
+# Makes sure that a container Engine answers: engine.sh NODE. If there is none at the default place, installs Debian's
+# docker.io and starts dockerd, which needs root on Debian or Ubuntu. Anywhere else it reports what is missing.
 set -eu
 cd "$(dirname "$0")/.."
 node=$1
@@ -12,37 +12,37 @@ main() {
   trouble=$("$node" scripts/engine-answers.ts 2>&1) && return
   status=$?
   [ "$status" -eq 3 ] || give_up "$trouble"
-  [ "$(id -u)" -eq 0 ] || give_up "$trouble Installing or starting it takes root."
+  [ "$(id -u)" -eq 0 ] || give_up "$trouble Corral can install and start it, but only as root."
   command -v dockerd >/dev/null || install_engine
   start_engine
 }
 
 install_engine() {
-  command -v apt-get >/dev/null || give_up "$trouble Installing it by itself works on Debian and Ubuntu only."
+  command -v apt-get >/dev/null || give_up "$trouble Corral can install it on Debian and Ubuntu only; install it by hand."
   say 'installing the Engine (apt-get install docker.io)'
   export DEBIAN_FRONTEND=noninteractive
   {
     apt-get update && apt-get install -y --no-install-recommends docker.io iptables
-  } >"$log" 2>&1 || give_up "apt-get could not install docker.io; its last words: $(tail -n 5 "$log")"
+  } >"$log" 2>&1 || give_up "apt-get could not install docker.io: $(tail -n 5 "$log")"
 }
 
 start_engine() {
-  # Installing the package may have started it, and it may still be on its way up.
+  # Installing the package may have started it, and it may not answer yet.
   wait_for_running && return
   if [ -d /run/systemd/system ]; then
     say 'starting the Engine (systemctl start docker)'
-    systemctl start docker || give_up 'systemctl could not start docker; see: journalctl -u docker'
-    wait_for_engine '' || give_up 'docker was started and does not answer; see: journalctl -u docker'
+    systemctl start docker || give_up 'systemctl could not start docker; see the log: journalctl -u docker'
+    wait_for_engine '' || give_up 'docker was started and does not answer; see the log: journalctl -u docker'
     return
   fi
   say "starting the Engine (dockerd, log in $log)"
   start_dockerd && return
   wait_for_running && return
   if grep -Eqi 'iptables|bridge|nf_tables' "$log"; then
-    say 'this machine allows no bridge network; starting the Engine without one'
+    say 'this machine does not allow a bridge network; starting the Engine without one'
     start_dockerd --iptables=false --ip6tables=false --bridge=none && return
   fi
-  give_up "dockerd did not come up; the end of $log: $(tail -n 5 "$log")"
+  give_up "dockerd did not start; the end of $log: $(tail -n 5 "$log")"
 }
 
 wait_for_running() {
@@ -60,7 +60,7 @@ start_dockerd() {
   wait_for_engine "$!"
 }
 
-# Waits until the Engine answers, and no longer once the process (where one is given) has ended.
+# Waits until the Engine answers, or until the process (if one is given) has ended.
 wait_for_engine() {
   tries=$((wait_s * 2))
   while [ "$tries" -gt 0 ]; do

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Makes a fresh clone on a fresh machine ready to run: packages, an Engine, the compiled program, the images.
-# Says nothing where there is nothing to do. POSIX sh, because at first there may be no Node to speak of.
+# Installs and builds what is missing: packages, an Engine, the compiled program, the images. `setup.sh packages` installs
+# the packages only. Prints nothing if nothing is missing. POSIX sh, because the machine may have no suitable Node yet.
 set -eu
 cd "$(dirname "$0")/.."
 node=node_modules/.bin/node
 
-# npm writes the hidden lockfile at the end of an installation, so it tells when the last one ended well.
+# npm writes the hidden lockfile at the end of an installation, so its date is that of the last complete one.
 installed=node_modules/.package-lock.json
 if [ ! -x "$node" ] || [ ! -f "$installed" ] || [ -n "$(find package-lock.json -newer "$installed")" ]; then
   echo 'setup: installing packages (npm ci)' >&2
@@ -13,6 +13,7 @@ if [ ! -x "$node" ] || [ ! -f "$installed" ] || [ -n "$(find package-lock.json -
   touch "$installed"
 fi
 
+if [ "${1:-}" = packages ]; then exit 0; fi
 sh scripts/engine.sh "$node"
 "$node" scripts/build.ts
 "$node" scripts/images.ts

@@ -1,0 +1,69 @@
+import { existsSync, globSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+
+/**
+ * `unit`: needs packages alone and is quick. `long`: the same, but takes many seconds. `engine`: needs an Engine and its
+ * images, or the built package.
+ */
+export type Tier = "unit" | "long" | "engine";
+
+/** A test that loads one of these, however far down, or starts it as a process, can reach the Engine. */
+const REACHES_ENGINE = ["src/isolation/open-engine.ts", "src/isolation/engine/connect.ts"];
+/** Tests that use the built package, or the examples with it; no import shows that. */
+const USES_PACKAGE = ["test/package.test.ts", "test/examples/"];
+/** Tests that try something thousands of times, write huge files or wait for real limits. */
+export const LONG = [
+  "test/agent/asked-again.test.ts",
+  "test/attacks/changeset-apply.test.ts",
+  "test/attacks/host-files.test.ts",
+  "test/audit/processes.test.ts",
+  "test/changes/apply/kill-at-each-step.test.ts",
+  "test/changes/scan/scan.test.ts",
+  "test/changes/stage.test.ts",
+  "test/declarations/bounded-mismatch.test.ts",
+  "test/files/unusual-files.test.ts",
+  "test/fleet/items/million-lines.test.ts",
+  "test/fleet/journal/killed.test.ts",
+  "test/fleet/journal/processes.test.ts",
+];
+
+/** The tier of each test file below `root`, from what the file loads, so that no list has to be kept. */
+export function tiersOf(root: string): Record<Tier, string[]> {
+  const tiers: Record<Tier, string[]> = { unit: [], long: [], engine: [] };
+  const loads = loadedBelow(root);
+  for (const file of globSync("test/**/*.test.ts", { cwd: root }).sort()) tiers[tierOf(file, loads)].push(file);
+  return tiers;
+}
+
+/** `loads`: the files that a file loads itself. */
+export function tierOf(file: string, loads: (file: string) => readonly string[]): Tier {
+  if (USES_PACKAGE.some((place) => file.startsWith(place))) return "engine";
+  const loaded = new Set([file]);
+  for (const each of loaded) {
+    if (REACHES_ENGINE.includes(each)) return "engine";
+    for (const further of loads(each)) loaded.add(further);
+  }
+  return LONG.includes(file) ? "long" : "unit";
+}
+
+function loadedBelow(root: string): (file: string) => readonly string[] {
+  const known = new Map<string, readonly string[]>();
+  const isFile = (path: string): boolean => existsSync(join(root, path));
+  return (file) => {
+    const loaded = known.get(file) ?? namedIn(readFileSync(join(root, file), "utf8"), file).filter(isFile);
+    known.set(file, loaded);
+    return loaded;
+  };
+}
+
+const TYPE_IMPORT = /^\s*(?:import|export)\s+type\s[^;]*;/gm;
+const QUOTED = /["'`]([^"'`\s]+\.ts)["'`]/g;
+
+/** Every source file that a file names in quotes: in an import, or for a process or a thread of its own. */
+export function namedIn(code: string, file: string): string[] {
+  return [...code.replaceAll(TYPE_IMPORT, "").matchAll(QUOTED)].map(([, path = ""]) => {
+    // A path from the root, or within a copy of the sources.
+    const fromRoot = /(?:^|\w\/)(src\/.*)/.exec(path)?.[1];
+    return fromRoot ?? join(dirname(file), path);
+  });
+}
