@@ -1,0 +1,89 @@
+import { glob, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { beforeAll, describe, expect, it } from "vitest";
+import { main } from "../../src/cli/main.ts";
+import type { Terminal } from "../../src/cli/terminal/terminal.ts";
+
+const ROOT = join(import.meta.dirname, "../..");
+
+async function help(...verb: string[]): Promise<string> {
+  let text = "";
+  const stream = { write: (piece: string) => (text += piece) };
+  const terminal = { env: {}, cwd: "/", stdout: stream, stderr: stream } as unknown as Terminal;
+  expect(await main([...verb, "--help"], terminal)).toBe(0);
+  return text;
+}
+
+const verbsIn = (text: string): string[] =>
+  [...text.slice(text.indexOf("Commands:")).matchAll(/^ {2}([a-z]+)/gm)]
+    .map(([, name = ""]) => name)
+    .filter((name) => name !== "help");
+
+/** The help of each verb, with that of the verbs below it; and these. */
+const verbs = new Map<string, { readonly text: string; readonly below: readonly string[] }>();
+
+beforeAll(async () => {
+  for (const verb of verbsIn(await help())) {
+    const own = await help(verb);
+    const below = own.includes("\nCommands:") ? verbsIn(own) : [];
+    const texts = await Promise.all(below.map((name) => help(verb, name)));
+    verbs.set(verb, { text: [own, ...texts].join("\n"), below });
+  }
+});
+
+/** What a page says of the command line: in code, from `corral VERB` to the end of the line. */
+function quotedIn(page: string): string[] {
+  const blocks = [...page.matchAll(/^```(?:sh|yaml|json)\n([\s\S]*?)^```$/gm)].flatMap(([, text = ""]) =>
+    text.split("\n"),
+  );
+  const spans = [...page.replace(/^```[\s\S]*?^```$/gm, "").matchAll(/`([^`\n]+)`/g)].map(([, text = ""]) => text);
+  return [...blocks, ...spans].flatMap((text) => /(?<![\w/.-])corral [a-z].*/.exec(text.replaceAll("\\|", "|")) ?? []);
+}
+
+/** What the program does not have of such a line. */
+function unknownIn(line: string): string[] {
+  const [, verb = "", rest = ""] = /^corral ([a-z]+)(.*?)(?: #.*| > .*)?$/.exec(line) ?? [];
+  const found = verbs.get(verb);
+  if (found === undefined) return [`corral ${verb}`];
+  const below = found.below.length === 0 ? [] : rest.split("|").map((part) => /^\W*([a-z]+)/.exec(part)?.[1]);
+  const wrong = below.filter((name) => name !== undefined && !found.below.includes(name));
+  const options = [...rest.matchAll(/(?<=[\s[])--[a-z-]+/g)].map(([option]) => option);
+  return [
+    ...wrong.map((name) => `corral ${verb} ${name}`),
+    ...options.filter((option) => !found.text.includes(option)),
+  ];
+}
+
+describe("the pages", () => {
+  it("quote commands and options that the program has", async () => {
+    const pages = await Array.fromAsync(
+      glob(["*.md", "docs/*.md", "policies/*.md", "examples/*/README.md"], { cwd: ROOT }),
+    );
+    let lines = 0;
+    const unknown: string[] = [];
+    for (const page of pages) {
+      for (const line of quotedIn(await readFile(join(ROOT, page), "utf8"))) {
+        lines += 1;
+        unknown.push(...unknownIn(line).map((what) => `${page}: ${what}`));
+      }
+    }
+    expect(lines).toBeGreaterThan(40);
+    expect(unknown).toEqual([]);
+  });
+
+  it.each([
+    ["corral rnu w", ["corral rnu"]],
+    ["corral run w --jsn", ["--jsn"]],
+    ["corral fleet ls | shw ID", ["corral fleet shw"]],
+  ])("would not pass with `%s`", (line, unknown) => {
+    expect(unknownIn(line)).toEqual(unknown);
+  });
+});
+
+describe("the README", () => {
+  it("has every command", async () => {
+    const readme = await readFile(join(ROOT, "README.md"), "utf8");
+    const missing = [...verbs].flatMap(([verb]) => (readme.includes(`\`corral ${verb}`) ? [] : [verb]));
+    expect(missing).toEqual([]);
+  });
+});

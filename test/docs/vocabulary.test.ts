@@ -1,0 +1,39 @@
+import { glob, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { AUDIT_TYPES } from "../../src/audit/records.ts";
+import { TOOLS } from "../../src/tools/toolbox.ts";
+
+const ROOT = join(import.meta.dirname, "../..");
+const read = async (path: string): Promise<string> => await readFile(join(ROOT, path), "utf8");
+
+/** The first cells of the table below a heading. */
+function firstCells(page: string, heading: string): string[] {
+  const [, rest = ""] = page.split(`\n${heading}\n`);
+  const section = rest.split(/^## /m)[0] ?? "";
+  return [...section.matchAll(/^\| `(\w+)` +\|/gm)].map(([, name = ""]) => name);
+}
+
+describe("the pages", () => {
+  it("name every tool", async () => {
+    const [, listed = ""] = /## Tools\n\n`([^`]+)`/.exec(await read("README.md")) ?? [];
+    expect(listed.split(/\s+/).toSorted()).toEqual([...TOOLS.keys()].toSorted());
+  });
+
+  it("name every type of audit record", async () => {
+    expect(firstCells(await read("docs/formats.md"), "## Audit trail").toSorted()).toEqual([...AUDIT_TYPES].toSorted());
+  });
+
+  it("name no code that the sources do not have", async () => {
+    const sources = await Promise.all(
+      (await Array.fromAsync(glob(["src/**/*.ts", "images/base/*"], { cwd: ROOT }))).map(read),
+    );
+    const text = sources.join("\n");
+    const unknown: string[] = [];
+    for (const page of await Array.fromAsync(glob(["*.md", "docs/*.md"], { cwd: ROOT }))) {
+      const codes = [...(await read(page)).matchAll(/`([A-Z]+(?:_[A-Z]+)+)`/g)].map(([, code = ""]) => code);
+      unknown.push(...codes.filter((code) => !text.includes(code)).map((code) => `${page}: ${code}`));
+    }
+    expect(unknown).toEqual([]);
+  });
+});
