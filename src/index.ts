@@ -8,7 +8,6 @@ export { loadPolicy, UnknownPolicyError } from "./declarations/policy/policy.ts"
 export { loadProject, type Project } from "./declarations/project.ts";
 export type { WorkerDefinition } from "./declarations/worker/worker.ts";
 export { DeclarationError, type Problem } from "./declarations/yaml/problem.ts";
-export { FleetRefused, type MapRequest, mapItems } from "./fleet/map-items.ts";
 // Many items: one worker over each of them, in a sandbox of its own.
 export type { ItemResult, ItemTemplate, Reuse } from "./fleet/model/item.ts";
 // The container as plain JSON; `planFor` is pure.
@@ -24,11 +23,17 @@ export type { AttachedPath } from "./library/attachments.ts";
 export { type DeriveRequest, FileSandbox } from "./library/file-sandbox.ts";
 export { type OpenProjectOptions, openProject } from "./library/open-project.ts";
 export type { OpenedProject, PolicyChoice, ProjectMap, ProjectRun } from "./library/opened-project.ts";
-export { AttachmentError, UnknownWorkerError, WorkerRefusedError } from "./library/refused.ts";
 export { type MountOf, type SandboxDeclaration, sandboxOf } from "./library/sandbox-of.ts";
 export type { ToolCallOptions, ToolFunction, ToolFunctions, ToolInputs } from "./library/tool-functions.ts";
 export type { WorkerPlan } from "./library/worker-plan.ts";
 export type { ToolsOptions, WorkerCall, WorkerTools } from "./library/worker-tools.ts";
+export {
+  AttachmentError,
+  FleetRefusedError,
+  UnknownWorkerError,
+  WorkerRefusedError,
+} from "./operations/request-error.ts";
+export { type MapRequest, mapItems } from "./operations/run-fleet.ts";
 // Runs, and what would become of them.
 export type { SettledChanges } from "./run/changes/settled-run.ts";
 export type { CheckReport, FailingPath } from "./run/explain/check.ts";

@@ -194,24 +194,25 @@ export function programFor(terminal: Terminal): Program {
   ofChanges("ls", "List the changesets that wait.")
     .addOption(project())
     .option("--all-projects", "of every project")
-    .action(does(async (options) => (await import("./changes/changes.ts")).listVerb(options, terminal)));
+    .action(does(async (options) => (await import("./changes.ts")).listVerb(options, terminal)));
   ofChanges("show <id>", "List the changes of one changeset, and what became of them.").action(
-    does(async (id, options) => (await import("./changes/changes.ts")).showVerb(id, options, terminal)),
+    does(async (id, options) => (await import("./changes.ts")).showVerb(id, options, terminal)),
   );
   ofChanges("diff <id>", "Show what would be changed, against what stands there now.").action(
-    does(async (id, options) => (await import("./changes/changes.ts")).diffVerb(id, options, terminal)),
+    does(async (id, options) => (await import("./changes.ts")).diffVerb(id, options, terminal)),
   );
-  ofChanges("apply [ids...]", "Show what would be changed, ask, and apply it; a conflict is never overwritten.")
+  ofChanges("apply [ids...]", "Show what would be changed, ask, and apply it; never overwrite a conflict.")
     .addOption(project())
     .option("--all", "every changeset of the project, in the order in which they were made")
     .addOption(repeatable("--only <path>", "only what is at or below this path of the worker's", "all"))
-    .option("--yes", "agree to it without being asked")
-    .addHelpText("after", "\nExit status: 0 where all was applied, 1 where something was not, 2 wrong usage.")
-    .action(does(async (ids, options) => (await import("./changes/apply.ts")).applyVerb(ids, options, terminal)));
+    .addOption(approve())
+    .option("--yes", "agree without being asked; rules of the project that deny still deny")
+    .addHelpText("after", "\nExit status: 0 if all was applied, 1 if something was not, 2 wrong usage.")
+    .action(does(async (ids, options) => (await import("./changes.ts")).applyVerb(ids, options, terminal)));
   ofChanges("discard [ids...]", "Forget changesets, with all that was written there.")
     .addOption(project())
     .option("--all", "every changeset of the project")
-    .action(does(async (ids, options) => (await import("./changes/changes.ts")).discardVerb(ids, options, terminal)));
+    .action(does(async (ids, options) => (await import("./changes.ts")).discardVerb(ids, options, terminal)));
 
   const grants = group("grants", "What running workers were granted beyond what they declare.");
   grants

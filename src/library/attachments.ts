@@ -1,9 +1,9 @@
 import { basename } from "node:path";
+import { AttachmentError } from "../operations/request-error.ts";
 import { attachedFile } from "../run/attached-file.ts";
 import type { RunEnvironment } from "../run/model/environment.ts";
 import type { Attachment } from "../run/model/job.ts";
 import { rootSandbox } from "../run/model/permission.ts";
-import { AttachmentError } from "./refused.ts";
 
 /**
  * A file for a worker to read, by its path: a file of the host, from the program's working directory where it is relative, or

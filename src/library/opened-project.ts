@@ -1,7 +1,8 @@
 import type { Project } from "../declarations/project.ts";
 import type { WorkerDefinition } from "../declarations/worker/worker.ts";
-import { type MapRequest, mapItems } from "../fleet/map-items.ts";
 import type { ItemResult } from "../fleet/model/item.ts";
+import { UnknownWorkerError, WorkerRefusedError } from "../operations/request-error.ts";
+import { type MapRequest, mapItems } from "../operations/run-fleet.ts";
 import { type CheckReport, check } from "../run/explain/check.ts";
 import { type Explanation, explain } from "../run/explain/explain.ts";
 import type { Emit } from "../run/model/events.ts";
@@ -13,7 +14,6 @@ import { openPreview } from "../run/open/preview.ts";
 import { run } from "../run/run.ts";
 import { type AttachedPath, attachmentsAt } from "./attachments.ts";
 import { FileSandbox } from "./file-sandbox.ts";
-import { UnknownWorkerError, WorkerRefusedError } from "./refused.ts";
 import { type WorkerPlan, workerPlan } from "./worker-plan.ts";
 import { openTools, type ToolsOptions, type WorkerTools } from "./worker-tools.ts";
 
@@ -88,7 +88,7 @@ export class OpenedProject implements AsyncDisposable {
    * Runs a worker over many items, each in a sandbox of its own, and tells of each result as it comes: see `mapItems`. Whoever
    * stops taking results lets what runs end.
    *
-   * @throws FleetRefused where nothing was run.
+   * @throws FleetRefusedError if nothing was run.
    */
   map(worker: string, request: ProjectMap): AsyncGenerator<ItemResult, void, undefined> {
     this.#named(worker);

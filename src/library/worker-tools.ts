@@ -1,4 +1,5 @@
 import type { WorkerDefinition } from "../declarations/worker/worker.ts";
+import { WorkerRefusedError } from "../operations/request-error.ts";
 import { agentTools } from "../run/agent/agent-tools.ts";
 import type { SettledChanges } from "../run/changes/settled-run.ts";
 import type { RunEnvironment } from "../run/model/environment.ts";
@@ -7,7 +8,6 @@ import { usefulTools } from "../run/session/offered-tools.ts";
 import type { ToolResult } from "../tools/run-tool.ts";
 import type { AiTool, ToolImages } from "./ai-tools.ts";
 import { FileSandbox } from "./file-sandbox.ts";
-import { WorkerRefusedError } from "./refused.ts";
 import { type ToolCallOptions, type ToolFunctions, toolFunctions } from "./tool-functions.ts";
 
 /** How a worker's tools are opened. Everything may be left out. */

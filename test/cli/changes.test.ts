@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { ChangesetStore } from "../../src/changes/store/changeset-store.ts";
-import { applyVerb } from "../../src/cli/changes/apply.ts";
+import { applyVerb } from "../../src/cli/changes.ts";
 import type { Terminal } from "../../src/cli/terminal/terminal.ts";
 import { type StagedFolder, stagedFolder, treeAt } from "../changes/staged-folder.ts";
 import { type CliProject, cliProject } from "./cli-project.ts";
@@ -77,7 +77,7 @@ describe("corral changes", () => {
       .trim()
       .split("\n")
       .map((line) => JSON.parse(line).type);
-    expect(types).toEqual(["changes_applying", "changes_applied"]);
+    expect(types).toEqual(["approval", "changes_applying", "changes_applied"]);
   });
 
   it("applies only what is at or below a path, with the directories that this needs", async () => {
@@ -114,9 +114,46 @@ describe("corral changes", () => {
     expect(again).toMatchObject({ left: 1, changes: [{ path: "/work/b.txt", outcome: "conflict" }] });
   });
 
-  it("applies nothing where nobody can be asked and nobody agreed", async () => {
-    expect(await changes("apply", ID)).toMatchObject({ status: 2, stderr: expect.stringContaining("--yes") });
+  it("denies in the usual words if nobody can be asked and nobody agreed", async () => {
+    expect(await changes("apply", ID)).toMatchObject({
+      status: 1,
+      stdout: "",
+      stderr: expect.stringMatching(/6 not applied: the approval mode is interactive[^]*Nothing was applied/),
+    });
     expect(tree()).toEqual(BEFORE);
+    const records = (await project.corral(["audit", "--json", "--type", "approval"])).stdout;
+    expect(records).toContain('"outcome":"denied"');
+  });
+
+  it("asks by the project's rules first, and by its mode: --yes is no way round a rule that denies", async () => {
+    await withApproval({
+      mode: "auto_deny",
+      rules: [
+        { operation: "delete", decide: "deny", why: "keep it" },
+        { paths: ["/work/a.txt"], decide: "approve" },
+      ],
+    });
+    expect(await changes("apply", ID)).toMatchObject({ status: 1, stdout: expect.stringMatching(/1 applied/) });
+    expect(tree()).toEqual({ ...BEFORE, "a.txt": "new\n" });
+    const agreed = await changes("apply", ID, "--yes", "--json");
+    expect(agreed.status).toBe(1);
+    const applied = JSON.parse(agreed.stdout);
+    expect(applied.left).toBe(1);
+    expect(applied.changes.filter(({ outcome }: { outcome: string }) => outcome === "denied")).toEqual([
+      expect.objectContaining({ path: "/work/gone.txt", reason: expect.stringContaining("keep it") }),
+    ]);
+    expect(tree()).toEqual({ ...AFTER, new: null, "new/deep": null, "gone.txt": "x" });
+  });
+
+  it.each([
+    [{ mode: "approve_all" }, [], 0, "new\n"],
+    [{ mode: "auto_deny" }, [], 1, "old\n"],
+    [{ mode: "auto_deny" }, ["--approve", "approve_all"], 0, "new\n"],
+    [{ mode: "approve_all" }, ["--approve", "auto_deny"], 1, "old\n"],
+  ])("agrees or denies as the mode says: %j %j", async (approval, args, status, content) => {
+    await withApproval(approval);
+    expect((await changes("apply", ID, ...args)).status).toBe(status);
+    expect(tree()["a.txt"]).toBe(content);
   });
 
   it("writes down as discarded only what was not applied before", async () => {
@@ -203,23 +240,27 @@ describe("corral changes", () => {
 
 describe("corral changes apply at a terminal", () => {
   it.each([
-    ["y", 0, "new\n"],
-    ["n", 1, "old\n"],
-    ["\r", 1, "old\n"],
-    ["\u0003", 1, "old\n"],
-  ])("shows the diff and asks; the answer %j ends with %i", async (key, status, content) => {
+    [["\u001b[B", "\r"], 0, "new\n"],
+    [["\r"], 1, "old\n"],
+    [["\u0003"], 130, "old\n"],
+  ])("asks as a run does, with the diff; the keys %j end with %i", async (keys, status, content) => {
     const { terminal, stdin, stderr } = fakeTerminal();
-    const typed = setInterval(() => stdin.write(key), 50);
+    const left = [...keys];
+    const typed = setInterval(() => stderr().includes("Allow it?") && stdin.write(left.shift() ?? ""), 50);
     try {
       expect(await applyVerb([ID], { project: project.dir, only: ["/work/a.txt"] }, terminal)).toBe(status);
     } finally {
       clearInterval(typed);
     }
     expect(stderr()).toContain("+new");
-    expect(stderr()).toContain("Apply this change of worker w?");
+    expect(stderr()).toContain("Worker w asks to write in /work/a.txt. Allow it?");
     expect(fs.readFileSync(join(staged.target, "a.txt"), "utf8")).toBe(content);
   });
 });
+
+async function withApproval(approval: unknown): Promise<void> {
+  fs.writeFileSync(join(project.dir, "corral.yaml"), JSON.stringify({ version: 1, approval }));
+}
 
 async function keepForeign(): Promise<void> {
   using other = stagedFolder({}, { f: "x" });

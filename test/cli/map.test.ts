@@ -165,7 +165,7 @@ describe("corral map", () => {
     expect(resume.status).toBe(126);
     expect(await of("cancel")).toMatchObject({
       status: 0,
-      stderr: `Fleet ${id} has ended already: it is done.\n`,
+      stderr: `Fleet ${id} has already ended: it is done.\n`,
     });
     const [mistyped, nowhere] = [await of("results", "--status", "faild"), await of("report", "--output", "no/where")];
     expect(mistyped).toMatchObject({
@@ -204,12 +204,12 @@ describe("corral map", () => {
     const { id } = await newest();
     const refused = await of("rm", id);
     expect(refused.status).toBe(2);
-    expect(refused.stderr).toContain(`fleet ${id} is paused, and only one that has ended can be forgotten`);
+    expect(refused.stderr).toContain(`fleet ${id} is paused; only a fleet that has ended can be removed`);
     expect((await of("rm")).stderr).toContain("--before");
     expect((await of("rm", "--before", "yesterday-ish")).stderr).toContain("takes a date such as");
-    expect((await of("rm", "--before", "2020-01-01")).stderr).toBe("0 fleets are forgotten.\n");
+    expect((await of("rm", "--before", "2020-01-01")).stderr).toBe("0 fleets are removed.\n");
     await of("cancel", id);
-    expect(await of("rm", id)).toMatchObject({ status: 0, stderr: "1 fleet is forgotten.\n" });
+    expect(await of("rm", id)).toMatchObject({ status: 0, stderr: "1 fleet is removed.\n" });
     expect((await of("show", id)).stderr).toContain("there is no fleet");
     await of("rm", "--before", "2999-01-01");
     expect((await of("ls")).stderr).toBe("There are no fleets.\n");

@@ -1,7 +1,7 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it, vi } from "vitest";
-import { FleetRefused, mapItems } from "../../src/index.ts";
+import { FleetRefusedError, mapItems } from "../../src/index.ts";
 import { type ProjectSpec, sh } from "../run/project-fixture.ts";
 import { openFleetProject } from "./fleet-fixture.ts";
 
@@ -235,6 +235,6 @@ describe("a fleet", () => {
       [0, 1, 2, 3, 4].map((n) => `number ${n}: ${n}`),
     );
     const refused = mapItems(f.project.corral, { worker: "none", items: [], template });
-    await expect(refused.next()).rejects.toThrow(FleetRefused);
+    await expect(refused.next()).rejects.toThrow(FleetRefusedError);
   });
 });

@@ -2,12 +2,10 @@ import { resolve } from "node:path";
 import { type FleetDefinition, fleetNamed } from "../../declarations/fleet.ts";
 import type { FleetManner } from "../../declarations/fleet-yaml.ts";
 import { loadProject, type Project } from "../../declarations/project.ts";
-import { startFleet } from "../../fleet/fleet.ts";
-import type { LeftOut } from "../../fleet/items/matching-files.ts";
 import type { ManifestFormat } from "../../fleet/items/source.ts";
 import { formatOf, type ItemSource } from "../../fleet/items/source.ts";
 import type { FleetSpec, ItemTemplate, Reuse } from "../../fleet/model/item.ts";
-import { itemRequests, type RequestsOf } from "../../fleet/requests.ts";
+import type { RequestsOf } from "../../fleet/requests.ts";
 import { printableLine } from "../../operations/wording/printable.ts";
 import { namedWorker } from "../terminal/named-worker.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
@@ -42,14 +40,11 @@ export async function mapVerb(name: string | undefined, options: MapOptions, ter
     options.fleet === undefined
       ? fromOptions(name, project, options, terminal)
       : fromFile(await fleetNamed(project, options.fleet, options.project), name, project, options);
-  return await ranFleet(project, options, terminal, async (env) => {
-    const reading = {
-      cwd: asked.cwd,
-      signal: env.stop,
-      leftOut: ({ place, why }: LeftOut) =>
-        say(terminal, `corral: left out ${printableLine(place, 200)}: ${printableLine(why, 200)}`),
-    };
-    return await startFleet(asked.spec, itemRequests(asked.requests, reading), env);
+  return await ranFleet(project, options, terminal, {
+    kind: "new",
+    ...asked,
+    leftOut: ({ place, why }) =>
+      say(terminal, `corral: left out ${printableLine(place, 200)}: ${printableLine(why, 200)}`),
   });
 }
 

@@ -1,10 +1,8 @@
 import { type Approver, denied } from "../../approval/approver.ts";
 import type { Project } from "../../declarations/project.ts";
-import type { FleetEvent } from "../../fleet/events.ts";
-import type { FleetEnvironment, OpenedFleet } from "../../fleet/fleet.ts";
-import { describeCollisions } from "../../fleet/items/collisions.ts";
-import { openJournal } from "../../fleet/open-journal.ts";
-import { describeAll } from "../../run/model/result.ts";
+import type { FleetSummary } from "../../fleet/events.ts";
+import { FleetRefusedError } from "../../operations/request-error.ts";
+import { type FleetStart, runFleet } from "../../operations/run-fleet.ts";
 import { openProject } from "../../run/open/corral.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { EXIT } from "../terminal/exit-status.ts";
@@ -12,33 +10,34 @@ import { say, type Terminal } from "../terminal/terminal.ts";
 import { fleetScreenFor } from "./screen.ts";
 import { keepHeapSmall } from "./small-heap.ts";
 
+/** No person answers for each of thousands of items, and the terminal shows the progress of the fleet. */
 const ASKS_NOBODY: Approver = {
-  decide: async () => denied("the approval mode is interactive, and a fleet asks nobody; a rule can agree beforehand"),
+  decide: async () =>
+    denied("the approval mode is interactive, and a fleet asks nobody; a rule of the project can approve it"),
 };
 
 /**
- * Runs a fleet to its end, or until it is asked to end: once, and what runs is waited for; twice, and all of it ends.
- * In both cases it can be resumed.
+ * Runs a fleet to its end, or until the user interrupts it: once, and running items end by themselves; twice, and they are
+ * ended. In both cases it can be resumed.
  */
 export async function ranFleet(
   project: Project,
   { json }: { readonly json?: boolean },
   terminal: Terminal,
-  open: (env: FleetEnvironment) => Promise<OpenedFleet>,
+  start: FleetStart,
 ): Promise<number> {
-  using journal = await openJournal(stateDirFrom(terminal.env), project.dir);
   using screen = await fleetScreenFor(terminal, { json: json ?? false });
-  const stop = new AbortController();
-  const draining = Promise.withResolvers<void>();
+  const [drain, stop] = [new AbortController(), new AbortController()];
+  const running = new Set<number>();
   let asked = 0;
   const off = terminal.onStop(() => {
     asked += 1;
     if (asked === 1) {
-      draining.resolve();
-      screen.tell("corral: what runs is waited for; once more to stop at once");
+      drain.abort();
+      screen.tell(`corral: ${waitingText(running.size)}`);
     } else if (asked === 2) {
       stop.abort(new Error("it was stopped"));
-      screen.tell("corral: stopping and cleaning up; once more to leave at once");
+      screen.tell("corral: Stopping and cleaning up. Press Ctrl-C again to exit at once.");
     } else terminal.exit(EXIT.cancelled);
   });
   try {
@@ -46,58 +45,43 @@ export async function ranFleet(
       stateDir: stateDirFrom(terminal.env),
       engineEnv: terminal.env,
       emit: (event) => void (event.type === "trouble" && screen.tell(`corral: ${event.detail}`)),
-      // Of thousands of items nobody answers for each; the terminal shows how the fleet stands.
       approver: ASKS_NOBODY,
     });
-    const env = {
-      run: corral.environment,
-      journal,
-      onEvent: (event: FleetEvent) => screen.see(event),
+    const results = runFleet(corral, start, {
+      onEvent(event) {
+        if (event.type === "started") running.add(event.index);
+        else if (event.type === "settled") running.delete(event.result.index);
+        screen.see(event);
+      },
+      // A fresh cell costs the Engine so much that this is not felt; a scrubbed one is quick enough to feel it.
+      onOpened: ({ reuse }) => void (reuse === "fresh" && keepHeapSmall()),
+      drain: drain.signal,
       stop: stop.signal,
-    };
-    const opened = await open(env);
-    if (!opened.ok) {
-      for (const line of whyNot(opened)) say(terminal, `corral: ${line}`);
-      return EXIT.refused;
-    }
-    await using _ = opened;
-    const { fleet } = opened;
-    // A fresh cell costs the Engine so much that this is not felt; a scrubbed one is quick enough to feel it.
-    if (journal.find(fleet.id)?.spec.reuse === "fresh") keepHeapSmall();
-    void draining.promise.then(() => fleet.drain("it was asked to end"));
-    const taking = takeAll(fleet.results);
-    const summary = await fleet.run();
-    await taking;
+    });
+    const summary = await ended(results);
     screen.end(summary);
     if (summary.state !== "done") return asked > 0 ? EXIT.cancelled : EXIT.someFailed;
     const { succeeded = 0, cached = 0 } = summary.byStatus;
     return succeeded + cached === summary.items ? 0 : EXIT.someFailed;
+  } catch (error) {
+    if (!(error instanceof FleetRefusedError)) throw error;
+    for (const line of error.violations.length > 0 ? error.violations.map(({ message }) => message) : [error.message])
+      say(terminal, `corral: ${line}`);
+    return EXIT.refused;
   } finally {
     off();
   }
 }
 
-/** The screen sees each as it comes; here they are only taken, so that the fleet goes on. */
-async function takeAll(results: AsyncIterable<unknown>): Promise<void> {
-  for await (const _ of results);
+function waitingText(running: number): string {
+  if (running === 0) return "Stopping. Press Ctrl-C again to stop now.";
+  return `Waiting for ${running} running ${running === 1 ? "item" : "items"}. Press Ctrl-C again to stop now.`;
 }
 
-function whyNot(opened: Extract<OpenedFleet, { ok: false }>): string[] {
-  if ("violations" in opened) return describeAll(opened.violations).map(({ message }) => message);
-  if ("reason" in opened) return [opened.reason];
-  const { problem } = opened;
-  switch (problem.code) {
-    case "duplicate_key":
-      return [
-        `two items are called ${JSON.stringify(problem.key)}: ${problem.places.join(" and ")}; --key TEMPLATE names them`,
-      ];
-    case "collisions":
-      return [
-        `items would write into each other's folders, so nothing was run:\n${describeCollisions(problem.collisions)}`,
-      ];
-    case "too_large":
-      return [`${problem.place}: the item has ${problem.bytes} bytes; at most ${problem.maxBytes} are allowed`];
-    case "too_many":
-      return [`there are more than ${problem.maxItems} items`];
+/** The screen sees each result as an event; here they are only taken, so that the fleet continues. */
+async function ended(results: AsyncGenerator<unknown, FleetSummary>): Promise<FleetSummary> {
+  for (;;) {
+    const step = await results.next();
+    if (step.done) return step.value;
   }
 }

@@ -4,6 +4,7 @@ import { ItemsError } from "../../fleet/items/faults.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { EngineUnavailableError } from "../../isolation/port/engine.ts";
 import { ImageBuildError } from "../../isolation/port/images.ts";
+import { RequestError, type RequestErrorCode } from "../../operations/request-error.ts";
 import { StateDirError } from "../../state/state-dir.ts";
 import { EXIT } from "./exit-status.ts";
 import { UsageError } from "./usage-error.ts";
@@ -21,6 +22,11 @@ export function failureOf(error: unknown, env: Readonly<Record<string, string | 
   if ([UsageError, UnknownPolicyError, ItemsError].some((kind) => error instanceof kind)) {
     return { text: `corral: ${error.message}`, status: EXIT.wrongUsage };
   }
+  if (error instanceof RequestError) {
+    const hint = HINTS[error.code];
+    const text = `corral: ${error.message}${hint === undefined ? "" : `; ${hint}`}`;
+    return { text, status: STATUSES[error.code] ?? EXIT.wrongUsage };
+  }
   const ofEngine = [EngineUnavailableError, EngineTrouble, ImageBuildError, StateDirError];
   const known = ofEngine.some((kind) => error instanceof kind);
   if (known) return { text: `corral: ${error.message}`, status: EXIT.engineTrouble };
@@ -31,6 +37,23 @@ export function failureOf(error: unknown, env: Readonly<Record<string, string | 
     : `corral: unexpected error: ${error.message} (CORRAL_DEBUG=1 shows where)`;
   return { text, status: EXIT.engineTrouble };
 }
+
+const HINTS: Partial<Record<RequestErrorCode, string>> = {
+  UNKNOWN_FLEET: "`corral fleet ls` lists them",
+  FLEET_NOT_ENDED: "`corral fleet cancel` ends it",
+  UNKNOWN_CHANGESET: "`corral changes ls --all-projects` lists them",
+  UNKNOWN_CHANGE: "`corral changes show` lists them",
+  UNKNOWN_GRANT: "`corral grants ls` lists them",
+  UNKNOWN_TRANSCRIPT: "`corral transcripts ls` lists them",
+};
+
+/** All others are wrong usage. */
+const STATUSES: Partial<Record<RequestErrorCode, number>> = {
+  CHANGESET_BUSY: 1,
+  CHANGESET_BROKEN: 1,
+  WORKER_REFUSED: EXIT.refused,
+  FLEET_REFUSED: EXIT.refused,
+};
 
 /** What the system says of a path that somebody named, or of a full disk, is no bug. */
 function isRefusedBySystem({ code }: NodeJS.ErrnoException): boolean {

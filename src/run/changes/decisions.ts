@@ -14,14 +14,26 @@ interface Group {
   readonly changes: readonly Change[];
 }
 
+/** The run whose changes are decided on. */
+export interface ChangingRun extends Pick<Job, "run" | "root"> {
+  readonly worker: Pick<Job["worker"], "name">;
+  /** The workers from the root run down to this one; absent: not known any more. */
+  readonly path?: readonly string[];
+}
+
+interface Deciding {
+  readonly project: { readonly approval: Pick<RunEnvironment["project"]["approval"], "rules"> };
+  readonly approver: RunEnvironment["approver"];
+}
+
 /**
  * One decision on each change that needs one. The project's rules speak of each by itself; what one rule decides is
  * decided, and written down, together, and so is what is left for a person.
  */
 export async function decisionsOn(
-  { changeset, toAsk, leftToCallers }: Collected,
-  job: Job,
-  env: RunEnvironment,
+  { changeset, toAsk, leftToCallers }: Pick<Collected, "changeset" | "toAsk" | "leftToCallers">,
+  job: ChangingRun,
+  env: Deciding,
   signal: AbortSignal,
 ): Promise<Map<number, Decision>> {
   const byRules = ruling(env.project.approval.rules);
@@ -43,7 +55,7 @@ export async function decisionsOn(
 const FOR_A_PERSON = "";
 
 /** What is left for a person comes last. */
-function groupsOf(toAsk: readonly Change[], job: Job, byRules: Rule): Group[] {
+function groupsOf(toAsk: readonly Change[], job: ChangingRun, byRules: Rule): Group[] {
   const ruledBy = (changes: readonly Change[]): string => byRules(requestFor(changes, job))?.reason ?? FOR_A_PERSON;
   const groups = new Map<string, Change[]>();
   for (const change of toAsk) {
@@ -82,7 +94,7 @@ function withWhatGivesWay(decisions: Map<number, Decision>, changes: readonly Ch
   return decisions;
 }
 
-function requestFor(changes: readonly Change[], { run, root, worker, path }: Job): ApprovalRequest {
+function requestFor(changes: readonly Change[], { run, root, worker, path }: ChangingRun): ApprovalRequest {
   const operations = (["write", "delete"] as const).filter((operation) =>
     changes.some((change) => isA(operation, change)),
   );
@@ -91,7 +103,7 @@ function requestFor(changes: readonly Change[], { run, root, worker, path }: Job
     run,
     root,
     worker: worker.name,
-    through: path,
+    ...(path === undefined ? {} : { through: path }),
     operations,
     paths: changes.map((change) => change.path),
     why,

@@ -1,10 +1,9 @@
-import { visibleName } from "../../changes/diff/visible.ts";
-import type { Change } from "../../changes/model/changeset.ts";
-import type { KeptChangeset, Listed } from "../../changes/store/changeset-store.ts";
-import type { Colors } from "../../operations/wording/colors.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
-import { quotedLines } from "../../operations/wording/quoted-lines.ts";
-import { columns } from "../terminal/table.ts";
+import { visibleName } from "../changes/diff/visible.ts";
+import type { KeptChange, ListedChangeset } from "../operations/changesets.ts";
+import type { Colors } from "../operations/wording/colors.ts";
+import { printableLine } from "../operations/wording/printable.ts";
+import { quotedLines } from "../operations/wording/quoted-lines.ts";
+import { columns } from "./terminal/table.ts";
 
 /** `2 applied, 1 conflict`. */
 export function countsText(changes: readonly { readonly outcome: string }[]): string {
@@ -14,37 +13,18 @@ export function countsText(changes: readonly { readonly outcome: string }[]): st
 }
 
 /** One line for each changeset; with its project where those of several are shown. */
-export function listText(listed: readonly Listed[], withProject: boolean): string {
+export function listText(listed: readonly ListedChangeset[], withProject: boolean): string {
   const rows = listed.map((one) => {
     if (!one.ok) return [one.id, "-", "cannot be read", "-", ...(withProject ? ["-"] : [])];
-    const { worker, createdAt, project, changes } = one.state;
-    const state = one.applying ? `applying, ${countsText(changes)}` : countsText(changes);
+    const { worker, createdAt, project, counts } = one;
+    const text = Object.entries(counts).map(([outcome, count]) => `${count} ${outcome}`);
+    const state = [...(one.applying ? ["applying"] : []), ...text].join(", ") || "nothing";
     return [one.id, printableLine(worker, 40), state, createdAt, ...(withProject ? [printableLine(project)] : [])];
   });
   return columns([["ID", "WORKER", "CHANGES", "CREATED", ...(withProject ? ["PROJECT"] : [])], ...rows]);
 }
 
-/** What became of one change, or why it waits. */
-export interface ShownChange {
-  readonly index: number;
-  readonly path: string;
-  readonly kind: Change["kind"];
-  readonly type: Change["type"];
-  /** Of a file that was written, in bytes; else null. */
-  readonly bytes: number | null;
-  readonly outcome: string;
-  readonly reason: string | null;
-}
-
-export function shownChanges({ changeset, state }: KeptChangeset): ShownChange[] {
-  const outcomes = new Map(state.changes.map((one) => [one.index, one]));
-  return changeset.changes.map(({ index, path, kind, type, next }) => {
-    const { outcome, reason } = outcomes.get(index) ?? { outcome: "held", reason: null };
-    return { index, path, kind, type, bytes: type === "file" ? (next?.size ?? null) : null, outcome, reason };
-  });
-}
-
-export function changesText(changes: readonly ShownChange[]): string {
+export function changesText(changes: readonly KeptChange[]): string {
   const rows = changes.map(({ kind, type, path, bytes, outcome, reason }) => {
     const what = type === "file" ? kind : `${kind} ${type}`;
     return [what, visibleName(path), bytes === null ? "-" : String(bytes), outcome, printableLine(reason ?? "")];

@@ -1,0 +1,285 @@
+import type { ApprovalMode, Approver, Decision } from "../approval/approver.ts";
+import { changesApplied, changesApplying, changesDiscarded, outcomeCounts } from "../audit/records.ts";
+import type { AuditTrail } from "../audit/trail.ts";
+import { type ChangeDiff, changeDiffs, changesetDiff } from "../changes/diff.ts";
+import { type Change, type ChangeOutcome, type Changeset, only } from "../changes/model/changeset.ts";
+import type { ChangesetStore, KeptChangeset, Listed, NotKept } from "../changes/store/changeset-store.ts";
+import { loadProject, type Project } from "../declarations/project.ts";
+import { decisionsOn } from "../run/changes/decisions.ts";
+import { finishInterrupted } from "../run/changes/finish-interrupted.ts";
+import { changesetStore } from "../run/changes/into-project.ts";
+import { approverFor } from "../run/open/approver.ts";
+import { RecordedApprover } from "../run/recorded/approver.ts";
+import { openTrail } from "../run/recorded/open-trail.ts";
+import { covers, type VirtualPath } from "../sandbox/virtual-path.ts";
+import { ChangesetUnavailableError, UnknownChangeError, UnknownChangesetError } from "./request-error.ts";
+
+/** One changeset in a list. `ok: false`: its record cannot be read, so its project is not known. */
+export type ListedChangeset =
+  | {
+      readonly ok: true;
+      readonly id: string;
+      readonly run: string;
+      readonly worker: string;
+      /** The project's directory. */
+      readonly project: string;
+      /** ISO 8601, UTC. */
+      readonly createdAt: string;
+      /** A process applies it at this moment. */
+      readonly applying: boolean;
+      /** How many changes have which outcome. */
+      readonly counts: Readonly<Record<string, number>>;
+    }
+  | { readonly ok: false; readonly id: string; readonly reason: string };
+
+/** One change of a kept changeset. */
+export interface KeptChange {
+  /** Its place in the changeset, from 0. */
+  readonly index: number;
+  /** As the worker saw it. */
+  readonly path: string;
+  readonly kind: Change["kind"];
+  readonly type: Change["type"];
+  /** Size of a file that was written, in bytes; otherwise null. */
+  readonly bytes: number | null;
+  readonly outcome: ChangeOutcome;
+  /** Why it waits or was not applied; null if there is no reason to report. */
+  readonly reason: string | null;
+}
+
+export interface ShownChangeset extends Pick<Changeset, "id" | "run" | "root" | "worker" | "project" | "createdAt"> {
+  /** The changed directories: as the worker saw them, and on the host. */
+  readonly mounts: readonly { readonly path: string; readonly host: string }[];
+  readonly changes: readonly KeptChange[];
+}
+
+/** Whom `apply` asks: as a run of the project would. Absent fields: the project's mode, with no person to ask. */
+export interface ApplyApproval {
+  readonly approvalMode?: ApprovalMode;
+  readonly approver?: Approver;
+  readonly person?: Approver;
+}
+
+export interface ApplyRequest {
+  /** Only changes at or below these paths, and the directories that they need. Absent or empty: all. */
+  readonly only?: readonly VirtualPath[];
+  /**
+   * `agreed`: the caller has already agreed to all of it, so no person is asked; rules of the project that deny still deny.
+   * A function is called once for each project.
+   */
+  readonly approval: "agreed" | ((project: Project) => ApplyApproval);
+  readonly signal?: AbortSignal;
+}
+
+/** What `apply` did with one changeset. */
+export interface AppliedChangeset {
+  readonly id: string;
+  /** Every change that was asked for. `denied`, and `held` if there was no answer in time: not applied, and still kept. */
+  readonly changes: readonly AppliedChange[];
+  /** How many changes are still kept. */
+  readonly left: number;
+}
+
+export interface AppliedChange extends Pick<KeptChange, "index" | "path" | "kind" | "type"> {
+  readonly outcome: ChangeOutcome;
+  readonly reason: string | null;
+}
+
+/**
+ * The changesets of a state directory: what runs wrote and was not applied yet. Opening finishes what a dead process had
+ * begun to apply, and reports each with `onFinished`, in words for people.
+ */
+export class Changesets {
+  readonly #stateDir: string;
+  readonly #store: ChangesetStore;
+  /** One approver for each project and way to ask, so that an answer for the session covers further changesets. */
+  readonly #asked = new Map<string, { project: Project; approver: Approver; approval: ApplyRequest["approval"] }>();
+
+  private constructor(stateDir: string, store: ChangesetStore) {
+    this.#stateDir = stateDir;
+    this.#store = store;
+  }
+
+  static async open(stateDir: string, onFinished: (text: string) => void = () => {}): Promise<Changesets> {
+    const store = changesetStore(stateDir);
+    for (const { text } of await finishInterrupted(store, stateDir)) onFinished(text);
+    return new Changesets(stateDir, store);
+  }
+
+  /** The oldest first. `project`: only those of this directory, and those that cannot be read; null: all. */
+  async list(project: string | null): Promise<ListedChangeset[]> {
+    const kept = await this.#store.list();
+    return kept.filter((one) => !one.ok || project === null || one.state.project === project).map(listed);
+  }
+
+  /** @throws UnknownChangesetError, ChangesetUnavailableError */
+  async show(id: string): Promise<ShownChangeset> {
+    const { changeset, state } = await this.#load(id);
+    const { run, root, worker, project, createdAt, mounts, changes } = changeset;
+    const outcomes = new Map(state.changes.map((one) => [one.index, one]));
+    return {
+      id,
+      run,
+      root,
+      worker,
+      project,
+      createdAt,
+      mounts: mounts.map(({ path, target }) => ({ path, host: target })),
+      changes: changes.map(({ index, path, kind, type, next }) => {
+        const { outcome, reason } = outcomes.get(index) ?? { outcome: "held" as const, reason: null };
+        return { index, path, kind, type, bytes: type === "file" ? (next?.size ?? null) : null, outcome, reason };
+      }),
+    };
+  }
+
+  /** What is still kept, compared with the files as they are now: a unified diff. @throws as `show` */
+  async diff(id: string): Promise<string> {
+    return await changesetDiff(waitingOf(await this.#load(id)));
+  }
+
+  /** The same, change by change; `notShown`: how many are beyond the limit. @throws as `show` */
+  async diffs(id: string): Promise<{ readonly diffs: readonly ChangeDiff[]; readonly notShown: number }> {
+    const waiting = waitingOf(await this.#load(id));
+    const diffs = await Array.fromAsync(changeDiffs(waiting));
+    return { diffs, notShown: waiting.changes.length - diffs.length };
+  }
+
+  /**
+   * Asks for each change as a run of the changeset's project would (its rules first), and applies what is approved. A file
+   * that changed meanwhile is a conflict and is not overwritten. Questions, answers and results are in the audit trail.
+   *
+   * @throws UnknownChangeError for a path of `only` at which no change waits, DeclarationError if the project has mistakes,
+   *   and as `show`; nothing was applied then.
+   */
+  async apply(id: string, { only: paths = [], approval, signal = NEVER }: ApplyRequest): Promise<AppliedChangeset> {
+    const kept = await this.#load(id);
+    const { changes, unmatched } = selectChanges(waitingOf(kept), paths);
+    if (unmatched.length > 0) throw new UnknownChangeError(id, unmatched);
+    const selected = only(kept.changeset, new Set(changes.map(({ index }) => index)));
+    await using trail = await openTrail(this.#stateDir, selected.project);
+    const decisions = await this.#decisions(selected, approval, trail, signal);
+    const agreed = changes.filter(({ index }) => decisions.get(index)?.outcome === "approved");
+    const withheld = changes
+      .filter((change) => !agreed.includes(change))
+      .map((change): AppliedChange => withheldAs(change, decisions.get(change.index)));
+    if (agreed.length === 0) return { id, changes: withheld, left: kept.waiting.size };
+    await trail.append(changesApplying(selected, agreed));
+    const applied = await this.#store.applyKept(id, new Set(agreed.map(({ index }) => index)), { signal });
+    if (!applied.ok) throw notKept(id, applied);
+    const settled = applied.settled.map(({ change, ...verdict }) => ({ ...facts(change), ...verdict }));
+    await trail.append(changesApplied(selected, settled));
+    return { id, changes: [...settled, ...withheld].sort((a, b) => a.index - b.index), left: applied.left };
+  }
+
+  /** Removes a changeset with all that was written there; what was applied before stays applied. @throws as `show`, but not for a broken one */
+  async discard(id: string): Promise<void> {
+    const loaded = await this.#store.load(id);
+    const done = await this.#store.discard(id);
+    if (!done.ok) throw notKept(id, done);
+    if (!loaded.ok) return;
+    await using trail = await openTrail(this.#stateDir, loaded.changeset.project);
+    await trail.append(changesDiscarded(loaded.changeset, waitingOf(loaded).changes));
+  }
+
+  async #load(id: string): Promise<KeptChangeset> {
+    const loaded = await this.#store.load(id);
+    if (!loaded.ok) throw notKept(id, loaded);
+    return loaded;
+  }
+
+  async #decisions(
+    selected: Changeset,
+    approval: ApplyRequest["approval"],
+    trail: AuditTrail,
+    signal: AbortSignal,
+  ): Promise<ReadonlyMap<number, Decision>> {
+    const { project, approver } = await this.#asking(selected.project, approval);
+    const recorded = new RecordedApprover(approver, trail, { emit: () => {}, now: () => performance.now() });
+    const { run, root, worker } = selected;
+    return await decisionsOn(
+      // The rules speak of every change: what a run may do by itself was not withheld from its project.
+      { changeset: selected, toAsk: selected.changes, leftToCallers: [] },
+      { run, root, worker: { name: worker } },
+      { project, approver: recorded },
+      signal,
+    );
+  }
+
+  async #asking(dir: string, approval: ApplyRequest["approval"]) {
+    const before = this.#asked.get(dir);
+    if (before !== undefined && before.approval === approval) return before;
+    const project = await loadProject(dir);
+    const asked = approval === "agreed" ? AGREED : approval(project);
+    const asking = { project, approver: approverFor(project, asked), approval };
+    this.#asked.set(dir, asking);
+    return asking;
+  }
+}
+
+const NEVER = new AbortController().signal;
+
+/** Takes the place of a person's answer, whatever the project's mode; its rules come first all the same. */
+const AGREED: ApplyApproval = {
+  approvalMode: "interactive",
+  approver: {
+    decide: async () => ({ outcome: "approved", scope: "once", reason: "the caller agreed to it without a question" }),
+  },
+};
+
+function listed(one: Listed): ListedChangeset {
+  if (!one.ok) return one;
+  const { run, worker, project, createdAt, changes } = one.state;
+  return {
+    ok: true,
+    id: one.id,
+    run,
+    worker,
+    project,
+    createdAt,
+    applying: one.applying,
+    counts: outcomeCounts(changes),
+  };
+}
+
+/** The changeset with the changes that can still be applied. */
+function waitingOf({ changeset, waiting }: KeptChangeset): Changeset {
+  return only(changeset, waiting);
+}
+
+function notKept(id: string, { code, reason }: NotKept): UnknownChangesetError | ChangesetUnavailableError {
+  if (code === "missing") return new UnknownChangesetError(id, reason);
+  return new ChangesetUnavailableError(id, code === "busy" ? "CHANGESET_BUSY" : "CHANGESET_BROKEN", reason);
+}
+
+function facts({ index, path, kind, type }: Change): Pick<Change, "index" | "path" | "kind" | "type"> {
+  return { index, path, kind, type };
+}
+
+function withheldAs(change: Change, decision: Decision | undefined): AppliedChange {
+  const outcome = decision?.outcome === "timed_out" ? "held" : "denied";
+  return { ...facts(change), outcome, reason: decision?.reason ?? "nothing decided on it" };
+}
+
+/** The changes at or below some paths, and the directories that they need; all of them if there is no path. */
+function selectChanges(
+  { changes: waiting }: Changeset,
+  paths: readonly VirtualPath[],
+): { readonly changes: readonly Change[]; readonly unmatched: readonly VirtualPath[] } {
+  if (paths.length === 0) return { changes: waiting, unmatched: [] };
+  const chosen = new Set(waiting.filter(({ path }) => paths.some((wanted) => covers(wanted, path))));
+  const above = new Set([...chosen].filter(({ kind }) => kind !== "delete").flatMap(({ path }) => parentsOf(path)));
+  const made = new Set(waiting.filter((one) => above.has(one.path) && makesDirectory(one)).map(({ path }) => path));
+  // What gives way to such a directory has to go before it.
+  const changes = waiting.filter((one) => chosen.has(one) || made.has(one.path));
+  const unmatched = paths.filter((wanted) => !waiting.some(({ path }) => covers(wanted, path)));
+  return { changes, unmatched };
+}
+
+function makesDirectory({ kind, type }: Change): boolean {
+  return kind === "create" && type === "directory";
+}
+
+function parentsOf(path: string): string[] {
+  const parts = path.split("/");
+  return parts.slice(2).map((_, index) => parts.slice(0, index + 2).join("/"));
+}

@@ -1,0 +1,152 @@
+import type { FleetRecord } from "../fleet/journal/fleets.ts";
+import type { FleetJournal } from "../fleet/journal/journal.ts";
+import type { SummaryLine } from "../fleet/journal/report.ts";
+import type { ItemResult } from "../fleet/model/item.ts";
+import { openJournal } from "../fleet/open-journal.ts";
+import { reportHtml } from "../fleet/report/html.ts";
+import { STATUSES } from "../fleet/report/measures/outcome.ts";
+import { openEngine } from "../isolation/open-engine.ts";
+import { FleetNotEndedError, UnknownFleetError, UnknownValueError } from "./request-error.ts";
+
+/** Whose fleets, and where Corral keeps them. Both paths are absolute; `projectDir` contains no symbolic link. */
+export interface FleetPlace {
+  readonly stateDir: string;
+  readonly projectDir: string;
+  /** Environment variables that locate the Engine; only `cancel` may need them. */
+  readonly engineEnv: Readonly<Record<string, string | undefined>>;
+}
+
+/** A fleet in detail. */
+export interface FleetDetails extends FleetRecord {
+  /** How many items ended with which status and error code; the most frequent first. */
+  readonly summary: readonly SummaryLine[];
+  readonly slowest: readonly ItemResult[];
+  /** The newest first. */
+  readonly lastFailures: readonly ItemResult[];
+}
+
+/** `ended`: it had ended before; `removed`: its items were never all read; `cancelled`: `items` that waited will not run. */
+export type CancelledFleet =
+  | { readonly outcome: "ended"; readonly state: FleetRecord["state"] }
+  | { readonly outcome: "removed" }
+  | { readonly outcome: "cancelled"; readonly items: number };
+
+const MAX_LISTED = 100;
+const MAX_SHOWN = 10;
+
+/** The newest first. */
+export async function listFleets(place: FleetPlace, limit = MAX_LISTED): Promise<FleetRecord[]> {
+  using journal = await journalAt(place);
+  return journal.list(limit);
+}
+
+/** @throws UnknownFleetError */
+export async function showFleet(place: FleetPlace, id: string): Promise<FleetDetails> {
+  using journal = await journalAt(place);
+  const fleet = fleetIn(journal, id);
+  const [slowest, lastFailures] = [journal.slowest(id, MAX_SHOWN), journal.lastFailures(id, MAX_SHOWN)];
+  return { ...fleet, summary: journal.summary(id), slowest, lastFailures };
+}
+
+/**
+ * Results of the items that have ended, in the order of the manifest. `status`: only items with this one. The journal
+ * is open until the caller has taken them all, or returns.
+ *
+ * @throws UnknownFleetError, and UnknownValueError for a status that no item can have
+ */
+export async function fleetResults(
+  place: FleetPlace,
+  id: string,
+  { status = null }: { readonly status?: string | null } = {},
+): Promise<AsyncGenerator<ItemResult, void, undefined>> {
+  if (status !== null && !STATUSES.includes(status)) throw new UnknownValueError("status", status, STATUSES);
+  return await reading(place, id, (journal) => journal.results(id, { status }));
+}
+
+/** A self-contained HTML page about a fleet, in pieces. @throws UnknownFleetError */
+export async function fleetReport(place: FleetPlace, id: string): Promise<AsyncGenerator<string, void, undefined>> {
+  return await reading(place, id, (journal) => {
+    const { spec, counts, ...fleet } = fleetIn(journal, id);
+    const { worker, source, policy, reuse, concurrency } = spec;
+    const about = { ...fleet, worker, source, policy, reuse, concurrency, items: counts.total };
+    return reportHtml({ fleet: about, results: journal.results(id), madeAt: new Date().toISOString() });
+  });
+}
+
+/** Rejects for an unknown fleet at once, and not with the first piece. */
+async function reading<T>(
+  place: FleetPlace,
+  id: string,
+  read: (journal: FleetJournal) => Iterable<T> | AsyncIterable<T>,
+): Promise<AsyncGenerator<T, void, undefined>> {
+  {
+    using journal = await journalAt(place);
+    fleetIn(journal, id);
+  }
+  return (async function* () {
+    using journal = await journalAt(place);
+    yield* read(journal);
+  })();
+}
+
+/**
+ * Items that wait will not run. A process that runs the fleet sees this at its next claim; if no process does, what
+ * a dead one left running is ended here, which needs an Engine.
+ *
+ * @throws UnknownFleetError, EngineUnavailableError
+ */
+export async function cancelFleet(place: FleetPlace, id: string): Promise<CancelledFleet> {
+  using journal = await journalAt(place);
+  const { state, endedAt } = fleetIn(journal, id);
+  if (endedAt !== null) return { outcome: "ended", state };
+  if (state === "loading" && (await journal.discard(id))) return { outcome: "removed" };
+  const why = "it was cancelled";
+  let items = await journal.queue(id).cancelQueued(why);
+  const taken = journal.takeOver(id);
+  if (taken.ok) {
+    const { driver } = await openEngine(place);
+    await driver.reap();
+    for (const item of taken.running) await journal.fenced(id, item);
+    items += await journal.queue(id).cancelQueued(why);
+    journal.end(id);
+  }
+  return { outcome: "cancelled", items };
+}
+
+/**
+ * Removes fleets that have ended, with their items and results: those in `ids`, and all that ended before `endedBefore`
+ * (milliseconds since 1970). Their items run again if a later fleet has them. Answers with the ids of what was removed.
+ *
+ * @throws UnknownFleetError, and FleetNotEndedError for one in `ids`; nothing is removed then.
+ */
+export async function removeFleets(
+  place: FleetPlace,
+  { ids = [], endedBefore = null }: { readonly ids?: readonly string[]; readonly endedBefore?: number | null },
+): Promise<string[]> {
+  using journal = await journalAt(place);
+  const named = ids.map((id) => fleetIn(journal, id));
+  for (const { id, state, endedAt } of named) if (endedAt === null) throw new FleetNotEndedError(id, state);
+  const old =
+    endedBefore === null
+      ? []
+      : journal
+          .list(Number.MAX_SAFE_INTEGER)
+          .filter(({ endedAt }) => endedAt !== null && Date.parse(endedAt) < endedBefore);
+  const removed: string[] = [];
+  for (const id of new Set([...named, ...old].map((fleet) => fleet.id))) {
+    if (await journal.forget(id)) removed.push(id);
+  }
+  journal.shrink();
+  return removed;
+}
+
+/** @throws UnknownFleetError */
+export function fleetIn(journal: FleetJournal, id: string): FleetRecord {
+  const fleet = journal.find(id);
+  if (fleet === null) throw new UnknownFleetError(id);
+  return fleet;
+}
+
+async function journalAt({ stateDir, projectDir }: FleetPlace): Promise<FleetJournal> {
+  return await openJournal(stateDir, projectDir);
+}

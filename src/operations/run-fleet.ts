@@ -1,0 +1,156 @@
+import type { FleetEvent, FleetSummary } from "../fleet/events.ts";
+import { type FleetEnvironment, type OpenedFleet, resumeFleet, startFleet } from "../fleet/fleet.ts";
+import { type Collisions, describeCollisions } from "../fleet/items/collisions.ts";
+import type { LeftOut } from "../fleet/items/matching-files.ts";
+import type { FleetJournal } from "../fleet/journal/journal.ts";
+import type { LoadProblem } from "../fleet/journal/load.ts";
+import type { FleetSpec, ItemRequest, ItemResult, ItemTemplate } from "../fleet/model/item.ts";
+import { openJournal } from "../fleet/open-journal.ts";
+import { itemRequests, type RequestsOf } from "../fleet/requests.ts";
+import { describeAll } from "../run/model/result.ts";
+import type { Corral } from "../run/open/corral.ts";
+import { fleetIn } from "./fleets.ts";
+import { FleetRefusedError } from "./request-error.ts";
+
+/** Which fleet to run. */
+export type FleetStart =
+  /** A new one. `cwd`: absolute, where relative paths of the source begin; `leftOut`: files that cannot be items. */
+  | {
+      readonly kind: "new";
+      readonly spec: FleetSpec;
+      readonly requests: RequestsOf;
+      readonly cwd: string;
+      readonly leftOut?: (file: LeftOut) => void;
+    }
+  /** One that no process runs any more. */
+  | { readonly kind: "resume"; readonly fleet: string }
+  /** The failed items of one that has stopped, as a new fleet with the same worker. */
+  | { readonly kind: "retry"; readonly fleet: string };
+
+export interface FleetRunOptions {
+  readonly onEvent?: (event: FleetEvent) => void;
+  /** Called once, before the first item runs. */
+  readonly onOpened?: (spec: FleetSpec) => void;
+  /** Starts no further item; what runs is waited for. The fleet can be resumed. */
+  readonly drain?: AbortSignal;
+  /** Ends what runs at once. The fleet can be resumed. */
+  readonly stop?: AbortSignal;
+}
+
+/**
+ * Runs a fleet, yields each result as it comes, and returns how the fleet ended. All items are read before the first
+ * runs. If the caller stops taking results, running items end and the fleet can be resumed.
+ *
+ * @throws FleetRefusedError if nothing was run, UnknownFleetError
+ */
+export async function* runFleet(
+  { environment: run, project, stateDir }: Pick<Corral, "environment" | "project" | "stateDir">,
+  start: FleetStart,
+  { onEvent = () => {}, onOpened = () => {}, drain = NEVER, stop = NEVER }: FleetRunOptions = {},
+): AsyncGenerator<ItemResult, FleetSummary, undefined> {
+  using journal = await openJournal(stateDir, project.dir);
+  const env = { run, journal, onEvent, stop };
+  const opened = await openedFleet(start, env);
+  if (!opened.ok) throw refusalOf(opened);
+  await using fleet = opened;
+  const running = fleet.fleet;
+  onOpened(fleetIn(journal, running.id).spec);
+  const ended = running.run();
+  // Awaited below; until then a failure is no unhandled rejection.
+  ended.catch(() => {});
+  const onDrain = (): void => running.drain("it was asked to end");
+  drain.addEventListener("abort", onDrain, { once: true });
+  if (drain.aborted) onDrain();
+  let isOver = false;
+  try {
+    yield* running.results;
+    isOver = true;
+  } finally {
+    drain.removeEventListener("abort", onDrain);
+    if (!isOver) running.drain("its results are no longer read");
+    await ended;
+  }
+  return await ended;
+}
+
+/** A new fleet in a program's words. What is absent is as on the command line. */
+export interface MapRequest extends Partial<Omit<FleetSpec, "version" | "worker" | "source">> {
+  readonly worker: string;
+  /** Maps of fields, or paths: what the template is filled with. */
+  readonly items: AsyncIterable<unknown> | Iterable<unknown>;
+  readonly template: ItemTemplate;
+  /** Folders, besides the project's, whose files items may name. Absolute. */
+  readonly within?: readonly string[];
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * Runs a worker over many items, each in a sandbox of its own, and yields each result as it comes: see {@link runFleet}.
+ *
+ * @throws FleetRefusedError if nothing was run.
+ */
+export async function* mapItems(
+  corral: Pick<Corral, "environment" | "project" | "stateDir">,
+  request: MapRequest,
+): AsyncGenerator<ItemResult, FleetSummary, undefined> {
+  const { worker, items, template, within = [], signal, ...said } = request;
+  const { dir, fleet } = corral.project;
+  const spec: FleetSpec = { ...DEFAULTS, ...fleet, ...said, worker, source: "a program" };
+  const requests = { source: { kind: "values", values: items }, template, within, templateDir: dir } as const;
+  const start = { kind: "new", spec, requests, cwd: dir } as const;
+  return yield* runFleet(corral, start, signal === undefined ? {} : { stop: signal });
+}
+
+const DEFAULTS: Omit<FleetSpec, "worker" | "source"> = {
+  version: 1,
+  policy: null,
+  concurrency: "auto",
+  reuse: "fresh",
+  timeoutMs: null,
+  retries: 0,
+  maxFailures: null,
+  cache: true,
+};
+
+const NEVER = new AbortController().signal;
+
+async function openedFleet(start: FleetStart, env: FleetEnvironment): Promise<OpenedFleet> {
+  if (start.kind === "new") {
+    const { spec, requests, cwd, leftOut = () => {} } = start;
+    return await startFleet(spec, itemRequests(requests, { cwd, signal: env.stop, leftOut }), env);
+  }
+  const { spec, state, id } = fleetIn(env.journal, start.fleet);
+  if (start.kind === "resume") return await resumeFleet(id, env);
+  if (state === "running" || state === "loading")
+    return { ok: false, reason: `fleet ${id} is ${state}; its failed items can be retried when it has ended` };
+  return await startFleet({ ...spec, source: `failed items of ${id}` }, failedItems(env.journal, id), env);
+}
+
+async function* failedItems(journal: FleetJournal, id: string): AsyncGenerator<ItemRequest> {
+  let index = 0;
+  for (const request of journal.failed(id)) {
+    yield { ...request, index };
+    index += 1;
+  }
+}
+
+function refusalOf(opened: Extract<OpenedFleet, { ok: false }>): FleetRefusedError {
+  if ("violations" in opened) {
+    const violations = describeAll(opened.violations);
+    return new FleetRefusedError(violations.map(({ message }) => message).join("\n"), violations);
+  }
+  return new FleetRefusedError("reason" in opened ? opened.reason : problemText(opened.problem));
+}
+
+function problemText(problem: LoadProblem<Collisions>): string {
+  switch (problem.code) {
+    case "duplicate_key":
+      return `two items have the key ${JSON.stringify(problem.key)}: ${problem.places.join(" and ")}; choose a \`key\` that is different for each item`;
+    case "collisions":
+      return `items would write into each other's folders, so nothing was run:\n${describeCollisions(problem.collisions)}`;
+    case "too_large":
+      return `${problem.place}: the item has ${problem.bytes} bytes; at most ${problem.maxBytes} are allowed`;
+    case "too_many":
+      return `there are more than ${problem.maxItems} items`;
+  }
+}

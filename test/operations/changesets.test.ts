@@ -1,0 +1,142 @@
+import fs from "node:fs";
+import { mkdtemp, realpath, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { ApprovalRequest, Approver } from "../../src/approval/approver.ts";
+import { ChangesetStore } from "../../src/changes/store/changeset-store.ts";
+import { type AppliedChangeset, Changesets } from "../../src/operations/changesets.ts";
+import { UnknownChangeError, UnknownChangesetError } from "../../src/operations/request-error.ts";
+import type { VirtualPath } from "../../src/sandbox/virtual-path.ts";
+import { type StagedFolder, stagedFolder, treeAt } from "../changes/staged-folder.ts";
+
+const ID = "0123456789ab";
+const BEFORE = { "a.txt": "old\n", "b.txt": "old\n", "gone.txt": "x" };
+const AFTER = { "a.txt": "new\n", "b.txt": "new\n", "new/deep/c.txt": "fresh\n" };
+
+let project: string;
+let stateDir: string;
+let staged: StagedFolder;
+let changesets: Changesets;
+
+beforeEach(async () => {
+  project = await realpath(await mkdtemp(join(tmpdir(), "corral-operations-")));
+  stateDir = await mkdtemp(join(tmpdir(), "corral-state-"));
+  await withApproval({});
+  staged = stagedFolder(BEFORE, AFTER);
+  const store = new ChangesetStore(stateDir, { name: "this test", isDead: () => false });
+  await store.keep({ ...staged.changeset(ID), project }, "held");
+  changesets = await Changesets.open(stateDir);
+});
+
+afterEach(async () => {
+  staged[Symbol.dispose]();
+  await rm(project, { recursive: true, force: true });
+  await rm(stateDir, { recursive: true, force: true });
+});
+
+describe("Changesets", () => {
+  it("lists and shows what is kept, and knows no other", async () => {
+    expect(await changesets.list(project)).toMatchObject([{ ok: true, id: ID, worker: "w", counts: { held: 6 } }]);
+    expect(await changesets.list("/elsewhere")).toEqual([]);
+    expect((await changesets.show(ID)).changes).toContainEqual(
+      expect.objectContaining({ path: "/work/a.txt", kind: "modify", bytes: 4, outcome: "held" }),
+    );
+    await expect(changesets.show("ffffffffffff")).rejects.toThrow(UnknownChangesetError);
+    await expect(changesets.diff("../changes")).rejects.toThrow(UnknownChangesetError);
+  });
+
+  it("asks the given approver once for what no rule decides, with the diff, and records the answer", async () => {
+    await withApproval({ rules: [{ operation: "delete", decide: "deny", why: "keep it" }] });
+    const asked = approverThat("approved");
+    const applied = await changesets.apply(ID, { approval: () => ({ approver: asked.approver }) });
+    expect(asked.requests).toHaveLength(1);
+    expect(asked.requests[0]).toMatchObject({ worker: "w", operations: ["write"] });
+    expect(asked.requests[0]?.diff).toContain("+new");
+    expect(asked.requests[0]?.paths).not.toContain("/work/gone.txt");
+    expect(outcomesOf(applied)).toMatchObject({ "/work/a.txt": "applied", "/work/gone.txt": "denied" });
+    expect(applied.left).toBe(1);
+    expect(treeAt(staged.target)).toEqual({ ...AFTER, new: null, "new/deep": null, "gone.txt": "x" });
+    expect(recorded("approval")).toHaveLength(2);
+    expect(recorded("changes_applied")).toHaveLength(1);
+  });
+
+  it.each([
+    ["denied", "denied"],
+    ["timed_out", "held"],
+  ] as const)("applies nothing if the answer is %s, and keeps all of it", async (outcome, as) => {
+    const { approver } = approverThat(outcome);
+    const applied = await changesets.apply(ID, { approval: () => ({ approver }) });
+    expect(new Set(Object.values(outcomesOf(applied)))).toEqual(new Set([as]));
+    expect(applied.left).toBe(6);
+    expect(treeAt(staged.target)).toEqual(BEFORE);
+    expect(recorded("changes_applying")).toEqual([]);
+  });
+
+  it("takes the caller's own agreement in place of a question, but not against a rule", async () => {
+    await withApproval({ mode: "auto_deny", rules: [{ paths: ["/work/a.txt"], decide: "deny" }] });
+    const applied = await changesets.apply(ID, { approval: "agreed" });
+    expect(outcomesOf(applied)).toMatchObject({ "/work/a.txt": "denied", "/work/b.txt": "applied" });
+    expect(treeAt(staged.target)).toMatchObject({ "a.txt": "old\n", "b.txt": "new\n" });
+  });
+
+  it("denies by the project's mode if nobody can be asked", async () => {
+    const applied = await changesets.apply(ID, { approval: () => ({}) });
+    expect(applied.changes[0]).toMatchObject({ outcome: "denied", reason: expect.stringContaining("interactive") });
+    expect(treeAt(staged.target)).toEqual(BEFORE);
+  });
+
+  it("applies nothing of a project that cannot be read: its rules are not known", async () => {
+    await writeFile(join(project, "corral.yaml"), "version: 1\nrules: nonsense");
+    await expect(changesets.apply(ID, { approval: "agreed" })).rejects.toThrow("corral.yaml");
+    expect(treeAt(staged.target)).toEqual(BEFORE);
+  });
+
+  it("asks and applies nothing at a path where no change waits", async () => {
+    const asked = approverThat("approved");
+    const only = ["/work/none" as VirtualPath];
+    await expect(changesets.apply(ID, { only, approval: () => asked })).rejects.toThrow(UnknownChangeError);
+    expect(asked.requests).toEqual([]);
+  });
+
+  it("stops where its caller stops", async () => {
+    const stop = new AbortController();
+    const approver: Approver = { decide: () => new Promise(() => stop.abort(new Error("enough"))) };
+    const applying = changesets.apply(ID, { approval: () => ({ approver }), signal: stop.signal });
+    await expect(applying).rejects.toThrow("enough");
+    expect(treeAt(staged.target)).toEqual(BEFORE);
+  });
+
+  it("discards what is kept, and records that", async () => {
+    await changesets.discard(ID);
+    expect(await changesets.list(null)).toEqual([]);
+    expect(recorded("changes_discarded")).toHaveLength(1);
+    await expect(changesets.discard(ID)).rejects.toThrow(UnknownChangesetError);
+  });
+});
+
+async function withApproval(approval: unknown): Promise<void> {
+  await writeFile(join(project, "corral.yaml"), JSON.stringify({ version: 1, approval }));
+}
+
+function approverThat(outcome: "approved" | "denied" | "timed_out") {
+  const requests: ApprovalRequest[] = [];
+  const approver: Approver = {
+    async decide(request) {
+      requests.push(request);
+      return { outcome, scope: "once", reason: "as the test says" };
+    },
+  };
+  return { approver, requests };
+}
+
+function outcomesOf({ changes }: AppliedChangeset): Record<string, string> {
+  return Object.fromEntries(changes.map(({ path, outcome }) => [path, outcome]));
+}
+
+function recorded(type: string): string[] {
+  const dir = join(stateDir, "audit");
+  const [name = ""] = fs.existsSync(dir) ? fs.readdirSync(dir) : [];
+  const lines = fs.readFileSync(join(dir, name, "trail.ndjson"), "utf8").split("\n");
+  return lines.filter((line) => line.includes(`"type":"${type}"`));
+}
