@@ -18,7 +18,6 @@ export { type ImageFacts, type Planning, type PlanRequest, planFor } from "./iso
 export { EngineUnavailableError, type UnavailableReason } from "./isolation/port/engine.ts";
 // A project in a program's hands: begin here.
 export type { AiTool, AiToolOutput, ToolImages } from "./library/ai-tools.ts";
-export type { AttachedPath } from "./library/attachments.ts";
 // Permissions by themselves, to ask and to derive from: pure, without any I/O.
 export { type DeriveRequest, FileSandbox } from "./library/file-sandbox.ts";
 export { type OpenProjectOptions, openProject } from "./library/open-project.ts";
@@ -34,6 +33,7 @@ export {
   WorkerRefusedError,
 } from "./operations/request-error.ts";
 export { type MapRequest, mapItems } from "./operations/run-fleet.ts";
+export type { AttachedPath } from "./operations/workers.ts";
 // Runs, and what would become of them.
 export type { SettledChanges } from "./run/changes/settled-run.ts";
 export type { CheckReport, FailingPath } from "./run/explain/check.ts";

@@ -76,6 +76,7 @@ const MAY_READ_DISKS = [
 const DISK_EXCEPTIONS: Readonly<Record<string, string>> = {
   "fleet/cache-key.ts": "reads attachments for their digests, and refuses links and FIFOs",
   "fleet/item-job.ts": "looks whether an attachment is on the host; what it is is judged when it is opened",
+  "operations/machine.ts": "checks the mode of the state directory, as a finding for a person",
   "operations/package-version.ts": "reads the version from the package's own `package.json`",
   "run/attached-file.ts": "looks whether what a person or a program attaches is there; it is judged when it is opened",
   "run/cell/broker.ts": "makes and removes the socket of one run",

@@ -1,16 +1,17 @@
-import { realpath } from "node:fs/promises";
-import { resolve } from "node:path";
-import { recordsOf } from "../audit/read.ts";
-import { AUDIT_TYPES } from "../audit/records.ts";
-import { auditKey, type SealedRecord } from "../audit/seal.ts";
-import { type Verdict, verifyTrail } from "../audit/verify.ts";
-import { nearest } from "../declarations/yaml/issue.ts";
+import type { SealedRecord } from "../audit/seal.ts";
+import type { Verdict } from "../audit/verify.ts";
+import {
+  type AuditFilter,
+  type AuditPlace,
+  auditRecords,
+  newestAuditRecords,
+  verifyAudit,
+} from "../operations/audit.ts";
 import { printableLine } from "../operations/wording/printable.ts";
-import { loadSealKey } from "../state/owner.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
-import { projectPaths, type TrailPaths } from "../state/state-paths.ts";
 import { auditTable } from "./audit-text.ts";
 import { dateOf } from "./terminal/date.ts";
+import { projectFolder } from "./terminal/project-folder.ts";
 import { printJson, say, type Terminal } from "./terminal/terminal.ts";
 import { UsageError } from "./terminal/usage-error.ts";
 
@@ -27,46 +28,36 @@ export interface AuditOptions {
 const DEFAULT_LIMIT = 50;
 const MAX_LIMIT = 100_000;
 
-/** `corral audit`: what was asked for, agreed to and done in a project, newest last. Needs no Engine. */
+/** `corral audit`: the newest record last. Needs no Engine. */
 export async function auditVerb(options: AuditOptions, terminal: Terminal): Promise<number> {
-  const stateDir = stateDirFrom(terminal.env);
-  const dir = await projectFolder(options.project, terminal);
-  const place = projectPaths(stateDir, dir).trail;
-  const wanted = filterFrom(options);
-  const key = auditKey(await loadSealKey(stateDir), dir);
-  if (options.verify) return await verify(place, key, options, terminal);
+  const place = {
+    stateDir: stateDirFrom(terminal.env),
+    projectDir: await projectFolder(options.project, terminal),
+  };
+  const filter = filterFrom(options);
+  if (options.verify) return await verify(place, options, terminal);
   const limit = limitFrom(options);
   const foreign =
     options.json && limit === null
-      ? await printAll(place, key, wanted, terminal)
-      : await printNewest(place, key, wanted, { limit: limit ?? DEFAULT_LIMIT, json: options.json === true }, terminal);
+      ? await printAll(place, filter, terminal)
+      : await printNewest(place, filter, { limit: limit ?? DEFAULT_LIMIT, json: options.json === true }, terminal);
   if (foreign > 0)
-    say(terminal, `corral: lines that are no sealed records: ${foreign}; corral audit --verify tells more`);
+    say(
+      terminal,
+      `corral: ${foreign === 1 ? "1 line is not a sealed record" : `${foreign} lines are not sealed records`}; corral audit --verify says what is wrong`,
+    );
   return 0;
 }
 
-/** A folder that is not there any more may have a trail yet. */
-async function projectFolder(dir: string, { cwd }: Terminal): Promise<string> {
-  const path = resolve(cwd, dir);
-  return await realpath(path).catch(() => path);
+function filterFrom({ run, type, since }: AuditOptions): AuditFilter {
+  return {
+    ...(run === undefined ? {} : { run }),
+    ...(type === undefined ? {} : { type }),
+    ...(since === undefined ? {} : { since: dateOf("--since", since) }),
+  };
 }
 
-type Filter = (record: SealedRecord) => boolean;
-
-function filterFrom({ run, type, since }: AuditOptions): Filter {
-  const from = since === undefined ? null : dateOf("--since", since);
-  const types: readonly string[] = AUDIT_TYPES;
-  if (type !== undefined && !types.includes(type))
-    throw new UsageError(
-      `there are no records of type ${printableLine(type, 80)}${nearest(type, types) ?? `; there are: ${types.join(", ")}`}`,
-    );
-  return (record) =>
-    (run === undefined || record.run === run || record.root === run) &&
-    (type === undefined || record.type === type) &&
-    (from === null || Date.parse(record.at) >= from);
-}
-
-/** Null where none is asked for. */
+/** Null if the option is absent. */
 function limitFrom({ limit }: AuditOptions): number | null {
   if (limit === undefined) return null;
   if (!/^[1-9]\d{0,6}$/.test(limit) || Number(limit) > MAX_LIMIT)
@@ -76,36 +67,24 @@ function limitFrom({ limit }: AuditOptions): number | null {
 
 /** Answers with the number of lines that are no records. */
 async function printNewest(
-  place: TrailPaths,
-  key: Buffer,
-  wanted: Filter,
+  place: AuditPlace,
+  filter: AuditFilter,
   { limit, json }: { limit: number; json: boolean },
   terminal: Terminal,
 ): Promise<number> {
-  let records: SealedRecord[] = [];
-  let [known, foreign] = [0, 0];
-  for await (const some of recordsOf(place, key)) {
-    for (const record of some) {
-      if (record === null) foreign += 1;
-      else known += 1;
-      if (record !== null && wanted(record)) records.push(record);
-    }
-    if (records.length > limit) records = records.slice(-limit);
-  }
+  const { records, sealed, foreign } = await newestAuditRecords(place, filter, limit);
   if (json) for (const record of records) printLine(terminal, record);
   else if (records.length > 0) terminal.stdout.write(`${auditTable(records)}\n`);
-  else say(terminal, known === 0 ? "Nothing is recorded." : "No record matches.");
+  else say(terminal, sealed === 0 ? "Nothing is recorded." : "No record matches.");
   return foreign;
 }
 
 /** The same for all of them, as they are read, for they may be many. */
-async function printAll(place: TrailPaths, key: Buffer, wanted: Filter, terminal: Terminal): Promise<number> {
+async function printAll(place: AuditPlace, filter: AuditFilter, terminal: Terminal): Promise<number> {
   let foreign = 0;
-  for await (const some of recordsOf(place, key)) {
-    for (const record of some) {
-      if (record === null) foreign += 1;
-      else if (wanted(record)) printLine(terminal, record);
-    }
+  for await (const some of auditRecords(place, filter)) {
+    foreign += some.foreign;
+    for (const record of some.records) printLine(terminal, record);
     await drained(terminal);
   }
   return foreign;
@@ -115,13 +94,13 @@ function printLine({ stdout }: Terminal, record: SealedRecord): void {
   stdout.write(`${JSON.stringify(record)}\n`);
 }
 
-/** Settles when whoever reads has read; or has gone, which ends the writing as well. */
+/** Settles when the reader has read, or has closed the pipe. */
 async function drained({ stdout }: Terminal): Promise<void> {
   await new Promise((resolve) => stdout.write("", resolve));
 }
 
-async function verify(place: TrailPaths, key: Buffer, { json }: AuditOptions, terminal: Terminal): Promise<number> {
-  const verdict = await verifyTrail(place, key);
+async function verify(place: AuditPlace, { json }: AuditOptions, terminal: Terminal): Promise<number> {
+  const verdict = await verifyAudit(place);
   if (verdict === null) {
     if (json) printJson(terminal, { ok: true, records: 0, firstAt: null, lastAt: null, problems: [], notes: [] });
     else say(terminal, "Nothing is recorded.");

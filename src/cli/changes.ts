@@ -1,5 +1,3 @@
-import { realpath } from "node:fs/promises";
-import { resolve } from "node:path";
 import type { ApprovalMode, Approver } from "../approval/approver.ts";
 import { visibleName } from "../changes/diff/visible.ts";
 import type { Project } from "../declarations/project.ts";
@@ -11,6 +9,7 @@ import { stateDirFrom } from "../state/state-dir.ts";
 import { changesText, countsText, diffText, listText } from "./changes-text.ts";
 import { personAt } from "./consent/person.ts";
 import { EXIT } from "./terminal/exit-status.ts";
+import { projectFolder } from "./terminal/project-folder.ts";
 import { stoppable } from "./terminal/stop.ts";
 import { colorsFor, printJson, say, type Terminal } from "./terminal/terminal.ts";
 import { UsageError } from "./terminal/usage-error.ts";
@@ -186,12 +185,6 @@ async function open(terminal: Terminal): Promise<Changesets> {
 async function idsOfProject(changesets: Changesets, dir: string, terminal: Terminal): Promise<string[]> {
   const listed = await changesets.list(await projectFolder(dir, terminal));
   return listed.filter(({ ok }) => ok).map(({ id }) => id);
-}
-
-/** The folder may be gone while its changesets are still kept. */
-async function projectFolder(dir: string, { cwd }: Terminal): Promise<string> {
-  const path = resolve(cwd, dir);
-  return await realpath(path).catch(() => path);
 }
 
 function pathFrom(raw: string): VirtualPath {

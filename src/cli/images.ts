@@ -1,14 +1,11 @@
-import { nearest } from "../declarations/yaml/issue.ts";
-import { openEngine } from "../isolation/open-engine.ts";
-import { type EngineImages, IMAGE_PREFIX, type ImageProgress, type ImageStatus } from "../isolation/port/images.ts";
-import { IMAGES_DIR } from "../operations/package-version.ts";
+import type { ImageProgress } from "../isolation/port/images.ts";
+import { buildImages, listImages } from "../operations/machine.ts";
 import { printableLine } from "../operations/wording/printable.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
 import { EXIT } from "./terminal/exit-status.ts";
 import { stoppable } from "./terminal/stop.ts";
 import { columns } from "./terminal/table.ts";
 import { colorsFor, printJson, say, type Terminal } from "./terminal/terminal.ts";
-import { UsageError } from "./terminal/usage-error.ts";
 
 interface ImagesOptions {
   readonly json?: boolean;
@@ -17,12 +14,10 @@ interface ImagesOptions {
 /** `corral images build`: what is missing or stale. Its progress is for people; the result is what is there now. */
 export async function buildVerb(names: readonly string[], options: ImagesOptions, terminal: Terminal): Promise<number> {
   const { env, stdout } = terminal;
-  const images = await imagesFor(env);
-  refuseUnknown(names, await images.status(IMAGES_DIR));
   using stop = stoppable(terminal, (line) => say(terminal, line));
-  const request = { imagesDir: IMAGES_DIR, env, onProgress: progressAt(terminal), signal: stop.signal };
   try {
-    const built = await images.build(names.length === 0 ? request : { ...request, names });
+    const machine = { stateDir: stateDirFrom(env), engineEnv: env };
+    const built = await buildImages(machine, { names, onProgress: progressAt(terminal), signal: stop.signal });
     if (options.json) printJson(terminal, built);
     else
       stdout.write(
@@ -37,28 +32,13 @@ export async function buildVerb(names: readonly string[], options: ImagesOptions
 
 /** `corral images ls`. */
 export async function listVerb(options: ImagesOptions, terminal: Terminal): Promise<number> {
-  const statuses = await (await imagesFor(terminal.env)).status(IMAGES_DIR);
+  const statuses = await listImages({ stateDir: stateDirFrom(terminal.env), engineEnv: terminal.env });
   if (options.json) printJson(terminal, statuses);
   else {
     const rows = statuses.map(({ tag, state, sizeBytes, id }) => [tag, state, size(sizeBytes), shortId(id)]);
     terminal.stdout.write(`${columns([["IMAGE", "STATE", "SIZE", "ID"], ...rows])}\n`);
   }
   return 0;
-}
-
-async function imagesFor(env: Terminal["env"]): Promise<EngineImages> {
-  return (await openEngine({ stateDir: stateDirFrom(env), engineEnv: env })).images;
-}
-
-function refuseUnknown(names: readonly string[], known: readonly ImageStatus[]): void {
-  const folders = known.map(({ name }) => name);
-  for (const raw of names) {
-    const name = raw.startsWith(`${IMAGE_PREFIX}/`) ? raw.slice(IMAGE_PREFIX.length + 1) : raw;
-    if (!folders.includes(name)) {
-      const instead = nearest(name, folders) ?? `; there are: ${folders.join(", ")}`;
-      throw new UsageError(`there is no image ${printableLine(raw, 80)}${instead}`);
-    }
-  }
 }
 
 /** Milestones and steps as lines; on a terminal also what each program prints, in one line that is written over. */

@@ -157,11 +157,11 @@ export function programFor(terminal: Terminal): Program {
 
   verb("ps", "List the containers of all runs that go on, or were left behind.")
     .addOption(json())
-    .action(does(async (options) => (await import("./ps.ts")).psVerb(options, terminal)));
+    .action(does(async (options) => (await import("./cells.ts")).psVerb(options, terminal)));
 
   verb("reap", "Remove what was left behind by orchestrators that are dead, and nothing else.")
     .addOption(json())
-    .action(does(async (options) => (await import("./reap.ts")).reapVerb(options, terminal)));
+    .action(does(async (options) => (await import("./cells.ts")).reapVerb(options, terminal)));
 
   verb("audit", "Show what was asked for, agreed to and done in a project, or whether that record is whole.")
     .addOption(project())

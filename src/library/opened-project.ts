@@ -1,18 +1,15 @@
 import type { Project } from "../declarations/project.ts";
 import type { WorkerDefinition } from "../declarations/worker/worker.ts";
 import type { ItemResult } from "../fleet/model/item.ts";
-import { UnknownWorkerError, WorkerRefusedError } from "../operations/request-error.ts";
 import { type MapRequest, mapItems } from "../operations/run-fleet.ts";
+import { type AttachedPath, runWorker, workerNamed, workerSandbox } from "../operations/workers.ts";
 import { type CheckReport, check } from "../run/explain/check.ts";
 import { type Explanation, explain } from "../run/explain/explain.ts";
 import type { Emit } from "../run/model/events.ts";
-import { permissionOf, rootSandbox } from "../run/model/permission.ts";
-import { describeAll, type RunResult } from "../run/model/result.ts";
+import type { RunResult } from "../run/model/result.ts";
 import { type Corral, openProject as openCorral } from "../run/open/corral.ts";
 import type { OpenOptions } from "../run/open/options.ts";
 import { openPreview } from "../run/open/preview.ts";
-import { run } from "../run/run.ts";
-import { type AttachedPath, attachmentsAt } from "./attachments.ts";
 import { FileSandbox } from "./file-sandbox.ts";
 import { type WorkerPlan, workerPlan } from "./worker-plan.ts";
 import { openTools, type ToolsOptions, type WorkerTools } from "./worker-tools.ts";
@@ -40,7 +37,7 @@ export interface PolicyChoice {
 }
 
 /**
- * A project in a program's hands. Each method that takes a worker's name throws {@link UnknownWorkerError} where there is none, and
+ * A project in a program's hands. Each method that takes a worker's name throws `UnknownWorkerError` where there is none, and
  * `UnknownPolicyError` where there is no such policy. What needs an Engine throws `EngineUnavailableError` where none answers.
  *
  * Disposing cancels whatever is still at work, and ends when nothing is left of it.
@@ -78,9 +75,8 @@ export class OpenedProject implements AsyncDisposable {
       const { emit } = environment;
       const env = onEvent === undefined ? environment : { ...environment, emit: both(emit, onEvent) };
       const chosen = this.#policyOr(policy);
-      const files = await attachmentsAt(attachments, chosen, env);
-      const request = { worker: definition, input, attachments: files, ...named(chosen) };
-      return await run({ ...request, signal: this.#until(signal) }, env);
+      const request = { worker: definition, input, attachments, cwd: process.cwd(), policy: chosen };
+      return await runWorker({ ...request, signal: this.#until(signal) }, env);
     });
   }
 
@@ -144,11 +140,7 @@ export class OpenedProject implements AsyncDisposable {
   async sandbox(worker?: string, { policy }: PolicyChoice = {}): Promise<FileSandbox> {
     const definition = worker === undefined ? null : this.#named(worker);
     const { environment } = await this.#preview();
-    const project = await rootSandbox(environment, this.#policyOr(policy));
-    const derivation =
-      project.ok && definition !== null ? await permissionOf(definition, project.sandbox, null, environment) : project;
-    if (!derivation.ok) throw new WorkerRefusedError(worker ?? "project", describeAll(derivation.violations));
-    return new FileSandbox(derivation.sandbox);
+    return new FileSandbox(await workerSandbox(definition, this.#policyOr(policy), environment));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -168,10 +160,7 @@ export class OpenedProject implements AsyncDisposable {
   }
 
   #named(worker: string): WorkerDefinition {
-    const { workers } = this.definition;
-    const definition = workers.get(worker);
-    if (definition === undefined) throw new UnknownWorkerError(worker, [...workers.keys()].sort());
-    return definition;
+    return workerNamed(worker, this.definition);
   }
 
   /** One that could not be opened is tried again with the next that needs it. */

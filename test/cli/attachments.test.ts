@@ -2,7 +2,8 @@ import { mkdir, mkdtemp, realpath, rm, symlink, writeFile } from "node:fs/promis
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { resolveAttachments } from "../../src/cli/run/attachments.ts";
+import { attachedPaths } from "../../src/cli/run/attachments.ts";
+import { resolveAttachments } from "../../src/operations/workers.ts";
 import type { Sandbox } from "../../src/sandbox/sandbox.ts";
 import { ROOT } from "../../src/sandbox/virtual-path.ts";
 
@@ -23,9 +24,9 @@ afterAll(async () => {
   await rm(cwd, { recursive: true, force: true });
 });
 
-const resolve = (...raws: string[]) => resolveAttachments(raws, project, cwd);
+const resolve = async (...raws: string[]) => resolveAttachments(await attachedPaths(raws, cwd), project, cwd);
 
-describe("resolveAttachments", () => {
+describe("--attach", () => {
   it.each([
     ["a.txt", "a.txt", "a.txt"],
     ["a.txt=in.pdf", "in.pdf", "a.txt"],
@@ -46,12 +47,12 @@ describe("resolveAttachments", () => {
     ["docs:../../etc/passwd", "no such file"],
     ["nowhere/x", "no such file"],
     ["/docs/planted", "not a regular file"],
-    ["a.txt=..", "is not a file's name"],
+    ["a.txt=..", "is not a file name"],
   ])("refuses %s: %s", async (raw, reason) => {
     await expect(resolve(raw)).rejects.toThrow(reason);
   });
 
   it("refuses two attachments of one name", async () => {
-    await expect(resolve("a.txt", "/docs/z.txt=a.txt")).rejects.toThrow("another attachment is called a.txt");
+    await expect(resolve("a.txt", "/docs/z.txt=a.txt")).rejects.toThrow("another attachment has the name a.txt");
   });
 });

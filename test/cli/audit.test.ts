@@ -141,6 +141,6 @@ describe("corral audit --verify", () => {
     expect(text?.stdout).toMatch(/^BROKEN: 5 records, .*\n {2}✗ line 4: record 4 was changed\n$/);
     expect(json).toMatchObject({ status: 1 });
     expect(JSON.parse(json?.stdout ?? "")).toMatchObject({ ok: false, problems: [{ line: 4 }] });
-    expect(shown?.stderr).toContain("lines that are no sealed records: 1; corral audit --verify tells more");
+    expect(shown?.stderr).toContain("1 line is not a sealed record; corral audit --verify says what is wrong");
   });
 });

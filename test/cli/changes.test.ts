@@ -118,7 +118,7 @@ describe("corral changes", () => {
     expect(await changes("apply", ID)).toMatchObject({
       status: 1,
       stdout: "",
-      stderr: expect.stringMatching(/6 not applied: the approval mode is interactive[^]*Nothing was applied/),
+      stderr: expect.stringMatching(/6 not applied: the approval mode is interactive[\s\S]*Nothing was applied/),
     });
     expect(tree()).toEqual(BEFORE);
     const records = (await project.corral(["audit", "--json", "--type", "approval"])).stdout;

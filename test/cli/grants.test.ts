@@ -60,7 +60,7 @@ describe("corral grants", () => {
 
   it("says that there are none, and refuses an id that there is not", async () => {
     const p = await open();
-    expect(await p.corral(["grants", "ls"])).toMatchObject({ status: 0, stderr: "Nothing is granted.\n" });
+    expect(await p.corral(["grants", "ls"])).toMatchObject({ status: 0, stderr: "There are no grants.\n" });
     const unknown = await p.corral(["grants", "revoke", "../../x"]);
     expect(unknown).toMatchObject({ status: 2, stderr: expect.stringContaining("there is no grant ../../x") });
   });

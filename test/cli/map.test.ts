@@ -217,7 +217,9 @@ describe("corral map", () => {
 
   it("asks nobody what needs agreement, and says so", async () => {
     const { status, stderr } = await project.corral(["map", "asks", "--manifest", "-"], { stdin: '{"n":1}\n' });
-    expect(stderr).toContain("a fleet asks nobody; a rule can agree beforehand. It waits: see `corral changes show");
+    expect(stderr).toContain(
+      "a fleet asks nobody; a rule of the project can approve it. It waits: see `corral changes show",
+    );
     expect(status).toBe(1);
   });
 
@@ -267,7 +269,7 @@ describe("corral map, used wrongly", () => {
 
   it.each([
     [["map", "copy", "--over", "twice/*", ...EACH], "/text/a"],
-    [["map", "echo", "--manifest", "twice.jsonl", "--key", "{n}"], "--key TEMPLATE"],
+    [["map", "echo", "--manifest", "twice.jsonl", "--key", "{n}"], "choose a `key`"],
     [["map", "greedy", "--over", "inbox/*"], "inbox"],
     [["map", "copy", "--over", "inbox/*", ...EACH, "--policy", "untrusted", "--reuse", "scrubbed"], "does not allow"],
   ])("refuses %j before anything runs, and ends with 126", async (args, says) => {

@@ -161,7 +161,7 @@ describe("corral run, used wrongly", () => {
     [["run", "three", "--input", "@no.json"], "no.json cannot be read"],
     [["run", "three", "--attach", "nowhere.txt"], "there is no such file"],
     [["run", "three", "--attach", "docs"], "not a regular file"],
-    [["run", "three", "--attach", "own.txt=x", "--attach", "in.json=x"], "another attachment is called x"],
+    [["run", "three", "--attach", "own.txt=x", "--attach", "in.json=x"], "another attachment has the name x"],
     [["run", "three", "--policy", "untrusty"], "`untrusted`"],
     [["run", "three", "--approve", "perhaps"], "approve_all"],
     [["run", "three", "--project", "nowhere"], "nowhere:1:1: the project's folder does not exist"],

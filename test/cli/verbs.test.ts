@@ -135,7 +135,7 @@ describe("the verbs that only look after the machine", () => {
     const [ps, psJson, reap, reapJson] = await Promise.all(
       [["ps"], ["ps", "--json"], ["reap"], ["reap", "--json"]].map((args) => project.corral(args)),
     );
-    expect(ps).toMatchObject({ status: 0, stdout: "", stderr: "Nothing runs.\n" });
+    expect(ps).toMatchObject({ status: 0, stdout: "", stderr: "There are no containers.\n" });
     expect(psJson).toMatchObject({ status: 0, stdout: "[]\n", stderr: "" });
     expect(reap).toMatchObject({ status: 0, stdout: "" });
     expect(reapJson).toMatchObject({ status: 0 });

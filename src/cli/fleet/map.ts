@@ -7,7 +7,7 @@ import { formatOf, type ItemSource } from "../../fleet/items/source.ts";
 import type { FleetSpec, ItemTemplate, Reuse } from "../../fleet/model/item.ts";
 import type { RequestsOf } from "../../fleet/requests.ts";
 import { printableLine } from "../../operations/wording/printable.ts";
-import { namedWorker } from "../terminal/named-worker.ts";
+import { workerNamed } from "../../operations/workers.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 import { UsageError } from "../terminal/usage-error.ts";
 import { ranFleet } from "./ran-fleet.ts";
@@ -56,7 +56,7 @@ interface Asked {
 
 function fromOptions(name: string | undefined, project: Project, options: MapOptions, terminal: Terminal): Asked {
   if (name === undefined) throw new UsageError("say which worker, or --fleet NAME");
-  namedWorker(name, project);
+  workerNamed(name, project);
   const source = sourceOf(options, terminal);
   const template: ItemTemplate = {
     attach: options.attach,

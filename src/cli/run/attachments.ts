@@ -1,37 +1,22 @@
 import { lstat } from "node:fs/promises";
 import { basename, resolve } from "node:path";
-import { attachedFile } from "../../run/attached-file.ts";
+import type { AttachedPath } from "../../operations/workers.ts";
 import { isAttachmentName } from "../../run/calls/call.ts";
-import type { Attachment } from "../../run/model/job.ts";
-import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { UsageError } from "../terminal/usage-error.ts";
 
-/**
- * The values of `--attach`. Each is a file of the person's own, or else, where none is there, a virtual path of the
- * project. `PATH=NAME` names it below `/attachments`; a path that itself holds `=` is taken whole where it exists.
- */
-export async function resolveAttachments(
-  raws: readonly string[],
-  project: Sandbox,
-  cwd: string,
-): Promise<readonly Attachment[]> {
-  const attachments: Attachment[] = [];
+/** The values of `--attach`. `PATH=NAME` names the file below `/attachments`; a path with `=` in it is taken whole if it exists. */
+export async function attachedPaths(raws: readonly string[], cwd: string): Promise<readonly AttachedPath[]> {
+  const names = new Set<string>();
+  const attached: AttachedPath[] = [];
   for (const raw of raws) {
-    const attachment = await resolveAttachment(raw, project, cwd);
-    if (attachments.some(({ name }) => name === attachment.name)) {
-      throw new UsageError(`--attach ${raw}: another attachment is called ${attachment.name}; write PATH=NAME`);
-    }
-    attachments.push(attachment);
+    const { path, name } = await split(raw, cwd);
+    if (!isAttachmentName(name)) throw new UsageError(`--attach ${raw}: ${JSON.stringify(name)} is not a file name`);
+    if (names.has(name))
+      throw new UsageError(`--attach ${raw}: another attachment has the name ${name}; write PATH=NAME`);
+    names.add(name);
+    attached.push({ path, name });
   }
-  return attachments;
-}
-
-async function resolveAttachment(raw: string, project: Sandbox, cwd: string): Promise<Attachment> {
-  const { path, name } = await split(raw, cwd);
-  if (!isAttachmentName(name)) throw new UsageError(`--attach ${raw}: ${JSON.stringify(name)} is not a file's name`);
-  const file = await attachedFile(path, project, cwd);
-  if (!file.ok) throw new UsageError(`--attach ${path}: ${file.reason}`);
-  return { name, host: file.host };
+  return attached;
 }
 
 async function split(raw: string, cwd: string): Promise<{ path: string; name: string }> {

@@ -1,22 +1,19 @@
 import { loadProject, type Project } from "../../declarations/project.ts";
 import { openEngine } from "../../isolation/open-engine.ts";
 import type { EnginePort } from "../../isolation/port/engine.ts";
+import { runWorker, type WorkerRun, workerNamed } from "../../operations/workers.ts";
 import type { GrantRecord } from "../../run/granted/record.ts";
-import type { RunEnvironment } from "../../run/model/environment.ts";
 import type { RunEvent } from "../../run/model/events.ts";
-import { rootSandbox } from "../../run/model/permission.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import { openProject } from "../../run/open/corral.ts";
-import { type RunRequest, run } from "../../run/run.ts";
 import type { ApprovalMode } from "../../sandbox/approval.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { personAt } from "../consent/person.ts";
 import { tellSuggestion } from "../consent/told-suggestion.ts";
 import { exitStatusOf } from "../terminal/exit-status.ts";
-import { namedWorker } from "../terminal/named-worker.ts";
 import { type Stop, stoppable } from "../terminal/stop.ts";
 import type { Terminal } from "../terminal/terminal.ts";
-import { resolveAttachments } from "./attachments.ts";
+import { attachedPaths } from "./attachments.ts";
 import { readInput } from "./input.ts";
 import { recordRun, refuseRecording } from "./recorded-run.ts";
 import { screenFor } from "./run-screen.ts";
@@ -42,12 +39,18 @@ export async function runVerb(name: string, options: RunOptions, terminal: Termi
   const [loaded] = await Promise.allSettled([loadProject(options.project), engine]);
   if (loaded.status === "rejected") throw loaded.reason;
   const project = loaded.value;
-  const worker = namedWorker(name, project);
+  const worker = workerNamed(name, project);
   if (options.record !== undefined) refuseRecording(options.record, worker, terminal);
   const input = await readInput(options.input, terminal);
+  const attachments = await attachedPaths(options.attach, terminal.cwd);
   using screen = await screenFor(terminal, options);
   using stop = stoppable(terminal, (line) => screen.tell(line));
-  const { result, grants } = await ran({ worker, input }, project, options, { terminal, engine, screen, stop });
+  const { result, grants } = await ran({ worker, input, attachments }, project, options, {
+    terminal,
+    engine,
+    screen,
+    stop,
+  });
   // Only now: everything of the run is gone from the Engine, and whoever reads the result can rely on that.
   screen.end(result);
   if (options.record !== undefined) await recordRun(options.record, result, project, terminal);
@@ -63,7 +66,7 @@ interface Surroundings {
 }
 
 async function ran(
-  what: Pick<RunRequest, "worker" | "input">,
+  what: Pick<WorkerRun, "worker" | "input" | "attachments">,
   project: Project,
   options: RunOptions,
   around: Surroundings,
@@ -80,15 +83,7 @@ async function ran(
   await using corral = await openProject(project, opening, engine);
   const { environment, reapTrouble } = corral;
   if (reapTrouble !== null) screen.tell(`corral: not all could be reaped: ${reapTrouble}`);
-  const attachments = await attachmentsOf(options, environment, terminal);
-  const policy = options.policy === undefined ? {} : { policy: options.policy };
-  const result = await run({ ...what, attachments, ...policy, signal: stop.signal }, environment);
+  const request = { ...what, cwd: terminal.cwd, policy: options.policy ?? null, signal: stop.signal };
+  const result = await runWorker(request, environment);
   return { result, grants: environment.grants.told };
-}
-
-/** Virtual paths are the project's own, so its sandbox says what they mean. A policy that refuses it all, refuses the run. */
-async function attachmentsOf({ attach, policy }: RunOptions, environment: RunEnvironment, { cwd }: Terminal) {
-  if (attach.length === 0) return [];
-  const project = await rootSandbox(environment, policy ?? null);
-  return project.ok ? await resolveAttachments(attach, project.sandbox, cwd) : [];
 }

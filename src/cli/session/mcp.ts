@@ -1,19 +1,16 @@
 import { randomBytes } from "node:crypto";
 import { loadProject } from "../../declarations/project.ts";
-import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { Connection } from "../../mcp/connection/connection.ts";
 import { nobodyAsks } from "../../mcp/questions/client-approver.ts";
 import { QuestionRoutes } from "../../mcp/questions/question-routes.ts";
 import { serveOnStdio } from "../../mcp/stdio.ts";
-import { permissionOf, rootSandbox } from "../../run/model/permission.ts";
-import { describeAll } from "../../run/model/result.ts";
-import { type Corral, openProject } from "../../run/open/corral.ts";
+import { workerNamed, workerSandbox } from "../../operations/workers.ts";
+import { openProject } from "../../run/open/corral.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { personAt } from "../consent/person.ts";
 import { tellSuggestion } from "../consent/told-suggestion.ts";
 import { EXIT } from "../terminal/exit-status.ts";
 import { failureOf } from "../terminal/failure.ts";
-import { namedWorker } from "../terminal/named-worker.ts";
 import { stoppable } from "../terminal/stop.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 import { UsageError } from "../terminal/usage-error.ts";
@@ -36,7 +33,7 @@ export async function mcpVerb(options: McpOptions, terminal: Terminal): Promise<
   if (port !== null) refuseWeakToken(terminal.env.CORRAL_MCP_TOKEN);
   const tell = (line: string): void => say(terminal, `corral: ${line}`);
   const project = await loadProject(options.project);
-  const worker = namedWorker(options.worker, project);
+  const worker = workerNamed(options.worker, project);
   using stop = stoppable(terminal, (line) => say(terminal, line));
   // On stdio, standard input belongs to the protocol.
   const person = port === null ? null : personAt(project, { terminal, screen: QUIET_SCREEN, stop });
@@ -50,9 +47,8 @@ export async function mcpVerb(options: McpOptions, terminal: Terminal): Promise<
     approver: routes,
   });
   const { policy } = options;
-  const refused = await violationsOf(worker, policy, corral);
-  for (const message of refused) tell(message);
-  if (refused.length > 0) return EXIT.refused;
+  // Checked before a client connects, which would only see that its server does nothing.
+  await workerSandbox(worker, policy ?? null, corral.environment);
   const connect = (isShared: boolean): Connection =>
     new Connection({
       worker,
@@ -91,17 +87,6 @@ export async function mcpVerb(options: McpOptions, terminal: Terminal): Promise<
   }
   await tellSuggestion(project, options.project, corral.environment.grants.told, terminal);
   return stop.signal.aborted ? EXIT.cancelled : 0;
-}
-
-/** Found out before a client is there, which would only show that its server does not do anything. */
-async function violationsOf(
-  worker: WorkerDefinition,
-  policy: string | undefined,
-  { environment }: Corral,
-): Promise<readonly string[]> {
-  const project = await rootSandbox(environment, policy ?? null);
-  const derivation = project.ok ? await permissionOf(worker, project.sandbox, null, environment) : project;
-  return derivation.ok ? [] : describeAll(derivation.violations).map(({ message }) => message);
 }
 
 function portOf(said: string | true): number {

@@ -1,5 +1,6 @@
 import { loadProject } from "../../declarations/project.ts";
 import { printable } from "../../operations/wording/printable.ts";
+import { workerNamed } from "../../operations/workers.ts";
 import { openProject } from "../../run/open/corral.ts";
 import { openSession } from "../../run/open-session.ts";
 import type { Session } from "../../run/session/session.ts";
@@ -8,7 +9,6 @@ import { stateDirFrom } from "../../state/state-dir.ts";
 import { personAt } from "../consent/person.ts";
 import { tellSuggestion } from "../consent/told-suggestion.ts";
 import { EXIT } from "../terminal/exit-status.ts";
-import { namedWorker } from "../terminal/named-worker.ts";
 import { type Stop, stoppable } from "../terminal/stop.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 
@@ -28,7 +28,7 @@ export async function inSession(
   act: (session: Session, stop: Stop) => Promise<number>,
 ): Promise<number> {
   const project = await loadProject(options.project);
-  const worker = namedWorker(options.worker, project);
+  const worker = workerNamed(options.worker, project);
   using stop = stoppable(terminal, (line) => say(terminal, line));
   const person = personAt(project, { terminal, screen: QUIET_SCREEN, stop });
   await using corral = await openProject(project, {

@@ -24,7 +24,7 @@ export function failureOf(error: unknown, env: Readonly<Record<string, string | 
   }
   if (error instanceof RequestError) {
     const hint = HINTS[error.code];
-    const text = `corral: ${error.message}${hint === undefined ? "" : `; ${hint}`}`;
+    const text = `corral: ${error.message.replaceAll("\n", "\ncorral: ")}${hint === undefined ? "" : `; ${hint}`}`;
     return { text, status: STATUSES[error.code] ?? EXIT.wrongUsage };
   }
   const ofEngine = [EngineUnavailableError, EngineTrouble, ImageBuildError, StateDirError];

@@ -1,0 +1,38 @@
+import { listCells, reapCells } from "../operations/machine.ts";
+import { stateDirFrom } from "../state/state-dir.ts";
+import { columns } from "./terminal/table.ts";
+import { printJson, say, type Terminal } from "./terminal/terminal.ts";
+
+/** `corral ps`: every container of this state directory, whatever its state. Removes nothing. */
+export async function psVerb(options: { readonly json?: boolean }, terminal: Terminal): Promise<number> {
+  const { env, stdout } = terminal;
+  const cells = await listCells({ stateDir: stateDirFrom(env), engineEnv: env });
+  if (options.json) printJson(terminal, cells);
+  else if (cells.length === 0) say(terminal, "There are no containers.");
+  else {
+    const head = ["RUN", "WORKER", "STATE", "CALLED BY", "OWNER", "CREATED"];
+    const rows = cells.map(({ run, worker, state, parent, owner, ownerAlive, createdAt }) => {
+      return [run, worker, state, parent ?? "-", `${owner.pid}${ownerAlive ? "" : " (dead)"}`, createdAt];
+    });
+    stdout.write(`${columns([head, ...rows])}\n`);
+  }
+  return 0;
+}
+
+/** `corral reap`: removes what dead orchestrators left behind, and lists it. */
+export async function reapVerb(options: { readonly json?: boolean }, terminal: Terminal): Promise<number> {
+  const { env, stdout } = terminal;
+  const reaped = await reapCells({ stateDir: stateDirFrom(env), engineEnv: env });
+  if (options.json) {
+    printJson(terminal, reaped);
+    return 0;
+  }
+  const lines = [
+    ...reaped.cells.map((run) => `container of run ${run}`),
+    ...reaped.volumes.map((name) => `volume ${name}`),
+    ...reaped.directories.map((name) => `directory ${name}`),
+  ];
+  if (lines.length === 0) say(terminal, "There is nothing to remove.");
+  for (const line of lines) stdout.write(`removed ${line}\n`);
+  return 0;
+}

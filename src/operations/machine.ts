@@ -1,0 +1,148 @@
+import { stat } from "node:fs/promises";
+import { openEngine } from "../isolation/open-engine.ts";
+import type { CellInfo, Reaped } from "../isolation/port/driver.ts";
+import { type EnginePort, EngineUnavailableError } from "../isolation/port/engine.ts";
+import { type BuiltImage, IMAGE_PREFIX, type ImageStatus, type OnImageProgress } from "../isolation/port/images.ts";
+import { IMAGES_DIR, packageVersion } from "./package-version.ts";
+import { UnknownImageError } from "./request-error.ts";
+
+/** This machine's Engine, and where Corral keeps its own. Each operation throws EngineUnavailableError if no Engine answers. */
+export interface Machine {
+  /** Absolute. It is made if it is missing. */
+  readonly stateDir: string;
+  /** Environment variables that locate the Engine, and proxies for building images. */
+  readonly engineEnv: Readonly<Record<string, string | undefined>>;
+}
+
+/** Every container of the state directory, in whatever state; the oldest first. */
+export async function listCells(machine: Machine): Promise<CellInfo[]> {
+  const { driver } = await openEngine(machine);
+  return (await driver.list()).toSorted((a, b) => (a.createdAt < b.createdAt ? -1 : 1));
+}
+
+/** Removes what dead orchestrators left behind, and nothing else. */
+export async function reapCells(machine: Machine): Promise<Reaped> {
+  return await (await openEngine(machine)).driver.reap();
+}
+
+/** The images that Corral builds, and whether each exists and is up to date. */
+export async function listImages(machine: Machine): Promise<ImageStatus[]> {
+  return await (await openEngine(machine)).images.status(IMAGES_DIR);
+}
+
+/**
+ * Builds the images that are missing or stale; `names`: only these (`base` or `corral/base`), and what they need.
+ *
+ * @throws UnknownImageError, ImageBuildError
+ */
+export async function buildImages(
+  machine: Machine,
+  {
+    names = [],
+    onProgress = () => {},
+    signal,
+  }: { readonly names?: readonly string[]; readonly onProgress?: OnImageProgress; readonly signal?: AbortSignal },
+): Promise<BuiltImage[]> {
+  const { images } = await openEngine(machine);
+  if (names.length > 0) refuseUnknown(names, await images.status(IMAGES_DIR));
+  return await images.build({
+    imagesDir: IMAGES_DIR,
+    env: machine.engineEnv,
+    onProgress,
+    ...(names.length === 0 ? {} : { names }),
+    ...(signal === undefined ? {} : { signal }),
+  });
+}
+
+function refuseUnknown(names: readonly string[], known: readonly ImageStatus[]): void {
+  const folders = known.map(({ name }) => name);
+  for (const raw of names) {
+    const name = raw.startsWith(`${IMAGE_PREFIX}/`) ? raw.slice(IMAGE_PREFIX.length + 1) : raw;
+    if (!folders.includes(name)) throw new UnknownImageError(raw, folders);
+  }
+}
+
+/** One thing that `examineMachine` checked. No worker can run while one is `missing`; with a `warning` they can. */
+export interface Finding {
+  readonly what: string;
+  readonly state: "ok" | "warning" | "missing";
+  /** For people: what was found and, if it is not ok, what to do. */
+  readonly detail: string;
+}
+
+/** Whether this machine can run workers. Never throws for what is missing: that is a finding. */
+export async function examineMachine(
+  machine: Machine,
+): Promise<{ readonly ok: boolean; readonly findings: readonly Finding[] }> {
+  const findings = await findingsOn(machine);
+  return { ok: findings.every(({ state }) => state !== "missing"), findings };
+}
+
+async function findingsOn(machine: Machine): Promise<Finding[]> {
+  const { stateDir } = machine;
+  const findings: Finding[] = [
+    { what: "corral", state: "ok", detail: `${packageVersion()} on Node ${process.versions.node}` },
+    { what: "user", state: "ok", detail: userText() },
+    socketPathFinding(stateDir),
+  ];
+  try {
+    const engine = await openEngine(machine);
+    findings.push(await stateDirFinding(stateDir), { what: "engine", state: "ok", detail: engine.description });
+    findings.push(...(await capabilityFindings(engine)), ...(await imageFindings(engine)), await gateFinding(engine));
+  } catch (error) {
+    const what = error instanceof EngineUnavailableError ? "engine" : "state directory";
+    findings.push({ what, state: "missing", detail: (error as Error).message });
+  }
+  return findings;
+}
+
+function userText(): string {
+  const uid = process.getuid?.() ?? 0;
+  return uid === 0 ? "root" : `uid ${uid}, groups ${process.getgroups?.().join(" ")}`;
+}
+
+/** The kernel takes 107 bytes for the path of a socket; below the state directory come `live/`, an owner, a run and `s`. */
+function socketPathFinding(stateDir: string): Finding {
+  const room = 107 - Buffer.byteLength("/live/0123456789/0123456789ab/s");
+  const fits = Buffer.byteLength(stateDir) <= room;
+  const detail = fits
+    ? `short enough below ${stateDir}`
+    : `${stateDir} is longer than ${room} bytes; set CORRAL_STATE_DIR to a shorter path`;
+  return { what: "socket path", state: fits ? "ok" : "missing", detail };
+}
+
+async function stateDirFinding(stateDir: string): Promise<Finding> {
+  const { mode } = await stat(stateDir);
+  const open = (mode & 0o077) !== 0;
+  const permissions = (mode & 0o777).toString(8);
+  const detail = open
+    ? `other users can read it (mode ${permissions}); run: chmod 700 ${stateDir}`
+    : `mode ${permissions}`;
+  return { what: "state directory", state: open ? "warning" : "ok", detail };
+}
+
+async function capabilityFindings({ driver }: EnginePort): Promise<Finding[]> {
+  const { engine, version, missing, facts } = await driver.capabilities();
+  const about = Object.entries(facts).map(([name, fact]) => `${name} ${fact}`);
+  return [
+    { what: "engine", state: "ok", detail: `${engine} ${version}: ${about.join("; ")}` },
+    ...missing.map((need): Finding => ({ what: "engine", state: "missing", detail: need })),
+  ];
+}
+
+async function imageFindings({ images }: EnginePort): Promise<Finding[]> {
+  const statuses = await images.status(IMAGES_DIR);
+  return statuses.map(({ tag, name, state }): Finding => {
+    if (state === "present") return { what: "image", state: "ok", detail: tag };
+    const detail = `${tag} is ${state}; run: corral images build ${name}`;
+    return { what: "image", state: state === "missing" ? "missing" : "warning", detail };
+  });
+}
+
+async function gateFinding(engine: EnginePort): Promise<Finding> {
+  try {
+    return { what: "gate", state: "ok", detail: await engine.gate() };
+  } catch (error) {
+    return { what: "gate", state: "missing", detail: (error as Error).message };
+  }
+}

@@ -1,0 +1,115 @@
+import { basename } from "node:path";
+import { loadProject, type Project } from "../declarations/project.ts";
+import type { WorkerDefinition } from "../declarations/worker/worker.ts";
+import { DeclarationError } from "../declarations/yaml/problem.ts";
+import { attachedFile } from "../run/attached-file.ts";
+import { type CheckReport, check, checkDeclaration } from "../run/explain/check.ts";
+import { type Explanation, explain } from "../run/explain/explain.ts";
+import type { RunEnvironment } from "../run/model/environment.ts";
+import type { Attachment } from "../run/model/job.ts";
+import { permissionOf, rootSandbox } from "../run/model/permission.ts";
+import { describeAll, type RunResult } from "../run/model/result.ts";
+import { openPreview } from "../run/open/preview.ts";
+import { run } from "../run/run.ts";
+import type { Sandbox } from "../sandbox/sandbox.ts";
+import type { Machine } from "./machine.ts";
+import { AttachmentError, UnknownWorkerError, WorkerRefusedError } from "./request-error.ts";
+
+/** The worker of this name. @throws UnknownWorkerError, which names the nearest or all that there are */
+export function workerNamed(name: string, { workers }: Pick<Project, "workers">): WorkerDefinition {
+  const worker = workers.get(name);
+  if (worker === undefined) throw new UnknownWorkerError(name, [...workers.keys()].sort());
+  return worker;
+}
+
+/**
+ * A file for a worker to read, by its path: a file of the host, or else, if nothing is there, a virtual path of the
+ * project. `name` is its name below `/attachments`; absent: the last part of the path.
+ */
+export type AttachedPath = string | { readonly path: string; readonly name?: string };
+
+export interface WorkerRun {
+  readonly worker: WorkerDefinition;
+  /** JSON for the worker's standard input, or for an agent to read; absent: none. */
+  readonly input?: unknown;
+  readonly attachments?: readonly AttachedPath[];
+  /** Absolute: where relative paths of attachments begin. */
+  readonly cwd: string;
+  /** Instead of the project's policy; null: the project's. */
+  readonly policy: string | null;
+  /** Cancels the run: it ends as `cancelled`, and nothing is left of it. */
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Runs a worker by itself. A failure, a refusal and a denial are results as well.
+ *
+ * @throws AttachmentError before anything runs
+ */
+export async function runWorker(request: WorkerRun, env: RunEnvironment): Promise<RunResult> {
+  const { worker, input, attachments = [], cwd, policy, signal } = request;
+  const project = attachments.length === 0 ? null : await rootSandbox(env, policy);
+  // A policy that refuses the project refuses the run as well, and says why.
+  const files = project?.ok ? await resolveAttachments(attachments, project.sandbox, cwd) : [];
+  return await run({ worker, input, attachments: files, signal, ...(policy === null ? {} : { policy }) }, env);
+}
+
+/**
+ * `project`: what its virtual paths mean. Names, and whether a worker takes the files, are checked by the run.
+ *
+ * @throws AttachmentError
+ */
+export async function resolveAttachments(
+  paths: readonly AttachedPath[],
+  project: Sandbox,
+  cwd: string,
+): Promise<readonly Attachment[]> {
+  const attachments: Attachment[] = [];
+  for (const one of paths) {
+    const { path, name = basename(path) } = typeof one === "string" ? { path: one } : one;
+    const file = await attachedFile(path, project, cwd);
+    if (!file.ok) throw new AttachmentError(path, file.reason);
+    attachments.push({ name, host: file.host });
+  }
+  return attachments;
+}
+
+/**
+ * The sandbox of a worker that is run by itself; with null, what the project gives.
+ *
+ * @throws WorkerRefusedError with every violation, if the worker may not have what its file asks for
+ */
+export async function workerSandbox(
+  worker: WorkerDefinition | null,
+  policy: string | null,
+  env: RunEnvironment,
+): Promise<Sandbox> {
+  const project = await rootSandbox(env, policy);
+  const derivation = project.ok && worker !== null ? await permissionOf(worker, project.sandbox, null, env) : project;
+  if (!derivation.ok) throw new WorkerRefusedError(worker?.name ?? "project", describeAll(derivation.violations));
+  return derivation.sandbox;
+}
+
+/**
+ * What a worker and all that it may call would get, and what took away the rest. Runs nothing; without an Engine it has
+ * no plans.
+ *
+ * @throws UnknownWorkerError, UnknownPolicyError
+ */
+export async function explainWorker(
+  name: string,
+  { project, policy, ...machine }: Machine & { readonly project: Project; readonly policy: string | null },
+): Promise<Explanation> {
+  const worker = workerNamed(name, project);
+  return await explain(worker, policy, await openPreview(project, machine));
+}
+
+/** Every call path of a project's folder that would be refused, or the mistakes in its files. Runs nothing, and needs no Engine. */
+export async function checkProject(dir: string, machine: Machine): Promise<CheckReport> {
+  try {
+    return await check(await openPreview(await loadProject(dir), machine));
+  } catch (error) {
+    if (error instanceof DeclarationError) return checkDeclaration(error);
+    throw error;
+  }
+}
