@@ -1,7 +1,6 @@
 import type { Project } from "../declarations/project.ts";
 import type { WorkerDefinition } from "../declarations/worker/worker.ts";
-import type { ItemResult } from "../fleet/model/item.ts";
-import { type MapRequest, mapItems } from "../operations/run-fleet.ts";
+import { type MapRequest, mapItems, runFleet } from "../operations/run-fleet.ts";
 import { type AttachedPath, runWorker, workerNamed, workerSandbox } from "../operations/workers.ts";
 import { type CheckReport, check } from "../run/explain/check.ts";
 import { type Explanation, explain } from "../run/explain/explain.ts";
@@ -11,6 +10,7 @@ import { type Corral, openProject as openCorral } from "../run/open/corral.ts";
 import type { OpenOptions } from "../run/open/options.ts";
 import { openPreview } from "../run/open/preview.ts";
 import { FileSandbox } from "./file-sandbox.ts";
+import { type FleetResults, Grants, ProjectAudit, ProjectChangesets, ProjectFleets } from "./project-state.ts";
 import { type WorkerPlan, workerPlan } from "./worker-plan.ts";
 import { openTools, type ToolsOptions, type WorkerTools } from "./worker-tools.ts";
 
@@ -47,6 +47,14 @@ export class OpenedProject implements AsyncDisposable {
   readonly definition: Project;
   /** Where Corral keeps its own. Absolute. */
   readonly stateDir: string;
+  /** Fleets of this project: list, resume, retry, cancel, results. */
+  readonly fleets: ProjectFleets;
+  /** What its runs wrote and was not applied: list, show, diff, apply, discard. */
+  readonly changesets: ProjectChangesets;
+  /** What running workers were granted, in all projects of the state directory: list, revoke. */
+  readonly grants: Grants;
+  /** Its audit trail: read, filter, verify. */
+  readonly audit: ProjectAudit;
   readonly #options: Omit<OpenOptions, "projectDir">;
   readonly #policy: string | null;
   readonly #over = new AbortController();
@@ -61,6 +69,19 @@ export class OpenedProject implements AsyncDisposable {
     this.stateDir = options.stateDir;
     this.#options = options;
     this.#policy = policy;
+    const place = { stateDir: this.stateDir, projectDir: definition.dir, engineEnv: options.engineEnv };
+    this.fleets = new ProjectFleets(place, (start, { signal, onEvent }) =>
+      this.#ended((corral) =>
+        runFleet(corral, start, { stop: this.#until(signal), ...(onEvent === undefined ? {} : { onEvent }) }),
+      ),
+    );
+    this.changesets = new ProjectChangesets(
+      place,
+      () => options,
+      (signal) => this.#until(signal),
+    );
+    this.grants = new Grants(this.stateDir);
+    this.audit = new ProjectAudit(place);
   }
 
   /**
@@ -86,12 +107,11 @@ export class OpenedProject implements AsyncDisposable {
    *
    * @throws FleetRefusedError if nothing was run.
    */
-  map(worker: string, request: ProjectMap): AsyncGenerator<ItemResult, void, undefined> {
+  map(worker: string, request: ProjectMap): FleetResults {
     this.#named(worker);
-    const results = this.#mapped(worker, request, () => this.#ending.delete(end));
-    const end = async (): Promise<unknown> => await results.return();
-    this.#ending.add(end);
-    return results;
+    const { signal, policy, ...rest } = request;
+    const chosen = named(this.#policyOr(policy ?? undefined));
+    return this.#ended((corral) => mapItems(corral, { ...rest, worker, ...chosen, signal: this.#until(signal) }));
   }
 
   /**
@@ -190,15 +210,17 @@ export class OpenedProject implements AsyncDisposable {
     }
   }
 
-  async *#mapped(
-    worker: string,
-    { signal, policy, ...request }: ProjectMap,
-    ended: () => void,
-  ): AsyncGenerator<ItemResult, void, undefined> {
+  /** Results that closing the project ends. */
+  #ended(run: (corral: Corral) => FleetResults): FleetResults {
+    const results = this.#fleet(run, () => this.#ending.delete(end));
+    const end = async (): Promise<unknown> => await results.return(undefined as never);
+    this.#ending.add(end);
+    return results;
+  }
+
+  async *#fleet(run: (corral: Corral) => FleetResults, ended: () => void): FleetResults {
     try {
-      const corral = await this.#opened();
-      const chosen = named(this.#policyOr(policy ?? undefined));
-      yield* mapItems(corral, { ...request, worker, ...chosen, signal: this.#until(signal) });
+      return yield* run(await this.#opened());
     } finally {
       ended();
     }

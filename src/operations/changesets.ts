@@ -11,7 +11,7 @@ import { changesetStore } from "../run/changes/into-project.ts";
 import { approverFor } from "../run/open/approver.ts";
 import { RecordedApprover } from "../run/recorded/approver.ts";
 import { openTrail } from "../run/recorded/open-trail.ts";
-import { covers, type VirtualPath } from "../sandbox/virtual-path.ts";
+import { covers, parseVirtualPath } from "../sandbox/virtual-path.ts";
 import { ChangesetUnavailableError, UnknownChangeError, UnknownChangesetError } from "./request-error.ts";
 
 /** One changeset in a list. `ok: false`: its record cannot be read, so its project is not known. */
@@ -62,7 +62,7 @@ export interface ApplyApproval {
 
 export interface ApplyRequest {
   /** Only changes at or below these paths, and the directories that they need. Absent or empty: all. */
-  readonly only?: readonly VirtualPath[];
+  readonly only?: readonly string[];
   /**
    * `agreed`: the caller has already agreed to all of it, so no person is asked; rules of the project that deny still deny.
    * A function is called once for each project.
@@ -263,15 +263,19 @@ function withheldAs(change: Change, decision: Decision | undefined): AppliedChan
 /** The changes at or below some paths, and the directories that they need; all of them if there is no path. */
 function selectChanges(
   { changes: waiting }: Changeset,
-  paths: readonly VirtualPath[],
-): { readonly changes: readonly Change[]; readonly unmatched: readonly VirtualPath[] } {
-  if (paths.length === 0) return { changes: waiting, unmatched: [] };
+  asked: readonly string[],
+): { readonly changes: readonly Change[]; readonly unmatched: readonly string[] } {
+  if (asked.length === 0) return { changes: waiting, unmatched: [] };
+  const parsed = asked.map((raw) => ({ raw, place: parseVirtualPath(raw) }));
+  const paths = parsed.flatMap(({ place }) => (place.ok ? [place.path] : []));
   const chosen = new Set(waiting.filter(({ path }) => paths.some((wanted) => covers(wanted, path))));
   const above = new Set([...chosen].filter(({ kind }) => kind !== "delete").flatMap(({ path }) => parentsOf(path)));
   const made = new Set(waiting.filter((one) => above.has(one.path) && makesDirectory(one)).map(({ path }) => path));
   // What gives way to such a directory has to go before it.
   const changes = waiting.filter((one) => chosen.has(one) || made.has(one.path));
-  const unmatched = paths.filter((wanted) => !waiting.some(({ path }) => covers(wanted, path)));
+  const unmatched = parsed
+    .filter(({ place }) => !place.ok || !waiting.some(({ path }) => covers(place.path, path)))
+    .map(({ raw }) => raw);
   return { changes, unmatched };
 }
 

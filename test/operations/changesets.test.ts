@@ -7,7 +7,6 @@ import type { ApprovalRequest, Approver } from "../../src/approval/approver.ts";
 import { ChangesetStore } from "../../src/changes/store/changeset-store.ts";
 import { type AppliedChangeset, Changesets } from "../../src/operations/changesets.ts";
 import { UnknownChangeError, UnknownChangesetError } from "../../src/operations/request-error.ts";
-import type { VirtualPath } from "../../src/sandbox/virtual-path.ts";
 import { type StagedFolder, stagedFolder, treeAt } from "../changes/staged-folder.ts";
 
 const ID = "0123456789ab";
@@ -94,7 +93,7 @@ describe("Changesets", () => {
 
   it("asks and applies nothing at a path where no change waits", async () => {
     const asked = approverThat("approved");
-    const only = ["/work/none" as VirtualPath];
+    const only = ["/work/none"];
     await expect(changesets.apply(ID, { only, approval: () => asked })).rejects.toThrow(UnknownChangeError);
     expect(asked.requests).toEqual([]);
   });

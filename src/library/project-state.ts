@@ -1,0 +1,200 @@
+import type { SealedRecord } from "../audit/seal.ts";
+import type { Verdict } from "../audit/verify.ts";
+import type { FleetEvent, FleetSummary } from "../fleet/events.ts";
+import type { FleetRecord } from "../fleet/journal/fleets.ts";
+import type { ItemResult } from "../fleet/model/item.ts";
+import {
+  type AuditFilter,
+  type AuditPlace,
+  type AuditRecords,
+  auditRecords,
+  newestAuditRecords,
+  verifyAudit,
+} from "../operations/audit.ts";
+import {
+  type AppliedChangeset,
+  type ApplyRequest,
+  Changesets,
+  type ListedChangeset,
+  type ShownChangeset,
+} from "../operations/changesets.ts";
+import {
+  type CancelledFleet,
+  cancelFleet,
+  type FleetDetails,
+  type FleetPlace,
+  fleetReport,
+  fleetResults,
+  listFleets,
+  removeFleets,
+  showFleet,
+} from "../operations/fleets.ts";
+import { listGrants, revokeGrant } from "../operations/grants.ts";
+import { UnknownChangesetError } from "../operations/request-error.ts";
+import type { FleetStart } from "../operations/run-fleet.ts";
+import type { LiveGrant } from "../state/live-grants.ts";
+
+/** How a fleet is resumed or retried. */
+export interface ContinueOptions {
+  /** Ends what runs at once. The fleet can be resumed. */
+  readonly signal?: AbortSignal;
+  /** Receives each event of the fleet. It must not throw. */
+  readonly onEvent?: (event: FleetEvent) => void;
+}
+
+/** Results as they come; then how the fleet ended. A caller that stops taking them lets running items end. */
+export type FleetResults = AsyncGenerator<ItemResult, FleetSummary, undefined>;
+
+/** The project's fleets: `map` starts one. Methods that take an id throw `UnknownFleetError`. */
+export class ProjectFleets {
+  readonly #place: FleetPlace;
+  readonly #run: (start: FleetStart, options: ContinueOptions) => FleetResults;
+
+  constructor(place: FleetPlace, run: (start: FleetStart, options: ContinueOptions) => FleetResults) {
+    this.#place = place;
+    this.#run = run;
+  }
+
+  /** The newest first. */
+  async list(limit?: number): Promise<FleetRecord[]> {
+    return await listFleets(this.#place, limit);
+  }
+
+  async show(id: string): Promise<FleetDetails> {
+    return await showFleet(this.#place, id);
+  }
+
+  /** Of the items that have ended, in the order of the manifest. `status`: only with this one. */
+  async results(id: string, options: { readonly status?: string } = {}): Promise<AsyncGenerator<ItemResult, void>> {
+    return await fleetResults(this.#place, id, options);
+  }
+
+  /** A self-contained HTML page, in pieces. */
+  async report(id: string): Promise<AsyncGenerator<string, void>> {
+    return await fleetReport(this.#place, id);
+  }
+
+  /** Continues a fleet that no process runs any more. @throws FleetRefusedError with the first result */
+  resume(id: string, options: ContinueOptions = {}): FleetResults {
+    return this.#run({ kind: "resume", fleet: id }, options);
+  }
+
+  /** Runs the failed items of a fleet again, as a new fleet. @throws FleetRefusedError with the first result */
+  retry(id: string, options: ContinueOptions = {}): FleetResults {
+    return this.#run({ kind: "retry", fleet: id }, options);
+  }
+
+  /** Items that wait will not run; a process that runs the fleet sees this at its next item. */
+  async cancel(id: string): Promise<CancelledFleet> {
+    return await cancelFleet(this.#place, id);
+  }
+
+  /** Removes fleets that have ended, with their results. Answers with their ids. @throws FleetNotEndedError */
+  async remove(which: { readonly ids?: readonly string[]; readonly endedBefore?: Date }): Promise<string[]> {
+    const { ids = [], endedBefore } = which;
+    return await removeFleets(this.#place, { ids, endedBefore: endedBefore?.getTime() ?? null });
+  }
+}
+
+export interface ApplyOptions extends Pick<ApplyRequest, "only" | "signal"> {
+  /** True: the program has agreed to all of it, so nobody is asked; rules of the project that deny still deny. */
+  readonly agreed?: boolean;
+}
+
+/** What the project's runs wrote and was not applied. Methods that take an id throw `UnknownChangesetError` or `ChangesetUnavailableError`. */
+export class ProjectChangesets {
+  readonly #place: AuditPlace;
+  readonly #ask: Exclude<ApplyRequest["approval"], "agreed">;
+  readonly #until: (signal: AbortSignal | undefined) => AbortSignal;
+  #opened: Promise<Changesets> | null = null;
+
+  constructor(
+    place: AuditPlace,
+    ask: Exclude<ApplyRequest["approval"], "agreed">,
+    until: (signal: AbortSignal | undefined) => AbortSignal,
+  ) {
+    this.#place = place;
+    this.#ask = ask;
+    this.#until = until;
+  }
+
+  /** The oldest first. */
+  async list(): Promise<ListedChangeset[]> {
+    return await (await this.#open()).list(this.#place.projectDir);
+  }
+
+  async show(id: string): Promise<ShownChangeset> {
+    const shown = await (await this.#open()).show(id);
+    if (shown.project !== this.#place.projectDir) throw new UnknownChangesetError(id, "it is of another project");
+    return shown;
+  }
+
+  /** A unified diff against the files as they are now. */
+  async diff(id: string): Promise<string> {
+    await this.show(id);
+    return await (await this.#open()).diff(id);
+  }
+
+  /** Asks the project's rules and its approver, and applies what is approved; never overwrites a conflict. */
+  async apply(id: string, { only, signal, agreed = false }: ApplyOptions = {}): Promise<AppliedChangeset> {
+    await this.show(id);
+    const approval = agreed ? ("agreed" as const) : this.#ask;
+    const request = { approval, signal: this.#until(signal), ...(only === undefined ? {} : { only }) };
+    return await (await this.#open()).apply(id, request);
+  }
+
+  /** Removes what was written there. */
+  async discard(id: string): Promise<void> {
+    const known = (await this.list()).some((one) => one.id === id);
+    if (!known) throw new UnknownChangesetError(id, "there is no such changeset in this project");
+    await (await this.#open()).discard(id);
+  }
+
+  #open(): Promise<Changesets> {
+    this.#opened ??= Changesets.open(this.#place.stateDir);
+    return this.#opened;
+  }
+}
+
+/** What running workers were granted beyond their declarations, in all projects of the state directory. */
+export class Grants {
+  readonly #stateDir: string;
+
+  constructor(stateDir: string) {
+    this.#stateDir = stateDir;
+  }
+
+  /** The oldest first. */
+  async list(): Promise<LiveGrant[]> {
+    return await listGrants(this.#stateDir);
+  }
+
+  /** Takes a grant back: tools lose it at once, containers that have it are replaced. @throws UnknownGrantError */
+  async revoke(id: string): Promise<void> {
+    await revokeGrant(this.#stateDir, id);
+  }
+}
+
+/** The project's audit trail. */
+export class ProjectAudit {
+  readonly #place: AuditPlace;
+
+  constructor(place: AuditPlace) {
+    this.#place = place;
+  }
+
+  /** All records that fit, the oldest first. @throws UnknownValueError for a type that no record has */
+  async *records(filter: AuditFilter = {}): AsyncGenerator<SealedRecord, void, undefined> {
+    for await (const { records } of auditRecords(this.#place, filter)) yield* records;
+  }
+
+  /** The newest `limit` of those, and how many lines are no sealed records. */
+  async newest(limit: number, filter: AuditFilter = {}): Promise<AuditRecords> {
+    return await newestAuditRecords(this.#place, filter, limit);
+  }
+
+  /** Checks each record's seal and its place; null if nothing is recorded. */
+  async verify(): Promise<Verdict | null> {
+    return await verifyAudit(this.#place);
+  }
+}
