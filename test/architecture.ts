@@ -56,6 +56,7 @@ export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ...Object.fromEntries(FACES.map((face) => [face, LAYERS_0_TO_5])),
   cli: [...LAYERS_0_TO_5, ...FACES],
   "index.ts": [...LAYERS_0_TO_5, "library"],
+  "sandbox.ts": [...LAYERS_0_TO_2, "library"],
 };
 
 const MAY_READ_DISKS = [
@@ -89,6 +90,9 @@ const DISK_EXCEPTIONS: Readonly<Record<string, string>> = {
 
 /** The one file that knows which engines there are. */
 const ENGINE_CHOICE = "isolation/open-engine.ts";
+
+/** What `exports` of package.json names. */
+const ENTRIES = ["index.ts", "sandbox.ts"];
 
 const FORBIDDEN_NAMES = ["utils", "util", "helpers", "helper", "common", "misc", "manager"];
 
@@ -145,8 +149,8 @@ const RULES: readonly Rule[] = [
     );
   },
   function barrels({ path, code }) {
-    if (path === "index.ts") return [];
-    const why = "src/index.ts is the only barrel: a name has one place";
+    if (ENTRIES.includes(path)) return [];
+    const why = "only the package's entries pass names on: elsewhere a name has one place";
     const named = path.endsWith("/index.ts") ? [breach(path, "is called index.ts", why)] : [];
     return [...named, ...reexportsOf(code).map((what) => breach(path, `exports ${what} of another file`, why))];
   },

@@ -45,8 +45,8 @@ describe("the package, packed and installed elsewhere", () => {
   });
 
   it("is a library", async () => {
-    const program =
-      'import { derive, openCorral, run } from "corral"; console.log(typeof derive, typeof openCorral, typeof run);';
+    const program = `import { openProject } from "corral"; import { derive, sandboxOf } from "corral/sandbox";
+      console.log(typeof openProject, typeof derive, typeof sandboxOf);`;
     const { stdout } = await execute(process.execPath, ["--input-type=module", "-e", program], { cwd: dir, env });
     expect(stdout).toBe("function function function\n");
   });

@@ -1,4 +1,4 @@
-import { run } from "../../src/index.ts";
+import { run } from "../../src/run/run.ts";
 import type { Bench } from "../bench.ts";
 import type { Contender } from "../measure.ts";
 

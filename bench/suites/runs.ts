@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { loadSeccompProfile } from "../../src/declarations/policy/seccomp.ts";
-import { run } from "../../src/index.ts";
+import { run } from "../../src/run/run.ts";
 import type { Bench } from "../bench.ts";
 import { dockerRun } from "../contenders/docker-run.ts";
 import { type EngineNetwork, engineRun } from "../contenders/engine-api.ts";

@@ -1,5 +1,5 @@
 /** The permission model by itself: what a child may have of its parent. Touches no disk, and needs no Engine. */
-import { SandboxPermissionEscalationError, sandboxOf } from "corral";
+import { SandboxPermissionEscalationError, sandboxOf } from "corral/sandbox";
 
 const program = sandboxOf({ mounts: { src: { host: "/srv/app/src", mode: "rw" }, docs: { host: "/srv/app/docs" } } });
 const reader = program.derive({ allowRead: ["/src", "docs"] }, "reader");

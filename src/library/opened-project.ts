@@ -1,5 +1,7 @@
 import type { Project } from "../declarations/project.ts";
 import type { WorkerDefinition } from "../declarations/worker/worker.ts";
+import type { CellInfo } from "../isolation/port/driver.ts";
+import { listCells } from "../operations/machine.ts";
 import { type MapRequest, mapItems, runFleet } from "../operations/run-fleet.ts";
 import { type AttachedPath, runWorker, workerNamed, workerSandbox } from "../operations/workers.ts";
 import { type CheckReport, check } from "../run/explain/check.ts";
@@ -161,6 +163,11 @@ export class OpenedProject implements AsyncDisposable {
     const definition = worker === undefined ? null : this.#named(worker);
     const { environment } = await this.#preview();
     return new FileSandbox(await workerSandbox(definition, this.#policyOr(policy), environment));
+  }
+
+  /** The containers of all projects of the state directory, also those that dead processes left; the oldest first. */
+  async cells(): Promise<CellInfo[]> {
+    return await listCells({ stateDir: this.stateDir, engineEnv: this.#options.engineEnv });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

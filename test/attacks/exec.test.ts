@@ -4,8 +4,8 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { openCorral } from "../../src/index.ts";
 import { connect } from "../../src/isolation/engine/connect.ts";
+import { openCorral } from "../../src/run/open/corral.ts";
 import { writeProject } from "../run/project-fixture.ts";
 import { HANDY, openHandySession } from "../run/session/session-fixture.ts";
 

@@ -1,7 +1,8 @@
 import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { mapItems, openCorral } from "../../src/index.ts";
+import { mapItems } from "../../src/operations/run-fleet.ts";
+import { openCorral } from "../../src/run/open/corral.ts";
 import { openProject, sh } from "../run/project-fixture.ts";
 
 const OUT = { name: "out", mode: "rw", approval: "pre_approved" };

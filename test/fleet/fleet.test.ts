@@ -1,7 +1,8 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it, vi } from "vitest";
-import { FleetRefusedError, mapItems } from "../../src/index.ts";
+import { FleetRefusedError } from "../../src/index.ts";
+import { mapItems } from "../../src/operations/run-fleet.ts";
 import { type ProjectSpec, sh } from "../run/project-fixture.ts";
 import { openFleetProject } from "./fleet-fixture.ts";
 

@@ -8,7 +8,7 @@ import {
   SandboxPermissionEscalationError,
   SuffixNotAllowedError,
   sandboxOf,
-} from "../../src/index.ts";
+} from "../../src/sandbox.ts";
 
 const program = (readonly = false): FileSandbox => sandboxOf({ root: { host: "/host", readonly } });
 const named = (): FileSandbox =>

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { loadPolicy, type PlanRequest, planFor, sandboxOf } from "../../src/index.ts";
+import { loadPolicy } from "../../src/index.ts";
+import { type PlanRequest, planFor, sandboxOf } from "../../src/sandbox.ts";
 
 const source = (kind: "directory" | "file" | "socket", uid: number) =>
   ({ device: "1", inode: "2", uid, gid: uid, kind }) as const;

@@ -1,17 +1,8 @@
 import { generateText, streamText, ToolLoopAgent, type ToolSet } from "ai";
 import { describe, expectTypeOf, it } from "vitest";
 import type { ToolName } from "../../src/declarations/worker/tool-names.ts";
-import {
-  type AiTool,
-  FileSandbox,
-  type OpenedProject,
-  type Plan,
-  type RunResult,
-  sandboxOf,
-  type ToolInputs,
-  type ToolResult,
-  type WorkerTools,
-} from "../../src/index.ts";
+import type { AiTool, OpenedProject, Plan, RunResult, ToolInputs, ToolResult, WorkerTools } from "../../src/index.ts";
+import { FileSandbox, sandboxOf } from "../../src/sandbox.ts";
 import type { TOOLS } from "../../src/tools/toolbox.ts";
 import { scriptedModel } from "./scripted-model.ts";
 

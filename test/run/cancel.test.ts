@@ -2,7 +2,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
-import { run } from "../../src/index.ts";
+import { run } from "../../src/run/run.ts";
 import { openProject, type ProjectFixture, sh } from "./project-fixture.ts";
 
 /** The worker of each run that ended, in that order. */

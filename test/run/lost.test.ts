@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { openCorral } from "../../src/index.ts";
+import { openCorral } from "../../src/run/open/corral.ts";
 import { type Orchestrator, startOrchestrator } from "./orchestrator.ts";
 import { sh, writable, writeProject } from "./project-fixture.ts";
 import { openSecondEngine, type SecondEngine } from "./second-engine.ts";

@@ -3,7 +3,8 @@
  * Its one argument is JSON, `{projectDir, stateDir, worker, runs, env?}`. Prints a line of JSON for each
  * event that tells how far it is: `{began: RUN}` when a worker has printed something, `{ended: RunResult}`, `{trouble}`.
  */
-import { openCorral, run } from "../../src/index.ts";
+import { openCorral } from "../../src/run/open/corral.ts";
+import { run } from "../../src/run/run.ts";
 
 interface Order {
   readonly projectDir: string;

@@ -4,10 +4,12 @@ import { dirname, join } from "node:path";
 import type Docker from "dockerode";
 import type { Approver } from "../../src/approval/approver.ts";
 import { removeTree } from "../../src/files/host/remove-tree.ts";
-import { type Corral, openCorral, type RunEvent, type RunResult, run } from "../../src/index.ts";
+import type { RunEvent, RunResult } from "../../src/index.ts";
 import { connect } from "../../src/isolation/engine/connect.ts";
 import type { Plan } from "../../src/isolation/plan/plan.ts";
 import type { Attachment } from "../../src/run/model/job.ts";
+import { type Corral, openCorral } from "../../src/run/open/corral.ts";
+import { run } from "../../src/run/run.ts";
 
 /** The user that cells run as where nothing else is said. */
 export const WORKER_UID = 65532;

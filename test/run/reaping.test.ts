@@ -3,8 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type Docker from "dockerode";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { openCorral } from "../../src/index.ts";
 import { connect } from "../../src/isolation/engine/connect.ts";
+import { openCorral } from "../../src/run/open/corral.ts";
 import { type Orchestrator, startOrchestrator } from "./orchestrator.ts";
 import { openProject, sh, writable, writeProject } from "./project-fixture.ts";
 

@@ -1,24 +1,22 @@
 import { createHash } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { type Corral, run } from "../../../src/index.ts";
+import type { OpenedProject } from "../../../src/index.ts";
 
 /** The workers that make the documents: a change in either has them made again. */
 const MAKERS = ["collect", "compose"] as const;
 
 /** Makes the real documents of the inbox, unless the same workers have made them before. */
 export async function collectDocuments(
-  corral: Corral,
+  project: OpenedProject,
   signal: AbortSignal,
   say: (line: string) => void,
 ): Promise<void> {
-  const marker = join(corral.project.dir, ".work/collected-by");
-  const makers = await fingerprint(corral.project.dir);
+  const marker = join(project.definition.dir, ".work/collected-by");
+  const makers = await fingerprint(project.definition.dir);
   if ((await readFile(marker, "utf8").catch(() => "")) === makers) return;
   say("collecting documents (once)");
-  const worker = corral.project.workers.get("collect");
-  if (worker === undefined) throw new Error("the project has no worker collect");
-  const result = await run({ worker, signal }, corral.environment);
+  const result = await project.run("collect", { signal });
   if (result.status !== "succeeded") {
     throw new Error(`the documents could not be made: ${result.error?.message}\n${result.stderr}`);
   }

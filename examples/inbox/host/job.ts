@@ -1,7 +1,7 @@
 import { randomInt } from "node:crypto";
 import { realpath } from "node:fs/promises";
 import { join } from "node:path";
-import { type Corral, openCorral, type RunEvent, type RunResult, run } from "../../../src/index.ts";
+import { type OpenedProject, openProject, type RunEvent, type RunResult } from "../../../src/index.ts";
 import { type Clerk, type ClerkEvidence, clerkOf, transcriptOf } from "./clerk.ts";
 import { collectDocuments } from "./collect.ts";
 import { fillInbox, type InboxDocument, type InboxFacts } from "./inbox.ts";
@@ -55,20 +55,19 @@ async function bothRuns(request: JobRequest): Promise<BothRuns> {
   const { projectDir, stateDir, engineEnv, signal, say, emit = () => {} } = request;
   const events: RunEvent[] = [];
   await using listener = await openListener();
-  await using corral = await openCorral({
-    projectDir,
+  await using project = await openProject(projectDir, {
     stateDir,
-    engineEnv,
+    env: engineEnv,
     emit(event) {
       if (event.worker === "clerk") events.push(event);
       emit(event);
     },
   });
-  await collectDocuments(corral, signal, say);
+  await collectDocuments(project, signal, say);
 
   const facts: InboxFacts = {
     workDir: await realpath(join(projectDir, ".work")),
-    projectDir: corral.project.dir,
+    projectDir: project.definition.dir,
     canary: newSecret(),
     sibling: newSecret(),
     port: listener.port,
@@ -77,31 +76,30 @@ async function bothRuns(request: JobRequest): Promise<BothRuns> {
   const documents = await fillInbox(facts);
   using _ = withVariable(CANARY_VARIABLE, facts.canary);
   say(`triage reads ${documents.length} documents`);
-  const triage = await runBetween("triage", corral, facts, listener, signal);
+  const triage = await runBetween("triage", project, facts, listener, signal);
   const leaks = await findLeaks({ ...triage, documents });
   say("clerk reads letters, and obeys them");
-  const clerk = await runBetween("clerk", corral, facts, listener, signal);
+  const clerk = await runBetween("clerk", project, facts, listener, signal);
 
   const roots = [triage.result.run, clerk.result.run];
-  const cells = (await corral.environment.driver.list()).filter((cell) => roots.includes(cell.root));
+  const cells = (await project.cells()).filter((cell) => roots.includes(cell.root));
   return { result: triage.result, documents, leaks, facts, cellsLeft: cells.length, clerk: { ...clerk, events } };
 }
 
 /** A run, and how the project looked before and after it. */
 async function runBetween(
   name: string,
-  { project, environment }: Corral,
+  project: OpenedProject,
   facts: InboxFacts,
   listener: Listener,
   signal: AbortSignal,
 ): Promise<RunEvidence> {
-  const worker = project.workers.get(name);
-  if (worker === undefined) throw new Error(`there is no worker ${name} in ${project.dir}`);
-  const before = await snapshot(project.dir);
+  const { dir } = project.definition;
+  const before = await snapshot(dir);
   const visitorsBefore = listener.visitors();
-  const result = await run({ worker, signal }, environment);
+  const result = await project.run(name, { signal });
   const visitors = listener.visitors() - visitorsBefore;
-  return { facts, result, before, after: await snapshot(project.dir), visitors };
+  return { facts, result, before, after: await snapshot(dir), visitors };
 }
 
 /** Digits alone: no summary of words can hold it by accident. */

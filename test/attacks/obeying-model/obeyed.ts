@@ -2,7 +2,8 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { TranscriptEntry } from "../../../src/agent/transcript/transcript.ts";
 import { TranscriptFolder } from "../../../src/agent/transcript/transcript-folder.ts";
-import type { Attachment, RunResult } from "../../../src/index.ts";
+import type { RunResult } from "../../../src/index.ts";
+import type { Attachment } from "../../../src/run/model/job.ts";
 import {
   type OpenFixtureOptions,
   openProject,

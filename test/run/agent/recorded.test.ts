@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { run } from "../../../src/index.ts";
+import { run } from "../../../src/run/run.ts";
 import { openProject, writable } from "../project-fixture.ts";
 import { trailOf } from "../recorded/trail-of.ts";
 

@@ -1,5 +1,6 @@
 import type { AgentEvent } from "../../../src/agent/events.ts";
-import { type RunResult, run } from "../../../src/index.ts";
+import type { RunResult } from "../../../src/index.ts";
+import { run } from "../../../src/run/run.ts";
 import type { SpokenApi } from "../../agent/provider-apis.ts";
 import type { Behaviours, ModelServer } from "../../agent/servers/model-server.ts";
 import { openProject, type ProjectFixture, type ProjectSpec, type RunOptions } from "../project-fixture.ts";

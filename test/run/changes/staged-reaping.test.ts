@@ -2,7 +2,7 @@ import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { openCorral } from "../../../src/index.ts";
+import { openCorral } from "../../../src/run/open/corral.ts";
 import { mountsBelow } from "../../changes/view/opened-view.ts";
 import { startOrchestrator } from "../orchestrator.ts";
 import { sh, writeProject } from "../project-fixture.ts";

@@ -1,0 +1,36 @@
+/* `corral/sandbox`: the permission model by itself. Pure: it reads no disk, needs no Engine and no project. */
+
+// The container as plain JSON.
+export type { PlannedSource } from "./isolation/plan/mounts.ts";
+export type { Plan } from "./isolation/plan/plan.ts";
+export { type ImageFacts, type Planning, type PlanRequest, planFor } from "./isolation/plan/plan-for.ts";
+// A sandbox to ask and to derive from: begin here.
+export { type DeriveRequest, FileSandbox } from "./library/file-sandbox.ts";
+export { type MountOf, type SandboxDeclaration, sandboxOf } from "./library/sandbox-of.ts";
+// The same as functions over plain data.
+export { accessOf, canRead, canWrite, type FileFacts, readablePaths, writablePaths } from "./sandbox/access.ts";
+export type { Approval, Consent } from "./sandbox/approval.ts";
+export { type ProjectDeclaration, projectSandbox } from "./sandbox/declare.ts";
+export { derive } from "./sandbox/derive.ts";
+export {
+  EditError,
+  FileSystemError,
+  FileTooLargeError,
+  NotFoundError,
+  PathNotInSandboxError,
+  PathNotWritableError,
+  PermissionError,
+  SandboxError,
+  type SandboxErrorCode,
+  SuffixNotAllowedError,
+} from "./sandbox/errors.ts";
+export { SandboxPermissionEscalationError } from "./sandbox/escalation.ts";
+export type { Limits } from "./sandbox/limits.ts";
+export type { Access, Mode, Mount } from "./sandbox/mount.ts";
+export type { Needs } from "./sandbox/needs.ts";
+export type { Network } from "./sandbox/network.ts";
+export type { Policy } from "./sandbox/policy.ts";
+export type { Derivation, Sandbox } from "./sandbox/sandbox.ts";
+export type { Violation, ViolationCode } from "./sandbox/violation.ts";
+export { parseVirtualPath, type VirtualPath } from "./sandbox/virtual-path.ts";
+export { describeViolation, describeViolations } from "./sandbox/wording.ts";

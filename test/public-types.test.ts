@@ -1,0 +1,38 @@
+import { existsSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
+import { describe, expect, it } from "vitest";
+
+const ROOT = join(import.meta.dirname, "..");
+
+describe("the package's types", () => {
+  it("mention no engine's own client, so that a second engine changes none of them", async () => {
+    const found = await reachable(await entries());
+    expect(found.size).toBeGreaterThan(50);
+    const leaks = [...found].filter(([, text]) => /["'](dockerode|docker-modem)["']/.test(text)).map(([file]) => file);
+    expect(leaks).toEqual([]);
+  });
+});
+
+/** The declaration files that `exports` of package.json names; `npm run build` makes them. */
+async function entries(): Promise<string[]> {
+  const { exports } = JSON.parse(await readFile(join(ROOT, "package.json"), "utf8"));
+  return Object.values(exports as Record<string, { types: string }>).map(({ types }) => join(ROOT, types));
+}
+
+/** All declaration files that a program's compiler reads for these, with their text. */
+async function reachable(files: readonly string[]): Promise<Map<string, string>> {
+  const found = new Map<string, string>();
+  const waiting = [...files];
+  for (let file = waiting.pop(); file !== undefined; file = waiting.pop()) {
+    if (found.has(file)) continue;
+    const text = await readFile(file, "utf8");
+    found.set(file, text);
+    for (const [, target = ""] of text.matchAll(/(?:from|import)\s*\(?["'](\.[^"']+)["']/g)) {
+      const path = resolve(dirname(file), target.replace(/\.[jt]s$/, ".d.ts"));
+      if (!existsSync(path)) throw new Error(`${file} imports ${target}, which is not in dist/: build it first`);
+      waiting.push(path);
+    }
+  }
+  return found;
+}
