@@ -37,6 +37,7 @@ describe("the examples of the library, as they stand in the repository", () => {
     ["tools", ["1\ntodo.txt\n", "PATH_NOT_IN_SANDBOX", "Readable paths: /notes", "applied create /notes/todo.txt"]],
     ["ai-tools", ["text: 'hello\\n'", "code: 'PATH_NOT_IN_SANDBOX'", "I greeted, and may not see the rest."]],
     ["derive", ["[ '/docs', '/src' ] []", "true false /srv/app/docs/index.md", "'reader' does not pass writing on"]],
+    ["state", ["grants: 0", "audit trail: true", "UNKNOWN_FLEET no-such-fleet"]],
     ["plan", ["ro /.corral/busybox corral", "true [] []"]],
   ])("%s.ts does what it says", async (name, said) => {
     await rm(join(EXAMPLES, ".work"), { recursive: true, force: true });
@@ -46,7 +47,16 @@ describe("the examples of the library, as they stand in the repository", () => {
 
   it("are short, and every one of them is run here", async () => {
     const names = (await readdir(EXAMPLES)).filter((name) => name.endsWith(".ts")).toSorted();
-    expect(names).toEqual(["agent.ts", "ai-tools.ts", "derive.ts", "map.ts", "plan.ts", "run.ts", "tools.ts"]);
+    expect(names).toEqual([
+      "agent.ts",
+      "ai-tools.ts",
+      "derive.ts",
+      "map.ts",
+      "plan.ts",
+      "run.ts",
+      "state.ts",
+      "tools.ts",
+    ]);
     for (const name of names)
       expect((await readFile(join(EXAMPLES, name), "utf8")).split("\n").length, name).toBeLessThan(MAX_LINES);
   });
