@@ -2,7 +2,6 @@
 
 // Who decides on what needs approval.
 export type {
-  ApprovalMode,
   ApprovalOperation,
   ApprovalRequest,
   ApprovalScope,
@@ -68,5 +67,6 @@ export type { Explanation } from "./run/explain/explain.ts";
 export type { ExplainedRun } from "./run/explain/explained-run.ts";
 export type { RunEvent } from "./run/model/events.ts";
 export type { DescribedViolation, RunError, RunResult, RunStatus } from "./run/model/result.ts";
+export type { ApprovalMode } from "./sandbox/approval.ts";
 export type { LiveGrant } from "./state/live-grants.ts";
 export type { ToolResult } from "./tools/run-tool.ts";

@@ -1,9 +1,10 @@
-import type { ApprovalMode, Approver } from "../approval/approver.ts";
+import type { Approver } from "../approval/approver.ts";
 import { visibleName } from "../changes/diff/visible.ts";
 import type { Project } from "../declarations/project.ts";
 import { type AppliedChangeset, Changesets, type ListedChangeset } from "../operations/changesets.ts";
 import { ChangesetUnavailableError } from "../operations/request-error.ts";
 import { printableLine } from "../operations/wording/printable.ts";
+import type { ApprovalMode } from "../sandbox/approval.ts";
 import { parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
 import { changesText, countsText, diffText, listText } from "./changes-text.ts";

@@ -1,4 +1,4 @@
-import type { ApprovalMode, Approver, Decision } from "../approval/approver.ts";
+import type { Approver, Decision } from "../approval/approver.ts";
 import { changesApplied, changesApplying, changesDiscarded, outcomeCounts } from "../audit/records.ts";
 import type { AuditTrail } from "../audit/trail.ts";
 import { type ChangeDiff, changeDiffs, changesetDiff } from "../changes/diff.ts";
@@ -11,6 +11,7 @@ import { changesetStore } from "../run/changes/into-project.ts";
 import { approverFor } from "../run/open/approver.ts";
 import { RecordedApprover } from "../run/recorded/approver.ts";
 import { openTrail } from "../run/recorded/open-trail.ts";
+import type { ApprovalMode } from "../sandbox/approval.ts";
 import { covers, parseVirtualPath } from "../sandbox/virtual-path.ts";
 import { ChangesetUnavailableError, UnknownChangeError, UnknownChangesetError } from "./request-error.ts";
 
