@@ -2,6 +2,7 @@ import { glob, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { AUDIT_TYPES } from "../../src/audit/records.ts";
+import { projectPaths, statePaths } from "../../src/state/state-paths.ts";
 import { TOOLS } from "../../src/tools/toolbox.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
@@ -22,6 +23,15 @@ describe("the pages", () => {
 
   it("name every type of audit record", async () => {
     expect(firstCells(await read("docs/formats.md"), "## Audit trail").toSorted()).toEqual([...AUDIT_TYPES].toSorted());
+  });
+
+  it("name every path of the state directory", async () => {
+    const [, table = ""] = (await read("docs/architecture.md")).split("## State on disk");
+    const { trail, ...others } = projectPaths("/state", "/project");
+    const paths = [...Object.values(statePaths("/state")), ...Object.values(others), trail.dir];
+    const names = paths.map((path) => path.replace("/state/", "").replace(/\b[0-9a-f]{16}\b/, "PROJECT"));
+    expect(names.length).toBeGreaterThan(10);
+    expect(names.filter((name) => !table.includes(`\`${name}`))).toEqual([]);
   });
 
   it("name no code that the sources do not have", async () => {
