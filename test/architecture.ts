@@ -25,7 +25,7 @@ type Rule = (file: File) => Breach[];
 
 const LAYER_0 = ["sandbox"];
 /** What knows nothing of ours. */
-const FOUNDATIONS = [...LAYER_0, "secrets", "json"];
+const FOUNDATIONS = [...LAYER_0, "platform", "secrets", "json"];
 const LAYERS_0_TO_1 = [...FOUNDATIONS, "declarations", "files", "approval", "state"];
 const LAYERS_0_TO_2 = [...LAYERS_0_TO_1, "isolation", "tools", "agent", "changes", "audit", "git"];
 const LAYERS_0_TO_4 = [...LAYERS_0_TO_2, "run", "fleet"];
@@ -38,12 +38,13 @@ const FACES = ["cli", "mcp", "library", "serve"];
  */
 export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   sandbox: [],
+  platform: [],
   secrets: [],
   json: [],
   declarations: FOUNDATIONS,
-  files: LAYER_0,
+  files: [...LAYER_0, "platform"],
   approval: LAYER_0,
-  state: [...LAYER_0, "json", "files"],
+  state: [...LAYER_0, "platform", "json", "files"],
   isolation: LAYERS_0_TO_1,
   tools: LAYERS_0_TO_1,
   agent: LAYERS_0_TO_1,
@@ -65,6 +66,7 @@ const MAY_READ_DISKS = [
   "fleet/scrubbed/",
   "files/",
   "declarations/",
+  "platform/",
   "state/",
   "isolation/",
   "changes/",

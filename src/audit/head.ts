@@ -1,4 +1,5 @@
 import { open, readFile, rename } from "node:fs/promises";
+import { hasCode } from "../platform/errno.ts";
 import { type Head, sealedHead, unsealedHead } from "./seal.ts";
 
 /** `absent` where there is no such file, `broken` where this key did not seal what is in it. */
@@ -8,7 +9,7 @@ export async function readHead(path: string, key: Buffer): Promise<ReadHead> {
   try {
     return unsealedHead(key, await readFile(path, "utf8")) ?? "broken";
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return "absent";
+    if (hasCode(error, "ENOENT")) return "absent";
     throw error;
   }
 }

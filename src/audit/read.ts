@@ -1,4 +1,5 @@
 import { open } from "node:fs/promises";
+import { hasCode } from "../platform/errno.ts";
 import type { TrailPaths } from "../state/state-paths.ts";
 import { linesOf } from "./lines.ts";
 import { type SealedRecord, unsealed } from "./seal.ts";
@@ -8,8 +9,8 @@ import { type SealedRecord, unsealed } from "./seal.ts";
  * at: that is `verifyTrail`'s. Yields nothing where there is no trail.
  */
 export async function* recordsOf(place: TrailPaths, key: Buffer): AsyncGenerator<readonly (SealedRecord | null)[]> {
-  const handle = await open(place.trail, "r").catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== "ENOENT") throw error;
+  const handle = await open(place.trail, "r").catch((error: unknown) => {
+    if (!hasCode(error, "ENOENT")) throw error;
     return null;
   });
   if (handle === null) return;

@@ -1,5 +1,6 @@
 import { constants } from "node:fs";
 import { mkdir, open, writeFile } from "node:fs/promises";
+import { hasCode } from "../platform/errno.ts";
 import { FileLock, type LockOwner } from "../state/file-lock.ts";
 import type { TrailPaths } from "../state/state-paths.ts";
 import { boundedJson } from "./bounded.ts";
@@ -177,6 +178,6 @@ async function flushDirectory(path: string): Promise<void> {
   await handle.sync();
 }
 
-function unlessThere(error: NodeJS.ErrnoException): void {
-  if (error.code !== "EEXIST") throw error;
+function unlessThere(error: unknown): void {
+  if (!hasCode(error, "EEXIST")) throw error;
 }

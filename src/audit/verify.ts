@@ -1,4 +1,5 @@
 import { type FileHandle, open } from "node:fs/promises";
+import { hasCode } from "../platform/errno.ts";
 import type { TrailPaths } from "../state/state-paths.ts";
 import { isRepaired } from "./chain-end.ts";
 import { type ReadHead, readHead } from "./head.ts";
@@ -46,7 +47,7 @@ async function opened(path: string): Promise<FileHandle | null> {
   try {
     return await open(path, "r");
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    if (hasCode(error, "ENOENT")) return null;
     throw error;
   }
 }

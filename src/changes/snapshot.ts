@@ -4,6 +4,7 @@ import { mkdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { contentOf, copyContent } from "../files/host/content.ts";
 import { Descriptor, isRoot } from "../files/host/descriptor.ts";
+import { hasCode } from "../platform/errno.ts";
 import type { Change, Changeset, EntryFacts } from "./model/changeset.ts";
 import { factsOf } from "./model/raw-name.ts";
 
@@ -64,9 +65,8 @@ async function copied(
         return (await fileLike(named, to, signal)) ?? CHANGED_AGAIN;
     }
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === "ENOENT" || code === "ENOTDIR" || code === "ELOOP") return CHANGED_AGAIN;
-    if (code === "ENAMETOOLONG") return TOO_LONG;
+    if (hasCode(error, "ENOENT", "ENOTDIR", "ELOOP")) return CHANGED_AGAIN;
+    if (hasCode(error, "ENAMETOOLONG")) return TOO_LONG;
     throw error;
   }
 }

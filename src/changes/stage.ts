@@ -3,6 +3,7 @@ import { basename, join } from "node:path";
 import type { Descriptor } from "../files/host/descriptor.ts";
 import { removeTree } from "../files/host/remove-tree.ts";
 import { MAX_EDIT_BYTES } from "../files/model/bounds.ts";
+import { hasCode } from "../platform/errno.ts";
 import { governingMount } from "../sandbox/access.ts";
 import type { Mount } from "../sandbox/mount.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
@@ -245,8 +246,7 @@ function folderOf(root: Descriptor, names: readonly RawName[]): Descriptor | nul
   try {
     return root.below(names.map(rawBytes));
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === "ENOENT" || code === "ENOTDIR") return null;
+    if (hasCode(error, "ENOENT", "ENOTDIR")) return null;
     throw error;
   }
 }

@@ -1,5 +1,6 @@
 import { readdir } from "node:fs/promises";
 import { basename, join, relative } from "node:path";
+import { hasCode } from "../platform/errno.ts";
 import { type FleetManner, type FleetYaml, fleetYaml, mannerOf } from "./fleet-yaml.ts";
 import { faultOf } from "./place/host-place.ts";
 import type { Project } from "./project.ts";
@@ -110,7 +111,7 @@ async function textOf(fleetsDir: string, name: string, file: string): Promise<st
   } catch (error) {
     if (error instanceof DeclarationError) throw error;
     const message = faultOf(error);
-    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw wrong(message);
+    if (!hasCode(error, "ENOENT")) throw wrong(message);
     const known = await fleetNames(fleetsDir);
     const instead =
       known.length === 0 ? "; the project has no fleets" : (nearest(name, known) ?? `; there are: ${known.join(", ")}`);

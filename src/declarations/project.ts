@@ -1,5 +1,6 @@
 import { readdir, realpath, stat } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
+import { hasCode } from "../platform/errno.ts";
 import type { ApprovalMode } from "../sandbox/approval.ts";
 import type { ProjectDeclaration } from "../sandbox/declare.ts";
 import type { Mount } from "../sandbox/mount.ts";
@@ -170,7 +171,7 @@ async function readIfThere(file: string, shown: string): Promise<string | null> 
     return await readDeclarationFile(file, shown);
   } catch (error) {
     if (error instanceof DeclarationError) throw error;
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    if (hasCode(error, "ENOENT")) return null;
     throw new DeclarationError([{ file: shown, line: 1, column: 1, path: "", message: faultOf(error) }]);
   }
 }

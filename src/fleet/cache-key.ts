@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { lstat, open } from "node:fs/promises";
+import { sha256 } from "../platform/sha256.ts";
 import type { Job } from "../run/model/job.ts";
 import { hostPathOf, parsePathIn } from "../sandbox/access.ts";
 
@@ -47,7 +48,3 @@ async function fileDigest(path: string): Promise<string> {
 
 /** O_RDONLY | O_NOFOLLOW | O_NONBLOCK of Linux: neither a link nor a FIFO in the file's place does anything. */
 const NO_LINK_NO_WAITING = 0o400000 | 0o4000;
-
-function sha256(text: string): string {
-  return createHash("sha256").update(text).digest("hex");
-}

@@ -1,7 +1,9 @@
 import { randomBytes } from "node:crypto";
-import { mkdir, readdir, rename, rm, stat, writeFile } from "node:fs/promises";
+import { mkdir, readdir, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { GitRepo } from "../declarations/git/repo.ts";
+import { hasCode } from "../platform/errno.ts";
+import { writeAtomically } from "../platform/write-file.ts";
 import { type GitCommand, type GitEnd, type GitProgram, runGit } from "./git-program.ts";
 import { GitRefusal } from "./refusal.ts";
 import { type Access, accessTo } from "./secret.ts";
@@ -48,8 +50,8 @@ export class Mirror {
       () => false,
     );
     if (!exists) await mirror.#make(signal);
-    await replaceText(join(gitDir, "config"), CONFIG);
-    await replaceText(join(gitDir, "HEAD"), HEAD);
+    await writeAtomically(join(gitDir, "config"), CONFIG);
+    await writeAtomically(join(gitDir, "HEAD"), HEAD);
     await removeStaleLocks(gitDir, repo.branch);
     await mirror.#removeLeftovers(signal);
     // Objects that were staged and never pushed would stay for ever.
@@ -140,8 +142,8 @@ export class Mirror {
       const asked = { args, signal, timeoutMs: LOCAL_TIMEOUT_MS, maxOutputBytes: DEFAULT_OUTPUT_BYTES };
       const end = await runGit(program, { ...asked, gitDir: draft, protocol });
       if (end.status !== 0) throw this.failure(end, "could not be set up");
-      await rename(draft, gitDir).catch((error: NodeJS.ErrnoException) => {
-        if (error.code !== "ENOTEMPTY" && error.code !== "EEXIST") throw error;
+      await rename(draft, gitDir).catch((error: unknown) => {
+        if (!hasCode(error, "ENOTEMPTY", "EEXIST")) throw error;
       });
     } finally {
       await rm(draft, { recursive: true, force: true });
@@ -161,12 +163,6 @@ export class Mirror {
       if (other !== undefined && isDead(other)) await rm(join(gitDir, name), { force: true });
     }
   }
-}
-
-async function replaceText(path: string, text: string): Promise<void> {
-  const draft = `${path}.${randomBytes(6).toString("hex")}`;
-  await writeFile(draft, text, { mode: 0o600, flag: "wx" });
-  await rename(draft, path);
 }
 
 /** A git that dies with the machine leaves its locks, and every other one would wait for it. */

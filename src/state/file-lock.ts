@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { link, lstat, readdir, readFile, rm, unlink, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { hasCode } from "../platform/errno.ts";
 
 /** Who holds a lock, and who of those that ever held one is certainly gone, for good. */
 export interface LockOwner {
@@ -108,7 +109,7 @@ export class FileLock {
       await link(this.#ticket, path);
       return true;
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+      if (!hasCode(error, "EEXIST")) throw error;
       return false;
     }
   }
@@ -198,7 +199,7 @@ async function heldBy(path: string): Promise<Held | null> {
     const { ino } = await lstat(path, { bigint: true });
     return { name: null, mark: `unreadable-${ino}` };
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    if (hasCode(error, "ENOENT")) return null;
     throw error;
   }
 }

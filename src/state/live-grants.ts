@@ -1,7 +1,8 @@
-import { randomBytes } from "node:crypto";
 import { type FSWatcher, watch } from "node:fs";
-import { mkdir, open, readdir, rename, rm, writeFile } from "node:fs/promises";
+import { mkdir, open, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { hasCode } from "../platform/errno.ts";
+import { writeAtomically } from "../platform/write-file.ts";
 import { livingOwnerDirs } from "./live-dir.ts";
 import type { Owner } from "./owner.ts";
 
@@ -49,10 +50,8 @@ export class GrantFiles implements AsyncDisposable {
     this.#made ??= mkdir(this.#dir, { recursive: true, mode: 0o700 });
     await this.#made;
     this.#watcher ??= this.#watch();
-    // Whole from its first moment, for others read it at any time.
-    const draft = join(this.#dir, `.${randomBytes(4).toString("hex")}`);
-    await writeFile(draft, `${JSON.stringify(grant)}\n`, { mode: 0o600, flag: "wx" });
-    await rename(draft, join(this.#dir, `${grant.id}.json`));
+    // Other processes read it at any time.
+    await writeAtomically(join(this.#dir, `${grant.id}.json`), `${JSON.stringify(grant)}\n`);
   }
 
   async remove(id: string): Promise<void> {
@@ -101,7 +100,7 @@ export async function revokeLiveGrant(liveDir: string, self: Owner, id: string):
     await rm(file.path);
     return true;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return false;
+    if (hasCode(error, "ENOENT")) return false;
     throw error;
   }
 }
@@ -125,7 +124,7 @@ async function readGrant(path: string): Promise<LiveGrant | null> {
     const { size } = await file.stat();
     return size > MAX_FILE_BYTES ? null : (JSON.parse(await file.readFile("utf8")) as LiveGrant);
   } catch (error) {
-    if (error instanceof SyntaxError || (error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    if (error instanceof SyntaxError || hasCode(error, "ENOENT")) return null;
     throw error;
   }
 }

@@ -1,7 +1,8 @@
 import { createHmac, randomBytes } from "node:crypto";
 import { readFileSync, readlinkSync } from "node:fs";
-import { link, mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, readFile } from "node:fs/promises";
 import { hostname } from "node:os";
+import { writeIfMissing } from "../platform/write-file.ts";
 import type { LockOwner } from "./file-lock.ts";
 import { statePaths } from "./state-paths.ts";
 
@@ -86,13 +87,7 @@ export async function loadSealKey(stateDir: string): Promise<Buffer> {
   await mkdir(stateDir, { recursive: true, mode: 0o700 });
   const existing = await readFile(path).catch(() => null);
   if (existing !== null) return whole(existing, path);
-  // Written apart and linked into place, so that two first uses at once agree on one whole key.
-  const draft = `${path}.${process.pid}.${randomBytes(4).toString("hex")}`;
-  await writeFile(draft, randomBytes(KEY_BYTES), { mode: 0o600, flag: "wx" });
-  await link(draft, path).catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== "EEXIST") throw error;
-  });
-  await rm(draft);
+  await writeIfMissing(path, randomBytes(KEY_BYTES));
   return whole(await readFile(path), path);
 }
 

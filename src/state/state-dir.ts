@@ -1,4 +1,4 @@
-import { mkdir, stat } from "node:fs/promises";
+import { chmod, mkdir, stat } from "node:fs/promises";
 import { homedir } from "node:os";
 import { dirname, isAbsolute, join, resolve } from "node:path";
 
@@ -36,4 +36,11 @@ export async function makeStateDir(stateDir: string): Promise<void> {
   const { uid, mode } = await stat(stateDir);
   if (uid !== process.geteuid?.() || (mode & 0o022) !== 0)
     throw new StateDirError(`the state directory ${stateDir} can be written by others; use one of your own`);
+}
+
+/** Makes a directory of the state, open to its owner alone, and every directory above it that is missing. */
+export async function makeClosedDir(dir: string): Promise<void> {
+  await mkdir(dir, { recursive: true, mode: 0o700 });
+  const { mode, uid } = await stat(dir);
+  if ((mode & 0o077) !== 0 && uid === process.getuid?.()) await chmod(dir, 0o700);
 }

@@ -1,5 +1,5 @@
-import { createHash } from "node:crypto";
 import { join } from "node:path";
+import { sha256 } from "../platform/sha256.ts";
 
 /*
  * Everything that Corral keeps on disk, each path once. Only Corral writes there, and no cell may be shown any of it.
@@ -65,7 +65,7 @@ export interface TrailPaths {
 
 /** `projectDir`: absolute, without symbolic links, so that one project has one name. */
 export function projectPaths(stateDir: string, projectDir: string): ProjectPaths {
-  const name = createHash("sha256").update(projectDir).digest("hex").slice(0, 16);
+  const name = sha256(projectDir).slice(0, 16);
   const trailDir = join(stateDir, "audit", name);
   return {
     fleets: join(stateDir, "fleets", name, "fleets.db"),

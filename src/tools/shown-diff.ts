@@ -1,6 +1,6 @@
 import { createTwoFilesPatch } from "diff";
 import type { GuardedFiles } from "../files/guarded.ts";
-import { digestOf } from "../files/model/content-bytes.ts";
+import { sha256 } from "../platform/sha256.ts";
 import type { Shown } from "./agreement.ts";
 
 /** For a longer file no diff is computed; its new content is shown instead. */
@@ -20,7 +20,7 @@ export async function shownWrite(path: string, content: string, files: GuardedFi
   const patch =
     content.length > MAX_COMPARED_CHARS ? undefined : createTwoFilesPatch(path, path, before, content, "", "", options);
   if (patch === undefined || before === "") return { diff: patch ?? allOf(path, content, "+"), before: null };
-  return { diff: patch, before: digestOf(before) };
+  return { diff: patch, before: sha256(before) };
 }
 
 /** Exact replacements, each as removed and added lines. The rest of the file is not shown. */

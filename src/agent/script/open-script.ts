@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { readDeclarationFile } from "../../declarations/yaml/declaration-file.ts";
 import { DeclarationError, describeProblem } from "../../declarations/yaml/problem.ts";
+import { codeOf } from "../../platform/errno.ts";
 import { ModelFailure } from "../failure.ts";
 import type { OpenedModel } from "../opened-model.ts";
 import type { Price } from "../spending.ts";
@@ -38,7 +39,7 @@ async function textOf(file: string, projectDir: string): Promise<string> {
 
 function faultOf(error: unknown): string {
   if (error instanceof DeclarationError) return error.problems.map(describeProblem).join("; ");
-  const { code } = error as NodeJS.ErrnoException;
+  const code = codeOf(error);
   if (code === undefined) throw error;
   return code === "ENOENT" ? "it does not exist" : `it cannot be read (${code})`;
 }

@@ -1,5 +1,6 @@
 import { type FileHandle, mkdir, open, readdir, readFile, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
+import { hasCode } from "../../platform/errno.ts";
 import { projectPaths } from "../../state/state-paths.ts";
 import { noTranscripts, type TranscriptSink, type Transcripts } from "./transcript.ts";
 
@@ -63,8 +64,8 @@ export class TranscriptFolder implements Transcripts {
 
   /** The newest first. */
   async list(): Promise<KeptTranscript[]> {
-    const names = await readdir(this.#dir).catch((error: NodeJS.ErrnoException) => {
-      if (error.code === "ENOENT") return [];
+    const names = await readdir(this.#dir).catch((error: unknown) => {
+      if (hasCode(error, "ENOENT")) return [];
       throw error;
     });
     const kept: KeptTranscript[] = [];
@@ -83,7 +84,7 @@ export class TranscriptFolder implements Transcripts {
     try {
       return await readFile(this.#file(run), "utf8");
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+      if (hasCode(error, "ENOENT")) return null;
       throw error;
     }
   }

@@ -1,4 +1,5 @@
 import { sync } from "../../files/host/content.ts";
+import { hasCode } from "../../platform/errno.ts";
 import type { Change, Changeset } from "../model/changeset.ts";
 import type { ApplyLog, Ready } from "./apply-log.ts";
 import { inBatches } from "./batches.ts";
@@ -209,7 +210,7 @@ async function syncFolders(prepared: readonly Prepared[]): Promise<void> {
       await sync(folder);
     } catch (error) {
       // A folder that may not be read can be written all the same, and some file systems know no such wait.
-      if (!["EACCES", "EINVAL"].includes((error as NodeJS.ErrnoException).code ?? "")) throw error;
+      if (!hasCode(error, "EACCES", "EINVAL")) throw error;
     }
   }
 }

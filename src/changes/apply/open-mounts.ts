@@ -2,6 +2,7 @@ import fs from "node:fs";
 import { Descriptor } from "../../files/host/descriptor.ts";
 import { mountIdOf } from "../../files/host/kernel-mounts.ts";
 import { pinned } from "../../files/host/roots.ts";
+import { hasCode } from "../../platform/errno.ts";
 import type { Change, Changeset } from "../model/changeset.ts";
 import { factsOf } from "../model/raw-name.ts";
 import { isAsItWas } from "./standing.ts";
@@ -65,7 +66,7 @@ export function openContent({ mount, parts, next }: Change, mounts: OpenMounts):
   try {
     descriptor = Descriptor.name(slot.folder.path(slot.name));
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return CONTENT_CHANGED;
+    if (hasCode(error, "ENOENT")) return CONTENT_CHANGED;
     throw error;
   }
   const stats = fs.fstatSync(descriptor.fd, { bigint: true });
@@ -90,9 +91,8 @@ function open(root: Descriptor, parts: readonly string[]): Slot | Verdict {
   try {
     folder = root.below(parts.slice(0, -1));
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === "ENOENT") return conflict("its parent directory does not exist");
-    if (code === "ENOTDIR") return refused("a link or a file is in the place of one of its parent directories");
+    if (hasCode(error, "ENOENT")) return conflict("its parent directory does not exist");
+    if (hasCode(error, "ENOTDIR")) return refused("a link or a file is in the place of one of its parent directories");
     throw error;
   }
   // Below another mount there is no way back to this one, so the last step tells for all of them.

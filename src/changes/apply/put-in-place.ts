@@ -1,5 +1,6 @@
 import fs from "node:fs";
 import type { Descriptor } from "../../files/host/descriptor.ts";
+import { codeOf, hasCode } from "../../platform/errno.ts";
 import type { Change } from "../model/changeset.ts";
 import { NOT_OURS } from "./make.ts";
 import type { Slot } from "./open-mounts.ts";
@@ -18,7 +19,7 @@ export function place(change: Change, { folder, name }: Slot, temporary: string,
     if (change.kind === "modify" || change.type === "directory") fs.renameSync(fresh, taken);
     else takeFree(folder, fresh, taken, name);
   } catch (error) {
-    return TAKEN.has((error as NodeJS.ErrnoException).code ?? "") ? conflict(TAKEN_MEANWHILE) : impossible(error);
+    return TAKEN.has(codeOf(error) ?? "") ? conflict(TAKEN_MEANWHILE) : impossible(error);
   }
   return isOurs(standingAt(folder, name), change, inode) ? APPLIED : conflict(TAKEN_MEANWHILE);
 }
@@ -42,9 +43,8 @@ export function remove(change: Change, { folder, name }: Slot): Verdict {
     else fs.unlinkSync(folder.path(name));
     return APPLIED;
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === "ENOTEMPTY" || code === "EEXIST") return conflict("there is something in it by now");
-    return code === "ENOENT" || code === "ENOTDIR" || code === "EISDIR" ? conflict(TAKEN_MEANWHILE) : impossible(error);
+    if (hasCode(error, "ENOTEMPTY", "EEXIST")) return conflict("there is something in it by now");
+    return hasCode(error, "ENOENT", "ENOTDIR", "EISDIR") ? conflict(TAKEN_MEANWHILE) : impossible(error);
   }
 }
 
@@ -58,8 +58,7 @@ export function changeMode(change: Change, { folder, name }: Slot): Verdict {
     fs.fsyncSync(found.fd);
     return APPLIED;
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    return code === "ENOENT" || code === "ENOTDIR" ? conflict("it is gone by now") : impossible(error);
+    return hasCode(error, "ENOENT", "ENOTDIR") ? conflict("it is gone by now") : impossible(error);
   }
 }
 
@@ -72,7 +71,7 @@ function takeFree(folder: Descriptor, fresh: string, taken: string, name: string
     fs.linkSync(fresh, taken);
   } catch (error) {
     // Some file systems have no hard links.
-    if (!["EPERM", "EOPNOTSUPP", "ENOSYS", "EMLINK"].includes((error as NodeJS.ErrnoException).code ?? "")) throw error;
+    if (!hasCode(error, "EPERM", "EOPNOTSUPP", "ENOSYS", "EMLINK")) throw error;
     if (standingAt(folder, name) !== null) throw Object.assign(new Error(TAKEN_MEANWHILE), { code: "EEXIST" });
     fs.renameSync(fresh, taken);
   }

@@ -1,13 +1,14 @@
-import { createHash } from "node:crypto";
 import fs from "node:fs";
 import type { Descriptor } from "../../files/host/descriptor.ts";
 import { TEMPORARY_PREFIX } from "../../files/host/replace-file.ts";
+import { hasCode } from "../../platform/errno.ts";
+import { sha256 } from "../../platform/sha256.ts";
 import { NOT_OURS } from "./make.ts";
 import type { Verdict } from "./verdict.ts";
 
 /** The same every time for one application and change, so that a leftover is found; nobody else can tell it beforehand. */
 export function temporaryName(token: string, index: number): string {
-  return `${TEMPORARY_PREFIX}${createHash("sha256").update(`${token}:${index}`).digest("hex").slice(0, 32)}`;
+  return `${TEMPORARY_PREFIX}${sha256(`${token}:${index}`).slice(0, 32)}`;
 }
 
 /** Takes away what has the name of a temporary file, be it a leftover or planted; a link goes itself. */
@@ -20,9 +21,8 @@ export function sweep(folder: Descriptor, temporary: string, onStep: () => void)
     if (stats.isDirectory()) fs.rmdirSync(path);
     else fs.unlinkSync(path);
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === "ENOENT") return null;
-    if (code === "ENOTEMPTY" || code === "EISDIR" || code === "ENOTDIR" || code === "EPERM") return NOT_OURS;
+    if (hasCode(error, "ENOENT")) return null;
+    if (hasCode(error, "ENOTEMPTY", "EISDIR", "ENOTDIR", "EPERM")) return NOT_OURS;
     throw error;
   }
   return null;

@@ -1,6 +1,7 @@
 import fs from "node:fs";
 import { contentOf } from "../../files/host/content.ts";
 import type { Descriptor } from "../../files/host/descriptor.ts";
+import { codeOf } from "../../platform/errno.ts";
 import type { EntryFacts } from "../model/changeset.ts";
 import { factsOf, type RawName, rawChild } from "../model/raw-name.ts";
 
@@ -28,7 +29,7 @@ export async function sameFile(
     return true;
   } catch (error) {
     // What cannot be compared has changed, as far as anybody can tell.
-    if ((error as NodeJS.ErrnoException).code !== undefined) return false;
+    if (codeOf(error) !== undefined) return false;
     throw error;
   }
 }

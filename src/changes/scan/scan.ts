@@ -1,6 +1,7 @@
 import fs from "node:fs";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Descriptor } from "../../files/host/descriptor.ts";
+import { hasCode } from "../../platform/errno.ts";
 import { covers } from "../../sandbox/virtual-path.ts";
 import type { EntryFacts } from "../model/changeset.ts";
 import { factsOf, type RawName, rawChild, rawNamesIn, rawPath, rawStat } from "../model/raw-name.ts";
@@ -50,7 +51,7 @@ class Scan {
       await this.#folder({ shown, content, target, base, names: [], overHidden: false });
     } catch (error) {
       // A folder that the user Corral runs as may not look into: only root need not ask.
-      if ((error as NodeJS.ErrnoException).code !== "EACCES") throw error;
+      if (!hasCode(error, "EACCES")) throw error;
       throw new TooManyChanges("there is a folder that cannot be looked into");
     }
     return this.#drafts;
@@ -187,8 +188,7 @@ function folderAt(parent: Descriptor, name: RawName): Descriptor | null {
   try {
     return rawChild(parent, name, true);
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === "ENOENT" || code === "ENOTDIR") return null;
+    if (hasCode(error, "ENOENT", "ENOTDIR")) return null;
     throw error;
   }
 }

@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { mkdir, readdir, rename, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { removeTree } from "../../files/host/remove-tree.ts";
+import { hasCode } from "../../platform/errno.ts";
 import { isHeld, type LockOwner, tryHoldFile } from "../../state/file-lock.ts";
 import { statePaths } from "../../state/state-paths.ts";
 import type { ApplicationOptions } from "../apply/application.ts";
@@ -239,7 +240,7 @@ export class ChangesetStore {
     try {
       return await tryHoldFile(folder.lock, this.#owner);
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+      if (hasCode(error, "ENOENT")) return null;
       throw error;
     }
   }
@@ -295,7 +296,7 @@ async function isMade(dir: string): Promise<boolean> {
     await mkdir(dir, { mode: 0o700 });
     return true;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
+    if (hasCode(error, "EEXIST")) return false;
     throw error;
   }
 }
@@ -303,16 +304,16 @@ async function isMade(dir: string): Promise<boolean> {
 async function isThere(path: string): Promise<boolean> {
   return await stat(path).then(
     () => true,
-    (error: NodeJS.ErrnoException) => {
-      if (error.code === "ENOENT" || error.code === "ENOTDIR") return false;
+    (error: unknown) => {
+      if (hasCode(error, "ENOENT", "ENOTDIR")) return false;
       throw error;
     },
   );
 }
 
 async function namesIn(dir: string): Promise<string[]> {
-  return await readdir(dir).catch((error: NodeJS.ErrnoException) => {
-    if (error.code === "ENOENT") return [];
+  return await readdir(dir).catch((error: unknown) => {
+    if (hasCode(error, "ENOENT")) return [];
     throw error;
   });
 }

@@ -1,5 +1,7 @@
-import { mkdir, open, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { mkdir, readFile, rename, stat } from "node:fs/promises";
 import { join } from "node:path";
+import { hasCode } from "../../platform/errno.ts";
+import { writeAtomically } from "../../platform/write-file.ts";
 import type { Changeset } from "../model/changeset.ts";
 import { type KeptState, parseChangeset, parseState } from "./record.ts";
 
@@ -70,19 +72,13 @@ export class KeptFolder {
     }
   }
 
-  /** The old text or the new one, whatever happens. */
   async #write(name: string, value: unknown): Promise<void> {
-    const draft = join(this.dir, `${name}.new`);
-    await rm(draft, { force: true });
-    await writeFile(draft, JSON.stringify(value), { mode: 0o600, flag: "wx", flush: true });
-    await rename(draft, join(this.dir, name));
-    const folder = await open(this.dir, "r");
-    await folder.sync().finally(() => folder.close());
+    await writeAtomically(join(this.dir, name), JSON.stringify(value), { durable: true });
   }
 }
 
 function whyBroken(cause: unknown): string {
-  if ((cause as NodeJS.ErrnoException).code === "ENOENT") return "it is missing";
+  if (hasCode(cause, "ENOENT")) return "it is missing";
   if (cause instanceof SyntaxError) return "it is not JSON";
   const { issues } = cause as { issues?: readonly { path: readonly PropertyKey[]; message: string }[] };
   const [first] = issues ?? [];

@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Descriptor } from "../../files/host/descriptor.ts";
 import { mountIdOf } from "../../files/host/kernel-mounts.ts";
+import { hasCode } from "../../platform/errno.ts";
 import type { EntryFacts } from "../model/changeset.ts";
 import { factsOf, type RawName, rawChild, rawNamesIn, rawStat } from "../model/raw-name.ts";
 
@@ -86,9 +87,8 @@ class Reader {
       if (mountIdOf(named) !== this.#mount) return { facts, hidden: true, children: null };
       return { facts, hidden: false, children: await this.read(named, at) };
     } catch (error) {
-      const { code } = error as NodeJS.ErrnoException;
       // It went away, or may not be looked into by the user that Corral runs as: then it is not shown.
-      if (code === "ENOENT" || code === "ENOTDIR" || code === "EACCES") return { facts, hidden: true, children: null };
+      if (hasCode(error, "ENOENT", "ENOTDIR", "EACCES")) return { facts, hidden: true, children: null };
       throw error;
     }
   }
@@ -99,7 +99,7 @@ class Reader {
       using named = rawChild(folder, name);
       return mountIdOf(named) !== this.#mount;
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === "ENOENT") return true;
+      if (hasCode(error, "ENOENT")) return true;
       throw error;
     }
   }

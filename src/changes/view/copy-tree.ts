@@ -1,6 +1,7 @@
 import fs from "node:fs";
 import { contentOf, copyContent } from "../../files/host/content.ts";
 import { Descriptor, isRoot } from "../../files/host/descriptor.ts";
+import { codeOf } from "../../platform/errno.ts";
 import { formatBytes } from "../../sandbox/units.ts";
 import { type RawName, rawChild, rawPath, rawStat } from "../model/raw-name.ts";
 import { type BaseNode, type BaseTree, TooLargeToStage } from "./base-tree.ts";
@@ -34,7 +35,7 @@ class TreeCopy {
       try {
         await this.#copyOne(from, to, name, node);
       } catch (error) {
-        if (!NOT_TO_BE_HAD.has((error as NodeJS.ErrnoException).code ?? "")) throw error;
+        if (!NOT_TO_BE_HAD.has(codeOf(error) ?? "")) throw error;
         // The view does not have it, and that is nothing that the run did.
         node.hidden = true;
       }

@@ -4,6 +4,7 @@ import { resolve } from "node:path";
 import { TranscriptFolder } from "../../agent/transcript/transcript-folder.ts";
 import type { Project } from "../../declarations/project.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import { codeOf } from "../../platform/errno.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
@@ -23,7 +24,7 @@ export async function recordRun(file: string, { run }: RunResult, { dir }: Proje
   try {
     await writeFile(resolve(terminal.cwd, file), lines, { flag: "wx", mode: 0o600 });
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
+    const code = codeOf(error);
     say(terminal, `corral: nothing is recorded in ${file} (${code}); \`corral transcripts show ${run} --json\` has it`);
   }
 }

@@ -1,5 +1,6 @@
 import { lstat } from "node:fs/promises";
 import { join } from "node:path";
+import { hasCode } from "../../platform/errno.ts";
 import { plantedLinkFault, resolveHostPlace } from "./host-place.ts";
 
 /** Whether a path that a worker asked for is a directory, or stands in one; null where neither can be granted. */
@@ -33,7 +34,7 @@ async function kindAt(place: string): Promise<"directory" | "file" | "nothing" |
     const found = await lstat(place);
     return found.isDirectory() ? "directory" : found.isFile() ? "file" : "other";
   } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "ENOENT" ? "nothing" : "other";
+    return hasCode(error, "ENOENT") ? "nothing" : "other";
   }
 }
 

@@ -1,5 +1,6 @@
 import { lstat, readlink } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
+import { codeOf } from "../../platform/errno.ts";
 
 export type HostPlace =
   | { readonly ok: true; readonly host: string; readonly directory: boolean; readonly links: readonly string[] }
@@ -62,7 +63,7 @@ export function plantedLinkFault(links: readonly string[], writable: readonly st
 
 /** What the file system said, in words. Anything but a refusal of this one place is thrown on. */
 export function faultOf(error: unknown): string {
-  const fault = FAULTS[(error as NodeJS.ErrnoException).code ?? ""];
+  const fault = FAULTS[codeOf(error) ?? ""];
   if (fault === undefined) throw error;
   return fault;
 }

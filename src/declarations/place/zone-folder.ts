@@ -1,6 +1,7 @@
 import { constants } from "node:fs";
 import { mkdir, open, realpath, stat } from "node:fs/promises";
 import { join, relative, resolve, sep } from "node:path";
+import { hasCode } from "../../platform/errno.ts";
 import { faultOf, type HostPlace } from "./host-place.ts";
 
 /** The user that cells run as where nothing else is said; no account of that number exists. */
@@ -37,7 +38,7 @@ async function makeFolder(path: string): Promise<boolean> {
     await mkdir(path, 0o755);
     return true;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
+    if (hasCode(error, "EEXIST")) return false;
     throw error;
   }
 }

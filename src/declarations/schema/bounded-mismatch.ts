@@ -1,6 +1,7 @@
 import { extname } from "node:path";
 import { Worker } from "node:worker_threads";
 import PQueue from "p-queue";
+import { hasCode } from "../../platform/errno.ts";
 import { type JsonSchema, schemaMismatch } from "./json-schema.ts";
 import type { ThreadTask } from "./schema-thread.ts";
 
@@ -50,8 +51,8 @@ async function onThread(task: ThreadTask, signal: AbortSignal): Promise<string |
   const onAbort = (): void => reject(signal.reason);
   signal.addEventListener("abort", onAbort, { once: true });
   thread.once("message", resolve);
-  thread.once("error", (error: NodeJS.ErrnoException) => {
-    if (error.code === "ERR_WORKER_OUT_OF_MEMORY") resolve(TOO_BIG);
+  thread.once("error", (error: unknown) => {
+    if (hasCode(error, "ERR_WORKER_OUT_OF_MEMORY")) resolve(TOO_BIG);
     else reject(error);
   });
   thread.once("exit", () => reject(new Error("the thread that checks values against schemas ended without an answer")));

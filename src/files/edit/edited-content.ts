@@ -1,6 +1,6 @@
+import { sha256 } from "../../platform/sha256.ts";
 import { FileTooLargeError } from "../../sandbox/errors.ts";
 import { MAX_EDIT_BYTES } from "../model/bounds.ts";
-import { digestOf } from "../model/content-bytes.ts";
 import type { Edit } from "../model/files.ts";
 import { notText } from "../model/refusals.ts";
 import { type ByteSource, readAll } from "../read/byte-source.ts";
@@ -20,7 +20,7 @@ export async function editedContent(source: ByteSource, path: string, edits: rea
   const { text, replacements } = applyEdits(path, decoded(path, whole), edits);
   const bytes = Buffer.from(text);
   if (bytes.length > MAX_EDIT_BYTES) throw new FileTooLargeError(path, bytes.length, MAX_EDIT_BYTES);
-  return { bytes, before: digestOf(whole), replacements };
+  return { bytes, before: sha256(whole), replacements };
 }
 
 function decoded(path: string, bytes: Buffer): string {

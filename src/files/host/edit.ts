@@ -1,6 +1,6 @@
+import { sha256 } from "../../platform/sha256.ts";
 import { EditError } from "../../sandbox/errors.ts";
 import { editedContent } from "../edit/edited-content.ts";
-import { digestOf } from "../model/content-bytes.ts";
 import type { Edit, Edited, Guard } from "../model/files.ts";
 import type { Place } from "../model/place.ts";
 import { contentOf, writeAll } from "./content.ts";
@@ -32,5 +32,5 @@ export async function editFile(root: Root, place: Place, edits: readonly Edit[],
     };
     await replaceFile(slot.folder, slot.name, { ...keeping(before), overwrite: true, fill });
   }
-  return { bytes: bytes.length, before: edited.before, digest: digestOf(bytes), replacements };
+  return { bytes: bytes.length, before: edited.before, digest: sha256(bytes), replacements };
 }

@@ -1,4 +1,5 @@
 import fs from "node:fs";
+import { hasCode } from "../../platform/errno.ts";
 import { joinVirtual } from "../../sandbox/virtual-path.ts";
 import type { Place } from "../model/place.ts";
 import { type FileOperation, IS_MOUNT, unfit } from "../model/refusals.ts";
@@ -45,7 +46,7 @@ export function openFolder(
       try {
         next = current.child(part, true);
       } catch (error) {
-        if ((error as NodeJS.ErrnoException).code !== "ENOTDIR") throw error;
+        if (!hasCode(error, "ENOTDIR")) throw error;
         throw throughNoFolder(operation, place, root, parts.slice(0, index + 1));
       }
       current[Symbol.dispose]();
@@ -76,7 +77,7 @@ function makeFolder(parent: Descriptor, name: string): boolean {
   try {
     fs.mkdirSync(parent.path(name));
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
+    if (hasCode(error, "EEXIST")) return false;
     throw error;
   }
   giveToOwner(parent, name);
@@ -98,8 +99,7 @@ function giveToOwner(parent: Descriptor, name: string): void {
     if (uid === 0 && nlink <= 2 && fs.readdirSync(folder.path()).length === 0)
       fs.fchownSync(folder.fd, owner.uid, owner.gid);
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code !== "ENOENT" && code !== "ENOTDIR") throw error;
+    if (!hasCode(error, "ENOENT", "ENOTDIR")) throw error;
   }
 }
 

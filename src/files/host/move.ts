@@ -1,4 +1,5 @@
 import fs from "node:fs";
+import { hasCode } from "../../platform/errno.ts";
 import { NotFoundError } from "../../sandbox/errors.ts";
 import { covers } from "../../sandbox/virtual-path.ts";
 import type { TransferOptions, Transferred } from "../model/files.ts";
@@ -51,9 +52,8 @@ function linked(old: string, fresh: string): boolean {
     fs.linkSync(old, fresh);
     return true;
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
     // Some file systems have no hard links, and the system may forbid a link to another user's file.
-    if (["EPERM", "EOPNOTSUPP", "EMLINK"].includes(code ?? "")) return false;
+    if (hasCode(error, "EPERM", "EOPNOTSUPP", "EMLINK")) return false;
     throw error;
   }
 }

@@ -1,3 +1,4 @@
+import { hasCode } from "../../platform/errno.ts";
 import { NotFoundError, SandboxError } from "../../sandbox/errors.ts";
 import type { FileInfo } from "../model/files.ts";
 import type { Place } from "../model/place.ts";
@@ -18,7 +19,7 @@ export function placeExists(root: Root, place: Place): boolean {
   } catch (error) {
     if (error instanceof NotFoundError) return false;
     // A file has nothing below it.
-    if ((error as NodeJS.ErrnoException).code === "ENOTDIR") return false;
+    if (hasCode(error, "ENOTDIR")) return false;
     throw error;
   }
 }

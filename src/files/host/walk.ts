@@ -1,4 +1,5 @@
 import fs from "node:fs";
+import { hasCode } from "../../platform/errno.ts";
 import { NotFoundError, type SandboxError } from "../../sandbox/errors.ts";
 import { covers, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { EntryType } from "../model/files.ts";
@@ -105,10 +106,9 @@ function nextStep(
   try {
     return folder.child(name, inner);
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === "ENOENT")
+    if (hasCode(error, "ENOENT"))
       throw new NotFoundError(asked, operation === "exists" ? [] : namesNear(folder, name, path()));
-    if (code !== "ENOTDIR" || !inner) throw error;
+    if (!hasCode(error, "ENOTDIR") || !inner) throw error;
     // ENOTDIR means a link or a file in the place of a directory: a link is returned, a file is the error.
     const next = folder.child(name);
     if (next.stat().isSymbolicLink()) return next;
@@ -124,7 +124,7 @@ function stepsOfLink(operation: FileOperation, folder: Descriptor, name: string,
     text = fs.readlinkSync(folder.path(name));
   } catch (error) {
     // It is no longer a link, so the step is repeated.
-    if ((error as NodeJS.ErrnoException).code === "EINVAL") return [name];
+    if (hasCode(error, "EINVAL")) return [name];
     throw error;
   }
   if (text.startsWith("/")) {

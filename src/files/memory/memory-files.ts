@@ -1,7 +1,7 @@
+import { sha256 } from "../../platform/sha256.ts";
 import { NotFoundError } from "../../sandbox/errors.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import { editedContent } from "../edit/edited-content.ts";
-import { digestOf } from "../model/content-bytes.ts";
 import type { Deleted, DeleteOptions, FileInfo, Files, Guard, WriteOptions, Written } from "../model/files.ts";
 import { holdsMount, type Place } from "../model/place.ts";
 import { HOLDS_MOUNT, NOT_EMPTY, TAKEN, unfit, withRefusals } from "../model/refusals.ts";
@@ -47,7 +47,7 @@ export function openMemoryFiles(mounts: readonly { readonly path: VirtualPath }[
         const edited = await editedContent(sourceOf(before), place.path, edits);
         const { bytes, replacements } = edited;
         write(root, place, bytes, options);
-        return { bytes: bytes.length, before: edited.before, digest: digestOf(bytes), replacements };
+        return { bytes: bytes.length, before: edited.before, digest: sha256(bytes), replacements };
       }),
     delete: (place, options = {}) =>
       withRefusals("delete", place.path, () => remove(rootOf(place), place, mountPaths, options)),

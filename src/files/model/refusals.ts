@@ -1,3 +1,4 @@
+import { codeOf } from "../../platform/errno.ts";
 import { FileSystemError, NotFoundError, PermissionError, SandboxError } from "../../sandbox/errors.ts";
 
 export type FileOperation =
@@ -97,7 +98,7 @@ const REASONS: Readonly<Record<string, string>> = {
 type Errno = Error & { readonly code: string };
 
 function isErrno(error: unknown): error is Errno {
-  return error instanceof Error && "syscall" in error && typeof (error as NodeJS.ErrnoException).code === "string";
+  return error instanceof Error && "syscall" in error && codeOf(error) !== undefined;
 }
 
 /** What is not text can still be handed, unchanged, to a worker that has the tools for it. */

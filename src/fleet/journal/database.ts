@@ -1,6 +1,7 @@
 import fs from "node:fs";
 import { dirname } from "node:path";
 import type { DatabaseSync, SQLInputValue, StatementSync } from "node:sqlite";
+import { hasCode } from "../../platform/errno.ts";
 
 /** The journal cannot be used as it is: the text says why, and what helps. It may hold host paths. */
 export class JournalError extends Error {
@@ -150,6 +151,6 @@ function makePrivate(path: string): void {
   try {
     fs.closeSync(fs.openSync(path, "wx", 0o600));
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    if (!hasCode(error, "EEXIST")) throw error;
   }
 }

@@ -1,3 +1,4 @@
+import { hasCode } from "../../platform/errno.ts";
 import type { Database } from "./database.ts";
 
 interface Waiting {
@@ -77,5 +78,5 @@ export class GroupedWrites {
 }
 
 function isOfDatabase(error: unknown): boolean {
-  return (error as NodeJS.ErrnoException).code === "ERR_SQLITE_ERROR";
+  return hasCode(error, "ERR_SQLITE_ERROR");
 }

@@ -4,6 +4,7 @@ import { linkTextFault } from "../../changes/model/link-text.ts";
 import { Descriptor, isRoot } from "../../files/host/descriptor.ts";
 import { openSlot } from "../../files/host/folder.ts";
 import { openRoots } from "../../files/host/roots.ts";
+import { hasCode } from "../../platform/errno.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 
@@ -115,7 +116,7 @@ function moveOne(source: Descriptor, target: Descriptor, name: string, stats: fs
     fs.renameSync(source.path(name), target.path(name));
     return;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "EXDEV") throw error;
+    if (!hasCode(error, "EXDEV")) throw error;
   }
   const temporary = target.path(`.corral-unfinished-${crypto.randomUUID()}`);
   if (stats.isDirectory()) {

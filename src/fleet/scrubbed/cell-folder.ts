@@ -3,6 +3,7 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { Descriptor } from "../../files/host/descriptor.ts";
 import { removeTree } from "../../files/host/remove-tree.ts";
+import { hasCode } from "../../platform/errno.ts";
 
 /** The owner of what a worker writes. */
 export interface WorkerUser {
@@ -79,7 +80,7 @@ export class CellFolder implements AsyncDisposable {
       try {
         fs.mkdirSync(path, 0o755);
       } catch (error) {
-        if (isLast || (error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+        if (isLast || !hasCode(error, "EEXIST")) throw error;
       }
       if (isLast) fs.chownSync(path, uid, gid);
     }

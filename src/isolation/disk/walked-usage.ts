@@ -1,6 +1,7 @@
 import fs from "node:fs";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Descriptor } from "../../files/host/descriptor.ts";
+import { hasCode } from "../../platform/errno.ts";
 import { type TreeUsage, UsageSum } from "./usage-sum.ts";
 
 /** How many names are looked at before others have their turn. */
@@ -54,9 +55,8 @@ class Walk {
       using inner = folder.child(name, true);
       return await this.through(inner, depth + 1);
     } catch (error) {
-      const { code } = error as NodeJS.ErrnoException;
       // It was removed, or replaced, while it was looked at.
-      if (code !== "ENOENT" && code !== "ENOTDIR") throw error;
+      if (!hasCode(error, "ENOENT", "ENOTDIR")) throw error;
       return true;
     }
   }
@@ -65,7 +65,7 @@ class Walk {
     try {
       return fs.lstatSync(folder.path(name), { throwIfNoEntry: false }) ?? null;
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "EACCES") throw error;
+      if (!hasCode(error, "EACCES")) throw error;
       this.#sum.leaveOut();
       return null;
     }
@@ -75,7 +75,7 @@ class Walk {
     try {
       return fs.readdirSync(folder.path(), { encoding: "buffer" });
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "EACCES") throw error;
+      if (!hasCode(error, "EACCES")) throw error;
       this.#sum.leaveOut();
       return [];
     }

@@ -1,8 +1,9 @@
-import { createHash } from "node:crypto";
 import { access, readFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { z } from "zod";
+import { hasCode } from "../../platform/errno.ts";
+import { sha256 } from "../../platform/sha256.ts";
 
 export type Env = Readonly<Record<string, string | undefined>>;
 export type EndpointSource = "DOCKER_HOST" | `context ${string}` | "default";
@@ -47,7 +48,7 @@ const ContextMeta = z.object({
 });
 
 async function fromContext(name: string, configDir: string): Promise<Endpoint> {
-  const id = createHash("sha256").update(name).digest("hex");
+  const id = sha256(name);
   const metaFile = join(configDir, "contexts", "meta", id, "meta.json");
   const meta = ContextMeta.safeParse(await readJson(metaFile));
   if (!meta.success)
@@ -99,7 +100,7 @@ async function readIfThere(file: string): Promise<Buffer | undefined> {
   try {
     return await readFile(file);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    if (hasCode(error, "ENOENT")) return undefined;
     throw error;
   }
 }

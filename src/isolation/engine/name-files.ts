@@ -1,7 +1,7 @@
 import { lstatSync } from "node:fs";
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { writeAtomically } from "./images/state-folder.ts";
+import { writeAtomically } from "../../platform/write-file.ts";
 
 /** Files on the host that a cell without a network has in the place of those that the Engine makes for its networks. */
 export interface NameFiles {
@@ -52,5 +52,5 @@ function traitsOf(file: string): string {
 
 async function writeUnlessSame(file: string, content: string): Promise<void> {
   const there = await readFile(file, "utf8").catch(() => null);
-  if (there !== content) await writeAtomically(file, content, 0o444);
+  if (there !== content) await writeAtomically(file, content, { mode: 0o444 });
 }

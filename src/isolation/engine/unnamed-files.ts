@@ -2,6 +2,7 @@ import fs from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type Docker from "dockerode";
+import { hasCode } from "../../platform/errno.ts";
 
 /** The most processes, and open or mapped files of each, that are looked at. */
 const MAX_PROCESSES = 5000;
@@ -62,10 +63,9 @@ class HeldFiles {
       }
       return true;
     } catch (error) {
-      const { code } = error as NodeJS.ErrnoException;
       // A process that has ended holds nothing any more.
-      if (code === "ENOENT" || code === "ESRCH") return true;
-      if (code === "EACCES" || code === "EPERM") return false;
+      if (hasCode(error, "ENOENT", "ESRCH")) return true;
+      if (hasCode(error, "EACCES", "EPERM")) return false;
       throw error;
     }
   }
@@ -107,7 +107,6 @@ function unlessGone(look: () => void): void {
   try {
     look();
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code !== "ENOENT" && code !== "ESRCH" && code !== "EBADF") throw error;
+    if (!hasCode(error, "ENOENT", "ESRCH", "EBADF")) throw error;
   }
 }

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { chmod, copyFile, link, lstat, mkdir, rename, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
+import { hasCode } from "../../platform/errno.ts";
 
 /**
  * A copy of the gate that can be executed and not read, by anybody but root: the kernel then lets no process of the
@@ -25,7 +26,7 @@ async function linkUnlessThere(draft: string, path: string): Promise<void> {
   try {
     await link(draft, path);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    if (!hasCode(error, "EEXIST")) throw error;
   }
   await rm(draft);
 }

@@ -1,4 +1,5 @@
-import { createHash, timingSafeEqual } from "node:crypto";
+import { timingSafeEqual } from "node:crypto";
+import { sha256 } from "../../platform/sha256.ts";
 import { formatOwner, type Owner, parseOwner, sealOf } from "../../state/owner.ts";
 import type { Plan } from "../plan/plan.ts";
 
@@ -61,5 +62,5 @@ export function readLabels(
 /** Identifies a plan: the same container has the same hash, whatever its run and its place in the tree are called. */
 export function planHash(plan: Plan): string {
   const nameless = JSON.stringify({ ...plan, root: "", parent: null }).replaceAll(plan.run, "");
-  return createHash("sha256").update(nameless).digest("hex").slice(0, 16);
+  return sha256(nameless).slice(0, 16);
 }

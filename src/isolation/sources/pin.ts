@@ -1,5 +1,6 @@
 import { constants, fstatSync } from "node:fs";
 import { Descriptor } from "../../files/host/descriptor.ts";
+import { codeOf } from "../../platform/errno.ts";
 import type { PlannedSource } from "../plan/mounts.ts";
 import { type RefusedSources, refusalOf } from "./refused-sources.ts";
 
@@ -123,7 +124,7 @@ function describe({ fd }: Descriptor, host: string): PinnedSource {
 /** Null where the error says nothing about the source. */
 function reasonOf(error: unknown): string | null {
   if (error instanceof SourceRefused) return error.message;
-  switch ((error as NodeJS.ErrnoException).code) {
+  switch (codeOf(error)) {
     case "ENOENT":
       return "it does not exist";
     case "ENOTDIR":

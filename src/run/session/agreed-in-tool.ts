@@ -1,6 +1,7 @@
 import type { Stage } from "../../changes/stage.ts";
 import type { GuardedFiles } from "../../files/guarded.ts";
-import { bytesOf, digestOf } from "../../files/model/content-bytes.ts";
+import { bytesOf } from "../../files/model/content-bytes.ts";
+import { sha256 } from "../../platform/sha256.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { AgreementRequest } from "../../tools/hands.ts";
 
@@ -33,7 +34,7 @@ export class AgreedInTool {
       ...files,
       write: async (path, content, options) => {
         const written = await files.write(path, content, options);
-        note(path, { after: digestOf(bytesOf(content)) });
+        note(path, { after: sha256(bytesOf(content)) });
         return written;
       },
       edit: async (path, edits, options) => {

@@ -1,8 +1,8 @@
 import type { Stage } from "../../changes/stage.ts";
 import type { GuardedFiles } from "../../files/guarded.ts";
-import { digestOf } from "../../files/model/content-bytes.ts";
 import { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
+import { sha256 } from "../../platform/sha256.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type {
   AgreementRequest,
@@ -112,7 +112,7 @@ export class Session implements AsyncDisposable, Hands {
       env,
       sandbox: () => this.#stage.sandbox,
       files: () => this.files,
-      agreedTo: (path, content) => this.#stage.agreed("write", path, digestOf(content)),
+      agreedTo: (path, content) => this.#stage.agreed("write", path, sha256(content)),
       ask: this.#ask,
     });
   }

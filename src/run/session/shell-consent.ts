@@ -1,7 +1,7 @@
-import { createHash } from "node:crypto";
 import { decideShell, type ShellDecision } from "../../approval/shell-rules/decide.ts";
 import type { ShellRules } from "../../approval/shell-rules/rules.ts";
 import { describeShellDecision } from "../../approval/shell-rules/wording.ts";
+import { sha256 } from "../../platform/sha256.ts";
 import { isLooser } from "../../sandbox/approval.ts";
 import type { ExecToolRequest } from "../../tools/hands.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
@@ -45,7 +45,7 @@ export function shownCommand({ command, cwd, env = {}, stdin = "" }: ExecToolReq
 
 function shownInput(stdin: string): string {
   if (stdin.length <= MAX_SHOWN_INPUT) return JSON.stringify(stdin);
-  const digest = createHash("sha256").update(stdin).digest("hex");
+  const digest = sha256(stdin);
   return `${JSON.stringify(stdin.slice(0, MAX_SHOWN_INPUT))} and ${stdin.length - MAX_SHOWN_INPUT} characters more, SHA-256 ${digest}`;
 }
 

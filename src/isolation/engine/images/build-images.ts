@@ -1,4 +1,5 @@
 import type Docker from "dockerode";
+import { makeClosedDir } from "../../../state/state-dir.ts";
 import { statePaths } from "../../../state/state-paths.ts";
 import {
   BASE_NAME,
@@ -14,7 +15,6 @@ import { FINGERPRINT_LABEL, isCurrent } from "./fingerprint.ts";
 import { inspectImage } from "./inspect.ts";
 import { acquireLock } from "./lock.ts";
 import { findProxies } from "./proxies.ts";
-import { makeStateFolder } from "./state-folder.ts";
 import type { StatusRequest } from "./status.ts";
 
 /**
@@ -26,7 +26,7 @@ import type { StatusRequest } from "./status.ts";
 export async function buildImages(request: ImageBuildRequest & StatusRequest): Promise<BuiltImage[]> {
   const { docker, imagesDir, stateDir, names, onProgress, signal, prefix = IMAGE_PREFIX } = request;
   const sources = await listImages(imagesDir, prefix, names);
-  await makeStateFolder(stateDir);
+  await makeClosedDir(stateDir);
   await using _lock = await acquireLock(statePaths(stateDir).imagesLock, {
     signal,
     onWait: (pid) =>

@@ -1,7 +1,7 @@
-import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { join, relative, sep } from "node:path";
 import { pack } from "tar-stream";
+import { sha256 } from "../../../platform/sha256.ts";
 
 /** The files that a build sees, packed so that the same files always make the same bytes. */
 export interface BuildContext {
@@ -33,5 +33,5 @@ export async function readContext(dir: string): Promise<BuildContext> {
   }
   archive.finalize();
   const tar = Buffer.concat(await Array.fromAsync(archive as AsyncIterable<Buffer>));
-  return { tar, sha256: createHash("sha256").update(tar).digest("hex") };
+  return { tar, sha256: sha256(tar) };
 }

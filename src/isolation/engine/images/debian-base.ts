@@ -1,11 +1,12 @@
 import type Docker from "dockerode";
 import { z } from "zod";
+import { writeAtomically } from "../../../platform/write-file.ts";
 import { statePaths } from "../../../state/state-paths.ts";
 import { ImageBuildError } from "../../port/images.ts";
 import { BOOTSTRAP_TAG, type BootstrapRequest, bootstrapDebian } from "./bootstrap.ts";
 import { inspectImage } from "./inspect.ts";
 import { pullImage } from "./pull.ts";
-import { readRecord, writeAtomically } from "./state-folder.ts";
+import { readRecord } from "./record.ts";
 
 const PUBLIC_TAG = "debian:bookworm-slim";
 

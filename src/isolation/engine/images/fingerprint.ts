@@ -1,5 +1,5 @@
-import { createHash } from "node:crypto";
 import type Docker from "dockerode";
+import { sha256 } from "../../../platform/sha256.ts";
 import type { ImageSource } from "./catalog.ts";
 
 /** What an image was made of. */
@@ -9,7 +9,7 @@ export const BASE_LABEL = "dev.corral.base";
 
 /** Changes when a file of the image's folder changes, or the image it stands on. */
 export function fingerprint(source: ImageSource, baseId: string): string {
-  return createHash("sha256").update(`${source.context.sha256}\n${baseId}\n`).digest("hex");
+  return sha256(`${source.context.sha256}\n${baseId}\n`);
 }
 
 /** Was `image` made of these files, on this base? */

@@ -1,14 +1,18 @@
-import { createHash, randomUUID } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
 import type Docker from "dockerode";
 import { z } from "zod";
+import { hasCode } from "../../../platform/errno.ts";
+import { sha256 } from "../../../platform/sha256.ts";
+import { writeAtomically, writeIfMissing } from "../../../platform/write-file.ts";
 import { currentOwner, formatOwner, loadSealKey, sealOf } from "../../../state/owner.ts";
+import { makeClosedDir } from "../../../state/state-dir.ts";
 import { statePaths } from "../../../state/state-paths.ts";
 import { BASE_NAME, IMAGE_PREFIX, ImageBuildError } from "../../port/images.ts";
 import { inspectImage } from "./inspect.ts";
-import { makeStateFolder, readRecord, writeAtomically, writeIfMissing } from "./state-folder.ts";
+import { readRecord } from "./record.ts";
 
 export interface GateRequest {
   readonly docker: Docker;
@@ -38,14 +42,14 @@ export async function gateBinary({ docker, stateDir, prefix = IMAGE_PREFIX }: Ga
   }
   const binary = await readFromImage(docker, base.Id, stateDir);
   if (!binary.subarray(0, 4).equals(ELF_MAGIC)) throw new ImageBuildError(tag, `${GATE_PATH} in it is not a program`);
-  const sha256 = sha256Of(binary);
-  await makeStateFolder(stateDir);
-  await mkdir(join(gateDir, sha256), { recursive: true, mode: 0o755 });
-  const file = join(gateDir, sha256, "busybox");
+  const digest = sha256(binary);
+  await makeClosedDir(stateDir);
+  await mkdir(join(gateDir, digest), { recursive: true, mode: 0o755 });
+  const file = join(gateDir, digest, "busybox");
   // Replaced only where it is not what its name says: cells of other orchestrators are being made with this very file.
-  if (!(await writeIfMissing(file, binary, 0o555)) && (await sha256OfFile(file)) !== sha256)
-    await writeAtomically(file, binary, 0o555);
-  await writeAtomically(record, JSON.stringify({ baseId: base.Id, sha256 }));
+  if (!(await writeIfMissing(file, binary, { mode: 0o555 })) && (await sha256OfFile(file)) !== digest)
+    await writeAtomically(file, binary, { mode: 0o555 });
+  await writeAtomically(record, JSON.stringify({ baseId: base.Id, sha256: digest }));
   return file;
 }
 
@@ -87,12 +91,8 @@ async function ownerLabels(name: string, stateDir: string): Promise<Record<strin
 }
 
 async function sha256OfFile(file: string): Promise<string | null> {
-  return readFile(file).then(sha256Of, (error: NodeJS.ErrnoException) => {
-    if (error.code === "ENOENT") return null;
+  return readFile(file).then(sha256, (error: unknown) => {
+    if (hasCode(error, "ENOENT")) return null;
     throw error;
   });
-}
-
-function sha256Of(content: Buffer): string {
-  return createHash("sha256").update(content).digest("hex");
 }

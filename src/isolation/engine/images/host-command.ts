@@ -1,5 +1,6 @@
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
+import { hasCode } from "../../../platform/errno.ts";
 
 export interface CommandOptions {
   readonly onLine?: (line: string) => void;
@@ -41,9 +42,9 @@ export function runHostCommand(command: readonly string[], options: CommandOptio
   return new Promise((resolve, reject) => {
     const end = (how: string) =>
       resolve({ succeeded: how === "status 0", account: [`${program}: ${how}`, ...tail].join("\n") });
-    child.once("error", (error: NodeJS.ErrnoException) => {
+    child.once("error", (error: unknown) => {
       clearTimeout(timer);
-      if (error.code === "ENOENT") end("no such program");
+      if (hasCode(error, "ENOENT")) end("no such program");
       else reject(error);
     });
     child.once("close", (code, signal) => {
