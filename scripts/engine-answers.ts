@@ -10,6 +10,6 @@ try {
 } catch (error) {
   if (!(error instanceof EngineUnavailableError)) throw error;
   process.stderr.write(`${error.message}\n`);
-  const absent = error.source === "default" && (error.reason === "no-socket" || error.reason === "refused");
+  const absent = error.source === "default" && (error.reason === "no_socket" || error.reason === "refused");
   process.exitCode = absent ? 3 : 1;
 }

@@ -10,7 +10,7 @@ export function engineUnavailable(endpoint: Endpoint | null, cause: unknown): En
 
 function reasonOf(cause: unknown): UnavailableReason {
   const { code, name } = cause as NodeJS.ErrnoException;
-  if (code === "ENOENT" || code === "ENOTDIR") return "no-socket";
+  if (code === "ENOENT" || code === "ENOTDIR") return "no_socket";
   if (code === "EACCES" || code === "EPERM") return "permission";
   if (code === "ECONNREFUSED") return "refused";
   if (code === "ABORT_ERR" || code === "ETIMEDOUT" || name === "TimeoutError" || name === "AbortError")
@@ -27,7 +27,7 @@ function describe(endpoint: Endpoint | null, reason: UnavailableReason, cause: u
 
 const WHY: Readonly<Record<UnavailableReason, (detail: string) => string>> = {
   setting: (detail) => detail,
-  "no-socket": () =>
+  no_socket: () =>
     "there is no such socket. Install Docker (on Debian: apt-get install docker.io) and start it, or set DOCKER_HOST to the Engine's address.",
   permission: () =>
     "permission denied. Add this user to the group docker (usermod -aG docker NAME, then log in again), or run as root.",

@@ -15,12 +15,12 @@ export function sandboxView(job: Job, shown: Sandbox, plan: Plan): unknown {
   return {
     run: job.run,
     worker: job.worker.name,
-    readable_paths: mounts.map((mount) => mount.path),
-    writable_paths: mounts.filter((mount) => mount.mode === "rw").map((mount) => mount.path),
+    readablePaths: mounts.map((mount) => mount.path),
+    writablePaths: mounts.filter((mount) => mount.mode === "rw").map((mount) => mount.path),
     granted: granted.map(({ path, mode }) => ({ path: inCell(path, shown), mode: mode === "rw" ? "write" : "read" })),
     constraints: shown.mounts.flatMap((mount) => constraintsOf(mount, shown)),
     attachments: job.attachments.map((attachment) => posix.join(ATTACHMENTS_PATH, attachment.name)),
-    working_dir: plan.workingDir,
+    workingDir: plan.workingDir,
     network: shown.network,
     limits: plan.limits,
     policy: plan.policy,
@@ -31,5 +31,5 @@ export function sandboxView(job: Job, shown: Sandbox, plan: Plan): unknown {
 /** Which files may be there at all: what else there is, is not shown. */
 function constraintsOf({ path, suffixes, maxFileBytes }: Mount, shown: Sandbox): object[] {
   if (suffixes === undefined && maxFileBytes === undefined) return [];
-  return [{ path: inCell(path, shown), suffixes: suffixes ?? null, max_file_bytes: maxFileBytes ?? null }];
+  return [{ path: inCell(path, shown), suffixes: suffixes ?? null, maxFileBytes: maxFileBytes ?? null }];
 }

@@ -85,7 +85,7 @@ describe("connect", () => {
 
   it("says which socket is missing, who named it, and what to do", async () => {
     const error = await failure({ DOCKER_HOST: `unix://${dir}/none.sock` });
-    expect(error.reason).toBe("no-socket");
+    expect(error.reason).toBe("no_socket");
     expect(error.message).toContain(`unix://${dir}/none.sock (from DOCKER_HOST)`);
     expect(error.message).toContain("apt-get install docker.io");
   });

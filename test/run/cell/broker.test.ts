@@ -35,7 +35,7 @@ function serve(
   tool: BrokerService["tool"] = () => Promise.reject(new Error("no tool is asked for here")),
 ): void {
   const service: BrokerService = {
-    sandbox: () => ({ readable_paths: ["/docs"] }),
+    sandbox: () => ({ readablePaths: ["/docs"] }),
     tool,
     access: () => Promise.reject(new Error("no access is asked for here")),
     async call(call, signal) {
@@ -119,7 +119,7 @@ describe("the broker's socket", () => {
 
   it("tells what the run may do", async () => {
     serve();
-    expect(await ask("GET", "/v1/sandbox")).toEqual({ status: 200, body: { readable_paths: ["/docs"] } });
+    expect(await ask("GET", "/v1/sandbox")).toEqual({ status: 200, body: { readablePaths: ["/docs"] } });
   });
 
   it("tells nothing of the host, nor ends, where Corral itself fails", async () => {
@@ -246,8 +246,8 @@ describe("a worker at its own socket", () => {
     const result = await project.run("w", { attachments: [{ name: "x", host: join(project.dir, "x") }] });
     expect(result.output).toMatchObject({
       worker: "w",
-      readable_paths: ["/docs"],
-      writable_paths: [],
+      readablePaths: ["/docs"],
+      writablePaths: [],
       attachments: ["/attachments/x"],
       network: false,
       policy: "untrusted",

@@ -74,8 +74,8 @@ describe("a request of a called worker", () => {
     const look = `curl -s --unix-socket "$CORRAL_SOCKET" http://corral/v1/sandbox`;
     const project = await open(personWho("session"), { root: worker(`${look}; ${READ}; ${look}`) });
     const [before, , after] = answersIn((await project.run("root")).stdout);
-    expect(before).toMatchObject({ granted: [], readable_paths: [] });
-    expect(after).toMatchObject({ granted: [{ path: join(host, "src"), mode: "read" }], readable_paths: [] });
+    expect(before).toMatchObject({ granted: [], readablePaths: [] });
+    expect(after).toMatchObject({ granted: [{ path: join(host, "src"), mode: "read" }], readablePaths: [] });
   });
 
   it("is refused where a caller is not dynamic, which is named, and nobody is asked", async () => {

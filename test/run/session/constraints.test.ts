@@ -13,7 +13,7 @@ describe("a directory that shows only some files", () => {
     expect(missed.hints.join()).toContain("In /project only files ending in .md are visible.");
     const view = await s.exec('curl -s --unix-socket "$CORRAL_SOCKET" http://corral/v1/sandbox');
     expect(JSON.parse(view.stdout)).toMatchObject({
-      constraints: [{ path: "/project", suffixes: [".md"], max_file_bytes: null }],
+      constraints: [{ path: "/project", suffixes: [".md"], maxFileBytes: null }],
     });
   });
 });

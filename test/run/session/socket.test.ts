@@ -134,6 +134,6 @@ describe("the tools at a run's socket", () => {
     expect(answer?.body.data).toMatchObject({ status: "succeeded" });
     expect(JSON.parse(String(answer?.body.data?.stdout))).toMatchObject({ code: "EXEC_WITHIN_EXEC" });
     const view = JSON.parse(await readFile(join(project.dir, "out/view"), "utf8"));
-    expect(view).toMatchObject({ worker: "w", readable_paths: ["/docs", "/out"], writable_paths: ["/out"] });
+    expect(view).toMatchObject({ worker: "w", readablePaths: ["/docs", "/out"], writablePaths: ["/out"] });
   });
 });
