@@ -63,10 +63,9 @@ export type { AttachedPath } from "./operations/workers.ts";
 // Runs, and what they would get.
 export type { SettledChanges } from "./run/changes/settled-run.ts";
 export type { CheckReport, FailingPath } from "./run/explain/check.ts";
-export type { Explanation } from "./run/explain/explain.ts";
-export type { ExplainedRun } from "./run/explain/explained-run.ts";
+export type { ExplainedRun, Explanation } from "./run/explain/explain.ts";
 export type { RunEvent } from "./run/model/events.ts";
 export type { DescribedViolation, RunError, RunResult, RunStatus } from "./run/model/result.ts";
 export type { ApprovalMode } from "./sandbox/approval.ts";
 export type { LiveGrant } from "./state/live-grants.ts";
-export type { ToolResult } from "./tools/run-tool.ts";
+export type { ToolResult } from "./tools/tool-result.ts";

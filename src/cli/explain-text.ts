@@ -1,7 +1,6 @@
 import type { Plan } from "../isolation/plan/plan.ts";
 import type { Colors } from "../operations/wording/colors.ts";
-import type { Explanation } from "../run/explain/explain.ts";
-import type { ExplainedAgent, ExplainedRun } from "../run/explain/explained-run.ts";
+import type { ExplainedAgent, ExplainedRun, Explanation } from "../run/explain/explain.ts";
 import type { Narrowing } from "../sandbox/ancestry.ts";
 import { LIMIT_NAMES } from "../sandbox/limits.ts";
 import type { Mount } from "../sandbox/mount.ts";

@@ -8,7 +8,7 @@ import { type CheckReport, check } from "../run/explain/check.ts";
 import { type Explanation, explain } from "../run/explain/explain.ts";
 import type { Emit } from "../run/model/events.ts";
 import type { RunResult } from "../run/model/result.ts";
-import { type Corral, openProject as openCorral } from "../run/open/corral.ts";
+import { type Corral, openCorralFor } from "../run/open/corral.ts";
 import type { OpenOptions } from "../run/open/options.ts";
 import { openPreview } from "../run/open/preview.ts";
 import { FileSandbox } from "./file-sandbox.ts";
@@ -194,7 +194,7 @@ export class OpenedProject implements AsyncDisposable {
   #opened(): Promise<Corral> {
     this.#over.signal.throwIfAborted();
     if (this.#corral === null) {
-      const opening = openCorral(this.definition, this.#options);
+      const opening = openCorralFor(this.definition, this.#options);
       this.#corral = opening;
       opening.catch(() => {
         if (this.#corral === opening) this.#corral = null;

@@ -2,7 +2,7 @@ import type { z } from "zod";
 import { TOOL_NAMES, type ToolName } from "../declarations/worker/tool-names.ts";
 import type { OnOutput } from "../run/session/exec-command.ts";
 import type { Session } from "../run/session/session.ts";
-import type { ToolResult } from "../tools/run-tool.ts";
+import type { ToolResult } from "../tools/tool-result.ts";
 import type { ToolDefinitions } from "../tools/toolbox.ts";
 import { OutputListener } from "./output-listener.ts";
 

@@ -1,7 +1,6 @@
 import type { WorkerDefinition } from "../declarations/worker/worker.ts";
 import type { Plan } from "../isolation/plan/plan.ts";
-import { Budget } from "../run/explain/budget.ts";
-import { explainRoot } from "../run/explain/explained-run.ts";
+import { Budget, explainRoot } from "../run/explain/explain.ts";
 import type { DescribedViolation } from "../run/model/result.ts";
 import type { Preview } from "../run/open/preview.ts";
 

@@ -5,7 +5,7 @@ import type { SettledChanges } from "../run/changes/settled-run.ts";
 import type { RunEnvironment } from "../run/model/environment.ts";
 import { type OpenedSession, openSession } from "../run/open-session.ts";
 import { usefulTools } from "../run/session/offered-tools.ts";
-import type { ToolResult } from "../tools/run-tool.ts";
+import type { ToolResult } from "../tools/tool-result.ts";
 import type { AiTool, ToolImages } from "./ai-tools.ts";
 import { FileSandbox } from "./file-sandbox.ts";
 import { type ToolCallOptions, type ToolFunctions, toolFunctions } from "./tool-functions.ts";

@@ -8,7 +8,7 @@ import { loadProject, type Project } from "../declarations/project.ts";
 import { decisionsOn } from "../run/changes/decisions.ts";
 import { finishInterrupted } from "../run/changes/finish-interrupted.ts";
 import { changesetStore } from "../run/changes/into-project.ts";
-import { approverFor } from "../run/open/approver.ts";
+import { approverFor } from "../run/open/options.ts";
 import { RecordedApprover } from "../run/recorded/approver.ts";
 import { openTrail } from "../run/recorded/open-trail.ts";
 import type { ApprovalMode } from "../sandbox/approval.ts";

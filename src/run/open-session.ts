@@ -4,8 +4,8 @@ import type { Sandbox } from "../sandbox/sandbox.ts";
 import { Calls } from "./calls/calls.ts";
 import { openStage } from "./changes/open-stage.ts";
 import { type SettledChanges, settleEnded } from "./changes/settled-run.ts";
-import { holderOf } from "./granted/holder.ts";
 import type { RunEnvironment } from "./model/environment.ts";
+import { granteeOf } from "./model/grantee.ts";
 import { type Narrow, newRunId, rootJob } from "./model/job.ts";
 import { permissionOf, rootSandbox } from "./model/permission.ts";
 import { type DescribedViolation, describeAll } from "./model/result.ts";
@@ -60,13 +60,27 @@ export async function openSession(
   const staging = await openStage(job, sandbox, env);
   if (!staging.ok) return { ok: false, violations: describeAll(staging.violations) };
   const { stage } = staging;
-  const holder = holderOf(job, stage);
-  const grants = await env.grants.join(holder).catch(async (error: unknown) => {
+  const grantee = granteeOf(job, stage);
+  const grants = await env.grants.join(grantee).catch(async (error: unknown) => {
     await stage[Symbol.asyncDispose]();
     throw error;
   });
-  const calls = new Calls(job, holder, NO_ATTACHMENTS, Number.POSITIVE_INFINITY, env, perform);
-  const session = await Session.open(job, holder, stage, env, (request, hangUp) => calls.call(request, hangUp), true);
+  const calls = new Calls({
+    job,
+    grantee,
+    pins: NO_ATTACHMENTS,
+    deadline: Number.POSITIVE_INFINITY,
+    env,
+    perform: (called) => perform(called, env),
+  });
+  const session = await Session.open({
+    job,
+    grantee,
+    stage,
+    env,
+    call: (request, hangUp) => calls.call(request, hangUp),
+    standalone: true,
+  });
   let isOver = false;
   const end = async (unfit: string | null): Promise<SettledChanges | null> => {
     if (isOver) return null;

@@ -1,31 +1,22 @@
 import { EngineTrouble } from "../isolation/port/driver.ts";
-import type { RunEnvironment } from "./model/environment.ts";
-import { type Job, placeOf } from "./model/job.ts";
-import { unstartedResult } from "./model/refusal.ts";
-import type { RunResult } from "./model/result.ts";
+import type { Records } from "./model/environment.ts";
+import { identityOf, type Job } from "./model/job.ts";
+import { type RunResult, unstartedResult } from "./model/result.ts";
 
 /**
  * What `act` makes of a job, told from its request to its end, however it runs. Every outcome is a result, also that the
  * Engine failed and that nobody wants it any more; it rejects only for a bug.
  */
-export async function recordedRun(
-  job: Job,
-  env: Pick<RunEnvironment, "emit" | "now">,
-  act: () => Promise<RunResult>,
-): Promise<RunResult> {
-  env.emit({ type: "requested", ...placeOf(job) });
+export async function recordedRun(job: Job, env: Records, act: () => Promise<RunResult>): Promise<RunResult> {
+  env.emit({ type: "requested", ...identityOf(job) });
   const requestedAt = env.now();
   const outcome = await outcomeOf(job, env, act);
   const result = { ...outcome, durationMs: Math.round(env.now() - requestedAt) };
-  env.emit({ type: "ended", ...placeOf(job), result });
+  env.emit({ type: "ended", ...identityOf(job), result });
   return result;
 }
 
-async function outcomeOf(
-  job: Job,
-  env: Pick<RunEnvironment, "emit">,
-  act: () => Promise<RunResult>,
-): Promise<RunResult> {
+async function outcomeOf(job: Job, env: Records, act: () => Promise<RunResult>): Promise<RunResult> {
   const unstarted = (status: "cancelled" | "lost", code: string, message: string): RunResult =>
     unstartedResult({ run: job.run, worker: job.worker.name }, status, { code, message });
   try {
@@ -36,7 +27,7 @@ async function outcomeOf(
     if (job.signal.aborted)
       return unstarted("cancelled", "CANCELLED", "The run was cancelled before its worker began.");
     if (!(error instanceof EngineTrouble)) throw error;
-    env.emit({ type: "trouble", ...placeOf(job), detail: error.message });
+    env.emit({ type: "trouble", ...identityOf(job), detail: error.message });
     return unstarted("lost", "ENGINE_TROUBLE", "The container engine failed; this says nothing about the worker.");
   }
 }

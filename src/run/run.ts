@@ -12,15 +12,14 @@ import { supervise } from "./cell/supervise.ts";
 import { openStage } from "./changes/open-stage.ts";
 import { settledRun } from "./changes/settled-run.ts";
 import { endedResult } from "./ended.ts";
-import { type Holder, holderOf } from "./granted/holder.ts";
 import { requestAccess } from "./grants/access-request.ts";
 import { surroundingsOf } from "./grants/surroundings.ts";
 import type { RunEnvironment } from "./model/environment.ts";
-import { type Attachment, inputBytes, type Job, newRunId, placeOf, rootJob } from "./model/job.ts";
+import { type Grantee, granteeOf } from "./model/grantee.ts";
+import { type Attachment, identityOf, inputBytes, type Job, newRunId, rootJob } from "./model/job.ts";
 import { BoundedOutput } from "./model/output.ts";
 import { permissionOf, rootSandbox } from "./model/permission.ts";
-import { refusedResult } from "./model/refusal.ts";
-import type { RunResult } from "./model/result.ts";
+import { type RunResult, refusedResult } from "./model/result.ts";
 import { inputViolations } from "./model/schema-check.ts";
 import { recordedRun } from "./recorded-run.ts";
 import { LazySession } from "./session/lazy-session.ts";
@@ -79,24 +78,24 @@ async function staged(job: Job, sandbox: Sandbox, env: RunEnvironment): Promise<
   const staging = await openStage(job, sandbox, env);
   if (!staging.ok) return refusedResult({ run: job.run, worker: job.worker.name }, staging.violations);
   await using stage = staging.stage;
-  const holder = holderOf(job, stage);
-  await using _ = await env.grants.join(holder);
+  const grantee = granteeOf(job, stage);
+  await using _ = await env.grants.join(grantee);
   const result =
     job.worker.agent === undefined
-      ? await planned(job, holder, stage, env)
-      : await asAgent(job, job.worker.agent, holder, stage, env);
+      ? await planned(job, grantee, stage, env)
+      : await asAgent(job, job.worker.agent, grantee, stage, env);
   return await settledRun(job, result, stage, env);
 }
 
 /** An agent acts on the host's side of its sandbox, and has a cell where it uses one. Loaded only where there is one. */
-async function asAgent(job: Job, agent: AgentDefinition, holder: Holder, stage: Stage, env: RunEnvironment) {
+async function asAgent(job: Job, agent: AgentDefinition, grantee: Grantee, stage: Stage, env: RunEnvironment) {
   const { agentRun } = await import("./agent/agent-run.ts");
-  return await agentRun(job, agent, { holder, stage, env, perform });
+  return await agentRun(job, agent, { grantee, stage, env, perform: (called) => perform(called, env) });
 }
 
 /** Its cell: planned, verified, and released when it is this job's turn. */
-async function planned(job: Job, holder: Holder, stage: Stage, env: RunEnvironment): Promise<RunResult> {
-  const owner = placeOf(job);
+async function planned(job: Job, grantee: Grantee, stage: Stage, env: RunEnvironment): Promise<RunResult> {
+  const owner = identityOf(job);
   const { output, flooded } = printing(job, stage.sandbox, env);
   const kind = workerCell(stage, (stream, chunk) => output.add(stream, chunk));
   const { sandbox } = stage;
@@ -106,14 +105,18 @@ async function planned(job: Job, holder: Holder, stage: Stage, env: RunEnvironme
 
   const begunAt = env.now();
   const deadline = Math.min(job.deadline, begunAt + plan.limits.timeoutMs);
-  await using calls = new Calls(job, holder, pins, deadline, env, perform);
+  await using calls = new Calls({ job, grantee, pins, deadline, env, perform: (called) => perform(called, env) });
   const call = (request: CallRequest, signal: AbortSignal): Promise<RunResult> => calls.call(request, signal);
-  await using session = new LazySession({ ...job, deadline }, holder, stage, env, call);
+  // Loaded with the first tool: the tools and what they need would double the start of every run.
+  await using session = new LazySession(async () => {
+    const { Session } = await import("./session/session.ts");
+    return await Session.open({ job: { ...job, deadline }, grantee, stage, env, call, standalone: false });
+  });
   const cell = opened.begin(owner, {
     call,
     tool: (name, input, signal) => session.runTool(name, input, signal),
-    access: (request, signal) => requestAccess(request, holder, surroundingsOf(job, env), signal),
-    sandbox: () => sandboxView(job, holder.shown, plan),
+    access: (request, signal) => requestAccess(request, grantee, surroundingsOf(job, env), signal),
+    sandbox: () => sandboxView(job, grantee.sandbox, plan),
   });
   cell.release(inputBytes(job.input));
   const bounds = { timeoutMs: deadline - begunAt, signal: job.signal, flooded, overDisk: opened.overDisk };
@@ -131,7 +134,7 @@ function printing(job: Job, sandbox: Sandbox, env: RunEnvironment) {
   const flood = new AbortController();
   const output = new BoundedOutput(
     planLimits(sandbox).outputBytes,
-    (stream, chunk) => env.emit({ type: "output", ...placeOf(job), stream, chunk }),
+    (stream, chunk) => env.emit({ type: "output", ...identityOf(job), stream, chunk }),
     () => flood.abort(),
   );
   return { output, flooded: flood.signal };

@@ -2,18 +2,9 @@ import { z } from "zod";
 import { isTooDeep, MAX_JSON_DEPTH } from "../json/parse-json.ts";
 import { SandboxError } from "../sandbox/errors.ts";
 import type { Hands } from "./hands.ts";
-import { type ToolOutput, ToolRefusal } from "./tool.ts";
+import { ToolRefusal } from "./tool.ts";
+import type { ToolResult } from "./tool-result.ts";
 import { TOOLS } from "./toolbox.ts";
-
-/** The result of a tool; every face wraps it in its own format. A refusal is a result. */
-export type ToolResult =
-  | ({ readonly ok: true } & ToolOutput)
-  | {
-      readonly ok: false;
-      readonly code: string;
-      readonly message: string;
-      readonly data: Readonly<Record<string, unknown>>;
-    };
 
 /** Runs a tool by name on raw input. Rejects only for bugs and engine errors. */
 export async function runTool(name: string, rawInput: unknown, hands: Hands, signal: AbortSignal): Promise<ToolResult> {

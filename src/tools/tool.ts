@@ -1,6 +1,7 @@
 import type { z } from "zod";
 import type { ToolName } from "../declarations/worker/tool-names.ts";
 import type { Hands } from "./hands.ts";
+import type { ToolOutput } from "./tool-result.ts";
 
 /**
  * One operation that an LLM, a person or a command worker can do under a sandbox. Every face (the run's socket,
@@ -33,13 +34,6 @@ export interface ToolEffects {
   readonly idempotent: boolean;
   /** It may reach beyond this machine, as far as its worker may. */
   readonly openWorld: boolean;
-}
-
-/** A tool's answer: text for an LLM, and the same as data for a program. */
-export interface ToolOutput {
-  readonly text: string;
-  readonly data: Readonly<Record<string, unknown>>;
-  readonly image?: { readonly mimeType: string; readonly base64: string };
 }
 
 /** A refusal that does not come from the files: approval was denied, a command is not allowed. */

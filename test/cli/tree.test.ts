@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { drawTree, type TreeRun, treeOf } from "../../src/cli/run/tree.ts";
-import { refusedResult } from "../../src/run/model/refusal.ts";
+import { refusedResult } from "../../src/run/model/result.ts";
 
 function runOf(worker: string, more: Partial<TreeRun> = {}): TreeRun {
   return {

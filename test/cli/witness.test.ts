@@ -2,8 +2,7 @@ import { describe, expect, it } from "vitest";
 import { Witness } from "../../src/cli/run/witness.ts";
 import type { Plan } from "../../src/isolation/plan/plan.ts";
 import type { RunEvent } from "../../src/run/model/events.ts";
-import { unstartedResult } from "../../src/run/model/refusal.ts";
-import type { RunResult } from "../../src/run/model/result.ts";
+import { type RunResult, unstartedResult } from "../../src/run/model/result.ts";
 
 const place = (run: string, parent: string | null) => ({
   run,

@@ -7,7 +7,7 @@ import { RunTroubles } from "../../src/fleet/run-troubles.ts";
 import { RunningFleet } from "../../src/fleet/running-fleet.ts";
 import { type Driver, EngineTrouble } from "../../src/isolation/port/driver.ts";
 import { rootSandbox } from "../../src/run/model/permission.ts";
-import { unstartedResult } from "../../src/run/model/refusal.ts";
+import { unstartedResult } from "../../src/run/model/result.ts";
 import { type FleetFixture, openFleetProject, SPEC, whole } from "./fleet-fixture.ts";
 
 const ALONE = { running: 1, warm: 0 };

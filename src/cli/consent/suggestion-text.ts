@@ -2,8 +2,8 @@ import { relative, resolve } from "node:path";
 import type { Project } from "../../declarations/project.ts";
 import { readDeclarationFile } from "../../declarations/yaml/declaration-file.ts";
 import { printable, printableLine } from "../../operations/wording/printable.ts";
-import type { GrantRecord } from "../../run/granted/record.ts";
 import { suggestedConfiguration } from "../../run/grants/suggestion/suggestion.ts";
+import type { GrantRecord } from "../../run/model/grant.ts";
 
 /**
  * What was granted, and the changes to the project's files that would have made the questions unnecessary; null where

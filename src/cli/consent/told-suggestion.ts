@@ -1,5 +1,5 @@
 import type { Project } from "../../declarations/project.ts";
-import type { GrantRecord } from "../../run/granted/record.ts";
+import type { GrantRecord } from "../../run/model/grant.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 
 /** Tells the configuration that would have made the questions unnecessary; loaded only where something was granted. */

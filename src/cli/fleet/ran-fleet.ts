@@ -3,7 +3,7 @@ import type { Project } from "../../declarations/project.ts";
 import type { FleetSummary } from "../../fleet/events.ts";
 import { FleetRefusedError } from "../../operations/request-error.ts";
 import { type FleetStart, runFleet } from "../../operations/run-fleet.ts";
-import { openProject } from "../../run/open/corral.ts";
+import { openCorralFor } from "../../run/open/corral.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { EXIT } from "../terminal/exit-status.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
@@ -41,7 +41,7 @@ export async function ranFleet(
     } else terminal.exit(EXIT.cancelled);
   });
   try {
-    await using corral = await openProject(project, {
+    await using corral = await openCorralFor(project, {
       stateDir: stateDirFrom(terminal.env),
       engineEnv: terminal.env,
       emit: (event) => void (event.type === "trouble" && screen.tell(`corral: ${event.detail}`)),

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
-import { jsonFaultOffset } from "../../run/cell/json-fault.ts";
+import { jsonFaultOffset } from "../../json/json-fault.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { UsageError } from "../terminal/usage-error.ts";
 

@@ -2,10 +2,10 @@ import { loadProject, type Project } from "../../declarations/project.ts";
 import { openEngine } from "../../isolation/open-engine.ts";
 import type { EnginePort } from "../../isolation/port/engine.ts";
 import { runWorker, type WorkerRun, workerNamed } from "../../operations/workers.ts";
-import type { GrantRecord } from "../../run/granted/record.ts";
 import type { RunEvent } from "../../run/model/events.ts";
+import type { GrantRecord } from "../../run/model/grant.ts";
 import type { RunResult } from "../../run/model/result.ts";
-import { openProject } from "../../run/open/corral.ts";
+import { openCorralFor } from "../../run/open/corral.ts";
 import type { ApprovalMode } from "../../sandbox/approval.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { personAt } from "../consent/person.ts";
@@ -80,7 +80,7 @@ async function ran(
     ...(options.approve === undefined ? {} : { approvalMode: options.approve }),
     ...(person === null ? {} : { person }),
   };
-  await using corral = await openProject(project, opening, engine);
+  await using corral = await openCorralFor(project, opening, engine);
   const { environment, reapTrouble } = corral;
   if (reapTrouble !== null) screen.tell(`corral: not all could be reaped: ${reapTrouble}`);
   const request = { ...what, cwd: terminal.cwd, policy: options.policy ?? null, signal: stop.signal };

@@ -5,7 +5,7 @@ import { nobodyAsks } from "../../mcp/questions/client-approver.ts";
 import { QuestionRoutes } from "../../mcp/questions/question-routes.ts";
 import { serveOnStdio } from "../../mcp/stdio.ts";
 import { workerNamed, workerSandbox } from "../../operations/workers.ts";
-import { openProject } from "../../run/open/corral.ts";
+import { openCorralFor } from "../../run/open/corral.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { personAt } from "../consent/person.ts";
 import { tellSuggestion } from "../consent/told-suggestion.ts";
@@ -39,7 +39,7 @@ export async function mcpVerb(options: McpOptions, terminal: Terminal): Promise<
   const person = port === null ? null : personAt(project, { terminal, screen: QUIET_SCREEN, stop });
   const otherwise = person ?? nobodyAsks;
   const routes = new QuestionRoutes(otherwise);
-  await using corral = await openProject(project, {
+  await using corral = await openCorralFor(project, {
     stateDir: stateDirFrom(terminal.env),
     engineEnv: terminal.env,
     emit: (event) => void (event.type === "trouble" && tell(event.detail)),

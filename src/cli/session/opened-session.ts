@@ -1,7 +1,7 @@
 import { loadProject } from "../../declarations/project.ts";
 import { printable } from "../../operations/wording/printable.ts";
 import { workerNamed } from "../../operations/workers.ts";
-import { openProject } from "../../run/open/corral.ts";
+import { openCorralFor } from "../../run/open/corral.ts";
 import { openSession } from "../../run/open-session.ts";
 import type { Session } from "../../run/session/session.ts";
 import type { ApprovalMode } from "../../sandbox/approval.ts";
@@ -31,7 +31,7 @@ export async function inSession(
   const worker = workerNamed(options.worker, project);
   using stop = stoppable(terminal, (line) => say(terminal, line));
   const person = personAt(project, { terminal, screen: QUIET_SCREEN, stop });
-  await using corral = await openProject(project, {
+  await using corral = await openCorralFor(project, {
     stateDir: stateDirFrom(terminal.env),
     engineEnv: terminal.env,
     emit: (event) => void (event.type === "trouble" && say(terminal, `corral: ${event.detail}`)),

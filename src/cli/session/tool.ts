@@ -1,6 +1,6 @@
 import type { RunStatus } from "../../run/model/result.ts";
 import { inputSchemaOf } from "../../tools/input-schema.ts";
-import type { ToolResult } from "../../tools/run-tool.ts";
+import type { ToolResult } from "../../tools/tool-result.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
 import { readInput } from "../run/input.ts";
 import { EXIT, exitStatusOf } from "../terminal/exit-status.ts";

@@ -1,6 +1,6 @@
 import { kindOf } from "../../declarations/yaml/shape.ts";
+import { jsonFaultOffset } from "../../json/json-fault.ts";
 import { parseJson } from "../../json/parse-json.ts";
-import { jsonFaultOffset } from "../../run/cell/json-fault.ts";
 import { type ManifestLine, manifestFault, textOf } from "./manifest-lines.ts";
 
 /** What one line of a manifest says, before it is an item. */

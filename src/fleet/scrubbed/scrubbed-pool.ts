@@ -1,11 +1,16 @@
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { endedResult } from "../../run/ended.ts";
 import type { RunEnvironment } from "../../run/model/environment.ts";
-import { type Job, placeOf } from "../../run/model/job.ts";
+import { identityOf, type Job } from "../../run/model/job.ts";
 import { BoundedOutput } from "../../run/model/output.ts";
 import { permissionOf } from "../../run/model/permission.ts";
-import { refusedResult, unstartedResult } from "../../run/model/refusal.ts";
-import { describeAll, type RunResult, type StopReason } from "../../run/model/result.ts";
+import {
+  describeAll,
+  type RunResult,
+  refusedResult,
+  type StopReason,
+  unstartedResult,
+} from "../../run/model/result.ts";
 import { inputViolations } from "../../run/model/schema-check.ts";
 import { recordedRun } from "../../run/recorded-run.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
@@ -56,7 +61,7 @@ export class ScrubbedPool implements AsyncDisposable {
     if (!fit.ok) return unstartedResult(who, "refused", { code: "NOT_FIT_FOR_REUSE", message: fit.reason });
     const standing = await this.#claim(fit.shape);
     if ("violations" in standing) return refusedResult(who, standing.violations);
-    const load = { who: placeOf(job), input: job.input, attachments: job.attachments, outputs: fit.outputs };
+    const load = { who: identityOf(job), input: job.input, attachments: job.attachments, outputs: fit.outputs };
     return await this.#served(job, load, standing);
   }
 
@@ -109,7 +114,7 @@ export class ScrubbedPool implements AsyncDisposable {
       } catch (error) {
         // What cannot be emptied is never used again.
         const detail = `a cell is thrown away, for what an item left in it stays: ${(error as Error).message}`;
-        this.#options.env.emit({ type: "trouble", ...placeOf(job), detail });
+        this.#options.env.emit({ type: "trouble", ...identityOf(job), detail });
       }
     }
     await standing.cell[Symbol.asyncDispose]();
@@ -148,7 +153,7 @@ export class ScrubbedPool implements AsyncDisposable {
   ): Promise<RunResult> {
     const output = new BoundedOutput(
       plan.limits.outputBytes,
-      (stream, chunk) => this.#options.env.emit({ type: "output", ...placeOf(job), stream, chunk }),
+      (stream, chunk) => this.#options.env.emit({ type: "output", ...identityOf(job), stream, chunk }),
       () => {},
     );
     output.add("stdout", stdout);

@@ -10,23 +10,24 @@ import { EngineTrouble } from "../../isolation/port/driver.ts";
 import type { ServedItem, ServingCell } from "../../isolation/port/serving.ts";
 import { refusalOf } from "../../isolation/sources/refused-sources.ts";
 import { knownAs } from "../../run/cell/attachment-pins.ts";
+import type { BrokerService } from "../../run/cell/broker.ts";
 import { servingCell } from "../../run/cell/cell-kinds.ts";
 import { type OpenedCell, openCell } from "../../run/cell/open-cell.ts";
 import { Disposables } from "../../run/model/disposables.ts";
 import type { RunEnvironment } from "../../run/model/environment.ts";
-import type { RunPlace } from "../../run/model/events.ts";
+import type { RunIdentity } from "../../run/model/events.ts";
 import { type Attachment, inputBytes, newRunId } from "../../run/model/job.ts";
+import { unstartedResult } from "../../run/model/result.ts";
 import { SandboxError } from "../../sandbox/errors.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { type BroughtBack, bringBack } from "./bring-back.ts";
 import { CellFolder, type WorkerUser } from "./cell-folder.ts";
 import { type CellShape, cellSandbox, type ItemOutput } from "./shape.ts";
-import { UNSERVED } from "./unserved.ts";
 
 /** What one item brings into a cell. */
 export interface ItemLoad {
-  readonly who: RunPlace;
+  readonly who: RunIdentity;
   readonly input: unknown;
   readonly attachments: readonly Attachment[];
   readonly outputs: readonly ItemOutput[];
@@ -236,3 +237,15 @@ function lend(folder: CellFolder, { writes }: CellShape): void {
   const { uid, gid } = fs.statSync(first.host);
   folder.lendOutputsTo({ uid, gid } satisfies WorkerUser);
 }
+
+const MESSAGE =
+  "This container serves many items one after another: it makes no calls and has no tools. Use `reuse: fresh`.";
+
+/** What the socket of a serving cell answers: who asks there would not be told from the item before. */
+const UNSERVED: BrokerService = {
+  call: async ({ worker }) =>
+    unstartedResult({ run: newRunId(), worker }, "refused", { code: "NOT_SERVED", message: MESSAGE }),
+  tool: async () => ({ ok: false, code: "NOT_SERVED", message: MESSAGE, data: {} }),
+  access: async () => ({ granted: false, code: "NOT_SERVED", message: MESSAGE }),
+  sandbox: () => ({}),
+};

@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import type { ElicitRequestFormParams } from "@modelcontextprotocol/server";
 import type { OnOutput } from "../../run/session/exec-command.ts";
-import type { ToolResult } from "../../tools/run-tool.ts";
+import type { ToolResult } from "../../tools/tool-result.ts";
 import { CallProgress } from "./call-progress.ts";
 import type { Exchange } from "./exchange.ts";
 

@@ -1,6 +1,6 @@
 import type { CallToolResult } from "@modelcontextprotocol/server";
 import { charactersIn } from "../../json/size.ts";
-import type { ToolResult } from "../../tools/run-tool.ts";
+import type { ToolResult } from "../../tools/tool-result.ts";
 
 /** For a message of 10 MiB the SDK's client ends its connection on stdio. */
 const MAX_ANSWER_BYTES = 8 * 1024 ** 2;

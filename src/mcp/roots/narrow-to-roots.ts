@@ -1,4 +1,4 @@
-import { holds } from "../../run/granted/source.ts";
+import { holds } from "../../run/grants/source.ts";
 import type { Narrow } from "../../run/model/job.ts";
 import { governingMount } from "../../sandbox/access.ts";
 import type { Mount } from "../../sandbox/mount.ts";

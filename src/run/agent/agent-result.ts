@@ -2,8 +2,7 @@ import type { AgentEnding } from "../../agent/loop.ts";
 import type { Spending } from "../../agent/spending.ts";
 import { formatBytes } from "../../sandbox/units.ts";
 import type { Job } from "../model/job.ts";
-import { unstartedResult } from "../model/refusal.ts";
-import type { AgentReport, RunError, RunResult, RunStatus } from "../model/result.ts";
+import { type AgentReport, type RunError, type RunResult, type RunStatus, unstartedResult } from "../model/result.ts";
 import type { StoppedAgent } from "./agent-end.ts";
 
 /** What an agent used of what it may. */

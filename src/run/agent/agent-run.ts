@@ -6,14 +6,14 @@ import { Transcript } from "../../agent/transcript/transcript.ts";
 import type { Stage } from "../../changes/stage.ts";
 import type { AgentDefinition } from "../../declarations/worker/worker.ts";
 import { planLimits } from "../../isolation/plan/plan-for.ts";
+import type { CallRequest } from "../calls/call.ts";
 import { Calls, type Perform } from "../calls/calls.ts";
 import { pinAttachments } from "../cell/attachment-pins.ts";
-import type { Holder } from "../granted/holder.ts";
 import type { RunEnvironment } from "../model/environment.ts";
-import { type Job, placeOf } from "../model/job.ts";
+import type { Grantee } from "../model/grantee.ts";
+import { identityOf, type Job } from "../model/job.ts";
 import { BoundedOutput } from "../model/output.ts";
-import { refusedResult } from "../model/refusal.ts";
-import type { RunResult } from "../model/result.ts";
+import { type RunResult, refusedResult } from "../model/result.ts";
 import { refusedMounts } from "../session/refused-mounts.ts";
 import { Session } from "../session/session.ts";
 import { AgentEnd } from "./agent-end.ts";
@@ -22,7 +22,7 @@ import { agentTools } from "./agent-tools.ts";
 import { systemPrompt, taskText } from "./prompt.ts";
 
 export interface AgentSurroundings {
-  readonly holder: Holder;
+  readonly grantee: Grantee;
   readonly stage: Stage;
   readonly env: RunEnvironment;
   /** Runs the workers that it calls. */
@@ -36,7 +36,7 @@ export interface AgentSurroundings {
 export async function agentRun(
   job: Job,
   agent: AgentDefinition,
-  { holder, stage, env, perform }: AgentSurroundings,
+  { grantee, stage, env, perform }: AgentSurroundings,
 ): Promise<RunResult> {
   const { sandbox } = stage;
   const who = { run: job.run, worker: job.worker.name };
@@ -52,21 +52,15 @@ export async function agentRun(
   using end = new AgentEnd(job.worker.name, deadline - begunAt, job.signal);
   const spending = new Spending(job.worker.name, agent.budget, job.spending);
   const own: Job = { ...job, deadline, signal: end.signal, spending };
-  await using calls = new Calls(own, holder, attached.pins, deadline, env, perform);
-  await using session = await Session.open(
-    own,
-    holder,
-    stage,
-    env,
-    (request, hangUp) => calls.call(request, hangUp),
-    true,
-  );
+  await using calls = new Calls({ job: own, grantee, pins: attached.pins, deadline, env, perform });
+  const call = (request: CallRequest, hangUp: AbortSignal): Promise<RunResult> => calls.call(request, hangUp);
+  await using session = await Session.open({ job: own, grantee, stage, env, call, standalone: true });
 
   const ending = await worked(own, agent, spending, session, env);
   const made = await calls.end();
   const output = new BoundedOutput(
     limits.outputBytes,
-    (stream, chunk) => env.emit({ type: "output", ...placeOf(job), stream, chunk }),
+    (stream, chunk) => env.emit({ type: "output", ...identityOf(job), stream, chunk }),
     () => {},
   );
   output.add("stdout", Buffer.from(printed(ending.text)));
@@ -90,7 +84,7 @@ async function worked(
     const tools = agentTools(worker, env.project.workers, session);
     env.emit({
       type: "agent_started",
-      ...placeOf(job),
+      ...identityOf(job),
       ...startOf(job, session),
       tools: tools.map(({ name }) => name),
     });
@@ -110,7 +104,7 @@ async function worked(
         spending,
         mismatch: worker.output === "json" ? (env.schemas.by(worker.outputSchema) ?? (() => null)) : null,
         transcript,
-        emit: (act) => env.emit({ type: "agent", ...placeOf(job), act }),
+        emit: (act) => env.emit({ type: "agent", ...identityOf(job), act }),
         ...(env.models.patience === undefined ? {} : { patience: env.models.patience }),
         unmet: ({ tool, input }, { code, text }) => session.recordUnmet(tool, input, code ?? "", text),
       },

@@ -2,15 +2,18 @@ import type { AgentTool, AgentToolAnswer } from "../../agent/messages/conversati
 import { toolNameOf } from "../../declarations/worker/agent.ts";
 import type { ToolName } from "../../declarations/worker/tool-names.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import type { CallToolRequest } from "../../tools/hands.ts";
 import { inputSchemaOf } from "../../tools/input-schema.ts";
-import type { ToolResult } from "../../tools/run-tool.ts";
 import type { Tool } from "../../tools/tool.ts";
+import type { ToolResult } from "../../tools/tool-result.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
 import { usefulTools } from "../session/offered-tools.ts";
-import type { Session } from "../session/session.ts";
 
 /** Whose tools they are: all that a model's call needs of a session. */
-export type ToolSession = Pick<Session, "runTool" | "callWorker">;
+export interface ToolSession {
+  runTool(name: string, rawInput: unknown, signal: AbortSignal): Promise<ToolResult>;
+  callWorker(request: CallToolRequest, signal: AbortSignal): Promise<ToolResult>;
+}
 
 /** What an agent's model can call: the tools that its file names, and each worker that it may call as a tool of its own. */
 export function agentTools(

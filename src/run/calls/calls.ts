@@ -3,17 +3,28 @@ import type { Pins } from "../../isolation/sources/pin.ts";
 import { parsePathIn } from "../../sandbox/access.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
-import type { Holder } from "../granted/holder.ts";
 import { fromCell } from "../model/cell-path.ts";
-import type { RunEnvironment } from "../model/environment.ts";
+import type { Consent, Declared, Records } from "../model/environment.ts";
+import type { Grantee } from "../model/grantee.ts";
 import { type Job, type Narrow, newRunId } from "../model/job.ts";
 import { permissionOf } from "../model/permission.ts";
-import { refusedResult, unstartedResult } from "../model/refusal.ts";
-import type { RunResult } from "../model/result.ts";
+import { type RunResult, refusedResult, unstartedResult } from "../model/result.ts";
 import { type CallRequest, callViolations, resolveAttachments } from "./call.ts";
 
 /** Performs a called job; `run.ts` gives it, so that runs and calls may need each other. */
-export type Perform = (job: Job, env: RunEnvironment) => Promise<RunResult>;
+export type Perform = (job: Job) => Promise<RunResult>;
+
+export interface CallsRequest {
+  /** The run that calls. */
+  readonly job: Job;
+  readonly grantee: Grantee;
+  /** Its own, by which the attachments that it hands on stay the files that it was given. */
+  readonly pins: Pins;
+  /** Its end, on the environment's clock: no called run has longer. */
+  readonly deadline: number;
+  readonly env: Declared & Consent & Records;
+  readonly perform: Perform;
+}
 
 /** What a caller is answered with, and whether its own result will tell of it. */
 interface Answer {
@@ -28,23 +39,22 @@ type Judgement =
 /** The calls that one run makes: bounded, one tree with it, and over when it is over. */
 export class Calls implements AsyncDisposable {
   readonly #job: Job;
-  readonly #holder: Holder;
+  readonly #grantee: Grantee;
   readonly #deadline: number;
-  readonly #env: RunEnvironment;
+  readonly #env: CallsRequest["env"];
   readonly #perform: Perform;
   readonly #over = new AbortController();
   readonly #queue: PQueue;
   /** In the order of the requests. */
   readonly #answers = new Set<Promise<Answer>>();
 
-  /** `pins`: the caller's own, by which the attachments that it hands on stay the files that it was given. */
-  constructor(job: Job, holder: Holder, pins: Pins, deadline: number, env: RunEnvironment, perform: Perform) {
+  constructor({ job, grantee, pins, deadline, env, perform }: CallsRequest) {
     const attachments = job.attachments.map((attachment) => {
       const source = pins.sources.get(attachment.host);
       return source === undefined ? attachment : { ...attachment, identity: `${source.device}:${source.inode}` };
     });
     this.#job = { ...job, attachments };
-    this.#holder = holder;
+    this.#grantee = grantee;
     this.#deadline = deadline;
     this.#env = env;
     this.#perform = perform;
@@ -88,17 +98,17 @@ export class Calls implements AsyncDisposable {
   /** With what the caller has when its turn comes: what it was granted may have been taken back meanwhile. */
   async #performNow(job: Job, request: CallRequest): Promise<RunResult> {
     await this.#env.grants.look();
-    const sandbox = this.#holder.shown;
-    if (sandbox === job.callerSandbox) return await this.#perform(job, this.#env);
+    const sandbox = this.#grantee.sandbox;
+    if (sandbox === job.callerSandbox) return await this.#perform(job);
     const { attachments, violations } = resolveAttachments(request.attachments, { job: this.#job, sandbox });
     if (violations.length > 0) return refusedResult({ run: job.run, worker: job.worker.name }, violations);
-    return await this.#perform({ ...job, callerSandbox: sandbox, attachments }, this.#env);
+    return await this.#perform({ ...job, callerSandbox: sandbox, attachments });
   }
 
   async #judge(run: string, request: CallRequest, hangUp: AbortSignal): Promise<Judgement> {
     // As it is now: what the caller was granted meanwhile, whoever it calls from now on can have.
     await this.#env.grants.look();
-    const [job, sandbox] = [this.#job, this.#holder.shown];
+    const [job, sandbox] = [this.#job, this.#grantee.sandbox];
     const { workers } = this.#env.project;
     const violations: Violation[] = callViolations(request.worker, { job, sandbox }, workers);
     const { attachments, violations: unreadable } = resolveAttachments(request.attachments, { job, sandbox });
@@ -122,7 +132,7 @@ export class Calls implements AsyncDisposable {
         parent: job.run,
         worker,
         callerSandbox: sandbox,
-        caller: this.#holder,
+        caller: this.#grantee,
         path: [...job.path, worker.name],
         input: request.input,
         attachments,

@@ -5,7 +5,7 @@ import { type PinRefusal, type Pins, pinSources } from "../../isolation/sources/
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { formatBytes } from "../../sandbox/units.ts";
 import type { Violation } from "../../sandbox/violation.ts";
-import type { RunEnvironment } from "../model/environment.ts";
+import type { CellHost } from "../model/environment.ts";
 import type { Attachment, Job } from "../model/job.ts";
 
 /** A run's attachments, held open; for a run that has no plan of its own. */
@@ -15,7 +15,7 @@ export type PinnedAttachments = AsyncDisposable &
 export async function pinAttachments(
   job: Pick<Job, "worker" | "attachments">,
   sandbox: Sandbox,
-  env: Pick<RunEnvironment, "refusedSources">,
+  env: CellHost,
 ): Promise<PinnedAttachments> {
   const viewed = job.attachments.filter(({ view }) => view !== undefined).map(({ host }) => host);
   const hosts = job.attachments.map(({ host }) => host);

@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { join } from "node:path";
 import PQueue from "p-queue";
 import type { PlannedSource } from "../../isolation/plan/mounts.ts";
-import type { ToolResult } from "../../tools/run-tool.ts";
+import type { ToolResult } from "../../tools/tool-result.ts";
 import type { CallRequest } from "../calls/call.ts";
 import { type AccessAnswer, type AccessRequest, parseAccessBody } from "../grants/access-request.ts";
 import { inTurn } from "../model/in-turn.ts";

@@ -1,4 +1,3 @@
-import type { Stage } from "../../changes/stage.ts";
 import type { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
 import type { Plan, PlannedMount } from "../../isolation/plan/plan.ts";
 import type { Cell } from "../../isolation/port/cell.ts";
@@ -13,6 +12,12 @@ type Started<C extends Cell> =
   | { readonly ok: true; readonly cell: C }
   | { readonly ok: false; readonly violations: readonly Violation[] };
 
+/** The views of a run: which of its mounts are views, and where what is written to them takes room on the disk. */
+export interface StagedViews {
+  readonly paths: ReadonlySet<string>;
+  readonly written: readonly string[];
+}
+
 /** What differs between the kinds of cells. Everything else is the same for all of them (`openCell`). */
 export interface CellKind<C extends Cell> {
   readonly start: (driver: Driver, request: Omit<StartRequest, "onOutput">) => Promise<Started<C>>;
@@ -25,10 +30,7 @@ export interface CellKind<C extends Cell> {
 }
 
 /** Runs a worker's command once. */
-export function workerCell(
-  stage: Pick<Stage, "paths" | "written">,
-  onOutput: StartRequest["onOutput"],
-): CellKind<Cell> {
+export function workerCell(stage: StagedViews, onOutput: StartRequest["onOutput"]): CellKind<Cell> {
   return {
     start: (driver, request) => driver.start({ ...request, onOutput }),
     given: { views: stage },
@@ -37,11 +39,7 @@ export function workerCell(
 }
 
 /** Runs a session's commands, one after another. `outputDir`: where it reads what they printed. */
-export function sessionCell(
-  stage: Pick<Stage, "paths" | "written">,
-  outputDir: string,
-  baseline: DiskBaseline,
-): CellKind<SessionCell> {
+export function sessionCell(stage: StagedViews, outputDir: string, baseline: DiskBaseline): CellKind<SessionCell> {
   return {
     start: (driver, request) => driver.startSession({ ...request, onOutput: () => {} }),
     given: { outputDir, views: stage },

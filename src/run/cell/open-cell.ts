@@ -6,8 +6,8 @@ import type { Pins } from "../../isolation/sources/pin.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { Disposables } from "../model/disposables.ts";
-import type { RunEnvironment } from "../model/environment.ts";
-import type { RunPlace } from "../model/events.ts";
+import type { CellHost, Records } from "../model/environment.ts";
+import type { RunIdentity } from "../model/events.ts";
 import { type BrokerService, openBroker } from "./broker.ts";
 import type { CellKind } from "./cell-kinds.ts";
 import { type PlannedJob, prepare } from "./prepare.ts";
@@ -21,7 +21,7 @@ export interface CellRequest<C extends Cell> {
   readonly sandbox: Sandbox;
   readonly kind: CellKind<C>;
   /** Whose cell it is: its troubles are reported under this name. */
-  readonly owner: RunPlace;
+  readonly owner: RunIdentity;
   readonly signal: AbortSignal;
   /** Settles when the work may begin; absent: at once. The verified cell waits at its gate meanwhile. */
   readonly turn?: (() => Promise<void>) | undefined;
@@ -46,7 +46,7 @@ export interface OpenedCell<C extends Cell> extends AsyncDisposable {
    * The cell, to work in for the run `who`. Reports that work as started, which puts it into the audit trail, and answers
    * the programs' requests by `service` from then on. A cell that does one work after another begins once for each.
    */
-  begin(who: RunPlace, service: BrokerService): C;
+  begin(who: RunIdentity, service: BrokerService): C;
   /** Ends everything in the cell. Best effort: a cell that cannot be killed ends when it is removed. */
   kill(): void;
 }
@@ -57,7 +57,7 @@ export interface OpenedCell<C extends Cell> extends AsyncDisposable {
  */
 export async function openCell<C extends Cell>(
   { job, sandbox, kind, owner, signal, turn }: CellRequest<C>,
-  env: Pick<RunEnvironment, "driver" | "gate" | "ownerDir" | "refusedSources" | "emit">,
+  env: CellHost & Records,
 ): Promise<CellOpening<C>> {
   const trouble = (detail: string): void => env.emit({ type: "trouble", ...owner, detail });
   await using parts = new Disposables();

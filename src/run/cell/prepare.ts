@@ -1,12 +1,11 @@
 import { lstat } from "node:fs/promises";
-import type { Stage } from "../../changes/stage.ts";
 import type { ItemPlumbing, PlannedSource } from "../../isolation/plan/mounts.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import { type ImageFacts, type Planning, planFor } from "../../isolation/plan/plan-for.ts";
 import { type Pins, pinSources } from "../../isolation/sources/pin.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
-import type { RunEnvironment } from "../model/environment.ts";
+import type { CellHost } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
 import { attachmentViolations, sourceViolations } from "./attachment-pins.ts";
 
@@ -25,7 +24,7 @@ export interface Plumbing {
   /** Of a cell that serves items: their directories, and a gate that can be executed and not read. */
   readonly items?: ItemPlumbing & { readonly gate: string };
   /** What of the sandbox are views already; where nothing is run, what would have to be. */
-  readonly views: Pick<Stage, "paths"> | "would-be";
+  readonly views: { readonly paths: ReadonlySet<string> } | "would-be";
 }
 
 /** What a plan needs to know of the work that its cell is for. */
@@ -36,7 +35,7 @@ export async function prepare(
   job: PlannedJob,
   sandbox: Sandbox,
   plumbing: Plumbing,
-  env: Pick<RunEnvironment, "driver" | "gate" | "refusedSources">,
+  env: CellHost,
 ): Promise<Preparation> {
   const image = await env.driver.imageFacts(job.worker.image);
   if (image === null) return refused([{ code: "IMAGE_MISSING", image: job.worker.image }]);
@@ -65,7 +64,7 @@ async function plannedWith(
   pins: Pins,
   job: PlannedJob,
   { image, sandbox, plumbing }: { image: ImageFacts; sandbox: Sandbox; plumbing: Plumbing },
-  env: Pick<RunEnvironment, "gate">,
+  env: CellHost,
 ): Promise<Planning> {
   const violations = attachmentViolations(job, pins);
   if (violations.length > 0) return { ok: false, violations };

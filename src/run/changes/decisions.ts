@@ -3,7 +3,7 @@ import { ruling } from "../../approval/rules.ts";
 import type { Collected } from "../../changes/collect.ts";
 import { changesetDiff } from "../../changes/diff.ts";
 import { type Change, only, placesAbove } from "../../changes/model/changeset.ts";
-import type { RunEnvironment } from "../model/environment.ts";
+import type { Consent, Declared } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
 
 type Rule = (request: ApprovalRequest) => Decision | null;
@@ -22,8 +22,8 @@ export interface ChangingRun extends Pick<Job, "run" | "root"> {
 }
 
 interface Deciding {
-  readonly project: { readonly approval: Pick<RunEnvironment["project"]["approval"], "rules"> };
-  readonly approver: RunEnvironment["approver"];
+  readonly project: { readonly approval: Pick<Declared["project"]["approval"], "rules"> };
+  readonly approver: Consent["approver"];
 }
 
 /**

@@ -3,8 +3,7 @@ import { type AuditTrail, AuditTrailError } from "../../audit/trail.ts";
 import { only } from "../../changes/model/changeset.ts";
 import { ChangesetStore } from "../../changes/store/changeset-store.ts";
 import { lockOwner } from "../../state/owner.ts";
-import type { Changesets } from "../model/changesets.ts";
-import type { Outcome } from "../model/reported.ts";
+import type { Changesets, Outcome } from "../model/reported.ts";
 
 /** The store of a state directory, as this process works on it. */
 export function changesetStore(stateDir: string): ChangesetStore {

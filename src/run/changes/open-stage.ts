@@ -4,11 +4,11 @@ import { refusalOf } from "../../isolation/sources/refused-sources.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { deliveryOf } from "../../sandbox/staging.ts";
 import type { Violation } from "../../sandbox/violation.ts";
-import type { RunEnvironment } from "../model/environment.ts";
+import type { CellHost } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
 
 /** The side on which a run writes what a bind mount cannot be trusted with. */
-export async function openStage(job: Job, sandbox: Sandbox, env: RunEnvironment): Promise<Staging> {
+export async function openStage(job: Job, sandbox: Sandbox, env: CellHost): Promise<Staging> {
   // A view would show what no cell may be shown, and hide where it comes from.
   const violations = sandbox.mounts
     .filter((mount) => deliveryOf(mount) === "view" && mount.view === undefined)

@@ -1,10 +1,11 @@
 import type { Decision } from "../../approval/approver.ts";
+import { applyChangeset } from "../../changes/apply/apply.ts";
 import type { Collected } from "../../changes/collect.ts";
 import { type ChangeOutcome, only } from "../../changes/model/changeset.ts";
-import type { Changesets } from "../model/changesets.ts";
-import type { RunEnvironment } from "../model/environment.ts";
+import type { Stage } from "../../changes/stage.ts";
+import type { Consent, Declared, Destinations } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
-import type { Outcome } from "../model/reported.ts";
+import type { Changesets, Outcome } from "../model/reported.ts";
 import { decisionsOn } from "./decisions.ts";
 
 /** What became of a run's changes. */
@@ -22,7 +23,7 @@ export async function settleChanges(
   collected: Collected,
   job: Job,
   into: Changesets,
-  env: RunEnvironment,
+  env: Declared & Consent,
   signal: AbortSignal,
 ): Promise<Settlement> {
   const { changeset } = collected;
@@ -70,4 +71,24 @@ export async function holdChanges({ changeset }: Collected, reason: string, into
 /** Nobody answered: nothing was denied, and it can still be agreed to. */
 function withheldAs({ outcome }: Decision): "denied" | "held" {
   return outcome === "denied" ? "denied" : "held";
+}
+
+/**
+ * Where a run's changes go. A called run's land in its caller's view, which goes away with the caller: nothing of them
+ * waits for anybody. Where the caller has no view they change the project itself, and are applied and recorded as such.
+ */
+export function destinationOf(
+  { parent }: Pick<Job, "parent">,
+  stage: Pick<Stage, "logDir" | "reachesProject">,
+  { changesets }: Destinations,
+): Changesets {
+  if (parent === null) return changesets;
+  const { logDir, reachesProject } = stage;
+  return {
+    keep: async () => {},
+    apply: async (changeset, indexes) =>
+      reachesProject
+        ? await changesets.apply(changeset, indexes)
+        : await applyChangeset(changeset, indexes, { logDir }),
+  };
 }

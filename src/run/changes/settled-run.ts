@@ -1,12 +1,11 @@
 import type { ChangesOf, Collected } from "../../changes/collect.ts";
 import { TooManyChanges } from "../../changes/scan/draft.ts";
 import type { Stage } from "../../changes/stage.ts";
-import type { RunEnvironment } from "../model/environment.ts";
+import type { Consent, Declared, Destinations } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
 import { counted, type ReportedChange, type ReportedChangeset, reported, violationsOf } from "../model/reported.ts";
 import { type DescribedViolation, describeAll, type RunError, type RunResult } from "../model/result.ts";
-import { destinationOf } from "./destination.ts";
-import { holdChanges, type Settlement, settleChanges } from "./settle.ts";
+import { destinationOf, holdChanges, type Settlement, settleChanges } from "./settle.ts";
 
 /** What became of the changes of a run that has ended. */
 export interface SettledChanges {
@@ -25,7 +24,12 @@ export interface SettledChanges {
  * The result of a run together with what became of its changes. A run that did not succeed changes nothing: what it
  * wrote waits for a person. One that succeeded, and whose changes were not all applied, did not succeed after all.
  */
-export async function settledRun(job: Job, result: RunResult, stage: Stage, env: RunEnvironment): Promise<RunResult> {
+export async function settledRun(
+  job: Job,
+  result: RunResult,
+  stage: Stage,
+  env: Declared & Consent & Destinations,
+): Promise<RunResult> {
   const succeeded = result.status === "succeeded";
   const unfit = succeeded ? null : `the run did not succeed (${result.status})`;
   const settled = await settleEnded(job, stage, env, unfit);
@@ -41,7 +45,7 @@ export async function settledRun(job: Job, result: RunResult, stage: Stage, env:
 export async function settleEnded(
   job: Job,
   stage: Stage,
-  env: RunEnvironment,
+  env: Declared & Consent & Destinations,
   unfit: string | null,
 ): Promise<SettledChanges | null> {
   const isRoot = job.parent === null;
@@ -72,7 +76,7 @@ export async function settleEnded(
 }
 
 /** `commit`: the how manieth time this run brings changes back. */
-export function changesOf(job: Job, env: RunEnvironment, commit = 1): ChangesOf {
+export function changesOf(job: Job, env: Declared & Consent & Destinations, commit = 1): ChangesOf {
   return {
     id: commit === 1 ? job.run : `${job.run}.${commit}`,
     run: job.run,

@@ -6,8 +6,7 @@ import type { Project } from "../../declarations/project.ts";
 import { DeclarationError, describeProblem } from "../../declarations/yaml/problem.ts";
 import type { DescribedViolation } from "../model/result.ts";
 import type { Preview } from "../open/preview.ts";
-import { Budget } from "./budget.ts";
-import { type ExplainedRun, explainRoot } from "./explained-run.ts";
+import { Budget, type ExplainedRun, explainRoot } from "./explain.ts";
 
 /** What is wrong with a project before anything runs. */
 export interface CheckReport {

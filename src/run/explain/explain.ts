@@ -1,7 +1,18 @@
+import { type AgentBudget, toolNameOf } from "../../declarations/worker/agent.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import type { Plan } from "../../isolation/plan/plan.ts";
+import type { Narrowing } from "../../sandbox/ancestry.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { asIfStaged } from "../../sandbox/staging.ts";
+import type { Violation } from "../../sandbox/violation.ts";
+import { callViolations } from "../calls/call.ts";
+import { CallTree, type Job } from "../model/job.ts";
+import { permissionOf, rootSandbox } from "../model/permission.ts";
+import { type DescribedViolation, describeAll } from "../model/result.ts";
 import type { Preview } from "../open/preview.ts";
-import { Budget } from "./budget.ts";
-import { type ExplainedRun, explainRoot } from "./explained-run.ts";
+import { usefulTools } from "../session/offered-tools.ts";
+import { type ExplainedConsent, explainConsent } from "./explained-consent.ts";
+import { explainPlan } from "./explained-plan.ts";
 
 /** What a worker would get, run by itself, and what each worker below it would get through the calls that it may make. */
 export interface Explanation {
@@ -25,4 +36,160 @@ export async function explain(worker: WorkerDefinition, policy: string | null, p
     notes.push(`There are no plans, as no container could be made: ${preview.unavailable}`);
   if (budget.cut) notes.push(`Only the first ${MAX_RUNS} runs are shown.`);
   return { worker: worker.name, tree, notes };
+}
+
+/** One run as it would be: the same steps as `run.ts` takes, up to the container that it would start. */
+export interface ExplainedRun {
+  readonly worker: string;
+  /** Names of the workers from the root run to this one. */
+  readonly path: readonly string[];
+  /** Null where it is refused before there is one. */
+  readonly sandbox: Omit<Sandbox, "narrowings"> | null;
+  /** What each ancestor and the worker itself took away, oldest first. */
+  readonly narrowings: readonly Narrowing[];
+  /** Null where nobody has to agree to anything. */
+  readonly consent: ExplainedConsent | null;
+  /** Null where it is refused, or where there is no Engine. */
+  readonly plan: Plan | null;
+  /** Everything that is wrong with it; null where it would run. */
+  readonly refused: readonly DescribedViolation[] | null;
+  /** Of an agent: its model, its tools, and how much it may use. */
+  readonly agent: ExplainedAgent | null;
+  readonly notes: readonly string[];
+  readonly calls: readonly ExplainedRun[];
+}
+
+export interface ExplainedAgent {
+  readonly model: string;
+  readonly tools: readonly string[];
+  readonly budget: AgentBudget;
+}
+
+interface Walk {
+  readonly preview: Preview;
+  readonly budget: Budget;
+}
+
+/** A worker as a person would run it. */
+export async function explainRoot(worker: WorkerDefinition, policy: string | null, walk: Walk): Promise<ExplainedRun> {
+  walk.budget.take();
+  const project = await rootSandbox(walk.preview.environment, policy);
+  if (!project.ok) return refused([worker.name], project.violations);
+  return await explainRun(jobOf(worker, project.sandbox, [worker.name], walk), [], walk);
+}
+
+async function explainCalls(caller: Job, sandbox: Sandbox, walk: Walk): Promise<ExplainedRun[]> {
+  const { workers } = walk.preview.project;
+  const explained: ExplainedRun[] = [];
+  for (const name of caller.worker.calls) {
+    if (!walk.budget.take()) break;
+    const path = [...caller.path, name];
+    const violations = callViolations(name, { job: caller, sandbox }, workers);
+    if (caller.tree.maxCalls === 0) violations.push({ code: "CALL_LIMIT", max: 0 });
+    const worker = workers.get(name);
+    if (worker === undefined) explained.push(refused(path, violations));
+    else explained.push(await explainRun(jobOf(worker, sandbox, path, walk), violations, walk));
+  }
+  return explained;
+}
+
+/** `objections`: what is wrong with the call itself. Where there is any, nothing below it is looked at. */
+async function explainRun(job: Job, objections: readonly Violation[], walk: Walk): Promise<ExplainedRun> {
+  const { environment, project, approvalMode } = walk.preview;
+  const derivation = await permissionOf(job.worker, job.callerSandbox, null, environment);
+  if (!derivation.ok) return refused(job.path, [...objections, ...derivation.violations]);
+  if (objections.length > 0) return refused(job.path, objections);
+
+  const { sandbox } = derivation;
+  const consent = explainConsent(job.worker.name, sandbox, approvalMode, project.approval.rules);
+  const planning = await explainPlan(job, sandbox, walk.preview);
+  const { violations } = planning;
+  const { narrowings, ...shown } = sandbox;
+  return {
+    worker: job.worker.name,
+    path: job.path,
+    sandbox: shown,
+    narrowings,
+    consent,
+    plan: violations.length > 0 ? null : planning.plan,
+    refused: violations.length > 0 ? describeAll(violations) : null,
+    agent: agentOf(job.worker),
+    notes: [...(consent === null ? [] : [consent.note]), ...furtherNotes(job.worker), ...planning.notes],
+    // Looked at even where this run is refused, so that a person can mend everything in one go.
+    calls: await explainCalls(job, asIfStaged(sandbox), walk),
+  };
+}
+
+function agentOf(worker: WorkerDefinition): ExplainedAgent | null {
+  const { agent, model, calls } = worker;
+  if (agent === undefined) return null;
+  return { model: model ?? "", tools: [...usefulTools(worker), ...calls.map(toolNameOf)], budget: agent.budget };
+}
+
+/** What its file lets it ask for beyond its sandbox. */
+function furtherNotes({ dynamic, git = [] }: WorkerDefinition): string[] {
+  const notes: string[] = [];
+  if (dynamic !== null) {
+    const where = dynamic.within === null ? "" : ` in ${dynamic.within.join(", ")}`;
+    const count = dynamic.max === 1 ? "1 directory" : `${dynamic.max} directories`;
+    notes.push(`While it runs it may be granted up to ${count}${where} besides, where a rule or a person agrees.`);
+  }
+  if (git.length > 0) notes.push(`It may use these git repositories, as far as its callers may: ${git.join(", ")}.`);
+  return notes;
+}
+
+function refused(path: readonly string[], violations: readonly Violation[]): ExplainedRun {
+  const worker = path.at(-1) ?? "";
+  const nothing = { sandbox: null, narrowings: [], consent: null, plan: null, agent: null, notes: [], calls: [] };
+  return { worker, path, refused: describeAll(violations), ...nothing };
+}
+
+/** Stands for a run that does not exist; its ids are placeholders that no run can have. */
+function jobOf(worker: WorkerDefinition, callerSandbox: Sandbox, path: readonly string[], { preview }: Walk): Job {
+  const isRoot = path.length === 1;
+  return {
+    run: "RUN",
+    root: isRoot ? "RUN" : "ROOT",
+    parent: isRoot ? null : "PARENT",
+    worker,
+    callerSandbox,
+    caller: null,
+    path,
+    input: undefined,
+    attachments: [],
+    narrow: null,
+    deadline: Number.POSITIVE_INFINITY,
+    signal: new AbortController().signal,
+    spending: null,
+    tree: new CallTree(preview.project.delegation),
+  };
+}
+
+/** How many runs may still be looked at. Shared by a whole walk, since calls can branch at every level. */
+export class Budget {
+  readonly #max: number;
+  #spent = 0;
+  #cut = false;
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  /** False where nothing is left; it is remembered that something was left out. */
+  take(): boolean {
+    if (this.#spent >= this.#max) {
+      this.#cut = true;
+      return false;
+    }
+    this.#spent += 1;
+    return true;
+  }
+
+  get spent(): number {
+    return this.#spent;
+  }
+
+  get cut(): boolean {
+    return this.#cut;
+  }
 }

@@ -4,7 +4,7 @@ import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { deliveryOf } from "../../sandbox/staging.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { type Plumbing, prepare } from "../cell/prepare.ts";
-import type { RunEnvironment } from "../model/environment.ts";
+import type { CellHost } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
 import type { Preview } from "../open/preview.ts";
 
@@ -41,7 +41,7 @@ const SOCKET: Plumbing = {
 async function violationsWithoutImage(
   job: Job,
   sandbox: Sandbox,
-  environment: RunEnvironment,
+  environment: CellHost,
 ): Promise<readonly Violation[]> {
   const imageFacts = async (name: string): Promise<ImageFacts> => ({ name, id: "", env: [], volumes: [] });
   const imageless = { ...environment, driver: { ...environment.driver, imageFacts }, gate: process.execPath };

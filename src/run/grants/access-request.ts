@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { parsePathIn, readablePaths } from "../../sandbox/access.ts";
-import type { Holder } from "../granted/holder.ts";
-import type { Mode } from "../granted/refusal.ts";
 import { fromCell } from "../model/cell-path.ts";
+import type { Mode } from "../model/grant.ts";
+import type { Grantee } from "../model/grantee.ts";
 import { type GrantSurroundings, requestGrant } from "./request.ts";
 
 const body = z.strictObject({ path: z.string().min(1).max(4096), mode: z.enum(["read", "write"]).default("read") });
@@ -35,20 +35,20 @@ const NOTE =
 /** Asks for a directory for the rest of the run, for programs that use no tool on it themselves. */
 export async function requestAccess(
   { path: raw, mode }: AccessRequest,
-  holder: Holder,
+  grantee: Grantee,
   around: GrantSurroundings,
   signal: AbortSignal,
 ): Promise<AccessAnswer> {
-  const parsed = parsePathIn(holder.shown, fromCell(raw, holder.shown));
+  const parsed = parsePathIn(grantee.sandbox, fromCell(raw, grantee.sandbox));
   if (!parsed.ok) {
-    const readable = readablePaths(holder.shown).join(", ") || "none";
+    const readable = readablePaths(grantee.sandbox).join(", ") || "none";
     const message = `Cannot access that path: ${parsed.reason}.\nReadable paths: ${readable}`;
     return { granted: false, code: "PATH_NOT_IN_SANDBOX", message };
   }
   const { path } = parsed;
   const outcome = await requestGrant(
     { path, mode, why: `to ${mode} '${path}'`, lastingOnly: true },
-    holder,
+    grantee,
     around,
     signal,
   );

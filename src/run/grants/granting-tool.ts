@@ -1,9 +1,11 @@
+import { parsePathIn } from "../../sandbox/access.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import type { ToolResult } from "../../tools/run-tool.ts";
-import type { Holder } from "../granted/holder.ts";
-import type { Refused } from "../granted/refusal.ts";
-import { type GrantOutcome, type GrantSurroundings, requestGrant } from "./request.ts";
-import { needOf } from "./tool-need.ts";
+import type { VirtualPath } from "../../sandbox/virtual-path.ts";
+import type { ToolResult } from "../../tools/tool-result.ts";
+import { TOOLS } from "../../tools/toolbox.ts";
+import type { Grantee } from "../model/grantee.ts";
+import type { Refused } from "./refusal.ts";
+import { type GrantNeed, type GrantOutcome, type GrantSurroundings, requestGrant } from "./request.ts";
 
 /** One use of a tool, under another sandbox than its session's where it was granted something for itself alone. */
 export type Use = (under: Sandbox | null) => Promise<ToolResult>;
@@ -25,7 +27,7 @@ const MAX_REQUESTS = 4;
  */
 export async function usedGranting(
   { name, rawInput, use, cellIsOld }: ToolUse,
-  holder: Holder,
+  grantee: Grantee,
   around: GrantSurroundings,
   signal: AbortSignal,
 ): Promise<ToolResult> {
@@ -34,9 +36,9 @@ export async function usedGranting(
   const notes: string[] = [];
   for (let asked = 0; ; asked += 1) {
     const result = await use(under);
-    const need = holder.worker.dynamic === null ? null : needOf(name, rawInput, result, under ?? holder.shown);
+    const need = grantee.worker.dynamic === null ? null : needOf(name, rawInput, result, under ?? grantee.sandbox);
     if (need === null || asked === MAX_REQUESTS) return noted(result, notes);
-    const outcome = await requestGrant({ ...need, ...(under === null ? {} : { under }) }, holder, around, signal);
+    const outcome = await requestGrant({ ...need, ...(under === null ? {} : { under }) }, grantee, around, signal);
     if (!outcome.ok) return refused(result, outcome);
     if (outcome.scope === "once" || under !== null) under = outcome.sandbox;
     notes.push(...noteOn(outcome, need.mode, cellIsOld()));
@@ -64,4 +66,28 @@ function refused(result: ToolResult, { refusal }: Refused): ToolResult {
   if (result.ok) return result;
   const { code, message } = refusal;
   return { ...result, code, message: `${message}\n${result.message}` };
+}
+
+/**
+ * What a tool that was refused would need; null where it was refused for another reason than a path outside, or for one
+ * that it was not given itself.
+ */
+function needOf(
+  tool: string,
+  rawInput: unknown,
+  result: ToolResult,
+  sandbox: Sandbox,
+): Omit<GrantNeed, "under"> | null {
+  if (result.ok || (result.code !== "PATH_NOT_IN_SANDBOX" && result.code !== "PATH_NOT_WRITABLE")) return null;
+  for (const [field, mode] of Object.entries(TOOLS.get(tool)?.paths ?? {})) {
+    const path = pathIn(rawInput, field, sandbox);
+    if (path !== null && path === result.data.path) return { path, mode, why: `to use ${tool} on '${path}'` };
+  }
+  return null;
+}
+
+function pathIn(rawInput: unknown, field: string, sandbox: Sandbox): VirtualPath | null {
+  const raw = (rawInput as Readonly<Record<string, unknown>> | null)?.[field];
+  const parsed = typeof raw === "string" ? parsePathIn(sandbox, raw) : null;
+  return parsed?.ok ? parsed.path : null;
 }

@@ -6,14 +6,15 @@ import { type Mount, originOf } from "../../sandbox/mount.ts";
 import { isReserved } from "../../sandbox/reserved.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import { type Mode, type Refused, refuse } from "../granted/refusal.ts";
-import { holds, hostSource } from "../granted/source.ts";
+import type { Mode } from "../model/grant.ts";
+import { type Refused, refuse } from "./refusal.ts";
+import { holds, hostSource } from "./source.ts";
 
 /** One run of the chain that leads from the root to the run that asks. */
 export interface Level {
   readonly worker: Pick<WorkerDefinition, "name" | "dynamic" | "needs">;
   /** What its tools act on, and what it hands on. */
-  readonly shown: Sandbox;
+  readonly sandbox: Sandbox;
   /** Its caller took something away for this one call. */
   readonly limited: boolean;
   /** The host folders in which it may be granted something; null: anywhere. */
@@ -62,7 +63,7 @@ export type Meaning =
 /** The project's names come first, since a worker cannot choose those; then those of the runs, the nearest first. */
 export function meaningOf(path: VirtualPath, chain: readonly Level[], { project }: Pick<Grounds, "project">): Meaning {
   const given = governingMount(project, path);
-  const nearest = chain.toReversed().flatMap(({ shown }) => governingMount(shown, path) ?? [])[0];
+  const nearest = chain.toReversed().flatMap(({ sandbox }) => governingMount(sandbox, path) ?? [])[0];
   const isHost = nearest !== undefined && hostBelow({ ...nearest, host: originOf(nearest) }, path) === path;
   if (given !== undefined) return { kind: "namespace", mount: nearest ?? given };
   if (nearest === undefined || isHost) return { kind: "host", mount: nearest ?? null };
@@ -74,9 +75,9 @@ export function judgeGrant(request: DirectoryRequest, chain: readonly Level[], g
   const { directory, mode } = request;
   const asking = chain.at(-1);
   if (asking === undefined) throw new RangeError("a chain has at least the run that asks");
-  const had = grantIn(asking.shown, request);
+  const had = grantIn(asking.sandbox, request);
   if (had !== null)
-    return { ok: true, had: true, first: chain.length, source: [], host: had.host, preview: asking.shown };
+    return { ok: true, had: true, first: chain.length, source: [], host: had.host, preview: asking.sandbox };
   const origin = originFor(request, chain, grounds);
   if (origin === null) {
     const giver = mode === "write" ? "Nobody who called this worker can write there" : "Nobody who called it has it";
@@ -86,14 +87,14 @@ export function judgeGrant(request: DirectoryRequest, chain: readonly Level[], g
   const top = governingMount({ mounts: source }, directory);
   const host = top === undefined ? directory : originOf(carve(top, directory));
   let above = source;
-  let preview = asking.shown;
+  let preview = asking.sandbox;
   for (const [index, level] of chain.entries()) {
     if (index < first) continue;
     const refused =
       refusalAt(level, index === chain.length - 1, request, host) ?? refusedSource(request, host, grounds);
     if (refused !== null) return refused;
-    preview = expand(level.shown, { id: "", path: directory, mode, by: "", source: above });
-    if (exposes(preview, level.shown, grounds)) {
+    preview = expand(level.sandbox, { id: "", path: directory, mode, by: "", source: above });
+    if (exposes(preview, level.sandbox, grounds)) {
       const because = "The project's own declarations are there, and no worker writes them.";
       return refuse("GRANT_SOURCE_REFUSED", request, because, "Ask for a directory that does not hold them.");
     }
@@ -122,11 +123,11 @@ function originFor(
     const access = accessOf(sandbox, directory);
     return access === "write" || (needed === "read" && access === "read");
   };
-  for (const [index, { shown }] of [...chain.slice(0, -1).entries()].reverse()) {
-    if (has(shown)) return { first: index + 1, source: select(shown, directory) };
+  for (const [index, { sandbox }] of [...chain.slice(0, -1).entries()].reverse()) {
+    if (has(sandbox)) return { first: index + 1, source: select(sandbox, directory) };
   }
   if (meaning.kind === "namespace") return has(project) ? { first: 0, source: select(project, directory) } : null;
-  const root = chain[0] === undefined ? undefined : governingMount(chain[0].shown, directory);
+  const root = chain[0] === undefined ? undefined : governingMount(chain[0].sandbox, directory);
   // Under a name of its own, a called worker's directory is its caller's under another one, and is asked for by that.
   if (meaning.kind === "own" && root === undefined) return null;
   const host = meaning.kind === "own" && root !== undefined ? originOf(carve(root, directory)) : directory;
@@ -136,14 +137,14 @@ function originFor(
       host,
       directory,
       project,
-      chain.map(({ shown }) => shown),
+      chain.map(({ sandbox }) => sandbox),
     ),
   };
 }
 
 /** Why this run of the chain cannot be granted it; every one that lacks it must allow it in its own file. */
 function refusalAt(level: Level, isAsking: boolean, request: DirectoryRequest, host: string): Refused | null {
-  const { worker, shown, limited, within, directories } = level;
+  const { worker, sandbox, limited, within, directories } = level;
   const { directory, mode } = request;
   const who = isAsking ? "This worker" : `The worker '${worker.name}', through which it would come,`;
   if (worker.dynamic === null) {
@@ -159,7 +160,7 @@ function refusalAt(level: Level, isAsking: boolean, request: DirectoryRequest, h
       `${who} may only be granted directories of some folders, and this is in none.`,
     );
   const hidesHome = host === directory && (covers(directory, HOME) || covers(HOME, directory));
-  if (isReserved(directory, shown) || hidesHome) {
+  if (isReserved(directory, sandbox) || hidesHome) {
     return refuse("GRANT_RESERVED", request, "That place is the container's own.", "Ask for a directory elsewhere.");
   }
   const max = worker.dynamic.max;

@@ -8,11 +8,10 @@ import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { below, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { describeViolation } from "../../sandbox/wording.ts";
-import type { Holder } from "../granted/holder.ts";
-import type { GrantLedger } from "../granted/ledger.ts";
-import type { GrantRecord } from "../granted/record.ts";
-import { type Mode, type Refused, refuse } from "../granted/refusal.ts";
+import type { GrantRecord, Grants, Mode } from "../model/grant.ts";
+import type { Grantee } from "../model/grantee.ts";
 import { type Grounds, type Judgement, judgeGrant, type Level, meaningOf } from "./judge.ts";
+import { type Refused, refuse } from "./refusal.ts";
 
 /** A path that a worker may not use, and what it would have to be able to do there. */
 export interface GrantNeed {
@@ -33,7 +32,7 @@ export interface GrantSurroundings {
   /** Host directories in which some worker may have put a link. */
   readonly writableHosts: () => Promise<readonly string[]>;
   readonly approver: Approver;
-  readonly ledger: GrantLedger;
+  readonly ledger: Grants;
   /** Writes down every grant, once or for longer, before it is used; false: it could not, and nothing is granted. */
   readonly record: (record: GrantRecord) => Promise<boolean>;
   readonly newId: () => string;
@@ -54,18 +53,18 @@ export type GrantOutcome =
 /** Asks for the directory of a path, once for the whole chain of runs that would be granted it. */
 export async function requestGrant(
   need: GrantNeed,
-  holder: Holder,
+  grantee: Grantee,
   around: GrantSurroundings,
   signal: AbortSignal,
 ): Promise<GrantOutcome> {
   await around.ledger.look();
-  if (!holder.takesRequest()) {
+  if (!grantee.takesRequest()) {
     const because = "The workers of this tree have asked for too many directories.";
     return refuse("GRANT_LIMIT", { directory: need.path, mode: need.mode }, because);
   }
-  const grounds = groundsOf(holder, around);
-  const within = await foldersOf(holder, around);
-  const levels = (): Level[] => levelsOf(holder, within, need.under);
+  const grounds = groundsOf(grantee, around);
+  const within = await foldersOf(grantee, around);
+  const levels = (): Level[] => levelsOf(grantee, within, need.under);
 
   const found = await directoryOf(need, levels(), grounds);
   if (typeof found !== "string") return found;
@@ -75,10 +74,10 @@ export async function requestGrant(
   if (!judged.ok) return judged;
   if (judged.had) return { ok: true, directory, scope: null, sandbox: judged.preview };
   const { host } = judged;
-  if (around.ledger.wasRevoked({ worker: holder.worker.name, host, mode: need.mode }))
+  if (around.ledger.wasRevoked({ worker: grantee.worker.name, host, mode: need.mode }))
     return refuse("GRANT_REVOKED", asked, "It was granted before, and was taken back.");
 
-  const decision = await around.approver.decide(questionOf(asked, need, holder), signal);
+  const decision = await around.approver.decide(questionOf(asked, need, grantee), signal);
   if (decision.outcome !== "approved") return unapproved(asked, decision);
   // Others may have been granted something meanwhile, or had it taken back: what holds now is what counts.
   return await around.ledger.inTurn(async () => {
@@ -88,14 +87,14 @@ export async function requestGrant(
     if (now.had) return { ok: true, directory, scope: null, sandbox: now.preview };
     if (decision.scope === "once" && need.mode === "write" && waitsOnSide(now.preview, directory))
       return refuse("GRANT_FOR_ONE_OPERATION", asked, NOT_FOR_ONE);
-    const record = recordOf(need, directory, { decision, judged: now, holder, grounds }, around);
+    const record = recordOf(need, directory, { decision, judged: now, grantee, grounds }, around);
     if (!(await around.record(record)))
       return refuse("APPROVAL_DENIED", asked, "It could not be written down, and nothing is granted unrecorded.");
-    const violations = await around.ledger.add(record, () => kept(record, decision, now, holder));
+    const violations = await around.ledger.add(record, () => kept(record, decision, now, grantee));
     if (violations.length > 0)
       return refuse("GRANT_SOURCE_REFUSED", asked, violations.map(describeViolation).join(" "));
     const lasting = need.under === undefined && decision.scope !== "once";
-    return { ok: true, directory, scope: decision.scope, sandbox: lasting ? holder.shown : now.preview };
+    return { ok: true, directory, scope: decision.scope, sandbox: lasting ? grantee.sandbox : now.preview };
   });
 }
 
@@ -108,17 +107,17 @@ function waitsOnSide(preview: Sandbox, directory: VirtualPath): boolean {
 const NOT_FOR_ONE =
   "It was agreed to for one operation only, and what is written there is kept apart until the end of the run.";
 
-function groundsOf(holder: Holder, { project, refusedSources }: GrantSurroundings): Grounds {
+function groundsOf(grantee: Grantee, { project, refusedSources }: GrantSurroundings): Grounds {
   return {
-    project: holder.project,
+    project: grantee.project,
     ownFiles: project.ownFiles,
     refusalOf: (host) => refusalOf(host, refusedSources),
   };
 }
 
-async function foldersOf(holder: Holder, { project, writableHosts }: GrantSurroundings) {
-  const folders = new Map<Holder, readonly string[] | null>();
-  for (const each of holder.chain()) {
+async function foldersOf(grantee: Grantee, { project, writableHosts }: GrantSurroundings) {
+  const folders = new Map<Grantee, readonly string[] | null>();
+  for (const each of grantee.chain()) {
     const within = each.worker.dynamic?.within ?? null;
     folders.set(each, within === null ? null : await allowedFolders(project.dir, within, await writableHosts()));
   }
@@ -126,13 +125,13 @@ async function foldersOf(holder: Holder, { project, writableHosts }: GrantSurrou
 }
 
 function levelsOf(
-  holder: Holder,
-  within: ReadonlyMap<Holder, readonly string[] | null>,
+  grantee: Grantee,
+  within: ReadonlyMap<Grantee, readonly string[] | null>,
   under: Sandbox | undefined,
 ): Level[] {
-  return holder.chain().map((each) => ({
+  return grantee.chain().map((each) => ({
     worker: each.worker,
-    shown: each === holder ? (under ?? each.shown) : each.shown,
+    sandbox: each === grantee ? (under ?? each.sandbox) : each.sandbox,
     limited: each.limited,
     within: within.get(each) ?? null,
     directories: each.directories,
@@ -173,11 +172,11 @@ async function directoryOf(
 function questionOf(
   { directory, mode }: { directory: VirtualPath; mode: Mode },
   { why, lastingOnly }: GrantNeed,
-  holder: Holder,
+  grantee: Grantee,
 ): ApprovalRequest {
   const operation = mode === "write" ? ("grant_write" as const) : ("grant_read" as const);
-  const { run, root, worker } = holder;
-  const through = holder.chain().map((each) => each.worker.name);
+  const { run, root, worker } = grantee;
+  const through = grantee.chain().map((each) => each.worker.name);
   const asked = {
     run,
     root,
@@ -202,24 +201,24 @@ async function kept(
   { id, mode, directory }: GrantRecord,
   { reason }: Decision,
   judged: Judgement & { ok: true },
-  holder: Holder,
+  grantee: Grantee,
 ): Promise<readonly Violation[]> {
   const path = directory as VirtualPath;
   const by = `approval (${reason})`;
-  const granted: Holder[] = [];
+  const granted: Grantee[] = [];
   let source = judged.source;
   const undo = async (): Promise<void> => {
     for (const each of granted.toReversed()) await each.release(id);
   };
   try {
-    for (const each of holder.chain().slice(judged.first)) {
+    for (const each of grantee.chain().slice(judged.first)) {
       const violations = await each.hold({ id, path, mode, by, source });
       if (violations.length > 0) {
         await undo();
         return violations;
       }
       granted.push(each);
-      source = select(each.shown, path);
+      source = select(each.sandbox, path);
     }
     return [];
   } catch (error) {
@@ -231,16 +230,16 @@ async function kept(
 function recordOf(
   { mode, why }: GrantNeed,
   directory: VirtualPath,
-  made: { decision: Decision; judged: Judgement & { ok: true }; holder: Holder; grounds: Grounds },
+  made: { decision: Decision; judged: Judgement & { ok: true }; grantee: Grantee; grounds: Grounds },
   { newId, now }: GrantSurroundings,
 ): GrantRecord {
-  const { decision, judged, holder, grounds } = made;
-  const through = holder.chain().map((each) => each.worker.name);
+  const { decision, judged, grantee, grounds } = made;
+  const through = grantee.chain().map((each) => each.worker.name);
   return {
     id: newId(),
-    run: holder.run,
-    root: holder.root,
-    worker: holder.worker.name,
+    run: grantee.run,
+    root: grantee.root,
+    worker: grantee.worker.name,
     through,
     granted: through.slice(judged.first),
     directory,

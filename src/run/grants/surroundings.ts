@@ -1,10 +1,10 @@
-import type { RunEnvironment } from "../model/environment.ts";
-import { type Job, newRunId, placeOf } from "../model/job.ts";
+import type { CellHost, Consent, Declared, Records } from "../model/environment.ts";
+import { identityOf, type Job, newRunId } from "../model/job.ts";
 import { writableHosts } from "../model/permission.ts";
 import type { GrantSurroundings } from "./request.ts";
 
 /** What granting needs, for one run: every grant is in the audit trail before it is used. */
-export function surroundingsOf(job: Job, env: RunEnvironment): GrantSurroundings {
+export function surroundingsOf(job: Job, env: Declared & CellHost & Consent & Records): GrantSurroundings {
   const { project, refusedSources, approver, grants } = env;
   return {
     project,
@@ -27,7 +27,7 @@ export function surroundingsOf(job: Job, env: RunEnvironment): GrantSurroundings
         await env.audit.append({ type: "grant", run, root, worker, ...what });
         return true;
       } catch (error) {
-        env.emit({ type: "trouble", ...placeOf(job), detail: (error as Error).message });
+        env.emit({ type: "trouble", ...identityOf(job), detail: (error as Error).message });
         return false;
       }
     },

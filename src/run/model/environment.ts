@@ -7,40 +7,60 @@ import type { Repositories } from "../../git/repositories.ts";
 import type { Driver } from "../../isolation/port/driver.ts";
 import type { RefusedSources } from "../../isolation/sources/refused-sources.ts";
 import type { Policy } from "../../sandbox/policy.ts";
-import type { GrantLedger } from "../granted/ledger.ts";
-import type { Changesets } from "./changesets.ts";
 import type { Emit } from "./events.ts";
+import type { Grants } from "./grant.ts";
+import type { Changesets } from "./reported.ts";
 import type { SchemaChecks } from "./schema-check.ts";
 
-/** Everything that runs of one project share. Passed in: nothing here is reached for. */
-export interface RunEnvironment {
+/** What a project's files say: for whoever derives a sandbox or checks a value. */
+export interface Declared {
   readonly project: Project;
   /** Rejects for a policy that does not exist, or whose file is wrong. */
   readonly policyNamed: (name: string) => Promise<Policy>;
-  readonly driver: Driver;
-  readonly approver: Approver;
-  /** What is done is told to it; what may not be done unrecorded waits for it first. */
-  readonly audit: AuditTrail;
-  readonly refusedSources: RefusedSources;
-  /** What running workers were granted beyond their declarations. */
-  readonly grants: GrantLedger;
-  /** Where the changes of root runs are applied from, and wait. */
-  readonly changesets: Changesets;
-  /** Absent where the project declares none: nobody may then use any. */
-  readonly git?: Repositories;
-  /** Where agents' models and their keys are. */
-  readonly models: ModelSources;
-  /** What inputs and answers are checked by. */
+  /** Checks inputs and answers. */
   readonly schemas: SchemaChecks;
-  /** Where agents' conversations are written down. */
-  readonly transcripts: Transcripts;
-  /** False: views are copies, also where overlays are to be had. */
-  readonly overlays: boolean;
+}
+
+/** What cells are made with, and which host directories no cell may be shown. */
+export interface CellHost {
+  readonly driver: Driver;
   /** The static binary that every cell starts with, on the host. */
   readonly gate: string;
   /** This process's own directory for sockets: short, and only reached by its user. */
   readonly ownerDir: string;
+  readonly refusedSources: RefusedSources;
+  /** False: views are copies, even if the host has overlays. */
+  readonly overlays: boolean;
+}
+
+/** Who agrees to what needs consent, and what running workers were granted beyond their declarations. */
+export interface Consent {
+  readonly approver: Approver;
+  readonly grants: Grants;
+}
+
+/** Where it is reported and recorded what happens, and when. */
+export interface Records {
+  /** Whatever must not happen unrecorded waits for it. */
+  readonly audit: AuditTrail;
   readonly emit: Emit;
   /** Milliseconds of a clock that only goes forward. */
   readonly now: () => number;
 }
+
+/** Where what runs produce goes to in the end. */
+export interface Destinations {
+  /** The changes of root runs are applied from there, and wait there. */
+  readonly changesets: Changesets;
+  /** Absent if the project declares no repositories: no worker may use any then. */
+  readonly git?: Repositories;
+}
+
+/** What agents talk to, and where their conversations are recorded. */
+export interface AgentHost {
+  readonly models: ModelSources;
+  readonly transcripts: Transcripts;
+}
+
+/** Everything that the runs of one project share. Passed in; a function takes the ports that it uses. */
+export interface RunEnvironment extends Declared, CellHost, Consent, Records, Destinations, AgentHost {}

@@ -3,7 +3,7 @@ import type { Plan } from "../../isolation/plan/plan.ts";
 import type { RunResult } from "./result.ts";
 
 /** Which run an event is of, and where it stands in its tree. */
-export interface RunPlace {
+export interface RunIdentity {
   readonly run: string;
   readonly root: string;
   readonly parent: string | null;
@@ -14,19 +14,19 @@ export interface RunPlace {
 
 /** What happens while a tree of runs goes on. Every run begins with `requested` and ends with `ended`. */
 export type RunEvent =
-  | ({ readonly type: "requested" } & RunPlace)
-  | ({ readonly type: "started"; readonly plan: Plan } & RunPlace)
+  | ({ readonly type: "requested" } & RunIdentity)
+  | ({ readonly type: "started"; readonly plan: Plan } & RunIdentity)
   | ({
       readonly type: "agent_started";
       readonly model: string;
       readonly tools: readonly string[];
       readonly policy: string;
       readonly mounts: readonly { readonly path: string; readonly mode: "ro" | "rw" }[];
-    } & RunPlace)
-  | ({ readonly type: "agent"; readonly act: AgentEvent } & RunPlace)
-  | ({ readonly type: "output"; readonly stream: "stdout" | "stderr"; readonly chunk: Buffer } & RunPlace)
+    } & RunIdentity)
+  | ({ readonly type: "agent"; readonly act: AgentEvent } & RunIdentity)
+  | ({ readonly type: "output"; readonly stream: "stdout" | "stderr"; readonly chunk: Buffer } & RunIdentity)
   /** What is for people to see and not for workers: it may hold host paths. */
-  | ({ readonly type: "trouble"; readonly detail: string } & RunPlace)
-  | ({ readonly type: "ended"; readonly result: RunResult } & RunPlace);
+  | ({ readonly type: "trouble"; readonly detail: string } & RunIdentity)
+  | ({ readonly type: "ended"; readonly result: RunResult } & RunIdentity);
 
 export type Emit = (event: RunEvent) => void;

@@ -3,8 +3,8 @@ import type { Spending } from "../../agent/spending.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import type { MountView } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import type { Holder } from "../granted/holder.ts";
-import type { RunPlace } from "./events.ts";
+import type { RunIdentity } from "./events.ts";
+import type { Grantee } from "./grantee.ts";
 
 /** A file that a caller hands to a worker: its name under `/attachments`, and where it is on the host. */
 export interface Attachment {
@@ -34,7 +34,7 @@ export interface Job {
   /** The caller's sandbox; a root run's caller is the project. */
   readonly callerSandbox: Sandbox;
   /** The run that calls, which would have to be granted what this one asks for; null for a root run. */
-  readonly caller: Holder | null;
+  readonly caller: Grantee | null;
   /** Names of the workers from the root run to this one. */
   readonly path: readonly string[];
   readonly input: unknown;
@@ -105,7 +105,7 @@ export function newRunId(): string {
   return randomBytes(6).toString("hex");
 }
 
-export function placeOf(job: Job): RunPlace {
+export function identityOf(job: Job): RunIdentity {
   const attachments = job.attachments.map((attachment) => attachment.name);
   return { run: job.run, root: job.root, parent: job.parent, worker: job.worker.name, attachments };
 }

@@ -10,11 +10,11 @@ import { derive } from "../../sandbox/derive.ts";
 import type { Needs } from "../../sandbox/needs.ts";
 import type { Derivation, Sandbox } from "../../sandbox/sandbox.ts";
 import { ROOT } from "../../sandbox/virtual-path.ts";
-import type { RunEnvironment } from "./environment.ts";
+import type { Declared } from "./environment.ts";
 import type { Narrow } from "./job.ts";
 
 /** The project's own sandbox: the caller of every root run. `policy` is the person's choice for this run. */
-export async function rootSandbox(env: RunEnvironment, policy: string | null): Promise<Derivation> {
+export async function rootSandbox(env: Declared, policy: string | null): Promise<Derivation> {
   return projectSandbox(env.project.declaration, await env.policyNamed(policy ?? env.project.policyName));
 }
 
@@ -26,7 +26,7 @@ export async function permissionOf(
   worker: WorkerDefinition,
   caller: Sandbox,
   narrow: Narrow | null,
-  env: RunEnvironment,
+  env: Declared,
 ): Promise<Derivation> {
   const policy = worker.policyName === null ? null : await env.policyNamed(worker.policyName);
   const writable = worker.needs.paths === undefined ? [] : await writableHosts(env.project);
@@ -64,7 +64,7 @@ function narrowingsBy({ narrowings, policy }: Sandbox, { limits = {} }: Needs, c
   });
 }
 
-function derivedSafely(caller: Sandbox, needs: Needs, name: string, env: RunEnvironment): Derivation {
+function derivedSafely(caller: Sandbox, needs: Needs, name: string, env: Declared): Derivation {
   const derivation = derive(caller, needs, name);
   if (!derivation.ok) return derivation;
   const violations = exposedOwnFiles(derivation.sandbox, env.project.ownFiles);
@@ -77,7 +77,7 @@ async function narrowed(
   narrow: Narrow,
   name: string,
   caller: Sandbox,
-  env: RunEnvironment,
+  env: Declared,
 ): Promise<Derivation> {
   const resolution = await resolveNeeds(
     { ...narrow, inherit: true, network: sandbox.network },

@@ -1,4 +1,4 @@
-import type { Change, ChangeOutcome } from "../../changes/model/changeset.ts";
+import type { Change, ChangeOutcome, Changeset } from "../../changes/model/changeset.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 
 /** One change as a run's result tells of it. */
@@ -59,4 +59,12 @@ export function violationsOf(outcomes: readonly Outcome[]): Violation[] {
       return [];
     })
     .slice(0, MAX_VIOLATIONS);
+}
+
+/** Where the changes of root runs are applied from, and wait. A crash in the middle is finished from there. */
+export interface Changesets {
+  /** Takes over the changeset and its content: it waits until a person applies or discards it, who is told the reason. */
+  keep(changeset: Changeset, state: "held" | "denied", reason: string): Promise<void>;
+  /** Applies the changes of these indexes; what cannot be is kept. In the order of the changeset, one outcome for each index. */
+  apply(changeset: Changeset, indexes: ReadonlySet<number>): Promise<Outcome[]>;
 }

@@ -1,4 +1,5 @@
 import { TranscriptFolder } from "../../agent/transcript/transcript-folder.ts";
+import type { AuditTrail } from "../../audit/trail.ts";
 import { loadProject, type Project } from "../../declarations/project.ts";
 import { openEngine } from "../../isolation/open-engine.ts";
 import { type Driver, EngineTrouble, type Reaped } from "../../isolation/port/driver.ts";
@@ -9,16 +10,15 @@ import { currentOwner } from "../../state/owner.ts";
 import { statePaths } from "../../state/state-paths.ts";
 import { finishInterrupted, type ToldFinish } from "../changes/finish-interrupted.ts";
 import { changesetStore, intoProject } from "../changes/into-project.ts";
-import { GrantLedger } from "../granted/ledger.ts";
-import { recordedRevocations } from "../grants/recorded-revocations.ts";
+import { GrantLedger } from "../grants/ledger.ts";
 import type { RunEnvironment } from "../model/environment.ts";
 import type { Emit } from "../model/events.ts";
+import type { GrantRecord } from "../model/grant.ts";
 import { SchemaChecks } from "../model/schema-check.ts";
 import { RecordedApprover } from "../recorded/approver.ts";
 import { recordedEmit } from "../recorded/emit.ts";
 import { openTrail } from "../recorded/open-trail.ts";
-import { approverFor } from "./approver.ts";
-import type { OpenOptions } from "./options.ts";
+import { approverFor, type OpenOptions } from "./options.ts";
 import { policiesExist, policiesOf } from "./policies.ts";
 import { repositoriesOf } from "./repositories.ts";
 
@@ -40,11 +40,11 @@ export interface Corral extends AsyncDisposable {
  *   ImageBuildError where the images were not built.
  */
 export async function openCorral(options: OpenOptions): Promise<Corral> {
-  return await openProject(await loadProject(options.projectDir), options);
+  return await openCorralFor(await loadProject(options.projectDir), options);
 }
 
 /** The same for a project that is loaded already, and for an engine that may still be opening. */
-export async function openProject(
+export async function openCorralFor(
   project: Project,
   options: Omit<OpenOptions, "projectDir">,
   opening: Promise<EnginePort> = openEngine(options),
@@ -121,4 +121,16 @@ async function reapedAtOpening(driver: Driver): Promise<Pick<Corral, "reaped" | 
     if (!(error instanceof EngineTrouble)) throw error;
     return { reaped: { cells: [], volumes: [], directories: [] }, reapTrouble: error.message };
   }
+}
+
+/** Writes down each grant that a person took back. It is taken back whether or not that can be written down. */
+function recordedRevocations(audit: AuditTrail, emit: Emit): (record: GrantRecord) => Promise<void> {
+  return async ({ id, run, root, worker, directory }) => {
+    const reason = "it was taken back by hand";
+    try {
+      await audit.append({ type: "grant_revoked", run, root, worker, grant: id, directory, reason });
+    } catch (error) {
+      emit({ type: "trouble", run, root, parent: null, worker, attachments: [], detail: (error as Error).message });
+    }
+  };
 }

@@ -2,19 +2,18 @@ import { noTranscripts } from "../../agent/transcript/transcript.ts";
 import { noTrail } from "../../audit/trail.ts";
 import type { Project } from "../../declarations/project.ts";
 import { openEngine } from "../../isolation/open-engine.ts";
+import type { ImageFacts } from "../../isolation/plan/plan-for.ts";
+import type { Driver } from "../../isolation/port/driver.ts";
 import { EngineUnavailableError } from "../../isolation/port/engine.ts";
 import { ImageBuildError } from "../../isolation/port/images.ts";
 import { refusedSourcesFor } from "../../isolation/sources/refused-sources.ts";
 import type { ApprovalMode } from "../../sandbox/approval.ts";
 import { noChangesets } from "../changes/into-project.ts";
-import { GrantLedger } from "../granted/ledger.ts";
+import { GrantLedger } from "../grants/ledger.ts";
 import type { RunEnvironment } from "../model/environment.ts";
 import { SchemaChecks } from "../model/schema-check.ts";
-import { absentEngine } from "./absent-engine.ts";
-import { approverFor } from "./approver.ts";
-import type { OpenOptions } from "./options.ts";
+import { approverFor, type OpenOptions } from "./options.ts";
 import { policiesOf } from "./policies.ts";
-import { rememberingImages } from "./remembered-images.ts";
 
 /** A project to look at and not to run: it opens without an Engine as well. */
 export interface Preview {
@@ -67,4 +66,34 @@ export async function openPreview(
       unavailable: error.message,
     };
   }
+}
+
+/** Asks the Engine once for each image: a look at thousands of call paths needs the same few again and again. */
+function rememberingImages(driver: Driver): Driver {
+  const known = new Map<string, Promise<ImageFacts | null>>();
+  return {
+    ...driver,
+    imageFacts: (image) => {
+      const facts = known.get(image) ?? driver.imageFacts(image);
+      known.set(image, facts);
+      return facts;
+    },
+  };
+}
+
+/** Stands where no Engine is, for what only looks: whatever is asked of it fails with the reason why there is none. */
+function absentEngine(reason: Error): Driver {
+  const fail = async (): Promise<never> => {
+    throw reason;
+  };
+  return {
+    name: "none",
+    capabilities: fail,
+    imageFacts: fail,
+    start: fail,
+    startSession: fail,
+    startServing: fail,
+    list: fail,
+    reap: fail,
+  };
 }

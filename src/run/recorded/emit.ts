@@ -1,6 +1,9 @@
+import type { AuditedRun, AuditRecord } from "../../audit/records.ts";
 import type { AuditTrail } from "../../audit/trail.ts";
-import type { Emit } from "../model/events.ts";
-import { eventRecord } from "./event-record.ts";
+import type { Plan } from "../../isolation/plan/plan.ts";
+import { planHash } from "../../isolation/port/labels.ts";
+import type { Emit, RunEvent } from "../model/events.ts";
+import type { RunResult } from "../model/result.ts";
 
 /**
  * Records what happens to runs, and passes it on. Nobody waits for the disk: a run that cannot be recorded goes on, and a
@@ -25,4 +28,44 @@ export function recordedEmit(emit: Emit, trail: AuditTrail): Emit {
     }
     emit(event);
   };
+}
+
+/** What the audit trail keeps of an event; null for what it does not. */
+function eventRecord(event: RunEvent): AuditRecord | null {
+  const { run, root, worker } = event;
+  switch (event.type) {
+    case "requested":
+      return { type: "run_requested", run, root, worker, parent: event.parent, attachments: event.attachments };
+    case "started":
+      return startedRecord({ run, root, worker }, event.plan);
+    case "agent_started": {
+      const { type, model, tools, policy, mounts } = event;
+      return { type, run, root, worker, model, tools, policy, mounts };
+    }
+    case "ended":
+      return endedRecord({ run, root, worker }, event.result);
+    default:
+      return null;
+  }
+}
+
+function startedRecord(of: AuditedRun, plan: Plan): AuditRecord {
+  const mounts = plan.mounts.filter(({ origin }) => origin !== "corral").map(({ path, mode }) => ({ path, mode }));
+  const { policy, image, network } = plan;
+  return { type: "run_started", ...of, plan: planHash(plan), policy, image, network, mounts };
+}
+
+function endedRecord(of: AuditedRun, result: RunResult): AuditRecord {
+  const { status, exitCode, signal, error, violations, durationMs } = result;
+  if (status === "refused") {
+    // Where nothing was violated, the error says why.
+    const reasons = violations.length > 0 ? violations : error === null ? [] : [error];
+    const codes = reasons.map(({ code }) => code);
+    return { type: "refused", ...of, codes, messages: reasons.map(({ message }) => message) };
+  }
+  const codes = [...new Set([...(error === null ? [] : [error.code]), ...violations.map(({ code }) => code)])];
+  // The list of changes may be cut; the counts are of all of them.
+  const counted = Object.entries(result.changeset?.counts ?? {}).filter(([, count]) => count > 0);
+  const changes = Object.fromEntries(counted);
+  return { type: "run_ended", ...of, status, exitCode, signal, codes, changes, durationMs };
 }

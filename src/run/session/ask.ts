@@ -1,6 +1,6 @@
 import type { ApprovalRequest } from "../../approval/approver.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
-import type { RunEnvironment } from "../model/environment.ts";
+import type { Consent } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
 
 /** What it is about, in the words of a refusal: `write /out/a`, or a sentence that says by itself what needs approval, and why. */
@@ -14,10 +14,7 @@ export type Ask = (
 ) => Promise<void>;
 
 /** Asks for what a tool of this run needs somebody's agreement to. */
-export function askFor(
-  { run, root, worker }: Pick<Job, "run" | "root" | "worker">,
-  { approver }: Pick<RunEnvironment, "approver">,
-): Ask {
+export function askFor({ run, root, worker }: Pick<Job, "run" | "root" | "worker">, { approver }: Consent): Ask {
   return async (what, said, signal) => {
     const decision = await approver.decide({ run, root, worker: worker.name, ...what }, signal);
     if (decision.outcome === "approved") return;

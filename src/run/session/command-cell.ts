@@ -4,25 +4,26 @@ import type { Stage } from "../../changes/stage.ts";
 import type { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
+import { hintsFor } from "../../tools/exec-hints/hints.ts";
+import type { ExecFacts } from "../../tools/exec-hints/wording.ts";
 import type { ExecToolAnswer, ExecToolRequest } from "../../tools/hands.ts";
 import type { BrokerService } from "../cell/broker.ts";
-import type { RunEnvironment } from "../model/environment.ts";
+import type { CellHost, Records } from "../model/environment.ts";
 import { inTurn } from "../model/in-turn.ts";
-import { type Job, placeOf } from "../model/job.ts";
+import { identityOf, type Job } from "../model/job.ts";
 import { checkedCommand } from "./checked-command.ts";
-import { answerOf, unstartedAnswer } from "./exec-answer.ts";
-import { execCommand, type OnOutput } from "./exec-command.ts";
+import { type CommandResult, execCommand, type OnOutput } from "./exec-command.ts";
 import type { OutputDir } from "./output-dir.ts";
 import { type OpenSessionCell, openSessionCell } from "./session-cell.ts";
 
 export interface CommandCellOptions {
   readonly job: Job;
-  readonly env: RunEnvironment;
+  readonly env: CellHost & Records;
   readonly output: OutputDir;
   /** What all its cells write, and the tools beside them, counts together. */
   readonly baseline: DiskBaseline;
   /** What the next cell is started with; it may be another one than the last. */
-  readonly stage: () => Stage;
+  readonly stage: Stage;
   readonly serviceFor: (plan: Plan) => BrokerService;
 }
 
@@ -76,7 +77,7 @@ export class CommandCell implements AsyncDisposable {
     signal.throwIfAborted();
     if (this.#cell !== null) return await this.#cell;
     const { job, env, output, baseline, stage, serviceFor } = this.#options;
-    const request = { job, stage: stage(), outputDir: output.path, baseline, serviceFor, env };
+    const request = { job, stage, outputDir: output.path, baseline, serviceFor, env };
     const opening = openSessionCell(request, signal);
     this.#cell = opening;
     this.#isStale = false;
@@ -131,7 +132,7 @@ export class CommandCell implements AsyncDisposable {
     }
     this.#commandCount += 1;
     const bounds = { id: String(this.#commandCount), leftMs: job.deadline - begunAt, onOutput };
-    const command = checkedCommand(request, stage().sandbox, opened.plan, bounds);
+    const command = checkedCommand(request, stage.sandbox, opened.plan, bounds);
     const ended = await execCommand(opened.cell, command, output, { signal, overDisk: opened.overDisk });
     const result = (await opened.isOverDisk()) ? { ...ended, status: "disk_limit" as const, cellUsable: false } : ended;
     if (result.trouble !== null) this.#tell(result.trouble);
@@ -158,6 +159,33 @@ export class CommandCell implements AsyncDisposable {
   }
 
   #tell(detail: string): void {
-    this.#options.env.emit({ type: "trouble", ...placeOf(this.#options.job), detail });
+    this.#options.env.emit({ type: "trouble", ...identityOf(this.#options.job), detail });
   }
+}
+
+/** What the tool answers for a command that has ended, with what its author should know of the sandbox. */
+function answerOf(
+  result: CommandResult,
+  facts: ExecFacts,
+  { cellReplaced, durationMs }: Pick<ExecToolAnswer, "cellReplaced" | "durationMs">,
+): ExecToolAnswer {
+  const { status, exitCode, signal } = result;
+  const [stdout, stderr] = [result.stdout.text, result.stderr.text];
+  return {
+    status,
+    exitCode,
+    signal,
+    stdout,
+    stderr,
+    cut: result.stdout.cut || result.stderr.cut,
+    hints: hintsFor({ stdout, stderr, exitCode, signal, status }, facts),
+    cellReplaced,
+    durationMs,
+  };
+}
+
+/** For a command that did not begin. */
+function unstartedAnswer(status: "cancelled" | "lost", cellReplaced: boolean): ExecToolAnswer {
+  const nothing = { exitCode: null, signal: null, stdout: "", stderr: "", cut: false, hints: [], durationMs: 0 };
+  return { status, ...nothing, cellReplaced };
 }

@@ -1,10 +1,13 @@
 import PQueue from "p-queue";
+import { TooManyChanges } from "../../changes/scan/draft.ts";
 import type { Stage } from "../../changes/stage.ts";
 import type { CommitAnswer } from "../../tools/hands.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
-import { commitSoFar } from "../changes/commit.ts";
-import type { RunEnvironment } from "../model/environment.ts";
+import { destinationOf, settleChanges } from "../changes/settle.ts";
+import { changesOf } from "../changes/settled-run.ts";
+import type { Consent, Declared, Destinations } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
+import { reported } from "../model/reported.ts";
 
 /** Each is written down in the audit trail with its changes. */
 const MAX_COMMITS = 500;
@@ -13,12 +16,12 @@ const MAX_COMMITS = 500;
 export class Commits {
   readonly #job: Job;
   readonly #stage: Stage;
-  readonly #env: RunEnvironment;
+  readonly #env: Declared & Consent & Destinations;
   readonly #queue = new PQueue({ concurrency: 1 });
   /** The session's end counts as the first. */
   #count = 1;
 
-  constructor(job: Job, stage: Stage, env: RunEnvironment) {
+  constructor(job: Job, stage: Stage, env: Declared & Consent & Destinations) {
     this.#job = job;
     this.#stage = stage;
     this.#env = env;
@@ -36,3 +39,27 @@ export class Commits {
 }
 
 const TOO_MANY = `A run commits at most ${MAX_COMMITS} times; the rest is applied at its end.`;
+
+/** Applies what a run has changed so far, and lets it go on. What was not agreed to stays in its view as it is. */
+async function commitSoFar(
+  job: Job,
+  stage: Stage,
+  commit: number,
+  env: Declared & Consent & Destinations,
+  signal: AbortSignal,
+): Promise<CommitAnswer> {
+  const collected = await stage.collectSoFar(changesOf(job, env, commit), signal).catch((error: unknown) => {
+    if (error instanceof TooManyChanges)
+      throw new ToolRefusal("CHANGES_NOT_TAKEN", `Nothing was applied: ${error.message}.`);
+    throw error;
+  });
+  if (collected === null) return { changes: [], decision: null };
+  await using _ = collected;
+  const into = destinationOf(job, stage, env);
+  // What waits for an answer stays in the view; the end of the run asks about it again.
+  const staying = { ...into, keep: async () => {} };
+  const { outcomes, decision } = await settleChanges(collected, job, staying, env, signal);
+  const applied = outcomes.filter(({ outcome }) => outcome === "applied").map(({ change }) => change.index);
+  stage.applied(collected.changeset, new Set(applied));
+  return { changes: reported(outcomes), decision };
+}

@@ -1,6 +1,6 @@
 import { TOOL_NAMES, type ToolName } from "../../declarations/worker/tool-names.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
-import type { ToolResult } from "../../tools/run-tool.ts";
+import type { ToolResult } from "../../tools/tool-result.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
 
 /** The tools that a worker may use: those that its file names. Where it names none, an agent has none, and a command all. */

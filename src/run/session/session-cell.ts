@@ -10,8 +10,8 @@ import type { BrokerService } from "../cell/broker.ts";
 import { sessionCell } from "../cell/cell-kinds.ts";
 import { type OpenedCell, openCell } from "../cell/open-cell.ts";
 import { inCell } from "../model/cell-path.ts";
-import type { RunEnvironment } from "../model/environment.ts";
-import { type Job, newRunId, placeOf } from "../model/job.ts";
+import type { CellHost, Records } from "../model/environment.ts";
+import { identityOf, type Job, newRunId } from "../model/job.ts";
 import { describeAll } from "../model/result.ts";
 
 export interface SessionCellRequest {
@@ -22,7 +22,7 @@ export interface SessionCellRequest {
   /** What there was before the first of the session's cells, which share one disk limit. */
   readonly baseline: DiskBaseline;
   readonly serviceFor: (plan: Plan) => BrokerService;
-  readonly env: RunEnvironment;
+  readonly env: CellHost & Records;
 }
 
 /** A session's cell, which waits for commands; disposing removes it and its socket. */
@@ -39,7 +39,7 @@ export async function openSessionCell(
   signal: AbortSignal,
 ): Promise<OpenSessionCell> {
   const { sandbox } = stage;
-  const owner = placeOf(job);
+  const owner = identityOf(job);
   const kind = sessionCell(stage, outputDir, baseline);
   const opened = await openCell({ job: { ...job, run: newRunId() }, sandbox, kind, owner, signal }, env);
   if (!opened.ok) throw refusal(opened.violations);

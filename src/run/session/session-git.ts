@@ -19,12 +19,12 @@ import type {
   GitStageRequest,
 } from "../../tools/hands.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
-import type { RunEnvironment } from "../model/environment.ts";
-import { type Job, placeOf } from "../model/job.ts";
+import type { Declared, Destinations, Records } from "../model/environment.ts";
+import { identityOf, type Job } from "../model/job.ts";
 
 export interface SessionGitParts {
   readonly job: Job;
-  readonly env: RunEnvironment;
+  readonly env: Declared & Destinations & Records;
   /** What is granted now, with views in the places of the mounts that have one. */
   readonly sandbox: () => Sandbox;
   readonly files: () => GuardedFiles;
@@ -164,7 +164,7 @@ export class SessionGit implements GitHands {
 
   #tell(detail: string): void {
     const { env, job } = this.#parts;
-    env.emit({ type: "trouble", ...placeOf(job), detail });
+    env.emit({ type: "trouble", ...identityOf(job), detail });
   }
 }
 

@@ -1,7 +1,8 @@
-import type { ToolResult } from "../../tools/run-tool.ts";
-import type { RunEnvironment } from "../model/environment.ts";
-import { type Job, placeOf } from "../model/job.ts";
-import { toolUsed } from "./tool-record.ts";
+import type { ToolUsed } from "../../audit/records.ts";
+import { isTooDeep } from "../../json/parse-json.ts";
+import type { ToolResult } from "../../tools/tool-result.ts";
+import type { Records } from "../model/environment.ts";
+import { identityOf, type Job } from "../model/job.ts";
 
 /** Of one session; a loop may use as many tools as it likes. */
 const MAX_RECORDS = 10_000;
@@ -9,10 +10,10 @@ const MAX_RECORDS = 10_000;
 /** What a session's tools are written down by. Nobody waits for the disk; what cannot be written is told to a person. */
 export class ToolRecords {
   readonly #job: Job;
-  readonly #env: Pick<RunEnvironment, "audit" | "emit">;
+  readonly #env: Records;
   #count = 0;
 
-  constructor(job: Job, env: Pick<RunEnvironment, "audit" | "emit">) {
+  constructor(job: Job, env: Records) {
     this.#job = job;
     this.#env = env;
   }
@@ -23,7 +24,45 @@ export class ToolRecords {
     const note = this.#count === MAX_RECORDS ? "further tools of this session are not recorded" : undefined;
     const { audit, emit } = this.#env;
     audit.append({ ...toolUsed(this.#job, tool, rawInput, result), note }).catch((error: Error) => {
-      emit({ type: "trouble", ...placeOf(this.#job), detail: error.message });
+      emit({ type: "trouble", ...identityOf(this.#job), detail: error.message });
     });
   }
+}
+
+/** What of a tool's input says what it was used on. What it wrote or was given besides is nobody's to keep. */
+const TELLING = ["path", "from", "to", "paths", "files", "command", "cwd", "worker", "attachments", "repo", "commit"];
+const MAX_TEXT = 1000;
+
+function toolUsed(
+  { run, root, worker }: Pick<Job, "run" | "root" | "worker">,
+  tool: string,
+  rawInput: unknown,
+  result: ToolResult,
+): ToolUsed {
+  const input = typeof rawInput === "object" && rawInput !== null ? (rawInput as Record<string, unknown>) : {};
+  const on = TELLING.filter((name) => Object.hasOwn(input, name)).map((name) => [name, shown(input[name])]);
+  const refusal = result.ok ? {} : { code: result.code, message: result.message.slice(0, MAX_TEXT) };
+  return {
+    type: "tool_used",
+    run,
+    root,
+    worker: worker.name,
+    tool,
+    on: Object.fromEntries(on),
+    ok: result.ok,
+    ...endOf(result),
+    ...refusal,
+  };
+}
+
+/** How a command or a called worker ended. That a tool did its part says nothing of that. */
+function endOf({ data: { status, exitCode } }: ToolResult): Pick<ToolUsed, "status" | "exitCode"> {
+  if (typeof status !== "string") return {};
+  return { status, exitCode: typeof exitCode === "number" ? exitCode : null };
+}
+
+function shown(value: unknown): string {
+  // One that is nested too deeply was refused for that, and cannot be written down.
+  const text = typeof value === "string" ? value : isTooDeep(value) ? "…" : (JSON.stringify(value) ?? "");
+  return text.slice(0, MAX_TEXT);
 }

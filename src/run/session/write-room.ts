@@ -9,20 +9,20 @@ import { formatBytes } from "../../sandbox/units.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
 import { SMALL_FILES_BYTES } from "../cell/open-cell.ts";
 import { Disposables } from "../model/disposables.ts";
-import type { RunEnvironment } from "../model/environment.ts";
+import type { CellHost } from "../model/environment.ts";
 
 /**
  * Holds the tools on the host's side to the run's disk limit, before each of their writes: no cell is there to be watched,
  * and what they and the session's cells write counts together.
  */
 export class WriteRoom {
-  readonly #stage: () => Stage;
+  readonly #stage: Stage;
   readonly #baseline: DiskBaseline;
-  readonly #env: Pick<RunEnvironment, "refusedSources">;
+  readonly #env: CellHost;
   /** Each looks at what the one before has left: many at once would each see the whole room. */
   readonly #writes = new PQueue({ concurrency: 1 });
 
-  constructor(stage: () => Stage, baseline: DiskBaseline, env: Pick<RunEnvironment, "refusedSources">) {
+  constructor(stage: Stage, baseline: DiskBaseline, env: CellHost) {
     this.#stage = stage;
     this.#baseline = baseline;
     this.#env = env;
@@ -30,7 +30,7 @@ export class WriteRoom {
 
   /** The most bytes that one file may have. */
   get maxBytes(): number {
-    return planLimits(this.#stage().sandbox).diskBytes;
+    return planLimits(this.#stage.sandbox).diskBytes;
   }
 
   /** The same files, that refuse to write where the room is used up. Deleting goes on, and so does moving. */
@@ -54,7 +54,7 @@ export class WriteRoom {
   }
 
   async #refuseWhereUsedUp(): Promise<void> {
-    const { sandbox, written } = this.#stage();
+    const { sandbox, written } = this.#stage;
     const direct = sandbox.mounts.filter(({ mode, view }) => mode === "rw" && view === undefined);
     await using pins = new Disposables();
     const sources: PinnedSource[] = [];

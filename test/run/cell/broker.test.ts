@@ -7,9 +7,8 @@ import { text } from "node:stream/consumers";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { CallRequest } from "../../../src/run/calls/call.ts";
 import { type Broker, type BrokerService, openBroker } from "../../../src/run/cell/broker.ts";
-import { refusedResult, unstartedResult } from "../../../src/run/model/refusal.ts";
-import type { RunResult } from "../../../src/run/model/result.ts";
-import type { ToolResult } from "../../../src/tools/run-tool.ts";
+import { type RunResult, refusedResult, unstartedResult } from "../../../src/run/model/result.ts";
+import type { ToolResult } from "../../../src/tools/tool-result.ts";
 import { openProject, sh } from "../project-fixture.ts";
 
 const WHO = { run: "r1", worker: "kid" };

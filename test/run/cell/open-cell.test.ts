@@ -13,6 +13,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { noTrail } from "../../../src/audit/trail.ts";
 import { DiskBaseline } from "../../../src/isolation/disk/disk-baseline.ts";
 import type { Cell } from "../../../src/isolation/port/cell.ts";
 import { type Driver, EngineTrouble } from "../../../src/isolation/port/driver.ts";
@@ -64,7 +65,10 @@ function opened() {
     gate,
     ownerDir,
     refusedSources: refusedSourcesFor("/nowhere", null),
+    overlays: false,
+    audit: noTrail,
     emit: (event: RunEvent) => void events.push(event),
+    now: () => 0,
   };
   const stage = { paths: new Set<never>(), written: [] };
   const kinds = {

@@ -2,8 +2,7 @@ import { mkdir, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Plan } from "../../../src/isolation/plan/plan.ts";
-import { explain } from "../../../src/run/explain/explain.ts";
-import type { ExplainedRun } from "../../../src/run/explain/explained-run.ts";
+import { type ExplainedRun, explain } from "../../../src/run/explain/explain.ts";
 import { openPreview } from "../../../src/run/open/preview.ts";
 import { openProject, type ProjectFixture, sh, writable } from "../project-fixture.ts";
 

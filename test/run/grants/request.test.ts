@@ -13,9 +13,9 @@ describe("a request for a directory", () => {
     const w = await tree.open("w");
     const [src, docs] = [join(tree.base, "src"), join(tree.base, "docs")];
     expect(codeOf(await tree.ask(w, `${src}/main.py`))).toBe("session");
-    expect(shown(w.shown)).toEqual([`${src} ro`]);
+    expect(shown(w.sandbox)).toEqual([`${src} ro`]);
     expect(codeOf(await tree.ask(w, `${src}/main.py`, "write"))).toBe("session");
-    expect(shown(w.shown)).toEqual([`${src} rw`]);
+    expect(shown(w.sandbox)).toEqual([`${src} rw`]);
     expect(codeOf(await tree.ask(w, `${src}/other.py`, "write"))).toBe("had");
     expect(codeOf(await tree.ask(w, docs))).toBe("session");
     expect(tree.asked.map(({ operations, directory }) => [...operations, directory])).toEqual([
@@ -53,7 +53,7 @@ describe("what is not agreed to", () => {
     tree.answers = ["denied", "timed_out", "session"];
     expect(codeOf(await tree.ask(w, "/inbox"))).toBe("APPROVAL_DENIED");
     expect(codeOf(await tree.ask(w, "/inbox"))).toBe("APPROVAL_TIMED_OUT");
-    expect(shown(w.shown)).toEqual([]);
+    expect(shown(w.sandbox)).toEqual([]);
     expect(codeOf(await tree.ask(w, "/inbox"))).toBe("session");
     expect(tree.granted).toHaveLength(1);
   });
@@ -96,7 +96,7 @@ describe("the directory of a path", () => {
     const tree = await openTree({ "p/inbox/2024/a.pdf": "" });
     const w = await tree.open("w");
     await tree.ask(w, "/inbox/2024/a.pdf");
-    expect(shown(w.shown)).toEqual(["/inbox/2024 ro"]);
+    expect(shown(w.sandbox)).toEqual(["/inbox/2024 ro"]);
     expect(tree.granted).toMatchObject([{ host: join(tree.base, "p/inbox/2024"), mount: "inbox" }]);
   });
 });
@@ -139,7 +139,7 @@ describe("a grant for one operation", () => {
     tree.answers = ["once"];
     const outcome = await tree.ask(w, join(tree.base, "src/a"));
     expect(outcome.ok && shown(outcome.sandbox)).toEqual([`${join(tree.base, "src")} ro`]);
-    expect([shown(w.shown), w.directories.size]).toEqual([[], 0]);
+    expect([shown(w.sandbox), w.directories.size]).toEqual([[], 0]);
     expect(await listLiveGrants(tree.liveDir, currentOwner())).toEqual([]);
     expect(tree.granted).toMatchObject([{ scope: "once" }]);
   });
@@ -153,7 +153,7 @@ describe("a grant for one operation", () => {
     const second = await tree.ask(w, join(tree.base, "to"), "write", first.sandbox);
     const [from, to] = [join(tree.base, "from"), join(tree.base, "to")];
     expect(second.ok && shown(second.sandbox)).toEqual([`${from} ro`, `${to} rw`]);
-    expect(shown(w.shown)).toEqual([`${to} rw`]);
+    expect(shown(w.sandbox)).toEqual([`${to} rw`]);
   });
 });
 
@@ -165,7 +165,7 @@ describe("a tree of runs", () => {
     const leaf = await tree.open("leaf", { parent: middle });
     const beside = await tree.open("beside", { parent: root });
     expect(codeOf(await tree.ask(leaf, "/inbox"))).toBe("session");
-    expect([root, middle, leaf, beside].map((holder) => shown(holder.shown))).toEqual([
+    expect([root, middle, leaf, beside].map((grantee) => shown(grantee.sandbox))).toEqual([
       ["/inbox ro"],
       ["/inbox ro"],
       ["/inbox ro"],
@@ -191,8 +191,8 @@ describe("a tree of runs", () => {
     const running = await tree.open("running", { parent: root, needs: { inherit: true } });
     await tree.ask(root, join(tree.base, "src"));
     const later = await tree.open("later", { parent: root, needs: { inherit: true } });
-    expect(shown(running.shown)).toEqual([]);
-    expect(shown(later.shown)).toEqual([`${join(tree.base, "src")} ro`]);
+    expect(shown(running.sandbox)).toEqual([]);
+    expect(shown(later.sandbox)).toEqual([`${join(tree.base, "src")} ro`]);
   });
 
   it("asks twenty times at once, and no sandbox is lost", async () => {
@@ -200,7 +200,7 @@ describe("a tree of runs", () => {
     const w = await tree.open("w", { dynamic: { max: 19 } });
     const outcomes = await Promise.all([...Array(20).keys()].map((n) => tree.ask(w, join(tree.base, `d${n}`))));
     expect(outcomes.map(codeOf).toSorted()).toEqual(["GRANT_LIMIT", ...Array(19).fill("session")]);
-    expect(w.shown.mounts).toHaveLength(19);
+    expect(w.sandbox.mounts).toHaveLength(19);
   });
 });
 
@@ -210,7 +210,7 @@ describe("a tree that asks without end", () => {
     tree.answers = ["denied"];
     const root = await tree.open("root");
     const leaf = await tree.open("leaf", { parent: root });
-    for (let times = 0; times < 250; times += 1) for (const holder of [root, leaf]) await tree.ask(holder, "/inbox");
+    for (let times = 0; times < 250; times += 1) for (const grantee of [root, leaf]) await tree.ask(grantee, "/inbox");
     expect(tree.asked).toHaveLength(500);
     expect(codeOf(await tree.ask(leaf, "/inbox"))).toBe("GRANT_LIMIT");
   });
@@ -230,7 +230,7 @@ describe("a grant that is taken back", () => {
 
     expect(await revokeLiveGrant(tree.liveDir, currentOwner(), first?.id ?? "")).toBe(true);
     await tree.ledger.look();
-    expect([root, heir, asker].map((holder) => shown(holder.shown))).toEqual([[], [], []]);
+    expect([root, heir, asker].map((grantee) => shown(grantee.sandbox))).toEqual([[], [], []]);
     expect(await listLiveGrants(tree.liveDir, currentOwner())).toEqual([]);
     const questions = tree.asked.length;
     expect(codeOf(await tree.ask(root, src))).toBe("GRANT_REVOKED");
@@ -251,12 +251,12 @@ describe("a grant that is taken back", () => {
     const tree = await openTree({ "src/a": "" });
     const root = await tree.open("root");
     await tree.ask(root, join(tree.base, "src"));
-    const { shown: asItWas } = root;
+    const { sandbox: asItWas } = root;
     await revokeLiveGrant(tree.liveDir, currentOwner(), tree.granted[0]?.id ?? "");
     await tree.ledger.look();
     const late = await tree.open("late", { parent: root, given: asItWas, needs: { inherit: true } });
     expect(shown(asItWas)).not.toEqual([]);
-    expect(shown(late.shown)).toEqual([]);
+    expect(shown(late.sandbox)).toEqual([]);
   });
 
   it("is noticed without anybody looking", async () => {
@@ -267,7 +267,7 @@ describe("a grant that is taken back", () => {
     w.onChange(resolve);
     await revokeLiveGrant(tree.liveDir, currentOwner(), tree.granted[0]?.id ?? "");
     expect(await promise).toBe("revoked");
-    expect(canRead(w.shown, at("/inbox"))).toBe(false);
+    expect(canRead(w.sandbox, at("/inbox"))).toBe(false);
   });
 
   it("leaves what was there before, and what else was granted", async () => {
@@ -277,7 +277,7 @@ describe("a grant that is taken back", () => {
     await tree.ask(w, "/inbox");
     await revokeLiveGrant(tree.liveDir, currentOwner(), tree.granted[0]?.id ?? "");
     await tree.ledger.look();
-    expect(shown(w.shown)).toEqual(["/inbox ro", "/out ro"]);
+    expect(shown(w.sandbox)).toEqual(["/inbox ro", "/out ro"]);
   });
 
   it("of an upgrade leaves the reading that was granted before", async () => {
@@ -288,7 +288,7 @@ describe("a grant that is taken back", () => {
     await tree.ask(w, src, "write");
     await revokeLiveGrant(tree.liveDir, currentOwner(), tree.granted[1]?.id ?? "");
     await tree.ledger.look();
-    expect(shown(w.shown)).toEqual([`${src} ro`]);
+    expect(shown(w.sandbox)).toEqual([`${src} ro`]);
     expect(codeOf(await tree.ask(w, src, "write"))).toBe("GRANT_REVOKED");
   });
 });
@@ -301,7 +301,7 @@ describe("what stands in the place of a granted directory later", () => {
     await rename(join(tree.base, "src"), join(tree.base, "was"));
     await symlink("secret", join(tree.base, "src"));
     // Tools and cells open it from `/` without following any link; see test/attacks/grants.test.ts for both.
-    expect(w.shown.mounts).toMatchObject([{ host: join(tree.base, "src") }]);
+    expect(w.sandbox.mounts).toMatchObject([{ host: join(tree.base, "src") }]);
     await mkdir(join(tree.base, "was/b"));
     expect(codeOf(await tree.ask(w, join(tree.base, "src/b"), "write"))).toBe("GRANT_NO_DIRECTORY");
   });
@@ -312,7 +312,7 @@ describe("a sandbox that is derived from a granted one", () => {
     const tree = await openTree();
     const w = await tree.open("w");
     await tree.ask(w, "/inbox");
-    expect(child(w.shown, { inherit: true }).narrowings).toContainEqual({
+    expect(child(w.sandbox, { inherit: true }).narrowings).toContainEqual({
       by: "approval (a person agreed)",
       kind: "grant",
       path: "/inbox",

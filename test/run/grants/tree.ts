@@ -4,11 +4,10 @@ import { onTestFinished } from "vitest";
 import type { ApprovalRequest, Decision } from "../../../src/approval/approver.ts";
 import { parseWorker } from "../../../src/declarations/worker/worker.ts";
 import { refusedSourcesFor } from "../../../src/isolation/sources/refused-sources.ts";
-import { Holder } from "../../../src/run/granted/holder.ts";
-import { GrantLedger } from "../../../src/run/granted/ledger.ts";
-import type { GrantRecord } from "../../../src/run/granted/record.ts";
-import type { Mode } from "../../../src/run/granted/refusal.ts";
+import { GrantLedger } from "../../../src/run/grants/ledger.ts";
 import { type GrantOutcome, type GrantSurroundings, requestGrant } from "../../../src/run/grants/request.ts";
+import type { GrantRecord, Mode } from "../../../src/run/model/grant.ts";
+import { Grantee } from "../../../src/run/model/grantee.ts";
 import type { Needs } from "../../../src/sandbox/needs.ts";
 import type { Sandbox } from "../../../src/sandbox/sandbox.ts";
 import type { Violation } from "../../../src/sandbox/violation.ts";
@@ -27,14 +26,14 @@ export interface Tree {
   readonly revoked: string[];
   /** What the next questions are answered with; the last one stays. */
   answers: Decision["outcome" | "scope"][];
-  open(name: string, spec?: RunSpec): Promise<Holder>;
-  ask(holder: Holder, path: string, mode?: Mode, under?: Sandbox): Promise<GrantOutcome>;
+  open(name: string, spec?: RunSpec): Promise<Grantee>;
+  ask(grantee: Grantee, path: string, mode?: Mode, under?: Sandbox): Promise<GrantOutcome>;
 }
 
 export interface RunSpec {
   /** As it stands in the worker's file; `true` where the test does not say. */
   readonly dynamic?: unknown;
-  readonly parent?: Holder;
+  readonly parent?: Grantee;
   /** What its caller had when it was called; absent: what it has now. */
   readonly given?: Sandbox;
   readonly needs?: Needs;
@@ -94,22 +93,22 @@ export async function openTree(files: Readonly<Record<string, string>> = {}): Pr
         `---\n${JSON.stringify({ command: ["true"], sandbox: { dynamic } })}\n---\n`,
         `workers/${name}.worker`,
       );
-      const holder = new Holder({
+      const grantee = new Grantee({
         run: `run-${name}`,
         root: parent?.root ?? `run-${name}`,
         worker,
         parent: parent ?? null,
         project: given,
         limited: false,
-        stage: withoutViews(child(called ?? parent?.shown ?? given, needs, name)),
+        stage: withoutViews(child(called ?? parent?.sandbox ?? given, needs, name)),
       });
-      const place = await ledger.join(holder);
+      const place = await ledger.join(grantee);
       onTestFinished(() => place[Symbol.asyncDispose]());
-      return holder;
+      return grantee;
     },
-    async ask(holder, path, mode = "read", under) {
+    async ask(grantee, path, mode = "read", under) {
       const need = { path: at(path), mode, why: "for read_file", ...(under === undefined ? {} : { under }) };
-      return await requestGrant(need, holder, around, new AbortController().signal);
+      return await requestGrant(need, grantee, around, new AbortController().signal);
     },
   };
   return tree;

@@ -1,9 +1,8 @@
-import { basename } from "node:path";
+import { basename, relative } from "node:path";
 import { type Document, isMap } from "yaml";
 import { mountNameFault } from "../../../declarations/terms/names.ts";
-import type { Mode } from "../../granted/refusal.ts";
+import type { Mode } from "../../model/grant.ts";
 import { put } from "./edited-yaml.ts";
-import { hostText } from "./host-text.ts";
 
 export interface ProjectFile {
   /** Absolute. */
@@ -66,4 +65,11 @@ export function freeName(host: string, taken: readonly string[]): string {
     const name = count === 1 ? first : `${first}-${count}`;
     if (!taken.includes(name)) return name;
   }
+}
+
+/** A host directory as a project's files name it: relative to the project. */
+export function hostText(projectDir: string, host: string): string {
+  const text = relative(projectDir, host);
+  if (text === "") return ".";
+  return text.startsWith("..") ? text : `./${text}`;
 }

@@ -1,10 +1,9 @@
 import { type Document, parseDocument } from "yaml";
 import type { Mount } from "../../../sandbox/mount.ts";
-import type { GrantRecord } from "../../granted/record.ts";
+import type { GrantRecord } from "../../model/grant.ts";
 import { type EditedFile, editedYaml } from "./edited-yaml.ts";
 import { ProjectAdditions, type ProjectFile } from "./suggested-project.ts";
-import { declareIn } from "./suggested-worker.ts";
-import { type Wanted, wantedBy } from "./wanted.ts";
+import { declareIn, type Wanted, wantedBy } from "./suggested-worker.ts";
 
 export interface SuggestionRequest {
   readonly project: ProjectFile;

@@ -1,9 +1,8 @@
 import PQueue from "p-queue";
 import type { Violation } from "../../sandbox/violation.ts";
 import { GrantFiles } from "../../state/live-grants.ts";
-import type { Holder } from "./holder.ts";
-import type { GrantRecord } from "./record.ts";
-import type { Mode } from "./refusal.ts";
+import type { GrantedPlace, GrantRecord, Grants } from "../model/grant.ts";
+import type { Grantee } from "../model/grantee.ts";
 import { holds } from "./source.ts";
 
 /** More grants than this are not told at the end of a run. */
@@ -11,20 +10,13 @@ const MAX_TOLD = 1_000;
 /** What was taken back stays so for as long as this process; when there is more, nothing is granted any more. */
 const MAX_REVOKED = 10_000;
 
-interface Revoked {
-  readonly id: string;
-  readonly worker: string;
-  readonly host: string;
-  readonly mode: Mode;
-}
-
 /** The grants of one orchestrator: which runs hold what, what a person took back, and what there is to be told. */
-export class GrantLedger implements AsyncDisposable {
+export class GrantLedger implements Grants, AsyncDisposable {
   readonly #files: GrantFiles;
   readonly #onRevoked: (record: GrantRecord) => Promise<void>;
-  readonly #holders = new Set<Holder>();
+  readonly #grantees = new Set<Grantee>();
   readonly #live = new Map<string, GrantRecord>();
-  readonly #revoked: Revoked[] = [];
+  readonly #revoked: (GrantedPlace & { readonly id: string })[] = [];
   #told: GrantRecord[] = [];
   /** One change at a time, so that each is judged by what the ones before left. */
   readonly #changes = new PQueue({ concurrency: 1 });
@@ -40,19 +32,19 @@ export class GrantLedger implements AsyncDisposable {
     return this.#told;
   }
 
-  /** From now on the holder's grants are kept, until what is answered with is disposed of: at the end of its run. */
-  async join(holder: Holder): Promise<AsyncDisposable> {
+  /** From now on the grantee's grants are kept, until what is answered with is disposed of: at the end of its run. */
+  async join(grantee: Grantee): Promise<AsyncDisposable> {
     await this.inTurn(async () => {
-      this.#holders.add(holder);
+      this.#grantees.add(grantee);
       // A call may have waited for its turn with what its caller had, and has had taken back since.
-      const given = new Set(holder.shown.mounts.map(({ granted }) => granted));
-      for (const { id } of this.#revoked) if (given.has(id)) await holder.release(id);
+      const given = new Set(grantee.sandbox.mounts.map(({ granted }) => granted));
+      for (const { id } of this.#revoked) if (given.has(id)) await grantee.release(id);
     });
     return {
       [Symbol.asyncDispose]: () =>
         this.inTurn(async () => {
-          this.#holders.delete(holder);
-          const over = [...this.#live.keys()].filter((id) => ![...this.#holders].some((other) => other.holds(id)));
+          this.#grantees.delete(grantee);
+          const over = [...this.#live.keys()].filter((id) => ![...this.#grantees].some((other) => other.holds(id)));
           for (const id of over) await this.#forget(id);
         }),
     };
@@ -86,7 +78,7 @@ export class GrantLedger implements AsyncDisposable {
    * True where a person took this back from the worker, or a part of it: an earlier approval of a directory around it may
    * still be remembered.
    */
-  wasRevoked({ worker, host, mode }: Omit<Revoked, "id">): boolean {
+  wasRevoked({ worker, host, mode }: GrantedPlace): boolean {
     if (this.#revoked.length >= MAX_REVOKED) return true;
     return this.#revoked.some(
       (back) =>
@@ -115,8 +107,8 @@ export class GrantLedger implements AsyncDisposable {
     this.#told = this.#told.filter((told) => told.id !== id);
     const { worker, host, mode } = record;
     this.#revoked.push({ id, worker, host, mode });
-    for (const holder of [...this.#holders].toSorted((a, b) => b.chain().length - a.chain().length)) {
-      for (const orphan of await holder.release(id)) await this.#forget(orphan);
+    for (const grantee of [...this.#grantees].toSorted((a, b) => b.chain().length - a.chain().length)) {
+      for (const orphan of await grantee.release(id)) await this.#forget(orphan);
     }
     // Not sooner: whoever looks meanwhile waits until it is gone everywhere.
     this.#live.delete(id);

@@ -1,4 +1,3 @@
-import type { Stage } from "../../changes/stage.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { type DirectoryGrant, expand } from "../../sandbox/expand.ts";
 import type { Mount } from "../../sandbox/mount.ts";
@@ -10,56 +9,62 @@ import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 /** More requests of one tree of runs than anybody should be asked. */
 const MAX_REQUESTS = 500;
 
-export interface HolderParts {
+/** The sandbox that a run's tools, cells and children are given: the run's own, with its views. */
+export interface StagedSandbox {
+  readonly sandbox: Sandbox;
+  /** Replaces it. Reports why it cannot; nothing has changed then. */
+  adopt(sandbox: Sandbox): Promise<readonly Violation[]>;
+}
+
+export interface GranteeParts {
   readonly run: string;
   readonly root: string;
   readonly worker: WorkerDefinition;
   /** The run that called this one; null for a root run, whose caller is the project. */
-  readonly parent: Holder | null;
+  readonly parent: Grantee | null;
   /** The project's own sandbox, the same for a whole tree. */
   readonly project: Sandbox;
   /** True where the caller took something away for this one call: nothing is granted past that. */
   readonly limited: boolean;
-  /** The run's sandbox with its views, as its tools, cells and children are given it. */
-  readonly stage: Pick<Stage, "sandbox" | "adopt">;
+  readonly stage: StagedSandbox;
 }
 
-/** The holder of a run that is about to begin. */
-export function holderOf(
-  job: Pick<HolderParts, "run" | "root" | "worker"> & {
-    readonly caller: Holder | null;
+/** The grantee of a run that is about to begin. */
+export function granteeOf(
+  job: Pick<GranteeParts, "run" | "root" | "worker"> & {
+    readonly caller: Grantee | null;
     readonly callerSandbox: Sandbox;
     readonly narrow: object | null;
   },
-  stage: HolderParts["stage"],
-): Holder {
+  stage: StagedSandbox,
+): Grantee {
   const { run, root, worker, caller, callerSandbox, narrow } = job;
   const project = caller?.project ?? callerSandbox;
-  return new Holder({ run, root, worker, parent: caller, project, limited: narrow !== null, stage });
+  return new Grantee({ run, root, worker, parent: caller, project, limited: narrow !== null, stage });
 }
 
 /** `granted` adds, `revoked` takes away: what still uses the old sandbox may see what it must not any more. */
-export type HolderChange = "granted" | "revoked";
+export type GrantChange = "granted" | "revoked";
 
 /**
  * The sandbox of one run while it goes on. It is never changed, only replaced as a whole: by one with a directory more,
  * or by one without it again.
  */
-export class Holder {
+export class Grantee {
   readonly run: string;
   readonly root: string;
   readonly worker: WorkerDefinition;
-  readonly parent: Holder | null;
+  readonly parent: Grantee | null;
   readonly project: Sandbox;
   readonly limited: boolean;
-  readonly #stage: HolderParts["stage"];
+  readonly #stage: StagedSandbox;
   readonly #held = new Map<string, DirectoryGrant>();
-  readonly #listeners = new Set<(change: HolderChange) => void>();
+  readonly #listeners = new Set<(change: GrantChange) => void>();
   /** As it began. */
   #base: Sandbox;
   #requests = 0;
 
-  constructor({ run, root, worker, parent, project, limited, stage }: HolderParts) {
+  constructor({ run, root, worker, parent, project, limited, stage }: GranteeParts) {
     this.run = run;
     this.root = root;
     this.worker = worker;
@@ -71,7 +76,7 @@ export class Holder {
   }
 
   /** What its tools and cells act on now, and what a worker that it calls is derived from. */
-  get shown(): Sandbox {
+  get sandbox(): Sandbox {
     return this.#stage.sandbox;
   }
 
@@ -81,7 +86,7 @@ export class Holder {
   }
 
   /** The runs from the root of its tree down to this one. */
-  chain(): Holder[] {
+  chain(): Grantee[] {
     return this.parent === null ? [this] : [...this.parent.chain(), this];
   }
 
@@ -98,7 +103,7 @@ export class Holder {
 
   /** Answers with why it cannot be; nothing has changed then. */
   async hold(grant: DirectoryGrant): Promise<readonly Violation[]> {
-    const violations = await this.#stage.adopt(expand(this.shown, grant));
+    const violations = await this.#stage.adopt(expand(this.sandbox, grant));
     if (violations.length > 0) return violations;
     this.#held.set(grant.id, grant);
     this.#tell("granted");
@@ -128,7 +133,7 @@ export class Holder {
   }
 
   /** Calls back after each replacement; answers with how to stop that. */
-  onChange(listener: (change: HolderChange) => void): () => void {
+  onChange(listener: (change: GrantChange) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
@@ -146,7 +151,7 @@ export class Holder {
 
   /** The mount in the view that it has by now; one that was granted writing has another than it had before. */
   #asItIs(mount: Mount): Mount {
-    const now = this.shown.mounts.find(({ path }) => path === mount.path);
+    const now = this.sandbox.mounts.find(({ path }) => path === mount.path);
     if (now === undefined) return mount;
     if (now.mode === mount.mode && now.granted === mount.granted) return now;
     return now.view !== undefined && deliveryOf(mount) === "view"
@@ -154,7 +159,7 @@ export class Holder {
       : mount;
   }
 
-  #tell(change: HolderChange): void {
+  #tell(change: GrantChange): void {
     for (const listener of this.#listeners) listener(change);
   }
 }

@@ -1,3 +1,5 @@
+import type { Mode } from "../model/grant.ts";
+
 /** Why a directory is not granted. Whoever would have been asked is not asked. */
 export type GrantRefusalCode =
   | "GRANT_NOT_DYNAMIC"
@@ -22,8 +24,6 @@ export interface GrantRefusal {
 }
 
 export type Refused = { readonly ok: false; readonly refusal: GrantRefusal };
-
-export type Mode = "read" | "write";
 
 /** `because` and `instead` are whole sentences; the directory is as the worker would know it. */
 export function refuse(

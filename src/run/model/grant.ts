@@ -1,0 +1,46 @@
+import type { Violation } from "../../sandbox/violation.ts";
+import type { Grantee } from "./grantee.ts";
+
+/** What a directory is granted for; writing includes reading. */
+export type Mode = "read" | "write";
+
+/** One grant as it is told: in the audit trail, to the person at the end of a run, and as a live one. Host paths are in it. */
+export interface GrantRecord {
+  readonly id: string;
+  readonly run: string;
+  readonly root: string;
+  readonly worker: string;
+  /** The workers from the root run down to the one that asked. */
+  readonly through: readonly string[];
+  /** Those of them that were granted it: the one that asked, and all that lacked it above. */
+  readonly granted: readonly string[];
+  /** As the worker knows it. */
+  readonly directory: string;
+  readonly host: string;
+  /** The name of the project's mount in which it lies; null where the project gives nothing there. */
+  readonly mount: string | null;
+  readonly mode: Mode;
+  readonly scope: "once" | "tree" | "session";
+  readonly why: string;
+  /** ISO 8601. */
+  readonly grantedAt: string;
+}
+
+/** A grant, by what a later request is compared with. */
+export type GrantedPlace = Pick<GrantRecord, "worker" | "host" | "mode">;
+
+/** The grants of one orchestrator: which runs have what, what was revoked, and what there is to report. */
+export interface Grants {
+  /** Every grant of this process that was not revoked, the oldest first. */
+  readonly told: readonly GrantRecord[];
+  /** Keeps the run's grants until the returned value is disposed of, at the end of the run. */
+  join(grantee: Grantee): Promise<AsyncDisposable>;
+  /** Runs one change after the ones before. */
+  inTurn<T>(change: () => Promise<T>): Promise<T>;
+  /** In turn: lists a grant, then makes it true by `keep`, which may report why it cannot. */
+  add(record: GrantRecord, keep: () => Promise<readonly Violation[]>): Promise<readonly Violation[]>;
+  /** True if the user revoked this or a part of it: an earlier approval of a directory around it may still be remembered. */
+  wasRevoked(place: GrantedPlace): boolean;
+  /** Takes away what was revoked since the last call. Before each use of a sandbox that was expanded. */
+  look(): Promise<void>;
+}

@@ -1,0 +1,202 @@
+import type { Stage } from "../../changes/stage.ts";
+import type { GuardedFiles } from "../../files/guarded.ts";
+import type { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
+import { sha256 } from "../../platform/sha256.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import type {
+  AgreementRequest,
+  CallToolAnswer,
+  CallToolRequest,
+  CommitAnswer,
+  ExecToolAnswer,
+  ExecToolRequest,
+  Hands,
+} from "../../tools/hands.ts";
+import { runTool } from "../../tools/run-tool.ts";
+import type { ToolResult } from "../../tools/tool-result.ts";
+import type { CallRequest } from "../calls/call.ts";
+import { type Use, usedGranting } from "../grants/granting-tool.ts";
+import { surroundingsOf } from "../grants/surroundings.ts";
+import type { CellHost, Consent, Declared, Destinations, Records } from "../model/environment.ts";
+import type { GrantChange, Grantee } from "../model/grantee.ts";
+import type { Job } from "../model/job.ts";
+import type { RunResult } from "../model/result.ts";
+import { AgreedInTool } from "./agreed-in-tool.ts";
+import { type Ask, askFor } from "./ask.ts";
+import type { CommandCell } from "./command-cell.ts";
+import { Commits } from "./commits.ts";
+import type { OnOutput } from "./exec-command.ts";
+import type { OutputDir } from "./output-dir.ts";
+import { SandboxFiles } from "./sandbox-files.ts";
+import { SessionGit } from "./session-git.ts";
+import { agreeToCommand } from "./shell-consent.ts";
+import { WriteRoom } from "./write-room.ts";
+
+export interface SessionParts {
+  readonly job: Job;
+  readonly grantee: Grantee;
+  readonly stage: Stage;
+  readonly env: Declared & CellHost & Consent & Records & Destinations;
+  /** Calls another worker for the job. */
+  readonly call: (request: CallRequest, signal: AbortSignal) => Promise<RunResult>;
+  /** True if no command of the job's own worker runs beside it: each tool is then recorded by itself. */
+  readonly standalone: boolean;
+}
+
+export interface SessionHandsRequest extends SessionParts {
+  readonly output: OutputDir;
+  /** What tools and the session's cells write counts together. */
+  readonly baseline: DiskBaseline;
+  readonly cell: CommandCell;
+  /** Aborted when the session ends. */
+  readonly over: AbortSignal;
+}
+
+export interface ToolCall {
+  readonly name: string;
+  readonly rawInput: unknown;
+  readonly onOutput?: OnOutput | undefined;
+}
+
+/** What a session's tools act with: its files, and everything that needs consent. Follows what the run is granted. */
+export class SessionHands implements Hands, Disposable {
+  readonly git: SessionGit;
+  readonly #request: SessionHandsRequest;
+  readonly #ask: Ask;
+  readonly #commits: Commits;
+  /** How much tools and commands may write, together. */
+  readonly #room: WriteRoom;
+  readonly #stopListening: () => void;
+  readonly #running = new Set<Promise<unknown>>();
+  #files: SandboxFiles;
+  /** True once there were commands, or workers that were called. */
+  #othersWrote = false;
+
+  constructor(request: SessionHandsRequest) {
+    const { job, grantee, stage, env, baseline } = request;
+    this.#request = request;
+    this.#ask = askFor(job, env);
+    this.#commits = new Commits(job, stage, env);
+    this.#room = new WriteRoom(stage, baseline, env);
+    this.#files = this.#filesOf(stage.sandbox);
+    this.#stopListening = grantee.onChange((change) => this.#adopted(change));
+    this.git = new SessionGit({
+      job,
+      env,
+      sandbox: () => stage.sandbox,
+      files: () => this.files,
+      agreedTo: (path, content) => stage.agreed("write", path, sha256(content)),
+      ask: this.#ask,
+    });
+  }
+
+  get files(): GuardedFiles {
+    return this.#files.guarded;
+  }
+
+  /** Uses a tool. If it is refused for a path outside, it is used again when its directory is granted. */
+  async use(call: ToolCall, signal: AbortSignal): Promise<ToolResult> {
+    const result = this.#used(call, signal);
+    this.#running.add(result);
+    try {
+      return await result;
+    } finally {
+      this.#running.delete(result);
+    }
+  }
+
+  /** Settles when no tool is in use. */
+  async idle(): Promise<void> {
+    await Promise.allSettled(this.#running);
+  }
+
+  /** From now on programs may write in the session's directories, beside its tools. */
+  othersMayWrite(): void {
+    this.#othersWrote = true;
+  }
+
+  async agree({ operation, path, diff }: AgreementRequest, signal: AbortSignal): Promise<void> {
+    const what = { operations: [operation], paths: [path], ...(diff === undefined ? {} : { diff }) };
+    await this.#ask(what, `${operation} ${path}`, signal);
+  }
+
+  /** `onOutput` receives each piece of output as it comes; the answer holds it as well, cut if it is long. */
+  async exec(
+    request: ExecToolRequest,
+    signal: AbortSignal,
+    onOutput: OnOutput = () => undefined,
+  ): Promise<ExecToolAnswer> {
+    const { job, env, cell, over } = this.#request;
+    await agreeToCommand(request, job.worker.shellRules, this.#ask, signal);
+    const stopped = AbortSignal.any([signal, job.signal, over]);
+    await env.grants.look();
+    this.othersMayWrite();
+    return await cell.exec(request, stopped, onOutput);
+  }
+
+  async call(request: CallToolRequest, signal: AbortSignal): Promise<CallToolAnswer> {
+    this.othersMayWrite();
+    const result = await this.#request.call({ ...request, input: request.input, narrow: null }, signal);
+    const { status, output, error } = result;
+    return { status, output, error, result: { ...result } };
+  }
+
+  /** Applies the changes so far for which there is consent. The session continues. */
+  async commit(signal: AbortSignal): Promise<CommitAnswer> {
+    return await this.#commits.next(signal);
+  }
+
+  [Symbol.dispose](): void {
+    this.#stopListening();
+    this.#files[Symbol.dispose]();
+  }
+
+  async #used({ name, rawInput, onOutput }: ToolCall, signal: AbortSignal): Promise<ToolResult> {
+    const { job, grantee, stage, env, cell, standalone } = this.#request;
+    const agreed = new AgreedInTool();
+    const use: Use = async (under) => {
+      using files = under === null ? null : this.#filesOf(under);
+      const hands = this.#noting(agreed, () => (files ?? this.#files).guarded, onOutput);
+      return await runTool(name, rawInput, hands, signal);
+    };
+    const cellIsOld = (): boolean => cell.isStale;
+    const around = surroundingsOf(job, env);
+    const result = await usedGranting({ name, rawInput, use, cellIsOld }, grantee, around, signal);
+    // Only tools, one after another, have ever written in the session's directories.
+    const isAlone = standalone && this.#running.size === 1 && !this.#othersWrote;
+    // What was agreed to here is not asked about once more when it is applied.
+    if (result.ok) await agreed.tell(stage, isAlone);
+    return result;
+  }
+
+  /** The same hands for one use of a tool, which write down what was agreed to in it. */
+  #noting(agreed: AgreedInTool, files: () => GuardedFiles, onOutput?: OnOutput): Hands {
+    return {
+      get files() {
+        return agreed.noting(files());
+      },
+      agree: async (request, signal) => {
+        await this.agree(request, signal);
+        agreed.add(request);
+      },
+      exec: (request, signal) => this.exec(request, signal, onOutput),
+      call: (request, signal) => this.call(request, signal),
+      commit: (signal) => this.commit(signal),
+      git: this.git,
+    };
+  }
+
+  /** A tool that is in use keeps the files that it began with. */
+  #adopted(change: GrantChange): void {
+    const { stage, cell } = this.#request;
+    const before = this.#files;
+    this.#files = this.#filesOf(stage.sandbox);
+    void this.idle().then(() => before[Symbol.dispose]());
+    if (change === "granted") cell.replaceBeforeNext();
+    else cell.endNow();
+  }
+
+  #filesOf(sandbox: Sandbox): SandboxFiles {
+    return new SandboxFiles(sandbox, this.#request.job.attachments, this.#request.output, this.#room);
+  }
+}
