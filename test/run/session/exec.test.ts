@@ -123,7 +123,7 @@ describe("a command in a session's cell", () => {
     const answer = await s.exec("no-such-program --x");
     expect(answer).toMatchObject({ status: "failed", exitCode: 127 });
     expect(answer.stderr).toContain("no-such-program");
-    expect(answer.hints.join()).toContain("not in this worker's image");
+    expect(answer.hints.join()).toContain("not installed in this worker's image");
   });
 
   it.each(["SEGV", "TERM", "KILL"])("that dies by SIG%s is told by that signal", async (name) => {
