@@ -1,6 +1,6 @@
 import { availableParallelism, freemem } from "node:os";
 import { dirname } from "node:path";
-import { announceFleet, countLiveFleets } from "../state/live-fleets.ts";
+import { announceFleet, countLiveFleets } from "../state/live-dir.ts";
 import { currentOwner, type Owner } from "../state/owner.ts";
 import type { FleetSpec, Reuse } from "./model/item.ts";
 

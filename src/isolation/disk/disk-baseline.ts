@@ -1,5 +1,5 @@
+import { statfsSync } from "node:fs";
 import type { Descriptor } from "../../files/host/descriptor.ts";
-import { freeSpace } from "./free-space.ts";
 import { treeUsage } from "./tree-usage.ts";
 
 /** What one place took, and what was free around it, when it was first looked at. */
@@ -35,4 +35,19 @@ export class DiskBaseline {
 async function looked(place: Descriptor, signal: AbortSignal): Promise<PlaceBefore> {
   const { bytes, names } = await treeUsage(place, Number.POSITIVE_INFINITY, signal);
   return { bytes, names, freeBytes: freeSpace(place).bytes };
+}
+
+/** Of the file system that a directory is on, in bytes. */
+export interface FreeSpace {
+  readonly bytes: number;
+  readonly total: number;
+}
+
+/** A name takes some space of the file system's own, whatever it holds. */
+const INODE_BYTES = 4096;
+
+/** Synchronous: it is asked for often, and answered from memory. */
+export function freeSpace(place: Descriptor): FreeSpace {
+  const { bsize, bfree, blocks, files, ffree } = statfsSync(place.path());
+  return { bytes: bsize * bfree + INODE_BYTES * ffree, total: bsize * blocks + INODE_BYTES * files };
 }

@@ -1,8 +1,7 @@
 import { constants, openSync } from "node:fs";
 import { setTimeout as pause } from "node:timers/promises";
 import { Descriptor } from "../../files/host/descriptor.ts";
-import { DiskBaseline, type PlaceBefore } from "./disk-baseline.ts";
-import { freeSpace } from "./free-space.ts";
+import { DiskBaseline, freeSpace, type PlaceBefore } from "./disk-baseline.ts";
 import { treeUsage } from "./tree-usage.ts";
 
 export interface DiskWatchOptions {

@@ -11,7 +11,7 @@ import { capabilities } from "./capabilities.ts";
 import { dockerCell, type WaitAnswer } from "./cell.ts";
 import { containerConfig, type SeccompProfiles } from "./container-config.ts";
 import { engineMessage, engineTrouble, isGone, statusCodeOf } from "./engine-error.ts";
-import { imageFacts } from "./image-facts.ts";
+import { imageFacts } from "./images/inspect.ts";
 import { NameFileSet } from "./name-files.ts";
 import { listVolumes, ownerOfVolume, pinnedVolumes } from "./pinned-volume.ts";
 import { listCells, type ReapScope, reap } from "./reap.ts";

@@ -6,7 +6,6 @@ import { EngineTrouble } from "../port/driver.ts";
 import type { Exec, ExecRequest } from "../port/exec.ts";
 import { Demultiplexer } from "./demux.ts";
 import { engineMessage, engineTrouble } from "./engine-error.ts";
-import { FirstLine } from "./first-line.ts";
 import { OOM_KILLS_SCRIPT, parseOomKills } from "./oom-kills.ts";
 
 /** The Engine tells the exit code a moment after the streams' end; asked this often, at intervals that grow from the first to the last. */
@@ -168,4 +167,29 @@ async function exitCodeOf(container: Docker.Container, exec: Docker.Exec): Promi
     intervalMs = Math.min(intervalMs * 1.5, LAST_INTERVAL_MS);
   }
   return null;
+}
+
+/** What a command's own launcher says before the command begins is short. */
+const MAX_BYTES = 1024;
+
+/** Takes the first line off a stream; the rest is passed on. */
+class FirstLine {
+  #begun = Buffer.alloc(0);
+  #line: string | null = null;
+
+  /** What follows the line in this piece of the stream. */
+  add(chunk: Buffer): Buffer {
+    if (this.#line !== null) return chunk;
+    this.#begun = Buffer.concat([this.#begun, chunk.subarray(0, MAX_BYTES)]);
+    const end = this.#begun.indexOf("\n");
+    if (end < 0) return Buffer.alloc(0);
+    this.#line = this.#begun.toString("latin1", 0, end);
+    const taken = end + 1 - (this.#begun.length - Math.min(chunk.length, MAX_BYTES));
+    return chunk.subarray(taken);
+  }
+
+  /** Null where the stream has no whole line yet. */
+  get line(): string | null {
+    return this.#line;
+  }
 }

@@ -1,6 +1,5 @@
-import type { Cell } from "../port/cell.ts";
+import type { Cell, ServingCell } from "../port/cell.ts";
 import { EngineTrouble } from "../port/driver.ts";
-import type { ServingCell } from "../port/serving.ts";
 import type { Attachment } from "./attachment.ts";
 
 /** An answer is one short line; whatever is longer was not written by the cell's first process. */

@@ -1,7 +1,6 @@
 import type { Violation } from "../../sandbox/violation.ts";
 import type { Enforcement, EnforcementLine, EnforcementLines } from "../plan/enforcement.ts";
 import type { Plan, PlannedMount, PlannedTmpfs } from "../plan/plan.ts";
-import { CAPABILITY_NAMES } from "./capability-names.ts";
 import type { GateReport, ReportedMount } from "./report.ts";
 
 export interface Verification {
@@ -170,3 +169,13 @@ function cpus(report: GateReport): string {
 function pageAligned(bytes: number): number {
   return Math.floor(bytes / 4096) * 4096;
 }
+
+/** The capabilities in the order of their bits in the sets of /proc/self/status (capability.h). */
+export const CAPABILITY_NAMES = (
+  "CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE NET_BIND_SERVICE NET_BROADCAST " +
+  "NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO SYS_CHROOT SYS_PTRACE SYS_PACCT SYS_ADMIN SYS_BOOT SYS_NICE " +
+  "SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG MKNOD LEASE AUDIT_WRITE AUDIT_CONTROL SETFCAP MAC_OVERRIDE MAC_ADMIN SYSLOG WAKE_ALARM " +
+  "BLOCK_SUSPEND AUDIT_READ PERFMON BPF CHECKPOINT_RESTORE"
+)
+  .split(" ")
+  .map((name) => `CAP_${name}`);

@@ -2,10 +2,9 @@ import type { Violation } from "../../sandbox/violation.ts";
 import type { Plan } from "../plan/plan.ts";
 import type { ImageFacts } from "../plan/plan-for.ts";
 import type { Pins } from "../sources/pin.ts";
-import type { Cell } from "./cell.ts";
+import type { Cell, ServingCell } from "./cell.ts";
 import type { SessionCell } from "./exec.ts";
 import type { Labelled } from "./labels.ts";
-import type { ServingCell } from "./serving.ts";
 
 /** Something that makes cells from plans. Every driver passes one contract suite, `test/isolation/driver.contract.ts`. */
 export interface Driver {

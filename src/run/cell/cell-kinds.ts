@@ -1,9 +1,8 @@
 import type { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
 import type { Plan, PlannedMount } from "../../isolation/plan/plan.ts";
-import type { Cell } from "../../isolation/port/cell.ts";
+import type { Cell, ServingCell } from "../../isolation/port/cell.ts";
 import type { Driver, StartRequest } from "../../isolation/port/driver.ts";
 import type { SessionCell } from "../../isolation/port/exec.ts";
-import type { ServingCell } from "../../isolation/port/serving.ts";
 import type { Pins } from "../../isolation/sources/pin.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import type { Plumbing } from "./prepare.ts";

@@ -5,9 +5,8 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { connect } from "../../../src/isolation/engine/connect.ts";
+import { connect, engineUnavailable } from "../../../src/isolation/engine/connect.ts";
 import { resolveEndpoint } from "../../../src/isolation/engine/endpoint.ts";
-import { engineUnavailable } from "../../../src/isolation/engine/engine-unavailable.ts";
 import { EngineUnavailableError } from "../../../src/isolation/port/engine.ts";
 
 let dir: string;

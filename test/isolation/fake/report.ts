@@ -1,5 +1,5 @@
-import { CAPABILITY_NAMES } from "../../../src/isolation/gate/capability-names.ts";
 import type { GateReport, ReportedMount } from "../../../src/isolation/gate/report.ts";
+import { CAPABILITY_NAMES } from "../../../src/isolation/gate/verify.ts";
 import type { Plan, PlannedTmpfs } from "../../../src/isolation/plan/plan.ts";
 import type { Pins } from "../../../src/isolation/sources/pin.ts";
 

@@ -1,9 +1,8 @@
 import { Readable } from "node:stream";
 import type Docker from "dockerode";
 import { ImageBuildError, type OnImageProgress } from "../../port/images.ts";
-import type { ImageSource } from "./catalog.ts";
+import { BASE_LABEL, FINGERPRINT_LABEL, fingerprint, type ImageSource } from "./catalog.ts";
 import { readMessages } from "./engine-messages.ts";
-import { BASE_LABEL, FINGERPRINT_LABEL, fingerprint } from "./fingerprint.ts";
 
 export interface BuildRequest {
   readonly docker: Docker;

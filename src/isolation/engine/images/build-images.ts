@@ -1,4 +1,6 @@
 import type Docker from "dockerode";
+import { holdFile } from "../../../state/file-lock.ts";
+import { lockOwner, parseOwner } from "../../../state/owner.ts";
 import { makeClosedDir } from "../../../state/state-dir.ts";
 import { statePaths } from "../../../state/state-paths.ts";
 import {
@@ -9,12 +11,10 @@ import {
   type ImageBuildRequest,
 } from "../../port/images.ts";
 import { type BuildRequest, buildImage } from "./build-image.ts";
-import { type ImageSource, listImages } from "./catalog.ts";
+import { FINGERPRINT_LABEL, type ImageSource, isCurrent, listImages } from "./catalog.ts";
 import { ensureDebianBase } from "./debian-base.ts";
-import { FINGERPRINT_LABEL, isCurrent } from "./fingerprint.ts";
+import { findProxies } from "./host-apt.ts";
 import { inspectImage } from "./inspect.ts";
-import { acquireLock } from "./lock.ts";
-import { findProxies } from "./proxies.ts";
 import type { StatusRequest } from "./status.ts";
 
 /**
@@ -84,4 +84,24 @@ async function networkFor(docker: Docker, proxies: Readonly<Record<string, strin
   const networks = await docker.listNetworks({ filters: { driver: ["bridge"] } });
   const localProxy = Object.values(proxies).some((proxy) => /\/\/(localhost|127\.|\[::1\])/.test(proxy));
   return networks.length === 0 || localProxy ? "host" : undefined;
+}
+
+const POLL_MS = 200;
+/** Longer than building every image takes on a slow machine. */
+const MAX_WAIT_MS = 30 * 60_000;
+
+export interface LockOptions {
+  readonly signal?: AbortSignal | undefined;
+  /** Called once, with its pid, when another process is building. */
+  readonly onWait?: (pid: number) => void;
+}
+
+/** Waits until no other process holds `file`, and holds it until disposed of. What a dead process left is taken over. */
+export async function acquireLock(file: string, { signal, onWait }: LockOptions = {}): Promise<AsyncDisposable> {
+  return await holdFile(file, lockOwner(), {
+    waitMs: MAX_WAIT_MS,
+    longestPauseMs: POLL_MS,
+    signal,
+    onWait: (name) => onWait?.(parseOwner(name)?.pid ?? 0),
+  });
 }

@@ -1,8 +1,7 @@
 import type Docker from "dockerode";
 import { BASE_NAME, IMAGE_PREFIX, type ImageStatus } from "../../port/images.ts";
-import { listImages } from "./catalog.ts";
+import { BASE_LABEL, isCurrent, listImages } from "./catalog.ts";
 import { findDebianBase } from "./debian-base.ts";
-import { BASE_LABEL, isCurrent } from "./fingerprint.ts";
 import { inspectImage } from "./inspect.ts";
 
 export interface StatusRequest {
