@@ -1,4 +1,5 @@
-import { readFile } from "node:fs/promises";
+import { glob, readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { MAY_IMPORT } from "../architecture.ts";
 
@@ -49,3 +50,28 @@ describe("the table of folders in docs/architecture.md", () => {
     for (const { folder } of await rows()) expect(picture).toContain(`${folder}/`);
   });
 });
+
+describe("the table of floors in docs/architecture.md", () => {
+  it("has every sub-folder of run/, above those that it imports", async () => {
+    const page = await readFile(PAGE, "utf8");
+    const [, table = ""] = page.split("| floor |");
+    const floors = new Map(
+      [...(table.split("\n\n")[0] ?? "").matchAll(/^\| (\d) +\| (.*) \|$/gm)].flatMap(([, floor, folders = ""]) =>
+        [...folders.matchAll(/`(\w+)\/`/g)].map(([, folder = ""]) => [folder, Number(floor)] as const),
+      ),
+    );
+    const run = join(import.meta.dirname, "../../src/run");
+    const paths = await Array.fromAsync(glob("*/**/*.ts", { cwd: run }));
+    expect([...floors.keys()].toSorted()).toEqual([...new Set(paths.map(folderOf))].toSorted());
+    const upwards: string[] = [];
+    for (const path of paths) {
+      const own = floors.get(folderOf(path)) ?? 0;
+      const imported = [...(await readFile(join(run, path), "utf8")).matchAll(/from "\.\.\/(\w+)\//g)];
+      for (const [, folder = ""] of imported)
+        if (floors.has(folder) && (floors.get(folder) ?? 0) >= own) upwards.push(`${path} imports ${folder}/`);
+    }
+    expect(upwards).toEqual([]);
+  });
+});
+
+const folderOf = (path: string): string => path.split("/")[0] ?? "";
