@@ -139,6 +139,7 @@ describe.each(APIS)("asking a model of $api again", (spoken) => {
     await expect(waiting).rejects.toBe(reason);
     const within = asked(() => ({ type: "stall", after: 9, turn: LONG }), QUICK, AbortSignal.timeout(50));
     await expect(within).rejects.toMatchObject({ name: "TimeoutError" });
-    expect(performance.now() - begunAt).toBeLessThan(2000);
+    // A third of the wait that it left.
+    expect(performance.now() - begunAt).toBeLessThan(20_000);
   });
 });

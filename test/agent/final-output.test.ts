@@ -71,7 +71,7 @@ describe("an answer that is to be JSON", () => {
     const text = `${FENCE}json\n${" ".repeat(2_000_000)}x`;
     const begunAt = performance.now();
     expect((await finalOutput(text, fits, asItIs)).ok).toBe(false);
-    expect(performance.now() - begunAt).toBeLessThan(1000);
+    expect(performance.now() - begunAt).toBeLessThan(10_000);
   });
 
   it("is the value that was meant, whatever it is, with fences and without", async () => {

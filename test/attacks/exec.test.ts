@@ -101,9 +101,7 @@ describe("a session whose orchestrator is killed", () => {
         Labels["dev.corral.owner"]?.includes(`${orchestrator.pid}`),
       );
       if (left === undefined) throw new Error("the session's cell is not there");
-      await expect
-        .poll(async () => (await docker.getContainer(left.Id).inspect()).State.Running, { timeout: 5000 })
-        .toBe(false);
+      await expect.poll(async () => (await docker.getContainer(left.Id).inspect()).State.Running).toBe(false);
       await using next = await openCorral({ projectDir, stateDir, engineEnv: process.env });
       expect(next.reaped).toMatchObject({ cells: [left.Labels["dev.corral.run"]], directories: [expect.any(String)] });
       expect(await next.environment.driver.list()).toEqual([]);

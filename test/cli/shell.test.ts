@@ -139,7 +139,7 @@ describe("corral shell, at a terminal", () => {
   });
 
   // Three terminals in a row have timing of their own (this one, script's and the cell's), so it may try again.
-  it("gives Ctrl-C to the program in the cell, and goes on", { retry: 2, timeout: 20_000 }, async () => {
+  it("gives Ctrl-C to the program in the cell, and goes on", { retry: 2 }, async () => {
     const terminal = atTerminal(["shell", "w"]);
     // Told by the program itself: before it is in the foreground a Ctrl-C is the shell's.
     terminal.type("sh -c 'echo beg\"\"un; exec sleep 4751'; echo not ' 'here\r");

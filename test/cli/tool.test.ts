@@ -125,7 +125,7 @@ describe("corral tool", () => {
     const input = JSON.stringify({ command });
     const { child, ended } = project.start(["tool", "exec", input, ...w]);
     const cells = async () => JSON.parse((await project.corral(["ps", "--json"])).stdout) as unknown[];
-    await expect.poll(cells, { timeout: 20_000 }).toHaveLength(1);
+    await expect.poll(cells).toHaveLength(1);
     child.kill("SIGINT");
     expect((await ended).status).toBe(130);
     expect(await cells()).toEqual([]);

@@ -90,7 +90,7 @@ describe.each(["fresh", "scrubbed"] as const)("a fleet with %s cells", (reuse) =
     if (reuse === "scrubbed") expect(results.get("22")).toMatchObject({ status: "refused" });
     expect(await readFile(join(f.project.dir, "inbox", "25"), "utf8")).toBe("document 25\n");
     expect((await f.project.traces()).filter((trace) => !trace.startsWith("socket"))).toEqual([]);
-  }, 120_000);
+  }, 300_000);
 
   it("goes on where it was drained, and runs nothing twice", async () => {
     await using f = await openFleetProject(spec("cat", 0));
@@ -119,7 +119,7 @@ describe.each(["fresh", "scrubbed"] as const)("a fleet with %s cells", (reuse) =
   });
 
   it("begins nothing more once it is drained, though cells stand ready", async () => {
-    await using f = await openFleetProject(spec("sleep 1"));
+    await using f = await openFleetProject(spec("sleep 3"));
     const opened = await f.open(
       { reuse, concurrency: 1 },
       Array.from({ length: 4 }, (_, n) => ({ allowWrite: [`/text/${n}`] })),
@@ -128,7 +128,7 @@ describe.each(["fresh", "scrubbed"] as const)("a fleet with %s cells", (reuse) =
     await using fleet = opened;
     const ended = fleet.fleet.run();
     void Array.fromAsync(fleet.fleet.results);
-    await vi.waitFor(() => expect(f.running()).toBe(1), { timeout: 20_000, interval: 10 });
+    await vi.waitFor(() => expect(f.running()).toBe(1), { timeout: 60_000, interval: 10 });
     // The next one's cell is started meanwhile.
     await new Promise((later) => setTimeout(later, 500));
     fleet.fleet.drain("the test says so");

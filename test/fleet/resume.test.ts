@@ -2,11 +2,10 @@ import { setTimeout as wait } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Outcome } from "../cli/cli-project.ts";
 import { openSecondEngine, type SecondEngine } from "../run/second-engine.ts";
+import { AT_LENGTH } from "../tiers/at-length.ts";
 import { type KilledFleet, killedFleet } from "./killed-fleet.ts";
 
-/** The whole of what issue 5 asks for takes minutes; without it, the same story is shorter. */
-const LONG = process.env.CORRAL_LONG === "1";
-const TIMEOUT_MS = LONG ? 900_000 : 90_000;
+const TIMEOUT_MS = AT_LENGTH ? 900_000 : 180_000;
 /** Long enough for a process to open the project, and to be somewhere in its items. */
 const LATEST_KILL_MS = 1500;
 
@@ -39,9 +38,9 @@ async function toItsEnd(fleet: KilledFleet, lives = 1): Promise<Outcome[]> {
 
 describe("a fleet whose process is killed", () => {
   it.each([
-    { reuse: "scrubbed", items: LONG ? 300 : 60, kills: LONG ? 20 : 5, seconds: 0.05 },
+    { reuse: "scrubbed", items: AT_LENGTH ? 300 : 36, kills: AT_LENGTH ? 20 : 3, seconds: 0.05 },
     // Slow enough that there is something left to be killed in.
-    { reuse: "fresh", items: LONG ? 300 : 32, kills: LONG ? 20 : 4, seconds: LONG ? 0.05 : 0.3 },
+    { reuse: "fresh", items: AT_LENGTH ? 300 : 24, kills: AT_LENGTH ? 20 : 3, seconds: AT_LENGTH ? 0.05 : 0.3 },
   ] as const)(
     "($reuse, $items items, $kills times) has every result once and right after it was resumed, and leaves nothing",
     async ({ reuse, items, kills, seconds }) => {
@@ -101,7 +100,7 @@ describe("a fleet whose Engine is killed", () => {
   it.each(["scrubbed", "fresh"] as const)(
     "(%s) tries again what was lost, and has every result once and right",
     async (reuse) => {
-      const [items, kills] = LONG ? [300, 3] : [reuse === "fresh" ? 8 : 16, 1];
+      const [items, kills] = AT_LENGTH ? [300, 3] : [reuse === "fresh" ? 8 : 16, 1];
       await using fleet = await killedFleet({ reuse, items, concurrency: 2, env: engine.env, seconds: 0.1 });
       let running = await fleet.start();
       const outcomes: Outcome[] = [];
@@ -124,7 +123,7 @@ describe("a fleet whose Engine is killed", () => {
     TIMEOUT_MS,
   );
 
-  it.runIf(LONG)(
+  it.runIf(AT_LENGTH)(
     "pauses where the Engine stays away for longer than items are tried again, and loses none",
     async () => {
       await using fleet = await killedFleet({

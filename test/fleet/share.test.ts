@@ -10,7 +10,7 @@ import { sh } from "../run/project-fixture.ts";
 import { openFleetProject, SPEC } from "./fleet-fixture.ts";
 
 /** More than the most that may pass until a fleet has looked and its items have ended. */
-const SOON = { timeout: 20_000, interval: 50 };
+const SOON = { timeout: 60_000, interval: 50 };
 
 describe("how much a fleet has beside others", () => {
   it.each([

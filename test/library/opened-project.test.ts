@@ -180,7 +180,7 @@ describe("project.map", () => {
     const left = project.map("first", keyed);
     expect((await left.next()).value).toMatchObject({ key: "1", status: "succeeded" });
     const of = (type: RunEvent["type"]) => events.filter((event) => event.type === type).map(({ run }) => run);
-    await vi.waitFor(() => expect(of("started")).toHaveLength(6), { timeout: 20_000 });
+    await vi.waitFor(() => expect(of("started")).toHaveLength(6), { timeout: 60_000 });
     await project[Symbol.asyncDispose]();
     expect(of("ended").toSorted()).toEqual(of("requested").toSorted());
     expect(await readdir(join(stateDir, "live"))).toEqual([]);

@@ -75,7 +75,7 @@ describe("docs/mcp.md", () => {
     expect(written.isError).toBeFalsy();
     await client.close();
     const note = () => readFile(join(project.dir, "notes/n.md"), "utf8").catch(() => "");
-    await expect.poll(note, { timeout: 10_000 }).toBe("# n");
+    await expect.poll(note).toBe("# n");
   });
 
   it("has a configuration for HTTP that is answered", async () => {

@@ -91,7 +91,7 @@ describe.each([
     expect(remote.git("show", "main:a.md").trim()).toBe(`by ${at}`);
     expect([...used].sort()).toEqual([...TOOLS.keys()].sort());
     await client.close();
-    await expect.poll(() => mcp.cells(), { timeout: 10_000 }).toEqual([]);
+    await expect.poll(() => mcp.cells()).toEqual([]);
   });
 
   it("is told of a refusal in words and as data, and of bad arguments too", async () => {
@@ -140,7 +140,7 @@ describe.each([
       const command = "for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline; echo; done";
       return textOf(await client.callTool({ name: "exec", arguments: { command } }));
     };
-    await expect.poll(left, { timeout: 10_000 }).not.toContain("sleep 4242");
+    await expect.poll(left).not.toContain("sleep 4242");
   });
 
   it("hears that a call goes on, and can stop it: the called worker's container goes", async () => {
@@ -155,7 +155,7 @@ describe.each([
     expect(await mcp.cells()).toHaveLength(1);
     cancel.abort();
     await expect(running).rejects.toThrow();
-    await expect.poll(() => mcp.cells(), { timeout: 10_000 }).toEqual([]);
+    await expect.poll(() => mcp.cells()).toEqual([]);
   });
 });
 
@@ -208,16 +208,16 @@ describe("corral mcp on stdio", () => {
     const before = await mcp.cells();
     child.kill("SIGKILL");
     expect(before).toHaveLength(1);
-    await expect.poll(() => isAlive(server), { timeout: 15_000 }).toBe(false);
+    await expect.poll(() => isAlive(server)).toBe(false);
     expect(await mcp.cells()).toEqual([]);
   });
 
   it.each(["SIGINT", "SIGTERM"] as const)("leaves nothing when it gets %s", async (signal) => {
     const { client, pid } = await mcp.connect();
     const running = client.callTool({ name: "exec", arguments: { command: "sleep 4242" } }).catch(() => "ended");
-    await expect.poll(() => mcp.cells(), { timeout: 20_000 }).toHaveLength(1);
+    await expect.poll(() => mcp.cells()).toHaveLength(1);
     process.kill(pid, signal);
-    await expect.poll(() => isAlive(pid), { timeout: 15_000 }).toBe(false);
+    await expect.poll(() => isAlive(pid)).toBe(false);
     expect(await mcp.cells()).toEqual([]);
     expect(await running).toBe("ended");
   });
@@ -242,7 +242,7 @@ describe("corral mcp on stdio", () => {
     expect(committed).toMatchObject({ isError: true, structuredContent: { code: "APPROVAL_DENIED" } });
     expect(textOf(committed)).toContain("the client offers no way to ask a person");
     await connected.close();
-    await expect.poll(() => connected.stderr(), { timeout: 5000 }).toContain("corral changes show");
+    await expect.poll(() => connected.stderr()).toContain("corral changes show");
     await expect(readFile(join(asking.project.dir, "out/new"))).rejects.toThrow("ENOENT");
     const waiting = await asking.project.corral(["changes", "ls", "--json"]);
     expect(JSON.parse(waiting.stdout)).toHaveLength(1);

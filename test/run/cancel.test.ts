@@ -109,7 +109,7 @@ describe("a called run", () => {
     const running = project.run("boss");
     await project.printed("kid", "up");
     await writeFile(join(project.dir, "flag/go"), "");
-    await expect.poll(() => ends(project), { timeout: 10_000 }).toEqual(["kid"]);
+    await expect.poll(() => ends(project)).toEqual(["kid"]);
     await writeFile(join(project.dir, "flag/end"), "");
     expect(await running).toMatchObject({ status: "succeeded", stdout: "went on\n", calls: [{ status: "cancelled" }] });
   });

@@ -39,7 +39,7 @@ describe("the status of a run", () => {
     await using project = await openProject({ workers: { w: { command: sh(script), limits: { timeout: "1s" } } } });
     const running = project.run("w");
     await project.printed("w", "up");
-    await expect.poll(() => hostProcesses(mark), { timeout: 3000 }).not.toEqual([]);
+    await expect.poll(() => hostProcesses(mark)).not.toEqual([]);
     expect(await running).toMatchObject({ status: "timed_out", exitCode: null, signal: "SIGKILL", stdout: "up\n" });
     expect(await hostProcesses(mark)).toEqual([]);
     expect(await project.traces()).toEqual([]);

@@ -141,7 +141,7 @@ describe("a hint", () => {
       "\n: ".repeat(300_000),
     ];
     for (const text of noise) expect(failed(`${text}\ncat: /x: Permission denied\n`)).toEqual([HINTS.permission]);
-  }, 5000);
+  }, 30_000);
 });
 
 interface Fixture {

@@ -65,7 +65,7 @@ describe("a model whose part a script plays", () => {
       const said = (await partsOf(model)).flatMap((part) => (part.type === "text-delta" ? [part.delta] : []));
       expect(said.join("")).toBe(text);
     }
-    expect(performance.now() - begunAt).toBeLessThan(2000);
+    expect(performance.now() - begunAt).toBeLessThan(10_000);
   });
 
   it("says that it has nothing more to say, as often as it is asked, and that asking again is of no use", async () => {

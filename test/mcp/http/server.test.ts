@@ -87,7 +87,7 @@ describe("corral mcp --http", () => {
     expect(await mcp.cells()).toHaveLength(1);
     if (!modern) {
       await transport.terminateSession();
-      await expect.poll(() => mcp.cells(), { timeout: 10_000 }).toEqual([]);
+      await expect.poll(() => mcp.cells()).toEqual([]);
     }
     await client.close();
   });
@@ -180,7 +180,7 @@ describe.each([false, true])("a client over HTTP (2026-07-28: %s)", (modern) => 
     );
     await expect(running).rejects.toThrow();
     const left = () => exec(connected, "for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline; echo; done");
-    await expect.poll(left, { timeout: 10_000 }).not.toContain("sleep 4242");
+    await expect.poll(left).not.toContain("sleep 4242");
   });
 
   it("is asked for approval by a form, and what it is asked is its own", async () => {
@@ -227,7 +227,7 @@ describe("a client over HTTP that goes without a word", () => {
     await new Promise((resolve) => child.stdout.once("data", resolve));
     expect(await s.cells()).toBe(1);
     child.kill("SIGKILL");
-    await expect.poll(() => s.cells(), { timeout: 15_000 }).toBe(0);
+    await expect.poll(() => s.cells()).toBe(0);
   });
 
   it.each([false, true])("is gone when it has asked nothing for long (2026-07-28: %s)", async (modern) => {
@@ -236,7 +236,7 @@ describe("a client over HTTP that goes without a word", () => {
     await client.callTool({ name: "exec", arguments: { command: "sleep 2" } });
     expect(await s.cells()).toBe(1);
     await client.close();
-    await expect.poll(() => s.cells(), { timeout: 15_000 }).toBe(0);
+    await expect.poll(() => s.cells()).toBe(0);
     expect(s.troubles).toEqual([]);
   });
 
@@ -247,7 +247,7 @@ describe("a client over HTTP that goes without a word", () => {
       const { client } = await connectedTo(s.server.url, TOKEN, modern);
       running.push(client.callTool({ name: "exec", arguments: { command: "sleep 4242" } }));
     }
-    await expect.poll(() => s.cells(), { timeout: 20_000 }).toBe(2);
+    await expect.poll(() => s.cells()).toBe(2);
     await s.server[Symbol.asyncDispose]();
     expect(await s.cells()).toBe(0);
     expect(await s.project.traces()).toEqual([]);

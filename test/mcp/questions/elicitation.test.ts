@@ -89,9 +89,7 @@ describe.each([
     expect(asked).toHaveLength(2);
     // What was agreed to is not asked about once more when it is applied.
     await client.close();
-    await expect
-      .poll(() => readFile(join(mcp.project.dir, `out/${at}-once`), "utf8").catch(() => ""), { timeout: 10_000 })
-      .toBe(evil);
+    await expect.poll(() => readFile(join(mcp.project.dir, `out/${at}-once`), "utf8").catch(() => "")).toBe(evil);
   });
 
   it("asks no more in that directory where the answer is session, and anew in the next connection", async () => {
@@ -146,11 +144,9 @@ describe.each([
     // A client of the newer revision is only told when it comes again, and this one never does.
     if (!modern) expect(await answer).toContain("no answer came in time");
     const decided = async () => (await mcp.project.corral(["audit", "--type", "approval", "--limit", "1"])).stdout;
-    await expect
-      .poll(decided, { timeout: 15_000 })
-      .toMatch(new RegExp(`timed.out.*${at}-late|${at}-late.*timed.out`, "s"));
+    await expect.poll(decided).toMatch(new RegExp(`timed.out.*${at}-late|${at}-late.*timed.out`, "s"));
     await expect(access(join(mcp.project.dir, `out/${at}-late`))).rejects.toThrow();
-  }, 90_000);
+  });
 
   it("denies what was asked of a client that is gone, and leaves nothing", async () => {
     const shown = Promise.withResolvers<void>();
@@ -162,7 +158,7 @@ describe.each([
     await shown.promise;
     await client.close();
     if (!modern) expect(await running).toBe("ended");
-    await expect.poll(() => mcp.cells(), { timeout: 10_000 }).toEqual([]);
+    await expect.poll(() => mcp.cells()).toEqual([]);
     await expect(access(join(mcp.project.dir, `out/${at}-gone`))).rejects.toThrow();
   });
 

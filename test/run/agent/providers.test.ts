@@ -150,7 +150,7 @@ describe.each(APIS)("an agent at a server for $api", (spoken) => {
     ["never answers", { type: "hang" }],
     ["stalls within its text", { type: "stall", after: 9, turn: LONG }],
   ] as const)("runs out of its time where the server %s, and hangs up", async (_, behaviour) => {
-    await using agents = await servedAgents(spoken, [behaviour], { agent: { limits: { timeout: "500ms" } } });
+    await using agents = await servedAgents(spoken, [behaviour], { agent: { limits: { timeout: "1s" } } });
     expect(await agents.run()).toMatchObject({
       status: "timed_out",
       output: null,

@@ -152,7 +152,7 @@ describe("a command of a session", () => {
     const left = "(i=0; while :; do i=$((i+1)); head -c 100000 /dev/zero > /data/f$i; done) > /dev/null 2>&1 &";
     expect(await again.exec(left)).toMatchObject({ status: "succeeded" });
     await expect
-      .poll(() => again.tool("exec", { command: "true" }), { timeout: 20_000 })
+      .poll(() => again.tool("exec", { command: "true" }))
       .toMatchObject({
         ok: false,
         code: "DISK_LIMIT",
