@@ -155,13 +155,13 @@ describe("a command in a session's cell", () => {
   });
 
   it("is over at once where it is cancelled before its turn, and the one before it goes on", async () => {
-    const first = s.exec("echo > /out/begun; until [ -e /out/go ]; do sleep 0.1; done; echo first");
+    const first = s.exec("echo > /out/begun; until [ -e /out/first-ends ]; do sleep 0.1; done; echo first");
     await expect.poll(() => existsSync(join(s.project.dir, "out/begun"))).toBe(true);
     const stop = new AbortController();
     const second = s.exec("echo > /out/second", {}, stop.signal);
     setTimeout(() => stop.abort(new Error("enough")), 300);
     expect(await second).toMatchObject({ status: "cancelled", cellReplaced: false });
-    await s.tool("write_file", { path: "/out/go", content: "" });
+    await s.tool("write_file", { path: "/out/first-ends", content: "" });
     expect(await first).toMatchObject({ status: "succeeded", stdout: "first\n" });
     expect(await s.exec("[ ! -e /out/second ]")).toMatchObject({ status: "succeeded" });
   });
