@@ -4,7 +4,7 @@ import { sha256 } from "../platform/sha256.ts";
 import type { Job } from "../run/model/job.ts";
 import { hostPathOf, parsePathIn } from "../sandbox/access.ts";
 
-/** What an item ran on that is the same for all items of a fleet: its worker, those that it may call, its sandbox and its image. */
+/** A digest of what all items of a fleet have in common: the worker, the workers that it may call, the sandbox and the image. */
 export interface FleetDigest {
   readonly text: string;
 }
@@ -14,8 +14,8 @@ export function fleetDigest(parts: readonly unknown[]): FleetDigest {
 }
 
 /**
- * Names what an item runs on: worker, policy, image, input, what it may see, and its attachments by content. Null where
- * an attachment cannot be read: then nothing is known of it.
+ * A digest of everything that an item's result depends on: the fleet's digest, the input, the allowed paths, and the
+ * attachments by content. Null if an attachment cannot be read; then the cache is not used.
  */
 export async function cacheKeyOf(fleet: FleetDigest, job: Job): Promise<string | null> {
   const attachments: [string, string][] = [];
@@ -27,7 +27,7 @@ export async function cacheKeyOf(fleet: FleetDigest, job: Job): Promise<string |
   return sha256(JSON.stringify([fleet.text, job.input ?? null, job.narrow, attachments]));
 }
 
-/** False where a folder that an item was to write is gone, and with it what an earlier run had left there. */
+/** False if a directory that the item may write no longer exists: the output of an earlier run is gone then. */
 export async function outputsAreThere({ narrow, callerSandbox }: Job): Promise<boolean> {
   for (const path of narrow?.allowWrite ?? []) {
     const parsed = parsePathIn(callerSandbox, path);
@@ -46,5 +46,5 @@ async function fileDigest(path: string): Promise<string> {
   return hash.digest("hex");
 }
 
-/** O_RDONLY | O_NOFOLLOW | O_NONBLOCK of Linux: neither a link nor a FIFO in the file's place does anything. */
+/** O_RDONLY | O_NOFOLLOW | O_NONBLOCK on Linux: a link is not followed, and a FIFO does not block. */
 const NO_LINK_NO_WAITING = 0o400000 | 0o4000;

@@ -1,4 +1,4 @@
-/** What is handed from many to one, in order. Whoever hands on waits while too much lies there. */
+/** An ordered, bounded queue from many producers to one consumer. A producer waits while it is full. */
 export class Channel<Value> {
   readonly #capacity: number;
   readonly #values: Value[] = [];
@@ -10,7 +10,7 @@ export class Channel<Value> {
     this.#capacity = capacity;
   }
 
-  /** After {@link close}, what is put is dropped: nobody takes it any more. */
+  /** Drops the value after {@link close}. */
   async put(value: Value): Promise<void> {
     while (this.#values.length >= this.#capacity && !this.#closed) await this.#taken.promise;
     if (this.#closed) return;
@@ -18,7 +18,7 @@ export class Channel<Value> {
     this.#put.resolve();
   }
 
-  /** What lies there can still be taken. */
+  /** The consumer still receives the values that are already queued. */
   close(): void {
     this.#closed = true;
     this.#put.resolve();

@@ -1,8 +1,8 @@
 import type { ItemResult } from "./model/item.ts";
 
-/** What happens while a fleet goes on. Times are milliseconds of a clock that only goes forward. */
+/** What happens while a fleet runs. Times are milliseconds of a monotonic clock. */
 export type FleetEvent =
-  /** All items are in the journal, and nothing has run. `done`: of an earlier attempt at the fleet. */
+  /** All items are in the journal and none has started. `done`: items that finished before the fleet was resumed. */
   | { readonly type: "loaded"; readonly fleet: string; readonly items: number; readonly done: number }
   | {
       readonly type: "started";
@@ -11,25 +11,25 @@ export type FleetEvent =
       readonly attempt: number;
       readonly at: number;
     }
-  /** `retryInMs`: it is tried again, and this result does not count; null where it does. */
+  /** `retryInMs`: the item is retried and this result does not count; null: it counts. */
   | { readonly type: "settled"; readonly result: ItemResult; readonly retryInMs: number | null; readonly at: number }
-  /** What is for people to see: it may hold host paths. */
+  /** For the user only: it may contain host paths. */
   | { readonly type: "trouble"; readonly detail: string }
-  /** Nothing more is begun: what runs is waited for. */
+  /** No further item starts; the fleet waits for the running ones. */
   | { readonly type: "draining"; readonly why: string }
   | { readonly type: "ended"; readonly summary: FleetSummary };
 
-/** How a fleet stands, or ended. */
+/** The state of a fleet, or how it ended. */
 export interface FleetSummary {
   readonly fleet: string;
   readonly state: "running" | "done" | "paused" | "cancelled";
-  /** Why it is not done; null where it is. */
+  /** Why it is not done; null if it is. */
   readonly why: string | null;
   readonly items: number;
   readonly done: number;
-  /** By status, `cached` among them. */
+  /** Items by status, including `cached`. */
   readonly byStatus: Readonly<Record<string, number>>;
-  /** By error code, of what did not succeed. */
+  /** Unsuccessful items by error code. */
   readonly byReason: Readonly<Record<string, number>>;
   readonly durationMs: number;
 }

@@ -9,13 +9,13 @@ import { SandboxError } from "../sandbox/errors.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { deliveryOf } from "../sandbox/staging.ts";
 
-/** How items are run: each in a cell of its own, or many in one that is scrubbed in between. */
+/** Runs items: each in its own cell, or many in one cell that is scrubbed between items. */
 export interface ItemExecutor extends AsyncDisposable {
-  /** Every outcome is a result; it rejects only for a bug. */
+  /** Every outcome is a result; rejects only for bugs. */
   run(job: Job): Promise<RunResult>;
 }
 
-/** A fresh cell for every item: the same story as any other run's, but for the folder that it writes, which is made here. */
+/** A fresh cell for every item, as for any other run. The directories that the item may write are created first. */
 export function freshCells(fleet: Sandbox, env: RunEnvironment): ItemExecutor {
   const files = openHostFiles(fleet.mounts);
   const guardedFiles = guarded(files, fleet);
@@ -28,7 +28,7 @@ export function freshCells(fleet: Sandbox, env: RunEnvironment): ItemExecutor {
   };
 }
 
-/** Only where nobody has to be asked. What cannot be made is for the run itself to refuse, in its words. */
+/** Only if no approval is needed. If it cannot be created, the run itself reports the refusal. */
 async function makeFolder(path: string, fleet: Sandbox, files: GuardedFiles): Promise<void> {
   const place = files.resolve(path);
   const mount = place.ok ? governingMount(fleet, place.path) : undefined;

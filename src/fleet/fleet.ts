@@ -17,16 +17,16 @@ import { RunningFleet } from "./running-fleet.ts";
 import { ScrubbedPool } from "./scrubbed/scrubbed-pool.ts";
 import { MachineShare } from "./share.ts";
 
-/** What fleets of one project run with. */
+/** What the fleets of one project need to run. */
 export interface FleetEnvironment {
   readonly run: RunEnvironment;
   readonly journal: FleetJournal;
   readonly onEvent: OnFleetEvent;
-  /** Ends everything at once; what runs is to be run again. */
+  /** Stops everything immediately. Items that were running run again on resume. */
   readonly stop: AbortSignal;
 }
 
-/** A fleet that is ready to go on, or why it is not. Disposing takes its cells away; what it did is in the journal. */
+/** A fleet that is ready to run, or why it is not. Disposing removes its cells; its results stay in the journal. */
 export type OpenedFleet =
   | ({ readonly ok: true; readonly fleet: RunningFleet } & AsyncDisposable)
   | { readonly ok: false; readonly violations: readonly Violation[] }
@@ -34,8 +34,8 @@ export type OpenedFleet =
   | { readonly ok: false; readonly reason: string };
 
 /**
- * Many runs of one worker, each over one item. All items are in the journal, and known to be in nobody's way, before
- * anything runs; from then on a fleet survives the end of this process, and of the Engine.
+ * Starts many runs of one worker, one for each item. All items are written to the journal and checked for colliding outputs
+ * before any runs. From then on the fleet survives the end of this process and of the Engine.
  */
 export async function startFleet(
   spec: FleetSpec,
@@ -52,13 +52,13 @@ export async function startFleet(
   try {
     return await opened(id, spec, allowed, env);
   } catch (error) {
-    // Else it would be taken for one that runs for as long as this process does.
-    journal.pause(id, "it could not be begun");
+    // Otherwise the fleet would count as running until this process ends.
+    journal.pause(id, "the fleet could not be started");
     throw error;
   }
 }
 
-/** Goes on with a fleet that nobody runs any more. What ran when its process died is fenced off before it runs again. */
+/** Resumes a fleet that no process runs. Items that ran when its process died are fenced off before they run again. */
 export async function resumeFleet(id: string, env: FleetEnvironment): Promise<OpenedFleet> {
   const { journal, run, onEvent } = env;
   const taken = journal.takeOver(id);
@@ -66,7 +66,7 @@ export async function resumeFleet(id: string, env: FleetEnvironment): Promise<Op
   try {
     const allowed = await permitted(taken.fleet.spec, env);
     if (!("job" in allowed)) {
-      journal.pause(id, "its worker may not run any more");
+      journal.pause(id, "the worker is no longer allowed to run");
       return allowed;
     }
     await fenceOff(run);
@@ -75,12 +75,12 @@ export async function resumeFleet(id: string, env: FleetEnvironment): Promise<Op
     onEvent({ type: "loaded", fleet: id, items: counts.total, done: counts.done });
     return await opened(id, spec, allowed, env);
   } catch (error) {
-    journal.pause(id, "it could not be resumed");
+    journal.pause(id, "the fleet could not be resumed");
     throw error;
   }
 }
 
-/** No cell of a dead process may still be at work on an item when another attempt at it begins. */
+/** No cell of a dead process may still work on an item when the next attempt starts. */
 async function fenceOff({ driver }: RunEnvironment): Promise<void> {
   await driver.reap();
   const left = (await driver.list()).filter(({ ownerAlive }) => !ownerAlive);
@@ -89,7 +89,7 @@ async function fenceOff({ driver }: RunEnvironment): Promise<void> {
 
 interface Allowed {
   readonly job: { readonly worker: WorkerDefinition; readonly caller: Sandbox; readonly env: RunEnvironment };
-  /** What the fleet as a whole may see. */
+  /** The sandbox of the fleet as a whole. */
   readonly sandbox: Sandbox;
   readonly digest: FleetDigest;
 }
@@ -114,7 +114,7 @@ async function permitted(
   return { job: { worker, caller: caller.sandbox, env: withImage(run, image) }, sandbox, digest };
 }
 
-/** All items run in the image that the fleet's cache keys speak of, whatever its name stands for later. */
+/** All items run in the image that the fleet's cache keys contain, even if the image's name is moved later. */
 function withImage(run: RunEnvironment, image: ImageFacts): RunEnvironment {
   const { driver } = run;
   const imageFacts: Driver["imageFacts"] = (name) =>
@@ -122,7 +122,7 @@ function withImage(run: RunEnvironment, image: ImageFacts): RunEnvironment {
   return { ...run, driver: { ...driver, imageFacts } };
 }
 
-/** What a result depends on besides its item: where any of it is another, the item is run again. */
+/** What a result depends on apart from its item. If any of it changes, cached results do not apply. */
 function whatRuns(
   worker: WorkerDefinition,
   { mounts, network, workingDir, limits, policy }: Sandbox,
@@ -132,12 +132,12 @@ function whatRuns(
   return [sandbox, ...[worker, ...calledBy(worker, env.project.workers)].map(whatMatters)];
 }
 
-/** All but what is for people. The text below a command's front matter is a note. */
+/** Leaves out what is only for people. The text below a command worker's front matter is a note. */
 function whatMatters({ name, file: _, description: __, instructions, ...rest }: WorkerDefinition): unknown {
   return [name, rest, rest.agent === undefined ? null : instructions];
 }
 
-/** The workers that are called by one, or by one of these, and so on, by name. */
+/** The workers that a worker may call, directly or through others, sorted by name. */
 function calledBy(worker: WorkerDefinition, workers: ReadonlyMap<string, WorkerDefinition>): WorkerDefinition[] {
   const found = new Map<string, WorkerDefinition>();
   const follow = ({ calls }: WorkerDefinition): void => {
@@ -152,25 +152,25 @@ function calledBy(worker: WorkerDefinition, workers: ReadonlyMap<string, WorkerD
   return [...found.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-/** As if its file said so: asking for more than the project has is refused, as it would be there. */
+/** As if the worker's file declared it, so a time limit above the project's is refused. */
 function withTimeout(worker: WorkerDefinition, timeoutMs: number): WorkerDefinition {
   return { ...worker, needs: { ...worker.needs, limits: { ...worker.needs.limits, timeoutMs } } };
 }
 
-/** What a cell that serves many items cannot give any of them. */
+/** Why the worker's items cannot share a cell; null if they can. */
 function whyNotScrubbed(worker: WorkerDefinition, sandbox: Sandbox): string | null {
   if (sandbox.policy.reuse !== "scrubbed")
     return `the policy ${sandbox.policy.name} does not allow \`reuse: scrubbed\`; use \`fresh\`, or a policy that does, such as batch`;
   const { seccomp, readOnlyRoot, noNewPrivileges, rootUser, capabilities } = sandbox.policy.hardening;
   if (seccomp !== "corral" || !readOnlyRoot || !noNewPrivileges || rootUser || capabilities.length > 0)
-    return `the policy ${sandbox.policy.name} loosens what keeps the items of a shared cell apart (seccomp, root, capabilities, a read-only system): use \`fresh\``;
-  if (worker.agent !== undefined) return "an agent has no command that a shared cell could run: use `reuse: fresh`";
+    return `the policy ${sandbox.policy.name} weakens the isolation between items of a shared cell (seccomp, root user, capabilities or the read-only root): use \`reuse: fresh\``;
+  if (worker.agent !== undefined) return "an agent has no command that a shared cell can run: use `reuse: fresh`";
   if (worker.attachments !== undefined)
-    return "a worker that says which attachments it takes needs a cell of its own for each item: use `reuse: fresh`";
+    return "a worker that declares `attachments` needs its own cell for each item: use `reuse: fresh`";
   if (worker.calls.length > 0)
-    return "a worker that calls others needs a cell of its own for each item: use `reuse: fresh`";
+    return "a worker that calls other workers needs its own cell for each item: use `reuse: fresh`";
   if (process.geteuid?.() !== 0)
-    return "`reuse: scrubbed` needs Corral to run as root, for what items leave has to be out of their reach: use `reuse: fresh`";
+    return "`reuse: scrubbed` needs Corral to run as root, because scrubbing removes files that items must not reach: use `reuse: fresh`";
   return null;
 }
 

@@ -6,7 +6,7 @@ import { checkRead, hostPathOf, parsePathIn } from "../sandbox/access.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { ItemRequest } from "./model/item.ts";
 
-/** What all items of a fleet have in common. */
+/** The parts of a job that all items of a fleet share. */
 export interface FleetJob {
   readonly worker: WorkerDefinition;
   /** The project's sandbox, under the fleet's policy: the caller of every item. */
@@ -14,7 +14,7 @@ export interface FleetJob {
   readonly env: RunEnvironment;
 }
 
-/** One item as a job: the fleet's worker, narrowed to what this item may see. */
+/** One item as a job: the fleet's worker, narrowed to the paths that this item may access. */
 export async function itemJob(
   { worker, caller, env }: FleetJob,
   item: ItemRequest,
@@ -34,8 +34,8 @@ function narrowOf({ allowRead, allowWrite }: ItemRequest): Narrow | null {
 }
 
 /**
- * A file of the host's, or else of the project's. It is opened without following links when the item runs, and what is
- * no such file refuses the item then.
+ * A file on the host, or else in the project. The run opens it without following links, and refuses the item if it is not a
+ * regular file.
  */
 async function resolved({ path, name }: ItemRequest["attachments"][number], caller: Sandbox): Promise<Attachment> {
   const onHost = await lstat(path).catch(() => null);

@@ -2,7 +2,7 @@ import type { RunResult } from "../run/model/result.ts";
 import type { ItemResult } from "./model/item.ts";
 import type { ClaimedItem } from "./model/queue.ts";
 
-/** What became of an attempt. `troubles`: what was told to people of it meanwhile. */
+/** The result of an attempt. `troubles`: what was reported to the user during the run. */
 export function itemResult(
   { request, attempt, run }: ClaimedItem,
   result: RunResult,
@@ -25,19 +25,19 @@ export function itemResult(
   };
 }
 
-/** That it was lost or failed says nothing of why; what was told to people meanwhile does, or what the worker said last. */
+/** `lost` and `failed` do not give the cause, so the message gets the reported troubles or the end of standard error. */
 function explained({ status, error, stderr }: RunResult, troubles: readonly string[]): RunResult["error"] {
   if (error === null) return null;
-  const why = status === "lost" ? troubles.join("; ") : SPEAKS.has(status) ? lastWords(stderr) : "";
+  const why = status === "lost" ? troubles.join("; ") : HAS_STDERR.has(status) ? lastWords(stderr) : "";
   return why === "" ? error : { ...error, message: `${error.message} (${why})` };
 }
 
-/** Of these the worker itself may know more. */
-const SPEAKS: ReadonlySet<string> = new Set(["failed", "signaled", "timed_out", "oom_killed", "disk_limit"]);
+/** For these statuses standard error may explain the failure. */
+const HAS_STDERR: ReadonlySet<string> = new Set(["failed", "signaled", "timed_out", "oom_killed", "disk_limit"]);
 const MAX_LAST_LINES = 3;
 const MAX_LAST_CHARACTERS = 500;
 
-/** The end of what a worker printed for people, in one line. */
+/** The last lines of standard error, joined into one. */
 function lastWords(stderr: string): string {
   const lines = stderr
     .slice(-4 * MAX_LAST_CHARACTERS)
@@ -45,10 +45,10 @@ function lastWords(stderr: string): string {
     .map((line) => line.trim())
     .filter((line) => line !== "");
   const words = lines.slice(-MAX_LAST_LINES).join(" / ").slice(-MAX_LAST_CHARACTERS).toWellFormed();
-  return words === "" ? "" : `it said: ${words}`;
+  return words === "" ? "" : `stderr: ${words}`;
 }
 
-/** Of an item for which nothing ran. */
+/** The result of an item that did not run. */
 export function unrunResult({ request }: ClaimedItem, status: string): ItemResult {
   return {
     index: request.index,

@@ -7,15 +7,15 @@ import type { ItemRequest, ItemTemplate } from "./model/item.ts";
 export interface RequestsOf {
   readonly source: ItemSource;
   readonly template: ItemTemplate;
-  /** Besides the source's own folder, where its lines may name files by absolute paths. */
+  /** Directories, in addition to the source's own, in which items may name files by absolute paths. */
   readonly within: readonly string[];
-  /** Where paths begin that a template itself begins. Absolute. */
+  /** The base for paths whose template starts with literal text. Absolute. */
   readonly templateDir: string;
 }
 
 /**
- * The requests of all items, as they are read. An item of which none can be made is refused by itself: one hostile line,
- * or one hostile file's name, loses no other item.
+ * The requests of all items, in order. An item that makes no valid request is refused alone, so one hostile line or file
+ * name does not affect the other items.
  */
 export async function* itemRequests(
   { source, template, within, templateDir }: RequestsOf,

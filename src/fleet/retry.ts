@@ -1,14 +1,14 @@
 import type { FleetSpec } from "./model/item.ts";
 
-/** Attempts at an item for which the Engine failed, which says nothing about the item. */
+/** Attempts if the Engine failed, which says nothing about the item. */
 const MAX_LOST_ATTEMPTS = 6;
 const FIRST_BACKOFF_MS = 500;
 const MAX_BACKOFF_MS = 30_000;
 
-/** A result that another attempt cannot change, or that nobody wants changed: the project or a person stands against it. */
+/** Statuses that are never retried: success, and decisions of the project or of a person. */
 const FINAL = new Set(["succeeded", "refused", "denied", "cancelled"]);
 
-/** In how many milliseconds the item is tried again; null where this result counts. `attempt` from 1. */
+/** The delay before the next attempt in milliseconds; null if this result counts. `attempt` starts at 1. */
 export function retryInMs(status: string, attempt: number, { retries }: Pick<FleetSpec, "retries">): number | null {
   if (FINAL.has(status)) return null;
   const attempts = status === "lost" ? Math.max(MAX_LOST_ATTEMPTS, 1 + retries) : 1 + retries;

@@ -1,20 +1,20 @@
 import type { RunEnvironment } from "../run/model/environment.ts";
 import type { Emit } from "../run/model/events.ts";
 
-/** Of how many runs troubles are kept that nobody has asked for; the oldest go first. */
+/** Runs whose troubles are kept until they are taken; the oldest are dropped first. */
 const MAX_RUNS = 1000;
-/** Of one run, and of one text of it. */
-const MAX_TOLD = 3;
+/** Texts for each run, and characters of each text. */
+const MAX_TEXTS = 3;
 const MAX_CHARS = 500;
 
 /**
- * What runs told people of. A result says only what workers may read as well, such as that the Engine failed; whoever
- * reads a fleet's results, perhaps the next day, is to know how.
+ * Troubles that runs reported to the user. A RunResult contains only what workers may read, such as "the Engine failed"; a
+ * fleet's results add the details.
  */
 export class RunTroubles {
   readonly #byRoot = new Map<string, Set<string>>();
 
-  /** The environment whose runs are listened to. */
+  /** The environment, with an `emit` that also collects troubles. */
   listeningIn(env: RunEnvironment): RunEnvironment {
     const emit: Emit = (event) => {
       if (event.type === "trouble") this.#add(event.root, event.detail);
@@ -23,7 +23,7 @@ export class RunTroubles {
     return { ...env, emit };
   }
 
-  /** What the tree of runs with this root has told so far, each thing once. It is forgotten then. */
+  /** Returns and forgets the troubles of the tree of runs with this root, without repetitions. */
   take(root: string): readonly string[] {
     const told = this.#byRoot.get(root);
     this.#byRoot.delete(root);
@@ -33,7 +33,7 @@ export class RunTroubles {
   #add(root: string, detail: string): void {
     const told = this.#byRoot.get(root) ?? new Set();
     this.#byRoot.set(root, told);
-    if (told.size < MAX_TOLD) told.add(detail.slice(0, MAX_CHARS));
+    if (told.size < MAX_TEXTS) told.add(detail.slice(0, MAX_CHARS));
     if (this.#byRoot.size > MAX_RUNS) this.#byRoot.delete(this.#byRoot.keys().next().value ?? root);
   }
 }

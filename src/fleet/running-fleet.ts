@@ -10,7 +10,7 @@ import { itemResult, unrunResult } from "./item-result.ts";
 import type { FleetJournal } from "./journal/journal.ts";
 import type { FleetSpec, ItemResult } from "./model/item.ts";
 import { isFailure } from "./model/item.ts";
-import type { ClaimedItem, FleetQueue } from "./model/queue.ts";
+import type { Claim, ClaimedItem, FleetQueue } from "./model/queue.ts";
 import { retryInMs } from "./retry.ts";
 import type { RunTroubles } from "./run-troubles.ts";
 import { Semaphore } from "./semaphore.ts";
@@ -26,24 +26,24 @@ export interface FleetParts {
   readonly troubles: RunTroubles;
   readonly share: Pick<MachineShare, "concurrency" | "look">;
   readonly onEvent: OnFleetEvent;
-  /** Ends everything at once; what runs is to be run again. */
+  /** Stops everything immediately. Items that were running run again on resume. */
   readonly stop: AbortSignal;
 }
 
-/** Results that nobody has taken yet; more, and nothing new is begun. */
+/** Results that wait for the consumer; if there are more, no further item settles. */
 const MAX_UNTAKEN = 1000;
-/** How long nothing is looked at where nothing can be claimed and nothing runs. */
+/** The longest pause if no item runs and none is due. */
 const IDLE_MS = 1000;
-/** How often it is looked whether other fleets have begun or ended. */
+/** How often the number of other running fleets is checked. */
 const SHARE_MS = 1000;
 
-/** A fleet that goes on: claims items, runs each, records what became of it, until none is left or it is to end. */
+/** A running fleet: claims items, runs them and records their results until none is left or it is drained. */
 export class RunningFleet {
   readonly id: string;
   readonly #parts: FleetParts;
   readonly #queue: FleetQueue;
   readonly #semaphore: Semaphore;
-  /** Items in work, those whose cells only stand ready among them. */
+  /** Items in work, including those whose cells are only prepared. */
   readonly #flight: PQueue;
   readonly #freeSlots: number[];
   readonly #results = new Channel<ItemResult>(MAX_UNTAKEN);
@@ -52,7 +52,7 @@ export class RunningFleet {
   #failed = 0;
   #cancelled = false;
   #hasRoom: () => void = () => {};
-  /** Of items that have not had their turn: what ends them before they have. */
+  /** Aborts the items that still wait for the semaphore. */
   readonly #waiting = new Set<AbortController>();
 
   constructor(parts: FleetParts) {
@@ -66,14 +66,13 @@ export class RunningFleet {
     this.#begunAt = parts.job.env.now();
   }
 
-  /** Every result that counts, as it comes. */
+  /** Every final result, as it comes. */
   get results(): AsyncIterable<ItemResult> {
     return this.#results;
   }
 
   /**
-   * Nothing more is begun, also where a cell stands ready for it; what runs is waited for. The first reason is the one that
-   * is told.
+   * Starts no further item, also not in a prepared cell, and lets running items finish. Only the first reason is kept.
    */
   drain(why: string): void {
     if (this.#why !== null) return;
@@ -82,13 +81,13 @@ export class RunningFleet {
     this.#parts.onEvent({ type: "draining", why });
   }
 
-  /** Until no item is left, or the fleet is drained. Rejects for bugs, after everything that ran has ended. */
+  /** Runs until no item is left or the fleet is drained. Rejects for bugs, after all running items have ended. */
   async run(): Promise<FleetSummary> {
     const { stop, journal } = this.#parts;
     const failures: unknown[] = [];
     this.#failed = (await this.#queue.counts()).failed;
-    stop.addEventListener("abort", () => this.drain("it was stopped"), { once: true });
-    if (stop.aborted) this.drain("it was stopped");
+    stop.addEventListener("abort", () => this.drain("the fleet was stopped"), { once: true });
+    if (stop.aborted) this.drain("the fleet was stopped");
     const sharing = setInterval(() => void this.#resize(), SHARE_MS);
     try {
       await this.#claimAll(failures);
@@ -96,9 +95,9 @@ export class RunningFleet {
     } finally {
       clearInterval(sharing);
       this.#results.close();
-      // What was given back meanwhile is not left waiting in a fleet that was cancelled.
-      if (this.#cancelled) await this.#queue.cancelQueued(this.#why ?? "it was cancelled");
-      if (journal.end(this.id) === null) journal.pause(this.id, this.#why ?? "it ended in the middle");
+      // Items that were requeued in the meantime are cancelled too.
+      if (this.#cancelled) await this.#queue.cancelQueued(this.#why ?? "the fleet was cancelled");
+      if (journal.end(this.id) === null) journal.pause(this.id, this.#why ?? "the fleet ended early");
     }
     if (failures.length > 0) throw failures[0];
     const summary = this.#summary();
@@ -106,7 +105,7 @@ export class RunningFleet {
     return summary;
   }
 
-  /** What runs goes on; only what begins from now on minds it. */
+  /** Applies to items that start later. */
   async #resize(): Promise<void> {
     const { running, warm } = await this.#parts.share.look();
     const isMore = running + warm > this.#flight.concurrency;
@@ -128,19 +127,19 @@ export class RunningFleet {
           .add(() => this.#item(item))
           .catch((error: unknown) => {
             failures.push(error);
-            this.drain("something went wrong inside Corral");
+            this.drain("internal error in Corral");
           });
       }
       if (claim.items.length > 0) continue;
       this.#cancelled = claim.fleet === "cancelled";
-      if (claim.fleet !== "running") return this.drain(`the fleet is ${claim.fleet}`);
+      if (claim.fleet !== "running") return this.drain(WHY_NOT_RUNNING[claim.fleet]);
       if (this.#flight.pending + this.#flight.size > 0) await this.#settledOne(claim.nextAtMs);
       else if (claim.nextAtMs === null) return;
       else await pause(Math.min(Math.max(claim.nextAtMs - Date.now(), 1), IDLE_MS), this.#parts.stop);
     }
   }
 
-  /** Waits until an item is done, another is due, or there is room for more. */
+  /** Waits until an item ends, another is due, or there is room for more. */
   async #settledOne(dueAtMs: number | null = null): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#flight.addEventListener("next", () => resolve(), { once: true });
@@ -150,7 +149,7 @@ export class RunningFleet {
     clearTimeout(timer);
   }
 
-  /** One attempt at one item, to the end. */
+  /** One attempt at one item. */
   async #item(claimed: ClaimedItem): Promise<void> {
     const { job: fleet, stop, onEvent, spec, executor, troubles, digest, journal } = this.#parts;
     const { request, attempt, run } = claimed;
@@ -181,7 +180,7 @@ export class RunningFleet {
       const result = isCached
         ? { ...unrunResult(claimed, "cached"), exitCode: 0, output: earlier.result.output }
         : itemResult(claimed, await executor.run(job), startedAt, troubles.take(run));
-      // One that was taken back did nothing that counts: whoever resumes the fleet runs it.
+      // A withdrawn attempt does not count: the item runs when the fleet is resumed.
       if (result.status === "cancelled" && ends.signal.aborted)
         return void (await this.#queue.requeue(request.index, attempt, 0));
       await this.#settle(claimed, result, result.status === "succeeded" ? cacheKey : null, slot);
@@ -208,7 +207,7 @@ export class RunningFleet {
       return;
     }
     if (result.status === "lost" && !(await this.#engineAnswers())) {
-      // It was tried as often as may be, and nothing of that was about the item: whoever resumes the fleet runs it.
+      // The failures say nothing about the item: it runs when the fleet is resumed.
       await this.#queue.requeue(request.index, attempt, 0);
       this.drain("the container engine does not answer");
       return;
@@ -218,7 +217,7 @@ export class RunningFleet {
     onEvent({ type: "settled", result, retryInMs: null, at });
     if (isFailure(result.status)) this.#failed += 1;
     if (spec.maxFailures !== null && this.#failed > spec.maxFailures)
-      this.drain(`more than ${spec.maxFailures} items have failed`);
+      this.drain(`more than ${spec.maxFailures} items failed`);
     await this.#results.put(result);
   }
 
@@ -257,6 +256,13 @@ export class RunningFleet {
 }
 
 const SUCCESSES: ReadonlySet<string> = new Set(["succeeded", "cached"]);
+
+const WHY_NOT_RUNNING: Readonly<Record<Exclude<Claim["fleet"], "running">, string>> = {
+  paused: "the fleet is paused",
+  cancelled: "the fleet was cancelled",
+  done: "the fleet is done",
+  taken: "another process took over the fleet",
+};
 
 function pause(ms: number, stop: AbortSignal): Promise<void> {
   return new Promise((resolve) => {

@@ -1,8 +1,8 @@
 import PQueue from "p-queue";
 
 /**
- * Who may run at once. More items than that are started ahead: their cells stand verified at the gate, with nothing run
- * in them, and wait here for their turn.
+ * Limits how many items run at once. More items than that are prepared: their verified cells wait at the gate, and the items
+ * wait here.
  */
 export class Semaphore {
   readonly #queue: PQueue;
@@ -11,18 +11,18 @@ export class Semaphore {
     this.#queue = new PQueue({ concurrency });
   }
 
-  /** Who has a turn keeps it. */
+  /** Does not affect items that already run. */
   set concurrency(concurrency: number) {
     this.#queue.concurrency = concurrency;
   }
 
-  /** Waits for a turn, which ends when the answer is called. Rejects with the signal's reason where it is aborted first. */
+  /** Waits for a place and returns the function that releases it. Rejects with the signal's reason if it is aborted first. */
   async acquire(signal: AbortSignal): Promise<() => void> {
     signal.throwIfAborted();
     const { promise: over, resolve: end } = Promise.withResolvers<void>();
     const { promise: begun, resolve: begin, reject } = Promise.withResolvers<void>();
     const onAbort = (): void => {
-      // Its place in the queue passes at once when it comes up.
+      // Its place in the queue is released as soon as it comes up.
       end();
       reject(signal.reason);
     };

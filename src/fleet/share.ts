@@ -5,8 +5,8 @@ import { currentOwner, type Owner } from "../state/owner.ts";
 import type { FleetSpec, Reuse } from "./model/item.ts";
 
 /**
- * A fleet's part of the machine, which all fleets under one state directory have in equal parts, whichever project and
- * process they belong to. It grows and shrinks as others end and begin.
+ * A fleet's share of the machine. All fleets under one state directory have equal shares, whichever project and process they
+ * belong to; a share changes when other fleets start or end.
  */
 export class MachineShare implements AsyncDisposable {
   readonly #spec: FleetSpec;
@@ -24,7 +24,7 @@ export class MachineShare implements AsyncDisposable {
     this.#concurrency = concurrencyBeside(spec, this.#capacity, 1);
   }
 
-  /** `memoryBytes`: what each item may use. Disposing gives the part to the others. */
+  /** `memoryBytes`: the limit of each item. Disposing returns the share to the other fleets. */
   static async take(id: string, spec: FleetSpec, ownerDir: string, memoryBytes: number): Promise<MachineShare> {
     const announced = await announceFleet(ownerDir, id);
     const share = new MachineShare(spec, dirname(ownerDir), memoryBytes, announced);
@@ -32,7 +32,7 @@ export class MachineShare implements AsyncDisposable {
     return share;
   }
 
-  /** As of the last look. */
+  /** As of the last `look`. */
   get concurrency(): Concurrency {
     return this.#concurrency;
   }
@@ -49,27 +49,27 @@ export class MachineShare implements AsyncDisposable {
 }
 
 export interface Concurrency {
-  /** Items whose workers run at once. */
+  /** Items that run at the same time. */
   readonly running: number;
-  /** Cells that stand ready at the gate besides. */
+  /** Additional cells that are prepared and wait at the gate. */
   readonly warm: number;
 }
 
-/** What is left for everything else on the machine. */
+/** The part of the free memory that fleets may use; the rest is for other programs. */
 const MEMORY_PART = 0.7;
 const MAX_AUTO = 64;
 const MAX_WARM = 4;
 
-/** How many items may run at once where no other fleet does: what the processors can do, as far as the memory that each may use allows. */
+/** How many items one fleet alone may run at once, by processors and free memory. */
 export function capacityOf(reuse: Reuse, memoryBytes: number): number {
   const cores = availableParallelism();
   const byMemory = Math.floor((freemem() * MEMORY_PART) / memoryBytes);
-  // A fresh cell waits for the Engine much of its time, a scrubbed one for a processor.
+  // A fresh cell mostly waits for the Engine, a scrubbed one for a processor.
   const byCores = reuse === "fresh" ? 2 * cores : cores + 1;
   return Math.min(byCores, byMemory, MAX_AUTO);
 }
 
-/** How much of that a fleet uses beside others: `auto` takes an equal part, a number is taken as it is. */
+/** How many items a fleet runs beside others: `auto` takes an equal share, a number is used as it is. */
 export function concurrencyBeside(
   { concurrency, reuse }: Pick<FleetSpec, "concurrency" | "reuse">,
   capacity: number,

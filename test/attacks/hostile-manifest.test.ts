@@ -20,41 +20,41 @@ function attempt(template: Partial<ItemTemplate>, fields: Record<string, unknown
 
 describe("a hostile manifest that wants another folder to write to", () => {
   it.each([
-    ["/text/{stem}", { stem: "../../x" }, /holds a `\/`/],
-    ["/text/{stem}", { stem: "a/b" }, /holds a `\/`/],
+    ["/text/{stem}", { stem: "../../x" }, /contains a `\/`/],
+    ["/text/{stem}", { stem: "a/b" }, /contains a `\/`/],
     ["/text/{stem}", { stem: ".." }, /the name `\.\.`/],
     ["/text/{stem}", { stem: "." }, /the name `\.`/],
-    ["/text/{stem}", { stem: "" }, /would be the folder itself/],
-    ["/text/{stem}/out", { stem: "" }, /would be the folder itself/],
+    ["/text/{stem}", { stem: "" }, /would be the directory itself/],
+    ["/text/{stem}/out", { stem: "" }, /would be the directory itself/],
     ["/text/.{a}", { a: "." }, /the name `\.\.`/],
     ["/text/{a}{b}", { a: ".", b: "." }, /the name `\.\.`/],
     ["/text/{a}", { a: "/etc" }, /is absolute/],
     ["/text/{a}", { a: "x\u0000y" }, /control character/],
     ["/text/{a}", { a: "x\ny" }, /control character/],
-    ["/text/{a}", { a: "-rf" }, /begins with `-`/],
-    ["/text/{a}", { a: -1 }, /begins with `-`/],
+    ["/text/{a}", { a: "-rf" }, /starts with `-`/],
+    ["/text/{a}", { a: -1 }, /starts with `-`/],
     ["/text/{a}", { a: "\ud800" }, /not valid Unicode/],
     ["/text/{a}", { a: "ä".repeat(128) }, /longer than 255 bytes/],
     ["/text/{a}", { a: "x\\..\\y" }, /backslashes are not allowed/],
-    ["/text/{a}", { a: ["x"] }, /holds a list/],
-    ["/text/{a}", { a: null }, /holds nothing/],
-    ["/text/{dir}", { dir: "" }, /would be the folder itself/],
-    ["/text/{dir}/", { dir: "" }, /would be the folder itself/],
-    ["/text/{dir}/.//.", { dir: "" }, /would be the folder itself/],
-    ["/text/{dir}/{dir}", { dir: "" }, /would be the folder itself/],
-    ["/text/{dir}", { dir: "./." }, /would be the folder itself/],
+    ["/text/{a}", { a: ["x"] }, /is a list/],
+    ["/text/{a}", { a: null }, /is nothing/],
+    ["/text/{dir}", { dir: "" }, /would be the directory itself/],
+    ["/text/{dir}/", { dir: "" }, /would be the directory itself/],
+    ["/text/{dir}/.//.", { dir: "" }, /would be the directory itself/],
+    ["/text/{dir}/{dir}", { dir: "" }, /would be the directory itself/],
+    ["/text/{dir}", { dir: "./." }, /would be the directory itself/],
     ["/text/{dir}/{stem}", { dir: "..", stem: "x" }, /the name `\.\.`/],
     ["/text/{dir}/{stem}", { dir: "a/../../b", stem: "x" }, /the name `\.\.`/],
     ["/text/{relative}", { path: "../../etc/passwd" }, /the name `\.\.`/],
     ["/text/{path}", { path: "/etc/passwd" }, /is absolute/],
-    ["/text/{meta.path}", { meta: { path: "a/b" } }, /holds a `\/`/],
-    ["{out}", { out: "/" }, /would be the folder itself/],
+    ["/text/{meta.path}", { meta: { path: "a/b" } }, /contains a `\/`/],
+    ["{out}", { out: "/" }, /would be the directory itself/],
     ["{out}", { out: "/text/../other" }, /the name `\.\.`/],
-    ["{out}", { out: "~" }, /cannot begin a path/],
-    ["{out}", { out: "secrets:x" }, /cannot begin a path/],
-    ["{a}/x", { a: "~" }, /cannot begin a path/],
-    ["text{a}", { a: ":x" }, /cannot begin a path/],
-    ["{dir}/{a}", { dir: "", a: "secrets:x" }, /cannot begin a path/],
+    ["{out}", { out: "~" }, /cannot start a path/],
+    ["{out}", { out: "secrets:x" }, /cannot start a path/],
+    ["{a}/x", { a: "~" }, /cannot start a path/],
+    ["text{a}", { a: ":x" }, /cannot start a path/],
+    ["{dir}/{a}", { dir: "", a: "secrets:x" }, /cannot start a path/],
   ])("is refused: %s of %j", (allowWrite, fields, problem) => {
     expect(attempt({ allowWrite: [allowWrite] }, fields)).toMatch(problem);
   });
@@ -107,7 +107,7 @@ describe("a hostile manifest that wants another file to be attached", () => {
 
   it("is told where files may be, and a person may allow more", () => {
     expect(attempt({ attach: ["{path}"] }, { path: "/data/a.pdf" }, ["/inbox"])).toBe(
-      'attach {path}: "/data/a.pdf" lies outside of what is allowed: /m, /inbox',
+      'attach {path}: "/data/a.pdf" is outside the allowed directories: /m, /inbox',
     );
     const { attachments } = attempt({ attach: ["{path}"] }, { path: "/data/a.pdf" }, ["/data"]) as ItemRequest;
     expect(attachments).toEqual([{ path: "/data/a.pdf", name: "a.pdf" }]);
@@ -116,7 +116,9 @@ describe("a hostile manifest that wants another file to be attached", () => {
   it.each([["../x"], ["a/b"], [".."], [""], ["-x"], ["a\nb"], ["\u009b2J"], ["\ud800"], ["x".repeat(256)]])(
     "does not choose its place in the cell either: %j",
     (name) => {
-      expect(attempt({ attach: ["{path}={called}"] }, { path: "a", called: name })).toMatch(/cannot be the name/);
+      expect(attempt({ attach: ["{path}={called}"] }, { path: "a", called: name })).toMatch(
+        /is not a valid attachment name/,
+      );
     },
   );
 

@@ -161,7 +161,7 @@ describe("corral map", () => {
     const [retry, resume] = [await of("retry", "--failed", "--json"), await of("resume")];
     expect(lines(retry.stdout)).toMatchObject([{ status: "failed", exitCode: 3 }]);
     expect(retry.status).toBe(1);
-    expect(resume.stderr).toContain("nothing left");
+    expect(resume.stderr).toContain("no item is left");
     expect(resume.status).toBe(126);
     expect(await of("cancel")).toMatchObject({
       status: 0,
@@ -181,7 +181,7 @@ describe("corral map", () => {
     const args = ["map", "fails", "--manifest", "-", "--max-failures", "0", "--concurrency", "1", "--json"];
     const { status, stdout, stderr } = await project.corral(args, { stdin });
     expect(status, stderr).toBe(1);
-    expect(stderr).toContain("more than 0 items have failed");
+    expect(stderr).toContain("more than 0 items failed");
     // Once, and not in other words again.
     expect(stderr.match(/corral fleet resume/g)).toHaveLength(1);
     const done = lines(stdout).length;

@@ -47,7 +47,7 @@ describe("a fleet of agents", () => {
     });
     expect(await choosy.open({ reuse: "scrubbed" }, [{}])).toMatchObject({
       ok: false,
-      reason: expect.stringContaining("says which attachments it takes"),
+      reason: expect.stringContaining("declares `attachments`"),
     });
   });
 });

@@ -169,7 +169,7 @@ describe("a fleet", () => {
       { maxFailures: 1, concurrency: 1 },
       Array.from({ length: 20 }, () => ({})),
     );
-    expect(stopped.summary).toMatchObject({ state: "paused", why: "more than 1 items have failed" });
+    expect(stopped.summary).toMatchObject({ state: "paused", why: "more than 1 items failed" });
     expect(stopped.results.size).toBeLessThan(20);
   });
 
@@ -185,7 +185,7 @@ describe("a fleet", () => {
       ]);
       expect(results.get("0")?.error).toEqual({
         code: "FAILED",
-        message: expect.stringMatching(/exit code 4.* \(it said: 99 \/ 100 \/ no such page\)$/),
+        message: expect.stringMatching(/exit code 4.* \(stderr: 99 \/ 100 \/ no such page\)$/),
       });
       expect(results.get("1")).toMatchObject({
         status: "refused",

@@ -1,4 +1,4 @@
-/** The same values, where waiting for one ends at once when the signal says so: standard input may never say anything. */
+/** The same values, but waiting ends when the signal is aborted: standard input may never send anything. */
 export async function* abortable<Value>(
   values: AsyncIterable<Value> | Iterable<Value>,
   signal: AbortSignal,
@@ -17,7 +17,7 @@ export async function* abortable<Value>(
       yield next.value;
     }
   } finally {
-    // One that still waits would only answer with its next value, which nobody waits for.
+    // A pending `next` settles only with its next value, so `return` is not awaited.
     if (!ended) void Promise.resolve(iterator.return?.()).catch(() => {});
   }
 }

@@ -6,20 +6,20 @@ import type { Outcome } from "./faults.ts";
 import { textOfParts } from "./item-fields.ts";
 import { beginsWithField, fillPath, type PathTemplate, parsePathTemplate, shownValue } from "./path-template.ts";
 
-/** Where the paths of attachments begin and may lead. Absolute folders, normalised. */
+/** The base and the allowed directories of attachment paths. Absolute and normalised. */
 export interface AttachmentPlaces {
-  /** Where a path begins that begins with a field: the manifest's folder, or the pattern's. */
+  /** The base for templates that start with a field: the directory of the manifest or pattern. */
   readonly manifestDir: string;
-  /** Where a path begins that the template itself begins. */
+  /** The base for templates that start with literal text. */
   readonly templateDir: string;
-  /** Besides `manifestDir`, where a field may name files by absolute paths: host folders, or virtual ones. */
+  /** Host or virtual directories, in addition to `manifestDir`, in which a field may name files by absolute paths. */
   readonly within: readonly string[];
 }
 
-/** `{path}`, or `{path}=in.pdf`: which file, and what it is called under `/attachments`. */
+/** `{path}` or `{path}=in.pdf`: the file, and its name under `/attachments`. */
 export interface AttachmentTemplate {
   readonly path: PathTemplate;
-  /** Null: as the file is called. */
+  /** Null: the file's own name. */
   readonly name: readonly TemplatePart[] | null;
 }
 
@@ -31,7 +31,7 @@ export function parseAttachmentTemplate(raw: string): Outcome<AttachmentTemplate
   return path.ok ? { ok: true, value: { path: path.value, name: named?.name ?? null } } : path;
 }
 
-/** One file for one item: no value leads out of the folders that are allowed. */
+/** The attachment of one item. No value can lead out of the allowed directories. */
 export function fillAttachment(
   { path: template, name: nameTemplate }: AttachmentTemplate,
   item: ManifestItem,
@@ -42,17 +42,17 @@ export function fillAttachment(
   const path = posix.resolve(beginsWithField(template) ? places.manifestDir : places.templateDir, filled.value);
   if (!template.absolute && filled.value.startsWith("/") && !isWithin(path, places)) {
     const allowed = [places.manifestDir, ...places.within].join(", ");
-    return { ok: false, fault: `${shownValue(path)} lies outside of what is allowed: ${allowed}` };
+    return { ok: false, fault: `${shownValue(path)} is outside the allowed directories: ${allowed}` };
   }
   const name: Outcome<string> =
     nameTemplate === null ? { ok: true, value: posix.basename(path) } : textOfParts(item, nameTemplate);
   if (!name.ok) return name;
   if (!isAttachmentName(name.value) || /^-|[\p{Cc}\p{Cs}]/u.test(name.value))
-    return { ok: false, fault: `${shownValue(name.value)} cannot be the name of an attachment; write PATH=NAME` };
+    return { ok: false, fault: `${shownValue(name.value)} is not a valid attachment name; set another with PATH=NAME` };
   return { ok: true, value: { path, name: name.value } };
 }
 
-/** The name stands after the last `=`, where that is no part of a field or a path. */
+/** The name follows the last `=`, unless that `=` is part of a field or a path. */
 function splitName(raw: string): { readonly path: string; readonly name: readonly TemplatePart[] } | null {
   const equals = raw.lastIndexOf("=");
   const [path, rest] = [raw.slice(0, equals), raw.slice(equals + 1)];

@@ -1,33 +1,32 @@
 import { covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
 
-/** Where an item may write. */
+/** A path that an item may write. */
 export interface OutputPlace {
   /** A canonical virtual path. */
   readonly path: string;
   readonly key: string;
 }
 
-/** Two items of which one may write what the other may: neither would be by itself. */
+/** Two items with overlapping outputs. */
 export interface Collision {
-  /** The inner of the two places, or both where they are equal. */
+  /** The inner of the two paths, or the common one. */
   readonly path: string;
   readonly key: string;
   readonly with: OutputPlace;
 }
 
 export interface Collisions {
-  /** How many places lie in, or are, another item's. */
+  /** How many paths equal another item's path or are below one. */
   readonly count: number;
   /** The first of them. */
   readonly first: readonly Collision[];
 }
 
-const MAX_TOLD = 20;
+const MAX_LISTED = 20;
 
 /**
- * Every place that equals or lies in one of another item; null where there is none. The places come sorted by components,
- * so that what lies below a path follows it at once: `/a`, `/a/c`, `/a-b`, which is not the order of the texts. In memory are
- * only the places that hold the present one.
+ * Every path that equals or is below a path of another item; null if there is none. The input is sorted by components, so
+ * that paths below a path follow it directly (`/a`, `/a/c`, `/a-b`). Only the ancestors of the current path are in memory.
  */
 export function collisionsIn(sorted: Iterable<OutputPlace>): Collisions | null {
   const ancestors: Ancestor[] = [];
@@ -38,25 +37,25 @@ export function collisionsIn(sorted: Iterable<OutputPlace>): Collisions | null {
     const other = otherThan(place.key, ancestors);
     if (other !== null) {
       count += 1;
-      if (first.length < MAX_TOLD) first.push({ path: place.path, key: place.key, with: other });
+      if (first.length < MAX_LISTED) first.push({ path: place.path, key: place.key, with: other });
     }
     note(place, ancestors);
   }
   return count === 0 ? null : { count, first };
 }
 
-/** For people: which items would write where. */
+/** For people: which items' outputs collide. */
 export function describeCollisions({ count, first }: Collisions): string {
   const lines = first.map(({ path, key, with: other }) =>
     path === other.path
-      ? `${path}: both ${other.key} and ${key} would write there`
-      : `${path} of ${key} lies in ${other.path} of ${other.key}`,
+      ? `${other.key} and ${key} would both write to ${path}`
+      : `${path} of ${key} is below ${other.path} of ${other.key}`,
   );
   const more = count > first.length ? [`and ${count - first.length} more`] : [];
   return [...lines, ...more].join("\n");
 }
 
-/** One place and who may write it. Of many items with the same place two are as good as all. */
+/** One path and the items that may write it. Two items are enough to report a collision. */
 interface Ancestor {
   readonly path: string;
   readonly keys: string[];

@@ -6,7 +6,7 @@ import { MAX_LINE_BYTES, type ManifestLine, manifestFault, textOf } from "./mani
 
 const MAX_COLUMNS = 1000;
 
-/** CSV with commas: its first record names the columns, and every further one has as many values. Values are text. */
+/** CSV with commas. The first record names the columns; every other record has as many values. Values are text. */
 export async function* csvRecords(
   lines: AsyncIterable<readonly ManifestLine[]>,
   file: string,
@@ -22,23 +22,23 @@ export async function* csvRecords(
     if (values.length === 1 && columns.length > 1 && values[0]?.trim() === "") continue;
     if (values.length !== columns.length) {
       const found = values.length === 1 ? "1 value" : `${values.length} values`;
-      throw manifestFault(file, line, 1, `has ${found}, and the first line names ${columns.length} columns`);
+      throw manifestFault(file, line, 1, `has ${found}, but the first line names ${columns.length} columns`);
     }
-    // Whatever a column is called, it is a field and nothing else: `__proto__` too.
+    // Any column name is only a field, also `__proto__`.
     yield { line, fields: Object.fromEntries(columns.map((name, index) => [name, values[index]])) };
   }
 }
 
 interface Row {
-  /** Where it begins. */
+  /** The first line of the record. */
   readonly line: number;
   readonly values: readonly string[];
 }
 
 async function* rowsOf(lines: AsyncIterable<readonly ManifestLine[]>, file: string): AsyncGenerator<Row> {
-  /** The last line of what was read whole, which is ahead of what was asked for. */
+  /** The last line of the last complete record; the parser reads ahead of its consumer. */
   let end = 0;
-  /** The parser counts a carriage return within quotes as a line of its own. */
+  /** The parser counts a carriage return inside quotes as an additional line. */
   let surplus = 0;
   const parser = parse({
     max_record_size: MAX_LINE_BYTES,
@@ -67,7 +67,7 @@ function countIn(values: readonly string[], character: string): number {
   return values.reduce((count, value) => count + value.split(character).length - 1, 0);
 }
 
-/** What is not text is refused where it stands; the parser would read it as something else. */
+/** Refuses bytes that are not UTF-8 at their line; the parser would replace them. */
 async function* checkedBytes(lines: AsyncIterable<readonly ManifestLine[]>, file: string): AsyncGenerator<Buffer> {
   for await (const batch of lines) {
     for (const line of batch) textOf(line, file);
@@ -84,15 +84,15 @@ function columnsFault(columns: readonly string[]): string | null {
 }
 
 function faultOfCsv(error: CsvError, file: string, end: number, surplus: number): DeclarationError {
-  const told = CSV_FAULTS[error.code];
-  // Of a quote that is never closed only its beginning is of use.
+  const known = CSV_FAULTS[error.code];
+  // For a quote that is never closed only its start is useful.
   const line = error.code === "CSV_QUOTE_NOT_CLOSED" || !("lines" in error) ? end + 1 : Number(error.lines) - surplus;
-  return manifestFault(file, line, 1, told ?? `this is not CSV: ${error.message}`);
+  return manifestFault(file, line, 1, known ?? `this is not CSV: ${error.message}`);
 }
 
 const CSV_FAULTS: Readonly<Record<string, string>> = {
-  CSV_QUOTE_NOT_CLOSED: "a quote that is opened in this record is never closed",
-  CSV_MAX_RECORD_SIZE: `the record is longer than ${MAX_LINE_BYTES} bytes; is a quote not closed?`,
-  CSV_INVALID_CLOSING_QUOTE: 'something stands after a closing quote; a quote within quotes is written `""`',
-  INVALID_OPENING_QUOTE: 'a quote stands within a value; put the value in quotes and write the quote `""`',
+  CSV_QUOTE_NOT_CLOSED: "a quote in this record is never closed",
+  CSV_MAX_RECORD_SIZE: `the record is longer than ${MAX_LINE_BYTES} bytes; check that every quote is closed`,
+  CSV_INVALID_CLOSING_QUOTE: 'text follows a closing quote; write a quote inside quotes as `""`',
+  INVALID_OPENING_QUOTE: 'a value without quotes contains a quote; put the value in quotes and write the quote as `""`',
 };

@@ -1,17 +1,17 @@
-/** What somebody asked of a fleet and must change: a pattern, a template, a manifest of unknown form. Worded for people. */
+/** An invalid pattern, template or manifest format of a fleet. The message is for the user. */
 export class ItemsError extends Error {
   override readonly name: string = "ItemsError";
 }
 
 /**
- * One item of which no request can be made. Whoever reads items decides what that means: what is asked of one hostile
- * line need not be lost for all others.
+ * One item makes no valid request. The reader of items decides what to do, so that one hostile line does not affect the
+ * others.
  */
 export class ItemRefusal extends ItemsError {
   override readonly name = "ItemRefusal";
   readonly index: number;
   readonly place: string;
-  /** Each says which template and which field, why, and what is allowed. */
+  /** Each names the template, the field, the reason and what is allowed. */
   readonly problems: readonly string[];
 
   constructor(item: { readonly index: number; readonly place: string }, problems: readonly string[]) {
@@ -22,16 +22,16 @@ export class ItemRefusal extends ItemsError {
   }
 }
 
-/** What came of a step that an item or a person's text may make impossible. `fault` follows the name of what is wrong. */
+/** The result of a step that may fail because of an item or a template. `fault` continues the name of its subject. */
 export type Outcome<Value> =
   | { readonly ok: true; readonly value: Value }
   | { readonly ok: false; readonly fault: string };
 
-/** Collects what is wrong, so that all of it is told at once. */
+/** Collects all faults, so that they are reported together. */
 export class Faults {
   readonly found: string[] = [];
 
-  /** The value, or null where there is none; then the fault is noted under the name of what it is about. */
+  /** The value; or null, and the fault is recorded under the name of its subject. */
   valueOf<Value>(about: string, outcome: Outcome<Value>): Value | null {
     if (outcome.ok) return outcome.value;
     this.found.push(`${about}: ${outcome.fault}`);

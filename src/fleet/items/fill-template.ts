@@ -8,24 +8,24 @@ import { type Named, parseItemTemplate } from "./item-template.ts";
 import type { PathTemplate } from "./path-template.ts";
 import { fillVirtualPath } from "./virtual-template.ts";
 
-/** Where the paths of templates begin and may lead. Host folders are absolute. */
+/** The bases and the allowed directories of paths in templates. Host directories are absolute. */
 export interface FillContext {
-  /** Where the path of an attachment begins that begins with a field: the manifest's folder, or the pattern's. */
+  /** The base for attachment templates that start with a field: the directory of the manifest or pattern. */
   readonly manifestDir: string;
-  /** Where one begins that the template itself begins; absent: in `manifestDir`. */
+  /** The base for attachment templates that start with literal text; absent: `manifestDir`. */
   readonly templateDir?: string;
-  /** Besides `manifestDir`, where a field may name files by absolute paths; absent: nowhere. */
+  /** Directories, in addition to `manifestDir`, in which a field may name files by absolute paths; absent: none. */
   readonly within?: readonly string[];
-  /** How virtual paths are read; absent: from `/`, and no name stands before a colon. */
+  /** How virtual paths are parsed; absent: from `/`, without names before a colon. */
   readonly paths?: PathContext;
 }
 
-/** The request that is made of one item. Throws an `ItemRefusal` with everything that is wrong with it. */
+/** Makes the request of one item. Throws an `ItemRefusal` with all faults of the item. */
 export function fillTemplate(template: ItemTemplate, item: ManifestItem, context: FillContext): ItemRequest {
   return itemFiller(template, context)(item);
 }
 
-/** The same for many items, where the template is parsed once. Throws an `ItemsError` where the template itself is wrong. */
+/** The same for many items; parses the template once. Throws an `ItemsError` if the template is invalid. */
 export function itemFiller(template: ItemTemplate, context: FillContext): (item: ManifestItem) => ItemRequest {
   const { attach, allowRead, allowWrite, input, key } = parseItemTemplate(template);
   const { manifestDir, templateDir = manifestDir, within = [], paths = {} } = context;
@@ -64,20 +64,20 @@ function fillAll<Template, Value>(
 function noteTwins(attachments: ItemRequest["attachments"], faults: Faults): void {
   const names = attachments.map(({ name }) => name);
   const twin = names.find((name, index) => names.indexOf(name) < index);
-  if (twin !== undefined) faults.found.push(`attach: two files would be called ${twin}; write PATH=NAME`);
+  if (twin !== undefined) faults.found.push(`attach: two files have the name ${twin}; rename one with PATH=NAME`);
 }
 
 const MAX_KEY_CHARS = 1000;
-/** The first of these that an item has is what it is called, where nobody says otherwise. */
+/** The first of these fields that an item has is its key, unless there is a template for it. */
 const OWN_NAMES = ["key", "id", "relative", "path"];
 
-/** What an item is called in results. Whether it is unique is known when all items are. */
+/** The item's name in results. The journal checks that it is unique. */
 export function keyOf(item: ManifestItem, template: readonly TemplatePart[] | null): Outcome<string> {
   const key = template === null ? ownKey(item) : textOfParts(item, template);
   if (!key.ok) return key;
   if (key.value === "") return { ok: false, fault: "it is empty" };
   if (key.value.length > MAX_KEY_CHARS) return { ok: false, fault: `it is longer than ${MAX_KEY_CHARS} characters` };
-  if (/[\p{Cc}\p{Cs}]/u.test(key.value)) return { ok: false, fault: "it holds a control character" };
+  if (/[\p{Cc}\p{Cs}]/u.test(key.value)) return { ok: false, fault: "it contains a control character" };
   return key;
 }
 

@@ -2,30 +2,30 @@ import { posix } from "node:path";
 import picomatch from "picomatch";
 import { ItemsError } from "./faults.ts";
 
-/** A pattern over the files of a folder. */
+/** A pattern for files below a directory. */
 export interface Glob {
   readonly pattern: string;
-  /** The folder from which the walk begins, whatever links lead there: `cwd`, one above it, or `/`. */
+  /** The directory where the walk starts: `cwd`, a directory above it, or `/`. Links on the way to it are followed. */
   start(cwd: string): string;
-  /** The names below it that the pattern spells out: none of them may be a link. */
+  /** The literal names of the pattern below `start`. None of them may be a link. */
   readonly base: readonly string[];
   /** `start` and `base` together. */
   folder(cwd: string): string;
   /** True for a file below the base; `relative` is from there. */
   matches(relative: string): boolean;
-  /** True where a folder below the base might hold such a file. */
+  /** True if a directory below the base may contain a match. */
   mayHold(parts: readonly string[]): boolean;
 }
 
 const MAX_PATTERN_CHARS = 4096;
-/** Each further wildcard multiplies the time that a hostile name can cost. */
+/** Every additional wildcard multiplies the matching time of a hostile name. */
 const MAX_STARS_PER_NAME = 3;
 const MAX_GLOBSTARS = 3;
 const MAX_BRACES = 4;
 
 /**
- * Parses a pattern: `*` and `?` within a name, `[…]` and `{…,…}`, and `**` between two slashes for any folders. What begins
- * with a dot is matched only where the pattern has that dot. Throws an `ItemsError` where the pattern cannot be taken.
+ * Parses a pattern: `*` and `?` within a name, `[…]` and `{…,…}`, and `**` between slashes for any directories. Names that
+ * start with a dot match only if the pattern has that dot. Throws an `ItemsError` if the pattern is invalid.
  */
 export function parseGlob(pattern: string): Glob {
   const fault = whyUnfit(pattern);
@@ -62,7 +62,7 @@ function folderTest(rest: readonly string[]): Glob["mayHold"] {
   return (parts) => {
     const last = parts.length - 1;
     const name = parts[last] ?? "";
-    // What stands above has been asked before.
+    // The walk has already tested the directories above.
     if (last < fixed.length) return fixed[last]?.(name) ?? false;
     return globstar >= 0 && (hidden || !name.startsWith("."));
   };
@@ -71,28 +71,28 @@ function folderTest(rest: readonly string[]): Glob["mayHold"] {
 function whyUnfit(pattern: string): string | null {
   if (pattern === "") return "an empty pattern matches nothing";
   if (pattern.length > MAX_PATTERN_CHARS) return `the pattern is longer than ${MAX_PATTERN_CHARS} characters`;
-  if (/[\\\p{Cc}]/u.test(pattern)) return "a pattern holds neither backslashes nor control characters";
-  if (pattern.endsWith("/")) return "this names a folder; add `*` for the files in it, or `**` for those below as well";
+  if (/[\\\p{Cc}]/u.test(pattern)) return "a pattern cannot contain backslashes or control characters";
+  if (pattern.endsWith("/"))
+    return "this names a directory; add `*` for the files in it, or `**` for all files below it";
   const parts = pattern.split("/").filter((part) => part !== "" && part !== ".");
-  if (parts.every((part) => part === "..")) return "this names a folder; add `/*` for the files in it";
+  if (parts.every((part) => part === "..")) return "this names a directory; add `/*` for the files in it";
   if (
     pattern.startsWith("/")
       ? parts.includes("..")
       : parts.slice(parts.findIndex((part) => part !== "..")).includes("..")
   )
-    return "`..` can only stand at the beginning of a pattern";
-  if (/\{[^}]*\/|\[[^\]]*\//.test(pattern)) return "a group in braces or brackets cannot hold a `/`";
+    return "`..` is allowed only at the start of a pattern";
+  if (/\{[^}]*\/|\[[^\]]*\//.test(pattern)) return "a group in braces or brackets cannot contain a `/`";
   if (parts.filter((part) => part === "**").length > MAX_GLOBSTARS)
-    return `\`**\` can stand at most ${MAX_GLOBSTARS} times in a pattern`;
-  if (parts.some((part) => part !== "**" && part.includes("**"))) return "`**` stands by itself between two slashes";
+    return `a pattern can have \`**\` at most ${MAX_GLOBSTARS} times`;
+  if (parts.some((part) => part !== "**" && part.includes("**"))) return "`**` must be alone between two slashes";
   if (parts.some((part) => part !== "**" && part.split("*").length - 1 > MAX_STARS_PER_NAME))
-    return `at most ${MAX_STARS_PER_NAME} wildcards can stand between two slashes`;
-  if (pattern.split("{").length - 1 > MAX_BRACES)
-    return `at most ${MAX_BRACES} groups in braces can stand in a pattern`;
+    return `a pattern can have at most ${MAX_STARS_PER_NAME} wildcards between two slashes`;
+  if (pattern.split("{").length - 1 > MAX_BRACES) return `a pattern can have at most ${MAX_BRACES} groups in braces`;
   return null;
 }
 
-/** Parentheses and their like are ordinary characters of names; `[!a]` is what a shell means by it: no dot to begin with. */
+/** Makes parentheses and similar characters literal. `[!a]` has its meaning in a shell: it does not match a leading dot. */
 function literally(name: string): string {
   return name.replaceAll(/\[[!^]|[()+|^$@!]/g, (found, at: number) =>
     found.startsWith("[") ? (at === 0 ? "[^." : "[^") : `\\${found}`,

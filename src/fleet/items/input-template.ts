@@ -5,18 +5,18 @@ import type { ManifestItem } from "../model/item.ts";
 import type { Outcome } from "./faults.ts";
 import { fieldOf, textOfField } from "./item-fields.ts";
 
-/** A worker's input with fields in its texts. */
+/** A worker's input with fields in its strings. */
 export type InputTemplate = (item: ManifestItem) => Outcome<unknown>;
 
-/** What one item's fields can come to in its input, since a template may name a long one many times. */
+/** The largest input of one item. A template may name a long field many times. */
 const MAX_INPUT_BYTES = 2 * 1024 * 1024;
-/** A character becomes at most six bytes of JSON: of less than this nobody need ask. */
+/** A character becomes at most six bytes of JSON, so shorter inputs need no exact check. */
 const SURELY_FITS_CHARS = MAX_INPUT_BYTES / 16;
 const MAX_DEPTH = 500;
 
 /**
- * Parses JSON text, or takes a value that is JSON. JSON is read first and only then are its texts filled, so that no value
- * can leave its text. A text that is exactly one field keeps the field's own type. Keys are no templates.
+ * Parses JSON text, or takes a JSON value. The JSON is parsed before its strings are filled, so that no value can break out of
+ * its string. A string that is exactly one field keeps the field's type. Keys are not templates.
  */
 export function parseInputTemplate(raw: unknown): Outcome<InputTemplate> {
   const parsed = typeof raw === "string" ? parseInputText(raw) : { ok: true as const, value: raw };
@@ -29,12 +29,12 @@ export function parseInputTemplate(raw: unknown): Outcome<InputTemplate> {
   }
 }
 
-/** `{meta}` by itself is no JSON, and can only mean that field. */
+/** `{meta}` alone is not JSON and can only mean that field. */
 function parseInputText(raw: string): ReturnType<typeof parseJson> {
   return /^\s*\{[^{}"]*[^{}"\s][^{}"]*\}\s*$/.test(raw) ? { ok: true, value: raw.trim() } : parseJson(raw);
 }
 
-/** Carries a fault up the tree; never leaves this file. */
+/** Carries a fault up the tree; does not leave this file. */
 class InputFault extends Error {}
 
 function faultOf(error: unknown): { readonly ok: false; readonly fault: string } {
@@ -44,7 +44,7 @@ function faultOf(error: unknown): { readonly ok: false; readonly fault: string }
 
 interface Filling {
   readonly item: ManifestItem;
-  /** Taken from fields so far. */
+  /** Characters of the fields used so far. */
   chars: number;
 }
 
@@ -69,7 +69,7 @@ function fillerOf(value: unknown, depth: number): Fill {
     return (filling) => each.map((fill) => fill(filling));
   }
   if (value === null || typeof value === "boolean" || Number.isFinite(value)) return () => value;
-  if (kindOf(value) !== "map" || typeof value !== "object") throw new InputFault("holds what JSON does not have");
+  if (kindOf(value) !== "map" || typeof value !== "object") throw new InputFault("has a value that is not JSON");
   const each = Object.entries(value).map(([key, inner]) => [key, fillerOf(inner, depth + 1)] as const);
   return (filling) => Object.fromEntries(each.map(([key, fill]) => [key, fill(filling)]));
 }
@@ -104,4 +104,4 @@ function take(filling: Filling, chars: number): void {
   if (filling.chars > MAX_INPUT_BYTES) throw new InputFault(TOO_LARGE);
 }
 
-const TOO_LARGE = `comes to more than ${MAX_INPUT_BYTES} bytes of JSON; hand large data over as a file`;
+const TOO_LARGE = `is more than ${MAX_INPUT_BYTES} bytes of JSON; pass large data as a file`;

@@ -4,12 +4,12 @@ import { nearest } from "../../declarations/yaml/issue.ts";
 import type { ManifestItem } from "../model/item.ts";
 import type { Outcome } from "./faults.ts";
 
-/** So many names are compared with one that is not known, and so many are told. */
+/** How many names are compared with an unknown one. */
 const MAX_COMPARED = 1000;
 const MAX_COMPARED_CHARS = 256;
-const MAX_TOLD = 12;
+const MAX_LISTED = 12;
 
-/** `meta.lang` is what `meta` has under `lang`, unless a field is called so itself. Only an item's own values count. */
+/** `meta.lang` is `lang` in `meta`, unless a field has that whole name. Only own properties count. */
 export function fieldOf({ fields }: ManifestItem, name: string): Outcome<unknown> {
   if (Object.hasOwn(fields, name)) return { ok: true, value: fields[name] };
   let value: unknown = fields;
@@ -20,7 +20,7 @@ export function fieldOf({ fields }: ManifestItem, name: string): Outcome<unknown
   return { ok: true, value };
 }
 
-/** A field as it stands in the middle of a text. */
+/** A field as part of a text. */
 export function textOfField(item: ManifestItem, name: string): Outcome<string> {
   const field = fieldOf(item, name);
   if (!field.ok) return field;
@@ -28,10 +28,13 @@ export function textOfField(item: ManifestItem, name: string): Outcome<string> {
   if (typeof value === "string") return { ok: true, value };
   if (typeof value === "number" || typeof value === "boolean") return { ok: true, value: String(value) };
   const kind = Array.isArray(value) ? "a list" : value === null || value === undefined ? "nothing" : "a map";
-  return { ok: false, fault: `the field \`${name}\` holds ${kind}; only a text, a number, true and false fit here` };
+  return {
+    ok: false,
+    fault: `the field \`${name}\` is ${kind}; only a text, a number, true and false are allowed here`,
+  };
 }
 
-/** A text with its fields filled in. What may be in it is the caller's to say. */
+/** A text with its fields filled in. The caller checks the result. */
 export function textOfParts(item: ManifestItem, parts: readonly TemplatePart[]): Outcome<string> {
   let value = "";
   for (const part of parts) {
@@ -51,18 +54,18 @@ function unknownField(name: string, fields: Readonly<Record<string, unknown>>): 
   const known = Object.keys(fields)
     .slice(0, MAX_COMPARED)
     .filter((each) => each.length <= MAX_COMPARED_CHARS);
-  if (known.length === 0) return `there is no field \`${name}\`; the item has none`;
-  const told = known.slice(0, MAX_TOLD).join(", ");
-  const all = `; there are: ${told}${known.length > MAX_TOLD ? ", …" : ""}`;
+  if (known.length === 0) return `there is no field \`${name}\`; the item has no fields`;
+  const listed = known.slice(0, MAX_LISTED).join(", ");
+  const all = `; the fields are: ${listed}${known.length > MAX_LISTED ? ", …" : ""}`;
   return `there is no field \`${name}\`${nearest(name, known) ?? all}`;
 }
 
 /**
- * An item's fields, and those that follow from its `path` where it does not have them itself: `name`, `stem`, `ext` (with
- * its dot), and for a path that is relative or lies in `folder` also `relative` and `dir`, both from there.
+ * An item's fields, plus fields derived from its `path`, which do not replace its own: `name`, `stem` and `ext` (with its
+ * dot). A path that is relative or below `folder` also gives `relative` and `dir`, both from there.
  */
 export function withPathFields(fields: Readonly<Record<string, unknown>>, folder: string): Record<string, unknown> {
-  // What is not its own is nobody's: a field may well be called `constructor`.
+  // Only own properties count: a field may be called `constructor`.
   const path = Object.hasOwn(fields, "path") ? fields.path : undefined;
   return typeof path !== "string" || path === "" ? { ...fields } : { ...pathFields(path, folder), ...fields };
 }
@@ -77,7 +80,7 @@ function pathFields(path: string, folder: string): Record<string, string> {
   return { ...fields, relative, dir: dir === "." ? "" : dir };
 }
 
-/** A path that would leave the folder keeps its `..`, and is refused where it is used. */
+/** A path that leads out of the directory keeps its `..`; using it is refused later. */
 function relativeTo(folder: string, path: string): string | null {
   if (!path.startsWith("/")) return path.replace(/^(\.\/+)+/, "");
   const below = folder === "/" ? "/" : `${folder}/`;

@@ -6,7 +6,7 @@ import { type InputTemplate, parseInputTemplate } from "./input-template.ts";
 import type { PathTemplate } from "./path-template.ts";
 import { parseVirtualTemplate } from "./virtual-template.ts";
 
-/** An item's template, ready to be filled. Null: it was not said. */
+/** A parsed item template. Null: not given. */
 export interface ParsedItemTemplate {
   readonly attach: readonly Named<AttachmentTemplate>[];
   readonly allowRead: readonly Named<PathTemplate>[] | null;
@@ -15,7 +15,7 @@ export interface ParsedItemTemplate {
   readonly key: readonly TemplatePart[] | null;
 }
 
-/** A template and what messages call it: `attach {path}`. */
+/** A template and its name in messages: `attach {path}`. */
 export interface Named<Template> {
   readonly about: string;
   readonly template: Template;
@@ -23,7 +23,7 @@ export interface Named<Template> {
 
 const MAX_PATHS = 100;
 
-/** Throws an `ItemsError` with everything that is wrong with the texts themselves, whatever the items are. */
+/** Throws an `ItemsError` with all faults of the template that do not depend on items. */
 export function parseItemTemplate({ attach, allowRead, allowWrite, input, key }: ItemTemplate): ParsedItemTemplate {
   const faults = new Faults();
   const parsed: ParsedItemTemplate = {
@@ -43,7 +43,7 @@ function parseAll<Template>(
   parse: (raw: string) => Outcome<Template>,
   faults: Faults,
 ): Named<Template>[] {
-  if (raws.length > MAX_PATHS) faults.found.push(`${kind}: there are ${raws.length}; at most ${MAX_PATHS} are taken`);
+  if (raws.length > MAX_PATHS) faults.found.push(`${kind}: ${raws.length} are given; at most ${MAX_PATHS} are allowed`);
   return raws.slice(0, MAX_PATHS).flatMap((raw) => {
     const about = `${kind} ${raw}`;
     const template = faults.valueOf(about, raw === "" ? { ok: false, fault: "is empty" } : parse(raw));

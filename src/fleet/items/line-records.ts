@@ -3,13 +3,13 @@ import { jsonFaultOffset } from "../../json/json-fault.ts";
 import { parseJson } from "../../json/parse-json.ts";
 import { type ManifestLine, manifestFault, textOf } from "./manifest-lines.ts";
 
-/** What one line of a manifest says, before it is an item. */
+/** The fields of one line of a manifest. */
 export interface ManifestRecord {
   readonly line: number;
   readonly fields: Readonly<Record<string, unknown>>;
 }
 
-/** One JSON value a line: a map of fields, or the text of a path. Empty lines are skipped. */
+/** One JSON value for each line: an object of fields, or a path as a string. Empty lines are skipped. */
 export async function* jsonLines(
   lines: AsyncIterable<readonly ManifestLine[]>,
   file: string,
@@ -25,19 +25,19 @@ export async function* jsonLines(
       }
       const fields = fieldsOf(parsed.value);
       if (fields === null)
-        throw manifestFault(file, line.number, 1, "must be a map of fields, or the text of a path in quotes");
+        throw manifestFault(file, line.number, 1, "must be an object of fields, or a path as a string");
       yield { line: line.number, fields };
     }
   }
 }
 
-/** A value as an item's fields; null where it is none. A text is a path. */
+/** A JSON value as an item's fields; null if it is neither an object nor a string. A string is a path. */
 export function fieldsOf(value: unknown): Readonly<Record<string, unknown>> | null {
   if (typeof value === "string") return { path: value };
   return kindOf(value) === "map" ? (value as Record<string, unknown>) : null;
 }
 
-/** One path a line, as `find` prints them. Empty lines are skipped; all else is part of the name. */
+/** One path for each line, as `find` prints them. Empty lines are skipped; white space belongs to the name. */
 export async function* pathLines(
   lines: AsyncIterable<readonly ManifestLine[]>,
   file: string,

@@ -9,13 +9,13 @@ const CHUNK_BYTES = 256 * 1024;
 const O_RDONLY = 0;
 
 /**
- * What a manifest holds, a piece at a time. Links that lead to it are its owner's and are followed. One that changes while
- * it is read is a fault: nobody could say which items there were.
+ * The content of a manifest, in chunks. Links to it belong to the user and are followed. A change during reading is an error,
+ * because the set of items would be undefined.
  */
 export async function* manifestBytes(path: string, cwd: string): AsyncGenerator<Buffer> {
   const place = await resolveHostPlace(posix.resolve(cwd), path);
   if (!place.ok) throw manifestFault(path, 1, 1, place.fault);
-  if (place.directory) throw manifestFault(path, 1, 1, "is a folder, not a file");
+  if (place.directory) throw manifestFault(path, 1, 1, "is a directory, not a file");
   using file = opened(place.host, path);
   const content = contentOf(file);
   for (let at = 0; at < content.size; ) {
@@ -24,7 +24,7 @@ export async function* manifestBytes(path: string, cwd: string): AsyncGenerator<
     at += chunk.length;
     yield chunk;
   }
-  if (content.changed()) throw manifestFault(path, 1, 1, "was changed while it was read");
+  if (content.changed()) throw manifestFault(path, 1, 1, "changed while Corral read it; start the fleet again");
 }
 
 function opened(host: string, shown: string): Descriptor {

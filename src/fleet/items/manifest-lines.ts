@@ -1,11 +1,11 @@
 import { isUtf8 } from "node:buffer";
 import { DeclarationError } from "../../declarations/yaml/problem.ts";
 
-/** One line, not yet known to be text. */
+/** One line that is not yet checked to be text. */
 export interface ManifestLine {
   /** From 1. */
   readonly number: number;
-  /** With its line break, where it has one, and without a byte order mark. */
+  /** Includes the line break, if any, but no byte order mark. */
   readonly bytes: Buffer;
 }
 
@@ -13,7 +13,7 @@ export const MAX_LINE_BYTES = 1024 * 1024;
 const LINE_BREAK = 0x0a;
 const BYTE_ORDER_MARK = Buffer.from("\uFEFF");
 
-/** The lines of a stream, some at a time; of what was not asked for yet, no more than a piece and one line is in memory. */
+/** The lines of a stream, in batches. Memory holds at most one chunk and one line more than the consumer took. */
 export async function* manifestLines(
   stream: AsyncIterable<Uint8Array | string>,
   file: string,
@@ -29,7 +29,7 @@ export async function* manifestLines(
         file,
         number,
         1,
-        `the line is longer than ${MAX_LINE_BYTES} bytes; hand large data over as a file`,
+        `the line is longer than ${MAX_LINE_BYTES} bytes; pass large data as a file`,
       );
     kept.push(bytes);
   };
@@ -57,7 +57,7 @@ export async function* manifestLines(
   if (keptBytes > 0) yield [line()];
 }
 
-/** The line without its break. Throws its fault where it is not UTF-8. */
+/** The line without its line break. Throws if it is not UTF-8. */
 export function textOf({ number, bytes }: ManifestLine, file: string): string {
   const text = bytes.toString();
   if (!isUtf8(bytes)) throw manifestFault(file, number, text.indexOf("\uFFFD") + 1, "this is not UTF-8");
@@ -69,7 +69,7 @@ function withoutMark(bytes: Buffer): Buffer {
   return marked ? bytes.subarray(BYTE_ORDER_MARK.length) : bytes;
 }
 
-/** A mistake in a manifest, at its place. It ends the reading. */
+/** An error in a manifest, with its position. It ends the reading. */
 export function manifestFault(file: string, line: number, column: number, message: string): DeclarationError {
   return new DeclarationError([{ file, line, column, path: "", message }]);
 }

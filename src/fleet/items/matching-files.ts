@@ -7,11 +7,11 @@ import { comparePaths } from "../../sandbox/virtual-path.ts";
 import { ItemsError } from "./faults.ts";
 import type { Glob } from "./glob.ts";
 
-/** Something that a pattern might have meant, and that is no item. */
+/** An entry that a pattern may have meant, but that cannot be an item. */
 export interface LeftOut {
-  /** As a person would write it. */
+  /** Its path, written as in the pattern. */
   readonly place: string;
-  /** `is a symbolic link, and none is followed`. */
+  /** `is a symbolic link, which is not followed`. */
   readonly why: string;
 }
 
@@ -22,15 +22,15 @@ export interface Walk {
   readonly leftOut: (what: LeftOut) => void;
 }
 
-/** Folders in each other; each holds a descriptor open. */
+/** Nested directories; each has an open descriptor. */
 const MAX_DEPTH = 64;
-/** Names of one folder, which are held in memory to be sorted. */
+/** Names of one directory, which are sorted in memory. */
 const MAX_NAMES = 1_000_000;
 const MAX_ENTRIES = 100_000_000;
 
 /**
- * The files that match, by their path from the pattern's folder; sorted, a folder at a time. Every folder is opened below
- * the one before and never through a link, so that none which is planted or swapped in meanwhile leads elsewhere.
+ * The matching files, by their path from the pattern's directory, sorted within each directory. Every directory is opened
+ * relative to its parent and never through a link, so that a planted or swapped link cannot lead elsewhere.
  */
 export async function* matchingFiles(glob: Glob, walk: Walk): AsyncGenerator<string> {
   const open: Level[] = [];
@@ -64,7 +64,7 @@ interface Budget {
   entries: number;
 }
 
-/** The links on the way to where somebody stands are their own; those below may be a worker's. */
+/** Links above the start belong to the user and are followed. Links below it may be a worker's and are refused. */
 function baseOf(glob: Glob, cwd: string): Descriptor {
   let current: Descriptor | null = null;
   let at = glob.start(cwd);
@@ -76,8 +76,8 @@ function baseOf(glob: Glob, cwd: string): Descriptor {
       current[Symbol.dispose]();
       current = next;
       const stats = current.stat();
-      if (stats.isSymbolicLink()) throw new ItemsError(`${glob.pattern}: ${at} ${LINK}; name the folder itself`);
-      if (!stats.isDirectory()) throw new ItemsError(`${glob.pattern}: ${at} is not a folder`);
+      if (stats.isSymbolicLink()) throw new ItemsError(`${glob.pattern}: ${at} ${LINK}; name the directory itself`);
+      if (!stats.isDirectory()) throw new ItemsError(`${glob.pattern}: ${at} is not a directory`);
     }
     return current;
   } catch (error) {
@@ -87,9 +87,9 @@ function baseOf(glob: Glob, cwd: string): Descriptor {
   }
 }
 
-const LINK = "is a symbolic link, and none is followed";
+const LINK = "is a symbolic link, which is not followed";
 
-/** Null where the folder cannot be looked into: one such folder is not to cost all others. */
+/** Null if the directory cannot be read; the walk continues with the others. */
 async function levelBelow(
   above: Level,
   name: string,
@@ -103,7 +103,7 @@ async function levelBelow(
     walk.leftOut({ place: placeOf(glob, parts), why });
     return null;
   };
-  if (depth >= MAX_DEPTH) return skip(`is more than ${MAX_DEPTH} folders deep`);
+  if (depth >= MAX_DEPTH) return skip(`is more than ${MAX_DEPTH} directories deep`);
   try {
     return await levelOf(above.folder.child(name, true), parts, glob, walk, budget);
   } catch (error) {
@@ -123,11 +123,13 @@ async function levelOf(
   try {
     for await (const { name: raw, type } of entriesOf(folder)) {
       if (--budget.entries < 0)
-        throw new ItemsError(`${glob.pattern}: there are more than ${MAX_ENTRIES} files to look at`);
+        throw new ItemsError(
+          `${glob.pattern}: there are more than ${MAX_ENTRIES} files to check; use a narrower pattern`,
+        );
       const name = raw.toString();
       const path = [...parts, name];
       const meant = glob.matches(path.join("/"));
-      // What a link leads to is not looked at: it might have been such a folder.
+      // A link's target is not checked; it might be such a directory.
       const held = (type === "directory" || type === "link") && glob.mayHold(path);
       if (!held && !meant) continue;
       const why = type === "link" ? LINK : isUtf8(raw) ? null : "has a name that is not UTF-8";
@@ -136,7 +138,7 @@ async function levelOf(
       else if (type === "other") walk.leftOut({ place: placeOf(glob, path), why: "is not a regular file" });
       if (entries.length > MAX_NAMES) {
         const place = placeOf(glob, parts);
-        throw new ItemsError(`${glob.pattern}: ${place} holds more than ${MAX_NAMES} files; name them in a manifest`);
+        throw new ItemsError(`${glob.pattern}: ${place} has more than ${MAX_NAMES} files; list them in a manifest`);
       }
     }
   } catch (error) {
@@ -147,7 +149,7 @@ async function levelOf(
   return { folder, parts, entries, next: 0 };
 }
 
-/** As the pattern is written: relative where it is. */
+/** Relative if the pattern is relative. */
 export function placeOf(glob: Glob, parts: readonly string[]): string {
   const lead = glob.pattern.startsWith("/") ? "/" : (/^(\.\.?\/+)*/.exec(glob.pattern)?.[0] ?? "");
   return posix.normalize(`${lead}${[...glob.base, ...parts].join("/")}`);

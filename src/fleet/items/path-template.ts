@@ -4,15 +4,15 @@ import type { ManifestItem } from "../model/item.ts";
 import type { Outcome } from "./faults.ts";
 import { textOfField } from "./item-fields.ts";
 
-/** A path with fields in it, one list of parts for each name between slashes. */
+/** A path with fields: one list of parts for each name between slashes. */
 export interface PathTemplate {
   readonly absolute: boolean;
   readonly names: readonly (readonly TemplatePart[])[];
-  /** True where the whole template is one field. */
+  /** True if the whole template is one field. */
   readonly whole: boolean;
 }
 
-/** Fields that are relative paths by their nature, and may hold more than one name. */
+/** Fields that are relative paths and may contain more than one name. */
 const PATH_FIELDS = new Set(["dir", "relative", "path"]);
 
 export function parsePathTemplate(raw: string): Outcome<PathTemplate> {
@@ -30,19 +30,19 @@ export function parsePathTemplate(raw: string): Outcome<PathTemplate> {
   while (names.length > 1 && isNothing(names.at(-1) ?? [])) names.pop();
   const firstField = names.findIndex(hasField);
   if (firstField >= 0 && names.slice(firstField).some((name) => !hasField(name) && literalOf(name) === ".."))
-    return { ok: false, fault: "has `..` after a field; nobody could say where that leads" };
+    return { ok: false, fault: "has `..` after a field, so its target is unknown; remove the `..`" };
   const whole = parsed.parts.length === 1 && hasField(parsed.parts);
   return { ok: true, value: { absolute: raw.startsWith("/"), names, whole } };
 }
 
-/** True where the path begins with what an item says. */
+/** True if the path starts with a field. */
 export function beginsWithField({ absolute, names }: PathTemplate): boolean {
   return !absolute && hasField(names[0] ?? []);
 }
 
 /**
- * The path for one item. Values choose names and, where the template says so, folders below: never one above or beside
- * what the template itself spells out, and never the folder itself. Only a template that is one field may become absolute.
+ * The path for one item. Values give names and, for path fields, directories below. They can never lead above or beside the
+ * literal part of the template, nor to that directory itself. Only a template that is one field may become absolute.
  */
 export function fillPath({ absolute, names, whole }: PathTemplate, item: ManifestItem): Outcome<string> {
   const filled: string[] = [];
@@ -59,9 +59,9 @@ export function fillPath({ absolute, names, whole }: PathTemplate, item: Manifes
     const pieces = text.split("/").filter((piece) => piece !== "" && !(piece === "." && name.value.several));
     const fault = pieces.map(nameFault).find((each) => each !== null);
     if (fault !== undefined) return { ok: false, fault: `${aboutFields(parts, item)} ${fault}` };
-    // A file that stands in no folder has an empty `dir`, which only leaves a name out.
+    // A file at the top level has an empty `dir`, which just omits a name.
     if (pieces.length === 0 && (index === names.length - 1 || !parts.every(isDir)))
-      return { ok: false, fault: `${aboutFields(parts, item)} makes no name; the path would be the folder itself` };
+      return { ok: false, fault: `${aboutFields(parts, item)} gives no name; the path would be the directory itself` };
     filled.push(...pieces);
   }
   const value = `${rooted ? "/" : ""}${filled.filter((name) => name !== "").join("/")}`;
@@ -72,11 +72,11 @@ export function fillPath({ absolute, names, whole }: PathTemplate, item: Manifes
 
 interface FilledName {
   readonly text: string;
-  /** True where it may be more than one name. */
+  /** True if it may contain more than one name. */
   readonly several: boolean;
 }
 
-/** What stands between two slashes of the template. It begins with a slash only where the whole template is one field. */
+/** The text between two slashes of the template. It starts with a slash only if the whole template is one field. */
 function fillName(parts: readonly TemplatePart[], item: ManifestItem, whole: boolean): Outcome<FilledName> {
   let text = "";
   let several = whole;
@@ -89,11 +89,11 @@ function fillName(parts: readonly TemplatePart[], item: ManifestItem, whole: boo
     if (!value.ok) return value;
     const isPath = PATH_FIELDS.has(part.field);
     if (value.value.startsWith("/") && !whole)
-      return { ok: false, fault: `${aboutFields([part], item)} is absolute; \`{relative}\` and \`{name}\` are not` };
+      return { ok: false, fault: `${aboutFields([part], item)} is absolute; use \`{relative}\` or \`{name}\`` };
     if (value.value.includes("/") && !whole && !isPath)
       return {
         ok: false,
-        fault: `${aboutFields([part], item)} holds a \`/\`; within a path only dir, relative and path may`,
+        fault: `${aboutFields([part], item)} contains a \`/\`; in a path only dir, relative and path may contain one`,
       };
     several ||= isPath;
     text += value.value;
@@ -101,29 +101,29 @@ function fillName(parts: readonly TemplatePart[], item: ManifestItem, whole: boo
   return { ok: true, value: { text, several } };
 }
 
-/** The fields of a name and what they hold, for messages. */
+/** The fields of a name and their values, for messages. */
 function aboutFields(parts: readonly TemplatePart[], item: ManifestItem): string {
-  const told = parts.flatMap((part) => {
+  const fields = parts.flatMap((part) => {
     const value = "field" in part ? textOfField(item, part.field) : null;
     return "field" in part && value?.ok ? [`the field \`${part.field}\` (${shownValue(value.value)})`] : [];
   });
-  return told.join(" with ");
+  return fields.join(" with ");
 }
 
-/** Why something that a field helped to make is no name in a path, or null. */
+/** Why a filled name is not allowed in a path; null if it is. */
 function nameFault(name: string): string | null {
-  if (name === "." || name === "..") return `would make the name \`${name}\`, which leads elsewhere`;
-  if (/\p{Cc}/u.test(name)) return "holds a control character, which no path may";
+  if (name === "." || name === "..") return `gives the name \`${name}\`, which leads to another directory`;
+  if (/\p{Cc}/u.test(name)) return "contains a control character, which is not allowed in a path";
   if (/\p{Cs}/u.test(name)) return "is not valid Unicode";
-  if (name.startsWith("-")) return "would make a name that begins with `-`, which programs take for an option";
-  return Buffer.byteLength(name) > MAX_COMPONENT_BYTES ? `makes a name longer than ${MAX_COMPONENT_BYTES} bytes` : null;
+  if (name.startsWith("-")) return "gives a name that starts with `-`, which programs read as an option";
+  return Buffer.byteLength(name) > MAX_COMPONENT_BYTES ? `gives a name longer than ${MAX_COMPONENT_BYTES} bytes` : null;
 }
 
 function hasField(parts: readonly TemplatePart[]): boolean {
   return parts.some((part) => "field" in part);
 }
 
-/** A slash at the end, or a dot: without a name of its own. */
+/** True for a trailing slash or a dot. */
 function isNothing(parts: readonly TemplatePart[]): boolean {
   return !hasField(parts) && ["", "."].includes(literalOf(parts));
 }
@@ -138,7 +138,7 @@ function literalOf(parts: readonly TemplatePart[]): string {
 
 const MAX_SHOWN_CHARS = 80;
 
-/** A hostile value in a message: cut, quoted, and escaped, so that it cannot draw on a terminal. */
+/** A value in a message: shortened, quoted and escaped, so that a hostile one cannot control the terminal. */
 export function shownValue(value: string): string {
   const cut = value.length > MAX_SHOWN_CHARS ? `${value.slice(0, MAX_SHOWN_CHARS)}…` : value;
   return JSON.stringify(cut).replaceAll(

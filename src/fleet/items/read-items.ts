@@ -12,16 +12,16 @@ import { type LeftOut, matchingFiles, placeOf } from "./matching-files.ts";
 import { folderOf, formatOf, type ItemSource, type ManifestFormat } from "./source.ts";
 
 export interface Reading {
-  /** What relative patterns and manifests are relative to. Absolute. */
+  /** The base for relative patterns and manifests. Absolute. */
   readonly cwd: string;
   readonly signal: AbortSignal;
-  /** Told of what a pattern might have meant and that is no item: links, devices, folders that cannot be looked into. */
+  /** Called for entries that the pattern may have meant but that cannot be items: links, devices, unreadable directories. */
   readonly leftOut: (what: LeftOut) => void;
 }
 
 /**
- * The items of a source, in its order. Nothing is read ahead of who asks but a piece of the manifest, so that a million
- * lines are never in memory. Throws a `DeclarationError` at the line that is wrong, an `ItemsError` where the source is.
+ * The items of a source, in its order. At most one chunk of the manifest is read ahead, so that large manifests are never
+ * completely in memory. Throws a `DeclarationError` for an invalid line and an `ItemsError` for an invalid source.
  */
 export async function* readItems(source: ItemSource, reading: Reading): AsyncGenerator<ManifestItem> {
   let index = 0;
@@ -86,7 +86,7 @@ async function* valueEntries(
   let index = 0;
   for await (const value of values) {
     const fields = fieldsOf(value);
-    if (fields === null) throw new ItemsError(`item ${index}: must be an object of fields, or the text of a path`);
+    if (fields === null) throw new ItemsError(`item ${index}: must be an object of fields, or a path as a string`);
     yield { fields: withPathFields(fields, folder) };
     index += 1;
   }

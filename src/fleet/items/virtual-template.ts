@@ -3,7 +3,7 @@ import type { ManifestItem } from "../model/item.ts";
 import type { Outcome } from "./faults.ts";
 import { beginsWithField, fillPath, type PathTemplate, parsePathTemplate, shownValue } from "./path-template.ts";
 
-/** Where a field stands in the first name, that name must not be a mount's or a home as well: `text:{stem}`. */
+/** A first name with a field must not select a mount or a home directory: `text:{stem}` is refused. */
 export function parseVirtualTemplate(raw: string): Outcome<PathTemplate> {
   const parsed = parsePathTemplate(raw);
   if (!parsed.ok || !beginsWithField(parsed.value)) return parsed;
@@ -11,7 +11,7 @@ export function parseVirtualTemplate(raw: string): Outcome<PathTemplate> {
   return first.some((part) => "text" in part && SPECIAL.test(part.text)) ? { ok: false, fault: BEGIN } : parsed;
 }
 
-/** A virtual path for one item, in its one canonical form: the same place has the same path. */
+/** The virtual path for one item, in canonical form. */
 export function fillVirtualPath(
   template: PathTemplate,
   item: ManifestItem,
@@ -25,6 +25,6 @@ export function fillVirtualPath(
   return parsed.ok ? { ok: true, value: parsed.path } : { ok: false, fault: parsed.reason };
 }
 
-/** What names a home or a mount at the beginning of a path. */
+/** What selects a home directory or a mount at the start of a path. */
 const SPECIAL = /^~|:/;
-const BEGIN = "cannot begin a path; begin it with `/`";
+const BEGIN = "cannot start a path; start it with `/`";

@@ -3,39 +3,39 @@ import { dirname } from "node:path";
 import type { DatabaseSync, SQLInputValue, StatementSync } from "node:sqlite";
 import { hasCode } from "../../platform/errno.ts";
 
-/** The journal cannot be used as it is: the text says why, and what helps. It may hold host paths. */
+/** The journal cannot be used. The message says why and what to do; it may contain host paths. */
 export class JournalError extends Error {
   override readonly name = "JournalError";
 }
 
 /**
- * Longer than any transaction here takes on a slow disk: whoever waits longer waits for a process that hangs. This process
- * does nothing else meanwhile.
+ * Longer than any transaction here takes on a slow disk; a longer wait means that another process hangs. Waiting blocks this
+ * process.
  */
 const BUSY_MS = 10_000;
 const CACHE_KIB = 16 * 1024;
-/** Pages that gather in the write-ahead log before they are brought home: 16 MiB, for few flushes. */
+/** Pages in the write-ahead log before a checkpoint: 16 MiB, for few flushes. */
 const CHECKPOINT_PAGES = 4096;
-/** SQLite's own number for a database that somebody else uses. */
+/** SQLite's error code for a database that another connection uses. */
 const SQLITE_BUSY = 5;
 const LARGEST_LOG_BYTES = 64 * 1024 ** 2;
 
 /**
- * One SQLite database, shared among processes. A commit survives the death of this process, always; what was committed
- * durably also survives that of the machine, with all that was committed before it.
+ * One SQLite database, shared among processes. Every commit survives the death of this process; a durable commit, and all
+ * commits before it, also survive a power failure.
  *
- * Transactions are short and synchronous, so no other code of this process sees one half done.
+ * Transactions are short and synchronous, so no other code of this process sees an incomplete one.
  */
 export class Database implements Disposable {
   readonly #db: DatabaseSync;
-  /** As many as there are different texts in this folder. */
+  /** By SQL text; bounded by the number of texts in this folder. */
   readonly #prepared = new Map<string, StatementSync>();
 
   private constructor(db: DatabaseSync) {
     this.#db = db;
   }
 
-  /** Makes the file, and its directory, where they are not there. */
+  /** Creates the file and its directory if they do not exist. */
   static async open(path: string): Promise<Database> {
     const { DatabaseSync } = await sqlite();
     fs.mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
@@ -45,7 +45,9 @@ export class Database implements Disposable {
       db.exec(`PRAGMA busy_timeout = ${BUSY_MS}`);
       const mode = db.prepare("PRAGMA journal_mode = WAL").get()?.journal_mode;
       if (mode !== "wal")
-        throw new JournalError(`${path} is on a file system that cannot share a journal: use a local one`);
+        throw new JournalError(
+          `${path} is on a file system without shared memory for SQLite's write-ahead log. Put the state directory on a local disk.`,
+        );
       db.exec(`PRAGMA synchronous = NORMAL; PRAGMA cache_size = -${CACHE_KIB};
         PRAGMA wal_autocheckpoint = ${CHECKPOINT_PAGES}; PRAGMA journal_size_limit = ${LARGEST_LOG_BYTES}`);
       return new Database(db);
@@ -67,7 +69,7 @@ export class Database implements Disposable {
     return this.#statement(sql).all(...values) as Row[];
   }
 
-  /** One row at a time, and a statement of its own: what is read meanwhile does not disturb it. */
+  /** One row at a time, with its own statement, so that other reads do not disturb it. */
   *each<Row>(sql: string, ...values: SQLInputValue[]): Generator<Row, undefined, undefined> {
     for (const row of this.#db.prepare(sql).iterate(...values)) yield row as Row;
   }
@@ -76,7 +78,7 @@ export class Database implements Disposable {
     this.#db.exec(sql);
   }
 
-  /** All of what `work` does, or nothing. It holds off every other writer, and must not wait for anything. */
+  /** Commits all of what `work` does, or nothing. It blocks every other writer, so `work` must not wait. */
   transaction<T>(work: () => T): T {
     this.#db.exec("BEGIN IMMEDIATE");
     try {
@@ -89,7 +91,7 @@ export class Database implements Disposable {
     }
   }
 
-  /** The same, and on the disk when it returns, with all that was committed before. */
+  /** The same; all commits so far are on disk when it returns. */
   durably<T>(work: () => T): T {
     this.#db.exec("PRAGMA synchronous = FULL");
     try {
@@ -99,7 +101,7 @@ export class Database implements Disposable {
     }
   }
 
-  /** Writes the file anew without what is free in it. Left for another time where somebody else uses it. */
+  /** Rewrites the file without free pages. Does nothing if another connection uses the database. */
   shrink(): void {
     this.#db.exec("PRAGMA busy_timeout = 0");
     try {
@@ -120,7 +122,7 @@ export class Database implements Disposable {
     try {
       this.#db.exec("ROLLBACK");
     } catch {
-      // SQLite has done so already, as where the disk is full; or nothing was begun.
+      // SQLite already rolled back, for example on a full disk, or no transaction was open.
     }
   }
 
@@ -134,18 +136,18 @@ export class Database implements Disposable {
   }
 }
 
-/** Only when it is used: an older Node warns of it, or has none. */
+/** Loaded on use, because older versions of Node warn about it or do not have it. */
 async function sqlite(): Promise<typeof import("node:sqlite")> {
   try {
     return await import("node:sqlite");
   } catch (cause) {
-    throw new JournalError("fleets need Node 22.13 or newer, for node:sqlite", { cause });
+    throw new JournalError("Fleets need node:sqlite. Use Node 22.13 or newer.", { cause });
   }
 }
 
 /**
- * Makes an empty file that only its owner may read; what SQLite puts beside it has the same mode. One that is there is
- * not opened: closing it would give up the locks that this process may have on it.
+ * Creates an empty file that only its owner may read; SQLite gives its own files the same mode. An existing file is not
+ * opened, because closing it would release this process's locks on it.
  */
 function makePrivate(path: string): void {
   try {

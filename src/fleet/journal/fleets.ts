@@ -3,27 +3,27 @@ import type { FleetSpec } from "../model/item.ts";
 import type { ItemCounts } from "../model/queue.ts";
 import type { Database } from "./database.ts";
 
-/** `paused`: nobody runs it, and it can be resumed. */
+/** `paused`: no process runs it, and it can be resumed. */
 export type FleetState = "loading" | "running" | "paused" | "cancelled" | "done";
 
-/** What the journal knows of a fleet as a whole. */
+/** The journal's record of a fleet. */
 export interface FleetRecord {
   /** 12 hex digits. */
   readonly id: string;
   readonly spec: FleetSpec;
   readonly state: FleetState;
-  /** The process that loads or runs it, or did when it died; null: none does. */
+  /** The process that loads or runs it, or did so until it died; null: none. */
   readonly owner: string | null;
   /** ISO 8601, UTC. */
   readonly createdAt: string;
   readonly endedAt: string | null;
-  /** Why it was paused or cancelled; null where it was not. */
+  /** Why it was paused or cancelled; null if it was not. */
   readonly why: string | null;
   readonly counts: ItemCounts;
 }
 
 export interface FleetRow {
-  /** The database's own number of it. */
+  /** The row's number in the database. */
   readonly id: number;
   readonly name: string;
   readonly spec: string;
@@ -35,7 +35,7 @@ export interface FleetRow {
   readonly why: string | null;
 }
 
-/** Answers with the fleet's id. It is `loading`, and on the disk when this returns. */
+/** Creates a fleet in the state `loading` and returns its id. It is on disk when this returns. */
 export function createFleet(db: Database, spec: FleetSpec, owner: string, nowMs: number): string {
   const name = randomBytes(6).toString("hex");
   db.durably(() =>
@@ -51,7 +51,7 @@ export function fleetRow(db: Database, name: string): FleetRow | undefined {
   return db.get<FleetRow>("SELECT * FROM fleets WHERE name = ?", name);
 }
 
-/** For what was handed out by this journal. @throws Error where there is no such fleet. */
+/** For ids that this journal returned. @throws Error if the fleet does not exist. */
 export function rowOf(db: Database, name: string): FleetRow {
   const row = fleetRow(db, name);
   if (row === undefined) throw new Error(`there is no fleet ${name} in this journal`);
@@ -77,7 +77,7 @@ export function recordOf(db: Database, row: FleetRow): FleetRecord {
   };
 }
 
-/** Costs the same however many items there are: what is done is tallied with each result, and few run at once. */
+/** Its cost does not depend on the number of items: results are tallied as they come, and few items run at once. */
 export function countsOf(db: Database, { id, total }: Pick<FleetRow, "id" | "total">): ItemCounts {
   const { done = 0, failed = 0 } =
     db.get<{ done: number; failed: number }>(
@@ -90,7 +90,7 @@ export function countsOf(db: Database, { id, total }: Pick<FleetRow, "id" | "tot
   return { total, queued: total - running - done, running, done, failed };
 }
 
-/** Nobody runs it from here on, until somebody resumes it. False where `owner` did not run it. */
+/** Records that no process runs the fleet until it is resumed. False if `owner` did not run it. */
 export function pauseFleet(db: Database, name: string, owner: string, why: string): boolean {
   const changed = db.durably(() =>
     db.run(
@@ -102,8 +102,8 @@ export function pauseFleet(db: Database, name: string, owner: string, why: strin
 }
 
 /**
- * Records that a fleet has come to its end, which all of its items must have: `done`, or `cancelled` where it was. Null
- * where something is left, or where another owner runs it.
+ * Records the end of a fleet whose items have all ended: `done`, or `cancelled` if it was cancelled. Null if items are left,
+ * or if another owner runs it.
  */
 export function endFleet(db: Database, name: string, owner: string, nowMs: number): FleetState | null {
   return db.durably(() => {

@@ -2,20 +2,20 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Database } from "./database.ts";
 import type { FleetRow } from "./fleets.ts";
 
-/** Between two chunks: others want to write as well. */
+/** A pause between two chunks, so that other processes can write. */
 const PAUSE_MS = 1;
 
-/** Forgets a fleet whose items were not all read. False where there is none such. */
+/** Deletes a fleet whose loading did not finish. False if there is none. */
 export async function discardLoading(db: Database, name: string): Promise<boolean> {
   return await forget(db, name, "state = 'loading'");
 }
 
-/** Forgets a fleet that has come to its end, with its items and results. False where there is none such. */
+/** Deletes an ended fleet with its items and results. False if there is none. */
 export async function forgetEnded(db: Database, name: string): Promise<boolean> {
   return await forget(db, name, "state IN ('done', 'cancelled') AND owner IS NULL AND ended_at IS NOT NULL");
 }
 
-/** One that is interrupted leaves a fleet with fewer items, which can be forgotten again. */
+/** If it is interrupted, the fleet has fewer items and can be deleted again. */
 async function forget(db: Database, name: string, which: string): Promise<boolean> {
   const fleet = db.get<FleetRow>(`SELECT * FROM fleets WHERE name = ? AND ${which}`, name);
   if (fleet === undefined) return false;
@@ -39,7 +39,7 @@ export async function deleteOutputs(db: Database, fleet: number): Promise<void> 
   );
 }
 
-/** Until nothing is left to change: each chunk a transaction of its own, so that others have their turn. */
+/** Repeats `change` until it changes nothing. Each chunk is its own transaction, so that other processes can write. */
 async function inChunks(db: Database, change: () => number): Promise<void> {
   while (db.transaction(change) > 0) await sleep(PAUSE_MS);
 }

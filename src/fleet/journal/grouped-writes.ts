@@ -7,10 +7,10 @@ interface Waiting {
   readonly failed: (error: unknown) => void;
 }
 
-/** What is asked for within one turn of the event loop goes into one transaction; never more than this. */
+/** The most writes in one transaction. Writes of one turn of the event loop share one. */
 const MAX_GROUP = 1000;
 
-/** Writes in the order in which they were asked for, many in one transaction. */
+/** Executes writes in order, many in one transaction. */
 export class GroupedWrites {
   readonly #db: Database;
   #waiting: Waiting[] = [];
@@ -21,7 +21,7 @@ export class GroupedWrites {
     this.#db = db;
   }
 
-  /** Settles when it is committed. `write` must not wait, and may be called twice: what one throws undoes its group. */
+  /** Settles when the write is committed. `write` must not wait and may be called twice: an error rolls back its group. */
   add<T>(write: () => T): Promise<T> {
     const { promise, resolve, reject } = Promise.withResolvers<T>();
     if (this.#isClosed) {
@@ -49,7 +49,7 @@ export class GroupedWrites {
     if (group.length === 0) return;
     const failure = this.#commit(group);
     if (failure === null) return;
-    // What the database cannot do for all of them it cannot do for one, and it may have been waited for already.
+    // After a database error the single writes would fail too, perhaps after another long wait.
     const isOnes = group.length > 1 && !isOfDatabase(failure.error);
     for (const one of group) {
       const own = isOnes ? this.#commit([one]) : failure;
@@ -57,7 +57,7 @@ export class GroupedWrites {
     }
   }
 
-  /** Null where it is committed, and told. */
+  /** Null if the group was committed and its promises were resolved. */
   #commit(group: readonly Waiting[]): { readonly error: unknown } | null {
     try {
       this.#db.transaction(() => {
@@ -70,7 +70,7 @@ export class GroupedWrites {
     return null;
   }
 
-  /** Writes what waits, and takes nothing after that. */
+  /** Executes waiting writes and rejects later ones. */
   close(): void {
     this.flush();
     this.#isClosed = true;

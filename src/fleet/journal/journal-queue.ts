@@ -16,21 +16,21 @@ import type { Database } from "./database.ts";
 import { countsOf, type FleetRow, type FleetState } from "./fleets.ts";
 import type { GroupedWrites } from "./grouped-writes.ts";
 
-/** `not_before` of an item that was never given up is 0, so that fresh items sort before all others. */
+/** `not_before` of a new item is 0, so that new items sort before retries. */
 const AT_ONCE = 1;
 const CANCEL_CHUNK = 5000;
 
 export interface JournalQueueOptions {
   readonly db: Database;
   readonly writes: GroupedWrites;
-  /** The database's own number of the fleet. */
+  /** The fleet's row number in the database. */
   readonly fleet: number;
-  /** Who claims. */
+  /** The claiming process. */
   readonly owner: string;
   readonly now: () => number;
 }
 
-/** The queue of a fleet that one process runs, in the journal itself. */
+/** The queue of a fleet that one process runs, stored in the journal. */
 export class JournalQueue implements FleetQueue {
   readonly #options: JournalQueueOptions;
 
@@ -56,7 +56,7 @@ export class JournalQueue implements FleetQueue {
     const startedAt = result.startedAt === null ? null : msOf(result.startedAt);
     const endedAt = msOf(result.endedAt);
     const { json, isWhole } = boundedResult(result);
-    // What is found again has to be what a run would give.
+    // A cached result must be the same as a run's result, so a cut one is not used.
     const foundBy = isWhole ? cacheKey : null;
     return await writes.add(() => {
       const item = db.get<{ id: number }>(
@@ -93,7 +93,7 @@ export class JournalQueue implements FleetQueue {
   async cancelQueued(why: string): Promise<number> {
     const { db, writes, fleet } = this.#options;
     writes.flush();
-    // First, so that nothing is claimed between the chunks.
+    // The state changes first, so that nothing is claimed between the chunks.
     db.durably(() =>
       db.run(
         "UPDATE fleets SET state = 'cancelled', why = ? WHERE id = ? AND state IN ('running', 'paused')",
@@ -125,7 +125,7 @@ export class JournalQueue implements FleetQueue {
   #standing(): Claim["fleet"] {
     const { state, owner } = this.#row();
     if (state === "running") return owner === this.#options.owner ? "running" : "taken";
-    if (state === "loading") throw new Error("a fleet is run only when all of its items are loaded");
+    if (state === "loading") throw new Error("the items of this fleet are not loaded yet");
     return state;
   }
 
@@ -172,14 +172,14 @@ export class JournalQueue implements FleetQueue {
       ...[fleet, index],
     );
     if (item === undefined) throw new Error(`the fleet has no item ${index}`);
-    const instead = item.state === "queued" ? "it waits to be tried again" : `attempt ${item.attempt} is ${item.state}`;
+    const instead = item.state === "queued" ? "the item waits for a retry" : `attempt ${item.attempt} is ${item.state}`;
     return { ok: false, code: "fenced", reason: `attempt ${attempt} of item ${index} no longer counts: ${instead}` };
   }
 
   #row(): Pick<FleetRow, "id" | "owner" | "total"> & { readonly state: FleetState } {
     const { db, fleet } = this.#options;
     const row = db.get<FleetRow>("SELECT id, state, owner, total FROM fleets WHERE id = ?", fleet);
-    if (row === undefined) throw new Error("the fleet is not in the journal any more");
+    if (row === undefined) throw new Error("the fleet was removed from the journal");
     return row;
   }
 }
@@ -192,6 +192,6 @@ interface Due {
 
 function msOf(iso: string): number {
   const ms = Date.parse(iso);
-  if (Number.isNaN(ms)) throw new RangeError(`${iso} is no time`);
+  if (Number.isNaN(ms)) throw new RangeError(`${iso} is not a time`);
   return ms;
 }

@@ -36,11 +36,11 @@ import { migrate } from "./schema.ts";
 import { type FencedItem, type NotTakenOver, takeOverFleet } from "./take-over.ts";
 
 export interface JournalOptions {
-  /** This process, told apart from every other that was or will be. */
+  /** Identifies this process among all past and future ones. */
   readonly self: string;
-  /** Is this owner certainly gone, for good? */
+  /** True if this owner has certainly ended. */
   readonly isDead: (owner: string) => boolean;
-  /** Milliseconds since 1970; another clock only in tests. */
+  /** Milliseconds since 1970; tests replace it. */
   readonly now?: () => number;
 }
 
@@ -48,15 +48,15 @@ export type Resumed =
   | {
       readonly ok: true;
       readonly fleet: FleetRecord;
-      /** Remove their containers, and tell each by `fenced`: until then they are not claimed. */
+      /** Items that ran. They can be claimed again after their containers are removed and `fenced` was called for each. */
       readonly running: readonly FencedItem[];
     }
   | NotTakenOver;
 
 /**
- * The fleets of one project, on disk, for all processes at once. What it has answered survives `kill -9`; that a fleet was
- * made, loaded, paused, cancelled or ended also a power cut. That may take the last claims and results with it: those items
- * run again, in a later attempt.
+ * The fleets of one project, on disk, shared by all processes. Every answer survives `kill -9`; creating, loading, pausing,
+ * cancelling and ending a fleet also survive a power failure. A power failure may lose the last claims and results; those
+ * items run again.
  */
 export class FleetJournal implements Disposable {
   readonly #db: Database;
@@ -69,7 +69,7 @@ export class FleetJournal implements Disposable {
     this.#options = { now: Date.now, ...options };
   }
 
-  /** @throws JournalError for a journal of a newer Corral, and where there can be none. */
+  /** @throws JournalError if a newer Corral wrote the journal, or if it cannot be created. */
   static async open(path: string, options: JournalOptions): Promise<FleetJournal> {
     const db = await Database.open(path);
     try {
@@ -81,12 +81,12 @@ export class FleetJournal implements Disposable {
     }
   }
 
-  /** A new fleet of this process, without items; answers with its id. */
+  /** Creates a fleet of this process without items and returns its id. */
   create(spec: FleetSpec): string {
     return createFleet(this.#db, spec, this.#options.self, this.#options.now());
   }
 
-  /** Fills a fleet that was just created. Afterwards it is `running`, or was never there. */
+  /** Loads the items of a new fleet. Afterwards it is `running`, or it was removed. */
   async load<Collisions>(
     fleet: string,
     items: AsyncIterable<ItemRequest>,
@@ -95,55 +95,55 @@ export class FleetJournal implements Disposable {
     return await loadItems(this.#db, fleet, items, options);
   }
 
-  /** Forgets a fleet whose loading a dead process did not finish. False where there is none such. */
+  /** Deletes a fleet whose loading a dead process did not finish. False if there is none. */
   async discard(fleet: string): Promise<boolean> {
     const owner = fleetRow(this.#db, fleet)?.owner ?? null;
     if (owner === null || !this.#options.isDead(owner)) return false;
     return await discardLoading(this.#db, fleet);
   }
 
-  /** Forgets a fleet that has come to its end, and what its results spare later ones. False where there is none such. */
+  /** Deletes an ended fleet; its results no longer serve as a cache. False if there is none. */
   async forget(fleet: string): Promise<boolean> {
     return await forgetEnded(this.#db, fleet);
   }
 
-  /** Gives room in the file that nothing needs any more back to the disk, where nobody else uses the journal now. */
+  /** Returns unused space in the file to the disk, if no other process uses the journal. */
   shrink(): void {
     this.#writes.flush();
     this.#db.shrink();
   }
 
-  /** The items of a fleet that this process has loaded or taken over; of another's, to cancel and to count. */
+  /** The items of a fleet that this process loaded or took over. For other fleets it can only cancel and count. */
   queue(fleet: string): FleetQueue {
     const { id } = rowOf(this.#db, fleet);
     const { self, now } = this.#options;
     return new JournalQueue({ db: this.#db, writes: this.#writes, fleet: id, owner: self, now });
   }
 
-  /** Makes this process the one that runs the fleet, where no living one does. */
+  /** Makes this process the owner of the fleet, if no living process is. */
   takeOver(fleet: string): Resumed {
     this.#writes.flush();
     return takeOverFleet(this.#db, fleet, this.#options.self, this.#options.isDead);
   }
 
-  /** Nothing is left of that attempt: its item may be claimed again. */
+  /** Records that nothing is left of that attempt, so its item can be claimed again. */
   async fenced(fleet: string, { index, attempt }: FencedItem): Promise<Taken> {
     return await this.queue(fleet).requeue(index, attempt, 0);
   }
 
-  /** Nobody runs it from here on, until it is taken over. False where this process did not run it. */
+  /** Records that no process runs the fleet until it is taken over. False if this process did not run it. */
   pause(fleet: string, why: string): boolean {
     this.#writes.flush();
     return pauseFleet(this.#db, fleet, this.#options.self, why);
   }
 
-  /** `done`, or `cancelled` where it was; null where items are left, or where this process does not run it. */
+  /** Ends the fleet as `done` or `cancelled`; null if items are left, or if this process does not run it. */
   end(fleet: string): FleetState | null {
     this.#writes.flush();
     return endFleet(this.#db, fleet, this.#options.self, this.#options.now());
   }
 
-  /** Null where there is no such fleet. */
+  /** Null if the fleet does not exist. */
   find(fleet: string): FleetRecord | null {
     const row = fleetRow(this.#db, fleet);
     return row === undefined ? null : recordOf(this.#db, row);
@@ -163,7 +163,7 @@ export class FleetJournal implements Disposable {
     return resultsOf(this.#db, rowOf(this.#db, fleet).id, status);
   }
 
-  /** What the items asked for that failed, in the order of the manifest. */
+  /** The requests of the failed items, in the order of the manifest. */
   failed(fleet: string): Generator<ItemRequest> {
     return failedRequests(this.#db, rowOf(this.#db, fleet).id);
   }
@@ -188,7 +188,7 @@ export class FleetJournal implements Disposable {
     return newestFailures(this.#db, rowOf(this.#db, fleet).id, limit);
   }
 
-  /** Writes what was asked for, and closes. */
+  /** Executes waiting writes and closes the database. */
   [Symbol.dispose](): void {
     this.#writes.close();
     this.#db[Symbol.dispose]();

@@ -6,12 +6,12 @@ import { deleteOutputs, discardLoading } from "./forget.ts";
 import { type Output, outputKey, sortedOutputs } from "./outputs.ts";
 
 export interface LoadOptions<Collisions> {
-  /** Gets what all items may write, sorted by components; null: no two of them are in each other's way. */
+  /** Checks the paths that items may write, sorted by components; null: no two items collide. */
   readonly collisionsIn: (sorted: Iterable<Output>) => Collisions | null;
   readonly signal?: AbortSignal;
 }
 
-/** Why a fleet cannot be: nothing of it is kept. */
+/** Why a fleet cannot be loaded. Nothing of it is kept. */
 export type LoadProblem<Collisions> =
   | { readonly code: "duplicate_key"; readonly key: string; readonly places: readonly [string, string] }
   | { readonly code: "collisions"; readonly collisions: Collisions }
@@ -24,16 +24,16 @@ export type Loaded<Collisions> =
 
 const MAX_ITEMS = 10_000_000;
 const MAX_KEY_BYTES = 4096;
-/** A line of a manifest is at most 1 MiB; templates may repeat what is in it. */
+/** A line of a manifest has at most 1 MiB, but templates may repeat its values. */
 const MAX_REQUEST_BYTES = 4 * 1024 ** 2;
 const BATCH_ITEMS = 500;
 const BATCH_BYTES = 4 * 1024 ** 2;
-/** For other processes to have their turn at the database: SQLite has no queue of those that wait. */
+/** A pause for other processes, because SQLite has no queue of waiting writers. */
 const PAUSE_MS = 1;
 
 /**
- * Reads all items of a fleet into the journal, a batch in memory at a time, in ascending order of their index. Only when
- * all are there, and fit together, may the fleet run. Where it cannot be, or the reading fails, nothing is left of it.
+ * Reads all items of a fleet into the journal, one batch in memory at a time, in ascending order of their index. The fleet
+ * may run only when all items are loaded and do not collide. If loading fails, nothing is left of the fleet.
  */
 export async function loadItems<Collisions>(
   db: Database,
@@ -42,7 +42,7 @@ export async function loadItems<Collisions>(
   { collisionsIn, signal }: LoadOptions<Collisions>,
 ): Promise<Loaded<Collisions>> {
   const fleet = rowOf(db, name);
-  if (fleet.state !== "loading") throw new Error(`fleet ${name} is ${fleet.state}: it is loaded once`);
+  if (fleet.state !== "loading") throw new Error(`fleet ${name} is already loaded: it is ${fleet.state}`);
   try {
     const problem = (await insertAll(db, fleet, items, signal)) ?? collided(collisionsIn(sortedOutputs(db, fleet.id)));
     if (problem !== null) {
@@ -52,7 +52,7 @@ export async function loadItems<Collisions>(
     await deleteOutputs(db, fleet.id);
     return { ok: true, total: beginRunning(db, fleet) };
   } catch (error) {
-    // The first failure is the one to tell of; what could not be removed is no fleet that anybody can run.
+    // The first error is reported. A fleet that could not be deleted stays `loading` and cannot run.
     await discardLoading(db, name).catch(() => {});
     throw error;
   }
@@ -96,7 +96,7 @@ function unfit({ request: { key, place }, json }: Row): LoadProblem<never> | nul
   return tooLarge(Buffer.byteLength(key), MAX_KEY_BYTES) ?? tooLarge(Buffer.byteLength(json), MAX_REQUEST_BYTES);
 }
 
-/** Null where all went in; else what of none did. */
+/** Null if the whole batch was inserted; otherwise the problem, and nothing was inserted. */
 function insert(db: Database, fleet: number, batch: readonly Row[]): LoadProblem<never> | null {
   return db.transaction(() => {
     for (const { request, json } of batch) {
@@ -130,7 +130,7 @@ function collided<Collisions>(collisions: Collisions | null): LoadProblem<Collis
   return collisions === null ? null : { code: "collisions", collisions };
 }
 
-/** The one moment in which a fleet becomes one that can run; on the disk when this returns, with all of its items. */
+/** Makes the fleet ready to run. It is on disk with all of its items when this returns. */
 function beginRunning(db: Database, { id, name, owner }: FleetRow): number {
   return db.durably(() => {
     const began = db.run(
@@ -138,7 +138,7 @@ function beginRunning(db: Database, { id, name, owner }: FleetRow): number {
       id,
       owner,
     );
-    if (began === 0) throw new Error(`fleet ${name} was removed while its items were read`);
+    if (began === 0) throw new Error(`fleet ${name} was removed while its items were loaded`);
     return rowOf(db, name).total;
   });
 }

@@ -1,22 +1,22 @@
 import type { Database } from "./database.ts";
 
-/** Where an item may write, and whose that is. */
+/** A path that an item may write, and the item's key. */
 export interface Output {
-  /** A virtual path, as it was asked for. */
+  /** A virtual path, as requested. */
   readonly path: string;
   readonly key: string;
 }
 
 /**
- * Bytes that sort as paths do by their components, with what lies below a path right after it: `/a`, `/a/c`, `/a-b`. Each
- * component ends with a zero byte, which no path has in it. A slash too many says nothing.
+ * Bytes that sort paths by components, so that paths below a path follow it directly: `/a`, `/a/c`, `/a-b`. Each component
+ * ends with a zero byte, which no path contains. Extra slashes are ignored.
  */
 export function outputKey(path: string): Buffer {
   const parts = path.split("/").filter((part) => part !== "");
   return Buffer.from(parts.map((part) => `${part}\0`).join(""));
 }
 
-/** All that a fleet's items may write, by components. SQLite sorts it, on the disk where it is much. */
+/** All paths that a fleet's items may write, sorted by components. SQLite sorts large sets on disk. */
 export function* sortedOutputs(db: Database, fleet: number): Generator<Output, undefined, undefined> {
   const rows = db.each<{ path: Uint8Array; key: string }>(
     "SELECT path, key FROM outputs JOIN items ON items.id = outputs.item WHERE outputs.fleet = ? ORDER BY path, position",

@@ -1,10 +1,10 @@
 import type { Database } from "./database.ts";
 import { pages } from "./results.ts";
 
-/** How many items ended alike. */
+/** The number of items with one status and error code. */
 export interface SummaryLine {
   readonly status: string;
-  /** The error's code; null where there was none. */
+  /** The error code; null if there was no error. */
   readonly code: string | null;
   readonly count: number;
 }
@@ -13,16 +13,16 @@ export interface SummaryLine {
 export interface TimelineEntry {
   readonly index: number;
   readonly status: string;
-  /** Null where nothing ran. */
+  /** Null if nothing ran. */
   readonly startedAtMs: number | null;
   readonly endedAtMs: number;
   readonly durationMs: number;
   readonly slot: number | null;
 }
 
-/** How many items ended in each of a row of equally long times, gaps among them. */
+/** How many items ended in each of consecutive, equally long intervals. */
 export interface Throughput {
-  /** Since 1970; the beginning of the first bucket. */
+  /** The start of the first bucket, since 1970. */
   readonly fromMs: number;
   readonly bucketMs: number;
   readonly buckets: readonly { readonly ended: number; readonly failed: number }[];
@@ -38,7 +38,7 @@ export function summaryOf(db: Database, fleet: number): SummaryLine[] {
 
 const PAGE = 2000;
 
-/** What is done, in the order of the manifest. */
+/** Done items, in the order of the manifest. */
 export function* timelineOf(db: Database, fleet: number): Generator<TimelineEntry, undefined, undefined> {
   const rows = pages<TimelineEntry & { readonly position: number }>((after) =>
     db.all(
@@ -51,7 +51,7 @@ export function* timelineOf(db: Database, fleet: number): Generator<TimelineEntr
   for (const { position: _, ...entry } of rows) yield { ...entry };
 }
 
-/** In at most `maxBuckets`; null where nothing has ended that ran. */
+/** At most `maxBuckets` buckets; null if no item that ran has ended. */
 export function throughputOf(db: Database, fleet: number, maxBuckets: number): Throughput | null {
   const span = db.get<{ first: number | null; last: number }>(
     `SELECT min(coalesce(started_at, ended_at)) AS first, max(ended_at) AS last FROM items
@@ -67,7 +67,7 @@ export function throughputOf(db: Database, fleet: number, maxBuckets: number): T
      WHERE fleet = ? AND state = 'done' AND status <> 'cancelled' GROUP BY bucket`,
     ...[first, bucketMs, fleet],
   );
-  // A clock that was set back has things end before the first began: they count as the first.
+  // If the clock was set back, items may end before the first started: they count in the first bucket.
   for (const { bucket, ended, failed } of rows) {
     const at = buckets[Math.max(0, bucket)];
     if (at === undefined) continue;

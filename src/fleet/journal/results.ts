@@ -1,7 +1,7 @@
 import type { ItemRequest, ItemResult } from "../model/item.ts";
 import type { Database } from "./database.ts";
 
-/** Few enough to hold in memory with the longest results, and no statement stays open between two pages. */
+/** Small enough for memory with the longest results. No statement stays open between pages. */
 const PAGE = 200;
 
 interface ResultRow {
@@ -18,7 +18,7 @@ interface ResultRow {
 const COLUMNS = "position, key, attempt, status, run, items.ended_at, json, why";
 const JOINED = `items JOIN fleets ON fleets.id = items.fleet LEFT JOIN results ON results.item = items.id`;
 
-/** What is done, in the order of the manifest; of a fleet that runs, up to where it is when each page is read. */
+/** Results of done items, in the order of the manifest. Of a running fleet, each page shows the state when it is read. */
 export function* resultsOf(
   db: Database,
   fleet: number,
@@ -35,7 +35,7 @@ export function* resultsOf(
   for (const row of rows) yield resultFrom(row);
 }
 
-/** What the items asked for that failed, in order: for another fleet that tries them again. */
+/** The requests of failed items, in order, for a fleet that retries them. */
 export function* failedRequests(db: Database, fleet: number): Generator<ItemRequest, undefined, undefined> {
   const rows = pages<{ position: number; json: string }>((after) =>
     db.all(
@@ -47,7 +47,7 @@ export function* failedRequests(db: Database, fleet: number): Generator<ItemRequ
   for (const { json } of rows) yield JSON.parse(json) as ItemRequest;
 }
 
-/** Those that took longest, the longest first. */
+/** The slowest results, the longest first. */
 export function slowestResults(db: Database, fleet: number, limit: number): ItemResult[] {
   const rows = db.all<ResultRow>(
     `SELECT ${COLUMNS} FROM ${JOINED} WHERE fleet = ? AND items.state = 'done' ORDER BY duration_ms DESC LIMIT ?`,
@@ -65,7 +65,7 @@ export function newestFailures(db: Database, fleet: number, limit: number): Item
   return rows.map(resultFrom);
 }
 
-/** Rows by position, some at a time, with nothing held open in between. */
+/** Rows by position, in pages; no statement is open between pages. */
 export function* pages<Row extends { readonly position: number }>(
   pageAfter: (position: number) => Row[],
 ): Generator<Row, undefined, undefined> {
@@ -79,7 +79,7 @@ export function* pages<Row extends { readonly position: number }>(
   }
 }
 
-/** Of what never ran there is only the row itself. */
+/** An item that never ran has only its row. */
 function resultFrom(row: ResultRow): ItemResult {
   if (row.json !== null) return JSON.parse(row.json) as ItemResult;
   return {
@@ -89,13 +89,13 @@ function resultFrom(row: ResultRow): ItemResult {
   };
 }
 
-/** An item, of any fleet of the project, that has succeeded with the same worker, policy, image, input and attachments. */
+/** An item of any fleet of the project that succeeded with the same cache key. */
 export interface EarlierSuccess {
   readonly fleet: string;
   readonly result: ItemResult;
 }
 
-/** The newest of them; null where there is none. The index has the beginnings of keys, which are hashes: it stays small. */
+/** The newest one; null if there is none. The index contains only the start of each key, so that it stays small. */
 export function earlierSuccess(db: Database, cacheKey: string): EarlierSuccess | null {
   const row = db.get<{ fleet: string; json: string }>(
     `SELECT fleets.name AS fleet, json FROM items

@@ -1,11 +1,11 @@
 import { type Database, JournalError } from "./database.ts";
 
 /**
- * What brings the database from each version to the next. An entry is never changed once it was released.
+ * The migrations from each version to the next. A released entry is never changed.
  *
- * Items are kept apart from what they asked for and what came of them, which may be long and would be written again with
- * every change of state. Times are milliseconds since 1970. Every index serves one question, in `journal-queue.ts` where
- * it says `queued` or `running`, else of a report.
+ * Requests and results have their own tables, because they may be long and a change of an item's state would rewrite them.
+ * Times are milliseconds since 1970. The partial indexes for `queued` and `running` serve `journal-queue.ts`; the others
+ * serve reports.
  */
 const MIGRATIONS: readonly string[] = [
   `CREATE TABLE fleets (
@@ -63,15 +63,15 @@ const MIGRATIONS: readonly string[] = [
    ) STRICT, WITHOUT ROWID;`,
 ];
 
-/** @throws JournalError for a journal that a newer Corral has written. */
+/** @throws JournalError if a newer Corral wrote the journal. */
 export function migrate(db: Database): void {
   if (versionOf(db) === MIGRATIONS.length) return;
   db.durably(() => {
-    // Another process may have done so since.
+    // Another process may have migrated it in the meantime.
     const version = versionOf(db);
     if (version > MIGRATIONS.length)
       throw new JournalError(
-        `the journal of fleets has version ${version}, and this Corral knows ${MIGRATIONS.length}: use the newer one`,
+        `The journal of fleets has version ${version}, but this Corral supports only ${MIGRATIONS.length}. Use the newer Corral.`,
       );
     for (const step of MIGRATIONS.slice(version)) db.exec(step);
     db.exec(`PRAGMA user_version = ${MIGRATIONS.length}`);

@@ -1,12 +1,12 @@
 import type { Database } from "./database.ts";
 import { type FleetRecord, type FleetRow, fleetRow, recordOf, rowOf } from "./fleets.ts";
 
-/** An item that ran when its owner died: what is left of it has to be removed before it may run again. */
+/** An item that ran when its owner died. Its container must be removed before the item may run again. */
 export interface FencedItem {
   readonly index: number;
   readonly key: string;
   readonly attempt: number;
-  /** The run whose label its container has. */
+  /** The run that labels the container. */
   readonly run: string;
   readonly cell: string | null;
   readonly owner: string;
@@ -16,7 +16,7 @@ export type TakenOver =
   | { readonly ok: true; readonly fleet: FleetRecord; readonly running: readonly FencedItem[] }
   | NotTakenOver;
 
-/** `owner`: who runs it. */
+/** `owner`: the process that runs the fleet. */
 export interface NotTakenOver {
   readonly ok: false;
   readonly code: "unknown" | "owned" | "never_loaded" | "over";
@@ -25,8 +25,8 @@ export interface NotTakenOver {
 }
 
 /**
- * Makes `self` the owner of a fleet that nobody runs any more, in one step, so that of two that try one is refused. A
- * cancelled fleet that has not come to its end is taken over as well, and stays cancelled: what is left of it is to be ended.
+ * Makes `self` the owner of a fleet that no process runs, atomically, so that only one of two concurrent attempts succeeds. A
+ * cancelled fleet that has not ended can be taken over too and stays cancelled, so that its owner can end it.
  */
 export function takeOverFleet(db: Database, name: string, self: string, isDead: (owner: string) => boolean): TakenOver {
   return db.transaction(() => {
@@ -46,13 +46,13 @@ export function takeOverFleet(db: Database, name: string, self: string, isDead: 
 
 function whyNot(fleet: FleetRow, isDead: (owner: string) => boolean): NotTakenOver | null {
   const { name, state, owner, ended_at } = fleet;
-  if (ended_at !== null) return refused("over", `fleet ${name} is ${state}: there is nothing left of it to run`);
+  if (ended_at !== null) return refused("over", `fleet ${name} is ${state}: no item is left to run`);
   if (owner !== null && !isDead(owner))
-    return refused("owned", `fleet ${name} is ${state === "loading" ? "loaded" : "run"} by another process`, owner);
+    return refused("owned", `another process ${state === "loading" ? "loads" : "runs"} fleet ${name}`, owner);
   if (state === "loading")
     return refused(
       "never_loaded",
-      `the process that read the items of fleet ${name} ended before it had them all; nothing of it has run: start it anew`,
+      `the process that loaded the items of fleet ${name} ended before it had all of them. No item ran: start a new fleet`,
     );
   return null;
 }
@@ -61,7 +61,7 @@ function refused(code: NotTakenOver["code"], reason: string, owner: string | nul
   return { ok: false, code, reason, owner };
 }
 
-/** As many as the dead owner ran side by side. */
+/** At most as many as the dead owner ran at once. */
 function runningItems(db: Database, fleet: number): FencedItem[] {
   return db.all<FencedItem>(
     `SELECT position AS "index", key, attempt, run, cell, owner FROM items

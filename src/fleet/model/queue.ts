@@ -1,40 +1,40 @@
 import type { ItemRequest, ItemResult } from "./item.ts";
 
 /**
- * The items of one fleet that still have to run, for whoever runs them. The journal of a project is the embedded one, for
- * a single process; one that many machines share, each with an Engine of its own, keeps the same promises:
+ * The items of one fleet that still have to run. The project's journal implements it for a single process; an implementation
+ * that many machines share must keep the same promises:
  *
- * - an item is with one claimer at a time, and each claim of it is another attempt;
- * - an attempt that was given up is fenced off: what it says afterwards is refused;
- * - what a promise here has settled with survives the end of this process.
+ * - an item has one claimer at a time, and each claim is a new attempt;
+ * - an attempt that was given up is fenced off: a later result of it is refused;
+ * - the effect of a settled promise survives the end of this process.
  *
- * Fresh items come first, in the order of the manifest; then those that are tried again, the longest due first.
+ * New items come first, in the order of the manifest; then retries, the longest due first.
  */
 export interface FleetQueue {
   /**
-   * Up to `count` items, at most {@link MAX_CLAIM}, each with an attempt of its own from `newAttempt`. None where the
-   * fleet is not `running`, or where all that waits has to wait longer.
+   * Claims up to `count` items, at most {@link MAX_CLAIM}, each with a new attempt from `newAttempt`. None if the fleet is not
+   * `running`, or if no waiting item is due.
    */
   claim(count: number, newAttempt: () => NewAttempt): Promise<Claim>;
-  /** Records the result of an attempt, for good. */
+  /** Records the final result of an attempt. */
   settle(index: number, attempt: number, settlement: Settlement): Promise<Taken>;
-  /** Gives an attempt up: the item is to be claimed again, and not before `notBeforeMs` (since 1970). */
+  /** Gives up an attempt: the item can be claimed again, not before `notBeforeMs` (since 1970). */
   requeue(index: number, attempt: number, notBeforeMs: number): Promise<Taken>;
   counts(): Promise<ItemCounts>;
   /**
-   * Cancels the fleet: nothing is claimed from here on, and what waits will never run. What runs is its claimer's to end
-   * and to settle. Answers with how many items waited; may be repeated where it was interrupted.
+   * Cancels the fleet: no item is claimed any more, and waiting items never run. The claimers of running items end and settle
+   * them. Returns the number of cancelled items; it may be called again if it was interrupted.
    */
   cancelQueued(why: string): Promise<number>;
 }
 
 export const MAX_CLAIM = 1000;
 
-/** What a claimer knows before an item runs, and whoever fences it off later has to find. */
+/** Recorded before an item runs, so that a later process can find and fence off the attempt. */
 export interface NewAttempt {
-  /** The id of the run that will be, which labels its container. */
+  /** The id of the future run; it labels the container. */
   readonly run: string;
-  /** The container, where it stands already; null: the run's own. */
+  /** The container, if it already exists; null: the run creates its own. */
   readonly cell: string | null;
 }
 
@@ -46,21 +46,21 @@ export interface ClaimedItem extends NewAttempt {
 
 export interface Claim {
   readonly items: readonly ClaimedItem[];
-  /** When the next of those that have to wait is due, in milliseconds since 1970; null where none waits for a time. */
+  /** When the next waiting item is due, in milliseconds since 1970; null if none waits for a time. */
   readonly nextAtMs: number | null;
-  /** `taken`: another owner runs the fleet by now, and this one must stop. */
+  /** `taken`: another owner runs the fleet, and this one must stop. */
   readonly fleet: "running" | "paused" | "cancelled" | "done" | "taken";
 }
 
 export interface Settlement {
   readonly result: ItemResult;
-  /** Names what ran on what, by content: hexadecimal digits of a hash. Null: not to be found again. */
+  /** A hash of everything that the result depends on, in hexadecimal. Null: the result is not used as a cache entry. */
   readonly cacheKey: string | null;
-  /** Which of the places that run side by side it was in, from 0, for a timeline. */
+  /** The concurrent slot that ran it, from 0, for a timeline. */
   readonly slot: number | null;
 }
 
-/** Whether the attempt still counted. One that did not is over: nothing of it was recorded. */
+/** Whether the attempt still counted. If not, nothing of it was recorded. */
 export type Taken = { readonly ok: true } | { readonly ok: false; readonly code: "fenced"; readonly reason: string };
 
 export interface ItemCounts {
@@ -68,6 +68,6 @@ export interface ItemCounts {
   readonly queued: number;
   readonly running: number;
   readonly done: number;
-  /** Of those that are done: neither succeeded, nor cached, nor cancelled. */
+  /** Done items that neither succeeded nor were cached or cancelled. */
   readonly failed: number;
 }

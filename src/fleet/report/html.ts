@@ -11,9 +11,8 @@ import { PAGE_STYLE } from "./page-style.ts";
 import { failuresTable, reasonsTable, slowestTable } from "./tables.ts";
 
 /**
- * A fleet's report as one page that needs nothing besides itself, in pieces. Its size is bounded, whatever the number of items.
- * Keys and messages were chosen by manifests and workers: all text is escaped, and the page's own policy allows no script,
- * should one ever stand in it.
+ * A fleet's report as one self-contained page, in chunks. Its size is bounded for any number of items. Manifests and workers
+ * choose keys and messages, so all text is escaped, and the page's security policy allows no script.
  */
 export async function* reportHtml(data: ReportData): AsyncGenerator<string> {
   const gathered = await gather(data);
@@ -24,7 +23,7 @@ export async function* reportHtml(data: ReportData): AsyncGenerator<string> {
   yield* throughputSection(gathered);
   yield* slowestSection(gathered);
   yield* failuresSection(gathered, data.fleet);
-  yield `<footer>Made by Corral, ${timeText(data.madeAt)}.</footer>\n</main>\n</body>\n</html>\n`;
+  yield `<footer>Created by Corral, ${timeText(data.madeAt)}.</footer>\n</main>\n</body>\n</html>\n`;
 }
 
 function pageStart({ worker, id }: ReportFleet): string {
@@ -49,7 +48,7 @@ function* section(title: string, note: string, body: Iterable<string>): Generato
   yield "</section>\n";
 }
 
-/** A figure scrolls where a screen is too narrow for it. */
+/** A figure scrolls if the screen is too narrow. */
 function* figure(pieces: Iterable<string>): Generator<string> {
   yield '<div class="wide">\n';
   yield* pieces;
@@ -58,16 +57,15 @@ function* figure(pieces: Iterable<string>): Generator<string> {
 
 function* timelineSection({ span, cells, work, durations }: Gathered): Generator<string> {
   if (span === null || durations.count === 0) {
-    yield* section("Timeline", "Nothing ran.", []);
+    yield* section("Timeline", "No item ran.", []);
     return;
   }
   const timeline = cells === null ? null : timelineFigure(cells, span);
   if (timeline !== null) {
-    const note =
-      "Each bar is one item in its cell, from start to end; a lane is a place where one cell runs at a time.";
+    const note = "Each bar is one item, from start to end. Each lane shows items that ran one after another.";
     yield* section("Timeline", note, figure(timeline));
   } else {
-    const note = `How many cells were at work, by what became of their items: the average of each ${durationText(work.widthMs)}.`;
+    const note = `Number of running cells by outcome of their items, averaged over each ${durationText(work.widthMs)}.`;
     yield* section("Cells at work", note, figure(densityFigure(work, span)));
   }
 }
@@ -75,30 +73,34 @@ function* timelineSection({ span, cells, work, durations }: Gathered): Generator
 function* durationsSection({ durations }: Gathered): Generator<string> {
   const histogram = histogramOf(durations);
   if (histogram === null) return;
-  const scale = histogram.scale === "log" ? " Each step of the scale is a multiple of the one before." : "";
+  const scale = histogram.scale === "log" ? " The time axis is logarithmic." : "";
   const { min, max, mean } = durations;
-  const note = `How long items took: from ${durationText(min ?? 0)} to ${durationText(max ?? 0)}, ${durationText(mean ?? 0)} on average.${scale}`;
+  const note = `Items took from ${durationText(min ?? 0)} to ${durationText(max ?? 0)}, ${durationText(mean ?? 0)} on average.${scale}`;
   yield* section("Durations", note, figure(durationsFigure(histogram, durations)));
 }
 
 function* throughputSection({ span, ended }: Gathered): Generator<string> {
   if (span === null) return;
-  const note = `Items that ended, cached ones among them: the rate of each ${durationText(ended.widthMs)}.`;
+  const note = `Rate of ended items, including cached ones, for each ${durationText(ended.widthMs)}.`;
   yield* section("Throughput", note, figure(throughputFigure(ended, span)));
 }
 
 function* slowestSection({ slowest }: Gathered): Generator<string> {
   if (slowest.length === 0) return;
-  yield* section("Slowest", `The ${counted(slowest.length, "item")} that took longest.`, slowestTable(slowest));
+  yield* section(
+    "Slowest items",
+    `The ${counted(slowest.length, "item")} with the longest duration.`,
+    slowestTable(slowest),
+  );
 }
 
 function* failuresSection({ failed, failures, reasons, done }: Gathered, { id }: ReportFleet): Generator<string> {
   if (failed === 0) {
-    yield* section("Failures", done === 0 ? "Nothing is done." : "None.", []);
+    yield* section("Failures", done === 0 ? "No item has ended." : "None.", []);
     return;
   }
   yield* section("Reasons", `Why ${counted(failed, "item")} did not succeed.`, reasonsTable(reasons));
-  const all = `<code>corral fleet results ${escaped(id, LONGEST.word)} --jsonl</code> has all`;
+  const all = `<code>corral fleet results ${escaped(id, LONGEST.word)} --jsonl</code> lists all`;
   const note =
     failed > failures.length
       ? `The first ${countText(failures.length)} of ${countText(failed)}; ${all}.`

@@ -4,7 +4,7 @@ import type { Gathered } from "./measures/gathered.ts";
 import { OUTCOMES, outcomeOf } from "./measures/outcome.ts";
 import { counted, countText, durationText, rateText, roughBytesText } from "./measures/quantity.ts";
 
-/** What fleet it is, and its totals. */
+/** The fleet and its totals. */
 export function pageHead(fleet: ReportFleet, gathered: Gathered): string {
   const policy = fleet.policy === null ? "" : ` · policy ${escaped(fleet.policy, LONGEST.word)}`;
   const why = fleet.why === null ? "" : `<p class="about">${escaped(fleet.why)}</p>\n`;
@@ -20,9 +20,9 @@ ${tiles(fleet, gathered)}${shares(fleet, gathered)}`;
 function tiles({ items }: ReportFleet, gathered: Gathered): string {
   const { done, failed, span, durations, memoryBytesPeak } = gathered;
   const wallMs = span === null ? 0 : span.toMs - span.fromMs;
-  const told: readonly (readonly [string, string | null])[] = [
+  const entries: readonly (readonly [string, string | null])[] = [
     ["items done", done === items ? countText(done) : `${countText(done)} of ${countText(items)}`],
-    ["not succeeded", countText(failed)],
+    ["not successful", countText(failed)],
     ["first start to last end", span === null ? null : durationText(wallMs)],
     ["throughput", wallMs === 0 ? null : rateText((done * 1000) / wallMs)],
     ["median", textOf(durations.quantile(0.5), durationText)],
@@ -31,14 +31,14 @@ function tiles({ items }: ReportFleet, gathered: Gathered): string {
   ];
   const tile = ([name, value]: readonly [string, string | null]): string =>
     `<div class="tile"><dt>${name}</dt><dd>${value ?? "–"}</dd></div>\n`;
-  return `<dl class="tiles">\n${told.map(tile).join("")}</dl>\n`;
+  return `<dl class="tiles">\n${entries.map(tile).join("")}</dl>\n`;
 }
 
 function textOf(value: number | null, words: (value: number) => string): string | null {
   return value === null ? null : words(value);
 }
 
-/** One bar of all items by outcome, and each status with its number. */
+/** One bar of all items by outcome, and the number of items for each status. */
 function shares({ items }: ReportFleet, { done, byStatus, byOutcome }: Gathered): string {
   const left = Math.max(0, items - done);
   const parts = OUTCOMES.map(({ outcome, label }) => ({ outcome, label, count: byOutcome.get(outcome) ?? 0 }))
@@ -62,7 +62,7 @@ ${entries.join("")}</ul>
 `;
 }
 
-/** `2025-01-31 12:00:00 UTC`; what is no time is shown as it is. */
+/** `2025-01-31 12:00:00 UTC`; text that is not a time is shown unchanged. */
 export function timeText(iso: string): string {
   const time = Date.parse(iso);
   if (Number.isNaN(time)) return escaped(iso, LONGEST.word);

@@ -1,4 +1,4 @@
-/** The page's style: nothing is loaded from anywhere, and light and dark follow whoever reads it. */
+/** The page's style. It loads nothing, and follows the reader's light or dark mode. */
 export const PAGE_STYLE = `
 :root {
   color-scheme: light dark;

@@ -1,7 +1,7 @@
 import type { ItemResult } from "../model/item.ts";
 import { shortened, withoutControls } from "./measures/escaped.ts";
 
-/** What a spreadsheet takes of one cell is 32,767 characters. */
+/** A spreadsheet accepts 32,767 characters in one cell. */
 const MAX_CELL = 32_000;
 
 const COLUMNS: readonly (readonly [string, (result: ItemResult) => string | number | null])[] = [
@@ -21,13 +21,13 @@ const COLUMNS: readonly (readonly [string, (result: ItemResult) => string | numb
 ];
 
 /**
- * Results as CSV (RFC 4180), the first line being names. It is made for spreadsheets, which take text that begins with `=`,
- * `+`, `-` or `@` for a formula that they run: such text is given a `'` before it. Control and formatting characters
- * become their codes, and long outputs are cut. Lines of JSON have everything as it was.
+ * Results as CSV (RFC 4180) with a header line. Spreadsheets run text that starts with `=`, `+`, `-` or `@` as a formula, so
+ * such text gets a leading `'`. Control and formatting characters become their codes, and long outputs are cut. JSON lines
+ * contain the unchanged values.
  */
 export async function* resultsCsv(results: AsyncIterable<ItemResult> | Iterable<ItemResult>): AsyncGenerator<string> {
   yield line(COLUMNS.map(([name]) => name));
-  for await (const result of results) yield line(COLUMNS.map(([, told]) => told(result)));
+  for await (const result of results) yield line(COLUMNS.map(([, textOf]) => textOf(result)));
 }
 
 function line(values: readonly (string | number | null)[]): string {
@@ -41,23 +41,23 @@ function cell(value: string | number | null | undefined): string {
   return /[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
-/** The wide forms count as well, and so does what stands behind spaces: some programs skip those. */
+/** Also covers full-width forms and leading spaces, which some programs skip. */
 function withoutFormula(text: string): string {
   return /^\s*[=+\-@\uff1d\uff0b\uff0d\uff20\t\r]/.test(text) ? `'${text}` : text;
 }
 
-/** Results as lines of JSON, in the order in which they come. */
+/** Results as JSON lines, in their order. */
 export async function* resultsJsonl(results: AsyncIterable<ItemResult> | Iterable<ItemResult>): AsyncGenerator<string> {
   for await (const result of results) yield resultLine(result);
 }
 
 /**
- * One result as a line. JSON leaves some control and formatting characters as they are; here they are escaped, so that a
- * worker reaches nobody's terminal: whoever parses the line gets the same.
+ * One result as a JSON line. Control and formatting characters are escaped, so that a worker cannot control a terminal that
+ * shows the line. A parser gets the original text.
  */
 export function resultLine(result: ItemResult): string {
   const json = JSON.stringify(result).replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (character) =>
-    // One beyond the first 65,536 is two halves in JSON.
+    // A character beyond the first 65,536 is two code units in JSON.
     Array.from({ length: character.length }, (_, index) => hex(character.charCodeAt(index))).join(""),
   );
   return `${json}\n`;
@@ -69,7 +69,7 @@ function hex(code: number): string {
 
 const CHUNK_CHARACTERS = 65_536;
 
-/** The same text in larger pieces: one write for each line would cost more than making it. */
+/** The same text in larger chunks: one write for each line would be slow. */
 export async function* inChunks(pieces: AsyncIterable<string> | Iterable<string>): AsyncGenerator<string> {
   let chunk = "";
   for await (const piece of pieces) {

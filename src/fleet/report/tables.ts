@@ -7,13 +7,13 @@ import { countText, durationText, roughBytesText } from "./measures/quantity.ts"
 interface Column<Row> {
   readonly head: string;
   readonly kind: "number" | "key" | "status" | "message" | "";
-  /** Escaped already. */
+  /** Returns escaped HTML. */
   readonly cell: (row: Row) => string;
 }
 
-/** One row a piece, so that a page is never held as a whole. `label` names the table for those who do not see it. */
+/** Yields row by row, so that the page is never in memory as a whole. `label` names the table for screen readers. */
 function* table<Row>(label: string, columns: readonly Column<Row>[], rows: Iterable<Row>): Generator<string> {
-  // Whoever scrolls with the keyboard must be able to reach what scrolls.
+  // A scrollable region needs a tab stop for keyboard users.
   yield `<div class="wide" role="region" aria-label="${label}" tabindex="0"><table aria-label="${label}">\n<thead><tr>`;
   for (const { head, kind } of columns) yield `<th scope="col"${classOf(kind)}>${head}</th>`;
   yield "</tr></thead>\n<tbody>\n";
@@ -42,7 +42,7 @@ export function failuresTable(items: readonly ReportItem[]): Iterable<string> {
 const REASON_COLUMNS: readonly Column<Reason>[] = [
   { head: "Code", kind: "", cell: ({ code }) => `<code>${escaped(code, LONGEST.word)}</code>` },
   { head: "Items", kind: "number", cell: ({ count }) => countText(count) },
-  { head: "For example", kind: "message", cell: ({ message }) => `<bdi>${escaped(message)}</bdi>` },
+  { head: "Example", kind: "message", cell: ({ message }) => `<bdi>${escaped(message)}</bdi>` },
 ];
 
 const KEY: Column<ReportItem> = {
@@ -56,7 +56,7 @@ const STATUS: Column<ReportItem> = {
   cell: ({ status }) => `<i class="${outcomeOf(status)}"></i>${escaped(status.replaceAll("_", " "), LONGEST.word)}`,
 };
 const DURATION: Column<ReportItem> = {
-  head: "Took",
+  head: "Duration",
   kind: "number",
   cell: ({ durationMs }) => durationText(durationMs),
 };
@@ -88,7 +88,7 @@ const FAILURE_COLUMNS: readonly Column<ReportItem>[] = [
     cell: ({ error, exitCode }) =>
       `<code>${escaped(error?.code ?? "–", LONGEST.word)}</code>${exitCode === null ? "" : ` (${exitCode})`}`,
   },
-  { head: "Why", kind: "message", cell: ({ error }) => `<bdi>${escaped(error?.message ?? "")}</bdi>` },
+  { head: "Message", kind: "message", cell: ({ error }) => `<bdi>${escaped(error?.message ?? "")}</bdi>` },
   DURATION,
   RUN,
 ];

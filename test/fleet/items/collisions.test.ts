@@ -52,7 +52,7 @@ describe("outputs of items", () => {
     expect(found?.count).toBe(99_999);
     expect(found?.first).toHaveLength(20);
     const told = describeCollisions(found ?? { count: 0, first: [] }).split("\n");
-    expect(told[0]).toBe("/same: both 0 and 1 would write there");
+    expect(told[0]).toBe("0 and 1 would both write to /same");
     expect(told.at(-1)).toBe("and 99979 more");
   });
 

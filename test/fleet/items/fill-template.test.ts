@@ -66,8 +66,8 @@ describe("a template", () => {
   });
 
   it.each([
-    [{ key: { x: 1 } }, "key: the field `key` holds a map; only a text, a number, true and false fit here"],
-    [{ key: "a\u001b[2J" }, "key: it holds a control character"],
+    [{ key: { x: 1 } }, "key: the field `key` is a map; only a text, a number, true and false are allowed here"],
+    [{ key: "a\u001b[2J" }, "key: it contains a control character"],
     [{ key: "k".repeat(1001) }, "key: it is longer than 1000 characters"],
   ])("refuses a key that could not stand in a report: %#", (fields, problem) => {
     expect(problemsOf({}, fields)).toEqual([problem]);
@@ -83,7 +83,7 @@ describe("a template", () => {
       { path: "/m/a/x.pdf", name: "x.copy" },
     ]);
     expect(problemsOf({ attach: ["{path}", "x.pdf"] }, { path: "a/x.pdf" })).toEqual([
-      "attach: two files would be called x.pdf; write PATH=NAME",
+      "attach: two files have the name x.pdf; rename one with PATH=NAME",
     ]);
     expect(filled({ attach: ["/data/{k}=v/{name}"] }, { k: "k", path: "p" }).attachments).toEqual([
       { path: "/data/k=v/p", name: "p" },
@@ -103,8 +103,8 @@ describe("a template", () => {
       [
         "items.jsonl:5: attach {pth}: there is no field `pth`, did you mean `path`?",
         "items.jsonl:5: key: there is no field `none`, did you mean `name`?",
-        "items.jsonl:5: input: there is no field `lang`; there are: name, stem, ext, relative, dir, path, meta",
-        'items.jsonl:5: allow_write /text/{stem}: the field `stem` ("..") would make the name `..`, which leads elsewhere',
+        "items.jsonl:5: input: there is no field `lang`; the fields are: name, stem, ext, relative, dir, path, meta",
+        'items.jsonl:5: allow_write /text/{stem}: the field `stem` ("..") gives the name `..`, which leads to another directory',
       ].join("\n"),
     );
   });
@@ -115,15 +115,15 @@ describe("a template", () => {
     [{ attach: ["{ }"] }, /^attach \{ \}: has braces without a field's name/],
     [{ attach: [""] }, /^attach : is empty/],
     [{ allowWrite: ["/text/{dir}/../{stem}"] }, /^allow_write .*: has `\.\.` after a field/],
-    [{ allowWrite: ["text:{stem}"] }, /^allow_write text:\{stem\}: cannot begin a path; begin it with `\/`/],
-    [{ allowRead: ["~{stem}"] }, /^allow_read ~\{stem\}: cannot begin a path/],
+    [{ allowWrite: ["text:{stem}"] }, /^allow_write text:\{stem\}: cannot start a path; start it with `\/`/],
+    [{ allowRead: ["~{stem}"] }, /^allow_read ~\{stem\}: cannot start a path/],
     [{ input: "{oops" }, /^input: is not JSON/],
     [{ input: '{"a": "{b"}' }, /^input: "\{b" has a single `\{`/],
-    [{ input: { a: undefined } }, /^input: holds what JSON does not have/],
-    [{ input: { a: 1n } }, /^input: holds what JSON does not have/],
-    [{ input: [Number.NaN] }, /^input: holds what JSON does not have/],
+    [{ input: { a: undefined } }, /^input: has a value that is not JSON/],
+    [{ input: { a: 1n } }, /^input: has a value that is not JSON/],
+    [{ input: [Number.NaN] }, /^input: has a value that is not JSON/],
     [{ key: "{{}" }, /^key \{\{\}: has a single `\}`/],
-    [{ allowRead: Array.from({ length: 101 }, () => "/a") }, /^allow_read: there are 101; at most 100 are taken/],
+    [{ allowRead: Array.from({ length: 101 }, () => "/a") }, /^allow_read: 101 are given; at most 100 are allowed/],
   ])("is refused before any item where it is wrong itself: %#", (template, fault) => {
     expect(() => itemFiller({ attach: [], ...(template as Partial<ItemTemplate>) }, CONTEXT)).toThrow(fault);
   });
@@ -179,7 +179,7 @@ describe("a template of input", () => {
 
   it("is bounded, however often it names a long field", () => {
     const template = { input: Array.from({ length: 1000 }, () => "{v} {v}") };
-    const tooLarge = "input: comes to more than 2097152 bytes of JSON; hand large data over as a file";
+    const tooLarge = "input: is more than 2097152 bytes of JSON; pass large data as a file";
     expect(problemsOf(template, { v: "x".repeat(1_000_000) })).toEqual([tooLarge]);
     expect(problemsOf({ input: "{v}" }, { v: "\u0001".repeat(500_000) })).toEqual([tooLarge]);
     expect(problemsOf({ input: "{v}" }, { v: "x".repeat(1_000_000) })).toEqual([]);

@@ -44,8 +44,8 @@ describe("a manifest of JSON lines", () => {
     ['{"a":1}\n{"a" 1}\n', /^in:2:6: this is not JSON/],
     ['{"a":1}\n{"a": oops}', /^in:2:7: this is not JSON/],
     ['\n{"a":1', /^in:2:7: this is not JSON/],
-    ["[1]", /^in:1:1: must be a map of fields/],
-    ["null", /^in:1:1: must be a map of fields/],
+    ["[1]", /^in:1:1: must be an object of fields/],
+    ["null", /^in:1:1: must be an object of fields/],
     ["[".repeat(2000), /^in:1:2001: this is not JSON: it is nested more than/],
   ])("ends at a line that is broken, and says where: %#", async (text, fault) => {
     expect(await faultIn(text, "jsonl")).toMatch(fault);
@@ -67,7 +67,7 @@ describe("a manifest of JSON lines", () => {
     }
     const source = { kind: "stream", stream: endless(), name: "in", format: "jsonl" } as const;
     expect((await collected(source)).fault).toBe(
-      "in:1:1: the line is longer than 1048576 bytes; hand large data over as a file",
+      "in:1:1: the line is longer than 1048576 bytes; pass large data as a file",
     );
     expect(pulled).toBeLessThan(20);
   });
@@ -116,13 +116,16 @@ describe("a manifest of CSV", () => {
   });
 
   it.each([
-    ["a,b\n1,2\n3\n", "in:3:1: has 1 value, and the first line names 2 columns"],
-    ["a,b\n1,2,3\n", "in:2:1: has 3 values, and the first line names 2 columns"],
+    ["a,b\n1,2\n3\n", "in:3:1: has 1 value, but the first line names 2 columns"],
+    ["a,b\n1,2,3\n", "in:2:1: has 3 values, but the first line names 2 columns"],
     ["a,a\n1,2\n", "in:1:1: names the column `a` twice"],
     ["a,\n1,2\n", "in:1:1: column 2 has no name; the first line names the columns"],
-    ['a,b\n1,2\n"3,4\n5,6\n', "in:3:1: a quote that is opened in this record is never closed"],
-    ['a,b\n1,"2"x\n', 'in:2:1: something stands after a closing quote; a quote within quotes is written `""`'],
-    ['a,b\n1,2"x\n', 'in:2:1: a quote stands within a value; put the value in quotes and write the quote `""`'],
+    ['a,b\n1,2\n"3,4\n5,6\n', "in:3:1: a quote in this record is never closed"],
+    ['a,b\n1,"2"x\n', 'in:2:1: text follows a closing quote; write a quote inside quotes as `""`'],
+    [
+      'a,b\n1,2"x\n',
+      'in:2:1: a value without quotes contains a quote; put the value in quotes and write the quote as `""`',
+    ],
   ])("ends where it is broken, and says where: %#", async (text, fault) => {
     expect(await faultIn(text, "csv")).toBe(fault);
   });
@@ -130,7 +133,7 @@ describe("a manifest of CSV", () => {
   it("refuses a quote that swallows the rest of a large file", async () => {
     const text = `a,b\n1,"2\n${"3,4\n".repeat(400_000)}`;
     const { fault } = await collected(streamed(text, "csv", 65_536));
-    expect(fault).toMatch(/^in:\d+:1: the record is longer than 1048576 bytes; is a quote not closed\?$/);
+    expect(fault).toMatch(/^in:\d+:1: the record is longer than 1048576 bytes; check that every quote is closed$/);
   });
 
   it("takes a column of any name for a field", async () => {
@@ -192,9 +195,9 @@ describe("a manifest file", () => {
 
   it.each([
     ["missing.jsonl", "missing.jsonl:1:1: does not exist"],
-    ["folder.csv", "folder.csv:1:1: is a folder, not a file"],
-    ["list.txt", /^list\.txt: its name does not tell its form; say one of jsonl, csv, paths/],
-    ["/dev/null", /^\/dev\/null: its name does not tell its form/],
+    ["folder.csv", "folder.csv:1:1: is a directory, not a file"],
+    ["list.txt", /^list\.txt: unknown manifest format; choose jsonl, csv or paths/],
+    ["/dev/null", /^\/dev\/null: unknown manifest format/],
   ])("is refused where it is none: %s", async (path, fault) => {
     const dir = await projectFolder({ "folder.csv/": "", "list.txt": "a\n" });
     expect((await collected({ kind: "manifest", path }, dir)).fault).toMatch(fault);
@@ -205,7 +208,7 @@ describe("a manifest file", () => {
     expect((await collected(source)).fault).toBe("/dev/zero:1:1: is neither a folder nor a plain file");
   });
 
-  it("is refused in the end where it was changed while it was read", async () => {
+  it("is refused in the end where it changed while Corral read it", async () => {
     const dir = await projectFolder({ "m.jsonl": '{"a":1}\n{"a":2}\n' });
     const reading = { cwd: dir, signal: new AbortController().signal, leftOut: () => {} };
     const seen: unknown[] = [];
@@ -215,7 +218,7 @@ describe("a manifest file", () => {
         await writeFile(join(dir, "m.jsonl"), '{"a":1}\n{"a":2}\n{"a":3}\n');
       }
     };
-    await expect(read()).rejects.toThrow("m.jsonl:1:1: was changed while it was read");
+    await expect(read()).rejects.toThrow("m.jsonl:1:1: changed while Corral read it");
     expect(seen).toEqual([1, 2]);
   });
 });
@@ -227,7 +230,7 @@ describe("a program's own values", () => {
       { index: 0, place: "item 0", fields: { n: 1 } },
       { index: 1, place: "item 1", fields: { relative: "a/b.md", dir: "a" } },
     ]);
-    expect(fault).toBe("item 2: must be an object of fields, or the text of a path");
+    expect(fault).toBe("item 2: must be an object of fields, or a path as a string");
   });
 });
 

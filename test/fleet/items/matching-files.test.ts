@@ -89,17 +89,17 @@ describe("a pattern over files", () => {
 
   it.each([
     ["", /an empty pattern/],
-    ["inbox/", /names a folder/],
-    ["..", /names a folder/],
-    ["inbox/../*.pdf", /`\.\.` can only stand at the beginning/],
-    ["/../*.pdf", /`\.\.` can only stand at the beginning/],
-    ["a\\*b", /neither backslashes nor control/],
-    ["{a,b/c}/*", /cannot hold a `\/`/],
+    ["inbox/", /names a directory/],
+    ["..", /names a directory/],
+    ["inbox/../*.pdf", /`\.\.` is allowed only at the start/],
+    ["/../*.pdf", /`\.\.` is allowed only at the start/],
+    ["a\\*b", /cannot contain backslashes or control/],
+    ["{a,b/c}/*", /cannot contain a `\/`/],
     ["**/**/**/**/*", /at most 3 times/],
-    ["a**b", /stands by itself/],
+    ["a**b", /must be alone/],
     ["*a*b*c*d", /at most 3 wildcards/],
     ["nowhere/*.pdf", /nowhere\/\*\.pdf: .*\/nowhere does not exist/],
-    ["inbox/a.pdf/*", /a\.pdf is not a folder/],
+    ["inbox/a.pdf/*", /a\.pdf is not a directory/],
   ])("is refused where it cannot be meant: %j", async (pattern, fault) => {
     const cwd = await projectFolder(TREE);
     expect((await collected({ kind: "glob", pattern }, cwd)).fault).toMatch(fault);
@@ -115,8 +115,8 @@ describe("a pattern over files", () => {
     const { items, leftOut } = await collected({ kind: "glob", pattern: "inbox/**/*.pdf" }, cwd);
     expect(items.map(({ place }) => place)).toEqual(["inbox/a.pdf"]);
     expect(leftOut.toSorted((a, b) => (a.place < b.place ? -1 : 1))).toEqual([
-      { place: "inbox/dir", why: "is a symbolic link, and none is followed" },
-      { place: "inbox/link.pdf", why: "is a symbolic link, and none is followed" },
+      { place: "inbox/dir", why: "is a symbolic link, which is not followed" },
+      { place: "inbox/link.pdf", why: "is a symbolic link, which is not followed" },
       { place: "inbox/pipe.pdf", why: "is not a regular file" },
     ]);
   });
@@ -125,7 +125,7 @@ describe("a pattern over files", () => {
     const cwd = await projectFolder({ "secret/s.pdf": "" });
     await symlink("secret", join(cwd, "inbox"));
     expect((await collected({ kind: "glob", pattern: "inbox/*.pdf" }, cwd)).fault).toMatch(
-      /inbox is a symbolic link, and none is followed; name the folder itself$/,
+      /inbox is a symbolic link, which is not followed; name the directory itself$/,
     );
   });
 
@@ -162,7 +162,7 @@ describe("a pattern over files", () => {
     expect(items.map(({ place }) => place)).toEqual(["inbox/z.pdf"]);
     expect(leftOut.map(({ why }) => why).toSorted()).toEqual([
       "has a name that is not UTF-8",
-      "is more than 64 folders deep",
+      "is more than 64 directories deep",
     ]);
   });
 

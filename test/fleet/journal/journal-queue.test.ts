@@ -63,7 +63,7 @@ it("refuses what a fenced attempt says, and tells which one counts", async () =>
   const waiting = {
     ok: false,
     code: "fenced",
-    reason: "attempt 1 of item 0 no longer counts: it waits to be tried again",
+    reason: "attempt 1 of item 0 no longer counts: the item waits for a retry",
   };
   expect(await queue.settle(0, 1, settlementOf(0, { output: "late" }))).toEqual(waiting);
   expect(await queue.requeue(0, 1, 0)).toEqual(waiting);

@@ -46,7 +46,7 @@ describe("a journal", () => {
   it("of a newer Corral is refused, and left as it is", async () => {
     using db = new DatabaseSync(fixture.path);
     db.exec("PRAGMA user_version = 99");
-    await expect(fixture.open()).rejects.toThrow(/version 99, and this Corral knows 1: use the newer one/);
+    await expect(fixture.open()).rejects.toThrow(/version 99, but this Corral supports only 1\. Use the newer Corral/);
     expect(db.prepare("PRAGMA user_version").get()).toEqual({ user_version: 99 });
   });
 

@@ -98,14 +98,16 @@ describe("reportHtml", () => {
       result(index, { key: `${index}`.padEnd(5000, "k"), status: "failed", error: { code: "EXIT", message } }),
     );
     const page = await pageOf(reportOf(items, 1500));
-    expect(page).toContain("The first 1,000 of 1,500; <code>corral fleet results 0123456789ab --jsonl</code> has all.");
+    expect(page).toContain(
+      "The first 1,000 of 1,500; <code>corral fleet results 0123456789ab --jsonl</code> lists all.",
+    );
     expect(page.length).toBeLessThan(2_000_000);
   });
 
   it("says so of a fleet in which nothing ran", async () => {
     const page = await pageOf(reportOf([], 0));
     elementsOf(page);
-    expect(page).toContain("Nothing ran.");
+    expect(page).toContain("No item ran.");
     expect(page).not.toMatch(/NaN|Infinity|undefined|null/);
   });
 

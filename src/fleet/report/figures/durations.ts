@@ -5,7 +5,7 @@ import type { DurationStatistics } from "../measures/statistics.ts";
 import { at, baseAxis, FIGURE_END, figureStart, INNER, LEFT, type Tick, TOP, valueAxis } from "./frame.ts";
 
 const HEIGHT = 200;
-/** Labels of two quantiles that stand closer are one above the other. */
+/** Labels of quantiles that are closer than this are placed one above the other. */
 const LABEL_WIDTH = 92;
 
 const QUANTILES = [
@@ -14,7 +14,7 @@ const QUANTILES = [
   { name: "p99", share: 0.99 },
 ] as const;
 
-/** How many items took how long, with the quantiles as lines. */
+/** A histogram of durations, with the quantiles as lines. */
 export function* durationsFigure(histogram: Histogram, statistics: DurationStatistics): Generator<string> {
   const axis = new DurationAxis(histogram);
   const ticks = ticksUpTo(Math.max(...histogram.bins.map(({ count }) => count), 4), 4);
@@ -45,7 +45,7 @@ export function* durationsFigure(histogram: Histogram, statistics: DurationStati
   yield FIGURE_END;
 }
 
-/** A label stands to the right of its line, unless the figure ends there. */
+/** A label is to the right of its line, or to the left near the right edge. */
 function quantileLine(x: number, row: number, label: string): string {
   const toTheLeft = x > LEFT + INNER - LABEL_WIDTH;
   const text = `<text class="quantile ${toTheLeft ? "end" : "start"}" x="${at(x + (toTheLeft ? -5 : 5))}" y="${TOP + 9 + row * 16}">${label}</text>`;
@@ -70,8 +70,8 @@ class DurationAxis {
   ticks(): Tick[] {
     const ticks =
       this.#scale === "log" ? logTimeTicks(this.#fromMs, this.#toMs) : timeTicks(this.#fromMs, this.#toMs, 6);
-    const told = ticks.map((ms) => ({ share: this.#share(ms), label: durationText(ms) }));
-    return told.filter(({ label }, index) => label !== told[index - 1]?.label);
+    const labelled = ticks.map((ms) => ({ share: this.#share(ms), label: durationText(ms) }));
+    return labelled.filter(({ label }, index) => label !== labelled[index - 1]?.label);
   }
 
   #share(ms: number): number {

@@ -2,16 +2,16 @@ import { escaped } from "../measures/escaped.ts";
 import { durationText } from "../measures/quantity.ts";
 import { timeTicks } from "../measures/scale.ts";
 
-/** Every figure is as wide; a page scales it. */
+/** The width of every figure; the page scales it. */
 export const WIDTH = 960;
 export const LEFT = 56;
 export const RIGHT = 20;
 export const TOP = 14;
 export const BOTTOM = 30;
-/** Where things are drawn, between the margins. */
+/** The width between the margins. */
 export const INNER = WIDTH - LEFT - RIGHT;
 
-/** A number as an attribute has it: a hundredth of a unit is finer than any screen. */
+/** A number for an attribute, with two decimals. */
 export function at(value: number): string {
   return String(Number(value.toFixed(2)));
 }
@@ -19,14 +19,14 @@ export function at(value: number): string {
 export interface FigureFrame {
   /** Unique in the page. */
   readonly id: string;
-  /** What it shows; read out in place of the drawing. */
+  /** A text alternative for screen readers. */
   readonly title: string;
   readonly description: string;
-  /** Of the drawing, without margins. */
+  /** The height without margins. */
   readonly height: number;
 }
 
-/** Begins a drawing; {@link FIGURE_END} ends it. */
+/** The start of a figure; {@link FIGURE_END} ends it. */
 export function figureStart({ id, title, description, height }: FigureFrame): string {
   const whole = height + TOP + BOTTOM;
   return `<svg viewBox="0 0 ${WIDTH} ${whole}" role="img" aria-labelledby="${id}-title ${id}-description" xmlns="http://www.w3.org/2000/svg">
@@ -43,7 +43,7 @@ export interface Tick {
   readonly label: string;
 }
 
-/** Lines across, with their values to the left. */
+/** Horizontal grid lines with their values on the left. */
 export function valueAxis(ticks: readonly Tick[], height: number): string {
   return ticks
     .map(({ share, label }) => {
@@ -53,12 +53,12 @@ export function valueAxis(ticks: readonly Tick[], height: number): string {
     .join("");
 }
 
-/** A line below, with small marks and their values. */
+/** The horizontal axis with marks and values. */
 export function baseAxis(ticks: readonly Tick[], height: number): string {
   const y = TOP + height;
   const marks = ticks.map(({ share, label }) => {
     const x = at(LEFT + INNER * share);
-    // A label at the very end would be cut off if it stood in the middle below its mark.
+    // A centred label at the right end would be cut off.
     const anchor = share > 0.97 ? "end" : "middle";
     return `<line class="axis" x1="${x}" x2="${x}" y1="${y}" y2="${y + 5}"/><text class="${anchor}" x="${x}" y="${y + 19}">${escaped(label)}</text>\n`;
   });
@@ -71,7 +71,7 @@ export interface TimeSpan {
   readonly toMs: number;
 }
 
-/** A stretch of time along the base of a figure. */
+/** A time span on the horizontal axis. */
 export class TimeAxis {
   readonly #fromMs: number;
   readonly #spanMs: number;
@@ -85,7 +85,7 @@ export class TimeAxis {
     return LEFT + INNER * Math.min(1, Math.max(0, (ms - this.#fromMs) / this.#spanMs));
   }
 
-  /** Time since the beginning. */
+  /** Labelled with the time since the start. */
   ticks(): Tick[] {
     return timeTicks(0, this.#spanMs).map((ms) => ({ share: ms / this.#spanMs, label: durationText(ms) }));
   }

@@ -1,35 +1,35 @@
 import type { FleetSummary } from "../../events.ts";
 import type { ItemResult, Reuse } from "../../model/item.ts";
 
-/** What a report is made of. */
+/** The input of a report. */
 export interface ReportData {
   readonly fleet: ReportFleet;
-  /** Every item that is done, once each, in any order. It is walked once, and never held as a whole. */
+  /** Every done item once, in any order. It is iterated once and never held in memory as a whole. */
   readonly results: AsyncIterable<ReportItem> | Iterable<ReportItem>;
-  /** When the report was asked for. ISO 8601, UTC. */
+  /** When the report was created. ISO 8601, UTC. */
   readonly madeAt: string;
 }
 
-/** The fleet itself, as the journal has it. Times are ISO 8601, UTC. */
+/** The fleet as in the journal. Times are ISO 8601, UTC. */
 export interface ReportFleet {
   readonly id: string;
   readonly worker: string;
-  /** What the items were made of, for people. */
+  /** The source of the items, for people. */
   readonly source: string;
   readonly policy: string | null;
   readonly reuse: Reuse;
   readonly concurrency: number | "auto";
   readonly state: FleetSummary["state"] | "loading";
-  /** Why it is not done; null where it is, or still runs. */
+  /** Why it is not done; null if it is done or still runs. */
   readonly why: string | null;
   readonly createdAt: string;
-  /** Null while it goes on. */
+  /** Null while it runs. */
   readonly endedAt: string | null;
-  /** All of them, done or not. */
+  /** The number of all items. */
   readonly items: number;
 }
 
-/** One item that is done, without what its worker printed: an `ItemResult` will do. */
+/** One done item without its output; an `ItemResult` fits. */
 export type ReportItem = Pick<
   ItemResult,
   | "index"

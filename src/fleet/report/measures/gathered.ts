@@ -4,17 +4,17 @@ import { isSuccess, OUTCOMES, type Outcome, outcomeOf } from "./outcome.ts";
 import { DurationStatistics } from "./statistics.ts";
 import { TimeBins } from "./time-bins.ts";
 
-/** Of more cells than this a timeline shows how many were at work, and not each. */
+/** With more cells, the timeline shows their number over time instead of each cell. */
 export const MAX_CELLS = 2_000;
-/** More failures than this are counted and not listed. */
+/** Further failures are counted but not listed. */
 export const MAX_FAILURES = 1_000;
 const MAX_SLOWEST = 20;
-/** Statuses and codes are ours, and few; more than this are counted as one. */
+/** Corral has fewer statuses and codes; further names are counted together. */
 const MAX_NAMES = 100;
 const DENSITY_BINS = 240;
 const THROUGHPUT_BINS = 160;
 
-/** One item's stretch of time. Milliseconds since 1970. */
+/** One item's time span. Milliseconds since 1970. */
 export interface Cell {
   readonly key: string;
   readonly status: string;
@@ -27,27 +27,27 @@ export interface Cell {
 export interface Reason {
   readonly code: string;
   readonly count: number;
-  /** Of the first that had it. */
+  /** The message of the first item with this code. */
   readonly message: string;
 }
 
-/** All that a page shows of a fleet's results, in bounded memory. */
+/** Everything that a page shows of a fleet's results, in bounded memory. */
 export interface Gathered {
   readonly done: number;
   readonly byStatus: ReadonlyMap<string, number>;
   readonly byOutcome: ReadonlyMap<Outcome, number>;
   /** The most frequent first. */
   readonly reasons: readonly Reason[];
-  /** Of what ran. */
+  /** Durations of items that ran. */
   readonly durations: DurationStatistics;
   readonly memoryBytesPeak: number | null;
-  /** From the first start to the last end; null where nothing is done. */
+  /** From the first start to the last end; null if no item has ended. */
   readonly span: { readonly fromMs: number; readonly toMs: number } | null;
-  /** Every cell; null where there are too many. */
+  /** Every cell; null if there are too many. */
   readonly cells: readonly Cell[] | null;
-  /** Milliseconds of work, by outcome in the order of `OUTCOMES`. */
+  /** Milliseconds of running cells, by outcome in the order of `OUTCOMES`. */
   readonly work: TimeBins;
-  /** Items that ended, by outcome. */
+  /** Ended items, by outcome. */
   readonly ended: TimeBins;
   /** The slowest first. */
   readonly slowest: readonly ReportItem[];
@@ -56,7 +56,7 @@ export interface Gathered {
   readonly failures: readonly ReportItem[];
 }
 
-/** Walks a fleet's results once. */
+/** Iterates over a fleet's results once. */
 export async function gather({ fleet, results }: ReportData): Promise<Gathered> {
   const gathering = new Gathering(fleet.items);
   for await (const item of results) gathering.add(item);
@@ -79,7 +79,7 @@ class Gathering {
   readonly #slowest: ReportItem[] = [];
   readonly #failures: ReportItem[] = [];
 
-  /** Few items make few bars: a rate over a stretch in which one item ends says nothing. */
+  /** Few items make few bars, because a rate needs several items for each bar. */
   constructor(items: number) {
     this.#ended = new TimeBins(OUTCOMES.length, Math.min(THROUGHPUT_BINS, Math.max(4, Math.ceil(items / 4))));
   }
@@ -120,7 +120,7 @@ class Gathering {
     const endMs = Date.parse(item.endedAt);
     if (Number.isNaN(endMs)) return;
     const started = item.startedAt === null ? Number.NaN : Date.parse(item.startedAt);
-    // A clock that was put back makes an end before its start.
+    // If the clock was set back, an end can be before its start.
     const startMs = Math.min(started, endMs);
     this.#fromMs = Math.min(this.#fromMs, Number.isNaN(startMs) ? endMs : startMs);
     this.#toMs = Math.max(this.#toMs, endMs);
@@ -154,7 +154,7 @@ class Gathering {
   }
 }
 
-/** What is shown of an item, and nothing else that it may come with: outputs are large. */
+/** Only the fields that are shown, without the output, which may be large. */
 function kept({ index, key, status, run, attempt, exitCode, error, ...times }: ReportItem): ReportItem {
   const { startedAt, endedAt, durationMs, memoryBytesPeak } = times;
   return {
@@ -176,7 +176,7 @@ function addOne<Key>(counts: Map<Key, number>, key: Key): void {
   counts.set(key, (counts.get(key) ?? 0) + 1);
 }
 
-/** The name itself, or one for all that are too many. */
+/** The name, or `others` if there are too many names. */
 function bounded(seen: ReadonlyMap<string, unknown>, name: string): string {
   const short = shortened(name, LONGEST.word);
   return seen.has(short) || seen.size < MAX_NAMES ? short : "others";

@@ -9,17 +9,17 @@ export interface HistogramBin {
 
 export interface Histogram {
   readonly scale: "linear" | "log";
-  /** Without gaps, from the shortest to the longest; at most 60. */
+  /** Consecutive bins from the shortest to the longest duration; at most 60. */
   readonly bins: readonly HistogramBin[];
 }
 
 const MAX_BINS = 60;
-/** Fewer bins than this show no shape, and the edges of one read the same. */
+/** Fewer bins show no shape. */
 const MIN_BINS = 8;
-/** With a longest duration so many times the median, a linear scale would show one bar and nothing else. */
+/** If the longest duration is this many times the median, a linear scale would show only one bar. */
 const SKEWED = 10;
 
-/** Durations in bins: on a scale of powers where they are skewed. Null where there are none. */
+/** Durations in bins, logarithmic if they are skewed. Null if there are none. */
 export function histogramOf(statistics: DurationStatistics): Histogram | null {
   const { min, max } = statistics;
   const median = statistics.quantile(0.5);
@@ -45,7 +45,7 @@ function linearEdges(min: number, max: number): number[] {
   return Array.from({ length: bins + 1 }, (_, index) => (first + index) * step);
 }
 
-/** What is below a millisecond stands in the first bin. */
+/** Durations below a millisecond go into the first bin. */
 function logEdges(min: number, max: number): number[] {
   const decades = Math.log10(Math.max(1, max)) - Math.log10(Math.max(1, min));
   const perDecade = decades <= 4 ? 10 : 4;

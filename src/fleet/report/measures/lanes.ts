@@ -1,17 +1,17 @@
-/** Something that took a while. Milliseconds. */
+/** A time span in milliseconds. */
 export interface Stretch {
   readonly startMs: number;
   readonly endMs: number;
 }
 
 /**
- * A lane for each, so that no two in one lane overlap: each gets the first lane that is free when it starts, which makes the
- * fewest lanes. Null where that are more than `maxLanes`.
+ * Assigns lanes so that no two spans in one lane overlap. Each span gets the first lane that is free at its start, which
+ * needs the fewest lanes. Null if that is more than `maxLanes`.
  */
 export function lanesOf(stretches: readonly Stretch[], maxLanes: number): readonly number[] | null {
   const order = stretches.map((_, index) => index).sort((a, b) => startOf(stretches, a) - startOf(stretches, b));
   const lanes: number[] = [];
-  /** When each lane is free again. */
+  /** When each lane is free. */
   const freeAt: number[] = [];
   for (const index of order) {
     const stretch = stretches[index];

@@ -1,7 +1,7 @@
-/** What became of an item, coarse enough to be told apart by colour. */
+/** A coarse class of statuses; each has its own colour. */
 export type Outcome = "succeeded" | "cached" | "failed" | "limited" | "refused" | "stopped";
 
-/** In the order in which they are drawn and listed. */
+/** In the order of drawing and listing. */
 export const OUTCOMES: readonly { readonly outcome: Outcome; readonly label: string }[] = [
   { outcome: "succeeded", label: "succeeded" },
   { outcome: "cached", label: "cached" },
@@ -26,15 +26,15 @@ const OUTCOME_OF: ReadonlyMap<string, Outcome> = new Map([
   ["lost", "stopped"],
 ]);
 
-/** Everything that can become of an item. */
+/** All statuses of items. */
 export const STATUSES: readonly string[] = [...OUTCOME_OF.keys()];
 
-/** A status that nobody knows is a failure. */
+/** An unknown status counts as a failure. */
 export function outcomeOf(status: string): Outcome {
   return OUTCOME_OF.get(status) ?? "failed";
 }
 
-/** An earlier success counts as one. */
+/** A cached success counts as a success. */
 export function isSuccess(status: string): boolean {
   const outcome = outcomeOf(status);
   return outcome === "succeeded" || outcome === "cached";

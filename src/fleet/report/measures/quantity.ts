@@ -1,4 +1,4 @@
-/** `12ms`, `1.5s`, `2m 3s`, `1h 2m`, `2d 3h`: two units at most, for people. */
+/** `12ms`, `1.5s`, `2m 3s`, `1h 2m`, `2d 3h`: at most two units, for people. */
 export function durationText(ms: number): string {
   if (ms <= 0) return "0s";
   if (ms < 10) return `${rounded(ms, 1)}ms`;
@@ -23,14 +23,14 @@ export function counted(count: number, noun: string): string {
   return `${countText(count)} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** `812/s`, `3.4/s`, or `12/min` where that is easier to think of. */
+/** `812/s`, `3.4/s`, or `12/min` for low rates. */
 export function rateText(perSecond: number): string {
   if (perSecond >= 100) return `${countText(perSecond)}/s`;
   if (perSecond >= 1) return `${rounded(perSecond, 1)}/s`;
   return `${rounded(perSecond * 60, 1)}/min`;
 }
 
-/** `143 MiB`: to be read, and not to be counted with. */
+/** `143 MiB`: rounded, for people. */
 export function roughBytesText(bytes: number): string {
   const unit = BYTE_UNITS.find(([, size]) => bytes >= size) ?? (["bytes", 1] as const);
   const value = bytes / unit[1];
@@ -47,7 +47,7 @@ function twoUnits(large: number, largeUnit: string, small: number, smallUnit: st
   return small === 0 ? `${large}${largeUnit}` : `${large}${largeUnit} ${small}${smallUnit}`;
 }
 
-/** Without zeros at the end. */
+/** Without trailing zeros. */
 function rounded(value: number, digits: number): string {
   return String(Number(value.toFixed(digits)));
 }

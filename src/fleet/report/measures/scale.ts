@@ -1,4 +1,4 @@
-/** 1, 2 or 5 times a power of ten: the smallest that is not below `rough`. */
+/** The smallest 1, 2 or 5 times a power of ten that is at least `rough`. */
 export function niceStep(rough: number): number {
   if (!(rough > 0)) return 1;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -6,7 +6,7 @@ export function niceStep(rough: number): number {
   return (factor ?? 10) * power;
 }
 
-/** From 0 to the first that is not below `max`: about `wanted` steps, never more than twice as many. */
+/** Ticks from 0 to at least `max`: about `wanted` steps, at most twice as many. */
 export function ticksUpTo(max: number, wanted: number): number[] {
   const step = niceStep(max / wanted);
   const steps = Math.min(2 * wanted, Math.max(1, Math.ceil(max / step - 1e-9)));
@@ -22,12 +22,12 @@ const TIME_STEPS = [
   ...[1, 2, 7].map((days) => days * DAY),
 ];
 
-/** A step of a clock or a calendar, so that `span` has at most `wanted` of them. */
+/** A step in clock or calendar units, so that the span has at most `wanted` steps. */
 export function timeStep(spanMs: number, wanted: number): number {
   return TIME_STEPS.find((step) => spanMs / step <= wanted) ?? niceStep(spanMs / wanted / DAY) * DAY;
 }
 
-/** Multiples of a {@link timeStep} from `fromMs` to `toMs`, both included where they are ones. */
+/** Multiples of a {@link timeStep} from `fromMs` to `toMs`, inclusive. */
 export function timeTicks(fromMs: number, toMs: number, wanted = 8): number[] {
   const step = timeStep(toMs - fromMs, wanted);
   const first = Math.ceil(fromMs / step - 1e-9);
@@ -48,7 +48,7 @@ const FINE_LOG_TICKS = [
   ...[1, 2, 5, 10, 20, 50, 100].map((days) => days * DAY),
 ];
 
-/** Durations that people know, for an axis of powers; more of them where it is short. */
+/** Round durations for a logarithmic axis; a short axis gets finer ones. */
 export function logTimeTicks(fromMs: number, toMs: number): number[] {
   const isWithin = (ms: number): boolean => ms >= fromMs * (1 - 1e-9) && ms <= toMs * (1 + 1e-9);
   const ticks = LOG_TICKS.filter(isWithin);

@@ -1,23 +1,23 @@
-/** So many durations are kept as they are; of more only how many are about as long. */
+/** Up to this number, durations are kept exactly; beyond it, only counts in bins. */
 const MAX_EXACT = 20_000;
-/** Durations of one bin differ by at most 1 %. */
+/** Durations in one bin differ by at most 1 %. */
 const RATIO = 1.01;
-/** About thirty years in milliseconds; what is longer counts as that. */
+/** About thirty years in milliseconds; longer durations count as this. */
 const LONGEST_MS = 1e12;
 
-/** How long things took. Exact for up to 20,000 durations, within 1 % for more, in bounded memory for any number. */
+/** Statistics of durations in bounded memory: exact for up to 20,000, within 1 % for more. */
 export class DurationStatistics {
   #count = 0;
   #sum = 0;
   #min = Number.POSITIVE_INFINITY;
   #max = 0;
-  /** Null once there are too many. */
+  /** Null if there are too many. */
   #exact: number[] | null = [];
   #sorted = true;
-  /** Counts by bin; there are at most so many bins as powers of the ratio below the longest. */
+  /** Counts by bin. The number of bins is bounded by the longest duration. */
   readonly #bins = new Map<number, number>();
 
-  /** What is no duration (negative, or no number) counts as 0. */
+  /** Negative values and NaN count as 0. */
   add(ms: number): void {
     const value = ms > 0 ? Math.min(ms, LONGEST_MS) : 0;
     this.#count += 1;
@@ -39,7 +39,7 @@ export class DurationStatistics {
     return this.#count;
   }
 
-  /** Null where there is none; so are the others. */
+  /** Null if there are no durations, like the others. */
   get min(): number | null {
     return this.#count === 0 ? null : this.#min;
   }
@@ -52,7 +52,7 @@ export class DurationStatistics {
     return this.#count === 0 ? null : this.#sum / this.#count;
   }
 
-  /** The smallest duration that at least this share (0 to 1) of all are not longer than. */
+  /** The smallest duration that at least this share (0 to 1) of all durations do not exceed. */
   quantile(share: number): number | null {
     if (this.#count === 0) return null;
     const rank = Math.min(this.#count, Math.max(1, Math.ceil(share * this.#count)));
@@ -64,7 +64,7 @@ export class DurationStatistics {
     return this.#max;
   }
 
-  /** From the shortest to the longest, each with how many there are. */
+  /** Durations from the shortest to the longest, with their counts. */
   *values(): Generator<{ readonly ms: number; readonly count: number }> {
     if (this.#exact !== null) {
       if (!this.#sorted) this.#exact.sort((a, b) => a - b);

@@ -1,4 +1,4 @@
-/** One stretch of time and what fell into it, by series. */
+/** One time interval and its amounts, by series. */
 export interface TimeBin {
   readonly fromMs: number;
   readonly toMs: number;
@@ -6,21 +6,21 @@ export interface TimeBin {
 }
 
 /**
- * Amounts over time, in a bounded number of bins whatever the stretch of time is and in whatever order it comes: where the
- * bins do not reach, each two become one.
+ * Amounts over time in a bounded number of bins, for any time span and any order of input. If the bins do not cover the
+ * span, neighbouring bins are merged in pairs.
  */
 export class TimeBins {
   readonly #series: number;
   readonly #maxBins: number;
   #widthMs = 1;
-  /** Where the first bin begins, unless something earlier comes: mostly the beginning of what is shown. */
+  /** The start of bin 0, usually the start of the span. Earlier amounts get negative bins. */
   #originMs: number | null = null;
-  /** By their number, counted from the origin. */
+  /** By bin number, counted from the origin. */
   #bins = new Map<number, number[]>();
   #first = Number.POSITIVE_INFINITY;
   #last = Number.NEGATIVE_INFINITY;
 
-  /** `maxBins`: two at least. */
+  /** `maxBins`: at least two. */
   constructor(series: number, maxBins: number) {
     this.#series = series;
     this.#maxBins = Math.max(2, maxBins);
@@ -30,12 +30,12 @@ export class TimeBins {
     return this.#widthMs;
   }
 
-  /** The bins go at least from here to there, also where nothing fell into them. */
+  /** Makes the bins cover this span, even if they are empty. */
   reach(fromMs: number, toMs: number): void {
     this.#originMs ??= fromMs;
     this.#first = Math.min(this.#first, this.#binAt(fromMs));
     this.#last = Math.max(this.#last, this.#binAt(toMs));
-    // Ends: each turn halves the bins, down to the one before the origin and the one after it.
+    // This ends: each turn halves the bins, down to one before and one after the origin.
     while (this.#last - this.#first >= this.#maxBins) this.#double();
   }
 
@@ -44,7 +44,7 @@ export class TimeBins {
     this.#add(this.#binAt(atMs), series, 1);
   }
 
-  /** Adds the milliseconds that each bin has of this stretch. */
+  /** Adds to each bin the milliseconds that this span has in it. */
   addSpan(series: number, fromMs: number, toMs: number): void {
     this.reach(fromMs, toMs);
     for (let bin = this.#binAt(fromMs); this.#startOf(bin) < toMs; bin += 1) {
