@@ -17,7 +17,7 @@ import {
   type VirtualPath,
 } from "./virtual-path.ts";
 
-/** All that access depends on: a sandbox, or what is on the way to be one. */
+/** All that access depends on: a sandbox, or one that is being derived. */
 interface Mounted {
   readonly mounts: readonly Mount[];
 }
@@ -53,27 +53,26 @@ export function canWrite(sandbox: Mounted, path: VirtualPath): boolean {
   return accessOf(sandbox, path) === "write";
 }
 
-/** True where a directory is shown at `path`: a mount's, or one that is there because a mount stands below it; `/` always is. */
+/** True if there is a directory at `path`: in a mount, or above one; `/` always exists. */
 export function isShown({ mounts }: Mounted, path: VirtualPath): boolean {
   if (path === ROOT || governingMount({ mounts }, path) !== undefined) return true;
   return mounts.some((mount) => covers(path, mount.path));
 }
 
-/** Where `path` stands on the host, or null where the sandbox shows nothing there. Never to be shown to a worker. */
+/** The host path of `path`, or null if it is in no mount. Never show it to a worker. */
 export function hostPathOf(sandbox: Mounted, path: VirtualPath): string | null {
   const mount = governingMount(sandbox, path);
   return mount === undefined ? null : hostBelow(mount, path);
 }
 
-/** The host path of `path`, which stands at or below the mount. */
+/** The host path of `path`, which is at or below the mount. */
 export function hostBelow(mount: Mount, path: VirtualPath): string {
   return posix.join(mount.host, below(mount.path, path) ?? "");
 }
 
 /**
- * What a sandbox shows at and below `prefix`: the mount that governs it, carved to it, and all that stand strictly
- * below. Every form of asking for files is built on this one operation. Those below always come along, since a mount
- * may hide what the one above it would show there.
+ * The mounts at and below `prefix`: the governing one, carved to it, and all that are strictly below. Every way to ask for
+ * files uses this one operation. The mounts below are always included, because each hides a part of the one above it.
  */
 export function select(sandbox: Mounted, prefix: VirtualPath): Mount[] {
   const governing = governingMount(sandbox, prefix);
@@ -131,7 +130,7 @@ export function checkRead(sandbox: Mounted, path: VirtualPath, facts: FileFacts 
   return checkConstraints(mount, path, facts);
 }
 
-/** Why `path` may not be written, or null. Consent is another question, and is asked elsewhere. */
+/** Why `path` may not be written, or null. It does not check consent. */
 export function checkWrite(sandbox: Mounted, path: VirtualPath, facts: FileFacts = {}): SandboxError | null {
   const mount = governingMount(sandbox, path);
   if (mount === undefined) return new PathNotInSandboxError(path, readablePaths(sandbox));

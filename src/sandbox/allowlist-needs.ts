@@ -23,7 +23,7 @@ export function openAllowlists(parent: Sandbox, needs: Needs): Granted {
   const grants: Grant[] = reads.map((prefix) => ({ prefix, write: false }));
   for (const asked of writes) {
     if (missing.includes(asked)) continue;
-    // Only what can be written is opened by a write entry: the rest of it may be outside the read list.
+    // A write entry opens only what is writable: the rest of it may be outside of the read list.
     const writable = select(parent, asked).filter((mount) => mount.mode === "rw");
     grants.push(...writable.map((mount) => ({ prefix: mount.path, write: true })));
     violations.push(

@@ -4,8 +4,8 @@ import type { Network } from "./network.ts";
 import { covers, type VirtualPath } from "./virtual-path.ts";
 
 /**
- * One thing that a derivation took away, or that was granted at run time. An approval's `from` is `unset` where nobody
- * above had said.
+ * One thing that a derivation took away, or that was granted at run time. An approval's `from` is `unset` if no
+ * ancestor had set it.
  */
 export type Narrowing =
   | {
@@ -53,7 +53,7 @@ interface Narrowed {
   readonly narrowings: readonly Narrowing[];
 }
 
-/** Who took a thing away: the latest narrowing that did, else "project", where it was never there. */
+/** Who took a thing away: the latest narrowing that did, else "project", which never granted it. */
 function whoTook(sandbox: Narrowed, did: (narrowing: Narrowing) => boolean): string {
   return sandbox.narrowings.findLast(did)?.by ?? "project";
 }
@@ -82,7 +82,7 @@ export function whoTookNetwork(sandbox: Narrowed): string {
   return whoTook(sandbox, (n) => n.kind === "network");
 }
 
-/** Where nobody took it, what there is was either declared, or is all that the policy lets anybody have. */
+/** If no ancestor lowered it, the limit is the project's own, or the maximum of the policy. */
 export function whoTookLimit(
   sandbox: Narrowed & {
     readonly limits: Limits;
@@ -99,7 +99,7 @@ export function whoTookPolicy(sandbox: Narrowed): string {
   return whoTook(sandbox, (n) => n.kind === "policy");
 }
 
-/** Losing `/` loses `/data`; and who asks for `/` misses what was taken at `/data`. */
+/** Losing `/` loses `/data`, and a request for `/` is affected by the loss of `/data`. */
 function touches(taken: VirtualPath, asked: VirtualPath): boolean {
   return covers(taken, asked) || covers(asked, taken);
 }

@@ -6,7 +6,7 @@ import { type Policy, policyWeaknesses, withinPolicy } from "./policy.ts";
 import type { Sandbox } from "./sandbox.ts";
 import type { Violation } from "./violation.ts";
 
-/** What is not about files. Every part is at most the caller's, even where a violation is reported. */
+/** Network, limits and policy. Each is at most the caller's, even if a violation is reported. */
 export interface Ceilings {
   readonly network: Network;
   readonly limits: Limits;

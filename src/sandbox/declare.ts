@@ -18,7 +18,7 @@ export interface ProjectDeclaration {
   readonly network?: Network;
   readonly limits?: Limits;
   readonly workingDir?: VirtualPath;
-  /** True: no write anywhere, whatever the mounts say. */
+  /** True: every mount is read-only. */
   readonly readonly?: boolean;
 }
 

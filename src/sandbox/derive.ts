@@ -19,7 +19,7 @@ export function derive(parent: Sandbox, needs: Needs, child: string): Derivation
   const mounts = canonicalMounts(files.mounts.map(({ mount }) => mount));
   const refused = [
     ...readonlyEscalation(parent, needs),
-    // Of what was refused nothing is shown, so nothing can be told of what would have been.
+    // If files were refused, the mounts are not those that were asked for: a check of the directory would mislead.
     ...(files.violations.length > 0 ? files.violations : unseenWorkingDir(mounts, needs)),
     ...violations,
   ];
@@ -39,14 +39,14 @@ export function derive(parent: Sandbox, needs: Needs, child: string): Derivation
   return { ok: true, sandbox: { ...sandbox, narrowings } };
 }
 
-/** There is exactly one way of asking for files in a worker; saying nothing opens nothing. */
+/** A worker asks for files in exactly one way. Without any it gets none. */
 function openFiles(parent: Sandbox, needs: Needs): Granted {
   if (needs.zones !== undefined) return openZones(parent, needs.zones, needs);
   if (needs.paths !== undefined) return openPaths(parent, needs.paths, needs);
   return openAllowlists(parent, needs);
 }
 
-/** `readonly: false` claims that something can be written, which a parent that only reads cannot give. */
+/** `readonly: false` asks for something writable, which a read-only parent cannot give. */
 function readonlyEscalation(parent: Sandbox, needs: Needs): Violation[] {
   const bringsItsOwn = needs.paths !== undefined && isAlone(parent);
   if (needs.readonly !== false || bringsItsOwn || parent.mounts.length === 0) return [];
@@ -54,7 +54,7 @@ function readonlyEscalation(parent: Sandbox, needs: Needs): Violation[] {
   return [{ code: "READONLY_ESCALATION", by: whoTookWriting(parent, ROOT) }];
 }
 
-/** Relative paths would begin where there is nothing, and a cell could not start there. */
+/** A cell cannot start in a directory that it does not have. */
 function unseenWorkingDir(mounts: readonly Mount[], { workingDir = ROOT }: Needs): Violation[] {
   if (isShown({ mounts }, workingDir)) return [];
   return [{ code: "WORKING_DIR_NOT_AVAILABLE", asked: workingDir, valid: readablePaths({ mounts }) }];

@@ -17,7 +17,7 @@ export type SandboxErrorCode =
  */
 export class SandboxError extends Error {
   readonly code: SandboxErrorCode;
-  /** The path as the worker knows it; null where the refusal is not about one path. */
+  /** The path as the worker knows it; null if the refusal is not about one path. */
   readonly path: string | null;
 
   constructor(code: SandboxErrorCode, path: string | null, message: string, options?: ErrorOptions) {
@@ -29,7 +29,7 @@ export class SandboxError extends Error {
 }
 
 export class PathNotInSandboxError extends SandboxError {
-  /** `reason`: why the text is no path at all, where that is so. */
+  /** `reason`: why the text is not a path, if that is the cause. */
   constructor(path: string, readable: readonly string[], reason = "the path is outside what this worker can see") {
     super("PATH_NOT_IN_SANDBOX", path, `Cannot access '${path}': ${reason}.\nReadable paths: ${listOf(readable)}`);
   }
@@ -51,7 +51,7 @@ export class SuffixNotAllowedError extends SandboxError {
 export class FileTooLargeError extends SandboxError {
   /** Both in bytes. */
   constructor(path: string, size: number, limit: number) {
-    const text = `Cannot access '${path}': it has ${formatBytes(size)}.\nLargest file allowed there: ${formatBytes(limit)}`;
+    const text = `Cannot access '${path}': its size is ${formatBytes(size)}.\nLargest file allowed there: ${formatBytes(limit)}`;
     super("FILE_TOO_LARGE", path, text);
   }
 }
@@ -59,18 +59,18 @@ export class FileTooLargeError extends SandboxError {
 export class NotFoundError extends SandboxError {
   readonly nearby: readonly string[];
 
-  /** `nearby`: what does exist there, where the caller knows. `largestShown`: in bytes, where a file may be too large to be seen. */
+  /** `nearby`: existing names there, if the caller knows them. `largestShown`: the size in bytes above which files are hidden. */
   constructor(path: string, nearby: readonly string[] = [], largestShown?: number) {
     const hint = nearby.length === 0 ? "List the directory to see what exists." : `There are: ${listOf(nearby)}`;
     const limit =
-      largestShown === undefined ? "" : `\nFiles of more than ${formatBytes(largestShown)} are not shown there.`;
-    super("NOT_FOUND", path, `Cannot find '${path}': nothing has that name.\n${hint}${limit}`);
+      largestShown === undefined ? "" : `\nFiles larger than ${formatBytes(largestShown)} are not shown there.`;
+    super("NOT_FOUND", path, `Cannot find '${path}': it does not exist.\n${hint}${limit}`);
     this.nearby = nearby;
   }
 }
 
 export class PermissionError extends SandboxError {
-  /** `reason` says who refused, and what can be done instead. */
+  /** `reason` says who refused it, and what to do instead. */
   constructor(path: string, operation: "read" | "write" | "delete", reason: string, options?: ErrorOptions) {
     super("PERMISSION", path, `Cannot ${operation} '${path}': ${reason}`, options);
   }
@@ -82,9 +82,9 @@ export class EditError extends SandboxError {
   }
 }
 
-/** The sandbox allows it, but what is there does not: a directory where a file is needed, a full disk, binary content. */
+/** The sandbox allows it, but the file system does not: a directory in place of a file, a full disk, binary content. */
 export class FileSystemError extends SandboxError {
-  /** `operation` is a verb; `reason` says why, and what can be done instead. */
+  /** `operation` is a verb; `reason` says why, and what to do instead. */
   constructor(path: string, operation: string, reason: string, options?: ErrorOptions) {
     super("FILE_SYSTEM", path, `Cannot ${operation} '${path}': ${reason}`, options);
   }

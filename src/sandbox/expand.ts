@@ -10,12 +10,12 @@ import { covers, type VirtualPath } from "./virtual-path.ts";
 /** A directory granted to a running worker, with what its source shows of it. */
 export interface DirectoryGrant {
   readonly id: string;
-  /** Where it stands in the namespace, with all that is below it. */
+  /** Its path in the namespace. Everything below it is granted too. */
   readonly path: VirtualPath;
   readonly mode: "read" | "write";
   /** Who agreed to it, for `explain`. */
   readonly by: string;
-  /** What whoever it comes from shows at and below `path`: nothing beyond this is granted. */
+  /** The mounts of the granting sandbox at and below `path`. Nothing beyond these is granted. */
   readonly source: readonly Mount[];
 }
 
@@ -23,14 +23,14 @@ export interface DirectoryGrant {
 const GRANTED: Approval = { write: "pre_approved", delete: "ask" };
 
 /**
- * The sandbox with a directory more, or with one that can now be written. Everything else stays as it is, the given
- * sandbox too; only the root of a tree, or a parent that was expanded before, has what `source` may hold. Pure.
+ * A new sandbox with one more directory, or with a directory that is now writable; nothing else differs. `source` comes from
+ * the root of the tree, or from a parent that was expanded before. Pure.
  */
 export function expand(sandbox: Sandbox, grant: DirectoryGrant): Sandbox {
   if (isReserved(grant.path, sandbox)) throw new RangeError(`nothing can be granted at ${grant.path}`);
   const isInside = ({ path }: Mount): boolean => covers(grant.path, path);
   const source = grant.source.filter(isInside);
-  // Between two of these places nothing changes, neither in what the sandbox has nor in what the source shows.
+  // Only at these places can the mounts of the sandbox or of the source begin or end.
   const places = new Set([grant.path, ...[...sandbox.mounts.filter(isInside), ...source].map((mount) => mount.path)]);
   const inside = [...places].flatMap((path) => mountAt(path, sandbox, source, grant) ?? []);
   const mounts = canonicalMounts([...sandbox.mounts.filter((mount) => !isInside(mount)), ...inside]);
@@ -50,7 +50,7 @@ function mountAt(path: VirtualPath, sandbox: Sandbox, source: readonly Mount[], 
   const shown = carvedAt(source, path);
   if (had === null) return shown === null ? null : opened(shown, grant);
   if (shown === null || grant.mode === "read" || had.mode === "rw" || shown.mode === "ro") return had;
-  // Where the worker sees something else under this name, its own stays: nobody was asked about that.
+  // If the worker sees another directory under this name, that one stays: it was not part of the question.
   return originOf(had) === originOf(shown) ? upgraded(had, shown, grant) : had;
 }
 
@@ -65,7 +65,7 @@ function opened(shown: Mount, grant: DirectoryGrant): Mount {
   return { ...shown, mode, approval, granted: grant.id };
 }
 
-/** The place is the source's, whose view of it can be written; whatever constrained the worker there still does. */
+/** The source's mount, whose view can be written. The constraints of the worker's own mount stay. */
 function upgraded(had: Mount, shown: Mount, grant: DirectoryGrant): Mount {
   const { suffixes: _, maxFileBytes: __, ...place } = shown;
   return {
@@ -79,7 +79,7 @@ function upgraded(had: Mount, shown: Mount, grant: DirectoryGrant): Mount {
   };
 }
 
-/** What each of them allows. Absent: nothing is constrained. */
+/** What both allow. Absent: no constraint. */
 export function meetConstraints(a: Constraints, b: Constraints): Constraints {
   const suffixes = a.suffixes?.filter((suffix) => b.suffixes?.includes(suffix) ?? true) ?? b.suffixes;
   const sizes = [a.maxFileBytes, b.maxFileBytes].filter((size) => size !== undefined);
@@ -91,7 +91,7 @@ export function meetConstraints(a: Constraints, b: Constraints): Constraints {
 
 type Constraints = Pick<Mount, "suffixes" | "maxFileBytes">;
 
-/** What is blocked is never loosened, whoever agrees. */
+/** `blocked` is never loosened, by any approval. */
 function consentIn(...mounts: readonly Mount[]): Approval {
   const blocked = (operation: keyof Approval): boolean =>
     mounts.some(({ approval }) => approval?.[operation] === "blocked");

@@ -8,7 +8,7 @@ import { type Staging, stagingOf } from "./staging.ts";
 import type { Violation } from "./violation.ts";
 import { covers, type VirtualPath } from "./virtual-path.ts";
 
-/** The files that a derivation opens, and what it refuses. Mounts may still say things twice; `derive` makes them canonical. */
+/** The files that a derivation opens, and what it refuses. The mounts may be redundant; `derive` makes them canonical. */
 export interface Granted {
   readonly mounts: readonly GrantedMount[];
   readonly violations: readonly Violation[];
@@ -16,22 +16,22 @@ export interface Granted {
 
 export interface GrantedMount {
   readonly mount: Mount;
-  /** What the parent has there; of a mount that the worker brought itself, the most that it could have been. */
+  /** The mount of the parent; for a mount of the worker's own, the most that it could be. */
   readonly source: Mount;
 }
 
 /** One part of the parent's namespace that the child gets, in the same place. */
 export interface Grant {
   readonly prefix: VirtualPath;
-  /** Read and write where the parent can write, else read. */
+  /** Read and write if the parent can write, else read. */
   readonly write: boolean;
   readonly approval?: Approval | undefined;
   readonly staging?: Staging;
 }
 
 /**
- * The union of the grants, point by point. Host, name and constraints of a place come from the parent alone, so where
- * grants overlap they can differ only in the mode (`rw` wins) and in the consent (the strictest wins).
+ * The union of the grants, point by point. Host, name and constraints of a place come from the parent alone, so
+ * overlapping grants can differ only in the mode (`rw` wins) and in the consent (the strictest wins).
  */
 export function openGrants(
   parent: Sandbox,
@@ -54,7 +54,7 @@ export function openGrants(
   return { mounts, violations };
 }
 
-/** What a worker says about consent: for one mount, and for all that it does not name. */
+/** The consent that a worker declares: for one mount, and for all others. */
 export interface ConsentAsked {
   readonly own: Approval | undefined;
   readonly blanket: Approval | undefined;
@@ -66,8 +66,8 @@ export interface Consented {
 }
 
 /**
- * The consent that a child's mount needs: never looser than its source's. What the worker says of this very mount is
- * held against it; what it says of all its mounts, only where consent can matter, since a read-only mount asks for none.
+ * The consent that a child's mount needs: never looser than its source's. A looser value for this mount is a violation.
+ * A looser value for all mounts is one only if this mount is writable, because a read-only mount needs no consent.
  */
 export function consentFor(parent: Sandbox, source: Mount, mode: Mode, asked: ConsentAsked): Consented {
   const said = asked.own ?? asked.blanket;

@@ -16,7 +16,7 @@ export type Access = "none" | "read" | "write";
 export interface Mount {
   /** The name in the project (`data`), or `/` for the root form. A mount carved out of another keeps its name. */
   readonly name: string;
-  /** Where it stands in the virtual namespace: `/data`, `/data/sub`, or `/` for the root form. */
+  /** Its path in the virtual namespace: `/data`, `/data/sub`, or `/` for the root form. */
   readonly path: VirtualPath;
   /** Absolute host path with no symbolic link in it. Never shown to a worker. */
   readonly host: string;
@@ -25,27 +25,27 @@ export interface Mount {
   readonly suffixes?: readonly string[];
   /** The largest file that may be read or written, in bytes; absent: no limit. */
   readonly maxFileBytes?: number;
-  /** Absent only in a project's own sandbox, where the project does not say: the worker may then say, or gets `ask`. */
+  /** Absent only in a project's own sandbox, if the project does not set it: then the worker may set it; the default is `ask`. */
   readonly approval?: Approval;
-  /** Writes go to a side, and come back as a changeset, also where nobody has to be asked. Never taken back by a derivation. */
+  /** Writes are kept apart and become a changeset, even if no consent is needed. A derivation never removes it. */
   readonly stage?: true;
-  /** Writes go to a side, and never come back. Never taken back by a derivation. */
+  /** Writes are kept apart and dropped. A derivation never removes it. */
   readonly discard?: true;
   /** The id of the grant at run time that opened it; what is derived from it keeps the mark, so that it can be taken back. */
   readonly granted?: string;
-  /** Present where `host` is a view of another directory, in which a run's changes wait. */
+  /** Present if `host` is a view of another directory. A run's changes stay in the view until they are applied. */
   readonly view?: MountView;
 }
 
-/** What a view stands for. */
+/** The directory behind a view. */
 export interface MountView {
-  /** The host directory that is seen through it: what a project names, and what its own files are compared with. */
+  /** The host directory that is seen through it, as the project names it. Checks of the project's own files use this one. */
   readonly origin: string;
-  /** What will be asked before a change in the view reaches that directory: who calls from here need not ask it again. */
+  /** The consent that is asked before a change in the view reaches that directory: calls from here need not ask again. */
   readonly asked: Approval;
 }
 
-/** The host directory that a mount shows, whether or not through a view. */
+/** The host directory that a mount shows, directly or through a view. */
 export function originOf({ host, view }: Pick<Mount, "host" | "view">): string {
   return view?.origin ?? host;
 }

@@ -5,10 +5,10 @@ import type { GrantedMount } from "./grant.ts";
 import { LIMIT_NAMES } from "./limits.ts";
 import type { Sandbox } from "./sandbox.ts";
 
-/** A child's sandbox before what it lost is written down. */
+/** A child's sandbox without the record of what it lost. */
 export type Narrowed = Omit<Sandbox, "narrowings">;
 
-/** What `child` lost compared with `parent`, for `explain` and for naming who did it. */
+/** What `child` lost compared with `parent`, for `explain` and for violations, which name who took a thing away. */
 export function narrowingsOf(
   parent: Sandbox,
   child: Narrowed,
@@ -42,7 +42,7 @@ function lostConstraints({ mount, source }: GrantedMount, by: string): Narrowing
   });
 }
 
-/** Consent matters only where something can be changed. `unset`: nobody above had said. */
+/** Consent matters only for writable mounts. `unset`: no ancestor had set it. */
 function lostConsent({ mount, source }: GrantedMount, by: string): Narrowing[] {
   if (mount.mode !== "rw") return [];
   return OPERATIONS.flatMap((operation): Narrowing[] => {

@@ -6,8 +6,8 @@ import type { Policy } from "./policy.ts";
 import type { VirtualPath } from "./virtual-path.ts";
 
 /**
- * What a worker declares, resolved: paths are virtual and normalised, an entry that was a file is already its
- * directory, host roots are absolute and free of links, the policy's name is the policy.
+ * What a worker declares, resolved: paths are virtual and normalised, an entry that was a file is already
+ * replaced by its directory, host roots are absolute and contain no link, the policy's name is replaced by the policy.
  *
  * Exactly one way of asking for files: nothing, `zones`, `paths`, or the allowlists with or without `inherit`.
  */
@@ -15,11 +15,11 @@ export interface Needs {
   readonly zones?: readonly ZoneNeed[];
   readonly paths?: readonly PathNeed[];
   readonly inherit?: boolean;
-  /** Absent: not said. An empty list: said, and nothing is allowed. */
+  /** Absent: not declared. An empty list: nothing is allowed. */
   readonly allowRead?: readonly VirtualPath[];
   readonly allowWrite?: readonly VirtualPath[];
   readonly readonly?: boolean;
-  /** For every mount of this worker that does not say its own. */
+  /** For every mount of this worker that has none of its own. */
   readonly approval?: Approval;
   /** For every mount of this worker: see {@link Mount.stage} and {@link Mount.discard}. */
   readonly stage?: true;
@@ -42,7 +42,7 @@ export interface ZoneNeed {
   readonly discard?: true;
 }
 
-/** A host directory that the worker itself names; as a call, only where it lies inside the caller's area. */
+/** A host directory that the worker itself names; as a call, only if it is inside of the caller's mounts. */
 export interface PathNeed {
   readonly name: string;
   /** Absolute host path with no symbolic link in it. */

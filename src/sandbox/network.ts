@@ -1,11 +1,11 @@
-/** Network access: none, all of it, or only these `host:port` pairs. `*` stands for every port; `*.example.org` for every host below. */
+/** Network access: none, all of it, or only these `host:port` pairs. `*` is every port; `*.example.org` is every host below. */
 export type Network = boolean | { readonly allow: readonly string[] };
 
 /** One line of an allow list. */
 export interface NetworkEntry {
-  /** Lower case; an IPv6 address stands in brackets. */
+  /** Lower case; an IPv6 address is in brackets. */
   readonly host: string;
-  /** True for `*.host`: every host below, and not the host itself. */
+  /** True for `*.host`: every host below, but not the host itself. */
   readonly wildcard: boolean;
   /** Null: every port. */
   readonly port: number | null;
@@ -24,7 +24,7 @@ export function meetNetwork(a: Network, b: Network): Network {
   return fromEntries(entriesOf(a.allow).flatMap((one) => others.flatMap((other) => meetEntries(one, other))));
 }
 
-/** True where `asked` allows anything that `has` does not; an entry that is not well formed always does. */
+/** True if `asked` allows anything that `has` does not. A malformed entry always exceeds. */
 export function networkExceeds(asked: Network, has: Network): boolean {
   if (typeof asked === "boolean") return asked && has !== true;
   const ceiling = typeof has === "boolean" ? [] : entriesOf(has.allow);
@@ -35,7 +35,7 @@ export function networkExceeds(asked: Network, has: Network): boolean {
   });
 }
 
-/** The one way to write it: sorted, nothing twice, nothing that another entry already allows; an empty list is `false`. */
+/** The canonical form: sorted, without entries that another one includes; an empty list is `false`. */
 export function canonicalNetwork(network: Network): Network {
   return typeof network === "boolean" ? network : fromEntries(entriesOf(network.allow));
 }
@@ -68,7 +68,7 @@ function isBracketedAddress(host: string): boolean {
   return /^\[[0-9a-f:.]{2,45}\]$/.test(host);
 }
 
-/** Entries that are not well formed allow nothing. */
+/** Malformed entries allow nothing. */
 function entriesOf(allow: readonly string[]): NetworkEntry[] {
   return allow.flatMap((raw) => {
     const parsed = parseNetworkEntry(raw);
@@ -86,7 +86,7 @@ function textOf({ host, wildcard, port }: NetworkEntry): string {
   return `${wildcard ? "*." : ""}${host}:${port ?? "*"}`;
 }
 
-/** True where `outer` matches everything that `inner` matches. */
+/** True if `outer` matches everything that `inner` matches. */
 function inside(inner: NetworkEntry, outer: NetworkEntry): boolean {
   return hostInside(inner, outer) && (outer.port === null || outer.port === inner.port);
 }

@@ -11,8 +11,8 @@ import type { Violation } from "./violation.ts";
 import { below, joinVirtual, type VirtualPath } from "./virtual-path.ts";
 
 /**
- * `paths`: host directories that the worker itself names, each at `/<name>`. A worker run by itself brings
- * its own; as a call, each must lie where the caller can see it, and is then the caller's mount under another path.
+ * `paths`: host directories that the worker itself names, each at `/<name>`. A worker that is run by itself
+ * brings its own. As a call, each must be inside of the caller's mounts, and is then the caller's mount under another path.
  */
 export function openPaths(parent: Sandbox, paths: readonly PathNeed[], needs: Needs): Granted {
   const opened = paths.map((need) => (isAlone(parent) ? bring(need, needs) : reroot(parent, need, needs)));
@@ -22,7 +22,7 @@ export function openPaths(parent: Sandbox, paths: readonly PathNeed[], needs: Ne
   };
 }
 
-/** True where no other worker calls this one. */
+/** True if no other worker calls this one. */
 export function isAlone(parent: Sandbox): boolean {
   return parent.chain.length === 1;
 }
@@ -40,17 +40,17 @@ function bring(need: PathNeed, needs: Needs): Granted {
   return { mounts: [{ mount, source }], violations: [] };
 }
 
-/** One host directory may be visible in several places; the one that refuses least is meant. */
+/** One host directory may be visible in several places; the one with the fewest violations is used. */
 function reroot(parent: Sandbox, need: PathNeed, needs: Needs): Granted {
   const attempts = placesOf(parent, need.host).map((place) => rerootAt(parent, place, need, needs));
   const [best] = attempts.sort((a, b) => a.violations.length - b.violations.length);
   if (best !== undefined) return best;
-  // A host path says nothing about who took it away; the latest who took any directory is the nearest guess.
+  // Narrowings have no host paths: name the latest worker that dropped any directory.
   const by = parent.narrowings.findLast((n) => n.kind === "mount" && n.to === "none")?.by ?? "project";
   return { mounts: [], violations: [{ code: "MOUNT_NOT_AVAILABLE", asked: need.name, by, valid: mountNames(parent) }] };
 }
 
-/** Where the parent sees a host path: below a mount of its, and not hidden there by another. */
+/** Where the parent sees a host path: below one of its mounts, and not hidden by another. */
 function placesOf(parent: Sandbox, host: string): VirtualPath[] {
   return parent.mounts.flatMap((mount) => {
     const rest = posix.relative(originOf(mount), host);

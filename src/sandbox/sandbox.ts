@@ -9,7 +9,7 @@ import type { VirtualPath } from "./virtual-path.ts";
 /**
  * The effective permission of one run: immutable, serialisable, pure data. A grant at run time makes a new one.
  *
- * `mounts` is sorted by path, parents before what stands below them; no two share a path.
+ * `mounts` is sorted by path, parents before their children; no two have the same path.
  */
 export interface Sandbox {
   /** Who this sandbox belongs to, root first: `["project", "triage", "extract"]`. */
@@ -19,13 +19,13 @@ export interface Sandbox {
   readonly network: Network;
   readonly limits: Limits;
   readonly policy: Policy;
-  /** What each derivation took away, and what was granted since, oldest first; violations and `explain` name who did from it. */
+  /** What each derivation took away and what was granted since, oldest first. Violations and `explain` name the cause from it. */
   readonly narrowings: readonly Narrowing[];
-  /** True where the namespace's `/` is itself a mount (the root form): a cell then shows the namespace below `/project`. */
+  /** True if `/` of the namespace is itself a mount (the root form): a cell then shows the namespace below `/project`. */
   readonly rooted: boolean;
 }
 
-/** What a declaration or a derivation comes to: a sandbox, or every reason why not. */
+/** The result of a declaration or a derivation: a sandbox, or all violations. */
 export type Derivation =
   | { readonly ok: true; readonly sandbox: Sandbox }
   | { readonly ok: false; readonly violations: readonly Violation[] };

@@ -7,7 +7,7 @@ export interface Staging {
   readonly discard?: true | undefined;
 }
 
-/** What any of them says, since staging is never taken back. To be spread over a mount that may have some already. */
+/** What any of them declares, because staging is never removed. Spread the result over a mount. */
 export function stagingOf(...said: readonly (Staging | undefined)[]): Pick<Mount, keyof Staging> {
   return {
     ...(said.some((each) => each?.stage) ? { stage: true as const } : {}),
@@ -16,9 +16,9 @@ export function stagingOf(...said: readonly (Staging | undefined)[]): Pick<Mount
 }
 
 /**
- * How a mount reaches a cell, so that validator and kernel agree: `direct` where a bind mount allows exactly what the
- * validator does; `read-only` where nothing may be changed at all; `view` where a bind mount knows too little: changes
- * that somebody must agree to, suffixes, sizes, or a declared side.
+ * How a mount reaches a cell, so that validator and kernel agree: `direct` if a bind mount allows exactly what the
+ * validator does; `read-only` if nothing may be changed; `view` if a bind mount cannot express it: changes that need
+ * consent, suffixes, sizes, `stage` or `discard`.
  */
 export type Delivery = "direct" | "read-only" | "view";
 
@@ -31,27 +31,27 @@ export function deliveryOf(mount: Mount): Delivery {
   return write === "pre_approved" && remove === "pre_approved" ? "direct" : "view";
 }
 
-/** True where what is written in a mount's view is meant to come back. */
+/** True if changes in the mount's view are meant to be applied. */
 export function comesBack(mount: Mount): boolean {
   return mount.mode === "rw" && !mount.discard;
 }
 
-/** The mount with its view in its place: what tools and cells act on, and what children are derived from. */
+/** The mount with its view in place of the directory. Tools and cells act on it, and children are derived from it. */
 export function throughView(mount: Mount, host: string): Mount {
   const { stage: _stage, discard, view, approval = ASK, ...rest } = mount;
   const origin = view?.origin ?? mount.host;
-  // What is discarded never gets further out, so whoever writes there from a call need not ask either.
+  // Discarded changes are never applied, so a called worker needs no consent for them either.
   const asked = discard ? ASK : askedOnTheWay(approval, view?.asked);
   return { ...rest, host, approval: discard ? unasked(approval) : approval, view: { origin, asked } };
 }
 
-/** A sandbox as its calls would be derived from it: for looking at what is not run. */
+/** A sandbox as its calls would be derived from it, for `explain` and `check`, which run nothing. */
 export function asIfStaged<Shown extends { readonly mounts: readonly Mount[] }>(sandbox: Shown): Shown {
   const mounts = sandbox.mounts.map((mount) => (deliveryOf(mount) === "view" ? throughView(mount, mount.host) : mount));
   return { ...sandbox, mounts };
 }
 
-/** What somebody must agree to when changes leave this mount's view, and whom nobody further out asks. */
+/** The consent that is needed when changes leave this mount's view, without what is asked further out anyway. */
 export function askedOnApplying({ approval = ASK, view }: Mount): Approval {
   return {
     write: approval.write === "ask" && view?.asked.write === "ask" ? "pre_approved" : approval.write,

@@ -10,7 +10,7 @@ const TIME_UNITS = [
   ["s", 1000],
 ] as const;
 
-/** `256 MiB`, or `1000 bytes` where no larger unit says it exactly: two sizes that differ never read the same. */
+/** `256 MiB`, or `1000 bytes` if no larger unit is exact: different sizes never have the same text. */
 export function formatBytes(bytes: number): string {
   const unit = BYTE_UNITS.find(([, size]) => bytes >= size && bytes % size === 0);
   return unit === undefined ? `${bytes} bytes` : `${bytes / unit[1]} ${unit[0]}`;
@@ -22,7 +22,7 @@ export function formatAmount(amount: number, unit: "duration" | "bytes" | "numbe
   return unit === "bytes" ? formatBytes(amount) : String(amount);
 }
 
-/** `30s`, in the largest unit that says it exactly, as worker files write it. */
+/** `30s`, in the largest unit that is exact, as worker files write it. */
 export function formatDuration(ms: number): string {
   const unit = TIME_UNITS.find(([, size]) => ms >= size && ms % size === 0);
   return unit === undefined ? `${ms}ms` : `${ms / unit[1]}${unit[0]}`;

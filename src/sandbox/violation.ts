@@ -3,9 +3,9 @@ import type { LimitName } from "./limits.ts";
 import type { Network } from "./network.ts";
 
 /**
- * One refused thing: a code and data. The words are in `wording.ts` alone.
+ * One refused thing: a code and data. Only `wording.ts` has the text.
  *
- * `by` is the ancestor that took the thing away ("project" where it was never there). Paths are virtual.
+ * `by` is the ancestor that took the thing away ("project" if it was never granted). Paths are virtual.
  */
 export type Violation =
   /** A zone or path that the caller does not have. `valid`: what it has. */
@@ -22,7 +22,7 @@ export type Violation =
       readonly by: string;
       readonly valid: readonly string[];
     }
-  /** Writing asked for where the caller only reads. `valid`: the caller's writable paths. */
+  /** Writing to a path that is read-only for the caller. `valid`: the caller's writable paths. */
   | {
       readonly code: "WRITE_NOT_AVAILABLE";
       readonly asked: string;
@@ -85,25 +85,25 @@ export type Violation =
       readonly reason: string;
       readonly valid: readonly string[];
     }
-  /** What a run changed and what was not applied, although somebody may have agreed to it. */
+  /** Changes of a run that were not applied, with or without consent. */
   | { readonly code: "CHANGE_REFUSED"; readonly path: string; readonly reason: string }
   | { readonly code: "CHANGE_CONFLICT"; readonly path: string; readonly reason: string }
   | { readonly code: "CHANGES_NOT_TAKEN"; readonly reason: string }
-  /** Planning: what no cell can express or enforce. */
+  /** Planning: what a cell cannot express or enforce. */
   | { readonly code: "MOUNT_SOURCE_REFUSED"; readonly path: string; readonly reason: string }
   | {
       readonly code: "MOUNT_RESERVED";
       readonly path: string;
-      /** Absent: the place is the container's own. Else it holds a volume of the image, or lies in a directory that is another. */
+      /** Absent: a system directory. Else the image has a volume inside of it, or it is inside of an unrelated mount. */
       readonly because?: "volume" | "nesting";
     }
-  /** The directory that the worker would begin in is not there, or it may not enter it. */
+  /** The working directory does not exist, or the worker may not enter it. */
   | { readonly code: "WORKING_DIR_MISSING"; readonly path: string }
   | { readonly code: "NETWORK_NOT_ENFORCEABLE"; readonly asked: Network }
   | { readonly code: "USER_NOT_ALLOWED"; readonly reason: string }
-  /** The image does not hold the worker's command. */
+  /** The image does not have the worker's command. */
   | { readonly code: "COMMAND_NOT_FOUND"; readonly command: string; readonly image: string }
-  /** What a worker's own file says of its attachments and of its input. */
+  /** The worker's own rules for its attachments and its input. */
   | { readonly code: "ATTACHMENTS_NOT_TAKEN"; readonly worker: string; readonly reason: string }
   | { readonly code: "INPUT_NOT_VALID"; readonly worker: string; readonly reason: string }
   | { readonly code: "IMAGE_MISSING"; readonly image: string }

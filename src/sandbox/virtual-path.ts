@@ -8,21 +8,21 @@ export type PathParse =
   | { readonly ok: false; readonly reason: string };
 
 export interface PathContext {
-  /** What relative paths stand on; absent: `/`. */
+  /** The base of relative paths; absent: `/`. */
   readonly workingDir?: VirtualPath;
-  /** Names that may stand before a colon: `reports:a.md`. */
+  /** Names that may precede a colon: `reports:a.md`. */
   readonly mountNames?: readonly string[];
-  /** What `~` means; absent: it is refused. */
+  /** The meaning of `~`; absent: `~` is refused. */
   readonly home?: VirtualPath;
 }
 
 export const ROOT = "/" as VirtualPath;
 
-/** The whole path and one component of it, in bytes of UTF-8: what Linux takes. */
+/** Linux's limits for a path and for one component, in bytes of UTF-8. */
 export const MAX_PATH_BYTES = 4096;
 export const MAX_COMPONENT_BYTES = 255;
 
-/** The place that a worker's text means (docs/architecture.md, "Addressing"), or why it means none. Never throws. */
+/** The path that a worker's text means (docs/architecture.md, "Addressing"), or why it is not a path. Never throws. */
 export function parseVirtualPath(raw: string, context: PathContext = {}): PathParse {
   const unfit = whyUnfit(raw);
   if (unfit !== null) return refuse(unfit);
@@ -31,18 +31,18 @@ export function parseVirtualPath(raw: string, context: PathContext = {}): PathPa
   return normalise(anchored.path);
 }
 
-/** True where `path` is `prefix` or stands below it, by whole components: `/data` does not cover `/data-evil`. */
+/** True if `path` is `prefix` or below it, by whole components: `/data` does not cover `/data-evil`. */
 export function covers(prefix: VirtualPath, path: VirtualPath): boolean {
   return prefix === ROOT || path === prefix || path.startsWith(`${prefix}/`);
 }
 
-/** What remains of `path` below `prefix`, without a leading slash; empty where they are the same, null where it is not below. */
+/** `path` relative to `prefix`, without a leading slash; empty if they are equal, null if it is not below. */
 export function below(prefix: VirtualPath, path: VirtualPath): string | null {
   if (!covers(prefix, path)) return null;
   return path.slice(prefix === ROOT ? 1 : prefix.length + 1);
 }
 
-/** `prefix` and a normalised rest such as {@link below} gives. A rest that could lead elsewhere is a bug and throws. */
+/** Joins `prefix` and a normalised rest, as {@link below} returns it. Throws for a rest that could leave the prefix. */
 export function joinVirtual(prefix: VirtualPath, rest: string): VirtualPath {
   if (rest === "") return prefix;
   if (rest.split("/").some((part) => part === "" || part === "." || part === "..")) {
@@ -51,7 +51,7 @@ export function joinVirtual(prefix: VirtualPath, rest: string): VirtualPath {
   return (prefix === ROOT ? `/${rest}` : `${prefix}/${rest}`) as VirtualPath;
 }
 
-/** By code unit, so that what stands below a path always follows it and the order never depends on the locale. */
+/** By code unit: a path always precedes what is below it, and the order does not depend on the locale. */
 export function comparePaths(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
@@ -63,7 +63,7 @@ function refuse(reason: string): { readonly ok: false; readonly reason: string }
 }
 
 function whyUnfit(raw: string): string | null {
-  if (raw === "") return "an empty path names nothing; `.` is the working directory";
+  if (raw === "") return "the path is empty; `.` is the working directory";
   if (raw.length > MAX_PATH_BYTES) return tooLong;
   if (/\p{Cc}/u.test(raw)) return "control characters are not allowed in paths";
   if (/\p{Cs}/u.test(raw)) return "the path is not valid Unicode";
@@ -73,16 +73,17 @@ function whyUnfit(raw: string): string | null {
 
 const tooLong = `the path is longer than ${MAX_PATH_BYTES} bytes`;
 
-/** The absolute text that `raw` stands for, before `.` and `..` are worked out. */
+/** The absolute form of `raw`, before `.` and `..` are resolved. */
 function anchor(raw: string, context: PathContext): Anchored {
   if (raw.startsWith("/")) return { ok: true, path: raw };
   if (raw === "~" || raw.startsWith("~/")) {
     if (context.home === undefined) return refuse("there is no home directory here; use an absolute path");
     return { ok: true, path: `${context.home}/${raw.slice(1)}` };
   }
-  if (raw.startsWith("~")) return refuse("other users' homes do not exist here; write `./~…` for a file of that name");
+  if (raw.startsWith("~"))
+    return refuse("homes of other users do not exist here; write `./~…` for a file of that name");
 
-  // A mount's name comes before the drive letter, so that a mount called `c` can be addressed.
+  // A mount's name is checked before the drive letter, so that a mount named `c` can be addressed.
   const colon = raw.indexOf(":");
   const name = colon < 0 ? null : raw.slice(0, colon);
   if (name !== null && context.mountNames?.includes(name)) {

@@ -7,7 +7,7 @@ import { stagingOf } from "./staging.ts";
 import type { Violation } from "./violation.ts";
 import type { VirtualPath } from "./virtual-path.ts";
 
-/** `zones`: mounts of the project by name, wherever the parent still has a part of them. */
+/** `zones`: mounts of the project by name, as far as the parent still has them. */
 export function openZones(parent: Sandbox, zones: readonly ZoneNeed[], needs: Needs): Granted {
   const grants: Grant[] = [];
   const violations: Violation[] = [];
@@ -27,7 +27,7 @@ function notAvailable(parent: Sandbox, name: string): Violation {
   return { code: "MOUNT_NOT_AVAILABLE", asked: name, by, valid: mountNames(parent) };
 }
 
-/** Asking for all of it to be writable is refused where any part is not: half a capability would surprise later. */
+/** A request to write all of a zone is refused if any part of it is read-only: half of what was asked would surprise later. */
 function whyNotWritable(parent: Sandbox, places: readonly VirtualPath[]): Violation[] {
   const fixed = places.flatMap((place) => select(parent, place)).find((mount) => mount.mode === "ro");
   if (fixed === undefined) return [];

@@ -114,7 +114,7 @@ describe("the texts of refusals", () => {
 
   it("say of a size what it is and what it may be, before anything is changed", async () => {
     const text = (size: string) =>
-      `FileTooLargeError: Cannot access '/notes/a.md': it has ${size}.\nLargest file allowed there: 1 KiB`;
+      `FileTooLargeError: Cannot access '/notes/a.md': its size is ${size}.\nLargest file allowed there: 1 KiB`;
     expect(await refusal(files.write("/notes/a.md", "x".repeat(1025)))).toBe(text("1025 bytes"));
     await files.write("/notes/a.md", "x".repeat(1024));
     expect(await refusal(files.append("/notes/a.md", "x"))).toBe(text("1025 bytes"));
@@ -130,18 +130,18 @@ describe("the texts of refusals", () => {
   it("say of what is missing what is there", async () => {
     fs.writeFileSync(host("/docs/Read-Me.md"), "x");
     expect(await refusal(files.read("/docs/readme.md"))).toBe(
-      "NotFoundError: Cannot find '/docs/readme.md': nothing has that name.\nThere are: /docs/Read-Me.md",
+      "NotFoundError: Cannot find '/docs/readme.md': it does not exist.\nThere are: /docs/Read-Me.md",
     );
     expect(await refusal(files.stat("/docs/x/y"))).toBe(
-      "NotFoundError: Cannot find '/docs/x/y': nothing has that name.\nList the directory to see what exists.",
+      "NotFoundError: Cannot find '/docs/x/y': it does not exist.\nList the directory to see what exists.",
     );
   });
 
   it("say of what is missing that it may be too large to be shown, where that may be", async () => {
-    const limit = "\nFiles of more than 1 KiB are not shown there.";
+    const limit = "\nFiles larger than 1 KiB are not shown there.";
     fs.writeFileSync(host("/notes/Big.md"), "x");
     expect(await refusal(files.read("/notes/big.md"))).toBe(
-      `NotFoundError: Cannot find '/notes/big.md': nothing has that name.\nThere are: /notes/Big.md${limit}`,
+      `NotFoundError: Cannot find '/notes/big.md': it does not exist.\nThere are: /notes/Big.md${limit}`,
     );
     for (const operation of [
       files.stat("/notes/x.md"),

@@ -25,7 +25,7 @@ async function refusal(operation: FileOperation, error: Error): Promise<SandboxE
 
 describe("what the system refuses", () => {
   it.each<[FileOperation, string, string]>([
-    ["read", "ENOENT", "NotFoundError: Cannot find '/data/f': nothing has that name."],
+    ["read", "ENOENT", "NotFoundError: Cannot find '/data/f': it does not exist."],
     ["read", "EACCES", "PermissionError: Cannot read '/data/f': the file permissions do not allow it."],
     ["delete", "EPERM", "PermissionError: Cannot delete '/data/f': the system does not allow it"],
     ["move", "EROFS", "PermissionError: Cannot write '/data/f': its file system is read-only."],
