@@ -18,7 +18,7 @@ const operations = byKind(
   "must be an operation, or a list of them",
 );
 
-const worker = z.string().regex(/^[A-Za-z0-9._*?-]{1,64}$/, "must be a worker's name; `*` stands for any part of it");
+const worker = z.string().regex(/^[A-Za-z0-9._*?-]{1,64}$/, "must be a worker's name; `*` matches any part of it");
 
 const pathGlob = z
   .string()
@@ -61,18 +61,16 @@ interface RawRule {
 function ruleFault(raw: RawRule): { readonly key: string; readonly message: string } | null {
   const { operation: named, paths, command, decide } = raw;
   if (command !== undefined && paths !== undefined)
-    return { key: "command", message: "a command has no paths: take two rules" };
+    return { key: "command", message: "`command` and `paths` cannot be used together; write two rules" };
   if (command !== undefined && named?.some((one) => one !== "exec"))
-    return { key: "command", message: "only `exec` has a command" };
+    return { key: "command", message: "`command` is only for the operation `exec`" };
   if (paths !== undefined && named?.every((one) => one === "exec"))
-    return { key: "paths", message: "`exec` has no paths: name the `command`" };
+    return { key: "paths", message: "`paths` is not for the operation `exec`; use `command`" };
   if (decide === "deny" || paths !== undefined || command !== undefined) return null;
   if (named === undefined)
-    return { key: "decide", message: "what is approved must be named: `operation`, `paths` or `command`" };
+    return { key: "decide", message: "a rule that approves must name `operation`, `paths` or `command`" };
   const wide = named.find((one) => one === "push" || one.startsWith("grant_"));
-  return wide === undefined
-    ? null
-    : { key: "decide", message: `\`${wide}\` is only approved for \`paths\` that are named` };
+  return wide === undefined ? null : { key: "decide", message: `a rule that approves \`${wide}\` must name \`paths\`` };
 }
 
 /** Why no path could ever match, or null. */
@@ -83,10 +81,10 @@ function globFault(raw: string): string | null {
   if (parsed.path !== raw) return `must be written as \`${parsed.path}\``;
   const names = raw.slice(1).split("/");
   if (names.some((name) => name.includes("**") && name !== "**"))
-    return "`**` stands for whole directories, so it stands alone between slashes";
+    return "`**` matches whole directories, so it must be alone between slashes";
   if (names.filter((name) => name === "**").length > MAX_GLOBSTARS)
-    return `\`**\` can stand at most ${MAX_GLOBSTARS} times in it`;
+    return `may contain \`**\` at most ${MAX_GLOBSTARS} times`;
   if (names.some((name) => name !== "**" && name.split("*").length - 1 > MAX_WILDCARDS_PER_NAME))
-    return `\`*\` can stand at most ${MAX_WILDCARDS_PER_NAME} times between two slashes`;
+    return `may contain \`*\` at most ${MAX_WILDCARDS_PER_NAME} times between two slashes`;
   return null;
 }

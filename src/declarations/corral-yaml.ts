@@ -10,7 +10,7 @@ import { hostPath } from "./terms/terms.ts";
 import { map } from "./yaml/shape.ts";
 import { duration } from "./yaml/units.ts";
 
-/** `corral.yaml`, as in docs/formats.md. Which parts of `sandbox` may stand together is `sandbox-form.ts`. */
+/** `corral.yaml`, as in docs/formats.md. `sandbox-form.ts` checks which parts of `sandbox` may be combined. */
 export const corralYaml = map({
   version: z.literal(1),
   sandbox: sandboxYaml.optional(),

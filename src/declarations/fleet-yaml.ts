@@ -19,21 +19,21 @@ const templateText = z
     if (!parsed.ok) context.addIssue({ code: "custom", message: parsed.fault });
   });
 
-/** YAML reads `{path}` without quotes as a map, which nobody means here. */
+/** YAML reads `{path}` without quotes as a map, which is never meant here. */
 const template = byKind(
   { text: templateText },
-  'must be a text; one with braces stands in quotes, such as "/text/{stem}"',
+  'must be a text; put a text with braces in quotes, such as "/text/{stem}"',
 );
 
 const templates = byKind(
   { text: templateText.transform((only) => [only]), list: z.array(template).max(100) },
-  'must be a text or a list of texts; those with braces stand in quotes, such as "{path}=in.pdf"',
+  'must be a text or a list of texts; put a text with braces in quotes, such as "{path}=in.pdf"',
 );
 
-/** As deep as anybody writes by hand, and a stack that surely holds it. */
+/** Deeper than files written by hand, and safe for the stack. */
 const MAX_INPUT_DEPTH = 64;
 
-/** A JSON value in which every text is a template. Each fault stands at its own text. */
+/** A JSON value in which every text is a template. Each fault is reported at its own text. */
 const input = z.unknown().transform((raw, context): unknown => {
   const visit = (value: unknown, path: readonly (string | number)[]): void => {
     const fault = inputFault(value, path.length);
@@ -48,14 +48,14 @@ const input = z.unknown().transform((raw, context): unknown => {
 
 function inputFault(value: unknown, depth: number): string | null {
   if (depth > MAX_INPUT_DEPTH) return `is nested more than ${MAX_INPUT_DEPTH} levels deep`;
-  if (typeof value === "number" && !Number.isFinite(value)) return "is a number that JSON does not have";
-  if (typeof value === "bigint") return "is a number that JSON does not have";
+  if (typeof value === "number" && !Number.isFinite(value)) return "is a number that JSON cannot express";
+  if (typeof value === "bigint") return "is a number that JSON cannot express";
   if (typeof value !== "string") return null;
   const parsed = parseTemplate(value);
   return parsed.ok ? null : parsed.fault;
 }
 
-/** How the items are run, as far as it is said. */
+/** How the items are run. */
 const manner = {
   concurrency: byKind(
     { text: z.literal("auto"), number: z.int().min(1).max(1024) },
@@ -70,14 +70,14 @@ const manner = {
 
 const mannerMap = map(manner);
 
-/** `fleet` of `corral.yaml`: what holds for every fleet that does not say its own. */
+/** `fleet` of `corral.yaml`: defaults for every fleet. */
 export const fleetManner = mannerMap.transform(mannerOf);
 
-/** Each is absent where nobody says it. */
+/** Each is absent if it is not declared. */
 export interface FleetManner {
   readonly concurrency?: number | "auto";
   readonly reuse?: "fresh" | "scrubbed";
-  /** Attempts besides the first. */
+  /** Attempts after the first. */
   readonly retries?: number;
   /** More failed items than this end the fleet; null: none do. */
   readonly maxFailures?: number | null;
@@ -91,7 +91,7 @@ export function mannerOf(raw: z.output<typeof mannerMap>): FleetManner {
   return present({ concurrency, reuse, retries, maxFailures, cache, timeoutMs });
 }
 
-/** `fleets/NAME.yaml`. That one of `over` and `manifest` is said, and not both, is `fleet.ts`. */
+/** `fleets/NAME.yaml`. `fleet.ts` checks that it has exactly one of `over` and `manifest`. */
 export const fleetYaml = map({
   version: z.literal(1),
   description: z.string().max(2000).default(""),

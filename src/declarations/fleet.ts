@@ -30,7 +30,7 @@ export interface FleetDefinition {
   };
   readonly concurrency: number | "auto";
   readonly reuse: "fresh" | "scrubbed";
-  /** Attempts besides the first. */
+  /** Attempts after the first. */
   readonly retries: number;
   /** More failed items than this end the fleet; null: none do. */
   readonly maxFailures: number | null;
@@ -47,15 +47,15 @@ export type FleetItems =
   | {
       readonly kind: "manifest";
       readonly path: string;
-      /** Null: its name tells. */
+      /** Null: taken from its name. */
       readonly format: "jsonl" | "csv" | "paths" | null;
-      /** Folders besides the manifest's own in which its lines may name files by absolute paths. */
+      /** Folders, in addition to the manifest's own, in which its lines may name files by absolute paths. */
       readonly within: readonly string[];
     };
 
 const MAX_FLEETS = 1000;
 
-/** What holds where nobody says anything. */
+/** The defaults of Corral itself. */
 const BUILT_IN: Required<FleetManner> = {
   concurrency: "auto",
   reuse: "fresh",
@@ -73,7 +73,7 @@ export function parseFleet(text: string, file: string, defaults: FleetManner = {
 }
 
 /**
- * The fleet of that name. Throws a `DeclarationError` where there is none, or with every problem in its file; that it
+ * The fleet of that name. Throws a `DeclarationError` if there is none, or with every problem in its file; that it
  * names a worker which the project has not is one of them. `shownDir`: the project's folder as a person knows it.
  */
 export async function fleetNamed(
@@ -98,7 +98,7 @@ export async function fleetNamed(
 /** A worker could have written what a person then runs. */
 function unnamed(file: string): DeclarationError {
   const message =
-    "workers may write where fleets/ would be: name the folder (`fleets: ./fleets`) after a look at what is in it, or run without --fleet";
+    "workers may write to fleets/, so Corral uses it only if corral.yaml names it: check its files and add `fleets: ./fleets`, or run without --fleet";
   return new DeclarationError([{ file, line: 1, column: 1, path: "fleets", message }]);
 }
 
@@ -153,7 +153,7 @@ function itemsProblems({ raw, file, problemAt }: YamlDocument): Problem[] {
   const fault = nameFault(basename(file, ".yaml"));
   const problems: Problem[] = fault === null ? [] : [problemAt([], `the file's name without .yaml ${fault}`)];
   if ("over" in raw && "manifest" in raw) {
-    const message = "`over` and `manifest` cannot stand together; items come from one place";
+    const message = "`over` and `manifest` cannot be used together; items come from one source";
     problems.push(problemAt(["manifest"], message, "key"));
   }
   if (!("over" in raw) && !("manifest" in raw)) {
@@ -162,7 +162,7 @@ function itemsProblems({ raw, file, problemAt }: YamlDocument): Problem[] {
     );
   }
   for (const key of ["format", "within"]) {
-    if (key in raw && !("manifest" in raw)) problems.push(problemAt([key], "is for a `manifest`", "key"));
+    if (key in raw && !("manifest" in raw)) problems.push(problemAt([key], "is only for `manifest`", "key"));
   }
   return problems;
 }

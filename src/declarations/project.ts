@@ -27,7 +27,7 @@ import { DeclarationError, type Problem } from "./yaml/problem.ts";
 export interface Project {
   /** Absolute, with no symbolic link in it. */
   readonly dir: string;
-  /** `corral.yaml`, or null where there is none. */
+  /** `corral.yaml`, or null if there is none. */
   readonly file: string | null;
   readonly declaration: ProjectDeclaration;
   readonly policyName: string;
@@ -42,13 +42,13 @@ export interface Project {
   readonly workers: ReadonlyMap<string, WorkerDefinition>;
   /** Where agents' models are, by the names of their providers; those that need no declaration among them. */
   readonly models: ReadonlyMap<string, ModelProvider>;
-  /** Repositories by name; absent where the project declares none. */
+  /** Repositories by name; absent if the project declares none. */
   readonly git?: ReadonlyMap<string, GitRepo>;
-  /** Real paths of what says what workers may do; no worker ever writes them. */
+  /** Real paths of the files that define what workers may do. No worker ever writes them. */
   readonly ownFiles: readonly string[];
-  /** Where its fleets are; null where a worker may have put some there, and `corral.yaml` does not name the folder. */
+  /** The folder of its fleets; null if a worker may write there and `corral.yaml` does not name it. */
   readonly fleetsDir: string | null;
-  /** How fleets are run, where neither their own file nor whoever starts them says. */
+  /** Defaults for fleets. A fleet's own file and its caller override them. */
   readonly fleet: FleetManner;
 }
 
@@ -104,8 +104,8 @@ export async function loadProject(dir: string): Promise<Project> {
 }
 
 /**
- * Where there is no workers' folder, nothing can run that could make one. A link that leads to one of these files says as
- * much as the file: who can replace it has replaced the file.
+ * Without a workers' folder nothing can run that could create one. A link to one of these files counts as the file itself,
+ * because replacing the link replaces the file.
  */
 async function ownFilesOf(places: readonly (string | null)[]): Promise<string[]> {
   const found = new Set<string>();
@@ -119,7 +119,7 @@ async function ownFilesOf(places: readonly (string | null)[]): Promise<string[]>
   return [...found];
 }
 
-/** A script that is not there yet is the project's own all the same: whoever may write there could make it. */
+/** A script that does not exist yet is also the project's own: a worker that may write there could create it. */
 async function stillToBe(files: readonly string[]): Promise<string[]> {
   const places: string[] = [];
   for (const file of files) if ((await realpath(file).catch(() => null)) === null) places.push(await placeToBe(file));
@@ -141,7 +141,7 @@ function shielded(declaration: ProjectDeclaration, ownFiles: readonly string[]):
 interface CorralFile {
   readonly found: boolean;
   readonly checked: Checked<CorralYaml>;
-  /** Null where the text is not YAML. */
+  /** Null if the text is not YAML. */
   readonly document: YamlDocument | null;
 }
 
@@ -229,9 +229,9 @@ async function workersOf(
   return readWorkers(dir.value, join(shownDir, writtenFolder(corral, "workers")));
 }
 
-/** The folder that `corral.yaml` names under `key`, else the one called so; null where nobody names it and there is none. */
+/** The folder that `corral.yaml` names under `key`, else the folder with that name; null if it is not named and does not exist. */
 async function subfolder(corral: CorralFile, key: OwnFolder, projectDir: string): Promise<Checked<string | null>> {
-  // These are only looked for where `corral.yaml` says so: a folder that a worker made must not become the project's own.
+  // These count only if `corral.yaml` names them: a folder that a worker created must not become the project's own.
   if (key !== "workers" && !isWritten(corral, key)) return { ok: true, value: null };
   const folder = resolve(projectDir, writtenFolder(corral, key));
   const found = await stat(folder).catch((error: unknown) => faultOf(error));
@@ -243,7 +243,7 @@ async function subfolder(corral: CorralFile, key: OwnFolder, projectDir: string)
 
 type OwnFolder = "workers" | "policies" | "fleets";
 
-/** `fleets/`, where no worker can have made it: null where one may write there, and `corral.yaml` does not name it. */
+/** `fleets/`, or null if a worker may write there, since the worker could have created it. */
 function unnamedFleets(projectDir: string, mounts: readonly Mount[]): string | null {
   const folder = join(projectDir, "fleets");
   const writable = mounts.some(({ mode, host }) => mode === "rw" && (host === folder || folder.startsWith(`${host}/`)));
@@ -254,7 +254,7 @@ function isWritten({ checked }: CorralFile, key: OwnFolder): boolean {
   return checked.ok && checked.value[key] !== undefined;
 }
 
-/** Looked up in the raw document, so that workers are checked even where something else in `corral.yaml` is wrong. */
+/** From the raw document, so that workers are checked even if something else in `corral.yaml` is wrong. */
 function writtenFolder({ document }: CorralFile, key: OwnFolder): string {
   const raw = document?.raw as Record<string, unknown> | null | undefined;
   const written = raw?.[key];

@@ -13,7 +13,7 @@ type ProblemAt = YamlDocument["problemAt"];
 
 /**
  * The I/O step of the section `git`. A repository on this machine runs its hooks where it is pushed to, and a program that
- * prints a secret is run as it stands: neither may be where a worker could change it.
+ * prints a secret is run as it is: neither may be where a worker could change it.
  */
 export async function resolveGitRepos(
   { repos }: GitYaml,
@@ -40,9 +40,7 @@ export async function resolveGitRepos(
       if (fault !== null) problems.push(problemAt(where, fault));
     }
     if (Object.keys(credentials).length > 0 && !address.protocol.startsWith("http"))
-      problems.push(
-        problemAt(key("credentials"), "are for https alone: ssh has keys of its own, and a path needs none"),
-      );
+      problems.push(problemAt(key("credentials"), "are only for https: ssh uses its own keys, and a path needs none"));
     resolved.set(name, {
       name,
       url: address.url,

@@ -12,9 +12,9 @@ import type { RawNeeds, RawPathNeed } from "./worker/raw-needs.ts";
 
 export interface ResolveContext {
   readonly projectDir: string;
-  /** The caller's sandbox: its mounts say what names mean, and where files lie. */
+  /** The caller's sandbox: its mounts define names and places of files. */
   readonly parent: Sandbox;
-  /** What the worker's `policy` names; absent where it names none. */
+  /** The policy that the worker names; absent if it names none. */
   readonly policy?: Policy;
   /** Host directories in which some worker may have put a link. */
   readonly writable?: readonly string[];
@@ -24,7 +24,7 @@ export type Resolution =
   | { readonly ok: true; readonly needs: Needs }
   | { readonly ok: false; readonly violations: readonly Violation[] };
 
-/** The I/O step between what a worker's file says and the pure `derive`. All violations come together. */
+/** The I/O step between a worker's file and the pure `derive`. Reports all violations together. */
 export async function resolveNeeds(raw: RawNeeds, context: ResolveContext): Promise<Resolution> {
   const violations: Violation[] = [];
   const { parent, projectDir, policy, writable = [] } = context;
@@ -52,7 +52,7 @@ export async function resolveNeeds(raw: RawNeeds, context: ResolveContext): Prom
   return { ok: true, needs: present(needs) };
 }
 
-/** A worker's paths stand on `/`, so that its file means the same whoever calls it. */
+/** A worker's paths are relative to `/`, so that its file means the same for every caller. */
 function parseIn({ mounts }: Sandbox, path: string) {
   const home = mounts.find((mount) => mount.name === "home" && mount.path === "/home");
   return parseVirtualPath(path, { mountNames: mounts.map((mount) => mount.name), ...(home && { home: home.path }) });
@@ -76,7 +76,7 @@ async function resolvePath(
 }
 
 /**
- * The directory that an allowlist entry means: itself, or the one around it where it is a file.
+ * The directory that an allowlist entry means: itself, or the one around it if it is a file.
  *
  * No link below the mount is followed, since a worker may have planted it: such an entry stays as it is, and is
  * refused when it is opened. What does not exist yet stays as it is too.

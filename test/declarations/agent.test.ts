@@ -62,9 +62,12 @@ limits: { timeout: 1m, steps: 7, tokens: 9000, cost: 0.25 }`;
     ["model: a/b\ntools: [read_flie]", "tools.0 must be"],
     ["model: a/b\ntools: read_file", "must be a list of tools, or `all`"],
     ["model: a/b\ncalls: [exec]", "`exec` would be the tool `exec` of this agent"],
-    ["model: a/b\ncalls: [a.b, a_b]", "`a_b` would be the tool `a_b` of this agent, which is the worker a.b already"],
+    [
+      "model: a/b\ncalls: [a.b, a_b]",
+      "`a_b` would be the tool `a_b` of this agent, but that name belongs to the worker a.b",
+    ],
     ["model: a/b\ninput_schema: [1]", "must be a JSON Schema, which is a map"],
-    ["command: [a]\nlimits: { steps: 3 }", "limits.steps is for agents, which have a `model`"],
+    ["command: [a]\nlimits: { steps: 3 }", "limits.steps is only for agents, which have a `model`"],
   ])("refuses %j and says where", async (text, message) => {
     const problems = await problemsIn(text);
     expect(problems).toHaveLength(1);
@@ -101,14 +104,18 @@ describe("a project with agents", () => {
 
   it.each([
     ["", "model: nobody/m", "there is no provider `nobody`"],
-    ["", "model: openai/m\nlimits: { cost: 1 }", "cannot be counted: say what `m` costs under `models.openai.prices`"],
+    ["", "model: openai/m\nlimits: { cost: 1 }", "needs the price of `m`: add it under `models.openai.prices`"],
     ["models: { script: { api: openai } }", "model: openai/m", "is reserved"],
     ["models: { mine: { url: 'https://h/v1' } }", "model: openai/m", "needs `api`"],
     ["models: { mine: { api: openai-compatible } }", "model: openai/m", "needs `url`"],
     ["models: { mine: { api: openai, url: 'ftp://h' } }", "model: openai/m", "must be an address"],
-    ["models: { mine: { api: openai, url: 'https://u:p@h/' } }", "model: openai/m", "must hold no user"],
-    ["models: { mine: { api: openai, url: 'http://h.test/', key: { env: K } } }", "model: openai/m", "in the clear"],
-    ["models: { mine: { api: openai, key: { env: K, command: [a] } } }", "model: openai/m", "needs either"],
+    ["models: { mine: { api: openai, url: 'https://u:p@h/' } }", "model: openai/m", "must not contain a user"],
+    [
+      "models: { mine: { api: openai, url: 'http://h.test/', key: { env: K } } }",
+      "model: openai/m",
+      "sent unencrypted",
+    ],
+    ["models: { mine: { api: openai, key: { env: K, command: [a] } } }", "model: openai/m", "needs exactly one of"],
     ["", "model: openai/m\noutput_schema: { type: nothing }", "output_schema is not a JSON Schema"],
     ["", "model: openai/m\noutput_schema: { type: object, requird: [a] }", 'unknown keyword: "requird"'],
     ["", 'model: openai/m\ninput_schema: { $ref: "https://h.test/s.json" }', "input_schema is not a JSON Schema"],
@@ -130,6 +137,6 @@ describe("a project with agents", () => {
       `${dir}/corral.yaml`,
       `version: 1\nsandbox: { mode: direct, zones: { tools: { path: ./bin, mode: rw } } }\nmodels: { openai: { key: { command: [${dir}/bin/key] } } }`,
     );
-    expect((await problemsOf(() => loadProject(dir))).join("\n")).toContain("lies where a worker may write");
+    expect((await problemsOf(() => loadProject(dir))).join("\n")).toContain("is where a worker may write");
   });
 });

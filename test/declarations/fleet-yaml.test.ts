@@ -110,11 +110,11 @@ timeout: 30
       "1:1  needs `over` (files that match a pattern) or `manifest` (a file with one item a line)",
       "1:10 version must be 1, not 2",
       "2:9 worker must be 1 to 64 letters, digits, `.`, `_` or `-`, and not begin with a dot",
-      '3:10 attach.0 must be a text; one with braces stands in quotes, such as "/text/{stem}"',
+      '3:10 attach.0 must be a text; put a text with braces in quotes, such as "/text/{stem}"',
       "4:1 allow_writes unknown key `allow_writes`, did you mean `allow_write`?",
-      "5:15 allow_write.0 has a single `{`; `{name}` stands for a field, `{{` and `}}` for braces themselves",
-      "7:20 input.lang.1 has braces without a field's name; `{name}` stands for a field, `{{` and `}}` for braces themselves",
-      "8:9 input.size is a number that JSON does not have",
+      "5:15 allow_write.0 has a single `{`; `{name}` is a field; write `{{` and `}}` for braces",
+      "7:20 input.lang.1 has braces without a field's name; `{name}` is a field; write `{{` and `}}` for braces",
+      "8:9 input.size is a number that JSON cannot express",
       '9:8 reuse must be "fresh" or "scrubbed", not "warm"',
       "10:10 retries must be at least 0",
       '11:14 concurrency must be "auto", not "many"',
@@ -124,11 +124,11 @@ timeout: 30
 
   it("takes its items from one place, and says how a manifest is to be read only of one", () => {
     expect(problemsIn(`${LEAST}manifest: a.csv`)).toEqual([
-      "4:1 manifest `over` and `manifest` cannot stand together; items come from one place",
+      "4:1 manifest `over` and `manifest` cannot be used together; items come from one source",
     ]);
     expect(problemsIn(`${LEAST}format: csv\nwithin: [/data]`)).toEqual([
-      "4:1 format is for a `manifest`",
-      "5:1 within is for a `manifest`",
+      "4:1 format is only for `manifest`",
+      "5:1 within is only for `manifest`",
     ]);
   });
 

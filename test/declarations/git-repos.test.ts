@@ -72,7 +72,7 @@ describe("the address of a repository", () => {
   it("is asked for whole where it is of the short form of ssh", () => {
     expect(parseGitUrl("git@host.example:a/b.git")).toEqual({
       ok: false,
-      fault: "must be a whole address; write ssh://git@host.example/a/b.git",
+      fault: "must be a complete address; write ssh://git@host.example/a/b.git",
     });
   });
 });
@@ -135,11 +135,14 @@ describe("repositories of a project", () => {
     ["n: { url: 'https://h/x', at: /work, branch: '-x' }", /^git\.repos\.n\.branch: must be the name of a branch/],
     ["n: { url: 'https://h/x', at: /work, branch: 'a..b' }", /branch/],
     ["n: { url: 'https://h/x', at: /work, branch: 'a.lock' }", /branch/],
-    ["n: { url: 'https://h/x', at: /work, credentials: {} }", /credentials: needs either/],
-    ["n: { url: 'https://h/x', at: /work, credentials: { env: A, command: [b] } }", /credentials: needs either/],
+    ["n: { url: 'https://h/x', at: /work, credentials: {} }", /credentials: needs exactly one of/],
+    [
+      "n: { url: 'https://h/x', at: /work, credentials: { env: A, command: [b] } }",
+      /credentials: needs exactly one of/,
+    ],
     ["n: { url: 'https://h/x', at: /work, credentials: { command: [./x] } }", /command\.0: must be an absolute path/],
     ["n: { url: 'https://h/x', at: /work, credentials: { command: [-x] } }", /command\.0: must be an absolute path/],
-    ["n: { url: 'ssh://h/x', at: /work, credentials: { env: A } }", /credentials: are for https alone/],
+    ["n: { url: 'ssh://h/x', at: /work, credentials: { env: A } }", /credentials: are only for https/],
     ["n: { url: 'https://h/x', at: /work, author: { name: 'a <b>', email: c } }", /author\.name/],
     ["n: { url: 'https://h/x', at: /work, colour: red }", /unknown key/],
     ["-n: { url: 'https://h/x', at: /work }", /must be 1 to 64 letters/],
@@ -161,18 +164,18 @@ describe("repositories of a project", () => {
     expect(await problems(await repo(join(dir, "r.git")))).toEqual([]);
     for (const url of [join(dir, "work/r.git"), join(dir, "work"), dir, join(dir, "work/link")])
       expect((await problems(await repo(url)))[0]).toMatch(
-        /^git\.repos\.n\.url: (lies where a worker may write|leads through)/,
+        /^git\.repos\.n\.url: (is where a worker may write|leads through)/,
       );
     expect((await problems(await repo(join(dir, "none"))))[0]).toMatch(/does not exist/);
     const token = `, credentials: { command: [${join(dir, "work/token")}] }`;
-    expect((await problems(await repo("https://h/x", token)))[0]).toMatch(/command\.0: lies where a worker may write/);
+    expect((await problems(await repo("https://h/x", token)))[0]).toMatch(/command\.0: is where a worker may write/);
     const ofWorker = await repo(join(dir, "outer/deep"));
     await projectFile(
       dir,
       "workers/w.worker",
       "---\ncommand: [a]\nsandbox: { paths: { o: { root: ./outer, mode: rw } } }\n---\n",
     );
-    expect((await problems(ofWorker))[0]).toMatch(/lies where a worker may write/);
+    expect((await problems(ofWorker))[0]).toMatch(/is where a worker may write/);
   });
 
   it("on this machine are the project's own, which nobody is given to write", async () => {

@@ -208,7 +208,7 @@ describe("problems of a project", () => {
     expect(await problemsIn(dir)).toEqual([
       "corral.yaml:1:10 version must be 1, not 2",
       'corral.yaml:3:26 sandbox.zones.data.mode must be "ro" or "rw", not "rx"',
-      "corral.yaml:3:32 sandbox.zones.etc is reserved: it would hide a directory of the cell itself",
+      "corral.yaml:3:32 sandbox.zones.etc is reserved: it would hide a system directory of the cell",
       "corral.yaml:4:1 police unknown key `police`, did you mean `policy`?",
       "workers/a.worker:2:10 command must be a list of words; write it as [ls]",
       "workers/b.worker:3:12 calls.1 `b` cannot call `c`, which does not exist, did you mean `a`?",
@@ -217,19 +217,19 @@ describe("problems of a project", () => {
   });
 
   it.each([
-    ["{ zones: {}, paths: {} }", "`zones` and `paths` cannot stand together"],
-    ["{ zones: {}, root: { root: . } }", "`zones` and `root` cannot stand together"],
-    ["{ paths: {}, root: . }", "`paths` and `root` cannot stand together"],
-    ["{ mode: direct, paths: {} }", "`paths` and `mode` cannot stand together"],
-    ["{ network: true }", "declares no files; say exactly one of zones, paths, root"],
-    ["{ mode: direct, root: x, zones: {} }", "is for `mode: sandboxed`"],
+    ["{ zones: {}, paths: {} }", "`zones` and `paths` cannot be used together"],
+    ["{ zones: {}, root: { root: . } }", "`zones` and `root` cannot be used together"],
+    ["{ paths: {}, root: . }", "`paths` and `root` cannot be used together"],
+    ["{ mode: direct, paths: {} }", "`paths` and `mode` cannot be used together"],
+    ["{ network: true }", "declares no files; use exactly one of zones, paths, root"],
+    ["{ mode: direct, root: x, zones: {} }", "is only for `mode: sandboxed`"],
     ["{ mode: direct }", "`direct` needs `zones`"],
     ["{ mode: direct, zones: { a: {} } }", "is missing; `mode: direct` needs it"],
     ["{ mode: direct, zones: { a: { path: ./none } } }", "does not exist"],
     ["{ paths: { a: { root: ./none } } }", "does not exist"],
     ["{ root: { root: ./corral.yaml } }", "is not a folder"],
     ["{ zones: { .a: {} } }", "not begin with a dot"],
-    ["{ zones: { a: {} }, working_dir: /b }", "lies in none of the declared folders: /a"],
+    ["{ zones: { a: {} }, working_dir: /b }", "is outside of the declared folders: /a"],
     ["{ zones: { a: {} }, working_dir: ~/b }", "there is no home directory"],
     ["{ zones: { a: {} }, network: { allow: [x] } }", "a port is missing"],
   ])("sandbox: %s is refused at a place in the file", async (sandbox, expected) => {

@@ -86,14 +86,14 @@ describe("a mistake in the shell rules", () => {
   });
 
   it.each([
-    ["git status; rm", "`;` has no meaning"],
-    ["ls | wc", "`|` has no meaning"],
-    ['git commit -m \\"x\\"', '`"` has no meaning'],
-    ["echo $HOME", "`$` has no meaning"],
-    ["git ** push", "only be the last word"],
-    ["git log**", "only be the last word"],
-    ["cat ~/notes", "write the folder out"],
-    ["CI=1 npm test", "not of variables"],
+    ["git status; rm", "`;` is not allowed"],
+    ["ls | wc", "`|` is not allowed"],
+    ['git commit -m \\"x\\"', '`"` is not allowed'],
+    ["echo $HOME", "`$` is not allowed"],
+    ["git ** push", "must be the last word"],
+    ["git log**", "must be the last word"],
+    ["cat ~/notes", "write the full path"],
+    ["CI=1 npm test", "cannot match variables"],
   ])("the pattern %s, which could never match, is refused", (pattern, message) => {
     expect(problemsIn(`shell_rules: [{ pattern: "${pattern}", approval: blocked }]`)).toEqual([
       expect.stringContaining(message),

@@ -141,7 +141,7 @@ output: xml`;
       "5:20 limits.timeout must be a duration such as `500ms`, `30s`, `5m` or `1h`",
       "5:32 limits.memory must be a size such as `512k`, `64m`, `1g`, or a number of bytes",
       '7:31 sandbox.zones.0.mode must be "ro" or "rw", not "wr"',
-      "7:45 sandbox.zones.1.name is reserved: it would hide a directory of the cell itself",
+      "7:45 sandbox.zones.1.name is reserved: it would hide a system directory of the cell",
       "8:8 env.CORRAL_SOCKET is reserved: names that begin with CORRAL_ are Corral's own",
       "8:26 env.1A must be letters, digits and `_`, and not begin with a digit",
       '8:37 env.OK must be a text, not 5; write it in quotes: "5"',
@@ -156,7 +156,7 @@ output: xml`;
     ['command: [""]', "2:11 command.0 must name a program"],
     [
       "command: [a]\nmodel: p/m",
-      "3:1 model `command` and `model` cannot stand together; a worker is a command or an agent",
+      "3:1 model `command` and `model` cannot be used together; a worker is a command or an agent",
     ],
     ["command: [a]\ncalls: [../b]", /^3:9 calls\.0 must be 1 to 64 letters/],
     [
@@ -195,7 +195,7 @@ output: xml`;
   ])("{ %s } mixes two ways of asking, and both are named", (sandbox, one, other) => {
     const problems = problemsIn(`command: [a]\nsandbox: { ${sandbox} }`);
     expect(problems).toHaveLength(1);
-    expect(problems[0]).toContain(`\`${one}\` and \`${other}\` cannot stand together`);
+    expect(problems[0]).toContain(`\`${one}\` and \`${other}\` cannot be used together`);
   });
 
   it("say what is wrong with the front matter's own lines, and with the file's name", () => {

@@ -24,7 +24,7 @@ const headline = z
   .trim()
   .min(1)
   .max(200)
-  .regex(/^[^<>\p{Cc}\p{Cs}]*$/u, "must hold no `<`, `>` or control characters");
+  .regex(/^[^<>\p{Cc}\p{Cs}]*$/u, "must not contain `<`, `>` or control characters");
 
 const repository = map({
   url,

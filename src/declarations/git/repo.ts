@@ -21,7 +21,7 @@ export interface GitRepo {
 
 export type GitUrl =
   | { readonly ok: true; readonly protocol: GitProtocol; readonly url: string }
-  /** `fault` follows the name of what is wrong. */
+  /** `fault` follows the name of the value. */
   | { readonly ok: false; readonly fault: string };
 
 const EXPECTED =
@@ -29,17 +29,17 @@ const EXPECTED =
 const MAX_CHARACTERS = 2000;
 
 /**
- * The address of a repository, in the one form in which git is given it. It holds no secret, since git's errors and
+ * The address of a repository, in the one form that git gets. It contains no secret, since git's errors and
  * files repeat it. Plain `http` is only for this machine itself.
  */
 export function parseGitUrl(raw: string): GitUrl {
   if (raw.length > MAX_CHARACTERS) return { ok: false, fault: "is too long" };
   if (/[\p{Cc}\p{Cs}\s\\"'`]/u.test(raw))
-    return { ok: false, fault: "must hold no blanks, quotes or control characters" };
+    return { ok: false, fault: "must not contain spaces, quotes or control characters" };
   if (raw.startsWith("/")) return fileUrl(raw);
   if (raw.startsWith("file:///")) return fileUrl(raw.slice("file://".length));
   if (/^[\w.-]+@[\w.-]+:(?!\/\/)/.test(raw))
-    return { ok: false, fault: `must be a whole address; write ssh://${raw.replace(":", "/")}` };
+    return { ok: false, fault: `must be a complete address; write ssh://${raw.replace(":", "/")}` };
   const scheme = /^(https|http|ssh|git\+ssh):\/\//.exec(raw)?.[1];
   if (scheme === undefined || !URL.canParse(raw)) return { ok: false, fault: EXPECTED };
   return remoteUrl(raw, scheme);
@@ -47,16 +47,16 @@ export function parseGitUrl(raw: string): GitUrl {
 
 function remoteUrl(raw: string, scheme: string): GitUrl {
   const { hostname, username, password, pathname, search, hash, port } = new URL(raw);
-  if (password !== "") return { ok: false, fault: "must hold no password; name it in `credentials`" };
-  if (search !== "" || hash !== "") return { ok: false, fault: "must hold no `?` or `#`" };
+  if (password !== "") return { ok: false, fault: "must not contain a password; use `credentials`" };
+  if (search !== "" || hash !== "") return { ok: false, fault: "must not contain `?` or `#`" };
   if (!/^(\[[0-9a-f:.]+\]|[A-Za-z0-9][A-Za-z0-9.-]*)$/i.test(hostname)) return { ok: false, fault: EXPECTED };
   if (!/^[\w.@+~-]*$/.test(username) || username.startsWith("-"))
     return {
       ok: false,
-      fault: "has a user name with other characters than letters, digits and `.`, `_`, `-`, `+`, `@`",
+      fault: "has a user name with characters other than letters, digits and `.`, `_`, `-`, `+`, `@`",
     };
-  if (pathname.length < 2) return { ok: false, fault: "names a host, and no repository there" };
-  if (pathname.startsWith("/-")) return { ok: false, fault: "must not lead to a name that begins with `-`" };
+  if (pathname.length < 2) return { ok: false, fault: "names a host but no repository" };
+  if (pathname.startsWith("/-")) return { ok: false, fault: "must not begin with `-` after the host" };
   if (scheme === "http" && !["localhost", "127.0.0.1", "[::1]"].includes(hostname))
     return { ok: false, fault: "must use https: what goes over plain http can be read and changed on the way" };
   const protocol = scheme === "git+ssh" ? "ssh" : (scheme as GitProtocol);

@@ -11,7 +11,7 @@ const MAX_PRICES = 1000;
 const dollars = z.number().min(0).max(1_000_000);
 
 const provider = map({
-  /** How it is spoken to. Absent: what the provider is called, where that is one of these. */
+  /** Its protocol. Absent: the provider's name, if that is one of these. */
   api: z.enum(["anthropic", "openai", "openai-compatible"]).optional(),
   url: z
     .string()
@@ -22,7 +22,7 @@ const provider = map({
     })
     .optional(),
   key: secretSource.optional(),
-  /** Whether its models look at images that tools answer with. Absent: those of `anthropic` and `openai` do. */
+  /** Whether its models accept images in answers of tools. Absent: those of `anthropic` and `openai` do. */
   images: z.boolean().optional(),
   prices: namedMap(
     map({ input: dollars, output: dollars }),
@@ -31,7 +31,7 @@ const provider = map({
   ).optional(),
 }).superRefine(({ url, key }, context) => {
   if (url !== undefined && key !== undefined && urlFault(url) === null && isInTheClear(url)) {
-    const message = "must be https, or on this machine, where there is a `key`: it would be sent in the clear";
+    const message = "must use https, or be on this machine, because the `key` would be sent unencrypted";
     context.addIssue({ code: "custom", path: ["url"], message });
   }
 });
@@ -48,11 +48,11 @@ function providerNameFault(name: string): string | null {
 function urlFault(raw: string): string | null {
   const url = URL.canParse(raw) ? new URL(raw) : null;
   if (url === null || !/^https?:$/.test(url.protocol)) return "must be an address such as `https://host/v1`";
-  if (url.username !== "" || url.password !== "") return "must hold no user and no password; say `key`";
-  return url.search === "" && url.hash === "" ? null : "must have no `?` and no `#`";
+  if (url.username !== "" || url.password !== "") return "must not contain a user or a password; use `key`";
+  return url.search === "" && url.hash === "" ? null : "must not contain `?` or `#`";
 }
 
-/** True where others on the way could read what is sent. */
+/** True if the traffic could be read on the way. */
 function isInTheClear(raw: string): boolean {
   const { protocol, hostname } = new URL(raw);
   return protocol === "http:" && !/^(localhost|127(\.\d{1,3}){3}|\[::1\])$/.test(hostname);

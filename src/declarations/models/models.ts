@@ -17,7 +17,7 @@ export interface ModelProvider {
   readonly url: string | null;
   /** Null: none is sent. */
   readonly key: SecretSource | null;
-  /** Whether its models look at images. */
+  /** Whether its models accept images. */
   readonly images: boolean;
   /** By model, in US dollars for a million tokens. */
   readonly prices: ReadonlyMap<string, ModelPrice>;
@@ -30,11 +30,11 @@ export interface ModelPrice {
 
 type Declared = ModelsYaml extends ReadonlyMap<string, infer Provider> ? Provider : never;
 
-/** Providers that are there without being declared, and where each one's key is. */
+/** Providers that need no declaration, and the environment variable of each one's key. */
 const KNOWN: Readonly<Record<string, string>> = { anthropic: "ANTHROPIC_API_KEY", openai: "OPENAI_API_KEY" };
 
 /**
- * The I/O step of the section `models`, with every agent's own model looked up. A program that prints a key may not be
+ * The I/O step of the section `models`, which also checks every agent's model. A program that prints a key may not be
  * where a worker could change it.
  */
 export async function resolveModels(
@@ -53,7 +53,7 @@ export async function resolveModels(
       continue;
     }
     if (api === "openai-compatible" && provider.url === undefined)
-      problems.push(problemAt(key(), "needs `url`: where the server is"));
+      problems.push(problemAt(key(), "needs `url`, the address of the server"));
     const program = provider.key?.command?.[0] ?? "";
     const fault = program.startsWith("/") ? await exposureFault(program, writable) : null;
     if (fault !== null) problems.push(problemAt(key("key", "command", 0), fault));
@@ -97,5 +97,5 @@ function faultsOf({ file, agent }: WorkerDefinition, providers: ReadonlyMap<stri
     );
   }
   if (agent.budget.costUsd === null || provider.prices.has(model)) return [];
-  return wrong("limits.cost", `cannot be counted: say what \`${model}\` costs under \`models.${name}.prices\``);
+  return wrong("limits.cost", `needs the price of \`${model}\`: add it under \`models.${name}.prices\``);
 }

@@ -3,16 +3,16 @@ import { join } from "node:path";
 import { hasCode } from "../../platform/errno.ts";
 import { plantedLinkFault, resolveHostPlace } from "./host-place.ts";
 
-/** Whether a path that a worker asked for is a directory, or stands in one; null where neither can be granted. */
+/** Whether a path that a worker asked for is a directory, or is in one; null if neither can be granted. */
 export type AskedDirectory = "itself" | "around" | null;
 
 /** The deepest host path that is walked. */
 const MAX_COMPONENTS = 256;
 
 /**
- * Which directory a path means that a worker wrote: itself, or the one around it where it is a file or does not exist
+ * The directory that a worker's path means: itself, or the one around it if it is a file or does not exist
  * yet. `below` is the part of it below `base`, a host directory that is known to be none of the worker's making. No link
- * in it is followed, since who asks may have planted it; one anywhere, the last component included, means no directory.
+ * in it is followed, since the worker may have planted it; one anywhere, the last component included, means no directory.
  */
 export async function askedDirectory(base: string, below: string): Promise<AskedDirectory> {
   const parts = below.split("/").filter((part) => part !== "");
@@ -40,7 +40,7 @@ async function kindAt(place: string): Promise<"directory" | "file" | "nothing" |
 
 /**
  * The real places of the host folders in which a worker may be granted something. Links in the owner's configuration are
- * followed, but for one that stands where a worker may write: such a folder, like one that is missing, holds nothing.
+ * followed, except one in a directory that a worker may write: such a folder, like a missing one, allows nothing.
  */
 export async function allowedFolders(
   projectDir: string,

@@ -4,14 +4,14 @@ import { codeOf } from "../../platform/errno.ts";
 
 export type HostPlace =
   | { readonly ok: true; readonly host: string; readonly directory: boolean; readonly links: readonly string[] }
-  /** `fault` follows the name of what is wrong, and holds no host path. */
+  /** `fault` follows the name of the place, and contains no host path. */
   | { readonly ok: false; readonly fault: string };
 
 /**
  * The real place of a host path that a project's owner wrote, relative to the project.
  *
- * Links in their own configuration are followed here, once. From then on a host path holds no link, and whatever
- * opens one later must refuse to follow any. `links`: where those that were followed stand, for whoever must know
+ * Links in the owner's configuration are followed here, once. From then on a host path contains no link, and code that
+ * opens one later must refuse to follow any. `links`: the paths of those that were followed, for callers that must know
  * whether a worker could have put them there.
  */
 export async function resolveHostPlace(projectDir: string, raw: string): Promise<HostPlace> {
@@ -29,7 +29,7 @@ export async function resolveHostPlace(projectDir: string, raw: string): Promise
 const MAX_LINKS = 40;
 
 /**
- * The real place of an absolute path, and where each link on the way to it stands. Both come of one walk: a link that is
+ * The real place of an absolute path, and the path of each link on the way to it. Both come from one walk: a link that is
  * put there a moment later is not followed unseen.
  */
 export async function followed(path: string): Promise<{ readonly host: string; readonly links: readonly string[] }> {
@@ -55,13 +55,13 @@ export async function followed(path: string): Promise<{ readonly host: string; r
   return { host, links };
 }
 
-/** What is wrong with a place that a worker could have led elsewhere, or null. `writable`: host directories. */
+/** The fault of a place that a worker could have redirected by a link, or null. `writable`: host directories. */
 export function plantedLinkFault(links: readonly string[], writable: readonly string[]): string | null {
   const planted = links.some((link) => writable.some((host) => link.startsWith(host === "/" ? "/" : `${host}/`)));
-  return planted ? "leads through a symbolic link that stands where a worker may write; name the place itself" : null;
+  return planted ? "leads through a symbolic link in a directory that a worker may write; use the real path" : null;
 }
 
-/** What the file system said, in words. Anything but a refusal of this one place is thrown on. */
+/** The file system's error as text. Errors that are not about this one place are rethrown. */
 export function faultOf(error: unknown): string {
   const fault = FAULTS[codeOf(error) ?? ""];
   if (fault === undefined) throw error;
@@ -73,7 +73,7 @@ const FAULTS: Readonly<Record<string, string>> = {
   ENOTDIR: "does not exist: a part of its path is not a folder",
   EACCES: "cannot be opened: permission denied",
   EPERM: "cannot be opened: permission denied",
-  EROFS: "cannot be made: the file system is read-only",
+  EROFS: "cannot be created: the file system is read-only",
   ELOOP: "cannot be opened: too many symbolic links",
   EISDIR: "is a folder, not a file",
   ENAMETOOLONG: "cannot be opened: its name is too long",

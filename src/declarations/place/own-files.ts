@@ -7,7 +7,7 @@ import { joinVirtual } from "../../sandbox/virtual-path.ts";
 
 /*
  * A project's own files say what the next run may do. A worker that can write them grants itself what it likes, one run
- * later; so nobody writes them from inside. What protects them is the mount at the first step below the writable one:
+ * later; so no worker writes them. What protects them is the mount at the first step below the writable one:
  * anything deeper could be renamed away, together with the directory that it is in.
  */
 
@@ -27,7 +27,7 @@ export function exposedOwnFiles(sandbox: Sandbox, ownFiles: readonly string[]): 
       code: "MOUNT_SOURCE_REFUSED",
       path,
       reason:
-        "a worker that writes there could change the project's own corral.yaml, workers or policies; it can only be read",
+        "a worker that writes there could change the project's own corral.yaml, workers or policies; mount it read-only",
     }));
 }
 
@@ -36,11 +36,11 @@ function isExposed(sandbox: Sandbox, mount: Mount, file: string): boolean {
   const shield = shieldOf(mount, file);
   if (shield === null) return false;
   const governing = governingMount(sandbox, shield.path);
-  // Where another mount stands, the worker does not see the project's file at all.
+  // If another mount is there, the worker does not see the project's file at all.
   return governing === mount || (governing?.mode === "rw" && originOf(governing) === shield.host);
 }
 
-/** The read-only mount that would protect `file` below `mount`; null where the file is not below it. */
+/** The read-only mount that would protect `file` below `mount`; null if the file is not below it. */
 function shieldOf(mount: Mount, file: string): Mount | null {
   const origin = originOf(mount);
   if (origin === file || !holds(origin, file)) return null;

@@ -4,13 +4,13 @@ import { join, relative, resolve, sep } from "node:path";
 import { hasCode } from "../../platform/errno.ts";
 import { faultOf, type HostPlace } from "./host-place.ts";
 
-/** The user that cells run as where nothing else is said; no account of that number exists. */
+/** The default user of cells; no account has that number. */
 const NOBODY = 65532;
 
 /**
  * The folder of a zone in `sandboxed` mode, made when missing.
  *
- * It always lies inside the project: a repository from elsewhere may hold a `.sandbox` that is a link to somebody's
+ * It always lies inside the project: a repository from elsewhere may hold a `.sandbox` that is a link to a user's
  * home, and a project without any `corral.yaml` must not grant that.
  */
 export async function ensureZoneFolder(projectDir: string, root: string, name: string): Promise<HostPlace> {
@@ -44,7 +44,7 @@ async function makeFolder(path: string): Promise<boolean> {
 }
 
 /**
- * A cell runs as the owner of what it writes. What root makes for somebody else's project is given to them, and in a
+ * A cell runs as the owner of what it writes. What root creates for another user's project is given to that user, and in a
  * project of root the zone goes to nobody, so that no cell has to be user 0.
  */
 async function giveToOwner(folder: string, projectDir: string, isZone: boolean): Promise<void> {

@@ -76,7 +76,7 @@ function hardeningOf(written: Readonly<Record<string, unknown>>): Hardening {
   ) as unknown as Hardening;
 }
 
-/** What a run gets if nothing says a limit, and the most that it may ask for. */
+/** The default of a limit, and the most that a run may ask for. */
 export function ceilingOf(row: LimitRow) {
   const amount = amountOf(row);
   const pair = map({ default: amount, max: amount }).refine((written) => written.default <= written.max, {
@@ -99,7 +99,7 @@ function line<Value>(
   const bare = value.refine((written) => written === baseline || isStrict(written), {
     error: `is looser than the baseline (${JSON.stringify(baseline)}); write it as \`{ value: …, why: "…" }\``,
   });
-  const reasoned = map({ value, why: z.string().trim().min(8, "must say the reason in a few words") });
+  const reasoned = map({ value, why: z.string().trim().min(8, "must give the reason in a few words") });
   const reasonedValue = reasoned.transform((written): Value => written.value as Value);
   return byLook((raw) => (isReasoned(raw) ? reasonedValue : bare), "").prefault(baseline);
 }

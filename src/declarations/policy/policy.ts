@@ -13,7 +13,7 @@ export interface PolicyFile {
 }
 
 export interface PolicySearch {
-  /** Folders searched in this order, besides the package's own `policies/`, whose names nobody else may take. */
+  /** Folders searched in this order, after the package's own `policies/`, whose names are reserved. */
   readonly dirs: readonly string[];
 }
 
@@ -30,7 +30,7 @@ export class UnknownPolicyError extends Error {
   }
 }
 
-/** The policy of that name. Throws `UnknownPolicyError`, or `DeclarationError` where its file is wrong. */
+/** The policy of that name. Throws `UnknownPolicyError`, or `DeclarationError` if its file has problems. */
 export async function loadPolicy(name: string, search: PolicySearch): Promise<Policy> {
   const known = await listPolicies(search);
   const found = known.find((candidate) => candidate.name === name);
@@ -42,7 +42,7 @@ export async function loadPolicy(name: string, search: PolicySearch): Promise<Po
   return parsePolicy(await readDeclarationFile(found.file, found.file), found.file, name);
 }
 
-/** Every policy that can be named, sorted. Throws `DeclarationError` for one that takes the name of Corral's own. */
+/** Every policy that can be named, sorted. Throws `DeclarationError` for a file with the name of one of Corral's own. */
 export async function listPolicies({ dirs }: PolicySearch): Promise<readonly PolicyFile[]> {
   const own = await policiesIn(PACKAGE_POLICIES);
   const files = new Map(own);
@@ -65,7 +65,7 @@ async function policiesIn(dir: string): Promise<ReadonlyMap<string, string>> {
   return new Map(named);
 }
 
-/** A person who says `--policy untrusted` means Corral's, whatever a stranger's project calls so. */
+/** `--policy untrusted` always means Corral's own, even in a stranger's project. */
 function takenName(name: string, file: string): Problem {
   return {
     file,

@@ -5,14 +5,14 @@ import { hasCode } from "../../platform/errno.ts";
 import { type JsonSchema, schemaMismatch } from "./json-schema.ts";
 import type { ThreadTask } from "./schema-thread.ts";
 
-/** How long one value may be checked: a sound one of the greatest size takes a fraction of it. */
+/** The time limit for one value. A valid value of the greatest size takes a fraction of it. */
 const LIMIT_MS = 5000;
 const LIMIT_MEGABYTES = 512;
-/** A fleet's answers come at once; more threads than this would only take the limit from each other. */
+/** A fleet's answers come at once; more threads would only take time from each other. */
 const MAX_THREADS = 4;
-/** Up to this, and with none of the keywords below, a check takes no time that anybody would notice. */
+/** Up to this, and with none of the keywords below, a check takes no noticeable time. */
 const MAX_CHARACTERS_IN_PLACE = 10_000;
-/** Backtracks, compares each with each, goes on in itself: a small value can keep these busy for ever. */
+/** These backtrack, compare all pairs, or recurse: a small value can keep them busy forever. */
 const COSTLY = /"(?:pattern|patternProperties|uniqueItems|\$ref|\$dynamicRef)":/;
 
 const TOO_LONG = `it could not be checked within ${LIMIT_MS / 1000} s`;
@@ -24,8 +24,8 @@ export class BoundedChecks {
 
   /**
    * What of a value is not as the schema asks, as `schemaMismatch` has it. Values come from cells and models, and may be made
-   * to be checked for ever: what could take long is done on a thread of its own, which is ended at a limit. A value that
-   * cannot be checked within it does not match. Rejects with the reason of `signal`, where nobody wants to know any more.
+   * to be checked forever: a check that could take long runs on its own thread, which is ended at a limit. A value that
+   * cannot be checked within it does not match. Rejects with the reason of `signal` if that is aborted.
    */
   async mismatch(schema: JsonSchema, value: unknown, signal: AbortSignal = NEVER): Promise<string | null> {
     const json: string | undefined = JSON.stringify(value);

@@ -1,9 +1,9 @@
 import { Ajv2020, type ErrorObject, type ValidateFunction } from "ajv/dist/2020.js";
 
-/** A JSON Schema of draft 2020-12, as a worker's file says what it takes or answers. Plain data. */
+/** A JSON Schema of draft 2020-12, for a worker's input or output. Plain data. */
 export type JsonSchema = Readonly<Record<string, unknown>>;
 
-/** More faults help nobody to mend the first ones. */
+/** More faults would not help to fix the first ones. */
 const MAX_FAULTS = 10;
 const MAX_SHOWN_CHARACTERS = 2000;
 
@@ -26,8 +26,8 @@ export function schemaMismatch(schema: JsonSchema, value: unknown): string | nul
 }
 
 /**
- * A keyword that the draft does not have is a fault: what is misspelt would check nothing. `format` is an annotation, as the
- * draft has it where nobody asks for more.
+ * A keyword that the draft does not have is a fault: a misspelt keyword would check nothing. `format` is an annotation, as the
+ * draft has it by default.
  */
 function compiled(schema: JsonSchema): ValidateFunction {
   const loose = { strictTypes: false, strictTuples: false, strictRequired: false, validateFormats: false } as const;

@@ -1,12 +1,12 @@
 import { parentPort, workerData } from "node:worker_threads";
 import { type JsonSchema, schemaMismatch } from "./json-schema.ts";
 
-/** What the thread is told: both as JSON, which is what a value was or becomes. */
+/** The input of the thread. */
 export interface ThreadTask {
   readonly schema: JsonSchema;
   readonly json: string;
 }
 
-// A program of its own: it answers once, and ends. The build makes it a file beside whoever starts it.
+// A separate program: it answers once and ends. The build puts it next to the file that starts it.
 const { schema, json } = workerData as ThreadTask;
 parentPort?.postMessage(schemaMismatch(schema, JSON.parse(json)));

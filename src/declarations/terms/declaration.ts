@@ -30,7 +30,7 @@ export function defaultDeclaration(projectDir: string, problemAt: YamlDocument["
   return resolveDeclaration({ mode: "sandboxed" }, projectDir, problemAt);
 }
 
-/** The I/O step: finds (or makes) each host folder of a checked `sandbox` section. Problems stand where the section names them. */
+/** The I/O step: finds (or makes) each host folder of a checked `sandbox` section. Problems are reported at their place in the section. */
 export async function resolveDeclaration(
   sandbox: SandboxYaml,
   projectDir: string,
@@ -101,5 +101,5 @@ function workingDirOf(sandbox: SandboxYaml, mounts: readonly Mount[]): WorkingDi
   const seen = parsed.path === ROOT || governingMount({ mounts }, parsed.path) !== undefined;
   return seen
     ? parsed
-    : { ok: false, fault: `lies in none of the declared folders: ${mounts.map(({ path }) => path).join(", ")}` };
+    : { ok: false, fault: `is outside of the declared folders: ${mounts.map(({ path }) => path).join(", ")}` };
 }

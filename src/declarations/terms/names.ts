@@ -9,7 +9,7 @@ export function nameFault(name: string): string | null {
 
 /** What is wrong with a name of a mount, which becomes a directory at the top of the cell, or null. */
 export function mountNameFault(name: string): string | null {
-  return nameFault(name) ?? (isReservedName(name) ? "is reserved: it would hide a directory of the cell itself" : null);
+  return nameFault(name) ?? (isReservedName(name) ? "is reserved: it would hide a system directory of the cell" : null);
 }
 
 /** What is wrong with a name of an environment variable, or null. */

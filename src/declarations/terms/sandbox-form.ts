@@ -5,7 +5,7 @@ import { kindOf } from "../yaml/shape.ts";
 /**
  * What is wrong with how `sandbox` declares its mounts: zones, paths and root exclude each other.
  *
- * It looks at the raw document, so that a mixture is reported together with whatever else is wrong in the file.
+ * It looks at the raw document, so that a mixture is reported together with all other problems of the file.
  */
 export function formProblems(document: YamlDocument): Problem[] {
   const sandbox = mapAt(document.raw, "sandbox");
@@ -16,10 +16,11 @@ export function formProblems(document: YamlDocument): Problem[] {
     document.problemAt(["sandbox", key], `${together(first, key)}; ${advice}`, "key");
 
   const problems = said.slice(1).map((other) => problem(other, "declare exactly one of zones, paths, root"));
-  if ("mode" in sandbox && first !== undefined && first !== "zones") problems.push(problem("mode", "it is for zones"));
+  if ("mode" in sandbox && first !== undefined && first !== "zones")
+    problems.push(problem("mode", "`mode` is only for zones"));
   if (sandbox.mode === "direct") problems.push(...directProblems(sandbox, document));
   if (first === undefined && !("mode" in sandbox) && !("root" in sandbox)) {
-    const message = "declares no files; say exactly one of zones, paths, root (`zones: {}` for none)";
+    const message = "declares no files; use exactly one of zones, paths, root (`zones: {}` for none)";
     problems.push(document.problemAt(["sandbox"], message, "key"));
   }
   return problems;
@@ -32,7 +33,7 @@ function directProblems(sandbox: Record<string, unknown>, document: YamlDocument
     problems.push(document.problemAt(["sandbox", "mode"], "`direct` needs `zones`, each with its `path`"));
   }
   if (kindOf(sandbox.root) === "text") {
-    const message = "is for `mode: sandboxed`; with `direct` each zone has its own `path`";
+    const message = "is only for `mode: sandboxed`; with `direct` each zone has its own `path`";
     problems.push(document.problemAt(["sandbox", "root"], message, "key"));
   }
   for (const [name, zone] of Object.entries(mapAt(sandbox, "zones") ?? {})) {
@@ -51,12 +52,12 @@ export function needProblems(document: YamlDocument): Problem[] {
   const said = [["zones"], ["paths"], ["inherit", "allow_read", "allow_write"]].flatMap(
     (keys) => keys.find((key) => key in sandbox) ?? [],
   );
-  const ways = "ask in exactly one way: zones, paths, or inherit, allow_read and allow_write";
+  const ways = "use exactly one way: zones, paths, or inherit with allow_read and allow_write";
   return said.slice(1).map((key) => document.problemAt(["sandbox", key], `${together(said[0], key)}; ${ways}`, "key"));
 }
 
 function together(one: string | undefined, other: string | undefined): string {
-  return `\`${one}\` and \`${other}\` cannot stand together`;
+  return `\`${one}\` and \`${other}\` cannot be used together`;
 }
 
 /** `root: .sandbox` beside zones is their folder, and not the root form, which is a map. */

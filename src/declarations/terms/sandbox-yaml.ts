@@ -7,7 +7,7 @@ const MAX_MOUNTS = 100;
 
 const description = z.string().max(500).optional();
 
-/** A zone has its own folder with `mode: direct`; `path` may stand there with `sandboxed` too, for the day one switches. */
+/** A zone has its own folder with `mode: direct`; `path` is also accepted with `sandboxed`, so that the mode can be switched. */
 const zone = map({ path: hostPath.optional(), mode: mode.default("ro"), ...constraints, description });
 const path = map({ root: hostPath, mode: mode.default("ro"), ...constraints, description });
 const rootForm = map({ root: hostPath, readonly: z.boolean().default(false), ...constraints, description });

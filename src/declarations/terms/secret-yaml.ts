@@ -14,7 +14,7 @@ const program = z
     z
       .string()
       .max(4096)
-      .regex(/^[^\0]*$/, "must not hold a NUL character"),
+      .regex(/^[^\0]*$/, "must not contain a NUL character"),
   )
   .min(1)
   .max(100)
@@ -27,13 +27,16 @@ const program = z
 export const secretSource = map({ env: variable.optional(), command: program.optional() }).superRefine(
   ({ env, command }, context) => {
     if ((env === undefined) === (command === undefined))
-      context.addIssue({ code: "custom", message: "needs either `env` or `command`: where the secret is" });
+      context.addIssue({
+        code: "custom",
+        message: "needs exactly one of `env` and `command`: the source of the secret",
+      });
   },
 );
 
 export type SecretYaml = z.output<typeof secretSource>;
 
-/** Null where nothing is said. */
+/** Null if nothing is declared. */
 export function sourceOf({ env, command }: Partial<SecretYaml>): SecretSource | null {
   if (env !== undefined) return { kind: "env", name: env };
   const [program, ...args] = command ?? [];

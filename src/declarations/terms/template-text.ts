@@ -1,16 +1,16 @@
-/** A piece of a template: text as it stands, or the field that takes its place. */
+/** A piece of a template: literal text, or a field to replace. */
 export type TemplatePart = { readonly text: string } | { readonly field: string };
 
 export type ParsedTemplate =
   | { readonly ok: true; readonly parts: readonly TemplatePart[] }
-  /** `fault` follows the name of what is wrong. */
+  /** `fault` follows the name of the value. */
   | { readonly ok: false; readonly fault: string };
 
 const MAX_TEMPLATE_CHARS = 65_536;
 const MAX_FIELD_CHARS = 256;
 
 /**
- * A text in which `{field}` stands for what an item has there, `{field.inner}` for what is in it, and `{{` and `}}` for
+ * A text in which `{field}` is replaced by the item's value, `{field.inner}` by a value inside of it, and `{{` and `}}` by
  * the braces themselves. Text between two fields is one part, and no part is empty.
  */
 export function parseTemplate(raw: string): ParsedTemplate {
@@ -35,7 +35,7 @@ export function parseTemplate(raw: string): ParsedTemplate {
   return { ok: true, parts: text === "" ? parts : [...parts, { text }] };
 }
 
-const BRACES = "`{name}` stands for a field, `{{` and `}}` for braces themselves";
+const BRACES = "`{name}` is a field; write `{{` and `}}` for braces";
 
 function refuse(fault: string): ParsedTemplate {
   return { ok: false, fault };

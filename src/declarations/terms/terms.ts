@@ -17,7 +17,7 @@ export const hostPath = z
   .string()
   .min(1)
   .max(4096)
-  .refine((raw) => !raw.includes("\0"), "must not hold a NUL character");
+  .refine((raw) => !raw.includes("\0"), "must not contain a NUL character");
 
 /** `approval: pre_approved` is both operations; an operation that is not named is asked for. */
 export const approval = byKind(
@@ -28,7 +28,7 @@ export const approval = byKind(
   "must be `pre_approved`, `ask`, `blocked`, or a map of `write` and `delete`",
 );
 
-/** Where writes go. A side is never taken back, so there is no `false`. */
+/** What happens to writes. A derivation never removes it, so there is no `false`. */
 export const sides = {
   stage: z.literal(true, "can only be `true`; leave it out otherwise").optional(),
   discard: z.literal(true, "can only be `true`; leave it out otherwise").optional(),
@@ -58,7 +58,7 @@ export function constraintsOf({ suffixes, max_file_bytes, approval, stage, disca
   return present({ suffixes, maxFileBytes: max_file_bytes, approval, stage, discard });
 }
 
-/** A path as a worker writes it. Only its form is checked here: which names stand before a colon is the caller's to say. */
+/** A path as a worker writes it. Only its form is checked here: which names may precede a colon depends on the caller. */
 export const virtualPath = z.string().superRefine((raw, context) => {
   const parsed = parseVirtualPath(raw, { mountNames: [raw.slice(0, Math.max(0, raw.indexOf(":")))], home: ROOT });
   if (!parsed.ok) context.addIssue({ code: "custom", message: parsed.reason });

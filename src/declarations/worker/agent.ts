@@ -17,14 +17,14 @@ export interface AgentBudget {
   readonly costUsd: number | null;
 }
 
-/** Where a worker's file says nothing. */
+/** The defaults of a worker's budget. */
 export const DEFAULT_STEPS = 50;
 export const DEFAULT_TOKENS = 1_000_000;
 
 /** The words that are no name of a provider. */
 export const SCRIPT = "script";
 
-/** `PROVIDER/NAME` or `script/FILE`, or what is wrong with it. A name may have slashes of its own. */
+/** `PROVIDER/NAME` or `script/FILE`, or the fault. A name may contain slashes. */
 export function parseModelRef(raw: string): ModelRef | string {
   const [, provider = "", name = ""] = /^([A-Za-z0-9][A-Za-z0-9._-]{0,63})\/([^\p{Cc}]+)$/u.exec(raw) ?? [];
   if (provider === "") return "must be PROVIDER/NAME, such as `anthropic/claude-sonnet-4-5`, or script/FILE";
@@ -41,13 +41,13 @@ export function callableFault(calls: readonly string[]): string | null {
     const name = toolNameOf(worker);
     const other = taken.get(name);
     if (other !== undefined)
-      return `\`${worker}\` would be the tool \`${name}\` of this agent, which is ${other} already; rename the worker`;
+      return `\`${worker}\` would be the tool \`${name}\` of this agent, but that name belongs to ${other}; rename the worker`;
     taken.set(name, `the worker ${worker}`);
   }
   return null;
 }
 
-/** The name of a worker as a tool. Providers take letters, digits, `_` and `-` alone. */
+/** The name of a worker as a tool. Providers accept only letters, digits, `_` and `-`. */
 export function toolNameOf(worker: string): string {
   return worker.replaceAll(".", "_");
 }

@@ -22,7 +22,7 @@ export async function exposureFault(path: string, writable: readonly string[]): 
     const { host, links } = await followed(path);
     await lstat(host);
     const shared = writable.some((folder) => holds(folder, host) || holds(host, folder));
-    if (shared) return "lies where a worker may write; a worker could change what Corral runs there";
+    if (shared) return "is where a worker may write; a worker could change what Corral runs there";
     return plantedLinkFault(links, writable);
   } catch (error) {
     return faultOf(error);

@@ -5,7 +5,7 @@ import type { ZoneNeed } from "../../sandbox/needs.ts";
 import type { Network } from "../../sandbox/network.ts";
 
 /**
- * What a worker declares, as it stands in its file: checked in form, but its paths are still text.
+ * What a worker declares in its file: checked in form, but its paths are still text.
  *
  * `resolveNeeds` makes `Needs` of it, once the caller's mounts are known. Absence has the same meaning as there.
  */

@@ -18,7 +18,7 @@ const rule = map({ pattern, approval: consent, why: z.string().min(1).max(500).o
 const rules = z.array(rule).max(200).superRefine(refuseTwins);
 
 /**
- * `shell_rules` of a worker: a default and rules, or the rules alone, where the default is to ask.
+ * `shell_rules` of a worker: a default and rules, or the rules alone, with `ask` as the default.
  *
  * What the rules mean is `approval/shell-rules/`; here only what could never match is refused, because a mistaken
  * `blocked` rule would block nothing.
@@ -40,7 +40,7 @@ function patternFault(raw: string): string | null {
   if (first === "") return "must be the words of a command, such as `git status` or `git log **`";
   const syntax = /["'\\`$;&|<>()]/.exec(raw)?.[0];
   if (syntax !== undefined)
-    return `\`${syntax}\` has no meaning in a pattern: it is the words of one command, where \`*\` stands for any one word`;
+    return `\`${syntax}\` is not allowed in a pattern: a pattern is the words of one command, and \`*\` matches any one word`;
   if (
     words.slice(0, -1).some((word) => word.includes("**")) ||
     words
@@ -48,9 +48,10 @@ function patternFault(raw: string): string | null {
       ?.replace(/^\*\*$/, "")
       .includes("**")
   )
-    return "`**` stands for all further words, so it can only be the last word";
-  if (/(^|[=:\s])~/.test(raw)) return "`~` is up to the shell: write the folder out";
-  if (/^[A-Za-z_]\w*\+?=/.test(first)) return "a rule speaks of a command's words, not of variables set before it";
+    return "`**` matches all further words, so it must be the last word";
+  if (/(^|[=:\s])~/.test(raw)) return "`~` is expanded by the shell: write the full path";
+  if (/^[A-Za-z_]\w*\+?=/.test(first))
+    return "a pattern begins with the command; it cannot match variables that are set before it";
   return null;
 }
 

@@ -27,11 +27,11 @@ const pathList = byKind(
   "must be a path or a list of paths",
 );
 
-/** At most so many directories are granted while a worker runs, whatever its file says; and so many where it does not say. */
+/** The maximum of directories that are granted while a worker runs, and the default. */
 const MAX_GRANTS = 64;
 const DEFAULT_GRANTS = 8;
 
-/** `true`: any directory, where somebody agrees; a map says where and how many. Nothing said: none. */
+/** `true`: any directory, with consent; a map limits where and how many. Absent: none. */
 const dynamic = byKind(
   {
     switch: z.boolean().transform((on) => (on ? { within: null, max: DEFAULT_GRANTS } : null)),
@@ -43,7 +43,7 @@ const dynamic = byKind(
   "must be `true`, `false` or `{ within: [folders], max: 8 }`",
 );
 
-/** Which of these may stand together is `sandbox-form.ts`. */
+/** `sandbox-form.ts` checks which of these may be combined. */
 const sandbox = map({
   inherit: z.boolean().optional(),
   allow_read: pathList.optional(),
@@ -65,7 +65,7 @@ const command = z
     z
       .string()
       .max(131_072)
-      .refine((word) => !word.includes("\0"), "must not hold a NUL character"),
+      .refine((word) => !word.includes("\0"), "must not contain a NUL character"),
     {
       error: ({ input }) =>
         typeof input === "string"
@@ -80,7 +80,7 @@ const command = z
 const variable = z
   .string()
   .max(32_768)
-  .refine((value) => !value.includes("\0"), "must not hold a NUL character");
+  .refine((value) => !value.includes("\0"), "must not contain a NUL character");
 
 const model = z
   .string()
@@ -101,7 +101,7 @@ const tools = byKind(
   "must be a list of tools, or `all`",
 );
 
-/** Whether it is a JSON Schema is looked at when all files are read. */
+/** `workers.ts` checks that it is a JSON Schema, after all files are read. */
 const jsonSchema = byLook(
   (raw) => (kindOf(raw) === "map" ? z.custom<JsonSchema>() : undefined),
   "must be a JSON Schema, which is a map",
@@ -114,7 +114,7 @@ const attachments = map({
   suffixes: constraints.suffixes,
 });
 
-/** What an agent may use besides what its container may. */
+/** Limits of an agent, in addition to those of its container. */
 const limits = map({
   ...limitFields,
   steps: z.int().min(1).max(100_000).optional(),

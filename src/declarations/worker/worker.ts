@@ -13,7 +13,7 @@ import type { ShellRulesYaml } from "./shell-rules.ts";
 import type { ToolName } from "./tool-names.ts";
 import { type WorkerYaml, workerYaml } from "./worker-yaml.ts";
 
-/** A worker, from its file: what to run, what it needs, whom it may call. */
+/** A worker, from its file: what to run, what it needs, which workers it may call. */
 export interface WorkerDefinition {
   readonly name: string;
   /** As it was found; for messages. */
@@ -33,7 +33,7 @@ export interface WorkerDefinition {
   readonly outputSchema?: JsonSchema;
   /** Absent: any files that its caller can read. */
   readonly attachments?: AttachmentRules;
-  /** What stands below the front matter: the agent's instructions, or a note for people. Trimmed, may be empty. */
+  /** The text below the front matter: the agent's instructions, or a note for people. Trimmed, may be empty. */
   readonly instructions: string;
   /** The only workers that it may call, sorted. */
   readonly calls: readonly string[];
@@ -42,7 +42,7 @@ export interface WorkerDefinition {
   readonly needs: RawNeeds;
   /** Which directories it may ask for while it runs; null: none. */
   readonly dynamic: Dynamic | null;
-  /** What may be run in its cell by command line, and with whose consent; where the file says nothing, all of it asks. */
+  /** Which command lines may run in its cell, and with which consent. By default all of them ask. */
   readonly shellRules: ShellRulesYaml;
   /** Null: the caller's policy. */
   readonly policyName: string | null;
@@ -66,7 +66,7 @@ export interface AttachmentRules {
 
 /** What a worker may be granted at run time, if the user agrees. */
 export interface Dynamic {
-  /** Host folders, as written, relative to the project; null: anywhere but where nothing is ever granted. */
+  /** Host folders, as written, relative to the project; null: anywhere that can be granted at all. */
   readonly within: readonly string[] | null;
   /** The most directories in one run. */
   readonly max: number;
@@ -115,7 +115,7 @@ function splitFrontMatter(text: string): FrontMatter {
   if (opening === null) return { ok: false, fault: "must begin with a line `---`, then YAML, then another line `---`" };
   const rest = text.slice(opening[0].length);
   const closing = /^---[ \t]*\r?$/m.exec(rest);
-  if (closing === null) return { ok: false, fault: "has no second line `---`, where the front matter ends" };
+  if (closing === null) return { ok: false, fault: "has no second line `---` to end the front matter" };
   const instructions = rest.slice(closing.index + closing[0].length).trim();
   return { ok: true, frontMatter: rest.slice(0, closing.index), instructions };
 }
@@ -131,7 +131,7 @@ function identityProblems(document: YamlDocument, file: string): Problem[] {
     problems.push(problemAt(["name"], `must be \`${stem}\`, the name of its file`));
   if ("command" in raw && "model" in raw) {
     problems.push(
-      problemAt(["model"], "`command` and `model` cannot stand together; a worker is a command or an agent", "key"),
+      problemAt(["model"], "`command` and `model` cannot be used together; a worker is a command or an agent", "key"),
     );
   }
   if (!("command" in raw) && !("model" in raw)) {
@@ -149,7 +149,7 @@ function agentProblems(raw: object, problemAt: YamlDocument["problemAt"]): Probl
   }
   const said = limits !== null && typeof limits === "object" ? Object.keys(limits) : [];
   const ofAgents = said.filter((name) => ["steps", "tokens", "cost"].includes(name));
-  return ofAgents.map((name) => problemAt(["limits", name], "is for agents, which have a `model`", "key"));
+  return ofAgents.map((name) => problemAt(["limits", name], "is only for agents, which have a `model`", "key"));
 }
 
 function definitionOf(yaml: WorkerYaml, instructions: string, file: string): WorkerDefinition {

@@ -2,7 +2,7 @@ import { constants } from "node:fs";
 import { open } from "node:fs/promises";
 import { DeclarationError } from "./problem.ts";
 
-/** Four bytes for each character that the parser takes at most. */
+/** Four bytes for each character that the parser accepts at most. */
 const MAX_BYTES = 4 * 256 * 1024;
 
 /**

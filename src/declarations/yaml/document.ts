@@ -9,7 +9,7 @@ export interface YamlDocument {
   readonly file: string;
   /** Plain maps, arrays and scalars; not yet checked against anything. */
   readonly raw: unknown;
-  /** A problem at a value, or at its key. Where the path leads nowhere, at the nearest map around it. */
+  /** A problem at a value, or at its key. If the path does not exist, at the nearest map around it. */
   problemAt(path: KeyPath, message: string, at?: "key" | "value"): Problem;
 }
 
@@ -23,8 +23,8 @@ const MAX_CHARACTERS = 256 * 1024;
 /**
  * Parses one YAML 1.2 document.
  *
- * Anchors, aliases, merge keys and tags are refused: a declaration says what it grants in plain sight, and they are
- * what "billion laughs" files are made of. `firstLine` is where the text begins in its file (front matter: 2).
+ * Anchors, aliases, merge keys and tags are refused: they hide what a declaration grants, and
+ * "billion laughs" files consist of them. `firstLine` is where the text begins in its file (front matter: 2).
  */
 export function parseYaml(text: string, file: string, firstLine = 1): ParsedYaml {
   if (text.length > MAX_CHARACTERS) {
@@ -52,7 +52,7 @@ function refusedSyntax(contents: Node | null): [offset: number, message: string]
   const refused: [number, string][] = [];
   visit(contents, {
     Alias: (_key, alias) => {
-      refused.push([startOf(alias), `the alias \`*${alias.source}\` is not read here; write the value out`]);
+      refused.push([startOf(alias), `aliases such as \`*${alias.source}\` are not allowed; write the value itself`]);
     },
     Pair: (_key, pair) => {
       const name = keyOf(pair);

@@ -1,7 +1,7 @@
 import { closest, distance } from "fastest-levenshtein";
 import type { z } from "zod";
 
-/** The words for what zod found. Other messages are written where a schema says them itself. */
+/** The message for an issue of zod. Schemas word their own messages themselves. */
 export function describeIssue(issue: z.core.$ZodRawIssue): string | undefined {
   if (issue.input === undefined && (issue.code === "invalid_type" || issue.code === "invalid_value"))
     return "is missing";
@@ -27,7 +27,7 @@ export function describeUnknownKey(key: string, known: readonly string[]): strin
   return `unknown key \`${key}\`${nearest(key, known) ?? `; known keys: ${known.join(", ")}`}`;
 }
 
-/** `, did you mean …?`, or null where nothing known is near enough to be meant. */
+/** `, did you mean …?`, or null if no known name is near enough. */
 export function nearest(asked: string, known: readonly string[]): string | null {
   if (known.length === 0) return null;
   const best = closest(asked.toLowerCase(), [...known]);
@@ -43,7 +43,7 @@ const KINDS: Record<string, string> = {
   number: "a number",
 };
 
-/** YAML reads `5` and `yes: 1.0` as numbers where a text was meant. */
+/** YAML reads `5` and `1.0` as numbers, even if a text was meant. */
 function hint(issue: z.core.$ZodRawIssue): string {
   const scalar = typeof issue.input === "number" || typeof issue.input === "boolean";
   return issue.code === "invalid_type" && issue.expected === "string" && scalar

@@ -1,4 +1,4 @@
-/** One mistake in a file that a person wrote, at the place where they must change it. Lines and columns count from 1. */
+/** One mistake in a file, at the place to change. Lines and columns count from 1. */
 export interface Problem {
   readonly file: string;
   readonly line: number;
@@ -8,7 +8,7 @@ export interface Problem {
   readonly message: string;
 }
 
-/** Every problem of one or more files at once, so that a person can mend them in one go. */
+/** Every problem of one or more files, so that the user can fix all of them at once. */
 export class DeclarationError extends Error {
   override readonly name = "DeclarationError";
   readonly problems: readonly Problem[];

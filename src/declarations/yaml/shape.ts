@@ -16,7 +16,7 @@ export function map<Shape extends z.ZodRawShape>(shape: Shape) {
 }
 
 /**
- * A map with names that the person chooses. `nameFault` says what is wrong with a name, or null.
+ * A map with names that the person chooses. `nameFault` returns the fault of a name, or null.
  *
  * Unlike `z.record` it reports bad names and bad values together, and cannot lose a key.
  */
@@ -55,7 +55,7 @@ export function byKind<Forms extends Partial<Record<Kind, z.ZodType>>>(forms: Fo
   return byLook((raw) => forms[kindOf(raw)] as Extract<Forms[keyof Forms], z.ZodType> | undefined, expected);
 }
 
-/** Like {@link byKind} where the kind does not tell: `pick` looks at the raw value and names the form that is meant. */
+/** Like {@link byKind}, if the kind is not enough: `pick` chooses the form by the raw value. */
 export function byLook<Form extends z.ZodType>(pick: (raw: unknown) => Form | undefined, expected: string) {
   return z.unknown().transform((raw, context): z.output<Form> => {
     if (raw === undefined) return refuse(context, raw, "is missing");

@@ -3,7 +3,7 @@ import { z } from "zod";
 const MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 } as const;
 const BYTES = { "": 1, k: 1024, m: 1024 ** 2, g: 1024 ** 3 } as const;
 
-/** `500ms`, `30s`, `5m`, `1h` in milliseconds; null for anything else. A bare number is refused: nobody knows its unit. */
+/** `500ms`, `30s`, `5m`, `1h` in milliseconds; null for anything else. A bare number is refused, because it has no unit. */
 export function parseDuration(raw: unknown): number | null {
   const [, amount, unit] = /^(\d{1,9})(ms|s|m|h)$/.exec(scalarText(raw)) ?? [];
   return amount === undefined ? null : positive(Number(amount) * MS[unit as keyof typeof MS]);
@@ -15,10 +15,10 @@ export function parseSize(raw: unknown): number | null {
   return amount === undefined ? null : positive(Number(amount) * BYTES[unit as keyof typeof BYTES]);
 }
 
-/** A duration as it stands in a file, in milliseconds when parsed. */
+/** A duration in a file, parsed to milliseconds. */
 export const duration = unit(parseDuration, "must be a duration such as `500ms`, `30s`, `5m` or `1h`");
 
-/** A size as it stands in a file, in bytes when parsed. */
+/** A size in a file, parsed to bytes. */
 export const size = unit(parseSize, "must be a size such as `512k`, `64m`, `1g`, or a number of bytes");
 
 function unit(parse: (raw: unknown) => number | null, message: string) {

@@ -106,7 +106,7 @@ describe("a policy file", () => {
 
   it.each([
     ["{ root_user: { value: true } }", "4:25 hardening.root_user.why is missing"],
-    ["{ root_user: { value: true, why: no } }", /^4:\d+ hardening\.root_user\.why must say the reason/],
+    ["{ root_user: { value: true, why: no } }", /^4:\d+ hardening\.root_user\.why must give the reason/],
     ["{ root_user: { why: because it must } }", /^4:\d+ hardening\.root_user\.value is missing/],
     ["{ root_user: maybe }", /^4:\d+ hardening\.root_user must be `true` or `false`, not "maybe"/],
     [

@@ -32,7 +32,7 @@ describe("the places at which nothing is granted", () => {
     const given = CANDIDATES.filter((name) => mountNameFault(name) === null);
     expect(given).toEqual(["home", "media", "mnt", "opt", "srv", "data"]);
     expect([mountNameFault("project"), isReserved(at("/project"), { rooted: false })]).toEqual([
-      "is reserved: it would hide a directory of the cell itself",
+      "is reserved: it would hide a system directory of the cell",
       false,
     ]);
   });
