@@ -1,4 +1,4 @@
-/** How much of each part of a record is kept. */
+/** The limits on the parts of a record. */
 interface Bounds {
   /** Characters of a text. */
   readonly text: number;
@@ -6,7 +6,7 @@ interface Bounds {
   readonly list: number;
 }
 
-/** Tried in turn, until the record is short enough as a whole. */
+/** Tried in order, until the record is short enough. */
 const BOUNDS: readonly Bounds[] = [
   { text: 4096, list: 1000 },
   { text: 512, list: 200 },
@@ -16,15 +16,15 @@ const MAX_RECORD_CHARACTERS = 256 * 1024;
 const MAX_NAMES = 100;
 const MAX_DEPTH = 6;
 
-/** What a record says, as JSON of a bounded length. What was cut away is marked, with how much there was. */
+/** A record as JSON of limited length. Cuts are marked with the amount that is missing. */
 export function boundedJson(record: object): string {
   for (const bounds of BOUNDS) {
     const json = JSON.stringify(cut(record, bounds, 0));
     if (json.length <= MAX_RECORD_CHARACTERS) return json;
   }
-  // Only what no maker of a record makes: many long names, deep below each other.
+  // Corral makes no such record: it has many long names, deeply nested.
   const { type } = record as { type?: unknown };
-  return JSON.stringify({ type: cut(String(type), { text: 128, list: 0 }, 0), cut: "it was too large to be recorded" });
+  return JSON.stringify({ type: cut(String(type), { text: 128, list: 0 }, 0), cut: "it was too large to record" });
 }
 
 function cut(value: unknown, bounds: Bounds, depth: number): unknown {
@@ -44,5 +44,5 @@ function cut(value: unknown, bounds: Bounds, depth: number): unknown {
 
 function cutText(text: string, max: number): string {
   if (text.length <= max) return text.toWellFormed();
-  return `${text.slice(0, max).toWellFormed()}… (${text.length - max} characters more)`;
+  return `${text.slice(0, max).toWellFormed()}… (${text.length - max} more characters)`;
 }

@@ -5,33 +5,33 @@ import { linesOf } from "./lines.ts";
 import { GENESIS, type SealedRecord, unsealed } from "./seal.ts";
 
 /**
- * What stood at the trail's end and was no record, or what was wrong with the end itself, as a `repaired` record tells
- * it. The bytes stay in the trail where they are: it is only ever appended to.
+ * The content of a `repaired` record: what was wrong at the end of the trail. Bytes that are not a record stay where they are,
+ * since the trail is only ever appended to.
  */
 export interface Repair {
   readonly type: "repaired";
   /**
-   * `torn`: the beginning of one line, as a crash leaves it. `foreign`: other bytes that are no records. `truncated`:
-   * there is less than was sealed. `head`: what says how much there must be is missing, or not sealed with this key.
+   * `torn`: an incomplete line, as after a crash. `foreign`: other bytes that are not records. `truncated`: the trail is
+   * shorter than its head says. `head`: the head is missing, or not sealed with this key.
    */
   readonly what: "torn" | "foreign" | "truncated" | "head";
-  /** How many bytes before this record are none of any record, their SHA-256, and how they begin. */
+  /** The number of bytes before this record that are not records, their SHA-256, and their beginning. */
   readonly bytes: number;
   readonly sha256: string;
   readonly text: string;
 }
 
-/** Where the next record follows. */
+/** The position after which the next record follows. */
 export interface ChainEnd {
   readonly seq: number;
   readonly hash: string;
-  /** Null where all is in order. */
+  /** Null if the trail is intact. */
   readonly repair: Repair | null;
   /** The trail does not end with a line break. */
   readonly openLine: boolean;
 }
 
-/** Where a trail of this length ends. Reads only what was written since its head was, which after a crash is a batch. */
+/** Finds the end of the chain. Reads only what was written after the head, which after a crash is one batch. */
 export async function chainEnd(handle: FileHandle, size: number, head: ReadHead, key: Buffer): Promise<ChainEnd> {
   if (typeof head === "object" && head.size === size)
     return { seq: head.seq, hash: head.hash, repair: null, openLine: false };
@@ -50,7 +50,7 @@ export async function chainEnd(handle: FileHandle, size: number, head: ReadHead,
   return { seq, hash, repair: repairOf(what, left.begin, left.bytes, left.sha256), openLine };
 }
 
-/** Follows the chain from a place where it is known, past everything that is none of it. */
+/** Follows the chain from a known position, and skips lines that are not part of it. */
 async function followed(
   handle: FileHandle,
   size: number,
@@ -111,7 +111,7 @@ async function endsWithLineBreak(handle: FileHandle, size: number): Promise<bool
   return buffer[0] === 0x0a;
 }
 
-/** Are these very bytes what a `repaired` record told of? The record itself begins at `end`. */
+/** True if exactly these bytes are what a `repaired` record describes. The record itself begins at `end`. */
 export async function isRepaired(
   handle: FileHandle,
   { start, end }: { start: number; end: number },
@@ -119,7 +119,7 @@ export async function isRepaired(
 ): Promise<boolean> {
   const { bytes, sha256 } = record;
   if (record.type !== "repaired" || typeof bytes !== "number" || bytes === 0) return false;
-  // Where the bytes did not end a line, the repair did that first.
+  // If the bytes did not end with a line break, the repair added one first.
   if (end - start !== bytes && end - start !== bytes + 1) return false;
   return (await leftAt(handle, start, start + bytes)).sha256 === sha256;
 }

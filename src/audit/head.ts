@@ -2,7 +2,7 @@ import { open, readFile, rename } from "node:fs/promises";
 import { hasCode } from "../platform/errno.ts";
 import { type Head, sealedHead, unsealedHead } from "./seal.ts";
 
-/** `absent` where there is no such file, `broken` where this key did not seal what is in it. */
+/** `absent`: there is no such file. `broken`: its content was not sealed with this key. */
 export type ReadHead = Head | "absent" | "broken";
 
 export async function readHead(path: string, key: Buffer): Promise<ReadHead> {
@@ -14,7 +14,7 @@ export async function readHead(path: string, key: Buffer): Promise<ReadHead> {
   }
 }
 
-/** Whole at every moment, and after a power cut. Only for whoever holds the trail's lock. */
+/** Replaces the head atomically, also across a power failure. The caller must hold the trail's lock. */
 export async function writeHead(path: string, key: Buffer, head: Head): Promise<void> {
   const draft = `${path}.new`;
   const handle = await open(draft, "w", 0o600);

@@ -1,22 +1,22 @@
 import type { FileHandle } from "node:fs/promises";
 
-/** One line of a file. `start` and `end` are in bytes; `end` is after the line break, where there is one. */
+/** One line of a file. `start` and `end` are in bytes; `end` is after the line break, if there is one. */
 export interface Line {
-  /** From 1, where the reading began at the file's start. */
+  /** From 1, counted from where reading began. */
   readonly number: number;
   readonly start: number;
   readonly end: number;
-  /** Without the line break; null for a line that is longer than any record. */
+  /** Without the line break. Null for a line that is longer than any record. */
   readonly bytes: Buffer | null;
   readonly terminated: boolean;
 }
 
 const CHUNK_BYTES = 256 * 1024;
-/** No record is as long (see `bounded.ts`). */
+/** Longer than any record (see `bounded.ts`). */
 const MAX_LINE_BYTES = 1024 * 1024;
 const LINE_BREAK = 0x0a;
 
-/** The lines from one place of a file up to another, some at a time; never more of it in memory than one line and a chunk. */
+/** The lines between two positions of a file, in groups. At most one line and one chunk are in memory. */
 export async function* linesOf(handle: FileHandle, from: number, to: number): AsyncGenerator<readonly Line[]> {
   let kept: Buffer[] = [];
   let keptBytes = 0;

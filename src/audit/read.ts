@@ -5,8 +5,8 @@ import { linesOf } from "./lines.ts";
 import { type SealedRecord, unsealed } from "./seal.ts";
 
 /**
- * The records of a trail, oldest first, some at a time; null stands for a line that is none. Their order is not looked
- * at: that is `verifyTrail`'s. Yields nothing where there is no trail.
+ * The records of a trail, oldest first, in groups. Null is a line that is not a record. The order is not checked: `verifyTrail`
+ * does that. Yields nothing if there is no trail.
  */
 export async function* recordsOf(place: TrailPaths, key: Buffer): AsyncGenerator<readonly (SealedRecord | null)[]> {
   const handle = await open(place.trail, "r").catch((error: unknown) => {

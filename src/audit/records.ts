@@ -1,6 +1,6 @@
 import type { ApprovalRequest, Decision } from "../approval/approver.ts";
 
-/** Whose run a record is of. */
+/** The run of a record. */
 export interface AuditedRun {
   readonly run: string;
   readonly root: string;
@@ -8,10 +8,10 @@ export interface AuditedRun {
 }
 
 /**
- * What the trail is told. The trail adds the place in the chain and the time, and cuts what is too long.
+ * A record for the trail. The trail adds its number, hash and time, and cuts what is too long.
  *
- * It is read by the owner of the machine, so host paths may stand in it. Never in it: what files hold, what workers read
- * or print, and anything of the host's environment.
+ * The reader is the owner of the machine, so a record may hold host paths. It never holds the content of files, what workers
+ * read or print, or anything of the host's environment.
  */
 export type AuditRecord =
   | RunRequested
@@ -28,7 +28,7 @@ export type AuditRecord =
   | ChangesDiscarded
   | Pushed;
 
-/** Every type of record; `repaired` is the trail's own. */
+/** Every type of record. The trail itself writes `repaired`. */
 export const AUDIT_TYPES = [
   "run_requested",
   "run_started",
@@ -48,16 +48,16 @@ export const AUDIT_TYPES = [
 
 export interface RunRequested extends AuditedRun {
   readonly type: "run_requested";
-  /** The run that called it; null for a root run. */
+  /** The calling run. Null for a root run. */
   readonly parent: string | null;
-  /** Names of its attachments. */
+  /** The names of its attachments. */
   readonly attachments: readonly string[];
 }
 
-/** Its cell was verified, and the worker may begin. */
+/** The cell was verified, and the worker starts. */
 export interface RunStarted extends AuditedRun {
   readonly type: "run_started";
-  /** The plan's hash, as on the cell's label. */
+  /** The hash of the plan, as on the cell's label. */
   readonly plan: string;
   readonly policy: string;
   readonly image: { readonly name: string; readonly id: string };
@@ -65,7 +65,7 @@ export interface RunStarted extends AuditedRun {
   readonly mounts: readonly { readonly path: string; readonly mode: "ro" | "rw" }[];
 }
 
-/** An agent begins; its cell, if it needs one, is a `run_started` of its own. */
+/** An agent starts. Its cell, if it needs one, has its own `run_started`. */
 export interface AgentStarted extends AuditedRun {
   readonly type: "agent_started";
   readonly model: string;
@@ -74,24 +74,24 @@ export interface AgentStarted extends AuditedRun {
   readonly mounts: readonly { readonly path: string; readonly mode: "ro" | "rw" }[];
 }
 
-/** What an agent, a person or a program did with a tool. */
+/** A tool call by an agent, a person or a program. */
 export interface ToolUsed extends AuditedRun {
   readonly type: "tool_used";
   readonly tool: string;
-  /** What it was used on, by the names of its input: paths, a command line, a worker. */
+  /** The main fields of its input: paths, a command line, a worker. */
   readonly on: Readonly<Record<string, string>>;
   readonly ok: boolean;
-  /** How the command or the worker ended, where it was one. */
+  /** The status of the command or the called worker, if it was one. */
   readonly status?: string | undefined;
   readonly exitCode?: number | null | undefined;
   /** Why it was refused. */
   readonly code?: string | undefined;
   readonly message?: string | undefined;
-  /** Set where this is the last that is recorded, for its session has had too many. */
+  /** Set if this is the last record of its session, which reached the limit. */
   readonly note?: string | undefined;
 }
 
-/** What became of a run that was not refused. */
+/** The result of a run that was not refused. */
 export interface RunEnded extends AuditedRun {
   readonly type: "run_ended";
   readonly status: string;
@@ -99,19 +99,19 @@ export interface RunEnded extends AuditedRun {
   readonly signal: string | null;
   /** The code of its error, and of each of its violations. */
   readonly codes: readonly string[];
-  /** How many of its changes had which outcome. */
+  /** The number of its changes for each outcome. */
   readonly changes: Readonly<Record<string, number>>;
   readonly durationMs: number;
 }
 
-/** A run that was refused: every reason, by its code and in words. */
+/** A refused run, with the code and the message of every reason. */
 export interface Refused extends AuditedRun {
   readonly type: "refused";
   readonly codes: readonly string[];
   readonly messages: readonly string[];
 }
 
-/** What somebody, or a rule, was asked to agree to, and the answer. Paths are virtual. */
+/** An approval request and its decision, by a person, a program or a rule. Paths are virtual. */
 export interface ApprovalDecided extends AuditedRun {
   readonly type: "approval";
   readonly through?: readonly string[] | undefined;
@@ -123,9 +123,9 @@ export interface ApprovalDecided extends AuditedRun {
   readonly outcome: Decision["outcome"];
   readonly scope: string;
   readonly reason: string;
-  /** From the question to the answer. */
+  /** The time from the request to the decision. */
   readonly waitedMs: number;
-  /** Set where this is the last that is recorded of its kind, for its tree has had too many. */
+  /** Set if this is the last such record of its tree of runs, which reached the limit. */
   readonly note?: string | undefined;
 }
 
@@ -133,12 +133,12 @@ export interface ApprovalDecided extends AuditedRun {
 export interface Granted extends AuditedRun {
   readonly type: "grant";
   readonly grant: string;
-  /** Virtual; `host` is where that is. */
+  /** Virtual; `host` is its host path. */
   readonly directory: string;
   readonly host: string | null;
   readonly mode: "ro" | "rw";
   readonly scope: string;
-  /** The workers whose sandbox it widens, from the root run down. */
+  /** The workers whose sandbox is widened, from the root run downwards. */
   readonly levels: readonly string[];
 }
 
@@ -146,7 +146,7 @@ export interface GrantRevoked extends AuditedRun {
   readonly type: "grant_revoked";
   readonly grant: string;
   readonly directory: string;
-  /** Why, or by whom. */
+  /** Why it was revoked, or by whom. */
   readonly reason: string;
 }
 
@@ -157,7 +157,7 @@ export interface AuditedChange {
   readonly outcome: string;
 }
 
-/** What is about to be applied; written before the first file is touched. */
+/** Changes that are about to be applied. Written before the first file is touched. */
 export interface ChangesApplying extends AuditedRun {
   readonly type: "changes_applying";
   readonly changeset: string;
@@ -168,7 +168,7 @@ export interface ChangesApplying extends AuditedRun {
 export interface ChangesApplied extends AuditedRun {
   readonly type: "changes_applied";
   readonly changeset: string;
-  /** How many changes had which outcome. */
+  /** The number of changes for each outcome. */
   readonly counts: Readonly<Record<string, number>>;
   readonly changes: readonly AuditedChange[];
 }
@@ -180,7 +180,7 @@ export interface ChangesDiscarded extends AuditedRun {
   readonly changes: readonly Omit<AuditedChange, "outcome">[];
 }
 
-/** What left the machine. */
+/** A push: data left the machine. */
 export interface Pushed extends AuditedRun {
   readonly type: "pushed";
   readonly repo: string;

@@ -1,9 +1,9 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
 
-/** What the first record follows. */
+/** The hash that the first record follows. */
 export const GENESIS = "0".repeat(64);
 
-/** A record as it stands in the trail, whose seal is whole. What else is in it is its type's. */
+/** A record of the trail with a valid seal. Its other fields depend on its type. */
 export interface SealedRecord {
   readonly seq: number;
   readonly at: string;
@@ -16,12 +16,12 @@ export interface SealedRecord {
   readonly [name: string]: unknown;
 }
 
-/** The key of one project's trail, from the key with which the state directory seals what it makes. */
+/** Derives the key of one project's trail from the seal key of the state directory. */
 export function auditKey(sealKey: Buffer, projectDir: string): Buffer {
   return createHmac("sha256", sealKey).update(`audit trail\0${projectDir}`).digest();
 }
 
-/** One line of the trail, and its hash. `data` is the JSON of an object that is not empty. */
+/** One line of the trail, and its hash. `data` is the JSON of a non-empty object. */
 export function sealedLine(
   key: Buffer,
   { seq, at, data, prev }: { seq: number; at: string; data: string; prev: string },
@@ -34,7 +34,7 @@ export function sealedLine(
 const SEAL = /^,"hash":"([0-9a-f]{64})"\}$/;
 const SEAL_BYTES = ',"hash":""}'.length + 64;
 
-/** The record of a line (without its line break), or null where this key did not seal exactly these bytes. */
+/** The record of a line (without its line break). Null if this key did not seal exactly these bytes. */
 export function unsealed(key: Buffer, line: Buffer): SealedRecord | null {
   const end = line.length - SEAL_BYTES;
   const [, hash] = SEAL.exec(line.subarray(Math.max(0, end)).toString("latin1")) ?? [];
@@ -48,7 +48,7 @@ function hashOf(key: Buffer, text: string): string {
   return createHmac("sha256", key).update("record\n").update(text).digest("hex");
 }
 
-/** How far a trail had come: its last record, and its length in bytes. */
+/** The end of a trail: its last record, and its length in bytes. */
 export interface Head {
   readonly seq: number;
   readonly hash: string;
@@ -60,7 +60,7 @@ export function sealedHead(key: Buffer, { seq, hash, size }: Head): string {
   return `${JSON.stringify({ seq, hash, size, mac })}\n`;
 }
 
-/** Null for anything but the very text that {@link sealedHead} made with this key. */
+/** Null for anything but the exact text that {@link sealedHead} made with this key. */
 export function unsealedHead(key: Buffer, text: string): Head | null {
   const [, seq, hash, size] = /^\{"seq":(\d{1,15}),"hash":"([0-9a-f]{64})","size":(\d{1,15}),/.exec(text) ?? [];
   if (hash === undefined) return null;

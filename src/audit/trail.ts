@@ -9,20 +9,20 @@ import { readHead, writeHead } from "./head.ts";
 import type { AuditRecord } from "./records.ts";
 import { GENESIS, sealedLine } from "./seal.ts";
 
-/** A project's record of what was asked for, agreed to and done. */
+/** A project's record of what was requested, approved and done. */
 export interface AuditTrail {
   /**
-   * Settles when the record is on disk. What must not happen unrecorded waits for that.
+   * Settles when the record is on disk. What must not happen unrecorded waits for it.
    *
-   * @throws AuditTrailError where it could not be written; the caller decides what may go on without.
+   * @throws AuditTrailError if it could not be written. The caller decides what may continue without it.
    */
   append(record: AuditRecord): Promise<void>;
 }
 
-/** For what only looks, and does nothing that would have to be recorded. */
+/** For operations that only read, and need no record. */
 export const noTrail: AuditTrail = { append: async () => {} };
 
-/** A record could not be written. The text is for people: it may hold host paths. */
+/** A record could not be written. The message is for people: it may hold host paths. */
 export class AuditTrailError extends Error {
   override readonly name = "AuditTrailError";
 }
@@ -32,7 +32,7 @@ export interface TrailOptions {
   /** See `auditKey`. */
   readonly key: Buffer;
   readonly owner: LockOwner;
-  /** The wall clock; another one only in tests. */
+  /** The wall clock; replaced only in tests. */
   readonly clock?: () => Date;
 }
 
@@ -49,8 +49,8 @@ interface Queued {
 }
 
 /**
- * The trail on disk, which several processes append to at once. Records are written in batches: one lock, one append and
- * one flush for all that came together. Nothing is touched before the first record.
+ * The trail on disk. Several processes can append to it at once. Records are written in batches: one lock, one append and one
+ * flush for all that arrived together. No file is created before the first record.
  */
 export class TrailFile implements AuditTrail, AsyncDisposable {
   readonly #options: TrailOptions;
@@ -72,7 +72,8 @@ export class TrailFile implements AuditTrail, AsyncDisposable {
     const data = boundedJson(record);
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     if (this.#isClosed) reject(new AuditTrailError("the audit trail is closed"));
-    else if (this.#isFull(data)) reject(new AuditTrailError("too many records wait to be written to the audit trail"));
+    else if (this.#isFull(data))
+      reject(new AuditTrailError("too many records are waiting to be written to the audit trail"));
     else {
       this.#queue.push({ at, data, written: resolve, failed: reject });
       this.#queuedCharacters += data.length;
@@ -81,7 +82,7 @@ export class TrailFile implements AuditTrail, AsyncDisposable {
     return promise;
   }
 
-  /** Writes what waits; whoever appended it is told what became of it. */
+  /** Writes the waiting records, and settles their promises. */
   async close(): Promise<void> {
     this.#isClosed = true;
     await this.#writing;
@@ -97,7 +98,7 @@ export class TrailFile implements AuditTrail, AsyncDisposable {
   }
 
   async #writeAll(): Promise<void> {
-    // What is appended in the same moment goes into the same batch.
+    // Records that are appended in the same tick go into the same batch.
     await Promise.resolve();
     while (this.#queue.length > 0) {
       const batch = this.#takeBatch();
@@ -107,10 +108,10 @@ export class TrailFile implements AuditTrail, AsyncDisposable {
       } catch (error) {
         await this.#lock.close().catch(() => {});
         this.#isMade = false;
-        const told = new AuditTrailError(`the audit trail cannot be written: ${(error as Error).message}`, {
+        const refusal = new AuditTrailError(`the audit trail cannot be written: ${(error as Error).message}`, {
           cause: error,
         });
-        for (const { failed } of batch) failed(told);
+        for (const { failed } of batch) failed(refusal);
       }
     }
     this.#writing = null;
@@ -135,7 +136,7 @@ export class TrailFile implements AuditTrail, AsyncDisposable {
     const head = await readHead(place.head, key);
     await using handle = await open(place.trail, APPENDING, 0o600);
     const { size } = await handle.stat();
-    // Made before the trail has anything in it: a trail without a head has lost it.
+    // The head is written first, so that a trail without a head has lost it.
     if (head === "absent" && size === 0) {
       await writeHead(place.head, key, { seq: 0, hash: GENESIS, size: 0 });
       await flushDirectory(place.dir);

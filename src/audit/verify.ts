@@ -6,7 +6,7 @@ import { type ReadHead, readHead } from "./head.ts";
 import { type Line, linesOf } from "./lines.ts";
 import { GENESIS, type SealedRecord, unsealed } from "./seal.ts";
 
-/** Something about a trail, and the line that it is told of; 0 is the trail as a whole. */
+/** A remark on a line of a trail. Line 0 is the trail as a whole. */
 export interface Remark {
   readonly line: number;
   readonly what: string;
@@ -14,22 +14,22 @@ export interface Remark {
 
 export interface Verdict {
   readonly ok: boolean;
-  /** How many whole records there are. */
+  /** The number of valid records. */
   readonly records: number;
-  /** ISO 8601, UTC; null where there are none. */
+  /** ISO 8601, UTC. Null if there are no records. */
   readonly firstAt: string | null;
   readonly lastAt: string | null;
-  /** What was changed, removed, inserted or moved. At most {@link MAX_REMARKS}; the last says how many more there are. */
+  /** Signs of changed, removed, inserted or moved records. At most {@link MAX_REMARKS}; the last counts the others. */
   readonly problems: readonly Remark[];
-  /** What looks odd and is none of that: what a crash left behind. */
+  /** Harmless irregularities, as a crash leaves them. */
   readonly notes: readonly Remark[];
 }
 
 export const MAX_REMARKS = 100;
 
-/** Holds a whole trail against its seals. Reads it in pieces, however long it is; null where there is none. */
+/** Verifies the seals of a whole trail, which is read in chunks. Null if there is no trail. */
 export async function verifyTrail(place: TrailPaths, key: Buffer): Promise<Verdict | null> {
-  // The head first: what is appended meanwhile makes the trail longer than it, and never shorter.
+  // The head is read first: a concurrent append can only make the trail longer than the head says.
   const head = await readHead(place.head, key);
   await using handle = await opened(place.trail);
   if (handle === null && head === "absent") return null;
@@ -52,7 +52,7 @@ async function opened(path: string): Promise<FileHandle | null> {
   }
 }
 
-/** Lines that are no records, one after the other. */
+/** Consecutive lines that are not records. */
 interface Junk {
   readonly first: Line;
   readonly start: number;
@@ -60,7 +60,7 @@ interface Junk {
   terminated: boolean;
 }
 
-/** The chain as far as it was read. */
+/** The chain as far as it has been read. */
 class Chain {
   readonly #handle: FileHandle | null;
   readonly #head: ReadHead;
@@ -70,7 +70,7 @@ class Chain {
   #firstAt: string | null = null;
   #lastAt: string | null = null;
   #lines = 0;
-  /** The number of the record that must come next, and the hash of the one before it. */
+  /** The number of the next record, and the hash of the one before it. */
   #next = 1;
   #hash = GENESIS;
   #junk: Junk | null = null;
@@ -92,18 +92,18 @@ class Chain {
     }
     const changed = this.#junk === null ? 0 : await this.#closeJunk(this.#junk, line, record);
     this.#place(line, record, changed);
-    if (record.type === "repaired") this.#tellRepair(line, record);
+    if (record.type === "repaired") this.#reportRepair(line, record);
     this.#records += 1;
     this.#firstAt ??= record.at;
     this.#lastAt = record.at;
     if (typeof this.#head === "object" && record.seq === this.#head.seq) this.#hashAtHead = record.hash;
   }
 
-  /** Is this what must come next? `changed` lines before it may have been records. */
+  /** Checks that this is the next record. `changed`: lines before it that may have been records. */
   #place({ number }: Line, { seq, prev, hash }: SealedRecord, changed: number): void {
     const next = this.#next;
     if (seq < next) {
-      this.#problems.add(number, `record ${seq} stands here out of its order, or a second time`);
+      this.#problems.add(number, `record ${seq} is out of order, or a duplicate`);
       return;
     }
     this.#next = seq + 1;
@@ -117,33 +117,32 @@ class Chain {
     }
   }
 
-  /** Tells of the junk before a record; answers with how many of its lines may have been records. */
+  /** Reports the junk before a record. Returns how many of its lines may have been records. */
   async #closeJunk(junk: Junk, { start }: Line, record: SealedRecord): Promise<number> {
     this.#junk = null;
     if (this.#handle !== null && (await isRepaired(this.#handle, { start: junk.start, end: start }, record))) return 0;
-    this.#tellJunk(junk);
+    this.#reportJunk(junk);
     return junk.lines;
   }
 
-  #tellJunk({ first, lines }: Junk): void {
+  #reportJunk({ first, lines }: Junk): void {
     const more = lines === 1 ? "" : ` (and ${lines - 1} more after it)`;
     this.#problems.add(first.number, `${wordsFor(first.bytes)}${more}`);
   }
 
-  #tellRepair({ number }: Line, { what, bytes }: SealedRecord): void {
+  #reportRepair({ number }: Line, { what, bytes }: SealedRecord): void {
     if (what === "torn")
       this.#notes.add(
         number,
-        `the ${bytes} bytes before this record are a line that was not written to its end, as when a process is killed or the disk is full`,
+        `the ${bytes} bytes before this record are an incomplete line, as after a killed process or a full disk`,
       );
-    else if (what === "foreign")
-      this.#problems.add(number, `the ${bytes} bytes before this record were found there, and are no records`);
+    else if (what === "foreign") this.#problems.add(number, `the ${bytes} bytes before this record are not records`);
     else if (what === "truncated")
-      this.#problems.add(number, "when this record was written, records before it had been cut off");
+      this.#problems.add(number, "records before this one were removed before it was written");
     else
       this.#problems.add(
         number,
-        "when this record was written, the head was missing or changed; records before it may have been cut off",
+        "the head was missing or changed when this record was written; records before it may have been removed",
       );
   }
 
@@ -163,14 +162,14 @@ class Chain {
   #judgeEnd(size: number): void {
     const head = this.#head;
     if (this.#junk !== null && this.#records === 0 && head === "broken") {
-      this.#problems.add(0, "neither the records nor the head were sealed with this state directory's key");
+      this.#problems.add(0, "the records and the head were not sealed with this state directory's key");
       return;
     }
-    if (head === "absent") this.#problems.add(0, "the head is missing; records at the end may have been cut off");
+    if (head === "absent") this.#problems.add(0, "the head is missing; records at the end may have been removed");
     else if (head === "broken")
       this.#problems.add(
         0,
-        "the head was changed, or not sealed with this key; records at the end may have been cut off",
+        "the head was changed, or not sealed with this key; records at the end may have been removed",
       );
     else this.#judgeHead(head, size);
     this.#judgeTail();
@@ -181,33 +180,33 @@ class Chain {
     if (last < head.seq)
       this.#problems.add(
         this.#lines,
-        `the trail is cut off: ${head.seq} records were written, and the last here is ${last}`,
+        `the trail is truncated: ${head.seq} records were written, and the last one here is ${last}`,
       );
     else if (this.#hashAtHead !== null && this.#hashAtHead !== head.hash)
-      this.#problems.add(0, `record ${head.seq} is not the one that the head was written for`);
-    // What else is wrong has already been told as such; here it is no more than a line break.
+      this.#problems.add(0, `record ${head.seq} is not the one that the head names`);
+    // If there are other problems they explain the difference; otherwise only a line break is missing.
     else if (size < head.size && this.#problems.isEmpty)
-      this.#problems.add(this.#lines, `the trail is cut off: it had ${head.size} bytes, and has ${size}`);
+      this.#problems.add(this.#lines, `the trail is truncated: it had ${head.size} bytes and has ${size}`);
     else if (last > head.seq && this.#junk === null)
-      this.#notes.add(0, `${last - head.seq} records are newer than the head, as when a process is killed in between`);
+      this.#notes.add(0, `${last - head.seq} records are newer than the head, as after a killed process`);
   }
 
-  /** What stands after the last record. */
+  /** Judges the lines after the last record. */
   #judgeTail(): void {
     const junk = this.#junk;
     if (junk === null) return;
     const head = this.#head;
     const isTorn = typeof head === "object" && !junk.terminated && junk.lines === 1 && junk.start >= head.size;
-    if (!isTorn) this.#tellJunk(junk);
+    if (!isTorn) this.#reportJunk(junk);
     else
       this.#notes.add(
         junk.first.number,
-        "the last line was not written to its end, as when a process is killed; the next record will tell of it",
+        "the last line is incomplete, as after a killed process; the next record will note it",
       );
   }
 }
 
-/** Remarks in their order; of too many, how many. */
+/** A limited list of remarks, which counts those beyond the limit. */
 class Remarks {
   readonly #kept: Remark[] = [];
   #more = 0;
@@ -226,8 +225,8 @@ class Remarks {
   }
 }
 
-/** What a line is that no seal fits. */
+/** Describes a line without a valid seal. */
 function wordsFor(bytes: Buffer | null): string {
   const [, seq] = /^\{"seq":(\d{1,15}),/.exec(bytes?.subarray(0, 40).toString("latin1") ?? "") ?? [];
-  return seq === undefined ? "this line is no record" : `record ${seq} was changed`;
+  return seq === undefined ? "this line is not a record" : `record ${seq} was changed`;
 }

@@ -6,21 +6,21 @@ import { type RawName, rawChild, rawNamesIn, rawStat } from "./model/raw-name.ts
 import type { Draft } from "./scan/draft.ts";
 import { MAX_STAGED_DEPTH } from "./view/base-tree.ts";
 
-/** The most files of which it is remembered that somebody agreed to them; others are asked about once more. */
+/** The most approved files that are remembered. For others, approval is asked again. */
 const MAX_AGREED = 20_000;
 
 /**
- * What a person agreed to while the run went on, tool by tool: it need not be asked again when it is applied. A file
- * counts as agreed to only as long as it is the very version that the tool left.
+ * What was approved during the run, tool by tool, so that it is not asked again when it is applied. A file counts as approved
+ * only while it is exactly the version that the tool left.
  */
 export class Agreed {
   readonly #written = new Map<VirtualPath, string>();
   readonly #contents = new Map<VirtualPath, string>();
   readonly #deleted = new Set<VirtualPath>();
-  /** The folders on the way to what was written. */
+  /** The folders above what was written. */
   readonly #onTheWay = new Set<string>();
 
-  /** Notes a file that a tool wrote, or a folder with all that is in it, as it stands on its side now. */
+  /** Notes the current staged version of a file that a tool wrote, or of a folder and everything in it. */
   wrote(
     path: VirtualPath,
     folder: Descriptor,
@@ -30,14 +30,14 @@ export class Agreed {
     this.#note(path, folder, name, [], pathOf);
   }
 
-  /** Notes what a file may hold: SHA-256, in hexadecimal digits. */
+  /** Notes the content that was approved for a file, as SHA-256 in hexadecimal. */
   mayHold(path: VirtualPath, digest: string): void {
     if (this.#contents.size >= MAX_AGREED) return;
     this.#contents.set(path, digest);
     for (const folder of foldersOf(path)) this.#onTheWay.add(folder);
   }
 
-  /** The digest of what somebody agreed to at this path; null where they agreed to none. */
+  /** The digest of the content that was approved at this path. Null if there is none. */
   contentAt(path: VirtualPath): string | null {
     return this.#contents.get(path) ?? null;
   }
@@ -50,7 +50,7 @@ export class Agreed {
     if (kind === "delete") return [path, ...foldersOf(path)].some((prefix) => this.#deleted.has(prefix as VirtualPath));
     if (next === null) return false;
     if (this.#written.get(path) === versionOf(next)) return true;
-    // A folder that was made on the way to a file that somebody agreed to.
+    // A folder that was made for a file that was approved.
     return type === "directory" && kind === "create" && (this.#onTheWay.has(path) || this.#written.has(path));
   }
 

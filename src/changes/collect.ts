@@ -8,7 +8,7 @@ import { scanView } from "./scan/scan.ts";
 import { contentDigest } from "./snapshot.ts";
 import type { View } from "./view/view.ts";
 
-/** Whose changes they are, for the record that is made of them. */
+/** The run that made the changes, for their record. */
 export interface ChangesOf {
   readonly id: string;
   readonly run: string;
@@ -18,20 +18,20 @@ export interface ChangesOf {
   readonly createdAt: string;
 }
 
-/** A run's changes, and which of them somebody has to agree to. */
+/** A run's changes, and which of them need approval. */
 export interface Collected {
   readonly changeset: Changeset;
   readonly toAsk: readonly Change[];
-  /** Those of a called run that its caller's changes will be asked about with. */
+  /** Changes of a called run that will be approved together with its caller's changes. */
   readonly leftToCallers: readonly Change[];
 }
 
 /** Over all mounts of a run. */
 const MAX_TOTAL = 50_000;
-/** Over all changes: in a deep directory each of very many names has a path of many kilobytes, and all of them are kept. */
+/** Of all changes together: in a deep directory each path has many kilobytes, and all paths are kept in memory. */
 const MAX_BYTES_OF_PATHS = 16 * 1024 ** 2;
 
-/** A change that was found, before it has its place among all of them. */
+/** A change that was found, before it has its index. */
 interface Found {
   readonly change: Omit<Change, "index">;
   readonly asks: boolean;
@@ -43,8 +43,8 @@ function isRefusedCreation({ kind, refusal }: Found["change"]): boolean {
 }
 
 /**
- * What would give way to something that is refused stays: it would be gone, and nothing in its place. So does a file of
- * the size of one that is refused: it may have been moved to where it may not be, and would be lost.
+ * Refuses a deletion that would lose data: of an entry whose replacement is refused, and of a file with the size of a refused
+ * new file, since it may have been moved there.
  */
 function stayingFor(
   refused: ReadonlySet<string>,
@@ -53,12 +53,12 @@ function stayingFor(
 ): Found["change"] {
   if (change.kind !== "delete" || change.refusal !== null) return change;
   if (refused.size > 0 && placesAbove(change).some((place) => refused.has(place)))
-    return { ...change, refusal: "what was to stand in its place was refused" };
+    return { ...change, refusal: "its replacement was refused" };
   const isMoved = change.base?.type === "file" && moved.has(change.base.size);
-  return isMoved ? { ...change, refusal: "what it may have been moved to was refused" } : change;
+  return isMoved ? { ...change, refusal: "the file that it may have been moved to was refused" } : change;
 }
 
-/** Everything that differs in views which come back, each change judged. Null: nothing does. */
+/** Every difference in the views whose changes are applied, each one checked. Null if there is none. */
 export async function collectChanges(
   views: readonly View[],
   agreed: Agreed,
@@ -75,7 +75,9 @@ export async function collectChanges(
     for (const draft of inOrderOfApplying(await scanView(view, signal))) {
       pathBytes += draft.names.reduce((sum, name) => sum + name.length + 1, view.mount.path.length);
       if (pathBytes > MAX_BYTES_OF_PATHS)
-        throw new TooManyChanges(`the paths of all changes have more than ${formatBytes(MAX_BYTES_OF_PATHS)}`);
+        throw new TooManyChanges(
+          `the paths of all changes together are longer than ${formatBytes(MAX_BYTES_OF_PATHS)}`,
+        );
       const said = judged(draft, view, budget);
       const { kind, base, next, linkText } = draft;
       const operation = kind === "delete" ? "delete" : "write";
@@ -107,7 +109,7 @@ export async function collectChanges(
   };
 }
 
-/** Looked at where nobody can change it any more: files that hold what somebody agreed to are not asked about again. */
+/** Drops files whose content was already approved. The content must no longer be writable for the run. */
 export async function withoutAgreed(
   collected: Collected,
   agreedTo: Agreed,
@@ -120,13 +122,13 @@ export async function withoutAgreed(
     const content = changeset.mounts[change.mount]?.content;
     const isAgreed =
       agreed !== null && content !== undefined && (await contentDigest(content, change, signal)) === agreed;
-    // They were shown what it would hold, and not that it may do more.
+    // The approver saw the content, but not new permission bits.
     if (!isAgreed || hasNewRights(change)) asked.push(change);
   }
   return { ...collected, toAsk: asked };
 }
 
-/** Other permission bits than before; of a new file, those to execute it. */
+/** True if permission bits change, or a new file is executable. */
 function hasNewRights({ kind, base, next }: Change): boolean {
   const mode = next?.mode ?? 0;
   return kind === "create" ? (mode & 0o111) !== 0 : ((mode ^ (base?.mode ?? 0)) & 0o777) !== 0;

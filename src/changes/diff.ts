@@ -6,13 +6,13 @@ import { visible, visibleName } from "./diff/visible.ts";
 import { type Change, type Changeset, placeKey } from "./model/changeset.ts";
 
 export interface DiffLimits {
-  /** A file of which either version is larger is told of, and not shown. */
+  /** If either version of a file is larger, its content is not shown. */
   readonly fileBytes: number;
-  /** Of all that is shown; whatever comes after is told of in one line each. */
+  /** Of everything shown. Later changes get one line each. */
   readonly totalBytes: number;
-  /** Of all that is read to be compared. */
+  /** Of everything that is read for comparison. */
   readonly readBytes: number;
-  /** Changes after so many are only counted. */
+  /** Changes beyond this number are only counted. */
   readonly changes: number;
 }
 
@@ -23,15 +23,15 @@ export const DIFF_LIMITS: DiffLimits = {
   changes: 5000,
 };
 
-/** One change, for people: each line is safe to be printed. */
+/** One change, for people. Each line is safe to print. */
 export interface ChangeDiff {
   readonly change: Change;
-  /** Why it cannot be applied as things stand; null where it could. */
+  /** Why it cannot be applied now; null if it can. */
   readonly verdict: Verdict | null;
   readonly lines: readonly string[];
 }
 
-/** A whole changeset as a unified diff, for people; each line is safe to be printed. */
+/** A whole changeset as a unified diff, for people. Each line is safe to print. */
 export async function changesetDiff(changeset: Changeset, limits: DiffLimits = DIFF_LIMITS): Promise<string> {
   const lines: string[] = [];
   let shown = 0;
@@ -44,7 +44,7 @@ export async function changesetDiff(changeset: Changeset, limits: DiffLimits = D
   return lines.join("\n");
 }
 
-/** Compares what a run left with what stands in its place now. Ends early where there are more changes than the limit. */
+/** Compares what a run left with what the directory has now. Stops at the limit of changes. */
 export async function* changeDiffs(changeset: Changeset, limits: DiffLimits = DIFF_LIMITS): AsyncGenerator<ChangeDiff> {
   using mounts = new OpenMounts(changeset);
   const coming = new Coming();
@@ -63,7 +63,7 @@ interface Left {
   read: number;
 }
 
-/** The places that changes free or make, so that later changes find them free or made. */
+/** The places that earlier changes free or make, so that later changes can use them. */
 class Coming {
   readonly #places = new Set<string>();
 
@@ -84,25 +84,25 @@ function verdictOn(change: Change, mounts: OpenMounts, coming: Coming): Verdict 
 
 async function diffOf(change: Change, mounts: OpenMounts, limits: DiffLimits, left: Left): Promise<ChangeDiff> {
   const { kind, type, next, base } = change;
-  if (kind === "delete" || type !== "file" || next === null) return told(change, [heading(change)]);
+  if (kind === "delete" || type !== "file" || next === null) return shown(change, [heading(change)]);
   const sizes = `${sizeOf(base)}${next.size} bytes`;
   const size = Math.max(next.size, base?.size ?? 0);
-  if (size > limits.fileBytes) return told(change, [`${heading(change)} (${sizes}; too large to show)`]);
-  if (left.bytes <= 0 || left.read < size) return told(change, [`${heading(change)} (${sizes}; not shown)`]);
+  if (size > limits.fileBytes) return shown(change, [`${heading(change)} (${sizes}; too large to show)`]);
+  if (left.bytes <= 0 || left.read < size) return shown(change, [`${heading(change)} (${sizes}; not shown)`]);
   left.read -= size;
   const versions = await versionsOf(change, mounts);
   if (isVerdict(versions)) return marked(change, versions);
   const { before, after } = versions;
-  if (!isText(before) || !isText(after)) return told(change, [`${heading(change)} (binary, ${sizes})`]);
+  if (!isText(before) || !isText(after)) return shown(change, [`${heading(change)} (binary, ${sizes})`]);
   const hunks = textDiff(before, after);
-  if (hunks === null) return told(change, [`${heading(change)} (${sizes}; changed too much to show)`]);
-  if (bytesOf(hunks) > left.bytes) return told(change, [`${heading(change)} (${sizes}; not shown)`]);
+  if (hunks === null) return shown(change, [`${heading(change)} (${sizes}; changed too much to show)`]);
+  if (bytesOf(hunks) > left.bytes) return shown(change, [`${heading(change)} (${sizes}; not shown)`]);
   const name = visibleName(change.path);
   const title = hunks.length === 0 ? [] : [`--- ${kind === "create" ? "/dev/null" : name}`, `+++ ${name}`];
-  return told(change, [...(title.length === 0 || modeOf(change) !== "" ? [heading(change)] : []), ...title, ...hunks]);
+  return shown(change, [...(title.length === 0 || modeOf(change) !== "" ? [heading(change)] : []), ...title, ...hunks]);
 }
 
-/** What happens, in one line: `modify /work/run.sh, mode 644 -> 755`. */
+/** The change in one line: `modify /work/run.sh, mode 644 -> 755`. */
 function heading(change: Change): string {
   const { kind, type, path, linkText } = change;
   const what = type === "file" ? "" : `${type} `;
@@ -110,7 +110,7 @@ function heading(change: Change): string {
   return `${kind} ${what}${visibleName(path)}${leads}${modeOf(change)}`;
 }
 
-/** Where permission bits change, or something new may be executed. */
+/** The mode, if permission bits change or a new file is executable. */
 function modeOf({ kind, type, base, next }: Change): string {
   if (next === null || type === "link") return "";
   const now = (next.mode & 0o777).toString(8);
@@ -124,7 +124,7 @@ function marked(change: Change, verdict: Verdict): ChangeDiff {
   return { change, verdict, lines: [line] };
 }
 
-function told(change: Change, lines: readonly string[]): ChangeDiff {
+function shown(change: Change, lines: readonly string[]): ChangeDiff {
   return { change, verdict: null, lines };
 }
 

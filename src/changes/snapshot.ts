@@ -8,18 +8,18 @@ import { hasCode } from "../platform/errno.ts";
 import type { Change, Changeset, EntryFacts } from "./model/changeset.ts";
 import { factsOf } from "./model/raw-name.ts";
 
-/** How much of a file is held in memory at a time. */
+/** The part of a file that is held in memory at a time. */
 const PIECE_BYTES = 1024 ** 2;
 
 export interface Snapshot {
   readonly changeset: Changeset;
-  /** The changes as they were taken, by their index. */
+  /** The copied changes, by their index. */
   readonly taken: ReadonlyMap<number, Change>;
 }
 
 /**
- * The same changeset with a copy of all that it brings in `dir`: whatever the run writes next, what is shown and agreed
- * to is what is applied. What went away, or became something else, is refused.
+ * The same changeset with a copy of all its content in `dir`, so that what is shown and approved is what is applied, even
+ * if the run writes again. An entry that disappeared or changed is refused.
  */
 export async function snapshotOf(changeset: Changeset, dir: string, signal?: AbortSignal): Promise<Snapshot> {
   await mkdir(dir, { mode: 0o700 });
@@ -40,11 +40,11 @@ async function takenFrom(change: Change, from: string, to: string, signal: Abort
   return typeof next === "string" ? { ...change, refusal: next } : { ...change, next };
 }
 
-const CHANGED_AGAIN = "it was changed again while it was looked at";
-/** A worker goes down step by step, and makes what has no name that could be given to the system. */
+const CHANGED_AGAIN = "it changed again while it was checked";
+/** By changing directory step by step, a worker can make paths that are too long for a system call. */
 const TOO_LONG = "its path is too long";
 
-/** What it is, or why it is not taken. Each step by descriptor and never through a link, for the worker goes on meanwhile. */
+/** Copies one entry, or returns why not. It goes by descriptor and through no link, since the worker may still be running. */
 async function copied(
   change: Change,
   from: string,
@@ -71,7 +71,7 @@ async function copied(
   }
 }
 
-/** What it was is noted; the copy itself stays open to whoever fills it. */
+/** The facts have the original mode; the copy itself stays writable, to be filled. */
 async function folderLike({ uid, gid, mode }: fs.Stats, to: string): Promise<EntryFacts | null> {
   await mkdir(to, { recursive: true, mode: 0o700 });
   if (isRoot()) fs.lchownSync(to, uid, gid);
@@ -79,7 +79,7 @@ async function folderLike({ uid, gid, mode }: fs.Stats, to: string): Promise<Ent
   return facts === null ? null : { ...facts, mode: mode & 0o7777 };
 }
 
-/** With the text that was judged, whatever it says by now. */
+/** With the target that was checked, even if the link changed since. */
 function linkLike({ uid, gid }: fs.Stats, { linkText }: Change, to: string): EntryFacts | null {
   if (linkText === undefined) return null;
   fs.symlinkSync(linkText, to);
@@ -104,7 +104,7 @@ function nameOf(root: string, parts: readonly string[]): Descriptor {
   return folder.child(parts.at(-1) ?? ".");
 }
 
-/** The SHA-256 of what a change brings, in hexadecimal digits; null where it is not what was looked at any more. */
+/** The SHA-256 of a change's content, in hexadecimal. Null if it is no longer what was checked. */
 export async function contentDigest(
   content: string,
   { parts, next }: Pick<Change, "parts" | "next">,
@@ -113,7 +113,7 @@ export async function contentDigest(
   return next === null ? null : await digestAt(content, parts, next.size, signal);
 }
 
-/** The SHA-256 of a file below a directory, in hexadecimal digits; null where there is none, or one that is larger. */
+/** The SHA-256 of a file below a directory, in hexadecimal. Null if there is none, or it is larger. */
 export async function digestAt(
   root: string,
   parts: readonly string[],
@@ -133,7 +133,7 @@ export async function digestAt(
     }
     return hash.digest("hex");
   } catch (error) {
-    // What cannot be read is asked about.
+    // If it cannot be read, approval is asked for.
     if ((error as NodeJS.ErrnoException).syscall === undefined) throw error;
     return null;
   }

@@ -21,11 +21,11 @@ import { openView, type View } from "./view/view.ts";
 
 export interface StageRequest {
   readonly sandbox: Sandbox;
-  /** A directory to make below one of Corral's own; everything that is staged stands in it. */
+  /** The staging area: a directory to make below one of Corral's own. */
   readonly dir: string;
-  /** Bytes that the run may write in all. */
+  /** The bytes that the run may write in all. */
   readonly maxBytes: number;
-  /** False: every view is a copy, also where an overlay is to be had. */
+  /** False: every view is a copy, even if overlays are available. */
   readonly overlays: boolean;
   readonly signal?: AbortSignal;
 }
@@ -34,7 +34,7 @@ export type Staging =
   | { readonly ok: true; readonly stage: Stage }
   | { readonly ok: false; readonly violations: readonly Violation[] };
 
-/** The side on which one run writes: a view for each of its mounts that a bind mount cannot express. */
+/** The staging area of one run: a view for each of its mounts that a bind mount cannot express. */
 export class Stage implements AsyncDisposable {
   readonly #request: StageRequest;
   #sandbox: Sandbox;
@@ -45,7 +45,7 @@ export class Stage implements AsyncDisposable {
   #commits = 0;
   #closed = false;
 
-  /** Views that are only read do not come back; they are made all the same, for what may not be read is not in them. */
+  /** Read-only views are made too, since they leave out what may not be read. */
   static async open(request: StageRequest): Promise<Staging> {
     const stage = new Stage(request);
     try {
@@ -66,14 +66,14 @@ export class Stage implements AsyncDisposable {
     this.#made = 0;
   }
 
-  /** What the run's tools, cells and children are given: its sandbox, with views in the places of mounts. */
+  /** The sandbox for the run's tools, cells and called runs: views take the places of mounts. */
   get sandbox(): Sandbox {
     return this.#sandbox;
   }
 
   /**
-   * Takes another sandbox in the place of the one so far: that one expanded, with its views. Mounts that are new, or
-   * can be written now, get views of their own where they need them. Nothing has changed where anything is refused.
+   * Replaces the sandbox by a wider one. Mounts that are new, or are now writable, get a view if they need one. If any is
+   * refused, nothing is changed.
    */
   async adopt(sandbox: Sandbox): Promise<readonly Violation[]> {
     const kept: View[] = [];
@@ -84,7 +84,7 @@ export class Stage implements AsyncDisposable {
         const known = this.#views.find((view) => view.host === mount.host && view.mount.path === mount.path);
         if (known !== undefined && known.mount.mode === mount.mode) kept.push(known);
         else if (deliveryOf(mount) === "view") {
-          // What was a view for reading only is made anew from what it showed.
+          // A read-only view that becomes writable is made again from its original.
           const shown = known === undefined ? mount : { ...mount, host: known.mount.host };
           const view = await this.#opened(shown, sandbox);
           if (typeof view === "string")
@@ -100,7 +100,7 @@ export class Stage implements AsyncDisposable {
       for (const view of made) await view.close();
       return violations;
     }
-    // A called run may still stand on one that was replaced.
+    // A called run may still use a view that was replaced.
     this.#replaced.push(...this.#views.filter((view) => !kept.includes(view)));
     this.#views = [...kept, ...made];
     this.#sandbox = { ...sandbox, mounts: sandbox.mounts.map((mount) => seenThrough(mount, made)) };
@@ -117,7 +117,7 @@ export class Stage implements AsyncDisposable {
       return (await openView({ mount, mounts: sandbox.mounts, dir: own, overlays, signal })) ?? "it cannot be opened";
     } catch (error) {
       if (!(error instanceof TooLargeToStage)) throw error;
-      return `what a worker changes there would have to be kept apart, and ${error.message}`;
+      return `writes to it must be staged, and ${error.message}`;
     }
   }
 
@@ -126,24 +126,24 @@ export class Stage implements AsyncDisposable {
     return join(this.#request.dir, "journal");
   }
 
-  /** True where changes go to a directory of the project itself, and not to a caller's view of it. */
+  /** True if changes are applied to the project itself, and not to a caller's view. */
   get reachesProject(): boolean {
     return this.#views.some(({ mount }) => comesBack(mount) && mount.view === undefined);
   }
 
-  /** Where the mounts stand that are views, by their virtual paths. */
+  /** The virtual paths of the mounts that are views. */
   get paths(): ReadonlySet<VirtualPath> {
     return new Set(this.#views.map((view) => view.mount.path));
   }
 
-  /** Where what is written takes room on the disk. */
+  /** The directories whose size is what the run wrote. */
   get written(): readonly string[] {
     return this.#views.filter((view) => view.mount.mode === "rw").map((view) => view.contentPath);
   }
 
   /**
-   * Notes that somebody agreed to what a tool has just done there. `digest`: of what they agreed that the file holds, in
-   * SHA-256. Null: of what stands there now, which is only true while nobody else can write there.
+   * Notes the approval of what a tool has just done. `digest`: SHA-256 of the approved content. Null: the current content is
+   * what was approved, which is only true while nothing else can write there.
    */
   agreed(operation: "write" | "delete", path: VirtualPath, digest: string | null = null): void {
     const view = this.#viewAt(path);
@@ -154,8 +154,8 @@ export class Stage implements AsyncDisposable {
   }
 
   /**
-   * The same of a diff that somebody was shown, by the SHA-256 of both its sides. It leaves out what is the same in both,
-   * so it shows all that is new only where its old side stands in the directory itself, or was agreed to. Null: it has none.
+   * Notes the approval of a diff, by the SHA-256 of the content before (null: no file) and after. A diff leaves out what did not
+   * change, so it counts only if the content before is the real directory's, or was approved.
    */
   async agreedToDiff(path: VirtualPath, { before, after }: { before: string | null; after: string }): Promise<void> {
     const view = this.#viewAt(path);
@@ -173,7 +173,7 @@ export class Stage implements AsyncDisposable {
     if (folder !== null) this.#agreed.wrote(path, folder, name, (inner) => view.pathOf([...names, ...inner]));
   }
 
-  /** The changes of a run that has ended: nothing may write to its views any more. They are closed with it. */
+  /** The changes of a run that has ended: nothing may write to its views any more. Closes the views. */
   async collect(of: ChangesOf, signal?: AbortSignal): Promise<Collected | null> {
     const collected = await this.#collect(of, signal);
     await this.#closeViews();
@@ -181,8 +181,8 @@ export class Stage implements AsyncDisposable {
   }
 
   /**
-   * The changes so far, of a run that goes on: a copy of each is taken, so that what is agreed to is what is applied. It
-   * goes with what is answered, for a run may commit as often as it likes. One at a time.
+   * The changes so far of a run that continues. Each is copied, so that what is approved is what is applied; disposing of the
+   * result deletes the copies. Not to be called concurrently.
    */
   async collectSoFar(of: ChangesOf, signal?: AbortSignal): Promise<(Collected & AsyncDisposable) | null> {
     this.#commits += 1;
@@ -202,7 +202,7 @@ export class Stage implements AsyncDisposable {
     }
   }
 
-  /** After changes of a run that goes on were applied: they are what its next changes are compared with. */
+  /** Called after changes of a run that continues were applied: its next changes are compared with them. */
   applied(changeset: Changeset, indexes: ReadonlySet<number>): void {
     for (const change of changeset.changes) {
       const path = changeset.mounts[change.mount]?.path;
@@ -241,7 +241,7 @@ function partsBelow({ mount }: View, path: VirtualPath): string[] {
   return (below(mount.path, path) ?? "").split("/").filter((part) => part !== "");
 }
 
-/** The folder that the names lead to, without following links; null where there is none. */
+/** The folder that the names lead to, without following links. Null if there is none. */
 function folderOf(root: Descriptor, names: readonly RawName[]): Descriptor | null {
   try {
     return root.below(names.map(rawBytes));

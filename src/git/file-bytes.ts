@@ -10,8 +10,8 @@ import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
 
 /**
- * The content of a worker's files, byte for byte, under its sandbox. Guarded like every other file operation; no link is
- * followed, since a repository is given a file and not what a worker pointed at.
+ * Reads a worker's files as bytes, with the checks of every other file operation. No link is followed, so that a worker cannot
+ * choose another file for the repository.
  */
 export class FileBytes implements Disposable {
   readonly #access: CheckedAccess;
@@ -22,7 +22,7 @@ export class FileBytes implements Disposable {
     this.#roots = openRoots(sandbox.mounts);
   }
 
-  /** Null where nothing stands there. Throws `SandboxError` for what may not be read, or is no regular file. */
+  /** Null if it does not exist. Throws `SandboxError` if it may not be read, or is not a regular file. */
   async read(path: VirtualPath, maxBytes: number, signal: AbortSignal): Promise<Buffer | null> {
     signal.throwIfAborted();
     const place = this.#access.toRead(path);

@@ -6,7 +6,7 @@ import type { GitProtocol } from "../declarations/git/repo.ts";
 import { SYSTEM_PATH } from "../secrets/read-secret.ts";
 import { GIT_SETTINGS, gitEnvironment } from "./settings.ts";
 
-/** The system's git, absolute; null where there is none. */
+/** The absolute path of the system's git. Null if it is not installed. */
 export async function findGit(): Promise<string | null> {
   for (const dir of SYSTEM_PATH.split(":")) {
     const path = join(dir, "git");
@@ -32,32 +32,32 @@ export interface GitCommand {
   readonly protocol: GitProtocol;
   readonly signal: AbortSignal;
   readonly timeoutMs: number;
-  /** More output ends it; what there was is given, and `cut` is true. */
+  /** More output ends the process: the output so far is returned, with `cut`. */
   readonly maxOutputBytes: number;
   readonly input?: string | Uint8Array;
-  /** Further `-c` settings: no secret, since every user of the machine sees them. */
+  /** Further `-c` settings. They must hold no secret, since every user of the machine can see them. */
   readonly settings?: readonly string[];
-  /** Further variables, of this one process. */
+  /** Further environment variables of this process. */
   readonly env?: Readonly<Record<string, string>>;
 }
 
 export interface GitEnd {
-  /** Null where it was ended, or could not be started. */
+  /** Null if it was killed. */
   readonly status: number | null;
   readonly stdout: Buffer;
-  /** Its end. */
+  /** The end of the output. */
   readonly stderr: string;
   readonly cut: boolean;
   readonly timedOut: boolean;
 }
 
 const MAX_STDERR_CHARS = 8000;
-/** How long git may take to put its locks away. */
+/** The time that git gets to remove its locks. */
 const GRACE_MS = 2000;
 
 /**
- * The one place where git is started: with no environment but its own, above no work tree, by words and never by a
- * shell, in a process group of its own, which goes with it. Rejects with the signal's reason where that was aborted.
+ * The only place that starts git: with its own environment, without a work tree or a shell, in a process group that is killed
+ * when it ends. If the signal is aborted, rejects with its reason.
  */
 export async function runGit(program: GitProgram, command: GitCommand): Promise<GitEnd> {
   command.signal.throwIfAborted();
@@ -104,7 +104,7 @@ export async function runGit(program: GitProgram, command: GitCommand): Promise<
   child.stderr.setEncoding("utf8").on("data", (text: string) => {
     stderr = (stderr + text).slice(-MAX_STDERR_CHARS);
   });
-  // A git that ends before it has read everything says by its status what was wrong.
+  // If git ends before it has read everything, its status is the error.
   child.stdin.on("error", () => {}).end(command.input ?? "");
 
   const timer = setTimeout(() => {
@@ -120,7 +120,7 @@ export async function runGit(program: GitProgram, command: GitCommand): Promise<
     clearTimeout(timer);
     clearTimeout(grace);
     command.signal.removeEventListener("abort", end);
-    // What it left running belongs to it.
+    // Kills the processes that git left running.
     kill("SIGKILL");
   }
 }

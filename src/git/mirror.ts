@@ -10,7 +10,7 @@ import { type Access, accessTo } from "./secret.ts";
 
 export interface MirrorOptions {
   readonly program: GitProgram;
-  /** Where it is, or is made. */
+  /** The directory of the mirror; created if it is missing. */
   readonly gitDir: string;
   /** Names this process among those that use the mirror. */
   readonly owner: string;
@@ -23,15 +23,15 @@ type Asked = Partial<Pick<GitCommand, "input" | "maxOutputBytes" | "env">>;
 const LOCAL_TIMEOUT_MS = 2 * 60_000;
 const REMOTE_TIMEOUT_MS = 10 * 60_000;
 const DEFAULT_OUTPUT_BYTES = 1024 * 1024;
-/** Longer than any git of Corral's runs. */
+/** Longer than any git process of Corral runs. */
 const STALE_LOCK_MS = 60 * 60_000;
 const MAX_DETAIL_CHARS = 2000;
 
-/** Corral writes all of it. HEAD names nothing: git would take attributes from there, and a diff would hide what they say. */
+/** Corral writes the whole configuration. HEAD names no branch: git would read attributes from it, which can hide parts of a diff. */
 const CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n\tfilemode = true\n";
 const HEAD = "ref: refs/heads/none\n";
 
-/** Corral's own bare copy of a repository. No worker reaches it, and no work tree is ever made of it. */
+/** Corral's own bare copy of a repository. No worker reaches it, and it never has a work tree. */
 export class Mirror {
   readonly repo: GitRepo;
   readonly #options: MirrorOptions;
@@ -41,7 +41,7 @@ export class Mirror {
     this.#options = options;
   }
 
-  /** Makes it where there is none, and removes what processes that have died left in it. */
+  /** Creates the mirror if it is missing, and removes what dead processes left in it. */
   static async open(repo: GitRepo, options: MirrorOptions, signal: AbortSignal): Promise<Mirror> {
     const mirror = new Mirror(repo, options);
     const { gitDir } = options;
@@ -54,39 +54,39 @@ export class Mirror {
     await writeAtomically(join(gitDir, "HEAD"), HEAD);
     await removeStaleLocks(gitDir, repo.branch);
     await mirror.#removeLeftovers(signal);
-    // Objects that were staged and never pushed would stay for ever.
+    // Otherwise objects that were staged and never pushed would stay forever.
     await mirror.local(["gc", "--auto", "--quiet"], {}, signal);
     return mirror;
   }
 
-  /** Where the remote branch was when it was last fetched. */
+  /** The ref that holds the remote branch as of the last fetch. */
   get trackingRef(): string {
     return `refs/remotes/origin/${this.repo.branch}`;
   }
 
-  /** A ref of this process's own. */
+  /** A ref that belongs to this process. */
   ownRef(name: string): string {
     return `refs/corral/${this.#options.owner}/${name}`;
   }
 
-  /** A new file of this process's own, for an index. */
+  /** The path of a new index file that belongs to this process. */
   indexPath(): string {
     return join(this.#options.gitDir, `corral-index.${this.#options.owner}.${randomBytes(6).toString("hex")}`);
   }
 
-  /** Git on the mirror alone: nothing leaves the machine. */
+  /** Runs git on the mirror only: nothing leaves the machine. */
   async local(args: readonly string[], asked: Asked, signal: AbortSignal): Promise<GitEnd> {
     return await this.#run({ args, ...asked, signal, timeoutMs: LOCAL_TIMEOUT_MS });
   }
 
-  /** The output of git on the mirror; throws where git fails, or says more than was asked for. */
+  /** The output of git on the mirror. Throws if git fails, or the output is too long. */
   async output(args: readonly string[], asked: Asked, signal: AbortSignal): Promise<Buffer> {
     const end = await this.local(args, asked, signal);
     if (end.status === 0) return end.stdout;
-    throw this.failure(end, "could not be worked on");
+    throw this.failure(end, "could not be processed");
   }
 
-  /** Git that speaks to the remote, with what it needs to be let in. */
+  /** Runs git against the remote, with its credentials. */
   async remote(args: readonly string[], signal: AbortSignal): Promise<GitEnd> {
     const access: Access = await accessTo(this.repo, this.#options.env, signal);
     const { settings, env } = access;
@@ -98,23 +98,23 @@ export class Mirror {
     };
   }
 
-  /** A refusal for a git that failed: a worker learns that, a person also what git said. */
+  /** A refusal for a failed git: the message is for workers; the detail, with git's own output, is for people. */
   failure({ status, stderr, cut, timedOut }: GitEnd, what: string): GitRefusal {
     const { name } = this.repo;
     const detail = `git (repository ${name}, ${timedOut ? "timed out" : `status ${status}`}): ${clean(stderr)}`;
-    if (cut) return new GitRefusal("GIT_TOO_LARGE", `The repository ${name} is larger than what is worked on.`, detail);
+    if (cut) return new GitRefusal("GIT_TOO_LARGE", `The repository ${name} is too large for this operation.`, detail);
     if (timedOut) return new GitRefusal("GIT_TIMED_OUT", `The repository ${name} did not answer in time.`, detail);
     return new GitRefusal("GIT_FAILED", `The repository ${name} ${what}.`, detail);
   }
 
-  /** Removes refs; those that are gone already are fine. */
+  /** Removes refs. It is no error if one does not exist. */
   async removeRefs(refs: readonly string[], signal: AbortSignal): Promise<void> {
     if (refs.length === 0) return;
     const input = refs.map((ref) => `delete ${ref}\n`).join("");
     await this.output(["update-ref", "--no-deref", "--stdin"], { input }, signal);
   }
 
-  /** Every ref that a process made for what it staged; of this one, or of all. */
+  /** The refs of staged commits: of this process, or of all. */
   async stagedRefs(whose: "own" | "all", signal: AbortSignal): Promise<string[]> {
     const prefix = whose === "own" ? this.ownRef("") : "refs/corral/";
     const args = ["for-each-ref", "--format=%(refname)", prefix];
@@ -131,7 +131,7 @@ export class Mirror {
     return await runGit(program, { maxOutputBytes: DEFAULT_OUTPUT_BYTES, ...command, gitDir, protocol });
   }
 
-  /** Made apart and renamed into place, so that two first uses at once agree on one whole mirror. */
+  /** Created under another name and renamed, so that two processes that create it at once share one complete mirror. */
   async #make(signal: AbortSignal): Promise<void> {
     const { gitDir, program } = this.#options;
     const draft = `${gitDir}.${randomBytes(6).toString("hex")}`;
@@ -165,7 +165,7 @@ export class Mirror {
   }
 }
 
-/** A git that dies with the machine leaves its locks, and every other one would wait for it. */
+/** A crash of the machine leaves git's locks, and every other git would fail because of them. */
 async function removeStaleLocks(gitDir: string, branch: string): Promise<void> {
   for (const name of [`refs/remotes/origin/${branch}`, "packed-refs", "shallow"]) {
     const path = join(gitDir, `${name}.lock`);

@@ -11,38 +11,38 @@ import { blobId, foldersOf, type TreeEntry, whyNoFile } from "./tree-entries.ts"
 export interface PullRequest {
   /** Absent: everything. */
   readonly paths?: readonly string[] | undefined;
-  /** True: what has changes of its own is replaced as well. */
+  /** True: also replaces files that have local changes. */
   readonly overwrite: boolean;
 }
 
-/** Whose files they are, and who is asked. */
+/** The worker that pulls: its files, and how to ask for approval. */
 export interface Puller {
   readonly files: GuardedFiles;
   readonly bytes: FileBytes;
-  /** The version of each file that this tree of runs knows of. */
+  /** The repository's version of each file that this tree of runs has seen. */
   readonly seen: Map<string, string | null>;
-  /** Asks for all writes together; rejects where nobody agrees. */
+  /** Asks for approval of all writes together. Rejects if it is denied. */
   agree(paths: readonly VirtualPath[], signal: AbortSignal): Promise<void>;
-  /** Told of each file that was written and that somebody had agreed to: what stands there is what they agreed to. */
+  /** Called for each approved file after it was written with the approved content. */
   agreedTo(path: VirtualPath, content: Uint8Array): void;
 }
 
 export interface Pulled {
-  /** Null where the branch does not exist yet. */
+  /** Null if the branch does not exist yet. */
   readonly commit: string | null;
   readonly created: readonly VirtualPath[];
   readonly replaced: readonly VirtualPath[];
   readonly unchanged: number;
-  /** Files with changes of their own, which are as they were. */
+  /** Files with local changes, which were not replaced. */
   readonly conflicts: readonly VirtualPath[];
-  /** What the repository has and is not written, with the reason. */
+  /** Entries of the repository that were not written, with the reason. */
   readonly skipped: readonly { readonly path: string; readonly why: string }[];
 }
 
 interface Comparison {
   readonly entry: TreeEntry;
   readonly path: VirtualPath;
-  /** What stands there now; null: nothing. */
+  /** The id of the local file. Null if there is none. */
   readonly local: string | null;
 }
 
@@ -98,7 +98,7 @@ function chosenFrom(
   );
 }
 
-/** What may become a file here, and is not what stands there already. */
+/** The entries that can be files here and differ from the local ones. */
 async function differing(
   chosen: readonly TreeEntry[],
   { repo }: Repository,
@@ -132,13 +132,13 @@ async function differing(
     if (different.length > MAX_PULLED_FILES || total > MAX_PULLED_BYTES)
       throw new GitRefusal(
         "GIT_TOO_LARGE",
-        `There is more to pull than at one time: at most ${MAX_PULLED_FILES} files and ${MAX_PULLED_BYTES} bytes. Name some of them in \`paths\`.`,
+        `There is too much to pull at once: at most ${MAX_PULLED_FILES} files and ${MAX_PULLED_BYTES} bytes. Name fewer files in \`paths\`.`,
       );
   }
   return different;
 }
 
-/** Null where nothing stands there; a refusal where that cannot be a file of this worker's. */
+/** The id of a local file; null if there is none; a refusal if the worker may not read it. */
 async function idOf(path: VirtualPath, bytes: FileBytes, signal: AbortSignal): Promise<string | null | SandboxError> {
   try {
     const content = await bytes.read(path, MAX_FILE_BYTES, signal);
@@ -149,7 +149,7 @@ async function idOf(path: VirtualPath, bytes: FileBytes, signal: AbortSignal): P
   }
 }
 
-/** A file is only replaced where the repository has what stands there, as this or an earlier version of it. */
+/** A file is only replaced if the repository has the local content as an earlier version of it. */
 async function withoutConflicts(
   different: readonly Comparison[],
   commit: string | null,
@@ -166,13 +166,13 @@ async function withoutConflicts(
   const conflicts = new Set(unsure.filter(({ entry, local }) => !history.get(entry.path)?.has(local ?? "")));
   for (const { entry, path } of conflicts) {
     draft.conflicts.push(path);
-    // Told of, so that what is staged from here on is staged knowingly.
+    // The conflict is reported, so the worker may stage its own version from now on.
     seen.set(entry.path, entry.id);
   }
   return different.filter((one) => !conflicts.has(one));
 }
 
-/** What cannot be written at all is told of when it is tried. */
+/** A path that cannot be written at all needs no approval: the write itself is refused. */
 function asks(files: GuardedFiles, path: VirtualPath): boolean {
   try {
     return files.needs("write", path).some(({ consent }) => consent === "ask");
@@ -196,7 +196,7 @@ async function writeAll(
     const one = byEntry.get(entry);
     if (one === undefined) continue;
     const { path, local } = one;
-    // Somebody may have thought about it for minutes.
+    // The approval may have taken minutes, so the file is checked again.
     if ((await idOf(path, bytes, signal)) !== local) {
       draft.conflicts.push(path);
       continue;

@@ -1,8 +1,8 @@
-/** What a repository's operation is refused with. The text is for a worker: virtual paths only, and no address. */
+/** A refused operation on a repository. The message is for workers: it holds virtual paths only, and no address. */
 export class GitRefusal extends Error {
   override readonly name = "GitRefusal";
   readonly code: string;
-  /** What git itself said, for people: host paths may be in it, and no secret is. */
+  /** Git's own output, for people. It may hold host paths, but no secret. */
   readonly detail: string | null;
 
   constructor(code: string, message: string, detail: string | null = null) {

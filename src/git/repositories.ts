@@ -8,19 +8,19 @@ import { Repository } from "./repository.ts";
 import { TreeState } from "./tree-state.ts";
 
 export interface RepositoriesOptions {
-  /** For the mirrors of one project; Corral's own, which no worker can reach. */
+  /** The directory for the mirrors of one project: Corral's own, which no worker can reach. */
   readonly dir: string;
   readonly repos: ReadonlyMap<string, GitRepo>;
   /** Names this process among those that use the same mirrors: letters, digits, `_` and `-`. */
   readonly owner: string;
   readonly isLive: (owner: string) => boolean;
-  /** Corral's own environment, in which secrets are looked up. */
+  /** Corral's own environment, which has the secrets. */
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Told once a commit has been pushed. */
+  /** Called after a commit was pushed. */
   readonly onPushed?: (pushed: PushRecord) => Promise<void>;
 }
 
-/** A push as a record keeps it. */
+/** A push, for the audit trail. */
 export interface PushRecord {
   readonly run: string;
   readonly root: string;
@@ -28,11 +28,11 @@ export interface PushRecord {
   readonly repo: string;
   readonly branch: string;
   readonly commit: string;
-  /** Virtual. */
+  /** Virtual paths. */
   readonly files: readonly string[];
 }
 
-/** The repositories of a project; each has its mirror made with its first use. */
+/** The repositories of a project. The mirror of each is made at its first use. */
 export class Repositories implements AsyncDisposable {
   readonly #options: RepositoriesOptions;
   readonly #opened = new Map<string, Promise<Repository>>();
@@ -54,20 +54,20 @@ export class Repositories implements AsyncDisposable {
     try {
       return await opening;
     } catch (error) {
-      // Tried again the next time: a disk may have been full.
+      // The next call tries again: the disk may have been full.
       this.#opened.delete(name);
       throw error;
     }
   }
 
-  /** What one tree of runs knows; `tree` is any object that all of its runs share. */
+  /** The state of one tree of runs. `tree` is any object that all of its runs share. */
   stateOf(tree: object): TreeState {
     const state = this.#states.get(tree) ?? new TreeState();
     this.#states.set(tree, state);
     return state;
   }
 
-  /** Drops what a tree that has ended did not push. */
+  /** Drops the commits that a tree, which has ended, did not push. */
   async endTree(tree: object): Promise<void> {
     const staged = [...(this.#states.get(tree)?.staged.values() ?? [])];
     this.#states.delete(tree);
@@ -99,7 +99,7 @@ export class Repositories implements AsyncDisposable {
   }
 }
 
-/** What cannot be removed now is removed when the mirror is opened the next time. */
+/** A ref that cannot be removed now is removed when the mirror is opened the next time. */
 async function leftToOthers(removing: Promise<void>): Promise<void> {
   try {
     await removing;

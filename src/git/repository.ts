@@ -7,7 +7,7 @@ import { GitRefusal } from "./refusal.ts";
 import { LOCAL_RECEIVE_PACK } from "./settings.ts";
 import { parseTree, type TreeEntries, type TreeEntry } from "./tree-entries.ts";
 
-/** What a commit changes: a file's content, or null for one that goes. */
+/** One changed file of a commit. `content` is null for a deletion. */
 export interface FileChange {
   readonly path: string;
   readonly mode: string;
@@ -28,17 +28,17 @@ const MAX_WAITING = 100;
 const MAX_TREE_BYTES = 64 * 1024 * 1024;
 const MAX_HISTORY_BYTES = 16 * 1024 * 1024;
 const MAX_HISTORY_COMMITS = 2000;
-/** So many paths are looked up by name; for more, history is looked at whole. */
+/** The most paths that are passed to `git log`. For more, the whole history is read. */
 const MAX_NAMED_PATHS = 500;
 const MAX_DIFF_BYTES = 256 * 1024;
-/** How much is held in memory of files that are read from the mirror. */
+/** The most bytes of files that are read from the mirror at once. */
 const BATCH_BYTES = 32 * 1024 * 1024;
 
-/** One repository, as far as Corral uses it: one operation at a time in this process. */
+/** One repository. In this process, its operations run one at a time. */
 export class Repository {
   readonly #mirror: Mirror;
   readonly #queue = new PQueue({ concurrency: 1 });
-  /** Undefined until it was fetched in this process; null where the branch does not exist yet. */
+  /** Undefined until the first fetch in this process. Null if the branch does not exist yet. */
   #tip: string | null | undefined;
   #counter = 0;
 
@@ -50,24 +50,24 @@ export class Repository {
     return this.#mirror.repo;
   }
 
-  /** Fetches the branch; null where the remote has none of that name. */
+  /** Fetches the branch and returns its last commit. Null if the remote has no such branch. */
   async fetch(signal: AbortSignal): Promise<string | null> {
     return await this.#inTurn(() => this.#fetchNow(signal), signal);
   }
 
-  /** The branch's last commit as this process knows it; fetched where nobody has. */
+  /** The branch's last commit as of the last fetch in this process, which is made if there was none. */
   async tip(signal: AbortSignal): Promise<string | null> {
     return await this.#inTurn(async () => (this.#tip === undefined ? await this.#fetchNow(signal) : this.#tip), signal);
   }
 
-  /** Everything that a commit holds; nothing for null. */
+  /** All entries of a commit; none for null. */
   async entriesAt(commit: string | null, signal: AbortSignal): Promise<TreeEntries> {
     if (commit === null) return { entries: new Map(), unreadable: [] };
     const args = ["ls-tree", "-r", "-l", "-z", "--full-tree", commit];
     return parseTree(await this.#mirror.output(args, { maxOutputBytes: MAX_TREE_BYTES }, signal));
   }
 
-  /** The content of files, a batch at a time. */
+  /** The contents of files, read in batches. */
   async *contents(files: readonly TreeEntry[], signal: AbortSignal): AsyncGenerator<readonly [TreeEntry, Buffer]> {
     for (const batch of batchesOf(files)) {
       const input = batch.map(({ id }) => `${id}\n`).join("");
@@ -84,10 +84,7 @@ export class Repository {
     }
   }
 
-  /**
-   * For each path the contents that it ever had on the way to a commit, as far as the last commits tell: what is replaced
-   * by a newer one of them is not lost.
-   */
+  /** For each path, the ids of the contents that it had in the last commits: a local file with one of them can be replaced safely. */
   async historyOf(
     paths: readonly string[],
     commit: string,
@@ -113,7 +110,7 @@ export class Repository {
     return history;
   }
 
-  /** Makes a commit of changes on top of another, which only this process knows of. Null where it would change nothing. */
+  /** Makes a commit on top of `parent`, under a ref of this process. Null if it would change nothing. */
   async commit(
     parent: string | null,
     changes: readonly FileChange[],
@@ -145,7 +142,7 @@ export class Repository {
     }, signal);
   }
 
-  /** What a commit changes, for people: nothing that a repository says of itself turns any of it into something else. */
+  /** The diff of a commit, for people. The repository's own attributes and filters cannot change how it is shown. */
   async diffOf(parent: string | null, commit: string, signal: AbortSignal): Promise<CommitDiff> {
     const shown = ["-r", "-p", "--no-commit-id", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames"];
     const between = parent === null ? ["--root", commit] : [parent, commit];
@@ -156,7 +153,7 @@ export class Repository {
     return { text: end.cut ? `${text}\n[the rest of the diff is not shown]\n` : text, cut: end.cut };
   }
 
-  /** Makes a commit the branch's last, where that is still what it was built on. */
+  /** Pushes a commit to the branch. Refused if the branch has changed since. */
   async push(commit: string, signal: AbortSignal): Promise<void> {
     await this.#inTurn(async () => {
       const { url, branch, protocol, name } = this.repo;
@@ -172,7 +169,7 @@ export class Repository {
         )
           throw new GitRefusal(
             "GIT_REJECTED",
-            `The repository ${name} has changed since this was staged. Discard it with git_discard, pull with git_pull, and stage again.`,
+            `The repository ${name} changed after this commit was staged. Discard the commit with git_discard, pull with git_pull, and stage again.`,
           );
         throw this.#remoteFailure(end);
       }
@@ -185,7 +182,7 @@ export class Repository {
     await this.#inTurn(() => this.#mirror.removeRefs(refs, signal), signal);
   }
 
-  /** Removes everything that this process staged and did not push. */
+  /** Removes all commits that this process staged and did not push. */
   async dropOwn(signal: AbortSignal): Promise<void> {
     await this.drop(await this.#mirror.stagedRefs("own", signal), signal);
   }
@@ -206,13 +203,13 @@ export class Repository {
     return null;
   }
 
-  /** In an index of its own, without a work tree. What goes comes first: a file may make room for a directory. */
+  /** Builds the tree in an index of its own. Deletions come first: a file may make room for a directory. */
   async #treeWith(parent: string | null, changes: readonly FileChange[], signal: AbortSignal): Promise<string> {
     const index = this.#mirror.indexPath();
     const env = { GIT_INDEX_FILE: index };
     try {
       const read = await this.#mirror.local(["read-tree", parent ?? "--empty"], { env }, signal);
-      if (read.status !== 0) throw this.#mirror.failure(read, "holds names on which git itself builds nothing");
+      if (read.status !== 0) throw this.#mirror.failure(read, "contains names that git refuses");
       const gone = changes.filter(({ content }) => content === null);
       const lines = gone.map(({ path }) => `0 ${"0".repeat(40)}\t${path}\0`);
       for (const { path, mode, content } of changes) {
@@ -240,15 +237,18 @@ export class Repository {
   #remoteFailure(end: GitEnd): GitRefusal {
     if (AUTHENTICATION.test(end.stderr)) {
       const { detail } = this.#mirror.failure(end, "");
-      const text = `The repository ${this.repo.name} did not accept the credentials that the project has for it.`;
+      const text = `The repository ${this.repo.name} did not accept the project's credentials for it.`;
       return new GitRefusal("GIT_CREDENTIALS", text, detail);
     }
-    return this.#mirror.failure(end, "could not be reached, or refused what was asked of it");
+    return this.#mirror.failure(end, "could not be reached, or refused the request");
   }
 
   async #inTurn<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T> {
     if (this.#queue.size >= MAX_WAITING)
-      throw new GitRefusal("GIT_BUSY", `Too much is waiting for the repository ${this.repo.name}. Try again later.`);
+      throw new GitRefusal(
+        "GIT_BUSY",
+        `Too many operations are waiting for the repository ${this.repo.name}. Try again later.`,
+      );
     return await this.#queue.add(async () => {
       signal.throwIfAborted();
       return await work();

@@ -3,21 +3,21 @@ import { type Env, readSecret, SecretUnavailable } from "../secrets/read-secret.
 import { Redactor } from "../secrets/redactor.ts";
 import { GitRefusal } from "./refusal.ts";
 
-/** What one git that speaks to a remote is given besides: a secret stands in its environment alone. */
+/** What one git process needs to access a remote. A secret is only in its environment. */
 export interface Access {
   readonly settings: readonly string[];
   readonly env: Readonly<Record<string, string>>;
-  /** The text without the secret, in whatever form git may have repeated it. */
+  /** Removes the secret from git's output, in every form in which git may repeat it. */
   redact(text: string): string;
 }
 
-/** Run by git with the shell; both words come from the environment, so that no other process sees them. */
+/** Git runs this with the shell. Name and secret come from the environment, so that no other process sees them. */
 const HELPER =
   '!f() { test "$1" = get && printf \'username=%s\\npassword=%s\\n\' "$CORRAL_GIT_USER" "$CORRAL_GIT_SECRET"; }; f';
-/** Hosts that take a token do not look at the name, and want one. */
+/** Hosts that accept a token ignore the user name, but require one. */
 const DEFAULT_USER = "git";
 
-/** Looked up for each use, so that Corral keeps no secret. `env`: Corral's own environment, which only a face can read. */
+/** Reads the secret for each use, so that Corral does not keep it. `env`: Corral's own environment. */
 export async function accessTo(repo: GitRepo, env: Env, signal: AbortSignal): Promise<Access> {
   if (repo.protocol === "ssh") {
     const socket = env.SSH_AUTH_SOCK;
@@ -42,7 +42,7 @@ async function secretOf({ name, credentials }: GitRepo, env: Env, signal: AbortS
     return await readSecret(credentials, env, signal);
   } catch (error) {
     if (!(error instanceof SecretUnavailable)) throw error;
-    const what = `The credentials of the repository ${name} are not to be had.`;
+    const what = `The credentials of the repository ${name} are not available.`;
     throw new GitRefusal("GIT_CREDENTIALS", what, error.message);
   }
 }

@@ -1,7 +1,7 @@
 import type { GitProtocol } from "../declarations/git/repo.ts";
 import { SYSTEM_PATH } from "../secrets/read-secret.ts";
 
-/** The whole environment of git: made from nothing, with a home that is an empty directory of Corral's own. */
+/** The whole environment of git: nothing is inherited, and its home is an empty directory of Corral's own. */
 export function gitEnvironment(home: string, protocol: GitProtocol): Readonly<Record<string, string>> {
   return {
     PATH: SYSTEM_PATH,
@@ -22,8 +22,8 @@ export function gitEnvironment(home: string, protocol: GitProtocol): Readonly<Re
 }
 
 /**
- * What every git is started with. It stands above any repository's own configuration, so that nothing that is run by
- * configuration (hooks, a file system monitor, helpers, another ssh) is run because some file says so.
+ * The settings of every git process. They override the configuration of any repository, so that no file can make git run a
+ * program (hooks, a file system monitor, helpers, another ssh).
  */
 export const GIT_SETTINGS: readonly string[] = [
   "core.hooksPath=/dev/null",
@@ -38,7 +38,7 @@ export const GIT_SETTINGS: readonly string[] = [
   "credential.helper=",
   "protocol.allow=never",
   "protocol.ext.allow=never",
-  // A secret that is meant for one host is not sent on to another.
+  // A secret for one host must not be sent to another.
   "http.followRedirects=false",
   "http.lowSpeedLimit=1000",
   "http.lowSpeedTime=60",
@@ -50,7 +50,7 @@ export const GIT_SETTINGS: readonly string[] = [
   "maintenance.auto=false",
 ];
 
-/** The program at the other end of a path on this machine: nothing that its own configuration names is run there either. */
+/** The remote end of a push to a path on this machine. It must not run programs of that repository's configuration either. */
 export const LOCAL_RECEIVE_PACK = [
   "git",
   ...["hooksPath=/dev/null", "fsmonitor=false", "alternateRefsCommand=true"].map((one) => `-c core.${one}`),

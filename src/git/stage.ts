@@ -9,13 +9,13 @@ import type { StagedCommit, StagedFile, TreeState } from "./tree-state.ts";
 export interface StageRequest {
   readonly files: readonly string[];
   readonly message: string;
-  /** Of the commit, where the repository's own declaration names nobody. */
+  /** The author of the commit, if the repository's declaration names none. */
   readonly author: CommitHead["author"];
 }
 
 const NEW_FILE = "100644";
 
-/** Makes a commit of a worker's files on top of the branch. Nothing leaves the machine, and nobody is asked yet. */
+/** Makes a commit of a worker's files on top of the branch. Nothing leaves the machine, so no approval is needed yet. */
 export async function stage(
   repository: Repository,
   request: StageRequest,
@@ -37,7 +37,7 @@ export async function stage(
     const content = await bytes.read(path, MAX_FILE_BYTES, signal);
     const there = entries.get(entry);
     if (content === null && there === undefined)
-      throw new GitRefusal("NOT_FOUND", `There is no '${path}', neither here nor in the repository ${repo.name}.`);
+      throw new GitRefusal("NOT_FOUND", `'${path}' exists neither here nor in the repository ${repo.name}.`);
     const id = content === null ? null : blobId(content);
     if (id === there?.id) continue;
     if (there !== undefined && seen.get(entry) !== there.id) throw notPulled(path, repo.name);
@@ -52,7 +52,7 @@ export async function stage(
     if (!place.ok)
       throw new GitRefusal(
         "GIT_PATH",
-        `The repository ${repo.name} has '${shown(entry)}' in the way, which ${place.fault}.`,
+        `The repository ${repo.name} has '${shown(entry)}' in the place of one of these files, which ${place.fault}.`,
       );
     const { path } = place;
     if (seen.get(entry) !== id) throw notPulled(path, repo.name);
@@ -72,24 +72,24 @@ export async function stage(
 
 function refuseTooMuch({ files, message }: StageRequest, state: TreeState): void {
   if (files.length > MAX_STAGED_FILES)
-    throw new GitRefusal("GIT_TOO_LARGE", `At most ${MAX_STAGED_FILES} files can be staged at one time.`);
+    throw new GitRefusal("GIT_TOO_LARGE", `At most ${MAX_STAGED_FILES} files can be staged at once.`);
   if (state.staged.size >= MAX_STAGED_COMMITS)
     throw new GitRefusal(
       "GIT_TOO_MANY",
       `There are ${MAX_STAGED_COMMITS} staged commits already. Push or discard one of them first.`,
     );
-  if (message.trim() === "") throw new GitRefusal("GIT_MESSAGE", "A commit needs a message that says what it is for.");
+  if (message.trim() === "") throw new GitRefusal("GIT_MESSAGE", "A commit needs a message that says what it changes.");
   if (message.includes("\0")) throw new GitRefusal("GIT_MESSAGE", "A message cannot hold a NUL character.");
 }
 
-/** Each once; the repository itself is no file. */
+/** Each file once. The repository itself is not a file. */
 function wholeFiles(wanted: readonly Wanted[]): readonly Wanted[] {
   if (wanted.some(({ entry }) => entry === ""))
-    throw new GitRefusal("GIT_PATH", "Files are staged one by one: name each file that is to be in the commit.");
+    throw new GitRefusal("GIT_PATH", "Name each file for the commit: directories cannot be staged.");
   return [...new Map(wanted.map((one) => [one.entry, one])).values()];
 }
 
-/** What a commit has no room for beside its files: a file where a directory is needed, and all below one that becomes a file. */
+/** Entries that the new files replace: a file where a directory is needed, and everything below a path that becomes a file. */
 function displacedBy(changes: readonly FileChange[], entries: ReadonlyMap<string, TreeEntry>): TreeEntry[] {
   const named = new Set(changes.map(({ path }) => path));
   const added = new Set(changes.filter(({ content }) => content !== null).map(({ path }) => path));
@@ -99,26 +99,26 @@ function displacedBy(changes: readonly FileChange[], entries: ReadonlyMap<string
   );
 }
 
-/** A file that is there stays executable or not; a link or another repository becomes a file. */
+/** An existing file keeps its executable bit. A link or a submodule becomes a file. */
 function modeOf(mode: string | undefined): string {
   return mode?.startsWith("100") ? mode : NEW_FILE;
 }
 
-/** The worker's file may be older than what stands in the repository: staged, it would undo what others did. */
+/** The worker's file may be older than the repository's: staging it would undo the changes of others. */
 function notPulled(path: string, name: string): GitRefusal {
   return new GitRefusal(
     "GIT_NOT_PULLED",
-    `The repository ${name} has a version of '${path}' that was not pulled in this run. Pull it with git_pull first: a file with changes of its own is left as it is, and can be staged then.`,
+    `The repository ${name} has a version of '${path}' that was not pulled in this run. Pull it with git_pull first: a file that you changed is kept as it is and can then be staged.`,
   );
 }
 
 function nothingNew(name: string): GitRefusal {
-  return new GitRefusal("GIT_NOTHING_NEW", `All of these files are in the repository ${name} as they are here.`);
+  return new GitRefusal("GIT_NOTHING_NEW", `The repository ${name} already has all of these files with this content.`);
 }
 
 function tooMuch(): GitRefusal {
   return new GitRefusal(
     "GIT_TOO_LARGE",
-    `All that is staged by one run and those it calls can have at most ${MAX_TREE_STAGED_BYTES} bytes.`,
+    `A run and the runs it calls can stage at most ${MAX_TREE_STAGED_BYTES} bytes together.`,
   );
 }

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-/** One thing in a tree of git's, by its path from the root of the repository. */
+/** One entry of a git tree. `path` is from the root of the repository. */
 export interface TreeEntry {
   readonly path: string;
   readonly id: string;
@@ -11,11 +11,11 @@ export interface TreeEntry {
 
 export interface TreeEntries {
   readonly entries: ReadonlyMap<string, TreeEntry>;
-  /** Names that are not UTF-8, as far as they can be shown. */
+  /** Names that are not UTF-8, with replacement characters. */
   readonly unreadable: readonly string[];
 }
 
-/** What `ls-tree -r -l -z` printed. */
+/** Parses the output of `ls-tree -r -l -z`. */
 export function parseTree(output: Buffer): TreeEntries {
   const entries = new Map<string, TreeEntry>();
   const unreadable: string[] = [];
@@ -40,19 +40,19 @@ export function parseTree(output: Buffer): TreeEntries {
   return { entries, unreadable };
 }
 
-/** Why an entry is nothing that a file can be made of; else null. */
+/** Why an entry cannot become a file; null if it can. */
 export function whyNoFile({ mode }: TreeEntry): string | null {
   if (mode.startsWith("100")) return null;
   return mode === "120000" ? "is a symbolic link" : "is another repository";
 }
 
-/** Every directory that a path stands in, from the root, which is the empty name, downwards. */
+/** Every directory above a path, from the root (the empty name) downwards. */
 export function foldersOf(path: string): string[] {
   const parts = path.split("/").slice(0, -1);
   return ["", ...parts.map((_, index) => parts.slice(0, index + 1).join("/"))];
 }
 
-/** The name that git has for a file's content. */
+/** Git's object id of a file's content. */
 export function blobId(content: Uint8Array): string {
   return createHash("sha1").update(`blob ${content.length}\0`).update(content).digest("hex");
 }

@@ -9,7 +9,7 @@ export interface StagedCommit {
   readonly message: string;
   readonly files: readonly StagedFile[];
   readonly diff: string;
-  /** What each of its files is afterwards; null for one that goes. */
+  /** The id of each of its files afterwards. Null for a deleted file. */
   readonly ids: ReadonlyMap<string, string | null>;
 }
 
@@ -18,14 +18,14 @@ export interface StagedFile {
   readonly change: "added" | "modified" | "deleted";
 }
 
-/** What one tree of runs knows of repositories; another tree knows nothing of it. */
+/** What one tree of runs knows of repositories. Trees share nothing. */
 export class TreeState {
   readonly staged = new Map<string, StagedCommit>();
-  /** Of all that was ever staged, also of what was discarded: objects stay in the mirror for hours. */
+  /** All bytes ever staged, including discarded commits: their objects stay in the mirror for hours. */
   stagedBytes = 0;
   readonly #seen = new Map<string, Map<string, string | null>>();
 
-  /** The version of each file (null: none) that the tree was given or told of, for one repository. */
+  /** The version of each file of one repository (null: none) that the tree has seen. */
   seenOf(repository: string): Map<string, string | null> {
     const seen = this.#seen.get(repository) ?? new Map<string, string | null>();
     this.#seen.set(repository, seen);

@@ -1,9 +1,9 @@
-/** What a text says, or why it says nothing that can be worked with. */
+/** The value of a JSON text, or why it has none. */
 export type ParsedJson =
   | { readonly ok: true; readonly value: unknown }
   | { readonly ok: false; readonly problem: string };
 
-/** Parses what a worker wrote. Never throws, and neither does writing the value out again. */
+/** Parses a worker's JSON. It never throws, and the value can always be serialized again. */
 export function parseJson(text: string): ParsedJson {
   if (depthOf(text) > MAX_JSON_DEPTH)
     return { ok: false, problem: `it is nested more than ${MAX_JSON_DEPTH} levels deep` };
@@ -18,7 +18,7 @@ const [QUOTE, BACKSLASH] = [0x22, 0x5c];
 const OPENING = new Set([0x5b, 0x7b]);
 const CLOSING = new Set([0x5d, 0x7d]);
 
-/** How deep brackets stand in each other, those inside strings aside. Of a text that is no JSON, some number. */
+/** The nesting depth of brackets outside of strings. Meaningless if the text is not JSON. */
 function depthOf(text: string): number {
   let depth = 0;
   let deepest = 0;
@@ -33,12 +33,10 @@ function depthOf(text: string): number {
   return deepest;
 }
 
-/**
- * More than any input or output has. Writing JSON out takes a stack as deep as the value: nobody else must choose how deep.
- */
+/** More than any input or output needs. Serializing recurses as deep as the value, so a worker must not choose the depth. */
 export const MAX_JSON_DEPTH = 500;
 
-/** True for a value that is nested deeper than {@link MAX_JSON_DEPTH}. Goes level by level, so that no depth is too much for it. */
+/** True if a value is nested deeper than {@link MAX_JSON_DEPTH}. It goes level by level, so it cannot overflow the stack. */
 export function isTooDeep(json: unknown): boolean {
   let level: readonly unknown[] = [json];
   for (let depth = 0; level.length > 0; depth += 1) {

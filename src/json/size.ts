@@ -1,6 +1,6 @@
 /**
- * How many characters all texts of a value have together, names of fields among them, and one for each value. Near its length
- * as JSON, without writing it out. Goes level by level, so that no depth is too much for it.
+ * The characters of all texts and field names of a value, plus one for each value: about its length as JSON, without
+ * serializing it. It goes level by level, so it cannot overflow the stack.
  */
 export function charactersIn(json: unknown): number {
   let characters = 0;

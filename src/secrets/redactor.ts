@@ -1,20 +1,19 @@
-/** What stands where a secret stood. */
+/** The replacement for a secret. */
 export const REDACTED = "[secret]";
 
-/** A text without its secrets, as it comes: each answers with what can be told by then, the last with the rest. */
+/** Redacts a text that arrives in pieces. `add` returns what is certainly safe, `end` the rest. */
 export interface RedactedPieces {
   add(piece: string): string;
   end(): string;
 }
 
 /**
- * Takes secrets out of what somebody else sees: an error of a server that repeats the key that it was sent, a model
- * that a hostile server plays. Whole values only: a server that encodes a secret in a way of its own is not outwitted,
- * and it has the secret anyway.
+ * Removes secrets from text that others see, such as an error of a server that repeats the key that it was sent. Only whole
+ * values in known encodings are found: a hostile server can encode a secret in its own way, but it has the secret anyway.
  */
 export class Redactor {
   readonly #forms: readonly string[];
-  /** The most characters that can still become a secret with the next piece of a text. */
+  /** The most characters at the end of a piece that may be the beginning of a secret. */
   readonly #held: number;
 
   constructor(secrets: readonly string[]) {
@@ -28,7 +27,7 @@ export class Redactor {
     return this.#forms.reduce((clean, form) => clean.replaceAll(form, REDACTED), text);
   }
 
-  /** The same value with every text in it clean, names of fields among them. */
+  /** The same value with all its texts and field names redacted. */
   value(value: unknown): unknown {
     if (typeof value === "string") return this.text(value);
     if (Array.isArray(value)) return value.map((item) => this.value(item));
@@ -36,7 +35,7 @@ export class Redactor {
     return Object.fromEntries(Object.entries(value).map(([name, part]) => [this.text(name), this.value(part)]));
   }
 
-  /** For a text that comes in pieces: the end of it is held back until it can be no part of a secret. */
+  /** For a text that arrives in pieces: its end is held back until it cannot be part of a secret. */
   pieces(): RedactedPieces {
     let held = "";
     return {
@@ -54,7 +53,7 @@ export class Redactor {
     };
   }
 
-  /** How many characters at the end of a text begin some form of a secret. */
+  /** The number of characters at the end of a text that begin a secret. */
   #heldOf(text: string): number {
     for (let length = Math.min(this.#held, text.length); length > 0; length -= 1) {
       const end = text.slice(-length);
@@ -64,7 +63,7 @@ export class Redactor {
   }
 }
 
-/** As it is, and in the ways in which programs pass one on. */
+/** The secret in all the encodings in which programs repeat it. */
 function formsOf(secret: string): string[] {
   const json = JSON.stringify(secret).slice(1, -1);
   return [secret, json, encodeURIComponent(secret), Buffer.from(secret).toString("base64")];

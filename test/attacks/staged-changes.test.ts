@@ -83,16 +83,16 @@ const SPEC: ProjectSpec = {
   files: { "data/kept": "kept", "data/sub/a": "a", secret: CANARY },
 };
 
-const LEADS_OUT = "it is a link that leads out";
-const NO_FILE = "it is neither a file, a directory nor a link";
-const SET_ID = "it would run as its owner or group (setuid, setgid)";
-const UP_AGAIN = "it is a link that goes up after it went down";
+const LEADS_OUT = "it is a link that leaves its directory";
+const NO_FILE = "it is not a file, a directory or a link";
+const SET_ID = "it is setuid or setgid: it would run as its owner or group";
+const UP_AGAIN = "it is a link with `..` after a name";
 
 /** What became of the tricks, whichever run made them. */
 function expectTold(told: Record<string, string>): void {
   expect(told).toMatchObject({
-    "create /data/absolute": "it is a link that is absolute",
-    "create /data/absolute-folder": "it is a link that is absolute",
+    "create /data/absolute": "it is an absolute link",
+    "create /data/absolute-folder": "it is an absolute link",
     "create /data/up": LEADS_OUT,
     "create /data/far-up": LEADS_OUT,
     "create /data/by-virtual-name": LEADS_OUT,
@@ -102,7 +102,7 @@ function expectTold(told: Record<string, string>): void {
     "create /data/inside": "applied",
     "create /data/loop": "applied",
     "create /data/sub": LEADS_OUT,
-    "delete /data/sub": "what was to stand in its place was refused",
+    "delete /data/sub": "its replacement was refused",
     "create /data/fifo": NO_FILE,
     "create /data/socket": NO_FILE,
     "create /data/setuid": SET_ID,
@@ -111,7 +111,7 @@ function expectTold(told: Record<string, string>): void {
     "create /data/shut/file": "applied",
     "create /data/hard": "applied",
     "create /data/new\nline": "applied",
-    "create /data/not text ?": "its name is no UTF-8 text",
+    "create /data/not text ?": "its name is not UTF-8",
   });
 }
 
@@ -224,7 +224,7 @@ open("bottom", "w").write("x")`);
     expect(changed(result)).toEqual({
       "create /data/1": "applied",
       "create /data/2": "applied",
-      "create /data/3": "with it, more than 16 MiB would be written",
+      "create /data/3": "with this change, more than 16 MiB would be written",
       "create /data/huge": "applied",
     });
     expect((await lstat(join(project.dir, "data/huge"))).size).toBe(0);
@@ -244,8 +244,8 @@ open("bottom", "w").write("x")`);
     expect(tree).toEqual({ "b.key": CANARY, "big.txt": CANARY, sub: null, "sub/c.key": CANARY });
     expect(changed(result)).toMatchObject({
       "delete /data/a.txt": "applied",
-      "create /data/b.key": "something that may not be read stands there",
-      "create /data/big.txt": "something that may not be read stands there",
+      "create /data/b.key": "an entry that may not be read has that name",
+      "create /data/big.txt": "an entry that may not be read has that name",
     });
   });
 

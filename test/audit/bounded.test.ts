@@ -12,7 +12,7 @@ describe("what a record holds", () => {
 
   it("is cut, text by text and list by list, with how much there was", () => {
     const { text, list } = read({ type: "x", text: "a".repeat(5000), list: Array.from({ length: 1234 }, () => "p") });
-    expect(text).toBe(`${"a".repeat(4096)}… (904 characters more)`);
+    expect(text).toBe(`${"a".repeat(4096)}… (904 more characters)`);
     expect(list).toHaveLength(1001);
     expect((list as unknown[]).at(-1)).toEqual({ more: 234 });
   });

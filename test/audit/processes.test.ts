@@ -86,7 +86,7 @@ describe("several processes at one trail", () => {
     await last.append({ type: "run_requested", run: "last", root: "last", worker: "w", parent: null, attachments: [] });
     const { verdict, records } = await trail();
     expect(verdict).toMatchObject({ ok: true, problems: [] });
-    for (const { what } of verdict?.notes ?? []) expect(what).toContain("not written to its end");
+    for (const { what } of verdict?.notes ?? []) expect(what).toContain("incomplete");
     const kept = new Set(records.map(({ run }) => run));
     expect(promised.length).toBeGreaterThan(100);
     expect(promised.filter((run) => !kept.has(run))).toEqual([]);

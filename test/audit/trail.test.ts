@@ -133,7 +133,7 @@ describe("a trail whose last line was not written to its end", () => {
     writeFileSync(fixture.place.trail, before + left, "latin1");
     const found = await fixture.verify();
     expect(found).toMatchObject({ ok: true, records: 2, notes: [{ line: 3 }] });
-    expect(found.notes[0]?.what).toContain("not written to its end");
+    expect(found.notes[0]?.what).toContain("incomplete");
 
     await fixture.write(1);
     const after = readFileSync(fixture.place.trail, "latin1");
@@ -180,15 +180,15 @@ describe("a trail that is ahead of its head, as after a crash between the two", 
 
 describe("a trail that was tampered with", () => {
   it.each([
-    ["cut off", ({ trail }: TrailPaths) => cutLines(trail, 2), "cut off"],
-    ["removed", ({ trail }: TrailPaths) => rmSync(trail), "cut off"],
+    ["cut off", ({ trail }: TrailPaths) => cutLines(trail, 2), "records before this one were removed"],
+    ["removed", ({ trail }: TrailPaths) => rmSync(trail), "were removed before"],
     ["robbed of its head", ({ head }: TrailPaths) => rmSync(head), "head was missing"],
     ["given another head", ({ head }: TrailPaths) => writeFileSync(head, "{}"), "head was missing"],
-    ["added to", ({ trail }: TrailPaths) => appendFileSync(trail, '{"seq":5}\n{"seq":6}\n'), "are no records"],
+    ["added to", ({ trail }: TrailPaths) => appendFileSync(trail, '{"seq":5}\n{"seq":6}\n'), "are not records"],
     [
       "given its first record once more",
       ({ trail }: TrailPaths) => appendFileSync(trail, firstLine(trail)),
-      "second time",
+      "a duplicate",
     ],
   ])("goes on, and stays broken for ever, when it was %s", async (_, tamper, told) => {
     using fixture = trailFixture();

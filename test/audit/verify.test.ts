@@ -96,7 +96,7 @@ describe("the verdict on a trail", () => {
     await judged({});
     rmSync(fixture.place.trail);
     expect((await fixture.verify()).problems.map(({ what }) => what)).toEqual([
-      "the trail is cut off: 12 records were written, and the last here is 0",
+      "the trail is truncated: 12 records were written, and the last one here is 0",
     ]);
   });
 
@@ -117,23 +117,23 @@ describe("the verdict on a trail", () => {
     ]);
     expect(await problemsOf({ trail: joined(lines.toSpliced(4, 1).toSpliced(7, 0, lines[4] ?? "")) })).toEqual([
       "5: record 5 is missing before this one",
-      "8: record 5 stands here out of its order, or a second time",
+      "8: record 5 is out of order, or a duplicate",
     ]);
     expect(await problemsOf({ trail: joined(lines.toSpliced(4, 0, '{"a":1}', "b")) })).toEqual([
-      "5: this line is no record (and 1 more after it)",
+      "5: this line is not a record (and 1 more after it)",
     ]);
     expect(await problemsOf({ trail: joined(lines.slice(0, 10)) })).toEqual([
-      "10: the trail is cut off: 12 records were written, and the last here is 10",
+      "10: the trail is truncated: 12 records were written, and the last one here is 10",
     ]);
     expect(await problemsOf({ head: "" })).toEqual([
-      "0: the head was changed, or not sealed with this key; records at the end may have been cut off",
+      "0: the head was changed, or not sealed with this key; records at the end may have been removed",
     ]);
   });
 
   it("says so where all of it was sealed with another key, as with that of another project", async () => {
     const { ok, problems } = await judged({}, auditKey(Buffer.alloc(32, 7), "/another"));
     expect(ok).toBe(false);
-    expect(problems[0]?.what).toBe("neither the records nor the head were sealed with this state directory's key");
+    expect(problems[0]?.what).toBe("the records and the head were not sealed with this state directory's key");
   });
 
   it("finds a record that this key sealed for another trail's place", async () => {
@@ -159,7 +159,7 @@ describe("the verdict on a trail", () => {
     const { problems } = await judged({
       trail: Buffer.concat([Buffer.alloc(3_000_000, "x"), Buffer.from("\n"), trail]),
     });
-    expect(problems).toEqual([{ line: 1, what: "this line is no record" }]);
+    expect(problems).toEqual([{ line: 1, what: "this line is not a record" }]);
   });
 
   it("is none where there is no trail", async () => {

@@ -82,9 +82,9 @@ it("marks what cannot be applied, and does not show it", async () => {
   fs.writeFileSync(join(staged.target, "c"), "theirs");
   const changes = changeset.changes.map((one) => (one.path === "/work/b" ? { ...one, refusal: "too large" } : one));
   expect(await linesOf({ ...changeset, changes })).toEqual([
-    "conflict: modify /work/a: it is gone by now",
+    "conflict: modify /work/a: it was deleted since the run began",
     "refused: modify /work/b: too large",
-    "conflict: create /work/c: something has that name by now",
+    "conflict: create /work/c: another entry of that name was created since the run began",
   ]);
 });
 

@@ -212,7 +212,7 @@ describe("corral changes", () => {
     fs.writeFileSync(owner, `0123456789abcdef\n${liveOwner()}\n`);
     expect(await changes("apply", ID, "--yes")).toMatchObject({
       status: 1,
-      stderr: `corral: another process works on changeset ${ID} at this moment\n`,
+      stderr: `corral: another process is working on changeset ${ID}\n`,
     });
     expect(tree()).toEqual(BEFORE);
   });

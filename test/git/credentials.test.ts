@@ -89,9 +89,7 @@ describe("a repository that wants a password", () => {
     const none = await open(null, {});
     for (const worker of [wrong, none]) {
       const told = await refusal(worker.pull());
-      expect(told).toBe(
-        "GIT_CREDENTIALS: The repository notes did not accept the credentials that the project has for it.",
-      );
+      expect(told).toBe("GIT_CREDENTIALS: The repository notes did not accept the project's credentials for it.");
     }
   });
 
@@ -112,7 +110,7 @@ describe("a repository that wants a password", () => {
       .catch((error: unknown) => error as { code: string; message: string; detail: string });
     expect(refused).toMatchObject({
       code: "GIT_CREDENTIALS",
-      message: "The credentials of the repository notes are not to be had.",
+      message: "The credentials of the repository notes are not available.",
     });
     expect(JSON.stringify(refused)).not.toContain("s3cr3t");
     expect(http.seen).toEqual([]);

@@ -41,8 +41,8 @@ describe("a path of a repository", () => {
     "\ufeff.git",
     ".gi\u206ft",
     "．git/config",
-  ])("%j leads into git's own directory, or another git would think so", (path) => {
-    expect(placeOfEntry(notes, path)).toEqual({ ok: false, fault: "leads into git's own directory" });
+  ])("%j is inside of git's own directory, or another git would think so", (path) => {
+    expect(placeOfEntry(notes, path)).toEqual({ ok: false, fault: "is inside of git's own directory" });
   });
 
   it.each([

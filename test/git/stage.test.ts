@@ -107,7 +107,7 @@ describe("staging", () => {
     const w = await open();
     await w.pull();
     expect(await refusal(w.stage(["a.md"]))).toMatch(/^GIT_NOTHING_NEW: /);
-    expect(await refusal(w.stage(["a.md", "no.md"]))).toMatch(/^NOT_FOUND: There is no '\/notes\/no.md'/);
+    expect(await refusal(w.stage(["a.md", "no.md"]))).toMatch(/^NOT_FOUND: '\/notes\/no.md' exists neither/);
     expect(await refusal(w.stage(["docs"]))).toMatch(/^FILE_SYSTEM: .*directory/);
     expect(await refusal(w.stage(["/notes"]))).toMatch(/^GIT_PATH: /);
     expect(await refusal(w.stage(["a.md"], " \n"))).toMatch(/^GIT_MESSAGE: /);

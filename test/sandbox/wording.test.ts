@@ -37,7 +37,7 @@ const examples: { readonly [Code in ViolationCode]: Extract<Violation, { code: C
   ATTACHMENT_REFUSED: { code: "ATTACHMENT_REFUSED", path: "/x", reason: "it is a directory", valid: ["/data"] },
   MOUNT_SOURCE_REFUSED: { code: "MOUNT_SOURCE_REFUSED", path: "/x", reason: "it holds the engine's socket" },
   MOUNT_RESERVED: { code: "MOUNT_RESERVED", path: "/usr" },
-  CHANGE_REFUSED: { code: "CHANGE_REFUSED", path: "/data/a", reason: "it is a link that leads out" },
+  CHANGE_REFUSED: { code: "CHANGE_REFUSED", path: "/data/a", reason: "it is a link that leaves its directory" },
   CHANGE_CONFLICT: { code: "CHANGE_CONFLICT", path: "/data/a", reason: "it was changed since" },
   CHANGES_NOT_TAKEN: { code: "CHANGES_NOT_TAKEN", reason: "there are more than 10 changes" },
   NETWORK_NOT_ENFORCEABLE: { code: "NETWORK_NOT_ENFORCEABLE", asked: { allow: ["a.org:443"] } },

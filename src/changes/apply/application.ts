@@ -3,23 +3,23 @@ import { hasCode } from "../../platform/errno.ts";
 import type { Change, Changeset } from "../model/changeset.ts";
 import type { ApplyLog, Ready } from "./apply-log.ts";
 import { inBatches } from "./batches.ts";
+import { type CurrentEntry, currentEntry, whyConflict } from "./current-entry.ts";
 import { fitness } from "./fitness.ts";
 import type { Made } from "./make.ts";
 import { makeFile, makeFolder, makeLink } from "./make.ts";
 import { OpenMounts, openContent, type Slot } from "./open-mounts.ts";
 import { changeMode, isFolderThere, isOurs, place, remove } from "./put-in-place.ts";
-import { type Standing, standingAt, whyConflict } from "./standing.ts";
 import { sweep, temporaryName } from "./temporary.ts";
 import { APPLIED, conflict, impossible, isVerdict, refused, type Settled, type Verdict } from "./verdict.ts";
 
 export interface ApplicationOptions {
-  /** What was not begun by then is left, and `held`. */
+  /** Changes that were not begun when it is aborted are `held`. */
   readonly signal?: AbortSignal | undefined;
-  /** Called with its name before every step that changes anything on the disk. */
+  /** Called with the name of every step before it changes the disk. */
   readonly onStep?: ((step: string) => void) | undefined;
 }
 
-/** A change that is ready: what it brings stands whole beside its place, or nothing has to be made. */
+/** A change that is ready: its new entry is complete under a temporary name, or it needs none. */
 interface Prepared {
   readonly change: Change;
   readonly slot: Slot;
@@ -28,8 +28,8 @@ interface Prepared {
 }
 
 /**
- * Applies what a log says was agreed to, from wherever the log ends. In batches: make everything ready, wait for
- * the disk, note it, put it in place, wait for the disk, note that. A step that was done already is found to be.
+ * Applies the approved changes of a log, from wherever the log ends. In batches: make everything ready, flush, log it, put it
+ * in place, flush, log that. A step that was already done is recognized.
  */
 export class Application implements Disposable {
   readonly #changeset: Changeset;
@@ -103,14 +103,14 @@ export class Application implements Disposable {
     }
   }
 
-  /** What was about to be deleted when the application died may be gone together with the directory that it was in. */
+  /** A deletion that was ready when the process was killed may be done, and its parent directory deleted too. */
   #isGoneByUs({ index, kind }: Change, { outcome }: Verdict): boolean {
     return kind === "delete" && outcome === "conflict" && this.#log.ready(index) !== undefined;
   }
 
   async #prepareIn(slot: Slot, change: Change): Promise<Prepared | Verdict> {
     const temporary = temporaryName(this.#log.token, change.index);
-    const now = standingAt(slot.folder, slot.name);
+    const now = currentEntry(slot.folder, slot.name);
     const ready = this.#log.ready(change.index);
     const resumed = ready === undefined ? null : this.#resume({ change, slot, temporary, now, ready });
     if (resumed !== null) return resumed;
@@ -124,8 +124,8 @@ export class Application implements Disposable {
     return isVerdict(made) ? made : { change, slot, temporary, made };
   }
 
-  /** What an application that died had got ready: it is in its place, or stands whole beside it, or is lost (null). */
-  #resume(of: Omit<Prepared, "made"> & { now: Standing; ready: Ready }): Prepared | Verdict | null {
+  /** Continues a change that was ready when the process was killed: in place, still under its temporary name, or lost (null). */
+  #resume(of: Omit<Prepared, "made"> & { now: CurrentEntry; ready: Ready }): Prepared | Verdict | null {
     const { change, slot, temporary, now, ready } = of;
     if (change.kind === "delete") return now === null ? APPLIED : null;
     if (!brings(change)) return null;
@@ -133,7 +133,7 @@ export class Application implements Disposable {
       this.#sweep(slot, temporary);
       return APPLIED;
     }
-    if (!isOurs(standingAt(slot.folder, temporary), change, ready.inode)) return null;
+    if (!isOurs(currentEntry(slot.folder, temporary), change, ready.inode)) return null;
     const made = { inode: ready.inode, descriptor: slot.folder.child(temporary), unsynced: false };
     return { change, slot, temporary, made };
   }
@@ -159,7 +159,7 @@ export class Application implements Disposable {
     }
   }
 
-  /** Those whose content has reached the disk; the system may find only now that there is no room for it. */
+  /** Flushes new content. The system may report only now that the disk is full. */
   async #synced(prepared: readonly Prepared[], settled: Settled[]): Promise<Prepared[]> {
     const results = await Promise.allSettled(
       prepared.map(({ made }) => (made?.unsynced ? sync(made.descriptor) : Promise.resolve())),
@@ -191,14 +191,14 @@ export class Application implements Disposable {
   }
 }
 
-const STOPPED: Verdict = { outcome: "held", reason: "it was stopped before its turn" };
+const STOPPED: Verdict = { outcome: "held", reason: "applying was stopped before this change" };
 
-/** True where something new is put in place. */
+/** True if the change puts a new entry in place. */
 function brings({ kind, type }: Change): boolean {
   return kind === "create" || (kind === "modify" && type !== "directory");
 }
 
-/** Makes names last through a crash of the machine, once for each folder. */
+/** Flushes each folder once, so that the new names survive a crash of the machine. */
 async function syncFolders(prepared: readonly Prepared[]): Promise<void> {
   const seen = new Set<string>();
   for (const { slot } of prepared) {
@@ -209,7 +209,7 @@ async function syncFolders(prepared: readonly Prepared[]): Promise<void> {
       using folder = slot.folder.again().reopenFolder();
       await sync(folder);
     } catch (error) {
-      // A folder that may not be read can be written all the same, and some file systems know no such wait.
+      // A folder may be writable but not readable, and some file systems cannot flush a folder.
       if (!hasCode(error, "EACCES", "EINVAL")) throw error;
     }
   }

@@ -7,23 +7,23 @@ import { Descriptor } from "../../files/host/descriptor.ts";
 import type { ApplyLimits } from "./fitness.ts";
 import type { Settled, Verdict } from "./verdict.ts";
 
-/** What was agreed to, written down whole before anything is changed. */
+/** What was approved. It is written to disk before anything is changed. */
 export interface Intent {
   /** The changeset's id. */
   readonly id: string;
-  /** The indexes that were agreed to. */
+  /** The indexes of the approved changes. */
   readonly which: readonly number[];
   readonly limits: ApplyLimits;
 }
 
-/** What is about to be put in place, or taken away, under which inode it is to be known. */
+/** A change that is about to be put in place, and the inode that identifies it. */
 export interface Ready {
   readonly index: number;
-  /** Empty for what is not made but taken away, or given other permission bits. */
+  /** Empty for a deletion or a change of permission bits, which make no new entry. */
   readonly inode: string;
 }
 
-/** What was written cannot be understood, so nothing is finished by it. Its folder has to be looked at by hand. */
+/** The log cannot be read, so the application cannot be finished. A person must inspect its folder. */
 export class BrokenApplyLog extends Error {}
 
 const NAME = "journal";
@@ -49,13 +49,12 @@ const line = z.union([
 ]);
 
 /**
- * The log of one application (write-ahead, one JSON value a line): what was agreed to, what is ready to be put in
- * place, and what is done. A process that dies in between leaves enough for another one to go on. The last line may be
- * torn; the first never is, since the file gets its name when that is on the disk.
+ * The write-ahead log of one application, one JSON value per line: what was approved, what is ready, and what is done.
+ * Another process can continue from it. The last line may be incomplete; the first is flushed before the file gets its name.
  */
 export class ApplyLog implements Disposable {
   readonly intent: Intent;
-  /** Makes the names of temporary files, so that nobody can guess them and everybody who reads this finds them. */
+  /** Names of temporary files derive from it: workers cannot guess them, and a process that continues finds them. */
   readonly token: string;
   readonly #file: Descriptor;
   readonly #ready: Map<number, Ready>;
@@ -70,7 +69,7 @@ export class ApplyLog implements Disposable {
     this.#done = text.done;
   }
 
-  /** Null where nothing was begun, or all that was begun has been forgotten. */
+  /** Null if no application was begun, or the last one is complete. */
   static open(dir: string): ApplyLog | null {
     const path = join(dir, NAME);
     if (!fs.existsSync(path)) return null;
@@ -100,11 +99,11 @@ export class ApplyLog implements Disposable {
     fs.renameSync(fresh, join(dir, NAME));
     syncFolder(dir);
     const log = ApplyLog.open(dir);
-    if (log === null) throw new BrokenApplyLog("the log went away");
+    if (log === null) throw new BrokenApplyLog("the log disappeared");
     return log;
   }
 
-  /** When the caller has written down what became of it all. */
+  /** Called after the caller has stored all results. */
   static forget(dir: string): void {
     fs.rmSync(join(dir, NAME), { force: true });
     syncFolder(dir);
@@ -118,14 +117,14 @@ export class ApplyLog implements Disposable {
     return this.#done.get(change);
   }
 
-  /** Lasts through a crash of the machine, and must, before anything is put in place. */
+  /** Flushed to the disk: this must survive a crash before anything is put in place. */
   async noteReady(all: readonly Ready[]): Promise<void> {
     if (all.length === 0) return;
     this.#append(all.map((ready) => ({ ready: ready.index, inode: ready.inode })));
     await sync(this.#file);
   }
 
-  /** May be lost: what is ready and in its place is found to be done. */
+  /** Not flushed: if it is lost, the entry's inode shows that the change was made. */
   noteDone(all: readonly Settled[]): void {
     this.#append(all.map(({ change, outcome, reason }) => ({ done: change.index, outcome, reason })));
   }
@@ -161,7 +160,7 @@ function parsed<T>(schema: z.ZodType<T>, text: string): T {
   try {
     return schema.parse(JSON.parse(text));
   } catch (cause) {
-    throw new BrokenApplyLog("a line of the log is none", { cause });
+    throw new BrokenApplyLog("the log has an invalid line", { cause });
   }
 }
 

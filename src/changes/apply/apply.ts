@@ -5,20 +5,18 @@ import { type ApplyLimits, DEFAULT_LIMITS } from "./fitness.ts";
 import type { Settled } from "./verdict.ts";
 
 export interface ApplyOptions extends ApplicationOptions {
-  /** A directory of Corral's own, for this changeset alone; made where it is missing. */
+  /** A directory of Corral's own, for this changeset alone; created if it is missing. */
   readonly logDir: string;
   readonly limits?: ApplyLimits | undefined;
-  /** Writes the verdicts down, before the log is forgotten. */
+  /** Stores the verdicts before the log is removed. */
   readonly onSettled?: ((settled: readonly Settled[]) => Promise<void>) | undefined;
 }
 
 /**
- * Applies the changes of a changeset that were agreed to (`which`, by index), in its order, and answers with one verdict
- * on each of them. Each is applied whole or not at all, and only to what the run began with: nothing that somebody else
- * changed since is overwritten, no link is followed, nothing outside of the directories is touched.
+ * Applies the approved changes of a changeset (`which`, by index), in order, and returns a verdict for each. A change is
+ * applied whole or not at all, and only if its target is as the run found it. No link is followed.
  *
- * A process that is killed on its way leaves the log behind, and {@link finishInterrupted} goes on from there.
- * Rejects where the log cannot be kept.
+ * If the process is killed, {@link finishInterrupted} continues from the log. Rejects if the log cannot be written.
  */
 export async function applyChangeset(
   changeset: Changeset,
@@ -27,18 +25,18 @@ export async function applyChangeset(
 ): Promise<Settled[]> {
   const intent = { id: changeset.id, which: [...which], limits };
   using log = ApplyLog.open(options.logDir) ?? begun(intent, options);
-  if (!isSame(intent, log.intent)) throw new Error(`changeset ${changeset.id} is being applied already`);
+  if (!isSame(intent, log.intent)) throw new Error(`changeset ${changeset.id} is already being applied`);
   return await applied(changeset, log, options);
 }
 
-/** Goes on where an application ended that was killed, with what was agreed to then. Null where there is none. */
+/** Continues an interrupted application with the changes that were approved then. Null if there is none. */
 export async function finishInterrupted(
   changeset: Changeset,
   options: Omit<ApplyOptions, "limits">,
 ): Promise<Settled[] | null> {
   using log = ApplyLog.open(options.logDir);
   if (log === null) return null;
-  if (log.intent.id !== changeset.id) throw new Error(`the log is not one of changeset ${changeset.id}`);
+  if (log.intent.id !== changeset.id) throw new Error(`the log does not belong to changeset ${changeset.id}`);
   return await applied(changeset, log, options);
 }
 

@@ -1,11 +1,11 @@
 import { type Change, placeKey } from "../model/changeset.ts";
 
-/** How many changes share the waits for the disk. Each holds two descriptors meanwhile. */
+/** The most changes that are flushed together. Each holds two descriptors open. */
 const MAX_BATCH = 64;
 
 /**
- * Neighbours that can be made ready together: none needs what another one brings, be it the directory that it is in or
- * the place of something that gives way. The order stays as it is.
+ * Groups consecutive changes that do not depend on each other: none needs a directory that another makes, or a name that
+ * another frees. The order is kept.
  */
 export function* inBatches(changes: Iterable<Change>): Generator<readonly Change[]> {
   let batch: Change[] = [];

@@ -4,12 +4,12 @@ import { covers, joinVirtual, MAX_COMPONENT_BYTES, type VirtualPath } from "../.
 import type { Change, ChangedMount, Changeset } from "../model/changeset.ts";
 import { linkTextFault } from "../model/link-text.ts";
 
-/** The deepest place that is changed, counted from its mount. */
+/** The deepest path that can be changed, counted from its mount. */
 const MAX_DEPTH = 256;
 
 /**
- * Why a change must not be applied, by its own words; null: nothing speaks against it. The scan has said most of it
- * already; here it is held once more against what is about to be done, and against a record that was tampered with.
+ * Why a change must not be applied; null if it may. The scan has checked most of this before, but the stored record may
+ * have been tampered with since.
  */
 export function fitness(
   changeset: Changeset,
@@ -23,19 +23,20 @@ export function fitness(
   };
 }
 
-const CONTRADICTION = "its record contradicts itself";
+const CONTRADICTION = "its record is inconsistent";
 
 function whyUnfit(change: Change, mount: ChangedMount): string | null {
   if (change.refusal !== null) return change.refusal;
-  if (!isBelow(change.parts)) return "its path is none";
+  if (!isBelow(change.parts)) return "its path is not valid";
   const root = rootOf(change, mount);
   if (root === null) return CONTRADICTION;
-  if (isClosed(change, mount.closed)) return "it belongs to another directory, or to the project itself";
+  if (isClosed(change, mount.closed))
+    return "it is in a directory that was granted separately, or one of the project's own files";
   const { type, next, linkText = "", parts } = change;
   return shapeFault(change) ?? (type === "link" && next !== null ? linkTextFault(linkText, parts.length - 1) : null);
 }
 
-/** Where the names of a mount begin: of a mount that is a single file, at the directory around it. */
+/** The directory that the parts of a change are below: for a mount that is a single file, its parent. */
 function rootOf({ path, parts }: Change, mount: ChangedMount): string | null {
   if (path === joinVirtual(mount.path, parts.join("/"))) return mount.path;
   return path === mount.path && parts.length === 1 ? posix.dirname(mount.path) : null;
@@ -50,7 +51,7 @@ function isName(part: string): boolean {
   return part.isWellFormed() && Buffer.byteLength(part) <= MAX_COMPONENT_BYTES;
 }
 
-/** Nothing in a closed path is changed, and what leads there neither goes away nor becomes something else. */
+/** Nothing in a closed path is changed, and a directory on the way to one is not deleted or replaced. */
 function isClosed({ kind, type, path }: Change, closed: readonly VirtualPath[]): boolean {
   const staysFolder = type === "directory" && kind !== "delete";
   return closed.some((inner) => covers(inner, path) || (!staysFolder && covers(path, inner)));
@@ -68,16 +69,16 @@ function isFolder(type: string): boolean {
   return type === "directory";
 }
 
-/** How large what is applied may be: one file, and all of them. By what a file seems to hold, holes included. */
+/** The size limits of what is applied: of one file, and of all files. Holes count. */
 export interface ApplyLimits {
   readonly fileBytes: number;
   readonly totalBytes: number;
 }
 
-/** Where the caller says nothing. A scan has already held each file against its own directory's limits. */
+/** The default limits. The scan has already checked each file against the limits of its own directory. */
 export const DEFAULT_LIMITS: ApplyLimits = { fileBytes: 4 * 1024 ** 3, totalBytes: 16 * 1024 ** 3 };
 
-/** Why a file is too large, by the index of its change. Decided before anything is copied, and the same every time. */
+/** Why a file is too large, by the index of its change. It is decided before anything is copied, and never changes. */
 export function tooLarge(
   { changes }: Pick<Changeset, "changes">,
   which: ReadonlySet<number>,
@@ -88,8 +89,9 @@ export function tooLarge(
   for (const { index, type, next, refusal } of changes) {
     if (!which.has(index) || refusal !== null || type !== "file" || next === null) continue;
     if (next.size > fileBytes)
-      reasons.set(index, `it has ${formatBytes(next.size)}; at most ${formatBytes(fileBytes)}`);
-    else if (next.size > left) reasons.set(index, `with it, more than ${formatBytes(totalBytes)} would be written`);
+      reasons.set(index, `it has ${formatBytes(next.size)}, and at most ${formatBytes(fileBytes)} are allowed`);
+    else if (next.size > left)
+      reasons.set(index, `with this change, more than ${formatBytes(totalBytes)} would be written`);
     else left -= next.size;
   }
   return reasons;

@@ -5,7 +5,7 @@ import { pinned } from "../../files/host/roots.ts";
 import { hasCode } from "../../platform/errno.ts";
 import type { Change, Changeset } from "../model/changeset.ts";
 import { factsOf } from "../model/raw-name.ts";
-import { isAsItWas } from "./standing.ts";
+import { isAsItWas } from "./current-entry.ts";
 import { conflict, isVerdict, refused, type Verdict } from "./verdict.ts";
 
 /** A folder in which something is changed, held open, and the name in it. */

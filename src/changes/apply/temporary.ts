@@ -6,12 +6,12 @@ import { sha256 } from "../../platform/sha256.ts";
 import { NOT_OURS } from "./make.ts";
 import type { Verdict } from "./verdict.ts";
 
-/** The same every time for one application and change, so that a leftover is found; nobody else can tell it beforehand. */
+/** Always the same for one application and change, so that a leftover is found. Workers cannot guess it. */
 export function temporaryName(token: string, index: number): string {
   return `${TEMPORARY_PREFIX}${sha256(`${token}:${index}`).slice(0, 32)}`;
 }
 
-/** Takes away what has the name of a temporary file, be it a leftover or planted; a link goes itself. */
+/** Deletes what has the name of a temporary file, whether it is a leftover or was planted. A link is not followed. */
 export function sweep(folder: Descriptor, temporary: string, onStep: () => void): Verdict | null {
   const path = folder.path(temporary);
   const stats = fs.lstatSync(path, { throwIfNoEntry: false });

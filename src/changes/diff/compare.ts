@@ -2,33 +2,33 @@ import fs from "node:fs";
 import { contentOf } from "../../files/host/content.ts";
 import type { Descriptor } from "../../files/host/descriptor.ts";
 import { readAll } from "../../files/read/byte-source.ts";
+import { currentEntry, isAsItWas, whyConflict } from "../apply/current-entry.ts";
 import type { OpenMounts } from "../apply/open-mounts.ts";
 import { openContent } from "../apply/open-mounts.ts";
 import { isFolderThere } from "../apply/put-in-place.ts";
-import { isAsItWas, standingAt, whyConflict } from "../apply/standing.ts";
 import { conflict, isVerdict, type Verdict } from "../apply/verdict.ts";
 import type { Change } from "../model/changeset.ts";
 import { factsOf } from "../model/raw-name.ts";
 
-/** Both versions of a file, where they were read; empty where there is none. */
+/** Both versions of a file. One that does not exist is empty. */
 export interface Versions {
   readonly before: Buffer;
   readonly after: Buffer;
 }
 
-/** Why a change cannot be applied as the target stands now; null where it could. `comes`: a place that an earlier change frees or makes. */
+/** Why a change cannot be applied to the target now; null if it can. `comes`: an earlier change frees or makes its place. */
 export function whyNot(change: Change, mounts: OpenMounts, comes: boolean): Verdict | null {
   if (comes) return null;
   const slot = mounts.target(change.mount, change.parts);
   if (isVerdict(slot)) return slot;
   using _ = slot;
-  const now = standingAt(slot.folder, slot.name);
+  const now = currentEntry(slot.folder, slot.name);
   if (isFolderThere(change, now)) return null;
   const reason = whyConflict(change, now);
   return reason === null ? null : conflict(reason);
 }
 
-/** Reads both versions of a file that was written: each must be the one that the changeset tells of. */
+/** Reads both versions of a file that was written. Each must be the one that the changeset records. */
 export async function versionsOf(change: Change, mounts: OpenMounts): Promise<Versions | Verdict> {
   const content = openContent(change, mounts);
   if (isVerdict(content)) return content;

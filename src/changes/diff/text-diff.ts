@@ -3,10 +3,10 @@ import { structuredPatch } from "diff";
 import { visible } from "./visible.ts";
 
 const CONTEXT_LINES = 3;
-/** Of what differs in more lines a diff tells nobody anything, and finding it takes long. */
+/** A longer diff helps no reader, and computing it takes long. */
 const MAX_EDITS = 2000;
 
-/** The hunks of a unified diff; null where there is none that anybody could read. */
+/** The hunks of a unified diff. Null for binary content, or too many differences. */
 export function textDiff(before: Buffer, after: Buffer): string[] | null {
   if (!isText(before) || !isText(after)) return null;
   const patch = structuredPatch("", "", before.toString("utf8"), after.toString("utf8"), "", "", {
@@ -20,7 +20,7 @@ export function textDiff(before: Buffer, after: Buffer): string[] | null {
   ]);
 }
 
-/** Of no lines a hunk begins after the line before it. */
+/** An empty range starts at the line before it, as in `diff -u`. */
 function rangeOf(start: number, lines: number): string {
   return `${lines === 0 ? start - 1 : start},${lines}`;
 }

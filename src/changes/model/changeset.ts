@@ -1,23 +1,23 @@
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 
-/** What a name stood for when it was looked at. Numbers that need more than 53 bits are decimal text. */
+/** What an entry was when it was read. Numbers that need more than 53 bits are decimal text. */
 export interface EntryFacts {
   readonly type: "file" | "directory" | "link";
   readonly inode: string;
-  /** In bytes; of a link, the length of its text. */
+  /** In bytes; of a link, the length of its target. */
   readonly size: number;
   /** Permission bits, `0o7777` at most. */
   readonly mode: number;
   readonly mtimeNs: string;
-  /** The kernel sets it at every change of content, mode, owner or name, and no worker can choose it. */
+  /** The kernel sets it at every change of content, mode, owner or name. A worker cannot choose it. */
   readonly ctimeNs: string;
 }
 
-/** One thing that a run changed in one of its views. */
+/** One entry that a run changed in one of its views. */
 export interface Change {
-  /** Its place in the changeset, from 0: the order in which changes are applied. */
+  /** Its index in the changeset, from 0, which is the order of applying. */
   readonly index: number;
-  /** The directory that it is in, by its place in {@link Changeset.mounts}. */
+  /** Its mount, as an index of {@link Changeset.mounts}. */
   readonly mount: number;
   /** Below the mount; never empty, no component is `.` or `..`. */
   readonly parts: readonly string[];
@@ -25,32 +25,31 @@ export interface Change {
   readonly path: VirtualPath;
   readonly kind: "create" | "modify" | "delete";
   readonly type: "file" | "directory" | "link";
-  /** What stood there when the view was made; null where nothing did. Anything else there now is a conflict. */
+  /** The entry when the view was made; null if there was none. A different entry there now is a conflict. */
   readonly base: EntryFacts | null;
-  /** What the run left there; null for a deletion. Its content stands at the same parts below the mount's `content`. */
+  /** The entry that the run left; null for a deletion. Its content is at the same parts below the mount's `content`. */
   readonly next: EntryFacts | null;
-  /** Of a link, its text. */
+  /** The target of a link. */
   readonly linkText?: string;
-  /** Why it must not be applied, in words for the worker's caller: whoever would agree to it. Null: it may. */
+  /** Why it must not be applied, even if it is approved. Null if it may. */
   readonly refusal: string | null;
 }
 
-/** A directory that changes are to be applied to. */
+/** A directory that receives changes. */
 export interface ChangedMount {
   readonly path: VirtualPath;
-  /** The host directory that receives the changes, and what it was (`device:inode`) when the view was made. */
+  /** The host directory that receives the changes, and its `device:inode` when the view was made. */
   readonly target: string;
   readonly targetIdentity: string;
-  /** Where the run's own versions stand: absolute, in Corral's state directory, and read-only from now on. */
+  /** The directory of the run's own versions: absolute, in Corral's state directory, and no longer written. */
   readonly content: string;
-  /** Paths below which something else is mounted or which are the project's own: nothing there may be changed. */
+  /** Paths of other mounts inside, and of the project's own files: nothing there may be changed. */
   readonly closed: readonly VirtualPath[];
 }
 
 /**
- * Everything that one run changed in its staged mounts, in the order in which it is applied: first
- * what gives way to something of another type, then directories from the top, files and links, and last deletions from
- * the bottom.
+ * Everything that one run changed in its staged mounts, in the order of applying: deletions that make room for another
+ * type of entry, directories from the top, files and links, then all other deletions from the bottom.
  */
 export interface Changeset {
   readonly version: 1;
@@ -67,10 +66,10 @@ export interface Changeset {
   readonly changes: readonly Change[];
 }
 
-/** What became of one change. `held`: it waits, since its run failed or nobody agreed in time. */
+/** The outcome of one change. `held`: it waits, since its run failed or was not approved in time. */
 export type ChangeOutcome = "applied" | "refused" | "conflict" | "denied" | "held";
 
-/** The changeset with some of its changes. */
+/** The changeset with only some of its changes. */
 export function only(changeset: Changeset, indexes: ReadonlySet<number>): Changeset {
   return { ...changeset, changes: changeset.changes.filter(({ index }) => indexes.has(index)) };
 }

@@ -2,10 +2,7 @@ import fs from "node:fs";
 import type { Descriptor } from "../../files/host/descriptor.ts";
 import type { EntryFacts } from "./changeset.ts";
 
-/**
- * A name as the kernel has it: each character is one byte. A worker may choose names that are no text; they have to be
- * told apart all the same.
- */
+/** A name as the kernel has it: each character is one byte. A worker may choose names that are not UTF-8. */
 export type RawName = string;
 
 export function rawNamesIn(folder: Descriptor): RawName[] {
@@ -25,7 +22,7 @@ export function rawChild(folder: Descriptor, name: RawName, directory = false): 
   return folder.child(rawBytes(name), directory);
 }
 
-/** The name as text; null where its bytes are no UTF-8. */
+/** The name as text; null if it is not UTF-8. */
 export function textOf(name: RawName): string | null {
   const bytes = rawBytes(name);
   const text = bytes.toString("utf8");
@@ -36,12 +33,12 @@ export function rawNameOf(text: string): RawName {
   return Buffer.from(text, "utf8").toString("latin1");
 }
 
-/** What stands under a name, links themselves included; null where nothing does. */
+/** The entry of that name; a link is not followed. Null if there is none. */
 export function rawStat(folder: Descriptor, name: RawName): fs.BigIntStats | null {
   return fs.lstatSync(rawPath(folder, name), { bigint: true, throwIfNoEntry: false }) ?? null;
 }
 
-/** Null for what is neither a file, a directory nor a link. */
+/** Null for anything but a file, a directory or a link. */
 export function factsOf(stats: fs.BigIntStats): EntryFacts | null {
   const type = stats.isFile() ? "file" : stats.isDirectory() ? "directory" : stats.isSymbolicLink() ? "link" : null;
   if (type === null) return null;

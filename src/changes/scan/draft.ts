@@ -1,7 +1,7 @@
 import type { EntryFacts } from "../model/changeset.ts";
 import type { RawName } from "../model/raw-name.ts";
 
-/** A change as the scan finds it: names are bytes, and nothing has been judged. */
+/** A change as the scan finds it: names are bytes, and nothing has been checked. */
 export interface Draft {
   readonly names: readonly RawName[];
   readonly kind: "create" | "modify" | "delete";
@@ -9,19 +9,19 @@ export interface Draft {
   readonly base: EntryFacts | null;
   readonly next: EntryFacts | null;
   readonly linkText?: string;
-  /** True where something that the view does not show stands under that name. */
+  /** True if an entry that the view does not show has that name. */
   readonly overHidden?: boolean;
-  /** True for what has to go before something of another type can stand there. */
+  /** True for a deletion that makes room for an entry of another type. */
   readonly givesWay?: boolean;
 }
 
-/** The largest number of changes that one run may bring back. */
+/** The most changes of one run. */
 export const MAX_CHANGES = 50_000;
 
-/** More was changed than can be looked at. */
+/** More was changed than can be checked. */
 export class TooManyChanges extends Error {}
 
-/** What goes first: what gives way, from the bottom; then folders from the top, files, links; then deletions from the bottom. */
+/** Deletions that make room, from the bottom; then folders from the top, files, links; then deletions from the bottom. */
 export function inOrderOfApplying<
   One extends Pick<Draft, "kind" | "type" | "givesWay"> & { names: readonly unknown[] },
 >(drafts: readonly One[]): One[] {

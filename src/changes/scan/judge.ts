@@ -9,7 +9,7 @@ import { textOf } from "../model/raw-name.ts";
 import type { View } from "../view/view.ts";
 import type { Draft } from "./draft.ts";
 
-/** How much a run may bring back in all: its limit for what it may write. */
+/** The bytes that one run may write in all. */
 export class BytesBudget {
   readonly limit: number;
   #left: number;
@@ -27,8 +27,8 @@ export class BytesBudget {
 }
 
 /**
- * What a change is called, and why it must not be applied, whoever agrees to it: the same that the file tools would
- * have refused, and what no file tool can make. Null: nothing speaks against it.
+ * The path of a change, and why it must not be applied even if it is approved: what the file tools would have refused, and
+ * what no file tool can make. A null refusal means it may be applied.
  */
 export function judged(
   draft: Draft,
@@ -47,32 +47,33 @@ function refusalOf(
   path: VirtualPath,
   budget: BytesBudget,
 ): string | null {
-  if (draft.names.some((name) => textOf(name) === null)) return "its name is no UTF-8 text";
+  if (draft.names.some((name) => textOf(name) === null)) return "its name is not UTF-8";
   if (draft.names.some((name) => name.length > MAX_COMPONENT_BYTES)) return "its name is too long";
-  if (mount.mode !== "rw") return "nothing can be written there";
+  if (mount.mode !== "rw") return "its directory is read-only";
   const operation = draft.kind === "delete" ? "delete" : "write";
   const doing = operation === "delete" ? "deleting" : "writing";
   if ((mount.approval ?? ASK)[operation] === "blocked")
     return `${doing} is blocked there, and no approval can allow it`;
-  if (draft.overHidden) return "something that may not be read stands there";
+  if (draft.overHidden) return "an entry that may not be read has that name";
   const staysFolder = draft.type === "directory" && draft.kind !== "delete";
-  if (!staysFolder && closed.some((inner) => covers(path, inner))) return "it leads to what is granted apart from it";
-  if (draft.type === "other") return "it is neither a file, a directory nor a link";
+  if (!staysFolder && closed.some((inner) => covers(path, inner)))
+    return "it contains a directory that was granted separately";
+  if (draft.type === "other") return "it is not a file, a directory or a link";
   if (draft.kind === "delete") return draft.type === "file" ? constraintRefusal(mount, path, 0) : null;
   if (draft.type === "link") {
     const { linkText, names } = draft;
-    if (linkText === undefined) return "it is a link whose text cannot be read";
+    if (linkText === undefined) return "it is a link whose target cannot be read";
     return linkTextFault(linkText, names.length - 1) ?? constraintRefusal(mount, path, 0);
   }
   if (draft.type === "directory") return null;
-  if (((draft.next?.mode ?? 0) & 0o6000) !== 0) return "it would run as its owner or group (setuid, setgid)";
+  if (((draft.next?.mode ?? 0) & 0o6000) !== 0) return "it is setuid or setgid: it would run as its owner or group";
   const size = draft.next?.size ?? 0;
   const unfit = constraintRefusal(mount, path, size);
   if (unfit !== null) return unfit;
-  return budget.take(size) ? null : `with it, more than ${formatBytes(budget.limit)} would be written`;
+  return budget.take(size) ? null : `with this change, more than ${formatBytes(budget.limit)} would be written`;
 }
 
-/** In the words of a reason, which stand in the middle of a sentence: a file tool's own refusal is a text of its own. */
+/** A reason fits into a sentence, while the refusal of a file tool is a whole message. */
 function constraintRefusal(mount: Mount, path: VirtualPath, size: number): string | null {
   const error = checkWrite({ mounts: [mount] }, path, { size });
   switch (error?.code) {
@@ -83,6 +84,6 @@ function constraintRefusal(mount: Mount, path: VirtualPath, size: number): strin
     case "FILE_TOO_LARGE":
       return `it has ${formatBytes(size)}, and at most ${formatBytes(mount.maxFileBytes ?? 0)} are allowed there`;
     default:
-      return "nothing can be written there";
+      return "its directory is read-only";
   }
 }

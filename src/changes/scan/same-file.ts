@@ -7,7 +7,7 @@ import { factsOf, type RawName, rawChild } from "../model/raw-name.ts";
 
 const PIECE_BYTES = 256 * 1024;
 
-/** True where a file that somebody opened for writing holds what it held before. The other must still be what it was. */
+/** True if a file that was opened for writing has the same content as before. The original must not have changed. */
 export async function sameFile(
   content: Descriptor,
   target: Descriptor,
@@ -28,13 +28,13 @@ export async function sameFile(
     }
     return true;
   } catch (error) {
-    // What cannot be compared has changed, as far as anybody can tell.
+    // A file that cannot be compared counts as changed.
     if (codeOf(error) !== undefined) return false;
     throw error;
   }
 }
 
-/** A regular file, looked at before it is opened, so that a FIFO holds nobody up. */
+/** Opens a regular file. Its type is checked first, since opening a FIFO would block. */
 function openFile(folder: Descriptor, name: RawName): Descriptor | null {
   using named = rawChild(folder, name);
   return named.stat().isFile() ? named.reopen(fs.constants.O_RDONLY) : null;

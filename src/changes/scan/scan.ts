@@ -10,27 +10,27 @@ import type { View } from "../view/view.ts";
 import { type Draft, MAX_CHANGES, TooManyChanges } from "./draft.ts";
 import { sameFile } from "./same-file.ts";
 
-/** How many names are looked at before others have their turn. */
+/** The number of names after which other work of the process gets a turn. */
 const SLICE = 500;
 const EMPTY: BaseTree = new Map();
 
 /**
- * What stands differently in a view than in its base. Compares what is shown with what was there, so that it does not
- * matter how the kernel notes a deletion; in an overlay only where something was written at all.
+ * Finds what differs between a view and its base. It compares what the view shows with what was there, so it need not know
+ * how the kernel records a deletion. In an overlay it descends only into what was written.
  */
 export async function scanView(view: View, signal?: AbortSignal): Promise<Draft[]> {
   return await new Scan(view, signal).run();
 }
 
-/** One folder in all its guises. */
+/** One folder: as the view shows it, the run's own version, and the original. */
 interface Place {
   readonly shown: Descriptor;
   readonly content: Descriptor;
-  /** Null where there is none any more, or never was. */
+  /** Null if it was deleted, or never existed. */
   readonly target: Descriptor | null;
   readonly base: BaseTree;
   readonly names: readonly RawName[];
-  /** True below what the view does not show: nothing that is written there can be taken back. */
+  /** True below an entry that the view does not show: nothing written there can be applied. */
   readonly overHidden: boolean;
 }
 
@@ -50,9 +50,9 @@ class Scan {
     try {
       await this.#folder({ shown, content, target, base, names: [], overHidden: false });
     } catch (error) {
-      // A folder that the user Corral runs as may not look into: only root need not ask.
+      // The user that Corral runs as may lack the permission; root does not.
       if (!hasCode(error, "EACCES")) throw error;
-      throw new TooManyChanges("there is a folder that cannot be looked into");
+      throw new TooManyChanges("a folder in it cannot be read");
     }
     return this.#drafts;
   }
@@ -75,7 +75,7 @@ class Scan {
     const own = rawStat(place.content, name);
     const node = place.base.get(name);
     const names = [...place.names, name];
-    // What nobody wrote is as it was: in an overlay it is not even there.
+    // The run did not write it: in an overlay it has no version of its own.
     if (own === null) {
       if (node?.brought) this.#deleted(names, node, place.target, false);
       return;
@@ -100,7 +100,7 @@ class Scan {
     using shown = folderAt(place.shown, name);
     using content = folderAt(place.content, name);
     using target = place.target === null ? null : folderAt(place.target, name);
-    // It went away while it was looked at, where the run goes on.
+    // A run that continues may have deleted it during the scan.
     if (shown === null || content === null) return;
     const base = node.facts;
     if (base !== null && (base.mode & 0o777) !== (facts.mode & 0o777))
@@ -135,7 +135,7 @@ class Scan {
     if (facts.type === "directory") await this.#inside(place, names, overHidden);
   }
 
-  /** A folder of which nothing was there before. */
+  /** A new folder: everything in it is new. */
   async #inside(place: Place, names: readonly RawName[], overHidden: boolean): Promise<void> {
     const name = names.at(-1) ?? "";
     using shown = folderAt(place.shown, name);
@@ -144,11 +144,11 @@ class Scan {
     await this.#folder({ shown, content, target: null, base: EMPTY, names, overHidden });
   }
 
-  /** From the bottom; a folder that holds what the view did not show, or another mount, stays, for it is not empty. */
+  /** Adds deletions from the bottom. A folder with another mount, or with entries that the view did not show, is kept. */
   #deleted(names: readonly RawName[], node: BaseNode, within: Descriptor | null, givesWay: boolean): boolean {
     if (node.hidden || node.facts === null || this.#isClosed(names)) return false;
     const name = names.at(-1) ?? "";
-    // Somebody else did it before: there is nothing left to do.
+    // It was already deleted by another process.
     if (within === null || rawStat(within, name) === null) return true;
     using target = folderAt(within, name);
     let whole = !this.#holdsClosed(names);
@@ -183,7 +183,7 @@ class Scan {
   }
 }
 
-/** Null where there is none: whoever else may write there can take it away at any moment. */
+/** Null if there is none: other processes can delete it at any moment. */
 function folderAt(parent: Descriptor, name: RawName): Descriptor | null {
   try {
     return rawChild(parent, name, true);
@@ -193,7 +193,7 @@ function folderAt(parent: Descriptor, name: RawName): Descriptor | null {
   }
 }
 
-/** Null where it is no text, or no link any more. */
+/** Null if it is not UTF-8, or no longer a link. */
 function linkTextAt(folder: Descriptor, name: RawName): string | null {
   try {
     const bytes = fs.readlinkSync(rawPath(folder, name), { encoding: "buffer" });

@@ -28,7 +28,7 @@ export type Listed =
   | { readonly id: string; readonly ok: true; readonly state: KeptState; readonly applying: boolean }
   | { readonly id: string; readonly ok: false; readonly reason: string };
 
-/** Why nothing was done: there is no such changeset, somebody else works on it, or its record cannot be understood. */
+/** Why nothing was done: the changeset does not exist, another process is working on it, or its record cannot be read. */
 export interface NotKept {
   readonly ok: false;
   readonly code: "missing" | "busy" | "broken";
@@ -39,7 +39,7 @@ export type Loaded = ({ readonly ok: true } & KeptChangeset) | NotKept;
 export type Applied = { readonly ok: true; readonly settled: readonly Settled[]; readonly left: number } | NotKept;
 export type Discarded = { readonly ok: true } | NotKept;
 
-/** An application that another process did not live to finish. */
+/** An application that was interrupted because its process ended. */
 export type Finished =
   | { readonly id: string; readonly ok: true; readonly changeset: Changeset; readonly settled: readonly Settled[] }
   | { readonly id: string; readonly ok: false; readonly reason: string };
@@ -49,8 +49,8 @@ export interface StoreOptions extends ApplicationOptions {
 }
 
 /**
- * Changesets that are being applied, and those that wait for a person: `changes/ID/` in the state directory, each held
- * by one process at a time. What was applied is forgotten; everything else stays until somebody applies or discards it.
+ * Changesets that are being applied or wait for a person: `changes/ID/` in the state directory, each locked by one process
+ * at a time. An applied changeset is removed. Others stay until they are applied or discarded.
  */
 export class ChangesetStore {
   readonly #root: string;
@@ -61,7 +61,7 @@ export class ChangesetStore {
     this.#owner = owner;
   }
 
-  /** Takes over a changeset with its content, which is moved here; of one that is here already, further changes. */
+  /** Stores a changeset and moves its content here. If it is already stored, its further changes are added. */
   async keep(changeset: Changeset, outcome: ChangeOutcome, reason: string | null = null): Promise<void> {
     const folder = this.#folder(changeset.id);
     await mkdir(this.#root, { recursive: true, mode: 0o700 });
@@ -73,9 +73,8 @@ export class ChangesetStore {
   }
 
   /**
-   * Applies these changes of a run that has just ended, in a way that survives the end of this process. What could not be
-   * applied is kept, and nothing else: where all could be, the content is given back, since others of the run's changes
-   * may still have to be kept.
+   * Applies changes of a run that has just ended, so that another process can finish it. What cannot be applied is kept. If all
+   * is applied, the content is moved back, since other changes of the run may still have to be kept.
    */
   async apply(changeset: Changeset, which: ReadonlySet<number>, options: StoreOptions = {}): Promise<Settled[]> {
     const changes = changeset.changes.filter(({ index }) => which.has(index));
@@ -91,7 +90,7 @@ export class ChangesetStore {
     return settled;
   }
 
-  /** Sorted by age, the oldest first; what cannot be read comes last. */
+  /** The oldest first; those that cannot be read come last. */
   async list(): Promise<Listed[]> {
     const listed: Listed[] = [];
     for (const id of await this.#ids()) {
@@ -113,7 +112,7 @@ export class ChangesetStore {
     return await this.#unlessBroken(id, async () => ({ ok: true, ...(await read(this.#folder(id))) }));
   }
 
-  /** Applies some of the changes that wait. With none left, the changeset is forgotten. */
+  /** Applies some of the waiting changes. If none is left, the changeset is removed. */
   async applyKept(id: string, which: ReadonlySet<number>, options: StoreOptions = {}): Promise<Applied> {
     if (!(await this.#has(id))) return missing(id);
     const folder = this.#folder(id);
@@ -129,7 +128,7 @@ export class ChangesetStore {
     });
   }
 
-  /** Forgets a changeset; what was being applied is finished before. One that cannot be read is removed as it is. */
+  /** Removes a changeset, after finishing an interrupted application. One that cannot be read is removed as it is. */
   async discard(id: string): Promise<Discarded> {
     if (!(await this.#has(id))) return missing(id);
     const folder = this.#folder(id);
@@ -144,7 +143,7 @@ export class ChangesetStore {
     return { ok: true };
   }
 
-  /** Goes on with everything that a process which is gone had begun to apply, and clears what it had begun to remove. */
+  /** Finishes all applications and removals that were interrupted because their process ended. */
   async finishInterrupted(options: ApplicationOptions = {}): Promise<Finished[]> {
     const finished: Finished[] = [];
     for (const id of await this.#ids()) {
@@ -199,7 +198,7 @@ export class ChangesetStore {
     );
   }
 
-  /** Null where nothing was begun. */
+  /** Null if no application was begun. */
   async #finish(folder: KeptFolder, { signal, onStep }: ApplicationOptions): Promise<readonly Settled[] | null> {
     if (!(await isThere(folder.applyLog))) return null;
     const { changeset, state } = await read(folder);
@@ -211,7 +210,7 @@ export class ChangesetStore {
     });
   }
 
-  /** By its state alone, which is read faster than all of it. What cannot be read waits for a person as well. */
+  /** Reads only the state, which is faster. A state that cannot be read also waits for a person. */
   async #seemsToWait(folder: KeptFolder): Promise<boolean> {
     try {
       const { changes } = await folder.readState();
@@ -231,11 +230,11 @@ export class ChangesetStore {
   }
 
   #folder(id: string): KeptFolder {
-    if (!isChangesetId(id)) throw new RangeError("no id of a changeset");
+    if (!isChangesetId(id)) throw new RangeError("not a changeset id");
     return new KeptFolder(join(this.#root, id));
   }
 
-  /** Null where another process works on it, or has removed it a moment ago. */
+  /** Null if another process is working on it, or has just removed it. */
   async #hold(folder: KeptFolder): Promise<AsyncDisposable | null> {
     try {
       return await tryHoldFile(folder.lock, this.#owner);
@@ -247,7 +246,7 @@ export class ChangesetStore {
 
   async #held(folder: KeptFolder): Promise<AsyncDisposable> {
     const held = await this.#hold(folder);
-    if (held === null) throw new Error("another process works on this changeset");
+    if (held === null) throw new Error("another process is working on this changeset");
     return held;
   }
 
@@ -260,7 +259,7 @@ export class ChangesetStore {
     }
   }
 
-  /** Out of sight at once, and then for good. */
+  /** Renamed first, so that it disappears from the list at once. */
   async #remove(folder: KeptFolder): Promise<void> {
     const away = join(this.#root, `${REMOVED}${randomUUID()}`);
     await rename(folder.dir, away);
@@ -282,15 +281,15 @@ async function read(folder: KeptFolder): Promise<KeptChangeset> {
 }
 
 function missing(id: string): NotKept {
-  const reason = isChangesetId(id) ? "there is no such changeset" : "that is no id of a changeset";
+  const reason = isChangesetId(id) ? "there is no such changeset" : "that is not a changeset id";
   return { ok: false, code: "missing", reason };
 }
 
 function busy(id: string): NotKept {
-  return { ok: false, code: "busy", reason: `another process works on changeset ${id} at this moment` };
+  return { ok: false, code: "busy", reason: `another process is working on changeset ${id}` };
 }
 
-/** False where it is there already. */
+/** False if it already exists. */
 async function isMade(dir: string): Promise<boolean> {
   try {
     await mkdir(dir, { mode: 0o700 });

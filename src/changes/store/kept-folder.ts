@@ -5,7 +5,7 @@ import { writeAtomically } from "../../platform/write-file.ts";
 import type { Changeset } from "../model/changeset.ts";
 import { type KeptState, parseChangeset, parseState } from "./record.ts";
 
-/** A record that cannot be understood. Its text says why, in one line. */
+/** A record that cannot be read. The message says why, in one line. */
 export class BrokenRecord extends Error {}
 
 const MAX_RECORD_BYTES = 256 * 1024 ** 2;
@@ -18,7 +18,7 @@ export class KeptFolder {
     this.dir = dir;
   }
 
-  /** Where the run's own versions stand: by their place, whatever the record says, since the store may have moved. */
+  /** The directory of the run's own versions. The path in the record is not used, since the store may have moved. */
   content(mount: number): string {
     return join(this.dir, "content", String(mount));
   }
@@ -28,7 +28,7 @@ export class KeptFolder {
     return join(this.dir, "journal");
   }
 
-  /** Held by the process that works on it. */
+  /** Locked by the process that works on the changeset. */
   get lock(): string {
     return join(this.dir, "owner");
   }
@@ -52,7 +52,7 @@ export class KeptFolder {
     await this.#write("state.json", state);
   }
 
-  /** Moves the run's own versions in, or back. Within one file system, so that nothing is copied and no file changes. */
+  /** Moves the run's own versions in. It is the same file system, so nothing is copied and no inode changes. */
   async takeContent({ mounts }: Pick<Changeset, "mounts">): Promise<void> {
     await mkdir(join(this.dir, "content"), { recursive: true, mode: 0o700 });
     for (const [index, mount] of mounts.entries()) await rename(mount.content, this.content(index));

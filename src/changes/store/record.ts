@@ -2,7 +2,7 @@ import { z } from "zod";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { ChangeOutcome, Changeset } from "../model/changeset.ts";
 
-/** What became of the changes of a kept changeset, and what a list shows of it without reading all of it. */
+/** The outcomes of a kept changeset, and the fields that a list shows, so that a list need not read all of it. */
 export interface KeptState {
   readonly version: 1;
   readonly id: string;
@@ -24,9 +24,9 @@ const MAX_MOUNTS = 1000;
 
 const text = z.string().max(65_536);
 const index = z.number().int().min(0);
-const id = z.string().refine(isChangesetId, "is no id of a changeset");
+const id = z.string().refine(isChangesetId, "is not a changeset id");
 const absolute = text.refine((path) => path.startsWith("/"), "is not absolute");
-// Names in it may hold what no worker may write in a path, such as line breaks: it is only shown and compared.
+// It is only shown and compared, so its names may contain characters that a worker's path may not, such as line breaks.
 const virtual = absolute.transform((path) => path as VirtualPath);
 const decimal = z.string().regex(/^-?[0-9]{1,24}$/);
 const entryType = z.enum(["file", "directory", "link"]);
@@ -88,12 +88,12 @@ const state = z
   })
   .refine(({ changes }) => isAscending(changes), "its changes are not in order");
 
-/** Throws for what is none. */
+/** Throws if it is not valid. */
 export function parseChangeset(raw: unknown): Changeset {
   return changeset.parse(raw);
 }
 
-/** Throws for what is none. */
+/** Throws if it is not valid. */
 export function parseState(raw: unknown): KeptState {
   return state.parse(raw);
 }
@@ -102,7 +102,7 @@ function isAscending(all: readonly { readonly index: number }[]): boolean {
   return all.every(({ index }, at) => at === 0 || index > (all[at - 1]?.index ?? 0));
 }
 
-/** A run's id, and the number of the commit where it made several. Only such a text is ever part of a path. */
+/** A run's id, and the number of the commit if the run made several. Only such a text ever becomes part of a path. */
 export function isChangesetId(text: string): boolean {
   return /^[0-9a-f]{12}(\.[0-9]{1,6})?$/.test(text);
 }

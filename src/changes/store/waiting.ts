@@ -2,10 +2,10 @@ import type { Settled } from "../apply/verdict.ts";
 import type { ChangeOutcome, Changeset } from "../model/changeset.ts";
 import type { KeptOutcome, KeptState } from "./record.ts";
 
-/** A program that decides may say as much as it likes. */
+/** An approval program may give a reason of any length. */
 const MAX_REASON_CHARS = 1000;
 
-/** The changes that a person can still apply: all but those that are, and those that nobody may agree to. */
+/** The changes that a person can still apply: those that are not applied and not refused. */
 export function waitingIn({ changes }: Pick<Changeset, "changes">, state: KeptState): ReadonlySet<number> {
   const fit = new Set(changes.filter(({ refusal }) => refusal === null).map(({ index }) => index));
   return new Set(
@@ -13,7 +13,7 @@ export function waitingIn({ changes }: Pick<Changeset, "changes">, state: KeptSt
   );
 }
 
-/** The state of a changeset that is kept, with why it waits. */
+/** The first state of a kept changeset, with the reason why it waits. */
 export function stateOf(changeset: Changeset, outcome: ChangeOutcome, reason: string | null): KeptState {
   const { version, id, run, worker, project, createdAt, changes } = changeset;
   const outcomes = changes.map(({ index, refusal }): KeptOutcome => {
@@ -23,7 +23,7 @@ export function stateOf(changeset: Changeset, outcome: ChangeOutcome, reason: st
   return { version, id, run, worker, project, createdAt, changes: outcomes };
 }
 
-/** The state after some of the changes were settled. */
+/** The state with the new outcomes of some changes. */
 export function withOutcomes(state: KeptState, fresh: readonly KeptOutcome[]): KeptState {
   const outcomes = new Map([...state.changes, ...fresh].map((one) => [one.index, one]));
   return { ...state, changes: [...outcomes.values()].sort((a, b) => a.index - b.index) };

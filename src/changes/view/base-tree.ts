@@ -5,46 +5,46 @@ import { hasCode } from "../../platform/errno.ts";
 import type { EntryFacts } from "../model/changeset.ts";
 import { factsOf, type RawName, rawChild, rawNamesIn, rawStat } from "../model/raw-name.ts";
 
-/** One name of a directory as it was when its view was made. */
+/** One entry of a directory as it was when its view was made. */
 export interface BaseNode {
-  /** Null for what is neither a file, a directory nor a link. */
+  /** Null for anything but a file, a directory or a link. */
   readonly facts: EntryFacts | null;
-  /** True for what the view does not show: what may not or cannot be read, and what is no file. Its absence there says nothing. */
+  /** True if the view does not show it: it may not or cannot be read, or is not a file. Its absence is no deletion. */
   hidden: boolean;
-  /** Of a directory. */
+  /** The entries of a directory. */
   readonly children: BaseTree | null;
-  /** Of a copied file or link, what the copy was: while it is the same, nobody has touched it. */
+  /** The identity of a copied file or link: while it is the same, the copy was not changed. */
   copied?: { readonly inode: string; readonly ctimeNs: string };
   /**
-   * True for what the run itself made and has brought back already, in an overlay. The kernel does not know that there
-   * is another one below it by now: where the run takes its own away, that one is seen again, and none is noted as gone.
+   * True, in an overlay, for an entry that the run made and that was applied already. If the run deletes it, the overlay shows
+   * the applied one again and records no deletion, so the scan must know.
    */
   readonly brought?: boolean;
 }
 
 export type BaseTree = ReadonlyMap<RawName, BaseNode>;
 
-/** The largest directory that can be staged: each of its names is remembered while the run goes on. */
+/** The largest directory that can be staged. All its names are kept in memory during the run. */
 export const MAX_STAGED_ENTRIES = 200_000;
-/** The deepest. */
+/** The deepest directory that can be staged. */
 export const MAX_STAGED_DEPTH = 128;
-/** How many entries are looked at before others have their turn. */
+/** The number of entries after which other work of the process gets a turn. */
 const SLICE = 1000;
 
 /** A directory holds more than can be staged. */
 export class TooLargeToStage extends Error {}
 
 export interface BaseRules {
-  /** Whether a file of this size may be read; `names` leads to it from the root. */
+  /** Whether a file of this size may be read. `names` lead to it from the root. */
   readonly shows: (names: readonly RawName[], size: number) => boolean;
-  /** Places where something else is mounted: nothing at or below them belongs to this directory. */
+  /** Whether another mount is at or above a place: it does not belong to this directory. */
   readonly isClosed: (names: readonly RawName[]) => boolean;
-  /** The one name of the root that is looked at; null: all of them. */
+  /** The only name of the root that is read. Null: all. */
   readonly only: RawName | null;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Everything that a directory holds now, by descriptor and without following links; what is mounted in it is left out. */
+/** Reads a whole directory by descriptor, without following links and without what is mounted inside. */
 export async function readBaseTree(root: Descriptor, rules: BaseRules): Promise<BaseTree> {
   return await new Reader(rules, root).read(root, []);
 }
@@ -87,13 +87,13 @@ class Reader {
       if (mountIdOf(named) !== this.#mount) return { facts, hidden: true, children: null };
       return { facts, hidden: false, children: await this.read(named, at) };
     } catch (error) {
-      // It went away, or may not be looked into by the user that Corral runs as: then it is not shown.
+      // It disappeared, or the user that Corral runs as may not read it: the view does not show it.
       if (hasCode(error, "ENOENT", "ENOTDIR", "EACCES")) return { facts, hidden: true, children: null };
       throw error;
     }
   }
 
-  /** A file of another device is one of this directory all the same where that is an overlay. */
+  /** In an overlay, files of one directory can have different devices, so the mount id decides. */
   #isElsewhere(folder: Descriptor, name: RawName): boolean {
     try {
       using named = rawChild(folder, name);

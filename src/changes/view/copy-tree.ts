@@ -6,15 +6,15 @@ import { formatBytes } from "../../sandbox/units.ts";
 import { type RawName, rawChild, rawPath, rawStat } from "../model/raw-name.ts";
 import { type BaseNode, type BaseTree, TooLargeToStage } from "./base-tree.ts";
 
-/** The most that is copied for one view. */
+/** The most bytes that are copied for one view. */
 export const MAX_COPIED_BYTES = 4 * 1024 ** 3;
 
-/** It is gone or something else since, or the user that Corral runs as cannot read it. */
-const NOT_TO_BE_HAD: ReadonlySet<string> = new Set(["ENOENT", "ENOTDIR", "EACCES", "EINVAL", "ELOOP"]);
+/** Errors of an entry that disappeared, changed its type, or cannot be read by the user that Corral runs as. */
+const UNAVAILABLE: ReadonlySet<string> = new Set(["ENOENT", "ENOTDIR", "EACCES", "EINVAL", "ELOOP"]);
 
 /**
- * Copies what a base tree shows, with owners and permission bits, and notes of each copy what it was. What changed
- * since the tree was read is copied as it is now; applying will find the conflict.
+ * Copies what a base tree shows, with owners and permission bits, and notes the identity of each copy. An entry that changed
+ * since the tree was read is copied as it is now: applying a change to it finds the conflict.
  */
 export async function copyTree(from: Descriptor, to: Descriptor, tree: BaseTree, signal?: AbortSignal): Promise<void> {
   await new TreeCopy(signal).copy(from, to, tree);
@@ -35,8 +35,8 @@ class TreeCopy {
       try {
         await this.#copyOne(from, to, name, node);
       } catch (error) {
-        if (!NOT_TO_BE_HAD.has(codeOf(error) ?? "")) throw error;
-        // The view does not have it, and that is nothing that the run did.
+        if (!UNAVAILABLE.has(codeOf(error) ?? "")) throw error;
+        // The view does not show it, so its absence must not count as a deletion.
         node.hidden = true;
       }
     }
@@ -69,7 +69,7 @@ class TreeCopy {
   async #copyFile(from: Descriptor, to: Descriptor, name: RawName): Promise<void> {
     using named = rawChild(from, name);
     const stats = named.stat();
-    if (!stats.isFile()) throw Object.assign(new Error("it is no file any more"), { code: "EINVAL" });
+    if (!stats.isFile()) throw Object.assign(new Error("it is no longer a file"), { code: "EINVAL" });
     const { size, mode, uid, gid, atime, mtime } = stats;
     this.#bytes += size;
     if (this.#bytes > MAX_COPIED_BYTES)
@@ -83,7 +83,7 @@ class TreeCopy {
   }
 }
 
-/** Owner and permission bits of another folder; only root can give folders away. */
+/** Sets owner and permission bits like those of another folder. Only root can change the owner. */
 export function likeFolder(folder: Descriptor, model: Descriptor): void {
   using opened = folder.reopen(fs.constants.O_RDONLY | fs.constants.O_DIRECTORY);
   const { mode, uid, gid } = model.stat();
@@ -96,10 +96,10 @@ function giveLink(folder: Descriptor, name: RawName, { uid, gid }: fs.Stats): vo
 }
 
 /**
- * Where another mount stands inside of a copy, there must be something for it to stand on: an empty directory or file,
- * as it is in the original. Where a link or a file is in the way nothing is made, and no cell can be had.
+ * Makes the mount point of another mount inside of a copy: an empty directory or file, as in the original. If a link or a
+ * file is in the way, none is made, and the cell will not start.
  */
-export function standIn(original: Descriptor, copy: Descriptor, names: readonly RawName[]): void {
+export function makeMountPoint(original: Descriptor, copy: Descriptor, names: readonly RawName[]): void {
   const [name, ...rest] = names;
   if (name === undefined) return;
   const there = rawStat(original, name);
@@ -111,5 +111,5 @@ export function standIn(original: Descriptor, copy: Descriptor, names: readonly 
   if (rest.length === 0 || !there?.isDirectory() || !rawStat(copy, name)?.isDirectory()) return;
   using source = rawChild(original, name, true);
   using inner = rawChild(copy, name, true);
-  standIn(source, inner, rest);
+  makeMountPoint(source, inner, rest);
 }

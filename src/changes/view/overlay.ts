@@ -7,22 +7,22 @@ import { runSystemProgram } from "../../files/host/system-program.ts";
 import { likeFolder } from "./copy-tree.ts";
 
 export interface Overlay {
-  /** The directory with what was written over it. */
+  /** The directory together with what was written over it. */
   readonly merged: string;
   /** Only what was written: whole files, and 0:0 devices for deletions (docs/architecture.md, fact: overlay-volume). */
   readonly upper: string;
   unmount(): Promise<void>;
 }
 
-/** What the kernel may not do: keep half of a change where only it can read that. */
+/** These kernel features are off: with them, only the kernel could read some changes. */
 const OPTIONS = "nosuid,nodev,redirect_dir=off,metacopy=off,index=off";
 
 /**
- * Lays a writable layer over a directory that is held open, in `dir`. Null where that is not to be had: without the
- * right to mount, on a file system that cannot carry it, or over two overlays already.
+ * Lays a writable layer over a directory that is held open, in `dir`. Null if that is not possible: Corral is
+ * not root, the file system does not support it, or the directory is already two overlays deep.
  */
 export async function mountOverlay(lower: Descriptor, dir: string): Promise<Overlay | null> {
-  // Only root may mount where all the host's programs, the Engine among them, see it.
+  // Only root can make a mount that the Engine also sees.
   if (!isRoot()) return null;
   const [upper, work, merged] = [join(dir, "upper"), join(dir, "work"), join(dir, "merged")];
   await Promise.all([upper, work, merged].map((path) => mkdir(path, { mode: 0o700 })));
@@ -31,7 +31,7 @@ export async function mountOverlay(lower: Descriptor, dir: string): Promise<Over
   using aside = Descriptor.name(work, true).reopenFolder();
   using place = Descriptor.name(merged, true).reopenFolder();
   likeFolder(above, lower);
-  // By descriptor: a path in the options could hold a colon or a comma, and could lead elsewhere by now.
+  // By descriptor: a path in the options could contain a colon or a comma, and may have been replaced.
   const layers = "lowerdir=/proc/self/fd/3,upperdir=/proc/self/fd/4,workdir=/proc/self/fd/5";
   const mounted = await runSystemProgram(
     "mount",

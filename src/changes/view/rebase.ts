@@ -4,7 +4,7 @@ import { factsOf, type RawName, rawBytes, rawNameOf, rawStat } from "../model/ra
 import type { BaseNode } from "./base-tree.ts";
 import type { View } from "./view.ts";
 
-/** Takes one change that was applied into the base of a view that is still in use. */
+/** Adds one applied change to the base of a view that is still in use. */
 export function rebase(view: Pick<View, "base" | "target" | "kind">, change: Change): void {
   const names = change.parts.map(rawNameOf);
   const name = names.at(-1);
@@ -35,7 +35,7 @@ function factsAt(target: Descriptor, names: readonly RawName[]): BaseNode["facts
     const stats = rawStat(folder, names.at(-1) ?? "");
     return stats === null ? null : factsOf(stats);
   } catch {
-    // Somebody has changed it since: the next comparison will find that out.
+    // It was changed since: the next scan finds out.
     return null;
   }
 }

@@ -8,35 +8,35 @@ import { comesBack } from "../../sandbox/staging.ts";
 import { below, covers, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { type RawName, rawNameOf, textOf } from "../model/raw-name.ts";
 import { type BaseTree, readBaseTree } from "./base-tree.ts";
-import { copyTree, likeFolder, standIn } from "./copy-tree.ts";
+import { copyTree, likeFolder, makeMountPoint } from "./copy-tree.ts";
 import { mountOverlay, type Overlay } from "./overlay.ts";
 
-/** How a view is made. `copy` works everywhere and costs what the directory holds; an overlay costs next to nothing. */
+/** How a view is made. A `copy` works everywhere and takes as much space as the directory; an overlay takes almost none. */
 export type ViewKind = "overlay" | "copy";
 
 /**
- * A mount as one run sees it: what is written there stands on a side, and the directory itself stays untouched
- * (docs/architecture.md, fact: overlay-volume). What the sandbox does not let be read is not in it.
+ * A staged mount as one run sees it: writes go to the staging area, and the directory itself is not changed
+ * (docs/architecture.md, fact: overlay-volume). Files that the sandbox does not allow to be read are not in it.
  */
 export interface View {
   readonly mount: Mount;
   readonly kind: ViewKind;
-  /** What tools and cells are given in place of the mount's own host path. */
+  /** The host path that tools and cells use instead of the mount's own. */
   readonly host: string;
-  /** The directory that changes are applied to, and what of it the view shows; held open. */
+  /** The directory that changes are applied to, held open. */
   readonly target: Descriptor;
   readonly targetPath: string;
   readonly base: BaseTree;
-  /** The directory with all that the run sees. */
+  /** The directory with everything that the run sees. */
   readonly shown: Descriptor;
-  /** Where the run's own versions stand, and nothing else in an overlay: the same as {@link shown} in a copy. */
+  /** The directory of the run's own versions: in an overlay only these, in a copy the same as {@link shown}. */
   readonly content: Descriptor;
   readonly contentPath: string;
-  /** What a place below the view's directory is called; null where a name on the way is no text. */
+  /** The virtual path of a place below the view's directory. Null if one of the names is not UTF-8. */
   pathOf(names: readonly RawName[]): VirtualPath | null;
-  /** What is mounted inside of it, and does not belong to it. */
+  /** The paths of other mounts inside, which do not belong to it. */
   readonly closed: readonly VirtualPath[];
-  /** Takes the view itself away; what was written stays in {@link contentPath}. */
+  /** Removes the view. What was written stays in {@link contentPath}. */
   close(): Promise<void>;
 }
 
@@ -44,14 +44,14 @@ export interface ViewRequest {
   readonly mount: Mount;
   /** All mounts of the sandbox. */
   readonly mounts: readonly Mount[];
-  /** An existing directory of Corral's own, for this view alone. */
+  /** An existing directory of Corral's own, only for this view. */
   readonly dir: string;
-  /** False: an overlay is not even tried. */
+  /** False: do not try an overlay. */
   readonly overlays: boolean;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Null where the directory cannot be opened any more. Rejects with `TooLargeToStage` where there is too much of it. */
+/** Null if the directory can no longer be opened. Rejects with `TooLargeToStage` if it is too large. */
 export async function openView({ mount, mounts, dir, overlays, signal }: ViewRequest): Promise<View | null> {
   const found = pinned(mount.host);
   if (found === null) return null;
@@ -80,7 +80,7 @@ export async function openView({ mount, mounts, dir, overlays, signal }: ViewReq
       only,
       shows: (names: readonly RawName[], size: number) => {
         const path = pathOf(names);
-        // A name that is no text has no suffix that could be allowed.
+        // A name that is not UTF-8 has no suffix that could be allowed.
         return path === null ? !constrained : checkRead({ mounts: [mount] }, path, { size }) === null;
       },
       isClosed: (names: readonly RawName[]) => {
@@ -93,20 +93,20 @@ export async function openView({ mount, mounts, dir, overlays, signal }: ViewReq
     const needsBase = comesBack(mount) || asCopy;
     overlay = asCopy ? null : await mountOverlay(target, dir);
     const base = needsBase || overlay === null ? await readBaseTree(target, rules) : new Map();
-    const sides =
+    const dirs =
       overlay === null
         ? await copied(target, base, dir, { mount, closed, signal })
         : { shown: overlay.merged, content: overlay.upper };
     return {
       mount,
       kind: overlay === null ? "copy" : "overlay",
-      host: single ? join(sides.shown, basename(mount.host)) : sides.shown,
+      host: single ? join(dirs.shown, basename(mount.host)) : dirs.shown,
       target,
       targetPath: single ? dirname(mount.host) : mount.host,
       base,
-      shown: opened(sides.shown),
-      content: opened(sides.content),
-      contentPath: sides.content,
+      shown: opened(dirs.shown),
+      content: opened(dirs.content),
+      contentPath: dirs.content,
       pathOf,
       closed,
       close,
@@ -132,7 +132,7 @@ async function copied(
   await mkdir(path, { mode: 0o700 });
   using copy = Descriptor.name(path, true);
   await copyTree(target, copy, base, signal);
-  for (const inner of closed) standIn(target, copy, (below(mount.path, inner) ?? "").split("/").map(rawNameOf));
+  for (const inner of closed) makeMountPoint(target, copy, (below(mount.path, inner) ?? "").split("/").map(rawNameOf));
   likeFolder(copy, target);
   return { shown: path, content: path };
 }

@@ -58,7 +58,7 @@ class Judge {
       const at = [...parts, name];
       const refuse = (reason: string) => ({ path: posix.join(this.#path, ...at), reason });
       this.entries += 1;
-      if (!Buffer.from(name).equals(raw)) return refuse("its name is no UTF-8 text");
+      if (!Buffer.from(name).equals(raw)) return refuse("its name is not UTF-8");
       if (this.entries > MAX_ENTRIES) return refuse(`there are more than ${MAX_ENTRIES} files and folders`);
       if (at.length > MAX_DEPTH) return refuse(`it is deeper than ${MAX_DEPTH} levels`);
       const stats = fs.lstatSync(folder.path(name));
@@ -77,8 +77,8 @@ class Judge {
     if (stats.isSymbolicLink()) {
       return linkTextFault(fs.readlinkSync(folder.path(name)), parts.length);
     }
-    if (!stats.isFile()) return "it is neither a file, a directory nor a link";
-    if ((stats.mode & 0o6000) !== 0) return "it would run as its owner or group (setuid, setgid)";
+    if (!stats.isFile()) return "it is not a file, a directory or a link";
+    if ((stats.mode & 0o6000) !== 0) return "it is setuid or setgid: it would run as its owner or group";
     this.files += 1;
     this.bytes += stats.size;
     return this.bytes > this.#maxBytes ? "with it, more would be written than the limit allows" : null;

@@ -140,36 +140,48 @@ describe("what somebody else changed since the run began", () => {
       CHANGED,
     ],
     ["a file that was replaced", { f: "old" }, { f: "new" }, replaceFile, CHANGED],
-    ["a file that is gone", { f: "old" }, { f: "new" }, (t) => fs.rmSync(join(t, "f")), "it is gone by now"],
+    [
+      "a file that is gone",
+      { f: "old" },
+      { f: "new" },
+      (t) => fs.rmSync(join(t, "f")),
+      "it was deleted since the run began",
+    ],
     ["a deleted file that was changed", { f: "old" }, {}, (t) => fs.appendFileSync(join(t, "f"), "theirs"), CHANGED],
-    ["a deleted file that is gone", { f: "old" }, {}, (t) => fs.rmSync(join(t, "f")), "it is gone by now"],
+    [
+      "a deleted file that is gone",
+      { f: "old" },
+      {},
+      (t) => fs.rmSync(join(t, "f")),
+      "it was deleted since the run began",
+    ],
     [
       "a name that is taken",
       {},
       { f: "new" },
       (t) => fs.writeFileSync(join(t, "f"), "x"),
-      "something has that name by now",
+      "another entry of that name was created since the run began",
     ],
     [
       "a name that a directory took",
       {},
       { f: "new" },
       (t) => fs.mkdirSync(join(t, "f")),
-      "something has that name by now",
+      "another entry of that name was created since the run began",
     ],
     [
       "a directory's name that a file took",
       {},
       { d: null },
       (t) => fs.writeFileSync(join(t, "d"), "theirs"),
-      "something has that name by now",
+      "another entry of that name was created since the run began",
     ],
     [
       "a deleted directory that is not empty any more",
       { d: null },
       {},
       (t) => fs.writeFileSync(join(t, "d/theirs"), "theirs"),
-      "there is something in it by now",
+      "it is no longer empty",
     ],
     [
       "a link that leads elsewhere",
@@ -231,15 +243,15 @@ describe("what must not be applied", () => {
   it("is a file that is too large, by itself or with the others", async () => {
     using staged = stagedFolder({}, { a: "12345", b: "1234", c: "123" });
     expect(outcomes(await apply(staged, { limits: { fileBytes: 4, totalBytes: 5 } }))).toEqual({
-      "/work/a": "it has 5 bytes; at most 4 bytes",
+      "/work/a": "it has 5 bytes, and at most 4 bytes are allowed",
       "/work/b": "applied",
-      "/work/c": "with it, more than 5 bytes would be written",
+      "/work/c": "with this change, more than 5 bytes would be written",
     });
   });
 
   it("is a change that contradicts itself", async () => {
     using staged = stagedFolder({}, { f: "ours" });
-    const reason = "its record contradicts itself";
+    const reason = "its record is inconsistent";
     for (const over of [{ mount: 7 }, { next: null }, { type: "link" }, { kind: "delete" }] as const)
       expect(Object.values(outcomes(await apply(staged, { of: with_(staged, over) })))).toEqual([reason]);
     expect(treeAt(staged.target)).toEqual({});

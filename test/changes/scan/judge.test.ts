@@ -84,7 +84,7 @@ describe("a change is refused", () => {
     const mount: Mount = { name: "data", path: "/data" as VirtualPath, host: "/host", mode: "rw" };
     const view = { mount, pathOf: (names: readonly string[]) => `/data/${names.join("/")}` as VirtualPath, closed: [] };
     const refusals = ["a", "b", "c"].map((name) => judged(created(name), view, budget).refusal);
-    expect(refusals).toEqual([null, null, "with it, more than 10 bytes would be written"]);
+    expect(refusals).toEqual([null, null, "with this change, more than 10 bytes would be written"]);
   });
 
   it.each(["..", "../x", "a/../../x", "./../x", "../../data/x", "a/../b", "a/b/../../c", "./a/.."])(

@@ -165,7 +165,7 @@ it.each<[string, (dir: string) => void, RegExp]>([
     (dir) => rewrite(dir, (record) => ({ ...record, more: 1 })),
     /changeset.json: Unrecognized key/,
   ],
-  ["leads elsewhere", (dir) => rewrite(dir, (record) => ({ ...record, id: "../../x" })), /id: is no id of a changeset/],
+  ["leads elsewhere", (dir) => rewrite(dir, (record) => ({ ...record, id: "../../x" })), /id: is not a changeset id/],
 ])("tells of a record that %s, applies nothing of it, and can discard it", async (_, spoil, reason) => {
   const { staged, stateDir, store, changeset } = begin();
   await store.keep(changeset, "held");
@@ -187,7 +187,7 @@ it.each(["..", "0123456789ab/../x", "0123456789AB", "", "0123456789ab.", "012345
   "takes %j for no id",
   async (id) => {
     const { store } = begin();
-    expect(await store.load(id)).toMatchObject({ ok: false, code: "missing", reason: "that is no id of a changeset" });
+    expect(await store.load(id)).toMatchObject({ ok: false, code: "missing", reason: "that is not a changeset id" });
     expect(await store.discard(id)).toMatchObject({ ok: false, code: "missing" });
   },
 );

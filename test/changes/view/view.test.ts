@@ -205,7 +205,7 @@ describe("a user who is not root", () => {
       expect(JSON.parse(said.stdout)).toEqual({
         shown: ["a"],
         changed: [],
-        afterwards: "there is a folder that cannot be looked into",
+        afterwards: "a folder in it cannot be read",
       });
     } finally {
       execFileSync("rm", ["-rf", folder.path]);
