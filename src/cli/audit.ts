@@ -10,10 +10,8 @@ import {
 import { printableLine } from "../operations/wording/printable.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
 import { auditTable } from "./audit-text.ts";
-import { dateOf } from "./terminal/date.ts";
-import { projectFolder } from "./terminal/project-folder.ts";
+import { dateOf, projectFolder, UsageError } from "./terminal/arguments.ts";
 import { printJson, say, type Terminal } from "./terminal/terminal.ts";
-import { UsageError } from "./terminal/usage-error.ts";
 
 export interface AuditOptions {
   readonly project: string;

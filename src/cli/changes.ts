@@ -9,11 +9,10 @@ import { parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
 import { changesText, countsText, diffText, listText } from "./changes-text.ts";
 import { personAt } from "./consent/person.ts";
+import { projectFolder, UsageError } from "./terminal/arguments.ts";
 import { EXIT } from "./terminal/exit-status.ts";
-import { projectFolder } from "./terminal/project-folder.ts";
 import { stoppable } from "./terminal/stop.ts";
 import { colorsFor, printJson, say, type Terminal } from "./terminal/terminal.ts";
-import { UsageError } from "./terminal/usage-error.ts";
 
 interface JsonOption {
   readonly json?: boolean;

@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import type { Colors } from "../operations/wording/colors.ts";
+import type { Colors } from "../operations/wording/printable.ts";
 import { checkProject } from "../operations/workers.ts";
 import type { CheckReport } from "../run/explain/check.ts";
 import { stateDirFrom } from "../state/state-dir.ts";

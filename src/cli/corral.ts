@@ -24,7 +24,7 @@ if (state !== undefined && state.uid === process.geteuid?.() && (state.mode & 0o
 
 // Loaded only now, for the cache to be of use.
 const [{ main }, { terminalOf }, { EXIT }] = await Promise.all([
-  import("./main.ts"),
+  import("./program.ts"),
   import("./terminal/terminal.ts"),
   import("./terminal/exit-status.ts"),
 ]);

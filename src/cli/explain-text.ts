@@ -1,5 +1,5 @@
 import type { Plan } from "../isolation/plan/plan.ts";
-import type { Colors } from "../operations/wording/colors.ts";
+import type { Colors } from "../operations/wording/printable.ts";
 import type { ExplainedAgent, ExplainedRun, Explanation } from "../run/explain/explain.ts";
 import type { Narrowing } from "../sandbox/ancestry.ts";
 import { LIMIT_NAMES } from "../sandbox/limits.ts";

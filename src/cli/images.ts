@@ -4,8 +4,7 @@ import { printableLine } from "../operations/wording/printable.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
 import { EXIT } from "./terminal/exit-status.ts";
 import { stoppable } from "./terminal/stop.ts";
-import { columns } from "./terminal/table.ts";
-import { colorsFor, printJson, say, type Terminal } from "./terminal/terminal.ts";
+import { colorsFor, columns, printJson, say, type Terminal } from "./terminal/terminal.ts";
 
 interface ImagesOptions {
   readonly json?: boolean;

@@ -1,15 +1,31 @@
-import { Command, InvalidArgumentError, Option } from "commander";
+import { Command, CommanderError, InvalidArgumentError, Option } from "commander";
 import { packageVersion } from "../operations/package-version.ts";
 import { APPROVAL_MODE_NAMES } from "../sandbox/approval.ts";
-import type { Terminal } from "./terminal/terminal.ts";
+import { EXIT } from "./terminal/exit-status.ts";
+import { failureOf } from "./terminal/failure.ts";
+import { say, type Terminal } from "./terminal/terminal.ts";
 
-export interface Program {
+/** The whole command line: arguments in, exit status out. Every error ends here. */
+export async function main(args: readonly string[], terminal: Terminal): Promise<number> {
+  const program = programFor(terminal);
+  try {
+    return await program.run(args);
+  } catch (error) {
+    // Commander has already said what is wrong, or printed the help or the version that was asked for.
+    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : EXIT.wrongUsage;
+    const { text, status } = failureOf(error, terminal.env);
+    say(terminal, text);
+    return status;
+  }
+}
+
+interface Program {
   /** Runs the verb that the arguments name; answers with its exit status. */
   run(args: readonly string[]): Promise<number>;
 }
 
 /** The verbs, their options and their help. Each verb's code is loaded only when it is used, to keep the start short. */
-export function programFor(terminal: Terminal): Program {
+function programFor(terminal: Terminal): Program {
   let status = 0;
   const corral = new Command("corral")
     .description("Runs untrusted work in containers that see only what was granted.")

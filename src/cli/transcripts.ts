@@ -1,9 +1,8 @@
 import { listTranscripts, readTranscript, type TranscriptPlace } from "../operations/transcripts.ts";
 import { formatBytes } from "../sandbox/units.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
-import { projectFolder } from "./terminal/project-folder.ts";
-import { columns } from "./terminal/table.ts";
-import { printJson, say, type Terminal } from "./terminal/terminal.ts";
+import { projectFolder } from "./terminal/arguments.ts";
+import { columns, printJson, say, type Terminal } from "./terminal/terminal.ts";
 import { transcriptText } from "./transcript-text.ts";
 
 export interface TranscriptOptions {

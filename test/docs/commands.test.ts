@@ -1,7 +1,7 @@
 import { glob, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeAll, describe, expect, it } from "vitest";
-import { main } from "../../src/cli/main.ts";
+import { main } from "../../src/cli/program.ts";
 import type { Terminal } from "../../src/cli/terminal/terminal.ts";
 
 const ROOT = join(import.meta.dirname, "../..");

@@ -1,8 +1,9 @@
 import type { Approver } from "../../approval/approver.ts";
 import { QueuedApprover } from "../../approval/queued-approver.ts";
 import type { Project } from "../../declarations/project.ts";
+import type { GrantRecord } from "../../run/model/grant.ts";
 import type { Stop } from "../terminal/stop.ts";
-import type { Terminal } from "../terminal/terminal.ts";
+import { say, type Terminal } from "../terminal/terminal.ts";
 
 interface Surroundings {
   readonly terminal: Terminal;
@@ -19,4 +20,17 @@ export function personAt(project: Project, { terminal, screen, stop }: Surroundi
     timeoutMs: project.approval.timeoutMs,
     onInterrupt: () => stop.cancel(),
   });
+}
+
+/** Tells the configuration that would have made the questions unnecessary; loaded only where something was granted. */
+export async function tellSuggestion(
+  project: Project,
+  shownDir: string,
+  grants: readonly GrantRecord[],
+  terminal: Terminal,
+): Promise<void> {
+  if (grants.length === 0) return;
+  const { suggestionText } = await import("./suggestion-text.ts");
+  const text = await suggestionText(project, shownDir, grants);
+  if (text !== null) say(terminal, text);
 }

@@ -1,6 +1,5 @@
 import { countText, durationText, rateText, roughBytesText } from "../../fleet/report/measures/quantity.ts";
-import type { Colors } from "../../operations/wording/colors.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
+import { type Colors, printableLine } from "../../operations/wording/printable.ts";
 import { columnsOf, fittedLine, type Piece, paddedText } from "./line.ts";
 import type { FleetView } from "./witness.ts";
 

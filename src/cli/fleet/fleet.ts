@@ -14,10 +14,8 @@ import {
 } from "../../operations/fleets.ts";
 import { printableLine } from "../../operations/wording/printable.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
-import { dateOf } from "../terminal/date.ts";
-import { columns } from "../terminal/table.ts";
-import { printJson, say, type Terminal } from "../terminal/terminal.ts";
-import { UsageError } from "../terminal/usage-error.ts";
+import { dateOf, UsageError } from "../terminal/arguments.ts";
+import { columns, printJson, say, type Terminal } from "../terminal/terminal.ts";
 import { ranFleet } from "./ran-fleet.ts";
 
 interface FleetOptions {

@@ -2,14 +2,13 @@ import { resolve } from "node:path";
 import { type FleetDefinition, fleetNamed } from "../../declarations/fleet.ts";
 import type { FleetManner } from "../../declarations/fleet-yaml.ts";
 import { loadProject, type Project } from "../../declarations/project.ts";
-import type { ManifestFormat } from "../../fleet/items/source.ts";
-import { formatOf, type ItemSource } from "../../fleet/items/source.ts";
+import { formatOf, type ItemSource, type ManifestFormat } from "../../fleet/items/source.ts";
 import type { FleetSpec, ItemTemplate, Reuse } from "../../fleet/model/item.ts";
 import type { RequestsOf } from "../../fleet/requests.ts";
 import { printableLine } from "../../operations/wording/printable.ts";
 import { workerNamed } from "../../operations/workers.ts";
+import { UsageError } from "../terminal/arguments.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
-import { UsageError } from "../terminal/usage-error.ts";
 import { ranFleet } from "./ran-fleet.ts";
 
 export interface MapOptions {

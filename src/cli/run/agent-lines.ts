@@ -1,6 +1,5 @@
 import type { AgentEvent } from "../../agent/events.ts";
-import type { Colors } from "../../operations/wording/colors.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
+import { type Colors, printableLine } from "../../operations/wording/printable.ts";
 import type { RunEvent } from "../../run/model/events.ts";
 
 /** Characters of one line of what an agent says, and of what it calls a tool with. */

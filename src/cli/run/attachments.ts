@@ -2,7 +2,7 @@ import { lstat } from "node:fs/promises";
 import { basename, resolve } from "node:path";
 import type { AttachedPath } from "../../operations/workers.ts";
 import { isAttachmentName } from "../../run/calls/call.ts";
-import { UsageError } from "../terminal/usage-error.ts";
+import { UsageError } from "../terminal/arguments.ts";
 
 /** The values of `--attach`. `PATH=NAME` names the file below `/attachments`; a path with `=` in it is taken whole if it exists. */
 export async function attachedPaths(raws: readonly string[], cwd: string): Promise<readonly AttachedPath[]> {

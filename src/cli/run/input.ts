@@ -1,8 +1,8 @@
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { jsonFaultOffset } from "../../json/json-fault.ts";
+import { UsageError } from "../terminal/arguments.ts";
 import type { Terminal } from "../terminal/terminal.ts";
-import { UsageError } from "../terminal/usage-error.ts";
 
 const MAX_INPUT_BYTES = 64 * 1024 * 1024;
 

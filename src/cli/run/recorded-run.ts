@@ -7,8 +7,8 @@ import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { codeOf } from "../../platform/errno.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
+import { UsageError } from "../terminal/arguments.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
-import { UsageError } from "../terminal/usage-error.ts";
 
 /** `--record`: what cannot be recorded is told before anything runs. */
 export function refuseRecording(file: string, { name, agent }: WorkerDefinition, { cwd }: Terminal): void {

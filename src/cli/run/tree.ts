@@ -1,6 +1,5 @@
 import pc from "picocolors";
-import type { Colors } from "../../operations/wording/colors.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
+import { type Colors, printableLine } from "../../operations/wording/printable.ts";
 import type { RunResult, RunStatus } from "../../run/model/result.ts";
 import { formatDuration } from "../../sandbox/units.ts";
 

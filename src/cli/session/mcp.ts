@@ -7,13 +7,12 @@ import { serveOnStdio } from "../../mcp/stdio.ts";
 import { workerNamed, workerSandbox } from "../../operations/workers.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
-import { personAt } from "../consent/person.ts";
-import { tellSuggestion } from "../consent/told-suggestion.ts";
+import { personAt, tellSuggestion } from "../consent/person.ts";
+import { UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";
 import { failureOf } from "../terminal/failure.ts";
 import { stoppable } from "../terminal/stop.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
-import { UsageError } from "../terminal/usage-error.ts";
 import type { SessionOptions } from "./opened-session.ts";
 
 export interface McpOptions extends Omit<SessionOptions, "worker"> {

@@ -3,9 +3,9 @@ import { inputSchemaOf } from "../../tools/input-schema.ts";
 import type { ToolResult } from "../../tools/tool-result.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
 import { readInput } from "../run/input.ts";
+import { UsageError } from "../terminal/arguments.ts";
 import { EXIT, exitStatusOf } from "../terminal/exit-status.ts";
 import { printJson, say, type Terminal } from "../terminal/terminal.ts";
-import { UsageError } from "../terminal/usage-error.ts";
 import { inSession, type SessionOptions } from "./opened-session.ts";
 
 export interface ToolOptions extends Omit<SessionOptions, "worker"> {

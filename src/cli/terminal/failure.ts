@@ -6,8 +6,8 @@ import { EngineUnavailableError } from "../../isolation/port/engine.ts";
 import { ImageBuildError } from "../../isolation/port/images.ts";
 import { RequestError, type RequestErrorCode } from "../../operations/request-error.ts";
 import { StateDirError } from "../../state/state-dir.ts";
+import { UsageError } from "./arguments.ts";
 import { EXIT } from "./exit-status.ts";
-import { UsageError } from "./usage-error.ts";
 
 export interface Failure {
   readonly text: string;

@@ -1,6 +1,5 @@
 import pc from "picocolors";
-import type { Colors } from "../../operations/wording/colors.ts";
-import { printable, printableLine } from "../../operations/wording/printable.ts";
+import { type Colors, printable, printableLine } from "../../operations/wording/printable.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
 
@@ -83,4 +82,14 @@ export function withoutControls(text: string): string {
 /** What was asked for, as JSON: pretty on a terminal, else one line. */
 export function printJson({ stdout }: Pick<Terminal, "stdout">, value: unknown): void {
   stdout.write(`${JSON.stringify(value, null, stdout.isTTY ? 2 : 0)}\n`);
+}
+
+/** Rows in columns as wide as they need to be. */
+export function columns(rows: readonly (readonly string[])[]): string {
+  const widths: number[] = [];
+  for (const row of rows) {
+    for (const [index, cell] of row.entries()) widths[index] = Math.max(widths[index] ?? 0, cell.length);
+  }
+  const lines = rows.map((row) => row.map((cell, index) => cell.padEnd(widths[index] ?? 0)).join("  "));
+  return lines.map((line) => line.trimEnd()).join("\n");
 }

@@ -1,4 +1,5 @@
 import type { ServerResponse } from "node:http";
+import type { Server } from "@modelcontextprotocol/server";
 
 /** When a client that says nothing is taken to be gone. */
 export interface PresenceTimes {
@@ -6,6 +7,21 @@ export interface PresenceTimes {
   readonly idleMs: number;
   /** What was open broke off, as it does when a process dies, and nothing was opened anew. */
   readonly goneMs: number;
+}
+
+/** A client's connection: the sessions end it, and know no more of it. */
+export interface Disposing {
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** What the sessions of an HTTP server are made with. */
+export interface SessionsOptions<Connection extends Disposing> {
+  /** `isShared`: for clients that nothing tells apart. */
+  readonly connect: (isShared: boolean) => Connection;
+  /** The protocol's side of a connection. `legacy`: revisions until 2025-11-25, `modern`: from 2026-07-28 on. */
+  readonly serve: (connection: Connection, era: "legacy" | "modern") => Server;
+  readonly times: PresenceTimes;
+  readonly onTrouble: (error: Error) => void;
 }
 
 /** Whether the other side of a session is still there, told from the requests of it that are open. */

@@ -2,15 +2,13 @@ import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { toWebRequest } from "@modelcontextprotocol/node";
 import { isLegacyRequest } from "@modelcontextprotocol/server";
-import { MAX_BODY_BYTES, readBody } from "./body.ts";
+import type { Connection } from "../connection/connection.ts";
+import { protocolServer } from "../protocol-server.ts";
+import { carriesToken, type HttpRequest, isLocalRequest, MAX_BODY_BYTES, readBody, refuse } from "./admission.ts";
 import { Connections } from "./connections.ts";
-import type { HttpRequest } from "./http-request.ts";
-import { isLocalRequest } from "./local-request.ts";
-import type { PresenceTimes } from "./presence.ts";
-import { refuse } from "./refusal.ts";
-import { Sessions, type SessionsOptions } from "./sessions.ts";
+import type { PresenceTimes, SessionsOptions } from "./presence.ts";
+import { Sessions } from "./sessions.ts";
 import { SharedSession } from "./shared-session.ts";
-import { carriesToken } from "./token.ts";
 import { UnreadAnswers } from "./unread-answers.ts";
 
 /** Nothing but this machine reaches it. */
@@ -21,7 +19,7 @@ const HEADERS = { headersTimeout: 5000, connectionsCheckingInterval: 1000 } as c
 const METHODS = ["GET", "POST", "DELETE"];
 const TIMES: PresenceTimes = { idleMs: 15 * 60_000, goneMs: 30_000 };
 
-export interface HttpOptions extends Omit<SessionsOptions, "times"> {
+export interface HttpOptions extends Omit<SessionsOptions<Connection>, "times" | "serve"> {
   /** 0: any that is free. */
   readonly port: number;
   readonly token: string;
@@ -34,8 +32,9 @@ export interface HttpServer extends AsyncDisposable {
 
 /** Serves clients over streamable HTTP until it is disposed; their sandboxes and containers are gone then. */
 export async function serveOnHttp({ port, token, times = TIMES, ...options }: HttpOptions): Promise<HttpServer> {
-  const sessions = new Sessions({ ...options, times });
-  const shared = new SharedSession({ ...options, times });
+  const serving = { ...options, times, serve: protocolServer };
+  const sessions = new Sessions(serving);
+  const shared = new SharedSession(serving);
   let isOver = false;
   let served: Served | null = null;
   const server = createServer(HEADERS, (request, response) => {
@@ -73,8 +72,8 @@ interface Served {
   readonly token: string;
   readonly connections: Connections;
   readonly unread: UnreadAnswers;
-  readonly sessions: Sessions;
-  readonly shared: SharedSession;
+  readonly sessions: Sessions<Connection>;
+  readonly shared: SharedSession<Connection>;
 }
 
 /** What is asked of a request before anything of it is believed, the cheapest first. */

@@ -2,11 +2,8 @@ import { randomUUID } from "node:crypto";
 import type { ServerResponse } from "node:http";
 import { NodeStreamableHTTPServerTransport } from "@modelcontextprotocol/node";
 import { isInitializeRequest } from "@modelcontextprotocol/server";
-import type { Connection } from "../connection/connection.ts";
-import { protocolServer } from "../protocol-server.ts";
-import type { HttpRequest } from "./http-request.ts";
-import { Presence, type PresenceTimes } from "./presence.ts";
-import { refuse } from "./refusal.ts";
+import { type HttpRequest, refuse } from "./admission.ts";
+import { type Disposing, Presence, type SessionsOptions } from "./presence.ts";
 
 /** Clients at once; each may have a container. */
 const MAX_SESSIONS = 16;
@@ -17,21 +14,14 @@ interface Session {
   readonly end: () => Promise<void>;
 }
 
-export interface SessionsOptions {
-  /** `isShared`: for clients that nothing tells apart. */
-  readonly connect: (isShared: boolean) => Connection;
-  readonly times: PresenceTimes;
-  readonly onTrouble: (error: Error) => void;
-}
-
 /** Clients of the revisions until 2025-11-25, each with a session that its first request opens. */
-export class Sessions implements AsyncDisposable {
-  readonly #options: SessionsOptions;
+export class Sessions<Connection extends Disposing> implements AsyncDisposable {
+  readonly #options: SessionsOptions<Connection>;
   readonly #sessions = new Map<string, Session>();
   /** Also of those that are being opened, and closed: they take a place as well. */
   readonly #ends = new Set<() => Promise<void>>();
 
-  constructor(options: SessionsOptions) {
+  constructor(options: SessionsOptions<Connection>) {
     this.#options = options;
   }
 
@@ -60,9 +50,9 @@ export class Sessions implements AsyncDisposable {
   }
 
   async #open(): Promise<Session> {
-    const { connect, times, onTrouble } = this.#options;
+    const { connect, serve, times, onTrouble } = this.#options;
     const connection = connect(false);
-    const server = protocolServer(connection, "legacy");
+    const server = serve(connection, "legacy");
     const transport = new NodeStreamableHTTPServerTransport({
       sessionIdGenerator: () => randomUUID(),
       onsessioninitialized: (id) => void this.#sessions.set(id, session),

@@ -1,18 +1,15 @@
 import type { ServerResponse } from "node:http";
 import { toNodeHandler } from "@modelcontextprotocol/node";
 import { createMcpHandler } from "@modelcontextprotocol/server";
-import type { Connection } from "../connection/connection.ts";
-import { protocolServer } from "../protocol-server.ts";
-import type { HttpRequest } from "./http-request.ts";
-import { Presence } from "./presence.ts";
-import type { SessionsOptions } from "./sessions.ts";
+import type { HttpRequest } from "./admission.ts";
+import { type Disposing, Presence, type SessionsOptions } from "./presence.ts";
 
 /**
  * Clients since the revision 2026-07-28. It knows no sessions: each request stands for itself, and nothing tells one
  * client from another but the token. So all who have it share one sandbox and one container, until none has come for long.
  */
-export class SharedSession implements AsyncDisposable {
-  readonly #options: SessionsOptions;
+export class SharedSession<Connection extends Disposing> implements AsyncDisposable {
+  readonly #options: SessionsOptions<Connection>;
   readonly #handle: ReturnType<typeof toNodeHandler>;
   readonly #close: () => Promise<void>;
   #connection: Connection | null = null;
@@ -20,10 +17,10 @@ export class SharedSession implements AsyncDisposable {
   #ending: Promise<void> = Promise.resolve();
   #isOver = false;
 
-  constructor(options: SessionsOptions) {
+  constructor(options: SessionsOptions<Connection>) {
     this.#options = options;
-    const { onTrouble } = options;
-    const handler = createMcpHandler(() => protocolServer(this.#connected(), "modern"), {
+    const { onTrouble, serve } = options;
+    const handler = createMcpHandler(() => serve(this.#connected(), "modern"), {
       legacy: "reject",
       onerror: onTrouble,
     });

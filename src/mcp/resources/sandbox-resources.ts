@@ -11,7 +11,6 @@ import { MAX_CHARS } from "../../files/read/read-text.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { ToolResult } from "../../tools/tool-result.ts";
 import type { Exchange } from "../calls/exchange.ts";
-import type { Connection } from "../connection/connection.ts";
 import { isTooLong } from "../connection/tool-answer.ts";
 import { resourcePath, resourceUri } from "./resource-uri.ts";
 
@@ -24,13 +23,20 @@ const DEPTHS = ["*", "*/*"];
 /** The tools that resources are read with: who may not use these has no resources. */
 const NEEDED = ["list_files", "file_info", "read_file"] as const;
 
-export function hasResources({ tools }: Pick<Connection, "tools">): boolean {
+/** A client's connection, as far as resources need it. */
+export interface ResourceConnection {
+  readonly tools: ReadonlyMap<string, unknown>;
+  /** Uses a tool that asks nobody. */
+  look(name: string, input: unknown, exchange: Exchange): Promise<ToolResult>;
+}
+
+export function hasResources({ tools }: Pick<ResourceConnection, "tools">): boolean {
   return NEEDED.every((name) => tools.has(name));
 }
 
 /** The directories and files at the top, page by page. A cursor is where the last page ended. */
 export async function listResources(
-  connection: Connection,
+  connection: ResourceConnection,
   cursor: string | undefined,
   exchange: Exchange,
 ): Promise<ListResourcesResult> {
@@ -49,7 +55,7 @@ export async function listResources(
 
 /** A text, an image, or what is in a directory. Whatever else there is cannot be read so, and says why. */
 export async function readResource(
-  connection: Connection,
+  connection: ResourceConnection,
   uri: string,
   exchange: Exchange,
 ): Promise<ReadResourceResult> {

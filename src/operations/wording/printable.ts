@@ -1,3 +1,5 @@
+import type pc from "picocolors";
+
 /**
  * Text that a worker chose, made fit for a person's terminal: a control or formatting character, which could move the
  * cursor or reverse the order of what is read, becomes its code. Line breaks stay.
@@ -14,3 +16,6 @@ export function printableLine(text: string, max = 200): string {
   const line = printable(text.slice(0, max * 4)).replaceAll("\n", " ");
   return line.length > max ? `${line.slice(0, max - 1)}…` : line;
 }
+
+/** How a text is coloured; whether it is at all, its stream decides. */
+export type Colors = ReturnType<typeof pc.createColors>;

@@ -1,8 +1,7 @@
 import { type ApprovalOperation, isGrant } from "../../approval/approver.ts";
 import { type Asked, type Lasting, lastingOf, mayBeOnce } from "../../approval/memory.ts";
 import type { Answer } from "../../approval/question.ts";
-import type { Colors } from "./colors.ts";
-import { printable, printableLine } from "./printable.ts";
+import { type Colors, printable, printableLine } from "./printable.ts";
 import { quotedLines, widthOf } from "./quoted-lines.ts";
 
 const MAX_PATHS = 20;

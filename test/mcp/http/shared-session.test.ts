@@ -3,8 +3,9 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, it } from "vitest";
 import type { Connection } from "../../../src/mcp/connection/connection.ts";
-import type { HttpRequest } from "../../../src/mcp/http/http-request.ts";
+import type { HttpRequest } from "../../../src/mcp/http/admission.ts";
 import { SharedSession } from "../../../src/mcp/http/shared-session.ts";
+import { protocolServer } from "../../../src/mcp/protocol-server.ts";
 
 it("the shared session opens nothing more for a request that is on its way when the server is stopped", async () => {
   let [opened, closed] = [0, 0];
@@ -20,7 +21,8 @@ it("the shared session opens nothing more for a request that is on its way when 
     };
     return connection as unknown as Connection;
   };
-  const shared = new SharedSession({ connect, times: { idleMs: 60_000, goneMs: 60_000 }, onTrouble: () => {} });
+  const times = { idleMs: 60_000, goneMs: 60_000 };
+  const shared = new SharedSession({ connect, serve: protocolServer, times, onTrouble: () => {} });
   const meta = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientInfo": { name: "test", version: "1" },

@@ -1,0 +1,69 @@
+import { createHash, timingSafeEqual } from "node:crypto";
+import type { IncomingMessage, ServerResponse } from "node:http";
+
+/** A request that a server was sent: Node leaves these open for what a client is answered with. */
+export type HttpRequest = IncomingMessage & { readonly method: string; readonly url: string };
+
+/**
+ * True for a request that was meant for this very server. A web page whose name was made to mean 127.0.0.1 (DNS
+ * rebinding) sends its own name as `Host`, and any page sends its own `Origin`; programs send no `Origin`.
+ */
+export function isLocalRequest({ headers }: Pick<IncomingMessage, "headers">, port: number): boolean {
+  const names = [`127.0.0.1:${port}`, `localhost:${port}`];
+  const { host, origin } = headers;
+  if (host === undefined || !names.includes(host.toLowerCase())) return false;
+  return origin === undefined || names.some((name) => origin.toLowerCase() === `http://${name}`);
+}
+
+const MAX_HEADER_CHARS = 4096;
+
+/** True where a request carries the token. How long that takes to find out tells nothing of the token. */
+export function carriesToken({ headers }: Pick<IncomingMessage, "headers">, token: string): boolean {
+  const { authorization = "" } = headers;
+  if (authorization.length > MAX_HEADER_CHARS) return false;
+  const given = /^Bearer +(\S+) *$/i.exec(authorization)?.[1];
+  return given !== undefined && timingSafeEqual(digestOf(given), digestOf(token));
+}
+
+/** Of one length, whatever was given. */
+function digestOf(text: string): Buffer {
+  return createHash("sha256").update(text).digest();
+}
+
+/** The same as a message on stdio may have. */
+export const MAX_BODY_BYTES = 16 * 1024 ** 2;
+
+export type Body =
+  | { readonly ok: true; readonly json: unknown }
+  | { readonly ok: false; readonly status: 400 | 413; readonly reason: string };
+
+/** The body of a request, as JSON. Nothing of one that says to be too long is read, and no more than that of any. */
+export async function readBody(request: IncomingMessage): Promise<Body> {
+  if (Number(request.headers["content-length"] ?? 0) > MAX_BODY_BYTES) return TOO_LONG;
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    if (bytes > MAX_BODY_BYTES) return TOO_LONG;
+    chunks.push(chunk);
+  }
+  try {
+    return { ok: true, json: JSON.parse(Buffer.concat(chunks).toString("utf8")) };
+  } catch {
+    return { ok: false, status: 400, reason: "the body is not JSON" };
+  }
+}
+
+const TOO_LONG: Body = { ok: false, status: 413, reason: `a body has at most ${MAX_BODY_BYTES} bytes` };
+
+/** Answers a request that never reaches the protocol, in the protocol's form all the same. */
+export function refuse(
+  response: ServerResponse,
+  status: number,
+  message: string,
+  headers: Readonly<Record<string, string>> = {},
+): void {
+  // What was not read of the request would be taken for the next one.
+  response.writeHead(status, { "content-type": "application/json", connection: "close", ...headers });
+  response.end(JSON.stringify({ jsonrpc: "2.0", error: { code: -32_000, message }, id: null }));
+}
