@@ -27,7 +27,7 @@ function reportText(report: CheckReport, dir: string, colors: Colors): string {
   }
   for (const warning of warnings) lines.push(`${colors.yellow("warning")} ${warning}`);
   if (problems.length > 0)
-    lines.push(`${count(problems.length, "mistake")}: fix these first; call paths are checked after that`);
+    lines.push(`${count(problems.length, "mistake")}. Fix these first; call paths are checked after that`);
   else if (workers === 0) lines.push(`Nothing to check: there are no workers in ${dir}.`);
   else {
     const outcome =

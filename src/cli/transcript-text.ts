@@ -61,6 +61,6 @@ function shortened(text: string): string {
   if (lines.length <= MAX_RESULT_LINES) return text;
   return [
     ...lines.slice(0, MAX_RESULT_LINES),
-    `… (${lines.length - MAX_RESULT_LINES} lines more; --json has all)`,
+    `… (${lines.length - MAX_RESULT_LINES} more lines; --json has all)`,
   ].join("\n");
 }

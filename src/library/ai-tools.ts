@@ -38,6 +38,6 @@ function aiTool({ description, inputSchema, parallel, run }: AgentTool, turns: T
 }
 
 /** `ai` tells its model what is thrown, and trouble with the engine may name places of the host. The program has the cause. */
-const FAILED = "The tool failed for a reason that lies outside of this sandbox.";
+const FAILED = "The tool failed for a reason outside of this sandbox.";
 
 const NEVER = new AbortController().signal;

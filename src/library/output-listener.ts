@@ -27,6 +27,6 @@ export class OutputListener {
 
   readonly #fail = (error: unknown): void => {
     // Without a reason the signal would have one of its own.
-    this.#failure.abort(error ?? new Error("`onOutput` failed, and did not say why"));
+    this.#failure.abort(error ?? new Error("`onOutput` failed without an error"));
   };
 }

@@ -82,11 +82,11 @@ async function rootsChanged(server: Server, connection: Connection): Promise<voi
 /** For a model: what this is, and how to begin. */
 function instructionsOf({ worker, tools }: Connection): string {
   const what = worker.description === "" ? [] : [worker.description];
-  const begin = tools.has("list_files") ? ["Begin with `list_files` on `/` to see which directories there are."] : [];
+  const begin = tools.has("list_files") ? ["Begin with `list_files` on `/` to see the directories."] : [];
   const commit = tools.has("commit_changes") ? [COMMIT] : [];
   return [...what, ...begin, "Paths are those of a container, not of the user's machine.", ...commit].join("\n");
 }
 
 const COMMIT =
-  "Where changes wait for approval, `commit_changes` applies them; what was not applied when the connection ends is kept for the user.";
-const FILE = "A text or an image by its path, such as corral:///notes/a.md, or what is in a directory.";
+  "If changes wait for approval, `commit_changes` applies them. What is not applied when the connection ends is kept for the user.";
+const FILE = "A text or an image by its path, such as corral:///notes/a.md, or the entries of a directory.";

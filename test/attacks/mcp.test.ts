@@ -259,14 +259,14 @@ describe("a worker whose output no message holds", () => {
       const { client } = await hostile.connect({ modern });
       const called = await client.callTool({ name: "call_worker", arguments: { worker: "kid" } });
       expect(called.structuredContent).toEqual({ status: "succeeded", cut: true });
-      expect(textOf(called)).toBe(`${"\u0001".repeat(200_000)}\n[800000 characters more are not told.]`);
+      expect(textOf(called)).toBe(`${"\u0001".repeat(200_000)}\n[800000 more characters are not shown.]`);
       const read = await client.callTool({
         name: "read_file",
         arguments: { path: "/docs/text", max_chars: 1_900_000 },
       });
       expect(textOf(read)).toContain("more are not told");
       const looked = await client.callTool({ name: "read_file", arguments: { path: "/docs/large.png" } });
-      expect(textOf(looked)).toBe("Image (image/png, 9437184 bytes).\n[It is too large to be sent.]");
+      expect(textOf(looked)).toBe("Image (image/png, 9437184 bytes).\n[The image is too large to send.]");
       for (const uri of ["corral:///docs/text", "corral:///docs/large.png"])
         await expect(client.readResource({ uri })).rejects.toMatchObject({ code: -32602 });
       expect(textOf(await client.callTool({ name: "list_files", arguments: { path: "/" } }))).toContain("/docs/");

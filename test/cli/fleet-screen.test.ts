@@ -95,9 +95,9 @@ describe("a fleet where standard error is no terminal", () => {
       "  7  succeeded",
       "  2  cached",
       "  1  timed out",
-      "corral: why:",
+      "corral: errors:",
       "  1  TIMED_OUT",
-      "corral: `corral fleet results 0123456789ab --jsonl` tells each, `corral fleet retry 0123456789ab --failed` tries those again",
+      "corral: `corral fleet results 0123456789ab --jsonl` lists each, `corral fleet retry 0123456789ab --failed` retries them",
     ]);
     expect(stdout.text).toBe("");
   });
@@ -136,7 +136,7 @@ describe("a fleet where standard error is no terminal", () => {
     screen.end({ ...SUMMARY, state: "paused", why: HOSTILE, byReason: { [HOSTILE]: 1 }, byStatus: { [HOSTILE]: 1 } });
     expect(stderr.text).toContain("evil\\u{1b}[2J\\u{9b}31m\\u{202e} key");
     expect(stderr.text).not.toMatch(/(?!\n)[\p{Cc}\p{Cf}]/u);
-    expect(stderr.text).toContain("`corral fleet resume 0123456789ab` goes on");
+    expect(stderr.text).toContain("`corral fleet resume 0123456789ab` continues it");
   });
 
   it("counts troubles that go on and on, and does not tell them all", async () => {
@@ -145,7 +145,7 @@ describe("a fleet where standard error is no terminal", () => {
     for (let index = 0; index < 1000; index += 1) screen.see({ type: "trouble", detail: "the Engine is away" });
     screen.end(SUMMARY);
     expect(stderr.text.match(/the Engine is away/g)).toHaveLength(50);
-    expect(stderr.text).toContain("corral: 950 more troubles\n");
+    expect(stderr.text).toContain("corral: 950 more errors\n");
   });
 });
 
@@ -277,7 +277,7 @@ describe("drawFleet", () => {
     const drawing = drawFleet(witness.view(), { columns: 80, rows: 24, colors: plain, memoryBytes: 150 * 1024 ** 2 });
     expect(drawing.split("\n")).toEqual([
       "█████████████████████░░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 42%  42 of 100",
-      "✓ 20 succeeded   ✗ 1 failed   ▸ 2 running   ≡ 1 cached   ↻ 1 to be tried again …",
+      "✓ 20 succeeded   ✗ 1 failed   ▸ 2 running   ≡ 1 cached   ↻ 1 to retry   · 20 al…",
       "4.4/s (4.4/s overall)   about 14s left   5s so far   memory 150 MiB",
       "running longest",
       "▸ slow.pdf  5s",

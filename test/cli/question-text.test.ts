@@ -54,7 +54,7 @@ describe("the question that a person is asked", () => {
   it("shows what it is for, and through whom the worker was called", () => {
     expect(text({ why: "to keep the summary", through: ["root", "mid", "w"] }).above).toEqual([
       "  ┊ called through root > mid",
-      "  ┊ what for: to keep the summary",
+      "  ┊ reason: to keep the summary",
     ]);
   });
 
@@ -63,7 +63,7 @@ describe("the question that a person is asked", () => {
     const { above, rest } = text({ diff });
     expect(above.slice(0, 5)).toEqual(["  ┊ --- a", "  ┊ +++ b", "  ┊ @@ -1 +1 @@", "  ┊ -old", "  ┊ +→   new"]);
     expect(above).toHaveLength(61);
-    expect(above.at(-1)).toBe("  ┊ and 45 lines more of the changes");
+    expect(above.at(-1)).toBe("  ┊ and 45 more lines of the changes");
     expect(rest).toHaveLength(45);
     const colored = questionText({ ...question, diff }, 80, COLORED).above;
     expect(colored[3]).toBe(`  ┊ ${COLORED.red("-old")}`);
@@ -140,7 +140,7 @@ describe("the answers that a person may give", () => {
     ]);
     expect(hints({})).toEqual([
       undefined,
-      "for this run, and others that ask exactly this meanwhile",
+      "for this run, and others that ask exactly this at the same time",
       "w anywhere below /out, anywhere in the same tree of runs",
       "w anywhere below /out, until this command ends",
     ]);
@@ -169,7 +169,7 @@ describe("the answers that a person may give", () => {
   });
 
   it("offer the rest only where there is one", () => {
-    expect(choiceTexts(question, 7).at(-1)).toEqual({ value: "all", label: "Show all", hint: "7 lines more" });
+    expect(choiceTexts(question, 7).at(-1)).toEqual({ value: "all", label: "Show all", hint: "7 more lines" });
     expect(choiceTexts(question, 0).map(({ value }) => value)).not.toContain("all");
   });
 });

@@ -111,9 +111,9 @@ describe("corral run", () => {
     const tree = stderr.split("\n").filter((line) => !line.startsWith("corral:"));
     expect(tree.map((line) => line.replace(/ \d+\.\ds$/, ""))).toEqual([
       "✓ caller",
-      "│   saw /docs ro, /out rw",
+      "│   mounts: /docs (ro), /out (rw)",
       "├─ ✗ three failed with 3",
-      "│      saw no files",
+      "│      mounts: none",
       "└─ ⊘ nobody refused",
       "       The worker 'nobody' was called, which the caller does not list under `calls`. It may call: three.",
       "",

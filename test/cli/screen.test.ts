@@ -58,7 +58,7 @@ describe("corral run on a terminal", () => {
     expect(text).toMatch(/[·▸] kid (waiting|running)/);
     expect(text.match(/^printed$/gm)).toHaveLength(1);
     expect(text.trimEnd().split("\n").slice(-4).join("\n")).toMatch(
-      /^✓ caller \d\.\ds\n│ {3}saw no files\n└─ ✓ kid \d\.\ds\n {7}saw no files$/,
+      /^✓ caller \d\.\ds\n│ {3}mounts: none\n└─ ✓ kid \d\.\ds\n {7}mounts: none$/,
     );
     // The cursor is hidden while it draws, and shown again at the end.
     expect(raw.lastIndexOf("\u001b[?25h")).toBeGreaterThan(raw.lastIndexOf("\u001b[?25l"));

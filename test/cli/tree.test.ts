@@ -37,9 +37,9 @@ describe("drawTree", () => {
     });
     expect(drawTree(tree).split("\n")).toEqual([
       "✓ triage 1.5s",
-      "│   saw /inbox ro, /text rw",
+      "│   mounts: /inbox (ro), /text (rw)",
       "├─ ✓ extract [in.pdf] 1.5s",
-      "│  │   saw no files",
+      "│  │   mounts: none",
       "│  └─ ✗ count signaled by SIGSEGV 1.5s",
       "├─ ⊘ nobody refused",
       "│      It is not listed.",

@@ -50,7 +50,7 @@ describe("what may not be read", () => {
     await chmod(join(base, "p", path), 0o755);
     expect(checked).toEqual({
       status: 1,
-      told: `${says}\n1 mistake: fix these first; call paths are checked after that\n`,
+      told: `${says}\n1 mistake. Fix these first; call paths are checked after that\n`,
     });
     expect(run).toEqual({ status: 2, told: `${says}\n` });
   });

@@ -37,7 +37,7 @@ describe("a mistake on the command line", () => {
     [["rnu"], "corral: unknown command 'rnu'\n(Did you mean run?)"],
     [["run"], "corral: missing required argument 'worker'"],
     [["run", "w", "--jsn"], "corral: unknown option '--jsn'\n(Did you mean --json?)"],
-    [["run", "w", "--project", ""], "argument '' is invalid. It is empty."],
+    [["run", "w", "--project", ""], "argument '' is invalid. The value is empty."],
     [["run", "w", "--input", "{"], "corral: --input:1:2: this is not JSON"],
     [["tool", "list_files", "{", "--worker", "w"], "corral: the input:1:2: this is not JSON"],
     [["tool", "list_files", "@nowhere", "--worker", "w"], "corral: the input: nowhere cannot be read"],

@@ -151,7 +151,7 @@ describe.each([
       { name: "call_worker", arguments: { worker: "slow" } },
       { signal: cancel.signal, onprogress: ({ message = "" }) => heard.resolve(message) },
     );
-    expect(await heard.promise).toBe("still at work (5 s)");
+    expect(await heard.promise).toBe("still running (5 s)");
     expect(await mcp.cells()).toHaveLength(1);
     cancel.abort();
     await expect(running).rejects.toThrow();

@@ -32,8 +32,8 @@ export async function suggestionText(
   const had = grants.map(({ worker, directory, mode, scope }) => {
     return `  ${printableLine(worker, 80)}: ${mode} ${printableLine(directory, 1000)} (${scope})`;
   });
-  const head = ["corral: granted while it ran:", ...new Set(had)];
-  const advice = files.length === 0 ? [] : ["In the project's folder, this would make these questions unnecessary:"];
+  const head = ["corral: granted during the run:", ...new Set(had)];
+  const advice = files.length === 0 ? [] : ["With these changes in the project's folder, Corral does not ask again:"];
   const patches = files.map(({ patch }) => printable(patch).trimEnd());
   return [...head, ...notes.map((note) => `  ${printableLine(note, 1000)}`), ...advice, ...patches].join("\n");
 }

@@ -52,7 +52,7 @@ function countsLine(view: FleetView, { columns, colors }: FleetDrawingStyle): st
     ["↻", waiting, colors.yellow, waiting > 0],
     ["·", earlier, colors.dim, earlier > 0],
   ];
-  const words = ["succeeded", "failed", "running", "cached", "to be tried again", "done before"];
+  const words = ["succeeded", "failed", "running", "cached", "to retry", "already done"];
   const pieces = counts.flatMap(([mark, count, paint, shown], index): Piece[] => {
     if (!shown) return [];
     const quiet = count === 0 ? colors.dim : paint;
@@ -74,7 +74,7 @@ function paceLine(view: FleetView, { columns, colors, memoryBytes }: FleetDrawin
 }
 
 function drainingLine(why: string, { columns, colors }: FleetDrawingStyle): string {
-  return fittedLine([{ text: `nothing more is begun: ${printableLine(why, 300)}`, paint: colors.yellow }], columns);
+  return fittedLine([{ text: `no more items are started: ${printableLine(why, 300)}`, paint: colors.yellow }], columns);
 }
 
 function slowestLines({ slowest }: FleetView, listed: number, { columns, colors }: FleetDrawingStyle): string[] {

@@ -60,7 +60,7 @@ export class LiveFleetScreen implements FleetScreen {
   end(summary: FleetSummary): void {
     this.#leave();
     const { beyond } = this.#troubles;
-    if (beyond > 0) this.tell(`corral: ${countText(beyond)} more troubles`);
+    if (beyond > 0) this.tell(`corral: ${countText(beyond)} more errors`);
     this.tell(summaryText(summary));
   }
 

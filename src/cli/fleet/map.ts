@@ -54,7 +54,7 @@ interface Asked {
 }
 
 function fromOptions(name: string | undefined, project: Project, options: MapOptions, terminal: Terminal): Asked {
-  if (name === undefined) throw new UsageError("say which worker, or --fleet NAME");
+  if (name === undefined) throw new UsageError("name a worker, or use --fleet NAME");
   workerNamed(name, project);
   const source = sourceOf(options, terminal);
   const template: ItemTemplate = {
@@ -75,10 +75,10 @@ function fromOptions(name: string | undefined, project: Project, options: MapOpt
 
 /** What the command line says besides goes before what the file says. */
 function fromFile(fleet: FleetDefinition, name: string | undefined, project: Project, options: MapOptions): Asked {
-  if (name !== undefined) throw new UsageError("--fleet NAME says which worker: leave the other out");
+  if (name !== undefined) throw new UsageError("use either a worker or --fleet NAME, which names its own");
   if (options.over !== undefined || options.manifest !== undefined)
-    throw new UsageError("--fleet NAME says what the items are: leave --over and --manifest out");
-  refuseIdle(options, [...OF_MANIFESTS, ...OF_ITEMS], "stands in the file of --fleet NAME: change it there");
+    throw new UsageError("--fleet NAME defines the items: omit --over and --manifest");
+  refuseIdle(options, [...OF_MANIFESTS, ...OF_ITEMS], "is set in the file of --fleet NAME: change it there");
   const { items, template } = fleet;
   const source: ItemSource =
     items.kind === "glob"
@@ -108,9 +108,9 @@ function refuseIdle(options: MapOptions, names: readonly (keyof MapOptions)[], w
 function sourceOf(options: MapOptions, terminal: Terminal): ItemSource {
   const { over, manifest, format } = options;
   if ((over === undefined) === (manifest === undefined))
-    throw new UsageError("say what the items are: --over GLOB, or --manifest FILE (- for standard input)");
+    throw new UsageError("name the items: --over GLOB, or --manifest FILE (- for standard input)");
   if (over !== undefined) {
-    refuseIdle(options, OF_MANIFESTS, "is for --manifest");
+    refuseIdle(options, OF_MANIFESTS, "works only with --manifest");
     return { kind: "glob", pattern: over };
   }
   const path = manifest ?? "";

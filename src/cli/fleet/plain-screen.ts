@@ -55,7 +55,7 @@ export class PlainFleetScreen implements FleetScreen {
   end(summary: FleetSummary): void {
     clearInterval(this.#timer);
     const { beyond } = this.#troubles;
-    if (beyond > 0) this.tell(`corral: ${countText(beyond)} more troubles`);
+    if (beyond > 0) this.tell(`corral: ${countText(beyond)} more errors`);
     this.tell(summaryText(summary));
   }
 

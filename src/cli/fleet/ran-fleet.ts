@@ -37,7 +37,7 @@ export async function ranFleet(
       screen.tell(`corral: ${waitingText(running.size)}`);
     } else if (asked === 2) {
       stop.abort(new Error("it was stopped"));
-      screen.tell("corral: Stopping and cleaning up. Press Ctrl-C again to exit at once.");
+      screen.tell("corral: Stopping and cleaning up. Press Ctrl-C again to exit now");
     } else terminal.exit(EXIT.cancelled);
   });
   try {
@@ -74,8 +74,8 @@ export async function ranFleet(
 }
 
 function waitingText(running: number): string {
-  if (running === 0) return "Stopping. Press Ctrl-C again to stop now.";
-  return `Waiting for ${running} running ${running === 1 ? "item" : "items"}. Press Ctrl-C again to stop now.`;
+  if (running === 0) return "Stopping. Press Ctrl-C again to stop now";
+  return `Waiting for ${running} running ${running === 1 ? "item" : "items"}. Press Ctrl-C again to stop now`;
 }
 
 /** The screen sees each result as an event; here they are only taken, so that the fleet continues. */

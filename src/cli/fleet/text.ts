@@ -17,14 +17,14 @@ export function summaryText(summary: FleetSummary): string {
     ...countedLines(statusesOf(summary)),
   ];
   const reasons = Object.entries(summary.byReason).sort(([, a], [, b]) => b - a);
-  if (reasons.length > 0) lines.push("corral: why:", ...countedLines(cut(reasons)));
+  if (reasons.length > 0) lines.push("corral: errors:", ...countedLines(cut(reasons)));
   return [...lines, ...ways(summary)].join("\n");
 }
 
 const STATES: Readonly<Record<FleetSummary["state"], string>> = {
-  running: "still runs",
+  running: "is still running",
   done: "is done",
-  paused: "has stopped",
+  paused: "is paused",
   cancelled: "was cancelled",
 };
 
@@ -48,16 +48,16 @@ function countedLines(counts: readonly [string, number][]): string[] {
 /** The next command, where there is one. */
 function ways({ fleet, state, byReason }: FleetSummary): string[] {
   const id = printableLine(fleet, 40);
-  if (state === "paused") return [`corral: \`corral fleet resume ${id}\` goes on`];
+  if (state === "paused") return [`corral: \`corral fleet resume ${id}\` continues it`];
   if (Object.keys(byReason).length === 0) return [];
   return [
-    `corral: \`corral fleet results ${id} --jsonl\` tells each, \`corral fleet retry ${id} --failed\` tries those again`,
+    `corral: \`corral fleet results ${id} --jsonl\` lists each, \`corral fleet retry ${id} --failed\` retries them`,
   ];
 }
 
 /** That the items are known. */
 export function loadedText(fleet: string, items: number, done: number): string {
-  const before = done === 0 ? "" : `, ${countText(done)} of them done before`;
+  const before = done === 0 ? "" : `, ${countText(done)} of them already done`;
   return `corral: fleet ${printableLine(fleet, 40)}: ${counted(items, "item")}${before}`;
 }
 
@@ -77,9 +77,9 @@ export function failureText({ key, status, error }: ItemResult): string {
 
 /** What the Engine or the host said; it is for people, and may hold host paths. */
 export function fleetTroubleText(detail: string): string {
-  return `corral: trouble: ${printable(detail)}`;
+  return `corral: error: ${printable(detail)}`;
 }
 
 export function drainingText(why: string): string {
-  return `corral: nothing more is begun: ${printableLine(why, 500)}`;
+  return `corral: no more items are started: ${printableLine(why, 500)}`;
 }

@@ -12,15 +12,16 @@ import { say, type Terminal } from "../terminal/terminal.ts";
 
 /** `--record`: what cannot be recorded is told before anything runs. */
 export function refuseRecording(file: string, { name, agent }: WorkerDefinition, { cwd }: Terminal): void {
-  if (agent === undefined) throw new UsageError(`--record is for agents, and ${name} is a command`);
-  if (!file.endsWith(".jsonl")) throw new UsageError("--record writes lines of JSON: name a file that ends in .jsonl");
-  if (existsSync(resolve(cwd, file))) throw new UsageError(`--record writes over nothing, and ${file} is there`);
+  if (agent === undefined) throw new UsageError(`--record works only with agents, and ${name} is a command`);
+  if (!file.endsWith(".jsonl"))
+    throw new UsageError("--record writes lines of JSON: choose a file name that ends in .jsonl");
+  if (existsSync(resolve(cwd, file))) throw new UsageError(`--record does not overwrite files, and ${file} exists`);
 }
 
 /** The transcript as the run left it. The run is over: what goes wrong now is told, and changes nothing of its status. */
 export async function recordRun(file: string, { run }: RunResult, { dir }: Project, terminal: Terminal): Promise<void> {
   const lines = await new TranscriptFolder(stateDirFrom(terminal.env), dir).read(run);
-  if (lines === null) return say(terminal, "corral: there is nothing to record: the agent did not begin");
+  if (lines === null) return say(terminal, "corral: nothing to record: the agent did not start");
   try {
     await writeFile(resolve(terminal.cwd, file), lines, { flag: "wx", mode: 0o600 });
   } catch (error) {

@@ -4,7 +4,7 @@ import type { RunResult } from "../../run/model/result.ts";
 
 /** What the Engine or the host said; it is for people, and may hold host paths. */
 export function troubleText({ worker, detail }: RunEvent & { readonly type: "trouble" }): string {
-  return `corral: trouble in ${printableLine(worker, 80)}: ${printable(detail)}`;
+  return `corral: error in ${printableLine(worker, 80)}: ${printable(detail)}`;
 }
 
 /** How a run ended that did not succeed. */

@@ -81,7 +81,7 @@ async function ran(
   };
   await using corral = await openCorralFor(project, opening, engine);
   const { environment, reapTrouble } = corral;
-  if (reapTrouble !== null) screen.tell(`corral: not all could be reaped: ${reapTrouble}`);
+  if (reapTrouble !== null) screen.tell(`corral: not everything could be reaped: ${reapTrouble}`);
   const request = { ...what, cwd: terminal.cwd, policy: options.policy ?? null, signal: stop.signal };
   const result = await runWorker(request, environment);
   return { result, grants: environment.grants.told };

@@ -119,9 +119,9 @@ function notesOf(run: TreeRun, detail: Detail, colors: Colors): string[] {
   const notes: string[] = [];
   if (detail.sights && run.mounts !== null) {
     const seen = run.mounts.map(
-      ({ path, mode }) => `${printableLine(path)} ${mode === "rw" ? colors.yellow(mode) : mode}`,
+      ({ path, mode }) => `${printableLine(path)} (${mode === "rw" ? colors.yellow(mode) : mode})`,
     );
-    notes.push(`${colors.dim("saw")} ${seen.length === 0 ? "no files" : seen.join(", ")}`);
+    notes.push(`${colors.dim("mounts:")} ${seen.length === 0 ? "none" : seen.join(", ")}`);
   }
   if (run.message !== null && !isSelfExplaining(run)) {
     const lines = run.message.split("\n").map((line) => printableLine(line, detail.maxMessage));

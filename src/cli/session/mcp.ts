@@ -27,7 +27,8 @@ const QUIET_SCREEN = { pause: () => {}, resume: () => {} };
 
 /** `corral mcp`: a worker's tools, files and container for any MCP client. */
 export async function mcpVerb(options: McpOptions, terminal: Terminal): Promise<number> {
-  if (options.worker === undefined) throw new UsageError("--worker NAME says whose sandbox the client gets");
+  if (options.worker === undefined)
+    throw new UsageError("use --worker NAME: the client gets the sandbox of this worker");
   const port = options.http === undefined ? null : portOf(options.http);
   if (port !== null) refuseWeakToken(terminal.env.CORRAL_MCP_TOKEN);
   const tell = (line: string): void => say(terminal, `corral: ${line}`);
@@ -74,7 +75,7 @@ export async function mcpVerb(options: McpOptions, terminal: Terminal): Promise<
     await using server = await serveOnHttp({ port, token, connect, onTrouble }).catch(
       (error: NodeJS.ErrnoException) => {
         if (error.syscall !== "listen") throw error;
-        throw new UsageError(`--http ${port}: this port cannot be had (${error.message})`, { cause: error });
+        throw new UsageError(`--http ${port}: this port is not available (${error.message})`, { cause: error });
       },
     );
     tell(`serving ${worker.name} at ${server.url}`);
@@ -91,12 +92,14 @@ export async function mcpVerb(options: McpOptions, terminal: Terminal): Promise<
 function portOf(said: string | true): number {
   if (said === true) return 0;
   const port = /^\d{1,5}$/.test(said) ? Number(said) : Number.NaN;
-  if (!(port <= 65_535)) throw new UsageError(`--http takes a port from 0 to 65535, and not ${JSON.stringify(said)}`);
+  if (!(port <= 65_535)) throw new UsageError(`--http takes a port from 0 to 65535, not ${JSON.stringify(said)}`);
   return port;
 }
 
 /** Whoever has it has the sandbox, and any program of this machine may try. Empty is as if it were not set. */
 function refuseWeakToken(token = ""): void {
   if (token === "" || /^[\x21-\x7e]{32,1024}$/.test(token)) return;
-  throw new UsageError("CORRAL_MCP_TOKEN must have 32 to 1024 characters of ASCII, and no blanks; unset, one is made");
+  throw new UsageError(
+    "CORRAL_MCP_TOKEN must have 32 to 1024 ASCII characters without spaces; if it is not set, Corral makes a token",
+  );
 }

@@ -24,7 +24,7 @@ export async function toolVerb(
   if (!TOOLS.has(name))
     throw new UsageError(`there is no tool ${JSON.stringify(name)}; there are: ${[...TOOLS.keys()].join(", ")}`);
   const { worker } = options;
-  if (worker === undefined) throw new UsageError("--worker NAME says under whose sandbox");
+  if (worker === undefined) throw new UsageError("use --worker NAME: the tool runs in the sandbox of this worker");
   const rawInput = (await readInput(input, terminal, "the input")) ?? {};
   return await inSession({ ...options, worker }, terminal, async (session, stop) => {
     const result = await session.runTool(name, rawInput, stop.signal);

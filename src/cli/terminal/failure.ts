@@ -34,7 +34,7 @@ export function failureOf(error: unknown, env: Readonly<Record<string, string | 
   if (!debug && isRefusedBySystem(error)) return { text: `corral: ${error.message}`, status: EXIT.engineTrouble };
   const text = debug
     ? `corral: ${error.stack}`
-    : `corral: unexpected error: ${error.message} (CORRAL_DEBUG=1 shows where)`;
+    : `corral: unexpected error: ${error.message} (CORRAL_DEBUG=1 prints the stack)`;
   return { text, status: EXIT.engineTrouble };
 }
 

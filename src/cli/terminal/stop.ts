@@ -6,14 +6,14 @@ export interface Stop extends Disposable {
   cancel(): void;
 }
 
-/** The first SIGINT or SIGTERM cancels, and what was begun is cleaned up; the second leaves at once. */
+/** The first SIGINT or SIGTERM cancels and cleans up; the second exits at once. */
 export function stoppable(terminal: Terminal, tell: (line: string) => void): Stop {
   const controller = new AbortController();
   const cancel = (): void => controller.abort(new Error("it was cancelled"));
   const off = terminal.onStop(() => {
     if (controller.signal.aborted) terminal.exit(EXIT.cancelled);
     cancel();
-    tell("corral: stopping and cleaning up; once more to leave at once");
+    tell("corral: Stopping and cleaning up. Press Ctrl-C again to exit now");
   });
   return { signal: controller.signal, cancel, [Symbol.dispose]: off };
 }

@@ -29,7 +29,7 @@ export function terminalOf(process: NodeJS.Process): ProcessTerminal {
   const onError = (error: NodeJS.ErrnoException): void => {
     if (error.code === "EPIPE" || fault !== null) return;
     fault = error;
-    stderr.write(`corral: what is printed cannot be written: ${printableLine(error.message)}\n`);
+    stderr.write(`corral: output cannot be written: ${printableLine(error.message)}\n`);
     for (const stop of [...stops]) stop("SIGTERM");
   };
   for (const stream of [stdout, stderr]) stream.on("error", onError);

@@ -70,7 +70,7 @@ export class CallProgress {
   #beat(): void {
     if (performance.now() - this.#lastAt < HEARTBEAT_MS - INTERVAL_MS) return;
     const seconds = Math.round((performance.now() - this.#begunAt) / 1000);
-    if (!this.#isSending) void this.#tell(`still at work (${seconds} s)`);
+    if (!this.#isSending) void this.#tell(`still running (${seconds} s)`);
   }
 
   async #tell(text: string): Promise<void> {

@@ -126,13 +126,14 @@ export class Connection implements AsyncDisposable {
 
   async #inSlot(tool: string, signal: AbortSignal, work: () => Promise<ToolResult>): Promise<ToolResult> {
     const taken = this.#slotsFor(tool).take(work, signal);
-    if (taken === null) return refusedAnswer("TOO_MANY_REQUESTS", "Too many requests wait already; try again later.");
+    if (taken === null)
+      return refusedAnswer("TOO_MANY_REQUESTS", "Too many requests are already waiting. Try again later.");
     try {
       return await taken;
     } catch (error) {
       if (signal.aborted) return refusedAnswer("CANCELLED", "It was cancelled.");
       this.#options.report(error);
-      return refusedAnswer("SERVER_TROUBLE", "The server could not do it; its own log says why.");
+      return refusedAnswer("SERVER_TROUBLE", "The server failed. Its own log says why.");
     }
   }
 
@@ -183,7 +184,7 @@ export class Connection implements AsyncDisposable {
 }
 
 const TOO_DEEP = `The input is nested deeper than ${MAX_JSON_DEPTH} levels.`;
-const QUESTION_OVER = "What was asked is not waited for any more. Use the tool again without the answer.";
-const ROOTS_UNKNOWN = "The client has roots and did not say which, so nothing is shown. Try again.";
+const QUESTION_OVER = "The question is no longer open. Use the tool again without the answer.";
+const ROOTS_UNKNOWN = "The client has roots but did not list them, so no files are shown. Try again.";
 const EMPTIED =
-  "None of this worker's directories lies in the client's roots, so there are no files. Whoever started the server can widen the roots, or start it with --no-roots.";
+  "None of this worker's directories is in the client's roots, so there are no files. To see files, widen the roots, or start the server with --no-roots.";

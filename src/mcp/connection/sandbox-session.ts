@@ -94,7 +94,10 @@ export class SandboxSession implements AsyncDisposable {
       environment,
     );
     if (!opened.ok) return opened;
-    if (isEmptied) tell("None of the worker's directories lies in the client's roots: it sees no files (--no-roots).");
+    if (isEmptied)
+      tell(
+        "None of the worker's directories is in the client's roots, so it sees no files. --no-roots ignores the roots.",
+      );
     this.#current = { hosts, opened, isEmptied, forget: routes.add(opened.run, approver) };
     return told(this.#current);
   }

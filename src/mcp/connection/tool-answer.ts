@@ -41,7 +41,7 @@ function shortened(result: ToolResult): ToolResult {
   const brief = Object.entries(result.data).filter(([, value]) => isBrief(value));
   const data = { ...Object.fromEntries(brief), cut: true };
   if (!result.ok) return { ...result, message: beginningOf(result.message), data };
-  const image = result.image === undefined ? "" : "\n[It is too large to be sent.]";
+  const image = result.image === undefined ? "" : "\n[The image is too large to send.]";
   return { ok: true, text: beginningOf(result.text) + image, data };
 }
 
@@ -52,5 +52,5 @@ function isBrief(value: unknown): boolean {
 function beginningOf(text: string): string {
   const left = text.length - MAX_TEXT_CHARACTERS;
   if (left <= 0) return text;
-  return `${text.slice(0, MAX_TEXT_CHARACTERS).toWellFormed()}\n[${left} characters more are not told.]`;
+  return `${text.slice(0, MAX_TEXT_CHARACTERS).toWellFormed()}\n[${left} more characters are not shown.]`;
 }

@@ -83,10 +83,10 @@ export async function readResource(
 
 function sendable(result: ReadResourceResult | null, uri: string): ReadResourceResult {
   if (result !== null && !isTooLong(result)) return result;
-  throw new ProtocolError(ProtocolErrorCode.InvalidParams, `It is too long: ${TOO_LONG}`, { uri });
+  throw new ProtocolError(ProtocolErrorCode.InvalidParams, `The content is too long: ${TOO_LONG}`, { uri });
 }
 
-const TOO_LONG = `an image of some 6 MB and a text of at most ${MAX_CHARS} characters are sent whole; the tool read_file reads a text in pieces.`;
+const TOO_LONG = `the limit is about 6 MB for an image and ${MAX_CHARS} characters for a text. The tool read_file reads a text in pieces.`;
 
 function described({ path, type, size }: ListEntry): Resource {
   const about = type === "directory" ? { mimeType: "inode/directory" } : size === null ? {} : { size };

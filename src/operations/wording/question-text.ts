@@ -29,7 +29,7 @@ export function questionText(question: AskedOfPerson, columns: number, colors: C
   const subject = fits ? { above: [], rest: [] } : subjectLines(question, columns);
   const callers = through.slice(0, -1).map((name) => printableLine(name, 80));
   const called = callers.length === 0 ? [] : quotedLines(`called through ${callers.join(" > ")}`, columns);
-  const why = question.why === undefined ? [] : quotedLines(`what for: ${printableLine(question.why, 500)}`, columns);
+  const why = question.why === undefined ? [] : quotedLines(`reason: ${printableLine(question.why, 500)}`, columns);
   const diff = diffLines(question.diff, columns, colors);
   return {
     above: [...subject.above, ...called, ...why, ...diff.above],
@@ -59,7 +59,7 @@ export function choiceTexts(question: AskedOfPerson, restLines: number): ChoiceT
           {
             value: "once",
             label: "Yes, once",
-            hint: `for ${these}, and others that ask exactly this meanwhile`,
+            hint: `for ${these}, and others that ask exactly this at the same time`,
           } as const,
         ]
       : []),
@@ -77,7 +77,7 @@ export function choiceTexts(question: AskedOfPerson, restLines: number): ChoiceT
             hint: `${where}, until this command ends`,
           },
         ] as const)),
-    ...(restLines === 0 ? [] : [{ value: "all", label: "Show all", hint: `${restLines} lines more` } as const]),
+    ...(restLines === 0 ? [] : [{ value: "all", label: "Show all", hint: `${restLines} more lines` } as const]),
   ];
 }
 
@@ -164,7 +164,7 @@ function diffLines(diff: string | undefined, columns: number, colors: Colors) {
     .flatMap((line) => quotedLines(line, columns, paintOf(line, colors)));
   if (lines.length <= MAX_DIFF_LINES) return { above: lines, rest: [] };
   const rest = lines.slice(MAX_DIFF_LINES);
-  const left = quotedLines(`and ${rest.length} lines more of the changes`, columns);
+  const left = quotedLines(`and ${rest.length} more lines of the changes`, columns);
   return { above: [...lines.slice(0, MAX_DIFF_LINES), ...left], rest };
 }
 
