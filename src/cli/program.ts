@@ -37,6 +37,7 @@ function programFor(terminal: Terminal): Program {
       writeErr: (text) => terminal.stderr.write(text),
       outputError: (text, write) => write(text.replace(/^error:/, "corral:")),
     })
+    .configureHelp({ minWidthToWrap: 20, subcommandTerm: termOf })
     .helpCommand("help [command]", "print the help of a command")
     .showHelpAfterError("(--help prints the usage)");
   const verb = (usage: string, description: string): Command =>
@@ -235,7 +236,7 @@ function programFor(terminal: Terminal): Program {
     .addOption(repeatable("--only <path>", "apply only changes at or below this path of the worker", "all"))
     .addOption(approve())
     .option("--yes", "approve without being asked; rules of the project that deny still deny")
-    .addHelpText("after", "\nExit status: 0 if all was applied, 1 if something was not, 2 wrong\nusage.")
+    .addHelpText("after", "\nExit status: 0 if all was applied, 1 if something was not,\n2 wrong usage.")
     .action(does(async (ids, options) => (await import("./changes.ts")).applyVerb(ids, options, terminal)));
   ofChanges("discard [ids...]", "Remove changesets and all that was written there.")
     .addOption(project())
@@ -257,7 +258,7 @@ function programFor(terminal: Terminal): Program {
     .addHelpText("after", examples("corral grants revoke 0123456789ab"))
     .action(does(async (id, options) => (await import("./grants.ts")).revokeVerb(id, options, terminal)));
 
-  const images = group("images", "The images that come with Corral.");
+  const images = group("images", "List and build the images that come with Corral.");
   images
     .command("build [names...]")
     .description("Build the images that are missing or out of date: all of them, or these and the base.")
@@ -283,6 +284,15 @@ function programFor(terminal: Terminal): Program {
       return status;
     },
   };
+}
+
+/** Without `[options]`, which every command has: the description gets the room. */
+function termOf(command: Command): string {
+  const args = command.registeredArguments.map((argument) => {
+    const name = argument.name() + (argument.variadic ? "..." : "");
+    return argument.required ? `<${name}>` : `[${name}]`;
+  });
+  return [command.name(), ...args].join(" ");
 }
 
 function project(): Option {
@@ -322,71 +332,86 @@ function examples(...lines: readonly string[]): string {
 }
 
 const RUN_HELP = `
-The worker's standard output is on standard output, everything else
-on standard error.
+The worker's standard output is on standard output,
+everything else on standard error.
 
 Exit status: the worker's own, or
-  2 wrong usage                    130 cancelled
-  124 timed out                    137 killed for memory
-  125 Engine trouble, or lost      153 output or disk limit
-  126 refused or denied            128+n ended by signal n
+  2    wrong usage
+  124  timed out
+  125  Engine trouble, or the run was lost
+  126  refused or denied
+  130  cancelled
+  137  killed for memory
+  153  over a limit of output or disk
+  128+n  ended by signal n
 ${examples(
   "corral run triage --project inbox",
-  `corral run extract --attach ~/downloads/paper.pdf=in.pdf --input '{"pages": 3}'`,
-  "corral run extract --attach /data/paper.pdf --approve auto_deny --json",
+  "corral run extract --attach ~/paper.pdf=in.pdf \\",
+  `    --input '{"pages": 3}'`,
+  "corral run extract --attach /data/paper.pdf \\",
+  "    --approve auto_deny --json",
 )}`;
 const MAP_HELP = `
-Text in braces is a field of the item: path, name, stem, ext and dir
-of a file, or the fields of a manifest's line.
+Text in braces is a field of the item: path, name, stem,
+ext and dir of a file, or the fields of a manifest's line.
 
-Ctrl-C waits for running items; Ctrl-C twice stops them. In both
-cases \`corral fleet resume\` continues the fleet.
+Ctrl-C waits for running items; Ctrl-C twice stops them.
+In both cases \`corral fleet resume\` continues the fleet.
 
-Exit status: 0 if every item succeeded, 1 if one did not, 126 if
-nothing was run, 130 if it was interrupted.
+Exit status:
+  0    every item succeeded
+  1    an item did not succeed
+  126  nothing was run
+  130  interrupted
 ${examples(
-  "corral map extract-text --over 'inbox/*.pdf' --attach '{path}=in.pdf' --allow-write '/text/{stem}'",
-  `corral map translate --manifest items.jsonl --input '{"lang":"{lang}"}' --json > results.jsonl`,
+  "corral map extract-text --over 'inbox/*.pdf' \\",
+  "    --attach '{path}=in.pdf' --allow-write '/text/{stem}'",
+  "corral map translate --manifest items.jsonl \\",
+  `    --input '{"lang":"{lang}"}' --json > results.jsonl`,
   "corral map --fleet nightly",
 )}`;
 
 const CHANGES_HELP = `
-Every command first finishes what an interrupted corral had begun
-to apply.
+Every command first finishes what an interrupted corral had
+begun to apply.
 ${examples(
   "corral changes ls",
   "corral changes diff 0123456789ab",
   "corral changes apply 0123456789ab --only /notes/today.md",
 )}`;
 const TOOL_HELP = `
-The input is JSON, @FILE, or - for standard input. The answer is on
-standard output, a refusal on standard error.
+The input is JSON, @FILE, or - for standard input. The
+answer is on standard output, a refusal on standard error.
 
-Exit status: 0, or 126 refused or denied, 2 wrong usage. For exec, the
-same as corral run.
+Exit status: 0, or 126 refused or denied, 2 wrong usage. For
+exec, the same as corral run.
 ${examples(
   `corral tool list_files '{"path": "/"}' --worker triage`,
-  `corral tool exec '{"command": "wc -l /inbox/*"}' --worker triage --json`,
+  `corral tool exec '{"command": "wc -l /inbox/*"}' \\`,
+  "    --worker triage --json",
 )}`;
 const MCP_HELP = `
-The client starts this command and speaks to it on standard input and
-output. In the client's configuration:
+The client starts this command and speaks to it on standard
+input and output. In the client's configuration:
 
   { "mcpServers": { "notes": { "command": "corral",
-      "args": ["mcp", "--project", "/path/of/the/project", "--worker", "notes"] } } }
+      "args": ["mcp", "--project", "/path/of/the/project",
+               "--worker", "notes"] } } }
 
 With --http it prints its URL and a token on standard error.
 CORRAL_MCP_TOKEN sets the token.
 
-Approvals are asked through the client if it can ask. Otherwise the
-project's rules and mode decide.
+Approvals are asked through the client if it can ask.
+Otherwise the project's rules and mode decide.
 ${examples(
-  "claude mcp add notes -- corral mcp --project ~/notes --worker notes",
-  "CORRAL_MCP_TOKEN=$(openssl rand -hex 32) corral mcp --worker notes --http 7801",
+  "claude mcp add notes -- \\",
+  "    corral mcp --project ~/notes --worker notes",
+  "CORRAL_MCP_TOKEN=$(openssl rand -hex 32) \\",
+  "    corral mcp --worker notes --http 7801",
 )}`;
 const AUDIT_HELP = `
-Exit status: 0. With --verify: 1 if a record was changed, removed,
-inserted or moved.
+Exit status: 0. With --verify: 1 if a record was changed,
+removed, inserted or moved.
 ${examples(
   "corral audit --project inbox --type approval",
   "corral audit --since 2025-01-31 --json | jq -r .type",

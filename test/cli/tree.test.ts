@@ -94,7 +94,7 @@ describe("drawTree", () => {
     ]);
     const lines = drawTree(treeOf(result)).split("\n");
     expect(lines[0]).toBe("⊘ w refused");
-    expect(lines[1]).toContain("all of the 3 calls");
+    expect(lines[1]).toContain("all of its 3 calls");
     expect(lines[2]).toContain("'nobody/nothing'");
   });
 });
