@@ -4,49 +4,49 @@ import { basename, dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { hasCode } from "../platform/errno.ts";
 
-/** Who holds a lock, and who of those that ever held one is certainly gone, for good. */
+/** The process that takes a lock, and how it recognizes owners that have certainly ended. */
 export interface LockOwner {
-  /** One line: a process, told apart from every other that was or will be. */
+  /** One line that identifies a process among all that were or will be. */
   readonly name: string;
   readonly isDead: (name: string) => boolean;
 }
 
-/** How long to wait for a living holder, and who is told. */
+/** How long to wait for a living owner. */
 export interface Patience {
   /** Milliseconds, from now. */
   readonly waitMs: number;
-  /** Between two looks, in milliseconds. */
+  /** Between two attempts, in milliseconds. */
   readonly longestPauseMs: number;
-  /** Called once, with the holder's name, where somebody has to be waited for. */
+  /** Called once, with the owner's name, if there is a wait. */
   readonly onWait?: ((name: string) => void) | undefined;
   /** Ends the wait: `take` rejects with its reason. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** For what is held for a moment: whoever waits longer than this waits for a process that hangs. */
+/** For locks that are held for a moment: an owner that keeps one for longer hangs. */
 const A_MOMENT: Patience = { waitMs: 10_000, longestPauseMs: 5 };
 const NOT_AT_ALL: Patience = { waitMs: 0, longestPauseMs: 0 };
-/** A taker that died while it took over, and one that died while it took over from that one, and so on. */
+/** How many processes may have died one after another, each while it took over from the one before. */
 const MAX_TAKEOVERS = 8;
 
-/** A living process has the lock, and had it for as long as one would wait. */
+/** A living process held the lock for the whole wait. */
 export class LockHeldError extends Error {
   override readonly name = "LockHeldError";
 }
 
-/** What a lock's file says. `mark` is of one ticket alone, and so of one process alone. */
+/** The content of a lock's file. `mark` belongs to one ticket, and so to one process. */
 interface Held {
   readonly name: string | null;
   readonly mark: string;
 }
 
 /**
- * A lock among processes, as a file. It is taken by linking a ticket to its name, so that it is whole from its first
- * moment, and given back by removing that name.
+ * A lock among processes, as a file. A process takes it by linking a ticket to its name, so that the file is complete from
+ * the first moment, and gives it back by removing that name.
  *
- * A dead holder's lock is removed under a lock of its own, named after the ticket that the dead one used: of all who
- * find it dead only one at a time may remove it, and only as long as it is that one. A dead holder takes no lock again, so
- * nobody who comes late can remove the lock of the living.
+ * A dead owner's lock is removed under a second lock, named after the dead owner's ticket: only one process at a time may
+ * remove it, and only if it is still that ticket's. A dead process takes no lock again, so a late process cannot remove
+ * the lock of a living one.
  */
 export class FileLock {
   readonly #path: string;
@@ -55,7 +55,7 @@ export class FileLock {
   readonly #ticket: string;
   #hasTicket = false;
 
-  /** The directory of `path` must be there when the lock is taken. */
+  /** The directory of `path` must exist when the lock is taken. */
   constructor(path: string, owner: LockOwner) {
     this.#path = path;
     this.#owner = owner;
@@ -63,15 +63,15 @@ export class FileLock {
   }
 
   /**
-   * Settles when it is held; disposing gives it back.
+   * Resolves when the lock is held; disposing gives it back.
    *
-   * @throws LockHeldError where a living process does not give it back in time.
+   * @throws LockHeldError if a living process does not give it back in time.
    */
   async take(patience: Patience = A_MOMENT): Promise<AsyncDisposable> {
     const first = !this.#hasTicket;
     if (first) await this.#makeTicket();
     await this.#takeAt(this.#path, waitOf(patience), 0);
-    // What cannot be removed is in nobody's way.
+    // A leftover that cannot be removed does no harm.
     if (first) await this.#sweep().catch(() => {});
     return { [Symbol.asyncDispose]: () => rm(this.#path, { force: true }) };
   }
@@ -93,7 +93,7 @@ export class FileLock {
       if (await this.#linked(path)) return;
       const held = await heldBy(path);
       if (held === null) continue;
-      // A lock is whole while its holder lives; one that is not was left by a machine that stopped.
+      // A lock is complete while its owner lives; an incomplete one was left by a machine that stopped.
       if (held.name === null || this.#owner.isDead(held.name)) {
         if (depth >= MAX_TAKEOVERS)
           throw new Error(`${path} was left behind by a process that ended; remove it by hand`);
@@ -125,7 +125,7 @@ export class FileLock {
     }
   }
 
-  /** Removes what dead processes left of their own; called by whoever holds the lock. */
+  /** Removes tickets of dead processes. The caller holds the lock. */
   async #sweep(): Promise<void> {
     const dir = dirname(this.#path);
     const lock = basename(this.#path);
@@ -137,7 +137,7 @@ export class FileLock {
   }
 }
 
-/** One wait, over however many looks. */
+/** One wait, over any number of attempts. */
 interface Wait {
   readonly signal: AbortSignal | undefined;
   forLiving(path: string, name: string): Promise<void>;
@@ -150,7 +150,7 @@ function waitOf({ waitMs, longestPauseMs, onWait, signal }: Patience): Wait {
     signal,
     async forLiving(path, name) {
       if (Date.now() >= until)
-        throw new LockHeldError(`${path} is held by ${name}; where that is gone for good, remove it`);
+        throw new LockHeldError(`${path} is held by ${name}. If that process has ended for good, remove the file`);
       if (pauseMs === 0) onWait?.(name);
       pauseMs = Math.min(Math.max(pauseMs * 2, 1), longestPauseMs);
       await sleep(pauseMs * (0.5 + Math.random()), undefined, { signal });
@@ -158,7 +158,7 @@ function waitOf({ waitMs, longestPauseMs, onWait, signal }: Patience): Wait {
   };
 }
 
-/** Takes a lock that is used this once, and leaves nothing behind when it is given back. */
+/** Takes a lock that is used once, and leaves nothing behind when it is given back. */
 export async function holdFile(path: string, owner: LockOwner, patience: Patience): Promise<AsyncDisposable> {
   const lock = new FileLock(path, owner);
   try {
@@ -175,7 +175,7 @@ export async function holdFile(path: string, owner: LockOwner, patience: Patienc
   }
 }
 
-/** The same without a wait; null where a living process has it. */
+/** The same without waiting; null if a living process holds it. */
 export async function tryHoldFile(path: string, owner: LockOwner): Promise<AsyncDisposable | null> {
   try {
     return await holdFile(path, owner, NOT_AT_ALL);
@@ -185,13 +185,13 @@ export async function tryHoldFile(path: string, owner: LockOwner): Promise<Async
   }
 }
 
-/** True where a living process has the lock at `path`. */
+/** True if a living process holds the lock at `path`. */
 export async function isHeld(path: string, { isDead }: LockOwner): Promise<boolean> {
   const held = await heldBy(path);
   return held?.name != null && !isDead(held.name);
 }
 
-/** Null where nobody holds it. */
+/** Null if no process holds it. */
 async function heldBy(path: string): Promise<Held | null> {
   try {
     const [mark, name, rest] = (await readFile(path, "utf8")).split("\n");

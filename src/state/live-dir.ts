@@ -5,15 +5,15 @@ import { detachMountsBelow } from "../files/host/kernel-mounts.ts";
 import { removeTree } from "../files/host/remove-tree.ts";
 import { formatOwner, isDead, type Owner, parseOwner } from "./owner.ts";
 
-/** In each owner's directory, who it is. */
+/** In each owner's directory, the file that identifies it. */
 const OWNER_FILE = "owner";
-/** More orchestrators than anybody has; what is beyond is not read. */
+/** More orchestrators than any machine runs; the rest is not read. */
 const MAX_OWNERS = 10_000;
 
 /**
- * A temporary directory below `liveDir` for the sockets of an orchestrator's runs. Each time another one, for one
- * process may open several projects, and close one of them before the others. Short, as the path of a Unix socket
- * has at most 107 bytes. The state directory above lets no other user in; in the cell its files must be reachable.
+ * Makes a temporary directory below `liveDir` for the sockets of an orchestrator's runs. Each call makes another one,
+ * because one process may open several projects and close them one by one. Its name is short, because the path of a Unix
+ * socket has at most 107 bytes. No other user can enter the state directory above; in the cell its files must be reachable.
  */
 export async function makeOwnerDir(liveDir: string, owner: Owner): Promise<string> {
   const dir = join(liveDir, randomBytes(5).toString("hex"));
@@ -22,13 +22,13 @@ export async function makeOwnerDir(liveDir: string, owner: Owner): Promise<strin
   return dir;
 }
 
-/** Views of directories are mounted in it where their runs were not ended in order. */
+/** Also detaches views that are still mounted in it, because their runs did not end in order. */
 export async function removeOwnerDir(dir: string): Promise<void> {
   await detachMountsBelow(dir);
   await removeTree(dir);
 }
 
-/** Removes the directories of owners that are certainly dead; answers with their names. */
+/** Removes the directories of owners that are certainly dead; returns their names. */
 export async function reapLiveDirs(liveDir: string, self: Owner): Promise<string[]> {
   const removed: string[] = [];
   for (const { name, owner } of await ownerDirs(liveDir)) {
@@ -39,7 +39,7 @@ export async function reapLiveDirs(liveDir: string, self: Owner): Promise<string
   return removed;
 }
 
-/** The directories of owners that are not certainly dead. Absolute where `liveDir` is. */
+/** The directories of owners that are not certainly dead. Absolute if `liveDir` is. */
 export async function livingOwnerDirs(liveDir: string, self: Owner): Promise<string[]> {
   const living = (await ownerDirs(liveDir)).filter(({ owner }) => !isDead(owner, self));
   return living.map(({ name }) => join(liveDir, name));
@@ -58,7 +58,7 @@ async function ownerDirs(liveDir: string): Promise<{ readonly name: string; read
 /** In each owner's directory, an empty file for each fleet that it runs. */
 const FLEETS_DIR = "fleets";
 
-/** Tells all orchestrators of a state directory that a fleet runs, until it is disposed of. */
+/** Announces a running fleet to all orchestrators of a state directory, until it is disposed. */
 export async function announceFleet(ownerDir: string, id: string): Promise<AsyncDisposable> {
   const file = join(ownerDir, FLEETS_DIR, id);
   await mkdir(join(ownerDir, FLEETS_DIR), { recursive: true, mode: 0o700 });
@@ -66,7 +66,7 @@ export async function announceFleet(ownerDir: string, id: string): Promise<Async
   return { [Symbol.asyncDispose]: () => rm(file, { force: true }) };
 }
 
-/** The fleets of all orchestrators of a state directory, of whatever project, that are not certainly dead. */
+/** The number of fleets of all orchestrators of a state directory, of any project, that are not certainly dead. */
 export async function countLiveFleets(liveDir: string, self: Owner): Promise<number> {
   const dirs = await livingOwnerDirs(liveDir, self);
   const fleets = await Promise.all(dirs.map((dir) => readdir(join(dir, FLEETS_DIR)).catch(() => [])));

@@ -6,12 +6,12 @@ import { writeAtomically } from "../platform/write-file.ts";
 import { livingOwnerDirs } from "./live-dir.ts";
 import type { Owner } from "./owner.ts";
 
-/** In each owner's directory, a file for each grant that it keeps; it is for people, so host paths are in it. */
+/** In each owner's directory, a file for each of its grants. It is for people, so it contains host paths. */
 const GRANTS_DIR = "grants";
 const FILE = /^([0-9a-f]{12})\.json$/;
-/** One grant in JSON, a directory's path and the names of a few workers, is far below this. */
+/** One grant in JSON, with a path and a few names, is far smaller. */
 const MAX_FILE_BYTES = 64 * 1024;
-/** More grants than anybody has; what is beyond is not read. */
+/** More grants than any machine has; the rest is not read. */
 const MAX_GRANTS = 10_000;
 
 /** A directory that a running worker was granted, as `corral grants` shows it. */
@@ -19,7 +19,7 @@ export interface LiveGrant {
   readonly id: string;
   readonly run: string;
   readonly worker: string;
-  /** The workers from the root run down to the one that asked. */
+  /** The workers from the root run down to the one that requested it. */
   readonly through: readonly string[];
   /** As the worker knows it. */
   readonly directory: string;
@@ -31,8 +31,8 @@ export interface LiveGrant {
 }
 
 /**
- * The grants that this process keeps, as files that anybody of this user may list. Whoever removes one takes the grant
- * back: it is looked for before each use, and watched besides.
+ * The grants of this process, as files that every process of this user can list. Removing a file revokes the grant: its
+ * file is checked before each use, and watched.
  */
 export class GrantFiles implements AsyncDisposable {
   readonly #dir: string;
@@ -58,7 +58,7 @@ export class GrantFiles implements AsyncDisposable {
     await rm(join(this.#dir, `${id}.json`), { force: true });
   }
 
-  /** The ids that still stand. A directory that cannot be read any more keeps none. */
+  /** The ids that are still valid. A directory that cannot be read has none. */
   async standing(): Promise<ReadonlySet<string>> {
     const names = await readdir(this.#dir).catch(() => [] as string[]);
     return new Set(names.flatMap((name) => FILE.exec(name)?.[1] ?? []));
@@ -71,7 +71,7 @@ export class GrantFiles implements AsyncDisposable {
     await rm(this.#dir, { recursive: true, force: true });
   }
 
-  /** Without it a revocation is noticed with the next use all the same. */
+  /** Without a watcher a revocation is noticed at the next use. */
   #watch(): FSWatcher | null {
     try {
       const watcher = watch(this.#dir, { persistent: false }, (event) => event === "rename" && this.#onRemoved());
@@ -92,7 +92,7 @@ export async function listLiveGrants(liveDir: string, self: Owner): Promise<Live
   return found.toSorted((a, b) => (a.grantedAt < b.grantedAt ? -1 : 1));
 }
 
-/** Takes a grant back; false where no such grant lives. */
+/** Revokes a grant; false if there is no such grant. */
 export async function revokeLiveGrant(liveDir: string, self: Owner, id: string): Promise<boolean> {
   const file = (await grantFilesIn(liveDir, self)).find((each) => each.id === id);
   if (file === undefined) return false;
@@ -117,7 +117,7 @@ async function grantFilesIn(liveDir: string, self: Owner): Promise<{ id: string;
   return files;
 }
 
-/** Null for one that was taken back meanwhile. */
+/** Null for a grant that was revoked meanwhile. */
 async function readGrant(path: string): Promise<LiveGrant | null> {
   try {
     await using file = await open(path);

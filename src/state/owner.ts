@@ -7,7 +7,7 @@ import type { LockOwner } from "./file-lock.ts";
 import { statePaths } from "./state-paths.ts";
 
 /**
- * One orchestrator process, told apart from every other that was or will be: the machine, its boot, the process
+ * One orchestrator process, identified among all that were or will be: the machine, its boot, the process
  * namespace, the pid, and the time at which that pid started (in clock ticks since boot, proc(5)).
  */
 export interface Owner {
@@ -39,8 +39,8 @@ export function parseOwner(text: string): Owner | null {
 }
 
 /**
- * Is this owner certainly gone? A process of another machine, or of a process namespace that cannot be seen from
- * here, may be alive: what cannot be known is left alone.
+ * Has this owner certainly ended? A process of another machine, or of a process namespace that is not visible from here,
+ * may be alive: if that cannot be known, the answer is no.
  */
 export function isDead(owner: Owner, self: Owner): boolean {
   if (owner.machine !== self.machine) return false;
@@ -49,7 +49,7 @@ export function isDead(owner: Owner, self: Owner): boolean {
   return startTicksOf(owner.pid) !== owner.startTicks;
 }
 
-/** This process, as whoever holds a lock of Corral's is told apart. What is no owner at all may be alive. */
+/** This process as the owner of Corral's locks. A name that cannot be parsed may belong to a living process. */
 export function lockOwner(): LockOwner {
   const self = currentOwner();
   return {
@@ -61,7 +61,7 @@ export function lockOwner(): LockOwner {
   };
 }
 
-/** Null where no such process runs; a zombie has ended, and only waits for its parent to notice. */
+/** Null if no such process runs. A zombie has ended too. */
 function startTicksOf(pid: number): string | null {
   const stat = readOr(`/proc/${pid}/stat`, "");
   const [state, ...fields] = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
@@ -79,8 +79,8 @@ function readOr(path: string, otherwise: string): string {
 const KEY_BYTES = 32;
 
 /**
- * The secret with which one state directory seals the labels of what it makes. An image may carry any label, so a
- * label alone proves nothing: without the seal a foreign container could be made to look like a dead owner's.
+ * The secret that seals the labels of what this state directory's orchestrators make. An image may carry any label, so a
+ * label alone proves nothing: without the seal, a foreign container could look like a dead owner's.
  */
 export async function loadSealKey(stateDir: string): Promise<Buffer> {
   const path = statePaths(stateDir).sealKey;
@@ -91,13 +91,14 @@ export async function loadSealKey(stateDir: string): Promise<Buffer> {
   return whole(await readFile(path), path);
 }
 
-/** A key that is cut short, or empty, could be guessed, and with it every seal. */
+/** A shortened or empty key could be guessed, and with it every seal. */
 function whole(key: Buffer, path: string): Buffer {
-  if (key.length !== KEY_BYTES) throw new Error(`${path} is not a whole key; remove it, and what it sealed by hand`);
+  if (key.length !== KEY_BYTES)
+    throw new Error(`${path} is not a complete key. Remove it, and by hand the containers and volumes that it sealed`);
   return key;
 }
 
-/** The seal of a thing of this kind and name, made by this owner for this run. */
+/** The seal of a container or volume of this name, made by this owner for this run. */
 export function sealOf(
   key: Buffer,
   thing: { kind: "container" | "volume"; name: string; run: string; owner: string },

@@ -31,11 +31,16 @@ export async function makeStateDir(stateDir: string): Promise<void> {
     await mkdir(stateDir, { mode: 0o700 });
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    if (code !== "EEXIST") throw new StateDirError(`the state directory ${stateDir} cannot be made: ${message}`);
+    if (code !== "EEXIST")
+      throw new StateDirError(
+        `the state directory ${stateDir} cannot be created: ${message}. Set CORRAL_STATE_DIR to a directory that you can write`,
+      );
   }
   const { uid, mode } = await stat(stateDir);
   if (uid !== process.geteuid?.() || (mode & 0o022) !== 0)
-    throw new StateDirError(`the state directory ${stateDir} can be written by others; use one of your own`);
+    throw new StateDirError(
+      `the state directory ${stateDir} is writable by other users. Use a directory of your own with mode 0700`,
+    );
 }
 
 /** Makes a directory of the state, open to its owner alone, and every directory above it that is missing. */

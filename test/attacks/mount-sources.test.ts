@@ -152,7 +152,7 @@ describe("a source that the person who runs Corral may not read", () => {
     execFileSync("chmod", ["755", dir]);
     const args = ["--input-type=module", "-e", script, "--", secret, join(secret, "inner"), readable];
     const { stdout } = await promisify(execFile)(process.execPath, args);
-    const reason = "it may not be opened by the user that corral runs as";
+    const reason = "the user that Corral runs as may not open it";
     expect(JSON.parse(stdout)).toEqual([
       [secret, reason],
       [join(secret, "inner"), reason],

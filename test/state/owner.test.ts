@@ -112,7 +112,7 @@ describe("the key of the seals", () => {
     const dir = await mkdtemp(join(tmpdir(), "corral-key-"));
     try {
       await writeFile(join(dir, "seal.key"), "");
-      await expect(loadSealKey(dir)).rejects.toThrow(/not a whole key/);
+      await expect(loadSealKey(dir)).rejects.toThrow(/not a complete key/);
     } finally {
       await rm(dir, { recursive: true });
     }

@@ -2,7 +2,7 @@ import { statfsSync } from "node:fs";
 import type { Descriptor } from "../../files/host/descriptor.ts";
 import { treeUsage } from "./tree-usage.ts";
 
-/** What one place took, and what was free around it, when it was first looked at. */
+/** The size of one directory, and the free space of its file system, at the first check. */
 export interface PlaceBefore {
   readonly bytes: number;
   readonly names: number;
@@ -10,13 +10,13 @@ export interface PlaceBefore {
 }
 
 /**
- * What there was before anything was written. The cells of one session share it: each goes on with what the ones before
+ * What there was before anything was written. The cells of one session share it: each may use what the ones before it
  * have left of the limit.
  */
 export class DiskBaseline {
   readonly #places = new Map<string, Promise<PlaceBefore>>();
 
-  /** Looks where nobody has looked yet. Of several who look at once, all go by the first: the others might count what it wrote. */
+  /** Measures each place once. Parallel callers share the first measurement: a later one might include what was written since. */
   async of(place: Descriptor, signal: AbortSignal): Promise<PlaceBefore> {
     const { dev, ino } = place.stat();
     const key = `${dev}:${ino}`;
@@ -25,7 +25,7 @@ export class DiskBaseline {
     try {
       return await known;
     } catch (error) {
-      // Whoever was cancelled in the middle has seen nothing.
+      // A cancelled measurement is not a result.
       if (this.#places.get(key) === known) this.#places.delete(key);
       throw error;
     }
@@ -43,10 +43,10 @@ export interface FreeSpace {
   readonly total: number;
 }
 
-/** A name takes some space of the file system's own, whatever it holds. */
+/** Every name takes some space of the file system itself. */
 const INODE_BYTES = 4096;
 
-/** Synchronous: it is asked for often, and answered from memory. */
+/** Synchronous: it is called often, and the kernel answers from memory. */
 export function freeSpace(place: Descriptor): FreeSpace {
   const { bsize, bfree, blocks, files, ffree } = statfsSync(place.path());
   return { bytes: bsize * bfree + INODE_BYTES * ffree, total: bsize * blocks + INODE_BYTES * files };

@@ -5,32 +5,32 @@ import { DiskBaseline, freeSpace, type PlaceBefore } from "./disk-baseline.ts";
 import { treeUsage } from "./tree-usage.ts";
 
 export interface DiskWatchOptions {
-  /** Directories that a run may write into, each by a path that cannot lead elsewhere. */
+  /** Directories that a run may write, each as a path that cannot be redirected. */
   readonly places: readonly string[];
-  /** How much more they may take together than when the watch began, in bytes. */
+  /** How many bytes they may grow together since the watch began. */
   readonly limitBytes: number;
-  /** What the run's programs still hold of files that have no name any more, in bytes; null where it is not known. */
+  /** Bytes of deleted files that the run's programs still hold; null if not known. */
   readonly unnamedBytes: () => Promise<number | null>;
-  /** Why it cannot watch any more, told before `exceeded` is aborted: what cannot be watched is not allowed to go on. */
+  /** Called with the reason if it cannot watch any more, before `exceeded` is aborted: a run that is not watched must end. */
   readonly onFailure: (error: unknown) => void;
-  /** What there was before the first of several cells; absent: before this one. */
+  /** The sizes before the first of several cells; absent: before this one. */
   readonly baseline?: DiskBaseline;
 }
 
 const { O_DIRECTORY, O_RDONLY } = constants;
 
-/** Looks that may fail one after another. */
+/** How many checks may fail one after another. */
 const MAX_FAILED_LOOKS = 20;
-/** How often free space is looked at: that costs a system call. */
+/** How often free space is checked: that costs one system call. */
 const POLL_MS = 50;
-/** A tree is added up when as much of the limit may be gone, and anyway from time to time. */
+/** A tree is measured if this part of the limit may be used, and also from time to time. */
 const SUSPICIOUS_PART = 4;
 const WALK_EVERY_MS = 3000;
-/** How long others have the processor after a walk, as a multiple of what it took; where all of the limit may be gone, once. */
+/** Pause after a walk, as a multiple of its duration; once its duration if the whole limit may be used. */
 const REST_FACTOR = 8;
-/** So many names are added up in no time, whether or not anything is suspicious. */
+/** Up to this many names are always measured, because it takes almost no time. */
 const FEW_NAMES = 2000;
-/** Where space runs out and nobody can be told from others, it is taken to be this run. */
+/** If less than this part of the disk is free and the writer is not known, the run is assumed to be the cause. */
 const LOW_PART = 20;
 
 interface Place {
@@ -39,8 +39,8 @@ interface Place {
 }
 
 /**
- * Watches what a run writes, while it runs: no limit of the kernel bounds the sum of its files. `exceeded` is aborted
- * when the limit is passed. Free space tells cheaply that something was written; the trees tell by whom.
+ * Watches what a run writes while it runs: no kernel limit bounds the sum of its files. `exceeded` is aborted when the
+ * limit is passed. Free space shows cheaply that something was written; the directory trees show whether this run did.
  */
 export class DiskWatch implements AsyncDisposable {
   readonly exceeded: AbortSignal;
@@ -51,7 +51,7 @@ export class DiskWatch implements AsyncDisposable {
   #places: readonly Place[] = [];
   #watching: Promise<void> = Promise.resolve();
 
-  /** Adds up what is there already; the run must not have begun. Nothing to write to: nothing is watched. */
+  /** Measures the directories before the run begins. Without directories nothing is watched. */
   static async start(options: DiskWatchOptions): Promise<DiskWatch> {
     const watch = new DiskWatch(options);
     try {
@@ -69,7 +69,7 @@ export class DiskWatch implements AsyncDisposable {
     this.exceeded = this.#exceed.signal;
   }
 
-  /** Looks once more when the run has ended: it may have written faster than anybody looked. */
+  /** Checks once more after the run: it may have written between two checks. */
   async isExceeded(): Promise<boolean> {
     if (this.exceeded.aborted) return true;
     if (this.#places.length === 0) return false;
@@ -113,7 +113,7 @@ export class DiskWatch implements AsyncDisposable {
       if (since < rest || (more <= limitBytes / SUSPICIOUS_PART && since < WALK_EVERY_MS)) continue;
       const begunAt = performance.now();
       const isOver = await this.#isOver(free).catch((error: unknown) => {
-        // A look can fail for what others do at that moment; one after another, it cannot be told any more.
+        // A check can fail because files change at that moment; too many failures in a row end the watch.
         failed += 1;
         if (failed > MAX_FAILED_LOOKS || this.#over.signal.aborted) throw error;
         return null;
@@ -130,14 +130,14 @@ export class DiskWatch implements AsyncDisposable {
     const { grown, complete } = await this.#usage();
     if (grown > limitBytes) return true;
     if (gone <= limitBytes) return false;
-    // More is gone than the trees show: it may be others', or files without a name, or folders that cannot be read.
+    // More space is used than the trees show: by other processes, deleted files, or folders that cannot be read.
     if (!complete) return true;
     const unnamed = await unnamedBytes();
     if (unnamed !== null && grown + unnamed > limitBytes) return true;
     return isLow && gone - grown - (unnamed ?? 0) > limitBytes;
   }
 
-  /** How much more the trees take than before; not much more than the limit is ever counted. */
+  /** How much the trees have grown. Counting stops soon above the limit. */
   async #usage(): Promise<{ grown: number; complete: boolean }> {
     let [grown, isComplete] = [0, true];
     for (const { root, before } of this.#places) {
@@ -149,7 +149,7 @@ export class DiskWatch implements AsyncDisposable {
     return { grown, complete: isComplete };
   }
 
-  /** Of all file systems that the places are on: what is gone since before, and whether one of those is nearly full. */
+  /** For all file systems of the directories: how much space was used since the beginning, and whether one is nearly full. */
   #free(): Free {
     const devices = new Map(this.#places.map((place) => [place.root.stat().dev, place]));
     let [gone, isLow] = [0, false];

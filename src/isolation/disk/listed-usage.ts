@@ -3,12 +3,12 @@ import type { Descriptor } from "../../files/host/descriptor.ts";
 import { SYSTEM_ENV } from "../../files/host/system-program.ts";
 import { type TreeUsage, UsageSum } from "./usage-sum.ts";
 
-/** Of each name: blocks, names of the same file, type, and what tells the file apart. */
+/** For each name: blocks, number of names of the file, type, and the file's identity. */
 const FORMAT = "%b %n %y %D:%i\\n";
 
 /**
- * Adds up a tree by what GNU find lists of it, in a process of its own: it knows no limit of depth, and holds no more
- * than a folder's names at a time. Null where there is no such program.
+ * Measures a tree with GNU find, in a process of its own: it has no limit of depth, and keeps only one folder's names in
+ * memory. Null if there is no such program.
  */
 export async function listedUsage(root: Descriptor, enough: number, signal: AbortSignal): Promise<TreeUsage | null> {
   signal.throwIfAborted();
@@ -38,7 +38,7 @@ export async function listedUsage(root: Descriptor, enough: number, signal: Abor
     const code = await ended;
     signal.throwIfAborted();
     if (code !== 0 && sum.names === 0) return null;
-    // It says so where it could not look into a folder.
+    // find reports a folder that it could not read.
     if (code !== 0) sum.leaveOut();
     return sum.usage();
   } finally {

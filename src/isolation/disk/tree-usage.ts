@@ -3,12 +3,12 @@ import { listedUsage } from "./listed-usage.ts";
 import type { TreeUsage } from "./usage-sum.ts";
 import { walkedUsage } from "./walked-usage.ts";
 
-/** From so many names on, another program adds up: it takes a quarter of the time, and holds nobody up. */
+/** Above this many names another program measures: it takes a quarter of the time and does not block this process. */
 export const MANY_NAMES = 4000;
 
 /**
- * Adds up a tree without following links or going into what is mounted in it; stops early above `enough` bytes. Files
- * count on whatever device they are: an overlay shows those of several.
+ * Measures a tree without following links or entering mounts; stops early above `enough` bytes. Files of any device count,
+ * because an overlay shows files of several.
  */
 export async function treeUsage(root: Descriptor, enough: number, signal: AbortSignal): Promise<TreeUsage> {
   const few = await walkedUsage(root, { enough, names: MANY_NAMES }, signal);

@@ -1,20 +1,20 @@
-/** What a directory tree takes on the disk. */
+/** How much disk space a directory tree takes. */
 export interface TreeUsage {
   /** Blocks, and for every name at least one: an empty file is not free. */
   readonly bytes: number;
   readonly names: number;
-  /** False where a folder could not be looked into, so that there is more than was counted. */
+  /** False if a folder could not be read, so that there is more than was counted. */
   readonly complete: boolean;
 }
 
-/** What a file system gives a name at the least, in bytes. */
+/** The least space that a name takes, in bytes. */
 const LEAST_BYTES = 4096;
 /** A block of `st_blocks` (stat(2)). */
 const BLOCK_BYTES = 512;
-/** Of files with several names, how many are told apart; others count once for each name. */
+/** How many files with several names are recognized; others count once for each name. */
 const MAX_SHARED = 10_000;
 
-/** Adds up a tree, name by name. */
+/** Sums up a tree, name by name. */
 export class UsageSum {
   readonly #enough: number;
   readonly #shared = new Set<string>();
@@ -26,7 +26,7 @@ export class UsageSum {
     this.#enough = enough;
   }
 
-  /** `sharedAs`: what a file with other names is told apart by; null where it has none. */
+  /** `sharedAs`: the identity of a file with several names; else null. */
   add(blocks: number, sharedAs: string | null): void {
     this.#names += 1;
     if (sharedAs !== null) {
@@ -44,7 +44,7 @@ export class UsageSum {
     return this.#names;
   }
 
-  /** True where more would not change what is made of it. */
+  /** True if counting more would not change the decision. */
   get isEnough(): boolean {
     return this.#bytes > this.#enough;
   }

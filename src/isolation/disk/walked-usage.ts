@@ -4,12 +4,12 @@ import type { Descriptor } from "../../files/host/descriptor.ts";
 import { hasCode } from "../../platform/errno.ts";
 import { type TreeUsage, UsageSum } from "./usage-sum.ts";
 
-/** How many names are looked at before others have their turn. */
+/** How many names are checked before the event loop has a turn. */
 const SLICE = 500;
-/** What is deeper is not looked at, and counts as left out. */
+/** Deeper folders are not measured, and make the result incomplete. */
 const MAX_DEPTH = 256;
 
-/** Adds up a tree in this process. Null where there are more names than `names`. */
+/** Measures a tree in this process. Null if there are more names than `names`. */
 export async function walkedUsage(
   root: Descriptor,
   { enough, names }: { readonly enough: number; readonly names: number },
@@ -33,7 +33,7 @@ class Walk {
     this.#signal = signal;
   }
 
-  /** False where there are too many names. */
+  /** False if there are too many names. */
   async through(folder: Descriptor, depth: number): Promise<boolean> {
     for (const name of this.#namesIn(folder)) {
       if (this.#sum.isEnough) return true;
@@ -55,7 +55,7 @@ class Walk {
       using inner = folder.child(name, true);
       return await this.through(inner, depth + 1);
     } catch (error) {
-      // It was removed, or replaced, while it was looked at.
+      // It was removed or replaced meanwhile.
       if (!hasCode(error, "ENOENT", "ENOTDIR")) throw error;
       return true;
     }

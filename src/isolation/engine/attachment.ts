@@ -8,25 +8,24 @@ import { Demultiplexer } from "./demux.ts";
 
 /** The attached standard streams of a cell: first the gate's report, and after {@link Attachment.release} the worker's output. */
 export interface Attachment {
-  /** The whole report; rejects where the cell ends, or says too much, before its end. */
+  /** The whole report; rejects if the cell ends, or prints too much, before the report is complete. */
   readonly report: Promise<string>;
-  /** Opens the gate. A lasting input stays open until {@link Attachment.close}, or until this process is gone. */
+  /** Opens the gate. A lasting input stays open until {@link Attachment.close}, or until this process ends. */
   release(input: Uint8Array): void;
   /** More of a lasting input. */
   write(text: string): void;
-  /** Settles when both streams are at their end; `broken` where their connection went away before that. */
+  /** Settles when both streams have ended; `broken` if their connection was lost before that. */
   readonly ended: Promise<"complete" | "broken">;
-  /** Not a byte is delivered from now on. */
+  /** Nothing is delivered after this call. */
   close(): void;
 }
 
 type OnOutput = (stream: "stdout" | "stderr", chunk: Buffer) => void;
 
 /**
- * Attaches before the start, so that not a byte is missed. A worker that ends without reading all of its input breaks
- * the connection that this came by, which must not be taken for a loss of its output. So input has one of its own:
- * from the beginning where it is `lasting`, and where it all comes at once, only for more than the Engine takes off the
- * connection in one go, whoever reads it.
+ * Attaches before the start, so that no output is missed. A worker that ends without reading all of its input breaks
+ * the input's connection, which must not look like lost output. So input has a connection of its own: from the
+ * beginning if it is `lasting`, else only if it is larger than what the Engine reads from a connection at once.
  */
 export async function attach(
   container: Docker.Container,
@@ -49,7 +48,7 @@ export async function attach(
     else gate.add(name, chunk);
   });
   output.on("data", (chunk: Buffer) => {
-    if (!streams.add(chunk)) output.destroy(new Error("the Engine sent something else than the cell's two streams"));
+    if (!streams.add(chunk)) output.destroy(new Error("the Engine sent data that is not the cell's output streams"));
   });
   const ended = new Promise<"complete" | "broken">((resolve) => {
     output
@@ -79,7 +78,7 @@ export async function attach(
 
 const INPUT_ONLY = { stream: true, hijack: true, stdin: true };
 
-/** What comes in one piece, with the line that opens the gate: the Engine reads up to 32 KB at a time. */
+/** Input up to this size is sent in one write with the line that opens the gate: the Engine reads up to 32 KB at a time. */
 const MAX_SHARED_BYTES = 4000;
 
 /** All of the input, and its end, in one write. */
@@ -100,7 +99,7 @@ class InputAtOnce {
   }
 
   write(): void {
-    throw new Error("an input that came at once is over");
+    throw new Error("the whole input was written already");
   }
 
   close(): void {
@@ -108,7 +107,7 @@ class InputAtOnce {
     this.#own?.destroy();
   }
 
-  /** Where the cell is gone by then, its end tells of it. */
+  /** If the cell has ended already, its exit reports that. */
   async #releaseApart(bytes: Uint8Array): Promise<void> {
     const own = await (this.#container.attach(INPUT_ONLY) as Promise<unknown> as Promise<Duplex>).catch(() => null);
     if (own === null) return void this.#shared.destroy();
@@ -119,7 +118,7 @@ class InputAtOnce {
   }
 }
 
-/** Input that goes on after the gate was opened. */
+/** Input that continues after the gate was opened. */
 class LastingInput {
   readonly #own: Duplex;
 
@@ -141,16 +140,16 @@ class LastingInput {
   }
 }
 
-/** Nothing comes this way; it is read so that its end is seen. That it broke is for the worker's end to explain. */
+/** Nothing arrives on an input connection; it is read to notice its end. The worker's exit explains why it broke. */
 function unread(input: Duplex): Duplex {
   return input.resume().on("error", () => {});
 }
 
-/** Collects what the gate prints. Its errors go with it, for the message of a failure. */
+/** Collects what the gate prints, and its errors for the message of a failure. */
 class GateOutput {
   readonly report: Promise<string>;
   readonly #settle: { resolve: (report: string) => void; reject: (error: Error) => void };
-  // A chunk may end in the middle of a character, for mount points have any names.
+  // A chunk may end in the middle of a character, because mount points may have any name.
   readonly #decoders = { stdout: new StringDecoder("utf8"), stderr: new StringDecoder("utf8") };
   #stdout = "";
   #stderr = "";
@@ -159,7 +158,7 @@ class GateOutput {
     const { promise, resolve, reject } = Promise.withResolvers<string>();
     this.report = promise;
     this.#settle = { resolve, reject };
-    // The report is awaited only after the start; a failure before that is told then.
+    // The report is awaited only after the start; an earlier failure is reported then.
     promise.catch(() => {});
   }
 
@@ -168,13 +167,13 @@ class GateOutput {
     if (stream === "stdout") this.#stdout += text;
     else this.#stderr += text;
     if (this.#stdout.length + this.#stderr.length > MAX_REPORT_BYTES) {
-      this.#settle.reject(new EngineTrouble("the cell said too much before its worker was let in"));
+      this.#settle.reject(new EngineTrouble("the cell printed more than a gate report before its worker was released"));
     } else if (this.#stdout.endsWith(END_OF_REPORT)) this.#settle.resolve(this.#stdout);
   }
 
   end(): void {
     this.#settle.reject(
-      new EngineTrouble(`the cell ended before its worker was let in: ${this.#stderr.trim() || "no reason given"}`),
+      new EngineTrouble(`the cell ended before its worker was released: ${this.#stderr.trim() || "no reason given"}`),
     );
   }
 }

@@ -21,13 +21,13 @@ interface EngineInfo {
   readonly Runtimes?: Readonly<Record<string, unknown>>;
 }
 
-/** What `doctor` tells before anything runs. A run does not rely on it: each cell is verified from within. */
+/** What `doctor` reports before anything runs. A run does not rely on it: each cell is verified from inside. */
 export async function capabilities(docker: Docker): Promise<Capabilities> {
   const info = await engineInfo(docker);
   const version = (await docker.version()) as { ApiVersion: string };
   const security = (info.SecurityOptions ?? []).join(" ");
   const needs: readonly (readonly [boolean, string])[] = [
-    [info.OSType === "linux", "cells are Linux containers, and this Engine runs others"],
+    [info.OSType === "linux", "Linux containers (this Engine runs others)"],
     [
       Number.parseFloat(version.ApiVersion.replace(".", "")) >= 141,
       `the Engine's API must be 1.41 or newer, and is ${version.ApiVersion}`,
@@ -58,7 +58,7 @@ export async function capabilities(docker: Docker): Promise<Capabilities> {
   };
 }
 
-/** Directories that hold the Engine's own data, which no mount may show. */
+/** Directories with the Engine's own data, which no mount may show. */
 export async function engineDataDirs(docker: Docker): Promise<string[]> {
   const { DockerRootDir } = await engineInfo(docker);
   return [DockerRootDir, "/var/lib/docker", "/var/lib/containerd"];

@@ -11,13 +11,13 @@ import { UsageSampler } from "./usage.ts";
 
 /** How long the streams of an ended container may take to drain. */
 const DRAIN_MS = 5000;
-/** How often a broken wait is taken up again with an Engine that still answers. */
+/** How often a broken wait is repeated while the Engine still answers. */
 const MAX_WAITS = 5;
 
-/** How often the Engine is asked for a worker whose streams have ended, until its wait is answered. */
+/** How often the Engine is asked about a worker whose streams have ended, until its wait is answered. */
 const PATROL_MS = 1000;
 
-/** What the Engine answers to a wait; `Error` where it could not find out how the container ended. */
+/** What the Engine answers to a wait; with `Error` if it could not find out how the container ended. */
 export interface WaitAnswer {
   readonly StatusCode: number;
   readonly Error?: { readonly Message: string } | null;
@@ -72,7 +72,7 @@ async function ended(
     const output = await drained(attachment);
     const { State } = await container.inspect();
     if (ENDED_BY_SHUTDOWN.has(code) && !killed() && !(await isListening(container)))
-      return { kind: "lost", reason: "the Engine was stopped, and ended the worker" };
+      return { kind: "lost", reason: "the Engine was stopped and ended the worker" };
     if (output === "broken") return { kind: "lost", reason: "the connection that carried the worker's output broke" };
     return { kind: "exited", code, outOfMemory: State.OOMKilled, usage: usage() };
   } catch (error) {
@@ -87,8 +87,8 @@ async function ended(
 const ENDED_BY_SHUTDOWN: ReadonlySet<number> = new Set([143, 137]);
 
 /**
- * An Engine that is stopped goes on answering on the connections that it has while it ends its containers, but takes
- * no new one. How the worker would have ended is not known then.
+ * An Engine that is being stopped still answers on its open connections while it ends its containers, but accepts no
+ * new one. Then it is not known how the worker would have ended.
  */
 async function isListening({ modem }: Docker.Container): Promise<boolean> {
   const { socketPath, host, port, protocol } = modem as Docker.DockerOptions;
@@ -107,8 +107,8 @@ async function isListening({ modem }: Docker.Container): Promise<boolean> {
 }
 
 /**
- * The client does not notice when an Engine dies while its answer to a wait is on the way. The streams end then, so
- * from their end on it is asked whether it is still there; a worker may also have closed them, and go on.
+ * The client does not notice if the Engine dies before it answers a wait. The streams end then, so from their end on
+ * the Engine is asked for the container's state. A worker may also have closed its streams and still run.
  */
 async function patrolledExit(container: Docker.Container, attachment: Attachment, over: AbortSignal): Promise<number> {
   await attachment.ended;
@@ -119,7 +119,7 @@ async function patrolledExit(container: Docker.Container, attachment: Attachment
   }
 }
 
-/** A wait can break while the Engine lives on; it is asked again. Where it does not answer, nothing is known. */
+/** A wait can break while the Engine still runs: it is repeated. If the Engine does not answer, the exit is not known. */
 async function exitCode(container: Docker.Container, wait: Promise<WaitAnswer>): Promise<number> {
   let pending = wait;
   for (let attempt = 1; ; attempt += 1) {

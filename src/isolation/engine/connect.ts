@@ -27,7 +27,7 @@ export async function connect(env: Env): Promise<EngineConnection> {
   });
   try {
     const docker = new Docker(clientOptions(endpoint));
-    // At once, for each takes a while; the ping is answered also by an Engine that is too busy for more.
+    // In parallel, because each takes a while. Even a busy Engine answers the ping.
     const [, dataDirs] = await Promise.all([ping(docker), engineDataDirs(docker)]);
     return { docker, endpoint, socketPath: socketPathOf(endpoint) ?? null, dataDirs };
   } catch (cause) {
@@ -36,8 +36,8 @@ export async function connect(env: Env): Promise<EngineConnection> {
 }
 
 /**
- * Every field is said, also where it is undefined: what is left out the client library fills in from DOCKER_HOST
- * and DOCKER_CERT_PATH in the process's own environment, which is not ours to read here.
+ * Every field is set, also to undefined: the client library fills a missing field from DOCKER_HOST and DOCKER_CERT_PATH
+ * of the process's own environment, which this code must not read.
  */
 function clientOptions(endpoint: Endpoint): Docker.DockerOptions {
   const { tls } = endpoint;
@@ -57,7 +57,7 @@ function clientOptions(endpoint: Endpoint): Docker.DockerOptions {
   return options as Docker.DockerOptions;
 }
 
-/** The client's types leave out that a ping can be given up. */
+/** The client's types do not have the ping's abort signal. */
 async function ping(docker: Docker): Promise<void> {
   const pingable = docker as unknown as { ping(options: { abortSignal: AbortSignal }): Promise<unknown> };
   await pingable.ping({ abortSignal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) });
@@ -94,10 +94,10 @@ function describe(endpoint: Endpoint | null, reason: UnavailableReason, cause: u
 const WHY: Readonly<Record<UnavailableReason, (detail: string) => string>> = {
   setting: (detail) => detail,
   no_socket: () =>
-    "there is no such socket. Install Docker (on Debian: apt-get install docker.io) and start it, or set DOCKER_HOST to the Engine's address.",
+    "the socket does not exist. Install Docker (on Debian: apt-get install docker.io) and start it, or set DOCKER_HOST to the Engine's address.",
   permission: () =>
     "permission denied. Add this user to the group docker (usermod -aG docker NAME, then log in again), or run as root.",
-  refused: () => "nothing listens there. Start the Engine (systemctl start docker, or dockerd).",
+  refused: () => "nothing listens on it. Start the Engine (systemctl start docker, or dockerd).",
   timeout: () => "it accepted the connection and did not answer in time. Check the Engine's log, then restart it.",
   other: (detail) => `${detail}. Check the Engine's log and DOCKER_HOST.`,
 };

@@ -5,10 +5,10 @@ import type { NameFiles } from "./name-files.ts";
 import type { PinnedVolume } from "./pinned-volume.ts";
 import { servingSeccomp } from "./serving-seccomp.ts";
 
-/** How the daemon is told of what is mounted: a pinned directory by its volume, a file by its path. */
+/** How mounts are passed to the daemon: a pinned directory as a volume, a file by its path. */
 export interface ContainerSources {
   readonly volumes: ReadonlyMap<PlannedMount, PinnedVolume>;
-  /** Of a cell without a network; null where there are none. */
+  /** Of a cell without a network; else null. */
   readonly names: NameFiles | null;
 }
 
@@ -20,7 +20,7 @@ export interface SeccompProfiles {
 /** The kernel's own default. */
 const CPU_PERIOD_US = 100_000;
 
-/** Translates a plan into the Engine's words, and decides nothing. */
+/** Translates a plan into the Engine's API, and decides nothing. */
 export function containerConfig(
   plan: Plan,
   name: string,
@@ -37,7 +37,7 @@ export function containerConfig(
     // Its namespace has a loopback device and nothing else (docs/architecture.md, fact: network-disabled).
     NetworkDisabled: plan.network === "none",
     User: userOption(plan.keeper ?? plan.user),
-    // The gate enters the worker's own: the Engine would make one that is missing, as root, in what was granted.
+    // The gate enters the worker's directory: the Engine would create a missing one, as root, in a granted directory.
     WorkingDir: "/",
     Env: Object.entries(plan.env).map(([key, value]) => `${key}=${value}`),
     Entrypoint: gateCommand(plan),
@@ -57,13 +57,13 @@ export function containerConfig(
       CapAdd: [...hardening.capabilities],
       SecurityOpt: securityOptions(plan, seccomp),
       Privileged: false,
-      // A serving cell's first process is its own init: nothing else could not be signalled by the worker.
+      // A serving cell's first process is its own init: the worker could signal any other process of its user.
       Init: plan.serves !== true,
       IpcMode: "private",
       ...(hardening.runtime === undefined ? {} : { Runtime: hardening.runtime }),
       Memory: limits.memoryBytes,
       MemorySwap: limits.memoryBytes,
-      // Not as `NanoCpus`, of which the Engine takes no more than the machine has, though more would be no less a bound.
+      // Not `NanoCpus`: the Engine rejects a value above the number of processors of the machine.
       CpuPeriod: CPU_PERIOD_US,
       CpuQuota: Math.round(limits.cpus * CPU_PERIOD_US),
       PidsLimit: limits.pids,
@@ -98,7 +98,7 @@ function tmpfsOptions(tmpfs: PlannedTmpfs, plan: Plan): string {
   return `rw,nosuid,nodev,${tmpfs.exec ? "exec" : "noexec"},size=${tmpfs.bytes},mode=${tmpfs.mode}${owner}`;
 }
 
-/** Never recursive: what another file system has mounted below a source is not part of what was granted. */
+/** Never recursive: a file system that is mounted below a source is not part of what was granted. */
 function mountConfig(mount: PlannedMount, volumes: ContainerSources["volumes"]): Docker.MountSettings {
   const volume = volumes.get(mount);
   if (volume === undefined) return bindConfig(mount.host, mount.path, mount.mode);
@@ -108,7 +108,7 @@ function mountConfig(mount: PlannedMount, volumes: ContainerSources["volumes"]):
   return {
     Target: mount.path,
     Type: "volume",
-    // Without a name it goes with its container. The types want one.
+    // A volume without a name is removed with its container. The types require one.
     Source: "",
     VolumeOptions: { NoCopy: true, Labels: volume.labels, DriverConfig: { Name: "local", Options: options } },
   };

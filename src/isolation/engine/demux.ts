@@ -3,7 +3,7 @@ type OnChunk = (stream: "stdout" | "stderr", chunk: Buffer) => void;
 const HEADER_BYTES = 8;
 const STDOUT = 1;
 const STDERR = 2;
-/** The Engine copies through buffers of a few times ten thousand bytes; a larger frame means that we misread it. */
+/** The Engine copies through buffers of a few times ten thousand bytes; a larger frame was misread. */
 const MAX_FRAME_BYTES = 16 * 1024 * 1024;
 
 /**
@@ -11,8 +11,8 @@ const MAX_FRAME_BYTES = 16 * 1024 * 1024;
  * length in four bytes) and that many bytes, cut anywhere. Pieces of a frame are passed on as they come, so nothing
  * is held back but a header.
  *
- * In place of the client library's own, which calls itself once for each frame: a worker that prints single bytes
- * fast enough fills a chunk with thousands of frames, and the stack with it.
+ * The client library's own recurses once for each frame: a worker that prints single bytes fast enough fills a chunk
+ * with thousands of frames, and overflows the stack.
  */
 export class Demultiplexer {
   readonly #onChunk: OnChunk;
@@ -24,7 +24,7 @@ export class Demultiplexer {
     this.#onChunk = onChunk;
   }
 
-  /** False where the bytes are no such frames: from then on nothing that follows can be told apart. */
+  /** False if the bytes are not such frames: nothing that follows can be read then. */
   add(chunk: Buffer): boolean {
     let rest: Buffer | null = chunk;
     while (rest !== null && rest.length > 0) {

@@ -20,12 +20,12 @@ import { dockerSession } from "./session.ts";
 
 /** More starts at once do not end sooner: the Engine is the limit (docs/architecture.md, fact: engine-start-ceiling). */
 const MAX_CONCURRENT_STARTS = 4;
-/** How long a started container may take to report what it is. */
+/** How long a started container may take to send its gate report. */
 const REPORT_TIMEOUT_MS = 30_000;
 
 export interface DockerDriverOptions extends ReapScope {
   readonly seccomp: SeccompProfiles;
-  /** Where the files are made that cells without a network have for names; no worker can write there. */
+  /** The directory of `hosts` and `resolv.conf` for cells without a network; no worker can write there. */
   readonly namesDir: string;
 }
 
@@ -49,7 +49,7 @@ export function dockerDriver(given: DockerDriverOptions): Driver {
   };
 }
 
-/** An Engine that fails is told as such, whichever question it failed at. */
+/** Every failure of the Engine becomes an `EngineTrouble`. */
 async function told<Answer>(answer: Promise<Answer>): Promise<Answer> {
   try {
     return await answer;
@@ -58,7 +58,7 @@ async function told<Answer>(answer: Promise<Answer>): Promise<Answer> {
   }
 }
 
-/** What was made for one cell, and how all of it goes away again, in whatever state it is. */
+/** What was made for one cell, and how to remove all of it in any state. */
 class CellRemains {
   container: Docker.Container | null = null;
   attachment: Attachment | null = null;
@@ -80,7 +80,7 @@ class CellRemains {
     }
   }
 
-  /** Whoever removed it may have left its volumes. */
+  /** The container was removed by someone else, who may have left its volumes. */
   async #gone(error: unknown): Promise<void> {
     unlessGone(error);
     const { docker, maker } = this.#options;
@@ -94,7 +94,7 @@ function opened(started: SessionStart): SessionStart {
   return started;
 }
 
-/** Released at once: what it waits for then is the first item. */
+/** Released at once: it then waits for the first item. */
 async function startServing(options: StartOptions, request: Omit<StartRequest, "onOutput">): Promise<ServingStart> {
   const answers = new Answers();
   const answered = { ...request, onOutput: answers.add.bind(answers) };
@@ -105,7 +105,7 @@ async function startServing(options: StartOptions, request: Omit<StartRequest, "
   return { ok: true, cell };
 }
 
-/** Every cell could run commands; only one whose plan has a keeper waits for them. */
+/** Every cell could run commands; only a cell whose plan has a keeper waits for them. */
 async function start(options: StartOptions, request: StartRequest): Promise<SessionStart> {
   const parts = await started(options, request, request.plan.keeper === undefined ? "at-once" : "lasting");
   return parts.ok ? { ok: true, cell: dockerSession(parts.cell, { ...parts, plan: request.plan }) } : parts;
@@ -113,7 +113,7 @@ async function start(options: StartOptions, request: StartRequest): Promise<Sess
 
 type Input = Parameters<typeof attach>[2]["input"];
 
-/** A verified cell in its parts, of which each kind of cell is made. */
+/** The parts of a verified cell, from which each kind of cell is made. */
 type Started =
   | {
       readonly ok: true;
@@ -135,7 +135,7 @@ async function started(options: StartOptions, request: StartRequest, input: Inpu
   return made;
 }
 
-/** Cleans up after a start that failed, and tells why it failed also where the cleaning up fails as well. */
+/** Cleans up after a start that failed. The error says why it failed, even if the clean-up fails too. */
 async function failed(error: unknown, request: StartRequest, remains: CellRemains): Promise<Started> {
   const left = await remains.remove().then(
     () => null,
@@ -162,12 +162,12 @@ async function startVerified(
     names: plan.network === "none" ? await nameFiles.files() : null,
   };
 
-  // Known by its name before it is made: a creation that fails half way is removed all the same.
+  // Known by its name before it is created, so that a creation that fails half way is removed too.
   remains.container = docker.getContainer(name);
   const labels = labelsFor(maker, "container", name, plan);
   const config = containerConfig(plan, name, labels, sources, seccomp);
   const container = await docker.createContainer(config).catch((error: unknown) => {
-    // The name is taken: what has it is somebody else's, and not ours to remove.
+    // The name is taken by a container that this start did not make and must not remove.
     if (statusCodeOf(error) === 409) remains.container = null;
     throw error;
   });
@@ -177,7 +177,7 @@ async function startVerified(
   const attachment = await attach(container, request.onOutput, { input });
   remains.attachment = attachment;
   const wait = container.wait({ condition: "next-exit" }) as Promise<WaitAnswer>;
-  // Looked at when the cell ends; until then a broken connection is no unhandled rejection.
+  // Awaited when the cell ends; until then a broken connection must not be an unhandled rejection.
   wait.catch(() => {});
   await container.start();
   const report = parseGateReport(await reportWithin(attachment, signal));
@@ -191,7 +191,7 @@ async function startVerified(
 async function reportWithin(attachment: Attachment, signal: AbortSignal): Promise<string> {
   const { promise: stopped, reject } = Promise.withResolvers<never>();
   const onAbort = (): void => reject(signal.reason);
-  const late = (): void => reject(new EngineTrouble("the cell did not report what it is in time"));
+  const late = (): void => reject(new EngineTrouble(`the cell sent no report within ${REPORT_TIMEOUT_MS / 1000} s`));
   const timer = setTimeout(late, REPORT_TIMEOUT_MS);
   signal.addEventListener("abort", onAbort, { once: true });
   if (signal.aborted) onAbort();
@@ -203,28 +203,28 @@ async function reportWithin(attachment: Attachment, signal: AbortSignal): Promis
   }
 }
 
-/** The few answers of the Engine that say something about the request and not about the Engine. */
+/** The few errors of the Engine that are about the request and not about the Engine. */
 function refusalFrom(error: unknown, { plan }: StartRequest): Violation | null {
   if (statusCodeOf(error) === null) return null;
   const message = engineMessage(error);
   if (/no such image/i.test(message)) return { code: "IMAGE_MISSING", image: plan.image.name };
   if (CANNOT_ENFORCE.test(message)) return { code: "ENFORCEMENT_MISSING", missing: [message] };
-  // A swap after the check shows here where nothing can be mounted, and else in the verification.
+  // A source that was swapped after the check shows here if it cannot be mounted, else in the verification.
   const isOwn = plan.mounts.some(({ origin, host }) => origin === "corral" && message.includes(host));
   if (!isOwn && CANNOT_MOUNT.test(message)) {
     const granted = plan.mounts.filter((mount) => mount.origin !== "corral").map((mount) => mount.path);
     const named = granted.filter((path) => message.includes(`"${path}"`) || message.includes(`${path}:`));
     const path = (named.length > 0 ? named : granted).join(", ");
-    const reason = "it went away, or its place did, while the cell was starting";
+    const reason = "it was removed or replaced while the cell was starting";
     if (granted.length > 0) return { code: "MOUNT_SOURCE_REFUSED", path, reason };
   }
   return null;
 }
 
-/** The Engine on a runtime that it does not have, and on bounds that are too small for it. */
+/** Errors of the Engine for a runtime that it does not have, and for limits that are too small for it. */
 const CANNOT_ENFORCE = /unknown (or invalid )?runtime|minimum memory limit|cpu cfs quota/i;
 
-/** The Engine and its runtime on a mount whose source is gone, or whose mount point is not there and cannot be made. */
+/** Errors for a mount whose source is gone, or whose mount point is missing and cannot be made. */
 const CANNOT_MOUNT =
   /\b(mount|mounting|bind source)\b.*(does not exist|not a directory|no such file or directory|read-only file system)/is;
 

@@ -8,7 +8,7 @@ import { sha256 } from "../../platform/sha256.ts";
 export type Env = Readonly<Record<string, string | undefined>>;
 export type EndpointSource = "DOCKER_HOST" | `context ${string}` | "default";
 
-/** Where the Engine is said to be, and by whom. Nothing has been connected yet. */
+/** The address of the Engine, and which setting it comes from. Nothing has been connected yet. */
 export interface Endpoint {
   /** `unix:///…` or `tcp://host:port`. */
   readonly url: string;
@@ -72,7 +72,9 @@ function parseUrl(raw: string): string {
   const scheme = url.slice(0, url.indexOf("://"));
   if (scheme === "unix") return url === "unix://" ? `unix://${DEFAULT_SOCKET}` : url;
   if (scheme === "ssh")
-    throw new Error(`${raw}: mounts are checked on this host, so an Engine on another one (ssh://) cannot run cells`);
+    throw new Error(
+      `${raw}: an Engine on another host (ssh://) cannot run cells, because mounts are checked on this host`,
+    );
   if (scheme !== "tcp" || !URL.parse(url)?.hostname)
     throw new Error(`${raw}: only unix:// and tcp:// endpoints are supported`);
   return url;
@@ -85,7 +87,7 @@ async function readTlsFiles(dir: string) {
   return { ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) };
 }
 
-/** A missing file is the usual case and reads as `undefined`; a file that is not JSON is somebody's mistake. */
+/** `undefined` if the file is missing, which is usual. A file that is not JSON is an error. */
 async function readJson(file: string): Promise<unknown> {
   const text = await readIfThere(file);
   if (!text) return undefined;

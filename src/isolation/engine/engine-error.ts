@@ -1,6 +1,6 @@
 import { EngineTrouble } from "../port/driver.ts";
 
-/** The HTTP status of an error that the Engine's API answered with; null where it did not answer. */
+/** The HTTP status of an error of the Engine's API; null if the Engine did not answer. */
 export function statusCodeOf(error: unknown): number | null {
   const status = (error as { statusCode?: unknown }).statusCode;
   return typeof status === "number" ? status : null;
@@ -10,13 +10,13 @@ export function isGone(error: unknown): boolean {
   return statusCodeOf(error) === 404;
 }
 
-/** The Engine's own words, without the client's wrapping. */
+/** The Engine's own message, without the client's prefix. */
 export function engineMessage(error: unknown): string {
   const { json, message } = error as { json?: { message?: unknown }; message?: string };
   return typeof json?.message === "string" ? json.message : (message ?? String(error));
 }
 
-/** An error of the Engine, or of the way to it, in the form in which every driver tells of such. */
+/** An error of the Engine, or of the connection to it, as the error that every driver throws. */
 export function engineTrouble(error: unknown): EngineTrouble {
   return error instanceof EngineTrouble ? error : new EngineTrouble(engineMessage(error), { cause: error });
 }

@@ -8,21 +8,21 @@ import { Demultiplexer } from "./demux.ts";
 import { engineMessage, engineTrouble } from "./engine-error.ts";
 import { OOM_KILLS_SCRIPT, parseOomKills } from "./oom-kills.ts";
 
-/** The Engine tells the exit code a moment after the streams' end; asked this often, at intervals that grow from the first to the last. */
+/** The Engine knows the exit code shortly after the streams end. It is asked this often, at intervals that grow from the first to the last. */
 const MAX_INSPECTIONS = 100;
 const FIRST_INTERVAL_MS = 5;
 const LAST_INTERVAL_MS = 100;
 
-/** Begins the line that says that a command was let in; what stands there instead are the Engine's words on why not. */
+/** Begins the line that says that a command has started. Another first line is the Engine's reason why it did not. */
 const BEGUN = "corral-begun ";
 
 /**
- * Looks the program up by hand, as the gate does: the Engine's own words for a program that is not there would stand in
- * the command's output, under an exit code of its own making. So is the directory, which may be gone. An image without
- * a shell borrows the gate's. What it needs for that stays out of the command's environment. `$0` is the gate's binary.
+ * Looks up the program itself, as the gate does: for a missing program the Engine would print its own message into the
+ * command's output, with an exit code of its own. The same holds for the directory. An image without a shell uses the
+ * gate's. None of the script's variables reach the command's environment. `$0` is the gate's binary.
  *
- * Where it is told to (not at a terminal, whose echo would come between), it first says on a line of its own that it
- * has begun, and how many processes were killed for memory before that.
+ * Except at a terminal, whose echo would come between, it first prints a line: that it has started, and how many
+ * processes were killed for memory before that.
  */
 const RUN_SCRIPT = `
 [ "$1" = quiet ] || ( echo "${BEGUN}"$(${OOM_KILLS_SCRIPT}) )
@@ -47,13 +47,13 @@ esac
 exec "$@"
 `;
 
-/** How a command in a running container ended, as the Engine tells it. */
+/** How a command in a running container ended, as the Engine reports it. */
 export type RawExit =
   | {
       readonly kind: "exited";
       readonly code: number;
       readonly cellAlive: boolean;
-      /** Processes that were killed for memory before it began; null where that is not known. */
+      /** Processes that were killed for memory before it began; null if not known. */
       readonly oomKillsBefore: number | null;
     }
   | { readonly kind: "lost"; readonly reason: string };
@@ -87,13 +87,13 @@ async function startExec(container: Docker.Container, user: PlannedUser, request
   const ended = new Promise<void>((resolve) => {
     stream.once("end", resolve).once("close", resolve);
   });
-  // A command that ends without reading its input breaks the pipe; how it ended is asked of the Engine.
+  // A command that ends without reading its input breaks the pipe; the Engine reports how it ended.
   stream.on("error", () => {});
   const beginning = tty ? null : new FirstLine();
   deliver(stream, beginning, heldBack(stream, request.onOutput));
   if (request.stdin !== undefined) stream.end(request.stdin);
   const resize = async ({ columns, rows }: { columns: number; rows: number }): Promise<void> => {
-    // A terminal may be resized as its command ends, which is no failure.
+    // A terminal may be resized just as its command ends, which is no failure.
     await exec.resize({ h: rows, w: columns }).catch(() => {});
   };
   if (request.tty !== undefined) await resize(request.tty);
@@ -105,7 +105,7 @@ async function startExec(container: Docker.Container, user: PlannedUser, request
   };
 }
 
-/** Reads no more of the stream while what was read of it is still being taken: the command waits then, and no memory grows. */
+/** Pauses the stream while the caller still processes what was read: the command waits, and memory does not grow. */
 function heldBack(
   stream: Duplex,
   onOutput: ExecRequest["onOutput"],
@@ -123,7 +123,7 @@ function heldBack(
   };
 }
 
-/** A terminal's one stream comes as it is, without a beginning of ours. */
+/** A terminal's single stream has no first line of Corral's. */
 function deliver(
   stream: Duplex,
   beginning: FirstLine | null,
@@ -135,14 +135,15 @@ function deliver(
   }
   const streams = new Demultiplexer((name, chunk) => onChunk(name, name === "stdout" ? beginning.add(chunk) : chunk));
   stream.on("data", (chunk: Buffer) => {
-    if (!streams.add(chunk)) stream.destroy(new EngineTrouble("the Engine sent something else than two streams"));
+    if (!streams.add(chunk))
+      stream.destroy(new EngineTrouble("the Engine sent data that is not the command's output streams"));
   });
 }
 
 async function exitOf(container: Docker.Container, exec: Docker.Exec, beginning: FirstLine | null): Promise<RawExit> {
   try {
     const code = await exitCodeOf(container, exec);
-    if (code === null) return { kind: "lost", reason: "the engine did not tell how the command ended" };
+    if (code === null) return { kind: "lost", reason: "the engine did not report how the command ended" };
     const { State } = await container.inspect();
     const line = beginning?.line ?? null;
     if (beginning !== null && State.Running && !line?.startsWith(BEGUN))
@@ -154,13 +155,13 @@ async function exitOf(container: Docker.Container, exec: Docker.Exec, beginning:
   }
 }
 
-/** Null where the Engine knows of no exit code, or takes a command for running whose container has ended. */
+/** Null if the Engine knows no exit code, or still reports a command as running after its container has ended. */
 async function exitCodeOf(container: Docker.Container, exec: Docker.Exec): Promise<number | null> {
   let intervalMs = FIRST_INTERVAL_MS;
   for (let untold = 0; untold < MAX_INSPECTIONS; ) {
     const { Running, ExitCode } = await exec.inspect();
     if (!Running && ExitCode !== null) return ExitCode;
-    // A command may close its output and go on: that is no silence of the Engine's, and its time limit ends it.
+    // A command may close its output and still run: its time limit ends it.
     if (!Running) untold += 1;
     else if (!(await container.inspect()).State.Running) return null;
     await pause(intervalMs);

@@ -3,13 +3,13 @@ import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { writeAtomically } from "../../platform/write-file.ts";
 
-/** Files on the host that a cell without a network has in the place of those that the Engine makes for its networks. */
+/** Files on the host that replace, in a cell without a network, those that the Engine makes for its networks. */
 export interface NameFiles {
   readonly hosts: string;
   readonly resolver: string;
 }
 
-/** As the Engine writes it for a container of its network `none`: programs of a cell may still talk to each other by name. */
+/** As the Engine writes it for a container of its network `none`: programs of a cell can still reach each other by name. */
 const HOSTS = `127.0.0.1\tlocalhost
 ::1\tlocalhost ip6-localhost ip6-loopback
 fe00::0\tip6-localnet
@@ -18,20 +18,20 @@ ff02::1\tip6-allnodes
 ff02::2\tip6-allrouters
 `;
 
-/** The host's name servers, and those that an image may name, are nobody's business in a cell that has no network. */
+/** A cell without a network must not learn the host's name servers. */
 const RESOLVER = "nameserver 127.0.0.1\n";
 
 /** The files of one directory that no worker can write. Several processes may make them at once. */
 export class NameFileSet {
   readonly #dir: string;
-  /** As they were left, by what shows that nobody has touched them since. */
+  /** Their inode, size and change time when they were written, to notice any later change. */
   #made: ReadonlyMap<string, string> = new Map();
 
   constructor(dir: string) {
     this.#dir = dir;
   }
 
-  /** Made where they are not there, or not as they should be: what a long-lived process made once may have been cleaned up since. */
+  /** Makes them if they are missing or were changed, for example by a clean-up during a long-lived process. */
   async files(): Promise<NameFiles> {
     const [hosts, resolver] = [join(this.#dir, "hosts"), join(this.#dir, "resolv.conf")];
     if (![hosts, resolver].every((file) => this.#made.has(file) && this.#made.get(file) === traitsOf(file))) {

@@ -4,7 +4,7 @@ import { type Labelled, labelsFor, type Maker, RUN_LABEL, readLabels } from "../
 import type { Pins } from "../sources/pin.ts";
 
 /**
- * How the daemon is told of a directory: as a volume that it makes and removes together with the container, bound to the
+ * How a directory is passed to the daemon: as a volume that it makes and removes together with the container, bound to the
  * pinned descriptor, so that it never resolves the directory's path again (docs/architecture.md,
  * fact: pinned-by-volume).
  */
@@ -26,15 +26,15 @@ export function pinnedVolumes(plan: Plan, pins: Pins, maker: Maker): ReadonlyMap
   return volumes;
 }
 
-/** What the Engine tells of a volume. */
+/** What the Engine reports of a volume. */
 type Told = Pick<Docker.VolumeInspectInfo, "Name" | "Labels" | "Options">;
 
-/** The Engine gives such names to volumes that nobody named; a volume that somebody named is never Corral's. */
+/** The name that the Engine gives to a volume without one. A volume with another name is never Corral's. */
 const GIVEN_NAME = /^[0-9a-f]{64}$/;
 
 /**
- * Whose a volume is; null for one that is none of ours. The Engine names it, so what its seal is of besides its owner is
- * what it shows: a volume that shows anything else can carry the labels, and is somebody else's all the same.
+ * The owner of a volume; null if Corral did not make it. The Engine chooses its name, so the seal covers the directory
+ * that it shows: a volume that shows another one is not Corral's, even with the same labels.
  */
 export function ownerOfVolume(sealKey: Buffer, { Name, Labels, Options }: Told): Labelled | null {
   const device = Options?.device;

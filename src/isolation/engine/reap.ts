@@ -10,11 +10,11 @@ import { listVolumes, ownerOfVolume } from "./pinned-volume.ts";
 export interface ReapScope {
   readonly docker: Docker;
   readonly maker: Maker;
-  /** Where the temporary directories of orchestrators stand. */
+  /** Where the temporary directories of orchestrators are. */
   readonly liveDir: string;
 }
 
-/** Every container that this state directory's orchestrators made, in whatever state, `created` among them. */
+/** Every container that this state directory's orchestrators made, in any state, also `created`. */
 export async function listCells(docker: Docker, maker: Maker): Promise<CellInfo[]> {
   const containers = await docker.listContainers({ all: true, filters: { label: [RUN_LABEL] } });
   const cells: CellInfo[] = [];
@@ -50,8 +50,8 @@ async function deadVolumes(docker: Docker, { sealKey, owner }: Maker): Promise<{
 }
 
 /**
- * Another reaper may be at the same work: what is gone, or is going (409), is no failure. One thing that cannot be
- * removed does not keep the others.
+ * Another reaper may be doing the same: what is gone, or is being removed (409), is no failure. One thing that cannot be
+ * removed does not stop the removal of the others.
  */
 async function removeEach<Thing>(
   things: readonly Thing[],
@@ -68,7 +68,9 @@ async function removeEach<Thing>(
   }
   if (failures.length > 0) {
     const reasons = failures.map(engineMessage).join("; ");
-    throw new EngineTrouble(`not everything of dead owners could be removed: ${reasons}`, { cause: failures[0] });
+    throw new EngineTrouble(`some containers or volumes of dead owners could not be removed: ${reasons}`, {
+      cause: failures[0],
+    });
   }
   return removed;
 }

@@ -11,7 +11,7 @@ interface Argument {
   readonly op: string;
 }
 
-/** Kernel types of process ids and of what is chosen by number have 32 bits; what stands above them is not looked at. */
+/** The kernel reads 32 bits of such an argument, and ignores the bits above. */
 const is = (index: number, value: number): Argument => ({
   index,
   value: 0xffffffff,
@@ -19,7 +19,7 @@ const is = (index: number, value: number): Argument => ({
   op: "SCMP_CMP_MASKED_EQ",
 });
 
-/** By system call: that it is about the caller itself, which is process 0 to it (`IOPRIO_WHO_PROCESS` is 1). */
+/** By system call, the arguments that make it act on the caller itself, process 0 (`IOPRIO_WHO_PROCESS` is 1). */
 const ON_ITSELF: Readonly<Record<string, readonly Argument[]>> = {
   prlimit64: [is(0, 0)],
   setpriority: [is(0, 0), is(1, 0)],
@@ -31,8 +31,8 @@ const ON_ITSELF: Readonly<Record<string, readonly Argument[]>> = {
 };
 
 /**
- * A seccomp profile for a cell that serves many items: as `profile`, and nobody changes another process's limits, priority
- * or processors. The kernel would let an item narrow the cell's first process for ever, from which the next ones inherit.
+ * A seccomp profile for a cell that serves many items: like `profile`, but no process can change the limits, priority or
+ * processors of another. Otherwise an item could restrict the cell's first process, from which later items inherit.
  */
 export function servingSeccomp(profile: string): string {
   const parsed = JSON.parse(profile) as { readonly syscalls: readonly Rule[] };

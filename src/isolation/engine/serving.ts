@@ -2,7 +2,7 @@ import type { Cell, ServingCell } from "../port/cell.ts";
 import { EngineTrouble } from "../port/driver.ts";
 import type { Attachment } from "./attachment.ts";
 
-/** An answer is one short line; whatever is longer was not written by the cell's first process. */
+/** An answer is one short line; the cell's first process writes nothing longer. */
 const MAX_ANSWER_BYTES = 4096;
 
 /** The answers of a serving cell's first process, which alone can write to the attached output. */
@@ -12,14 +12,15 @@ export class Answers {
   #failure: Error | null = null;
 
   add(stream: "stdout" | "stderr", chunk: Buffer): void {
-    // Its shell may complain there, which says nothing about an item.
+    // The shell's own warnings, which say nothing about an item.
     if (stream === "stderr") return;
     this.#text += chunk.toString("latin1");
-    if (this.#text.length > MAX_ANSWER_BYTES) this.#fail(new EngineTrouble("a serving cell said too much"));
+    if (this.#text.length > MAX_ANSWER_BYTES)
+      this.#fail(new EngineTrouble("a serving cell sent an answer that is too long"));
     this.#settle();
   }
 
-  /** The next line. Rejects where more was said than asked for. */
+  /** The next line. Rejects if there was an answer without a question. */
   next(): Promise<string> {
     if (this.#failure !== null) return Promise.reject(this.#failure);
     if (this.#text !== "") return Promise.reject(new EngineTrouble("a serving cell answered without being asked"));
@@ -59,7 +60,7 @@ export function dockerServing(cell: Cell, attachment: Attachment, answers: Answe
       const outOfMemory = served.killed > killed;
       killed = served.killed;
       if (what === null) return { kind: "ended", code, outOfMemory };
-      // Until then somebody may be at work in what the item left.
+      // Until the cell has ended, a process may still use the files of the item.
       const exit = await cell.exit;
       return exit.kind === "exited" ? { kind: "dirty", code, outOfMemory, what } : { kind: "gone" };
     },
@@ -69,13 +70,13 @@ export function dockerServing(cell: Cell, attachment: Attachment, answers: Answe
 interface Answer {
   readonly code: number;
   readonly killed: number;
-  /** What could not be cleaned away; null where the cell is clean. */
+  /** What could not be cleaned; null if the cell is clean. */
   readonly what: string | null;
 }
 
 function parseAnswer(line: string, id: string): Answer {
   const [, of, code, killed, what] =
     /^(?:ended|dirty(?=.* [a-z]+$)) (\S+) (\d{1,3}) (\d+)(?: ([a-z]+))?$/.exec(line) ?? [];
-  if (of !== id) throw new EngineTrouble("a serving cell answered something else than it was asked");
+  if (of !== id) throw new EngineTrouble("a serving cell answered for another item than the one it was given");
   return { code: Number(code), killed: Number(killed), what: what ?? null };
 }

@@ -7,9 +7,9 @@ import { execIn, type RawExit } from "./exec.ts";
 import { OOM_KILLS_SCRIPT, parseOomKills } from "./oom-kills.ts";
 
 /**
- * Signals every process of its own user but itself, at once, as the kernel does for `-1`: no fork can outrun it. The
- * keeper and the init belong to another user and stay. After a KILL it counts what is left: process directories that
- * are its own user's, but for its own. `kill` is the shell's own: a program would end the shell that waits for it. `$0` is the gate's binary.
+ * Signals every process of its own user except itself, at once: for `-1` the kernel does so, and no fork can escape. The
+ * keeper and the init belong to another user and stay. After a KILL it counts the other process directories of its user
+ * that are left. `kill` is a builtin: a program would end the shell that waits for it. `$0` is the gate's binary.
  */
 const SIGNAL_ALL_SCRIPT = `
 kill -"$1" -1
@@ -40,7 +40,7 @@ export function dockerSession(cell: Cell, { container, plan }: SessionParts): Se
     scripted(container, user, [GATE_PATH, "sh", "-c", text, GATE_PATH, ...args]);
   let signals = 0;
   let signalling: Promise<unknown> = Promise.resolve();
-  /** A signal to all ends this question as well, which is then asked again. */
+  /** A signal to all processes ends this script too; then it runs again. */
   const askOomKills = async (): Promise<ScriptEnd> => {
     for (;;) {
       const before = signals;
@@ -65,9 +65,9 @@ export function dockerSession(cell: Cell, { container, plan }: SessionParts): Se
   };
 }
 
-/** Exit code of a program that a SIGKILL ended: Corral's, another program's, or the kernel's for memory. */
+/** Exit code of a program that a SIGKILL ended: from Corral, another program, or the kernel for memory. */
 const KILLED = 137;
-/** How long the end of a cell in which nothing can be started any more may take to be told. */
+/** How long to wait for the end of a cell in which nothing can be started any more. */
 const CELL_END_MS = 5000;
 
 /**
@@ -95,7 +95,7 @@ interface ScriptEnd {
   readonly output: string;
 }
 
-/** Corral's own small questions to a cell. Null where the Engine or the cell could not even start them. */
+/** Runs one of Corral's own scripts in a cell. `code` is null if the Engine or the cell could not start it. */
 async function scripted(container: Docker.Container, user: PlannedUser, argv: string[]): Promise<ScriptEnd> {
   let output = "";
   try {

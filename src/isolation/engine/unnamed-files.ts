@@ -4,10 +4,10 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import type Docker from "dockerode";
 import { hasCode } from "../../platform/errno.ts";
 
-/** The most processes, and open or mapped files of each, that are looked at. */
+/** At most so many processes, and open or mapped files of each, are checked. */
 const MAX_PROCESSES = 5000;
 const MAX_FILES = 70_000;
-/** How many are looked at before others have their turn. */
+/** How many are checked before the event loop has a turn. */
 const SLICE = 500;
 /** A block of `st_blocks` (stat(2)). */
 const BLOCK_BYTES = 512;
@@ -15,22 +15,22 @@ const BLOCK_BYTES = 512;
 const TMPFS = 0x01021994;
 
 /**
- * What a cell's processes hold of regular files that were deleted, open or mapped: they take space, and no directory
- * shows them. A file that is on its way from one process to another cannot be looked at, and counts as any number.
- * Null where nothing can be seen, as by a user who may not look into the cell's processes.
+ * The bytes of deleted regular files that a cell's processes still hold open or mapped: they take space, and no
+ * directory shows them. A file that is in transit between two processes cannot be measured, and counts as infinite.
+ * Null if this user may not inspect the cell's processes.
  */
 export async function unnamedBytes(container: Docker.Container): Promise<number | null> {
   const table = (await container.top().catch(() => null)) as { Titles: string[]; Processes: string[][] } | null;
   if (table === null) return null;
   const column = table.Titles.indexOf("PID");
   const pids = table.Processes.slice(0, MAX_PROCESSES).map((process) => Number(process[column]));
-  // A process may have ended since, and its number be another's by now: that one's files are not this cell's.
+  // A process may have ended and its id been reused: files of the new process are not this cell's.
   const isItsOwn = async (pid: number): Promise<boolean> =>
     (await readFile(`/proc/${pid}/cgroup`, "latin1").catch(() => "")).includes(container.id);
   return await heldBytes(pids, isItsOwn);
 }
 
-/** The same of any processes, by their ids on this machine, as far as they still count when they were looked into. */
+/** The same for any processes, by their ids on this machine. Each counts only if `counts` is still true after it was checked. */
 export async function heldBytes(
   pids: readonly number[],
   counts: (pid: number) => Promise<boolean> = async () => true,
@@ -50,7 +50,7 @@ class HeldFiles {
   #looked = 0;
   bytes = 0;
 
-  /** False where that is not allowed. */
+  /** False if that is not allowed. */
   async lookInto(pid: number): Promise<boolean> {
     try {
       for (const name of (await readdir(`/proc/${pid}/fd`)).slice(0, MAX_FILES)) {
@@ -63,7 +63,7 @@ class HeldFiles {
       }
       return true;
     } catch (error) {
-      // A process that has ended holds nothing any more.
+      // A process that has ended holds no files.
       if (hasCode(error, "ENOENT", "ESRCH")) return true;
       if (hasCode(error, "EACCES", "EPERM")) return false;
       throw error;
@@ -86,7 +86,7 @@ class HeldFiles {
     return stats;
   }
 
-  /** Their names in `map_files`; those of shared memory are none of a disk's. */
+  /** Their names in `map_files`, without shared memory, which takes no disk space. */
   async #deletedMaps(pid: number): Promise<string[]> {
     const lines = (await readFile(`/proc/${pid}/maps`, "latin1")).split("\n");
     return lines
@@ -102,7 +102,7 @@ class HeldFiles {
   }
 }
 
-/** Files are opened and closed while they are looked at. */
+/** Files may be closed while they are checked. */
 function unlessGone(look: () => void): void {
   try {
     look();

@@ -3,13 +3,13 @@ import type Docker from "dockerode";
 import type { CellUsage } from "../port/cell.ts";
 
 /**
- * When measurements are taken after the worker was let in, in milliseconds; then the last interval again and again.
- * A question to the Engine costs it as much as a small worker, two files cost nothing.
+ * Milliseconds between measurements after the worker was released; the last interval repeats. A request to the Engine
+ * costs it as much as a small worker; reading two files costs almost nothing.
  */
 const FILE_INTERVALS_MS = [25, 75, 150, 250, 500, 1000] as const;
 const ENGINE_INTERVALS_MS = [150, 350, 500, 1000, 2000] as const;
 
-/** Measures a running container from time to time: when it has ended, nobody tells any more. */
+/** Measures a running container from time to time: after its end the values are gone. */
 export class UsageSampler {
   readonly #container: Docker.Container;
   #files: CgroupFiles | null = null;
@@ -53,7 +53,7 @@ export class UsageSampler {
 
 async function askEngine(container: Docker.Container): Promise<CellUsage | null> {
   const stats = await container.stats({ stream: false, "one-shot": true }).catch(() => null);
-  // A container that has ended answers with zeros, and some runtimes with nothing, which is no measurement.
+  // For a container that has ended the Engine reports zeros, and some runtimes nothing: that is no measurement.
   if (stats === null || !(stats.cpu_stats?.cpu_usage?.total_usage > 0)) return null;
   return {
     cpuMs: Math.round(stats.cpu_stats.cpu_usage.total_usage / 1e6),
@@ -61,7 +61,7 @@ async function askEngine(container: Docker.Container): Promise<CellUsage | null>
   };
 }
 
-/** cgroup v1 keeps the peak itself; v2 may tell only the present, and the largest seen is the best that is known. */
+/** cgroup v1 keeps the peak; v2 may report only the present value, so the largest one seen is used. */
 function merge(before: CellUsage, { cpuMs, memoryBytesPeak: memory }: CellUsage): CellUsage {
   return {
     cpuMs,
@@ -71,15 +71,15 @@ function merge(before: CellUsage, { cpuMs, memoryBytesPeak: memory }: CellUsage)
 
 /** The control groups of one container, as files of this machine. */
 interface CgroupFiles {
-  /** Null where they are gone, or cannot be read. */
+  /** Null if they are gone or cannot be read. */
   read(): CellUsage | null;
 }
 
 const ROOT = "/sys/fs/cgroup";
 
 /**
- * Where Engines put a container's control groups: by themselves, or in the words of systemd. Null where they are in none
- * of these places, as with an Engine that is a container itself. Synchronous: these files are in memory.
+ * Where Engines put a container's control groups: with their own names, or with systemd's. Null if they are in neither
+ * place, as with an Engine that runs in a container. Synchronous: these files are in memory.
  */
 function findCgroup(container: string): CgroupFiles | null {
   for (const place of [`docker/${container}`, `system.slice/docker-${container}.scope`]) {
@@ -89,7 +89,7 @@ function findCgroup(container: string): CgroupFiles | null {
   return null;
 }
 
-/** Nanoseconds, and the kernel's own peak. */
+/** Processor time in nanoseconds, and the kernel's own peak of memory. */
 function readV1(place: string): CellUsage | null {
   const nanoseconds = numberIn(`${ROOT}/cpuacct/${place}/cpuacct.usage`);
   if (nanoseconds === null) return null;
@@ -97,7 +97,7 @@ function readV1(place: string): CellUsage | null {
   return { cpuMs: Math.round(nanoseconds / 1e6), memoryBytesPeak };
 }
 
-/** `usage_usec 1234` among others; the peak is told by kernels from 5.19 on. */
+/** `usage_usec 1234` among others; kernels from 5.19 on report the peak. */
 function readV2(place: string): CellUsage | null {
   const microseconds = /^usage_usec (\d+)$/m.exec(textOf(`${ROOT}/${place}/cpu.stat`) ?? "")?.[1];
   if (microseconds === undefined) return null;

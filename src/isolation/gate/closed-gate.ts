@@ -4,8 +4,8 @@ import { basename, dirname, join } from "node:path";
 import { hasCode } from "../../platform/errno.ts";
 
 /**
- * A copy of the gate that can be executed and not read, by anybody but root: the kernel then lets no process of the
- * same user trace it, or open its descriptors (ptrace(2), `PR_SET_DUMPABLE`).
+ * A copy of the gate that only root can read and everyone can execute: then the kernel lets no process of the same user
+ * trace it or open its descriptors (ptrace(2), `PR_SET_DUMPABLE`).
  */
 export async function closedGate(gate: string): Promise<string> {
   const dir = join(dirname(gate), "closed");
@@ -21,7 +21,7 @@ export async function closedGate(gate: string): Promise<string> {
   return path;
 }
 
-/** A name that is taken was made a moment ago, and cells are being made with that very file: it stays. */
+/** If the name exists already, another process made it just now and starts cells with that file: it stays. */
 async function linkUnlessThere(draft: string, path: string): Promise<void> {
   try {
     await link(draft, path);

@@ -1,24 +1,24 @@
 import { decodedMountField } from "../../files/host/kernel-mounts.ts";
 
-/** What a cell says of itself before its worker runs. Written by Corral's own binary, with no code of the image's run yet. */
+/** What a cell reports of itself before its worker runs. Corral's own binary writes it; no code of the image has run yet. */
 export interface GateReport {
   readonly mounts: readonly ReportedMount[];
   /** Fields of /proc/self/status, by name. */
   readonly status: ReadonlyMap<string, string>;
-  /** Limits of /proc/self/limits, by the kernel's names; both where the soft one, which a process may raise, is another. */
+  /** Limits of /proc/self/limits, by the kernel's names; both values if the soft one, which a process may raise, differs. */
   readonly limits: ReadonlyMap<string, string>;
   readonly interfaces: readonly string[];
   /** Control group files that could be read, by their name below /sys/fs/cgroup. */
   readonly cgroup: ReadonlyMap<string, string>;
-  /** All of the machine's, in kilobytes; null where it was not told. */
+  /** Swap of the whole machine, in kilobytes; null if not reported. */
   readonly swapKilobytes: number | null;
   /** `device:inode` of each mount point. */
   readonly identities: ReadonlyMap<string, string>;
-  /** True where the directory that the worker begins in is there, and it may enter it. */
+  /** True if the worker's starting directory exists and the worker may enter it. */
   readonly directoryEntered: boolean;
-  /** What of it no gate writes: its text is partly an image's, which could bring sections of its own. */
+  /** Parts that no gate writes: some of the text comes from the image, which could add sections of its own. */
   readonly flaws: readonly string[];
-  /** The program that the worker's command names, absolute in the cell; empty where the image has none. */
+  /** The program that the worker's command names, absolute in the cell; empty if the image does not have it. */
   readonly command: string;
 }
 
@@ -32,10 +32,10 @@ export interface ReportedMount {
 }
 
 export const END_OF_REPORT = "\n== end\n";
-/** A report is some thirty lines of mounts; one that grows beyond this is not ours. */
+/** A report has some thirty lines of mounts; anything larger is not a report. */
 export const MAX_REPORT_BYTES = 1_000_000;
 
-/** Reads a complete report (up to and with {@link END_OF_REPORT}). A section that is missing is empty, which no check accepts. */
+/** Reads a complete report (up to and including {@link END_OF_REPORT}). A missing section is empty, which no check accepts. */
 export function parseGateReport(text: string): GateReport {
   const sections = new Map<string, string[]>();
   const flaws: string[] = [];

@@ -1,26 +1,26 @@
 import { GATE_PATH, type Plan } from "../plan/plan.ts";
 
-/** What opens the gate. Anything else, or the end of its input, ends the cell without running the worker. */
+/** The line that opens the gate. Any other line, or the end of its input, ends the cell without running the worker. */
 export const GO = "go\n";
 /** Exit codes of a gate that did not run the worker's command. */
 export const GATE_SHUT = 125;
 
 /**
- * What stands between the start of a cell and the worker's first instruction. Run by Corral's own static busybox, so
+ * Runs between the start of a cell and the worker's first instruction, in Corral's own static busybox, so
  * that an image needs no shell and has no say: it reports what the cell is, waits for one line, and becomes the
  * command. `read` takes no byte beyond that line; what follows on stdin is the worker's input (docs/architecture.md,
  * fact: gate-reads-one-line).
  *
- * The directory that the worker begins in is entered here, with the worker's own rights: the Engine would make a missing one,
- * as root, in what was granted.
+ * The worker's starting directory is entered here, with the worker's own rights: the Engine would create a missing one,
+ * as root, in a granted directory.
  *
- * The command is looked up here by hand, because this shell would prefer its own applets to the image's programs.
+ * The command is looked up by the script, because this shell would prefer its own applets to the image's programs.
  *
- * What the kernel says is printed by one program: this shell would read it byte by byte, each a system call. It is started
- * as the worker will be, so what it is and may is what the worker will be and may.
+ * One program prints what the kernel reports: this shell would need a system call for each byte. It is started as the
+ * worker will be, so its identity and rights are those of the worker.
  *
- * Everything happens in subshells, and but one variable outside of them: a variable of the worker's environment that
- * has a name of this script's would otherwise be gone when the worker begins. What this shell adds of its own goes.
+ * Everything runs in subshells, with one variable outside of them: otherwise the script would overwrite variables of the
+ * worker's environment that have the same name. Variables that this shell adds are unset.
  */
 const SCRIPT = `
 (
@@ -56,7 +56,7 @@ exec "$@"
 /** The container's whole argument list: the gate, the mount points to identify, where to begin, and the worker's command. */
 export function gateCommand(plan: Plan): string[] {
   const paths = plan.mounts.map((mount) => mount.path).join("\n");
-  // Who holds a session's cell may enter less than its commands, each of which enters its own directory.
+  // A session's keeper may have fewer rights than its commands, each of which enters its own directory.
   const directory = plan.keeper === undefined ? plan.workingDir : "/";
   return [GATE_PATH, "sh", "-c", SCRIPT, GATE_PATH, paths, directory, ...plan.command];
 }

@@ -10,15 +10,15 @@ export interface Verification {
 }
 
 /**
- * Holds the cell's own report against the plan, line by line. Whatever is weaker than planned refuses the run, and so
- * does a mount that nobody planned (docs/architecture.md, fact: bind-source-resolved-again and
+ * Compares the cell's own report with the plan, line by line. Anything weaker than planned refuses the run, and so does
+ * a mount that was not planned (docs/architecture.md, fact: bind-source-resolved-again and
  * fact: mount-identity-visible).
  */
 export function verifyCell(plan: Plan, report: GateReport): Verification {
   const violations: Violation[] = [];
   const strayed = plan.mounts.filter((mount) => !isInPlace(mount, report));
   for (const mount of strayed) {
-    const reason = "what stands there is not what was checked: it was changed while the cell was starting";
+    const reason = "it is not the file or directory that was checked: it was replaced while the cell was starting";
     violations.push({ code: "MOUNT_SOURCE_REFUSED", path: mount.path, reason });
   }
   const requested = requestedLines(plan);
@@ -26,7 +26,7 @@ export function verifyCell(plan: Plan, report: GateReport): Verification {
   const missing = (Object.keys(requested) as EnforcementLine[])
     .filter((line) => requested[line] !== actual[line] && !(line === "mounts" && strayed.length > 0))
     .map((line) => `${line}: planned ${requested[line]}, found ${actual[line]}`);
-  // What stands in a report that the gate does not write may stand in the place of what it wrote.
+  // Parts of a report that the gate does not write may hide what it wrote.
   missing.push(...report.flaws.map((flaw) => `report: planned the gate's own, found ${flaw}`));
   if (missing.length > 0) violations.push({ code: "ENFORCEMENT_MISSING", missing });
   if (!report.directoryEntered) violations.push({ code: "WORKING_DIR_MISSING", path: plan.workingDir });
@@ -82,7 +82,7 @@ function actualLines(plan: Plan, report: GateReport, inPlace: number): Enforceme
   };
 }
 
-/** The last mount made at a path is the one that is seen there. */
+/** The last mount made at a path is the visible one. */
 function isInPlace(planned: PlannedMount, report: GateReport): boolean {
   const seen = report.mounts.findLast((mount) => mount.path === planned.path);
   const identity = `${planned.identity.device}:${planned.identity.inode}`;
@@ -91,7 +91,7 @@ function isInPlace(planned: PlannedMount, report: GateReport): boolean {
   );
 }
 
-/** What every container has of its own: kernel file systems, and the Engine's three files for a host's names. */
+/** What every container has: kernel file systems, and the Engine's three files for host names. */
 const ENGINE_MOUNTS = new Set([
   "/",
   "/etc/resolv.conf",
@@ -111,7 +111,7 @@ function isExpected(mount: ReportedMount, plan: Plan): boolean {
   return /^\/(proc|sys|dev)(\/|$)/.test(mount.path) && KERNEL_TYPES.has(mount.type);
 }
 
-/** The kernel gives a size in whole pages, and tells it in units of 1024 bytes. */
+/** The kernel rounds a size up to whole pages, and reports it in units of 1024 bytes. */
 function isPlannedTmpfs(mount: ReportedMount, planned: PlannedTmpfs): boolean {
   const needed = ["nosuid", "nodev", ...(planned.exec ? [] : ["noexec"])];
   const size = `size=${(Math.ceil(planned.bytes / 4096) * 4096) / 1024}k`;
@@ -126,7 +126,7 @@ function rootMount(report: GateReport): ReportedMount | undefined {
   return report.mounts.findLast((mount) => mount.path === "/");
 }
 
-/** Every set counts: what is in the bounding set could be gained, what is ambient is inherited. */
+/** Every set counts: capabilities of the bounding set could be gained, ambient ones are inherited. */
 function capabilities(report: GateReport): string {
   let held = 0n;
   for (const field of ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"]) {

@@ -1,4 +1,4 @@
-/** The lines in which a plan asks for isolation, each as the text in which it is compared. */
+/** What a plan requests for isolation, each line as the text that is compared. */
 export type EnforcementLine =
   | "mounts"
   | "rootFileSystem"
@@ -16,7 +16,7 @@ export type EnforcementLine =
 
 export type EnforcementLines = Readonly<Record<EnforcementLine, string>>;
 
-/** What a plan asked for, and what the cell was found to have before its worker ran. Never assumed, always reported. */
+/** What a plan requested, and what the cell reported before its worker ran. Never assumed, always reported. */
 export interface Enforcement {
   readonly requested: EnforcementLines;
   readonly actual: EnforcementLines;

@@ -23,7 +23,7 @@ export interface PlannedSource extends SourceIdentity {
   readonly gid: number;
 }
 
-/** Of a serving cell, two directories of Corral's own on the host: an item's input and output, and its attachments. */
+/** For a serving cell, two directories of Corral's own on the host: an item's input and output, and its attachments. */
 export interface ItemPlumbing {
   readonly io: string;
   readonly attachments: string;
@@ -35,12 +35,12 @@ export interface MountRequest {
   /** Facts of every host path that will be mounted, by host path. */
   readonly sources: ReadonlyMap<string, PlannedSource>;
   /**
-   * The mounts that are views already, by their virtual paths; `would-be` where nothing is run, and those that would
-   * have to be count as such.
+   * The mounts that are views already, by their virtual paths; `would-be` if nothing runs: every mount that needs a view
+   * counts as one.
    */
   readonly views: ReadonlySet<string> | "would-be";
   readonly attachments: readonly { readonly name: string; readonly host: string }[];
-  /** Corral's own on the host: the gate's binary, this run's socket, and of a session the directory of what its commands print. */
+  /** Corral's own files on the host: the gate's binary, this run's socket, and for a session the directory of its commands' output. */
   readonly plumbing: {
     readonly gate: string;
     readonly socket: string;
@@ -49,7 +49,7 @@ export interface MountRequest {
   };
 }
 
-/** Every bind mount of the cell, shallow ones first, so that a mount below another is made on top of it. */
+/** Every bind mount of the cell, shallow ones first, so that a mount below another is mounted on top of it. */
 export function planMounts(request: MountRequest, violations: Violation[]): PlannedMount[] {
   const base = request.sandbox.rooted ? ROOTED_BASE : "";
   const mounts: PlannedMount[] = [];
@@ -85,7 +85,7 @@ function itemMounts({ io, attachments }: ItemPlumbing): [string, string, "rw"?][
   ];
 }
 
-/** A mount that only a view can express is never bound as it is, whoever forgot to make one. */
+/** A mount that needs a view is never bound directly: a missing view is an error. */
 function asDelivered(
   mount: Mount,
   views: MountRequest["views"],
@@ -99,8 +99,8 @@ function asDelivered(
 }
 
 /**
- * A mount below another needs a place to stand. Where both lead to the same host tree it is there; elsewhere the
- * Engine would make the directory on the host, as root, so such a mount is refused.
+ * A mount below another needs a mount point. If both lead to the same host tree, it exists; else the Engine would create
+ * the directory on the host, as root, so such a mount is refused.
  */
 function refuseForeignNesting({ mounts }: Sandbox, violations: Violation[]): void {
   for (const mount of mounts) {

@@ -16,7 +16,7 @@ import {
 import { serveCommand } from "./serve-script.ts";
 import { planUser, type UserRequest } from "./user.ts";
 
-/** What the Engine says of an image. `volumes` are its VOLUME declarations, which would be writable disk outside the plan. */
+/** What the Engine reports of an image. `volumes` are its VOLUME declarations, which would be writable disk outside the plan. */
 export interface ImageFacts {
   readonly name: string;
   readonly id: string;
@@ -57,7 +57,7 @@ export function planFor(request: PlanRequest): Planning {
   const isSession = request.plumbing.output !== undefined;
   const serves = request.plumbing.items !== undefined;
   const base = sandbox.rooted ? ROOTED_BASE : "";
-  // A serving cell has one place in memory alone, which nobody but root owns: what is emptied leaves no trace of its owner.
+  // A serving cell has only one place in memory, which root owns: emptying it leaves no trace of an item.
   const home = mounts.some((mount) => mount.path === "/home") ? "/home" : serves ? "/tmp" : HOME_PATH;
   const tmpfs = planTmpfs(request, home, mounts);
   return {
@@ -85,7 +85,7 @@ export function planFor(request: PlanRequest): Planning {
   };
 }
 
-/** Every place in memory that the worker can write, the Engine's own among them. */
+/** Every place in memory that the worker can write, including the Engine's own. */
 function inMemory(tmpfs: readonly PlannedTmpfs[]): string[] {
   return [...tmpfs.map(({ path }) => path), "/dev/shm"];
 }
@@ -103,14 +103,14 @@ function planNetwork(sandbox: Sandbox, violations: Violation[]): "none" | "open"
   return "none";
 }
 
-/** The directory that a relative path of the sandbox starts from, where the cell has it, if only on the way to a mount; else `/`. */
+/** The directory from which relative paths of the sandbox start, if it is in the cell, also as a parent of a mount; else `/`. */
 function planWorkingDir(base: string, sandbox: Sandbox, mounts: Plan["mounts"]): string {
   const wanted = withoutSlash(join("/", base, sandbox.workingDir));
   const exists = mounts.some(({ path }) => `${wanted}/`.startsWith(`${path}/`) || path.startsWith(`${wanted}/`));
   return exists ? wanted : "/";
 }
 
-/** The whole environment: the image's own, the cell's places, and what the worker file says. Nothing of the host's. */
+/** The whole environment: the image's variables, the cell's places, and the worker file's. None of the host's. */
 function planEnvironment(request: PlanRequest, home: string): Record<string, string> {
   return {
     PATH: DEFAULT_PATH,
@@ -125,7 +125,7 @@ function planEnvironment(request: PlanRequest, home: string): Record<string, str
   };
 }
 
-/** The Engine gives a container its image's variables in any case: a plan that left them out would not be the whole. */
+/** The Engine always gives a container its image's variables: a plan without them would not be complete. */
 function imageEnvironment(image: ImageFacts): Record<string, string> {
   return Object.fromEntries(
     image.env
@@ -135,7 +135,7 @@ function imageEnvironment(image: ImageFacts): Record<string, string> {
   );
 }
 
-/** `/tmp` and home, and one over each VOLUME of the image, which the Engine would otherwise fill with disk of its own. */
+/** `/tmp` and home, and one over each VOLUME of the image, for which the Engine would otherwise use disk space. */
 function planTmpfs(request: PlanRequest, home: string, mounts: Plan["mounts"]): PlannedTmpfs[] {
   const { policy } = request.sandbox;
   const exec = policy.hardening.tmpExec;
@@ -148,7 +148,7 @@ function planTmpfs(request: PlanRequest, home: string, mounts: Plan["mounts"]): 
   return wanted.filter(({ path }) => !taken.has(path) && taken.add(path));
 }
 
-/** The Engine would make the place of such a volume in the granted directory, on the host and as root. */
+/** The Engine would create the mount point of such a volume in the granted directory, on the host and as root. */
 function refuseVolumesBelow(mounts: Plan["mounts"], image: ImageFacts, violations: Violation[]): void {
   const volumes = volumePaths(image);
   for (const { path } of mounts) {
@@ -165,7 +165,7 @@ function withoutSlash(path: string): string {
   return path === "/" ? path : path.replace(/\/$/, "");
 }
 
-/** What a run under this sandbox may use: its own limits, and its policy's where it has none. */
+/** What a run under this sandbox may use: its own limits, or its policy's if it has none. */
 export function planLimits({ policy, limits }: Sandbox): PlannedLimits {
   return { ...policy.maxLimits, ...limits, nofile: policy.nofile };
 }

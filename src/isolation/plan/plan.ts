@@ -7,7 +7,7 @@ export interface SourceIdentity {
   readonly inode: string;
 }
 
-/** Whose a planned mount is: the derived sandbox's, an attachment, or Corral's own (the gate and the socket). */
+/** Where a planned mount comes from: the derived sandbox, an attachment, or Corral itself (the gate and the socket). */
 export type MountOrigin = "sandbox" | "attachment" | "corral";
 
 /** One bind mount of a cell. `path` is absolute in the cell, `host` on the host. */
@@ -18,9 +18,9 @@ export interface PlannedMount {
   readonly kind: "directory" | "file" | "socket";
   readonly origin: MountOrigin;
   readonly identity: SourceIdentity;
-  /** True where it is a view: what is written there waits on a side, and what may not be read is not in it. */
+  /** True for a view: changes are kept apart until they are accepted, and files that may not be read are not in it. */
   readonly staged?: true;
-  /** Why a mount that the sandbox may write is read-only in the cell; absent where the two agree. */
+  /** Why a mount that the sandbox may write is read-only in the cell; absent if both have the same mode. */
   readonly heldBack?: "approval";
 }
 
@@ -45,8 +45,8 @@ export interface PlannedLimits extends Required<Limits> {
 }
 
 /**
- * The container, as plain JSON: nothing is left to the driver's judgement. The driver only translates, and the gate
- * proves inside the cell that what was planned is what is there.
+ * The container, as plain JSON. The driver only translates it and decides nothing; the gate verifies inside the cell
+ * that the cell is as planned.
  */
 export interface Plan {
   readonly version: 1;
@@ -59,9 +59,9 @@ export interface Plan {
   readonly command: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   readonly workingDir: string;
-  /** True where its first process serves one item after another, and there is no init before it; else absent. */
+  /** True if its first process serves one item after another, without an init before it; else absent. */
   readonly serves?: true;
-  /** Whose rights the worker's programs have. */
+  /** The user of the worker's programs. */
   readonly user: PlannedUser;
   /** A session's first process belongs to another user, whom its commands cannot signal; absent for a cell of one command. */
   readonly keeper?: PlannedUser;
@@ -72,18 +72,18 @@ export interface Plan {
   readonly hardening: Hardening;
 }
 
-/** Where Corral's own files stand in every cell. The gate keeps its name, for busybox chooses what to be by it. */
+/** Where Corral's own files are in every cell. The gate must be called busybox: by its name it chooses its applet. */
 export const GATE_PATH = "/.corral/busybox";
 export const SOCKET_PATH = "/.corral/socket";
-/** Where a session keeps the whole of what its commands printed. */
+/** Where a session keeps the full output of its commands. */
 export const OUTPUT_PATH = "/.corral/output";
-/** Where the namespace of a rooted sandbox (the root form) stands in a cell, whose own `/` is the image's. */
+/** Where the namespace of a rooted sandbox (the root form) is in a cell, whose own `/` is the image's. */
 export const ROOTED_BASE = "/project";
 export const ATTACHMENTS_PATH = "/attachments";
 export const HOME_PATH = "/home/worker";
-/** The user of a cell that writes to no mount: nobody's number on any distribution. */
+/** The user of a cell that writes to no mount: no distribution uses this id. */
 export const UNPRIVILEGED_ID = 65532;
-/** The keeper of a session, and who takes its place where a worker happens to be that user. */
+/** The user of a session's keeper, and the one to use if the worker itself has that id. */
 export const KEEPER_IDS = [65533, 65534] as const;
-/** What a session's first process does: it waits until its orchestrator closes its input, or is gone, and then the cell ends. */
+/** A session's first process, the keeper: it waits until its orchestrator closes its input or ends; then the cell ends. */
 export const KEEP_COMMAND = [GATE_PATH, "sh", "-c", "while IFS= read -r _; do :; done"] as const;

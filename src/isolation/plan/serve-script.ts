@@ -1,24 +1,24 @@
 import { GATE_PATH } from "./plan.ts";
 
-/** Where a serving cell takes an item's input and leaves what its command printed. Files of Corral's own making. */
+/** Where a serving cell reads an item's input and writes its command's output. Corral makes these files. */
 export const ITEM_IO_PATH = "/.corral/io";
 
 /**
- * What a serving cell's first process does: for each line `run ID` of its input it runs the worker's command once, and
- * then scrubs: it ends every other process at once, empties everything that can be written in memory, looks whether
- * anything is left, and only then answers `ended ID CODE KILLED`. `KILLED` counts the kernel's kills for memory so far.
+ * A serving cell's first process: for each line `run ID` of its input it runs the worker's command once, and then
+ * scrubs: it ends every other process at once, empties everything that can be written in memory, checks that nothing is
+ * left, and only then answers `ended ID CODE KILLED`. `KILLED` counts the processes that the kernel has killed for memory.
  *
- * It has the worker's own rights, for nobody in a cell can become somebody else. What keeps it out of the worker's reach:
- * it is process 1, which no signal from inside its namespace ends, and it ignores SIGINT, which a shell would else handle;
- * its binary can be executed and not read, so that the kernel lets nobody trace it or open its descriptors; the seccomp
- * profile of a serving cell lets nobody change another process's limits or priority; and the worker inherits none of its
- * descriptors. So an item can forge neither its own exit status nor an end, nor can it write into what another leaves, nor
- * narrow what comes after it (docs/architecture.md, fact: cell-reuse).
+ * It has the worker's own rights, because no process in a cell can change its user. The worker cannot influence it:
+ * it is process 1, which no signal from inside its namespace ends, and it ignores SIGINT, which a shell would handle;
+ * its binary can be executed and not read, so the kernel lets no process trace it or open its descriptors; the seccomp
+ * profile of a serving cell lets no process change another one's limits or priority; and the worker inherits none of its
+ * descriptors. So an item cannot forge its exit status or its end, write into the output of another item, or restrict the
+ * items after it (docs/architecture.md, fact: cell-reuse).
  *
- * A cell that is not clean afterwards says so and ends: `dirty ID CODE KILLED WHAT`.
+ * A cell that is not clean afterwards reports it and ends: `dirty ID CODE KILLED WHAT`.
  *
- * Its variables have names that no worker's environment has: they would be exported, and one item's exit code be the next
- * one's to read. Where a fork fails, for the dead still count against the limit of processes, it goes on without.
+ * Its variables have names that no worker's environment uses: else they would be exported, and an item could read the
+ * exit code of the one before. A fork may fail, because dead processes still count against the limit; then it continues.
  */
 const SERVE_SCRIPT = `
 umask 022
@@ -101,8 +101,8 @@ done 2> /dev/null
 `;
 
 /**
- * The command of a serving cell. `places` are the directories in memory that are emptied after each item. The worker's
- * command is looked up by hand, as at the gate: this shell would prefer its own applets.
+ * The command of a serving cell. `places` are the directories in memory that are emptied after each item. The script
+ * looks up the worker's command itself, as the gate does: this shell would prefer its own applets.
  */
 export function serveCommand(command: readonly string[], places: readonly string[]): string[] {
   const lines = places.map((place) => `${place}\n`).join("");

@@ -29,10 +29,10 @@ export function planUser(request: UserRequest, mounts: readonly PlannedMount[], 
     );
   } else if (user.uid === 0 && !request.sandbox.policy.hardening.rootUser) {
     refuse(
-      `a writable directory belongs to root, and the policy ${request.sandbox.policy.name} lets no worker be root`,
+      `a writable directory belongs to root, and the policy ${request.sandbox.policy.name} does not run workers as root`,
     );
   } else if (request.orchestratorUid !== 0 && user.uid !== request.orchestratorUid) {
-    refuse(`a writable directory belongs to user ${user.uid}, and corral runs as user ${request.orchestratorUid}`);
+    refuse(`a writable directory belongs to user ${user.uid}, and Corral runs as user ${request.orchestratorUid}`);
   }
   return user;
 }

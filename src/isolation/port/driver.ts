@@ -6,29 +6,28 @@ import type { Cell, ServingCell } from "./cell.ts";
 import type { SessionCell } from "./exec.ts";
 import type { Labelled } from "./labels.ts";
 
-/** Something that makes cells from plans. Every driver passes one contract suite, `test/isolation/driver.contract.ts`. */
+/** Makes cells from plans. Every driver passes one contract suite, `test/isolation/driver.contract.ts`. */
 export interface Driver {
   readonly name: string;
   /** What this driver's engine is, and what it cannot enforce on this host. */
   capabilities(): Promise<Capabilities>;
-  /** Null where there is no such image. */
+  /** Null if there is no such image. */
   imageFacts(image: string): Promise<ImageFacts | null>;
   /**
-   * Makes a cell and verifies it. The worker has not begun: {@link Cell.release} lets it.
+   * Makes a cell and verifies it. The worker has not started: {@link Cell.release} starts it.
    *
-   * A cell that is not what was planned is removed, and the refusal says in what it differs. Rejects with
-   * `EngineTrouble` where the engine itself failed, and with the signal's reason where it was aborted; nothing is
-   * left behind in any case.
+   * A cell that is not as planned is removed, and the refusal says how it differs. Rejects with `EngineTrouble` if the
+   * engine itself failed, and with the signal's reason if it was aborted. Nothing is left behind in any case.
    */
   start(request: StartRequest): Promise<Start>;
   /**
-   * The same for a plan with a keeper: a cell in which commands are run one after another. It is open already, and
-   * ends by itself when its orchestrator is gone.
+   * The same for a plan with a keeper: a cell in which commands run one after another. It is released already, and ends
+   * by itself if its orchestrator ends.
    */
   startSession(request: StartRequest): Promise<SessionStart>;
-  /** The same for a plan that serves items: it is open already, and waits for the first. */
+  /** The same for a plan that serves items: it is released already, and waits for the first item. */
   startServing(request: Omit<StartRequest, "onOutput">): Promise<ServingStart>;
-  /** Every cell that this state directory's orchestrators made, whatever its state. */
+  /** Every cell that this state directory's orchestrators made, in any state. */
   list(): Promise<CellInfo[]>;
   /** Removes what belongs to owners that are certainly dead, and nothing else. */
   reap(): Promise<Reaped>;
@@ -37,7 +36,7 @@ export interface Driver {
 export interface StartRequest {
   readonly plan: Plan;
   readonly pins: Pins;
-  /** Called with each piece as it comes, from the first byte; never after {@link Cell.exit} has settled. */
+  /** Called with each piece of output, from the first byte; never after {@link Cell.exit} has settled. */
   readonly onOutput: (stream: "stdout" | "stderr", chunk: Buffer) => void;
   readonly signal: AbortSignal;
 }
@@ -57,9 +56,9 @@ export type ServingStart =
 export interface Capabilities {
   readonly engine: string;
   readonly version: string;
-  /** What a plan may ask for and this engine cannot enforce, each in words. Empty on a sound engine. */
+  /** What a plan may request and this engine cannot enforce, as texts. Empty on a suitable engine. */
   readonly missing: readonly string[];
-  /** What `doctor` shows besides. */
+  /** More facts for `doctor`. */
   readonly facts: Readonly<Record<string, string>>;
 }
 
@@ -76,7 +75,7 @@ export interface Reaped {
   readonly directories: readonly string[];
 }
 
-/** The engine failed, not the worker: not reachable, full, or confused. The message may hold host paths; it is for people. */
+/** The engine failed, not the worker. The message is for people and may contain host paths. */
 export class EngineTrouble extends Error {
   override readonly name = "EngineTrouble";
 }

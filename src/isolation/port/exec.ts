@@ -1,17 +1,17 @@
 import type { Cell } from "./cell.ts";
 
-/** One command in a cell that waits for commands. All of it is checked: the driver translates. */
+/** One command in a cell that waits for commands. It was checked before: the driver only translates. */
 export interface ExecRequest {
   readonly argv: readonly string[];
   /** Absolute in the cell. */
   readonly cwd: string;
-  /** Besides the cell's own environment. */
+  /** Added to the cell's own environment. */
   readonly env: Readonly<Record<string, string>>;
-  /** The whole of its standard input; absent: open, and fed by {@link Exec.write}. */
+  /** Its whole standard input; absent: input stays open for {@link Exec.write}. */
   readonly stdin?: Uint8Array;
-  /** A terminal: both streams come as one, as `stdout`. */
+  /** Runs at a terminal: both streams arrive as `stdout`. */
   readonly tty?: TerminalSize;
-  /** Where it answers with a promise, which must not reject, nothing more is read of the command until that has settled. */
+  /** If it returns a promise, which must not reject, no more output is read until it has settled. */
   readonly onOutput: (stream: "stdout" | "stderr", chunk: Buffer) => void | Promise<void>;
 }
 
@@ -21,7 +21,7 @@ export interface TerminalSize {
 }
 
 export interface Exec {
-  /** Settles once, when the command has ended and its output was delivered. Never rejects. */
+  /** Resolves when the command has ended and its output was delivered. Never rejects. */
   readonly exit: Promise<ExecExit>;
   write(chunk: Uint8Array): void;
   closeInput(): void;
@@ -30,16 +30,16 @@ export interface Exec {
 
 export type ExecExit =
   /**
-   * `cellAlive`: false where the whole cell ended with the command. `outOfMemory`: the command died of a SIGKILL, and
-   * the kernel killed a process of the cell for memory while it ran.
+   * `cellAlive`: false if the whole cell ended with the command. `outOfMemory`: a SIGKILL ended the command, and the
+   * kernel killed a process of the cell for memory while it ran.
    */
   | { readonly kind: "exited"; readonly code: number; readonly cellAlive: boolean; readonly outOfMemory: boolean }
   | { readonly kind: "lost"; readonly reason: string };
 
-/** A cell that runs commands one after another until it is disposed, or its orchestrator is gone. */
+/** A cell that runs commands one after another until it is disposed or its orchestrator ends. */
 export interface SessionCell extends Cell {
-  /** Rejects with `EngineTrouble` where the command could not be started. */
+  /** Rejects with `EngineTrouble` if the command could not be started. */
   exec(request: ExecRequest): Promise<Exec>;
-  /** Signals every process that commands have left in the cell, wherever it hides. False where some may be left: then the cell must go. */
+  /** Signals every process that commands have left in the cell. False if some may be left: then the cell must be removed. */
   signalAll(signal: "SIGTERM" | "SIGKILL"): Promise<boolean>;
 }

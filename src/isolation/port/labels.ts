@@ -6,7 +6,7 @@ import type { Plan } from "../plan/plan.ts";
 const PREFIX = "dev.corral.";
 export const RUN_LABEL = `${PREFIX}run`;
 
-/** What Corral's labels say of a container or volume that this state directory made. */
+/** What Corral's labels say about a container or volume of this state directory. */
 export interface Labelled {
   readonly run: string;
   readonly root: string;
@@ -15,15 +15,15 @@ export interface Labelled {
   readonly owner: Owner;
 }
 
-/** Who makes things, and with what it seals their labels. */
+/** The owner of what is made, and the key that seals its labels. */
 export interface Maker {
   readonly owner: Owner;
   readonly sealKey: Buffer;
 }
 
 /**
- * All labels of a thing. `name` is what the seal is of: its own, or of a volume, which the Engine names, what it shows.
- * Always all of them, so that no label of an image stands in for one of ours.
+ * All labels of a container or volume. The seal covers `name`: the container's name, or for a volume, which the Engine
+ * names, the directory that it shows. Every label is always set, so that no label of an image can replace one.
  */
 export function labelsFor(
   maker: Maker,
@@ -43,7 +43,7 @@ export function labelsFor(
   };
 }
 
-/** Reads back what {@link labelsFor} wrote; null for anything that this maker's key did not seal. */
+/** Reads what {@link labelsFor} wrote; null if this maker's key did not seal it. */
 export function readLabels(
   sealKey: Buffer,
   kind: "container" | "volume",
@@ -59,7 +59,7 @@ export function readLabels(
   return { run: read("run"), root: read("root"), parent: read("parent") || null, worker: read("worker"), owner };
 }
 
-/** Identifies a plan: the same container has the same hash, whatever its run and its place in the tree are called. */
+/** Identifies a plan: the same container has the same hash, for any run and any place in the call tree. */
 export function planHash(plan: Plan): string {
   const nameless = JSON.stringify({ ...plan, root: "", parent: null }).replaceAll(plan.run, "");
   return sha256(nameless).slice(0, 16);

@@ -4,12 +4,12 @@ import { codeOf } from "../../platform/errno.ts";
 import type { PlannedSource } from "../plan/mounts.ts";
 import { type RefusedSources, refusalOf } from "./refused-sources.ts";
 
-/** A mount source held open: whatever its path says later, the descriptor is what was checked. */
+/** A mount source that is held open: wherever its path leads later, the descriptor is what was checked. */
 export interface PinnedSource extends PlannedSource {
   readonly host: string;
   /** How the daemon reaches the pinned directory, whatever its path now is (docs/architecture.md, fact: pinned-by-volume). */
   readonly descriptorPath: string;
-  /** Of a file, when it was opened. */
+  /** Size of a file when it was opened. */
   readonly bytes: number;
 }
 
@@ -31,8 +31,8 @@ export type Pinning =
 const MAX_COMPONENTS = 256;
 
 /**
- * Opens each host path from `/` on, component by component and never through a symbolic link, and keeps it open.
- * `ownDirs` are Corral's own, which are refused to everybody else.
+ * Opens each host path from `/`, component by component and never through a symbolic link, and keeps it open.
+ * `ownDirs` are Corral's own directories, which are refused as sources of any other mount.
  * All paths are free of links when they are declared, so a link found here was planted since (docs/architecture.md,
  * fact: open-by-descriptor).
  */
@@ -72,7 +72,7 @@ export async function pinSources(
 
 const CANNOT_BE_MOUNTED = "its path cannot be mounted";
 
-/** Absolute, and without anything that would lead elsewhere than it says: it is judged by its text before it is walked. */
+/** Absolute, without `.`, `..` or empty components: the path is checked as text before it is opened. */
 function isPlain(host: string): boolean {
   return host === "/" || host === `/${componentsOf(host).join("/")}`;
 }
@@ -84,8 +84,8 @@ function componentsOf(host: string): string[] {
 class SourceRefused extends Error {}
 
 /**
- * The last step reopens what was looked at, by descriptor: it must be readable by the user that Corral runs as,
- * although the daemon, which is root, could mount it without. Synchronous, as all work with names is.
+ * The last step reopens the checked file by its descriptor: the user that Corral runs as must be able to read it, although
+ * the daemon, which is root, could mount it anyway. Synchronous, like all work with names.
  */
 function openWithoutLinks(host: string): Descriptor {
   const components = componentsOf(host);
@@ -98,7 +98,7 @@ function openWithoutLinks(host: string): Descriptor {
       current = next;
     }
     const found = current.stat();
-    if (found.isSymbolicLink()) throw new SourceRefused("a symbolic link stands in its path");
+    if (found.isSymbolicLink()) throw new SourceRefused("its path contains a symbolic link");
     if (!found.isDirectory() && !found.isFile())
       throw new SourceRefused("it is neither a directory nor a regular file");
     return current.reopen(constants.O_RDONLY);
@@ -121,16 +121,16 @@ function describe({ fd }: Descriptor, host: string): PinnedSource {
   };
 }
 
-/** Null where the error says nothing about the source. */
+/** Null if the error is not about the source. */
 function reasonOf(error: unknown): string | null {
   if (error instanceof SourceRefused) return error.message;
   switch (codeOf(error)) {
     case "ENOENT":
       return "it does not exist";
     case "ENOTDIR":
-      return "a symbolic link or a file stands in the place of one of its directories";
+      return "one of its parent directories is a symbolic link or a file";
     case "EACCES":
-      return "it may not be opened by the user that corral runs as";
+      return "the user that Corral runs as may not open it";
     case "ENAMETOOLONG":
       return CANNOT_BE_MOUNTED;
     default:

@@ -1,7 +1,7 @@
 import { readFileSync, realpathSync } from "node:fs";
 import { decodedMountField } from "../../files/host/kernel-mounts.ts";
 
-/** Host directories that no mount may be, hold, or lie in. Made once for an Engine and a state directory. */
+/** Host directories that no mount may be, contain, or be inside of. Made once for an engine and a state directory. */
 export interface RefusedSources {
   readonly places: readonly RefusedPlace[];
   readonly mountTable: readonly MountTableEntry[];
@@ -17,10 +17,10 @@ export interface EngineHostPlaces {
 
 interface RefusedPlace {
   readonly label: string;
-  /** The place on its file system: two paths that lead to one directory, by a bind mount, are the same here. */
+  /** Its location on its file system: two paths that lead to one directory, by a bind mount, are the same here. */
   readonly location: FileSystemLocation;
   readonly path: string;
-  /** Nothing below may be mounted either. False for a single socket, whose directory is only refused for holding it. */
+  /** Nothing below may be mounted either. False for a single socket, whose directory is only refused because it contains it. */
   readonly closed: boolean;
 }
 
@@ -39,14 +39,14 @@ interface MountTableEntry {
 
 /** The system's own directories: never a mount source, whatever the Engine. */
 const SYSTEM = ["/proc", "/sys", "/dev", "/etc", "/boot"] as const;
-/** What the kernel shows of itself as files, wherever that is mounted. */
+/** The kernel's own file systems, wherever they are mounted. */
 const KERNEL_FILE_SYSTEMS = new Set(
   "proc sysfs cgroup cgroup2 devtmpfs devpts mqueue securityfs debugfs tracefs configfs bpf efivarfs binfmt_misc".split(
     " ",
   ),
 );
 const OF_THE_SYSTEM = "a directory of the operating system";
-/** Sockets that give away the Engine or a machine; a directory that holds one is refused. */
+/** Sockets that control an engine; a directory that contains one is refused. */
 const SOCKETS = ["/run/docker.sock", "/run/containerd", "/run/podman", "/run/docker"] as const;
 
 /** `engine`: null if none answered, so that nothing can run. */
@@ -69,7 +69,7 @@ export function refusedSourcesFor(stateDir: string, engine: EngineHostPlaces | n
   };
 }
 
-/** Why `host`, a path without links, may never be a mount source; null where it may. */
+/** Why `host`, a path without links, may never be a mount source; null if it may. */
 export function refusalOf(host: string, refused: RefusedSources): string | null {
   if (host === "/") return "it is the whole file system";
   const location = locate(host, refused.mountTable);
@@ -96,7 +96,7 @@ function realOrSame(path: string): string {
   }
 }
 
-/** Where a path stands on its own file system, so that a bind mount of `/etc` elsewhere is still `/etc`. */
+/** Where a path is on its own file system, so that a bind mount of `/etc` elsewhere is still `/etc`. */
 function locate(path: string, table: readonly MountTableEntry[]): FileSystemLocation {
   let best: MountTableEntry | undefined;
   for (const entry of table) {

@@ -235,7 +235,7 @@ describe("a cell that is not what was planned is refused, and named is", () => {
     ["a gate that is not Corral's", "8:10 /.corral", "8:12 /.corral", "/.corral/busybox"],
   ])("%s", (_, from, to, path) => {
     expect(violations(altered(SOUND_REPORT, from, to))).toEqual([
-      { code: "MOUNT_SOURCE_REFUSED", path, reason: expect.stringContaining("changed while") },
+      { code: "MOUNT_SOURCE_REFUSED", path, reason: expect.stringContaining("replaced while") },
     ]);
   });
 

@@ -192,7 +192,7 @@ describe("what no cell can express", () => {
     expect(refused).toMatchObject({ code: "USER_NOT_ALLOWED", reason: expect.stringMatching(/1000:1000.*1001:1001/) });
   });
 
-  it("is root under a policy that lets no worker be root", () => {
+  it("is not root under a policy that does not run workers as root", () => {
     const sandbox = under([writable("/a")]);
     const [refused] = refusals({ sandbox, owners: { "/host/a": 0 } });
     expect(refused).toMatchObject({ code: "USER_NOT_ALLOWED", reason: expect.stringContaining("untrusted") });

@@ -78,7 +78,7 @@ describe("pinning a mount source", () => {
     expect(await reasons(join(dir, "none"), join(dir, "a/none/c"), join(dir, "a/b/file/c"))).toEqual([
       "it does not exist",
       "it does not exist",
-      expect.stringContaining("in the place of one of its directories"),
+      expect.stringContaining("one of its parent directories"),
     ]);
   });
 

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { HostApt } from "./host-apt.ts";
 import { contained } from "./host-command.ts";
 
-/** What is left out of every package: an image is for programs, not for reading. Licences stay. */
+/** Documentation is left out of every package; licences stay. */
 const DPKG_EXCLUDES = `path-exclude /usr/share/doc/*
 path-include /usr/share/doc/*/copyright
 path-exclude /usr/share/info/*
@@ -11,7 +11,7 @@ path-exclude /usr/share/locale/*
 path-exclude /usr/share/man/*
 `;
 
-/** Nothing in an image is started by installing it. */
+/** Installing a package starts no service. */
 const POLICY_RC = "#!/bin/sh\nexit 101\n";
 
 const CLEAN = `
@@ -23,8 +23,8 @@ find /usr/share/doc -mindepth 1 -type d -empty -delete
 `;
 
 /**
- * Makes a bare Debian fit for an image: packages from where the host gets its own, security updates where the host
- * has them, and without what is only ballast.
+ * Prepares a minimal Debian for an image: packages from the host's own sources, security updates if the host has them,
+ * and no files that programs do not need.
  */
 export async function configureRoot(
   root: string,
@@ -47,7 +47,7 @@ export async function configureRoot(
   await inRoot("sh", "-c", CLEAN);
 }
 
-/** A source that the host lists and that does not answer would fail every build later: only the mirror itself stays. */
+/** Keeps only the mirror: a source that does not answer would fail every later build. */
 async function keepWhatAnswers(root: string, apt: HostApt): Promise<void> {
   const main = apt.sources.find(
     (source) => source.startsWith(`deb ${apt.mirror} `) && !/-(updates|security) main$/.test(source),

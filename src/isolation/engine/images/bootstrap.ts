@@ -67,7 +67,7 @@ export async function bootstrapDebian({
   }
 }
 
-/** A run that was killed leaves half a system behind; no live run can own it, since the lock is ours. */
+/** A build that was killed leaves its folder behind. No live build can own one, because this process holds the lock. */
 async function removeLeftovers(stateDir: string): Promise<void> {
   const left = (await readdir(stateDir)).filter((name) => name.startsWith(WORK_PREFIX));
   await Promise.all(left.map((name) => rm(join(stateDir, name), { recursive: true, force: true })));
@@ -115,7 +115,7 @@ async function importRoot({ docker, root, tag, signal }: ImportRequest): Promise
       ...(signal && { abortSignal: signal }),
     });
     for await (const message of readMessages(answer)) {
-      if (message.error) throw new ImageBuildError(tag, `the Engine did not take it: ${message.error}`);
+      if (message.error) throw new ImageBuildError(tag, `the Engine refused it: ${message.error}`);
     }
   } finally {
     if (tar.exitCode === null) tar.kill("SIGKILL");
@@ -124,5 +124,5 @@ async function importRoot({ docker, root, tag, signal }: ImportRequest): Promise
   if (status !== 0) throw new ImageBuildError(tag, `tar ended with status ${status}`);
 }
 
-/** What the kernel puts into these folders is not the image's. */
+/** What the kernel shows in these folders does not belong to the image. */
 const TAR_OPTIONS = ["--numeric-owner", "--exclude=./dev/*", "--exclude=./proc/*", "--exclude=./sys/*"];

@@ -7,9 +7,9 @@ import { readMessages } from "./engine-messages.ts";
 export interface BuildRequest {
   readonly docker: Docker;
   readonly source: ImageSource;
-  /** The id of the image that it stands on. */
+  /** The id of the image that it is built on. */
   readonly baseId: string;
-  /** `host` where the Engine has no network of its own; else its default. */
+  /** `host` if the Engine has no network of its own; else its default. */
   readonly network?: "host" | undefined;
   readonly proxies: Readonly<Record<string, string>>;
   readonly onProgress: OnImageProgress;
@@ -30,7 +30,7 @@ export async function buildImage({
 }: BuildRequest): Promise<void> {
   const answer = await docker.buildImage(Readable.from([source.context.tar]), {
     t: source.tag,
-    // The usual proxy variables are known to the builder and do not stay in the image.
+    // The builder knows the usual proxy variables and does not keep them in the image.
     buildargs: { ...proxies, BASE: baseId },
     labels: { [FINGERPRINT_LABEL]: fingerprint(source, baseId), [BASE_LABEL]: baseId },
     rm: true,

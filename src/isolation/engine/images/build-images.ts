@@ -44,7 +44,7 @@ export async function buildImages(request: ImageBuildRequest & StatusRequest): P
     if (before && before.Id !== image.id && before.Config.Labels?.[FINGERPRINT_LABEL]) superseded.unshift(before.Id);
     built.push(image);
   }
-  // What a running cell still uses stays, as an image without a name.
+  // An image that a running cell still uses stays, without a name.
   for (const id of superseded)
     await docker
       .getImage(id)
@@ -57,7 +57,7 @@ async function bringUpToDate(request: BuildRequest, before: Docker.ImageInspectI
   const { docker, source, baseId, onProgress } = request;
   const started = performance.now();
   if (before && isCurrent(before, source, baseId)) return describe(source, before, false, started);
-  onProgress({ image: source.tag, text: before ? "building anew, it is stale" : "building" });
+  onProgress({ image: source.tag, text: before ? "stale, building it again" : "building" });
   await buildImage(request);
   const after = await inspectImage(docker, source.tag);
   if (!after || !isCurrent(after, source, baseId))
@@ -79,7 +79,7 @@ function describe(
   return { name, tag, id: image.Id, sizeBytes: image.Size, built, durationMs: Math.round(performance.now() - started) };
 }
 
-/** A build must fetch packages: through the host itself where the Engine has no bridge, or where the proxy is the host's own. */
+/** A build fetches packages: through the host's network if the Engine has no bridge, or if the proxy listens on the host itself. */
 async function networkFor(docker: Docker, proxies: Readonly<Record<string, string>>): Promise<"host" | undefined> {
   const networks = await docker.listNetworks({ filters: { driver: ["bridge"] } });
   const localProxy = Object.values(proxies).some((proxy) => /\/\/(localhost|127\.|\[::1\])/.test(proxy));
@@ -96,7 +96,7 @@ export interface LockOptions {
   readonly onWait?: (pid: number) => void;
 }
 
-/** Waits until no other process holds `file`, and holds it until disposed of. What a dead process left is taken over. */
+/** Waits until no other process holds `file`, and holds it until it is disposed. A dead process's lock is taken over. */
 export async function acquireLock(file: string, { signal, onWait }: LockOptions = {}): Promise<AsyncDisposable> {
   return await holdFile(file, lockOwner(), {
     waitMs: MAX_WAIT_MS,

@@ -15,9 +15,9 @@ export interface ImageSource {
 }
 
 /**
- * The images in `imagesDir`, `base` first because the others stand on it.
+ * The images in `imagesDir`, `base` first, because the others are built on it.
  *
- * `names` chooses some of them; whatever is chosen, `base` comes along. Throws an `Error` for a name that is not there.
+ * `names` chooses some of them; `base` is always included. Throws an `Error` for an unknown name.
  */
 export async function listImages(imagesDir: string, prefix: string, names?: readonly string[]): Promise<ImageSource[]> {
   const entries = await readdir(imagesDir, { withFileTypes: true });
@@ -27,7 +27,7 @@ export async function listImages(imagesDir: string, prefix: string, names?: read
   const wanted = names?.map((name) => (name.startsWith(`${prefix}/`) ? name.slice(prefix.length + 1) : name)) ?? known;
   const unknown = wanted.filter((name) => !known.includes(name));
   if (!known.includes(BASE_NAME))
-    throw new Error(`${imagesDir} holds no folder ${BASE_NAME}, on which the other images stand`);
+    throw new Error(`${imagesDir} has no folder ${BASE_NAME}, on which the other images are built`);
   if (unknown.length > 0)
     throw new Error(`no such image: ${unknown.join(", ")}. There are: ${known.toSorted().join(", ")}`);
   const others = [...new Set(wanted)].filter((name) => name !== BASE_NAME).toSorted();
@@ -42,15 +42,15 @@ export async function listImages(imagesDir: string, prefix: string, names?: read
 
 /** What an image was made of. */
 export const FINGERPRINT_LABEL = "dev.corral.image";
-/** The id of the image it stands on. */
+/** The id of the image that it is built on. */
 export const BASE_LABEL = "dev.corral.base";
 
-/** Changes when a file of the image's folder changes, or the image it stands on. */
+/** Changes if a file of the image's folder changes, or the image that it is built on. */
 export function fingerprint(source: ImageSource, baseId: string): string {
   return sha256(`${source.context.sha256}\n${baseId}\n`);
 }
 
-/** Was `image` made of these files, on this base? */
+/** Was `image` built from these files, on this base? */
 export function isCurrent(image: Docker.ImageInspectInfo, source: ImageSource, baseId: string): boolean {
   return image.Config.Labels?.[FINGERPRINT_LABEL] === fingerprint(source, baseId);
 }
@@ -73,14 +73,14 @@ export async function readContext(dir: string): Promise<BuildContext> {
   const paths = entries
     .filter((entry) => entry.isFile())
     .map((entry) => relative(dir, join(entry.parentPath, entry.name)));
-  if (!paths.includes("Dockerfile")) throw new Error(`${dir} holds no Dockerfile`);
-  if (paths.length > MAX_FILES) throw new Error(`${dir} holds more than ${MAX_FILES} files`);
+  if (!paths.includes("Dockerfile")) throw new Error(`${dir} has no Dockerfile`);
+  if (paths.length > MAX_FILES) throw new Error(`${dir} has more than ${MAX_FILES} files`);
   const archive = pack();
   let bytes = 0;
   for (const path of paths.toSorted()) {
     const content = await readFile(join(dir, path));
     bytes += content.length;
-    if (bytes > MAX_BYTES) throw new Error(`${dir} holds more than ${MAX_BYTES} bytes`);
+    if (bytes > MAX_BYTES) throw new Error(`${dir} has more than ${MAX_BYTES} bytes`);
     archive.entry({ name: path.split(sep).join("/"), mode: 0o644, uid: 0, gid: 0, mtime: new Date(0) }, content);
   }
   archive.finalize();

@@ -10,10 +10,10 @@ import { readRecord } from "./record.ts";
 
 const PUBLIC_TAG = "debian:bookworm-slim";
 
-/** The Debian that every image stands on, and where it came from. */
+/** The Debian on which every image is built, and where it came from. */
 const DebianBase = z.object({
   source: z.enum(["registry", "debootstrap"]),
-  /** `debian@sha256:…` as the registry gave it, or the tag of our own. */
+  /** `debian@sha256:…` from the registry, or the tag of the image that Corral made. */
   reference: z.string(),
   /** The Engine's id of it. */
   id: z.string(),
@@ -21,7 +21,7 @@ const DebianBase = z.object({
 export type DebianBase = z.infer<typeof DebianBase>;
 const Record = z.object({ version: z.literal(1), base: DebianBase });
 
-/** The Debian base that is already there, without asking any registry: the recorded one, else one that the Engine holds. */
+/** The Debian base that exists already, without asking any registry: the recorded one, else one that the Engine has. */
 export async function findDebianBase(docker: Docker, stateDir: string): Promise<DebianBase | null> {
   const recorded = await recordedBase(stateDir);
   if (recorded && (await inspectImage(docker, recorded.id))) return recorded;
@@ -29,8 +29,8 @@ export async function findDebianBase(docker: Docker, stateDir: string): Promise<
 }
 
 /**
- * The Debian base, fetched where it is missing: by the digest recorded earlier, else the public tag, else made from
- * Debian's packages where no registry answers. What it was is recorded, so that later builds stand on the same.
+ * The Debian base, fetched if it is missing: by the digest recorded earlier, else the public tag, else made from
+ * Debian's packages if no registry answers. It is recorded, so that later builds use the same one.
  */
 export async function ensureDebianBase(request: BootstrapRequest): Promise<DebianBase> {
   const { docker, stateDir } = request;
@@ -49,7 +49,7 @@ async function fetchBase(request: BootstrapRequest): Promise<DebianBase> {
   if (pulled) return pulled;
   onProgress({
     image: BOOTSTRAP_TAG,
-    text: `no registry gave ${reference} (${refusal}); making it from Debian's packages`,
+    text: `no registry provided ${reference} (${refusal}); making it from Debian's packages`,
   });
   try {
     await bootstrapDebian(request);
@@ -57,18 +57,18 @@ async function fetchBase(request: BootstrapRequest): Promise<DebianBase> {
     signal?.throwIfAborted();
     throw new ImageBuildError(
       reference,
-      `no registry gave it (${refusal}), and ${(cause as Error).message}\n${ADVICE}`,
+      `no registry provided it (${refusal}), and ${(cause as Error).message}\n${ADVICE}`,
       { cause },
     );
   }
   const made = await bootstrappedBase(docker);
-  if (!made) throw new ImageBuildError(BOOTSTRAP_TAG, "the Engine took it and does not know it");
+  if (!made) throw new ImageBuildError(BOOTSTRAP_TAG, "the Engine imported it but does not list it");
   return made;
 }
 
 const ADVICE = `Either give the Engine access to a registry, or load the image by hand (docker load) from a machine that has ${PUBLIC_TAG}, or run this as root on Debian or Ubuntu.`;
 
-/** Only a digest that a registry gave counts: a local image of the same name may be anything. */
+/** Only an image with a digest from a registry counts: a local image of the same name may be anything. */
 async function pulledBase(docker: Docker, reference = PUBLIC_TAG): Promise<DebianBase | null> {
   const image = await inspectImage(docker, reference);
   const digest = image?.RepoDigests?.find((candidate) => candidate.startsWith("debian@sha256:"));

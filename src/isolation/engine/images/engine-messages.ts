@@ -2,7 +2,7 @@ import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
 import { z } from "zod";
 
-/** One line of what the Engine streams while it pulls, builds or imports. */
+/** One message of the Engine while it pulls, builds or imports. */
 const EngineMessage = z.object({
   stream: z.string().optional(),
   status: z.string().optional(),
@@ -10,9 +10,9 @@ const EngineMessage = z.object({
 });
 export type EngineMessage = z.infer<typeof EngineMessage>;
 
-/** Reads the Engine's messages one by one. A line that is none is skipped: newer Engines send other kinds as well. */
+/** Reads the Engine's messages one by one. An unknown line is skipped: newer Engines send other kinds too. */
 export async function* readMessages(stream: NodeJS.ReadableStream): AsyncGenerator<EngineMessage> {
-  // A broken connection must end the reading with its error; readline alone would take it for the end.
+  // A broken connection must end with its error; readline alone would treat it as the end.
   const failed = Promise.withResolvers<never>();
   failed.promise.catch(() => {});
   stream.once("error", failed.reject);

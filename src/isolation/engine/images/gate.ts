@@ -25,9 +25,9 @@ const MAX_BYTES = 16 * 1024 * 1024;
 const GateRecord = z.object({ baseId: z.string(), sha256: z.string().regex(/^[0-9a-f]{64}$/) });
 
 /**
- * The host path of the static busybox that stands in front of every worker, taken out of corral/base.
+ * The host path of the static busybox that starts every worker, extracted from corral/base.
  *
- * Taken out once per base image, and again where the file is no longer what it was.
+ * Extracted once for each base image, and again if the file was changed.
  */
 export async function gateBinary({ docker, stateDir, prefix = IMAGE_PREFIX }: GateRequest): Promise<string> {
   const tag = `${prefix}/${BASE_NAME}`;
@@ -41,12 +41,13 @@ export async function gateBinary({ docker, stateDir, prefix = IMAGE_PREFIX }: Ga
     if ((await sha256OfFile(file)) === known.sha256) return file;
   }
   const binary = await readFromImage(docker, base.Id, stateDir);
-  if (!binary.subarray(0, 4).equals(ELF_MAGIC)) throw new ImageBuildError(tag, `${GATE_PATH} in it is not a program`);
+  if (!binary.subarray(0, 4).equals(ELF_MAGIC))
+    throw new ImageBuildError(tag, `${GATE_PATH} in it is not an executable`);
   const digest = sha256(binary);
   await makeClosedDir(stateDir);
   await mkdir(join(gateDir, digest), { recursive: true, mode: 0o755 });
   const file = join(gateDir, digest, "busybox");
-  // Replaced only where it is not what its name says: cells of other orchestrators are being made with this very file.
+  // Replaced only if its content does not match its name: other orchestrators may be starting cells with this file.
   if (!(await writeIfMissing(file, binary, { mode: 0o555 })) && (await sha256OfFile(file)) !== digest)
     await writeAtomically(file, binary, { mode: 0o555 });
   await writeAtomically(record, JSON.stringify({ baseId: base.Id, sha256: digest }));
@@ -55,7 +56,7 @@ export async function gateBinary({ docker, stateDir, prefix = IMAGE_PREFIX }: Ga
 
 const ELF_MAGIC = Buffer.from("\x7fELF", "latin1");
 
-/** Reads from a container that is made and never started. It carries its owner, who may die before it is removed. */
+/** Reads from a container that is created and never started. Its labels name its owner, which may die before it is removed. */
 async function readFromImage(docker: Docker, imageId: string, stateDir: string): Promise<Buffer> {
   const name = `corral-gate-${randomUUID()}`;
   const container = await docker.createContainer({
@@ -67,7 +68,7 @@ async function readFromImage(docker: Docker, imageId: string, stateDir: string):
   });
   let response: NodeJS.ReadableStream | undefined;
   try {
-    // Loaded only now: it is needed once for each base image, and not at every start.
+    // Loaded only here: it is needed once for each base image, not at every start.
     const { extract } = await import("tar-stream");
     response = await container.getArchive({ path: GATE_PATH });
     const archive = response.pipe(extract());
@@ -77,7 +78,7 @@ async function readFromImage(docker: Docker, imageId: string, stateDir: string):
     }
     throw new Error(`${GATE_PATH} in the image is not a file of at most ${MAX_BYTES} bytes`);
   } finally {
-    // Left half read it would hold its connection, and this process with it, for minutes.
+    // A response that is not read to its end would keep its connection, and this process, for minutes.
     (response as Readable | undefined)?.destroy();
     await container.remove({ force: true });
   }

@@ -1,24 +1,24 @@
 import { readFile } from "node:fs/promises";
 import { runHostCommand } from "./host-command.ts";
 
-/** How this host's own apt reaches Debian's packages, put in terms of the suite that the images use. */
+/** How this host's own apt reaches Debian's packages, translated to the suite that the images use. */
 export interface HostApt {
   /** Where debootstrap gets its packages; null: its own default. */
   readonly mirror: string | null;
-  /** Lines of a `sources.list` for the image; empty: the mirror's main suite is all that is known. */
+  /** Lines of a `sources.list` for the image; empty if only the mirror's main suite is known. */
   readonly sources: readonly string[];
-  /** Lines of `apt.conf` without which that mirror is refused here, e.g. that its dates are not checked. */
+  /** Lines of `apt.conf` that this mirror needs here, e.g. not to check its dates. */
   readonly settings: readonly string[];
 }
 
 const NOTHING: HostApt = { mirror: null, sources: [], settings: [] };
-/** Filled in by apt for each index that it knows of. */
+/** apt fills this in for each index that it knows. */
 const TARGET = "$(REPO_URI) $(RELEASE) $(COMPONENT)";
 
 /**
- * Reads the host's apt configuration through apt itself. Only a Debian host has a mirror of Debian to offer.
+ * Reads the host's apt configuration through apt itself. Only a Debian host has a mirror of Debian.
  *
- * A source with a password in it is left out: it would stay readable in every cell.
+ * A source with a password is left out: every cell could read it.
  */
 export async function readHostApt(suite: string): Promise<HostApt> {
   const osRelease = await readFile("/etc/os-release", "utf8").catch(() => "");
@@ -50,7 +50,7 @@ function parseTarget(line: string, hostSuite: string): { uri: string; pocket: st
   return [{ uri, pocket }];
 }
 
-/** A host without apt, or with one that cannot read its own settings, has nothing to tell. */
+/** Empty on a host without apt, or with an apt that cannot read its settings. */
 async function lines(...command: string[]): Promise<string[]> {
   const printed: string[] = [];
   const end = await runHostCommand(command, { onLine: (line) => printed.push(line) });

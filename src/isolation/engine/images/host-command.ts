@@ -5,7 +5,7 @@ import { hasCode } from "../../../platform/errno.ts";
 export interface CommandOptions {
   readonly onLine?: (line: string) => void;
   readonly signal?: AbortSignal | undefined;
-  /** Added to the few variables that a command gets: nothing is inherited. */
+  /** Added to the few variables that a command gets. Nothing is inherited. */
   readonly env?: Readonly<Record<string, string>>;
 }
 
@@ -20,7 +20,7 @@ const TAIL_LINES = 15;
 /** Longer than debootstrap takes over a slow line. */
 const TIMEOUT_MS = 20 * 60_000;
 
-/** Runs one of the host's own programs to its end. A program that is not there has failed like any other. */
+/** Runs one of the host's programs to its end. A missing program is a failure like any other. */
 export function runHostCommand(command: readonly string[], options: CommandOptions = {}): Promise<CommandEnd> {
   const [program = "", ...args] = command;
   const child = spawn(program, args, {
@@ -29,7 +29,7 @@ export function runHostCommand(command: readonly string[], options: CommandOptio
     killSignal: "SIGKILL",
     ...(options.signal && { signal: options.signal }),
   });
-  // Not the option of `spawn`: where there is no such program, its timer would keep the process until it fires.
+  // Not the `timeout` option of `spawn`: if there is no such program, its timer would keep this process alive.
   const timer = setTimeout(() => child.kill("SIGKILL"), TIMEOUT_MS);
   const tail: string[] = [];
   for (const input of [child.stdout, child.stderr]) {
@@ -55,8 +55,8 @@ export function runHostCommand(command: readonly string[], options: CommandOptio
 }
 
 /**
- * The same command in mount and process namespaces of its own, so that whatever it mounts and starts ends with it,
- * also when it is killed in the middle. Needs root.
+ * The same command in its own mount and process namespaces, so that everything it mounts and starts ends with it, even
+ * if it is killed. Needs root.
  */
 export function contained(command: readonly string[]): string[] {
   return ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", ...command];

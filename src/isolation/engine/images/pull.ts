@@ -13,14 +13,14 @@ export interface PullRequest {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Pulls an image. Answers null when it is there, else why no registry gave it. */
+/** Pulls an image. Null on success, else why no registry provided it. */
 export async function pullImage({ docker, reference, onProgress, signal }: PullRequest): Promise<string | null> {
   const givenUp = new AbortController();
   const firstByte = setTimeout(
     () => givenUp.abort(new Error(`no registry answered within ${FIRST_BYTE_TIMEOUT_MS / 1000} s`)),
     FIRST_BYTE_TIMEOUT_MS,
   );
-  // Cleared at the end: the timer of AbortSignal.timeout, once a request listens to it, keeps the process until it fires.
+  // Cleared at the end: the timer of AbortSignal.timeout would keep the process alive once a request listens to it.
   const total = setTimeout(
     () => givenUp.abort(new Error(`the registry took longer than ${TOTAL_TIMEOUT_MS / 60_000} minutes`)),
     TOTAL_TIMEOUT_MS,
@@ -31,7 +31,7 @@ export async function pullImage({ docker, reference, onProgress, signal }: PullR
     for await (const message of readMessages(answer)) {
       clearTimeout(firstByte);
       if (message.error) return message.error;
-      // The bars of each layer are for terminals; the lines that stand alone tell enough.
+      // The progress bars of each layer are for terminals; the other lines are enough.
       if (message.status && !/^(Downloading|Extracting|Waiting|Verifying|Pulling fs)/.test(message.status)) {
         onProgress({ image: reference, step: "pull", text: message.status });
       }

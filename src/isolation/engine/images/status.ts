@@ -12,7 +12,7 @@ export interface StatusRequest {
   readonly prefix?: string;
 }
 
-/** Which of the images are there and up to date. Asks the Engine only: no registry, nothing is built. */
+/** Which images exist and are up to date. Asks the Engine only: no registry is asked, nothing is built. */
 export async function imageStatus({
   docker,
   imagesDir,
@@ -27,9 +27,9 @@ export async function imageStatus({
   const base = images[0];
   return sources.map((source, index) => {
     const image = images[index] ?? null;
-    // Where the Debian image was removed since, the base image itself still says what it stands on.
-    const standsOn = source.name === BASE_NAME ? (debian?.id ?? image?.Config.Labels?.[BASE_LABEL]) : base?.Id;
-    const state = image === null ? "missing" : standsOn && isCurrent(image, source, standsOn) ? "present" : "stale";
+    // If the Debian image was removed, the base image's label still says on what it was built.
+    const builtOn = source.name === BASE_NAME ? (debian?.id ?? image?.Config.Labels?.[BASE_LABEL]) : base?.Id;
+    const state = image === null ? "missing" : builtOn && isCurrent(image, source, builtOn) ? "present" : "stale";
     return { name: source.name, tag: source.tag, state, id: image?.Id ?? null, sizeBytes: image?.Size ?? null };
   });
 }
