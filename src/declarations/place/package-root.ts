@@ -8,6 +8,18 @@ import { fileURLToPath } from "node:url";
  */
 export const PACKAGE_ROOT = above(dirname(fileURLToPath(import.meta.url)));
 
+/**
+ * The code and the policies of the Corral that runs, and the packages that it imports. If a project has it in its own
+ * `node_modules`, a worker that could write there would change what runs next on the host.
+ */
+export function corralsOwn(): string[] {
+  const modules = /^.*?\/node_modules(?=\/)/.exec(PACKAGE_ROOT)?.[0];
+  const inside = ["src", "dist", "policies", "images", "node_modules", "package.json"].map((name) =>
+    join(PACKAGE_ROOT, name),
+  );
+  return [...(modules === undefined ? [] : [modules]), ...inside.filter((path) => existsSync(path))];
+}
+
 function above(folder: string): string {
   if (existsSync(join(folder, "package.json"))) return folder;
   if (folder === "/") throw new Error("Corral's own package.json is missing; install Corral again");

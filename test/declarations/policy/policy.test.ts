@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { listPolicies, loadPolicy } from "../../../src/declarations/policy/policy.ts";
-import { parsePolicy } from "../../../src/declarations/policy/policy-yaml.ts";
+import { ceilingOf, parsePolicy } from "../../../src/declarations/policy/policy-yaml.ts";
 import { DeclarationError } from "../../../src/declarations/yaml/problem.ts";
 import { BASELINE, policyWeaknesses } from "../../../src/sandbox/policy.ts";
 
@@ -161,5 +161,19 @@ describe("a project's policy", () => {
   it("cannot take the name of one of Corral's own, which a person may rely on", async () => {
     const dir = await folderWith({ "untrusted.yaml": "name: untrusted\n" });
     await expect(loadPolicy("untrusted", { dirs: [dir] })).rejects.toThrow(/untrusted\.yaml:1:1: .*Corral's own/);
+  });
+});
+
+describe("the ceiling of a limit", () => {
+  const row = { key: "gpu", unit: "count", meaning: "whole GPUs" } as const;
+
+  it("that every policy must set is missing if it is not set", () => {
+    expect(ceilingOf(row).safeParse(undefined).success).toBe(false);
+    expect(ceilingOf(row).parse({ default: 1, max: 2 })).toEqual({ default: 1, max: 2 });
+    expect(ceilingOf(row).safeParse({ default: 3, max: 2 }).success).toBe(false);
+  });
+
+  it("that a policy need not set is the value of its row, as default and as maximum", () => {
+    expect(ceilingOf({ ...row, absent: 0 }).parse(undefined)).toEqual({ default: 0, max: 0 });
   });
 });
