@@ -4,6 +4,7 @@ import type { Sandbox } from "../sandbox/sandbox.ts";
 import { Calls } from "./calls/calls.ts";
 import { openStage } from "./changes/open-stage.ts";
 import { type SettledChanges, settleEnded } from "./changes/settled-run.ts";
+import { Disposables } from "./model/disposables.ts";
 import type { RunEnvironment } from "./model/environment.ts";
 import { granteeOf } from "./model/grantee.ts";
 import { type Narrow, newRunId, rootJob } from "./model/job.ts";
@@ -17,7 +18,7 @@ export interface SessionRequest {
   readonly worker: WorkerDefinition;
   /** A policy in place of the project's. */
   readonly policy?: string;
-  /** What is taken away from the worker's own sandbox; absent or null: nothing. Nothing is granted past that while it goes on. */
+  /** Takes something away from the worker's own sandbox; absent or null: nothing. Nothing is granted beyond that. */
   readonly narrow?: (sandbox: Sandbox) => Narrow | null;
   readonly signal: AbortSignal;
 }
@@ -25,12 +26,12 @@ export interface SessionRequest {
 export type OpenedSession =
   | {
       readonly ok: true;
-      /** Its id, by which questions and records name it. */
+      /** Its id in questions and records. */
       readonly run: string;
       readonly session: Session;
-      /** Ends the session, and applies what was changed in it as far as somebody agrees; null where nothing waited. */
+      /** Ends the session and applies the changes for which there is consent; null if there were none. */
       readonly finish: () => Promise<SettledChanges | null>;
-      /** Removes every trace. What was changed, and {@link finish} was not called for, waits for a person. */
+      /** Removes every trace. Changes wait for a person if {@link finish} was not called. */
       readonly [Symbol.asyncDispose]: () => Promise<void>;
     }
   | { readonly ok: false; readonly violations: readonly DescribedViolation[] };
@@ -38,8 +39,8 @@ export type OpenedSession =
 const NO_ATTACHMENTS: Pins = { sources: new Map(), [Symbol.asyncDispose]: async () => {} };
 
 /**
- * A worker's sandbox for a person's or a program's own use: its tools and a shell in its cell. The worker's own command
- * does not run. Nothing is agreed to beforehand: each write that asks is asked about by itself.
+ * Opens a worker's sandbox for a user's or a program's own use: its tools and a shell in its cell. The worker's own
+ * command does not run. Each write that needs consent is asked about by itself.
  */
 export async function openSession(
   { worker, policy, narrow: narrowing, signal }: SessionRequest,
@@ -59,12 +60,10 @@ export async function openSession(
   const job = { ...rootJob(asked, env.project.delegation), narrow };
   const staging = await openStage(job, sandbox, env);
   if (!staging.ok) return { ok: false, violations: describeAll(staging.violations) };
-  const { stage } = staging;
+  await using opening = new Disposables();
+  const stage = opening.use(staging.stage);
   const grantee = granteeOf(job, stage);
-  const grants = await env.grants.join(grantee).catch(async (error: unknown) => {
-    await stage[Symbol.asyncDispose]();
-    throw error;
-  });
+  opening.use(await env.grants.join(grantee));
   const calls = new Calls({
     job,
     grantee,
@@ -81,6 +80,7 @@ export async function openSession(
     call: (request, hangUp) => calls.call(request, hangUp),
     standalone: true,
   });
+  const parts = opening.move();
   let isOver = false;
   const end = async (unfit: string | null): Promise<SettledChanges | null> => {
     if (isOver) return null;
@@ -93,8 +93,7 @@ export async function openSession(
     return await settleEnded(job, stage, env, unfit);
   };
   const close = async (): Promise<void> => {
-    await using _ = stage;
-    await using __ = grants;
+    await using _ = parts;
     await end("the session was not ended in order");
   };
   return { ok: true, run: job.run, session, finish: () => end(null), [Symbol.asyncDispose]: close };

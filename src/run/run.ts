@@ -23,8 +23,10 @@ import { type RunResult, refusedResult } from "./model/result.ts";
 import { inputViolations } from "./model/schema-check.ts";
 import { recordedRun } from "./recorded-run.ts";
 import { LazySession } from "./session/lazy-session.ts";
+import type { Session } from "./session/session.ts";
+import type { SessionParts } from "./session/session-hands.ts";
 
-/** What a person or a program asks for: one worker of the project, run by itself. */
+/** A request of a user or a program: one worker of the project, run by itself. */
 export interface RunRequest {
   readonly worker: WorkerDefinition;
   /** JSON for the worker's standard input; `undefined`: none. */
@@ -35,7 +37,7 @@ export interface RunRequest {
   readonly signal: AbortSignal;
 }
 
-/** Runs a worker under the project. Every outcome is a result; it rejects only for a bug or a broken set-up. */
+/** Runs a worker under the project. Every outcome is a result; it rejects only for a bug or a broken installation. */
 export async function run(request: RunRequest, env: RunEnvironment): Promise<RunResult> {
   const { worker, input, attachments = [], signal } = request;
   const run = newRunId();
@@ -59,12 +61,12 @@ function refuseRoot(
   return result;
 }
 
-/** One run, made by a person or called by another run. */
+/** One run, started by a user, a program or another run. From here on the functions follow a run's steps in order. */
 export async function perform(job: Job, env: RunEnvironment): Promise<RunResult> {
   return await recordedRun(job, env, () => permitted(job, env));
 }
 
-/** Its sandbox, derived from its caller's. */
+/** Step 1: its sandbox, derived from its caller's. */
 async function permitted(job: Job, env: RunEnvironment): Promise<RunResult> {
   const who = { run: job.run, worker: job.worker.name };
   const derivation = await permissionOf(job.worker, job.callerSandbox, job.narrow, env);
@@ -73,7 +75,7 @@ async function permitted(job: Job, env: RunEnvironment): Promise<RunResult> {
   return await staged(job, derivation.sandbox, env);
 }
 
-/** The side on which it writes what somebody must agree to, and what becomes of that when it has ended. */
+/** Step 2: the views in which it writes what needs consent. After its end (step 4) its changes are settled. */
 async function staged(job: Job, sandbox: Sandbox, env: RunEnvironment): Promise<RunResult> {
   const staging = await openStage(job, sandbox, env);
   if (!staging.ok) return refusedResult({ run: job.run, worker: job.worker.name }, staging.violations);
@@ -87,13 +89,19 @@ async function staged(job: Job, sandbox: Sandbox, env: RunEnvironment): Promise<
   return await settledRun(job, result, stage, env);
 }
 
-/** An agent acts on the host's side of its sandbox, and has a cell where it uses one. Loaded only where there is one. */
+/** Step 3 for an agent: it acts on the host's side of its sandbox, and gets a cell with its first command. */
 async function asAgent(job: Job, agent: AgentDefinition, grantee: Grantee, stage: Stage, env: RunEnvironment) {
   const { agentRun } = await import("./agent/agent-run.ts");
-  return await agentRun(job, agent, { grantee, stage, env, perform: (called) => perform(called, env) });
+  return await agentRun(job, agent, {
+    grantee,
+    stage,
+    env,
+    perform: (called) => perform(called, env),
+    openSession: (own, call) => openedSession({ job: own, grantee, stage, env, call, standalone: true }),
+  });
 }
 
-/** Its cell: planned, verified, and released when it is this job's turn. */
+/** Step 3 for a command: a verified cell, released when it is this job's turn, and supervised until it ends. */
 async function planned(job: Job, grantee: Grantee, stage: Stage, env: RunEnvironment): Promise<RunResult> {
   const owner = identityOf(job);
   const { output, flooded } = printing(job, stage.sandbox, env);
@@ -107,11 +115,8 @@ async function planned(job: Job, grantee: Grantee, stage: Stage, env: RunEnviron
   const deadline = Math.min(job.deadline, begunAt + plan.limits.timeoutMs);
   await using calls = new Calls({ job, grantee, pins, deadline, env, perform: (called) => perform(called, env) });
   const call = (request: CallRequest, signal: AbortSignal): Promise<RunResult> => calls.call(request, signal);
-  // Loaded with the first tool: the tools and what they need would double the start of every run.
-  await using session = new LazySession(async () => {
-    const { Session } = await import("./session/session.ts");
-    return await Session.open({ job: { ...job, deadline }, grantee, stage, env, call, standalone: false });
-  });
+  const parts = { job: { ...job, deadline }, grantee, stage, env, call, standalone: false };
+  await using session = new LazySession(() => openedSession(parts));
   const cell = opened.begin(owner, {
     call,
     tool: (name, input, signal) => session.runTool(name, input, signal),
@@ -129,7 +134,13 @@ async function planned(job: Job, grantee: Grantee, stage: Stage, env: RunEnviron
   return await endedResult(job.worker, plan, ended, env.schemas);
 }
 
-/** What its worker prints: kept up to the limit, and shown as it comes. `flooded` is aborted when it prints more. */
+/** The tools and what they need are loaded for a run that uses them: they would double the start of every other run. */
+async function openedSession(parts: SessionParts): Promise<Session> {
+  const { Session } = await import("./session/session.ts");
+  return await Session.open(parts);
+}
+
+/** Keeps what the worker prints, up to the limit, and reports it as it comes. `flooded` is aborted when it prints more. */
 function printing(job: Job, sandbox: Sandbox, env: RunEnvironment) {
   const flood = new AbortController();
   const output = new BoundedOutput(

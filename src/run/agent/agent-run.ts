@@ -6,7 +6,7 @@ import { Transcript } from "../../agent/transcript/transcript.ts";
 import type { Stage } from "../../changes/stage.ts";
 import type { AgentDefinition } from "../../declarations/worker/worker.ts";
 import { planLimits } from "../../isolation/plan/plan-for.ts";
-import type { CallRequest } from "../calls/call.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { Calls, type Perform } from "../calls/calls.ts";
 import { pinAttachments } from "../cell/attachment-pins.ts";
 import type { RunEnvironment } from "../model/environment.ts";
@@ -15,10 +15,9 @@ import { identityOf, type Job } from "../model/job.ts";
 import { BoundedOutput } from "../model/output.ts";
 import { type RunResult, refusedResult } from "../model/result.ts";
 import { refusedMounts } from "../session/refused-mounts.ts";
-import { Session } from "../session/session.ts";
 import { AgentEnd } from "./agent-end.ts";
 import { agentReport, agentResult } from "./agent-result.ts";
-import { agentTools } from "./agent-tools.ts";
+import { agentTools, type ToolSession } from "./agent-tools.ts";
 import { systemPrompt, taskText } from "./prompt.ts";
 
 export interface AgentSurroundings {
@@ -27,16 +26,23 @@ export interface AgentSurroundings {
   readonly env: RunEnvironment;
   /** Runs the workers that it calls. */
   readonly perform: Perform;
+  readonly openSession: (job: Job, call: Calls["call"]) => Promise<AgentSession>;
+}
+
+/** What an agent needs of a session. */
+export interface AgentSession extends ToolSession, AsyncDisposable {
+  readonly sandbox: Sandbox;
+  recordUnmet(name: string, rawInput: unknown, code: string, message: string): void;
 }
 
 /**
- * One agent: a model on the host, whose tools act on the run's sandbox and in a cell of its own. The model, its key and the
- * network stay outside of every cell. What is written, and what becomes of it, is as for a command.
+ * Runs one agent: a model on the host, whose tools act on the run's sandbox and in a cell of its own. The model, its key
+ * and the network stay outside every cell. What it writes is handled as for a command.
  */
 export async function agentRun(
   job: Job,
   agent: AgentDefinition,
-  { grantee, stage, env, perform }: AgentSurroundings,
+  { grantee, stage, env, perform, openSession }: AgentSurroundings,
 ): Promise<RunResult> {
   const { sandbox } = stage;
   const who = { run: job.run, worker: job.worker.name };
@@ -53,8 +59,7 @@ export async function agentRun(
   const spending = new Spending(job.worker.name, agent.budget, job.spending);
   const own: Job = { ...job, deadline, signal: end.signal, spending };
   await using calls = new Calls({ job: own, grantee, pins: attached.pins, deadline, env, perform });
-  const call = (request: CallRequest, hangUp: AbortSignal): Promise<RunResult> => calls.call(request, hangUp);
-  await using session = await Session.open({ job: own, grantee, stage, env, call, standalone: true });
+  await using session = await openSession(own, (request, signal) => calls.call(request, signal));
 
   const ending = await worked(own, agent, spending, session, env);
   const made = await calls.end();
@@ -69,12 +74,12 @@ export async function agentRun(
   return agentResult(job, { ending, said, stopped: end.stopped }, limits.outputBytes, { agent: report, calls: made });
 }
 
-/** The loop, from the model's opening to the agent's end, written down as it goes. */
+/** The loop, from opening the model to the agent's end, recorded in the transcript. */
 async function worked(
   job: Job,
   { model }: AgentDefinition,
   spending: Spending,
-  session: Session,
+  session: AgentSession,
   env: RunEnvironment,
 ): Promise<AgentEnding> {
   const { worker, run, root, signal } = job;
@@ -122,21 +127,21 @@ async function worked(
   }
 }
 
-/** An agent that called it may spend only so much: nobody gets round that by having others do the work for nothing. */
+/** An agent above has a cost limit: calls to a model without a known price would get round it. */
 function priceless(model: string): ModelFailure {
-  const message = `What ${model} costs is not known, and an agent above has a limit of cost. Say it under \`models\` of corral.yaml.`;
+  const message = `The price of ${model} is not known, and an agent above it has a cost limit. Set the price under \`models\` in corral.yaml.`;
   return new ModelFailure("COST_LIMIT", message);
 }
 
 const NOTHING: AgentEnding = { text: "", output: null, failure: null };
 
-function startOf({ worker, attachments }: Job, { sandbox }: Session) {
+function startOf({ worker, attachments }: Job, { sandbox }: AgentSession) {
   const files = attachments.map(({ name }) => ({ path: `/attachments/${name}`, mode: "ro" as const }));
   const mounts = [...sandbox.mounts.map(({ path, mode }) => ({ path, mode })), ...files];
   return { model: worker.model ?? "", policy: sandbox.policy.name, mounts };
 }
 
-/** What a person sees ends with a line. */
+/** Output that people read ends with a newline. */
 function printed(text: string): string {
   return text === "" || text.endsWith("\n") ? text : `${text}\n`;
 }

@@ -95,11 +95,6 @@ export class CommandCell implements AsyncDisposable {
     return this.#isStale;
   }
 
-  /** True where programs may be running. */
-  get isOpen(): boolean {
-    return this.#cell !== null;
-  }
-
   /** True where there is a cell that the next command will not have. */
   get isStale(): boolean {
     return this.#isStale;
