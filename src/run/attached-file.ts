@@ -5,18 +5,18 @@ import type { Sandbox } from "../sandbox/sandbox.ts";
 
 export type AttachedFile =
   | { readonly ok: true; readonly host: string }
-  /** Why there is none, for whoever named it: it may hold host paths. */
+  /** Why there is none, for the user or program that named it: it may hold host paths. */
   | { readonly ok: false; readonly reason: string };
 
 /**
- * What a person or a program attaches to a root run: a file of their own, below `cwd` where its path is relative, or
- * else, where nothing is there, the file at a virtual path of the project.
+ * What a user or a program attaches to a root run: a file of the host, below `cwd` if its path is relative; if there is none,
+ * the file at a virtual path of the project.
  */
 export async function attachedFile(path: string, project: Sandbox, cwd: string): Promise<AttachedFile> {
   return (await ownFile(path, cwd)) ?? (await projectFile(path, project));
 }
 
-/** The person's own links are followed, once and here; what is mounted holds none. Null where nothing is there. */
+/** The user's own links are followed, once and here; what is mounted holds none. Null if there is no such file. */
 async function ownFile(path: string, cwd: string): Promise<AttachedFile | null> {
   const asked = resolve(cwd, path);
   const isThere = await lstat(asked).then(
@@ -45,5 +45,5 @@ async function projectFile(path: string, project: Sandbox): Promise<AttachedFile
   return found.isFile() ? { ok: true, host: posix.normalize(host) } : NOT_A_FILE;
 }
 
-const NOWHERE = "there is no such file, neither here nor in the project";
+const NOWHERE = "no such file, neither on the host nor in the project";
 const NOT_A_FILE = { ok: false, reason: "this is not a regular file" } as const;

@@ -16,7 +16,7 @@ export interface Ended {
   readonly calls: readonly RunResult[];
 }
 
-/** What became of a run whose worker began. */
+/** The result of a run whose worker began. */
 export async function endedResult(
   worker: WorkerDefinition,
   plan: Plan,
@@ -83,7 +83,7 @@ function errorOf(
     case "timed_out":
       return {
         code: "TIMED_OUT",
-        message: `Worker ${name} did not end within its time limit (at most ${formatDuration(plan.limits.timeoutMs)}, less where its caller's ended sooner).`,
+        message: `Worker ${name} did not end within its time limit (at most ${formatDuration(plan.limits.timeoutMs)}, less if its caller's limit ends sooner).`,
       };
     case "oom_killed":
       return {
@@ -103,6 +103,6 @@ function errorOf(
     case "cancelled":
       return { code: "CANCELLED", message: `The run of worker ${name} was cancelled.` };
     default:
-      return { code: "LOST", message: "The container engine stopped answering; how the worker ended is not known." };
+      return { code: "LOST", message: "The container engine stopped answering. It is not known how the worker ended." };
   }
 }

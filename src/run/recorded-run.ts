@@ -4,8 +4,8 @@ import { identityOf, type Job } from "./model/job.ts";
 import { type RunResult, unstartedResult } from "./model/result.ts";
 
 /**
- * What `act` makes of a job, told from its request to its end, however it runs. Every outcome is a result, also that the
- * Engine failed and that nobody wants it any more; it rejects only for a bug.
+ * Runs a job by `act`, and reports it from its request to its end. Every outcome is a result, also a failure of the engine
+ * and a cancellation; it rejects only for a bug.
  */
 export async function recordedRun(job: Job, env: Records, act: () => Promise<RunResult>): Promise<RunResult> {
   env.emit({ type: "requested", ...identityOf(job) });
@@ -20,7 +20,7 @@ async function outcomeOf(job: Job, env: Records, act: () => Promise<RunResult>):
   const unstarted = (status: "cancelled" | "lost", code: string, message: string): RunResult =>
     unstartedResult({ run: job.run, worker: job.worker.name }, status, { code, message });
   try {
-    // It may have waited for its turn until nobody wants it any more.
+    // It may have been cancelled while it waited for its turn.
     job.signal.throwIfAborted();
     return await act();
   } catch (error) {
@@ -28,6 +28,10 @@ async function outcomeOf(job: Job, env: Records, act: () => Promise<RunResult>):
       return unstarted("cancelled", "CANCELLED", "The run was cancelled before its worker began.");
     if (!(error instanceof EngineTrouble)) throw error;
     env.emit({ type: "trouble", ...identityOf(job), detail: error.message });
-    return unstarted("lost", "ENGINE_TROUBLE", "The container engine failed; this says nothing about the worker.");
+    return unstarted(
+      "lost",
+      "ENGINE_TROUBLE",
+      "The container engine failed, not the worker. `corral doctor` checks the engine.",
+    );
   }
 }

@@ -181,7 +181,7 @@ describe("without an Engine", () => {
 
   it("check still checks what is declared, and warns", async () => {
     const { status, stdout } = await project.corral(["check"], { env: NO_ENGINE });
-    expect(stdout).toContain("warning Images were not looked at.");
+    expect(stdout).toContain("warning Images were not checked.");
     expect(stdout).toContain("refused top > greedy");
     expect(status).toBe(1);
   });

@@ -77,7 +77,7 @@ describe("an item that the Engine lost", () => {
     });
     await whole(opened);
     expect(messages[0]).toBe(
-      "The container engine failed; this says nothing about the worker. (connect ENOENT /there/docker.sock)",
+      "The container engine failed, not the worker. `corral doctor` checks the engine. (connect ENOENT /there/docker.sock)",
     );
     // What a worker's caller may read of it holds no host path.
     const ended = f.project.events.find((event) => event.type === "ended");

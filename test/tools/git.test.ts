@@ -144,13 +144,13 @@ describe("a worker with a repository", () => {
       expect(await s.tool("git_pull", { repo })).toMatchObject({
         ok: false,
         code: "GIT_NOT_ALLOWED",
-        message: "This worker cannot use such a repository. Repositories: notes.",
+        message: "This worker may not use that repository. Repositories that it may use: notes.",
       });
     await s[Symbol.asyncDispose]();
     const none = await open({ worker: { git: [] } });
     expect(await none.tool("git_pull", { repo: "notes" })).toMatchObject({
       code: "GIT_NOT_ALLOWED",
-      message: "This worker cannot use such a repository. Repositories: none.",
+      message: "This worker may not use that repository. Repositories that it may use: none.",
     });
   });
 

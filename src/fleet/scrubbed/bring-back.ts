@@ -12,7 +12,7 @@ import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 const MAX_ENTRIES = 10_000;
 const MAX_DEPTH = 64;
 
-/** Where an item's folder belongs: below a mount of the fleet's. */
+/** The destination of an item's folder: below a mount of the fleet. */
 export interface Belonging {
   readonly base: Mount;
   /** From there to the folder; never empty. */
@@ -21,15 +21,15 @@ export interface Belonging {
 }
 
 export interface BroughtBack {
-  /** Why nothing was brought back; null where all was. */
+  /** Why nothing was brought back; null if all was. */
   readonly refusal: { readonly path: string; readonly reason: string } | null;
   readonly files: number;
   readonly bytes: number;
 }
 
 /**
- * Takes what an item left in its folder to where it belongs. Nobody can write there any more, so it is judged first and
- * then moved: regular files, folders, and links that stay inside; nothing of it where anything else is found.
+ * Moves what an item left in its folder to its destination. No process can write there any more, so it is judged first and
+ * then moved: regular files, folders, and links that stay inside. If anything else is found, nothing is moved.
  */
 export function bringBack(from: string, { base, parts, path }: Belonging, maxBytes: number): BroughtBack {
   using source = Descriptor.name(from, true);
@@ -81,11 +81,11 @@ class Judge {
     if ((stats.mode & 0o6000) !== 0) return "it is setuid or setgid: it would run as its owner or group";
     this.files += 1;
     this.bytes += stats.size;
-    return this.bytes > this.#maxBytes ? "with it, more would be written than the limit allows" : null;
+    return this.bytes > this.#maxBytes ? "it exceeds the disk limit" : null;
   }
 }
 
-/** Into the item's own folder, which is opened without following links and made where it is missing. */
+/** Into the item's own folder, which is opened without following links and made if it is missing. */
 function moveInto(source: Descriptor, base: Mount, parts: readonly string[], path: VirtualPath): void {
   using roots = openRoots([base]);
   using slot = openSlot("write", roots.get("write", base.path), { path, mount: base.path, parts }, true);
@@ -110,7 +110,7 @@ function moveAll(source: Descriptor, target: Descriptor): void {
   }
 }
 
-/** At once where both are on one file system: a reader sees the old file or the new one. */
+/** Atomic if both are on one file system: a reader sees the old file or the new one. */
 function moveOne(source: Descriptor, target: Descriptor, name: string, stats: fs.Stats): void {
   try {
     fs.renameSync(source.path(name), target.path(name));

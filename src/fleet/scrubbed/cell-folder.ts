@@ -14,7 +14,7 @@ export interface WorkerUser {
 /**
  * Where a serving cell's items come and go, on the host: their input and output, their attachments, and a folder in the
  * place of each writable mount. The directories themselves are root's, so that an item leaves nothing on them, not even
- * a mode or a time; what stands in them is made for one item and removed after it.
+ * a mode or a time; their content is made for one item and removed after it.
  */
 export class CellFolder implements AsyncDisposable {
   readonly path: string;
@@ -42,7 +42,7 @@ export class CellFolder implements AsyncDisposable {
     for (const dir of this.outputs) fs.chownSync(dir, uid, gid);
   }
 
-  /** Before the first item: from now on nobody but Corral makes anything in these directories themselves. */
+  /** Before the first item: from then on only Corral makes entries in these directories themselves. */
   takeOutputsBack(): void {
     for (const dir of this.outputs) {
       fs.chownSync(dir, 0, 0);
@@ -60,10 +60,10 @@ export class CellFolder implements AsyncDisposable {
     }
   }
 
-  /** What the command printed, and one byte more where there is more than `most`. */
+  /** What the command printed, and one byte more if there is more than `most`. */
   printed(name: "out" | "err", most: number): Buffer {
     const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK } = fs.constants;
-    // Whoever still holds a lease on it, where the Engine lost its cell, is not waited for.
+    // Does not wait for a process that still holds a lease on it, which is possible if the Engine lost its cell.
     using file = new Descriptor(fs.openSync(join(this.io, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
     const size = Math.min(file.stat().size, most + 1);
     const bytes = Buffer.alloc(size);
@@ -96,7 +96,7 @@ export class CellFolder implements AsyncDisposable {
     return path;
   }
 
-  /** Nothing of an item is left afterwards. Quick where there is little, which is nearly always. */
+  /** Removes everything of an item. Quick if there is little, which is nearly always so. */
   async clear(): Promise<void> {
     for (const dir of [this.io, this.attachments, ...this.outputs]) {
       for (const name of fs.readdirSync(dir, { encoding: "buffer" })) {

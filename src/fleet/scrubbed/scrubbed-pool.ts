@@ -22,18 +22,18 @@ export interface ScrubbedPoolOptions {
   /** What the fleet as a whole may see: each item's sandbox is a part of it. */
   readonly fleet: Sandbox;
   readonly env: RunEnvironment;
-  /** How many cells may stand at once, as of now. */
+  /** How many cells may exist at once; it may change. */
   readonly size: () => number;
   readonly signal: AbortSignal;
 }
 
-/** What a cell serves, and whether it may serve another. */
+/** An idle cell, and the key of its shape. */
 interface Standing {
   readonly key: string;
   readonly cell: ServedCell;
 }
 
-/** Cells of one worker and one fleet, each for one item at a time, scrubbed in between; one that is not clean is thrown away. */
+/** Cells of one worker and one fleet, each for one item at a time, scrubbed in between; a cell that is not clean is discarded. */
 export class ScrubbedPool implements AsyncDisposable {
   readonly #options: ScrubbedPoolOptions;
   readonly #idle: Standing[] = [];
@@ -71,7 +71,7 @@ export class ScrubbedPool implements AsyncDisposable {
     const index = this.#idle.findIndex((standing) => standing.key === key);
     const [found] = index < 0 ? [] : this.#idle.splice(index, 1);
     if (found !== undefined) return found;
-    // One of another shape makes room: as many stand as may run, busy ones among them.
+    // A cell of another shape makes room: idle and busy cells together are at most as many as may run.
     if (this.#idle.length >= this.#options.size()) await this.#idle.shift()?.cell[Symbol.asyncDispose]();
     const { worker, fleet, env, signal } = this.#options;
     const opened = await ServedCell.open({ worker, fleet, shape, env, signal });
@@ -96,7 +96,7 @@ export class ScrubbedPool implements AsyncDisposable {
       }
       await job.turn?.();
       const { trace, stopped } = await this.#supervised(job, load, cell);
-      // One that was to be ended may end a moment later, under the next item.
+      // A cell that was killed may end a moment later, under the next item.
       isClean = trace.cell === "ended" && stopped === null && !cell.hasEnded;
       return await this.#result(job, cell, trace, stopped);
     } finally {
@@ -105,22 +105,22 @@ export class ScrubbedPool implements AsyncDisposable {
   }
 
   async #giveBack(job: Job, standing: Standing, isClean: boolean): Promise<void> {
-    // Where there is room for fewer than before, the next one that has nothing to do goes.
+    // If fewer cells are allowed than before, the next idle one is removed.
     if (isClean && this.#idle.length < this.#options.size()) {
       try {
         await standing.cell.clear();
         this.#idle.push(standing);
         return;
       } catch (error) {
-        // What cannot be emptied is never used again.
-        const detail = `a cell is thrown away, for what an item left in it stays: ${(error as Error).message}`;
+        // A cell that cannot be emptied is never used again.
+        const detail = `a cell is discarded, since an item's files in it could not be removed: ${(error as Error).message}`;
         this.#options.env.emit({ type: "trouble", ...identityOf(job), detail });
       }
     }
     await standing.cell[Symbol.asyncDispose]();
   }
 
-  /** Nothing inside a cell can be ended by itself and be trusted again, so the cell goes with an item that passes a bound. */
+  /** A cell is removed with an item that exceeds a bound: it could not be trusted after a part of it was killed. */
   async #supervised(
     job: Job,
     load: ItemLoad,

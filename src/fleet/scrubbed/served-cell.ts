@@ -32,7 +32,7 @@ export interface ItemLoad {
   readonly outputs: readonly ItemOutput[];
 }
 
-/** What is left of an item when the cell is clean again, or gone. */
+/** What an item leaves when the cell is clean again, or gone. */
 export interface ItemTrace {
   /** How the cell is after it. */
   readonly cell: ServedItem["kind"];
@@ -40,7 +40,7 @@ export interface ItemTrace {
   readonly enforcement: Enforcement;
   readonly stdout: Buffer;
   readonly stderr: Buffer;
-  /** Null where the command did not end by itself with a clean cell. */
+  /** Null if the command did not end by itself with a clean cell. */
   readonly broughtBack: BroughtBack | null;
 }
 
@@ -104,7 +104,7 @@ export class ServedCell implements AsyncDisposable {
     this.#opened.kill();
   }
 
-  /** Lays out what the item brings; answers with what is wrong with a folder or an attachment, where anything is. */
+  /** Lays out the item's files. Returns what is wrong with a folder or an attachment. */
   lay({ input, attachments, outputs }: ItemLoad): readonly Violation[] {
     const { user } = this.plan;
     this.#folder.layStreams(inputBytes(input), user);
@@ -150,8 +150,8 @@ export class ServedCell implements AsyncDisposable {
   }
 
   /**
-   * A copy, opened without following links: the item sees this file, and whoever comes next does not. Synchronous, for
-   * the calls are many and none of them waits for anybody.
+   * A copy, opened without following links: this item sees the file, and the next one does not. Synchronous, since there
+   * are many calls and none of them blocks.
    */
   #layAttachment(attachment: Attachment): Violation[] {
     const { name, host, identity } = attachment;
@@ -160,7 +160,7 @@ export class ServedCell implements AsyncDisposable {
     const refusal = refusalOf(host, this.#env.refusedSources);
     if (refusal !== null) return refuse(refusal);
     using found = pinned(host);
-    if (found === null) return refuse("it does not exist, or a symbolic link stands in its path");
+    if (found === null) return refuse("it does not exist, or its path contains a symbolic link");
     const { dev, ino } = found.stat();
     if (!found.stat().isFile()) return refuse("an attachment is one regular file");
     if (identity !== undefined && identity !== `${dev}:${ino}`)
@@ -173,7 +173,7 @@ export class ServedCell implements AsyncDisposable {
   }
 }
 
-/** What stands in the place may have been left by a worker, at another time: that refuses this item, and ends no fleet. */
+/** A worker may have left something at the destination earlier: that refuses this item, and does not end the fleet. */
 function broughtBack(from: string, output: ItemOutput, maxBytes: number): BroughtBack {
   try {
     return bringBack(from, output, maxBytes);
@@ -188,10 +188,10 @@ function broughtBack(from: string, output: ItemOutput, maxBytes: number): Brough
   }
 }
 
-const NOT_ITS_PLACE = "something else stands in its place, such as a link, or a folder where it has a file";
+const NOT_ITS_PLACE = "something else is at its destination, such as a link, or a folder in place of a file";
 const IN_THE_WAY: ReadonlySet<string> = new Set(["EEXIST", "EISDIR", "ELOOP", "ENOTDIR", "ENOTEMPTY"]);
 
-/** One item's names may be such as no file can have; that is its own fault and no other's. */
+/** An item's names may be impossible for files: that refuses the item, and no other. */
 function unlessFault(path: string, act: () => void): Violation[] {
   try {
     act();
@@ -203,14 +203,14 @@ function unlessFault(path: string, act: () => void): Violation[] {
   }
 }
 
-/** What the host lacks says nothing about an item. */
+/** Errors of the host, which say nothing about an item. */
 const OF_THE_HOST: ReadonlySet<string> = new Set(["EDQUOT", "EIO", "EMFILE", "ENFILE", "ENOMEM", "ENOSPC", "EROFS"]);
 
 /** The code of an error about this file; null for a bug. */
 function faultOf(error: unknown): string | null {
   const { code, syscall } = error as NodeJS.ErrnoException;
   if (code === undefined || syscall === undefined) return null;
-  if (OF_THE_HOST.has(code)) throw new EngineTrouble(`what an item brings or leaves found no place: ${code}`);
+  if (OF_THE_HOST.has(code)) throw new EngineTrouble(`the host could not store what an item brings or leaves: ${code}`);
   return code;
 }
 
@@ -218,7 +218,7 @@ const UNMEASURED = { cpuMs: null, memoryBytesPeak: null };
 /** 128 + SIGKILL. */
 const KILLED = 137;
 
-/** How the item's command ended, told as for a cell of its own. */
+/** How the item's command ended, reported as for a cell of its own. */
 async function exitOf(served: ServedItem, cell: ServingCell): Promise<CellExit> {
   if (served.kind !== "gone")
     return { kind: "exited", code: served.code, outOfMemory: served.outOfMemory, usage: UNMEASURED };
@@ -238,9 +238,9 @@ function lend(folder: CellFolder, { writes }: CellShape): void {
 }
 
 const MESSAGE =
-  "This container serves many items one after another: it makes no calls and has no tools. Use `reuse: fresh`.";
+  "This container serves many items, one after another, so it has no calls and no tools. Use `reuse: fresh`.";
 
-/** What the socket of a serving cell answers: who asks there would not be told from the item before. */
+/** Answers at the socket of a serving cell: a request could come from a process of the item before. */
 const UNSERVED: BrokerService = {
   call: async ({ worker }) =>
     unstartedResult({ run: newRunId(), worker }, "refused", { code: "NOT_SERVED", message: MESSAGE }),

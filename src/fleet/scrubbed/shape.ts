@@ -4,7 +4,7 @@ import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { deliveryOf } from "../../sandbox/staging.ts";
 import { below, covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
 
-/** One folder that an item writes: below which of the cell's writable mounts, and where it is on the host in truth. */
+/** One folder that an item writes: below which of the cell's writable mounts, and its real place on the host. */
 export interface ItemOutput {
   /** Which of {@link CellShape.writes}. */
   readonly index: number;
@@ -28,7 +28,7 @@ export type ItemFit =
 
 /**
  * Whether an item fits into a cell that serves many: what it reads beside its attachments must be what all read, and what
- * it writes a folder of its own below a mount that the fleet may write without asking anybody.
+ * it writes a folder of its own below a mount that the fleet may write without approval.
  */
 export function itemFit(fleet: Sandbox, item: Sandbox): ItemFit {
   const reads = item.mounts.filter(({ mode }) => mode === "ro");
@@ -36,7 +36,7 @@ export function itemFit(fleet: Sandbox, item: Sandbox): ItemFit {
   const outputs: ItemOutput[] = [];
   for (const mount of item.mounts) {
     if (deliveryOf(mount) !== "direct")
-      return refused(mount, "what is asked about, or limited, needs a cell of its own");
+      return refused(mount, "a mount that needs approval or limits files needs a cell of its own");
     if (mount.mode === "ro") continue;
     const index = writes.findIndex((write) => write.path !== mount.path && covers(write.path, mount.path));
     const [within, rest] = [writes[index], writes[index] && below(writes[index].path, mount.path)];

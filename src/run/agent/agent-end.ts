@@ -9,7 +9,7 @@ export interface StoppedAgent {
 /** The longest that a timer can wait, some 24 days: a longer one would fire at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** What ends an agent that does not end by itself. The first reason is the one that is told. */
+/** What ends an agent that does not end by itself. The first reason is the one that is reported. */
 export class AgentEnd implements Disposable {
   readonly signal: AbortSignal;
   readonly #worker: string;
@@ -24,7 +24,7 @@ export class AgentEnd implements Disposable {
     this.signal = AbortSignal.any([cancelled, this.#time.signal]);
   }
 
-  /** Null where nothing ended it. */
+  /** Null if nothing ended it. */
   get stopped(): StoppedAgent | null {
     if (!this.signal.aborted) return null;
     const worker = this.#worker;

@@ -5,7 +5,7 @@ import type { Job } from "../model/job.ts";
 import { type AgentReport, type RunError, type RunResult, type RunStatus, unstartedResult } from "../model/result.ts";
 import type { StoppedAgent } from "./agent-end.ts";
 
-/** What an agent used of what it may. */
+/** What an agent used of its budget. */
 export function agentReport(model: string, spending: Spending): AgentReport {
   const { steps, tokens, isEstimated, isUnpriced, costUsd } = spending;
   return { model, steps, tokens: { ...tokens, estimated: isEstimated }, costUsd: isUnpriced ? null : costUsd };
@@ -15,11 +15,11 @@ export interface AgentOutcome {
   readonly ending: AgentEnding;
   /** What of its last words is kept. */
   readonly said: { readonly text: string; readonly truncated: boolean };
-  /** Null where it ended by itself. */
+  /** Null if it ended by itself. */
   readonly stopped: StoppedAgent | null;
 }
 
-/** What became of an agent that began. What ended it from outside says more than what it came to by then. */
+/** The result of an agent that began. If it was ended from outside, that takes precedence over what it answered. */
 export function agentResult(
   { run, worker }: Job,
   { ending, said, stopped }: AgentOutcome,

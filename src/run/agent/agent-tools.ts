@@ -38,7 +38,7 @@ function sandboxTool(name: ToolName, session: ToolSession): AgentTool | null {
   };
 }
 
-/** Its own input schema stands below `input`, where the call itself has its attachments beside it. */
+/** The worker's input schema is below `input`, since the call itself also has attachments. */
 function workerTool({ name, description, inputSchema = {} }: WorkerDefinition, session: ToolSession): AgentTool {
   const { $defs, definitions, ...own } = inputSchema;
   const does = description === "" ? "" : ` ${description}`;

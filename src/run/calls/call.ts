@@ -21,7 +21,7 @@ export interface Caller {
   readonly sandbox: Sandbox;
 }
 
-/** Everything about the call itself that is not allowed; permissions are `derive`'s to judge. */
+/** What is not allowed about the call itself; `derive` judges permissions. */
 export function callViolations(
   name: string,
   caller: Caller,
@@ -95,7 +95,7 @@ function locate(path: string, job: Job, sandbox: Sandbox): Omit<Attachment, "nam
   const parsed = parsePathIn(sandbox, fromCell(path, sandbox));
   if (!parsed.ok) return parsed.reason;
   const mount = governingMount(sandbox, parsed.path);
-  if (mount === undefined) return "it is outside of what the caller can see";
+  if (mount === undefined) return "it is outside the sandbox of the caller";
   if (checkRead(sandbox, parsed.path) !== null)
     return `only files ending in ${mount.suffixes?.join(", ")} may be read there`;
   const { host, view } = carve(mount, parsed.path);

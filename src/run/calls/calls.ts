@@ -26,7 +26,7 @@ export interface CallsRequest {
   readonly perform: Perform;
 }
 
-/** What a caller is answered with, and whether its own result will tell of it. */
+/** The answer to a caller, and if its own result will include it. */
 interface Answer {
   readonly result: RunResult;
   readonly kept: boolean;
@@ -76,7 +76,7 @@ export class Calls implements AsyncDisposable {
   /** Cancels what still runs, waits until it is gone, and answers with every call's result, in the order of the calls. */
   async end(): Promise<RunResult[]> {
     this.#over.abort(new Error("the calling run has ended"));
-    // Where a call failed by a bug, every other one has ended as well before that is told.
+    // If a call failed by a bug, every other call has ended before the error is thrown.
     await Promise.allSettled(this.#answers);
     const answers = await Promise.all(this.#answers);
     return answers.filter(({ kept }) => kept).map(({ result }) => result);
@@ -95,7 +95,7 @@ export class Calls implements AsyncDisposable {
     return { result, kept: true };
   }
 
-  /** With what the caller has when its turn comes: what it was granted may have been taken back meanwhile. */
+  /** With what the caller has when the call's turn comes: a grant may have been revoked meanwhile. */
   async #performNow(job: Job, request: CallRequest): Promise<RunResult> {
     await this.#env.grants.look();
     const sandbox = this.#grantee.sandbox;
@@ -106,7 +106,7 @@ export class Calls implements AsyncDisposable {
   }
 
   async #judge(run: string, request: CallRequest, hangUp: AbortSignal): Promise<Judgement> {
-    // As it is now: what the caller was granted meanwhile, whoever it calls from now on can have.
+    // As it is now: workers that are called can have what the caller was granted meanwhile.
     await this.#env.grants.look();
     const [job, sandbox] = [this.#job, this.#grantee.sandbox];
     const { workers } = this.#env.project;

@@ -43,7 +43,7 @@ export function sourceViolations(
   return [...mounts, ...files].map((path) => ({ code: "MOUNT_SOURCE_REFUSED", path, reason }));
 }
 
-/** How whoever handed it over knows it. */
+/** Its path for the caller that handed it over. */
 export function knownAs({ name, asked }: Attachment): string {
   return asked ?? posix.join(ATTACHMENTS_PATH, name);
 }

@@ -11,9 +11,9 @@ import type { RunResult } from "../model/result.ts";
 import { parseCallBody } from "./call-body.ts";
 import { jsonBody, OpenBodies } from "./json-body.ts";
 
-/** What a run can ask of Corral. Its socket is in that run's cell alone, so who asks is never in doubt. */
+/** What a run can ask of Corral. Its socket is only in that run's cell, so the socket identifies the caller. */
 export interface BrokerService {
-  /** Aborted where the worker hangs up before it has its answer. */
+  /** Aborted if the worker closes the connection before it has its answer. */
   call(request: CallRequest, signal: AbortSignal): Promise<RunResult>;
   /** One of the tools, by name, under this run's sandbox. */
   tool(name: string, rawInput: unknown, signal: AbortSignal): Promise<ToolResult>;
@@ -91,11 +91,11 @@ const TOO_MANY: Answer = {
   status: 503,
   body: {
     code: "TOO_MANY_REQUESTS",
-    message: `At most ${MAX_OPEN_REQUESTS} requests can wait at once; ask again later.`,
+    message: `At most ${MAX_OPEN_REQUESTS} requests can be open at once. Retry later.`,
   },
 };
 
-/** A bug must not take the orchestrator down, nor tell a worker about the host. */
+/** A bug must not end the orchestrator, nor reveal anything about the host to a worker. */
 const INTERNAL: Answer = {
   status: 500,
   body: { code: "INTERNAL", message: "Corral could not answer this request." },
@@ -113,7 +113,7 @@ function written({ status, body }: Answer): { status: number; text: string } {
   try {
     return { status, text: `${JSON.stringify(body)}\n` };
   } catch {
-    const message = "The answer is too large to be told.";
+    const message = "The answer is too large to be sent.";
     return { status: 500, text: `${JSON.stringify({ code: "INTERNAL", message })}\n` };
   }
 }
@@ -169,7 +169,7 @@ async function routed(
   return await inPlace(tools, () => tooled(tool, body.value, service, signal), signal);
 }
 
-/** The place is taken until the answer has been read, or nobody is there to read it. `closed`: aborted then. */
+/** The place is taken until the answer has been read, or the connection is closed. `closed`: aborted then. */
 async function inPlace(places: PQueue, act: () => Promise<Answer>, closed: AbortSignal): Promise<Answer> {
   const { promise, resolve, reject } = Promise.withResolvers<Answer>();
   const untilRead = async (): Promise<void> => {
@@ -201,7 +201,7 @@ async function tooled(name: string, raw: unknown, service: BrokerService, signal
   return { status, body: { ...result.data, code: result.code, message: result.message } };
 }
 
-/** A called worker that ran and failed is an answer, as it is where it is called directly. */
+/** A called worker that ran and failed is an answer, as it is if it is called directly. */
 function isEndedCall({ data }: ToolResult): boolean {
   return typeof data.status === "string" && data.status !== "refused" && data.status !== "denied";
 }

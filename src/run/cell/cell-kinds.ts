@@ -11,7 +11,7 @@ type Started<C extends Cell> =
   | { readonly ok: true; readonly cell: C }
   | { readonly ok: false; readonly violations: readonly Violation[] };
 
-/** The views of a run: which of its mounts are views, and where what is written to them takes room on the disk. */
+/** The views of a run: which of its mounts are views, and the directories on the host that hold what is written to them. */
 export interface StagedViews {
   readonly paths: ReadonlySet<string>;
   readonly written: readonly string[];
@@ -37,7 +37,7 @@ export function workerCell(stage: StagedViews, onOutput: StartRequest["onOutput"
   };
 }
 
-/** Runs a session's commands, one after another. `outputDir`: where it reads what they printed. */
+/** Runs a session's commands, one after another. `outputDir`: the directory with what they printed. */
 export function sessionCell(stage: StagedViews, outputDir: string, baseline: DiskBaseline): CellKind<SessionCell> {
   return {
     start: (driver, request) => driver.startSession({ ...request, onOutput: () => {} }),

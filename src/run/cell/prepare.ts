@@ -16,14 +16,14 @@ export type Preparation = AsyncDisposable &
     | { readonly ok: false; readonly violations: readonly Violation[] }
   );
 
-/** This run's own socket, as its broker made it; and for a session, where it keeps what its commands print. */
+/** Corral's own mounts of a cell: its socket, and what its kind needs. */
 export interface Plumbing {
   readonly socketPath: string;
   readonly source: PlannedSource;
   readonly outputDir?: string;
-  /** Of a cell that serves items: their directories, and a gate that can be executed and not read. */
+  /** For a cell that serves items: their directories, and a gate that can be executed and not read. */
   readonly items?: ItemPlumbing & { readonly gate: string };
-  /** What of the sandbox are views already; where nothing is run, what would have to be. */
+  /** Which mounts of the sandbox are views; `would-be` if nothing runs: those that would have to be. */
   readonly views: { readonly paths: ReadonlySet<string> } | "would-be";
 }
 

@@ -3,14 +3,14 @@ import type { StopReason } from "../model/result.ts";
 
 /** How long a worker that was asked to end may take before it is ended. */
 const GRACE_MS = 2000;
-/** How long the engine may take to tell of the end of a cell that was killed. */
+/** How long the engine may take to report the end of a cell that was killed. */
 const KILL_TIMEOUT_MS = 30_000;
 /** The longest that a timer can wait, some 24 days: a longer one would fire at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export interface Supervision {
   readonly exit: CellExit;
-  /** Why Corral ended the cell; null where the worker ended by itself. */
+  /** Why Corral ended the cell; null if the worker ended by itself. */
   readonly stopped: StopReason | null;
 }
 
@@ -24,7 +24,7 @@ export interface SupervisionBounds {
   readonly overDisk: AbortSignal;
 }
 
-/** Waits for a released cell to end, and ends it where it passes a bound. The first reason is the one that is told. */
+/** Waits for a released cell to end, and ends it if it exceeds a bound. The first reason is reported. */
 export async function supervise(cell: Cell, bounds: SupervisionBounds): Promise<Supervision> {
   let stopped: StopReason | null = null;
   const { promise: unanswered, resolve: giveUp } = Promise.withResolvers<CellExit>();
@@ -32,12 +32,12 @@ export async function supervise(cell: Cell, bounds: SupervisionBounds): Promise<
   const after = (ms: number, action: () => void): void => {
     timers.push(setTimeout(action, Math.min(ms, MAX_TIMER_MS)));
   };
-  // An engine that cannot be asked to kill is told by the exit; there is nothing to add to it here.
+  // If the engine cannot be asked to kill, the exit reports that; there is nothing to add here.
   const kill = (signal: "SIGTERM" | "SIGKILL"): void => void cell.kill(signal).catch(() => {});
   const end = (): void => {
     kill("SIGKILL");
     after(KILL_TIMEOUT_MS, () =>
-      giveUp({ kind: "lost", reason: "the engine did not tell of the end of a killed cell" }),
+      giveUp({ kind: "lost", reason: "the engine did not report the end of a killed cell" }),
     );
   };
   const stop = (reason: StopReason): void => {

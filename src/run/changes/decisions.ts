@@ -8,7 +8,7 @@ import type { Job } from "../model/job.ts";
 
 type Rule = (request: ApprovalRequest) => Decision | null;
 
-/** Changes that are decided together: by one rule, or by whoever is asked where no rule speaks of them. */
+/** Changes that are decided together: by one rule, or by the approver if no rule covers them. */
 interface Group {
   readonly ruled: string;
   readonly changes: readonly Change[];
@@ -37,21 +37,21 @@ export async function decisionsOn(
   signal: AbortSignal,
 ): Promise<Map<number, Decision>> {
   const byRules = ruling(env.project.approval.rules);
-  // Whom a rule denies it, a caller's consent must not stand in for: its own tools would have been refused.
+  // A caller's consent does not replace a rule that denies: the run's own tools would have been refused too.
   const denied = leftToCallers.filter((change) => byRules(requestFor([change], job))?.outcome === "denied");
   const decisions = new Map<number, Decision>();
   for (const { ruled, changes } of groupsOf([...toAsk, ...denied], job, byRules)) {
     const shown = only(changeset, new Set(changes.map(({ index }) => index)));
     const diff = ruled === FOR_A_PERSON ? { diff: await changesetDiff(shown) } : {};
     const decision = await env.approver.decide({ ...requestFor(changes, job), ...diff }, signal);
-    // Somebody who stopped everything has not answered this.
+    // Stopping everything is not an answer to this question.
     signal.throwIfAborted();
     for (const { index } of changes) decisions.set(index, decision);
   }
   return withWhatGivesWay(decisions, changeset.changes);
 }
 
-/** No reason of a rule is empty. */
+/** The reason of a rule is never empty. */
 const FOR_A_PERSON = "";
 
 /** What is left for a person comes last. */
@@ -66,7 +66,7 @@ function groupsOf(toAsk: readonly Change[], job: ChangingRun, byRules: Rule): Gr
   }
   return [...groups]
     .flatMap(([ruled, changes]): Group[] => {
-      // A rule on deletions at one place would else speak of a write there and a deletion elsewhere.
+      // Else a rule on deletions at one path would decide on a write there and a deletion elsewhere.
       if (ruledBy(changes) === ruled) return [{ ruled, changes }];
       return [false, true].map((removes) => ({
         ruled,
@@ -76,7 +76,7 @@ function groupsOf(toAsk: readonly Change[], job: ChangingRun, byRules: Rule): Gr
     .toSorted((a, b) => Number(a.ruled === FOR_A_PERSON) - Number(b.ruled === FOR_A_PERSON));
 }
 
-/** What would give way to something that waits, waits with it: it would be gone, and nothing in its place. */
+/** A deletion that makes room for a withheld creation is withheld too: else nothing would be in its place. */
 function withWhatGivesWay(decisions: Map<number, Decision>, changes: readonly Change[]): Map<number, Decision> {
   const withheld = new Map<string, Decision>();
   for (const change of changes) {
@@ -98,7 +98,7 @@ function requestFor(changes: readonly Change[], { run, root, worker, path }: Cha
   const operations = (["write", "delete"] as const).filter((operation) =>
     changes.some((change) => isA(operation, change)),
   );
-  const why = "This is what it changed.";
+  const why = "The run made these changes.";
   return {
     run,
     root,

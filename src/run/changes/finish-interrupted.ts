@@ -2,7 +2,7 @@ import { changesApplied, outcomeCounts } from "../../audit/records.ts";
 import type { ChangesetStore, Finished } from "../../changes/store/changeset-store.ts";
 import { openTrail } from "../recorded/open-trail.ts";
 
-/** One application that was finished in place of a process that died, or could not be. */
+/** One application that was finished in place of a process that died, or that could not be finished. */
 export interface ToldFinish {
   readonly finished: Finished;
   /** For people. */
@@ -10,8 +10,8 @@ export interface ToldFinish {
 }
 
 /**
- * Finishes what processes that are gone had begun to apply, in any project of the state directory, and writes it down in
- * the audit trail of the project whose changes they are.
+ * Finishes applying what dead processes had begun to apply, in any project of the state directory, and records it in the
+ * audit trail of the project whose changes they are.
  */
 export async function finishInterrupted(store: ChangesetStore, stateDir: string): Promise<ToldFinish[]> {
   const told: ToldFinish[] = [];
@@ -29,7 +29,7 @@ async function recorded({ id, changeset, settled }: Finished & { ok: true }, sta
     await trail.append(changesApplied(changeset, changes));
     return text;
   } catch (error) {
-    // It is done, and its beginning was recorded: nobody is kept from working by the rest.
+    // It is applied, and its beginning was recorded: a failure to record its end stops no one from working.
     return `${text}; ${(error as Error).message}`;
   } finally {
     await trail.close();

@@ -16,13 +16,13 @@ export function intoProject(store: ChangesetStore, audit: AuditTrail): Changeset
     keep: async (changeset, state, reason) => await store.keep(changeset, state, reason),
     async apply(changeset, indexes) {
       const changes = changeset.changes.filter(({ index }) => indexes.has(index));
-      // On the disk before the first file is touched; where it cannot be written nothing is applied, and nothing lost.
+      // On the disk before the first file is touched; if it cannot be written, nothing is applied and nothing is lost.
       if (!(await isWritten(audit, changesApplying(changeset, changes)))) {
         await store.keep(only(changeset, indexes), "held", UNRECORDED);
         return changes.map((change): Outcome => ({ change, outcome: "held", reason: UNRECORDED }));
       }
       const outcomes = await store.apply(changeset, indexes);
-      // Done is done; that the run's end cannot be recorded either will be told to a person.
+      // The changes are applied. If this record fails, that of the run's end fails too, and that is reported.
       const done = outcomes.map(({ change: { path, kind }, outcome }) => ({ path, kind, outcome }));
       await isWritten(audit, changesApplied(changeset, done));
       return outcomes;
@@ -42,7 +42,7 @@ async function isWritten(audit: AuditTrail, record: AuditRecord): Promise<boolea
   }
 }
 
-/** Where nothing is run, nothing is changed. */
+/** For a project in which nothing runs. */
 export const noChangesets: Changesets = {
   keep: async () => {},
   apply: async () => [],

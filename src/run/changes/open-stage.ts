@@ -7,7 +7,7 @@ import type { Violation } from "../../sandbox/violation.ts";
 import type { CellHost } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
 
-/** The side on which a run writes what a bind mount cannot be trusted with. */
+/** Opens the views in which a run writes what a bind mount cannot enforce. */
 export async function openStage(job: Job, sandbox: Sandbox, env: CellHost): Promise<Staging> {
   // A view would show what no cell may be shown, and hide where it comes from.
   const violations = sandbox.mounts

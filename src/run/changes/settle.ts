@@ -8,17 +8,17 @@ import type { Job } from "../model/job.ts";
 import type { Changesets, Outcome } from "../model/reported.ts";
 import { decisionsOn } from "./decisions.ts";
 
-/** What became of a run's changes. */
+/** The outcome of a run's changes. */
 export interface Settlement {
   /** In the order of the changes. */
   readonly outcomes: readonly Outcome[];
-  /** What was decided, the answer that was no approval first; null where nobody had to be asked. */
+  /** What was decided; an answer that is no approval takes precedence. Null if no approval was needed. */
   readonly decision: Decision | null;
-  /** True where what was not applied waits for `corral changes`. */
+  /** True if changes wait for `corral changes`. */
   readonly kept: boolean;
 }
 
-/** Asks for what somebody has to agree to, and applies what may be applied. `into`: how, and what waits where it may not. */
+/** Asks for the consent that is needed, and applies what may be applied. `into`: applies, or keeps what has to wait. */
 export async function settleChanges(
   collected: Collected,
   job: Job,
@@ -31,7 +31,7 @@ export async function settleChanges(
   const withheld = new Set(
     [...decisions].filter(([, decision]) => decision.outcome !== "approved").map(([index]) => index),
   );
-  // What waits is kept before anything is applied: a process that is killed in between loses nothing of it.
+  // What waits is kept before anything is applied: a process that is killed in between loses nothing.
   for (const decision of new Set([...withheld].flatMap((index) => decisions.get(index) ?? []))) {
     const waiting = [...withheld].filter((index) => decisions.get(index) === decision);
     await into.keep(only(changeset, new Set(waiting)), withheldAs(decision), decision.reason);
@@ -68,14 +68,14 @@ export async function holdChanges({ changeset }: Collected, reason: string, into
   return { outcomes, decision: null, kept: waiting.size > 0 };
 }
 
-/** Nobody answered: nothing was denied, and it can still be agreed to. */
+/** Without an answer nothing was denied: the changes can still be approved. */
 function withheldAs({ outcome }: Decision): "denied" | "held" {
   return outcome === "denied" ? "denied" : "held";
 }
 
 /**
- * Where a run's changes go. A called run's land in its caller's view, which goes away with the caller: nothing of them
- * waits for anybody. Where the caller has no view they change the project itself, and are applied and recorded as such.
+ * Where a run's changes go. Those of a called run go to its caller's view, which is removed with the caller: they never
+ * wait. If the caller has no view, they change the project itself, and are applied and recorded as such.
  */
 export function destinationOf(
   { parent }: Pick<Job, "parent">,

@@ -7,12 +7,12 @@ import { counted, type ReportedChange, type ReportedChangeset, reported, violati
 import { type DescribedViolation, describeAll, type RunError, type RunResult } from "../model/result.ts";
 import { destinationOf, holdChanges, type Settlement, settleChanges } from "./settle.ts";
 
-/** What became of the changes of a run that has ended. */
+/** The outcome of the changes of a run that has ended. */
 export interface SettledChanges {
   readonly changes: readonly ReportedChange[];
-  /** Null where there were none, or where they could not be taken. */
+  /** Null if there were none, or if they could not be collected. */
   readonly changeset: ReportedChangeset | null;
-  /** Why not all of them were applied; null where they were, or where nobody wanted it. */
+  /** Why not all of them were applied; null if they were, or if none was to be. */
   readonly failure: {
     readonly status: "refused" | "denied" | "cancelled";
     readonly violations: readonly DescribedViolation[];
@@ -21,8 +21,8 @@ export interface SettledChanges {
 }
 
 /**
- * The result of a run together with what became of its changes. A run that did not succeed changes nothing: what it
- * wrote waits for a person. One that succeeded, and whose changes were not all applied, did not succeed after all.
+ * The result of a run together with the outcome of its changes. A run that did not succeed changes nothing: what it wrote
+ * waits for a person. If a run succeeded and not all of its changes were applied, its result is not a success.
  */
 export async function settledRun(
   job: Job,
@@ -36,12 +36,12 @@ export async function settledRun(
   if (settled === null) return result;
   const { changes, changeset, failure } = settled;
   if (failure === null) return { ...result, changes, changeset };
-  // Of a run that failed it is told all the same that nothing waits.
+  // The result of a failed run also reports why its changes were not collected.
   const told = succeeded ? failure : { violations: [...result.violations, ...failure.violations] };
   return { ...result, changes, changeset, ...told };
 }
 
-/** `unfit`: why nothing is to be applied, whoever would agree. Null: nothing was changed. */
+/** `unfit`: why nothing is applied in any case. Returns null if nothing was changed. */
 export async function settleEnded(
   job: Job,
   stage: Stage,
@@ -65,7 +65,7 @@ export async function settleEnded(
       : await settleChanges(collected, job, into, env, job.signal).catch(async (error: unknown) => {
           if (!job.signal.aborted) throw error;
           cancelled = true;
-          return await holdChanges(collected, "the run was cancelled before anybody agreed to it", into);
+          return await holdChanges(collected, "the run was cancelled before the changes were approved", into);
         });
   const { outcomes, kept } = settlement;
   return {
@@ -75,7 +75,7 @@ export async function settleEnded(
   };
 }
 
-/** `commit`: the how manieth time this run brings changes back. */
+/** `commit`: the number of this commit within its run, from 1. */
 export function changesOf(job: Job, env: Declared & Consent & Destinations, commit = 1): ChangesOf {
   return {
     id: commit === 1 ? job.run : `${job.run}.${commit}`,
@@ -105,13 +105,13 @@ function failureOf(settlement: Settlement, job: Job): SettledChanges["failure"] 
   const way =
     job.parent === null
       ? `It waits: see \`corral changes show ${job.run}\`.`
-      : "Declare `approval: pre_approved` for what it may write, or run it where someone can agree.";
+      : "Declare `approval: pre_approved` for what it may write, or run it where a person can approve.";
   const message = `Worker ${job.worker.name} changed ${shown}; that needs approval, and ${answer}. ${way}`;
   const code = timedOut ? "APPROVAL_TIMED_OUT" : "APPROVAL_DENIED";
   return { status: "denied", violations: [], error: { code, message } };
 }
 
-/** Everybody agreed, and it was not applied all the same. */
+/** Everything was approved, but not everything was applied. */
 function heldFailure(outcomes: Settlement["outcomes"], job: Job): SettledChanges["failure"] {
   const held = outcomes.filter(({ outcome }) => outcome !== "applied");
   const [first] = held;
@@ -123,7 +123,7 @@ function heldFailure(outcomes: Settlement["outcomes"], job: Job): SettledChanges
 
 function cancelledFailure({ run, parent, worker }: Job): SettledChanges["failure"] {
   const way = parent === null ? ` What it changed waits: see \`corral changes show ${run}\`.` : "";
-  const message = `The run of worker ${worker.name} was cancelled before anybody agreed to what it changed.${way}`;
+  const message = `The run of worker ${worker.name} was cancelled before its changes were approved.${way}`;
   return { status: "cancelled", violations: [], error: { code: "CANCELLED", message } };
 }
 

@@ -10,7 +10,7 @@ import { Budget, type ExplainedRun, explainRoot } from "./explain.ts";
 
 /** What is wrong with a project before anything runs. */
 export interface CheckReport {
-  /** True where every call path would run. Warnings do not count. */
+  /** True if every call path would run. Warnings do not count. */
   readonly ok: boolean;
   /** Mistakes in files, each with its place. With any, no path can be looked at. */
   readonly problems: readonly string[];
@@ -19,7 +19,7 @@ export interface CheckReport {
   readonly workers: number;
   /** Call paths looked at, those of one worker among them. */
   readonly paths: number;
-  /** True where there are more paths than were looked at. */
+  /** True if there are more paths than were looked at. */
   readonly cut: boolean;
 }
 
@@ -58,10 +58,10 @@ export async function check(preview: Preview, maxPaths = MAX_PATHS): Promise<Che
     }
   }
   const warnings = [...missing].map(
-    ([image, users]) => `The Engine has no image ${image}, which is needed by: ${[...users].sort().join(", ")}.`,
+    ([image, users]) => `The Engine has no image ${image}. Workers that need it: ${[...users].sort().join(", ")}.`,
   );
   warnings.push(...scripts.missing, ...missingKeys(preview), ...(await missingFolders(project)));
-  if (preview.unavailable !== null) warnings.push(`Images were not looked at. ${preview.unavailable}`);
+  if (preview.unavailable !== null) warnings.push(`Images were not checked. ${preview.unavailable}`);
   return {
     ok: problems.length === 0 && failing.length === 0,
     problems,
@@ -106,7 +106,7 @@ async function scriptFaults({ workers, dir }: Project): Promise<{ problems: stri
     } catch (error) {
       if (!(error instanceof ModelFailure)) throw error;
       const isMissing = (error.cause as NodeJS.ErrnoException | undefined)?.code === "ENOENT";
-      if (isMissing) missing.push(`There is no script ${script}, which plays the model of: ${name}.`);
+      if (isMissing) missing.push(`There is no script ${script}, which plays the model of worker ${name}.`);
       else problems.push(`${file}: model: ${error.message}`);
     }
   }
@@ -121,7 +121,7 @@ async function missingFolders({ workers, dir }: Project): Promise<string[]> {
       const place = await resolveHostPlace(dir, folder);
       const fault = place.ok ? (place.directory ? null : "is not a folder") : place.fault;
       if (fault !== null)
-        warnings.push(`${file}: sandbox.dynamic.within: ${folder} ${fault}, so nothing is granted there.`);
+        warnings.push(`${file}: sandbox.dynamic.within: ${folder} ${fault}; nothing can be granted there.`);
     }
   }
   return warnings;
@@ -136,7 +136,8 @@ function missingKeys({ project, environment }: Preview): string[] {
     missing.set(provider.key.name, [...(missing.get(provider.key.name) ?? []), name]);
   }
   return [...missing].map(
-    ([variable, users]) => `The variable ${variable} is not set, which holds the key for: ${users.sort().join(", ")}.`,
+    ([variable, users]) =>
+      `The environment variable ${variable} is not set. Workers that need its key: ${users.sort().join(", ")}.`,
   );
 }
 

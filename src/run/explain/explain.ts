@@ -30,10 +30,10 @@ export async function explain(worker: WorkerDefinition, policy: string | null, p
   const budget = new Budget(MAX_RUNS);
   const tree = await explainRoot(worker, policy, { preview, budget });
   const notes = [
-    "Attachments, and what a caller takes away for one call, are not known before a run: each attachment is one more read-only file below /attachments.",
+    "Attachments, and what a caller takes away for one call, are not known before a run. Each attachment is one more read-only file below /attachments.",
   ];
   if (preview.unavailable !== null)
-    notes.push(`There are no plans, as no container could be made: ${preview.unavailable}`);
+    notes.push(`There are no plans, since no container can be made: ${preview.unavailable}`);
   if (budget.cut) notes.push(`Only the first ${MAX_RUNS} runs are shown.`);
   return { worker: worker.name, tree, notes };
 }
@@ -43,15 +43,15 @@ export interface ExplainedRun {
   readonly worker: string;
   /** Names of the workers from the root run to this one. */
   readonly path: readonly string[];
-  /** Null where it is refused before there is one. */
+  /** Null if it is refused before there is one. */
   readonly sandbox: Omit<Sandbox, "narrowings"> | null;
   /** What each ancestor and the worker itself took away, oldest first. */
   readonly narrowings: readonly Narrowing[];
-  /** Null where nobody has to agree to anything. */
+  /** Null if nobody has to agree to anything. */
   readonly consent: ExplainedConsent | null;
-  /** Null where it is refused, or where there is no Engine. */
+  /** Null if it is refused, or where there is no Engine. */
   readonly plan: Plan | null;
-  /** Everything that is wrong with it; null where it would run. */
+  /** Everything that is wrong with it; null if it would run. */
   readonly refused: readonly DescribedViolation[] | null;
   /** Of an agent: its model, its tools, and how much it may use. */
   readonly agent: ExplainedAgent | null;
@@ -93,7 +93,7 @@ async function explainCalls(caller: Job, sandbox: Sandbox, walk: Walk): Promise<
   return explained;
 }
 
-/** `objections`: what is wrong with the call itself. Where there is any, nothing below it is looked at. */
+/** `objections`: what is wrong with the call itself. If there is any, nothing below it is checked. */
 async function explainRun(job: Job, objections: readonly Violation[], walk: Walk): Promise<ExplainedRun> {
   const { environment, project, approvalMode } = walk.preview;
   const derivation = await permissionOf(job.worker, job.callerSandbox, null, environment);
@@ -115,7 +115,7 @@ async function explainRun(job: Job, objections: readonly Violation[], walk: Walk
     refused: violations.length > 0 ? describeAll(violations) : null,
     agent: agentOf(job.worker),
     notes: [...(consent === null ? [] : [consent.note]), ...furtherNotes(job.worker), ...planning.notes],
-    // Looked at even where this run is refused, so that a person can mend everything in one go.
+    // Checked even if this run is refused, so that a user can fix everything at once.
     calls: await explainCalls(job, asIfStaged(sandbox), walk),
   };
 }
@@ -132,7 +132,7 @@ function furtherNotes({ dynamic, git = [] }: WorkerDefinition): string[] {
   if (dynamic !== null) {
     const where = dynamic.within === null ? "" : ` in ${dynamic.within.join(", ")}`;
     const count = dynamic.max === 1 ? "1 directory" : `${dynamic.max} directories`;
-    notes.push(`While it runs it may be granted up to ${count}${where} besides, where a rule or a person agrees.`);
+    notes.push(`While it runs, it may be granted up to ${count}${where}, if a rule or a person approves.`);
   }
   if (git.length > 0) notes.push(`It may use these git repositories, as far as its callers may: ${git.join(", ")}.`);
   return notes;
@@ -165,7 +165,7 @@ function jobOf(worker: WorkerDefinition, callerSandbox: Sandbox, path: readonly 
   };
 }
 
-/** How many runs may still be looked at. Shared by a whole walk, since calls can branch at every level. */
+/** How many runs may still be visited. Shared by a whole walk, since calls can branch at every level. */
 export class Budget {
   readonly #max: number;
   #spent = 0;
@@ -175,7 +175,7 @@ export class Budget {
     this.#max = max;
   }
 
-  /** False where nothing is left; it is remembered that something was left out. */
+  /** False if nothing is left; the budget then counts as exceeded. */
   take(): boolean {
     if (this.#spent >= this.#max) {
       this.#cut = true;

@@ -7,14 +7,14 @@ import { askedOnApplying, comesBack, deliveryOf } from "../../sandbox/staging.ts
 export interface ExplainedConsent {
   /** Where it would write or delete. Virtual. */
   readonly paths: readonly string[];
-  /** What the approval mode would do, where no rule of the project decides. */
+  /** What the approval mode would do if no rule of the project decides. */
   readonly decision: "approved" | "asked" | "denied";
-  /** True where a rule of the project may approve some of it, whatever the mode says. */
+  /** True if a rule of the project may approve some of it, whatever the mode says. */
   readonly ruled: boolean;
   readonly note: string;
 }
 
-/** Null where nothing that it may change has to be asked for. */
+/** Null if nothing that it may change has to be asked for. */
 export function explainConsent(
   worker: string,
   sandbox: Sandbox,
@@ -32,13 +32,13 @@ export function explainConsent(
   const ruled = asking.some(({ path, operations }) => mayApprove(rules, { worker, operations, directory: path }));
   const { decision } = APPROVAL_MODES[mode];
   const outcome = `${ruled ? "a rule of the project may decide it, else " : ""}${outcomeOf(mode)}`;
-  const note = `What ${worker} changes in ${paths.join(", ")} waits until it has ended, and must be asked for then: ${outcome}`;
+  const note = `Changes of ${worker} in ${paths.join(", ")} wait until it has ended and need approval then: ${outcome}`;
   return { paths, decision, ruled, note };
 }
 
 function outcomeOf(mode: ApprovalMode): string {
   const { decision } = APPROVAL_MODES[mode];
-  if (decision === "asked") return "a person is shown it as a diff.";
+  if (decision === "asked") return "a person is asked, with a diff.";
   if (decision === "approved") return `the approval mode ${mode} approves it.`;
   return `the approval mode ${mode} denies it, so nothing of it would be applied.`;
 }

@@ -30,7 +30,7 @@ export async function explainPlan(job: Job, sandbox: Sandbox, preview: Preview):
   return { plan: preparation.plan, violations: [], notes: mountNotes(preparation.plan, sandbox) };
 }
 
-/** A run's socket is made with the run. It is Corral's own, so nothing else in the plan depends on it. */
+/** In place of a run's socket, which is made with the run. Nothing else in the plan depends on it. */
 const SOCKET: Plumbing = {
   socketPath: "SOCKET",
   source: { device: "0", inode: "0", uid: 0, gid: 0, kind: "socket" },

@@ -26,11 +26,11 @@ export type AccessAnswer =
 /** A request as the socket takes it, or what is wrong with it. */
 export function parseAccessBody(raw: unknown): AccessRequest | string {
   const parsed = body.safeParse(raw);
-  return parsed.success ? parsed.data : `The request is none for access: ${z.prettifyError(parsed.error)}`;
+  return parsed.success ? parsed.data : `The request for access is not valid: ${z.prettifyError(parsed.error)}`;
 }
 
 const NOTE =
-  "This container does not show it: it is there for tools and for `exec` at this socket, and for workers that are called from now on.";
+  "This container does not show it. Tools and `exec` at this socket can use it, and workers that are called from now on.";
 
 /** Asks for a directory for the rest of the run, for programs that use no tool on it themselves. */
 export async function requestAccess(
@@ -56,6 +56,6 @@ export async function requestAccess(
   if (outcome.scope !== "once")
     return { granted: true, path: outcome.directory, mode, scope: outcome.scope ?? "had", note: NOTE };
   const message =
-    "It was agreed to for one operation only, and a request for access is none. Use a tool on the path: it asks by itself.";
+    "It was approved for one operation only, but this request is for the rest of the run. Use a tool on the path: it asks by itself.";
   return { granted: false, code: "GRANT_FOR_ONE_OPERATION", message };
 }

@@ -7,14 +7,14 @@ import type { Grantee } from "../model/grantee.ts";
 import type { Refused } from "./refusal.ts";
 import { type GrantNeed, type GrantOutcome, type GrantSurroundings, requestGrant } from "./request.ts";
 
-/** One use of a tool, under another sandbox than its session's where it was granted something for itself alone. */
+/** One use of a tool; under a sandbox of its own if it was granted something for itself alone. */
 export type Use = (under: Sandbox | null) => Promise<ToolResult>;
 
 export interface ToolUse {
   readonly name: string;
   readonly rawInput: unknown;
   readonly use: Use;
-  /** True where the session has a cell that does not show what was granted just now. */
+  /** True if the session has a cell that does not show what was granted just now. */
   readonly cellIsOld: () => boolean;
 }
 
@@ -22,7 +22,7 @@ export interface ToolUse {
 const MAX_REQUESTS = 4;
 
 /**
- * Uses a tool; where it is refused for a path outside, asks for the directory, and uses it again. Nothing was touched
+ * Uses a tool. If it is refused for a path outside, asks for the directory and uses it again. Nothing was touched
  * before, for the validator answers first. A worker that is not `dynamic` is refused as ever.
  */
 export async function usedGranting(
@@ -61,7 +61,7 @@ function noted(result: ToolResult, notes: readonly string[]): ToolResult {
   return { ...result, text: [result.text, ...notes.map((note) => `[Note: ${note}]`)].join("\n") };
 }
 
-/** What there is without it stays in the text, so that the worker can go on. */
+/** The text still lists what there is without it, so that the worker can continue. */
 function refused(result: ToolResult, { refusal }: Refused): ToolResult {
   if (result.ok) return result;
   const { code, message } = refusal;
@@ -69,7 +69,7 @@ function refused(result: ToolResult, { refusal }: Refused): ToolResult {
 }
 
 /**
- * What a tool that was refused would need; null where it was refused for another reason than a path outside, or for one
+ * What a refused tool would need; null if it was refused for another reason than a path outside, or for one
  * that it was not given itself.
  */
 function needOf(

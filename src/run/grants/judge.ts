@@ -25,7 +25,7 @@ export interface Level {
 
 export interface Grounds {
   readonly project: Sandbox;
-  /** Why a host directory may never be shown to anybody, or null. */
+  /** Why a host directory is never shown to any worker, or null. */
   readonly refusalOf: (host: string) => string | null;
   /** Real paths of what says what workers may do. */
   readonly ownFiles: readonly string[];
@@ -39,7 +39,7 @@ export interface DirectoryRequest {
 export type Judgement =
   | {
       readonly ok: true;
-      /** True where the worker has it by now, and nobody has to be asked. */
+      /** True if the worker already has it: no question is needed. */
       readonly had: boolean;
       /** The first of the chain that has to be granted it, and all after it; as many as the chain has: none. */
       readonly first: number;
@@ -51,11 +51,11 @@ export type Judgement =
     }
   | Refused;
 
-/** What a path means to a chain of runs: where it would come from. */
+/** What a path means to a chain of runs: the source that it would come from. */
 export type Meaning =
   /** The project has it under this name. */
   | { readonly kind: "namespace"; readonly mount: Mount }
-  /** A directory of the host, under the name that it has there; `mount` where some run has it already. */
+  /** A directory of the host, under the name that it has there; `mount` if some run already has it. */
   | { readonly kind: "host"; readonly mount: Mount | null }
   /** A path of a worker's own file: a name that the project does not know. */
   | { readonly kind: "own"; readonly mount: Mount };
@@ -70,7 +70,7 @@ export function meaningOf(path: VirtualPath, chain: readonly Level[], { project 
   return { kind: "own", mount: nearest };
 }
 
-/** Whether a directory may be granted at all, and to whom, before anybody is asked. Pure. */
+/** Decides if a directory may be granted at all, and to which runs, before a person is asked. Pure. */
 export function judgeGrant(request: DirectoryRequest, chain: readonly Level[], grounds: Grounds): Judgement {
   const { directory, mode } = request;
   const asking = chain.at(-1);
@@ -80,7 +80,7 @@ export function judgeGrant(request: DirectoryRequest, chain: readonly Level[], g
     return { ok: true, had: true, first: chain.length, source: [], host: had.host, preview: asking.sandbox };
   const origin = originFor(request, chain, grounds);
   if (origin === null) {
-    const giver = mode === "write" ? "Nobody who called this worker can write there" : "Nobody who called it has it";
+    const giver = mode === "write" ? "No caller of this worker can write there" : "No caller of this worker has it";
     return refuse("GRANT_NOT_ABOVE", request, `${giver}, and the project does not give it.`);
   }
   const { first, source } = origin;
@@ -95,7 +95,7 @@ export function judgeGrant(request: DirectoryRequest, chain: readonly Level[], g
     if (refused !== null) return refused;
     preview = expand(level.sandbox, { id: "", path: directory, mode, by: "", source: above });
     if (exposes(preview, level.sandbox, grounds)) {
-      const because = "The project's own declarations are there, and no worker writes them.";
+      const because = "It holds the project's own declarations, which no worker may write.";
       return refuse("GRANT_SOURCE_REFUSED", request, because, "Ask for a directory that does not hold them.");
     }
     above = select(preview, directory);
@@ -103,7 +103,7 @@ export function judgeGrant(request: DirectoryRequest, chain: readonly Level[], g
   return whyWithout(preview, request) ?? { ok: true, had: false, first, source, host, preview };
 }
 
-/** The mount's place on the host, where the sandbox has what is asked for; null where it has not. */
+/** The mount's place on the host, if the sandbox has what is asked for; else null. */
 function grantIn(sandbox: Sandbox, { directory, mode }: DirectoryRequest): { readonly host: string } | null {
   const mount = governingMount(sandbox, directory);
   if (mount === undefined || (mode === "write" && (mount.mode !== "rw" || mount.approval?.write === "blocked")))
@@ -111,7 +111,7 @@ function grantIn(sandbox: Sandbox, { directory, mode }: DirectoryRequest): { rea
   return { host: originOf(carve(mount, directory)) };
 }
 
-/** Where it comes from: the nearest who has it, and else the host, where nobody knows the place by another name. */
+/** Its source: the nearest run above that has it, else the host, unless a run knows the place by another name. */
 function originFor(
   { directory, mode }: DirectoryRequest,
   chain: readonly Level[],
@@ -148,7 +148,11 @@ function refusalAt(level: Level, isAsking: boolean, request: DirectoryRequest, h
   const { directory, mode } = request;
   const who = isAsking ? "This worker" : `The worker '${worker.name}', through which it would come,`;
   if (worker.dynamic === null) {
-    return refuse("GRANT_NOT_DYNAMIC", request, `${who} cannot be granted more than it declares (\`dynamic\`).`);
+    return refuse(
+      "GRANT_NOT_DYNAMIC",
+      request,
+      `${who} cannot be granted more than it declares: it has no \`dynamic\`.`,
+    );
   }
   if (limited) return refuse("GRANT_LIMITED_CALL", request, `${who} was called with limits for this one call.`);
   if (mode === "write" && worker.needs.readonly === true)
@@ -157,15 +161,20 @@ function refusalAt(level: Level, isAsking: boolean, request: DirectoryRequest, h
     return refuse(
       "GRANT_OUTSIDE",
       request,
-      `${who} may only be granted directories of some folders, and this is in none.`,
+      `${who} may only be granted directories below the folders of its \`dynamic.within\`.`,
     );
   const hidesHome = host === directory && (covers(directory, HOME) || covers(HOME, directory));
   if (isReserved(directory, sandbox) || hidesHome) {
-    return refuse("GRANT_RESERVED", request, "That place is the container's own.", "Ask for a directory elsewhere.");
+    return refuse(
+      "GRANT_RESERVED",
+      request,
+      "That path is reserved for the container.",
+      "Ask for a directory elsewhere.",
+    );
   }
   const max = worker.dynamic.max;
   if (!directories.has(directory) && directories.size >= max)
-    return refuse("GRANT_LIMIT", request, `${who} was granted ${max} directories, and may not be granted more.`);
+    return refuse("GRANT_LIMIT", request, `${who} already has ${max} granted directories, which is its limit.`);
   return null;
 }
 
@@ -174,7 +183,9 @@ const HOME = "/home/worker" as VirtualPath;
 
 function refusedSource(request: DirectoryRequest, host: string, grounds: Grounds): Refused | null {
   const reason = grounds.refusalOf(host);
-  return reason === null ? null : refuse("GRANT_SOURCE_REFUSED", request, `It is never shown: ${reason}.`);
+  return reason === null
+    ? null
+    : refuse("GRANT_SOURCE_REFUSED", request, `This directory is never shown to a worker: ${reason}.`);
 }
 
 function exposes(preview: Sandbox, before: Sandbox, { ownFiles }: Grounds): boolean {
@@ -185,8 +196,9 @@ function exposes(preview: Sandbox, before: Sandbox, { ownFiles }: Grounds): bool
 function whyWithout(preview: Sandbox, request: DirectoryRequest): Refused | null {
   if (grantIn(preview, request) !== null) return null;
   const mount = governingMount(preview, request.directory);
-  if (mount?.mode === "rw") return refuse("GRANT_BLOCKED", request, "Writing is blocked there, whoever would agree.");
+  if (mount?.mode === "rw")
+    return refuse("GRANT_BLOCKED", request, "Writing is blocked there; no approval changes that.");
   const because =
-    request.mode === "write" ? "The project gives it for reading only." : "Nothing is to be seen there for it.";
+    request.mode === "write" ? "The project gives it for reading only." : "No file there may be shown to it.";
   return refuse("GRANT_NOT_ABOVE", request, because);
 }

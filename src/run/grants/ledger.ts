@@ -5,12 +5,12 @@ import type { GrantedPlace, GrantRecord, Grants } from "../model/grant.ts";
 import type { Grantee } from "../model/grantee.ts";
 import { holds } from "./source.ts";
 
-/** More grants than this are not told at the end of a run. */
+/** More grants than this are not reported at the end of a run. */
 const MAX_TOLD = 1_000;
-/** What was taken back stays so for as long as this process; when there is more, nothing is granted any more. */
+/** What was revoked stays revoked for the lifetime of this process; beyond this number nothing is granted any more. */
 const MAX_REVOKED = 10_000;
 
-/** The grants of one orchestrator: which runs hold what, what a person took back, and what there is to be told. */
+/** The grants of one orchestrator: which runs have what, what was revoked, and what there is to report. */
 export class GrantLedger implements Grants, AsyncDisposable {
   readonly #files: GrantFiles;
   readonly #onRevoked: (record: GrantRecord) => Promise<void>;
@@ -21,22 +21,22 @@ export class GrantLedger implements Grants, AsyncDisposable {
   /** One change at a time, so that each is judged by what the ones before left. */
   readonly #changes = new PQueue({ concurrency: 1 });
 
-  /** `onRevoked` is told what a person took back, and must not reject. */
+  /** `onRevoked` receives what a user revoked, and must not reject. */
   constructor(ownerDir: string, onRevoked: (record: GrantRecord) => Promise<void>) {
     this.#onRevoked = onRevoked;
     this.#files = new GrantFiles(ownerDir, () => void this.look().catch(() => {}));
   }
 
-  /** Every grant of this process that nobody took back, the oldest first. */
+  /** Every grant of this process that was not revoked, the oldest first. */
   get told(): readonly GrantRecord[] {
     return this.#told;
   }
 
-  /** From now on the grantee's grants are kept, until what is answered with is disposed of: at the end of its run. */
+  /** Keeps the run's grants until the returned value is disposed of, at the end of the run. */
   async join(grantee: Grantee): Promise<AsyncDisposable> {
     await this.inTurn(async () => {
       this.#grantees.add(grantee);
-      // A call may have waited for its turn with what its caller had, and has had taken back since.
+      // A call may have waited for its turn with a grant of its caller that was revoked meanwhile.
       const given = new Set(grantee.sandbox.mounts.map(({ granted }) => granted));
       for (const { id } of this.#revoked) if (given.has(id)) await grantee.release(id);
     });
@@ -50,12 +50,12 @@ export class GrantLedger implements Grants, AsyncDisposable {
     };
   }
 
-  /** Runs one change after the ones before. */
+  /** Runs one change after the ones before it. */
   async inTurn<T>(change: () => Promise<T>): Promise<T> {
     return (await this.#changes.add(change)) as T;
   }
 
-  /** Tells of a grant; one that is kept is listed before `keep` makes it true, unless that says why it cannot. In turn. */
+  /** In turn: lists a grant, then makes it true by `keep`, which may report why it cannot. */
   async add(record: GrantRecord, keep: () => Promise<readonly Violation[]>): Promise<readonly Violation[]> {
     const { id, run, worker, through, directory, host, mode, scope, grantedAt } = record;
     if (scope !== "once") {
@@ -75,8 +75,7 @@ export class GrantLedger implements Grants, AsyncDisposable {
   }
 
   /**
-   * True where a person took this back from the worker, or a part of it: an earlier approval of a directory around it may
-   * still be remembered.
+   * True if the user revoked this or a part of it: an earlier approval of a directory around it may still be remembered.
    */
   wasRevoked({ worker, host, mode }: GrantedPlace): boolean {
     if (this.#revoked.length >= MAX_REVOKED) return true;
@@ -88,7 +87,7 @@ export class GrantLedger implements Grants, AsyncDisposable {
     );
   }
 
-  /** Takes away what was revoked since the last look. Before each use of a sandbox that was expanded. */
+  /** Takes away what was revoked since the last call. Before each use of a sandbox that was expanded. */
   async look(): Promise<void> {
     if (this.#live.size === 0) return;
     await this.inTurn(async () => {
@@ -102,7 +101,7 @@ export class GrantLedger implements Grants, AsyncDisposable {
     await this.#files[Symbol.asyncDispose]();
   }
 
-  /** From those below upwards, so that nobody is left with a place in a view that is gone. */
+  /** From the runs below upwards, so that no run keeps a place in a view that is gone. */
   async #revoke(id: string, record: GrantRecord): Promise<void> {
     this.#told = this.#told.filter((told) => told.id !== id);
     const { worker, host, mode } = record;
@@ -110,7 +109,7 @@ export class GrantLedger implements Grants, AsyncDisposable {
     for (const grantee of [...this.#grantees].toSorted((a, b) => b.chain().length - a.chain().length)) {
       for (const orphan of await grantee.release(id)) await this.#forget(orphan);
     }
-    // Not sooner: whoever looks meanwhile waits until it is gone everywhere.
+    // Not sooner: a concurrent `look` must wait until it is gone everywhere.
     this.#live.delete(id);
     await this.#onRevoked(record);
   }

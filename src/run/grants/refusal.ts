@@ -1,6 +1,6 @@
 import type { Mode } from "../model/grant.ts";
 
-/** Why a directory is not granted. Whoever would have been asked is not asked. */
+/** Why a directory is not granted. No person is asked then. */
 export type GrantRefusalCode =
   | "GRANT_NOT_DYNAMIC"
   | "GRANT_LIMITED_CALL"

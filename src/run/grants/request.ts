@@ -19,9 +19,9 @@ export interface GrantNeed {
   readonly mode: Mode;
   /** What it is for, in one sentence. */
   readonly why: string;
-  /** The sandbox that the one operation has so far, where it was granted something for itself alone. */
+  /** The sandbox of the one operation so far, if it was granted something for itself alone. */
   readonly under?: Sandbox;
-  /** Nothing is done there now: to agree to it for one operation would be of no use. */
+  /** No operation waits for it: an approval for one operation would be of no use. */
   readonly lastingOnly?: true;
 }
 
@@ -33,7 +33,7 @@ export interface GrantSurroundings {
   readonly writableHosts: () => Promise<readonly string[]>;
   readonly approver: Approver;
   readonly ledger: Grants;
-  /** Writes down every grant, once or for longer, before it is used; false: it could not, and nothing is granted. */
+  /** Records every grant, once or for longer, before it is used; false: it could not, and nothing is granted. */
   readonly record: (record: GrantRecord) => Promise<boolean>;
   readonly newId: () => string;
   readonly now: () => Date;
@@ -43,7 +43,7 @@ export type GrantOutcome =
   | {
       readonly ok: true;
       readonly directory: VirtualPath;
-      /** Null where the worker had it already: another operation of its asked at the same time. */
+      /** Null if the worker already had it: another of its operations asked at the same time. */
       readonly scope: "once" | "tree" | "session" | null;
       /** For the operation that asked. */
       readonly sandbox: Sandbox;
@@ -59,7 +59,7 @@ export async function requestGrant(
 ): Promise<GrantOutcome> {
   await around.ledger.look();
   if (!grantee.takesRequest()) {
-    const because = "The workers of this tree have asked for too many directories.";
+    const because = "The workers of this tree of runs have requested too many directories.";
     return refuse("GRANT_LIMIT", { directory: need.path, mode: need.mode }, because);
   }
   const grounds = groundsOf(grantee, around);
@@ -75,11 +75,11 @@ export async function requestGrant(
   if (judged.had) return { ok: true, directory, scope: null, sandbox: judged.preview };
   const { host } = judged;
   if (around.ledger.wasRevoked({ worker: grantee.worker.name, host, mode: need.mode }))
-    return refuse("GRANT_REVOKED", asked, "It was granted before, and was taken back.");
+    return refuse("GRANT_REVOKED", asked, "It was granted before and then revoked.");
 
   const decision = await around.approver.decide(questionOf(asked, need, grantee), signal);
   if (decision.outcome !== "approved") return unapproved(asked, decision);
-  // Others may have been granted something meanwhile, or had it taken back: what holds now is what counts.
+  // Other grants may have been added or revoked meanwhile: it is judged again on what holds now.
   return await around.ledger.inTurn(async () => {
     signal.throwIfAborted();
     const now = judgeGrant(asked, levels(), grounds);
@@ -89,7 +89,11 @@ export async function requestGrant(
       return refuse("GRANT_FOR_ONE_OPERATION", asked, NOT_FOR_ONE);
     const record = recordOf(need, directory, { decision, judged: now, grantee, grounds }, around);
     if (!(await around.record(record)))
-      return refuse("APPROVAL_DENIED", asked, "It could not be written down, and nothing is granted unrecorded.");
+      return refuse(
+        "APPROVAL_DENIED",
+        asked,
+        "The grant could not be recorded in the audit trail, and nothing is granted unrecorded.",
+      );
     const violations = await around.ledger.add(record, () => kept(record, decision, now, grantee));
     if (violations.length > 0)
       return refuse("GRANT_SOURCE_REFUSED", asked, violations.map(describeViolation).join(" "));
@@ -98,14 +102,13 @@ export async function requestGrant(
   });
 }
 
-/** What is written there never goes to the directory at once, whoever agrees: a single operation has no side to write to. */
+/** True if writes there are staged whatever is approved: a single operation has no view to write to. */
 function waitsOnSide(preview: Sandbox, directory: VirtualPath): boolean {
   const mount = governingMount(preview, directory);
   return mount?.view === undefined && (mount?.stage === true || mount?.discard === true);
 }
 
-const NOT_FOR_ONE =
-  "It was agreed to for one operation only, and what is written there is kept apart until the end of the run.";
+const NOT_FOR_ONE = "It was approved for one operation only, but writes there are staged until the end of the run.";
 
 function groundsOf(grantee: Grantee, { project, refusedSources }: GrantSurroundings): Grounds {
   return {
@@ -139,8 +142,8 @@ function levelsOf(
 }
 
 /**
- * The directory that a path means. The disk is only looked at where the place could be granted at all, so that nobody
- * learns from refusals what there is elsewhere on the host.
+ * The directory that a path means. The disk is inspected only if the place could be granted at all, so that refusals do
+ * not reveal what there is elsewhere on the host.
  */
 async function directoryOf(
   { path, mode }: GrantNeed,
@@ -152,7 +155,7 @@ async function directoryOf(
   if (!judged.ok && judged.refusal.code !== "GRANT_LIMIT") return judged;
   if (judged.ok && judged.had) return path;
   const { mount } = meaningOf(path, levels, grounds);
-  // A view stands where only Corral writes; any other place of the host may have become a link since.
+  // Only Corral writes where a view is; any other place of the host may have become a link since.
   const [base, rest] =
     mount?.view === undefined
       ? ["/", mount === null ? path : hostBelow(mount, path)]
@@ -160,7 +163,7 @@ async function directoryOf(
   const found = await askedDirectory(base, rest);
   if (found === "itself") return path;
   if (found === "around") return posix.dirname(path) as VirtualPath;
-  const because = "There is no such directory, or a symbolic link stands in its path.";
+  const because = "There is no such directory, or its path contains a symbolic link.";
   return refuse(
     "GRANT_NO_DIRECTORY",
     { directory: path, mode },

@@ -8,7 +8,7 @@ import { joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
 type Mounted = Pick<Sandbox, "mounts">;
 
 /**
- * What a host directory is before anybody granted it: all of it, readable and writable, but for what is already said
+ * What a host directory is before it is granted: all of it, readable and writable, except for what is already said
  * about a place of it. A suffix, a size, a side or a block that holds under one name holds under every other, and what
  * the project only gives for reading stays so; of what workers have, the modes do not matter, for those are what is asked.
  */
@@ -45,7 +45,7 @@ function met(plain: Mount, said: Mount): Mount {
   };
 }
 
-/** True where `inner` is `outer` or lies below it. */
+/** True if `inner` is `outer` or lies below it. */
 export function holds(outer: string, inner: string): boolean {
   return outer === inner || inner.startsWith(outer === "/" ? "/" : `${outer}/`);
 }

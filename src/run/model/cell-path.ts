@@ -8,7 +8,7 @@ export function fromCell(path: string, sandbox: Sandbox): string {
   return path.startsWith(`${ROOTED_BASE}/`) ? path.slice(ROOTED_BASE.length) : path;
 }
 
-/** The other way round: where a cell has what stands at `path`. */
+/** The reverse: the path at which a cell sees what is at `path`. */
 export function inCell(path: string, { rooted }: Pick<Sandbox, "rooted">): string {
   if (!rooted) return path;
   return path === "/" ? ROOTED_BASE : ROOTED_BASE + path;

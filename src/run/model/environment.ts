@@ -12,7 +12,7 @@ import type { Grants } from "./grant.ts";
 import type { Changesets } from "./reported.ts";
 import type { SchemaChecks } from "./schema-check.ts";
 
-/** What a project's files say: for whoever derives a sandbox or checks a value. */
+/** What a project's files declare, for code that derives a sandbox or checks a value. */
 export interface Declared {
   readonly project: Project;
   /** Rejects for a policy that does not exist, or whose file is wrong. */

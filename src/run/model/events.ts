@@ -2,7 +2,7 @@ import type { AgentEvent } from "../../agent/events.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import type { RunResult } from "./result.ts";
 
-/** Which run an event is of, and where it stands in its tree. */
+/** The run that an event is about, and its position in its tree. */
 export interface RunIdentity {
   readonly run: string;
   readonly root: string;
@@ -12,7 +12,7 @@ export interface RunIdentity {
   readonly attachments: readonly string[];
 }
 
-/** What happens while a tree of runs goes on. Every run begins with `requested` and ends with `ended`. */
+/** The events of a tree of runs. Every run begins with `requested` and ends with `ended`. */
 export type RunEvent =
   | ({ readonly type: "requested" } & RunIdentity)
   | ({ readonly type: "started"; readonly plan: Plan } & RunIdentity)
@@ -25,7 +25,7 @@ export type RunEvent =
     } & RunIdentity)
   | ({ readonly type: "agent"; readonly act: AgentEvent } & RunIdentity)
   | ({ readonly type: "output"; readonly stream: "stdout" | "stderr"; readonly chunk: Buffer } & RunIdentity)
-  /** What is for people to see and not for workers: it may hold host paths. */
+  /** For people and not for workers: it may hold host paths. */
   | ({ readonly type: "trouble"; readonly detail: string } & RunIdentity)
   | ({ readonly type: "ended"; readonly result: RunResult } & RunIdentity);
 

@@ -4,7 +4,7 @@ import type { Grantee } from "./grantee.ts";
 /** What a directory is granted for; writing includes reading. */
 export type Mode = "read" | "write";
 
-/** One grant as it is told: in the audit trail, to the person at the end of a run, and as a live one. Host paths are in it. */
+/** One grant as it is reported: in the audit trail, to the user at the end of a run, and while it is live. It holds host paths. */
 export interface GrantRecord {
   readonly id: string;
   readonly run: string;
@@ -17,7 +17,7 @@ export interface GrantRecord {
   /** As the worker knows it. */
   readonly directory: string;
   readonly host: string;
-  /** The name of the project's mount in which it lies; null where the project gives nothing there. */
+  /** The name of the project's mount in which it lies; null if the project gives nothing there. */
   readonly mount: string | null;
   readonly mode: Mode;
   readonly scope: "once" | "tree" | "session";
@@ -35,7 +35,7 @@ export interface Grants {
   readonly told: readonly GrantRecord[];
   /** Keeps the run's grants until the returned value is disposed of, at the end of the run. */
   join(grantee: Grantee): Promise<AsyncDisposable>;
-  /** Runs one change after the ones before. */
+  /** Runs one change after the ones before it. */
   inTurn<T>(change: () => Promise<T>): Promise<T>;
   /** In turn: lists a grant, then makes it true by `keep`, which may report why it cannot. */
   add(record: GrantRecord, keep: () => Promise<readonly Violation[]>): Promise<readonly Violation[]>;

@@ -6,7 +6,7 @@ import { deliveryOf } from "../../sandbox/staging.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 
-/** More requests of one tree of runs than anybody should be asked. */
+/** The most requests of one tree of runs: more is no question for a person. */
 const MAX_REQUESTS = 500;
 
 /** The sandbox that a run's tools, cells and children are given: the run's own, with its views. */
@@ -24,12 +24,12 @@ export interface GranteeParts {
   readonly parent: Grantee | null;
   /** The project's own sandbox, the same for a whole tree. */
   readonly project: Sandbox;
-  /** True where the caller took something away for this one call: nothing is granted past that. */
+  /** True if the caller took something away for this one call: nothing is granted beyond that. */
   readonly limited: boolean;
   readonly stage: StagedSandbox;
 }
 
-/** The grantee of a run that is about to begin. */
+/** For a run that is about to begin. */
 export function granteeOf(
   job: Pick<GranteeParts, "run" | "root" | "worker"> & {
     readonly caller: Grantee | null;
@@ -47,8 +47,8 @@ export function granteeOf(
 export type GrantChange = "granted" | "revoked";
 
 /**
- * The sandbox of one run while it goes on. It is never changed, only replaced as a whole: by one with a directory more,
- * or by one without it again.
+ * A run that may be granted more while it runs. Its sandbox is never changed, only replaced as a whole: by one with another
+ * directory, or by one without it again.
  */
 export class Grantee {
   readonly run: string;
@@ -90,7 +90,7 @@ export class Grantee {
     return this.parent === null ? [this] : [...this.parent.chain(), this];
   }
 
-  /** False where its tree has asked as often as it may. */
+  /** False if its tree has already asked as often as it may. */
   takesRequest(): boolean {
     if (this.parent !== null) return this.parent.takesRequest();
     this.#requests += 1;
@@ -101,18 +101,18 @@ export class Grantee {
     return this.#held.has(id);
   }
 
-  /** Answers with why it cannot be; nothing has changed then. */
+  /** Returns why it cannot be; nothing has changed then. */
   async hold(grant: DirectoryGrant): Promise<readonly Violation[]> {
     const violations = await this.#stage.adopt(expand(this.sandbox, grant));
     if (violations.length > 0) return violations;
     this.#held.set(grant.id, grant);
-    this.#tell("granted");
+    this.#notify("granted");
     return [];
   }
 
   /**
    * Takes a grant away, with everything that came from it: what its caller's grant opened here, and grants whose source it
-   * was. Answers with the ids of those. What was written there and not applied yet goes with it.
+   * was. Returns the ids of those. What was written there and not applied yet goes with it.
    */
   async release(id: string): Promise<string[]> {
     const keeps = (mount: Mount): boolean => mount.granted !== id;
@@ -128,17 +128,17 @@ export class Grantee {
     if (base.length === this.#base.mounts.length && this.#held.size === before) return orphaned;
     this.#base = { ...this.#base, mounts: base };
     await this.#adoptLess([...this.#held.values()].reduce(expand, this.#base));
-    this.#tell("revoked");
+    this.#notify("revoked");
     return orphaned;
   }
 
-  /** Calls back after each replacement; answers with how to stop that. */
+  /** Calls back after each replacement. Returns how to stop that. */
   onChange(listener: (change: GrantChange) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  /** A place that cannot be shown as it was before is not shown at all. */
+  /** A directory that cannot be shown as it was before is not shown at all. */
   async #adoptLess(wanted: Sandbox): Promise<void> {
     const less = { ...wanted, mounts: wanted.mounts.map((mount) => this.#asItIs(mount)) };
     const violations = await this.#stage.adopt(less);
@@ -149,7 +149,7 @@ export class Grantee {
     await this.#stage.adopt({ ...less, mounts: [] });
   }
 
-  /** The mount in the view that it has by now; one that was granted writing has another than it had before. */
+  /** The mount in the view that it now has: a mount that was granted writing got another view. */
   #asItIs(mount: Mount): Mount {
     const now = this.sandbox.mounts.find(({ path }) => path === mount.path);
     if (now === undefined) return mount;
@@ -159,7 +159,7 @@ export class Grantee {
       : mount;
   }
 
-  #tell(change: GrantChange): void {
+  #notify(change: GrantChange): void {
     for (const listener of this.#listeners) listener(change);
   }
 }

@@ -1,8 +1,8 @@
 import type PQueue from "p-queue";
 
 /**
- * Work that takes its turn in a queue. Whoever gives up while it waits leaves the queue at once, with the reason of `signal`;
- * a turn that has begun lasts until its work has ended, whatever becomes of the signal.
+ * Runs work in its turn of a queue. If `signal` is aborted while the work waits, it leaves the queue at once with the reason
+ * of the signal; work that has begun is awaited to its end.
  */
 export async function inTurn<T>(queue: PQueue, work: () => Promise<T>, signal: AbortSignal): Promise<T> {
   signal.throwIfAborted();

@@ -6,19 +6,19 @@ import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { RunIdentity } from "./events.ts";
 import type { Grantee } from "./grantee.ts";
 
-/** A file that a caller hands to a worker: its name under `/attachments`, and where it is on the host. */
+/** A file that a caller hands to a worker: its name under `/attachments`, and its path on the host. */
 export interface Attachment {
   readonly name: string;
   readonly host: string;
-  /** What its caller, or the item of a fleet, called it; absent where a person or a program attached a file of theirs. */
+  /** Its name for the caller or the item of a fleet; absent if a user or a program attached a file of the host. */
   readonly asked?: string;
-  /** `device:inode` where the caller's own cell was given this very file; it must still be that file. */
+  /** `device:inode` if the caller's own cell was given this very file; it must still be that file. */
   readonly identity?: string;
-  /** Present where it is a file of its caller's view. */
+  /** Present if it is a file of its caller's view. */
   readonly view?: MountView;
 }
 
-/** What a caller takes away from a worker besides what the worker leaves out itself. */
+/** What a caller takes away from a worker, beyond what the worker itself leaves out. */
 export interface Narrow {
   readonly allowRead?: readonly string[];
   readonly allowWrite?: readonly string[];
@@ -44,10 +44,10 @@ export interface Job {
   readonly deadline: number;
   readonly signal: AbortSignal;
   readonly tree: CallTree;
-  /** Of the agent that called it, through whatever commands: what is spent here counts there. Null: nobody did. */
+  /** Of the agent that called it, directly or through commands: what is spent here counts there. Null: no agent called it. */
   readonly spending: Spending | null;
   /**
-   * Settles when the worker may begin; absent: at once. Its cell stands verified at the gate meanwhile, and the time
+   * Settles when the worker may begin; absent: at once. Its verified cell waits at the gate meanwhile, and the time
    * limit has not begun. Rejects with the reason of `signal`.
    */
   readonly turn?: () => Promise<void>;
@@ -85,14 +85,14 @@ export class CallTree {
     this.maxCalls = bounds.maxCalls;
   }
 
-  /** False where the tree has made all the calls that it may. */
+  /** False if the tree has made all the calls that it may. */
   takeCall(): boolean {
     if (this.#calls >= this.maxCalls) return false;
     this.#calls += 1;
     return true;
   }
 
-  /** False where as many refusals are kept as calls may be made: a worker may be refused for ever, and nothing grows. */
+  /** False if as many refusals are kept as calls may be made: a worker that is refused for ever costs no more memory. */
   keepsRefusal(): boolean {
     if (this.#refusals >= this.maxCalls) return false;
     this.#refusals += 1;

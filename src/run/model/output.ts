@@ -38,7 +38,7 @@ export class BoundedOutput {
   }
 }
 
-/** Bytes are copied together: a worker that prints one at a time would else cost a hundred times what it printed. */
+/** Bytes are copied together: else a worker that prints single bytes would cost a hundred times what it printed. */
 class GrowingBytes {
   #bytes = Buffer.alloc(0);
   #length = 0;

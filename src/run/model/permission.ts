@@ -19,8 +19,8 @@ export async function rootSandbox(env: Declared, policy: string | null): Promise
 }
 
 /**
- * What a worker gets under a caller: its needs are resolved and derived, and then what the caller takes away besides
- * is derived from that. A root run that sets no limit gets its policy's defaults.
+ * What a worker gets under a caller: its needs are resolved and derived, then narrowed by what the caller takes away.
+ * A root run that sets no limit gets its policy's defaults.
  */
 export async function permissionOf(
   worker: WorkerDefinition,
@@ -48,10 +48,10 @@ export async function writableHosts({ dir, declaration, workers }: Project): Pro
   return await writableFolders(dir, declaration, workers);
 }
 
-/** A worker that names no working directory has the project's, where it sees that; whoever calls it has no say. */
+/** A worker that names no working directory gets the project's if it sees that. Its caller does not choose it. */
 function startingIn({ declaration }: Project, needs: Needs, sandbox: Sandbox): Sandbox {
   const { workingDir = ROOT } = declaration;
-  // Directories that a worker names itself stand in a namespace of their own.
+  // Directories that a worker names itself are in a namespace of their own.
   const isForeign = needs.workingDir !== undefined || needs.paths !== undefined;
   return isForeign || !isShown(sandbox, workingDir) ? sandbox : { ...sandbox, workingDir };
 }
@@ -97,7 +97,7 @@ async function narrowed(
 function withDefaultLimits(needs: Needs, defaults: Needs["limits"] & object, caller: Sandbox): Needs {
   const limits = { ...defaults, ...needs.limits };
   for (const [name, value] of Object.entries(caller.limits) as [keyof typeof limits, number][]) {
-    // A default is no demand: where the project allows less, less is what it is.
+    // A default is not a demand: if the project allows less, the worker gets less.
     if (needs.limits?.[name] === undefined && value < (limits[name] ?? value)) limits[name] = value;
   }
   return { ...needs, limits };

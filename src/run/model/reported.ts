@@ -1,7 +1,7 @@
 import type { Change, ChangeOutcome, Changeset } from "../../changes/model/changeset.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 
-/** One change as a run's result tells of it. */
+/** One change as a run's result reports it. */
 export interface ReportedChange {
   readonly path: string;
   readonly kind: "create" | "modify" | "delete";
@@ -9,20 +9,20 @@ export interface ReportedChange {
   /** Of a file that was written, in bytes; else null. */
   readonly bytes: number | null;
   readonly outcome: ChangeOutcome;
-  /** Null where it was applied. */
+  /** Null if it was applied. */
   readonly reason: string | null;
 }
 
-/** What became of all changes of a run; its `changes` may be fewer. */
+/** The outcomes of all changes of a run; its `changes` may be fewer. */
 export interface ReportedChangeset {
-  /** By which `corral changes` knows it; null where nothing waits there. */
+  /** Its id for `corral changes`; null if nothing waits there. */
   readonly id: string | null;
   readonly counts: Readonly<Record<ChangeOutcome, number>>;
 }
 
 /** More changes than this are counted, and not listed. */
 export const MAX_REPORTED = 1000;
-/** More refused changes than this are not told one by one. */
+/** More refused changes than this are not listed one by one. */
 const MAX_VIOLATIONS = 50;
 
 export interface Outcome {
@@ -50,7 +50,7 @@ export function counted(outcomes: readonly Outcome[]): Record<ChangeOutcome, num
   return counts;
 }
 
-/** Why changes were not applied, where that is not a person's decision. */
+/** Why changes were not applied, unless a person decided so. */
 export function violationsOf(outcomes: readonly Outcome[]): Violation[] {
   return outcomes
     .flatMap(({ change: { path }, outcome, reason }): Violation[] => {
@@ -61,9 +61,9 @@ export function violationsOf(outcomes: readonly Outcome[]): Violation[] {
     .slice(0, MAX_VIOLATIONS);
 }
 
-/** Where the changes of root runs are applied from, and wait. A crash in the middle is finished from there. */
+/** The store from which the changes of root runs are applied, and in which they wait. After a crash, applying resumes from it. */
 export interface Changesets {
-  /** Takes over the changeset and its content: it waits until a person applies or discards it, who is told the reason. */
+  /** Takes over the changeset and its content: it waits until a person applies or discards it. `reason`: for that person. */
   keep(changeset: Changeset, state: "held" | "denied", reason: string): Promise<void>;
   /** Applies the changes of these indexes; what cannot be is kept. In the order of the changeset, one outcome for each index. */
   apply(changeset: Changeset, indexes: ReadonlySet<number>): Promise<Outcome[]>;

@@ -21,34 +21,34 @@ export type RunStatus =
 /** Why Corral itself ended a run. */
 export type StopReason = "timed_out" | "cancelled" | "output_limit" | "disk_limit";
 
-/** What became of a run: one shape for success and failure. Safe to show to the caller: no host path is in it. */
+/** The result of a run: one shape for success and failure. Safe to show to the caller: it holds no host path. */
 export interface RunResult {
   readonly run: string;
   readonly worker: string;
   readonly status: RunStatus;
-  /** The worker's own; null where it ended otherwise, or where the engine did not tell. Never made up. */
+  /** The worker's own; null if it ended otherwise, or if the engine did not report it. Never made up. */
   readonly exitCode: number | null;
   readonly signal: string | null;
-  /** The parsed standard output of a worker with `output: json`, else its text; null where nothing came. */
+  /** The parsed standard output of a worker with `output: json`, else its text; null if it printed nothing. */
   readonly output: unknown;
   readonly stdout: string;
   readonly stderr: string;
-  /** True where the worker wrote more than its output limit and the rest was dropped. */
+  /** True if the worker wrote more than its output limit and the rest was dropped. */
   readonly truncated: boolean;
   readonly violations: readonly DescribedViolation[];
-  /** What was written to staged mounts, and what became of it; at most 1,000, what was not applied first. */
+  /** The changes to staged mounts and their outcomes; at most 1,000, those that were not applied first. */
   readonly changes: readonly ReportedChange[];
-  /** Counts over all of them; null where nothing was changed there. */
+  /** Counts over all of them; null if nothing was changed there. */
   readonly changeset: ReportedChangeset | null;
   /** From the request to the end, the cell's start and removal included. */
   readonly durationMs: number;
   readonly usage: CellUsage & {
-    /** A process of the cell was killed for memory, the worker itself or another; null where it is not known. */
+    /** A process of the cell was killed for memory, the worker itself or another; null if it is not known. */
     readonly outOfMemory: boolean | null;
   };
   /** What an agent used; absent for a command. */
   readonly agent?: AgentReport;
-  /** Null where no cell came to be, and of an agent, whose commands have cells of their own. */
+  /** Null if there was no cell, and for an agent, whose commands have cells of their own. */
   readonly enforcement: Enforcement | null;
   /** In the order in which they were asked for. Of more refused calls than `max_calls`, only so many are kept. */
   readonly calls: readonly RunResult[];
@@ -61,9 +61,9 @@ export interface AgentReport {
   readonly model: string;
   /** Answers of the model. */
   readonly steps: number;
-  /** Those of the agents that it called are among them. `estimated`: not all were told by a provider. */
+  /** Includes those of the agents that it called. `estimated`: a provider did not report all of them. */
   readonly tokens: { readonly input: number; readonly output: number; readonly estimated: boolean };
-  /** In US dollars, with that of the agents that it called; null where some of it has no price that the project says. */
+  /** In US dollars, including the agents that it called; null if the project gives no price for some of it. */
   readonly costUsd: number | null;
 }
 
@@ -92,7 +92,7 @@ const SIGNALS = new Map(
 );
 
 /**
- * How a run ended, from what the engine told and what Corral itself did. A death by signal n is told as the exit code
+ * How a run ended, from what the engine reported and what Corral itself did. A death by signal n is reported as exit code
  * 128+n (docs/architecture.md, fact: init-needed). That a process was killed for memory says nothing of the worker
  * unless the worker itself died of it (fact: oom-of-a-child).
  */
@@ -102,7 +102,7 @@ export function endingOf(exit: CellExit, stopped: StopReason | null): Ending {
   const exitCode = signal === null ? exit.code : null;
   if (stopped !== null) return { status: stopped, exitCode, signal };
   if (signal === "SIGKILL" && exit.outOfMemory) return { status: "oom_killed", exitCode, signal };
-  // What the kernel sends to a process that writes a file beyond its limit, which ends it where it does not mind that.
+  // The kernel sends it to a process that writes a file beyond its limit; it ends a process that does not handle it.
   if (signal === "SIGXFSZ") return { status: "disk_limit", exitCode, signal };
   if (signal !== null) return { status: "signaled", exitCode, signal };
   return { status: exitCode === 0 ? "succeeded" : "failed", exitCode, signal };
@@ -110,7 +110,7 @@ export function endingOf(exit: CellExit, stopped: StopReason | null): Ending {
 
 type Who = { readonly run: string; readonly worker: string };
 
-/** A run that never began, for one reason or another. */
+/** The result of a run that did not begin. */
 export function unstartedResult(who: Who, status: RunStatus, error: RunError): RunResult {
   return {
     run: who.run,
@@ -133,7 +133,7 @@ export function unstartedResult(who: Who, status: RunStatus, error: RunError): R
   };
 }
 
-/** All violations, and a text that names all of them. The code is theirs where there is one, else `REFUSED`. */
+/** All violations, and a text that names all of them. The code is that of a single violation, else `REFUSED`. */
 export function refusedResult(who: Who, violations: readonly Violation[]): RunResult {
   const described = describeAll(violations);
   const message = described.map((violation) => violation.message).join("\n");

@@ -4,14 +4,14 @@ import { isTooDeep, MAX_JSON_DEPTH } from "../../json/parse-json.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import type { Job } from "./job.ts";
 
-/** What of a value is not as a schema asks, or null. Rejects with the reason of the signal. */
+/** How a value differs from a schema, or null. Rejects with the reason of the signal. */
 export type SchemaCheck = (value: unknown, signal?: AbortSignal) => Promise<string | null>;
 
-/** What all runs of one project check values by, a few at once. */
+/** Checks values for all runs of one project, a few at once. */
 export class SchemaChecks {
   #checks: Promise<BoundedChecks> | null = null;
 
-  /** Null where there is no schema. What knows schemas is loaded only for one. */
+  /** Null if there is no schema. The schema validator is loaded only if there is one. */
   by(schema: JsonSchema | undefined): SchemaCheck | null {
     if (schema === undefined) return null;
     return async (value, signal) => {
@@ -23,7 +23,7 @@ export class SchemaChecks {
   }
 }
 
-/** Why a worker does not take its input. One that could not be written down is none. */
+/** Why a worker does not take its input. An input that cannot be serialized is refused. */
 export async function inputViolations(
   { worker, input }: Pick<Job, "worker" | "input">,
   schemas: SchemaChecks,

@@ -36,8 +36,8 @@ export interface Corral extends AsyncDisposable {
 /**
  * Brings together a project, an Engine and this process's own place on the host.
  *
- * @throws DeclarationError for a project with mistakes, EngineUnavailableError where no Engine answers,
- *   ImageBuildError where the images were not built.
+ * @throws DeclarationError for a project with mistakes, EngineUnavailableError if no Engine answers,
+ *   ImageBuildError if the images were not built.
  */
 export async function openCorral(options: OpenOptions): Promise<Corral> {
   return await openCorralFor(await loadProject(options.projectDir), options);
@@ -71,7 +71,7 @@ export async function openCorralFor(
       reapedAtOpening(driver),
       engine.gate(),
       policiesExist(project, policyNamed),
-      // What a process that is gone had begun to apply is half done only until now.
+      // Finishes what dead processes had begun to apply.
       finishInterrupted(store, options.stateDir),
     ]);
     for (const told of finished) tellFinish(told, around.emit);
@@ -102,12 +102,12 @@ export async function openCorralFor(
   }
 }
 
-/** What is of no run in particular. */
+/** Trouble that concerns no run in particular. */
 function tellTrouble(detail: string, emit: Emit): void {
   emit({ type: "trouble", run: "", root: "", parent: null, worker: "corral", attachments: [], detail });
 }
 
-/** One that cannot be finished is told by `corral changes`, where something can be done about it. */
+/** `corral changes` reports an application that cannot be finished: the user can act there. */
 function tellFinish({ finished, text }: ToldFinish, emit: Emit): void {
   if (!finished.ok) return;
   const { run, root, worker } = finished.changeset;
@@ -123,10 +123,10 @@ async function reapedAtOpening(driver: Driver): Promise<Pick<Corral, "reaped" | 
   }
 }
 
-/** Writes down each grant that a person took back. It is taken back whether or not that can be written down. */
+/** Records each grant that was revoked. It is revoked even if that cannot be recorded. */
 function recordedRevocations(audit: AuditTrail, emit: Emit): (record: GrantRecord) => Promise<void> {
   return async ({ id, run, root, worker, directory }) => {
-    const reason = "it was taken back by hand";
+    const reason = "it was revoked by hand";
     try {
       await audit.append({ type: "grant_revoked", run, root, worker, grant: id, directory, reason });
     } catch (error) {

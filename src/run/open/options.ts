@@ -8,20 +8,20 @@ export interface OpenOptions {
   readonly projectDir: string;
   /** Where Corral keeps its own: the seal, the gate, sockets. Absolute. */
   readonly stateDir: string;
-  /** DOCKER_HOST, DOCKER_CONTEXT and their kind, and HOME: where the Engine is; and what `git.repos.*.credentials` names. */
+  /** DOCKER_HOST, DOCKER_CONTEXT and their kind, and HOME: the location of the Engine; and what `git.repos.*.credentials` names. */
   readonly engineEnv: Readonly<Record<string, string | undefined>>;
   readonly emit?: Emit;
   /** In place of the project's approval mode. */
   readonly approvalMode?: ApprovalMode;
-  /** Whom the mode `interactive` asks; absent: nobody is there. */
+  /** Answers in the mode `interactive`; absent: no person can be asked. */
   readonly person?: Approver;
-  /** False: what is staged is copied, also where an overlay is to be had. */
+  /** False: views are copies, even if overlays are available. */
   readonly overlays?: boolean;
-  /** A program that decides in the person's place, such as a `callbackApprover`. */
+  /** A program that decides in place of a person, such as a `callbackApprover`. */
   readonly approver?: Approver;
 }
 
-/** The project's rules come first, whatever the mode; what they do not speak of is the mode's to decide. */
+/** The project's rules come first; the mode decides what they do not cover. */
 export function approverFor(
   { approval }: Project,
   { approvalMode = approval.mode, approver, person }: Pick<OpenOptions, "approvalMode" | "approver" | "person">,

@@ -2,7 +2,7 @@ import { loadPolicy } from "../../declarations/policy/policy.ts";
 import type { Project } from "../../declarations/project.ts";
 import type { Policy } from "../../sandbox/policy.ts";
 
-/** Each policy is read once, for all runs of a project to agree. */
+/** Reads each policy once, so that all runs of a project see the same. */
 export function policiesOf(project: Project): (name: string) => Promise<Policy> {
   const dirs = project.policiesDir === null ? [] : [project.policiesDir];
   const loaded = new Map<string, Promise<Policy>>();
@@ -13,7 +13,7 @@ export function policiesOf(project: Project): (name: string) => Promise<Policy> 
   };
 }
 
-/** Found out before anything runs: a call that names a policy which does not exist would fail in the middle of its tree. */
+/** Before anything runs: a call that names a policy which does not exist would fail in the middle of its tree. */
 export async function policiesExist(project: Project, policyNamed: (name: string) => Promise<Policy>): Promise<void> {
   const named = [...project.workers.values()].flatMap(({ policyName }) => policyName ?? []);
   await Promise.all([project.policyName, ...new Set(named)].map(policyNamed));

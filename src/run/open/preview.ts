@@ -15,12 +15,12 @@ import { SchemaChecks } from "../model/schema-check.ts";
 import { approverFor, type OpenOptions } from "./options.ts";
 import { policiesOf } from "./policies.ts";
 
-/** A project to look at and not to run: it opens without an Engine as well. */
+/** A project to inspect and not to run: it also opens without an Engine. */
 export interface Preview {
   readonly environment: RunEnvironment;
   readonly project: Project;
   readonly approvalMode: ApprovalMode;
-  /** Why no plan can be made; null where the Engine is there and has the base image. */
+  /** Why no plan can be made; null if an Engine answers and has the base image. */
   readonly unavailable: string | null;
 }
 
@@ -68,7 +68,7 @@ export async function openPreview(
   }
 }
 
-/** Asks the Engine once for each image: a look at thousands of call paths needs the same few again and again. */
+/** Asks the Engine once for each image: thousands of call paths need the same few. */
 function rememberingImages(driver: Driver): Driver {
   const known = new Map<string, Promise<ImageFacts | null>>();
   return {
@@ -81,7 +81,7 @@ function rememberingImages(driver: Driver): Driver {
   };
 }
 
-/** Stands where no Engine is, for what only looks: whatever is asked of it fails with the reason why there is none. */
+/** In place of an Engine for previews: every request fails with the reason why there is none. */
 function absentEngine(reason: Error): Driver {
   const fail = async (): Promise<never> => {
     throw reason;

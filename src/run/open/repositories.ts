@@ -6,7 +6,7 @@ import { Repositories } from "../../git/repositories.ts";
 import { projectPaths } from "../../state/state-paths.ts";
 import type { OpenOptions } from "./options.ts";
 
-/** Null where the project has none. By the project's folder, so that two projects may have repositories of the same name. */
+/** Null if the project has none. By the project's folder, so that two projects may have repositories of the same name. */
 export function repositoriesOf(
   { dir, git: repos }: Project,
   { stateDir, engineEnv }: Pick<OpenOptions, "stateDir" | "engineEnv">,

@@ -3,23 +3,23 @@ import { approvalDecided } from "../../audit/records.ts";
 import type { AuditTrail } from "../../audit/trail.ts";
 import type { Emit } from "../model/events.ts";
 
-/** A worker may ask for ever, and be told no each time; the trail must not grow with it. */
+/** A worker may ask for ever and be denied each time; the trail must not grow with it. */
 const MAX_REFUSALS_PER_TREE = 1000;
-/** Nor with what rules and earlier answers agree to, over and over: each is written down. */
+/** Approvals by rules and earlier answers are bounded too: each of them is recorded. */
 const MAX_APPROVALS_PER_TREE = 20_000;
 /** Trees that are counted at once; the one that was counted first is forgotten first. */
 const MAX_TREES = 1000;
 
-const LAST_NOTE = "further requests of this tree of runs that are not approved are not recorded";
-const TOO_MANY = `this tree of runs was agreed to ${MAX_APPROVALS_PER_TREE} times, and no more is recorded or allowed`;
-const NOT_RECORDED = "the agreement could not be recorded in the audit trail, and nothing happens unrecorded";
+const LAST_NOTE = "further denied requests of this tree of runs are not recorded";
+const TOO_MANY = `this tree of runs already had ${MAX_APPROVALS_PER_TREE} approvals, which is the limit`;
+const NOT_RECORDED = "the approval could not be recorded in the audit trail, and nothing happens unrecorded";
 
 interface Surroundings {
   readonly emit: Emit;
   readonly now: () => number;
 }
 
-/** Hands a decision on when it is recorded. An approval that cannot be recorded is none. */
+/** Passes a decision on after it is recorded. An approval that cannot be recorded does not count. */
 export class RecordedApprover implements Approver {
   readonly #approver: Approver;
   readonly #trail: AuditTrail;
@@ -53,8 +53,8 @@ export class RecordedApprover implements Approver {
   }
 
   /**
-   * Rejects where the run is over. One that is over already asks nobody: an approver that only listens for the end would
-   * never hear of it. Nor does one that does not listen at all hold the run; its late answer is dropped.
+   * Rejects when the run is over. A run that is already over asks no one: an approver that only listens for the end would
+   * never notice. An approver that does not listen at all does not hold up the run; its late answer is dropped.
    */
   async #answer(request: ApprovalRequest, signal: AbortSignal): Promise<Decision> {
     signal.throwIfAborted();
@@ -68,7 +68,7 @@ export class RecordedApprover implements Approver {
     }
   }
 
-  /** What the record of one more refusal says besides; `skip` where there are enough. */
+  /** The note on the record of one more refusal; `skip` if there are enough. */
   #counted(root: string): string | undefined {
     const count = this.#refusals.next(root);
     if (count > MAX_REFUSALS_PER_TREE) return "skip";

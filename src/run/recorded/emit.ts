@@ -6,8 +6,8 @@ import type { Emit, RunEvent } from "../model/events.ts";
 import type { RunResult } from "../model/result.ts";
 
 /**
- * Records what happens to runs, and passes it on. Nobody waits for the disk: a run that cannot be recorded goes on, and a
- * person is told once, until a record is written again.
+ * Records the events of runs, and passes them on. No run waits for the disk: a run that cannot be recorded continues, and
+ * the failure is reported once, until a record is written again.
  */
 export function recordedEmit(emit: Emit, trail: AuditTrail): Emit {
   let told = false;
@@ -30,7 +30,7 @@ export function recordedEmit(emit: Emit, trail: AuditTrail): Emit {
   };
 }
 
-/** What the audit trail keeps of an event; null for what it does not. */
+/** The audit record of an event; null if it has none. */
 function eventRecord(event: RunEvent): AuditRecord | null {
   const { run, root, worker } = event;
   switch (event.type) {

@@ -5,16 +5,16 @@ import { sha256 } from "../../platform/sha256.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { AgreementRequest } from "../../tools/hands.ts";
 
-/** The content of a file before and after a tool wrote it, in SHA-256; `before` is absent where the tool does not look. */
+/** The content of a file before and after a tool wrote it, in SHA-256; `before` is absent if the tool does not read it. */
 interface Noted {
   readonly before?: string;
   readonly after: string;
 }
 
 /**
- * What somebody agreed to in one use of a tool, and what the tool then wrote: that very content is not asked about once
- * more when it is applied. Programs in a cell may write there at the same moment, so what stands there proves nothing,
- * and may have written there before, so what a diff leaves out proves nothing either.
+ * What was approved in one use of a tool, and what the tool then wrote: that very content is not asked about once more when
+ * it is applied. Programs in a cell may write there at the same moment, so the file's content proves nothing; and they may
+ * have written there before, so what a diff leaves out proves nothing either.
  */
 export class AgreedInTool {
   readonly #requests: AgreementRequest[] = [];
@@ -24,7 +24,7 @@ export class AgreedInTool {
     this.#requests.push(request);
   }
 
-  /** The same files, which write down what is written through them. */
+  /** The same files, which note what is written through them. */
   noting(files: GuardedFiles): GuardedFiles {
     const note = (path: string, content: Noted): void => {
       const place = files.resolve(path);
@@ -45,7 +45,7 @@ export class AgreedInTool {
     };
   }
 
-  /** `alone`: nobody else can write there, so that what a tool wrote in another way is what stands there. */
+  /** `alone`: nothing else can write there, so the content of the file is what the tool wrote. */
   async tell(stage: Stage, alone: boolean): Promise<void> {
     for (const { operation, path: raw, before = null } of this.#requests) {
       const path = raw as VirtualPath;

@@ -3,17 +3,17 @@ import { ToolRefusal } from "../../tools/tool.ts";
 import type { Consent } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
 
-/** What it is about, in the words of a refusal: `write /out/a`, or a sentence that says by itself what needs approval, and why. */
+/** The subject in a refusal: `write /out/a`, or a whole sentence that says what needs approval and why. */
 export type Said = string | { readonly sentence: string };
 
-/** Rejects with `ToolRefusal` where nobody agrees. */
+/** Rejects with `ToolRefusal` without consent. */
 export type Ask = (
   what: Omit<ApprovalRequest, "run" | "root" | "worker">,
   said: Said,
   signal: AbortSignal,
 ) => Promise<void>;
 
-/** Asks for what a tool of this run needs somebody's agreement to. */
+/** Asks for the consent that a tool of this run needs. */
 export function askFor({ run, root, worker }: Pick<Job, "run" | "root" | "worker">, { approver }: Consent): Ask {
   return async (what, said, signal) => {
     const decision = await approver.decide({ run, root, worker: worker.name, ...what }, signal);

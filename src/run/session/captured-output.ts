@@ -1,16 +1,16 @@
 import { createWriteStream, type WriteStream } from "node:fs";
 import { finished } from "node:stream/promises";
 
-/** How much of a stream's beginning and of its end an answer holds; what is between stands in the file. */
+/** How much of a stream's beginning and end an answer holds; the file has all of it. */
 const HEAD_BYTES = 12_000;
 const TAIL_BYTES = 12_000;
 
 export interface CapturedText {
-  /** UTF-8; where something is left out, a line says how much and where the whole of it is. */
+  /** UTF-8; if something is left out, a line says how much, and which file has all of it. */
   readonly text: string;
   readonly bytes: number;
   readonly cut: boolean;
-  /** How much of it stands in the file. */
+  /** How much of it is in the file. */
   readonly fileBytes: number;
 }
 
@@ -28,7 +28,7 @@ export class CapturedOutput {
   #head = Buffer.alloc(0);
   #bytes = 0;
 
-  /** `host`: where the whole of it goes when it is long; `shownAs`: the path by which the worker reads that. */
+  /** `host`: the file for the whole of a long stream; `shownAs`: the path by which the worker reads it. */
   constructor(host: string, shownAs: string) {
     this.#host = host;
     this.#shownAs = shownAs;
@@ -82,7 +82,7 @@ export class CapturedOutput {
     return file;
   }
 
-  /** A file that fails closes, and holds nobody up. */
+  /** A file that fails closes, and does not block the command. */
   #caughtUp(file: WriteStream): Promise<void> {
     return new Promise((resolve) => {
       const caughtUp = (): void => {
@@ -95,7 +95,7 @@ export class CapturedOutput {
   }
 }
 
-/** The end of a stream. Moved together once in a while: a program that prints single bytes would else cost thousands each. */
+/** The end of a stream. Compacted from time to time: else a program that prints single bytes would cost thousands of bytes for each. */
 class LastBytes {
   readonly #size: number;
   readonly #buffer: Buffer;

@@ -8,7 +8,7 @@ import { ToolRefusal } from "../../tools/tool.ts";
 import { fromCell, inCell } from "../model/cell-path.ts";
 import type { CheckedCommand, OnOutput } from "./exec-command.ts";
 
-/** Names that decide whose code runs in a program, or where it believes itself at home: the cell's own, not a caller's. */
+/** Names that decide which code a program loads and where its home is: the cell sets them, not a caller. */
 const FIXED_NAMES = /^(HOME|CORRAL_.*|LD_.*)$/;
 /** What the kernel takes as one argument, its closing zero among them (MAX_ARG_STRLEN). */
 const MAX_ARGUMENT_BYTES = 131_072;
@@ -19,7 +19,7 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export interface CommandBounds {
   readonly id: string;
-  /** Until the deadline of whoever runs the command. */
+  /** Until the deadline of the run. */
   readonly leftMs: number;
   readonly onOutput: OnOutput;
 }
@@ -46,7 +46,7 @@ export function checkedCommand(
   };
 }
 
-/** What the kernel would not take is refused in words here, for the engine's own would be told as the command's. */
+/** Refuses what the kernel would not accept: else the engine's error would look like the command's own. */
 function refuseTexts(command: string, env: Readonly<Record<string, string>>): void {
   const wrong = Object.keys(env).filter((name) => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name) || FIXED_NAMES.test(name));
   if (wrong.length > 0) throw new ToolRefusal("BAD_ENVIRONMENT", `These variables cannot be set: ${wrong.join(", ")}.`);

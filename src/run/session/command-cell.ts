@@ -20,19 +20,19 @@ export interface CommandCellOptions {
   readonly job: Job;
   readonly env: CellHost & Records;
   readonly output: OutputDir;
-  /** What all its cells write, and the tools beside them, counts together. */
+  /** What all its cells and the tools write counts together. */
   readonly baseline: DiskBaseline;
-  /** What the next cell is started with; it may be another one than the last. */
+  /** Its sandbox may change between two cells. */
   readonly stage: Stage;
   readonly serviceFor: (plan: Plan) => BrokerService;
 }
 
 type Context = ReturnType<typeof AsyncLocalStorage.snapshot>;
 
-/** Of what was begun by no command. */
+/** The context outside of any command. */
 const NOBODY: Context = AsyncLocalStorage.snapshot();
 
-/** A session's cell: started with the first command, and again where it was lost, ended or has become too narrow. */
+/** A session's cell: started with the first command, and again if it was lost, has ended or is out of date. */
 export class CommandCell implements AsyncDisposable {
   readonly #options: CommandCellOptions;
   /** One command at a time: what ends one ends everything in the cell. */
@@ -46,7 +46,7 @@ export class CommandCell implements AsyncDisposable {
     this.#options = options;
   }
 
-  /** Commands of one session take turns. `signal` ends the one that it was given with, also where it waits for its turn. */
+  /** Commands of one session take turns. `signal` ends its own command, even if that still waits for its turn. */
   async exec(request: ExecToolRequest, signal: AbortSignal, onOutput: OnOutput): Promise<ExecToolAnswer> {
     const run = async (): Promise<ExecToolAnswer> => {
       this.#running = AsyncLocalStorage.snapshot();
@@ -65,14 +65,14 @@ export class CommandCell implements AsyncDisposable {
   }
 
   /**
-   * Does what a program in the cell asks for, in the async context of the command that runs now: who is asked for consent
-   * may depend on that. The socket's own context is that of the command which happened to open the cell.
+   * Does what a program in the cell asks for, in the async context of the command that runs now: which client is asked
+   * for consent may depend on it. The socket's own context is that of the command that happened to open the cell.
    */
   asRunning<T>(act: () => T): T {
     return this.#running(act);
   }
 
-  /** The cell, started where there is none. */
+  /** The cell, started if there is none. */
   async open(signal: AbortSignal): Promise<OpenSessionCell> {
     signal.throwIfAborted();
     if (this.#cell !== null) return await this.#cell;
@@ -89,21 +89,21 @@ export class CommandCell implements AsyncDisposable {
     }
   }
 
-  /** The next command gets a new cell, since what it may see has changed. True where there is one that goes. */
+  /** The next command gets a new cell, since what it may see has changed. True if there is one to replace. */
   replaceBeforeNext(): boolean {
     this.#isStale = this.#cell !== null;
     return this.#isStale;
   }
 
-  /** True where there is a cell that the next command will not have. */
+  /** True if there is a cell that the next command will not have. */
   get isStale(): boolean {
     return this.#isStale;
   }
 
-  /** Ends the cell with whatever runs in it, since it shows what it must not any more. */
+  /** Ends the cell with everything in it, since it shows what it must not show any more. */
   endNow(): void {
     if (!this.replaceBeforeNext()) return;
-    // One that cannot be opened shows nothing, and one that cannot be ended is gone with the next command.
+    // A cell that could not be opened shows nothing; one that cannot be killed is removed before the next command.
     void this.#cell?.then((cell) => cell.kill()).catch(() => {});
   }
 
@@ -136,7 +136,7 @@ export class CommandCell implements AsyncDisposable {
     return answerOf(result, opened.facts, { cellReplaced, durationMs: Math.round(env.now() - begunAt) });
   }
 
-  /** True where the cell had ended by itself since the last command, or sees what it should not, and is gone now. */
+  /** Removes a cell that has ended by itself since the last command, or is out of date. True if it did. */
   async #closeUnfit(): Promise<boolean> {
     const cell = await this.#cell?.catch(() => null);
     if (!cell || (!this.#isStale && !cell.hasEnded())) return false;
@@ -158,7 +158,7 @@ export class CommandCell implements AsyncDisposable {
   }
 }
 
-/** What the tool answers for a command that has ended, with what its author should know of the sandbox. */
+/** The tool's answer for a command that has ended, with hints about the sandbox. */
 function answerOf(
   result: CommandResult,
   facts: ExecFacts,

@@ -9,7 +9,7 @@ import type { Consent, Declared, Destinations } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
 import { reported } from "../model/reported.ts";
 
-/** Each is written down in the audit trail with its changes. */
+/** Each is recorded in the audit trail with its changes. */
 const MAX_COMMITS = 500;
 
 /** The commits of one session, one after another: each is compared with what the one before has left. */
@@ -27,7 +27,7 @@ export class Commits {
     this.#env = env;
   }
 
-  /** Applies what was changed so far, as far as somebody agrees to it. */
+  /** Applies the changes so far for which there is consent. */
   async next(signal: AbortSignal): Promise<CommitAnswer> {
     return await this.#queue.add(async () => {
       signal.throwIfAborted();
@@ -40,7 +40,7 @@ export class Commits {
 
 const TOO_MANY = `A run commits at most ${MAX_COMMITS} times; the rest is applied at its end.`;
 
-/** Applies what a run has changed so far, and lets it go on. What was not agreed to stays in its view as it is. */
+/** Applies the changes of a run so far, for which there is consent; the run continues. The rest stays in its view. */
 async function commitSoFar(
   job: Job,
   stage: Stage,
@@ -56,7 +56,7 @@ async function commitSoFar(
   if (collected === null) return { changes: [], decision: null };
   await using _ = collected;
   const into = destinationOf(job, stage, env);
-  // What waits for an answer stays in the view; the end of the run asks about it again.
+  // What was not approved stays in the view; it is asked about again at the end of the run.
   const staying = { ...into, keep: async () => {} };
   const { outcomes, decision } = await settleChanges(collected, job, staying, env, signal);
   const applied = outcomes.filter(({ outcome }) => outcome === "applied").map(({ change }) => change.index);

@@ -35,7 +35,7 @@ export interface CommandResult extends Ending {
 
 /** How long a command that was asked to end may take before everything in the cell is ended. */
 const GRACE_MS = 250;
-/** How long the end of a command may take to be told once everything in its cell was ended. */
+/** How long the end of a command may take to be reported after everything in its cell was ended. */
 const SILENCE_MS = 10_000;
 
 /**
@@ -84,7 +84,7 @@ function boundedBy(
   };
 }
 
-/** Waits for a command's end, and ends it where it passes a bound; null where its own end may never be told. */
+/** Waits for a command's end, and ends it if it exceeds a bound; null if its own end may never be reported. */
 async function ended(
   exec: Exec,
   stopper: Stopper,
@@ -114,7 +114,7 @@ function notStarted(error: unknown): ExecExit {
 }
 
 function endedAs(exit: ExecExit | null, stopped: StopReason | null): Ending {
-  // What Corral itself ended is told by that, also where its cell had to go with it.
+  // If Corral ended the command, that is its status, even if the cell had to go with it.
   if (exit === null || (exit.kind === "lost" && stopped !== null))
     return { status: stopped ?? "lost", exitCode: null, signal: null };
   if (exit.kind === "lost") return endingOf(exit, null);
@@ -126,7 +126,7 @@ function endedAs(exit: ExecExit | null, stopped: StopReason | null): Ending {
 /** Ends whatever commands have left in a cell, once, and remembers why. */
 class Stopper {
   readonly #cell: SessionCell;
-  /** Settles where the command's own end may never be told. */
+  /** Settles if the command's own end may never be reported. */
   readonly gaveUp: Promise<null>;
   readonly #giveUp: (exit: null) => void;
   #reason: StopReason | null = null;
@@ -150,7 +150,7 @@ class Stopper {
     this.#ending = this.#end(reason);
   }
 
-  /** Settles when nothing that was stopped is left: true where that is certain. */
+  /** Settles when nothing that was stopped is left: true if that is certain. */
   async cleaned(): Promise<boolean> {
     try {
       return await this.#ending;
@@ -165,7 +165,7 @@ class Stopper {
       await new Promise((resolve) => setTimeout(resolve, GRACE_MS));
     }
     const gone = await this.#cell.signalAll("SIGKILL");
-    // Where not all could be ended the cell is taken down, and the command's own end with it.
+    // If not all could be ended, the cell is removed, and the command's own end is not reported.
     if (!gone) this.#giveUp(null);
     else this.#silence = setTimeout(() => this.#giveUp(null), SILENCE_MS);
     return gone;

@@ -8,7 +8,7 @@ export function allowedTools({ tools, agent }: WorkerDefinition): readonly ToolN
   return tools ?? (agent === undefined ? TOOL_NAMES : []);
 }
 
-/** Of those, the ones that could do anything: nobody is shown a tool for calls who may call nobody. */
+/** Those of them that can do anything: a worker that may call no other is not offered the tool for calls. */
 export function usefulTools(worker: WorkerDefinition): ToolName[] {
   const { calls, git = [] } = worker;
   return allowedTools(worker).filter((name) => {
@@ -17,7 +17,7 @@ export function usefulTools(worker: WorkerDefinition): ToolName[] {
   });
 }
 
-/** The answer to whoever asks for another. */
+/** The answer to a request for another tool. */
 export function notOffered(name: string, worker: WorkerDefinition): ToolResult {
   const offered = usefulTools(worker);
   const there = offered.length === 0 ? "There are no tools." : `The tools are: ${offered.join(", ")}.`;

@@ -4,7 +4,7 @@ import { join } from "node:path";
 /** What a session keeps of its commands' output, all of them together: the oldest make room. */
 const MAX_KEPT_BYTES = 256 * 1024 * 1024;
 
-/** Where one session keeps the whole of what its commands printed; gone with it. */
+/** The directory with the whole output of one session's commands; removed with the session. */
 export class OutputDir implements AsyncDisposable {
   readonly path: string;
   readonly #kept: { readonly name: string; readonly bytes: number }[] = [];
@@ -26,7 +26,7 @@ export class OutputDir implements AsyncDisposable {
     return this.#used;
   }
 
-  /** Counts a file that stands there now, and removes the oldest where all are too much; the newest stays. */
+  /** Counts a new file, and removes the oldest files if all are too large together; the newest stays. */
   async keep(name: string, bytes: number): Promise<void> {
     if (bytes === 0) return;
     this.#used = true;

@@ -56,7 +56,7 @@ export async function openSessionCell(
 
 function overDiskBefore({ limits }: Plan): string {
   const limit = formatBytes(limits.diskBytes);
-  return `What was written so far is more than the limit of ${limit}. Delete some of it (delete_file) before you run commands.`;
+  return `The run has written more than its disk limit of ${limit}. Delete files (delete_file) before you run commands.`;
 }
 
 function refusal(violations: Parameters<typeof describeAll>[0]): ToolRefusal {

@@ -28,9 +28,9 @@ export interface SessionGitParts {
   /** What is granted now, with views in the places of the mounts that have one. */
   readonly sandbox: () => Sandbox;
   readonly files: () => GuardedFiles;
-  /** Notes that somebody agreed to what now stands there. */
+  /** Notes that the current content at the path was approved. */
   readonly agreedTo: (path: VirtualPath, content: Uint8Array) => void;
-  /** Asks, and rejects with `ToolRefusal` where nobody agrees. */
+  /** Asks, and rejects with `ToolRefusal` without consent. */
   readonly ask: (
     what: Pick<ApprovalRequest, "operations" | "paths" | "why" | "diff" | "through">,
     said: string,
@@ -81,7 +81,7 @@ export class SessionGit implements GitHands {
       const why = `push ${commit.slice(0, 12)} to the branch ${branch} of ${name} (${url}): ${message}`;
       const what = { operations: ["push"], paths, why, diff, through: this.#parts.job.path } as const;
       await this.#parts.ask(what, `push ${commit}`, signal);
-      // It may have been pushed or discarded while somebody thought about it.
+      // It may have been pushed or discarded while the question was open.
       const { staged: open } = this.#state(git);
       this.#staged(git, commit);
       open.delete(commit);
@@ -105,7 +105,7 @@ export class SessionGit implements GitHands {
     });
   }
 
-  /** What has been pushed stays pushed, whatever becomes of what is written about it here. */
+  /** Records a push. A failure here does not undo the push. */
   async #pushed(git: Repositories, { repository, commit, ref, files, ids }: StagedCommit): Promise<void> {
     const { run, root, worker } = this.#parts.job;
     const { name: repo, branch } = repository.repo;
@@ -116,7 +116,9 @@ export class SessionGit implements GitHands {
       await git.pushed({ run, root, worker: worker.name, repo, branch, commit, files: paths });
       await repository.drop([ref], this.#parts.job.signal);
     } catch (error) {
-      this.#tell(`${commit} was pushed to ${repo}, and then: ${error instanceof Error ? error.message : error}`);
+      this.#tell(
+        `${commit} was pushed to ${repo}, but it could not be recorded: ${error instanceof Error ? error.message : error}`,
+      );
     }
   }
 
@@ -132,17 +134,20 @@ export class SessionGit implements GitHands {
     const found = staged.find((one) => one.commit === commit);
     if (found !== undefined) return found;
     const known = staged.length === 0 ? "Nothing is staged." : `Staged: ${staged.map((one) => one.commit).join(", ")}.`;
-    throw new GitRefusal("GIT_NOT_STAGED", `No commit of that name was staged in this run. ${known}`);
+    throw new GitRefusal("GIT_NOT_STAGED", `No such commit was staged in this run. ${known}`);
   }
 
   async #repository(git: Repositories, name: string): Promise<Repository> {
     const allowed = this.#allowed(git);
     if (allowed.includes(name)) return await git.open(name);
     const instead = allowed.length === 0 ? "none" : allowed.join(", ");
-    throw new GitRefusal("GIT_NOT_ALLOWED", `This worker cannot use such a repository. Repositories: ${instead}.`);
+    throw new GitRefusal(
+      "GIT_NOT_ALLOWED",
+      `This worker may not use that repository. Repositories that it may use: ${instead}.`,
+    );
   }
 
-  /** A caller that the project does not know of has none to give. */
+  /** A caller that the project does not declare has none to give. */
   #allowed(git: Repositories): readonly string[] {
     const { job, env } = this.#parts;
     const callers = job.path.slice(0, -1).map((name) => env.project.workers.get(name)?.git ?? []);
@@ -152,7 +157,8 @@ export class SessionGit implements GitHands {
 
   async #told<T>(work: (git: Repositories) => Promise<T>): Promise<T> {
     const { git } = this.#parts.env;
-    if (git === undefined) throw new ToolRefusal("GIT_NOT_ALLOWED", "This worker cannot use any repository.");
+    if (git === undefined)
+      throw new ToolRefusal("GIT_NOT_ALLOWED", "This worker may use no repository: its file names none under `git`.");
     try {
       return await work(git);
     } catch (error) {

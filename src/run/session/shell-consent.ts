@@ -7,13 +7,13 @@ import type { ExecToolRequest } from "../../tools/hands.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
 import type { Ask } from "./ask.ts";
 
-/** Of an input that is longer, a person is shown its beginning, and what tells it from others. */
+/** Of a longer input, a person is shown the beginning and a digest of all of it. */
 const MAX_SHOWN_INPUT = 500;
 
 /**
- * What a worker's shell rules say of a whole request. What stands beside the command line is judged as if it stood in
- * it: a directory as a `cd` before it, variables as assignments, input as a here-document. A rule for `git status`
- * would else run whatever `git` is where PATH says.
+ * What a worker's shell rules say of a whole request. What comes beside the command line is judged as if it were part of
+ * it: a directory as a `cd` before it, variables as assignments, input as a here-document. Else a rule for
+ * `git status` would run any program called `git` that PATH leads to.
  */
 export function shellConsent(request: ExecToolRequest, rules: ShellRules): ShellDecision {
   const { command, cwd, env = {}, stdin = "" } = request;
@@ -30,7 +30,7 @@ export function shellConsent(request: ExecToolRequest, rules: ShellRules): Shell
   return decisions.reduce((worst, one) => (isLooser(worst.consent, one.consent) ? one : worst));
 }
 
-/** All of a request in one text, for whoever is asked: what was agreed to for one is not agreed to for another. */
+/** All of a request in one text for the question: consent to one request is not consent to another. */
 export function shownCommand({ command, cwd, env = {}, stdin = "" }: ExecToolRequest): string {
   const assignments = Object.entries(env).map(([name, value]) => `${name}=${quoted(value)}`);
   const beside = [
@@ -38,7 +38,7 @@ export function shownCommand({ command, cwd, env = {}, stdin = "" }: ExecToolReq
     ...(assignments.length === 0 ? [] : [`with ${assignments.join(" ")}`]),
     ...(stdin === "" ? [] : [`reading ${shownInput(stdin)}`]),
   ];
-  // A command that ends like what stands beside one would else read as that command, and be remembered as it.
+  // Else a command that ends like such a note could be taken, and remembered, for another command with that note.
   if (beside.length === 0) return command.includes("\n(") ? `${command}\n(nothing beside it)` : command;
   return `${command}\n(${beside.join(", ")})`;
 }
@@ -53,7 +53,7 @@ function quoted(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** Rejects with `ToolRefusal` for a command that is blocked, or that needs an agreement that nobody gives. */
+/** Rejects with `ToolRefusal` for a command that is blocked, or that needs consent and does not get it. */
 export async function agreeToCommand(
   request: ExecToolRequest,
   rules: ShellRules,

@@ -7,7 +7,7 @@ import { identityOf, type Job } from "../model/job.ts";
 /** Of one session; a loop may use as many tools as it likes. */
 const MAX_RECORDS = 10_000;
 
-/** What a session's tools are written down by. Nobody waits for the disk; what cannot be written is told to a person. */
+/** Records the use of a session's tools. No tool waits for the disk; a failure to record is reported. */
 export class ToolRecords {
   readonly #job: Job;
   readonly #env: Records;
@@ -29,7 +29,7 @@ export class ToolRecords {
   }
 }
 
-/** What of a tool's input says what it was used on. What it wrote or was given besides is nobody's to keep. */
+/** The fields of a tool's input that say what it was used on. Contents that it wrote or received are not recorded. */
 const TELLING = ["path", "from", "to", "paths", "files", "command", "cwd", "worker", "attachments", "repo", "commit"];
 const MAX_TEXT = 1000;
 

@@ -19,7 +19,7 @@ export class WriteRoom {
   readonly #stage: Stage;
   readonly #baseline: DiskBaseline;
   readonly #env: CellHost;
-  /** Each looks at what the one before has left: many at once would each see the whole room. */
+  /** One after another: concurrent writes would each see the whole room. */
   readonly #writes = new PQueue({ concurrency: 1 });
 
   constructor(stage: Stage, baseline: DiskBaseline, env: CellHost) {
@@ -33,7 +33,7 @@ export class WriteRoom {
     return planLimits(this.#stage.sandbox).diskBytes;
   }
 
-  /** The same files, that refuse to write where the room is used up. Deleting goes on, and so does moving. */
+  /** The same files, which refuse to write if the room is used up. Deleting and moving still work. */
   holding(files: GuardedFiles): GuardedFiles {
     const held =
       <Args extends unknown[], Result>(write: (...args: Args) => Promise<Result>) =>
@@ -59,7 +59,7 @@ export class WriteRoom {
     await using pins = new Disposables();
     const sources: PinnedSource[] = [];
     for (const host of new Set(direct.map((mount) => mount.host))) {
-      // By itself: what cannot be opened is not written to either, and the others are looked at all the same.
+      // One by one: a directory that cannot be opened cannot be written to either, and must not hide the others.
       const pinning = await pinSources([host], this.#env.refusedSources);
       if (!pinning.ok) continue;
       pins.use(pinning.pins);
@@ -76,12 +76,12 @@ export class WriteRoom {
     const limit = formatBytes(this.maxBytes);
     throw new ToolRefusal(
       "DISK_LIMIT",
-      `What was written so far is more than the limit of ${limit}. Delete some of it (delete_file) before you write more.`,
+      `The run has written more than its disk limit of ${limit}. Delete files (delete_file) before you write more.`,
     );
   }
 }
 
-/** What stands in another one is added up with that. */
+/** A directory inside another one is counted with the outer one. */
 function outermost(sources: readonly PinnedSource[]): string[] {
   const folders = sources.filter(({ kind }) => kind === "directory");
   const isInside = (one: PinnedSource): boolean =>

@@ -45,7 +45,7 @@ describe("a scrubbed cell that cannot be emptied", () => {
     expect([...results.values()].map(({ status, output }) => `${status}: ${output}`)).toEqual(
       Array.from({ length: 3 }, () => "succeeded: done\n"),
     );
-    const told = expect.stringMatching(/^a cell is thrown away, for what an item left in it stays: EBUSY/);
+    const told = expect.stringMatching(/^a cell is discarded, since an item's files in it could not be removed: EBUSY/);
     expect(troubles).toMatchObject([{ run: results.get("0")?.run, worker: "w", detail: told }]);
     const cells = f.project.events.flatMap((event) => (event.type === "started" ? [event.plan.run] : []));
     expect([cells[0] === cells[1], cells[1] === cells[2]]).toEqual([false, true]);

@@ -159,7 +159,7 @@ describe("an attachment that cannot be handed on", () => {
     expect(calls.map(({ error }) => error?.message)).toEqual([
       "'/docs/none.txt' cannot be mounted: it does not exist. Use another file or directory for it.",
       expect.stringMatching(/^'\/docs' /),
-      "'/elsewhere/a.txt' cannot be attached: it is outside of what the caller can see. Attach a file below one of: /docs.",
+      "'/elsewhere/a.txt' cannot be attached: it is outside the sandbox of the caller. Attach a file below one of: /docs.",
       "'/docs/a.bin' cannot be attached: only files ending in .txt may be read there. Attach a file below one of: /docs.",
     ]);
   });

@@ -135,7 +135,7 @@ describe("the broker's socket", () => {
     serve(() => ({ ...DONE, output: deep }));
     expect((await call({ worker: "kid" })).body).toEqual({
       code: "INTERNAL",
-      message: "The answer is too large to be told.",
+      message: "The answer is too large to be sent.",
     });
     expect((await ask("GET", "/v1/sandbox")).status).toBe(200);
   });

@@ -68,12 +68,12 @@ describe("check", () => {
       ok: false,
       problems: [expect.stringContaining("unknown key `sya`, did you mean `say`?")],
       warnings: [
-        "There is no script nowhere.yaml, which plays the model of: missing.",
-        "The variable OPENAI_API_KEY is not set, which holds the key for: asked.",
+        "There is no script nowhere.yaml, which plays the model of worker missing.",
+        "The environment variable OPENAI_API_KEY is not set. Workers that need its key: asked.",
       ],
     });
     const { warnings } = await checked(spec, { engineEnv: { ...process.env, OPENAI_API_KEY: "k" } });
-    expect(warnings).toEqual(["There is no script nowhere.yaml, which plays the model of: missing."]);
+    expect(warnings).toEqual(["There is no script nowhere.yaml, which plays the model of worker missing."]);
   });
 
   it("finds what is refused only at the end of one call path, with every reason", async () => {
@@ -120,7 +120,7 @@ describe("check", () => {
       workers: { a: { command, image: "nobody/nothing", calls: ["b"] }, b: { command, image: "nobody/nothing" } },
     });
     expect(ok).toBe(true);
-    expect(warnings).toEqual(["The Engine has no image nobody/nothing, which is needed by: a, b."]);
+    expect(warnings).toEqual(["The Engine has no image nobody/nothing. Workers that need it: a, b."]);
   });
 
   it("names policies that do not exist, with the files that name them", async () => {
@@ -185,7 +185,7 @@ describe("check", () => {
     expect(ok).toBe(true);
     expect(warnings).toEqual([
       expect.stringMatching(
-        /a\.worker: sandbox\.dynamic\.within: \.\/dosc does not exist, so nothing is granted there\.$/,
+        /a\.worker: sandbox\.dynamic\.within: \.\/dosc does not exist; nothing can be granted there\.$/,
       ),
       expect.stringMatching(/: corral\.yaml is not a folder, so/),
     ]);

@@ -174,7 +174,7 @@ describe("explain", () => {
   it("says what a worker may ask for beyond its sandbox while it runs", async () => {
     const { notes } = await explained("asking");
     expect(notes).toEqual([
-      "While it runs it may be granted up to 3 directories in ./data, ../shared besides, where a rule or a person agrees.",
+      "While it runs, it may be granted up to 3 directories in ./data, ../shared, if a rule or a person approves.",
       "It may use these git repositories, as far as its callers may: notes.",
     ]);
     expect((await explained("bottom")).notes).toEqual([]);

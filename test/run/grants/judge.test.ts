@@ -202,7 +202,7 @@ describe("a refusal", () => {
     const chain = [level("w", EMPTY, { within: ["/home/somebody/secret"] })];
     const refused = judged(chain, "/inbox");
     expect(!refused.ok && refused.refusal.message).toBe(
-      "Reading '/inbox' was not granted. This worker may only be granted directories of some folders, and this is in none. Work with the directories that you have.",
+      "Reading '/inbox' was not granted. This worker may only be granted directories below the folders of its `dynamic.within`. Work with the directories that you have.",
     );
   });
 });

@@ -118,7 +118,7 @@ describe("a grant", () => {
         { person },
       );
       const written = textOf(await opened.tool("write_file", { path: "/checkout/new", content: "" }));
-      expect(written).toMatch(/^GRANT_FOR_ONE_OPERATION: .*kept apart until the end of the run/);
+      expect(written).toMatch(/^GRANT_FOR_ONE_OPERATION: .*staged until the end of the run/);
       expect(await readdir(join(opened.project.dir, "checkout"))).toEqual([]);
     },
   );

@@ -156,7 +156,7 @@ describe("the suggested configuration", () => {
       sandboxed,
     );
     expect(made.suggestion.files).toEqual([]);
-    expect(made.suggestion.notes).toEqual([expect.stringContaining(`The project has no place for ${made.dir}/src`)]);
+    expect(made.suggestion.notes).toEqual([expect.stringContaining(`The project cannot declare ${made.dir}/src`)]);
   });
 
   it("does not say less agreement than the project asks for", async () => {

@@ -1,7 +1,7 @@
 import { createTwoFilesPatch, diffArrays, FILE_HEADERS_ONLY } from "diff";
 import { type Document, isMap, isScalar, isSeq, parseDocument } from "yaml";
 
-/** A file of a person's, changed as little as can be: its comments and its order stay. */
+/** A user's file, changed as little as possible: its comments and its order stay. */
 export interface EditedFile {
   readonly file: string;
   readonly text: string;
@@ -9,7 +9,7 @@ export interface EditedFile {
   readonly patch: string;
 }
 
-/** The YAML of a text, changed; `before` and `after` are what stands around it. Null where nothing is changed by it. */
+/** The YAML of a text, changed; `before` and `after` surround it. Null if nothing changes. */
 export function editedYaml(
   file: string,
   { before, yaml, after }: { readonly before: string; readonly yaml: string; readonly after: string },
@@ -29,13 +29,13 @@ export function editedYaml(
   return { file, text, patch };
 }
 
-/** In the manner of the person's own text, so that no line differs which nobody changed. */
+/** Formatted like the user's own text, so that no unchanged line differs. */
 function printed(document: Document, like: string): string {
   const text = document.toString({ lineWidth: 0, indentSeq: !/^( *)[^\s#-][^\n]*:\r?\n\1- /m.test(like) });
   return like.includes("\r\n") ? text.replaceAll("\n", "\r\n") : text;
 }
 
-/** Where only the blanks of a line would differ, the person's own line stays: all but the lines that were really changed. */
+/** A line in which only blanks would differ stays as the user wrote it. */
 function inTheirWords(yaml: string, same: string, changed: string): string {
   const theirs = yaml.split("\n");
   // A text whose very lines would be others is printed anew.
@@ -50,7 +50,7 @@ function inTheirWords(yaml: string, same: string, changed: string): string {
     .join("\n");
 }
 
-/** Puts a value below keys, each a map that is made where it is missing; small maps stand on one line. */
+/** Puts a value below keys, making maps that are missing; a small map is written on one line. */
 export function put(document: Document, keys: readonly string[], value: unknown): void {
   const [last = "", ...outer] = keys.toReversed();
   outer.reverse();

@@ -9,7 +9,7 @@ export interface ProjectFile {
   readonly dir: string;
   /** As a person knows it. */
   readonly file: string;
-  /** Null where there is none. */
+  /** Null if there is none. */
   readonly text: string | null;
 }
 
@@ -25,7 +25,7 @@ export class ProjectAdditions {
     this.#document = document;
   }
 
-  /** The name of a host directory that the project would have; null where its form has no place for one. */
+  /** The name of a host directory that the project would have; null if its form has no place for one. */
   nameFor(host: string, mode: Mode): string | null {
     const document = this.#document;
     const form = document === null ? null : formOf(document);
@@ -41,7 +41,7 @@ export class ProjectAdditions {
   }
 }
 
-/** Zones that stand in one common folder, and a root that is everything, have no place for a folder elsewhere. */
+/** Zones in one common folder, and a root that is everything, have no place for a folder elsewhere. */
 function formOf(document: Document): "zones" | "paths" | null {
   if (!isMap(document.getIn(["sandbox"]))) return document.hasIn(["sandbox"]) ? null : "paths";
   if (document.hasIn(["sandbox", "paths"])) return "paths";

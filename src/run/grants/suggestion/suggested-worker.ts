@@ -41,8 +41,8 @@ export interface WorkerContext {
 }
 
 /**
- * Changes a worker's declaration so that it has what it was granted, in the way in which it asks for files already.
- * Answers with what it has no place for.
+ * Changes a worker's declaration so that it has what it was granted, in the form in which it already declares files.
+ * Returns what that form has no place for.
  */
 export function declareIn(document: Document, wanted: readonly Wanted[], context: WorkerContext): Wanted[] {
   const has = (key: string): boolean => document.hasIn(["sandbox", key]);
@@ -81,7 +81,7 @@ function makeWritable(document: Document, at: readonly string[]): void {
   if (!document.hasIn([...at, "approval"])) put(document, [...at, "approval"], WITHOUT_QUESTION);
 }
 
-/** A zone is had as a whole, also where only a folder of it was granted. */
+/** A zone is given as a whole, even if only a folder of it was granted. */
 function asZones(document: Document, wanted: readonly Wanted[], { mounts, additions }: WorkerContext): Wanted[] {
   const left: Wanted[] = [];
   for (const want of wanted) {

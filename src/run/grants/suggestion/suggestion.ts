@@ -15,7 +15,7 @@ export interface SuggestionRequest {
 }
 
 export interface Suggestion {
-  /** The files as they would be: the project's first, where it has to give more. */
+  /** The files as they would be: the project's first, if it has to give more. */
   readonly files: readonly EditedFile[];
   /** What no change of these files would give, and why. */
   readonly notes: readonly string[];
@@ -54,7 +54,7 @@ export function suggestedConfiguration({ project, mounts, workers, grants }: Sug
 }
 
 function noteOn(worker: string, { host }: Wanted): string {
-  return `The project has no place for ${host}: give worker ${worker} \`paths\` of its own, or use \`mode: direct\`.`;
+  return `The project cannot declare ${host}: give worker ${worker} \`paths\` of its own, or use \`mode: direct\`.`;
 }
 
 function frontMatterOf(text: string): { before: string; yaml: string; after: string } | null {
