@@ -5,7 +5,7 @@ import { type FleetEnvironment, type OpenedFleet, resumeFleet, startFleet } from
 import { FleetJournal } from "../../src/fleet/journal/journal.ts";
 import type { FleetSpec, ItemRequest, ItemResult } from "../../src/fleet/model/item.ts";
 import { projectPaths } from "../../src/state/state-paths.ts";
-import { openProject, type ProjectFixture, type ProjectSpec } from "../run/project-fixture.ts";
+import { type OpenFixtureOptions, openProject, type ProjectFixture, type ProjectSpec } from "../run/project-fixture.ts";
 
 /** A project with fleets of its own, on the Engine. Disposing removes all of it. */
 export interface FleetFixture extends AsyncDisposable {
@@ -38,8 +38,8 @@ export const SPEC: FleetSpec = {
   source: "a test",
 };
 
-export async function openFleetProject(spec: ProjectSpec): Promise<FleetFixture> {
-  const project = await openProject({ policy: "batch", ...spec });
+export async function openFleetProject(spec: ProjectSpec, options: OpenFixtureOptions = {}): Promise<FleetFixture> {
+  const project = await openProject({ policy: "batch", ...spec }, options);
   const path = projectPaths(project.stateDir, project.dir).fleets;
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   const journal = await FleetJournal.open(path, { self: "this test", isDead: () => true });

@@ -3,13 +3,16 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import type Docker from "dockerode";
 import type { Approver } from "../../src/approval/approver.ts";
+import { loadProject } from "../../src/declarations/project.ts";
 import { removeTree } from "../../src/files/host/remove-tree.ts";
 import type { RunEvent, RunResult } from "../../src/index.ts";
 import { connect } from "../../src/isolation/engine/connect.ts";
 import type { Plan } from "../../src/isolation/plan/plan.ts";
+import type { EnginePort } from "../../src/isolation/port/engine.ts";
 import type { Attachment } from "../../src/run/model/job.ts";
-import { type Corral, openCorral } from "../../src/run/open/corral.ts";
+import { type Corral, openCorral, openCorralFor } from "../../src/run/open/corral.ts";
 import { run } from "../../src/run/run.ts";
+import { makeStateDir } from "../../src/state/state-dir.ts";
 
 /** The user that cells run as where nothing else is said. */
 export const WORKER_UID = 65532;
@@ -41,7 +44,7 @@ export interface ProjectFixture extends AsyncDisposable {
   readonly dir: string;
   readonly stateDir: string;
   readonly corral: Corral;
-  /** The Engine's own client: to see, and to change, what Corral made there. */
+  /** The Engine's own client: to see, and to change, what Corral made there. Throws if the engine is in memory. */
   readonly docker: Docker;
   readonly events: readonly RunEvent[];
   run(worker: string, options?: RunOptions): Promise<RunResult>;
@@ -58,6 +61,8 @@ export interface OpenFixtureOptions {
   readonly approvalMode?: "interactive" | "approve_all" | "auto_deny";
   readonly person?: Approver;
   readonly overlays?: boolean;
+  /** In place of the real Engine. */
+  readonly engine?: (stateDir: string) => Promise<EnginePort>;
 }
 
 /** A shell command for a worker. */
@@ -106,7 +111,7 @@ async function giveToWorker(path: string): Promise<void> {
 
 async function openAt(
   base: string,
-  { engineEnv = process.env, ...options }: OpenFixtureOptions,
+  { engineEnv = process.env, engine, ...options }: OpenFixtureOptions,
 ): Promise<ProjectFixture> {
   const events: RunEvent[] = [];
   const waiting = new Set<() => void>();
@@ -114,22 +119,25 @@ async function openAt(
   const over = new AbortController();
   const stateDir = join(base, "s");
   const dir = join(base, "p");
-  const corral = await openCorral({
-    projectDir: dir,
-    stateDir,
-    engineEnv,
-    ...options,
-    emit(event) {
-      events.push(event);
-      for (const look of waiting) look();
-    },
-  });
-  const { docker } = await connect(engineEnv);
+  const emit = (event: RunEvent): void => {
+    events.push(event);
+    for (const look of waiting) look();
+  };
+  const opening = { projectDir: dir, stateDir, engineEnv, ...options, emit };
+  if (engine !== undefined) await makeStateDir(stateDir);
+  const corral =
+    engine === undefined
+      ? await openCorral(opening)
+      : await openCorralFor(await loadProject(dir), opening, engine(stateDir));
+  const docker = engine === undefined ? (await connect(engineEnv)).docker : null;
   return {
     dir,
     stateDir,
     corral,
-    docker,
+    get docker() {
+      if (docker === null) throw new Error("this project is open on an engine in memory");
+      return docker;
+    },
     events,
     async run(worker, request = {}) {
       const signal = request.signal === undefined ? over.signal : AbortSignal.any([over.signal, request.signal]);
@@ -147,7 +155,7 @@ async function openAt(
       look();
       return promise.finally(() => waiting.delete(look));
     },
-    traces: () => tracesOf({ corral, docker, events, stateDir }),
+    traces: () => tracesOf({ corral, events, stateDir }, docker),
     async [Symbol.asyncDispose]() {
       // A test that failed in the middle has runs that are still on.
       over.abort();
@@ -178,16 +186,14 @@ export function stdoutOf(events: readonly RunEvent[], worker: string): string {
     .join("");
 }
 
-async function tracesOf({
-  corral,
-  docker,
-  events,
-  stateDir,
-}: Pick<ProjectFixture, "corral" | "docker" | "events" | "stateDir">): Promise<string[]> {
+async function tracesOf(
+  { corral, events, stateDir }: Pick<ProjectFixture, "corral" | "events" | "stateDir">,
+  docker: Docker | null,
+): Promise<string[]> {
   const runs = new Set(events.map((event) => event.run));
   const cells = await corral.environment.driver.list();
-  const { Volumes } = await docker.listVolumes();
-  const volumes = (Volumes ?? []).map(({ Labels }) => Labels?.["dev.corral.run"] ?? "");
+  const listed = (await docker?.listVolumes())?.Volumes ?? [];
+  const volumes = listed.map(({ Labels }) => Labels?.["dev.corral.run"] ?? "");
   return [
     ...cells.map(({ run, state }) => `cell of run ${run}, ${state}`),
     ...volumes.filter((run) => runs.has(run)).map((run) => `volume of run ${run}`),

@@ -11,6 +11,7 @@ describe("the tier of a test", () => {
   it.each([
     ["engine", "it loads what connects, through others", { "test/a.test.ts": ["test/b.ts"], "test/b.ts": [CONNECTS] }],
     ["engine", "it uses the package", {}, "test/package.test.ts"],
+    ["unit", "it uses the engine in memory", { "test/a.memory.test.ts": [CONNECTS] }, "test/a.memory.test.ts"],
     ["unit", "it loads nothing of that", { "test/a.test.ts": ["src/sandbox/derive.ts"] }],
     ["long", "it is known to be long", {}, LONG[0]],
     ["engine", "it is long and connects", { [LONG[0] ?? ""]: [CONNECTS] }, LONG[0]],

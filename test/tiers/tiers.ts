@@ -27,7 +27,10 @@ export const LONG = [
   "test/fleet/journal/processes.test.ts",
 ];
 
-/** The tier of each test file below `root`, from what the file loads, so that no list has to be kept. */
+/**
+ * The tier of each test file below `root`, from what the file loads, so that no list has to be kept. A file that ends in
+ * `.memory.test.ts` opens projects on the engine in memory: it loads what connects, and may not use it.
+ */
 export function tiersOf(root: string): Record<Tier, string[]> {
   const tiers: Record<Tier, string[]> = { unit: [], long: [], engine: [] };
   const loads = loadedBelow(root);
@@ -38,6 +41,7 @@ export function tiersOf(root: string): Record<Tier, string[]> {
 /** `loads`: the files that a file loads itself. */
 export function tierOf(file: string, loads: (file: string) => readonly string[]): Tier {
   if (USES_PACKAGE.some((place) => file.startsWith(place))) return "engine";
+  if (file.endsWith(".memory.test.ts")) return "unit";
   const loaded = new Set([file]);
   for (const each of loaded) {
     if (REACHES_ENGINE.includes(each)) return "engine";

@@ -1,0 +1,30 @@
+import type { EnginePort } from "../../src/isolation/port/engine.ts";
+import { currentOwner, loadSealKey } from "../../src/state/owner.ts";
+import { type FakeDriverOptions, fakeDriver } from "../isolation/fake/driver.ts";
+import { type FakeEngine, fakeEngine } from "../isolation/fake/engine.ts";
+
+/** An engine in memory, for a project of tests that need no real one. */
+export interface MemoryEngine {
+  readonly open: (stateDir: string) => Promise<EnginePort>;
+  /** What cells there are now. */
+  readonly containers: FakeEngine["containers"];
+}
+
+/** `programs`: what a worker does, by the first word of its command. */
+export function memoryEngine(options: Pick<FakeDriverOptions, "programs" | "deviate">): MemoryEngine {
+  const engine = fakeEngine();
+  return {
+    containers: engine.containers,
+    async open(stateDir) {
+      const maker = { owner: currentOwner(), sealKey: await loadSealKey(stateDir) };
+      return {
+        driver: fakeDriver({ ...options, engine, maker }),
+        images: { status: async () => [], build: async () => [] },
+        // Any file will do: no kernel runs it.
+        gate: async () => import.meta.filename,
+        hostPlaces: { data: [], sockets: [] },
+        description: "an engine in memory",
+      };
+    },
+  };
+}
