@@ -187,7 +187,7 @@ describe("a worker that is called", () => {
     expect(pulled).toMatchObject({ ok: true });
     expect(refused).toMatchObject({
       code: "GIT_NOT_ALLOWED",
-      message: expect.stringContaining("Repositories: notes."),
+      message: expect.stringContaining("may use: notes."),
     });
     expect(await s.tool("git_push", { commit: staged.data.commit })).toMatchObject({ ok: true });
     expect(remote.files().kid).toBe("x\n");

@@ -187,7 +187,7 @@ describe("check", () => {
       expect.stringMatching(
         /a\.worker: sandbox\.dynamic\.within: \.\/dosc does not exist; nothing can be granted there\.$/,
       ),
-      expect.stringMatching(/: corral\.yaml is not a folder, so/),
+      expect.stringMatching(/: corral\.yaml is not a folder; nothing/),
     ]);
   });
 
