@@ -25,7 +25,7 @@ export interface Explanation {
 /** More runs than a person reads; a tree of calls can branch without end. */
 const MAX_RUNS = 10_000;
 
-/** Starts no container, and asks nobody. `policy`: in place of the project's. */
+/** Starts no container and asks no question. `policy`: in place of the project's. */
 export async function explain(worker: WorkerDefinition, policy: string | null, preview: Preview): Promise<Explanation> {
   const budget = new Budget(MAX_RUNS);
   const tree = await explainRoot(worker, policy, { preview, budget });
@@ -47,7 +47,7 @@ export interface ExplainedRun {
   readonly sandbox: Omit<Sandbox, "narrowings"> | null;
   /** What each ancestor and the worker itself took away, oldest first. */
   readonly narrowings: readonly Narrowing[];
-  /** Null if nobody has to agree to anything. */
+  /** Null if no consent is needed. */
   readonly consent: ExplainedConsent | null;
   /** Null if it is refused, or where there is no Engine. */
   readonly plan: Plan | null;
