@@ -167,7 +167,7 @@ describe("without an Engine", () => {
     "%s %s ends with 125 and says what to do",
     async (...args) => {
       const { status, stderr } = await project.corral(args.filter(Boolean), { env: NO_ENGINE });
-      expect(stderr).toContain("there is no such socket");
+      expect(stderr).toContain("the socket does not exist");
       expect(stderr).toContain("DOCKER_HOST");
       expect(status).toBe(125);
     },

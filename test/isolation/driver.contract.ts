@@ -179,7 +179,7 @@ export function driverContract(name: string, makeHarness: () => Promise<DriverHa
       await using _ = cell;
       expect(cell.enforcement.actual).toEqual(cell.enforcement.requested);
       expect(cell.enforcement.actual).toMatchObject({
-        mounts: `${plan.mounts.length} in place, none besides`,
+        mounts: `${plan.mounts.length} in place, no others`,
         user: `${plan.user.uid}:${plan.user.gid}`,
         capabilities: "none",
         network: "loopback only",

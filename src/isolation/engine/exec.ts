@@ -170,10 +170,10 @@ async function exitCodeOf(container: Docker.Container, exec: Docker.Exec): Promi
   return null;
 }
 
-/** What a command's own launcher says before the command begins is short. */
-const MAX_BYTES = 1024;
+/** A first line is short: `BEGUN` and a count, or an error of the Engine. */
+const MAX_FIRST_LINE_BYTES = 1024;
 
-/** Takes the first line off a stream; the rest is passed on. */
+/** Removes the first line from a stream and passes the rest on. */
 class FirstLine {
   #begun = Buffer.alloc(0);
   #line: string | null = null;
@@ -181,15 +181,15 @@ class FirstLine {
   /** What follows the line in this piece of the stream. */
   add(chunk: Buffer): Buffer {
     if (this.#line !== null) return chunk;
-    this.#begun = Buffer.concat([this.#begun, chunk.subarray(0, MAX_BYTES)]);
+    this.#begun = Buffer.concat([this.#begun, chunk.subarray(0, MAX_FIRST_LINE_BYTES)]);
     const end = this.#begun.indexOf("\n");
     if (end < 0) return Buffer.alloc(0);
     this.#line = this.#begun.toString("latin1", 0, end);
-    const taken = end + 1 - (this.#begun.length - Math.min(chunk.length, MAX_BYTES));
+    const taken = end + 1 - (this.#begun.length - Math.min(chunk.length, MAX_FIRST_LINE_BYTES));
     return chunk.subarray(taken);
   }
 
-  /** Null where the stream has no whole line yet. */
+  /** Null if the stream has no complete line yet. */
   get line(): string | null {
     return this.#line;
   }

@@ -44,7 +44,7 @@ export class NameFileSet {
   }
 }
 
-/** Empty where there is none. */
+/** Empty if it does not exist. */
 function traitsOf(file: string): string {
   const stats = lstatSync(file, { bigint: true, throwIfNoEntry: false });
   return stats === undefined ? "" : [stats.dev, stats.ino, stats.size, stats.ctimeNs].join(":");

@@ -39,7 +39,7 @@ function requestedLines(plan: Plan): EnforcementLines {
   const { hardening, limits } = plan;
   const first = plan.keeper ?? plan.user;
   return {
-    mounts: `${plan.mounts.length} in place, none besides`,
+    mounts: `${plan.mounts.length} in place, no others`,
     rootFileSystem: hardening.readOnlyRoot ? "read-only" : "writable",
     user: `${first.uid}:${first.gid}`,
     capabilities: hardening.capabilities.length === 0 ? "none" : [...hardening.capabilities].sort().join(" "),
@@ -58,15 +58,15 @@ function requestedLines(plan: Plan): EnforcementLines {
 function actualLines(plan: Plan, report: GateReport, inPlace: number): EnforcementLines {
   const strangers = report.mounts.filter((mount) => !isExpected(mount, plan)).map((mount) => mount.path);
   const missing = plan.tmpfs.filter(({ path }) => !report.mounts.some((mount) => mount.path === path));
-  const besides = [
-    strangers.length === 0 ? "none besides" : `and besides ${strangers.join(" ")}`,
+  const others = [
+    strangers.length === 0 ? "no others" : `and also ${strangers.join(" ")}`,
     ...missing.map(({ path }) => `no tmpfs at ${path}`),
   ].join(", ");
   const uids = report.status.get("Uid")?.split(/\s+/) ?? [];
   const gids = report.status.get("Gid")?.split(/\s+/) ?? [];
   const memory = report.cgroup.get("memory/memory.limit_in_bytes") ?? report.cgroup.get("memory.max") ?? "unknown";
   return {
-    mounts: `${inPlace} in place, ${besides}`,
+    mounts: `${inPlace} in place, ${others}`,
     rootFileSystem: rootMount(report)?.readOnly === true ? "read-only" : "writable",
     user: `${[...new Set(uids)].join("/")}:${[...new Set(gids)].join("/")}`,
     capabilities: capabilities(report),
