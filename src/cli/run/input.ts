@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
+import { boundedText } from "../../json/bounded-text.ts";
 import { jsonFaultOffset } from "../../json/json-fault.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import type { Terminal } from "../terminal/terminal.ts";
@@ -13,7 +14,11 @@ export async function readInput(
   called = "--input",
 ): Promise<unknown> {
   if (raw === undefined) return undefined;
-  if (raw === "-") return parse(await readAll(terminal.stdin), "standard input");
+  if (raw === "-") {
+    const text = await boundedText(terminal.stdin, { maxBytes: MAX_INPUT_BYTES });
+    if (text !== null) return parse(text, "standard input");
+    throw new UsageError(`standard input holds more than ${MAX_INPUT_BYTES} bytes; attach large data as a file`);
+  }
   if (!raw.startsWith("@")) return parse(raw, called);
   const file = raw.slice(1);
   try {
@@ -22,20 +27,6 @@ export async function readInput(
     if (error instanceof UsageError) throw error;
     throw new UsageError(`${called}: ${file} cannot be read: ${(error as Error).message}`, { cause: error });
   }
-}
-
-async function readAll(stream: AsyncIterable<Buffer | string>): Promise<string> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of stream) {
-    const buffer = Buffer.from(chunk);
-    bytes += buffer.length;
-    if (bytes > MAX_INPUT_BYTES) {
-      throw new UsageError(`standard input holds more than ${MAX_INPUT_BYTES} bytes; attach large data as a file`);
-    }
-    chunks.push(buffer);
-  }
-  return Buffer.concat(chunks).toString("utf8");
 }
 
 function parse(text: string, source: string): unknown {

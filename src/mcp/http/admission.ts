@@ -1,5 +1,6 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { boundedText } from "../../json/bounded-text.ts";
 
 /** A request that a server was sent: Node leaves these open for what a client is answered with. */
 export type HttpRequest = IncomingMessage & { readonly method: string; readonly url: string };
@@ -40,15 +41,10 @@ export type Body =
 /** The body of a request, as JSON. Nothing of one that says to be too long is read, and no more than that of any. */
 export async function readBody(request: IncomingMessage): Promise<Body> {
   if (Number(request.headers["content-length"] ?? 0) > MAX_BODY_BYTES) return TOO_LONG;
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of request as AsyncIterable<Buffer>) {
-    bytes += chunk.length;
-    if (bytes > MAX_BODY_BYTES) return TOO_LONG;
-    chunks.push(chunk);
-  }
+  const text = await boundedText(request, { maxBytes: MAX_BODY_BYTES });
+  if (text === null) return TOO_LONG;
   try {
-    return { ok: true, json: JSON.parse(Buffer.concat(chunks).toString("utf8")) };
+    return { ok: true, json: JSON.parse(text) };
   } catch {
     return { ok: false, status: 400, reason: "the body is not JSON" };
   }
