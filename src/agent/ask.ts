@@ -15,23 +15,23 @@ export interface Question {
   readonly tools: readonly AgentTool[];
 }
 
-/** More than any model answers at once; a server that goes on is cut off. */
+/** More than any model answers at once; a longer answer is aborted. */
 const MAX_ANSWER_CHARACTERS = 4_000_000;
-/** Few of so many are done, and each is told of. */
+/** Only a few of them are executed; each gets an answer. */
 const MAX_CALLS = 10_000;
-/** Of what stands for it in the conversation, which may hold what nobody hears: thoughts that are sealed, images, results. */
+/** The limit for an answer's messages in the conversation, which may also contain sealed reasoning, images and results. */
 const MAX_KEPT_CHARACTERS = 2 * MAX_ANSWER_CHARACTERS;
 
 export interface Listener {
-  /** What the model says, as it comes. */
+  /** Text of the model, as it comes. */
   text(piece: string): void;
-  /** How many characters came of an answer that then broke off, where any did. The provider counts them all the same. */
+  /** Characters of an answer that broke off. The provider charges for them. */
   lost(characters: number): void;
 }
 
 /**
- * Asks a model once, and tells what it says as it comes. Rejects with a {@link ModelFailure} for whatever went wrong at the
- * provider or on the way to it, with the reason of `signal`, and for bugs with these themselves.
+ * Asks a model once and reports its text as it comes. Rejects with a {@link ModelFailure} for errors of the provider or the
+ * connection, with the reason of `signal`, and with the error itself for bugs.
  */
 export async function ask(
   { opened, system, messages, tools }: Question,
@@ -53,7 +53,7 @@ export async function ask(
       instructions: system,
       messages: [...messages],
       tools: toolSet(tools),
-      // The loop asks again by itself, also where an answer broke off in its middle.
+      // The loop itself retries, also after an answer that broke off.
       maxRetries: 0,
       providerOptions: PROVIDER_OPTIONS,
       abortSignal: stopped,
@@ -66,7 +66,7 @@ export async function ask(
     }
     stopped.throwIfAborted();
     const { messages: said } = await Promise.resolve(result.response).catch(failed);
-    // What the package itself answers to a call that cannot be, the loop answers in its own words.
+    // The loop answers invalid calls in its own words, not in those of the package.
     return heard.answer(said.filter(({ role }) => role === "assistant"));
   } catch (error) {
     heard.end();
@@ -75,12 +75,12 @@ export async function ask(
     throw error;
   } finally {
     clearTimeout(timer);
-    // Whatever still comes is not waited for.
+    // The rest of the stream is not awaited.
     silence.abort(new Error("the answer is over"));
   }
 }
 
-/** What the stream throws, and tells as an error, is the provider's; what whoever hears it throws is not, and is a bug. */
+/** Errors that the stream throws or reports come from the provider; errors thrown by its consumer are bugs. */
 async function* comingFrom(
   stream: AsyncIterable<TextStreamPart<ToolSet>>,
   failed: (error: unknown) => never,
@@ -99,13 +99,13 @@ async function* comingFrom(
 }
 
 function silent(maxSilenceMs: number): string {
-  return `The model said nothing for ${formatDuration(maxSilenceMs)}.`;
+  return `The model sent nothing for ${formatDuration(maxSilenceMs)}.`;
 }
 
-/** The conversation is told whole each time: it stands on this machine, and not at a provider. */
+/** The whole conversation is sent each time: it is stored on this machine, not at the provider. */
 const PROVIDER_OPTIONS = { openai: { store: false } };
 
-/** Without anything to run: the package only tells what was asked for. */
+/** Without `execute`: the package only reports the calls. */
 function toolSet(tools: readonly AgentTool[]): ToolSet {
   return Object.fromEntries(
     tools.map(({ name, description, inputSchema }) => [
@@ -115,13 +115,13 @@ function toolSet(tools: readonly AgentTool[]): ToolSet {
   );
 }
 
-/** What came of an answer so far. Each of its texts came without the key, and two of them may still make one. */
+/** The answer so far. Each text part came without the key, but two parts together could still contain it. */
 class Heard {
   readonly #listener: Listener;
   readonly #redact: OpenedModel["redact"];
   readonly #pieces: RedactedPieces;
   readonly #calls = new Map<string, AskedCall>();
-  /** Characters of inputs that came in pieces, by their call. */
+  /** Characters of inputs that came in parts, by call. */
   readonly #inputs = new Map<string, number>();
   #text = "";
   #characters = 0;
@@ -134,7 +134,7 @@ class Heard {
     this.#pieces = redactPieces();
   }
 
-  /** All that came so far. */
+  /** All characters so far. */
   get characters(): number {
     return this.#characters;
   }
@@ -157,7 +157,7 @@ class Heard {
         if (isTooDeep(part.input)) throw nestedTooDeep();
         this.#count(Math.max(0, JSON.stringify(part.input ?? null).length - (this.#inputs.get(part.toolCallId) ?? 0)));
         if (this.#calls.size >= MAX_CALLS) throw new ModelFailure("ANSWER_TOO_LARGE", TOO_MANY);
-        // Which of them an answer is to could not be told.
+        // An answer could not be assigned to one of two calls with the same id.
         if (this.#calls.has(part.toolCallId)) throw new ModelFailure("MODEL_UNAVAILABLE", TWO_CALLS, 0);
         const fault = part.invalid === true ? faultOf(part.error) : null;
         this.#calls.set(part.toolCallId, { id: part.toolCallId, tool: part.toolName, input: part.input, fault });
@@ -173,13 +173,13 @@ class Heard {
     }
   }
 
-  /** Tells what was held back, as nothing more comes. */
+  /** Reports the text that was held back; no more text follows. */
   end(): void {
     this.#tell(this.#pieces.end());
   }
 
   answer(messages: readonly ModelMessage[]): Answer {
-    // Calls that came before it broke off are not done: the rest of the answer may have said otherwise.
+    // Calls of a broken answer are not executed: the rest of the answer might have changed them.
     if (this.#end === null) throw new ModelFailure("MODEL_UNAVAILABLE", "The model's answer broke off.", 0);
     if (charactersIn(messages) > MAX_KEPT_CHARACTERS) throw new ModelFailure("ANSWER_TOO_LARGE", TOO_LARGE);
     this.end();
@@ -199,19 +199,19 @@ class Heard {
   }
 }
 
-const TOO_LARGE = `The model answered more than ${MAX_ANSWER_CHARACTERS} characters.`;
+const TOO_LARGE = `The model's answer has more than ${MAX_ANSWER_CHARACTERS} characters.`;
 const TOO_MANY = `The model's answer has more than ${MAX_CALLS} calls.`;
-const TWO_CALLS = "The model's answer has two calls with one id.";
+const TWO_CALLS = "The model's answer has two calls with the same id.";
 
 const ENDS: Readonly<Record<string, AnswerEnd>> = {
   stop: "stop",
   "tool-calls": "calls",
   length: "length",
   "content-filter": "declined",
-  // What a provider has no word for: what came is taken as it is.
+  // The provider gives no reason; the answer is used as it is.
   other: "stop",
 };
 
 function faultOf(error: unknown): string {
-  return error instanceof Error ? error.message.slice(0, 2000) : "it is no call of a tool";
+  return error instanceof Error ? error.message.slice(0, 2000) : "it is not a tool call";
 }

@@ -4,16 +4,16 @@ import type { AgentEvent } from "./events.ts";
 import { type AgentFailure, ModelFailure } from "./failure.ts";
 import type { Answer } from "./messages/conversation.ts";
 
-/** How often, and how long between: providers that are overloaded recover within a minute or not for long. */
+/** Retries and their delays. An overloaded provider recovers within a minute or stays overloaded. */
 export interface Patience {
   readonly attempts: number;
   readonly firstWaitMs: number;
   readonly maxWaitMs: number;
-  /** After this much silence in the middle of an answer nothing more is expected of it. */
+  /** The longest silence within an answer before it counts as broken off. */
   readonly maxSilenceMs: number;
 }
 
-/** Providers send something every few seconds, most of them also while a model thinks. */
+/** Providers send something every few seconds, most of them also while a model reasons. */
 export const PATIENCE: Patience = { attempts: 5, firstWaitMs: 1000, maxWaitMs: 60_000, maxSilenceMs: 180_000 };
 
 export type Asked =
@@ -22,11 +22,11 @@ export type Asked =
 
 export interface AskingAgain extends Pick<Listener, "lost"> {
   readonly emit: (event: AgentEvent) => void;
-  /** What an answer that broke off used counts too: the limit that it used up, or null. */
+  /** The limit that is used up, or null. Answers that broke off count too. */
   readonly spent: () => AgentFailure | null;
 }
 
-/** Asks until there is an answer, until asking is of no use, or for nothing left. Rejects with the reason of `signal`, and for bugs. */
+/** Asks until there is an answer, a final error, or no attempt left. Rejects with the reason of `signal`, and for bugs. */
 export async function askAgain(
   question: Question,
   patience: Patience,
@@ -50,10 +50,10 @@ export async function askAgain(
   }
 }
 
-/** Null: not again. What the provider asks for counts, where it is no longer than anybody waits. */
+/** The delay before the next attempt; null: no further attempt. The provider's own delay applies up to `maxWaitMs`. */
 function waitBefore(attempt: number, { retryAfterMs }: ModelFailure, patience: Patience): number | null {
   if (retryAfterMs === null || attempt >= patience.attempts || retryAfterMs > patience.maxWaitMs) return null;
   const backoff = Math.min(patience.firstWaitMs * 2 ** (attempt - 1), patience.maxWaitMs);
-  // Many agents that were refused at once do not come back at once.
+  // Random jitter, so that many agents refused at once do not retry at once.
   return Math.round(Math.max(retryAfterMs, backoff * (0.75 + Math.random() / 2)));
 }

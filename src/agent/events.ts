@@ -1,15 +1,15 @@
-/** What an agent does, for people to watch. Texts are the model's, and as untrusted as what it has read. */
+/** What an agent does, for people to watch. Texts come from the model and are as untrusted as its input. */
 export type AgentEvent =
   | { readonly kind: "step"; readonly step: number }
-  /** A piece of what the model says, as it comes. */
+  /** A piece of the model's text, as it comes. */
   | { readonly kind: "text"; readonly piece: string }
-  /** What it said so far is void: the answer broke off, and is asked for again. */
+  /** The answer broke off; its text is void, and the model is asked again. */
   | { readonly kind: "retry"; readonly reason: string; readonly waitMs: number }
   | { readonly kind: "call"; readonly id: string; readonly tool: string; readonly input: unknown }
   | {
       readonly kind: "called";
       readonly id: string;
       readonly tool: string;
-      /** Null where it was not refused. */
+      /** The code of the refusal; null if the call was not refused. */
       readonly code: string | null;
     };

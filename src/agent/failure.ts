@@ -1,22 +1,22 @@
 import { MAX_JSON_DEPTH } from "../json/parse-json.ts";
 
-/** Why an agent did not come to an answer. Each is told to its caller, and none holds a key. */
+/** Why an agent ended without an answer. The caller sees it; it never contains a key. */
 export type AgentFailureCode =
-  /** The provider could not be reached, or failed, as often as it was asked. */
+  /** The provider could not be reached or failed, in every attempt. */
   | "MODEL_UNAVAILABLE"
   /** The provider refused the request: a wrong key, an unknown model, too long a conversation. */
   | "MODEL_REFUSED"
-  /** The key is not to be had. */
+  /** The API key is not available. */
   | "MODEL_KEY"
-  /** The provider held back the answer, or the model would not give one. */
+  /** The provider withheld the answer, or the model declined to answer. */
   | "MODEL_DECLINED"
-  /** The answer was longer than the provider lets it be. */
+  /** The answer reached the provider's length limit. */
   | "ANSWER_CUT"
-  /** The answer is larger than is taken from any model. */
+  /** The answer is larger than Corral accepts from any model. */
   | "ANSWER_TOO_LARGE"
-  /** The answer is not what `output_schema` asks, after it was told so. */
+  /** The answer does not match `output_schema`, also after corrections. */
   | "OUTPUT_NOT_VALID"
-  /** A transcript has nothing more to say, or is none. */
+  /** The script has no more answers, or is not valid. */
   | "SCRIPT_FAILED"
   | "STEP_LIMIT"
   | "TOKEN_LIMIT"
@@ -27,7 +27,7 @@ export interface AgentFailure {
   readonly message: string;
 }
 
-/** Wraps what Corral's own code throws inside of the package, which hands it on as if it were the provider's. */
+/** Wraps errors of Corral's own code inside the package, which would pass them on as provider errors. */
 export class OwnFault extends Error {
   override readonly name = "OwnFault";
 
@@ -36,11 +36,11 @@ export class OwnFault extends Error {
   }
 }
 
-/** Thrown by what opens and asks models, and told by the loop as a value. */
+/** Thrown by the code that opens and asks models; the loop returns it as a value. */
 export class ModelFailure extends Error {
   override readonly name = "ModelFailure";
   readonly code: AgentFailureCode;
-  /** Null: asking again is of no use. Else how long to wait at least. */
+  /** The minimum delay before a retry; null: a retry cannot help. */
   readonly retryAfterMs: number | null;
 
   constructor(code: AgentFailureCode, message: string, retryAfterMs: number | null = null, options: ErrorOptions = {}) {
@@ -50,7 +50,7 @@ export class ModelFailure extends Error {
   }
 }
 
-/** Of a call whose input could neither be cleaned of a key, nor be done, nor be told to the model again. */
+/** For a call whose input is too deep to redact, to execute or to send back to the model. */
 export function nestedTooDeep(): ModelFailure {
   const message = `The model's answer has a call whose input is nested more than ${MAX_JSON_DEPTH} levels deep.`;
   return new ModelFailure("ANSWER_TOO_LARGE", message);

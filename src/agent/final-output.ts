@@ -2,19 +2,19 @@ import { isTooDeep, MAX_JSON_DEPTH } from "../json/parse-json.ts";
 
 export type FinalOutput = (
   | { readonly ok: true; readonly value: unknown }
-  /** `fault` tells the model what to mend. */
+  /** `fault` tells the model what to correct. */
   | { readonly ok: false; readonly fault: string }
 ) & {
-  /** What was answered; where a key was in it behind escapes, the same JSON without it. */
+  /** The answer's text; if it contained an escaped key, the same JSON without the key. */
   readonly text: string;
 };
 
-/** What of a value is not as asked, or null. */
+/** How a value differs from the schema, or null. */
 export type Mismatch = (value: unknown) => string | null | Promise<string | null>;
 
 /**
- * The JSON that an answer is. `mismatch` says what of it is not as asked, or null; `redactValue` is the model's: what reads
- * escapes brings a key to light that is in no text.
+ * Parses an answer as JSON. `redactValue` removes the provider's key again, because parsing escapes can reveal a key that the
+ * text did not contain literally.
  */
 export async function finalOutput(
   text: string,
@@ -26,12 +26,12 @@ export async function finalOutput(
   try {
     read = JSON.parse(json);
   } catch (error) {
-    return { ok: false, text, fault: `it is not JSON alone: ${(error as Error).message}` };
+    return { ok: false, text, fault: `it is not valid JSON: ${(error as Error).message}` };
   }
   if (isTooDeep(read)) return { ok: false, text, fault: `it is nested more than ${MAX_JSON_DEPTH} levels deep` };
   const value = redactValue(read);
   const clean = JSON.stringify(value);
-  // Who reads the text reads the same key out of it.
+  // Parsing the text again would reveal the same key.
   const said = clean === JSON.stringify(read) ? text : clean;
   const fault = await mismatch(value);
   return fault === null
@@ -42,7 +42,7 @@ export async function finalOutput(
 const FENCE = "```";
 const FIRST_LINE = /^```(?:json)?[ \t]*\n/i;
 
-/** Models like to put JSON between fences. No expression looks for the end: an answer may be made to take it for ever. */
+/** Models often put JSON between fences. The end is not matched by a regular expression, which an answer could make slow. */
 function unfenced(text: string): string {
   const [first] = FIRST_LINE.exec(text) ?? [];
   const isFenced = first !== undefined && text.endsWith(FENCE) && text.length >= first.length + FENCE.length;

@@ -1,14 +1,14 @@
 import { formatBytes } from "../sandbox/units.ts";
 import type { AgentToolAnswer } from "./messages/conversation.ts";
 
-/** One image as large as a tool reads fits, and no provider takes a longer request. */
+/** Fits one image of the largest size that a tool reads. Providers accept no longer requests. */
 export const MAX_IMAGE_CHARACTERS = 32 * 1024 * 1024;
 
-/** What the images of one conversation may take, in base64: each is kept for all of it, and sent with every question. */
+/** Limits the images of one conversation, in base64 characters: every request contains all of them. */
 export class ImageRoom {
   #left = MAX_IMAGE_CHARACTERS;
 
-  /** The answer, without its image where there is no more room for that. */
+  /** The answer, without its image if there is no room left. */
   admitted({ image, ...answer }: AgentToolAnswer): AgentToolAnswer {
     if (image === undefined) return answer;
     if (image.base64.length > this.#left) return { ...answer, text: `${answer.text}\n${NOT_SHOWN}` };
@@ -17,4 +17,4 @@ export class ImageRoom {
   }
 }
 
-const NOT_SHOWN = `[It is not shown: the images of one conversation are at most ${formatBytes(MAX_IMAGE_CHARACTERS)} in all, as base64.]`;
+const NOT_SHOWN = `[The image is not shown: the images of one conversation may have at most ${formatBytes(MAX_IMAGE_CHARACTERS)} together, as base64.]`;

@@ -11,43 +11,43 @@ import { type AnsweredCall, resultMessages } from "./result-message.ts";
 import type { Exhausted, Spending } from "./spending.ts";
 import type { Transcript } from "./transcript/transcript.ts";
 
-/** One agent's work: what it is told, what it may use, and how much of it. */
+/** One agent's task, tools and limits. */
 export interface AgentTask {
   readonly opened: OpenedModel;
   readonly system: string;
-  /** What its caller wants. */
+  /** The task from its caller. */
   readonly messages: readonly ModelMessage[];
   readonly tools: readonly AgentTool[];
   readonly spending: Spending;
-  /** Null: the answer is text. Else what of a value is not as asked, or null. */
+  /** Null: the answer is text. Otherwise checks the answer's value. */
   readonly mismatch: ((value: unknown, signal: AbortSignal) => ReturnType<Mismatch>) | null;
   readonly transcript: Transcript;
   readonly emit: (event: AgentEvent) => void;
-  /** Told of each call that reached no tool: none has its name, its input could not be read, or it is one too many. */
+  /** Called for each call that no tool executes: an unknown name, an invalid input, or too many calls. */
   readonly unmet?: (call: AskedCall, answer: AgentToolAnswer) => void;
   readonly patience?: Patience;
 }
 
-/** How an agent ended by itself. `text` is the last that it said. */
+/** How an agent ended. `text` is its last text. */
 export interface AgentEnding {
   readonly text: string;
-  /** The text, or the JSON that it is. */
+  /** The text, or its parsed JSON. */
   readonly output: unknown;
-  /** Null where it came to an answer. */
+  /** Null if it gave an answer. */
   readonly failure: AgentFailure | null;
 }
 
-/** How often an agent is told that its answer is not what was asked for. */
+/** How often an agent may correct an invalid answer. */
 const MAX_CORRECTIONS = 3;
 const MAX_CALLS_OF_ANSWER = 128;
-/** Beside its images: more than any model takes. It is kept here, and told whole with every question. */
+/** Without images; more than any model accepts. The whole conversation is sent with every request. */
 const MAX_CONVERSATION_CHARACTERS = 32_000_000;
-/** Each may hold as much as a tool reads. */
+/** Concurrent calls. The result of each may be as long as a tool's longest answer. */
 const MAX_CALLS_BESIDE_EACH_OTHER = 8;
 
 /**
- * Asks the model, does what it asks for, tells it what came of that, and so on until it has nothing more to ask for. It
- * rejects with the reason of `signal`, and for bugs and trouble with the engine.
+ * Asks the model, executes its calls, returns the results to it, and repeats this until it makes no more calls. Rejects with
+ * the reason of `signal`, and for bugs and engine errors.
  */
 export async function runAgent(task: AgentTask, signal: AbortSignal): Promise<AgentEnding> {
   const { spending, transcript, emit } = task;
@@ -88,9 +88,9 @@ export async function runAgent(task: AgentTask, signal: AbortSignal): Promise<Ag
       if (corrections > MAX_CORRECTIONS)
         return ended({
           code: "OUTPUT_NOT_VALID",
-          message: `The agent's answer is not what was asked for: ${final.fault}`,
+          message: `The agent's answer is not valid: ${final.fault}`,
         });
-      const correction = `Your answer cannot be taken: ${final.fault}\nAnswer again, with that JSON and nothing else.`;
+      const correction = `Your answer is not valid: ${final.fault}\nAnswer again with only the corrected JSON.`;
       await transcript.told(correction);
       messages.push({ role: "user", content: correction });
       continue;
@@ -101,7 +101,7 @@ export async function runAgent(task: AgentTask, signal: AbortSignal): Promise<Ag
   }
 }
 
-/** What an answer is, if it is the last. */
+/** The output of an answer without calls. */
 async function finalOf(
   { text, calls }: Answer,
   { opened, mismatch }: AgentTask,
@@ -111,7 +111,7 @@ async function finalOf(
   return await finalOutput(text, (value) => mismatch(value, signal), opened.redactValue);
 }
 
-/** Calls go one after another, but for neighbours that change nothing for each other. */
+/** Executes calls in order; neighbouring calls that do not affect each other run concurrently. */
 async function doneCalls(
   calls: readonly AskedCall[],
   task: AgentTask,
@@ -130,9 +130,9 @@ async function doneCalls(
       const met = next + offset < MAX_CALLS_OF_ANSWER ? toolFor(call, tools) : TOO_MANY;
       return { call, answer: await doneCall(call, met, task, signal) };
     });
-    // Where one rejects, the others have ended as well before that is told.
+    // If one rejects, the others end first.
     await Promise.allSettled(batch);
-    // In the order of the calls, whichever came first.
+    // In the order of the calls.
     for (const { call, answer } of await Promise.all(batch)) answered.push({ call, answer: images.admitted(answer) });
     next = end;
   }
@@ -160,7 +160,7 @@ type Met = { readonly ok: true; readonly tool: AgentTool } | { readonly ok: fals
 function toolFor({ tool: name, fault }: AskedCall, tools: ReadonlyMap<string, AgentTool>): Met {
   const tool = tools.get(name);
   if (tool === undefined) {
-    const known = tools.size === 0 ? "There are none" : `There are: ${[...tools.keys()].join(", ")}`;
+    const known = tools.size === 0 ? "There are no tools" : `The tools are: ${[...tools.keys()].join(", ")}`;
     return unmetBy("NO_SUCH_TOOL", `There is no tool ${JSON.stringify(name)}. ${known}.`);
   }
   return fault === null ? { ok: true, tool } : unmetBy("BAD_INPUT", `The input of ${name} could not be read: ${fault}`);
@@ -174,32 +174,32 @@ const NO_CALL: AskedCall = { id: "", tool: "", input: null, fault: null };
 
 const TOO_MANY: Met = unmetBy(
   "TOO_MANY_CALLS",
-  `At most ${MAX_CALLS_OF_ANSWER} calls are done for one answer. Ask for the rest in the next one.`,
+  `One answer may make at most ${MAX_CALLS_OF_ANSWER} calls. Make the rest in the next answer.`,
 );
 
-/** What the provider did not count is counted by length: some four characters make a token. */
+/** Counts an answer. Tokens that the provider did not report are estimated as four characters each. */
 function count(tokens: Tokens, characters: number, { spending, opened, system, messages, tools }: AgentTask): void {
   const asked = [messages, tools.map(({ name, description, inputSchema }) => [name, description, inputSchema])];
   const input = Math.ceil((system.length + JSON.stringify(asked, withoutFiles).length) / CHARACTERS_OF_A_TOKEN);
   spending.add(tokens, { input, output: Math.ceil(characters / CHARACTERS_OF_A_TOKEN) }, opened.price);
 }
 
-/** An image is some 1,500 tokens to every provider, however large its file is. */
+/** An image counts as about 1,500 tokens at every provider, whatever its file size. */
 function withoutFiles(_: string, value: unknown): unknown {
   const isFile = typeof value === "object" && value !== null && "type" in value && value.type === "file";
   return isFile ? " ".repeat(1500 * CHARACTERS_OF_A_TOKEN) : value;
 }
 
 const CHARACTERS_OF_A_TOKEN = 4;
-/** Of an answer that broke off nobody is told what it used. */
+/** The provider reports no tokens for an answer that broke off. */
 const NOT_COUNTED: Tokens = { input: null, output: null };
 
 function cutFailure({ end }: Answer): AgentFailure | null {
   switch (end) {
     case "length":
-      return { code: "ANSWER_CUT", message: "The model's answer was cut, as it was longer than the provider allows." };
+      return { code: "ANSWER_CUT", message: "The model's answer was cut: it reached the provider's length limit." };
     case "declined":
-      return { code: "MODEL_DECLINED", message: "The provider held back the model's answer." };
+      return { code: "MODEL_DECLINED", message: "The provider withheld the model's answer." };
     default:
       return null;
   }
@@ -207,7 +207,7 @@ function cutFailure({ end }: Answer): AgentFailure | null {
 
 const TOO_LONG: AgentFailure = {
   code: "MODEL_REFUSED",
-  message: `The conversation has grown to more than ${MAX_CONVERSATION_CHARACTERS} characters, which no model takes.`,
+  message: `The conversation has more than ${MAX_CONVERSATION_CHARACTERS} characters, which is more than any model accepts.`,
 };
 
 const LIMIT_CODES: Readonly<Record<Exhausted["limit"], AgentFailureCode>> = {

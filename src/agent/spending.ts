@@ -1,21 +1,21 @@
 import type { Tokens } from "./messages/conversation.ts";
 
-/** US dollars for a million tokens. */
+/** US dollars per million tokens. */
 export interface Price {
   readonly input: number;
   readonly output: number;
 }
 
 export interface SpendingLimits {
-  /** Answers of the model in this run alone. */
+  /** Answers of the model in this run. */
   readonly steps: number;
-  /** Tokens in and out together, those of the agents that it calls included. */
+  /** Input and output tokens together, including those of called agents. */
   readonly tokens: number;
-  /** Null: not limited. */
+  /** Null: no limit. */
   readonly costUsd: number | null;
 }
 
-/** Which limit is used up, and whose: an agent's own or that of one which called it. */
+/** The limit that is used up, and its agent: this one or one above it. */
 export interface Exhausted {
   readonly limit: "steps" | "tokens" | "cost";
   readonly worker: string;
@@ -31,8 +31,8 @@ interface Used {
 }
 
 /**
- * What an agent has used of what it may. What it uses is used by every agent above it too: no agent gets round its
- * limits by having others do the work.
+ * What an agent has used of its limits. Its use also counts for every agent above it, so no agent can bypass its limits by
+ * calling others.
  */
 export class Spending {
   readonly #worker: string;
@@ -55,61 +55,61 @@ export class Spending {
     return this.#steps;
   }
 
-  /** Those of the agents that it called are among them. */
+  /** Includes the agents that it called. */
   get tokens(): { readonly input: number; readonly output: number } {
     return { input: this.#input, output: this.#output };
   }
 
-  /** Of what has a price. */
+  /** The cost of all tokens with a known price. */
   get costUsd(): number {
     return this.#costUsd;
   }
 
-  /** True where some of it has no price that anybody knows: `costUsd` is not all of it. */
+  /** True if some tokens have no known price, so that `costUsd` is incomplete. */
   get isUnpriced(): boolean {
     return this.#isUnpriced;
   }
 
-  /** True where some of it was not told by a provider, and was counted by the length of texts. */
+  /** True if a provider did not report some tokens, and they were estimated by text length. */
   get isEstimated(): boolean {
     return this.#isEstimated;
   }
 
-  /** True where somebody, here or above, may spend only so much: what has no price cannot be counted then. */
+  /** True if this agent or one above has a cost limit; then a model needs a price. */
   get limitsCost(): boolean {
     return this.#limits.costUsd !== null || this.#caller?.limitsCost === true;
   }
 
-  /** Counts one more answer, or says why there may be none. */
+  /** Counts one more answer, or returns the limit that forbids it. */
   takeStep(): Exhausted | null {
     const exhausted = this.exhausted();
     if (exhausted !== null) return exhausted;
     if (this.#steps >= this.#limits.steps) {
-      const text = `Agent ${this.#worker} has had all of its ${this.#limits.steps} steps.`;
+      const text = `Agent ${this.#worker} reached its limit of ${this.#limits.steps} steps.`;
       return { limit: "steps", worker: this.#worker, text };
     }
     this.#steps += 1;
     return null;
   }
 
-  /** The first limit of tokens or cost that is used up, here or above. */
+  /** The first token or cost limit that is used up, of this agent or one above. */
   exhausted(): Exhausted | null {
     const { tokens, costUsd } = this.#limits;
     const worker = this.#worker;
     if (this.#input + this.#output >= tokens)
-      return { limit: "tokens", worker, text: `Agent ${worker} has used its ${tokens} tokens.` };
+      return { limit: "tokens", worker, text: `Agent ${worker} reached its limit of ${tokens} tokens.` };
     if (costUsd !== null && this.#costUsd >= costUsd)
-      return { limit: "cost", worker, text: `Agent ${worker} has spent its ${costUsd} US dollars.` };
+      return { limit: "cost", worker, text: `Agent ${worker} reached its limit of ${costUsd} US dollars.` };
     return this.#caller?.exhausted() ?? null;
   }
 
-  /** `estimate`: what stands in for what the provider did not say. `price`: null where it is not known. */
+  /** `estimate` replaces counts that the provider did not report. `price`: null if unknown. */
   add(tokens: Tokens, estimate: { readonly input: number; readonly output: number }, price: Price | null): void {
-    const [told, answered] = [counted(tokens.input), counted(tokens.output)];
-    const input = told ?? estimate.input;
-    const output = answered ?? estimate.output;
+    const [countedInput, countedOutput] = [counted(tokens.input), counted(tokens.output)];
+    const input = countedInput ?? estimate.input;
+    const output = countedOutput ?? estimate.output;
     const cost = price === null ? 0 : (input * price.input + output * price.output) / 1_000_000;
-    const isEstimated = told === null || answered === null;
+    const isEstimated = countedInput === null || countedOutput === null;
     this.#count({ input, output, costUsd: cost, isEstimated, isUnpriced: price === null });
   }
 
@@ -125,12 +125,12 @@ export class Spending {
 }
 
 /**
- * Null also for what is no count: a server that says less than nothing gives nobody back what was used, and one that
- * says nothing at all, or that it was nothing, does not count. One that says more than can be added up does not either.
+ * Null for counts that are not plausible: zero, negative, missing or too large to add up. A server must not be able to reduce
+ * the use, or to make the sum invalid.
  */
 function counted(tokens: number | null): number | null {
   return tokens !== null && tokens > 0 && tokens <= MAX_COUNTED ? tokens : null;
 }
 
-/** Far beyond what any answer has used, and small enough that its sums and prices stay numbers. */
+/** More than any answer can use, and small enough that sums and costs stay finite. */
 const MAX_COUNTED = 1_000_000_000_000;

@@ -58,7 +58,7 @@ export async function* runFleet(
   const ended = running.run();
   // Awaited below; until then a failure is no unhandled rejection.
   ended.catch(() => {});
-  const onDrain = (): void => running.drain("it was asked to end");
+  const onDrain = (): void => running.drain("the fleet was stopped");
   drain.addEventListener("abort", onDrain, { once: true });
   if (drain.aborted) onDrain();
   let isOver = false;
@@ -67,7 +67,7 @@ export async function* runFleet(
     isOver = true;
   } finally {
     drain.removeEventListener("abort", onDrain);
-    if (!isOver) running.drain("its results are no longer read");
+    if (!isOver) running.drain("the results are no longer read");
     await ended;
   }
   return await ended;

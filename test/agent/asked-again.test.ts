@@ -106,7 +106,7 @@ describe.each(APIS)("asking a model of $api again", (spoken) => {
     expect(waits).toHaveLength(2);
     expect(tookMs).toBeGreaterThan(600);
     const never = await asked(() => ({ type: "hang" }), { ...QUICK, attempts: 1 });
-    expect(never.outcome).toMatchObject({ failure: { message: "The model said nothing for 300ms." } });
+    expect(never.outcome).toMatchObject({ failure: { message: "The model sent nothing for 300ms." } });
   });
 
   it("counts what came of a call's input, where the answer broke off within it", async () => {

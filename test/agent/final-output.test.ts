@@ -30,7 +30,7 @@ describe("an answer that is to be JSON", () => {
   ])("%j is not, and the model is told why", async (text) => {
     expect(await finalOutput(text, fits, asItIs)).toMatchObject({
       ok: false,
-      fault: expect.stringContaining("not JSON alone"),
+      fault: expect.stringContaining("not valid JSON"),
     });
   });
 

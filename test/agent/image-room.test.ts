@@ -17,7 +17,7 @@ describe("the room for a conversation's images", () => {
     const second = room.admitted(withImage(11));
     expect(second).not.toHaveProperty("image");
     expect(second).toMatchObject({ ok: true, code: null });
-    expect(second.text).toMatch(/^An image\.\n\[It is not shown: .* 32 ?Mi?B/i);
+    expect(second.text).toMatch(/^An image\.\n\[The image is not shown: .* 32 ?Mi?B/i);
     expect(room.admitted(withImage(10))).toEqual(withImage(10));
     expect(room.admitted(withImage(1))).not.toHaveProperty("image");
   });

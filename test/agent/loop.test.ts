@@ -164,7 +164,7 @@ describe("an agent's loop", () => {
     expect(codesIn(events)).toEqual(["write PATH_NOT_WRITABLE", "nothing NO_SUCH_TOOL"]);
     const told = JSON.stringify(asked[1]?.prompt.at(-1));
     expect(told).toContain("Not there.");
-    expect(told).toContain('There is no tool \\"nothing\\". There are: write.');
+    expect(told).toContain('There is no tool \\"nothing\\". The tools are: write.');
     expect(output).toBe("I see.");
     expect(codesIn((await ran([answers("", ["x"]), answers("")])).events)).toEqual(["x NO_SUCH_TOOL"]);
   });
@@ -259,7 +259,10 @@ describe("an agent's loop", () => {
     const chatty = tool("chatty", async () => done("x".repeat(150_000)));
     const reads = Array.from({ length: 128 }, (): Call => ["chatty"]);
     const { failure, asked } = await ran(Array(5).fill(answers("", ...reads)), { tools: [chatty] });
-    expect(failure).toMatchObject({ code: "MODEL_REFUSED", message: expect.stringContaining("no model takes") });
+    expect(failure).toMatchObject({
+      code: "MODEL_REFUSED",
+      message: expect.stringContaining("more than any model accepts"),
+    });
     expect(asked).toHaveLength(2);
   });
 

@@ -24,15 +24,19 @@ const AGAIN = ["MODEL_UNAVAILABLE", 0];
 const NEVER = ["MODEL_REFUSED", null];
 
 const BEHAVIOURS: Readonly<Record<string, [Behaviour, typeof AGAIN | typeof NEVER, RegExp]>> = {
-  "a wrong request": [{ type: "status", status: 400 }, NEVER, /answered 400: The server answers 400/],
-  "a wrong key": [{ type: "status", status: 401 }, NEVER, /answered 401/],
-  "a forbidden model": [{ type: "status", status: 403 }, NEVER, /answered 403/],
-  "an unknown model": [{ type: "status", status: 404 }, NEVER, /answered 404/],
-  "too long a request": [{ type: "status", status: 413 }, NEVER, /answered 413/],
-  "a rate limit": [{ type: "status", status: 429 }, AGAIN, /answered 429/],
-  "a broken server": [{ type: "status", status: 500 }, AGAIN, /answered 500/],
-  "a gateway without its server": [{ type: "status", status: 502, body: "<html>" }, AGAIN, /answered 502/],
-  "an overload": [{ type: "status", status: 529 }, AGAIN, /answered 529/],
+  "a wrong request": [{ type: "status", status: 400 }, NEVER, /answered with HTTP status 400: The server answers 400/],
+  "a wrong key": [{ type: "status", status: 401 }, NEVER, /answered with HTTP status 401/],
+  "a forbidden model": [{ type: "status", status: 403 }, NEVER, /answered with HTTP status 403/],
+  "an unknown model": [{ type: "status", status: 404 }, NEVER, /answered with HTTP status 404/],
+  "too long a request": [{ type: "status", status: 413 }, NEVER, /answered with HTTP status 413/],
+  "a rate limit": [{ type: "status", status: 429 }, AGAIN, /answered with HTTP status 429/],
+  "a broken server": [{ type: "status", status: 500 }, AGAIN, /answered with HTTP status 500/],
+  "a gateway without its server": [
+    { type: "status", status: 502, body: "<html>" },
+    AGAIN,
+    /answered with HTTP status 502/,
+  ],
+  "an overload": [{ type: "status", status: 529 }, AGAIN, /answered with HTTP status 529/],
   "a connection left before any answer": [{ type: "drop" }, AGAIN, /could not be reached/],
   "a cut before the first event": [{ type: "cut", after: 0, turn: TURN }, AGAIN, /broke off/],
   "a cut within the text": [{ type: "cut", after: 8, turn: TURN }, AGAIN, /broke off/],
@@ -45,7 +49,7 @@ const BEHAVIOURS: Readonly<Record<string, [Behaviour, typeof AGAIN | typeof NEVE
   "two calls with one id": [
     { type: "turn", turn: { calls: ["1", "2"].map((text) => ({ name: "say", input: { text }, id: "same" })) } },
     AGAIN,
-    /two calls with one id/,
+    /two calls with the same id/,
   ],
 };
 

@@ -87,7 +87,7 @@ describe("what a tree of agents spends", () => {
       expect(spending.takeStep()).toEqual({
         limit: "tokens",
         worker: "boss",
-        text: "Agent boss has used its 100 tokens.",
+        text: "Agent boss reached its limit of 100 tokens.",
       });
   });
 

@@ -1,15 +1,15 @@
 import type { ModelMessage } from "ai";
 
-/** One call that a model asks for. */
+/** One tool call of a model. */
 export interface AskedCall {
   readonly id: string;
   readonly tool: string;
   readonly input: unknown;
-  /** What is wrong with the call itself, where there is no such tool or its input is no JSON; else null. */
+  /** Why the call is invalid: an unknown tool, or an input that is not JSON; null if it is valid. */
   readonly fault: string | null;
 }
 
-/** What a model's answer used; null: the provider did not say. */
+/** Tokens of a model's answer; null: not reported by the provider. */
 export interface Tokens {
   readonly input: number | null;
   readonly output: number | null;
@@ -24,28 +24,28 @@ export interface Answer {
   readonly calls: readonly AskedCall[];
   readonly end: AnswerEnd;
   readonly tokens: Tokens;
-  /** What stands for it in the conversation from now on. */
+  /** The messages that represent the answer in the conversation. */
   readonly messages: readonly ModelMessage[];
-  /** Characters of all that came, for where the provider does not count. */
+  /** All characters of the answer, to estimate tokens that the provider did not report. */
   readonly characters: number;
 }
 
-/** Something that a model may call: a tool under its run's sandbox, or a worker that it may call. */
+/** Something that a model can call: a tool under its run's sandbox, or another worker. */
 export interface AgentTool {
-  /** Letters, digits, `_` and `-`: what every provider takes. */
+  /** Letters, digits, `_` and `-`, which every provider accepts. */
   readonly name: string;
   readonly description: string;
   /** JSON Schema of its input. */
   readonly inputSchema: Readonly<Record<string, unknown>>;
-  /** True where calls of one answer may run beside each other: none of them changes what another one sees. */
+  /** True if calls of one answer may run concurrently, because none changes what another one sees. */
   readonly parallel: boolean;
-  /** A refusal is an answer. Rejects for bugs, trouble with the engine, and with the reason of `signal`. */
+  /** A refusal is an answer. Rejects for bugs and engine errors, and with the reason of `signal`. */
   run(input: unknown, signal: AbortSignal): Promise<AgentToolAnswer>;
 }
 
 export interface AgentToolAnswer {
   readonly ok: boolean;
-  /** Null where it is no refusal. */
+  /** The code of a refusal; null if it is none. */
   readonly code: string | null;
   readonly text: string;
   readonly image?: AgentImage;

@@ -12,17 +12,21 @@ export interface ModelSources {
   readonly providers: ReadonlyMap<string, ModelProvider>;
   /** Absolute. */
   readonly projectDir: string;
-  /** Where keys are: Corral's own environment, which no cell ever sees. */
+  /** Corral's own environment, which contains the keys. No cell ever sees it. */
   readonly env: Env;
   /** Absent: `PATIENCE`. */
   readonly patience?: Patience;
 }
 
-/** Rejects with `ModelFailure` where there is no such provider or no key. The provider's package is loaded only now. */
+/** Rejects with `ModelFailure` if the provider or its key does not exist. Loads the provider's package on demand. */
 export async function openModel(ref: ModelRef, sources: ModelSources, signal: AbortSignal): Promise<OpenedModel> {
   if (ref.kind === "script") return await openScript(ref.file, sources.projectDir);
   const provider = sources.providers.get(ref.provider);
-  if (provider === undefined) throw new ModelFailure("MODEL_REFUSED", `There is no provider ${ref.provider}.`);
+  if (provider === undefined)
+    throw new ModelFailure(
+      "MODEL_REFUSED",
+      `There is no provider ${ref.provider}. Declare it in \`models\` of corral.yaml, or correct \`model\` of the worker.`,
+    );
   const key = await keyOf(provider, sources.env, signal);
   const redactor = new Redactor(key === null ? [] : [key]);
   return {
@@ -36,20 +40,20 @@ export async function openModel(ref: ModelRef, sources: ModelSources, signal: Ab
   };
 }
 
-/** Exactly as it is sent: a header has no blanks around it, and what a server repeats must be known for what it is. */
+/** The key exactly as it is sent, without surrounding white space, so that it is recognised if a server repeats it. */
 async function keyOf({ name, key }: ModelProvider, env: Env, signal: AbortSignal): Promise<string | null> {
   if (key === null) return null;
-  const unfit = (why: string) =>
-    new ModelFailure("MODEL_KEY", `The key of the provider ${name} is not to be had: ${why}.`);
+  const unfit = (why: string) => new ModelFailure("MODEL_KEY", `There is no API key for the provider ${name}: ${why}.`);
   const secret = await readSecret(key, env, signal).catch((error: unknown) => {
     throw error instanceof SecretUnavailable ? unfit(error.message) : error;
   });
   const sent = secret.trim();
-  if (!/^[\x20-\x7e]+$/.test(sent)) throw unfit("it has characters that none can be sent with, or only blanks");
+  if (!/^[\x20-\x7e]+$/.test(sent))
+    throw unfit("the key is empty or has characters that an HTTP header cannot contain");
   return sent;
 }
 
-/** The packages would else look for a key in the environment by themselves. */
+/** Without a key the packages would search the environment for one. */
 const NO_KEY = "none";
 
 type Loader = (provider: ModelProvider, model: string, key: string) => Promise<LanguageModel>;
@@ -72,21 +76,21 @@ const LOADERS: Readonly<Record<ModelProvider["api"], Loader>> = {
   },
 };
 
-/** A key that is meant for one server is not sent on to another; and no answer fills the memory. */
+/** Does not follow redirects, so that a key reaches only its own server, and bounds the size of responses. */
 const straightFetch: typeof fetch = async (input, init) => {
   const response = await fetch(input, { ...init, redirect: "error" });
   if (response.body === null) return response;
   return new Response(response.body.pipeThrough(response.ok ? bounded() : beginning()), response);
 };
 
-/** Far more than the longest answer with everything that is sent around each piece of it. */
+/** Far more than the longest answer with its protocol overhead. */
 const MAX_RESPONSE_BYTES = 64 * 1024 * 1024;
-/** Of what is said beside a status that says it all. */
+/** The limit for the body of an error response. */
 const MAX_ERROR_BYTES = 1024 * 1024;
 
 type Bytes = TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>;
 
-/** The rest is not read, and what came is taken for all of it. */
+/** Passes on the first bytes and ignores the rest. */
 function beginning(): Bytes {
   let left = MAX_ERROR_BYTES;
   return new TransformStream({
@@ -103,7 +107,7 @@ function bounded(): Bytes {
   return new TransformStream({
     transform(chunk, controller) {
       bytes += chunk.byteLength;
-      if (bytes > MAX_RESPONSE_BYTES) throw new Error(`the server answered more than ${MAX_RESPONSE_BYTES} bytes`);
+      if (bytes > MAX_RESPONSE_BYTES) throw new Error(`the response has more than ${MAX_RESPONSE_BYTES} bytes`);
       controller.enqueue(chunk);
     },
   });

@@ -5,15 +5,15 @@ import { ModelFailure, nestedTooDeep, OwnFault } from "../failure.ts";
 import type { LanguageModel, StreamPart } from "../opened-model.ts";
 
 /**
- * The model without its key: a server that repeats what it was sent, as text or as a tool's input, does not bring it into
- * a cell, a transcript or a record.
+ * Wraps a model so that its output never contains the key. A server that repeats the key, as text or as a tool's input, cannot
+ * bring it into a cell, a transcript or a record.
  */
 export function redacted(model: LanguageModel, redactor: Redactor): LanguageModel {
   const middleware: LanguageModelMiddleware = {
     specificationVersion: "v4",
     wrapStream: async ({ doStream }) => {
       const { stream } = await doStream();
-      // The request and the response's headers are nobody's business.
+      // The request and the response headers are dropped.
       return { stream: stream.pipeThrough(cleaning(redactor)) };
     },
   };
@@ -41,7 +41,7 @@ class Cleaner {
     this.#redactor = redactor;
   }
 
-  /** What is told of a part: nothing, itself without the key, or first what was held back of the text that it ends. */
+  /** The redacted parts for one part: none, the part itself, or held-back text followed by the part. */
   cleaned(part: StreamPart): StreamPart[] {
     switch (part.type) {
       case "text-delta":
@@ -53,12 +53,12 @@ class Cleaner {
         const delta = this.#piecesOf(`${type} ${part.id}`).end();
         return delta === "" ? [part] : [{ type, id: part.id, delta }, part];
       }
-      // The whole input comes with the call; of its pieces only their length counts, and a key could be cut between two.
+      // The complete input comes with the call. Of the parts only the length is used, and a key could be split between two.
       case "tool-input-delta":
         return [{ ...part, delta: " ".repeat(part.delta.length) }];
       case "raw":
         return [];
-      // What a provider does not support is not for the process's warnings.
+      // A provider's warnings must not become warnings of the process.
       case "stream-start":
         return [{ ...part, warnings: [] }];
       case "tool-call":
@@ -75,7 +75,7 @@ class Cleaner {
   }
 }
 
-/** The input is JSON, in which a key may be written with escapes: it is read, cleaned and written again. */
+/** The input is JSON, which can write a key with escapes, so it is parsed, redacted and serialised again. */
 function redactedCall({ toolCallId, toolName, input }: StreamPart & { type: "tool-call" }, redactor: Redactor) {
   const named = { toolCallId: redactor.text(toolCallId), toolName: redactor.text(toolName) };
   const clean = redactor.text(input);

@@ -9,14 +9,14 @@ import { MAX_TRANSCRIPT_BYTES } from "../transcript/transcript-folder.ts";
 import { parseScript } from "./script.ts";
 import { ScriptModel } from "./script-model.ts";
 
-/** A model whose part a transcript plays: no key, no network, and every tool and cell behind it is real. */
+/** A model whose answers come from a script: no key and no network. Its tools and cells are real. */
 export async function openScript(file: string, projectDir: string): Promise<OpenedModel> {
   try {
     const answers = parseScript(await textOf(file, projectDir), file);
     const model = new ScriptModel(file, answers);
     return { name: `script/${file}`, model, images: "in the result", price: FREE, ...NO_KEY };
   } catch (error) {
-    const message = `The script ${file} cannot be played: ${faultOf(error)}`;
+    const message = `The script ${file} cannot be used: ${faultOf(error)}`;
     throw new ModelFailure("SCRIPT_FAILED", message, null, { cause: error });
   }
 }
@@ -29,7 +29,7 @@ const NO_KEY: Pick<OpenedModel, "redact" | "redactPieces" | "redactValue"> = {
 
 const FREE: Price = { input: 0, output: 0 };
 
-/** A transcript has what tools answered in it, and is as long as one is kept. */
+/** A transcript also contains tool results, so it may have the maximum length of transcripts. */
 async function textOf(file: string, projectDir: string): Promise<string> {
   const path = join(projectDir, file);
   return file.endsWith(".jsonl")

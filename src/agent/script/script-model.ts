@@ -2,7 +2,7 @@ import { ModelFailure } from "../failure.ts";
 import type { LanguageModel, ModelRequest, ModelStream, StreamPart } from "../opened-model.ts";
 import type { ScriptedAnswer } from "./script.ts";
 
-/** Answers with what a script says, one answer after another, whatever it is asked. */
+/** Gives the answers of a script in order, whatever it is asked. */
 export class ScriptModel implements LanguageModel {
   readonly specificationVersion = "v4";
   readonly provider = "script";
@@ -19,7 +19,7 @@ export class ScriptModel implements LanguageModel {
   async doStream(_request: ModelRequest): Promise<ModelStream> {
     const answer = this.#answers[this.#next];
     if (answer === undefined) {
-      const message = `The script ${this.modelId} has only ${this.#answers.length} answers, and the agent needs one more.`;
+      const message = `The script ${this.modelId} has only ${this.#answers.length} answers, but the agent needs another one.`;
       throw new ModelFailure("SCRIPT_FAILED", message);
     }
     this.#next += 1;
@@ -27,7 +27,7 @@ export class ScriptModel implements LanguageModel {
   }
 
   async doGenerate(): Promise<never> {
-    throw new Error("a script is only streamed");
+    throw new Error("a script supports only streaming");
   }
 }
 
@@ -36,7 +36,7 @@ function partsOf({ say, calls, usage }: ScriptedAnswer, turn: number): StreamPar
   if (say !== "") {
     const id = `text-${turn}`;
     parts.push({ type: "text-start", id });
-    // By words, as models do.
+    // Word by word, as models do.
     for (const delta of say.split(/(?<=\s)(?=\S)/)) parts.push({ type: "text-delta", id, delta });
     parts.push({ type: "text-end", id });
   }

@@ -4,7 +4,7 @@ import { parseYaml } from "../../declarations/yaml/document.ts";
 import { DeclarationError } from "../../declarations/yaml/problem.ts";
 import { map } from "../../declarations/yaml/shape.ts";
 
-/** One answer of a model, as a transcript has it. */
+/** One answer of a model in a script. */
 export interface ScriptedAnswer {
   readonly say: string;
   readonly calls: readonly { readonly tool: string; readonly input: unknown }[];
@@ -25,7 +25,7 @@ const written = z
   .array(map({ say: z.string().default(""), calls: z.array(call).max(1000).default([]) }))
   .max(MAX_ANSWERS);
 
-/** A line of a transcript, as `transcript.ts` writes it; what is no answer is not looked at. */
+/** A line of a transcript in the format of `transcript.ts`. Only answers are used. */
 const line = z.object({
   type: z.string(),
   say: z.string().default(""),
@@ -33,7 +33,7 @@ const line = z.object({
   usage: z.object({ input: z.number().min(0), output: z.number().min(0) }).nullish(),
 });
 
-/** A script that a person wrote (YAML), or a transcript (a line of JSON each). Throws a `DeclarationError`. */
+/** Parses a script written by a person (YAML) or a transcript (JSON lines). Throws a `DeclarationError`. */
 export function parseScript(text: string, file: string): readonly ScriptedAnswer[] {
   return file.endsWith(".jsonl") ? parseTranscript(text, file) : parseWritten(text, file);
 }

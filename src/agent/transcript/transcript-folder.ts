@@ -4,11 +4,11 @@ import { hasCode } from "../../platform/errno.ts";
 import { projectPaths } from "../../state/state-paths.ts";
 import { noTranscripts, type TranscriptSink, type Transcripts } from "./transcript.ts";
 
-/** The oldest make room. */
+/** The newest transcripts that pruning keeps. */
 const MAX_KEPT = 1000;
-/** Pruning is for when there are many too many: it looks at each. */
+/** Pruning reads every entry, so it starts only above this number. */
 const PRUNE_ABOVE = 1100;
-/** What of one comes after that is not kept. */
+/** Longer transcripts are cut. */
 export const MAX_TRANSCRIPT_BYTES = 64 * 1024 * 1024;
 const RUN_ID = /^[0-9a-f]{12}$/;
 
@@ -18,19 +18,19 @@ export interface KeptTranscript {
   readonly modifiedMs: number;
 }
 
-/** The transcripts of one project in a state directory, which only the owner of the machine reads. */
+/** The transcripts of one project in the state directory, which only its owner may read. */
 export class TranscriptFolder implements Transcripts {
   readonly #dir: string;
   readonly #trouble: (detail: string) => void;
 
-  /** `projectDir`: absolute, with no symbolic link in it. */
+  /** `projectDir`: absolute, without symbolic links. */
   constructor(stateDir: string, projectDir: string, trouble: (detail: string) => void = () => {}) {
     this.#dir = projectPaths(stateDir, projectDir).transcripts;
     this.#trouble = trouble;
   }
 
   async open(run: string): Promise<TranscriptSink> {
-    if (!RUN_ID.test(run)) throw new Error(`${JSON.stringify(run)} is no id of a run`);
+    if (!RUN_ID.test(run)) throw new Error(`${JSON.stringify(run)} is not a run id`);
     try {
       await mkdir(this.#dir, { recursive: true, mode: 0o700 });
       await this.#prune();
@@ -52,11 +52,11 @@ export class TranscriptFolder implements Transcripts {
       if (isOver) return;
       bytes += Buffer.byteLength(line);
       if (bytes > MAX_TRANSCRIPT_BYTES)
-        return stop(`is longer than ${MAX_TRANSCRIPT_BYTES} bytes: the rest of it is not kept`);
+        return stop(`is longer than ${MAX_TRANSCRIPT_BYTES} bytes; the rest is not kept`);
       try {
         await file.appendFile(line);
       } catch (error) {
-        stop(`cannot be written on: ${(error as Error).message}`);
+        stop(`cannot be continued: ${(error as Error).message}`);
       }
     };
     return { write, [Symbol.asyncDispose]: () => file.close() };
@@ -78,7 +78,7 @@ export class TranscriptFolder implements Transcripts {
     return kept.toSorted((a, b) => b.modifiedMs - a.modifiedMs);
   }
 
-  /** Its lines as they were written; null where there is none. */
+  /** The lines of a transcript; null if it does not exist. */
   async read(run: string): Promise<string | null> {
     if (!RUN_ID.test(run)) return null;
     try {

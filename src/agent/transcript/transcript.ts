@@ -1,6 +1,6 @@
 import type { AgentToolAnswer, Answer, AskedCall } from "../messages/conversation.ts";
 
-/** Whose conversation it is. */
+/** The run of a transcript. */
 export interface TranscriptHead {
   readonly run: string;
   readonly root: string;
@@ -8,7 +8,7 @@ export interface TranscriptHead {
   readonly model: string;
 }
 
-/** A line of a transcript. What a model said and asked for is enough to play its part again (`model: script/FILE`). */
+/** A line of a transcript. The model's answers in it can be replayed (`model: script/FILE`). */
 export type TranscriptEntry =
   | ({ readonly type: "begin"; readonly version: 1; readonly at: string } & TranscriptHead)
   | { readonly type: "system"; readonly text: string }
@@ -26,17 +26,17 @@ export type TranscriptEntry =
       readonly tool: string;
       readonly code: string | null;
       readonly text: string;
-      /** Of an image only what it is. */
+      /** An image's type and size, without its content. */
       readonly image?: { readonly mimeType: string; readonly bytes: number };
     }
   | { readonly type: "end"; readonly status: string; readonly code: string | null; readonly message: string | null };
 
-/** Where a conversation is written down, line by line as it goes on. */
+/** Writes a conversation line by line, as it happens. */
 export class Transcript {
   readonly #write: (line: string) => Promise<void>;
   readonly #redact: (text: string) => string;
 
-  /** `write` is given one line at a time, with its end. */
+  /** `write` gets one line at a time, including its line break. */
   constructor(write: (line: string) => Promise<void>, redact: (text: string) => string) {
     this.#write = write;
     this.#redact = redact;
@@ -50,7 +50,7 @@ export class Transcript {
     await this.#add({ type: "system", text });
   }
 
-  /** What the agent was told by its caller, or by Corral. */
+  /** A message to the agent from its caller or from Corral. */
   async told(text: string): Promise<void> {
     await this.#add({ type: "told", text });
   }
@@ -75,18 +75,18 @@ export class Transcript {
   }
 }
 
-/** Where the conversations of one project are kept. */
+/** The transcripts of one project. */
 export interface Transcripts {
-  /** Begins the transcript of a run. */
+  /** Starts the transcript of a run. */
   open(run: string): Promise<TranscriptSink>;
 }
 
 export interface TranscriptSink extends AsyncDisposable {
-  /** One line, with its end. What cannot be written is told to a person, and the run goes on. */
+  /** Writes one line with its line break. A write error is reported to the user, and the run continues. */
   write(line: string): Promise<void>;
 }
 
-/** For what only looks, and for whoever wants none. */
+/** Keeps no transcripts. */
 export const noTranscripts: Transcripts = {
   open: async () => ({ write: async () => {}, [Symbol.asyncDispose]: async () => {} }),
 };

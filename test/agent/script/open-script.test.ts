@@ -35,7 +35,7 @@ describe("the file of a script", () => {
 
   it("must be there", async () => {
     await expect(openScript("nowhere.yaml", dir)).rejects.toMatchObject({
-      message: "The script nowhere.yaml cannot be played: it does not exist",
+      message: "The script nowhere.yaml cannot be used: it does not exist",
     });
   });
 });

@@ -74,7 +74,7 @@ describe("a model whose part a script plays", () => {
       await expect(partsOf(model)).rejects.toMatchObject({
         code: "SCRIPT_FAILED",
         retryAfterMs: null,
-        message: "The script s.yaml has only 0 answers, and the agent needs one more.",
+        message: "The script s.yaml has only 0 answers, but the agent needs another one.",
       });
   });
 });

@@ -74,7 +74,7 @@ describe("the transcripts of a project", () => {
       const folder = new TranscriptFolder(state, "/p");
       await writeFile(join(state, "secret.jsonl"), "secret");
       expect(await folder.read(run)).toBeNull();
-      await expect(folder.open(run)).rejects.toThrow("is no id of a run");
+      await expect(folder.open(run)).rejects.toThrow("is not a run id");
       expect(await readdir(state)).toEqual(["secret.jsonl"]);
     },
   );
@@ -134,8 +134,6 @@ describe("a transcript that cannot be kept", () => {
     const line = `${"x".repeat(16 * 1024 * 1024 - 1)}\n`;
     await kept(folder, RUN, line, line, line, line, "one more\n", "and one\n");
     expect((await folder.list())[0]?.bytes).toBe(64 * 1024 * 1024);
-    expect(troubles).toEqual([
-      `the transcript of run ${RUN} is longer than 67108864 bytes: the rest of it is not kept`,
-    ]);
+    expect(troubles).toEqual([`the transcript of run ${RUN} is longer than 67108864 bytes; the rest is not kept`]);
   });
 });

@@ -121,7 +121,10 @@ describe.each(APIS)("an agent at a server for $api", (spoken) => {
       status: "failed",
       output: null,
       exitCode: null,
-      error: { code: "MODEL_REFUSED", message: `The provider answered ${status}: The server answers ${status}.` },
+      error: {
+        code: "MODEL_REFUSED",
+        message: `The provider answered with HTTP status ${status}: The server answers ${status}.`,
+      },
       agent: { model, steps: 1, tokens: { input: 0, output: 0, estimated: false } },
     });
     expect(agents.server.requests).toHaveLength(1);
@@ -200,7 +203,7 @@ describe.each(APIS)("an agent at a server for $api", (spoken) => {
     const told = agents.server.requests.map(({ messages }) => JSON.stringify(messages.slice(-2)));
     expect(told[1]).toContain("The input of write_file could not be read");
     expect(told[2]).toContain("There is no tool");
-    expect(told[2]).toContain("There are: write_file");
+    expect(told[2]).toContain("The tools are: write_file");
     expect(await readFile(join(agents.project.dir, "out/a.txt"), "utf8")).toBe("x");
   });
 
@@ -304,7 +307,7 @@ describe.each([
     );
     const sent = JSON.stringify(request?.messages);
     expect(sent).toContain("beside it");
-    expect(sent.includes("not shown images")).toBe(!images);
+    expect(sent.includes("this model gets no images")).toBe(!images);
     expect(sent.split(PNG)).toHaveLength(inToolResult.length + 1);
   });
 });

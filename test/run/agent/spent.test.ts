@@ -27,7 +27,7 @@ describe.each(APIS)("what agents at a server for $api spend", (spoken) => {
     expect(await agents.run()).toMatchObject({
       status: "failed",
       output: null,
-      error: { code: "TOKEN_LIMIT", message: "Agent a has used its 1000 tokens." },
+      error: { code: "TOKEN_LIMIT", message: "Agent a reached its limit of 1000 tokens." },
       agent: { steps: 1, tokens: { input: 900, output: 100, estimated: false } },
     });
     expect(await readdir(join(agents.project.dir, "out"))).toEqual(["a"]);
@@ -119,7 +119,7 @@ describe.each(APIS)("what agents at a server for $api spend", (spoken) => {
     const result = await agents.run();
     expect(result).toMatchObject({
       status: "failed",
-      error: { code: "TOKEN_LIMIT", message: "Agent a has used its 1200 tokens." },
+      error: { code: "TOKEN_LIMIT", message: "Agent a reached its limit of 1200 tokens." },
       agent: { steps: 1, tokens: { input: 1300, output: 100 } },
       calls: [
         {
@@ -129,7 +129,7 @@ describe.each(APIS)("what agents at a server for $api spend", (spoken) => {
             {
               worker: "below",
               status: "failed",
-              error: { code: "TOKEN_LIMIT", message: "Agent a has used its 1200 tokens." },
+              error: { code: "TOKEN_LIMIT", message: "Agent a reached its limit of 1200 tokens." },
               agent: { steps: 3, tokens: { input: 1200, output: 90 } },
             },
           ],
