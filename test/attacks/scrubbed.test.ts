@@ -272,7 +272,7 @@ const WORKER = {
   image: "corral/python",
   command: python(RUNNER),
   sandbox: { zones: [writable("text")] },
-  limits: { timeout: "4s", memory: "128m", pids: 48, disk: "8m", output: "64k" },
+  limits: { timeout: "10s", memory: "128m", pids: 48, disk: "8m", output: "64k" },
 };
 
 async function opened(): Promise<FleetFixture> {
