@@ -243,14 +243,14 @@ describe("corral map", () => {
 
 describe("corral map, used wrongly", () => {
   it.each([
-    [["map"], "say which worker"],
+    [["map"], "name a worker, or use"],
     [["map", "copi", "--over", "inbox/*"], "did you mean `copy`?"],
     [["map", "copy"], "--over GLOB, or --manifest FILE"],
     [["map", "copy", "--over", "inbox/*", "--manifest", "items.csv"], "--over GLOB, or --manifest FILE"],
-    [["map", "copy", "--fleet", "nightly"], "leave the other out"],
+    [["map", "copy", "--fleet", "nightly"], "use either a worker or --fleet"],
     [["map", "--fleet", "nightli"], "nightly"],
-    [["map", "--fleet", "nightly", "--allow-write", "/text/one"], "--allow-write stands in the file"],
-    [["map", "--fleet", "nightly", "--format", "csv"], "--format stands in the file"],
+    [["map", "--fleet", "nightly", "--allow-write", "/text/one"], "--allow-write is set in the file"],
+    [["map", "--fleet", "nightly", "--format", "csv"], "--format is set in the file"],
     [["map", "copy", "--over", "inbox/*", "--within", "/"], "--within works only with --manifest"],
     [["map", "copy", "--over", "inbox/*", "--format", "csv"], "--format works only with --manifest"],
     [["map", "copy", "--over", "inbox/*", "--concurrency", "0"], "--concurrency must be a whole number"],

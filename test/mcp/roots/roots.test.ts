@@ -85,10 +85,10 @@ describe("a client's roots", () => {
   ])("that are %s leave no files, and say why", async (_, roots) => {
     const { client, stderr } = await rooted(roots());
     const answer = await client.callTool({ name: "list_files", arguments: { path: "/" } });
-    expect(textOf(answer)).toMatch(/^There are no entries\.\n\[Note: None of this worker's directories lies in/);
+    expect(textOf(answer)).toMatch(/^There are no entries\.\n\[Note: None of this worker's directories is in/);
     expect(textOf(answer)).not.toContain(mcp.project.dir);
     expect(await seenInCell(client)).not.toContain("/docs/");
-    expect(stderr()).toContain("lies in the client's roots");
+    expect(stderr()).toContain("is in the client's roots");
   });
 
   it("are not asked for with --no-roots, and an empty list draws no line", async () => {
