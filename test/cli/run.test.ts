@@ -115,7 +115,7 @@ describe("corral run", () => {
       "├─ ✗ three failed with 3",
       "│      mounts: none",
       "└─ ⊘ nobody refused",
-      "       The worker 'nobody' was called, which the caller does not list under `calls`. It may call: three.",
+      "       The worker 'nobody' is not listed under `calls` of this worker. It may call: three.",
       "",
     ]);
   });
