@@ -87,18 +87,18 @@ function identified(host: string, identity: string): Descriptor | null {
 
 /** Goes down through no link and onto no other mount: the run has not seen what is mounted inside. */
 function open(root: Descriptor, parts: readonly string[]): Slot | Verdict {
-  let folder: Descriptor;
+  const mount = mountIdOf(root);
+  // At each step: nothing is looked up in another mount, whose entries would decide the verdict.
+  const staysHere = (step: Descriptor): void => {
+    if (mountIdOf(step) !== mount) throw Object.assign(new Error("another mount"), { code: "EXDEV" });
+  };
   try {
-    folder = root.below(parts.slice(0, -1));
+    const folder = root.below(parts.slice(0, -1), staysHere);
+    return { folder, name: parts.at(-1) ?? "", [Symbol.dispose]: () => folder[Symbol.dispose]() };
   } catch (error) {
+    if (hasCode(error, "EXDEV")) return refused("another file system is mounted there");
     if (hasCode(error, "ENOENT")) return conflict("its parent directory does not exist");
     if (hasCode(error, "ENOTDIR")) return refused("a link or a file is in the place of one of its parent directories");
     throw error;
   }
-  // Below another mount there is no way back to this one, so the last step tells for all of them.
-  if (mountIdOf(folder) !== mountIdOf(root)) {
-    folder[Symbol.dispose]();
-    return refused("another file system is mounted there");
-  }
-  return { folder, name: parts.at(-1) ?? "", [Symbol.dispose]: () => folder[Symbol.dispose]() };
 }

@@ -44,14 +44,15 @@ export class Descriptor implements Disposable {
     return Descriptor.name(this.path(name), directory);
   }
 
-  /** The directory below this one that `names` lead to, through no link. Fails with ENOENT or ENOTDIR. */
-  below(names: Iterable<string | Buffer>): Descriptor {
+  /** The directory below this one that `names` lead to, through no link. Fails with ENOENT or ENOTDIR, or as `check` fails. */
+  below(names: Iterable<string | Buffer>, check?: (step: Descriptor) => void): Descriptor {
     let current = this.again();
     try {
       for (const name of names) {
         const next = current.child(name, true);
         current[Symbol.dispose]();
         current = next;
+        check?.(current);
       }
       return current;
     } catch (error) {

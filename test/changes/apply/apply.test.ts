@@ -1,3 +1,4 @@
+import { spawnSync } from "node:child_process";
 import fs from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -120,6 +121,27 @@ describe("applying a changeset", () => {
     expect(applied).toBeLessThan(200);
     expect(told.filter(({ outcome }) => outcome === "held")).toHaveLength(200 - applied);
     expect(Object.keys(treeAt(staged.target))).toHaveLength(applied);
+  });
+});
+
+describe("a file system that was mounted inside since the run began", () => {
+  it.for<[string, (mounted: string) => void]>([
+    ["that is empty", () => {}],
+    ["that has the same directory", (mounted) => fs.mkdirSync(join(mounted, "folder"))],
+    ["that has a link in its place", (mounted) => fs.symlinkSync("..", join(mounted, "folder"))],
+  ])("refuses every change below it, also one %s", async ([, fill], context) => {
+    using staged = stagedFolder({ "mnt/folder/gone": "g", "mnt/folder/old": "o" }, { "mnt/folder/old": "new" });
+    const of = staged.changeset();
+    const mounted = join(staged.target, "mnt");
+    if (spawnSync("mount", ["-t", "tmpfs", "none", mounted]).status !== 0) return context.skip("no right to mount");
+    try {
+      fill(mounted);
+      const reason = "another file system is mounted there";
+      const verdicts = (await apply(staged, { of })).map(({ kind, outcome, reason }) => ({ kind, outcome, reason }));
+      expect(verdicts).toEqual(["modify", "delete"].map((kind) => ({ kind, outcome: "refused", reason })));
+    } finally {
+      spawnSync("umount", [mounted]);
+    }
   });
 });
 
