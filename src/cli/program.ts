@@ -38,7 +38,7 @@ function programFor(terminal: Terminal): Program {
       outputError: (text, write) => write(text.replace(/^error:/, "corral:")),
     })
     .configureHelp({ minWidthToWrap: 20, subcommandTerm: termOf })
-    .helpCommand("help [command]", "print the help of a command")
+    .helpCommand("help [command]", "Print the help of a command.")
     .showHelpAfterError("(--help prints the usage)");
   const verb = (usage: string, description: string): Command =>
     corral.command(usage).description(description).helpOption("-h, --help", "print this help");
@@ -148,7 +148,7 @@ function programFor(terminal: Terminal): Program {
     .action(does(async (worker, options) => (await import("./fleet/map.ts")).mapVerb(worker, options, terminal)));
 
   const group = (name: string, description: string): Command =>
-    verb(name, description).helpCommand("help [command]", "print the help of a command");
+    verb(name, description).helpCommand("help [command]", "Print the help of a command.");
   const fleet = group("fleet", "Inspect, resume and retry fleets.");
   const ofFleet = (usage: string, description: string): Command =>
     fleet.command(usage).description(description).helpOption("-h, --help", "print this help").addOption(project());
