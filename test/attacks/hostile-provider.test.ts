@@ -77,7 +77,10 @@ describe.each(APIS)("a hostile server for $api", (spoken) => {
   it("reads no more of an error than a person would, and still reports its status", async () => {
     const body = JSON.stringify({ type: "error", error: { type: "x", message: "\u20ac ".repeat(3_000_000) } });
     const failure = await askedAt(spoken, 401, "application/json", body);
-    expect(failure).toMatchObject({ code: "MODEL_REFUSED", message: expect.stringContaining("answered with HTTP status 401") });
+    expect(failure).toMatchObject({
+      code: "MODEL_REFUSED",
+      message: expect.stringContaining("answered with HTTP status 401"),
+    });
     expect((failure as Error).message).not.toContain("\u20ac");
   });
 });
