@@ -44,21 +44,7 @@ export type { AuditFilter, AuditRecords } from "./operations/audit.ts";
 export type { AppliedChangeset, KeptChange, ListedChangeset, ShownChangeset } from "./operations/changesets.ts";
 export type { CancelledFleet, FleetDetails } from "./operations/fleets.ts";
 // What an operation throws if it is asked for something that does not exist or cannot be done.
-export {
-  AttachmentError,
-  ChangesetUnavailableError,
-  FleetNotEndedError,
-  FleetRefusedError,
-  RequestError,
-  type RequestErrorCode,
-  UnknownChangeError,
-  UnknownChangesetError,
-  UnknownFleetError,
-  UnknownGrantError,
-  UnknownValueError,
-  UnknownWorkerError,
-  WorkerRefusedError,
-} from "./operations/request-error.ts";
+export { RequestError, type RequestErrorCode } from "./operations/request-error.ts";
 export type { AttachedPath } from "./operations/workers.ts";
 // Runs, and what they would get.
 export type { SettledChanges } from "./run/changes/settled-run.ts";

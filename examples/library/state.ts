@@ -1,5 +1,5 @@
 /** What Corral keeps of a project: fleets, changes that wait, the audit trail. None of it needs an Engine. */
-import { openProject, UnknownFleetError } from "corral";
+import { openProject, RequestError } from "corral";
 
 await using project = await openProject(import.meta.dirname, { env: process.env });
 for (const { id, state, counts } of await project.fleets.list(5)) console.log(id, state, `${counts.done} done`);
@@ -11,5 +11,5 @@ for (const { run, status } of records) console.log("ended", run, status);
 console.log("audit trail:", (await project.audit.verify())?.ok ?? "nothing is recorded");
 
 await project.fleets.show("no-such-fleet").catch((error: unknown) => {
-  if (error instanceof UnknownFleetError) console.log(error.code, error.fleet);
+  if (error instanceof RequestError) console.log(error.code, error.asked);
 });

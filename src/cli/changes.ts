@@ -2,7 +2,7 @@ import type { Approver } from "../approval/approver.ts";
 import { visibleName } from "../changes/diff/visible.ts";
 import type { Project } from "../declarations/project.ts";
 import { type AppliedChangeset, Changesets, type ListedChangeset } from "../operations/changesets.ts";
-import { ChangesetUnavailableError } from "../operations/request-error.ts";
+import { RequestError, type RequestErrorCode } from "../operations/request-error.ts";
 import { printableLine } from "../operations/wording/printable.ts";
 import type { ApprovalMode } from "../sandbox/approval.ts";
 import { parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
@@ -158,6 +158,7 @@ export async function discardVerb(
 }
 
 const NONE = "No changes wait.";
+const UNAVAILABLE: readonly RequestErrorCode[] = ["CHANGESET_BUSY", "CHANGESET_BROKEN"];
 
 /** The highest status of all. A changeset that cannot be worked on now stops none of the others. */
 async function forEach(
@@ -170,7 +171,7 @@ async function forEach(
     try {
       status = Math.max(status, await act(id));
     } catch (error) {
-      if (!(error instanceof ChangesetUnavailableError)) throw error;
+      if (!(error instanceof RequestError && UNAVAILABLE.includes(error.code))) throw error;
       say(terminal, `corral: ${printableLine(error.message)}`);
       status = Math.max(status, 1);
     }

@@ -39,7 +39,7 @@ export interface PolicyChoice {
 }
 
 /**
- * A project in a program's hands. Each method that takes a worker's name throws `UnknownWorkerError` where there is none, and
+ * A project in a program's hands. Each method that takes a worker's name throws a `RequestError` (`UNKNOWN_WORKER`) if there is none, and
  * `UnknownPolicyError` where there is no such policy. What needs an Engine throws `EngineUnavailableError` where none answers.
  *
  * Disposing cancels whatever is still at work, and ends when nothing is left of it.
@@ -89,7 +89,7 @@ export class OpenedProject implements AsyncDisposable {
   /**
    * Runs a worker by itself, and answers with what became of it: a failure, a refusal and a denial are results as well.
    *
-   * @throws AttachmentError for a file that is not there.
+   * @throws RequestError ATTACHMENT for a file that does not exist.
    */
   async run(worker: string, { input, attachments = [], signal, policy, onEvent }: ProjectRun = {}): Promise<RunResult> {
     const definition = this.#named(worker);
@@ -107,7 +107,7 @@ export class OpenedProject implements AsyncDisposable {
    * Runs a worker over many items, each in a sandbox of its own, and tells of each result as it comes: see `mapItems`. Whoever
    * stops taking results lets what runs end.
    *
-   * @throws FleetRefusedError if nothing was run.
+   * @throws RequestError FLEET_REFUSED if nothing was run.
    */
   map(worker: string, request: ProjectMap): FleetResults {
     this.#named(worker);
@@ -123,7 +123,7 @@ export class OpenedProject implements AsyncDisposable {
    *     const { text } = await generateText({ model, tools: tools.ai, prompt, stopWhen: isStepCount(10) });
    *     await tools.close();
    *
-   * @throws WorkerRefusedError where the worker may not have what its file asks for.
+   * @throws RequestError WORKER_REFUSED if the worker may not have what its file asks for.
    */
   async tools(worker: string, { signal, policy, ...options }: ToolsOptions = {}): Promise<WorkerTools> {
     const definition = this.#named(worker);
@@ -157,7 +157,7 @@ export class OpenedProject implements AsyncDisposable {
   /**
    * What a worker may do when it is run by itself, to ask and to derive from; without a name, what the project gives.
    *
-   * @throws WorkerRefusedError where it may not have what its file asks for.
+   * @throws RequestError WORKER_REFUSED if it may not have what its file asks for.
    */
   async sandbox(worker?: string, { policy }: PolicyChoice = {}): Promise<FileSandbox> {
     const definition = worker === undefined ? null : this.#named(worker);

@@ -17,6 +17,7 @@ import {
   Changesets,
   type ListedChangeset,
   type ShownChangeset,
+  unknownChangeset,
 } from "../operations/changesets.ts";
 import {
   type CancelledFleet,
@@ -30,7 +31,6 @@ import {
   showFleet,
 } from "../operations/fleets.ts";
 import { listGrants, revokeGrant } from "../operations/grants.ts";
-import { UnknownChangesetError } from "../operations/request-error.ts";
 import type { FleetStart } from "../operations/run-fleet.ts";
 import type { LiveGrant } from "../state/live-grants.ts";
 
@@ -45,7 +45,7 @@ export interface ContinueOptions {
 /** Results as they come; then how the fleet ended. A caller that stops taking them lets running items end. */
 export type FleetResults = AsyncGenerator<ItemResult, FleetSummary, undefined>;
 
-/** The project's fleets: `map` starts one. Methods that take an id throw `UnknownFleetError`. */
+/** The project's fleets: `map` starts one. Methods that take an id throw a `RequestError`: `UNKNOWN_FLEET`. */
 export class ProjectFleets {
   readonly #place: FleetPlace;
   readonly #run: (start: FleetStart, options: ContinueOptions) => FleetResults;
@@ -74,12 +74,12 @@ export class ProjectFleets {
     return await fleetReport(this.#place, id);
   }
 
-  /** Continues a fleet that no process runs any more. @throws FleetRefusedError with the first result */
+  /** Continues a fleet that no process runs any more. @throws RequestError FLEET_REFUSED with the first result */
   resume(id: string, options: ContinueOptions = {}): FleetResults {
     return this.#run({ kind: "resume", fleet: id }, options);
   }
 
-  /** Runs the failed items of a fleet again, as a new fleet. @throws FleetRefusedError with the first result */
+  /** Runs the failed items of a fleet again, as a new fleet. @throws RequestError FLEET_REFUSED with the first result */
   retry(id: string, options: ContinueOptions = {}): FleetResults {
     return this.#run({ kind: "retry", fleet: id }, options);
   }
@@ -89,7 +89,7 @@ export class ProjectFleets {
     return await cancelFleet(this.#place, id);
   }
 
-  /** Removes fleets that have ended, with their results. Answers with their ids. @throws FleetNotEndedError */
+  /** Removes fleets that have ended, with their results. Answers with their ids. @throws RequestError FLEET_NOT_ENDED */
   async remove(which: { readonly ids?: readonly string[]; readonly endedBefore?: Date }): Promise<string[]> {
     const { ids = [], endedBefore } = which;
     return await removeFleets(this.#place, { ids, endedBefore: endedBefore?.getTime() ?? null });
@@ -101,7 +101,7 @@ export interface ApplyOptions extends Pick<ApplyRequest, "only" | "signal"> {
   readonly agreed?: boolean;
 }
 
-/** What the project's runs wrote and was not applied. Methods that take an id throw `UnknownChangesetError` or `ChangesetUnavailableError`. */
+/** What the project's runs wrote and was not applied. Methods that take an id throw a `RequestError`. */
 export class ProjectChangesets {
   readonly #place: AuditPlace;
   readonly #ask: Exclude<ApplyRequest["approval"], "agreed">;
@@ -125,7 +125,7 @@ export class ProjectChangesets {
 
   async show(id: string): Promise<ShownChangeset> {
     const shown = await (await this.#open()).show(id);
-    if (shown.project !== this.#place.projectDir) throw new UnknownChangesetError(id, "it is of another project");
+    if (shown.project !== this.#place.projectDir) throw unknownChangeset(id, "it is of another project");
     return shown;
   }
 
@@ -146,7 +146,7 @@ export class ProjectChangesets {
   /** Removes what was written there. */
   async discard(id: string): Promise<void> {
     const known = (await this.list()).some((one) => one.id === id);
-    if (!known) throw new UnknownChangesetError(id, "there is no such changeset in this project");
+    if (!known) throw unknownChangeset(id, "there is no such changeset in this project");
     await (await this.#open()).discard(id);
   }
 
@@ -169,7 +169,7 @@ export class Grants {
     return await listGrants(this.#stateDir);
   }
 
-  /** Takes a grant back: tools lose it at once, containers that have it are replaced. @throws UnknownGrantError */
+  /** Takes a grant back: tools lose it at once, containers that have it are replaced. @throws RequestError UNKNOWN_GRANT */
   async revoke(id: string): Promise<void> {
     await revokeGrant(this.#stateDir, id);
   }
@@ -183,7 +183,7 @@ export class ProjectAudit {
     this.#place = place;
   }
 
-  /** All records that fit, the oldest first. @throws UnknownValueError for a type that no record has */
+  /** All records that fit, the oldest first. @throws RequestError UNKNOWN_VALUE for a type that no record has */
   async *records(filter: AuditFilter = {}): AsyncGenerator<SealedRecord, void, undefined> {
     for await (const { records } of auditRecords(this.#place, filter)) yield* records;
   }

@@ -1,5 +1,5 @@
 import type { WorkerDefinition } from "../declarations/worker/worker.ts";
-import { WorkerRefusedError } from "../operations/request-error.ts";
+import { refusedError } from "../operations/request-error.ts";
 import { agentTools } from "../run/agent/agent-tools.ts";
 import type { SettledChanges } from "../run/changes/settled-run.ts";
 import type { RunEnvironment } from "../run/model/environment.ts";
@@ -57,7 +57,7 @@ export interface WorkerTools extends AsyncDisposable {
 /**
  * `ended` is called when nothing is left of them.
  *
- * @throws WorkerRefusedError where the worker may not have what its file asks for.
+ * @throws RequestError WORKER_REFUSED if the worker may not have what its file asks for.
  */
 export async function openTools(
   worker: WorkerDefinition,
@@ -68,7 +68,7 @@ export async function openTools(
   // Loaded only for tools: a program that runs workers alone needs no `ai`.
   const { aiTools } = await import("./ai-tools.ts");
   const opened = await openSession({ worker, signal, ...(policy === undefined ? {} : { policy }) }, env);
-  if (!opened.ok) throw new WorkerRefusedError(worker.name, opened.violations);
+  if (!opened.ok) throw refusedError("WORKER_REFUSED", worker.name, opened.violations);
   const { session, run } = opened;
   let closing: Promise<SettledChanges | null> | null = null;
   let disposing: Promise<void> | null = null;

@@ -4,7 +4,7 @@ import { auditKey, type SealedRecord } from "../audit/seal.ts";
 import { type Verdict, verifyTrail } from "../audit/verify.ts";
 import { loadSealKey } from "../state/owner.ts";
 import { projectPaths } from "../state/state-paths.ts";
-import { UnknownValueError } from "./request-error.ts";
+import { unknownError } from "./request-error.ts";
 
 /** Whose audit trail. Both paths are absolute; `projectDir` contains no symbolic link, and need not exist any more. */
 export interface AuditPlace {
@@ -34,7 +34,7 @@ export interface AuditRecords {
 /**
  * All records that fit, some at a time; a trail may be long. Reads what is there and checks each seal, not the order.
  *
- * @throws UnknownValueError for a type that no record has
+ * @throws RequestError UNKNOWN_VALUE for a type that no record has
  */
 export async function* auditRecords(
   place: AuditPlace,
@@ -72,7 +72,7 @@ async function trailOf({ stateDir, projectDir }: AuditPlace) {
 
 function filterOf({ run, type, since }: AuditFilter): (record: SealedRecord) => boolean {
   const types: readonly string[] = AUDIT_TYPES;
-  if (type !== undefined && !types.includes(type)) throw new UnknownValueError("type of record", type, types);
+  if (type !== undefined && !types.includes(type)) throw unknownError("UNKNOWN_VALUE", "type of record", type, types);
   return (record) =>
     (run === undefined || record.run === run || record.root === run) &&
     (type === undefined || record.type === type) &&

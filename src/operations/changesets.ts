@@ -13,7 +13,8 @@ import { RecordedApprover } from "../run/recorded/approver.ts";
 import { openTrail } from "../run/recorded/open-trail.ts";
 import type { ApprovalMode } from "../sandbox/approval.ts";
 import { covers, parseVirtualPath } from "../sandbox/virtual-path.ts";
-import { ChangesetUnavailableError, UnknownChangeError, UnknownChangesetError } from "./request-error.ts";
+import { RequestError } from "./request-error.ts";
+import { printableLine } from "./wording/printable.ts";
 
 /** One changeset in a list. `ok: false`: its record cannot be read, so its project is not known. */
 export type ListedChangeset =
@@ -113,7 +114,7 @@ export class Changesets {
     return kept.filter((one) => !one.ok || project === null || one.state.project === project).map(listed);
   }
 
-  /** @throws UnknownChangesetError, ChangesetUnavailableError */
+  /** @throws RequestError UNKNOWN_CHANGESET, CHANGESET_BUSY, CHANGESET_BROKEN */
   async show(id: string): Promise<ShownChangeset> {
     const { changeset, state } = await this.#load(id);
     const { run, root, worker, project, createdAt, mounts, changes } = changeset;
@@ -149,13 +150,16 @@ export class Changesets {
    * Asks for each change as a run of the changeset's project would (its rules first), and applies what is approved. A file
    * that changed meanwhile is a conflict and is not overwritten. Questions, answers and results are in the audit trail.
    *
-   * @throws UnknownChangeError for a path of `only` at which no change waits, DeclarationError if the project has mistakes,
+   * @throws RequestError UNKNOWN_CHANGE for a path of `only` at which no change waits, DeclarationError if the project has mistakes,
    *   and as `show`; nothing was applied then.
    */
   async apply(id: string, { only: paths = [], approval, signal = NEVER }: ApplyRequest): Promise<AppliedChangeset> {
     const kept = await this.#load(id);
     const { changes, unmatched } = selectChanges(waitingOf(kept), paths);
-    if (unmatched.length > 0) throw new UnknownChangeError(id, unmatched);
+    if (unmatched.length > 0) {
+      const places = unmatched.map((path) => printableLine(path)).join(", ");
+      throw new RequestError("UNKNOWN_CHANGE", id, `no change waits at ${places}`);
+    }
     const selected = only(kept.changeset, new Set(changes.map(({ index }) => index)));
     await using trail = await openTrail(this.#stateDir, selected.project);
     const decisions = await this.#decisions(selected, approval, trail, signal);
@@ -247,9 +251,13 @@ function waitingOf({ changeset, waiting }: KeptChangeset): Changeset {
   return only(changeset, waiting);
 }
 
-function notKept(id: string, { code, reason }: NotKept): UnknownChangesetError | ChangesetUnavailableError {
-  if (code === "missing") return new UnknownChangesetError(id, reason);
-  return new ChangesetUnavailableError(id, code === "busy" ? "CHANGESET_BUSY" : "CHANGESET_BROKEN", reason);
+function notKept(id: string, { code, reason }: NotKept): RequestError {
+  if (code === "missing") return unknownChangeset(id, reason);
+  return new RequestError(code === "busy" ? "CHANGESET_BUSY" : "CHANGESET_BROKEN", id, reason);
+}
+
+export function unknownChangeset(id: string, reason: string): RequestError {
+  return new RequestError("UNKNOWN_CHANGESET", id, `${printableLine(id, 40)}: ${reason}`);
 }
 
 function facts({ index, path, kind, type }: Change): Pick<Change, "index" | "path" | "kind" | "type"> {

@@ -6,7 +6,8 @@ import { openJournal } from "../fleet/open-journal.ts";
 import { reportHtml } from "../fleet/report/html.ts";
 import { STATUSES } from "../fleet/report/measures/outcome.ts";
 import { openEngine } from "../isolation/open-engine.ts";
-import { FleetNotEndedError, UnknownFleetError, UnknownValueError } from "./request-error.ts";
+import { RequestError, unknownError } from "./request-error.ts";
+import { printableLine } from "./wording/printable.ts";
 
 /** Whose fleets, and where Corral keeps them. Both paths are absolute; `projectDir` contains no symbolic link. */
 export interface FleetPlace {
@@ -40,7 +41,7 @@ export async function listFleets(place: FleetPlace, limit = MAX_LISTED): Promise
   return journal.list(limit);
 }
 
-/** @throws UnknownFleetError */
+/** @throws RequestError UNKNOWN_FLEET */
 export async function showFleet(place: FleetPlace, id: string): Promise<FleetDetails> {
   using journal = await journalAt(place);
   const fleet = fleetIn(journal, id);
@@ -52,18 +53,18 @@ export async function showFleet(place: FleetPlace, id: string): Promise<FleetDet
  * Results of the items that have ended, in the order of the manifest. `status`: only items with this one. The journal
  * is open until the caller has taken them all, or returns.
  *
- * @throws UnknownFleetError, and UnknownValueError for a status that no item can have
+ * @throws RequestError UNKNOWN_FLEET, and UNKNOWN_VALUE for a status that no item can have
  */
 export async function fleetResults(
   place: FleetPlace,
   id: string,
   { status = null }: { readonly status?: string | null } = {},
 ): Promise<AsyncGenerator<ItemResult, void, undefined>> {
-  if (status !== null && !STATUSES.includes(status)) throw new UnknownValueError("status", status, STATUSES);
+  if (status !== null && !STATUSES.includes(status)) throw unknownError("UNKNOWN_VALUE", "status", status, STATUSES);
   return await reading(place, id, (journal) => journal.results(id, { status }));
 }
 
-/** A self-contained HTML page about a fleet, in pieces. @throws UnknownFleetError */
+/** A self-contained HTML page about a fleet, in pieces. @throws RequestError UNKNOWN_FLEET */
 export async function fleetReport(place: FleetPlace, id: string): Promise<AsyncGenerator<string, void, undefined>> {
   return await reading(place, id, (journal) => {
     const { spec, counts, ...fleet } = fleetIn(journal, id);
@@ -93,7 +94,7 @@ async function reading<T>(
  * Items that wait will not run. A process that runs the fleet sees this at its next claim; if no process does, what
  * a dead one left running is ended here, which needs an Engine.
  *
- * @throws UnknownFleetError, EngineUnavailableError
+ * @throws RequestError UNKNOWN_FLEET; EngineUnavailableError
  */
 export async function cancelFleet(place: FleetPlace, id: string): Promise<CancelledFleet> {
   using journal = await journalAt(place);
@@ -117,7 +118,7 @@ export async function cancelFleet(place: FleetPlace, id: string): Promise<Cancel
  * Removes fleets that have ended, with their items and results: those in `ids`, and all that ended before `endedBefore`
  * (milliseconds since 1970). Their items run again if a later fleet has them. Answers with the ids of what was removed.
  *
- * @throws UnknownFleetError, and FleetNotEndedError for one in `ids`; nothing is removed then.
+ * @throws RequestError UNKNOWN_FLEET, and FLEET_NOT_ENDED for one in `ids`; nothing is removed then.
  */
 export async function removeFleets(
   place: FleetPlace,
@@ -125,7 +126,10 @@ export async function removeFleets(
 ): Promise<string[]> {
   using journal = await journalAt(place);
   const named = ids.map((id) => fleetIn(journal, id));
-  for (const { id, state, endedAt } of named) if (endedAt === null) throw new FleetNotEndedError(id, state);
+  for (const { id, state, endedAt } of named) {
+    const message = `fleet ${id} is ${state}; only a fleet that has ended can be removed`;
+    if (endedAt === null) throw new RequestError("FLEET_NOT_ENDED", id, message);
+  }
   const old =
     endedBefore === null
       ? []
@@ -140,10 +144,11 @@ export async function removeFleets(
   return removed;
 }
 
-/** @throws UnknownFleetError */
+/** @throws RequestError UNKNOWN_FLEET */
 export function fleetIn(journal: FleetJournal, id: string): FleetRecord {
   const fleet = journal.find(id);
-  if (fleet === null) throw new UnknownFleetError(id);
+  if (fleet === null)
+    throw new RequestError("UNKNOWN_FLEET", id, `there is no fleet ${printableLine(id, 80)} in this project`);
   return fleet;
 }
 

@@ -4,7 +4,7 @@ import type { CellInfo, Reaped } from "../isolation/port/driver.ts";
 import { type EnginePort, EngineUnavailableError } from "../isolation/port/engine.ts";
 import { type BuiltImage, IMAGE_PREFIX, type ImageStatus, type OnImageProgress } from "../isolation/port/images.ts";
 import { IMAGES_DIR, packageVersion } from "./package-version.ts";
-import { UnknownImageError } from "./request-error.ts";
+import { unknownError } from "./request-error.ts";
 
 /** This machine's Engine, and where Corral keeps its own. Each operation throws EngineUnavailableError if no Engine answers. */
 export interface Machine {
@@ -33,7 +33,7 @@ export async function listImages(machine: Machine): Promise<ImageStatus[]> {
 /**
  * Builds the images that are missing or stale; `names`: only these (`base` or `corral/base`), and what they need.
  *
- * @throws UnknownImageError, ImageBuildError
+ * @throws RequestError UNKNOWN_IMAGE; ImageBuildError
  */
 export async function buildImages(
   machine: Machine,
@@ -58,7 +58,7 @@ function refuseUnknown(names: readonly string[], known: readonly ImageStatus[]):
   const folders = known.map(({ name }) => name);
   for (const raw of names) {
     const name = raw.startsWith(`${IMAGE_PREFIX}/`) ? raw.slice(IMAGE_PREFIX.length + 1) : raw;
-    if (!folders.includes(name)) throw new UnknownImageError(raw, folders);
+    if (!folders.includes(name)) throw unknownError("UNKNOWN_IMAGE", "image", raw, folders);
   }
 }
 

@@ -10,7 +10,7 @@ import { itemRequests, type RequestsOf } from "../fleet/requests.ts";
 import { describeAll } from "../run/model/result.ts";
 import type { Corral } from "../run/open/corral.ts";
 import { fleetIn } from "./fleets.ts";
-import { FleetRefusedError } from "./request-error.ts";
+import { RequestError, refusedError } from "./request-error.ts";
 
 /** Which fleet to run. */
 export type FleetStart =
@@ -41,7 +41,7 @@ export interface FleetRunOptions {
  * Runs a fleet, yields each result as it comes, and returns how the fleet ended. All items are read before the first
  * runs. If the caller stops taking results, running items end and the fleet can be resumed.
  *
- * @throws FleetRefusedError if nothing was run, UnknownFleetError
+ * @throws RequestError FLEET_REFUSED if nothing was run, UNKNOWN_FLEET
  */
 export async function* runFleet(
   { environment: run, project, stateDir }: Pick<Corral, "environment" | "project" | "stateDir">,
@@ -51,7 +51,7 @@ export async function* runFleet(
   using journal = await openJournal(stateDir, project.dir);
   const env = { run, journal, onEvent, stop };
   const opened = await openedFleet(start, env);
-  if (!opened.ok) throw refusalOf(opened);
+  if (!opened.ok) throw refusalOf(start.kind === "new" ? start.spec.worker : start.fleet, opened);
   await using fleet = opened;
   const running = fleet.fleet;
   onOpened(fleetIn(journal, running.id).spec);
@@ -87,7 +87,7 @@ export interface MapRequest extends Partial<Omit<FleetSpec, "version" | "worker"
 /**
  * Runs a worker over many items, each in a sandbox of its own, and yields each result as it comes: see {@link runFleet}.
  *
- * @throws FleetRefusedError if nothing was run.
+ * @throws RequestError FLEET_REFUSED if nothing was run.
  */
 export async function* mapItems(
   corral: Pick<Corral, "environment" | "project" | "stateDir">,
@@ -134,12 +134,9 @@ async function* failedItems(journal: FleetJournal, id: string): AsyncGenerator<I
   }
 }
 
-function refusalOf(opened: Extract<OpenedFleet, { ok: false }>): FleetRefusedError {
-  if ("violations" in opened) {
-    const violations = describeAll(opened.violations);
-    return new FleetRefusedError(violations.map(({ message }) => message).join("\n"), violations);
-  }
-  return new FleetRefusedError("reason" in opened ? opened.reason : problemText(opened.problem));
+function refusalOf(asked: string, opened: Extract<OpenedFleet, { ok: false }>): RequestError {
+  if ("violations" in opened) return refusedError("FLEET_REFUSED", asked, describeAll(opened.violations));
+  return new RequestError("FLEET_REFUSED", asked, "reason" in opened ? opened.reason : problemText(opened.problem));
 }
 
 function problemText(problem: LoadProblem<Collisions>): string {

@@ -13,12 +13,14 @@ import { openPreview } from "../run/open/preview.ts";
 import { run } from "../run/run.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { Machine } from "./machine.ts";
-import { AttachmentError, UnknownWorkerError, WorkerRefusedError } from "./request-error.ts";
+import { RequestError, refusedError, unknownError } from "./request-error.ts";
+import { printableLine } from "./wording/printable.ts";
 
-/** The worker of this name. @throws UnknownWorkerError, which names the nearest or all that there are */
+/** The worker of this name. @throws RequestError UNKNOWN_WORKER, which names the nearest or all that there are */
 export function workerNamed(name: string, { workers }: Pick<Project, "workers">): WorkerDefinition {
   const worker = workers.get(name);
-  if (worker === undefined) throw new UnknownWorkerError(name, [...workers.keys()].sort());
+  if (worker === undefined)
+    throw unknownError("UNKNOWN_WORKER", "worker", name, [...workers.keys()].sort(), "the project has none");
   return worker;
 }
 
@@ -44,7 +46,7 @@ export interface WorkerRun {
 /**
  * Runs a worker by itself. A failure, a refusal and a denial are results as well.
  *
- * @throws AttachmentError before anything runs
+ * @throws RequestError ATTACHMENT before anything runs
  */
 export async function runWorker(request: WorkerRun, env: RunEnvironment): Promise<RunResult> {
   const { worker, input, attachments = [], cwd, policy, signal } = request;
@@ -57,7 +59,7 @@ export async function runWorker(request: WorkerRun, env: RunEnvironment): Promis
 /**
  * `project`: what its virtual paths mean. Names, and whether a worker takes the files, are checked by the run.
  *
- * @throws AttachmentError
+ * @throws RequestError ATTACHMENT
  */
 export async function resolveAttachments(
   paths: readonly AttachedPath[],
@@ -68,7 +70,8 @@ export async function resolveAttachments(
   for (const one of paths) {
     const { path, name = basename(path) } = typeof one === "string" ? { path: one } : one;
     const file = await attachedFile(path, project, cwd);
-    if (!file.ok) throw new AttachmentError(path, file.reason);
+    if (!file.ok)
+      throw new RequestError("ATTACHMENT", path, `cannot attach ${printableLine(path, 500)}: ${file.reason}`);
     attachments.push({ name, host: file.host });
   }
   return attachments;
@@ -77,7 +80,7 @@ export async function resolveAttachments(
 /**
  * The sandbox of a worker that is run by itself; with null, what the project gives.
  *
- * @throws WorkerRefusedError with every violation, if the worker may not have what its file asks for
+ * @throws RequestError WORKER_REFUSED with every violation, if the worker may not have what its file asks for
  */
 export async function workerSandbox(
   worker: WorkerDefinition | null,
@@ -86,7 +89,8 @@ export async function workerSandbox(
 ): Promise<Sandbox> {
   const project = await rootSandbox(env, policy);
   const derivation = project.ok && worker !== null ? await permissionOf(worker, project.sandbox, null, env) : project;
-  if (!derivation.ok) throw new WorkerRefusedError(worker?.name ?? "project", describeAll(derivation.violations));
+  if (!derivation.ok)
+    throw refusedError("WORKER_REFUSED", worker?.name ?? "project", describeAll(derivation.violations));
   return derivation.sandbox;
 }
 
@@ -94,7 +98,7 @@ export async function workerSandbox(
  * What a worker and all that it may call would get, and what took away the rest. Runs nothing; without an Engine it has
  * no plans.
  *
- * @throws UnknownWorkerError, UnknownPolicyError
+ * @throws RequestError UNKNOWN_WORKER; UnknownPolicyError
  */
 export async function explainWorker(
   name: string,

@@ -1,7 +1,6 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it, vi } from "vitest";
-import { FleetRefusedError } from "../../src/index.ts";
 import { mapItems } from "../../src/operations/run-fleet.ts";
 import { type ProjectSpec, sh } from "../run/project-fixture.ts";
 import { openFleetProject } from "./fleet-fixture.ts";
@@ -236,6 +235,6 @@ describe("a fleet", () => {
       [0, 1, 2, 3, 4].map((n) => `number ${n}: ${n}`),
     );
     const refused = mapItems(f.project.corral, { worker: "none", items: [], template });
-    await expect(refused.next()).rejects.toThrow(FleetRefusedError);
+    await expect(refused.next()).rejects.toMatchObject({ code: "FLEET_REFUSED" });
   });
 });

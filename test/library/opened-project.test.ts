@@ -3,14 +3,11 @@ import { homedir, tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { describe, expect, it, vi } from "vitest";
 import {
-  AttachmentError,
   DeclarationError,
   EngineUnavailableError,
   openProject,
   type RunEvent,
   UnknownPolicyError,
-  UnknownWorkerError,
-  WorkerRefusedError,
 } from "../../src/index.ts";
 import { type ProjectSpec, sh, writable } from "../run/project-fixture.ts";
 import { libraryProject } from "./library-project.ts";
@@ -83,9 +80,7 @@ describe("openProject", () => {
       () => project.sandbox("cuont"),
       async () => project.map("cuont", { items: [], template }),
     ])
-      await expect(use()).rejects.toThrow(
-        new UnknownWorkerError("cuont", [...project.definition.workers.keys()].sort()),
-      );
+      await expect(use()).rejects.toMatchObject({ name: "RequestError", code: "UNKNOWN_WORKER", asked: "cuont" });
     await expect(project.run("cuont")).rejects.toThrow(/count/);
   });
 });
@@ -113,11 +108,13 @@ describe("project.run", () => {
 
   it("throws where a file to attach is not there, and answers where a worker is refused", async () => {
     await using fixture = await libraryProject(SPEC);
-    await expect(fixture.project.run("count", { attachments: ["./nowhere.txt"] })).rejects.toThrow(AttachmentError);
+    await expect(fixture.project.run("count", { attachments: ["./nowhere.txt"] })).rejects.toMatchObject({
+      code: "ATTACHMENT",
+    });
     const refused = await fixture.project.run("greedy");
     expect(refused).toMatchObject({ status: "refused" });
     expect(refused.violations).toHaveLength(2);
-    await expect(fixture.project.tools("greedy")).rejects.toThrow(WorkerRefusedError);
+    await expect(fixture.project.tools("greedy")).rejects.toMatchObject({ code: "WORKER_REFUSED" });
     await expect(fixture.project.sandbox("greedy")).rejects.toThrow(refused.violations[0]?.message);
   });
 

@@ -6,7 +6,6 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { ApprovalRequest, Approver } from "../../src/approval/approver.ts";
 import { ChangesetStore } from "../../src/changes/store/changeset-store.ts";
 import { type AppliedChangeset, Changesets } from "../../src/operations/changesets.ts";
-import { UnknownChangeError, UnknownChangesetError } from "../../src/operations/request-error.ts";
 import { type StagedFolder, stagedFolder, treeAt } from "../changes/staged-folder.ts";
 
 const ID = "0123456789ab";
@@ -41,8 +40,8 @@ describe("Changesets", () => {
     expect((await changesets.show(ID)).changes).toContainEqual(
       expect.objectContaining({ path: "/work/a.txt", kind: "modify", bytes: 4, outcome: "held" }),
     );
-    await expect(changesets.show("ffffffffffff")).rejects.toThrow(UnknownChangesetError);
-    await expect(changesets.diff("../changes")).rejects.toThrow(UnknownChangesetError);
+    await expect(changesets.show("ffffffffffff")).rejects.toMatchObject({ code: "UNKNOWN_CHANGESET" });
+    await expect(changesets.diff("../changes")).rejects.toMatchObject({ code: "UNKNOWN_CHANGESET" });
   });
 
   it("asks the given approver once for what no rule decides, with the diff, and records the answer", async () => {
@@ -94,7 +93,9 @@ describe("Changesets", () => {
   it("asks and applies nothing at a path where no change waits", async () => {
     const asked = approverThat("approved");
     const only = ["/work/none"];
-    await expect(changesets.apply(ID, { only, approval: () => asked })).rejects.toThrow(UnknownChangeError);
+    await expect(changesets.apply(ID, { only, approval: () => asked })).rejects.toMatchObject({
+      code: "UNKNOWN_CHANGE",
+    });
     expect(asked.requests).toEqual([]);
   });
 
@@ -110,7 +111,7 @@ describe("Changesets", () => {
     await changesets.discard(ID);
     expect(await changesets.list(null)).toEqual([]);
     expect(recorded("changes_discarded")).toHaveLength(1);
-    await expect(changesets.discard(ID)).rejects.toThrow(UnknownChangesetError);
+    await expect(changesets.discard(ID)).rejects.toMatchObject({ code: "UNKNOWN_CHANGESET" });
   });
 });
 

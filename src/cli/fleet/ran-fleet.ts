@@ -2,7 +2,7 @@ import v8 from "node:v8";
 import { type Approver, denied } from "../../approval/approver.ts";
 import type { Project } from "../../declarations/project.ts";
 import type { FleetSummary } from "../../fleet/events.ts";
-import { FleetRefusedError } from "../../operations/request-error.ts";
+import { RequestError } from "../../operations/request-error.ts";
 import { type FleetStart, runFleet } from "../../operations/run-fleet.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
@@ -64,7 +64,7 @@ export async function ranFleet(
     const { succeeded = 0, cached = 0 } = summary.byStatus;
     return succeeded + cached === summary.items ? 0 : EXIT.someFailed;
   } catch (error) {
-    if (!(error instanceof FleetRefusedError)) throw error;
+    if (!(error instanceof RequestError && error.code === "FLEET_REFUSED")) throw error;
     for (const line of error.violations.length > 0 ? error.violations.map(({ message }) => message) : [error.message])
       say(terminal, `corral: ${line}`);
     return EXIT.refused;
