@@ -27,10 +27,7 @@ export async function itemJob(
 
 function narrowOf({ allowRead, allowWrite }: ItemRequest): Narrow | null {
   if (allowRead === undefined && allowWrite === undefined) return null;
-  return {
-    ...(allowRead === undefined ? {} : { allowRead }),
-    ...(allowWrite === undefined ? {} : { allowWrite }),
-  };
+  return { ...(allowRead && { allowRead }), ...(allowWrite && { allowWrite }) };
 }
 
 /**

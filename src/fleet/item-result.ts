@@ -4,24 +4,18 @@ import type { ClaimedItem } from "./model/queue.ts";
 
 /** The result of an attempt. `troubles`: what was reported to the user during the run. */
 export function itemResult(
-  { request, attempt, run }: ClaimedItem,
+  claimed: ClaimedItem,
   result: RunResult,
   startedAt: Date | null,
   troubles: readonly string[],
 ): ItemResult {
+  const { status, exitCode, output, usage } = result;
   return {
-    index: request.index,
-    key: request.key,
-    status: result.status,
-    run,
-    attempt,
-    exitCode: result.exitCode,
-    output: result.output,
-    error: explained(result, troubles),
+    ...unrunResult(claimed, status),
+    ...{ run: claimed.run, attempt: claimed.attempt, exitCode, output, error: explained(result, troubles) },
     startedAt: startedAt?.toISOString() ?? null,
-    endedAt: new Date().toISOString(),
     durationMs: startedAt === null ? 0 : Date.now() - startedAt.getTime(),
-    memoryBytesPeak: result.usage.memoryBytesPeak,
+    memoryBytesPeak: usage.memoryBytesPeak,
   };
 }
 
@@ -51,17 +45,16 @@ function lastWords(stderr: string): string {
 /** The result of an item that did not run. */
 export function unrunResult({ request }: ClaimedItem, status: string): ItemResult {
   return {
-    index: request.index,
-    key: request.key,
-    status,
-    run: null,
-    attempt: 0,
-    exitCode: null,
-    output: null,
-    error: null,
-    startedAt: null,
-    endedAt: new Date().toISOString(),
-    durationMs: 0,
-    memoryBytesPeak: null,
+    ...{
+      index: request.index,
+      key: request.key,
+      status,
+      run: null,
+      attempt: 0,
+      exitCode: null,
+      output: null,
+      error: null,
+    },
+    ...{ startedAt: null, endedAt: new Date().toISOString(), durationMs: 0, memoryBytesPeak: null },
   };
 }

@@ -1,3 +1,4 @@
+import { setTimeout as pause } from "node:timers/promises";
 import PQueue from "p-queue";
 import { EngineTrouble } from "../isolation/port/driver.ts";
 import { newRunId } from "../run/model/job.ts";
@@ -8,8 +9,7 @@ import type { ItemExecutor } from "./executor.ts";
 import { type FleetJob, itemJob } from "./item-job.ts";
 import { itemResult, unrunResult } from "./item-result.ts";
 import type { FleetJournal } from "./journal/journal.ts";
-import type { FleetSpec, ItemResult } from "./model/item.ts";
-import { isFailure } from "./model/item.ts";
+import { type FleetSpec, type ItemResult, isFailure } from "./model/item.ts";
 import type { Claim, ClaimedItem, FleetQueue } from "./model/queue.ts";
 import { retryInMs } from "./retry.ts";
 import type { RunTroubles } from "./run-troubles.ts";
@@ -45,7 +45,6 @@ export class RunningFleet {
   readonly #semaphore: Semaphore;
   /** Items in work, including those whose cells are only prepared. */
   readonly #flight: PQueue;
-  readonly #freeSlots: number[];
   readonly #results = new Channel<ItemResult>(MAX_UNTAKEN);
   readonly #begunAt: number;
   #why: string | null = null;
@@ -62,7 +61,6 @@ export class RunningFleet {
     this.#queue = parts.journal.queue(parts.id);
     this.#semaphore = new Semaphore(running);
     this.#flight = new PQueue({ concurrency: running + warm });
-    this.#freeSlots = Array.from({ length: running + warm }, (_, index) => index);
     this.#begunAt = parts.job.env.now();
   }
 
@@ -71,9 +69,7 @@ export class RunningFleet {
     return this.#results;
   }
 
-  /**
-   * Starts no further item, also not in a prepared cell, and lets running items finish. Only the first reason is kept.
-   */
+  /** Starts no further item, also not in a prepared cell, and lets running items finish. Only the first reason is kept. */
   drain(why: string): void {
     if (this.#why !== null) return;
     this.#why = why;
@@ -135,7 +131,10 @@ export class RunningFleet {
       if (claim.fleet !== "running") return this.drain(WHY_NOT_RUNNING[claim.fleet]);
       if (this.#flight.pending + this.#flight.size > 0) await this.#settledOne(claim.nextAtMs);
       else if (claim.nextAtMs === null) return;
-      else await pause(Math.min(Math.max(claim.nextAtMs - Date.now(), 1), IDLE_MS), this.#parts.stop);
+      else {
+        const ms = Math.min(Math.max(claim.nextAtMs - Date.now(), 1), IDLE_MS);
+        await pause(ms, undefined, { signal: this.#parts.stop }).catch(() => {});
+      }
     }
   }
 
@@ -153,7 +152,6 @@ export class RunningFleet {
   async #item(claimed: ClaimedItem): Promise<void> {
     const { job: fleet, stop, onEvent, spec, executor, troubles, digest, journal } = this.#parts;
     const { request, attempt, run } = claimed;
-    const slot = this.#freeSlots.shift() ?? null;
     const ends = new AbortController();
     const onStop = (): void => ends.abort(stop.reason);
     stop.addEventListener("abort", onStop);
@@ -171,7 +169,7 @@ export class RunningFleet {
     try {
       if (request.refusal !== undefined) {
         const error = { code: "ITEM_REFUSED", message: request.refusal };
-        return await this.#settle(claimed, { ...unrunResult(claimed, "refused"), error }, null, slot);
+        return await this.#settle(claimed, { ...unrunResult(claimed, "refused"), error }, null);
       }
       const job = await itemJob(fleet, request, { run, signal: ends.signal, turn });
       const cacheKey = spec.cache ? await cacheKeyOf(digest, job) : null;
@@ -183,21 +181,15 @@ export class RunningFleet {
       // A withdrawn attempt does not count: the item runs when the fleet is resumed.
       if (result.status === "cancelled" && ends.signal.aborted)
         return void (await this.#queue.requeue(request.index, attempt, 0));
-      await this.#settle(claimed, result, result.status === "succeeded" ? cacheKey : null, slot);
+      await this.#settle(claimed, result, result.status === "succeeded" ? cacheKey : null);
     } finally {
       stop.removeEventListener("abort", onStop);
       this.#waiting.delete(ends);
       (endTurn as (() => void) | null)?.();
-      if (slot !== null) this.#freeSlots.unshift(slot);
     }
   }
 
-  async #settle(
-    { request, attempt }: ClaimedItem,
-    result: ItemResult,
-    cacheKey: string | null,
-    slot: number | null,
-  ): Promise<void> {
+  async #settle({ request, attempt }: ClaimedItem, result: ItemResult, cacheKey: string | null): Promise<void> {
     const { onEvent, spec, job } = this.#parts;
     const at = job.env.now();
     const retry = retryInMs(result.status, attempt, spec);
@@ -212,7 +204,7 @@ export class RunningFleet {
       this.drain("the container engine does not answer");
       return;
     }
-    const taken = await this.#queue.settle(request.index, attempt, { result, cacheKey, slot });
+    const taken = await this.#queue.settle(request.index, attempt, { result, cacheKey });
     if (!taken.ok) return onEvent({ type: "trouble", detail: taken.reason });
     onEvent({ type: "settled", result, retryInMs: null, at });
     if (isFailure(result.status)) this.#failed += 1;
@@ -263,15 +255,3 @@ const WHY_NOT_RUNNING: Readonly<Record<Exclude<Claim["fleet"], "running">, strin
   done: "the fleet is done",
   taken: "another process took over the fleet",
 };
-
-function pause(ms: number, stop: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(done, ms);
-    function done(): void {
-      clearTimeout(timer);
-      stop.removeEventListener("abort", done);
-      resolve();
-    }
-    stop.addEventListener("abort", done, { once: true });
-  });
-}

@@ -1,6 +1,6 @@
 import type { FleetRecord } from "../fleet/journal/fleets.ts";
 import type { FleetJournal } from "../fleet/journal/journal.ts";
-import type { SummaryLine } from "../fleet/journal/report.ts";
+import type { SummaryLine } from "../fleet/journal/results.ts";
 import type { ItemResult } from "../fleet/model/item.ts";
 import { openJournal } from "../fleet/open-journal.ts";
 import { reportHtml } from "../fleet/report/html.ts";

@@ -20,7 +20,7 @@ import type { GroupedWrites } from "./grouped-writes.ts";
 const AT_ONCE = 1;
 const CANCEL_CHUNK = 5000;
 
-export interface JournalQueueOptions {
+interface JournalQueueOptions {
   readonly db: Database;
   readonly writes: GroupedWrites;
   /** The fleet's row number in the database. */
@@ -49,22 +49,21 @@ export class JournalQueue implements FleetQueue {
     });
   }
 
-  async settle(index: number, attempt: number, { result, cacheKey, slot }: Settlement): Promise<Taken> {
+  async settle(index: number, attempt: number, { result, cacheKey }: Settlement): Promise<Taken> {
     const { db, writes, fleet } = this.#options;
     const failed = isFailure(result.status) ? 1 : 0;
     const code = result.error?.code ?? "";
-    const startedAt = result.startedAt === null ? null : msOf(result.startedAt);
     const endedAt = msOf(result.endedAt);
     const { json, isWhole } = boundedResult(result);
     // A cached result must be the same as a run's result, so a cut one is not used.
     const foundBy = isWhole ? cacheKey : null;
     return await writes.add(() => {
       const item = db.get<{ id: number }>(
-        `UPDATE items SET state = 'done', status = ?, code = ?, failed = ?, started_at = ?, ended_at = ?, duration_ms = ?,
-           slot = ?, cache_key = ?, cell = NULL, owner = NULL
+        `UPDATE items SET state = 'done', status = ?, code = ?, failed = ?, ended_at = ?, duration_ms = ?, cache_key = ?,
+           cell = NULL, owner = NULL
          WHERE fleet = ? AND position = ? AND state = 'running' AND attempt = ? RETURNING id`,
-        ...[result.status, code, failed, startedAt, endedAt, result.durationMs],
-        ...[slot, foundBy, fleet, index, attempt],
+        ...[result.status, code, failed, endedAt, result.durationMs],
+        ...[foundBy, fleet, index, attempt],
       );
       if (item === undefined) return this.#fencedOff(index, attempt);
       db.run("INSERT INTO results (item, json) VALUES (?, ?)", item.id, json);

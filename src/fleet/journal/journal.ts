@@ -16,24 +16,9 @@ import { discardLoading, forgetEnded } from "./forget.ts";
 import { GroupedWrites } from "./grouped-writes.ts";
 import { JournalQueue } from "./journal-queue.ts";
 import { type Loaded, type LoadOptions, loadItems } from "./load.ts";
-import {
-  type SummaryLine,
-  summaryOf,
-  type Throughput,
-  type TimelineEntry,
-  throughputOf,
-  timelineOf,
-} from "./report.ts";
-import {
-  type EarlierSuccess,
-  earlierSuccess,
-  failedRequests,
-  newestFailures,
-  resultsOf,
-  slowestResults,
-} from "./results.ts";
+import { earlierSuccess, failedRequests, firstResults, resultsOf, type SummaryLine, summaryOf } from "./results.ts";
 import { migrate } from "./schema.ts";
-import { type FencedItem, type NotTakenOver, takeOverFleet } from "./take-over.ts";
+import { type FencedItem, type TakenOver, takeOverFleet } from "./take-over.ts";
 
 export interface JournalOptions {
   /** Identifies this process among all past and future ones. */
@@ -43,15 +28,6 @@ export interface JournalOptions {
   /** Milliseconds since 1970; tests replace it. */
   readonly now?: () => number;
 }
-
-export type Resumed =
-  | {
-      readonly ok: true;
-      readonly fleet: FleetRecord;
-      /** Items that ran. They can be claimed again after their containers are removed and `fenced` was called for each. */
-      readonly running: readonly FencedItem[];
-    }
-  | NotTakenOver;
 
 /**
  * The fleets of one project, on disk, shared by all processes. Every answer survives `kill -9`; creating, loading, pausing,
@@ -121,7 +97,7 @@ export class FleetJournal implements Disposable {
   }
 
   /** Makes this process the owner of the fleet, if no living process is. */
-  takeOver(fleet: string): Resumed {
+  takeOver(fleet: string): TakenOver {
     this.#writes.flush();
     return takeOverFleet(this.#db, fleet, this.#options.self, this.#options.isDead);
   }
@@ -154,7 +130,7 @@ export class FleetJournal implements Disposable {
     return newestFleets(this.#db, limit);
   }
 
-  succeededBefore(cacheKey: string): EarlierSuccess | null {
+  succeededBefore(cacheKey: string): ReturnType<typeof earlierSuccess> {
     return earlierSuccess(this.#db, cacheKey);
   }
 
@@ -172,20 +148,12 @@ export class FleetJournal implements Disposable {
     return summaryOf(this.#db, rowOf(this.#db, fleet).id);
   }
 
-  timeline(fleet: string): Generator<TimelineEntry> {
-    return timelineOf(this.#db, rowOf(this.#db, fleet).id);
-  }
-
-  throughput(fleet: string, maxBuckets = 120): Throughput | null {
-    return throughputOf(this.#db, rowOf(this.#db, fleet).id, maxBuckets);
-  }
-
   slowest(fleet: string, limit: number): ItemResult[] {
-    return slowestResults(this.#db, rowOf(this.#db, fleet).id, limit);
+    return firstResults(this.#db, rowOf(this.#db, fleet).id, "slowest", limit);
   }
 
   lastFailures(fleet: string, limit: number): ItemResult[] {
-    return newestFailures(this.#db, rowOf(this.#db, fleet).id, limit);
+    return firstResults(this.#db, rowOf(this.#db, fleet).id, "newest failures", limit);
   }
 
   /** Executes waiting writes and closes the database. */

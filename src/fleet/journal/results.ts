@@ -15,6 +15,22 @@ interface ResultRow {
   readonly why: string | null;
 }
 
+/** The number of items with one status and error code. */
+export interface SummaryLine {
+  readonly status: string;
+  /** The error code; null if there was no error. */
+  readonly code: string | null;
+  readonly count: number;
+}
+
+/** The most frequent first. */
+export function summaryOf(db: Database, fleet: number): SummaryLine[] {
+  return db.all<SummaryLine>(
+    "SELECT status, nullif(code, '') AS code, count FROM tallies WHERE fleet = ? ORDER BY count DESC, status, code",
+    fleet,
+  );
+}
+
 const COLUMNS = "position, key, attempt, status, run, items.ended_at, json, why";
 const JOINED = `items JOIN fleets ON fleets.id = items.fleet LEFT JOIN results ON results.item = items.id`;
 
@@ -47,26 +63,19 @@ export function* failedRequests(db: Database, fleet: number): Generator<ItemRequ
   for (const { json } of rows) yield JSON.parse(json) as ItemRequest;
 }
 
-/** The slowest results, the longest first. */
-export function slowestResults(db: Database, fleet: number, limit: number): ItemResult[] {
-  const rows = db.all<ResultRow>(
-    `SELECT ${COLUMNS} FROM ${JOINED} WHERE fleet = ? AND items.state = 'done' ORDER BY duration_ms DESC LIMIT ?`,
-    ...[fleet, limit],
-  );
-  return rows.map(resultFrom);
-}
+const CHOICES = {
+  slowest: "items.state = 'done' ORDER BY duration_ms",
+  "newest failures": "failed = 1 ORDER BY items.ended_at",
+} as const;
 
-/** The newest first. */
-export function newestFailures(db: Database, fleet: number, limit: number): ItemResult[] {
-  const rows = db.all<ResultRow>(
-    `SELECT ${COLUMNS} FROM ${JOINED} WHERE fleet = ? AND failed = 1 ORDER BY items.ended_at DESC LIMIT ?`,
-    ...[fleet, limit],
-  );
-  return rows.map(resultFrom);
+/** The longest or the newest first. */
+export function firstResults(db: Database, fleet: number, which: keyof typeof CHOICES, limit: number): ItemResult[] {
+  const sql = `SELECT ${COLUMNS} FROM ${JOINED} WHERE fleet = ? AND ${CHOICES[which]} DESC LIMIT ?`;
+  return db.all<ResultRow>(sql, fleet, limit).map(resultFrom);
 }
 
 /** Rows by position, in pages; no statement is open between pages. */
-export function* pages<Row extends { readonly position: number }>(
+function* pages<Row extends { readonly position: number }>(
   pageAfter: (position: number) => Row[],
 ): Generator<Row, undefined, undefined> {
   let after = -1;
@@ -89,14 +98,11 @@ function resultFrom(row: ResultRow): ItemResult {
   };
 }
 
-/** An item of any fleet of the project that succeeded with the same cache key. */
-export interface EarlierSuccess {
-  readonly fleet: string;
-  readonly result: ItemResult;
-}
-
-/** The newest one; null if there is none. The index contains only the start of each key, so that it stays small. */
-export function earlierSuccess(db: Database, cacheKey: string): EarlierSuccess | null {
+/**
+ * The newest item of any fleet of the project that succeeded with the same cache key; null if there is none. The index contains
+ * only the start of each key, so that it stays small.
+ */
+export function earlierSuccess(db: Database, cacheKey: string): { fleet: string; result: ItemResult } | null {
   const row = db.get<{ fleet: string; json: string }>(
     `SELECT fleets.name AS fleet, json FROM items
      JOIN results ON results.item = items.id JOIN fleets ON fleets.id = items.fleet

@@ -34,10 +34,8 @@ const MIGRATIONS: readonly string[] = [
      status TEXT,
      code TEXT,
      failed INTEGER NOT NULL DEFAULT 0,
-     started_at INTEGER,
      ended_at INTEGER,
      duration_ms REAL,
-     slot INTEGER,
      cache_key TEXT
    ) STRICT;
    CREATE UNIQUE INDEX items_position ON items (fleet, position);

@@ -12,17 +12,15 @@ export interface FencedItem {
   readonly owner: string;
 }
 
+/**
+ * `running` can be claimed again after their containers are removed and `fenced` was called for each. `owner`: the process
+ * that runs the fleet.
+ */
 export type TakenOver =
   | { readonly ok: true; readonly fleet: FleetRecord; readonly running: readonly FencedItem[] }
-  | NotTakenOver;
+  | { readonly ok: false; readonly code: Code; readonly reason: string; readonly owner: string | null };
 
-/** `owner`: the process that runs the fleet. */
-export interface NotTakenOver {
-  readonly ok: false;
-  readonly code: "unknown" | "owned" | "never_loaded" | "over";
-  readonly reason: string;
-  readonly owner: string | null;
-}
+type Code = "unknown" | "owned" | "never_loaded" | "over";
 
 /**
  * Makes `self` the owner of a fleet that no process runs, atomically, so that only one of two concurrent attempts succeeds. A
@@ -40,11 +38,17 @@ export function takeOverFleet(db: Database, name: string, self: string, isDead: 
       self,
       fleet.id,
     );
-    return { ok: true, fleet: recordOf(db, rowOf(db, name)), running: runningItems(db, fleet.id) };
+    // At most as many as the dead owner ran at once.
+    const running = db.all<FencedItem>(
+      `SELECT position AS "index", key, attempt, run, cell, owner FROM items
+       WHERE fleet = ? AND state = 'running' ORDER BY position`,
+      fleet.id,
+    );
+    return { ok: true, fleet: recordOf(db, rowOf(db, name)), running };
   });
 }
 
-function whyNot(fleet: FleetRow, isDead: (owner: string) => boolean): NotTakenOver | null {
+function whyNot(fleet: FleetRow, isDead: (owner: string) => boolean): TakenOver | null {
   const { name, state, owner, ended_at } = fleet;
   if (ended_at !== null) return refused("over", `fleet ${name} is ${state}: no item is left to run`);
   if (owner !== null && !isDead(owner))
@@ -57,15 +61,6 @@ function whyNot(fleet: FleetRow, isDead: (owner: string) => boolean): NotTakenOv
   return null;
 }
 
-function refused(code: NotTakenOver["code"], reason: string, owner: string | null = null): NotTakenOver {
+function refused(code: Code, reason: string, owner: string | null = null): TakenOver {
   return { ok: false, code, reason, owner };
-}
-
-/** At most as many as the dead owner ran at once. */
-function runningItems(db: Database, fleet: number): FencedItem[] {
-  return db.all<FencedItem>(
-    `SELECT position AS "index", key, attempt, run, cell, owner FROM items
-     WHERE fleet = ? AND state = 'running' ORDER BY position`,
-    fleet,
-  );
 }

@@ -56,8 +56,6 @@ export interface Settlement {
   readonly result: ItemResult;
   /** A hash of everything that the result depends on, in hexadecimal. Null: the result is not used as a cache entry. */
   readonly cacheKey: string | null;
-  /** The concurrent slot that ran it, from 0, for a timeline. */
-  readonly slot: number | null;
 }
 
 /** Whether the attempt still counted. If not, nothing of it was recorded. */

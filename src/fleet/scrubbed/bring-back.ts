@@ -7,23 +7,15 @@ import { openRoots } from "../../files/host/roots.ts";
 import { hasCode } from "../../platform/errno.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
+import type { ItemOutput } from "./shape.ts";
 
 /** The most files and folders that one item may leave, and the deepest. */
 const MAX_ENTRIES = 10_000;
 const MAX_DEPTH = 64;
 
-/** The destination of an item's folder: below a mount of the fleet. */
-export interface Belonging {
-  readonly base: Mount;
-  /** From there to the folder; never empty. */
-  readonly parts: readonly string[];
-  readonly path: VirtualPath;
-}
-
 export interface BroughtBack {
   /** Why nothing was brought back; null if all was. */
   readonly refusal: { readonly path: string; readonly reason: string } | null;
-  readonly files: number;
   readonly bytes: number;
 }
 
@@ -31,18 +23,17 @@ export interface BroughtBack {
  * Moves what an item left in its folder to its destination. No process can write there any more, so it is judged first and
  * then moved: regular files, folders, and links that stay inside. If anything else is found, nothing is moved.
  */
-export function bringBack(from: string, { base, parts, path }: Belonging, maxBytes: number): BroughtBack {
+export function bringBack(from: string, { base, parts, path }: ItemOutput, maxBytes: number): BroughtBack {
   using source = Descriptor.name(from, true);
   const judge = new Judge(path, maxBytes);
   const reason = judge.folder(source, []);
-  if (reason !== null) return { refusal: reason, files: 0, bytes: 0 };
+  if (reason !== null) return { refusal: reason, bytes: 0 };
   if (judge.entries > 0) moveInto(source, base, parts, path);
-  return { refusal: null, files: judge.files, bytes: judge.bytes };
+  return { refusal: null, bytes: judge.bytes };
 }
 
 class Judge {
   entries = 0;
-  files = 0;
   bytes = 0;
   readonly #path: VirtualPath;
   readonly #maxBytes: number;
@@ -74,12 +65,9 @@ class Judge {
 
   #reasonAgainst(stats: fs.Stats, folder: Descriptor, name: string, parts: readonly string[]): string | null {
     if (stats.isDirectory()) return null;
-    if (stats.isSymbolicLink()) {
-      return linkTextFault(fs.readlinkSync(folder.path(name)), parts.length);
-    }
+    if (stats.isSymbolicLink()) return linkTextFault(fs.readlinkSync(folder.path(name)), parts.length);
     if (!stats.isFile()) return "it is not a file, a directory or a link";
     if ((stats.mode & 0o6000) !== 0) return "it is setuid or setgid: it would run as its owner or group";
-    this.files += 1;
     this.bytes += stats.size;
     return this.bytes > this.#maxBytes ? "it exceeds the disk limit" : null;
   }

@@ -37,7 +37,7 @@ export class CellFolder implements AsyncDisposable {
     this.outputs = Array.from({ length: outputs }, (_, index) => join(path, `out-${index}`));
   }
 
-  /** For the plan, which takes the owner of what can be written for the cell's user. */
+  /** The plan takes the owner of what can be written for the cell's user. */
   lendOutputsTo({ uid, gid }: WorkerUser): void {
     for (const dir of this.outputs) fs.chownSync(dir, uid, gid);
   }
@@ -101,9 +101,11 @@ export class CellFolder implements AsyncDisposable {
     for (const dir of [this.io, this.attachments, ...this.outputs]) {
       for (const name of fs.readdirSync(dir, { encoding: "buffer" })) {
         const path = Buffer.concat([Buffer.from(`${dir}/`), name]);
-        if (!removedQuickly(path)) {
+        try {
+          fs.rmSync(path, { recursive: true, force: true });
+        } catch (cause) {
           await removeTree(dir);
-          throw new Error("a serving cell's folder could not be emptied");
+          throw new Error("a serving cell's folder could not be emptied", { cause });
         }
       }
     }
@@ -111,14 +113,5 @@ export class CellFolder implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await removeTree(this.path);
-  }
-}
-
-function removedQuickly(path: Buffer): boolean {
-  try {
-    fs.rmSync(path, { recursive: true, force: true });
-    return true;
-  } catch {
-    return false;
   }
 }

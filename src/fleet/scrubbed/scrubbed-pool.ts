@@ -1,6 +1,4 @@
-import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { endedResult } from "../../run/ended.ts";
-import type { RunEnvironment } from "../../run/model/environment.ts";
 import { identityOf, type Job } from "../../run/model/job.ts";
 import { BoundedOutput } from "../../run/model/output.ts";
 import { permissionOf } from "../../run/model/permission.ts";
@@ -13,18 +11,18 @@ import {
 } from "../../run/model/result.ts";
 import { inputViolations } from "../../run/model/schema-check.ts";
 import { recordedRun } from "../../run/recorded-run.ts";
-import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { type ItemLoad, type ItemTrace, ServedCell, type ServedCellOpening } from "./served-cell.ts";
+import {
+  type ItemLoad,
+  type ItemTrace,
+  ServedCell,
+  type ServedCellOpening,
+  type ServedCellRequest,
+} from "./served-cell.ts";
 import { type CellShape, itemFit, shapeKey } from "./shape.ts";
 
-export interface ScrubbedPoolOptions {
-  readonly worker: WorkerDefinition;
-  /** What the fleet as a whole may see: each item's sandbox is a part of it. */
-  readonly fleet: Sandbox;
-  readonly env: RunEnvironment;
+interface ScrubbedPoolOptions extends Omit<ServedCellRequest, "shape"> {
   /** How many cells may exist at once; it may change. */
   readonly size: () => number;
-  readonly signal: AbortSignal;
 }
 
 /** An idle cell, and the key of its shape. */
@@ -67,7 +65,9 @@ export class ScrubbedPool implements AsyncDisposable {
 
   async #claim(shape: CellShape): Promise<Standing | Extract<ServedCellOpening, { ok: false }>> {
     const key = shapeKey(shape);
-    for (const { cell } of this.#takeOut(({ cell }) => cell.hasEnded)) await cell[Symbol.asyncDispose]();
+    const ended = this.#idle.filter(({ cell }) => cell.hasEnded);
+    for (const one of ended) this.#idle.splice(this.#idle.indexOf(one), 1);
+    for (const { cell } of ended) await cell[Symbol.asyncDispose]();
     const index = this.#idle.findIndex((standing) => standing.key === key);
     const [found] = index < 0 ? [] : this.#idle.splice(index, 1);
     if (found !== undefined) return found;
@@ -76,12 +76,6 @@ export class ScrubbedPool implements AsyncDisposable {
     const { worker, fleet, env, signal } = this.#options;
     const opened = await ServedCell.open({ worker, fleet, shape, env, signal });
     return opened.ok ? { key, cell: opened.cell } : opened;
-  }
-
-  #takeOut(isUnfit: (standing: Standing) => boolean): Standing[] {
-    const unfit = this.#idle.filter(isUnfit);
-    for (const standing of unfit) this.#idle.splice(this.#idle.indexOf(standing), 1);
-    return unfit;
   }
 
   /** The cell is idle again afterwards, or gone. */
@@ -148,7 +142,7 @@ export class ScrubbedPool implements AsyncDisposable {
   async #result(
     job: Job,
     { plan }: ServedCell,
-    { exit, enforcement, stdout, stderr, broughtBack }: ItemTrace,
+    { exit, enforcement, stdout, stderr, refusal }: ItemTrace,
     stopped: StopReason | null,
   ): Promise<RunResult> {
     const output = new BoundedOutput(
@@ -162,8 +156,8 @@ export class ScrubbedPool implements AsyncDisposable {
     const itsPlan = { ...plan, run: job.run, root: job.root };
     const ended = { exit, stopped: reason, output, enforcement, calls: [] };
     const result = await endedResult(job.worker, itsPlan, ended, this.#options.env.schemas);
-    if (broughtBack?.refusal == null || result.status !== "succeeded") return result;
-    const violations = describeAll([{ code: "CHANGE_REFUSED", ...broughtBack.refusal }]);
+    if (refusal === null || result.status !== "succeeded") return result;
+    const violations = describeAll([{ code: "CHANGE_REFUSED", ...refusal }]);
     const message = violations.map((violation) => violation.message).join("\n");
     return { ...result, status: "refused", violations, error: { code: "CHANGES_REFUSED", message } };
   }

@@ -21,7 +21,7 @@ import { SandboxError } from "../../sandbox/errors.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { type BroughtBack, bringBack } from "./bring-back.ts";
-import { CellFolder, type WorkerUser } from "./cell-folder.ts";
+import { CellFolder } from "./cell-folder.ts";
 import { type CellShape, cellSandbox, type ItemOutput } from "./shape.ts";
 
 /** What one item brings into a cell. */
@@ -40,13 +40,13 @@ export interface ItemTrace {
   readonly enforcement: Enforcement;
   readonly stdout: Buffer;
   readonly stderr: Buffer;
-  /** Null if the command did not end by itself with a clean cell. */
-  readonly broughtBack: BroughtBack | null;
+  /** Why nothing was brought back; null if all was, or if the command failed. */
+  readonly refusal: BroughtBack["refusal"];
 }
 
 export interface ServedCellRequest {
   readonly worker: WorkerDefinition;
-  /** What the fleet as a whole may see. */
+  /** What the fleet as a whole may see: each item's sandbox is a part of it. */
   readonly fleet: Sandbox;
   readonly shape: CellShape;
   readonly env: RunEnvironment;
@@ -68,7 +68,8 @@ export class ServedCell implements AsyncDisposable {
     const run = newRunId();
     await using opening = new Disposables();
     const folder = opening.use(await CellFolder.make(join(env.ownerDir, `${run}.cell`), shape.writes.length));
-    lend(folder, shape);
+    const [first] = shape.writes;
+    if (first !== undefined) folder.lendOutputsTo(fs.statSync(first.host));
     const items = { io: folder.io, attachments: folder.attachments, gate: await closedGate(env.gate) };
     const kind = servingCell(items, folder.path);
     const sandbox = cellSandbox(fleet, shape, folder.outputs);
@@ -123,9 +124,9 @@ export class ServedCell implements AsyncDisposable {
     const most = limits.outputBytes;
     const [stdout, stderr] = [this.#folder.printed("out", most), this.#folder.printed("err", most)];
     const succeeded = served.kind !== "gone" && served.code === 0;
-    const broughtBack = succeeded ? this.#bringBack(outputs) : null;
+    const refusal = succeeded ? this.#bringBack(outputs) : null;
     const exit = await exitOf(served, cell);
-    return { cell: served.kind, exit, enforcement: cell.enforcement, stdout, stderr, broughtBack };
+    return { cell: served.kind, exit, enforcement: cell.enforcement, stdout, stderr, refusal };
   }
 
   async clear(): Promise<void> {
@@ -137,16 +138,15 @@ export class ServedCell implements AsyncDisposable {
     await this.#opened[Symbol.asyncDispose]();
   }
 
-  #bringBack(outputs: readonly ItemOutput[]): BroughtBack {
-    let [files, bytes] = [0, 0];
+  #bringBack(outputs: readonly ItemOutput[]): BroughtBack["refusal"] {
+    let bytes = 0;
     for (const output of outputs) {
       const from = this.#folder.outputAt(output.index, output.parts);
       const done = broughtBack(from, output, this.plan.limits.diskBytes - bytes);
-      if (done.refusal !== null) return done;
-      files += done.files;
+      if (done.refusal !== null) return done.refusal;
       bytes += done.bytes;
     }
-    return { refusal: null, files, bytes };
+    return null;
   }
 
   /**
@@ -180,11 +180,11 @@ function broughtBack(from: string, output: ItemOutput, maxBytes: number): Brough
   } catch (error) {
     const { path } = output;
     if (error instanceof SandboxError)
-      return { refusal: { path: error.path ?? path, reason: NOT_ITS_PLACE }, files: 0, bytes: 0 };
+      return { refusal: { path: error.path ?? path, reason: NOT_ITS_PLACE }, bytes: 0 };
     const code = faultOf(error);
     if (code === null) throw error;
     const reason = IN_THE_WAY.has(code) ? NOT_ITS_PLACE : `it could not be moved there (${code})`;
-    return { refusal: { path, reason }, files: 0, bytes: 0 };
+    return { refusal: { path, reason }, bytes: 0 };
   }
 }
 
@@ -227,14 +227,6 @@ async function exitOf(served: ServedItem, cell: ServingCell): Promise<CellExit> 
   // The cell's own first process is killed only together with everything else in it, or for memory.
   if (exit.outOfMemory) return { ...exit, code: KILLED };
   return exit.code === KILLED ? exit : { kind: "lost", reason: "the cell ended by itself" };
-}
-
-/** The plan takes the owner of what can be written for the cell's user. */
-function lend(folder: CellFolder, { writes }: CellShape): void {
-  const [first] = writes;
-  if (first === undefined) return;
-  const { uid, gid } = fs.statSync(first.host);
-  folder.lendOutputsTo({ uid, gid } satisfies WorkerUser);
 }
 
 const MESSAGE =

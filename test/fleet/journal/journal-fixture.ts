@@ -94,7 +94,7 @@ export function settlementOf(
     memoryBytesPeak: null,
     ...more,
   };
-  return { result, cacheKey, slot: 0 };
+  return { result, cacheKey };
 }
 
 /** Claims everything that is due, and settles it. */

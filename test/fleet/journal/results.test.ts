@@ -95,30 +95,6 @@ describe("a report", () => {
     ]);
   });
 
-  it("has each item on the timeline", async () => {
-    const fleet = await mixedFleet();
-    const entries = [...journal.timeline(fleet)];
-    expect(entries).toHaveLength(500);
-    expect(entries[100]).toEqual({
-      index: 100,
-      status: "lost",
-      startedAtMs: START,
-      endedAtMs: START + 101_000,
-      durationMs: 101_000,
-      slot: 0,
-    });
-  });
-
-  it("counts what ended over time, in no more buckets than asked for", async () => {
-    const fleet = await mixedFleet();
-    const { fromMs, bucketMs, buckets } = journal.throughput(fleet, 10) ?? { fromMs: 0, bucketMs: 0, buckets: [] };
-    expect([fromMs, bucketMs, buckets.length]).toEqual([START, 50_001, 10]);
-    expect(buckets[0]).toEqual({ ended: 50, failed: 5 });
-    expect(buckets.reduce((sum, { ended }) => sum + ended, 0)).toBe(500);
-    expect(buckets.reduce((sum, { failed }) => sum + failed, 0)).toBe(50);
-    expect(journal.throughput(await loadedFleet(journal, 1))).toBeNull();
-  });
-
   it("has the slowest items and the newest failures", async () => {
     const fleet = await mixedFleet();
     expect(journal.slowest(fleet, 3).map(({ index }) => index)).toEqual([499, 498, 497]);
