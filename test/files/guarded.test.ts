@@ -3,10 +3,10 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { type GuardedFiles, guarded } from "../../src/files/guarded.ts";
 import { openHostFiles } from "../../src/files/host/host-files.ts";
-import { openMemoryFiles } from "../../src/files/memory/memory-files.ts";
 import { SandboxError } from "../../src/sandbox/errors.ts";
 import type { Sandbox } from "../../src/sandbox/sandbox.ts";
 import { mount, project } from "../sandbox/sandboxes.ts";
+import { openMemoryFiles } from "./memory/memory-files.ts";
 import { temporaryFolder } from "./temporary-folder.ts";
 
 const agreed = { approval: { write: "pre_approved", delete: "pre_approved" } } as const;

@@ -1,19 +1,27 @@
-import { sha256 } from "../../platform/sha256.ts";
-import { NotFoundError } from "../../sandbox/errors.ts";
-import type { VirtualPath } from "../../sandbox/virtual-path.ts";
-import { editedContent } from "../edit/edited-content.ts";
-import type { Deleted, DeleteOptions, FileInfo, Files, Guard, WriteOptions, Written } from "../model/files.ts";
-import { holdsMount, type Place } from "../model/place.ts";
-import { HOLDS_MOUNT, NOT_EMPTY, TAKEN, unfit, withRefusals } from "../model/refusals.ts";
-import type { ByteSource } from "../read/byte-source.ts";
-import { readContent } from "../read/read-content.ts";
+import { editedContent } from "../../../src/files/edit/edited-content.ts";
+import type {
+  Deleted,
+  DeleteOptions,
+  FileInfo,
+  Files,
+  Guard,
+  WriteOptions,
+  Written,
+} from "../../../src/files/model/files.ts";
+import { holdsMount, type Place } from "../../../src/files/model/place.ts";
+import { HOLDS_MOUNT, NOT_EMPTY, TAKEN, unfit, withRefusals } from "../../../src/files/model/refusals.ts";
+import type { ByteSource } from "../../../src/files/read/byte-source.ts";
+import { readContent } from "../../../src/files/read/read-content.ts";
+import { sha256 } from "../../../src/platform/sha256.ts";
+import { NotFoundError } from "../../../src/sandbox/errors.ts";
+import type { VirtualPath } from "../../../src/sandbox/virtual-path.ts";
 import { listFolder } from "./list.ts";
 import { type FolderNode, find, findFile, folderAt, type Node, newFile, newFolder, slotOf } from "./node.ts";
 import { transfer } from "./transfer.ts";
 
 /**
- * Files in the memory of this process, for tests and for workers whose writes are not kept. There are no links and no
- * special files. The same contract tests run against this and the host backend.
+ * Files in the memory of this process. There are no links and no special files. The same contract tests run against this and
+ * the host's files, so that each checks the other.
  */
 export function openMemoryFiles(mounts: readonly { readonly path: VirtualPath }[]): Files {
   const roots = new Map(mounts.map(({ path }) => [path, newFolder()]));

@@ -1,7 +1,7 @@
-import { covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { TransferOptions, Transferred } from "../model/files.ts";
-import { holdsMount, type Place } from "../model/place.ts";
-import { HOLDS_MOUNT, IS_DIRECTORY, intoItself, SAME_PLACE, TAKEN, unfit } from "../model/refusals.ts";
+import type { TransferOptions, Transferred } from "../../../src/files/model/files.ts";
+import { holdsMount, type Place } from "../../../src/files/model/place.ts";
+import { HOLDS_MOUNT, IS_DIRECTORY, intoItself, SAME_PLACE, TAKEN, unfit } from "../../../src/files/model/refusals.ts";
+import { covers, type VirtualPath } from "../../../src/sandbox/virtual-path.ts";
 import { type FolderNode, find, type Node, newFile, newFolder, slotOf } from "./node.ts";
 
 interface End {
