@@ -8,7 +8,7 @@ import { GENESIS, type SealedRecord, unsealed } from "./seal.ts";
  * The content of a `repaired` record: what was wrong at the end of the trail. Bytes that are not a record stay where they are,
  * since the trail is only ever appended to.
  */
-export interface Repair {
+interface Repair {
   readonly type: "repaired";
   /**
    * `torn`: an incomplete line, as after a crash. `foreign`: other bytes that are not records. `truncated`: the trail is
@@ -38,16 +38,15 @@ export async function chainEnd(handle: FileHandle, size: number, head: ReadHead,
   if (head === "absent" && size === 0) return { seq: 0, hash: GENESIS, repair: null, openLine: false };
   const openLine = size > 0 && !(await endsWithLineBreak(handle, size));
   if (typeof head === "object" && head.size > size)
-    return { seq: head.seq, hash: head.hash, repair: repairOf("truncated", Buffer.alloc(0), 0, ""), openLine };
+    return { seq: head.seq, hash: head.hash, repair: repairOf("truncated", NOTHING), openLine };
 
   const sealed = typeof head === "object" ? head : { seq: 0, hash: GENESIS, size: 0 };
   const { seq, hash, end } = await followed(handle, size, sealed, key);
   const left = await leftAt(handle, end, size);
-  if (head === "absent" || head === "broken")
-    return { seq, hash, repair: repairOf("head", left.begin, left.bytes, left.sha256), openLine };
+  if (typeof head !== "object") return { seq, hash, repair: repairOf("head", left), openLine };
   if (left.bytes === 0) return { seq, hash, repair: null, openLine };
   const what = left.lineBreaks > 0 ? "foreign" : "torn";
-  return { seq, hash, repair: repairOf(what, left.begin, left.bytes, left.sha256), openLine };
+  return { seq, hash, repair: repairOf(what, left), openLine };
 }
 
 /** Follows the chain from a known position, and skips lines that are not part of it. */
@@ -62,17 +61,13 @@ async function followed(
   for await (const lines of linesOf(handle, from.size, size)) {
     for (const line of lines) {
       const record = line.bytes === null ? null : unsealed(key, line.bytes);
-      if (record === null || !follows(record, { seq, hash })) continue;
+      if (record === null || record.seq !== seq + 1 || record.prev !== hash) continue;
       seq = record.seq;
       hash = record.hash;
       end = line.end;
     }
   }
   return { seq, hash, end };
-}
-
-function follows(record: SealedRecord, last: { seq: number; hash: string }): boolean {
-  return record.seq === last.seq + 1 && record.prev === last.hash;
 }
 
 const SHOWN_BYTES = 1024;
@@ -102,7 +97,9 @@ async function leftAt(handle: FileHandle, start: number, end: number): Promise<L
   return { bytes: at - start, sha256: digest.digest("hex"), begin, lineBreaks };
 }
 
-function repairOf(what: Repair["what"], begin: Buffer, bytes: number, sha256: string): Repair {
+const NOTHING = { bytes: 0, sha256: "", begin: Buffer.alloc(0) };
+
+function repairOf(what: Repair["what"], { begin, bytes, sha256 }: Omit<Left, "lineBreaks">): Repair {
   return { type: "repaired", what, bytes, sha256: bytes === 0 ? "" : sha256, text: begin.toString("utf8") };
 }
 

@@ -1,4 +1,13 @@
-import type { FileHandle } from "node:fs/promises";
+import { type FileHandle, open } from "node:fs/promises";
+import { hasCode } from "../platform/errno.ts";
+
+/** Opens a trail for reading. Null if there is none. */
+export async function openTrail(path: string): Promise<FileHandle | null> {
+  return await open(path, "r").catch((error: unknown) => {
+    if (hasCode(error, "ENOENT")) return null;
+    throw error;
+  });
+}
 
 /** One line of a file. `start` and `end` are in bytes; `end` is after the line break, if there is one. */
 export interface Line {

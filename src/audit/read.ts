@@ -1,7 +1,5 @@
-import { open } from "node:fs/promises";
-import { hasCode } from "../platform/errno.ts";
 import type { TrailPaths } from "../state/state-paths.ts";
-import { linesOf } from "./lines.ts";
+import { linesOf, openTrail } from "./lines.ts";
 import { type SealedRecord, unsealed } from "./seal.ts";
 
 /**
@@ -9,16 +7,9 @@ import { type SealedRecord, unsealed } from "./seal.ts";
  * does that. Yields nothing if there is no trail.
  */
 export async function* recordsOf(place: TrailPaths, key: Buffer): AsyncGenerator<readonly (SealedRecord | null)[]> {
-  const handle = await open(place.trail, "r").catch((error: unknown) => {
-    if (!hasCode(error, "ENOENT")) throw error;
-    return null;
-  });
+  await using handle = await openTrail(place.trail);
   if (handle === null) return;
-  try {
-    const { size } = await handle.stat();
-    for await (const lines of linesOf(handle, 0, size))
-      yield lines.map(({ bytes }) => (bytes === null ? null : unsealed(key, bytes)));
-  } finally {
-    await handle.close();
-  }
+  const { size } = await handle.stat();
+  for await (const lines of linesOf(handle, 0, size))
+    yield lines.map(({ bytes }) => (bytes === null ? null : unsealed(key, bytes)));
 }

@@ -7,26 +7,122 @@ export interface AuditedRun {
   readonly worker: string;
 }
 
+/** What the records of each type hold, in addition to their run. */
+interface Contents {
+  run_requested: {
+    /** The calling run. Null for a root run. */
+    readonly parent: string | null;
+    /** The names of its attachments. */
+    readonly attachments: readonly string[];
+  };
+  /** The cell was verified, and the worker starts. */
+  run_started: {
+    /** The hash of the plan, as on the cell's label. */
+    readonly plan: string;
+    readonly policy: string;
+    readonly image: { readonly name: string; readonly id: string };
+    readonly network: string;
+    readonly mounts: readonly { readonly path: string; readonly mode: "ro" | "rw" }[];
+  };
+  /** An agent starts. Its cell, if it needs one, has its own `run_started`. */
+  agent_started: {
+    readonly model: string;
+    readonly tools: readonly string[];
+    readonly policy: string;
+    readonly mounts: readonly { readonly path: string; readonly mode: "ro" | "rw" }[];
+  };
+  /** A tool call by an agent, a person or a program. */
+  tool_used: {
+    readonly tool: string;
+    /** The main fields of its input: paths, a command line, a worker. */
+    readonly on: Readonly<Record<string, string>>;
+    readonly ok: boolean;
+    /** The status of the command or the called worker, if it was one. */
+    readonly status?: string | undefined;
+    readonly exitCode?: number | null | undefined;
+    /** Why it was refused. */
+    readonly code?: string | undefined;
+    readonly message?: string | undefined;
+    /** Set if this is the last record of its session, which reached the limit. */
+    readonly note?: string | undefined;
+  };
+  /** The result of a run that was not refused. */
+  run_ended: {
+    readonly status: string;
+    readonly exitCode: number | null;
+    readonly signal: string | null;
+    /** The code of its error, and of each of its violations. */
+    readonly codes: readonly string[];
+    /** The number of its changes for each outcome. */
+    readonly changes: Readonly<Record<string, number>>;
+    readonly durationMs: number;
+  };
+  /** A refused run, with the code and the message of every reason. */
+  refused: { readonly codes: readonly string[]; readonly messages: readonly string[] };
+  /** An approval request and its decision, by a person, a program or a rule. Paths are virtual. */
+  approval: Pick<ApprovalRequest, "operations" | "paths"> &
+    Decision & {
+      readonly [Name in "through" | "directory" | "command" | "why"]?: ApprovalRequest[Name] | undefined;
+    } & {
+      /** The time from the request to the decision. */
+      readonly waitedMs: number;
+      /** Set if this is the last such record of its tree of runs, which reached the limit. */
+      readonly note?: string | undefined;
+    };
+  /** A directory that was granted to a run beyond its declaration. */
+  grant: {
+    readonly grant: string;
+    /** Virtual; `host` is its host path. */
+    readonly directory: string;
+    readonly host: string | null;
+    readonly mode: "ro" | "rw";
+    readonly scope: string;
+    /** The workers whose sandbox is widened, from the root run downwards. */
+    readonly levels: readonly string[];
+  };
+  /** `reason`: why it was revoked, or by whom. */
+  grant_revoked: { readonly grant: string; readonly directory: string; readonly reason: string };
+  /** Changes that are about to be applied. Written before the first file is touched. */
+  changes_applying: OpenChanges;
+  changes_applied: {
+    readonly changeset: string;
+    /** The number of changes for each outcome. */
+    readonly counts: Readonly<Record<string, number>>;
+    readonly changes: readonly AuditedChange[];
+  };
+  changes_discarded: OpenChanges;
+  /** A push: data left the machine. */
+  pushed: {
+    readonly repo: string;
+    readonly commit: string;
+    readonly branch: string;
+    readonly files: readonly string[];
+  };
+}
+
+/** One change of a changeset. The path is virtual. */
+interface AuditedChange {
+  readonly path: string;
+  readonly kind: string;
+  readonly outcome: string;
+}
+
+/** Changes without an outcome. */
+interface OpenChanges {
+  readonly changeset: string;
+  readonly count: number;
+  readonly changes: readonly Omit<AuditedChange, "outcome">[];
+}
+
 /**
  * A record for the trail. The trail adds its number, hash and time, and cuts what is too long.
  *
  * The reader is the owner of the machine, so a record may hold host paths. It never holds the content of files, what workers
  * read or print, or anything of the host's environment.
  */
-export type AuditRecord =
-  | RunRequested
-  | RunStarted
-  | AgentStarted
-  | ToolUsed
-  | RunEnded
-  | Refused
-  | ApprovalDecided
-  | Granted
-  | GrantRevoked
-  | ChangesApplying
-  | ChangesApplied
-  | ChangesDiscarded
-  | Pushed;
+export type AuditRecord = { [Type in keyof Contents]: RecordOf<Type> }[keyof Contents];
+
+export type RecordOf<Type extends keyof Contents> = AuditedRun & { readonly type: Type } & Contents[Type];
 
 /** Every type of record. The trail itself writes `repaired`. */
 export const AUDIT_TYPES = [
@@ -44,185 +140,42 @@ export const AUDIT_TYPES = [
   "changes_discarded",
   "pushed",
   "repaired",
-] as const satisfies readonly (AuditRecord["type"] | "repaired")[];
-
-export interface RunRequested extends AuditedRun {
-  readonly type: "run_requested";
-  /** The calling run. Null for a root run. */
-  readonly parent: string | null;
-  /** The names of its attachments. */
-  readonly attachments: readonly string[];
-}
-
-/** The cell was verified, and the worker starts. */
-export interface RunStarted extends AuditedRun {
-  readonly type: "run_started";
-  /** The hash of the plan, as on the cell's label. */
-  readonly plan: string;
-  readonly policy: string;
-  readonly image: { readonly name: string; readonly id: string };
-  readonly network: string;
-  readonly mounts: readonly { readonly path: string; readonly mode: "ro" | "rw" }[];
-}
-
-/** An agent starts. Its cell, if it needs one, has its own `run_started`. */
-export interface AgentStarted extends AuditedRun {
-  readonly type: "agent_started";
-  readonly model: string;
-  readonly tools: readonly string[];
-  readonly policy: string;
-  readonly mounts: readonly { readonly path: string; readonly mode: "ro" | "rw" }[];
-}
-
-/** A tool call by an agent, a person or a program. */
-export interface ToolUsed extends AuditedRun {
-  readonly type: "tool_used";
-  readonly tool: string;
-  /** The main fields of its input: paths, a command line, a worker. */
-  readonly on: Readonly<Record<string, string>>;
-  readonly ok: boolean;
-  /** The status of the command or the called worker, if it was one. */
-  readonly status?: string | undefined;
-  readonly exitCode?: number | null | undefined;
-  /** Why it was refused. */
-  readonly code?: string | undefined;
-  readonly message?: string | undefined;
-  /** Set if this is the last record of its session, which reached the limit. */
-  readonly note?: string | undefined;
-}
-
-/** The result of a run that was not refused. */
-export interface RunEnded extends AuditedRun {
-  readonly type: "run_ended";
-  readonly status: string;
-  readonly exitCode: number | null;
-  readonly signal: string | null;
-  /** The code of its error, and of each of its violations. */
-  readonly codes: readonly string[];
-  /** The number of its changes for each outcome. */
-  readonly changes: Readonly<Record<string, number>>;
-  readonly durationMs: number;
-}
-
-/** A refused run, with the code and the message of every reason. */
-export interface Refused extends AuditedRun {
-  readonly type: "refused";
-  readonly codes: readonly string[];
-  readonly messages: readonly string[];
-}
-
-/** An approval request and its decision, by a person, a program or a rule. Paths are virtual. */
-export interface ApprovalDecided extends AuditedRun {
-  readonly type: "approval";
-  readonly through?: readonly string[] | undefined;
-  readonly operations: readonly string[];
-  readonly paths: readonly string[];
-  readonly directory?: string | undefined;
-  readonly command?: string | undefined;
-  readonly why?: string | undefined;
-  readonly outcome: Decision["outcome"];
-  readonly scope: string;
-  readonly reason: string;
-  /** The time from the request to the decision. */
-  readonly waitedMs: number;
-  /** Set if this is the last such record of its tree of runs, which reached the limit. */
-  readonly note?: string | undefined;
-}
-
-/** A directory that was granted to a run beyond its declaration. */
-export interface Granted extends AuditedRun {
-  readonly type: "grant";
-  readonly grant: string;
-  /** Virtual; `host` is its host path. */
-  readonly directory: string;
-  readonly host: string | null;
-  readonly mode: "ro" | "rw";
-  readonly scope: string;
-  /** The workers whose sandbox is widened, from the root run downwards. */
-  readonly levels: readonly string[];
-}
-
-export interface GrantRevoked extends AuditedRun {
-  readonly type: "grant_revoked";
-  readonly grant: string;
-  readonly directory: string;
-  /** Why it was revoked, or by whom. */
-  readonly reason: string;
-}
-
-/** One change of a changeset. The path is virtual. */
-export interface AuditedChange {
-  readonly path: string;
-  readonly kind: string;
-  readonly outcome: string;
-}
-
-/** Changes that are about to be applied. Written before the first file is touched. */
-export interface ChangesApplying extends AuditedRun {
-  readonly type: "changes_applying";
-  readonly changeset: string;
-  readonly count: number;
-  readonly changes: readonly Omit<AuditedChange, "outcome">[];
-}
-
-export interface ChangesApplied extends AuditedRun {
-  readonly type: "changes_applied";
-  readonly changeset: string;
-  /** The number of changes for each outcome. */
-  readonly counts: Readonly<Record<string, number>>;
-  readonly changes: readonly AuditedChange[];
-}
-
-export interface ChangesDiscarded extends AuditedRun {
-  readonly type: "changes_discarded";
-  readonly changeset: string;
-  readonly count: number;
-  readonly changes: readonly Omit<AuditedChange, "outcome">[];
-}
-
-/** A push: data left the machine. */
-export interface Pushed extends AuditedRun {
-  readonly type: "pushed";
-  readonly repo: string;
-  readonly commit: string;
-  readonly branch: string;
-  readonly files: readonly string[];
-}
+] as const satisfies readonly (keyof Contents | "repaired")[];
 
 export function approvalDecided(
   { run, root, worker, through, operations, paths, directory, command, why }: ApprovalRequest,
   { outcome, scope, reason }: Decision,
   waitedMs: number,
-): ApprovalDecided {
+): RecordOf<"approval"> {
   const asked = { through, operations, paths, directory, command, why };
   return { type: "approval", run, root, worker, ...asked, outcome, scope, reason, waitedMs };
 }
 
 type AuditedChangeset = AuditedRun & { readonly id: string };
 
-export function changesApplying(
+export function changesApplying(of: AuditedChangeset, changes: OpenChanges["changes"]): RecordOf<"changes_applying"> {
+  return { type: "changes_applying", ...openChanges(of, changes) };
+}
+
+export function changesDiscarded(of: AuditedChangeset, changes: OpenChanges["changes"]): RecordOf<"changes_discarded"> {
+  return { type: "changes_discarded", ...openChanges(of, changes) };
+}
+
+function openChanges(
   { id, run, root, worker }: AuditedChangeset,
-  changes: readonly Omit<AuditedChange, "outcome">[],
-): ChangesApplying {
+  changes: OpenChanges["changes"],
+): AuditedRun & OpenChanges {
   const listed = changes.map(({ path, kind }) => ({ path, kind }));
-  return { type: "changes_applying", run, root, worker, changeset: id, count: changes.length, changes: listed };
+  return { run, root, worker, changeset: id, count: changes.length, changes: listed };
 }
 
 export function changesApplied(
   { id, run, root, worker }: AuditedChangeset,
   changes: readonly AuditedChange[],
-): ChangesApplied {
+): RecordOf<"changes_applied"> {
   const listed = changes.map(({ path, kind, outcome }) => ({ path, kind, outcome }));
   const counts = outcomeCounts(changes);
   return { type: "changes_applied", run, root, worker, changeset: id, counts, changes: listed };
-}
-
-export function changesDiscarded(
-  { id, run, root, worker }: AuditedChangeset,
-  changes: readonly Omit<AuditedChange, "outcome">[],
-): ChangesDiscarded {
-  const listed = changes.map(({ path, kind }) => ({ path, kind }));
-  return { type: "changes_discarded", run, root, worker, changeset: id, count: changes.length, changes: listed };
 }
 
 export function outcomeCounts(changes: readonly { readonly outcome?: string }[]): Record<string, number> {

@@ -27,7 +27,7 @@ export function sealedLine(
   { seq, at, data, prev }: { seq: number; at: string; data: string; prev: string },
 ): { readonly line: string; readonly hash: string } {
   const body = `{"seq":${seq},"at":"${at}",${data.slice(1, -1)},"prev":"${prev}"`;
-  const hash = hashOf(key, `${body}}`);
+  const hash = createHmac("sha256", key).update(`record\n${body}}`).digest("hex");
   return { line: `${body},"hash":"${hash}"}\n`, hash };
 }
 
@@ -42,10 +42,6 @@ export function unsealed(key: Buffer, line: Buffer): SealedRecord | null {
   const expected = createHmac("sha256", key).update("record\n").update(line.subarray(0, end)).update("}").digest();
   if (!timingSafeEqual(expected, Buffer.from(hash, "hex"))) return null;
   return JSON.parse(line.toString("utf8")) as SealedRecord;
-}
-
-function hashOf(key: Buffer, text: string): string {
-  return createHmac("sha256", key).update("record\n").update(text).digest("hex");
 }
 
 /** The end of a trail: its last record, and its length in bytes. */

@@ -1,9 +1,8 @@
-import { type FileHandle, open } from "node:fs/promises";
-import { hasCode } from "../platform/errno.ts";
+import type { FileHandle } from "node:fs/promises";
 import type { TrailPaths } from "../state/state-paths.ts";
 import { isRepaired } from "./chain-end.ts";
 import { type ReadHead, readHead } from "./head.ts";
-import { type Line, linesOf } from "./lines.ts";
+import { type Line, linesOf, openTrail } from "./lines.ts";
 import { GENESIS, type SealedRecord, unsealed } from "./seal.ts";
 
 /** A remark on a line of a trail. Line 0 is the trail as a whole. */
@@ -31,25 +30,14 @@ export const MAX_REMARKS = 100;
 export async function verifyTrail(place: TrailPaths, key: Buffer): Promise<Verdict | null> {
   // The head is read first: a concurrent append can only make the trail longer than the head says.
   const head = await readHead(place.head, key);
-  await using handle = await opened(place.trail);
+  await using handle = await openTrail(place.trail);
   if (handle === null && head === "absent") return null;
   const chain = new Chain(handle, head);
   const size = handle === null ? 0 : (await handle.stat()).size;
-  if (handle !== null) {
-    for await (const lines of linesOf(handle, 0, size)) {
-      for (const line of lines) await chain.see(line, line.bytes === null ? null : unsealed(key, line.bytes));
-    }
+  for await (const lines of handle === null ? [] : linesOf(handle, 0, size)) {
+    for (const line of lines) await chain.see(line, line.bytes === null ? null : unsealed(key, line.bytes));
   }
   return chain.verdict(size);
-}
-
-async function opened(path: string): Promise<FileHandle | null> {
-  try {
-    return await open(path, "r");
-  } catch (error) {
-    if (hasCode(error, "ENOENT")) return null;
-    throw error;
-  }
 }
 
 /** Consecutive lines that are not records. */

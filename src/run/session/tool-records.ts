@@ -1,4 +1,4 @@
-import type { ToolUsed } from "../../audit/records.ts";
+import type { RecordOf } from "../../audit/records.ts";
 import { isTooDeep } from "../../json/parse-json.ts";
 import type { ToolResult } from "../../tools/tool-result.ts";
 import type { Records } from "../model/environment.ts";
@@ -38,7 +38,7 @@ function toolUsed(
   tool: string,
   rawInput: unknown,
   result: ToolResult,
-): ToolUsed {
+): RecordOf<"tool_used"> {
   const input = typeof rawInput === "object" && rawInput !== null ? (rawInput as Record<string, unknown>) : {};
   const on = TELLING.filter((name) => Object.hasOwn(input, name)).map((name) => [name, shown(input[name])]);
   const refusal = result.ok ? {} : { code: result.code, message: result.message.slice(0, MAX_TEXT) };
@@ -56,7 +56,7 @@ function toolUsed(
 }
 
 /** How a command or a called worker ended. That a tool did its part says nothing of that. */
-function endOf({ data: { status, exitCode } }: ToolResult): Pick<ToolUsed, "status" | "exitCode"> {
+function endOf({ data: { status, exitCode } }: ToolResult): Pick<RecordOf<"tool_used">, "status" | "exitCode"> {
   if (typeof status !== "string") return {};
   return { status, exitCode: typeof exitCode === "number" ? exitCode : null };
 }
