@@ -7,73 +7,53 @@ const HEAD = ["TIME", "RUN", "WORKER", "WHAT", "OUTCOME"];
 /** Records as a table. What stands in them was chosen by workers as well, so nothing of it reaches the terminal as it is. */
 export function auditTable(records: readonly SealedRecord[]): string {
   const rows = records.map((record) => {
-    const { what, outcome } = wordsOf(record);
+    const [what, outcome] = wordsOf(record);
     const worker = record.worker === undefined ? "-" : printableLine(record.worker, 40);
-    return [
-      record.at,
-      printableLine(record.run ?? "-", 20),
-      worker,
-      printableLine(what, 100),
-      printableLine(outcome, 120),
-    ];
+    const run = printableLine(record.run ?? "-", 20);
+    return [record.at, run, worker, printableLine(what, 100), printableLine(outcome, 120)];
   });
   return columns([HEAD, ...rows]);
 }
 
-interface Words {
-  readonly what: string;
-  readonly outcome: string;
-}
-
-/** A record that another version wrote may lack anything, and is shown for what it has. */
-function wordsOf(record: SealedRecord): Words {
+/** The columns WHAT and OUTCOME. A record that another version wrote may lack anything, and is shown for what it has. */
+function wordsOf(record: SealedRecord): readonly [what: string, outcome: string] {
   const { type } = record;
+  const changes = `changes ${text(record.changeset)}`;
+  const grant = `grant ${text(record.directory)}`;
+  const mounts = listed(record.mounts, mountWords) || "no files";
   switch (type) {
     case "run_requested":
-      return { what: record.parent === null ? "run" : `call by ${text(record.parent)}`, outcome: "requested" };
+      return [record.parent === null ? "run" : `call by ${text(record.parent)}`, "requested"];
     case "run_started":
-      return { what: "run", outcome: `started with ${listed(record.mounts, mountWords) || "no files"}` };
+      return ["run", `started with ${mounts}`];
     case "agent_started":
-      return {
-        what: "agent",
-        outcome: `started on ${text(record.model)} with ${listed(record.tools) || "no tools"}; ${listed(record.mounts, mountWords) || "no files"}`,
-      };
+      return ["agent", `started on ${text(record.model)} with ${listed(record.tools) || "no tools"}; ${mounts}`];
     case "tool_used":
-      return { what: `tool ${text(record.tool)} ${onWords(record.on)}`.trim(), outcome: usedWords(record) };
-    case "run_ended":
-      return {
-        what: "run",
-        outcome: [text(record.status), exitWords(record), countWords(record.changes)].filter(Boolean).join(", "),
-      };
+      return [`tool ${text(record.tool)} ${onWords(record.on)}`.trim(), usedWords(record)];
+    case "run_ended": {
+      const words = [text(record.status), exitWords(record), countWords(record.changes)];
+      return ["run", words.filter(Boolean).join(", ")];
+    }
     case "refused":
-      return { what: "run", outcome: `refused: ${listed(record.codes)}` };
+      return ["run", `refused: ${listed(record.codes)}`];
     case "approval":
-      return {
-        what: askedWords(record),
-        outcome: `${text(record.outcome)} (${text(record.scope)}): ${text(record.reason)}`,
-      };
+      return [askedWords(record), `${text(record.outcome)} (${text(record.scope)}): ${text(record.reason)}`];
     case "grant":
-      return {
-        what: `grant ${text(record.directory)} ${text(record.mode)}`,
-        outcome: `granted (${text(record.scope)})`,
-      };
+      return [`${grant} ${text(record.mode)}`, `granted (${text(record.scope)})`];
     case "grant_revoked":
-      return { what: `grant ${text(record.directory)}`, outcome: `revoked: ${text(record.reason)}` };
+      return [grant, `revoked: ${text(record.reason)}`];
     case "changes_applying":
-      return { what: `changes ${text(record.changeset)}`, outcome: `applying ${text(record.count)}` };
+      return [changes, `applying ${text(record.count)}`];
     case "changes_applied":
-      return { what: `changes ${text(record.changeset)}`, outcome: countWords(record.counts) || "none" };
+      return [changes, countWords(record.counts) || "none"];
     case "changes_discarded":
-      return { what: `changes ${text(record.changeset)}`, outcome: `discarded ${text(record.count)}` };
+      return [changes, `discarded ${text(record.count)}`];
     case "pushed":
-      return {
-        what: `push to ${text(record.repo)}`,
-        outcome: `pushed ${text(record.commit).slice(0, 12)} to ${text(record.branch)}`,
-      };
+      return [`push to ${text(record.repo)}`, `pushed ${text(record.commit).slice(0, 12)} to ${text(record.branch)}`];
     case "repaired":
-      return { what: "audit trail", outcome: `repaired: ${text(record.what)}, ${text(record.bytes)} bytes` };
+      return ["audit trail", `repaired: ${text(record.what)}, ${text(record.bytes)} bytes`];
     default:
-      return { what: type, outcome: "" };
+      return [type, ""];
   }
 }
 

@@ -96,7 +96,7 @@ export async function applyVerb(
   using stop = stoppable(terminal, (line) => say(terminal, line));
   let person: Approver | null = null;
   const asked = (project: Project) => {
-    person ??= personAt(project, { terminal, screen: QUIET_SCREEN, stop });
+    person ??= personAt(project, { terminal, stop });
     return {
       ...(options.approve === undefined ? {} : { approvalMode: options.approve }),
       ...(person === null ? {} : { person }),
@@ -118,8 +118,6 @@ export async function applyVerb(
   else if (wanted.length === 0) say(terminal, NONE);
   return stop.signal.aborted ? EXIT.cancelled : status;
 }
-
-const QUIET_SCREEN = { pause: () => {}, resume: () => {} };
 
 function tellApplied({ changes, left }: AppliedChangeset, isJson: boolean, terminal: Terminal): void {
   const withheld = new Map<string, number>();

@@ -7,8 +7,8 @@ import { drawFleet } from "../../src/cli/fleet/drawing.ts";
 import { columnsOf } from "../../src/cli/fleet/line.ts";
 import { RecentRate } from "../../src/cli/fleet/rate.ts";
 import { fleetScreenFor } from "../../src/cli/fleet/screen.ts";
-import type { FleetScreen } from "../../src/cli/fleet/screen-shape.ts";
 import { FleetWitness } from "../../src/cli/fleet/witness.ts";
+import type { FleetScreen } from "../../src/cli/terminal/screen.ts";
 import type { Terminal } from "../../src/cli/terminal/terminal.ts";
 import type { FleetEvent, FleetSummary } from "../../src/fleet/events.ts";
 import type { ItemResult } from "../../src/fleet/model/item.ts";
@@ -207,29 +207,6 @@ describe("a fleet on a terminal", () => {
     vi.advanceTimersByTime(1000);
     expect(stripVTControlCharacters(stderr.text)).toBe(left);
     expect(stdout.text).toBe("");
-  });
-
-  it("steps aside for a prompt, and tells afterwards what came meanwhile", async () => {
-    vi.useFakeTimers();
-    onTestFinished(() => {
-      vi.useRealTimers();
-    });
-    const { terminal, stderr } = fakeTerminal({ stderr: true });
-    const screen = await screenOn(terminal);
-    screen.see(loaded(10));
-    vi.advanceTimersByTime(200);
-    screen.pause();
-    stderr.text = "";
-    screen.see(settled(0));
-    screen.see({ type: "trouble", detail: "meanwhile" });
-    for (let line = 0; line < 2000; line += 1) screen.tell(`line ${line}`);
-    vi.advanceTimersByTime(1000);
-    expect(stderr.text).toBe("");
-    screen.resume();
-    expect(stderr.text.match(/^line \d+$/gm)).toHaveLength(1000);
-    expect(stderr.text).toContain("line 1999\n");
-    vi.advanceTimersByTime(200);
-    expect(stderr.text).toContain("1 of 10");
   });
 });
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { drawTree, type TreeRun, treeOf } from "../../src/cli/run/tree.ts";
+import { drawTree, type TreeRun } from "../../src/cli/run/tree.ts";
 import { refusedResult } from "../../src/run/model/result.ts";
 
 function runOf(worker: string, more: Partial<TreeRun> = {}): TreeRun {
@@ -87,12 +87,12 @@ describe("drawTree", () => {
     expect(drawn.replaceAll("\n", "")).not.toMatch(/[\p{Cc}\p{Cf}]/u);
   });
 
-  it("draws a result, with the reasons for which it was refused", () => {
-    const result = refusedResult({ run: "r", worker: "w" }, [
+  it("draws the reasons for which a run was refused", () => {
+    const { status, error } = refusedResult({ run: "r", worker: "w" }, [
       { code: "CALL_LIMIT", max: 3 },
       { code: "IMAGE_MISSING", image: "nobody/nothing" },
     ]);
-    const lines = drawTree(treeOf(result)).split("\n");
+    const lines = drawTree(runOf("w", { status, message: error?.message ?? null, durationMs: 0 })).split("\n");
     expect(lines[0]).toBe("⊘ w refused");
     expect(lines[1]).toContain("all of its 3 calls");
     expect(lines[2]).toContain("'nobody/nothing'");

@@ -1,6 +1,7 @@
 import { isCancel, select } from "@clack/prompts";
 import type { Answer, Ask } from "../../approval/question.ts";
 import { type Choice, choiceTexts, questionText } from "../../operations/wording/question-text.ts";
+import type { Pausable } from "../terminal/screen.ts";
 import { colorsFor, type Terminal } from "../terminal/terminal.ts";
 
 const DEFAULT_COLUMNS = 80;
@@ -8,7 +9,7 @@ const DEFAULT_COLUMNS = 80;
 type PromptTerminal = Pick<Terminal, "stdin" | "stderr" | "env">;
 
 /** Asks at the terminal, on standard error. While it does, nothing else draws there. */
-export function promptAt(terminal: PromptTerminal, screen: { pause(): void; resume(): void }): Ask {
+export function promptAt(terminal: PromptTerminal, screen: Pausable): Ask {
   return async (question, signal): Promise<Answer> => {
     const { stderr, env } = terminal;
     const text = questionText(question, stderr.columns || DEFAULT_COLUMNS, colorsFor(stderr, env));
@@ -21,7 +22,7 @@ export function promptAt(terminal: PromptTerminal, screen: { pause(): void; resu
         output: stderr,
         signal,
       });
-    screen.pause();
+    screen.pause?.();
     try {
       writeLines(stderr, text.above);
       let answer = await pick(text.rest.length);
@@ -33,7 +34,7 @@ export function promptAt(terminal: PromptTerminal, screen: { pause(): void; resu
       // While a prompt is open the terminal is raw, and Ctrl-C is a key like any other.
       return isCancel(answer) || answer === "all" ? "interrupt" : answer;
     } finally {
-      screen.resume();
+      screen.resume?.();
     }
   };
 }

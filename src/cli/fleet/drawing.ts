@@ -77,47 +77,47 @@ function drainingLine(why: string, { columns, colors }: FleetDrawingStyle): stri
   return fittedLine([{ text: `no more items are started: ${printableLine(why, 300)}`, paint: colors.yellow }], columns);
 }
 
-function slowestLines({ slowest }: FleetView, listed: number, { columns, colors }: FleetDrawingStyle): string[] {
-  if (slowest.length === 0) return [];
-  const shown = slowest.slice(0, listed).map(({ key, ms }) => ({ key: printableLine(key), ms }));
-  const width = keyColumns(shown, columns);
-  const lines = shown.map(({ key, ms }) =>
-    fittedLine(
-      [
-        { text: "▸ ", paint: colors.cyan },
-        { text: paddedText(key, width) },
-        { text: `  ${durationText(Math.floor(ms / 100) * 100)}`, paint: colors.dim },
-      ],
-      columns,
-    ),
-  );
-  return [fittedLine([{ text: "running longest", paint: colors.dim }], columns), ...lines];
+function slowestLines({ slowest }: FleetView, listed: number, style: FleetDrawingStyle): string[] {
+  const { cyan, dim } = style.colors;
+  const rows = slowest.slice(0, listed).map(({ key, ms }): Row => {
+    return { key, after: [{ text: `  ${durationText(Math.floor(ms / 100) * 100)}`, paint: dim }] };
+  });
+  return listLines("running longest", { text: "▸ ", paint: cyan }, rows, style);
 }
 
-function failureLines({ failures }: FleetView, listed: number, { columns, colors }: FleetDrawingStyle): string[] {
-  if (failures.length === 0) return [];
-  const shown = failures.slice(0, listed).map(({ key, status, error }) => ({
-    key: printableLine(key),
-    status: printableLine(status.replaceAll("_", " "), 40),
-    why: error === null ? "" : printableLine(`${error.code}: ${error.message}`, 300),
-  }));
-  const width = keyColumns(shown, columns);
-  const lines = shown.map(({ key, status, why }) =>
-    fittedLine(
-      [
-        { text: "✗ ", paint: colors.red },
-        { text: paddedText(key, width) },
-        { text: `  ${status}`, paint: colors.red },
-        { text: `  ${why}`, paint: colors.dim },
+function failureLines({ failures }: FleetView, listed: number, style: FleetDrawingStyle): string[] {
+  const { red, dim } = style.colors;
+  const rows = failures.slice(0, listed).map(({ key, status, error }): Row => {
+    const why = error === null ? "" : printableLine(`${error.code}: ${error.message}`, 300);
+    const words = printableLine(status.replaceAll("_", " "), 40);
+    return {
+      key,
+      after: [
+        { text: `  ${words}`, paint: red },
+        { text: `  ${why}`, paint: dim },
       ],
-      columns,
-    ),
+    };
+  });
+  return listLines("last failures", { text: "✗ ", paint: red }, rows, style);
+}
+
+interface Row {
+  readonly key: string;
+  readonly after: readonly Piece[];
+}
+
+function listLines(title: string, mark: Piece, rows: readonly Row[], { columns, colors }: FleetDrawingStyle): string[] {
+  if (rows.length === 0) return [];
+  const keys = rows.map(({ key }) => printableLine(key));
+  const width = keyColumns(keys, columns);
+  const lines = rows.map(({ after }, index) =>
+    fittedLine([mark, { text: paddedText(keys[index] ?? "", width) }, ...after], columns),
   );
-  return [fittedLine([{ text: "last failures", paint: colors.dim }], columns), ...lines];
+  return [fittedLine([{ text: title, paint: colors.dim }], columns), ...lines];
 }
 
 /** As wide as the longest needs it, and never more than half of the line. */
-function keyColumns(rows: readonly { readonly key: string }[], columns: number): number {
-  const longest = Math.max(...rows.map(({ key }) => columnsOf(key)));
+function keyColumns(keys: readonly string[], columns: number): number {
+  const longest = Math.max(...keys.map(columnsOf));
   return Math.max(1, Math.min(longest, MAX_KEY, Math.floor(columns / 2)));
 }

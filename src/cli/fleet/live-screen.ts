@@ -1,18 +1,16 @@
 import { createLogUpdate } from "log-update";
 import type { FleetEvent, FleetSummary } from "../../fleet/events.ts";
 import { countText } from "../../fleet/report/measures/quantity.ts";
+import type { FleetScreen } from "../terminal/screen.ts";
 import { colorsFor, say, type Terminal } from "../terminal/terminal.ts";
 import { drawFleet } from "./drawing.ts";
 import { Quota } from "./quota.ts";
-import type { FleetScreen } from "./screen-shape.ts";
 import { fleetTroubleText, summaryText } from "./text.ts";
 import { FleetWitness } from "./witness.ts";
 
 /** Eight times a second, however much happens in between. */
 const FRAME_MS = 125;
 const MAX_TROUBLES = 50;
-/** What is told while a prompt has the terminal is held; the oldest of more is given up. */
-const MAX_HELD = 1000;
 
 /** On a terminal: how the fleet stands, drawn over and over below whatever is told. */
 export class LiveFleetScreen implements FleetScreen {
@@ -21,8 +19,6 @@ export class LiveFleetScreen implements FleetScreen {
   readonly #update: ReturnType<typeof createLogUpdate>;
   readonly #timer: NodeJS.Timeout;
   readonly #troubles = new Quota(MAX_TROUBLES);
-  readonly #held: string[] = [];
-  #paused = false;
   #left = false;
 
   constructor(terminal: Terminal) {
@@ -38,23 +34,8 @@ export class LiveFleetScreen implements FleetScreen {
   }
 
   tell(line: string): void {
-    if (this.#paused) {
-      this.#held.push(line);
-      if (this.#held.length > MAX_HELD) this.#held.shift();
-      return;
-    }
     if (!this.#left) this.#update.clear();
     say(this.#terminal, line);
-  }
-
-  pause(): void {
-    this.#paused = true;
-    this.#update.clear();
-  }
-
-  resume(): void {
-    this.#paused = false;
-    for (const line of this.#held.splice(0)) this.tell(line);
   }
 
   end(summary: FleetSummary): void {
@@ -72,7 +53,6 @@ export class LiveFleetScreen implements FleetScreen {
   #leave(): void {
     if (this.#left) return;
     clearInterval(this.#timer);
-    this.resume();
     this.#left = true;
     this.#update.clear();
     // Shows the cursor again, which was hidden at the first frame.
@@ -81,7 +61,7 @@ export class LiveFleetScreen implements FleetScreen {
 
   #draw(): void {
     const view = this.#witness.view();
-    if (this.#paused || view.fleet === null) return;
+    if (view.fleet === null) return;
     const { stderr, env } = this.#terminal;
     const columns = stderr.columns || 80;
     const rows = stderr.rows || 24;

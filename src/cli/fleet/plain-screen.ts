@@ -2,9 +2,9 @@ import type { FleetEvent, FleetSummary } from "../../fleet/events.ts";
 import type { ItemResult } from "../../fleet/model/item.ts";
 import { isSuccess } from "../../fleet/report/measures/outcome.ts";
 import { countText } from "../../fleet/report/measures/quantity.ts";
+import type { FleetScreen } from "../terminal/screen.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 import { Quota } from "./quota.ts";
-import type { FleetScreen } from "./screen-shape.ts";
 import { drainingText, failureText, fleetTroubleText, loadedText, progressText, summaryText } from "./text.ts";
 import { FleetWitness } from "./witness.ts";
 
@@ -48,9 +48,6 @@ export class PlainFleetScreen implements FleetScreen {
   tell(line: string): void {
     say(this.#terminal, line);
   }
-
-  pause(): void {}
-  resume(): void {}
 
   end(summary: FleetSummary): void {
     clearInterval(this.#timer);

@@ -1,19 +1,14 @@
-import type { FleetEvent, FleetSummary } from "../../fleet/events.ts";
 import { resultLine } from "../../fleet/report/results-export.ts";
+import type { FleetScreen } from "../terminal/screen.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { PlainFleetScreen } from "./plain-screen.ts";
-import type { FleetScreen } from "./screen-shape.ts";
-
-export interface FleetScreenOptions {
-  readonly json?: boolean;
-}
 
 /** On a terminal a live drawing, elsewhere plain lines: both on standard error. With `json`, results on standard output. */
-export async function fleetScreenFor(terminal: Terminal, options: FleetScreenOptions): Promise<FleetScreen> {
-  if (!options.json) return await screenForPeople(terminal);
+export async function fleetScreenFor(terminal: Terminal, { json }: { readonly json?: boolean }): Promise<FleetScreen> {
+  if (!json) return await screenForPeople(terminal);
   // Results that scroll through the same terminal would tear a drawing apart.
   const people = terminal.stdout.isTTY ? new PlainFleetScreen(terminal) : await screenForPeople(terminal);
-  return new JsonFleetScreen(terminal, people);
+  return jsonScreen(terminal, people);
 }
 
 async function screenForPeople(terminal: Terminal): Promise<FleetScreen> {
@@ -23,37 +18,14 @@ async function screenForPeople(terminal: Terminal): Promise<FleetScreen> {
 }
 
 /** One line of JSON on standard output for each result that counts, and nothing else there; people have another screen. */
-export class JsonFleetScreen implements FleetScreen {
-  readonly #terminal: Terminal;
-  readonly #people: FleetScreen;
-
-  constructor(terminal: Terminal, people: FleetScreen) {
-    this.#terminal = terminal;
-    this.#people = people;
-  }
-
-  see(event: FleetEvent): void {
-    if (event.type === "settled" && event.retryInMs === null) this.#terminal.stdout.write(resultLine(event.result));
-    this.#people.see(event);
-  }
-
-  tell(line: string): void {
-    this.#people.tell(line);
-  }
-
-  pause(): void {
-    this.#people.pause();
-  }
-
-  resume(): void {
-    this.#people.resume();
-  }
-
-  end(summary: FleetSummary): void {
-    this.#people.end(summary);
-  }
-
-  [Symbol.dispose](): void {
-    this.#people[Symbol.dispose]();
-  }
+function jsonScreen({ stdout }: Terminal, people: FleetScreen): FleetScreen {
+  return {
+    see(event) {
+      if (event.type === "settled" && event.retryInMs === null) stdout.write(resultLine(event.result));
+      people.see(event);
+    },
+    tell: (line) => people.tell(line),
+    end: (summary) => people.end(summary),
+    [Symbol.dispose]: () => people[Symbol.dispose](),
+  };
 }

@@ -1,10 +1,10 @@
 import { printableLine } from "../../operations/wording/printable.ts";
 import type { RunEvent } from "../../run/model/events.ts";
 import type { RunResult } from "../../run/model/result.ts";
+import type { RunScreen } from "../terminal/screen.ts";
 import { colorsFor, printJson, say, type Terminal } from "../terminal/terminal.ts";
 import { AgentLines } from "./agent-lines.ts";
 import { changesText, endingText, troubleText } from "./run-text.ts";
-import type { RunScreen } from "./screen.ts";
 import { drawTree } from "./tree.ts";
 import { Witness } from "./witness.ts";
 
@@ -16,36 +16,21 @@ export interface ScreenOptions {
 }
 
 export async function screenFor(terminal: Terminal, options: ScreenOptions): Promise<RunScreen> {
-  if (options.json) return new JsonScreen(terminal);
+  if (options.json) return jsonScreen(terminal);
   if (!terminal.stderr.isTTY) return new PlainScreen(terminal, options);
   const { LiveScreen } = await import("./live-screen.ts");
   return new LiveScreen(terminal);
 }
 
 /** Only the result; the worker's output is in it. */
-class JsonScreen implements RunScreen {
-  readonly #terminal: Terminal;
-
-  constructor(terminal: Terminal) {
-    this.#terminal = terminal;
-  }
-
-  see(event: RunEvent): void {
-    if (event.type === "trouble") this.tell(troubleText(event));
-  }
-
-  tell(line: string): void {
-    say(this.#terminal, line);
-  }
-
-  pause(): void {}
-  resume(): void {}
-
-  end(result: RunResult): void {
-    printJson(this.#terminal, result);
-  }
-
-  [Symbol.dispose](): void {}
+function jsonScreen(terminal: Terminal): RunScreen {
+  const tell = (line: string): void => say(terminal, line);
+  return {
+    see: (event) => void (event.type === "trouble" && tell(troubleText(event))),
+    tell,
+    end: (result) => printJson(terminal, result),
+    [Symbol.dispose]: () => {},
+  };
 }
 
 /** Where standard error is no terminal: quiet, but for calls that did not succeed and for how it all ended. */
@@ -75,9 +60,6 @@ class PlainScreen implements RunScreen {
   tell(line: string): void {
     say(this.#terminal, line);
   }
-
-  pause(): void {}
-  resume(): void {}
 
   end(result: RunResult): void {
     const told = this.#endingOf(result);

@@ -10,13 +10,13 @@ import type { ApprovalMode } from "../../sandbox/approval.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { personAt, tellSuggestion } from "../consent/person.ts";
 import { exitStatusOf } from "../terminal/exit-status.ts";
+import type { RunScreen } from "../terminal/screen.ts";
 import { type Stop, stoppable } from "../terminal/stop.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { attachedPaths } from "./attachments.ts";
 import { readInput } from "./input.ts";
 import { recordRun, refuseRecording } from "./recorded-run.ts";
 import { screenFor } from "./run-screen.ts";
-import type { RunScreen } from "./screen.ts";
 
 export interface RunOptions {
   readonly project: string;

@@ -1,6 +1,6 @@
 import pc from "picocolors";
 import { type Colors, printableLine } from "../../operations/wording/printable.ts";
-import type { RunResult, RunStatus } from "../../run/model/result.ts";
+import type { RunStatus } from "../../run/model/result.ts";
 import { formatDuration } from "../../sandbox/units.ts";
 
 /** What a run's container had, in the paths of that container. */
@@ -34,22 +34,6 @@ export interface TreeStyle {
   readonly maxLines?: number;
   /** Characters of one line of a message. Absent: 2000. */
   readonly maxMessage?: number;
-}
-
-/** A result as a tree. A result does not tell what its container saw; a `Witness` of its events does. */
-export function treeOf(result: RunResult): TreeRun {
-  const { worker, status, exitCode, signal, durationMs, error, calls } = result;
-  const seen = { attachments: [], mounts: null, unrecorded: 0 };
-  return {
-    worker,
-    status,
-    exitCode,
-    signal,
-    durationMs,
-    message: error?.message ?? null,
-    calls: calls.map(treeOf),
-    ...seen,
-  };
 }
 
 /** Draws a tree of runs: who saw what, how each ended, and what was refused and why. */

@@ -1,20 +1,13 @@
 import type { RunEvent } from "../../run/model/events.ts";
-import type { SeenMount, TreeRun } from "./tree.ts";
+import type { TreeRun } from "./tree.ts";
 
 /** More runs of one tree than this are counted and not kept: a worker can make refused calls as fast as it likes. */
 const MAX_RUNS = 5_000;
 
-interface Record {
-  readonly worker: string;
-  readonly attachments: readonly string[];
+type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
+
+interface Record extends Mutable<Omit<TreeRun, "calls">> {
   readonly requestedAt: number;
-  status: TreeRun["status"];
-  exitCode: number | null;
-  signal: string | null;
-  durationMs: number;
-  mounts: readonly SeenMount[] | null;
-  message: string | null;
-  unrecorded: number;
   readonly calls: Record[];
 }
 

@@ -23,8 +23,6 @@ export interface McpOptions extends Omit<SessionOptions, "worker"> {
   readonly roots: boolean;
 }
 
-const QUIET_SCREEN = { pause: () => {}, resume: () => {} };
-
 /** `corral mcp`: a worker's tools, files and container for any MCP client. */
 export async function mcpVerb(options: McpOptions, terminal: Terminal): Promise<number> {
   if (options.worker === undefined)
@@ -36,7 +34,7 @@ export async function mcpVerb(options: McpOptions, terminal: Terminal): Promise<
   const worker = workerNamed(options.worker, project);
   using stop = stoppable(terminal, (line) => say(terminal, line));
   // On stdio, standard input belongs to the protocol.
-  const person = port === null ? null : personAt(project, { terminal, screen: QUIET_SCREEN, stop });
+  const person = port === null ? null : personAt(project, { terminal, stop });
   const otherwise = person ?? nobodyAsks;
   const routes = new QuestionRoutes(otherwise);
   await using corral = await openCorralFor(project, {

@@ -18,8 +18,6 @@ export interface SessionOptions {
   readonly approve?: ApprovalMode;
 }
 
-const QUIET_SCREEN = { pause: () => {}, resume: () => {} };
-
 /** Opens a session of a worker for one verb, and closes it after; a refused one is told, and has its exit status. */
 export async function inSession(
   options: SessionOptions,
@@ -29,7 +27,7 @@ export async function inSession(
   const project = await loadProject(options.project);
   const worker = workerNamed(options.worker, project);
   using stop = stoppable(terminal, (line) => say(terminal, line));
-  const person = personAt(project, { terminal, screen: QUIET_SCREEN, stop });
+  const person = personAt(project, { terminal, stop });
   await using corral = await openCorralFor(project, {
     stateDir: stateDirFrom(terminal.env),
     engineEnv: terminal.env,

@@ -17,27 +17,20 @@ export const EXIT = {
 
 /** The exit status of `corral run`: the worker's own where it ended by itself, else one that says why it did not. */
 export function exitStatusOf({ status, exitCode, signal }: Pick<RunResult, "status" | "exitCode" | "signal">): number {
-  switch (status) {
-    case "succeeded":
-      return 0;
-    case "failed":
-      // A worker that exits with 0 fails where its output is not the JSON that it declares.
-      return exitCode || 1;
-    case "signaled":
-      return 128 + (constants.signals[signal as NodeJS.Signals] ?? 0);
-    case "timed_out":
-      return EXIT.timedOut;
-    case "oom_killed":
-      return EXIT.outOfMemory;
-    case "output_limit":
-    case "disk_limit":
-      return EXIT.tooMuch;
-    case "cancelled":
-      return EXIT.cancelled;
-    case "refused":
-    case "denied":
-      return EXIT.refused;
-    case "lost":
-      return EXIT.engineTrouble;
-  }
+  // A worker that exits with 0 fails if its output is not the JSON that it declares.
+  if (status === "failed") return exitCode || 1;
+  if (status === "signaled") return 128 + (constants.signals[signal as NodeJS.Signals] ?? 0);
+  return STATUSES[status];
 }
+
+const STATUSES: Readonly<Record<Exclude<RunResult["status"], "failed" | "signaled">, number>> = {
+  succeeded: 0,
+  timed_out: EXIT.timedOut,
+  oom_killed: EXIT.outOfMemory,
+  output_limit: EXIT.tooMuch,
+  disk_limit: EXIT.tooMuch,
+  cancelled: EXIT.cancelled,
+  refused: EXIT.refused,
+  denied: EXIT.refused,
+  lost: EXIT.engineTrouble,
+};

@@ -79,9 +79,10 @@ async function policyProblems(
   fleets: readonly FleetDefinition[],
 ): Promise<string[]> {
   const problems = new Set<string>();
-  for (const { file, name } of [...namedPolicies(project), ...fleets.flatMap(policyOfFleet)]) {
+  const own = { file: project.file ?? project.dir, policyName: project.policyName };
+  for (const { file, policyName } of [own, ...project.workers.values(), ...fleets]) {
     try {
-      await environment.policyNamed(name);
+      if (policyName !== null) await environment.policyNamed(policyName);
     } catch (error) {
       if (error instanceof UnknownPolicyError) problems.add(`${file}: policy: ${error.message}`);
       else if (error instanceof DeclarationError) for (const one of error.problems) problems.add(describeProblem(one));
@@ -154,17 +155,6 @@ async function fleetsOf(project: Project): Promise<{ read: FleetDefinition[]; pr
     }
   }
   return { read, problems };
-}
-
-function policyOfFleet({ file, policyName }: FleetDefinition): { readonly file: string; readonly name: string }[] {
-  return policyName === null ? [] : [{ file, name: policyName }];
-}
-
-function namedPolicies(project: Project): { readonly file: string; readonly name: string }[] {
-  const own = [...project.workers.values()].flatMap(({ file, policyName }) =>
-    policyName === null ? [] : [{ file, name: policyName }],
-  );
-  return [{ file: project.file ?? project.dir, name: project.policyName }, ...own];
 }
 
 function everyRun(run: ExplainedRun): ExplainedRun[] {

@@ -168,28 +168,18 @@ function jobOf(worker: WorkerDefinition, callerSandbox: Sandbox, path: readonly 
 /** How many runs may still be visited. Shared by a whole walk, since calls can branch at every level. */
 export class Budget {
   readonly #max: number;
-  #spent = 0;
-  #cut = false;
+  spent = 0;
+  /** True if more was wanted than there was. */
+  cut = false;
 
   constructor(max: number) {
     this.#max = max;
   }
 
-  /** False if nothing is left; the budget then counts as exceeded. */
+  /** False if nothing is left. */
   take(): boolean {
-    if (this.#spent >= this.#max) {
-      this.#cut = true;
-      return false;
-    }
-    this.#spent += 1;
-    return true;
-  }
-
-  get spent(): number {
-    return this.#spent;
-  }
-
-  get cut(): boolean {
-    return this.#cut;
+    this.cut ||= this.spent >= this.#max;
+    if (!this.cut) this.spent += 1;
+    return !this.cut;
   }
 }

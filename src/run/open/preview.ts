@@ -46,25 +46,20 @@ export async function openPreview(
     emit: () => {},
     now: () => performance.now(),
   };
+  const { driver, hostPlaces, gate, unavailable } = await engineOrNone(options);
+  const refusedSources = refusedSourcesFor(options.stateDir, hostPlaces);
+  return { environment: { ...environment, driver, refusedSources, gate }, project, approvalMode, unavailable };
+}
+
+/** In place of an Engine that is missing, or has no images: one that fails with the reason. */
+async function engineOrNone(options: Pick<OpenOptions, "stateDir" | "engineEnv">) {
   try {
     const engine = await openEngine(options);
-    const gate = await engine.gate();
-    const refusedSources = refusedSourcesFor(options.stateDir, engine.hostPlaces);
-    return {
-      environment: { ...environment, driver: rememberingImages(engine.driver), refusedSources, gate },
-      project,
-      approvalMode,
-      unavailable: null,
-    };
+    const [driver, gate] = [rememberingImages(engine.driver), await engine.gate()];
+    return { driver, hostPlaces: engine.hostPlaces, gate, unavailable: null };
   } catch (error) {
     if (!(error instanceof EngineUnavailableError || error instanceof ImageBuildError)) throw error;
-    const refusedSources = refusedSourcesFor(options.stateDir, null);
-    return {
-      environment: { ...environment, driver: absentEngine(error), refusedSources, gate: "" },
-      project,
-      approvalMode,
-      unavailable: error.message,
-    };
+    return { driver: absentEngine(error), hostPlaces: null, gate: "", unavailable: error.message };
   }
 }
 
