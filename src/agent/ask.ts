@@ -40,7 +40,8 @@ export async function ask(
   signal: AbortSignal,
 ): Promise<Answer> {
   const silence = new AbortController();
-  const hush = (): void => silence.abort(new ModelFailure("MODEL_UNAVAILABLE", silent(maxSilenceMs), 0));
+  const silent = `The model sent nothing for ${formatDuration(maxSilenceMs)}.`;
+  const hush = (): void => silence.abort(new ModelFailure("MODEL_UNAVAILABLE", silent, 0));
   let timer = setTimeout(hush, maxSilenceMs);
   const heard = new Heard(listener, opened);
   const stopped = AbortSignal.any([signal, silence.signal]);
@@ -96,10 +97,6 @@ async function* comingFrom(
   } finally {
     await parts.return?.();
   }
-}
-
-function silent(maxSilenceMs: number): string {
-  return `The model sent nothing for ${formatDuration(maxSilenceMs)}.`;
 }
 
 /** The whole conversation is sent each time: it is stored on this machine, not at the provider. */

@@ -20,7 +20,7 @@ export type Asked =
   | { readonly ok: true; readonly answer: Answer }
   | { readonly ok: false; readonly failure: AgentFailure };
 
-export interface AskingAgain extends Pick<Listener, "lost"> {
+interface AskingAgain extends Pick<Listener, "lost"> {
   readonly emit: (event: AgentEvent) => void;
   /** The limit that is used up, or null. Answers that broke off count too. */
   readonly spent: () => AgentFailure | null;

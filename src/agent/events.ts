@@ -6,10 +6,5 @@ export type AgentEvent =
   /** The answer broke off; its text is void, and the model is asked again. */
   | { readonly kind: "retry"; readonly reason: string; readonly waitMs: number }
   | { readonly kind: "call"; readonly id: string; readonly tool: string; readonly input: unknown }
-  | {
-      readonly kind: "called";
-      readonly id: string;
-      readonly tool: string;
-      /** The code of the refusal; null if the call was not refused. */
-      readonly code: string | null;
-    };
+  /** `code`: of the refusal; null if the call was not refused. */
+  | { readonly kind: "called"; readonly id: string; readonly tool: string; readonly code: string | null };

@@ -2,13 +2,13 @@ import type { ModelMessage } from "ai";
 import { charactersIn } from "../json/size.ts";
 import { askAgain, PATIENCE, type Patience } from "./asked-again.ts";
 import type { AgentEvent } from "./events.ts";
-import type { AgentFailure, AgentFailureCode } from "./failure.ts";
+import type { AgentFailure } from "./failure.ts";
 import { type FinalOutput, finalOutput, type Mismatch } from "./final-output.ts";
 import { ImageRoom } from "./image-room.ts";
 import type { AgentTool, AgentToolAnswer, Answer, AskedCall, Tokens } from "./messages/conversation.ts";
 import type { OpenedModel } from "./opened-model.ts";
 import { type AnsweredCall, resultMessages } from "./result-message.ts";
-import type { Exhausted, Spending } from "./spending.ts";
+import type { Spending } from "./spending.ts";
 import type { Transcript } from "./transcript/transcript.ts";
 
 /** One agent's task, tools and limits. */
@@ -61,16 +61,13 @@ export async function runAgent(task: AgentTask, signal: AbortSignal): Promise<Ag
     signal.throwIfAborted();
     if (characters > MAX_CONVERSATION_CHARACTERS) return ended(TOO_LONG);
     const exhausted = spending.takeStep();
-    if (exhausted !== null) return ended(limitFailure(exhausted));
+    if (exhausted !== null) return ended(exhausted);
     emit({ kind: "step", step: spending.steps });
 
     const question = { ...task, messages };
     const lost = (characters: number): void => count(NOT_COUNTED, characters, question);
-    const spent = (): AgentFailure | null => {
-      const limit = spending.exhausted();
-      return limit && limitFailure(limit);
-    };
-    const asked = await askAgain(question, task.patience ?? PATIENCE, { emit, lost, spent }, signal);
+    const again = { emit, lost, spent: () => spending.exhausted() };
+    const asked = await askAgain(question, task.patience ?? PATIENCE, again, signal);
     if (!asked.ok) return ended({ code: asked.failure.code, message: asked.failure.message });
     const { answer } = asked;
     count(answer.tokens, answer.characters, question);
@@ -86,10 +83,7 @@ export async function runAgent(task: AgentTask, signal: AbortSignal): Promise<Ag
       if (final.ok) return ended(null, final.value);
       corrections += 1;
       if (corrections > MAX_CORRECTIONS)
-        return ended({
-          code: "OUTPUT_NOT_VALID",
-          message: `The agent's answer is not valid: ${final.fault}`,
-        });
+        return ended({ code: "OUTPUT_NOT_VALID", message: `The agent's answer is not valid: ${final.fault}` });
       const correction = `Your answer is not valid: ${final.fault}\nAnswer again with only the corrected JSON.`;
       await transcript.told(correction);
       messages.push({ role: "user", content: correction });
@@ -209,13 +203,3 @@ const TOO_LONG: AgentFailure = {
   code: "MODEL_REFUSED",
   message: `The conversation has more than ${MAX_CONVERSATION_CHARACTERS} characters, which is more than any model accepts.`,
 };
-
-const LIMIT_CODES: Readonly<Record<Exhausted["limit"], AgentFailureCode>> = {
-  steps: "STEP_LIMIT",
-  tokens: "TOKEN_LIMIT",
-  cost: "COST_LIMIT",
-};
-
-function limitFailure({ limit, text }: Exhausted): AgentFailure {
-  return { code: LIMIT_CODES[limit], message: text };
-}

@@ -1,3 +1,5 @@
+import type { AgentBudget } from "../declarations/worker/agent.ts";
+import type { AgentFailure } from "./failure.ts";
 import type { Tokens } from "./messages/conversation.ts";
 
 /** US dollars per million tokens. */
@@ -6,27 +8,15 @@ export interface Price {
   readonly output: number;
 }
 
-export interface SpendingLimits {
-  /** Answers of the model in this run. */
-  readonly steps: number;
-  /** Input and output tokens together, including those of called agents. */
-  readonly tokens: number;
-  /** Null: no limit. */
-  readonly costUsd: number | null;
-}
-
-/** The limit that is used up, and its agent: this one or one above it. */
-export interface Exhausted {
-  readonly limit: "steps" | "tokens" | "cost";
-  readonly worker: string;
-  readonly text: string;
-}
-
 interface Used {
+  /** With those of the agents that it called. */
   readonly input: number;
   readonly output: number;
+  /** The cost of all tokens with a known price. */
   readonly costUsd: number;
+  /** True if a provider did not report some tokens, and they were estimated by text length. */
   readonly isEstimated: boolean;
+  /** True if some tokens have no known price, so that `costUsd` is incomplete. */
   readonly isUnpriced: boolean;
 }
 
@@ -36,16 +26,12 @@ interface Used {
  */
 export class Spending {
   readonly #worker: string;
-  readonly #limits: SpendingLimits;
+  readonly #limits: AgentBudget;
   readonly #caller: Spending | null;
   #steps = 0;
-  #input = 0;
-  #output = 0;
-  #costUsd = 0;
-  #isEstimated = false;
-  #isUnpriced = false;
+  #used: Used = { input: 0, output: 0, costUsd: 0, isEstimated: false, isUnpriced: false };
 
-  constructor(worker: string, limits: SpendingLimits, caller: Spending | null) {
+  constructor(worker: string, limits: AgentBudget, caller: Spending | null) {
     this.#worker = worker;
     this.#limits = limits;
     this.#caller = caller;
@@ -55,24 +41,8 @@ export class Spending {
     return this.#steps;
   }
 
-  /** Includes the agents that it called. */
-  get tokens(): { readonly input: number; readonly output: number } {
-    return { input: this.#input, output: this.#output };
-  }
-
-  /** The cost of all tokens with a known price. */
-  get costUsd(): number {
-    return this.#costUsd;
-  }
-
-  /** True if some tokens have no known price, so that `costUsd` is incomplete. */
-  get isUnpriced(): boolean {
-    return this.#isUnpriced;
-  }
-
-  /** True if a provider did not report some tokens, and they were estimated by text length. */
-  get isEstimated(): boolean {
-    return this.#isEstimated;
+  get used(): Used {
+    return this.#used;
   }
 
   /** True if this agent or one above has a cost limit; then a model needs a price. */
@@ -81,26 +51,25 @@ export class Spending {
   }
 
   /** Counts one more answer, or returns the limit that forbids it. */
-  takeStep(): Exhausted | null {
+  takeStep(): AgentFailure | null {
     const exhausted = this.exhausted();
     if (exhausted !== null) return exhausted;
-    if (this.#steps >= this.#limits.steps) {
-      const text = `Agent ${this.#worker} reached its limit of ${this.#limits.steps} steps.`;
-      return { limit: "steps", worker: this.#worker, text };
-    }
+    if (this.#steps >= this.#limits.steps) return this.#limit("STEP_LIMIT", `${this.#limits.steps} steps`);
     this.#steps += 1;
     return null;
   }
 
   /** The first token or cost limit that is used up, of this agent or one above. */
-  exhausted(): Exhausted | null {
+  exhausted(): AgentFailure | null {
     const { tokens, costUsd } = this.#limits;
-    const worker = this.#worker;
-    if (this.#input + this.#output >= tokens)
-      return { limit: "tokens", worker, text: `Agent ${worker} reached its limit of ${tokens} tokens.` };
-    if (costUsd !== null && this.#costUsd >= costUsd)
-      return { limit: "cost", worker, text: `Agent ${worker} reached its limit of ${costUsd} US dollars.` };
+    const used = this.#used;
+    if (used.input + used.output >= tokens) return this.#limit("TOKEN_LIMIT", `${tokens} tokens`);
+    if (costUsd !== null && used.costUsd >= costUsd) return this.#limit("COST_LIMIT", `${costUsd} US dollars`);
     return this.#caller?.exhausted() ?? null;
+  }
+
+  #limit(code: AgentFailure["code"], limit: string): AgentFailure {
+    return { code, message: `Agent ${this.#worker} reached its limit of ${limit}.` };
   }
 
   /** `estimate` replaces counts that the provider did not report. `price`: null if unknown. */
@@ -113,14 +82,17 @@ export class Spending {
     this.#count({ input, output, costUsd: cost, isEstimated, isUnpriced: price === null });
   }
 
-  #count(used: Used): void {
-    this.#input += used.input;
-    this.#output += used.output;
-    this.#costUsd += used.costUsd;
-    this.#isEstimated ||= used.isEstimated;
-    this.#isUnpriced ||= used.isUnpriced;
+  #count(one: Used): void {
+    const used = this.#used;
+    this.#used = {
+      input: used.input + one.input,
+      output: used.output + one.output,
+      costUsd: used.costUsd + one.costUsd,
+      isEstimated: used.isEstimated || one.isEstimated,
+      isUnpriced: used.isUnpriced || one.isUnpriced,
+    };
     const caller = this.#caller;
-    if (caller !== null) caller.#count(used);
+    if (caller !== null) caller.#count(one);
   }
 }
 

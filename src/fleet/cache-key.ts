@@ -5,26 +5,22 @@ import type { Job } from "../run/model/job.ts";
 import { hostPathOf, parsePathIn } from "../sandbox/access.ts";
 
 /** A digest of what all items of a fleet have in common: the worker, the workers that it may call, the sandbox and the image. */
-export interface FleetDigest {
-  readonly text: string;
-}
-
-export function fleetDigest(parts: readonly unknown[]): FleetDigest {
-  return { text: sha256(JSON.stringify(parts)) };
+export function fleetDigest(parts: readonly unknown[]): string {
+  return sha256(JSON.stringify(parts));
 }
 
 /**
  * A digest of everything that an item's result depends on: the fleet's digest, the input, the allowed paths, and the
  * attachments by content. Null if an attachment cannot be read; then the cache is not used.
  */
-export async function cacheKeyOf(fleet: FleetDigest, job: Job): Promise<string | null> {
+export async function cacheKeyOf(fleet: string, job: Job): Promise<string | null> {
   const attachments: [string, string][] = [];
   for (const { name, host } of job.attachments) {
     const digest = await fileDigest(host).catch(() => null);
     if (digest === null) return null;
     attachments.push([name, digest]);
   }
-  return sha256(JSON.stringify([fleet.text, job.input ?? null, job.narrow, attachments]));
+  return sha256(JSON.stringify([fleet, job.input ?? null, job.narrow, attachments]));
 }
 
 /** False if a directory that the item may write no longer exists: the output of an earlier run is gone then. */

@@ -5,7 +5,7 @@ import type { RunEnvironment } from "../run/model/environment.ts";
 import { permissionOf, rootSandbox } from "../run/model/permission.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { Violation } from "../sandbox/violation.ts";
-import { type FleetDigest, fleetDigest } from "./cache-key.ts";
+import { fleetDigest } from "./cache-key.ts";
 import type { OnFleetEvent } from "./events.ts";
 import { freshCells, type ItemExecutor } from "./executor.ts";
 import { type Collisions, collisionsIn } from "./items/collisions.ts";
@@ -91,7 +91,7 @@ interface Allowed {
   readonly job: { readonly worker: WorkerDefinition; readonly caller: Sandbox; readonly env: RunEnvironment };
   /** The sandbox of the fleet as a whole. */
   readonly sandbox: Sandbox;
-  readonly digest: FleetDigest;
+  readonly digest: string;
 }
 
 async function permitted(

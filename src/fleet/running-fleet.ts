@@ -2,7 +2,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import PQueue from "p-queue";
 import { EngineTrouble } from "../isolation/port/driver.ts";
 import { newRunId } from "../run/model/job.ts";
-import { cacheKeyOf, type FleetDigest, outputsAreThere } from "./cache-key.ts";
+import { cacheKeyOf, outputsAreThere } from "./cache-key.ts";
 import { Channel } from "./channel.ts";
 import type { FleetSummary, OnFleetEvent } from "./events.ts";
 import type { ItemExecutor } from "./executor.ts";
@@ -20,7 +20,8 @@ export interface FleetParts {
   readonly id: string;
   readonly spec: FleetSpec;
   readonly job: FleetJob;
-  readonly digest: FleetDigest;
+  /** Of what all items have in common. */
+  readonly digest: string;
   readonly journal: FleetJournal;
   readonly executor: ItemExecutor;
   readonly troubles: RunTroubles;

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { commitField } from "./fields.ts";
 import { defineTool } from "./tool.ts";
 
 export const gitDiscardTool = defineTool({
@@ -6,12 +7,7 @@ export const gitDiscardTool = defineTool({
   title: "Discard a staged commit",
   description:
     "Discards a commit that `git_stage` made and that was not pushed. The files in the worker's directory stay unchanged.",
-  input: z.strictObject({
-    commit: z
-      .string()
-      .regex(/^[0-9a-f]{40}$/)
-      .describe("The commit's full hash, as returned by `git_stage`."),
-  }),
+  input: z.strictObject({ commit: commitField }),
   uses: "git",
   paths: {},
   effects: { readOnly: false, destructive: true, idempotent: true, openWorld: false },

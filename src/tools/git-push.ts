@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { commitField } from "./fields.ts";
 import { defineTool } from "./tool.ts";
 
 export const gitPushTool = defineTool({
@@ -7,12 +8,7 @@ export const gitPushTool = defineTool({
   description:
     "Pushes a commit that `git_stage` made to its repository. A person must approve every push and sees its changes first. " +
     "If approval is denied, the commit stays staged.",
-  input: z.strictObject({
-    commit: z
-      .string()
-      .regex(/^[0-9a-f]{40}$/)
-      .describe("The commit's full hash, as returned by `git_stage`."),
-  }),
+  input: z.strictObject({ commit: commitField }),
   uses: "git",
   paths: {},
   effects: { readOnly: false, destructive: true, idempotent: false, openWorld: true },

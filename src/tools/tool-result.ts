@@ -8,9 +8,4 @@ export interface ToolOutput {
 /** The result of a tool; every face wraps it in its own format. A refusal is a result. */
 export type ToolResult =
   | ({ readonly ok: true } & ToolOutput)
-  | {
-      readonly ok: false;
-      readonly code: string;
-      readonly message: string;
-      readonly data: Readonly<Record<string, unknown>>;
-    };
+  | { readonly ok: false; readonly code: string; readonly message: string; readonly data: ToolOutput["data"] };

@@ -97,7 +97,7 @@ describe("an agent's loop", () => {
     expect(entries.map(({ type }) => type)).toEqual(["answer", "result", "answer"]);
     expect(events).toContainEqual({ kind: "call", id: "call-1-1", tool: "look", input: { at: "/" } });
     expect(events).toContainEqual({ kind: "called", id: "call-1-1", tool: "look", code: null });
-    expect(spending).toMatchObject({ steps: 2, tokens: { input: 20, output: 10 } });
+    expect(spending).toMatchObject({ steps: 2, used: { input: 20, output: 10 } });
   });
 
   it("runs neighbours beside each other that change nothing for each other, and all others one by one, in order", async () => {
@@ -204,17 +204,17 @@ describe("an agent's loop", () => {
   it("counts by length what nobody counted: instructions, tools and conversation, and an image as one", async () => {
     const script = [{ ...answers("x".repeat(400)), usage: null }];
     const plain = await ran(script);
-    expect(plain.spending.isEstimated).toBe(true);
-    expect(plain.spending.tokens.output).toBe(100);
-    expect(plain.spending.tokens.input).toBeLessThan(50);
+    expect(plain.spending.used.isEstimated).toBe(true);
+    expect(plain.spending.used.output).toBe(100);
+    expect(plain.spending.used.input).toBeLessThan(50);
     const system = await ran(script, { system: "y".repeat(4000) });
-    expect(system.spending.tokens.input - plain.spending.tokens.input).toBeGreaterThan(990);
+    expect(system.spending.used.input - plain.spending.used.input).toBeGreaterThan(990);
     const tools = await ran(script, { tools: [{ ...tool("t"), description: "z".repeat(4000) }] });
-    expect(tools.spending.tokens.input - plain.spending.tokens.input).toBeGreaterThan(990);
+    expect(tools.spending.used.input - plain.spending.used.input).toBeGreaterThan(990);
     const file = { type: "file" as const, mediaType: "image/png", data: "A".repeat(4_000_000) };
     const image = await ran(script, { messages: [{ role: "user", content: [file] }] });
-    expect(image.spending.tokens.input).toBeLessThan(2000);
-    expect(image.spending.tokens.input).toBeGreaterThan(1400);
+    expect(image.spending.used.input).toBeLessThan(2000);
+    expect(image.spending.used.input).toBeGreaterThan(1400);
   });
 
   it("rejects with what a tool rejects with, when its neighbours have ended as well", async () => {

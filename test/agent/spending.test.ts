@@ -1,9 +1,10 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { Tokens } from "../../src/agent/messages/conversation.ts";
-import { type Price, Spending, type SpendingLimits } from "../../src/agent/spending.ts";
+import { type Price, Spending } from "../../src/agent/spending.ts";
+import type { AgentBudget } from "../../src/declarations/worker/agent.ts";
 
-const LOOSE: SpendingLimits = { steps: 1000, tokens: 1_000_000, costUsd: null };
+const LOOSE: AgentBudget = { steps: 1000, tokens: 1_000_000, costUsd: null };
 const PRICE: Price = { input: 1, output: 10 };
 const NOTHING = { input: 0, output: 0 };
 
@@ -23,11 +24,11 @@ const answers = fc.array(fc.tuple(fc.nat(), tokens), { maxLength: 120 });
 
 interface Agent {
   readonly spending: Spending;
-  readonly limits: SpendingLimits;
+  readonly limits: AgentBudget;
   readonly caller: number | null;
 }
 
-function tree(specs: readonly (readonly [SpendingLimits, number])[]): Agent[] {
+function tree(specs: readonly (readonly [AgentBudget, number])[]): Agent[] {
   const made: Agent[] = [];
   for (const [index, [own, pick]] of specs.entries()) {
     const caller = index === 0 ? null : pick % index;
@@ -49,9 +50,9 @@ describe("what a tree of agents spends", () => {
           if (agent?.spending.takeStep() === null) agent.spending.add(used, estimate, PRICE);
         }
         for (const { spending, limits: own } of made) {
-          const { input, output } = spending.tokens;
+          const { input, output } = spending.used;
           expect(input + output).toBeLessThan(own.tokens + MAX_ANSWER_TOKENS);
-          if (own.costUsd !== null) expect(spending.costUsd).toBeLessThanOrEqual(own.costUsd + maxAnswerUsd);
+          if (own.costUsd !== null) expect(spending.used.costUsd).toBeLessThanOrEqual(own.costUsd + maxAnswerUsd);
           expect(spending.steps).toBeLessThanOrEqual(own.steps);
         }
       }),
@@ -72,7 +73,7 @@ describe("what a tree of agents spends", () => {
             if (sum !== undefined) own[at] = { input: sum.input + used.input, output: sum.output + used.output };
           }
         }
-        expect(made.map(({ spending }) => spending.tokens)).toEqual(own);
+        expect(made.map(({ spending }) => spending.used)).toMatchObject(own);
       }),
     );
   });
@@ -85,20 +86,19 @@ describe("what a tree of agents spends", () => {
     worker.add({ input: 60, output: 40 }, NOTHING, null);
     for (const spending of [boss, worker, beside])
       expect(spending.takeStep()).toEqual({
-        limit: "tokens",
-        worker: "boss",
-        text: "Agent boss reached its limit of 100 tokens.",
+        code: "TOKEN_LIMIT",
+        message: "Agent boss reached its limit of 100 tokens.",
       });
   });
 
   it("counts steps for each agent by itself, and cost where there is a price", () => {
     const boss = new Spending("boss", { steps: 1, tokens: 1000, costUsd: 0.001 }, null);
     const worker = new Spending("worker", { ...LOOSE, steps: 2 }, boss);
-    expect([worker.takeStep(), worker.takeStep(), worker.takeStep()?.limit]).toEqual([null, null, "steps"]);
+    expect([worker.takeStep(), worker.takeStep(), worker.takeStep()?.code]).toEqual([null, null, "STEP_LIMIT"]);
     expect(boss.takeStep()).toBeNull();
     worker.add({ input: 0, output: 100 }, NOTHING, PRICE);
-    expect(boss.costUsd).toBe(0.001);
-    expect(worker.takeStep()).toMatchObject({ limit: "cost", worker: "boss" });
+    expect(boss.used.costUsd).toBe(0.001);
+    expect(worker.takeStep()).toMatchObject({ code: "COST_LIMIT", message: expect.stringContaining("Agent boss ") });
   });
 });
 
@@ -111,16 +111,16 @@ describe("what a provider says that an answer used", () => {
 
   it("is counted as it was told", () => {
     const spending = spent({ input: 1, output: 2 });
-    expect(spending.tokens).toEqual({ input: 1, output: 2 });
-    expect(spending.isEstimated).toBe(false);
+    expect(spending.used).toMatchObject({ input: 1, output: 2 });
+    expect(spending.used.isEstimated).toBe(false);
   });
 
   it.each([[null], [0], [-1_000_000], [Number.NaN], [Number.POSITIVE_INFINITY]])(
     "is estimated where it is %s, and nobody gets back what was used",
     (output) => {
       const spending = spent({ input: 1, output });
-      expect(spending.tokens).toEqual({ input: 1, output: 7 });
-      expect(spending.isEstimated).toBe(true);
+      expect(spending.used).toMatchObject({ input: 1, output: 7 });
+      expect(spending.used.isEstimated).toBe(true);
     },
   );
 
@@ -128,13 +128,13 @@ describe("what a provider says that an answer used", () => {
     const spending = new Spending("a", LOOSE, null);
     for (let answer = 0; answer < 3; answer += 1)
       spending.add({ input: Number.MAX_VALUE, output: Number.MAX_VALUE }, { input: 3, output: 4 }, PRICE);
-    expect([spending.tokens, spending.isEstimated]).toEqual([{ input: 9, output: 12 }, true]);
-    expect(spending.costUsd).toBeCloseTo(0.000129);
+    expect(spending.used).toMatchObject({ input: 9, output: 12, isEstimated: true });
+    expect(spending.used.costUsd).toBeCloseTo(0.000129);
   });
 
   it("makes the whole tree above an estimate, where it is one", () => {
     const boss = new Spending("boss", LOOSE, null);
     new Spending("worker", LOOSE, boss).add({ input: null, output: null }, { input: 3, output: 4 }, null);
-    expect(boss.isEstimated).toBe(true);
+    expect(boss.used.isEstimated).toBe(true);
   });
 });

@@ -48,10 +48,5 @@ export interface AgentToolAnswer {
   /** The code of a refusal; null if it is none. */
   readonly code: string | null;
   readonly text: string;
-  readonly image?: AgentImage;
-}
-
-export interface AgentImage {
-  readonly mimeType: string;
-  readonly base64: string;
+  readonly image?: { readonly mimeType: string; readonly base64: string };
 }

@@ -12,7 +12,9 @@ import { ScriptModel } from "./script-model.ts";
 /** A model whose answers come from a script: no key and no network. Its tools and cells are real. */
 export async function openScript(file: string, projectDir: string): Promise<OpenedModel> {
   try {
-    const answers = parseScript(await textOf(file, projectDir), file);
+    // A transcript also contains tool results, so it may have the maximum length of transcripts.
+    const maxBytes = file.endsWith(".jsonl") ? MAX_TRANSCRIPT_BYTES : undefined;
+    const answers = parseScript(await readDeclarationFile(join(projectDir, file), file, maxBytes), file);
     const model = new ScriptModel(file, answers);
     return { name: `script/${file}`, model, images: "in the result", price: FREE, ...NO_KEY };
   } catch (error) {
@@ -28,14 +30,6 @@ const NO_KEY: Pick<OpenedModel, "redact" | "redactPieces" | "redactValue"> = {
 };
 
 const FREE: Price = { input: 0, output: 0 };
-
-/** A transcript also contains tool results, so it may have the maximum length of transcripts. */
-async function textOf(file: string, projectDir: string): Promise<string> {
-  const path = join(projectDir, file);
-  return file.endsWith(".jsonl")
-    ? await readDeclarationFile(path, file, MAX_TRANSCRIPT_BYTES)
-    : await readDeclarationFile(path, file);
-}
 
 function faultOf(error: unknown): string {
   if (error instanceof DeclarationError) return error.problems.map(describeProblem).join("; ");

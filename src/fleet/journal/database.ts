@@ -86,7 +86,11 @@ export class Database implements Disposable {
       this.#db.exec("COMMIT");
       return value;
     } catch (error) {
-      this.#rollBack();
+      try {
+        this.#db.exec("ROLLBACK");
+      } catch {
+        // SQLite already rolled back, for example on a full disk, or no transaction was open.
+      }
       throw error;
     }
   }
@@ -116,14 +120,6 @@ export class Database implements Disposable {
   [Symbol.dispose](): void {
     this.#prepared.clear();
     this.#db.close();
-  }
-
-  #rollBack(): void {
-    try {
-      this.#db.exec("ROLLBACK");
-    } catch {
-      // SQLite already rolled back, for example on a full disk, or no transaction was open.
-    }
   }
 
   #statement(sql: string): StatementSync {

@@ -22,17 +22,14 @@ export interface FleetRecord {
   readonly counts: ItemCounts;
 }
 
-export interface FleetRow {
+export interface FleetRow extends Pick<FleetRecord, "state" | "owner" | "why"> {
   /** The row's number in the database. */
   readonly id: number;
   readonly name: string;
   readonly spec: string;
-  readonly state: FleetState;
-  readonly owner: string | null;
   readonly total: number;
   readonly created_at: number;
   readonly ended_at: number | null;
-  readonly why: string | null;
 }
 
 /** Creates a fleet in the state `loading` and returns its id. It is on disk when this returns. */

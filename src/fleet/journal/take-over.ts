@@ -1,14 +1,10 @@
+import type { ItemRequest } from "../model/item.ts";
+import type { ClaimedItem } from "../model/queue.ts";
 import type { Database } from "./database.ts";
 import { type FleetRecord, type FleetRow, fleetRow, recordOf, rowOf } from "./fleets.ts";
 
 /** An item that ran when its owner died. Its container must be removed before the item may run again. */
-export interface FencedItem {
-  readonly index: number;
-  readonly key: string;
-  readonly attempt: number;
-  /** The run that labels the container. */
-  readonly run: string;
-  readonly cell: string | null;
+export interface FencedItem extends Pick<ItemRequest, "index" | "key">, Omit<ClaimedItem, "request"> {
   readonly owner: string;
 }
 

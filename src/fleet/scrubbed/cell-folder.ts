@@ -73,7 +73,7 @@ export class CellFolder implements AsyncDisposable {
 
   /** A folder for one item in the place of a writable mount; `parts` lead to it. */
   makeOutput(index: number, parts: readonly string[], { uid, gid }: WorkerUser): void {
-    let path = this.#output(index);
+    let path = this.outputAt(index, []);
     for (const [at, part] of parts.entries()) {
       path = join(path, part);
       const isLast = at === parts.length - 1;
@@ -87,13 +87,9 @@ export class CellFolder implements AsyncDisposable {
   }
 
   outputAt(index: number, parts: readonly string[]): string {
-    return join(this.#output(index), ...parts);
-  }
-
-  #output(index: number): string {
     const path = this.outputs[index];
     if (path === undefined) throw new RangeError("there is no such writable mount");
-    return path;
+    return join(path, ...parts);
   }
 
   /** Removes everything of an item. Quick if there is little, which is nearly always so. */

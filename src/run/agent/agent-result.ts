@@ -7,8 +7,9 @@ import type { StoppedAgent } from "./agent-end.ts";
 
 /** What an agent used of its budget. */
 export function agentReport(model: string, spending: Spending): AgentReport {
-  const { steps, tokens, isEstimated, isUnpriced, costUsd } = spending;
-  return { model, steps, tokens: { ...tokens, estimated: isEstimated }, costUsd: isUnpriced ? null : costUsd };
+  const { input, output, isEstimated, isUnpriced, costUsd } = spending.used;
+  const tokens = { input, output, estimated: isEstimated };
+  return { model, steps: spending.steps, tokens, costUsd: isUnpriced ? null : costUsd };
 }
 
 export interface AgentOutcome {

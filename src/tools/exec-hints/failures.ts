@@ -1,11 +1,7 @@
+import type { ExecToolAnswer } from "../hands.ts";
+
 /** How a command ended. The fields have the names that they have in a run's result. */
-export interface ExecOutcome {
-  readonly stdout: string;
-  readonly stderr: string;
-  readonly exitCode: number | null;
-  readonly signal: string | null;
-  readonly status: string;
-}
+export type ExecOutcome = Pick<ExecToolAnswer, "stdout" | "stderr" | "exitCode" | "signal" | "status">;
 
 /** The failures that a sandbox can cause, the most specific first. */
 export type Failure =
