@@ -8,3 +8,11 @@ export function codeOf(error: unknown): string | undefined {
 export function hasCode(error: unknown, ...codes: readonly string[]): boolean {
   return codes.includes(codeOf(error) ?? "");
 }
+
+/** For `catch`: null for an error that has one of these codes; another error is thrown again. */
+export function nullFor(...codes: readonly string[]): (error: unknown) => null {
+  return (error) => {
+    if (hasCode(error, ...codes)) return null;
+    throw error;
+  };
+}

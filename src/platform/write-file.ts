@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { chmod, link, open, rename, rm, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
-import { hasCode } from "./errno.ts";
+import { nullFor } from "./errno.ts";
 
 /*
  * For directories that only Corral writes. A new file is written beside its place and gets its name when it is whole:
@@ -28,13 +28,8 @@ export async function writeAtomically(path: string, content: string | Uint8Array
  * a plan). Returns whether this call made it.
  */
 export async function writeIfMissing(path: string, content: string | Uint8Array, options?: WriteOptions) {
-  try {
-    await written(path, content, options, (draft) => link(draft, path));
-    return true;
-  } catch (error) {
-    if (hasCode(error, "EEXIST")) return false;
-    throw error;
-  }
+  const made = await written(path, content, options, (draft) => link(draft, path)).then(() => true, nullFor("EEXIST"));
+  return made ?? false;
 }
 
 async function written(

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { link, lstat, readdir, readFile, rm, unlink, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { hasCode } from "../platform/errno.ts";
+import { hasCode, nullFor } from "../platform/errno.ts";
 
 /** The process that takes a lock, and how it recognizes owners that have certainly ended. */
 export interface LockOwner {
@@ -90,7 +90,7 @@ export class FileLock {
   async #takeAt(path: string, wait: Wait, depth: number): Promise<void> {
     for (;;) {
       wait.signal?.throwIfAborted();
-      if (await this.#linked(path)) return;
+      if (await link(this.#ticket, path).then(() => true, nullFor("EEXIST"))) return;
       const held = await heldBy(path);
       if (held === null) continue;
       // A lock is complete while its owner lives; an incomplete one was left by a machine that stopped.
@@ -101,16 +101,6 @@ export class FileLock {
         continue;
       }
       await wait.forLiving(path, held.name);
-    }
-  }
-
-  async #linked(path: string): Promise<boolean> {
-    try {
-      await link(this.#ticket, path);
-      return true;
-    } catch (error) {
-      if (!hasCode(error, "EEXIST")) throw error;
-      return false;
     }
   }
 
@@ -138,17 +128,14 @@ export class FileLock {
 }
 
 /** One wait, over any number of attempts. */
-interface Wait {
-  readonly signal: AbortSignal | undefined;
-  forLiving(path: string, name: string): Promise<void>;
-}
+type Wait = ReturnType<typeof waitOf>;
 
-function waitOf({ waitMs, longestPauseMs, onWait, signal }: Patience): Wait {
+function waitOf({ waitMs, longestPauseMs, onWait, signal }: Patience) {
   const until = Date.now() + waitMs;
   let pauseMs = 0;
   return {
     signal,
-    async forLiving(path, name) {
+    async forLiving(path: string, name: string): Promise<void> {
       if (Date.now() >= until)
         throw new LockHeldError(`${path} is held by ${name}. If that process has ended for good, remove the file`);
       if (pauseMs === 0) onWait?.(name);

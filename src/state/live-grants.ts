@@ -1,7 +1,7 @@
 import { type FSWatcher, watch } from "node:fs";
 import { mkdir, open, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { hasCode } from "../platform/errno.ts";
+import { hasCode, nullFor } from "../platform/errno.ts";
 import { writeAtomically } from "../platform/write-file.ts";
 import { livingOwnerDirs } from "./live-dir.ts";
 import type { Owner } from "./owner.ts";
@@ -96,13 +96,7 @@ export async function listLiveGrants(liveDir: string, self: Owner): Promise<Live
 export async function revokeLiveGrant(liveDir: string, self: Owner, id: string): Promise<boolean> {
   const file = (await grantFilesIn(liveDir, self)).find((each) => each.id === id);
   if (file === undefined) return false;
-  try {
-    await rm(file.path);
-    return true;
-  } catch (error) {
-    if (hasCode(error, "ENOENT")) return false;
-    throw error;
-  }
+  return (await rm(file.path).then(() => true, nullFor("ENOENT"))) ?? false;
 }
 
 async function grantFilesIn(liveDir: string, self: Owner): Promise<{ id: string; path: string }[]> {

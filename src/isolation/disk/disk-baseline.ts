@@ -37,17 +37,11 @@ async function looked(place: Descriptor, signal: AbortSignal): Promise<PlaceBefo
   return { bytes, names, freeBytes: freeSpace(place).bytes };
 }
 
-/** Of the file system that a directory is on, in bytes. */
-export interface FreeSpace {
-  readonly bytes: number;
-  readonly total: number;
-}
-
 /** Every name takes some space of the file system itself. */
 const INODE_BYTES = 4096;
 
-/** Synchronous: it is called often, and the kernel answers from memory. */
-export function freeSpace(place: Descriptor): FreeSpace {
+/** Of the file system of a directory, in bytes. Synchronous: it is called often, and the kernel answers from memory. */
+export function freeSpace(place: Descriptor): { readonly bytes: number; readonly total: number } {
   const { bsize, bfree, blocks, files, ffree } = statfsSync(place.path());
   return { bytes: bsize * bfree + INODE_BYTES * ffree, total: bsize * blocks + INODE_BYTES * files };
 }

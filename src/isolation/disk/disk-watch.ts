@@ -162,7 +162,4 @@ export class DiskWatch implements AsyncDisposable {
   }
 }
 
-interface Free {
-  readonly gone: number;
-  readonly isLow: boolean;
-}
+type Free = { readonly gone: number; readonly isLow: boolean };

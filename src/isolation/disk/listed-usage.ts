@@ -1,6 +1,7 @@
 import { spawn } from "node:child_process";
 import type { Descriptor } from "../../files/host/descriptor.ts";
 import { SYSTEM_ENV } from "../../files/host/system-program.ts";
+import { onAbort } from "../../platform/on-abort.ts";
 import { type TreeUsage, UsageSum } from "./usage-sum.ts";
 
 /** For each name: blocks, number of names of the file, type, and the file's identity. */
@@ -14,19 +15,13 @@ export async function listedUsage(root: Descriptor, enough: number, signal: Abor
   signal.throwIfAborted();
   const sum = new UsageSum(enough);
   using folder = root.again().reopenFolder();
-  const child = spawn(
-    "find",
-    ["/proc/self/fd/3/.", ..."-mindepth 1 -xdev -ignore_readdir_race -printf".split(" "), FORMAT],
-    {
-      stdio: ["ignore", "pipe", "ignore", folder.fd],
-      env: SYSTEM_ENV,
-    },
-  );
+  const args = ["/proc/self/fd/3/.", ..."-mindepth 1 -xdev -ignore_readdir_race -printf".split(" "), FORMAT];
+  const child = spawn("find", args, { stdio: ["ignore", "pipe", "ignore", folder.fd], env: SYSTEM_ENV });
   const ended = new Promise<number | null>((resolve) => {
     child.once("error", () => resolve(null)).once("close", resolve);
   });
   const stop = (): void => void child.kill("SIGKILL");
-  signal.addEventListener("abort", stop);
+  using _ = onAbort(signal, stop);
   try {
     let rest = "";
     for await (const chunk of child.stdout?.setEncoding("latin1") ?? []) {
@@ -42,7 +37,6 @@ export async function listedUsage(root: Descriptor, enough: number, signal: Abor
     if (code !== 0) sum.leaveOut();
     return sum.usage();
   } finally {
-    signal.removeEventListener("abort", stop);
     stop();
     await ended;
   }

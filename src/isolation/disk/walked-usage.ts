@@ -15,19 +15,18 @@ export async function walkedUsage(
   { enough, names }: { readonly enough: number; readonly names: number },
   signal: AbortSignal,
 ): Promise<TreeUsage | null> {
-  const sum = new UsageSum(enough);
-  const walk = new Walk(sum, names, root.stat().dev, signal);
-  return (await walk.through(root, 0)) ? sum.usage() : null;
+  const walk = new Walk(new UsageSum(enough), names, root.stat().dev, signal);
+  return (await walk.through(root, 0)) ? walk.sum.usage() : null;
 }
 
 class Walk {
-  readonly #sum: UsageSum;
+  readonly sum: UsageSum;
   readonly #maxNames: number;
   readonly #device: number;
   readonly #signal: AbortSignal;
 
   constructor(sum: UsageSum, maxNames: number, device: number, signal: AbortSignal) {
-    this.#sum = sum;
+    this.sum = sum;
     this.#maxNames = maxNames;
     this.#device = device;
     this.#signal = signal;
@@ -35,16 +34,16 @@ class Walk {
 
   /** False if there are too many names. */
   async through(folder: Descriptor, depth: number): Promise<boolean> {
-    for (const name of this.#namesIn(folder)) {
-      if (this.#sum.isEnough) return true;
-      if (this.#sum.names >= this.#maxNames) return false;
-      if (this.#sum.names % SLICE === 0) await nextTurn();
+    for (const name of this.#ifAllowed(() => fs.readdirSync(folder.path(), { encoding: "buffer" })) ?? []) {
+      if (this.sum.isEnough) return true;
+      if (this.sum.names >= this.#maxNames) return false;
+      if (this.sum.names % SLICE === 0) await nextTurn();
       this.#signal.throwIfAborted();
-      const stats = this.#look(folder, name);
-      if (stats === null) continue;
-      this.#sum.add(stats.blocks, stats.nlink > 1 && !stats.isDirectory() ? `${stats.dev}:${stats.ino}` : null);
+      const stats = this.#ifAllowed(() => fs.lstatSync(folder.path(name), { throwIfNoEntry: false }));
+      if (!stats) continue;
+      this.sum.add(stats.blocks, stats.nlink > 1 && !stats.isDirectory() ? `${stats.dev}:${stats.ino}` : null);
       if (!stats.isDirectory() || stats.dev !== this.#device) continue;
-      if (depth >= MAX_DEPTH) this.#sum.leaveOut();
+      if (depth >= MAX_DEPTH) this.sum.leaveOut();
       else if (!(await this.#below(folder, name, depth))) return false;
     }
     return true;
@@ -61,23 +60,14 @@ class Walk {
     }
   }
 
-  #look(folder: Descriptor, name: Buffer): fs.Stats | null {
+  /** Null if this user may not look there: the result is incomplete then. */
+  #ifAllowed<Found>(look: () => Found): Found | null {
     try {
-      return fs.lstatSync(folder.path(name), { throwIfNoEntry: false }) ?? null;
+      return look();
     } catch (error) {
       if (!hasCode(error, "EACCES")) throw error;
-      this.#sum.leaveOut();
+      this.sum.leaveOut();
       return null;
-    }
-  }
-
-  #namesIn(folder: Descriptor): Buffer[] {
-    try {
-      return fs.readdirSync(folder.path(), { encoding: "buffer" });
-    } catch (error) {
-      if (!hasCode(error, "EACCES")) throw error;
-      this.#sum.leaveOut();
-      return [];
     }
   }
 }

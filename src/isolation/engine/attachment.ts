@@ -4,7 +4,7 @@ import type Docker from "dockerode";
 import { END_OF_REPORT, MAX_REPORT_BYTES } from "../gate/report.ts";
 import { GO } from "../gate/script.ts";
 import { EngineTrouble } from "../port/driver.ts";
-import { Demultiplexer } from "./demux.ts";
+import { Demultiplexer, type OnChunk } from "./demux.ts";
 
 /** The attached standard streams of a cell: first the gate's report, and after {@link Attachment.release} the worker's output. */
 export interface Attachment {
@@ -20,8 +20,6 @@ export interface Attachment {
   close(): void;
 }
 
-type OnOutput = (stream: "stdout" | "stderr", chunk: Buffer) => void;
-
 /**
  * Attaches before the start, so that no output is missed. A worker that ends without reading all of its input breaks
  * the input's connection, which must not look like lost output. So input has a connection of its own: from the
@@ -29,7 +27,7 @@ type OnOutput = (stream: "stdout" | "stderr", chunk: Buffer) => void;
  */
 export async function attach(
   container: Docker.Container,
-  onOutput: OnOutput,
+  onOutput: OnChunk,
   { input: kind }: { readonly input: "at-once" | "lasting" },
 ): Promise<Attachment> {
   const isShared = kind === "at-once";
@@ -65,9 +63,7 @@ export async function attach(
       released = true;
       input.release(bytes);
     },
-    write(text) {
-      input.write(text);
-    },
+    write: (text) => input.write(text),
     close() {
       closed = true;
       input.close();
@@ -98,7 +94,7 @@ class InputAtOnce {
     else void this.#releaseApart(bytes);
   }
 
-  write(): void {
+  write(_text: string): void {
     throw new Error("the whole input was written already");
   }
 
@@ -147,19 +143,16 @@ function unread(input: Duplex): Duplex {
 
 /** Collects what the gate prints, and its errors for the message of a failure. */
 class GateOutput {
-  readonly report: Promise<string>;
-  readonly #settle: { resolve: (report: string) => void; reject: (error: Error) => void };
+  readonly #settle = Promise.withResolvers<string>();
+  readonly report = this.#settle.promise;
   // A chunk may end in the middle of a character, because mount points may have any name.
   readonly #decoders = { stdout: new StringDecoder("utf8"), stderr: new StringDecoder("utf8") };
   #stdout = "";
   #stderr = "";
 
   constructor() {
-    const { promise, resolve, reject } = Promise.withResolvers<string>();
-    this.report = promise;
-    this.#settle = { resolve, reject };
     // The report is awaited only after the start; an earlier failure is reported then.
-    promise.catch(() => {});
+    this.report.catch(() => {});
   }
 
   add(stream: "stdout" | "stderr", chunk: Buffer): void {

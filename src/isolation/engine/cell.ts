@@ -93,14 +93,8 @@ const ENDED_BY_SHUTDOWN: ReadonlySet<number> = new Set([143, 137]);
 async function isListening({ modem }: Docker.Container): Promise<boolean> {
   const { socketPath, host, port, protocol } = modem as Docker.DockerOptions;
   if (protocol === "https") return true;
-  const fresh = new Docker({
-    socketPath,
-    host,
-    port,
-    protocol,
-    agent: new Agent({ keepAlive: false }),
-  } as Docker.DockerOptions);
-  return await fresh.ping().then(
+  const options = { socketPath, host, port, protocol, agent: new Agent({ keepAlive: false }) };
+  return await new Docker(options as Docker.DockerOptions).ping().then(
     () => true,
     () => false,
   );

@@ -1,6 +1,6 @@
 import type Docker from "dockerode";
 import { gateCommand } from "../gate/script.ts";
-import type { Plan, PlannedMount, PlannedTmpfs, PlannedUser } from "../plan/plan.ts";
+import type { Plan, PlannedMount, PlannedTmpfs } from "../plan/plan.ts";
 import type { NameFiles } from "./name-files.ts";
 import type { PinnedVolume } from "./pinned-volume.ts";
 import { servingSeccomp } from "./serving-seccomp.ts";
@@ -28,7 +28,7 @@ export function containerConfig(
   { volumes, names }: ContainerSources,
   seccomp: SeccompProfiles,
 ): Docker.ContainerCreateOptions {
-  const { hardening, limits } = plan;
+  const { hardening, limits, keeper: first = plan.user } = plan;
   return {
     name,
     Image: plan.image.id,
@@ -36,7 +36,7 @@ export function containerConfig(
     Hostname: "corral",
     // Its namespace has a loopback device and nothing else (docs/architecture.md, fact: network-disabled).
     NetworkDisabled: plan.network === "none",
-    User: userOption(plan.keeper ?? plan.user),
+    User: `${first.uid}:${first.gid}`,
     // The gate enters the worker's directory: the Engine would create a missing one, as root, in a granted directory.
     WorkingDir: "/",
     Env: Object.entries(plan.env).map(([key, value]) => `${key}=${value}`),
@@ -79,10 +79,6 @@ export function containerConfig(
       RestartPolicy: { Name: "no" },
     },
   };
-}
-
-function userOption({ uid, gid }: PlannedUser): string {
-  return `${uid}:${gid}`;
 }
 
 function securityOptions(plan: Plan, seccomp: SeccompProfiles): string[] {

@@ -1,4 +1,5 @@
-type OnChunk = (stream: "stdout" | "stderr", chunk: Buffer) => void;
+/** Receives a piece of one stream. */
+export type OnChunk = (stream: "stdout" | "stderr", chunk: Buffer) => void;
 
 const HEADER_BYTES = 8;
 const STDOUT = 1;

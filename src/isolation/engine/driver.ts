@@ -1,16 +1,18 @@
 import type Docker from "dockerode";
 import PQueue from "p-queue";
+import { onAbort } from "../../platform/on-abort.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { parseGateReport } from "../gate/report.ts";
 import { verifyCell } from "../gate/verify.ts";
-import type { Cell } from "../port/cell.ts";
-import { type Driver, EngineTrouble, type ServingStart, type SessionStart, type StartRequest } from "../port/driver.ts";
+import type { Cell, ServingCell } from "../port/cell.ts";
+import { type Driver, EngineTrouble, type Start, type StartRequest } from "../port/driver.ts";
+import type { SessionCell } from "../port/exec.ts";
 import { labelsFor } from "../port/labels.ts";
 import { type Attachment, attach } from "./attachment.ts";
 import { capabilities } from "./capabilities.ts";
 import { dockerCell, type WaitAnswer } from "./cell.ts";
 import { containerConfig, type SeccompProfiles } from "./container-config.ts";
-import { engineMessage, engineTrouble, isGone, statusCodeOf } from "./engine-error.ts";
+import { engineMessage, engineTrouble, isGone, statusCodeOf, told } from "./engine-error.ts";
 import { imageFacts } from "./images/inspect.ts";
 import { NameFileSet } from "./name-files.ts";
 import { listVolumes, ownerOfVolume, pinnedVolumes } from "./pinned-volume.ts";
@@ -49,15 +51,6 @@ export function dockerDriver(given: DockerDriverOptions): Driver {
   };
 }
 
-/** Every failure of the Engine becomes an `EngineTrouble`. */
-async function told<Answer>(answer: Promise<Answer>): Promise<Answer> {
-  try {
-    return await answer;
-  } catch (error) {
-    throw engineTrouble(error);
-  }
-}
-
 /** What was made for one cell, and how to remove all of it in any state. */
 class CellRemains {
   container: Docker.Container | null = null;
@@ -89,13 +82,16 @@ class CellRemains {
   }
 }
 
-function opened(started: SessionStart): SessionStart {
+function opened(started: Start<SessionCell>): Start<SessionCell> {
   if (started.ok) started.cell.release(new Uint8Array());
   return started;
 }
 
 /** Released at once: it then waits for the first item. */
-async function startServing(options: StartOptions, request: Omit<StartRequest, "onOutput">): Promise<ServingStart> {
+async function startServing(
+  options: StartOptions,
+  request: Omit<StartRequest, "onOutput">,
+): Promise<Start<ServingCell>> {
   const answers = new Answers();
   const answered = { ...request, onOutput: answers.add.bind(answers) };
   const parts = await started(options, answered, "lasting");
@@ -106,22 +102,17 @@ async function startServing(options: StartOptions, request: Omit<StartRequest, "
 }
 
 /** Every cell could run commands; only a cell whose plan has a keeper waits for them. */
-async function start(options: StartOptions, request: StartRequest): Promise<SessionStart> {
+async function start(options: StartOptions, request: StartRequest): Promise<Start<SessionCell>> {
   const parts = await started(options, request, request.plan.keeper === undefined ? "at-once" : "lasting");
-  return parts.ok ? { ok: true, cell: dockerSession(parts.cell, { ...parts, plan: request.plan }) } : parts;
+  return parts.ok ? { ok: true, cell: dockerSession(parts.cell, parts.container, request.plan) } : parts;
 }
 
 type Input = Parameters<typeof attach>[2]["input"];
 
 /** The parts of a verified cell, from which each kind of cell is made. */
 type Started =
-  | {
-      readonly ok: true;
-      readonly cell: Cell;
-      readonly container: Docker.Container;
-      readonly attachment: Attachment;
-    }
-  | { readonly ok: false; readonly violations: readonly Violation[] };
+  | { readonly ok: true; readonly cell: Cell; readonly container: Docker.Container; readonly attachment: Attachment }
+  | Extract<Start, { ok: false }>;
 
 async function started(options: StartOptions, request: StartRequest, input: Input): Promise<Started> {
   const remains = new CellRemains(options, request.plan.run);
@@ -190,16 +181,13 @@ async function startVerified(
 
 async function reportWithin(attachment: Attachment, signal: AbortSignal): Promise<string> {
   const { promise: stopped, reject } = Promise.withResolvers<never>();
-  const onAbort = (): void => reject(signal.reason);
   const late = (): void => reject(new EngineTrouble(`the cell sent no report within ${REPORT_TIMEOUT_MS / 1000} s`));
   const timer = setTimeout(late, REPORT_TIMEOUT_MS);
-  signal.addEventListener("abort", onAbort, { once: true });
-  if (signal.aborted) onAbort();
+  using _ = onAbort(signal, () => reject(signal.reason));
   try {
     return await Promise.race([attachment.report, stopped]);
   } finally {
     clearTimeout(timer);
-    signal.removeEventListener("abort", onAbort);
   }
 }
 

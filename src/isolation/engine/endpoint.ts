@@ -2,7 +2,7 @@ import { access, readFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { z } from "zod";
-import { hasCode } from "../../platform/errno.ts";
+import { nullFor } from "../../platform/errno.ts";
 import { sha256 } from "../../platform/sha256.ts";
 
 export type Env = Readonly<Record<string, string | undefined>>;
@@ -82,28 +82,19 @@ function parseUrl(raw: string): string {
 
 async function readTlsFiles(dir: string) {
   const [ca, cert, key] = await Promise.all(
-    ["ca.pem", "cert.pem", "key.pem"].map((name) => readIfThere(join(dir, name))),
+    ["ca.pem", "cert.pem", "key.pem"].map((name) => readFile(join(dir, name)).catch(nullFor("ENOENT"))),
   );
   return { ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) };
 }
 
 /** `undefined` if the file is missing, which is usual. A file that is not JSON is an error. */
 async function readJson(file: string): Promise<unknown> {
-  const text = await readIfThere(file);
+  const text = await readFile(file, "utf8").catch(nullFor("ENOENT"));
   if (!text) return undefined;
   try {
-    return JSON.parse(text.toString("utf8"));
+    return JSON.parse(text);
   } catch (cause) {
     throw new Error(`${file} is not JSON`, { cause });
-  }
-}
-
-async function readIfThere(file: string): Promise<Buffer | undefined> {
-  try {
-    return await readFile(file);
-  } catch (error) {
-    if (hasCode(error, "ENOENT")) return undefined;
-    throw error;
   }
 }
 

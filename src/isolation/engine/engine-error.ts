@@ -20,3 +20,10 @@ export function engineMessage(error: unknown): string {
 export function engineTrouble(error: unknown): EngineTrouble {
   return error instanceof EngineTrouble ? error : new EngineTrouble(engineMessage(error), { cause: error });
 }
+
+/** Every failure of the Engine becomes an `EngineTrouble`. */
+export async function told<Answer>(answer: Promise<Answer>): Promise<Answer> {
+  return await answer.catch((error: unknown) => {
+    throw engineTrouble(error);
+  });
+}

@@ -3,15 +3,32 @@ import { setTimeout as pause } from "node:timers/promises";
 import type Docker from "dockerode";
 import { GATE_PATH, type PlannedUser } from "../plan/plan.ts";
 import { EngineTrouble } from "../port/driver.ts";
-import type { Exec, ExecRequest } from "../port/exec.ts";
-import { Demultiplexer } from "./demux.ts";
-import { engineMessage, engineTrouble } from "./engine-error.ts";
-import { OOM_KILLS_SCRIPT, parseOomKills } from "./oom-kills.ts";
+import type { Exec, ExecRequest, TerminalSize } from "../port/exec.ts";
+import { Demultiplexer, type OnChunk } from "./demux.ts";
+import { engineMessage, told } from "./engine-error.ts";
 
 /** The Engine knows the exit code shortly after the streams end. It is asked this often, at intervals that grow from the first to the last. */
 const MAX_INSPECTIONS = 100;
 const FIRST_INTERVAL_MS = 5;
 const LAST_INTERVAL_MS = 100;
+
+/**
+ * Prints how many processes of the cell the kernel has killed for memory so far, in either version of control groups;
+ * nothing if the cell does not know.
+ */
+export const OOM_KILLS_SCRIPT = `
+for file in /sys/fs/cgroup/memory/memory.oom_control /sys/fs/cgroup/memory.events; do
+  [ -r "$file" ] || continue
+  while read -r name value; do [ "$name" = oom_kill ] && echo "$value"; done < "$file"
+done
+exit 0
+`;
+
+/** Null if the text is not a count. */
+export function parseOomKills(text: string): number | null {
+  const count = Number.parseInt(text, 10);
+  return Number.isSafeInteger(count) ? count : null;
+}
 
 /** Begins the line that says that a command has started. Another first line is the Engine's reason why it did not. */
 const BEGUN = "corral-begun ";
@@ -58,17 +75,11 @@ export type RawExit =
     }
   | { readonly kind: "lost"; readonly reason: string };
 
-export interface RawExec extends Omit<Exec, "exit"> {
-  readonly exit: Promise<RawExit>;
-}
+type RawExec = Omit<Exec, "exit"> & { readonly exit: Promise<RawExit> };
 
 /** Starts a command in a running container, with the container's own hardening and the worker's rights. */
 export async function execIn(container: Docker.Container, user: PlannedUser, request: ExecRequest): Promise<RawExec> {
-  try {
-    return await startExec(container, user, request);
-  } catch (error) {
-    throw engineTrouble(error);
-  }
+  return await told(startExec(container, user, request));
 }
 
 async function startExec(container: Docker.Container, user: PlannedUser, request: ExecRequest): Promise<RawExec> {
@@ -92,7 +103,7 @@ async function startExec(container: Docker.Container, user: PlannedUser, request
   const beginning = tty ? null : new FirstLine();
   deliver(stream, beginning, heldBack(stream, request.onOutput));
   if (request.stdin !== undefined) stream.end(request.stdin);
-  const resize = async ({ columns, rows }: { columns: number; rows: number }): Promise<void> => {
+  const resize = async ({ columns, rows }: TerminalSize): Promise<void> => {
     // A terminal may be resized just as its command ends, which is no failure.
     await exec.resize({ h: rows, w: columns }).catch(() => {});
   };
@@ -106,10 +117,7 @@ async function startExec(container: Docker.Container, user: PlannedUser, request
 }
 
 /** Pauses the stream while the caller still processes what was read: the command waits, and memory does not grow. */
-function heldBack(
-  stream: Duplex,
-  onOutput: ExecRequest["onOutput"],
-): (name: "stdout" | "stderr", chunk: Buffer) => void {
+function heldBack(stream: Duplex, onOutput: ExecRequest["onOutput"]): OnChunk {
   let taking = 0;
   return (name, chunk) => {
     const taken = chunk.length === 0 ? undefined : onOutput(name, chunk);
@@ -124,11 +132,7 @@ function heldBack(
 }
 
 /** A terminal's single stream has no first line of Corral's. */
-function deliver(
-  stream: Duplex,
-  beginning: FirstLine | null,
-  onChunk: (name: "stdout" | "stderr", chunk: Buffer) => void,
-): void {
+function deliver(stream: Duplex, beginning: FirstLine | null, onChunk: OnChunk): void {
   if (beginning === null) {
     stream.on("data", (chunk: Buffer) => onChunk("stdout", chunk));
     return;
@@ -176,21 +180,17 @@ const MAX_FIRST_LINE_BYTES = 1024;
 /** Removes the first line from a stream and passes the rest on. */
 class FirstLine {
   #begun = Buffer.alloc(0);
-  #line: string | null = null;
+  /** Null if the stream has no complete line yet. */
+  line: string | null = null;
 
   /** What follows the line in this piece of the stream. */
   add(chunk: Buffer): Buffer {
-    if (this.#line !== null) return chunk;
+    if (this.line !== null) return chunk;
     this.#begun = Buffer.concat([this.#begun, chunk.subarray(0, MAX_FIRST_LINE_BYTES)]);
     const end = this.#begun.indexOf("\n");
     if (end < 0) return Buffer.alloc(0);
-    this.#line = this.#begun.toString("latin1", 0, end);
+    this.line = this.#begun.toString("latin1", 0, end);
     const taken = end + 1 - (this.#begun.length - Math.min(chunk.length, MAX_FIRST_LINE_BYTES));
     return chunk.subarray(taken);
-  }
-
-  /** Null if the stream has no complete line yet. */
-  get line(): string | null {
-    return this.#line;
   }
 }

@@ -34,18 +34,18 @@ export async function reap({ docker, maker, liveDir }: ReapScope): Promise<Reape
     await docker.getContainer(id).remove({ force: true, v: true });
     return run;
   });
-  const volumes = await removeEach(await deadVolumes(docker, maker), async ({ name }) => {
+  const volumes = await removeEach(await deadVolumes(docker, maker), async (name) => {
     await docker.getVolume(name).remove();
     return name;
   });
   return { cells, volumes, directories: await reapLiveDirs(liveDir, maker.owner) };
 }
 
-async function deadVolumes(docker: Docker, { sealKey, owner }: Maker): Promise<{ name: string }[]> {
+async function deadVolumes(docker: Docker, { sealKey, owner }: Maker): Promise<string[]> {
   const volumes = await listVolumes(docker);
   return volumes.flatMap((told) => {
     const labelled = ownerOfVolume(sealKey, told);
-    return labelled !== null && isDead(labelled.owner, owner) ? [{ name: told.Name }] : [];
+    return labelled !== null && isDead(labelled.owner, owner) ? [told.Name] : [];
   });
 }
 

@@ -3,8 +3,7 @@ import type Docker from "dockerode";
 import { GATE_PATH, type Plan, type PlannedUser } from "../plan/plan.ts";
 import type { Cell } from "../port/cell.ts";
 import type { ExecExit, ExecRequest, SessionCell } from "../port/exec.ts";
-import { execIn, type RawExit } from "./exec.ts";
-import { OOM_KILLS_SCRIPT, parseOomKills } from "./oom-kills.ts";
+import { execIn, OOM_KILLS_SCRIPT, parseOomKills, type RawExit } from "./exec.ts";
 
 /**
  * Signals every process of its own user except itself, at once: for `-1` the kernel does so, and no fork can escape. The
@@ -28,14 +27,8 @@ done
 exit 1
 `;
 
-interface SessionParts {
-  readonly container: Docker.Container;
-  readonly plan: Plan;
-}
-
 /** A container whose first process only waits, and in which commands run one after another as the worker's user. */
-export function dockerSession(cell: Cell, { container, plan }: SessionParts): SessionCell {
-  const { user } = plan;
+export function dockerSession(cell: Cell, container: Docker.Container, { user }: Plan): SessionCell {
   const script = (text: string, ...args: string[]) =>
     scripted(container, user, [GATE_PATH, "sh", "-c", text, GATE_PATH, ...args]);
   let signals = 0;
@@ -82,8 +75,7 @@ async function judged(exit: RawExit, cell: Cell, askOomKills: () => Promise<Scri
   const { code, output } = exit.cellAlive ? await askOomKills() : { code: null, output: "" };
   if (code === 0) {
     const oomKills = parseOomKills(output);
-    const more = oomKills !== null && oomKillsBefore !== null && oomKills > oomKillsBefore;
-    return { ...rest, outOfMemory: more };
+    return { ...rest, outOfMemory: oomKills !== null && oomKillsBefore !== null && oomKills > oomKillsBefore };
   }
   const end = await Promise.race([cell.exit, pause(CELL_END_MS, null, { ref: false })]);
   if (end?.kind === "lost") return end;

@@ -12,7 +12,8 @@ const ENGINE_INTERVALS_MS = [150, 350, 500, 1000, 2000] as const;
 /** Measures a running container from time to time: after its end the values are gone. */
 export class UsageSampler {
   readonly #container: Docker.Container;
-  #files: CgroupFiles | null = null;
+  /** Reads the control groups of the container as files of this machine; its answer is null if they are gone. */
+  #read: (() => CellUsage | null) | null = null;
   #usage: CellUsage = { cpuMs: null, memoryBytesPeak: null };
   #stopped = false;
   #timer: NodeJS.Timeout | undefined;
@@ -23,7 +24,7 @@ export class UsageSampler {
 
   /** From now on; once. */
   begin(): void {
-    this.#files = findCgroup(this.#container.id);
+    this.#read = findCgroup(this.#container.id);
     this.#schedule(0);
   }
 
@@ -37,14 +38,14 @@ export class UsageSampler {
   }
 
   #schedule(index: number): void {
-    const intervals = this.#files === null ? ENGINE_INTERVALS_MS : FILE_INTERVALS_MS;
+    const intervals = this.#read === null ? ENGINE_INTERVALS_MS : FILE_INTERVALS_MS;
     const next = Math.min(index, intervals.length - 1);
     this.#timer = setTimeout(() => void this.#measure(next), intervals[next]);
     this.#timer.unref();
   }
 
   async #measure(index: number): Promise<void> {
-    const measured = this.#files === null ? await askEngine(this.#container) : this.#files.read();
+    const measured = this.#read === null ? await askEngine(this.#container) : this.#read();
     if (this.#stopped) return;
     if (measured !== null) this.#usage = merge(this.#usage, measured);
     this.#schedule(index + 1);
@@ -69,22 +70,16 @@ function merge(before: CellUsage, { cpuMs, memoryBytesPeak: memory }: CellUsage)
   };
 }
 
-/** The control groups of one container, as files of this machine. */
-interface CgroupFiles {
-  /** Null if they are gone or cannot be read. */
-  read(): CellUsage | null;
-}
-
 const ROOT = "/sys/fs/cgroup";
 
 /**
  * Where Engines put a container's control groups: with their own names, or with systemd's. Null if they are in neither
  * place, as with an Engine that runs in a container. Synchronous: these files are in memory.
  */
-function findCgroup(container: string): CgroupFiles | null {
+function findCgroup(container: string): (() => CellUsage | null) | null {
   for (const place of [`docker/${container}`, `system.slice/docker-${container}.scope`]) {
-    if (existsSync(`${ROOT}/cpuacct/${place}/cpuacct.usage`)) return { read: () => readV1(place) };
-    if (existsSync(`${ROOT}/${place}/cpu.stat`)) return { read: () => readV2(place) };
+    if (existsSync(`${ROOT}/cpuacct/${place}/cpuacct.usage`)) return () => readV1(place);
+    if (existsSync(`${ROOT}/${place}/cpu.stat`)) return () => readV2(place);
   }
   return null;
 }

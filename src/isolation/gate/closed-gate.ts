@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { chmod, copyFile, link, lstat, mkdir, rename, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { hasCode } from "../../platform/errno.ts";
+import { nullFor } from "../../platform/errno.ts";
 
 /**
  * A copy of the gate that only root can read and everyone can execute: then the kernel lets no process of the same user
@@ -16,17 +16,11 @@ export async function closedGate(gate: string): Promise<string> {
   const draft = join(dir, `.${randomUUID()}`);
   await copyFile(gate, draft);
   await chmod(draft, 0o111);
-  if (closed === null) await linkUnlessThere(draft, path);
-  else await rename(draft, path);
-  return path;
-}
-
-/** If the name exists already, another process made it just now and starts cells with that file: it stays. */
-async function linkUnlessThere(draft: string, path: string): Promise<void> {
-  try {
-    await link(draft, path);
-  } catch (error) {
-    if (!hasCode(error, "EEXIST")) throw error;
+  if (closed !== null) await rename(draft, path);
+  else {
+    // If the name exists already, another process made it just now and starts cells with that file: it stays.
+    await link(draft, path).catch(nullFor("EEXIST"));
+    await rm(draft);
   }
-  await rm(draft);
+  return path;
 }

@@ -3,18 +3,15 @@ import type { Enforcement, EnforcementLine, EnforcementLines } from "../plan/enf
 import type { Plan, PlannedMount, PlannedTmpfs } from "../plan/plan.ts";
 import type { GateReport, ReportedMount } from "./report.ts";
 
-export interface Verification {
-  readonly enforcement: Enforcement;
-  /** Empty: the cell is what was planned. */
-  readonly violations: readonly Violation[];
-}
-
 /**
  * Compares the cell's own report with the plan, line by line. Anything weaker than planned refuses the run, and so does
  * a mount that was not planned (docs/architecture.md, fact: bind-source-resolved-again and
- * fact: mount-identity-visible).
+ * fact: mount-identity-visible). Without violations, the cell is what was planned.
  */
-export function verifyCell(plan: Plan, report: GateReport): Verification {
+export function verifyCell(
+  plan: Plan,
+  report: GateReport,
+): { readonly enforcement: Enforcement; readonly violations: readonly Violation[] } {
   const violations: Violation[] = [];
   const strayed = plan.mounts.filter((mount) => !isInPlace(mount, report));
   for (const mount of strayed) {

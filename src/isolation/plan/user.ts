@@ -1,8 +1,6 @@
 import type { Violation } from "../../sandbox/violation.ts";
 import type { MountRequest, PlannedSource } from "./mounts.ts";
-import { type PlannedMount, UNPRIVILEGED_ID } from "./plan.ts";
-
-type User = { readonly uid: number; readonly gid: number };
+import { type PlannedMount, type PlannedUser, UNPRIVILEGED_ID } from "./plan.ts";
 
 export interface UserRequest extends Pick<MountRequest, "sandbox" | "sources"> {
   /** The uid that Corral runs as. It decides whose files a cell may write. */
@@ -14,14 +12,14 @@ export interface UserRequest extends Pick<MountRequest, "sandbox" | "sources"> {
  * mounts, the one unprivileged owner of what it reads (an ordinary user's private files stay readable, as the
  * validator says they are), else 65532.
  */
-export function planUser(request: UserRequest, mounts: readonly PlannedMount[], violations: Violation[]): User {
+export function planUser(request: UserRequest, mounts: readonly PlannedMount[], violations: Violation[]): PlannedUser {
   const own = mounts.filter((mount) => mount.origin !== "corral");
   const writers = ownersOf(
     request,
     own.filter((mount) => mount.mode === "rw"),
   );
   if (writers.length === 0) return readerOf(request, own);
-  const [user] = writers as [User];
+  const [user] = writers as [PlannedUser];
   const refuse = (reason: string): number => violations.push({ code: "USER_NOT_ALLOWED", reason });
   if (writers.length > 1) {
     refuse(
@@ -37,15 +35,15 @@ export function planUser(request: UserRequest, mounts: readonly PlannedMount[], 
   return user;
 }
 
-function readerOf(request: UserRequest, mounts: readonly PlannedMount[]): User {
+function readerOf(request: UserRequest, mounts: readonly PlannedMount[]): PlannedUser {
   const [user, ...others] = ownersOf(request, mounts);
   const alone = user !== undefined && others.length === 0 && user.uid !== 0;
   const allowed = alone && (request.orchestratorUid === 0 || user.uid === request.orchestratorUid);
   return allowed ? user : { uid: UNPRIVILEGED_ID, gid: UNPRIVILEGED_ID };
 }
 
-function ownersOf(request: UserRequest, mounts: readonly PlannedMount[]): User[] {
-  const owners = new Map<string, User>();
+function ownersOf(request: UserRequest, mounts: readonly PlannedMount[]): PlannedUser[] {
+  const owners = new Map<string, PlannedUser>();
   for (const mount of mounts) {
     const { uid, gid } = request.sources.get(mount.host) as PlannedSource;
     owners.set(`${uid}:${gid}`, { uid, gid });

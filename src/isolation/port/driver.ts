@@ -24,9 +24,9 @@ export interface Driver {
    * The same for a plan with a keeper: a cell in which commands run one after another. It is released already, and ends
    * by itself if its orchestrator ends.
    */
-  startSession(request: StartRequest): Promise<SessionStart>;
+  startSession(request: StartRequest): Promise<Start<SessionCell>>;
   /** The same for a plan that serves items: it is released already, and waits for the first item. */
-  startServing(request: Omit<StartRequest, "onOutput">): Promise<ServingStart>;
+  startServing(request: Omit<StartRequest, "onOutput">): Promise<Start<ServingCell>>;
   /** Every cell that this state directory's orchestrators made, in any state. */
   list(): Promise<CellInfo[]>;
   /** Removes what belongs to owners that are certainly dead, and nothing else. */
@@ -41,16 +41,8 @@ export interface StartRequest {
   readonly signal: AbortSignal;
 }
 
-export type Start =
-  | { readonly ok: true; readonly cell: Cell }
-  | { readonly ok: false; readonly violations: readonly Violation[] };
-
-export type SessionStart =
-  | { readonly ok: true; readonly cell: SessionCell }
-  | { readonly ok: false; readonly violations: readonly Violation[] };
-
-export type ServingStart =
-  | { readonly ok: true; readonly cell: ServingCell }
+export type Start<C extends Cell = Cell> =
+  | { readonly ok: true; readonly cell: C }
   | { readonly ok: false; readonly violations: readonly Violation[] };
 
 export interface Capabilities {

@@ -20,8 +20,6 @@ interface RefusedPlace {
   /** Its location on its file system: two paths that lead to one directory, by a bind mount, are the same here. */
   readonly location: FileSystemLocation;
   readonly path: string;
-  /** Nothing below may be mounted either. False for a single socket, whose directory is only refused because it contains it. */
-  readonly closed: boolean;
 }
 
 interface FileSystemLocation {
@@ -53,18 +51,18 @@ const SOCKETS = ["/run/docker.sock", "/run/containerd", "/run/podman", "/run/doc
 export function refusedSourcesFor(stateDir: string, engine: EngineHostPlaces | null): RefusedSources {
   const mountTable = readMountTable();
   const place =
-    (label: string, closed: boolean) =>
+    (label: string) =>
     (path: string): RefusedPlace => {
       const real = realOrSame(path);
-      return { label, closed, path: real, location: locate(real, mountTable) };
+      return { label, path: real, location: locate(real, mountTable) };
     };
   return {
     mountTable,
     places: [
-      ...SYSTEM.map(place(OF_THE_SYSTEM, true)),
-      ...[...SOCKETS, ...(engine?.sockets ?? [])].map(place("the Engine's socket", true)),
-      ...(engine?.data ?? []).map(place("the Engine's data", true)),
-      place("Corral's own state", true)(stateDir),
+      ...SYSTEM.map(place(OF_THE_SYSTEM)),
+      ...[...SOCKETS, ...(engine?.sockets ?? [])].map(place("the Engine's socket")),
+      ...(engine?.data ?? []).map(place("the Engine's data")),
+      place("Corral's own state")(stateDir),
     ],
   };
 }

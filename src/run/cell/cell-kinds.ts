@@ -1,15 +1,10 @@
 import type { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
 import type { Plan, PlannedMount } from "../../isolation/plan/plan.ts";
 import type { Cell, ServingCell } from "../../isolation/port/cell.ts";
-import type { Driver, StartRequest } from "../../isolation/port/driver.ts";
+import type { Driver, Start, StartRequest } from "../../isolation/port/driver.ts";
 import type { SessionCell } from "../../isolation/port/exec.ts";
 import type { Pins } from "../../isolation/sources/pin.ts";
-import type { Violation } from "../../sandbox/violation.ts";
 import type { Plumbing } from "./prepare.ts";
-
-type Started<C extends Cell> =
-  | { readonly ok: true; readonly cell: C }
-  | { readonly ok: false; readonly violations: readonly Violation[] };
 
 /** The views of a run: which of its mounts are views, and the directories on the host that hold what is written to them. */
 export interface StagedViews {
@@ -19,7 +14,7 @@ export interface StagedViews {
 
 /** What differs between the kinds of cells. Everything else is the same for all of them (`openCell`). */
 export interface CellKind<C extends Cell> {
-  readonly start: (driver: Driver, request: Omit<StartRequest, "onOutput">) => Promise<Started<C>>;
+  readonly start: (driver: Driver, request: Omit<StartRequest, "onOutput">) => Promise<Start<C>>;
   /** What its plan needs beside its sandbox. */
   readonly given: Pick<Plumbing, "outputDir" | "items" | "views">;
   /** The directories outside of its own memory that it can write, each by a path that cannot lead elsewhere. */

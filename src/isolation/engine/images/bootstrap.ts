@@ -26,13 +26,8 @@ export interface BootstrapRequest {
  * fact: images-without-a-registry). Needs root on a Debian or Ubuntu host, because the packages' own scripts run under
  * chroot. The caller holds the state folder's lock.
  */
-export async function bootstrapDebian({
-  docker,
-  stateDir,
-  onProgress,
-  signal,
-  proxies,
-}: BootstrapRequest): Promise<void> {
+export async function bootstrapDebian(request: BootstrapRequest): Promise<void> {
+  const { stateDir, onProgress, signal, proxies } = request;
   if (process.getuid?.() !== 0) throw new ImageBuildError(BOOTSTRAP_TAG, "making it from Debian's packages needs root");
   const run = async (command: readonly string[]) => {
     const end = await runHostCommand(command, {
@@ -49,18 +44,10 @@ export async function bootstrapDebian({
     const root = join(work, "root");
     await mkdir(root, { mode: 0o755 });
     const apt = await readHostApt(SUITE);
-    await run(
-      contained([
-        "debootstrap",
-        "--variant=minbase",
-        ...certificates(apt),
-        SUITE,
-        root,
-        ...(apt.mirror ? [apt.mirror] : []),
-      ]),
-    );
+    const mirror = apt.mirror ? [apt.mirror] : [];
+    await run(contained(["debootstrap", "--variant=minbase", ...certificates(apt), SUITE, root, ...mirror]));
     await configureRoot(root, apt, run);
-    await importRoot({ docker, root, tag: BOOTSTRAP_TAG, signal });
+    await importRoot(root, request);
     onProgress({ image: BOOTSTRAP_TAG, text: "made from Debian's packages" });
   } finally {
     await rm(work, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
@@ -89,18 +76,9 @@ function certificates(apt: HostApt): string[] {
   return apt.mirror?.startsWith("https:") ? ["--include=ca-certificates"] : [];
 }
 
-interface ImportRequest {
-  readonly docker: Docker;
-  /** The folder that becomes the image's root. */
-  readonly root: string;
-  /** `name:version`. */
-  readonly tag: string;
-  readonly signal?: AbortSignal | undefined;
-}
-
-/** Streams a folder into the Engine as an image of one layer. */
-async function importRoot({ docker, root, tag, signal }: ImportRequest): Promise<void> {
-  const [repo, version] = tag.split(":");
+/** Streams a folder into the Engine as {@link BOOTSTRAP_TAG}, an image of one layer. */
+async function importRoot(root: string, { docker, signal }: BootstrapRequest): Promise<void> {
+  const [repo, tag] = BOOTSTRAP_TAG.split(":");
   const tar = spawn("tar", [...TAR_OPTIONS, "--directory", root, "--create", "."], {
     stdio: ["ignore", "pipe", "ignore"],
     env: { PATH: SYSTEM_PATH },
@@ -108,20 +86,16 @@ async function importRoot({ docker, root, tag, signal }: ImportRequest): Promise
   const ended = once(tar, "close");
   try {
     const changes = [`ENV PATH=${SYSTEM_PATH}`, 'CMD ["/bin/sh"]'];
-    const answer = await docker.importImage(tar.stdout, {
-      repo,
-      tag: version,
-      changes,
-      ...(signal && { abortSignal: signal }),
-    });
+    const options = { repo, tag, changes, ...(signal && { abortSignal: signal }) };
+    const answer = await docker.importImage(tar.stdout, options);
     for await (const message of readMessages(answer)) {
-      if (message.error) throw new ImageBuildError(tag, `the Engine refused it: ${message.error}`);
+      if (message.error) throw new ImageBuildError(BOOTSTRAP_TAG, `the Engine refused it: ${message.error}`);
     }
   } finally {
     if (tar.exitCode === null) tar.kill("SIGKILL");
   }
   const [status] = await ended;
-  if (status !== 0) throw new ImageBuildError(tag, `tar ended with status ${status}`);
+  if (status !== 0) throw new ImageBuildError(BOOTSTRAP_TAG, `tar ended with status ${status}`);
 }
 
 /** What the kernel shows in these folders does not belong to the image. */

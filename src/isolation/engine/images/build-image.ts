@@ -1,33 +1,22 @@
 import { Readable } from "node:stream";
-import type Docker from "dockerode";
-import { ImageBuildError, type OnImageProgress } from "../../port/images.ts";
+import { ImageBuildError } from "../../port/images.ts";
+import type { BootstrapRequest } from "./bootstrap.ts";
 import { BASE_LABEL, FINGERPRINT_LABEL, fingerprint, type ImageSource } from "./catalog.ts";
 import { readMessages } from "./engine-messages.ts";
 
-export interface BuildRequest {
-  readonly docker: Docker;
+export interface BuildRequest extends Omit<BootstrapRequest, "stateDir"> {
   readonly source: ImageSource;
   /** The id of the image that it is built on. */
   readonly baseId: string;
   /** `host` if the Engine has no network of its own; else its default. */
   readonly network?: "host" | undefined;
-  readonly proxies: Readonly<Record<string, string>>;
-  readonly onProgress: OnImageProgress;
-  readonly signal?: AbortSignal | undefined;
 }
 
 const TAIL_LINES = 20;
 
 /** Builds one image from its folder with the Engine's own builder. */
-export async function buildImage({
-  docker,
-  source,
-  baseId,
-  network,
-  proxies,
-  onProgress,
-  signal,
-}: BuildRequest): Promise<void> {
+export async function buildImage(request: BuildRequest): Promise<void> {
+  const { docker, source, baseId, network, proxies, onProgress, signal } = request;
   const answer = await docker.buildImage(Readable.from([source.context.tar]), {
     t: source.tag,
     // The builder knows the usual proxy variables and does not keep them in the image.
@@ -53,9 +42,6 @@ export async function buildImage({
 }
 
 function failure(error: string, step: string | undefined, tail: readonly string[]): string {
-  return [
-    `the build failed at step ${step ?? "0, before the first"}`,
-    ...tail.map((line) => `  ${line}`),
-    error.trim(),
-  ].join("\n");
+  const title = `the build failed at step ${step ?? "0, before the first"}`;
+  return [title, ...tail.map((line) => `  ${line}`), error.trim()].join("\n");
 }

@@ -17,12 +17,7 @@ import { findProxies } from "./host-apt.ts";
 import { inspectImage } from "./inspect.ts";
 import type { StatusRequest } from "./status.ts";
 
-/**
- * Builds the images that are missing or stale: the base first, on a Debian that is pulled or made, then the others.
- * Two processes with one state folder take turns.
- *
- * @throws {ImageBuildError} with the step and the last lines of its output.
- */
+/** As `EngineImages.build` says, on a Debian that is pulled or made. */
 export async function buildImages(request: ImageBuildRequest & StatusRequest): Promise<BuiltImage[]> {
   const { docker, imagesDir, stateDir, names, onProgress, signal, prefix = IMAGE_PREFIX } = request;
   const sources = await listImages(imagesDir, prefix, names);

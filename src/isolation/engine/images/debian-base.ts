@@ -44,7 +44,7 @@ async function fetchBase(request: BootstrapRequest): Promise<DebianBase> {
   const recorded = await recordedBase(stateDir);
   const reference = recorded?.source === "registry" ? recorded.reference : PUBLIC_TAG;
   onProgress({ image: reference, text: "asking the registry" });
-  const refusal = await pullImage({ docker, reference, onProgress, signal });
+  const refusal = await pullImage(reference, request);
   const pulled = refusal === null ? await pulledBase(docker, reference) : null;
   if (pulled) return pulled;
   onProgress({

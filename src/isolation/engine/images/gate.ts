@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { Readable } from "node:stream";
 import type Docker from "dockerode";
 import { z } from "zod";
-import { hasCode } from "../../../platform/errno.ts";
+import { nullFor } from "../../../platform/errno.ts";
 import { sha256 } from "../../../platform/sha256.ts";
 import { writeAtomically, writeIfMissing } from "../../../platform/write-file.ts";
 import { currentOwner, formatOwner, loadSealKey, sealOf } from "../../../state/owner.ts";
@@ -13,12 +13,7 @@ import { statePaths } from "../../../state/state-paths.ts";
 import { BASE_NAME, IMAGE_PREFIX, ImageBuildError } from "../../port/images.ts";
 import { inspectImage } from "./inspect.ts";
 import { readRecord } from "./record.ts";
-
-export interface GateRequest {
-  readonly docker: Docker;
-  readonly stateDir: string;
-  readonly prefix?: string;
-}
+import type { StatusRequest } from "./status.ts";
 
 const GATE_PATH = "/usr/lib/corral/gate";
 const MAX_BYTES = 16 * 1024 * 1024;
@@ -29,7 +24,8 @@ const GateRecord = z.object({ baseId: z.string(), sha256: z.string().regex(/^[0-
  *
  * Extracted once for each base image, and again if the file was changed.
  */
-export async function gateBinary({ docker, stateDir, prefix = IMAGE_PREFIX }: GateRequest): Promise<string> {
+export async function gateBinary(request: Omit<StatusRequest, "imagesDir">): Promise<string> {
+  const { docker, stateDir, prefix = IMAGE_PREFIX } = request;
   const tag = `${prefix}/${BASE_NAME}`;
   const base = await inspectImage(docker, tag);
   if (!base) throw new ImageBuildError(tag, `it is not built. Run: corral images build ${BASE_NAME}`);
@@ -92,8 +88,5 @@ async function ownerLabels(name: string, stateDir: string): Promise<Record<strin
 }
 
 async function sha256OfFile(file: string): Promise<string | null> {
-  return readFile(file).then(sha256, (error: unknown) => {
-    if (hasCode(error, "ENOENT")) return null;
-    throw error;
-  });
+  return readFile(file).then(sha256, nullFor("ENOENT"));
 }

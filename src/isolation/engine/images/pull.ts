@@ -1,20 +1,14 @@
-import type Docker from "dockerode";
-import type { OnImageProgress } from "../../port/images.ts";
+import type { BootstrapRequest } from "./bootstrap.ts";
 import { readMessages } from "./engine-messages.ts";
 
 const FIRST_BYTE_TIMEOUT_MS = 8_000;
 const TOTAL_TIMEOUT_MS = 10 * 60_000;
 
-export interface PullRequest {
-  readonly docker: Docker;
-  /** `debian:bookworm-slim` or `debian@sha256:…`. */
-  readonly reference: string;
-  readonly onProgress: OnImageProgress;
-  readonly signal?: AbortSignal | undefined;
-}
-
-/** Pulls an image. Null on success, else why no registry provided it. */
-export async function pullImage({ docker, reference, onProgress, signal }: PullRequest): Promise<string | null> {
+/** Pulls `debian:bookworm-slim` or `debian@sha256:…`. Null on success, else why no registry provided it. */
+export async function pullImage(
+  reference: string,
+  { docker, onProgress, signal }: Pick<BootstrapRequest, "docker" | "onProgress" | "signal">,
+): Promise<string | null> {
   const givenUp = new AbortController();
   const firstByte = setTimeout(
     () => givenUp.abort(new Error(`no registry answered within ${FIRST_BYTE_TIMEOUT_MS / 1000} s`)),

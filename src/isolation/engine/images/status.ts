@@ -12,13 +12,8 @@ export interface StatusRequest {
   readonly prefix?: string;
 }
 
-/** Which images exist and are up to date. Asks the Engine only: no registry is asked, nothing is built. */
-export async function imageStatus({
-  docker,
-  imagesDir,
-  stateDir,
-  prefix = IMAGE_PREFIX,
-}: StatusRequest): Promise<ImageStatus[]> {
+export async function imageStatus(request: StatusRequest): Promise<ImageStatus[]> {
+  const { docker, imagesDir, stateDir, prefix = IMAGE_PREFIX } = request;
   const sources = await listImages(imagesDir, prefix);
   const [debian, ...images] = await Promise.all([
     findDebianBase(docker, stateDir),
