@@ -4,7 +4,7 @@ import { columns } from "./terminal/terminal.ts";
 
 const HEAD = ["TIME", "RUN", "WORKER", "WHAT", "OUTCOME"];
 
-/** Records as a table. What stands in them was chosen by workers as well, so nothing of it reaches the terminal as it is. */
+/** Records as a table. Workers chose some of their content, so all of it is escaped for the terminal. */
 export function auditTable(records: readonly SealedRecord[]): string {
   const rows = records.map((record) => {
     const [what, outcome] = wordsOf(record);

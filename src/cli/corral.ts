@@ -36,7 +36,7 @@ const written = (stream: NodeJS.WriteStream) => new Promise((resolve) => stream.
 await Promise.all([written(process.stdout), written(process.stderr)]);
 process.exit(terminal.fault === null ? status : EXIT.engineTrouble);
 
-/** What may not be looked at is told by whatever needs it. */
+/** The code that needs an unreadable path reports it. */
 function stateOf(dir: string): Stats | undefined {
   try {
     return statSync(dir, { throwIfNoEntry: false });

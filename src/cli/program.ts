@@ -214,7 +214,7 @@ function programFor(terminal: Terminal): Program {
     .addOption(json("print lines of JSON, as `model: script/FILE` reads them"))
     .action(does(async (run, options) => (await import("./transcripts.ts")).showVerb(run, options, terminal)));
 
-  const changes = group("changes", "Review and apply what runs wrote and nobody approved yet.").addHelpText(
+  const changes = group("changes", "Review and apply what runs wrote and no person approved yet.").addHelpText(
     "after",
     CHANGES_HELP,
   );

@@ -6,10 +6,10 @@ import { Turns } from "./turns.ts";
 /** One of a worker's tools, as the `ai` package takes it. Its output is an {@link AiToolOutput}. */
 export type AiTool = ReturnType<typeof dynamicTool>;
 
-/** What a tool answered: what `ai` hands on to a program. A refusal is an answer, which the model is told as an error. */
+/** What a tool answered: what `ai` hands on to a program. A refusal is an answer, which the model gets as an error. */
 export type AiToolOutput = AgentToolAnswer;
 
-/** How a model is told of an image that a tool answered with. */
+/** How a model gets an image that a tool returned. */
 export type ToolImages = "in the result" | "never";
 
 /**

@@ -82,7 +82,7 @@ export class FileSandbox {
     return parsed.ok ? checkRead(this.data, parsed.path, facts) : this.#outside(path, parsed.reason);
   }
 
-  /** Why this file may not be written; null where it may. Whether somebody has to agree to it is another question. */
+  /** Why this file may not be written; null if it may. It does not say if a person must approve it. */
   checkWrite(path: string, facts: FileFacts = {}): SandboxError | null {
     const parsed = parsePathIn(this.data, path);
     return parsed.ok ? checkWrite(this.data, parsed.path, facts) : this.#outside(path, parsed.reason);

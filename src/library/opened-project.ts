@@ -25,14 +25,14 @@ export interface ProjectRun {
   readonly signal?: AbortSignal;
   /** A policy in place of the project's. */
   readonly policy?: string;
-  /** Told of what happens to this run and to all below it, besides the project's `emit`. It must not throw. */
+  /** Gets the events of this run and of all runs below it, in addition to the project's `emit`. It must not throw. */
   readonly onEvent?: Emit;
 }
 
 /** All that is left out is as on the command line. */
 export type ProjectMap = Omit<MapRequest, "worker">;
 
-/** Under which policy something is looked at. */
+/** The policy under which something is inspected. */
 export interface PolicyChoice {
   /** A policy in place of the project's. */
   readonly policy?: string;
@@ -87,7 +87,7 @@ export class OpenedProject implements AsyncDisposable {
   }
 
   /**
-   * Runs a worker by itself, and answers with what became of it: a failure, a refusal and a denial are results as well.
+   * Runs a worker by itself, and returns its result: a failure, a refusal and a denial are results too.
    *
    * @throws RequestError ATTACHMENT for a file that does not exist.
    */

@@ -97,7 +97,7 @@ export class ProjectFleets {
 }
 
 export interface ApplyOptions extends Pick<ApplyRequest, "only" | "signal"> {
-  /** True: the program has agreed to all of it, so nobody is asked; rules of the project that deny still deny. */
+  /** True: the program approved all of it, so no person is asked; rules of the project that deny still deny. */
   readonly agreed?: boolean;
 }
 

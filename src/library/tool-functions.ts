@@ -9,7 +9,7 @@ import { OutputListener } from "./output-listener.ts";
 /** What each tool takes, from its own schema: a field with a default may be left out. */
 export type ToolInputs = { readonly [Name in ToolName]: z.input<ToolDefinitions[Name]["input"]> };
 
-/** How one use of a tool goes on. */
+/** How one use of a tool runs. */
 export interface ToolCallOptions {
   /** Ends it; it then answers `CANCELLED`. */
   readonly signal?: AbortSignal;

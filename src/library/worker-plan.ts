@@ -7,7 +7,7 @@ import type { Preview } from "../run/open/preview.ts";
 /** A worker's container before there is one. Ids of the run, and its socket, are placeholders that no run can have. */
 export type WorkerPlan =
   | { readonly ok: true; readonly plan: Plan; readonly notes: readonly string[] }
-  /** `violations` is empty where nothing is wrong with the worker, and `message` says what else is missing. */
+  /** `violations` is empty if the worker has no fault; then `message` says what else is missing. */
   | { readonly ok: false; readonly violations: readonly DescribedViolation[]; readonly message: string };
 
 /** By the same steps as the run's own. The workers that it may call are not looked at. */

@@ -89,7 +89,7 @@ export async function openTools(
       return closing;
     },
     [Symbol.asyncDispose]: () => {
-      // What went wrong in closing was told to whoever closed.
+      // The caller that closed got the error.
       disposing ??= closing === null ? opened[Symbol.asyncDispose]().finally(ended) : closing.then(nothing, nothing);
       return disposing;
     },

@@ -5,7 +5,7 @@ import type { WhenRead } from "./calls/exchange.ts";
 import type { Connection } from "./connection/connection.ts";
 import { type Era, protocolServer } from "./protocol-server.ts";
 
-/** A longer message ends the connection: nobody knows where the next one begins. */
+/** A longer message ends the connection, because the start of the next one is unknown. */
 const MAX_MESSAGE_BYTES = 16 * 1024 ** 2;
 /** Messages that wait for the client to read them, before nothing more is read of it. */
 const MAX_UNREAD = 256;

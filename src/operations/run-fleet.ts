@@ -79,7 +79,7 @@ export interface MapRequest extends Partial<Omit<FleetSpec, "version" | "worker"
   /** Maps of fields, or paths: what the template is filled with. */
   readonly items: AsyncIterable<unknown> | Iterable<unknown>;
   readonly template: ItemTemplate;
-  /** Folders, besides the project's, whose files items may name. Absolute. */
+  /** Folders, in addition to the project's, whose files items may name. Absolute. */
   readonly within?: readonly string[];
   readonly signal?: AbortSignal;
 }

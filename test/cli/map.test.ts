@@ -218,7 +218,7 @@ describe("corral map", () => {
   it("asks nobody what needs agreement, and says so", async () => {
     const { status, stderr } = await project.corral(["map", "asks", "--manifest", "-"], { stdin: '{"n":1}\n' });
     expect(stderr).toContain(
-      "a fleet asks nobody; a rule of the project can approve it. It waits: see `corral changes show",
+      "a fleet asks no person; a rule of the project can approve it. It waits: see `corral changes show",
     );
     expect(status).toBe(1);
   });

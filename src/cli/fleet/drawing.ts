@@ -15,11 +15,11 @@ const MAX_LISTED = 5;
 const MAX_BAR = 50;
 const MAX_KEY = 48;
 
-/** How a fleet stands, for a terminal: the lists are shorter or left out where there is no room for them. */
+/** The status of a fleet, for a terminal: lists are shorter or left out if there is no room for them. */
 export function drawFleet(view: FleetView, style: FleetDrawingStyle): string {
   const head = [progressLine(view, style), countsLine(view, style), paceLine(view, style)];
   if (view.draining !== null) head.push(drainingLine(view.draining, style));
-  // The cursor stands on a line of its own below the drawing.
+  // The cursor is on its own line below the drawing.
   const room = Math.max(1, style.rows - 1);
   // Each of the two lists has a heading.
   const listed = Math.min(MAX_LISTED, Math.floor((room - head.length) / 2) - 1);

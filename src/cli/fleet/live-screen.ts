@@ -12,7 +12,7 @@ import { FleetWitness } from "./witness.ts";
 const FRAME_MS = 125;
 const MAX_TROUBLES = 50;
 
-/** On a terminal: how the fleet stands, drawn over and over below whatever is told. */
+/** On a terminal: the status of the fleet, redrawn below the printed messages. */
 export class LiveFleetScreen implements FleetScreen {
   readonly #terminal: Terminal;
   readonly #witness = new FleetWitness();

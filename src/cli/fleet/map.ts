@@ -73,7 +73,7 @@ function fromOptions(name: string | undefined, project: Project, options: MapOpt
   };
 }
 
-/** What the command line says besides goes before what the file says. */
+/** Options of the command line override the file. */
 function fromFile(fleet: FleetDefinition, name: string | undefined, project: Project, options: MapOptions): Asked {
   if (name !== undefined) throw new UsageError("use either a worker or --fleet NAME, which names its own");
   if (options.over !== undefined || options.manifest !== undefined)
@@ -96,7 +96,7 @@ function fromFile(fleet: FleetDefinition, name: string | undefined, project: Pro
 const OF_MANIFESTS = ["format", "within"] as const;
 const OF_ITEMS = ["attach", "allowRead", "allowWrite", "input", "key"] as const;
 
-/** An option that would be taken and ignored is refused: somebody relies on it, on a narrower sandbox perhaps. */
+/** An option that would have no effect is refused: the user may rely on it, for example on a narrower sandbox. */
 function refuseIdle(options: MapOptions, names: readonly (keyof MapOptions)[], why: string): void {
   const isSaid = (name: keyof MapOptions): boolean =>
     Array.isArray(options[name]) ? options[name].length > 0 : options[name] !== undefined;

@@ -70,7 +70,7 @@ export class PlainFleetScreen implements FleetScreen {
       if (this.#failures.take()) this.tell(failureText(result));
       else if (this.#failures.isJustExceeded) this.tell("corral: further failures are only counted");
     }
-    // The whole is told by the summary.
+    // The summary reports the whole.
     if (this.#tenth > this.#toldTenth && this.#done < this.#items) this.#progress();
   }
 

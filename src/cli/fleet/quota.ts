@@ -1,4 +1,4 @@
-/** What is told one by one only so many times, and counted from then on. */
+/** Messages that are printed one by one up to a number, and only counted after that. */
 export class Quota {
   readonly #max: number;
   #asked = 0;

@@ -13,7 +13,7 @@ import { fleetScreenFor } from "./screen.ts";
 /** No person answers for each of thousands of items, and the terminal shows the progress of the fleet. */
 const ASKS_NOBODY: Approver = {
   decide: async () =>
-    denied("the approval mode is interactive, and a fleet asks nobody; a rule of the project can approve it"),
+    denied("the approval mode is interactive, and a fleet asks no person; a rule of the project can approve it"),
 };
 
 /**

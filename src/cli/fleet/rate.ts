@@ -19,7 +19,7 @@ export class RecentRate {
     slot.count += 1;
   }
 
-  /** The slot that goes on counts for as much of it as has passed; the very beginning for a whole one. */
+  /** The current slot counts for the part of it that has passed; the first moment counts as a whole one. */
   perSecond(now: number): number {
     const number = Math.floor(now / SLOT_MS);
     const recent = this.#slots.filter((slot) => slot.number > number - SLOTS && slot.number <= number);

@@ -8,7 +8,7 @@ import type { FleetView } from "./witness.ts";
 /** More reasons than this are counted as one. */
 const MAX_REASONS = 20;
 
-/** How a fleet ended: what became of its items, why some did not succeed, and what can be done about it. */
+/** How a fleet ended: the status of its items, why some did not succeed, and what the user can do. */
 export function summaryText(summary: FleetSummary): string {
   const { fleet, state, why, items, done, durationMs } = summary;
   const reason = why === null ? "" : `: ${printableLine(why, 500)}`;

@@ -25,7 +25,7 @@ export interface FleetView {
   /** Items per second. */
   readonly recentRate: number;
   readonly overallRate: number;
-  /** Null where nobody can tell yet, or nothing is left. */
+  /** Null if it is not known yet, or if nothing is left. */
   readonly leftMs: number | null;
   /** Why nothing more is begun; null where more is. */
   readonly draining: string | null;
@@ -35,7 +35,7 @@ export interface FleetView {
   readonly failures: readonly Pick<ItemResult, "key" | "status" | "error">[];
 }
 
-/** Watches the events of one fleet, at little cost for each, and knows at any moment how it stands. */
+/** Watches the events of one fleet, at little cost for each, and knows its status at any moment. */
 export class FleetWitness {
   readonly #now: () => number;
   readonly #startedAt: number;
@@ -66,7 +66,7 @@ export class FleetWitness {
       this.#earlier = event.done;
     } else if (event.type === "started") {
       this.#waiting.delete(event.index);
-      // An attempt that nobody saw the end of does not keep its place.
+      // An attempt whose end was not seen does not keep its place.
       this.#running.delete(event.index);
       this.#running.set(event.index, { key: event.key, since: this.#now() });
     } else if (event.type === "settled") this.#settle(event.result, event.retryInMs !== null);

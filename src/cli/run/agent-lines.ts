@@ -5,7 +5,7 @@ import type { RunEvent } from "../../run/model/events.ts";
 /** Characters of one line of what an agent says, and of what it calls a tool with. */
 const MAX_LINE = 400;
 const MAX_INPUT = 160;
-/** Agents that nobody hears the end of are forgotten. */
+/** Agents whose end was not reported are forgotten. */
 const MAX_AGENTS = 1000;
 
 /**

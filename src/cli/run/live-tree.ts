@@ -11,10 +11,10 @@ export class LiveTree {
   readonly #update: ReturnType<typeof createLogUpdate>;
   readonly #timer: NodeJS.Timeout;
   #paused = false;
-  /** Nothing is drawn behind half a line of somebody else's. */
+  /** Nothing is drawn after an incomplete line of another writer. */
   #midLine = false;
   #left = false;
-  /** What came while the terminal was somebody else's: bounded by the runs' own output limits. */
+  /** What came while another writer had the terminal: bounded by the runs' own output limits. */
   #held: { readonly stream: NodeJS.WriteStream; readonly chunk: string | Uint8Array }[] = [];
 
   constructor(terminal: Terminal, tree: () => TreeRun | null) {
@@ -41,7 +41,7 @@ export class LiveTree {
     this.#midLine = chunk.length > 0 && chunk.at(-1) !== "\n" && chunk.at(-1) !== 0x0a;
   }
 
-  /** The terminal is somebody else's until {@link resume}. */
+  /** Another writer has the terminal until {@link resume}. */
   pause(): void {
     this.#paused = true;
     this.#update.clear();

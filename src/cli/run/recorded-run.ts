@@ -10,7 +10,7 @@ import { stateDirFrom } from "../../state/state-dir.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 
-/** `--record`: what cannot be recorded is told before anything runs. */
+/** `--record`: if recording is not possible, the error comes before anything runs. */
 export function refuseRecording(file: string, { name, agent }: WorkerDefinition, { cwd }: Terminal): void {
   if (agent === undefined) throw new UsageError(`--record works only with agents, and ${name} is a command`);
   if (!file.endsWith(".jsonl"))
@@ -18,7 +18,7 @@ export function refuseRecording(file: string, { name, agent }: WorkerDefinition,
   if (existsSync(resolve(cwd, file))) throw new UsageError(`--record does not overwrite files, and ${file} exists`);
 }
 
-/** The transcript as the run left it. The run is over: what goes wrong now is told, and changes nothing of its status. */
+/** The transcript as the run left it. The run has ended: an error now is reported and does not change its status. */
 export async function recordRun(file: string, { run }: RunResult, { dir }: Project, terminal: Terminal): Promise<void> {
   const lines = await new TranscriptFolder(stateDirFrom(terminal.env), dir).read(run);
   if (lines === null) return say(terminal, "corral: nothing to record: the agent did not start");

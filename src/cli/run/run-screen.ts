@@ -11,7 +11,7 @@ import { Witness } from "./witness.ts";
 export interface ScreenOptions {
   readonly json?: boolean;
   readonly tree?: boolean;
-  /** What agents say and do is told as it comes, also where standard error is no terminal. */
+  /** What agents say and do is printed as it comes, also if standard error is not a terminal. */
   readonly stream?: boolean;
 }
 

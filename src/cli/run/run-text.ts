@@ -9,7 +9,7 @@ export function troubleText({ worker, detail }: RunEvent & { readonly type: "tro
 
 /** How a run ended that did not succeed. */
 export function endingText({ worker, status, error, violations, changeset }: RunResult): string {
-  // What is wrong with some changes stands in the error, with what became of all of them.
+  // The error names the refused changes and the result of all changes.
   const ending = `corral: ${printable(error?.message ?? status)}`;
   if (violations.length === 0 || changeset !== null) return ending;
   const reasons = violations.map(({ message }) => `  - ${printableLine(message, 1000)}`);

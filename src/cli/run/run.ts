@@ -33,7 +33,7 @@ export interface RunOptions {
 
 /** `corral run`. The exit status is the worker's own, or one that says why there is none. */
 export async function runVerb(name: string, options: RunOptions, terminal: Terminal): Promise<number> {
-  // The Engine is asked while the project is read; what is wrong with the project is told first.
+  // The Engine is asked while the project is read; errors of the project are reported first.
   const engine = openEngine({ stateDir: stateDirFrom(terminal.env), engineEnv: terminal.env });
   const [loaded] = await Promise.allSettled([loadProject(options.project), engine]);
   if (loaded.status === "rejected") throw loaded.reason;
@@ -50,7 +50,7 @@ export async function runVerb(name: string, options: RunOptions, terminal: Termi
     screen,
     stop,
   });
-  // Only now: everything of the run is gone from the Engine, and whoever reads the result can rely on that.
+  // Only now: the Engine has nothing of the run any more, and the reader of the result can rely on that.
   screen.end(result);
   if (options.record !== undefined) await recordRun(options.record, result, project, terminal);
   await tellSuggestion(project, options.project, grants, terminal);

@@ -18,7 +18,7 @@ export interface TreeRun {
   readonly durationMs: number;
   /** Names below `/attachments`. */
   readonly attachments: readonly string[];
-  /** Null where no container came to be, or where nobody looked. */
+  /** Null if no container was created, or if none was inspected. */
   readonly mounts: readonly SeenMount[] | null;
   /** What went wrong, in words; null for a success. */
   readonly message: string | null;

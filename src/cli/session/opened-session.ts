@@ -18,7 +18,7 @@ export interface SessionOptions {
   readonly approve?: ApprovalMode;
 }
 
-/** Opens a session of a worker for one verb, and closes it after; a refused one is told, and has its exit status. */
+/** Opens a session of a worker for one verb, and closes it after; for a refused one it prints why and sets the exit status. */
 export async function inSession(
   options: SessionOptions,
   terminal: Terminal,

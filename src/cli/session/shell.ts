@@ -46,7 +46,7 @@ async function inShell(session: Session, stop: Stop, terminal: Terminal): Promis
   return exitStatusOf(endingOf({ kind: "exited", code: exit.code, outOfMemory: false, usage }, null));
 }
 
-/** A promise while whoever reads is behind: the shell waits with them. */
+/** A promise while the reader is behind: the shell waits too. */
 function written(stream: NodeJS.WriteStream, chunk: Buffer): Promise<void> | undefined {
   if (stream.write(chunk) || !stream.writable) return undefined;
   return new Promise((resolve) => {

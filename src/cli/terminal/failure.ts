@@ -17,7 +17,7 @@ export interface Failure {
 /** What a person reads of an error, and the exit status that goes with it. */
 export function failureOf(error: unknown, env: Readonly<Record<string, string | undefined>>): Failure {
   if (!(error instanceof Error)) return { text: `corral: ${String(error)}`, status: EXIT.engineTrouble };
-  // Each line begins with its place in a file, which editors follow only where nothing stands before it.
+  // Each line begins with its place in a file, which editors follow only at the start of the line.
   if (error instanceof DeclarationError) return { text: error.message, status: EXIT.wrongUsage };
   if ([UsageError, UnknownPolicyError, ItemsError].some((kind) => error instanceof kind)) {
     return { text: `corral: ${error.message}`, status: EXIT.wrongUsage };
@@ -55,7 +55,7 @@ const STATUSES: Partial<Record<RequestErrorCode, number>> = {
   FLEET_REFUSED: EXIT.refused,
 };
 
-/** What the system says of a path that somebody named, or of a full disk, is no bug. */
+/** An error of the system about a path that the user named, or about a full disk, is not a bug. */
 function isRefusedBySystem({ code }: NodeJS.ErrnoException): boolean {
   return code !== undefined && ["EACCES", "EPERM", "EROFS", "ENOSPC", "EDQUOT", "ENOTDIR", "ELOOP"].includes(code);
 }

@@ -12,12 +12,12 @@ export interface Terminal {
   readonly stderr: NodeJS.WriteStream;
   /** Calls back for every SIGINT and SIGTERM from now on; answers with how to stop that. */
   onStop(stop: (signal: NodeJS.Signals) => void): () => void;
-  /** Ends the process now, whatever still goes on. */
+  /** Ends the process now, even if work still runs. */
   exit(status: number): never;
 }
 
 export interface ProcessTerminal extends Terminal {
-  /** Why what was printed did not all arrive, such as a full disk; null where it did, or nobody reads it any more. */
+  /** Why output was lost, such as a full disk; null if all arrived, or if its reader closed it. */
   readonly fault: Error | null;
 }
 

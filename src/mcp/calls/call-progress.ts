@@ -33,7 +33,7 @@ export class CallProgress {
     this.#heartbeat = setInterval(() => this.#beat(), HEARTBEAT_MS).unref();
   }
 
-  /** A client that came again gets it with its new request; null: nobody listens for now. */
+  /** A client that came again gets it with its new request; null: no client listens now. */
   sendBy(send: Send | null): void {
     this.#send = send;
   }
@@ -77,7 +77,7 @@ export class CallProgress {
     if (this.#send === null) return;
     this.#lastAt = performance.now();
     this.#count += 1;
-    // A client that is gone is told nothing; that it is gone ends the call by another way.
+    // A client that is gone gets nothing; another path ends its call.
     await this.#send({ progress: this.#count, message: printable(text) }).catch(() => {});
   }
 }

@@ -8,7 +8,7 @@ import type { Exchange } from "./exchange.ts";
 /** Where a call has come to when its client is answered. */
 export type Round =
   | { readonly kind: "done"; readonly result: ToolResult }
-  /** It waits for somebody's answers; the client comes again with those, and with `state`. */
+  /** It waits for a person's answers; the client comes again with them and with `state`. */
   | { readonly kind: "asks"; readonly state: string; readonly forms: ReadonlyMap<string, ElicitRequestFormParams> };
 
 export type Work = (call: Call, signal: AbortSignal, onOutput: OnOutput) => Promise<ToolResult>;
@@ -26,7 +26,7 @@ interface Open {
 export class Call {
   /** Nobody can guess it: who has it may answer for the person. */
   readonly state = randomBytes(24).toString("base64url");
-  /** What the client should know besides the result. */
+  /** What the client should know in addition to the result. */
   readonly notes: string[] = [];
   /** What is used. */
   readonly tool: string;
@@ -47,7 +47,7 @@ export class Call {
     this.#progress = new CallProgress(exchange.progress);
     const onOutput: OnOutput = (stream, chunk) => void this.#progress.add(stream, chunk);
     this.#result = work(this, this.#cancelled.signal, onOutput).finally(() => this.#end());
-    // Who waits for it may be somebody later, or nobody.
+    // A client may wait for it later, or never.
     this.#result.catch(() => {});
   }
 
@@ -118,7 +118,7 @@ export class Call {
     this.#cancelled.abort(reason);
   }
 
-  /** Of what is asked still and was not answered, the client is told once more. */
+  /** The client gets questions that are still open once more. */
   #takeAnswers(responses: Readonly<Record<string, unknown>>): void {
     for (const [id, { settle }] of [...this.#open]) {
       if (!Object.hasOwn(responses, id)) continue;
@@ -128,7 +128,7 @@ export class Call {
     if (this.#open.size > 0) this.#asked.resolve();
   }
 
-  /** What it left open (by a program in the background) is withdrawn: nobody comes again for it. */
+  /** What it left open (by a program in the background) is withdrawn: no client comes again for it. */
   #end(): void {
     this.#isOver = true;
     this.#progress.end();

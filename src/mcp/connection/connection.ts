@@ -26,7 +26,7 @@ export interface ConnectionOptions extends Omit<SandboxSessionOptions, "approver
   readonly report: (error: unknown) => void;
 }
 
-/** What a request came to, and what its client should know besides. */
+/** The result of a request, and what else its client should know. */
 export interface Told {
   readonly round: Round;
   readonly notes: readonly string[];
@@ -44,7 +44,7 @@ export class Connection implements AsyncDisposable {
   readonly tools: ReadonlyMap<string, Tool>;
   readonly #options: ConnectionOptions;
   readonly #fileSlots = new Slots();
-  /** Commands, calls and git may take as long as they may: nobody who only wants a file waits behind them. */
+  /** Commands, calls and git may take long: a request for a file does not wait behind them. */
   readonly #longSlots = new Slots();
   readonly #sandbox: SandboxSession;
   readonly #roots: ClientRoots;
@@ -74,7 +74,7 @@ export class Connection implements AsyncDisposable {
     this.#roots = new ClientRoots({ isHonoured: honoursRoots, tell });
   }
 
-  /** Uses a tool, or goes on with the use that the client comes again for. */
+  /** Uses a tool, or continues the use that the client comes again for. */
   async use(name: string, input: unknown, exchange: Exchange): Promise<Told> {
     const { state } = exchange;
     if (isTooDeep(input)) return { round: { kind: "done", result: refusedAnswer("BAD_INPUT", TOO_DEEP) }, notes: [] };
@@ -86,7 +86,7 @@ export class Connection implements AsyncDisposable {
     return { round, notes: call.notes };
   }
 
-  /** The same for what asks nobody, such as reading a resource. */
+  /** The same for requests that ask no person, such as reading a resource. */
   async look(name: string, input: unknown, exchange: Exchange): Promise<ToolResult> {
     const { signal } = exchange;
     const look = (): Promise<ToolResult> => this.#run(name, input, exchange, signal);

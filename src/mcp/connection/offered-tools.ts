@@ -5,7 +5,7 @@ import { inputSchemaOf } from "../../tools/input-schema.ts";
 import type { Tool } from "../../tools/tool.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
 
-/** A callable worker is told in so many characters at most. */
+/** The most characters that describe a callable worker. */
 const MAX_DESCRIPTION = 500;
 
 /** The tools that a worker may and can use, by name: others would only be refused. */

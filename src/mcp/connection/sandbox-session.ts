@@ -24,7 +24,7 @@ export type UnderRoots =
   | {
       readonly ok: true;
       readonly session: Session;
-      /** True where nothing of the worker's directories lies in the client's roots. */
+      /** True if no directory of the worker is in the client's roots. */
       readonly isEmptied: boolean;
     }
   | Extract<OpenedSession, { ok: false }>;

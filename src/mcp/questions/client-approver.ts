@@ -10,7 +10,7 @@ import { answerIn, questionForm } from "./question-form.ts";
 const MAX_AT_ONCE = 20;
 
 export interface ClientApproverOptions {
-  /** The call that a question comes from, where its client can be asked; null: nobody can be. */
+  /** The call that a question comes from, if its client can be asked; null: no client can be asked. */
   readonly callInQuestion: () => Call | null;
   /** Puts a form before the person behind a call. */
   readonly ask: (call: Call, form: ElicitRequestFormParams, signal: AbortSignal) => Promise<unknown>;

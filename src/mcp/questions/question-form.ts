@@ -6,7 +6,7 @@ import { type AskedOfPerson, choiceTexts, questionText } from "../../operations/
 
 /** Clients show the text in windows of their own; lines are broken as for a terminal of this width. */
 const COLUMNS = 100;
-/** What is longer is not asked about: nobody can agree to what was left out. Diffs and lists of paths are cut long before. */
+/** A longer text is not asked about: a person cannot approve what is left out. Diffs and lists of paths are cut long before. */
 const MAX_MESSAGE_CHARS = 100_000;
 const PLAIN = pc.createColors(false);
 

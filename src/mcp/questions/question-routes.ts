@@ -1,6 +1,6 @@
 import type { ApprovalRequest, Approver, Decision } from "../../approval/approver.ts";
 
-/** Leads each question to whoever is asked in the session that it comes from, by the root of its tree of runs. */
+/** Routes each question to the approver of the session that it comes from, by the root of its tree of runs. */
 export class QuestionRoutes implements Approver {
   readonly #bySession = new Map<string, Approver>();
   readonly #otherwise: Approver;

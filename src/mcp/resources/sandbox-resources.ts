@@ -26,7 +26,7 @@ const NEEDED = ["list_files", "file_info", "read_file"] as const;
 /** A client's connection, as far as resources need it. */
 export interface ResourceConnection {
   readonly tools: ReadonlyMap<string, unknown>;
-  /** Uses a tool that asks nobody. */
+  /** Uses a tool that asks no person. */
   look(name: string, input: unknown, exchange: Exchange): Promise<ToolResult>;
 }
 
@@ -93,7 +93,7 @@ function described({ path, type, size }: ListEntry): Resource {
   return { uri: resourceUri(path as VirtualPath), name: path.slice(1), ...about };
 }
 
-/** A refusal is an error here; what is not shown and what is not there are told alike. */
+/** A refusal is an error here. A hidden path and a missing path give the same error. */
 function dataOf(result: ToolResult, uri: string): Readonly<Record<string, unknown>> {
   if (result.ok) return result.data;
   const { code, message } = result;

@@ -25,7 +25,7 @@ export function narrowToRoots(sandbox: Sandbox, hosts: readonly string[]): Narro
   return { allowRead, allowWrite };
 }
 
-/** The place of a root that lies in a mount; none where another mount stands there, or where no path can name it. */
+/** The place of a root in a mount; none if another mount is there, or if no path can name it. */
 function partOf(mount: Mount, root: string, sandbox: Sandbox): VirtualPath[] {
   if (!holds(mount.host, root)) return [];
   const rest = mount.host === "/" ? root.slice(1) : root.slice(mount.host.length + 1);

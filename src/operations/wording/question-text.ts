@@ -12,7 +12,7 @@ const MAX_NAMED_IN_HINT = 60;
 export type AskedOfPerson = Asked & { readonly runs: number };
 
 export interface QuestionText {
-  /** What stands above the question: what would not fit into it, and what it is about. */
+  /** The text above the question: its subject, and what would not fit into it. */
   readonly above: readonly string[];
   /** What of that is only shown when it is asked for. */
   readonly rest: readonly string[];
