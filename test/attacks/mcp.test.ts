@@ -264,7 +264,7 @@ describe("a worker whose output no message holds", () => {
         name: "read_file",
         arguments: { path: "/docs/text", max_chars: 1_900_000 },
       });
-      expect(textOf(read)).toContain("more are not told");
+      expect(textOf(read)).toContain("more characters are not shown");
       const looked = await client.callTool({ name: "read_file", arguments: { path: "/docs/large.png" } });
       expect(textOf(looked)).toBe("Image (image/png, 9437184 bytes).\n[The image is too large to send.]");
       for (const uri of ["corral:///docs/text", "corral:///docs/large.png"])
