@@ -14,21 +14,12 @@ const MAX_AGREED = 20_000;
  * only while it is exactly the version that the tool left.
  */
 export class Agreed {
+  /** Inode and time of the last change of each file. */
   readonly #written = new Map<VirtualPath, string>();
   readonly #contents = new Map<VirtualPath, string>();
   readonly #deleted = new Set<VirtualPath>();
   /** The folders above what was written. */
   readonly #onTheWay = new Set<string>();
-
-  /** Notes the current staged version of a file that a tool wrote, or of a folder and everything in it. */
-  wrote(
-    path: VirtualPath,
-    folder: Descriptor,
-    name: RawName,
-    pathOf: (below: readonly RawName[]) => VirtualPath | null,
-  ): void {
-    this.#note(path, folder, name, [], pathOf);
-  }
 
   /** Notes the content that was approved for a file, as SHA-256 in hexadecimal. */
   mayHold(path: VirtualPath, digest: string): void {
@@ -49,28 +40,29 @@ export class Agreed {
   covers({ kind, next }: Pick<Draft, "kind" | "next">, { path, type }: Pick<Change, "path" | "type">): boolean {
     if (kind === "delete") return [path, ...foldersOf(path)].some((prefix) => this.#deleted.has(prefix as VirtualPath));
     if (next === null) return false;
-    if (this.#written.get(path) === versionOf(next)) return true;
+    if (this.#written.get(path) === `${next.inode}:${next.ctimeNs}`) return true;
     // A folder that was made for a file that was approved.
     return type === "directory" && kind === "create" && (this.#onTheWay.has(path) || this.#written.has(path));
   }
 
-  #note(
+  /** Notes the current staged version of a file that a tool wrote, or of a folder and everything in it. */
+  wrote(
     path: VirtualPath,
     folder: Descriptor,
     name: RawName,
-    below: readonly RawName[],
     pathOf: (below: readonly RawName[]) => VirtualPath | null,
+    below: readonly RawName[] = [],
   ): void {
     const stats = rawStat(folder, name);
     if (stats === null || this.#written.size >= MAX_AGREED) return;
-    this.#written.set(path, versionOf({ inode: String(stats.ino), ctimeNs: String(stats.ctimeNs) }));
+    this.#written.set(path, `${stats.ino}:${stats.ctimeNs}`);
     for (const outer of foldersOf(path)) this.#onTheWay.add(outer);
     if (!stats.isDirectory() || below.length >= MAX_STAGED_DEPTH) return;
     using inner = rawChild(folder, name, true);
     for (const child of rawNamesIn(inner)) {
       const at = [...below, child];
       const innerPath = pathOf(at);
-      if (innerPath !== null) this.#note(innerPath, inner, child, at, pathOf);
+      if (innerPath !== null) this.wrote(innerPath, inner, child, pathOf, at);
     }
   }
 }
@@ -82,8 +74,4 @@ function foldersOf(path: string): string[] {
     folders.push(folder);
     if (folder === "/") return folders;
   }
-}
-
-function versionOf({ inode, ctimeNs }: { readonly inode: string; readonly ctimeNs: string }): string {
-  return `${inode}:${ctimeNs}`;
 }

@@ -5,18 +5,11 @@ import { type Change, type ChangedMount, type Changeset, placesAbove } from "./m
 import { inOrderOfApplying, TooManyChanges } from "./scan/draft.ts";
 import { BytesBudget, judged } from "./scan/judge.ts";
 import { scanView } from "./scan/scan.ts";
-import { contentDigest } from "./snapshot.ts";
+import { digestAt } from "./snapshot.ts";
 import type { View } from "./view/view.ts";
 
 /** The run that made the changes, for their record. */
-export interface ChangesOf {
-  readonly id: string;
-  readonly run: string;
-  readonly root: string;
-  readonly worker: string;
-  readonly project: string;
-  readonly createdAt: string;
-}
+export type ChangesOf = Omit<Changeset, "version" | "mounts" | "changes">;
 
 /** A run's changes, and which of them need approval. */
 export interface Collected {
@@ -36,10 +29,6 @@ interface Found {
   readonly change: Omit<Change, "index">;
   readonly asks: boolean;
   readonly isLeft: boolean;
-}
-
-function isRefusedCreation({ kind, refusal }: Found["change"]): boolean {
-  return kind === "create" && refusal !== null;
 }
 
 /**
@@ -98,7 +87,9 @@ export async function collectChanges(
   }
   if (found.length > MAX_TOTAL) throw new TooManyChanges(`there are more than ${MAX_TOTAL} changes`);
   if (found.length === 0) return null;
-  const refusals = found.map(({ change }) => change).filter(isRefusedCreation);
+  const refusals = found
+    .map(({ change }) => change)
+    .filter(({ kind, refusal }) => kind === "create" && refusal !== null);
   const refused = new Set(refusals.flatMap((change) => placesAbove(change)[0] ?? []));
   const moved = new Set(refusals.flatMap(({ next }) => (next?.type === "file" && next.size > 0 ? next.size : [])));
   const changes = found.map(({ change }, index): Change => ({ index, ...stayingFor(refused, moved, change) }));
@@ -118,10 +109,11 @@ export async function withoutAgreed(
   const { changeset, toAsk } = collected;
   const asked: Change[] = [];
   for (const change of toAsk) {
-    const agreed = change.kind === "delete" || change.type !== "file" ? null : agreedTo.contentAt(change.path);
+    const { kind, type, path, parts, next } = change;
+    const agreed = kind === "delete" || type !== "file" ? null : agreedTo.contentAt(path);
     const content = changeset.mounts[change.mount]?.content;
-    const isAgreed =
-      agreed !== null && content !== undefined && (await contentDigest(content, change, signal)) === agreed;
+    const isComparable = agreed !== null && content !== undefined && next !== null;
+    const isAgreed = isComparable && (await digestAt(content, parts, next.size, signal)) === agreed;
     // The approver saw the content, but not new permission bits.
     if (!isAgreed || hasNewRights(change)) asked.push(change);
   }

@@ -1,27 +1,21 @@
 import { OpenMounts } from "./apply/open-mounts.ts";
-import { isVerdict, type Verdict } from "./apply/verdict.ts";
+import { isVerdict, refused, type Verdict } from "./apply/verdict.ts";
 import { versionsOf, whyNot } from "./diff/compare.ts";
 import { isText, textDiff } from "./diff/text-diff.ts";
 import { visible, visibleName } from "./diff/visible.ts";
 import { type Change, type Changeset, placeKey } from "./model/changeset.ts";
 
-export interface DiffLimits {
+export const DIFF_LIMITS = {
   /** If either version of a file is larger, its content is not shown. */
-  readonly fileBytes: number;
-  /** Of everything shown. Later changes get one line each. */
-  readonly totalBytes: number;
-  /** Of everything that is read for comparison. */
-  readonly readBytes: number;
-  /** Changes beyond this number are only counted. */
-  readonly changes: number;
-}
-
-export const DIFF_LIMITS: DiffLimits = {
   fileBytes: 256 * 1024,
+  /** Of everything shown. Later changes get one line each. */
   totalBytes: 1024 ** 2,
+  /** Of everything that is read for comparison. */
   readBytes: 8 * 1024 ** 2,
+  /** Changes beyond this number are only counted. */
   changes: 5000,
 };
+type DiffLimits = Readonly<typeof DIFF_LIMITS>;
 
 /** One change, for people. Each line is safe to print. */
 export interface ChangeDiff {
@@ -47,11 +41,13 @@ export async function changesetDiff(changeset: Changeset, limits: DiffLimits = D
 /** Compares what a run left with what the directory has now. Stops at the limit of changes. */
 export async function* changeDiffs(changeset: Changeset, limits: DiffLimits = DIFF_LIMITS): AsyncGenerator<ChangeDiff> {
   using mounts = new OpenMounts(changeset);
-  const coming = new Coming();
+  /** The places that earlier changes free or make, so that later changes can use them. */
+  const coming = new Set<string>();
   const left = { bytes: limits.totalBytes, read: limits.readBytes };
   for (const change of changeset.changes.slice(0, limits.changes)) {
+    const { kind, type, mount, parts } = change;
     const verdict = verdictOn(change, mounts, coming);
-    coming.add(change);
+    if (kind === "delete" || (kind === "create" && type === "directory")) coming.add(placeKey(mount, parts));
     const diff = verdict === null ? await diffOf(change, mounts, limits, left) : marked(change, verdict);
     left.bytes -= bytesOf(diff.lines);
     yield diff;
@@ -63,23 +59,11 @@ interface Left {
   read: number;
 }
 
-/** The places that earlier changes free or make, so that later changes can use them. */
-class Coming {
-  readonly #places = new Set<string>();
-
-  add({ mount, parts, kind, type }: Change): void {
-    if (kind === "delete" || (kind === "create" && type === "directory")) this.#places.add(placeKey(mount, parts));
-  }
-
-  has({ mount, parts, kind }: Change): boolean {
-    if (kind !== "create") return false;
-    return this.#places.has(placeKey(mount, parts)) || this.#places.has(placeKey(mount, parts.slice(0, -1)));
-  }
-}
-
-function verdictOn(change: Change, mounts: OpenMounts, coming: Coming): Verdict | null {
-  if (change.refusal !== null) return { outcome: "refused", reason: change.refusal };
-  return whyNot(change, mounts, coming.has(change));
+function verdictOn(change: Change, mounts: OpenMounts, coming: ReadonlySet<string>): Verdict | null {
+  const { refusal, kind, mount, parts } = change;
+  if (refusal !== null) return refused(refusal);
+  const comes = [parts, parts.slice(0, -1)].some((place) => coming.has(placeKey(mount, place)));
+  return kind === "create" && comes ? null : whyNot(change, mounts);
 }
 
 async function diffOf(change: Change, mounts: OpenMounts, limits: DiffLimits, left: Left): Promise<ChangeDiff> {

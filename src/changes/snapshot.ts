@@ -11,27 +11,21 @@ import { factsOf } from "./model/raw-name.ts";
 /** The part of a file that is held in memory at a time. */
 const PIECE_BYTES = 1024 ** 2;
 
-export interface Snapshot {
-  readonly changeset: Changeset;
-  /** The copied changes, by their index. */
-  readonly taken: ReadonlyMap<number, Change>;
-}
-
 /**
  * The same changeset with a copy of all its content in `dir`, so that what is shown and approved is what is applied, even
  * if the run writes again. An entry that disappeared or changed is refused.
  */
-export async function snapshotOf(changeset: Changeset, dir: string, signal?: AbortSignal): Promise<Snapshot> {
+export async function snapshotOf(changeset: Changeset, dir: string, signal?: AbortSignal): Promise<Changeset> {
   await mkdir(dir, { mode: 0o700 });
   const mounts = changeset.mounts.map((mount, index) => ({ ...mount, content: join(dir, String(index)) }));
   await Promise.all(mounts.map((mount) => mkdir(mount.content, { mode: 0o700 })));
-  const taken = new Map<number, Change>();
+  const changes: Change[] = [];
   for (const change of changeset.changes) {
     const [from, to] = [changeset.mounts[change.mount], mounts[change.mount]];
     if (from === undefined || to === undefined) continue;
-    taken.set(change.index, await takenFrom(change, from.content, to.content, signal));
+    changes.push(await takenFrom(change, from.content, to.content, signal));
   }
-  return { changeset: { ...changeset, mounts, changes: [...taken.values()] }, taken };
+  return { ...changeset, mounts, changes };
 }
 
 async function takenFrom(change: Change, from: string, to: string, signal: AbortSignal | undefined): Promise<Change> {
@@ -102,15 +96,6 @@ function nameOf(root: string, parts: readonly string[]): Descriptor {
   using top = Descriptor.name(root, true);
   using folder = top.below(parts.slice(0, -1));
   return folder.child(parts.at(-1) ?? ".");
-}
-
-/** The SHA-256 of a change's content, in hexadecimal. Null if it is no longer what was checked. */
-export async function contentDigest(
-  content: string,
-  { parts, next }: Pick<Change, "parts" | "next">,
-  signal?: AbortSignal,
-): Promise<string | null> {
-  return next === null ? null : await digestAt(content, parts, next.size, signal);
 }
 
 /** The SHA-256 of a file below a directory, in hexadecimal. Null if there is none, or it is larger. */

@@ -38,9 +38,9 @@ export type Staging =
 export class Stage implements AsyncDisposable {
   readonly #request: StageRequest;
   #sandbox: Sandbox;
-  #views: readonly View[];
+  #views: readonly View[] = [];
   readonly #replaced: View[] = [];
-  #made: number;
+  #made = 0;
   readonly #agreed = new Agreed();
   #commits = 0;
   #closed = false;
@@ -62,8 +62,6 @@ export class Stage implements AsyncDisposable {
   private constructor(request: StageRequest) {
     this.#request = request;
     this.#sandbox = request.sandbox;
-    this.#views = [];
-    this.#made = 0;
   }
 
   /** The sandbox for the run's tools, cells and called runs: views take the places of mounts. */
@@ -191,7 +189,8 @@ export class Stage implements AsyncDisposable {
     const dir = join(this.#request.dir, `commit-${this.#commits}`);
     const remove = (): Promise<void> => removeTree(dir);
     try {
-      const { changeset, taken } = await snapshotOf(collected.changeset, dir, signal);
+      const changeset = await snapshotOf(collected.changeset, dir, signal);
+      const taken = new Map(changeset.changes.map((change) => [change.index, change]));
       const asTaken = (changes: readonly Change[]) => changes.flatMap(({ index }) => taken.get(index) ?? []);
       const [toAsk, leftToCallers] = [asTaken(collected.toAsk), asTaken(collected.leftToCallers)];
       const open = await withoutAgreed({ changeset, toAsk, leftToCallers }, this.#agreed, signal);

@@ -76,25 +76,16 @@ export class CheckedAccess {
   }
 
   toWrite(raw: string, size: number): Place {
-    const path = this.parse(raw);
-    refuse(checkWrite(this.#sandbox, path, { size }));
-    this.#refuseBlocked("write", path);
-    return this.#placeOf(path);
+    return this.#toChange("write", raw, { size });
   }
 
   /** For a new directory or file: suffixes are checked later, for each file that is found. */
   toFolder(raw: string): Place {
-    const path = this.parse(raw);
-    refuse(checkWrite(this.#sandbox, path, { directory: true }));
-    this.#refuseBlocked("write", path);
-    return this.#placeOf(path);
+    return this.#toChange("write", raw, { directory: true });
   }
 
   toDelete(raw: string): Place {
-    const path = this.parse(raw);
-    refuse(checkWrite(this.#sandbox, path, { directory: true }));
-    this.#refuseBlocked("delete", path);
-    return this.#placeOf(path);
+    return this.#toChange("delete", raw, { directory: true });
   }
 
   needs(operation: FileOperation, raw: string, to: string | undefined): ConsentNeed[] {
@@ -129,8 +120,10 @@ export class CheckedAccess {
     return governingMount(this.#sandbox, path)?.approval?.[operation] ?? "ask";
   }
 
-  #refuseBlocked(operation: Operation, path: VirtualPath): void {
-    if (this.#consent(operation, path) !== "blocked") return;
+  #toChange(operation: "write" | "delete", raw: string, facts: Parameters<typeof checkWrite>[2]): Place {
+    const path = this.parse(raw);
+    refuse(checkWrite(this.#sandbox, path, facts));
+    if (this.#consent(operation, path) !== "blocked") return this.#placeOf(path);
     const what = operation === "write" ? "writing" : "deleting";
     throw new PermissionError(path, operation, `${what} is blocked there, and no approval can allow it.`);
   }

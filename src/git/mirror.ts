@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import { existsSync } from "node:fs";
 import { mkdir, readdir, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { GitRepo } from "../declarations/git/repo.ts";
@@ -6,15 +7,16 @@ import { hasCode } from "../platform/errno.ts";
 import { writeAtomically } from "../platform/write-file.ts";
 import { type GitCommand, type GitEnd, type GitProgram, runGit } from "./git-program.ts";
 import { GitRefusal } from "./refusal.ts";
-import { type Access, accessTo } from "./secret.ts";
+import { accessTo } from "./secret.ts";
 
 export interface MirrorOptions {
   readonly program: GitProgram;
   /** The directory of the mirror; created if it is missing. */
   readonly gitDir: string;
-  /** Names this process among those that use the mirror. */
+  /** Names this process among those that use the mirror: letters, digits, `_` and `-`. */
   readonly owner: string;
   readonly isLive: (owner: string) => boolean;
+  /** Corral's own environment, which has the secrets. */
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 
@@ -45,11 +47,7 @@ export class Mirror {
   static async open(repo: GitRepo, options: MirrorOptions, signal: AbortSignal): Promise<Mirror> {
     const mirror = new Mirror(repo, options);
     const { gitDir } = options;
-    const exists = await stat(gitDir).then(
-      () => true,
-      () => false,
-    );
-    if (!exists) await mirror.#make(signal);
+    if (!existsSync(gitDir)) await mirror.#make(signal);
     await writeAtomically(join(gitDir, "config"), CONFIG);
     await writeAtomically(join(gitDir, "HEAD"), HEAD);
     await removeStaleLocks(gitDir, repo.branch);
@@ -88,14 +86,9 @@ export class Mirror {
 
   /** Runs git against the remote, with its credentials. */
   async remote(args: readonly string[], signal: AbortSignal): Promise<GitEnd> {
-    const access: Access = await accessTo(this.repo, this.#options.env, signal);
-    const { settings, env } = access;
+    const { settings, env, redact } = await accessTo(this.repo, this.#options.env, signal);
     const end = await this.#run({ args, settings, env, signal, timeoutMs: REMOTE_TIMEOUT_MS });
-    return {
-      ...end,
-      stdout: Buffer.from(access.redact(end.stdout.toString("utf8"))),
-      stderr: access.redact(end.stderr),
-    };
+    return { ...end, stdout: Buffer.from(redact(end.stdout.toString("utf8"))), stderr: redact(end.stderr) };
   }
 
   /** A refusal for a failed git: the message is for workers; the detail, with git's own output, is for people. */
@@ -125,22 +118,22 @@ export class Mirror {
       .filter((ref) => /^refs\/corral\/[\w-]+\/[\w./-]+$/.test(ref));
   }
 
-  async #run(command: Asked & Pick<GitCommand, "args" | "signal" | "timeoutMs" | "settings">): Promise<GitEnd> {
-    const { program, gitDir } = this.#options;
+  async #run(
+    command: Asked & Pick<GitCommand, "args" | "signal" | "timeoutMs" | "settings">,
+    gitDir = this.#options.gitDir,
+  ): Promise<GitEnd> {
     const { protocol } = this.repo;
-    return await runGit(program, { maxOutputBytes: DEFAULT_OUTPUT_BYTES, ...command, gitDir, protocol });
+    return await runGit(this.#options.program, { maxOutputBytes: DEFAULT_OUTPUT_BYTES, ...command, gitDir, protocol });
   }
 
   /** Created under another name and renamed, so that two processes that create it at once share one complete mirror. */
   async #make(signal: AbortSignal): Promise<void> {
-    const { gitDir, program } = this.#options;
+    const { gitDir } = this.#options;
     const draft = `${gitDir}.${randomBytes(6).toString("hex")}`;
     await mkdir(draft, { recursive: true, mode: 0o700 });
     try {
       const args = ["init", "--bare", "--quiet", "--template=", "--initial-branch=none"];
-      const { protocol } = this.repo;
-      const asked = { args, signal, timeoutMs: LOCAL_TIMEOUT_MS, maxOutputBytes: DEFAULT_OUTPUT_BYTES };
-      const end = await runGit(program, { ...asked, gitDir: draft, protocol });
+      const end = await this.#run({ args, signal, timeoutMs: LOCAL_TIMEOUT_MS }, draft);
       if (end.status !== 0) throw this.failure(end, "could not be set up");
       await rename(draft, gitDir).catch((error: unknown) => {
         if (!hasCode(error, "ENOTEMPTY", "EEXIST")) throw error;

@@ -66,7 +66,7 @@ export async function pull(
   const commit = await repository.fetch(signal);
   const { entries, unreadable } = await repository.entriesAt(commit, signal);
   const chosen = chosenFrom(entries, wanted, repo.name);
-  const draft: Draft = { created: [], replaced: [], conflicts: [], skipped: [], unchanged: 0 };
+  const draft: Draft = { created: [], replaced: [], unchanged: 0, conflicts: [], skipped: [] };
   for (const name of unreadable) draft.skipped.push({ path: shown(name), why: "has a name that is not UTF-8" });
 
   const different = await differing(chosen, repository, puller, draft, signal);
@@ -74,8 +74,7 @@ export async function pull(
   const asked = replaceable.map(({ path }) => path).filter((path) => asks(puller.files, path));
   if (asked.length > 0) await puller.agree(asked, signal);
   await writeAll(replaceable, new Set(asked), repository, puller, draft, signal);
-  const { created, replaced, conflicts, skipped, unchanged } = draft;
-  return { commit, created, replaced, unchanged, conflicts, skipped };
+  return { commit, ...draft };
 }
 
 function chosenFrom(

@@ -2,20 +2,15 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { GitRepo } from "../declarations/git/repo.ts";
 import { findGit } from "./git-program.ts";
-import { Mirror } from "./mirror.ts";
+import { Mirror, type MirrorOptions } from "./mirror.ts";
 import { GitRefusal } from "./refusal.ts";
 import { Repository } from "./repository.ts";
 import { TreeState } from "./tree-state.ts";
 
-export interface RepositoriesOptions {
+export interface RepositoriesOptions extends Pick<MirrorOptions, "owner" | "isLive" | "env"> {
   /** The directory for the mirrors of one project: Corral's own, which no worker can reach. */
   readonly dir: string;
   readonly repos: ReadonlyMap<string, GitRepo>;
-  /** Names this process among those that use the same mirrors: letters, digits, `_` and `-`. */
-  readonly owner: string;
-  readonly isLive: (owner: string) => boolean;
-  /** Corral's own environment, which has the secrets. */
-  readonly env: Readonly<Record<string, string | undefined>>;
   /** Called after a commit was pushed. */
   readonly onPushed?: (pushed: PushRecord) => Promise<void>;
 }

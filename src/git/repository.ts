@@ -19,11 +19,6 @@ export interface CommitHead {
   readonly author: { readonly name: string; readonly email: string };
 }
 
-export interface CommitDiff {
-  readonly text: string;
-  readonly cut: boolean;
-}
-
 const MAX_WAITING = 100;
 const MAX_TREE_BYTES = 64 * 1024 * 1024;
 const MAX_HISTORY_BYTES = 16 * 1024 * 1024;
@@ -143,14 +138,14 @@ export class Repository {
   }
 
   /** The diff of a commit, for people. The repository's own attributes and filters cannot change how it is shown. */
-  async diffOf(parent: string | null, commit: string, signal: AbortSignal): Promise<CommitDiff> {
+  async diffOf(parent: string | null, commit: string, signal: AbortSignal): Promise<string> {
     const shown = ["-r", "-p", "--no-commit-id", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames"];
     const between = parent === null ? ["--root", commit] : [parent, commit];
     const args = ["diff-tree", ...shown, ...between];
     const end = await this.#mirror.local(args, { maxOutputBytes: MAX_DIFF_BYTES }, signal);
     if (end.status !== 0 && !end.cut) throw this.#mirror.failure(end, "could not be compared");
     const text = new TextDecoder().decode(end.stdout);
-    return { text: end.cut ? `${text}\n[the rest of the diff is not shown]\n` : text, cut: end.cut };
+    return end.cut ? `${text}\n[the rest of the diff is not shown]\n` : text;
   }
 
   /** Pushes a commit to the branch. Refused if the branch has changed since. */

@@ -1,14 +1,13 @@
 import type { GitRepo } from "../declarations/git/repo.ts";
 import { type Env, readSecret, SecretUnavailable } from "../secrets/read-secret.ts";
 import { Redactor } from "../secrets/redactor.ts";
+import type { GitCommand } from "./git-program.ts";
 import { GitRefusal } from "./refusal.ts";
 
 /** What one git process needs to access a remote. A secret is only in its environment. */
-export interface Access {
-  readonly settings: readonly string[];
-  readonly env: Readonly<Record<string, string>>;
+interface Access extends Required<Pick<GitCommand, "settings" | "env">> {
   /** Removes the secret from git's output, in every form in which git may repeat it. */
-  redact(text: string): string;
+  readonly redact: (text: string) => string;
 }
 
 /** Git runs this with the shell. Name and secret come from the environment, so that no other process sees them. */

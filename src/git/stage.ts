@@ -64,7 +64,7 @@ export async function stage(
   const head = { message: `${request.message.trim()}\n`, author: repo.author ?? request.author };
   const made = await repository.commit(parent, changes, head, signal);
   if (made === null) throw nothingNew(repo.name);
-  const { text: diff } = await repository.diffOf(parent, made.commit, signal);
+  const diff = await repository.diffOf(parent, made.commit, signal);
   const staged: StagedCommit = { repository, ...made, message: request.message.trim(), files, diff, ids };
   state.staged.set(made.commit, staged);
   return staged;

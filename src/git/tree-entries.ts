@@ -1,4 +1,6 @@
+import { isUtf8 } from "node:buffer";
 import { createHash } from "node:crypto";
+
 /** One entry of a git tree. `path` is from the root of the repository. */
 export interface TreeEntry {
   readonly path: string;
@@ -19,7 +21,6 @@ export interface TreeEntries {
 export function parseTree(output: Buffer): TreeEntries {
   const entries = new Map<string, TreeEntry>();
   const unreadable: string[] = [];
-  const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   for (let start = 0; start < output.length; ) {
     const zero = output.indexOf(0, start);
     const end = zero < 0 ? output.length : zero;
@@ -30,12 +31,9 @@ export function parseTree(output: Buffer): TreeEntries {
     const [, mode, id, size] = /^(\d{6}) [a-z]+ ([0-9a-f]{40,64}) +(\d+|-)$/.exec(head) ?? [];
     if (mode === undefined || id === undefined) throw new Error(`git listed a tree in an unknown form: ${head}`);
     const name = line.subarray(tab + 1);
-    try {
-      const path = strict.decode(name);
-      entries.set(path, { path, id, mode, size: size === "-" ? 0 : Number(size) });
-    } catch {
-      unreadable.push(name.toString("utf8"));
-    }
+    const path = name.toString();
+    if (isUtf8(name)) entries.set(path, { path, id, mode, size: size === "-" ? 0 : Number(size) });
+    else unreadable.push(path);
   }
   return { entries, unreadable };
 }

@@ -2,7 +2,7 @@ import { posix } from "node:path";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ItemRefusal } from "../../src/fleet/items/faults.ts";
-import { fillTemplate } from "../../src/fleet/items/fill-template.ts";
+import { itemFiller } from "../../src/fleet/items/fill-template.ts";
 import { withPathFields } from "../../src/fleet/items/item-fields.ts";
 import type { ItemRequest, ItemTemplate } from "../../src/fleet/model/item.ts";
 
@@ -11,7 +11,7 @@ function attempt(template: Partial<ItemTemplate>, fields: Record<string, unknown
   const item = { index: 0, place: "m.jsonl:1", fields: withPathFields(fields, "/m") };
   try {
     const context = { manifestDir: "/m", templateDir: "/t", ...(within === undefined ? {} : { within }) };
-    return fillTemplate({ attach: [], key: "k", ...template }, item, context);
+    return itemFiller({ attach: [], key: "k", ...template }, context)(item);
   } catch (error) {
     if (error instanceof ItemRefusal) return error.problems.join("\n");
     throw error;

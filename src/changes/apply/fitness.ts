@@ -27,7 +27,8 @@ const CONTRADICTION = "its record is inconsistent";
 
 function whyUnfit(change: Change, mount: ChangedMount): string | null {
   if (change.refusal !== null) return change.refusal;
-  if (!isBelow(change.parts)) return "its path is not valid";
+  const { length } = change.parts;
+  if (length === 0 || length > MAX_DEPTH || !change.parts.every(isName)) return "its path is not valid";
   const root = rootOf(change, mount);
   if (root === null) return CONTRADICTION;
   if (isClosed(change, mount.closed))
@@ -40,10 +41,6 @@ function whyUnfit(change: Change, mount: ChangedMount): string | null {
 function rootOf({ path, parts }: Change, mount: ChangedMount): string | null {
   if (path === joinVirtual(mount.path, parts.join("/"))) return mount.path;
   return path === mount.path && parts.length === 1 ? posix.dirname(mount.path) : null;
-}
-
-function isBelow(parts: readonly string[]): boolean {
-  return parts.length > 0 && parts.length <= MAX_DEPTH && parts.every(isName);
 }
 
 function isName(part: string): boolean {
@@ -61,12 +58,9 @@ function shapeFault({ kind, type, base, next }: Change): string | null {
   const sound =
     kind === "delete"
       ? base?.type === type && next === null
-      : next?.type === type && (kind === "create" || (base !== null && isFolder(base.type) === isFolder(type)));
+      : next?.type === type &&
+        (kind === "create" || (base !== null && (base.type === "directory") === (type === "directory")));
   return sound ? null : CONTRADICTION;
-}
-
-function isFolder(type: string): boolean {
-  return type === "directory";
 }
 
 /** The size limits of what is applied: of one file, and of all files. Holes count. */

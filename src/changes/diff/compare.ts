@@ -10,15 +10,8 @@ import { conflict, isVerdict, type Verdict } from "../apply/verdict.ts";
 import type { Change } from "../model/changeset.ts";
 import { factsOf } from "../model/raw-name.ts";
 
-/** Both versions of a file. One that does not exist is empty. */
-export interface Versions {
-  readonly before: Buffer;
-  readonly after: Buffer;
-}
-
-/** Why a change cannot be applied to the target now; null if it can. `comes`: an earlier change frees or makes its place. */
-export function whyNot(change: Change, mounts: OpenMounts, comes: boolean): Verdict | null {
-  if (comes) return null;
+/** Why a change cannot be applied to the target now; null if it can. */
+export function whyNot(change: Change, mounts: OpenMounts): Verdict | null {
   const slot = mounts.target(change.mount, change.parts);
   if (isVerdict(slot)) return slot;
   using _ = slot;
@@ -28,8 +21,11 @@ export function whyNot(change: Change, mounts: OpenMounts, comes: boolean): Verd
   return reason === null ? null : conflict(reason);
 }
 
-/** Reads both versions of a file that was written. Each must be the one that the changeset records. */
-export async function versionsOf(change: Change, mounts: OpenMounts): Promise<Versions | Verdict> {
+/** Reads both versions of a file that was written. Each must be the one that the changeset records; a missing one is empty. */
+export async function versionsOf(
+  change: Change,
+  mounts: OpenMounts,
+): Promise<{ readonly before: Buffer; readonly after: Buffer } | Verdict> {
   const content = openContent(change, mounts);
   if (isVerdict(content)) return content;
   using _ = content;

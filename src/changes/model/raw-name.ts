@@ -1,3 +1,4 @@
+import { isUtf8 } from "node:buffer";
 import fs from "node:fs";
 import type { Descriptor } from "../../files/host/descriptor.ts";
 import type { EntryFacts } from "./changeset.ts";
@@ -25,8 +26,7 @@ export function rawChild(folder: Descriptor, name: RawName, directory = false): 
 /** The name as text; null if it is not UTF-8. */
 export function textOf(name: RawName): string | null {
   const bytes = rawBytes(name);
-  const text = bytes.toString("utf8");
-  return Buffer.from(text, "utf8").equals(bytes) ? text : null;
+  return isUtf8(bytes) ? bytes.toString() : null;
 }
 
 export function rawNameOf(text: string): RawName {

@@ -1,8 +1,9 @@
+import { isUtf8 } from "node:buffer";
 import fs from "node:fs";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Descriptor } from "../../files/host/descriptor.ts";
 import { hasCode } from "../../platform/errno.ts";
-import { covers } from "../../sandbox/virtual-path.ts";
+import { covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { EntryFacts } from "../model/changeset.ts";
 import { factsOf, type RawName, rawChild, rawNamesIn, rawPath, rawStat } from "../model/raw-name.ts";
 import { type BaseNode, type BaseTree, MAX_STAGED_DEPTH } from "../view/base-tree.ts";
@@ -151,7 +152,7 @@ class Scan {
     // It was already deleted by another process.
     if (within === null || rawStat(within, name) === null) return true;
     using target = folderAt(within, name);
-    let whole = !this.#holdsClosed(names);
+    let whole = !this.#isClosed(names, (inner, path) => covers(path, inner));
     for (const [child, inner] of node.children ?? EMPTY)
       whole = this.#deleted([...names, child], inner, target, givesWay) && whole;
     if (whole) this.#add({ names, kind: "delete", type: node.facts.type, base: node.facts, next: null, givesWay });
@@ -163,16 +164,10 @@ class Scan {
     this.#drafts.push(draft);
   }
 
-  #isClosed(names: readonly RawName[]): boolean {
-    if (this.#view.closed.length === 0) return false;
-    const path = this.#view.pathOf(names);
-    return path !== null && this.#view.closed.some((inner) => covers(inner, path));
-  }
-
-  #holdsClosed(names: readonly RawName[]): boolean {
-    if (this.#view.closed.length === 0) return false;
-    const path = this.#view.pathOf(names);
-    return path !== null && this.#view.closed.some((inner) => covers(path, inner));
+  #isClosed(names: readonly RawName[], test = (inner: VirtualPath, path: VirtualPath) => covers(inner, path)): boolean {
+    const { closed, pathOf } = this.#view;
+    const path = closed.length === 0 ? null : pathOf(names);
+    return path !== null && closed.some((inner) => test(inner, path));
   }
 
   async #turn(): Promise<void> {
@@ -197,8 +192,7 @@ function folderAt(parent: Descriptor, name: RawName): Descriptor | null {
 function linkTextAt(folder: Descriptor, name: RawName): string | null {
   try {
     const bytes = fs.readlinkSync(rawPath(folder, name), { encoding: "buffer" });
-    const text = bytes.toString("utf8");
-    return Buffer.from(text).equals(bytes) ? text : null;
+    return isUtf8(bytes) ? bytes.toString() : null;
   } catch {
     return null;
   }

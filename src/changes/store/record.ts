@@ -1,22 +1,15 @@
 import { z } from "zod";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { ChangeOutcome, Changeset } from "../model/changeset.ts";
+import type { Verdict } from "../apply/verdict.ts";
+import type { Changeset } from "../model/changeset.ts";
 
 /** The outcomes of a kept changeset, and the fields that a list shows, so that a list need not read all of it. */
-export interface KeptState {
-  readonly version: 1;
-  readonly id: string;
-  readonly run: string;
-  readonly worker: string;
-  readonly project: string;
-  readonly createdAt: string;
+export interface KeptState extends Omit<Changeset, "root" | "mounts" | "changes"> {
   readonly changes: readonly KeptOutcome[];
 }
 
-export interface KeptOutcome {
+export interface KeptOutcome extends Verdict {
   readonly index: number;
-  readonly outcome: ChangeOutcome;
-  readonly reason: string | null;
 }
 
 const MAX_CHANGES = 100_000;

@@ -1,3 +1,4 @@
+import { isUtf8 } from "node:buffer";
 import { sha256 } from "../../platform/sha256.ts";
 import { FileTooLargeError } from "../../sandbox/errors.ts";
 import { MAX_EDIT_BYTES } from "../model/bounds.ts";
@@ -17,16 +18,9 @@ export interface EditedContent {
 export async function editedContent(source: ByteSource, path: string, edits: readonly Edit[]): Promise<EditedContent> {
   if (source.size > MAX_EDIT_BYTES) throw new FileTooLargeError(path, source.size, MAX_EDIT_BYTES);
   const whole = await readAll(source);
-  const { text, replacements } = applyEdits(path, decoded(path, whole), edits);
+  if (!isUtf8(whole)) throw notText(path, null);
+  const { text, replacements } = applyEdits(path, whole.toString(), edits);
   const bytes = Buffer.from(text);
   if (bytes.length > MAX_EDIT_BYTES) throw new FileTooLargeError(path, bytes.length, MAX_EDIT_BYTES);
   return { bytes, before: sha256(whole), replacements };
-}
-
-function decoded(path: string, bytes: Buffer): string {
-  try {
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
-  } catch {
-    throw notText(path, null);
-  }
 }

@@ -1,4 +1,5 @@
 import fs from "node:fs";
+import { promisify } from "node:util";
 import type { ByteSource } from "../read/byte-source.ts";
 import type { Descriptor } from "./descriptor.ts";
 
@@ -19,42 +20,26 @@ export function contentOf(file: Descriptor): ByteSource {
 export async function writeAll(file: Descriptor, bytes: Uint8Array, position: number | null): Promise<void> {
   for (let done = 0; done < bytes.length; ) {
     const at = position === null ? null : position + done;
-    done += await write(file.fd, bytes, done, at);
+    done += (await write(file.fd, bytes, done, bytes.length - done, at)).bytesWritten;
   }
 }
 
 /** Flushes the content to the disk, so that it survives a crash of the machine. */
-export function sync(file: Descriptor): Promise<void> {
-  return new Promise((resolve, reject) => {
-    fs.fsync(file.fd, (error) => (error === null ? resolve() : reject(error)));
-  });
+export async function sync(file: Descriptor): Promise<void> {
+  await promisify(fs.fsync)(file.fd);
 }
+
+const [read, write] = [promisify(fs.read), promisify(fs.write)];
 
 async function readAt(file: Descriptor, position: number, length: number): Promise<Buffer> {
   const buffer = Buffer.allocUnsafe(Math.max(0, length));
   let done = 0;
   while (done < buffer.length) {
-    const got = await read(file.fd, buffer, done, position + done);
-    if (got === 0) break;
-    done += got;
+    const { bytesRead } = await read(file.fd, buffer, done, buffer.length - done, position + done);
+    if (bytesRead === 0) break;
+    done += bytesRead;
   }
   return buffer.subarray(0, done);
-}
-
-function read(fd: number, buffer: Buffer, from: number, position: number): Promise<number> {
-  return new Promise((resolve, reject) => {
-    fs.read(fd, buffer, from, buffer.length - from, position, (error, got) =>
-      error === null ? resolve(got) : reject(error),
-    );
-  });
-}
-
-function write(fd: number, bytes: Uint8Array, from: number, position: number | null): Promise<number> {
-  return new Promise((resolve, reject) => {
-    fs.write(fd, bytes, from, bytes.length - from, position, (error, put) =>
-      error === null ? resolve(put) : reject(error),
-    );
-  });
 }
 
 /** How much is held in memory at a time, and the smallest hole that is preserved. */

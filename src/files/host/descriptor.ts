@@ -63,7 +63,7 @@ export class Descriptor implements Disposable {
 
   /** A second descriptor that names the same file. */
   again(): Descriptor {
-    return new Descriptor(fs.openSync(this.path(), O_PATH));
+    return this.reopen(O_PATH);
   }
 
   /** The same file, opened with `flags`. It cannot become another file in between. */

@@ -22,7 +22,7 @@ export function openSlot(operation: FileOperation, root: Root, place: Place, cre
 }
 
 /** Opens `parts` below the root, each a real folder. With `create`, missing folders are made. */
-export function openFolder(
+function openFolder(
   operation: FileOperation,
   root: Root,
   place: Place,
@@ -57,6 +57,12 @@ export function openFolder(
     current[Symbol.dispose]();
     throw error;
   }
+}
+
+export function makePlace(root: Root, place: Place): { readonly created: boolean } {
+  const { folder, created } = openFolder("mkdir", root, place, place.parts, true);
+  folder[Symbol.dispose]();
+  return { created };
 }
 
 /** The owner for new files and folders in a directory: the directory's own if Corral is root; null keeps the process's. */

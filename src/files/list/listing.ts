@@ -1,3 +1,4 @@
+import { isUtf8 } from "node:buffer";
 import { comparePaths, MAX_PATH_BYTES, parseVirtualPath, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { ListEntry, Listing, ListOptions } from "../model/files.ts";
 import { type Pattern, parsePattern } from "./pattern.ts";
@@ -19,7 +20,6 @@ export class ListingDraft {
   readonly #max: number;
   readonly #endsAtMs = performance.now() + MAX_LISTING_MS;
   readonly #entries = new Map<VirtualPath, ListEntry>();
-  readonly #decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   #scanned = 0;
   #unusableNames = 0;
   #unread = 0;
@@ -48,8 +48,9 @@ export class ListingDraft {
   /** A path below `folder`. Null if no path can hold the name, which is then counted. */
   pathOf(folder: VirtualPath, name: Buffer | string): VirtualPath | null {
     if (++this.#scanned > MAX_SCANNED || performance.now() > this.#endsAtMs) this.#truncated = true;
-    const text = typeof name === "string" ? name : this.#utf8(name);
-    const path = text === null || UNUSABLE.test(text) ? null : `${folder === "/" ? "" : folder}/${text}`;
+    const text = String(name);
+    const usable = (typeof name === "string" || isUtf8(name)) && !UNUSABLE.test(text);
+    const path = usable ? `${folder === "/" ? "" : folder}/${text}` : null;
     if (path !== null && path.length * MAX_BYTES_PER_UNIT <= MAX_PATH_BYTES) return path as VirtualPath;
     const parsed = path === null ? null : parseVirtualPath(path);
     if (parsed?.ok) return parsed.path;
@@ -106,13 +107,5 @@ export class ListingDraft {
 
   #relative(path: VirtualPath): string {
     return path.slice(this.#base === "/" ? 1 : this.#base.length + 1);
-  }
-
-  #utf8(bytes: Buffer): string | null {
-    try {
-      return this.#decoder.decode(bytes);
-    } catch {
-      return null;
-    }
   }
 }

@@ -6,13 +6,13 @@ import type { Outcome } from "./faults.ts";
 import { textOfParts } from "./item-fields.ts";
 import { beginsWithField, fillPath, type PathTemplate, parsePathTemplate, shownValue } from "./path-template.ts";
 
-/** The base and the allowed directories of attachment paths. Absolute and normalised. */
+/** The base and the allowed directories of attachment paths. Host or virtual directories, absolute and normalised. */
 export interface AttachmentPlaces {
   /** The base for templates that start with a field: the directory of the manifest or pattern. */
   readonly manifestDir: string;
   /** The base for templates that start with literal text. */
   readonly templateDir: string;
-  /** Host or virtual directories, in addition to `manifestDir`, in which a field may name files by absolute paths. */
+  /** Directories, in addition to `manifestDir`, in which a field may name files by absolute paths. */
   readonly within: readonly string[];
 }
 

@@ -1,31 +1,24 @@
 import type { TemplatePart } from "../../declarations/terms/template-text.ts";
 import type { PathContext } from "../../sandbox/virtual-path.ts";
 import type { ItemRequest, ItemTemplate, ManifestItem } from "../model/item.ts";
-import { fillAttachment } from "./attachment-template.ts";
+import { type AttachmentPlaces, fillAttachment } from "./attachment-template.ts";
 import { Faults, ItemRefusal, type Outcome } from "./faults.ts";
 import { textOfField, textOfParts } from "./item-fields.ts";
 import { type Named, parseItemTemplate } from "./item-template.ts";
 import type { PathTemplate } from "./path-template.ts";
 import { fillVirtualPath } from "./virtual-template.ts";
 
-/** The bases and the allowed directories of paths in templates. Host directories are absolute. */
-export interface FillContext {
-  /** The base for attachment templates that start with a field: the directory of the manifest or pattern. */
+/** The bases and the allowed directories of paths in templates. Absent: `templateDir` is `manifestDir`, `within` is empty. */
+export interface FillContext extends Partial<AttachmentPlaces> {
   readonly manifestDir: string;
-  /** The base for attachment templates that start with literal text; absent: `manifestDir`. */
-  readonly templateDir?: string;
-  /** Directories, in addition to `manifestDir`, in which a field may name files by absolute paths; absent: none. */
-  readonly within?: readonly string[];
   /** How virtual paths are parsed; absent: from `/`, without names before a colon. */
   readonly paths?: PathContext;
 }
 
-/** Makes the request of one item. Throws an `ItemRefusal` with all faults of the item. */
-export function fillTemplate(template: ItemTemplate, item: ManifestItem, context: FillContext): ItemRequest {
-  return itemFiller(template, context)(item);
-}
-
-/** The same for many items; parses the template once. Throws an `ItemsError` if the template is invalid. */
+/**
+ * Makes the requests of items. Throws an `ItemsError` if the template is invalid; the result throws an `ItemRefusal` with all
+ * faults of an item.
+ */
 export function itemFiller(template: ItemTemplate, context: FillContext): (item: ManifestItem) => ItemRequest {
   const { attach, allowRead, allowWrite, input, key } = parseItemTemplate(template);
   const { manifestDir, templateDir = manifestDir, within = [], paths = {} } = context;

@@ -1,6 +1,6 @@
 import { parseTemplate, type TemplatePart } from "../../declarations/terms/template-text.ts";
 import { kindOf } from "../../declarations/yaml/shape.ts";
-import { parseJson } from "../../json/parse-json.ts";
+import { MAX_JSON_DEPTH, parseJson } from "../../json/parse-json.ts";
 import type { ManifestItem } from "../model/item.ts";
 import type { Outcome } from "./faults.ts";
 import { fieldOf, textOfField } from "./item-fields.ts";
@@ -12,7 +12,6 @@ export type InputTemplate = (item: ManifestItem) => Outcome<unknown>;
 const MAX_INPUT_BYTES = 2 * 1024 * 1024;
 /** A character becomes at most six bytes of JSON, so shorter inputs need no exact check. */
 const SURELY_FITS_CHARS = MAX_INPUT_BYTES / 16;
-const MAX_DEPTH = 500;
 
 /**
  * Parses JSON text, or takes a JSON value. The JSON is parsed before its strings are filled, so that no value can break out of
@@ -62,7 +61,7 @@ function filled(fill: Fill, item: ManifestItem): Outcome<unknown> {
 }
 
 function fillerOf(value: unknown, depth: number): Fill {
-  if (depth > MAX_DEPTH) throw new InputFault(`is nested more than ${MAX_DEPTH} levels deep`);
+  if (depth > MAX_JSON_DEPTH) throw new InputFault(`is nested more than ${MAX_JSON_DEPTH} levels deep`);
   if (typeof value === "string") return textFiller(value);
   if (Array.isArray(value)) {
     const each = value.map((inner) => fillerOf(inner, depth + 1));

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ItemRefusal } from "../../../src/fleet/items/faults.ts";
-import { fillTemplate, itemFiller } from "../../../src/fleet/items/fill-template.ts";
+import { itemFiller } from "../../../src/fleet/items/fill-template.ts";
 import { withPathFields } from "../../../src/fleet/items/item-fields.ts";
 import type { ItemRequest, ItemTemplate, ManifestItem } from "../../../src/fleet/model/item.ts";
 import type { VirtualPath } from "../../../src/sandbox/virtual-path.ts";
@@ -13,7 +13,7 @@ function itemOf(fields: Record<string, unknown>, index = 4): ManifestItem {
 }
 
 function filled(template: Partial<ItemTemplate>, fields: Record<string, unknown>, context = {}): ItemRequest {
-  return fillTemplate({ attach: [], ...template }, itemOf(fields), { ...CONTEXT, ...context });
+  return itemFiller({ attach: [], ...template }, { ...CONTEXT, ...context })(itemOf(fields));
 }
 
 /** What is wrong with the item, without its place; empty where nothing is. */

@@ -30,17 +30,4 @@ export interface ReportFleet {
 }
 
 /** One done item without its output; an `ItemResult` fits. */
-export type ReportItem = Pick<
-  ItemResult,
-  | "index"
-  | "key"
-  | "status"
-  | "run"
-  | "attempt"
-  | "exitCode"
-  | "error"
-  | "startedAt"
-  | "endedAt"
-  | "durationMs"
-  | "memoryBytesPeak"
->;
+export type ReportItem = Omit<ItemResult, "output">;

@@ -155,21 +155,9 @@ class Gathering {
 }
 
 /** Only the fields that are shown, without the output, which may be large. */
-function kept({ index, key, status, run, attempt, exitCode, error, ...times }: ReportItem): ReportItem {
-  const { startedAt, endedAt, durationMs, memoryBytesPeak } = times;
-  return {
-    index,
-    key: shortened(key, LONGEST.key),
-    status,
-    run,
-    attempt,
-    exitCode,
-    error: error && { code: error.code, message: shortened(error.message, LONGEST.message) },
-    startedAt,
-    endedAt,
-    durationMs,
-    memoryBytesPeak,
-  };
+function kept({ output: _, key, error, ...shown }: ReportItem & { readonly output?: unknown }): ReportItem {
+  const short = error && { code: error.code, message: shortened(error.message, LONGEST.message) };
+  return { ...shown, key: shortened(key, LONGEST.key), error: short };
 }
 
 function addOne<Key>(counts: Map<Key, number>, key: Key): void {

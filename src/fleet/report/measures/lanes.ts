@@ -9,13 +9,11 @@ export interface Stretch {
  * needs the fewest lanes. Null if that is more than `maxLanes`.
  */
 export function lanesOf(stretches: readonly Stretch[], maxLanes: number): readonly number[] | null {
-  const order = stretches.map((_, index) => index).sort((a, b) => startOf(stretches, a) - startOf(stretches, b));
+  const inOrder = [...stretches.entries()].sort(([, a], [, b]) => a.startMs - b.startMs);
   const lanes: number[] = [];
   /** When each lane is free. */
   const freeAt: number[] = [];
-  for (const index of order) {
-    const stretch = stretches[index];
-    if (stretch === undefined) continue;
+  for (const [index, stretch] of inOrder) {
     const free = freeAt.findIndex((at) => at <= stretch.startMs);
     const lane = free === -1 ? freeAt.length : free;
     if (lane >= maxLanes) return null;
@@ -23,8 +21,4 @@ export function lanesOf(stretches: readonly Stretch[], maxLanes: number): readon
     lanes[index] = lane;
   }
   return lanes;
-}
-
-function startOf(stretches: readonly Stretch[], index: number): number {
-  return stretches[index]?.startMs ?? 0;
 }

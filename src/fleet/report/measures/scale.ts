@@ -22,14 +22,10 @@ const TIME_STEPS = [
   ...[1, 2, 7].map((days) => days * DAY),
 ];
 
-/** A step in clock or calendar units, so that the span has at most `wanted` steps. */
-export function timeStep(spanMs: number, wanted: number): number {
-  return TIME_STEPS.find((step) => spanMs / step <= wanted) ?? niceStep(spanMs / wanted / DAY) * DAY;
-}
-
-/** Multiples of a {@link timeStep} from `fromMs` to `toMs`, inclusive. */
+/** From `fromMs` to `toMs`, inclusive, in clock or calendar units, so that there are at most `wanted` steps. */
 export function timeTicks(fromMs: number, toMs: number, wanted = 8): number[] {
-  const step = timeStep(toMs - fromMs, wanted);
+  const spanMs = toMs - fromMs;
+  const step = TIME_STEPS.find((step) => spanMs / step <= wanted) ?? niceStep(spanMs / wanted / DAY) * DAY;
   const first = Math.ceil(fromMs / step - 1e-9);
   const last = Math.floor(toMs / step + 1e-9);
   return Array.from(
