@@ -62,7 +62,10 @@ function errorOf(
   notJson: string | null,
   mismatch: string | null,
 ): RunError | null {
-  const name = plan.worker;
+  const { worker: name, limits } = plan;
+  const error = (code: string, how: string): RunError => ({ code, message: `Worker ${name} ${how}` });
+  const atMost = formatDuration(limits.timeoutMs);
+  const memory = formatBytes(limits.memoryBytes);
   switch (status) {
     case "succeeded":
       return null;
@@ -71,35 +74,20 @@ function errorOf(
         const message = `What worker ${name} printed does not match its \`output_schema\`: ${mismatch}`;
         return { code: "OUTPUT_NOT_VALID", message };
       }
-      if (exitCode === 0) {
-        return {
-          code: "OUTPUT_NOT_JSON",
-          message: `Worker ${name} declares \`output: json\`, and what it printed is not JSON: ${notJson}`,
-        };
-      }
-      return { code: "FAILED", message: `Worker ${name} ended with exit code ${exitCode}.` };
+      if (exitCode !== 0) return error("FAILED", `ended with exit code ${exitCode}.`);
+      return error("OUTPUT_NOT_JSON", `declares \`output: json\`, and what it printed is not JSON: ${notJson}`);
     case "signaled":
-      return { code: "SIGNALED", message: `Worker ${name} was ended by ${signal}.` };
-    case "timed_out":
-      return {
-        code: "TIMED_OUT",
-        message: `Worker ${name} did not end within its time limit (at most ${formatDuration(plan.limits.timeoutMs)}, less if its caller's limit ends sooner).`,
-      };
+      return error("SIGNALED", `was ended by ${signal}.`);
+    case "timed_out": {
+      const how = `did not end within its time limit (at most ${atMost}, less if its caller's limit ends sooner).`;
+      return error("TIMED_OUT", how);
+    }
     case "oom_killed":
-      return {
-        code: "OUT_OF_MEMORY",
-        message: `Worker ${name} was killed for using more memory than its limit of ${formatBytes(plan.limits.memoryBytes)}.`,
-      };
+      return error("OUT_OF_MEMORY", `was killed for using more memory than its limit of ${memory}.`);
     case "output_limit":
-      return {
-        code: "OUTPUT_LIMIT",
-        message: `Worker ${name} printed more than its limit of ${formatBytes(plan.limits.outputBytes)}, and was ended.`,
-      };
+      return error("OUTPUT_LIMIT", `printed more than its limit of ${formatBytes(limits.outputBytes)}, and was ended.`);
     case "disk_limit":
-      return {
-        code: "DISK_LIMIT",
-        message: `Worker ${name} wrote more than its limit of ${formatBytes(plan.limits.diskBytes)}.`,
-      };
+      return error("DISK_LIMIT", `wrote more than its limit of ${formatBytes(limits.diskBytes)}.`);
     case "cancelled":
       return { code: "CANCELLED", message: `The run of worker ${name} was cancelled.` };
     default:

@@ -2,16 +2,15 @@ import type { WorkerDefinition } from "../declarations/worker/worker.ts";
 import type { Pins } from "../isolation/sources/pin.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { Calls } from "./calls/calls.ts";
-import { openStage } from "./changes/open-stage.ts";
+import { openStage, refusedMounts } from "./changes/open-stage.ts";
 import { type SettledChanges, settleEnded } from "./changes/settled-run.ts";
 import { Disposables } from "./model/disposables.ts";
 import type { RunEnvironment } from "./model/environment.ts";
-import { granteeOf } from "./model/grantee.ts";
+import { Grantee } from "./model/grantee.ts";
 import { type Narrow, newRunId, rootJob } from "./model/job.ts";
 import { permissionOf, rootSandbox } from "./model/permission.ts";
 import { type DescribedViolation, describeAll } from "./model/result.ts";
 import { perform } from "./run.ts";
-import { refusedMounts } from "./session/refused-mounts.ts";
 import { Session } from "./session/session.ts";
 
 export interface SessionRequest {
@@ -62,7 +61,7 @@ export async function openSession(
   if (!staging.ok) return { ok: false, violations: describeAll(staging.violations) };
   await using opening = new Disposables();
   const stage = opening.use(staging.stage);
-  const grantee = granteeOf(job, stage);
+  const grantee = new Grantee(job, stage);
   opening.use(await env.grants.join(grantee));
   const calls = new Calls({
     job,

@@ -28,10 +28,7 @@ async function outcomeOf(job: Job, env: Records, act: () => Promise<RunResult>):
       return unstarted("cancelled", "CANCELLED", "The run was cancelled before its worker began.");
     if (!(error instanceof EngineTrouble)) throw error;
     env.emit({ type: "trouble", ...identityOf(job), detail: error.message });
-    return unstarted(
-      "lost",
-      "ENGINE_TROUBLE",
-      "The container engine failed, not the worker. `corral doctor` checks the engine.",
-    );
+    const message = "The container engine failed, not the worker. `corral doctor` checks the engine.";
+    return unstarted("lost", "ENGINE_TROUBLE", message);
   }
 }

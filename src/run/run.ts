@@ -2,7 +2,6 @@ import type { Stage } from "../changes/stage.ts";
 import type { AgentDefinition, WorkerDefinition } from "../declarations/worker/worker.ts";
 import { planLimits } from "../isolation/plan/plan-for.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
-import type { Violation } from "../sandbox/violation.ts";
 import { type CallRequest, nameViolations } from "./calls/call.ts";
 import { Calls } from "./calls/calls.ts";
 import { workerCell } from "./cell/cell-kinds.ts";
@@ -15,7 +14,8 @@ import { endedResult } from "./ended.ts";
 import { requestAccess } from "./grants/access-request.ts";
 import { surroundingsOf } from "./grants/surroundings.ts";
 import type { RunEnvironment } from "./model/environment.ts";
-import { type Grantee, granteeOf } from "./model/grantee.ts";
+import { emitRefusal } from "./model/events.ts";
+import { Grantee } from "./model/grantee.ts";
 import { type Attachment, identityOf, inputBytes, type Job, newRunId, rootJob } from "./model/job.ts";
 import { BoundedOutput } from "./model/output.ts";
 import { permissionOf, rootSandbox } from "./model/permission.ts";
@@ -43,22 +43,13 @@ export async function run(request: RunRequest, env: RunEnvironment): Promise<Run
   const run = newRunId();
   const project = await rootSandbox(env, request.policy ?? null);
   const violations = [...(project.ok ? [] : project.violations), ...nameViolations(attachments)];
-  if (!project.ok || violations.length > 0) return refuseRoot({ run, worker: worker.name }, violations, request, env);
+  if (!project.ok || violations.length > 0) {
+    const names = attachments.map(({ name }) => name);
+    const at = { run, root: run, parent: null, worker: worker.name, attachments: names };
+    return emitRefusal(env.emit, at, violations);
+  }
   const asked = { run, worker, callerSandbox: project.sandbox, input, attachments, signal };
   return await perform(rootJob(asked, env.project.delegation), env);
-}
-
-function refuseRoot(
-  who: { run: string; worker: string },
-  violations: readonly Violation[],
-  { attachments = [] }: RunRequest,
-  env: RunEnvironment,
-): RunResult {
-  const at = { ...who, root: who.run, parent: null, attachments: attachments.map(({ name }) => name) };
-  const result = refusedResult(who, violations);
-  env.emit({ type: "requested", ...at });
-  env.emit({ type: "ended", ...at, result });
-  return result;
 }
 
 /** One run, started by a user, a program or another run. From here on the functions follow a run's steps in order. */
@@ -80,7 +71,7 @@ async function staged(job: Job, sandbox: Sandbox, env: RunEnvironment): Promise<
   const staging = await openStage(job, sandbox, env);
   if (!staging.ok) return refusedResult({ run: job.run, worker: job.worker.name }, staging.violations);
   await using stage = staging.stage;
-  const grantee = granteeOf(job, stage);
+  const grantee = new Grantee(job, stage);
   await using _ = await env.grants.join(grantee);
   const result =
     job.worker.agent === undefined

@@ -2,7 +2,7 @@ import type { AgentEnding } from "../../agent/loop.ts";
 import type { Spending } from "../../agent/spending.ts";
 import { formatBytes } from "../../sandbox/units.ts";
 import type { Job } from "../model/job.ts";
-import { type AgentReport, type RunError, type RunResult, type RunStatus, unstartedResult } from "../model/result.ts";
+import { type AgentReport, type RunError, type RunResult, unstartedResult } from "../model/result.ts";
 import type { StoppedAgent } from "./agent-end.ts";
 
 /** What an agent used of its budget. */
@@ -33,10 +33,7 @@ export function agentResult(
   return { ...result, ...rest, output, stdout: said.text, truncated: said.truncated, error };
 }
 
-interface Ended {
-  readonly status: RunStatus;
-  readonly error: RunError | null;
-}
+type Ended = Pick<RunResult, "status" | "error">;
 
 function overOutput(worker: string, truncated: boolean, outputBytes: number): Ended | null {
   if (!truncated) return null;

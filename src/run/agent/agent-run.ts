@@ -9,12 +9,12 @@ import { planLimits } from "../../isolation/plan/plan-for.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { Calls, type Perform } from "../calls/calls.ts";
 import { pinAttachments } from "../cell/attachment-pins.ts";
+import { refusedMounts } from "../changes/open-stage.ts";
 import type { RunEnvironment } from "../model/environment.ts";
 import type { Grantee } from "../model/grantee.ts";
 import { identityOf, type Job } from "../model/job.ts";
 import { BoundedOutput } from "../model/output.ts";
 import { type RunResult, refusedResult } from "../model/result.ts";
-import { refusedMounts } from "../session/refused-mounts.ts";
 import { AgentEnd } from "./agent-end.ts";
 import { agentReport, agentResult } from "./agent-result.ts";
 import { agentTools, type ToolSession } from "./agent-tools.ts";
@@ -87,12 +87,8 @@ async function worked(
     const opened = await openModel(model, env.models, signal);
     if (opened.price === null && spending.limitsCost) throw priceless(opened.name);
     const tools = agentTools(worker, env.project.workers, session);
-    env.emit({
-      type: "agent_started",
-      ...identityOf(job),
-      ...startOf(job, session),
-      tools: tools.map(({ name }) => name),
-    });
+    const names = tools.map(({ name }) => name);
+    env.emit({ type: "agent_started", ...identityOf(job), ...startOf(job, session), tools: names });
     await using sink = await env.transcripts.open(run);
     const transcript = new Transcript(sink.write, opened.redact);
     const system = systemPrompt(job, session.sandbox);

@@ -39,13 +39,8 @@ export function callViolations(
   return violations;
 }
 
-export interface ResolvedAttachments {
-  readonly attachments: readonly Attachment[];
-  readonly violations: readonly Violation[];
-}
-
 /** Attachments must be readable in the caller's sandbox, or be attachments that the caller was itself given. */
-export function resolveAttachments(raw: CallRequest["attachments"], { job, sandbox }: Caller): ResolvedAttachments {
+export function resolveAttachments(raw: CallRequest["attachments"], { job, sandbox }: Caller) {
   const attachments: Attachment[] = [];
   const violations: Violation[] = [];
   const taken = new Set<string>();

@@ -5,6 +5,7 @@ import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { fromCell } from "../model/cell-path.ts";
 import type { Consent, Declared, Records } from "../model/environment.ts";
+import { emitRefusal } from "../model/events.ts";
 import type { Grantee } from "../model/grantee.ts";
 import { type Job, type Narrow, newRunId } from "../model/job.ts";
 import { permissionOf } from "../model/permission.ts";
@@ -38,27 +39,19 @@ type Judgement =
 
 /** The calls that one run makes: bounded, one tree with it, and over when it is over. */
 export class Calls implements AsyncDisposable {
-  readonly #job: Job;
-  readonly #grantee: Grantee;
-  readonly #deadline: number;
-  readonly #env: CallsRequest["env"];
-  readonly #perform: Perform;
+  readonly #request: CallsRequest;
   readonly #over = new AbortController();
   readonly #queue: PQueue;
   /** In the order of the requests. */
   readonly #answers = new Set<Promise<Answer>>();
 
-  constructor({ job, grantee, pins, deadline, env, perform }: CallsRequest) {
-    const attachments = job.attachments.map((attachment) => {
-      const source = pins.sources.get(attachment.host);
+  constructor(request: CallsRequest) {
+    const attachments = request.job.attachments.map((attachment) => {
+      const source = request.pins.sources.get(attachment.host);
       return source === undefined ? attachment : { ...attachment, identity: `${source.device}:${source.inode}` };
     });
-    this.#job = { ...job, attachments };
-    this.#grantee = grantee;
-    this.#deadline = deadline;
-    this.#env = env;
-    this.#perform = perform;
-    this.#queue = new PQueue({ concurrency: env.project.delegation.maxParallel });
+    this.#request = { ...request, job: { ...request.job, attachments } };
+    this.#queue = new PQueue({ concurrency: request.env.project.delegation.maxParallel });
   }
 
   /** Always answers with a result; a refusal is one. */
@@ -97,19 +90,21 @@ export class Calls implements AsyncDisposable {
 
   /** With what the caller has when the call's turn comes: a grant may have been revoked meanwhile. */
   async #performNow(job: Job, request: CallRequest): Promise<RunResult> {
-    await this.#env.grants.look();
-    const sandbox = this.#grantee.sandbox;
-    if (sandbox === job.callerSandbox) return await this.#perform(job);
-    const { attachments, violations } = resolveAttachments(request.attachments, { job: this.#job, sandbox });
+    const { job: caller, grantee, env, perform } = this.#request;
+    await env.grants.look();
+    const { sandbox } = grantee;
+    if (sandbox === job.callerSandbox) return await perform(job);
+    const { attachments, violations } = resolveAttachments(request.attachments, { job: caller, sandbox });
     if (violations.length > 0) return refusedResult({ run: job.run, worker: job.worker.name }, violations);
-    return await this.#perform({ ...job, callerSandbox: sandbox, attachments });
+    return await perform({ ...job, callerSandbox: sandbox, attachments });
   }
 
   async #judge(run: string, request: CallRequest, hangUp: AbortSignal): Promise<Judgement> {
+    const { job, grantee, deadline, env } = this.#request;
     // As it is now: workers that are called can have what the caller was granted meanwhile.
-    await this.#env.grants.look();
-    const [job, sandbox] = [this.#job, this.#grantee.sandbox];
-    const { workers } = this.#env.project;
+    await env.grants.look();
+    const { sandbox } = grantee;
+    const { workers } = env.project;
     const violations: Violation[] = callViolations(request.worker, { job, sandbox }, workers);
     const { attachments, violations: unreadable } = resolveAttachments(request.attachments, { job, sandbox });
     violations.push(...unreadable);
@@ -118,7 +113,7 @@ export class Calls implements AsyncDisposable {
     const narrow = request.narrow === null ? null : narrowFromCell(request.narrow, sandbox);
     if (worker !== undefined && job.worker.calls.includes(request.worker)) {
       // Derived here as well, so that the answer to a refused call names everything that is wrong with it.
-      const derivation = await permissionOf(worker, sandbox, narrow, this.#env);
+      const derivation = await permissionOf(worker, sandbox, narrow, env);
       if (!derivation.ok) violations.push(...derivation.violations);
     }
     if (violations.length === 0 && !job.tree.takeCall())
@@ -132,12 +127,12 @@ export class Calls implements AsyncDisposable {
         parent: job.run,
         worker,
         callerSandbox: sandbox,
-        caller: this.#grantee,
+        caller: grantee,
         path: [...job.path, worker.name],
         input: request.input,
         attachments,
         narrow,
-        deadline: this.#deadline,
+        deadline,
         signal: AbortSignal.any([job.signal, this.#over.signal, hangUp]),
         tree: job.tree,
         spending: job.spending,
@@ -146,13 +141,10 @@ export class Calls implements AsyncDisposable {
   }
 
   #refuse(place: { run: string; worker: string }, violations: readonly Violation[]): Answer {
-    const job = this.#job;
-    const result = refusedResult(place, violations);
-    if (!job.tree.keepsRefusal()) return { result, kept: false };
+    const { job, env } = this.#request;
+    if (!job.tree.keepsRefusal()) return { result: refusedResult(place, violations), kept: false };
     const at = { ...place, root: job.root, parent: job.run, attachments: [] };
-    this.#env.emit({ type: "requested", ...at });
-    this.#env.emit({ type: "ended", ...at, result });
-    return { result, kept: true };
+    return { result: emitRefusal(env.emit, at, violations), kept: true };
   }
 }
 

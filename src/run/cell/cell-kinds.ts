@@ -7,10 +7,7 @@ import type { Pins } from "../../isolation/sources/pin.ts";
 import type { Plumbing } from "./prepare.ts";
 
 /** The views of a run: which of its mounts are views, and the directories on the host that hold what is written to them. */
-export interface StagedViews {
-  readonly paths: ReadonlySet<string>;
-  readonly written: readonly string[];
-}
+type StagedViews = { readonly paths: ReadonlySet<string>; readonly written: readonly string[] };
 
 /** What differs between the kinds of cells. Everything else is the same for all of them (`openCell`). */
 export interface CellKind<C extends Cell> {

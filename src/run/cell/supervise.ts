@@ -1,4 +1,5 @@
 import type { Cell, CellExit } from "../../isolation/port/cell.ts";
+import { onAbort } from "../../platform/on-abort.ts";
 import type { StopReason } from "../model/result.ts";
 
 /** How long a worker that was asked to end may take before it is ended. */
@@ -50,23 +51,14 @@ export async function supervise(cell: Cell, bounds: SupervisionBounds): Promise<
     }
   };
 
-  const onCancel = (): void => stop("cancelled");
-  const onFlood = (): void => stop("output_limit");
-  const onOverDisk = (): void => stop("disk_limit");
   after(bounds.timeoutMs, () => stop("timed_out"));
-  bounds.signal.addEventListener("abort", onCancel);
-  bounds.flooded.addEventListener("abort", onFlood);
-  bounds.overDisk.addEventListener("abort", onOverDisk);
-  if (bounds.signal.aborted) onCancel();
-  if (bounds.flooded.aborted) onFlood();
-  if (bounds.overDisk.aborted) onOverDisk();
+  using _cancel = onAbort(bounds.signal, () => stop("cancelled"));
+  using _flood = onAbort(bounds.flooded, () => stop("output_limit"));
+  using _disk = onAbort(bounds.overDisk, () => stop("disk_limit"));
   try {
     const exit = await Promise.race([cell.exit, unanswered]);
     return { exit, stopped };
   } finally {
     for (const timer of timers) clearTimeout(timer);
-    bounds.signal.removeEventListener("abort", onCancel);
-    bounds.flooded.removeEventListener("abort", onFlood);
-    bounds.overDisk.removeEventListener("abort", onOverDisk);
   }
 }

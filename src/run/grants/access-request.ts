@@ -46,12 +46,8 @@ export async function requestAccess(
     return { granted: false, code: "PATH_NOT_IN_SANDBOX", message };
   }
   const { path } = parsed;
-  const outcome = await requestGrant(
-    { path, mode, why: `to ${mode} '${path}'`, lastingOnly: true },
-    grantee,
-    around,
-    signal,
-  );
+  const need = { path, mode, why: `to ${mode} '${path}'`, lastingOnly: true } as const;
+  const outcome = await requestGrant(need, grantee, around, signal);
   if (!outcome.ok) return { granted: false, ...outcome.refusal };
   if (outcome.scope !== "once")
     return { granted: true, path: outcome.directory, mode, scope: outcome.scope ?? "had", note: NOTE };

@@ -7,7 +7,7 @@ import { isReserved } from "../../sandbox/reserved.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { Mode } from "../model/grant.ts";
-import { type Refused, refuse } from "./refusal.ts";
+import { type GrantRefusalCode, type Refused, refuse } from "./refusal.ts";
 import { holds, hostSource } from "./source.ts";
 
 /** One run of the chain that leads from the root to the run that asks. */
@@ -118,10 +118,9 @@ function originFor(
   { project }: Grounds,
 ): { readonly first: number; readonly source: readonly Mount[] } | null {
   const meaning = meaningOf(directory, chain, { project });
-  const needed = mode === "write" ? "write" : "read";
   const has = (sandbox: Sandbox): boolean => {
     const access = accessOf(sandbox, directory);
-    return access === "write" || (needed === "read" && access === "read");
+    return access === "write" || access === mode;
   };
   for (const [index, { sandbox }] of [...chain.slice(0, -1).entries()].reverse()) {
     if (has(sandbox)) return { first: index + 1, source: select(sandbox, directory) };
@@ -131,15 +130,8 @@ function originFor(
   // Under a name of its own, a called worker's directory is its caller's under another one, and is asked for by that.
   if (meaning.kind === "own" && root === undefined) return null;
   const host = meaning.kind === "own" && root !== undefined ? originOf(carve(root, directory)) : directory;
-  return {
-    first: 0,
-    source: hostSource(
-      host,
-      directory,
-      project,
-      chain.map(({ sandbox }) => sandbox),
-    ),
-  };
+  const sandboxes = chain.map(({ sandbox }) => sandbox);
+  return { first: 0, source: hostSource(host, directory, project, sandboxes) };
 }
 
 /** Why this run of the chain cannot be granted it; every one that lacks it must allow it in its own file. */
@@ -147,34 +139,21 @@ function refusalAt(level: Level, isAsking: boolean, request: DirectoryRequest, h
   const { worker, sandbox, limited, within, directories } = level;
   const { directory, mode } = request;
   const who = isAsking ? "This worker" : `The worker '${worker.name}', through which it would come,`;
-  if (worker.dynamic === null) {
-    return refuse(
-      "GRANT_NOT_DYNAMIC",
-      request,
-      `${who} cannot be granted more than it declares: it has no \`dynamic\`.`,
-    );
-  }
-  if (limited) return refuse("GRANT_LIMITED_CALL", request, `${who} was called with limits for this one call.`);
+  const no = (code: GrantRefusalCode, because: string, instead?: string): Refused =>
+    refuse(code, request, because, instead);
+  if (worker.dynamic === null)
+    return no("GRANT_NOT_DYNAMIC", `${who} cannot be granted more than it declares: it has no \`dynamic\`.`);
+  if (limited) return no("GRANT_LIMITED_CALL", `${who} was called with limits for this one call.`);
   if (mode === "write" && worker.needs.readonly === true)
-    return refuse("GRANT_READONLY", request, `${who} declares \`readonly: true\`.`, "Read it, or write nothing.");
+    return no("GRANT_READONLY", `${who} declares \`readonly: true\`.`, "Read it, or write nothing.");
   if (within !== null && !within.some((folder) => holds(folder, host)))
-    return refuse(
-      "GRANT_OUTSIDE",
-      request,
-      `${who} may only be granted directories below the folders of its \`dynamic.within\`.`,
-    );
+    return no("GRANT_OUTSIDE", `${who} may only be granted directories below the folders of its \`dynamic.within\`.`);
   const hidesHome = host === directory && (covers(directory, HOME) || covers(HOME, directory));
-  if (isReserved(directory, sandbox) || hidesHome) {
-    return refuse(
-      "GRANT_RESERVED",
-      request,
-      "That path is reserved for the container.",
-      "Ask for a directory elsewhere.",
-    );
-  }
-  const max = worker.dynamic.max;
+  if (isReserved(directory, sandbox) || hidesHome)
+    return no("GRANT_RESERVED", "That path is reserved for the container.", "Ask for a directory elsewhere.");
+  const { max } = worker.dynamic;
   if (!directories.has(directory) && directories.size >= max)
-    return refuse("GRANT_LIMIT", request, `${who} already has ${max} granted directories, which is its limit.`);
+    return no("GRANT_LIMIT", `${who} already has ${max} granted directories, which is its limit.`);
   return null;
 }
 

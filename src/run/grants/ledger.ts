@@ -10,7 +10,7 @@ const MAX_TOLD = 1_000;
 /** What was revoked stays revoked for the lifetime of this process; beyond this number nothing is granted any more. */
 const MAX_REVOKED = 10_000;
 
-/** The grants of one orchestrator: which runs have what, what was revoked, and what there is to report. */
+/** The grants of one orchestrator, each live one also in a file that the user can list and remove. */
 export class GrantLedger implements Grants, AsyncDisposable {
   readonly #files: GrantFiles;
   readonly #onRevoked: (record: GrantRecord) => Promise<void>;
@@ -27,12 +27,10 @@ export class GrantLedger implements Grants, AsyncDisposable {
     this.#files = new GrantFiles(ownerDir, () => void this.look().catch(() => {}));
   }
 
-  /** Every grant of this process that was not revoked, the oldest first. */
   get told(): readonly GrantRecord[] {
     return this.#told;
   }
 
-  /** Keeps the run's grants until the returned value is disposed of, at the end of the run. */
   async join(grantee: Grantee): Promise<AsyncDisposable> {
     await this.inTurn(async () => {
       this.#grantees.add(grantee);
@@ -50,12 +48,10 @@ export class GrantLedger implements Grants, AsyncDisposable {
     };
   }
 
-  /** Runs one change after the ones before it. */
   async inTurn<T>(change: () => Promise<T>): Promise<T> {
     return (await this.#changes.add(change)) as T;
   }
 
-  /** In turn: lists a grant, then makes it true by `keep`, which may report why it cannot. */
   async add(record: GrantRecord, keep: () => Promise<readonly Violation[]>): Promise<readonly Violation[]> {
     const { id, run, worker, through, directory, host, mode, scope, grantedAt } = record;
     if (scope !== "once") {
@@ -74,9 +70,6 @@ export class GrantLedger implements Grants, AsyncDisposable {
     return [];
   }
 
-  /**
-   * True if the user revoked this or a part of it: an earlier approval of a directory around it may still be remembered.
-   */
   wasRevoked({ worker, host, mode }: GrantedPlace): boolean {
     if (this.#revoked.length >= MAX_REVOKED) return true;
     return this.#revoked.some(
@@ -87,7 +80,6 @@ export class GrantLedger implements Grants, AsyncDisposable {
     );
   }
 
-  /** Takes away what was revoked since the last call. Before each use of a sandbox that was expanded. */
   async look(): Promise<void> {
     if (this.#live.size === 0) return;
     await this.inTurn(async () => {

@@ -10,7 +10,7 @@ import { below, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { describeViolation } from "../../sandbox/wording.ts";
 import type { GrantRecord, Grants, Mode } from "../model/grant.ts";
 import type { Grantee } from "../model/grantee.ts";
-import { type Grounds, type Judgement, judgeGrant, type Level, meaningOf } from "./judge.ts";
+import { type DirectoryRequest, type Grounds, type Judgement, judgeGrant, type Level, meaningOf } from "./judge.ts";
 import { type Refused, refuse } from "./refusal.ts";
 
 /** A path that a worker may not use, and what it would have to be able to do there. */
@@ -88,12 +88,7 @@ export async function requestGrant(
     if (decision.scope === "once" && need.mode === "write" && waitsOnSide(now.preview, directory))
       return refuse("GRANT_FOR_ONE_OPERATION", asked, NOT_FOR_ONE);
     const record = recordOf(need, directory, { decision, judged: now, grantee, grounds }, around);
-    if (!(await around.record(record)))
-      return refuse(
-        "APPROVAL_DENIED",
-        asked,
-        "The grant could not be recorded in the audit trail, and nothing is granted unrecorded.",
-      );
+    if (!(await around.record(record))) return refuse("APPROVAL_DENIED", asked, NOT_RECORDED);
     const violations = await around.ledger.add(record, () => kept(record, decision, now, grantee));
     if (violations.length > 0)
       return refuse("GRANT_SOURCE_REFUSED", asked, violations.map(describeViolation).join(" "));
@@ -108,6 +103,7 @@ function waitsOnSide(preview: Sandbox, directory: VirtualPath): boolean {
   return mount?.view === undefined && (mount?.stage === true || mount?.discard === true);
 }
 
+const NOT_RECORDED = "The grant could not be recorded in the audit trail, and nothing is granted unrecorded.";
 const NOT_FOR_ONE = "It was approved for one operation only, but writes there are staged until the end of the run.";
 
 function groundsOf(grantee: Grantee, { project, refusedSources }: GrantSurroundings): Grounds {
@@ -164,36 +160,23 @@ async function directoryOf(
   if (found === "itself") return path;
   if (found === "around") return posix.dirname(path) as VirtualPath;
   const because = "There is no such directory, or its path contains a symbolic link.";
-  return refuse(
-    "GRANT_NO_DIRECTORY",
-    { directory: path, mode },
-    because,
-    "Name an existing directory, or a file in one.",
-  );
+  const instead = "Name an existing directory, or a file in one.";
+  return refuse("GRANT_NO_DIRECTORY", { directory: path, mode }, because, instead);
 }
 
 function questionOf(
-  { directory, mode }: { directory: VirtualPath; mode: Mode },
+  { directory, mode }: DirectoryRequest,
   { why, lastingOnly }: GrantNeed,
   grantee: Grantee,
 ): ApprovalRequest {
-  const operation = mode === "write" ? ("grant_write" as const) : ("grant_read" as const);
+  const operations = [`grant_${mode}`] as const;
   const { run, root, worker } = grantee;
   const through = grantee.chain().map((each) => each.worker.name);
-  const asked = {
-    run,
-    root,
-    worker: worker.name,
-    operations: [operation],
-    paths: [directory],
-    directory,
-    through,
-    why,
-  };
+  const asked = { run, root, worker: worker.name, operations, paths: [directory], directory, through, why };
   return lastingOnly ? { ...asked, lastingOnly } : asked;
 }
 
-function unapproved(asked: { directory: VirtualPath; mode: Mode }, { outcome, reason }: Decision): Refused {
+function unapproved(asked: DirectoryRequest, { outcome, reason }: Decision): Refused {
   if (outcome === "timed_out")
     return refuse("APPROVAL_TIMED_OUT", asked, "It needs approval, and no answer came in time.");
   return refuse("APPROVAL_DENIED", asked, `It needs approval, which was denied: ${reason}.`);

@@ -1,6 +1,7 @@
 import type { AgentEvent } from "../../agent/events.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
-import type { RunResult } from "./result.ts";
+import type { Violation } from "../../sandbox/violation.ts";
+import { type RunResult, refusedResult } from "./result.ts";
 
 /** The run that an event is about, and its position in its tree. */
 export interface RunIdentity {
@@ -30,3 +31,11 @@ export type RunEvent =
   | ({ readonly type: "ended"; readonly result: RunResult } & RunIdentity);
 
 export type Emit = (event: RunEvent) => void;
+
+/** Reports a run that was refused before there was a job, and returns its result. */
+export function emitRefusal(emit: Emit, at: RunIdentity, violations: readonly Violation[]): RunResult {
+  const result = refusedResult(at, violations);
+  emit({ type: "requested", ...at });
+  emit({ type: "ended", ...at, result });
+  return result;
+}

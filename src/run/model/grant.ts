@@ -1,29 +1,19 @@
 import type { Violation } from "../../sandbox/violation.ts";
+import type { LiveGrant } from "../../state/live-grants.ts";
 import type { Grantee } from "./grantee.ts";
 
 /** What a directory is granted for; writing includes reading. */
 export type Mode = "read" | "write";
 
 /** One grant as it is reported: in the audit trail, to the user at the end of a run, and while it is live. It holds host paths. */
-export interface GrantRecord {
-  readonly id: string;
-  readonly run: string;
+export interface GrantRecord extends Omit<LiveGrant, "scope"> {
   readonly root: string;
-  readonly worker: string;
-  /** The workers from the root run down to the one that asked. */
-  readonly through: readonly string[];
-  /** Those of them that were granted it: the one that asked, and all that lacked it above. */
+  /** The workers of `through` that were granted it: the one that asked, and all that lacked it above. */
   readonly granted: readonly string[];
-  /** As the worker knows it. */
-  readonly directory: string;
-  readonly host: string;
   /** The name of the project's mount in which it lies; null if the project gives nothing there. */
   readonly mount: string | null;
-  readonly mode: Mode;
-  readonly scope: "once" | "tree" | "session";
+  readonly scope: LiveGrant["scope"] | "once";
   readonly why: string;
-  /** ISO 8601. */
-  readonly grantedAt: string;
 }
 
 /** A grant, by what a later request is compared with. */

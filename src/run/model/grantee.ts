@@ -16,31 +16,11 @@ export interface StagedSandbox {
   adopt(sandbox: Sandbox): Promise<readonly Violation[]>;
 }
 
-export interface GranteeParts {
-  readonly run: string;
-  readonly root: string;
-  readonly worker: WorkerDefinition;
-  /** The run that called this one; null for a root run, whose caller is the project. */
-  readonly parent: Grantee | null;
-  /** The project's own sandbox, the same for a whole tree. */
-  readonly project: Sandbox;
-  /** True if the caller took something away for this one call: nothing is granted beyond that. */
-  readonly limited: boolean;
-  readonly stage: StagedSandbox;
-}
-
-/** For a run that is about to begin. */
-export function granteeOf(
-  job: Pick<GranteeParts, "run" | "root" | "worker"> & {
-    readonly caller: Grantee | null;
-    readonly callerSandbox: Sandbox;
-    readonly narrow: object | null;
-  },
-  stage: StagedSandbox,
-): Grantee {
-  const { run, root, worker, caller, callerSandbox, narrow } = job;
-  const project = caller?.project ?? callerSandbox;
-  return new Grantee({ run, root, worker, parent: caller, project, limited: narrow !== null, stage });
+/** The job of a run that is about to begin. */
+interface GrantedJob extends Pick<Grantee, "run" | "root" | "worker"> {
+  readonly caller: Grantee | null;
+  readonly callerSandbox: Sandbox;
+  readonly narrow: object | null;
 }
 
 /** `granted` adds, `revoked` takes away: what still uses the old sandbox may see what it must not any more. */
@@ -54,8 +34,11 @@ export class Grantee {
   readonly run: string;
   readonly root: string;
   readonly worker: WorkerDefinition;
+  /** The run that called this one; null for a root run, whose caller is the project. */
   readonly parent: Grantee | null;
+  /** The project's own sandbox, the same for a whole tree. */
   readonly project: Sandbox;
+  /** True if the caller took something away for this one call: nothing is granted beyond that. */
   readonly limited: boolean;
   readonly #stage: StagedSandbox;
   readonly #held = new Map<string, DirectoryGrant>();
@@ -64,13 +47,13 @@ export class Grantee {
   #base: Sandbox;
   #requests = 0;
 
-  constructor({ run, root, worker, parent, project, limited, stage }: GranteeParts) {
-    this.run = run;
-    this.root = root;
-    this.worker = worker;
-    this.parent = parent;
-    this.project = project;
-    this.limited = limited;
+  constructor(job: GrantedJob, stage: StagedSandbox) {
+    this.run = job.run;
+    this.root = job.root;
+    this.worker = job.worker;
+    this.parent = job.caller;
+    this.project = job.caller?.project ?? job.callerSandbox;
+    this.limited = job.narrow !== null;
     this.#stage = stage;
     this.#base = stage.sandbox;
   }

@@ -1,4 +1,5 @@
 import type PQueue from "p-queue";
+import { onAbort } from "../../platform/on-abort.ts";
 
 /**
  * Runs work in its turn of a queue. If `signal` is aborted while the work waits, it leaves the queue at once with the reason
@@ -7,15 +8,10 @@ import type PQueue from "p-queue";
 export async function inTurn<T>(queue: PQueue, work: () => Promise<T>, signal: AbortSignal): Promise<T> {
   signal.throwIfAborted();
   const waiting = new AbortController();
-  const giveUp = (): void => waiting.abort(signal.reason);
-  signal.addEventListener("abort", giveUp, { once: true });
+  using listening = onAbort(signal, () => waiting.abort(signal.reason));
   const begun = async (): Promise<T> => {
-    signal.removeEventListener("abort", giveUp);
+    listening[Symbol.dispose]();
     return await work();
   };
-  try {
-    return await queue.add(begun, { signal: waiting.signal });
-  } finally {
-    signal.removeEventListener("abort", giveUp);
-  }
+  return await queue.add(begun, { signal: waiting.signal });
 }

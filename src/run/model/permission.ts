@@ -79,13 +79,8 @@ async function narrowed(
   caller: Sandbox,
   env: Declared,
 ): Promise<Derivation> {
-  const resolution = await resolveNeeds(
-    { ...narrow, inherit: true, network: sandbox.network },
-    {
-      projectDir: env.project.dir,
-      parent: sandbox,
-    },
-  );
+  const asked = { ...narrow, inherit: true, network: sandbox.network };
+  const resolution = await resolveNeeds(asked, { projectDir: env.project.dir, parent: sandbox });
   if (!resolution.ok) return resolution;
   const by = `${caller.chain.at(-1)} (calling ${name})`;
   const derivation = derive(sandbox, resolution.needs, by);

@@ -5,21 +5,10 @@ import type { Violation } from "../../sandbox/violation.ts";
 import { describeViolation } from "../../sandbox/wording.ts";
 import type { ReportedChange, ReportedChangeset } from "./reported.ts";
 
-export type RunStatus =
-  | "succeeded"
-  | "failed"
-  | "signaled"
-  | "timed_out"
-  | "oom_killed"
-  | "output_limit"
-  | "disk_limit"
-  | "cancelled"
-  | "refused"
-  | "denied"
-  | "lost";
-
 /** Why Corral itself ended a run. */
 export type StopReason = "timed_out" | "cancelled" | "output_limit" | "disk_limit";
+
+export type RunStatus = "succeeded" | "failed" | "signaled" | "oom_killed" | "refused" | "denied" | "lost" | StopReason;
 
 /** The result of a run: one shape for success and failure. Safe to show to the caller: it holds no host path. */
 export interface RunResult {
@@ -78,11 +67,7 @@ export function describeAll(violations: readonly Violation[]): DescribedViolatio
   return violations.map((violation) => ({ ...violation, message: describeViolation(violation) }));
 }
 
-export interface Ending {
-  readonly status: RunStatus;
-  readonly exitCode: number | null;
-  readonly signal: string | null;
-}
+export type Ending = Pick<RunResult, "status" | "exitCode" | "signal">;
 
 /** The usual name comes first: Node also knows 6 as SIGIOT and 29 as SIGPOLL. */
 const SIGNALS = new Map(
@@ -108,13 +93,13 @@ export function endingOf(exit: CellExit, stopped: StopReason | null): Ending {
   return { status: exitCode === 0 ? "succeeded" : "failed", exitCode, signal };
 }
 
-type Who = { readonly run: string; readonly worker: string };
+type Who = Pick<RunResult, "run" | "worker">;
 
 /** The result of a run that did not begin. */
-export function unstartedResult(who: Who, status: RunStatus, error: RunError): RunResult {
+export function unstartedResult({ run, worker }: Who, status: RunStatus, error: RunError): RunResult {
   return {
-    run: who.run,
-    worker: who.worker,
+    run,
+    worker,
     status,
     exitCode: null,
     signal: null,
@@ -133,10 +118,14 @@ export function unstartedResult(who: Who, status: RunStatus, error: RunError): R
   };
 }
 
-/** All violations, and a text that names all of them. The code is that of a single violation, else `REFUSED`. */
+/** The result of a run that was refused, with all violations. */
 export function refusedResult(who: Who, violations: readonly Violation[]): RunResult {
   const described = describeAll(violations);
-  const message = described.map((violation) => violation.message).join("\n");
-  const code = described.length === 1 ? (described[0]?.code ?? "REFUSED") : "REFUSED";
-  return { ...unstartedResult(who, "refused", { code, message }), violations: described };
+  return { ...unstartedResult(who, "refused", refusalError(described)), violations: described };
+}
+
+/** A text that names all violations. The code is that of a single violation, else `REFUSED`. */
+export function refusalError(violations: readonly DescribedViolation[]): RunError {
+  const message = violations.map((violation) => violation.message).join("\n");
+  return { code: (violations.length === 1 ? violations[0]?.code : undefined) ?? "REFUSED", message };
 }

@@ -1,7 +1,8 @@
 import { type ApprovalRequest, type Approver, type Decision, denied } from "../../approval/approver.ts";
 import { approvalDecided } from "../../audit/records.ts";
 import type { AuditTrail } from "../../audit/trail.ts";
-import type { Emit } from "../model/events.ts";
+import { onAbort } from "../../platform/on-abort.ts";
+import type { Records } from "../model/environment.ts";
 
 /** A worker may ask for ever and be denied each time; the trail must not grow with it. */
 const MAX_REFUSALS_PER_TREE = 1000;
@@ -14,20 +15,15 @@ const LAST_NOTE = "further denied requests of this tree of runs are not recorded
 const TOO_MANY = `this tree of runs already had ${MAX_APPROVALS_PER_TREE} approvals, which is the limit`;
 const NOT_RECORDED = "the approval could not be recorded in the audit trail, and nothing happens unrecorded";
 
-interface Surroundings {
-  readonly emit: Emit;
-  readonly now: () => number;
-}
-
 /** Passes a decision on after it is recorded. An approval that cannot be recorded does not count. */
 export class RecordedApprover implements Approver {
   readonly #approver: Approver;
   readonly #trail: AuditTrail;
-  readonly #around: Surroundings;
+  readonly #around: Pick<Records, "emit" | "now">;
   readonly #refusals = new Counts();
   readonly #approvals = new Counts();
 
-  constructor(approver: Approver, trail: AuditTrail, around: Surroundings) {
+  constructor(approver: Approver, trail: AuditTrail, around: Pick<Records, "emit" | "now">) {
     this.#approver = approver;
     this.#trail = trail;
     this.#around = around;
@@ -59,13 +55,8 @@ export class RecordedApprover implements Approver {
   async #answer(request: ApprovalRequest, signal: AbortSignal): Promise<Decision> {
     signal.throwIfAborted();
     const { promise: over, reject } = Promise.withResolvers<never>();
-    const onAbort = (): void => reject(signal.reason);
-    signal.addEventListener("abort", onAbort, { once: true });
-    try {
-      return await Promise.race([this.#approver.decide(request, signal), over]);
-    } finally {
-      signal.removeEventListener("abort", onAbort);
-    }
+    using _ = onAbort(signal, () => reject(signal.reason));
+    return await Promise.race([this.#approver.decide(request, signal), over]);
   }
 
   /** The note on the record of one more refusal; `skip` if there are enough. */

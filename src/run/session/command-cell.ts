@@ -1,31 +1,14 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import PQueue from "p-queue";
-import type { Stage } from "../../changes/stage.ts";
-import type { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
-import type { Plan } from "../../isolation/plan/plan.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { hintsFor } from "../../tools/exec-hints/hints.ts";
 import type { ExecFacts } from "../../tools/exec-hints/wording.ts";
 import type { ExecToolAnswer, ExecToolRequest } from "../../tools/hands.ts";
-import type { BrokerService } from "../cell/broker.ts";
-import type { CellHost, Records } from "../model/environment.ts";
 import { inTurn } from "../model/in-turn.ts";
-import { identityOf, type Job } from "../model/job.ts";
+import { identityOf } from "../model/job.ts";
 import { checkedCommand } from "./checked-command.ts";
 import { type CommandResult, execCommand, type OnOutput } from "./exec-command.ts";
-import type { OutputDir } from "./output-dir.ts";
-import { type OpenSessionCell, openSessionCell } from "./session-cell.ts";
-
-export interface CommandCellOptions {
-  readonly job: Job;
-  readonly env: CellHost & Records;
-  readonly output: OutputDir;
-  /** What all its cells and the tools write counts together. */
-  readonly baseline: DiskBaseline;
-  /** Its sandbox may change between two cells. */
-  readonly stage: Stage;
-  readonly serviceFor: (plan: Plan) => BrokerService;
-}
+import { type OpenSessionCell, openSessionCell, type SessionCellRequest } from "./session-cell.ts";
 
 type Context = ReturnType<typeof AsyncLocalStorage.snapshot>;
 
@@ -34,7 +17,7 @@ const NOBODY: Context = AsyncLocalStorage.snapshot();
 
 /** A session's cell: started with the first command, and again if it was lost, has ended or is out of date. */
 export class CommandCell implements AsyncDisposable {
-  readonly #options: CommandCellOptions;
+  readonly #options: SessionCellRequest;
   /** One command at a time: what ends one ends everything in the cell. */
   readonly #commands = new PQueue({ concurrency: 1 });
   #cell: Promise<OpenSessionCell> | null = null;
@@ -42,7 +25,7 @@ export class CommandCell implements AsyncDisposable {
   #commandCount = 0;
   #running: Context = NOBODY;
 
-  constructor(options: CommandCellOptions) {
+  constructor(options: SessionCellRequest) {
     this.#options = options;
   }
 
@@ -76,9 +59,7 @@ export class CommandCell implements AsyncDisposable {
   async open(signal: AbortSignal): Promise<OpenSessionCell> {
     signal.throwIfAborted();
     if (this.#cell !== null) return await this.#cell;
-    const { job, env, output, baseline, stage, serviceFor } = this.#options;
-    const request = { job, stage, outputDir: output.path, baseline, serviceFor, env };
-    const opening = openSessionCell(request, signal);
+    const opening = openSessionCell(this.#options, signal);
     this.#cell = opening;
     this.#isStale = false;
     try {

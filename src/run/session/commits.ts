@@ -12,30 +12,21 @@ import { reported } from "../model/reported.ts";
 /** Each is recorded in the audit trail with its changes. */
 const MAX_COMMITS = 500;
 
-/** The commits of one session, one after another: each is compared with what the one before has left. */
-export class Commits {
-  readonly #job: Job;
-  readonly #stage: Stage;
-  readonly #env: Declared & Consent & Destinations;
-  readonly #queue = new PQueue({ concurrency: 1 });
-  /** The session's end counts as the first. */
-  #count = 1;
-
-  constructor(job: Job, stage: Stage, env: Declared & Consent & Destinations) {
-    this.#job = job;
-    this.#stage = stage;
-    this.#env = env;
-  }
-
-  /** Applies the changes so far for which there is consent. */
-  async next(signal: AbortSignal): Promise<CommitAnswer> {
-    return await this.#queue.add(async () => {
+/**
+ * The commits of one session, one after another: each is compared with what the one before has left. Each applies the
+ * changes so far for which there is consent.
+ */
+export function commitsOf(job: Job, stage: Stage, env: Declared & Consent & Destinations) {
+  const queue = new PQueue({ concurrency: 1 });
+  // The session's end counts as the first.
+  let count = 1;
+  return async (signal: AbortSignal): Promise<CommitAnswer> =>
+    await queue.add(async () => {
       signal.throwIfAborted();
-      if (this.#count > MAX_COMMITS) throw new ToolRefusal("COMMIT_LIMIT", TOO_MANY);
-      this.#count += 1;
-      return await commitSoFar(this.#job, this.#stage, this.#count, this.#env, signal);
+      if (count > MAX_COMMITS) throw new ToolRefusal("COMMIT_LIMIT", TOO_MANY);
+      count += 1;
+      return await commitSoFar(job, stage, count, env, signal);
     });
-  }
 }
 
 const TOO_MANY = `A run commits at most ${MAX_COMMITS} times; the rest is applied at its end.`;

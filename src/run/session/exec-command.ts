@@ -2,6 +2,7 @@ import { join, posix } from "node:path";
 import { OUTPUT_PATH } from "../../isolation/plan/plan.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import type { Exec, ExecExit, ExecRequest, SessionCell } from "../../isolation/port/exec.ts";
+import { onAbort } from "../../platform/on-abort.ts";
 import { type Ending, endingOf, type StopReason } from "../model/result.ts";
 import { CapturedOutput, type CapturedText } from "./captured-output.ts";
 import type { OutputDir } from "./output-dir.ts";
@@ -92,18 +93,12 @@ async function ended(
   { signal, overDisk }: { readonly signal: AbortSignal; readonly overDisk: AbortSignal },
 ): Promise<ExecExit | null> {
   const timer = setTimeout(() => stopper.stop("timed_out"), timeoutMs);
-  const onCancel = (): void => stopper.stop("cancelled");
-  signal.addEventListener("abort", onCancel);
-  if (signal.aborted) onCancel();
-  const onOverDisk = (): void => stopper.stop("disk_limit");
-  overDisk.addEventListener("abort", onOverDisk);
-  if (overDisk.aborted) onOverDisk();
+  using _cancel = onAbort(signal, () => stopper.stop("cancelled"));
+  using _disk = onAbort(overDisk, () => stopper.stop("disk_limit"));
   try {
     return await Promise.race([exec.exit, stopper.gaveUp]);
   } finally {
     clearTimeout(timer);
-    signal.removeEventListener("abort", onCancel);
-    overDisk.removeEventListener("abort", onOverDisk);
   }
 }
 
@@ -126,27 +121,21 @@ function endedAs(exit: ExecExit | null, stopped: StopReason | null): Ending {
 /** Ends whatever commands have left in a cell, once, and remembers why. */
 class Stopper {
   readonly #cell: SessionCell;
+  readonly #over = Promise.withResolvers<null>();
   /** Settles if the command's own end may never be reported. */
-  readonly gaveUp: Promise<null>;
-  readonly #giveUp: (exit: null) => void;
-  #reason: StopReason | null = null;
+  readonly gaveUp = this.#over.promise;
+  /** Null if nothing was stopped. */
+  reason: StopReason | null = null;
   #silence: NodeJS.Timeout | undefined;
   #ending: Promise<boolean> = Promise.resolve(true);
 
   constructor(cell: SessionCell) {
     this.#cell = cell;
-    const { promise, resolve } = Promise.withResolvers<null>();
-    this.gaveUp = promise;
-    this.#giveUp = resolve;
-  }
-
-  get reason(): StopReason | null {
-    return this.#reason;
   }
 
   stop(reason: StopReason): void {
-    if (this.#reason !== null) return;
-    this.#reason = reason;
+    if (this.reason !== null) return;
+    this.reason = reason;
     this.#ending = this.#end(reason);
   }
 
@@ -166,8 +155,8 @@ class Stopper {
     }
     const gone = await this.#cell.signalAll("SIGKILL");
     // If not all could be ended, the cell is removed, and the command's own end is not reported.
-    if (!gone) this.#giveUp(null);
-    else this.#silence = setTimeout(() => this.#giveUp(null), SILENCE_MS);
+    if (!gone) this.#over.resolve(null);
+    else this.#silence = setTimeout(() => this.#over.resolve(null), SILENCE_MS);
     return gone;
   }
 }

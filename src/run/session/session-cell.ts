@@ -12,17 +12,19 @@ import { type OpenedCell, openCell } from "../cell/open-cell.ts";
 import { inCell } from "../model/cell-path.ts";
 import type { CellHost, Records } from "../model/environment.ts";
 import { identityOf, type Job, newRunId } from "../model/job.ts";
-import { describeAll } from "../model/result.ts";
+import { describeAll, refusalError } from "../model/result.ts";
+import type { OutputDir } from "./output-dir.ts";
 
 export interface SessionCellRequest {
   readonly job: Job;
-  readonly stage: Stage;
-  /** Where commands' long output is kept on the host. */
-  readonly outputDir: string;
-  /** What there was before the first of the session's cells, which share one disk limit. */
-  readonly baseline: DiskBaseline;
-  readonly serviceFor: (plan: Plan) => BrokerService;
   readonly env: CellHost & Records;
+  /** Where commands' long output is kept on the host. */
+  readonly output: OutputDir;
+  /** What there was before the first of the session's cells: all of them and the tools share one disk limit. */
+  readonly baseline: DiskBaseline;
+  /** Its sandbox may change between two cells. */
+  readonly stage: Stage;
+  readonly serviceFor: (plan: Plan) => BrokerService;
 }
 
 /** A session's cell, which waits for commands; disposing removes it and its socket. */
@@ -35,12 +37,12 @@ export interface OpenSessionCell
 
 /** Rejects with `ToolRefusal` if there can be no such cell. */
 export async function openSessionCell(
-  { job, stage, outputDir, baseline, serviceFor, env }: SessionCellRequest,
+  { job, stage, output, baseline, serviceFor, env }: SessionCellRequest,
   signal: AbortSignal,
 ): Promise<OpenSessionCell> {
   const { sandbox } = stage;
   const owner = identityOf(job);
-  const kind = sessionCell(stage, outputDir, baseline);
+  const kind = sessionCell(stage, output.path, baseline);
   const opened = await openCell({ job: { ...job, run: newRunId() }, sandbox, kind, owner, signal }, env);
   if (!opened.ok) throw refusal(opened.violations);
   try {
@@ -61,9 +63,8 @@ function overDiskBefore({ limits }: Plan): string {
 
 function refusal(violations: Parameters<typeof describeAll>[0]): ToolRefusal {
   const described = describeAll(violations);
-  const [first] = described;
-  const code = described.length === 1 && first !== undefined ? first.code : "REFUSED";
-  return new ToolRefusal(code, described.map(({ message }) => message).join("\n"), { violations: described });
+  const { code, message } = refusalError(described);
+  return new ToolRefusal(code, message, { violations: described });
 }
 
 function factsOf(plan: Plan, sandbox: Sandbox): ExecFacts {

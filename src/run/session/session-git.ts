@@ -10,14 +10,7 @@ import { stage } from "../../git/stage.ts";
 import type { StagedCommit, TreeState } from "../../git/tree-state.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
-import type {
-  GitHands,
-  GitPullAnswer,
-  GitPullRequest,
-  GitStageAnswer,
-  GitStagedCommit,
-  GitStageRequest,
-} from "../../tools/hands.ts";
+import type { GitHands, GitStagedCommit } from "../../tools/hands.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
 import type { Declared, Destinations, Records } from "../model/environment.ts";
 import { identityOf, type Job } from "../model/job.ts";
@@ -46,7 +39,7 @@ export class SessionGit implements GitHands {
     this.#parts = parts;
   }
 
-  async pull({ repo, paths, overwrite }: GitPullRequest, signal: AbortSignal): Promise<GitPullAnswer> {
+  async pull({ repo, paths, overwrite }: Parameters<GitHands["pull"]>[0], signal: AbortSignal) {
     return await this.#told(async (git) => {
       const repository = await this.#repository(git, repo);
       const { branch, at } = repository.repo;
@@ -61,7 +54,7 @@ export class SessionGit implements GitHands {
     });
   }
 
-  async stage({ repo, files, message }: GitStageRequest, signal: AbortSignal): Promise<GitStageAnswer> {
+  async stage({ repo, files, message }: Parameters<GitHands["stage"]>[0], signal: AbortSignal) {
     return await this.#told(async (git) => {
       const repository = await this.#repository(git, repo);
       const { name } = this.#parts.job.worker;

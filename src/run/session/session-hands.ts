@@ -7,7 +7,6 @@ import type {
   AgreementRequest,
   CallToolAnswer,
   CallToolRequest,
-  CommitAnswer,
   ExecToolAnswer,
   ExecToolRequest,
   Hands,
@@ -24,7 +23,7 @@ import type { RunResult } from "../model/result.ts";
 import { AgreedInTool } from "./agreed-in-tool.ts";
 import { type Ask, askFor } from "./ask.ts";
 import type { CommandCell } from "./command-cell.ts";
-import { Commits } from "./commits.ts";
+import { commitsOf } from "./commits.ts";
 import type { OnOutput } from "./exec-command.ts";
 import type { OutputDir } from "./output-dir.ts";
 import { SandboxFiles } from "./sandbox-files.ts";
@@ -61,9 +60,10 @@ export interface ToolCall {
 /** What a session's tools act with: its files, and everything that needs consent. Follows what the run is granted. */
 export class SessionHands implements Hands, Disposable {
   readonly git: SessionGit;
+  /** Applies the changes so far for which there is consent. The session continues. */
+  readonly commit: Hands["commit"];
   readonly #request: SessionHandsRequest;
   readonly #ask: Ask;
-  readonly #commits: Commits;
   /** How much tools and commands may write, together. */
   readonly #room: WriteRoom;
   readonly #stopListening: () => void;
@@ -76,7 +76,7 @@ export class SessionHands implements Hands, Disposable {
     const { job, grantee, stage, env, baseline } = request;
     this.#request = request;
     this.#ask = askFor(job, env);
-    this.#commits = new Commits(job, stage, env);
+    this.commit = commitsOf(job, stage, env);
     this.#room = new WriteRoom(stage, baseline, env);
     this.#files = this.#filesOf(stage.sandbox);
     this.#stopListening = grantee.onChange((change) => this.#adopted(change));
@@ -141,11 +141,6 @@ export class SessionHands implements Hands, Disposable {
     return { status, output, error, result: { ...result } };
   }
 
-  /** Applies the changes so far for which there is consent. The session continues. */
-  async commit(signal: AbortSignal): Promise<CommitAnswer> {
-    return await this.#commits.next(signal);
-  }
-
   [Symbol.dispose](): void {
     this.#stopListening();
     this.#files[Symbol.dispose]();
@@ -181,7 +176,7 @@ export class SessionHands implements Hands, Disposable {
       },
       exec: (request, signal) => this.exec(request, signal, onOutput),
       call: (request, signal) => this.call(request, signal),
-      commit: (signal) => this.commit(signal),
+      commit: this.commit,
       git: this.git,
     };
   }

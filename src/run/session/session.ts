@@ -14,7 +14,7 @@ import { allowedTools, notOffered } from "./offered-tools.ts";
 import { OutputDir } from "./output-dir.ts";
 import type { OpenSessionCell } from "./session-cell.ts";
 import { SessionHands, type SessionParts } from "./session-hands.ts";
-import { ToolRecords } from "./tool-records.ts";
+import { type RecordTool, toolRecorder } from "./tool-records.ts";
 
 /**
  * One worker's sandbox, used through tools: files on the host's side of it, and commands in a cell of its own that is
@@ -27,7 +27,7 @@ export class Session implements AsyncDisposable {
   readonly #cell: CommandCell;
   readonly #hands: SessionHands;
   /** Null if a command's own tools are reported by its calls and its changes. */
-  readonly #records: ToolRecords | null;
+  readonly #record: RecordTool | null;
 
   static async open(request: SessionParts): Promise<Session> {
     return new Session(request, await OutputDir.make(request.env.ownerDir, request.job.run));
@@ -39,7 +39,7 @@ export class Session implements AsyncDisposable {
     const serviceFor = (plan: Plan): BrokerService => this.#service(plan);
     this.#request = request;
     this.#output = output;
-    this.#records = request.standalone ? new ToolRecords(job, env) : null;
+    this.#record = request.standalone ? toolRecorder(job, env) : null;
     this.#cell = new CommandCell({ job, env, output, baseline, stage, serviceFor });
     this.#hands = new SessionHands({ ...request, output, baseline, cell: this.#cell, over: this.#over.signal });
   }
@@ -78,7 +78,7 @@ export class Session implements AsyncDisposable {
 
   /** Records an attempt at a tool that does not exist, or that was asked for in no readable form. */
   recordUnmet(name: string, rawInput: unknown, code: string, message: string): void {
-    this.#records?.add(name, rawInput, { ok: false, code, message, data: {} });
+    this.#record?.(name, rawInput, { ok: false, code, message, data: {} });
   }
 
   /** The session's cell, started if there is none. */
@@ -106,10 +106,10 @@ export class Session implements AsyncDisposable {
   async #recorded(name: string, rawInput: unknown, use: () => Promise<ToolResult>): Promise<ToolResult> {
     try {
       const result = await use();
-      this.#records?.add(name, rawInput, result);
+      this.#record?.(name, rawInput, result);
       return result;
     } catch (error) {
-      this.#records?.add(name, rawInput, { ...BROKEN_OFF, message: String(error) });
+      this.#record?.(name, rawInput, { ...BROKEN_OFF, message: String(error) });
       throw error;
     }
   }

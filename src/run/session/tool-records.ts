@@ -7,26 +7,20 @@ import { identityOf, type Job } from "../model/job.ts";
 /** Of one session; a loop may use as many tools as it likes. */
 const MAX_RECORDS = 10_000;
 
+/** Records the use of one tool of a session. */
+export type RecordTool = (tool: string, rawInput: unknown, result: ToolResult) => void;
+
 /** Records the use of a session's tools. No tool waits for the disk; a failure to record is reported. */
-export class ToolRecords {
-  readonly #job: Job;
-  readonly #env: Records;
-  #count = 0;
-
-  constructor(job: Job, env: Records) {
-    this.#job = job;
-    this.#env = env;
-  }
-
-  add(tool: string, rawInput: unknown, result: ToolResult): void {
-    this.#count += 1;
-    if (this.#count > MAX_RECORDS) return;
-    const note = this.#count === MAX_RECORDS ? "further tools of this session are not recorded" : undefined;
-    const { audit, emit } = this.#env;
-    audit.append({ ...toolUsed(this.#job, tool, rawInput, result), note }).catch((error: Error) => {
-      emit({ type: "trouble", ...identityOf(this.#job), detail: error.message });
+export function toolRecorder(job: Job, { audit, emit }: Records): RecordTool {
+  let count = 0;
+  return (tool, rawInput, result) => {
+    count += 1;
+    if (count > MAX_RECORDS) return;
+    const note = count === MAX_RECORDS ? "further tools of this session are not recorded" : undefined;
+    audit.append({ ...toolUsed(job, tool, rawInput, result), note }).catch((error: Error) => {
+      emit({ type: "trouble", ...identityOf(job), detail: error.message });
     });
-  }
+  };
 }
 
 /** The fields of a tool's input that say what it was used on. Contents that it wrote or received are not recorded. */

@@ -43,14 +43,8 @@ export class WriteRoom {
           return await write(...args);
         });
     const { write, append, edit, copy, mkdir } = files;
-    return {
-      ...files,
-      write: held(write),
-      append: held(append),
-      edit: held(edit),
-      copy: held(copy),
-      mkdir: held(mkdir),
-    };
+    const all = { write: held(write), append: held(append), edit: held(edit), copy: held(copy), mkdir: held(mkdir) };
+    return { ...files, ...all };
   }
 
   async #refuseWhereUsedUp(): Promise<void> {

@@ -93,15 +93,15 @@ export async function openTree(files: Readonly<Record<string, string>> = {}): Pr
         `---\n${JSON.stringify({ command: ["true"], sandbox: { dynamic } })}\n---\n`,
         `workers/${name}.worker`,
       );
-      const grantee = new Grantee({
+      const job = {
         run: `run-${name}`,
         root: parent?.root ?? `run-${name}`,
         worker,
-        parent: parent ?? null,
-        project: given,
-        limited: false,
-        stage: withoutViews(child(called ?? parent?.sandbox ?? given, needs, name)),
-      });
+        caller: parent ?? null,
+        callerSandbox: given,
+        narrow: null,
+      };
+      const grantee = new Grantee(job, withoutViews(child(called ?? parent?.sandbox ?? given, needs, name)));
       const place = await ledger.join(grantee);
       onTestFinished(() => place[Symbol.asyncDispose]());
       return grantee;
