@@ -2,25 +2,22 @@ import type { SealedRecord } from "../audit/seal.ts";
 import type { Verdict } from "../audit/verify.ts";
 import {
   type AuditFilter,
-  type AuditPlace,
   auditRecords,
   newestAuditRecords,
+  type ProjectPlace,
   verifyAudit,
 } from "../operations/audit.ts";
 import { printableLine } from "../operations/wording/printable.ts";
-import { stateDirFrom } from "../state/state-dir.ts";
 import { auditTable } from "./audit-text.ts";
-import { dateOf, projectFolder, UsageError } from "./terminal/arguments.ts";
-import { printJson, say, type Terminal } from "./terminal/terminal.ts";
+import { dateOf, type ProjectOptions, placeOf, UsageError } from "./terminal/arguments.ts";
+import { printJson, printResult, say, type Terminal } from "./terminal/terminal.ts";
 
-export interface AuditOptions {
-  readonly project: string;
+export interface AuditOptions extends ProjectOptions {
   readonly verify?: boolean;
   readonly run?: string;
   readonly type?: string;
   readonly since?: string;
   readonly limit?: string;
-  readonly json?: boolean;
 }
 
 const DEFAULT_LIMIT = 50;
@@ -28,10 +25,7 @@ const MAX_LIMIT = 100_000;
 
 /** `corral audit`: the newest record last. Needs no Engine. */
 export async function auditVerb(options: AuditOptions, terminal: Terminal): Promise<number> {
-  const place = {
-    stateDir: stateDirFrom(terminal.env),
-    projectDir: await projectFolder(options.project, terminal),
-  };
+  const place = await placeOf(options, terminal);
   const filter = filterFrom(options);
   if (options.verify) return await verify(place, options, terminal);
   const limit = limitFrom(options);
@@ -65,7 +59,7 @@ function limitFrom({ limit }: AuditOptions): number | null {
 
 /** Answers with the number of lines that are no records. */
 async function printNewest(
-  place: AuditPlace,
+  place: ProjectPlace,
   filter: AuditFilter,
   { limit, json }: { limit: number; json: boolean },
   terminal: Terminal,
@@ -78,7 +72,7 @@ async function printNewest(
 }
 
 /** The same for all of them, as they are read, for they may be many. */
-async function printAll(place: AuditPlace, filter: AuditFilter, terminal: Terminal): Promise<number> {
+async function printAll(place: ProjectPlace, filter: AuditFilter, terminal: Terminal): Promise<number> {
   let foreign = 0;
   for await (const some of auditRecords(place, filter)) {
     foreign += some.foreign;
@@ -97,15 +91,14 @@ async function drained({ stdout }: Terminal): Promise<void> {
   await new Promise((resolve) => stdout.write("", resolve));
 }
 
-async function verify(place: AuditPlace, { json }: AuditOptions, terminal: Terminal): Promise<number> {
+async function verify(place: ProjectPlace, { json }: AuditOptions, terminal: Terminal): Promise<number> {
   const verdict = await verifyAudit(place);
   if (verdict === null) {
     if (json) printJson(terminal, { ok: true, records: 0, firstAt: null, lastAt: null, problems: [], notes: [] });
     else say(terminal, "Nothing is recorded.");
     return 0;
   }
-  if (json) printJson(terminal, verdict);
-  else terminal.stdout.write(`${verdictText(verdict)}\n`);
+  printResult(terminal, json, verdict, () => verdictText(verdict));
   return verdict.ok ? 0 : 1;
 }
 

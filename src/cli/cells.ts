@@ -1,20 +1,17 @@
 import { listCells, reapCells } from "../operations/machine.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
-import { columns, printJson, say, type Terminal } from "./terminal/terminal.ts";
+import { printJson, printList, say, type Terminal } from "./terminal/terminal.ts";
 
 /** `corral ps`: every container of this state directory, whatever its state. Removes nothing. */
 export async function psVerb(options: { readonly json?: boolean }, terminal: Terminal): Promise<number> {
-  const { env, stdout } = terminal;
-  const cells = await listCells({ stateDir: stateDirFrom(env), engineEnv: env });
-  if (options.json) printJson(terminal, cells);
-  else if (cells.length === 0) say(terminal, "There are no containers.");
-  else {
-    const head = ["RUN", "WORKER", "STATE", "CALLED BY", "OWNER", "CREATED"];
-    const rows = cells.map(({ run, worker, state, parent, owner, ownerAlive, createdAt }) => {
+  const cells = await listCells({ stateDir: stateDirFrom(terminal.env), engineEnv: terminal.env });
+  printList(terminal, options.json, cells, {
+    head: ["RUN", "WORKER", "STATE", "CALLED BY", "OWNER", "CREATED"],
+    rowOf: ({ run, worker, state, parent, owner, ownerAlive, createdAt }) => {
       return [run, worker, state, parent ?? "-", `${owner.pid}${ownerAlive ? "" : " (dead)"}`, createdAt];
-    });
-    stdout.write(`${columns([head, ...rows])}\n`);
-  }
+    },
+    none: "There are no containers.",
+  });
   return 0;
 }
 

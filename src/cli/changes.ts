@@ -9,32 +9,24 @@ import { parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
 import { changesText, countsText, diffText, listText } from "./changes-text.ts";
 import { personAt } from "./consent/person.ts";
-import { projectFolder, UsageError } from "./terminal/arguments.ts";
+import { type ProjectOptions, projectFolder, UsageError } from "./terminal/arguments.ts";
 import { EXIT } from "./terminal/exit-status.ts";
 import { stoppable } from "./terminal/stop.ts";
-import { colorsFor, printJson, say, type Terminal } from "./terminal/terminal.ts";
+import { colorsFor, printJson, printResult, say, type Terminal } from "./terminal/terminal.ts";
 
-interface JsonOption {
-  readonly json?: boolean;
-}
-
-export interface ListOptions extends JsonOption {
-  readonly project: string;
+interface ListOptions extends ProjectOptions {
   readonly allProjects?: boolean;
 }
 
-export interface ApplyVerbOptions extends JsonOption {
-  readonly project: string;
+interface DiscardOptions extends ProjectOptions {
   /** Every changeset of the project, in the order in which they were made. */
   readonly all?: boolean;
+}
+
+interface ApplyVerbOptions extends DiscardOptions {
   readonly only: readonly string[];
   readonly approve?: ApprovalMode;
   readonly yes?: boolean;
-}
-
-export interface DiscardOptions extends JsonOption {
-  readonly project: string;
-  readonly all?: boolean;
 }
 
 /** If no terminal says how wide it is. */
@@ -55,18 +47,17 @@ export async function listVerb(options: ListOptions, terminal: Terminal): Promis
 }
 
 /** `corral changes show`. Host paths are in the JSON: its reader is the person whose files they are. */
-export async function showVerb(id: string, options: JsonOption, terminal: Terminal): Promise<number> {
+export async function showVerb(id: string, { json }: { readonly json?: boolean }, terminal: Terminal): Promise<number> {
   const shown = await (await open(terminal)).show(id);
-  if (options.json) printJson(terminal, shown);
-  else terminal.stdout.write(`${changesText(shown.changes)}\n`);
+  printResult(terminal, json, shown, () => changesText(shown.changes));
   return 0;
 }
 
 /** `corral changes diff`: what is still kept, compared with the files as they are now. */
-export async function diffVerb(id: string, options: JsonOption, terminal: Terminal): Promise<number> {
+export async function diffVerb(id: string, { json }: { readonly json?: boolean }, terminal: Terminal): Promise<number> {
   const { stdout, env } = terminal;
   const changesets = await open(terminal);
-  if (options.json) {
+  if (json) {
     const { diffs, notShown } = await changesets.diffs(id);
     const shown = diffs.map(({ change: { index, path, kind, type }, verdict, lines }) => {
       return { index, path, kind, type, verdict, lines };
@@ -86,8 +77,7 @@ export async function applyVerb(
   options: ApplyVerbOptions,
   terminal: Terminal,
 ): Promise<number> {
-  if (ids.length > 0 === (options.all === true))
-    throw new UsageError("name the changesets to apply, or use --all for all of the project");
+  refuseUnnamed("apply", ids, options);
   const only = options.only.map(pathFrom);
   if (only.length > 0 && ids.length !== 1) throw new UsageError("--only works with one changeset");
   if (options.yes && options.approve !== undefined) throw new UsageError("use either --yes or --approve");
@@ -108,8 +98,7 @@ export async function applyVerb(
     const done = await changesets.apply(id, { only, approval, signal: stop.signal });
     applied.push(done);
     tellApplied(done, options.json === true, terminal);
-    if (done.changes.every(({ outcome }) => outcome === "applied")) return 0;
-    return 1;
+    return done.changes.every(({ outcome }) => outcome === "applied") ? 0 : 1;
   }).catch((error: unknown) => {
     if (stop.signal.aborted) return EXIT.cancelled;
     throw error;
@@ -139,8 +128,7 @@ export async function discardVerb(
   options: DiscardOptions,
   terminal: Terminal,
 ): Promise<number> {
-  if (ids.length > 0 === (options.all === true))
-    throw new UsageError("name the changesets to discard, or use --all for all of the project");
+  refuseUnnamed("discard", ids, options);
   const changesets = await open(terminal);
   const wanted = options.all ? await idsOfProject(changesets, options.project, terminal) : ids;
   const discarded: string[] = [];
@@ -153,6 +141,11 @@ export async function discardVerb(
   if (options.json) printJson(terminal, { discarded });
   else if (wanted.length === 0) say(terminal, NONE);
   return status;
+}
+
+function refuseUnnamed(verb: string, ids: readonly string[], { all = false }: DiscardOptions): void {
+  if (ids.length > 0 === all)
+    throw new UsageError(`name the changesets to ${verb}, or use --all for all of the project`);
 }
 
 const NONE = "No changes wait.";

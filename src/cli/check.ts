@@ -3,15 +3,11 @@ import type { Colors } from "../operations/wording/printable.ts";
 import { checkProject } from "../operations/workers.ts";
 import type { CheckReport } from "../run/explain/check.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
+import type { ProjectOptions } from "./terminal/arguments.ts";
 import { colorsFor, printJson, type Terminal, withoutControls } from "./terminal/terminal.ts";
 
-export interface CheckOptions {
-  readonly project: string;
-  readonly json?: boolean;
-}
-
 /** `corral check`. Exit status 1 if anything would be refused. */
-export async function checkVerb(options: CheckOptions, terminal: Terminal): Promise<number> {
+export async function checkVerb(options: ProjectOptions, terminal: Terminal): Promise<number> {
   const { cwd, env, stdout } = terminal;
   const report = await checkProject(options.project, { stateDir: stateDirFrom(env), engineEnv: env });
   if (options.json) printJson(terminal, report);

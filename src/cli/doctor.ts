@@ -1,14 +1,13 @@
 import { examineMachine, type Finding } from "../operations/machine.ts";
 import type { Colors } from "../operations/wording/printable.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
-import { colorsFor, printJson, type Terminal } from "./terminal/terminal.ts";
+import { colorsFor, printResult, type Terminal } from "./terminal/terminal.ts";
 
 /** `corral doctor`. Exit status 1 if something is missing. */
 export async function doctorVerb(options: { readonly json?: boolean }, terminal: Terminal): Promise<number> {
   const { env, stdout } = terminal;
   const examined = await examineMachine({ stateDir: stateDirFrom(env), engineEnv: env });
-  if (options.json) printJson(terminal, examined);
-  else stdout.write(`${findingsText(examined.findings, colorsFor(stdout, env))}\n`);
+  printResult(terminal, options.json, examined, () => findingsText(examined.findings, colorsFor(stdout, env)));
   return examined.ok ? 0 : 1;
 }
 

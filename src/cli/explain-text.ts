@@ -8,6 +8,7 @@ import type { Network } from "../sandbox/network.ts";
 import { HARDENING_LINES } from "../sandbox/policy.ts";
 import { formatBytes } from "../sandbox/units.ts";
 import { hardeningText, limitAmount, limitText } from "../sandbox/wording.ts";
+import { branch } from "./run/tree.ts";
 
 /** The explanation as a tree for people: each run with what it has, what it lost by whom, and below it its calls. */
 export function explanationText({ tree, notes }: Explanation, colors: Colors): string {
@@ -21,11 +22,7 @@ function runLines(run: ExplainedRun, known: number, colors: Colors): string[] {
   const body = bodyOf(run, known, colors);
   const bar = calls.length > 0 ? "│ " : "  ";
   const below = calls.flatMap((call, index) => {
-    const last = index === calls.length - 1;
-    const [first, others] = last ? ["└─ ", "   "] : ["├─ ", "│  "];
-    return runLines(call, run.narrowings.length, colors).map(
-      (line, row) => colors.dim(row === 0 ? first : others) + line,
-    );
+    return branch(runLines(call, run.narrowings.length, colors), index === calls.length - 1, colors);
   });
   const outcome =
     run.refused !== null

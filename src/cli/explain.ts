@@ -2,12 +2,11 @@ import { loadProject } from "../declarations/project.ts";
 import { explainWorker } from "../operations/workers.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
 import { explanationText } from "./explain-text.ts";
+import type { ProjectOptions } from "./terminal/arguments.ts";
 import { colorsFor, printJson, type Terminal, withoutControls } from "./terminal/terminal.ts";
 
-export interface ExplainOptions {
-  readonly project: string;
+interface ExplainOptions extends ProjectOptions {
   readonly policy?: string;
-  readonly json?: boolean;
 }
 
 /** `corral explain`. Shows host paths: its reader is the person whose files they are. */

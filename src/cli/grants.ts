@@ -1,22 +1,19 @@
 import { listGrants, revokeGrant } from "../operations/grants.ts";
 import { printableLine } from "../operations/wording/printable.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
-import { columns, printJson, say, type Terminal } from "./terminal/terminal.ts";
+import { printJson, printList, say, type Terminal } from "./terminal/terminal.ts";
 
 /** `corral grants ls`. Needs no Engine. */
 export async function listVerb(options: { readonly json?: boolean }, terminal: Terminal): Promise<number> {
   const grants = await listGrants(stateDirFrom(terminal.env));
-  if (options.json) printJson(terminal, grants);
-  else if (grants.length === 0) say(terminal, "There are no grants.");
-  else {
-    const head = ["ID", "WORKER", "DIRECTORY", "MODE", "FOR", "THROUGH", "HOST", "SINCE"];
-    const rows = grants.map(({ id, worker, directory, mode, scope, through, host, grantedAt }) =>
-      [id, worker, directory, mode, scope, through.join(" > "), host, grantedAt].map((cell) =>
-        printableLine(String(cell)),
-      ),
-    );
-    terminal.stdout.write(`${columns([head, ...rows])}\n`);
-  }
+  printList(terminal, options.json, grants, {
+    head: ["ID", "WORKER", "DIRECTORY", "MODE", "FOR", "THROUGH", "HOST", "SINCE"],
+    rowOf: ({ id, worker, directory, mode, scope, through, host, grantedAt }) => {
+      const cells = [id, worker, directory, mode, scope, through.join(" > "), host, grantedAt];
+      return cells.map((cell) => printableLine(String(cell)));
+    },
+    none: "There are no grants.",
+  });
   return 0;
 }
 

@@ -4,7 +4,7 @@ import { printableLine } from "../operations/wording/printable.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
 import { EXIT } from "./terminal/exit-status.ts";
 import { stoppable } from "./terminal/stop.ts";
-import { colorsFor, columns, printJson, say, type Terminal } from "./terminal/terminal.ts";
+import { colorsFor, columns, printResult, say, type Terminal } from "./terminal/terminal.ts";
 
 interface ImagesOptions {
   readonly json?: boolean;
@@ -12,16 +12,13 @@ interface ImagesOptions {
 
 /** `corral images build`: what is missing or stale. Its progress is for people; the result is what is there now. */
 export async function buildVerb(names: readonly string[], options: ImagesOptions, terminal: Terminal): Promise<number> {
-  const { env, stdout } = terminal;
+  const { env } = terminal;
   using stop = stoppable(terminal, (line) => say(terminal, line));
   try {
     const machine = { stateDir: stateDirFrom(env), engineEnv: env };
     const built = await buildImages(machine, { names, onProgress: progressAt(terminal), signal: stop.signal });
-    if (options.json) printJson(terminal, built);
-    else
-      stdout.write(
-        `${columns(built.map((image) => [image.tag, image.built ? "built" : "up to date", size(image.sizeBytes)]))}\n`,
-      );
+    const rows = built.map((image) => [image.tag, image.built ? "built" : "up to date", size(image.sizeBytes)]);
+    printResult(terminal, options.json, built, () => columns(rows));
     return 0;
   } catch (error) {
     if (stop.signal.aborted) return EXIT.cancelled;
@@ -32,11 +29,8 @@ export async function buildVerb(names: readonly string[], options: ImagesOptions
 /** `corral images ls`. */
 export async function listVerb(options: ImagesOptions, terminal: Terminal): Promise<number> {
   const statuses = await listImages({ stateDir: stateDirFrom(terminal.env), engineEnv: terminal.env });
-  if (options.json) printJson(terminal, statuses);
-  else {
-    const rows = statuses.map(({ tag, state, sizeBytes, id }) => [tag, state, size(sizeBytes), shortId(id)]);
-    terminal.stdout.write(`${columns([["IMAGE", "STATE", "SIZE", "ID"], ...rows])}\n`);
-  }
+  const rows = statuses.map(({ tag, state, sizeBytes, id }) => [tag, state, size(sizeBytes), shortId(id)]);
+  printResult(terminal, options.json, statuses, () => columns([["IMAGE", "STATE", "SIZE", "ID"], ...rows]));
   return 0;
 }
 

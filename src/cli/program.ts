@@ -1,4 +1,4 @@
-import { Command, CommanderError, InvalidArgumentError, Option } from "commander";
+import { Command, CommanderError, type CommandOptions, InvalidArgumentError, Option } from "commander";
 import { packageVersion } from "../operations/package-version.ts";
 import { APPROVAL_MODE_NAMES } from "../sandbox/approval.ts";
 import { EXIT } from "./terminal/exit-status.ts";
@@ -40,8 +40,11 @@ function programFor(terminal: Terminal): Program {
     .configureHelp({ minWidthToWrap: 20, subcommandTerm: termOf })
     .helpCommand("help [command]", "Print the help of a command.")
     .showHelpAfterError("(--help prints the usage)");
-  const verb = (usage: string, description: string): Command =>
-    corral.command(usage).description(description).helpOption("-h, --help", "print this help");
+  const verbOf =
+    (parent: Command) =>
+    (usage: string, description: string, how: CommandOptions = {}): Command =>
+      parent.command(usage, how).description(description).helpOption("-h, --help", "print this help");
+  const verb = verbOf(corral);
   const does = <Args extends unknown[]>(act: (...args: Args) => Promise<number>) => {
     return async (...args: Args): Promise<void> => {
       status = await act(...args);
@@ -149,9 +152,8 @@ function programFor(terminal: Terminal): Program {
 
   const group = (name: string, description: string): Command =>
     verb(name, description).helpCommand("help [command]", "Print the help of a command.");
-  const fleet = group("fleet", "Inspect, resume and retry fleets.");
-  const ofFleet = (usage: string, description: string): Command =>
-    fleet.command(usage).description(description).helpOption("-h, --help", "print this help").addOption(project());
+  const fleet = verbOf(group("fleet", "Inspect, resume and retry fleets."));
+  const ofFleet = (usage: string, description: string): Command => fleet(usage, description).addOption(project());
   ofFleet("ls", "List the fleets of the project, the newest first.")
     .addOption(json())
     .action(does(async (options) => (await import("./fleet/fleet.ts")).listVerb(options, terminal)));
@@ -200,17 +202,13 @@ function programFor(terminal: Terminal): Program {
     .addHelpText("after", AUDIT_HELP)
     .action(does(async (options) => (await import("./audit.ts")).auditVerb(options, terminal)));
 
-  const transcripts = group("transcripts", "Read the conversations of agents.");
-  const ofTranscripts = (usage: string, description: string): Command =>
-    transcripts
-      .command(usage)
-      .description(description)
-      .helpOption("-h, --help", "print this help")
-      .addOption(project());
-  ofTranscripts("ls", "List the transcripts of the project, the newest first.")
+  const transcripts = verbOf(group("transcripts", "Read the conversations of agents."));
+  transcripts("ls", "List the transcripts of the project, the newest first.")
+    .addOption(project())
     .addOption(json())
     .action(does(async (options) => (await import("./transcripts.ts")).listVerb(options, terminal)));
-  ofTranscripts("show <run>", "Show one transcript.")
+  transcripts("show <run>", "Show one transcript.")
+    .addOption(project())
     .addOption(json("print lines of JSON, as `model: script/FILE` reads them"))
     .action(does(async (run, options) => (await import("./transcripts.ts")).showVerb(run, options, terminal)));
 
@@ -219,7 +217,7 @@ function programFor(terminal: Terminal): Program {
     CHANGES_HELP,
   );
   const ofChanges = (usage: string, description: string): Command =>
-    changes.command(usage).description(description).helpOption("-h, --help", "print this help").addOption(json());
+    verbOf(changes)(usage, description).addOption(json());
   ofChanges("ls", "List the changesets that wait for approval.")
     .addOption(project())
     .option("--all-projects", "list those of every project")
@@ -243,33 +241,21 @@ function programFor(terminal: Terminal): Program {
     .option("--all", "discard every changeset of the project")
     .action(does(async (ids, options) => (await import("./changes.ts")).discardVerb(ids, options, terminal)));
 
-  const grants = group("grants", "List and revoke what running workers were granted beyond their files.");
-  grants
-    .command("ls", { isDefault: true })
-    .description("List the grants of all running workers.")
-    .helpOption("-h, --help", "print this help")
+  const grants = verbOf(group("grants", "List and revoke what running workers were granted beyond their files."));
+  grants("ls", "List the grants of all running workers.", { isDefault: true })
     .addOption(json())
     .action(does(async (options) => (await import("./grants.ts")).listVerb(options, terminal)));
-  grants
-    .command("revoke <id>")
-    .description("Revoke a grant. The worker does not get it again while its corral runs.")
-    .helpOption("-h, --help", "print this help")
+  grants("revoke <id>", "Revoke a grant. The worker does not get it again while its corral runs.")
     .addOption(json())
     .addHelpText("after", examples("corral grants revoke 0123456789ab"))
     .action(does(async (id, options) => (await import("./grants.ts")).revokeVerb(id, options, terminal)));
 
-  const images = group("images", "List and build the images that come with Corral.");
-  images
-    .command("build [names...]")
-    .description("Build the images that are missing or out of date: all of them, or these and the base.")
-    .helpOption("-h, --help", "print this help")
+  const images = verbOf(group("images", "List and build the images that come with Corral."));
+  images("build [names...]", "Build the images that are missing or out of date: all of them, or these and the base.")
     .addOption(json())
     .addHelpText("after", examples("corral images build", "corral images build python"))
     .action(does(async (names, options) => (await import("./images.ts")).buildVerb(names, options, terminal)));
-  images
-    .command("ls")
-    .description("List the images, and whether each exists and is up to date.")
-    .helpOption("-h, --help", "print this help")
+  images("ls", "List the images, and whether each exists and is up to date.")
     .addOption(json())
     .action(does(async (options) => (await import("./images.ts")).listVerb(options, terminal)));
 

@@ -5,10 +5,10 @@ import type { FleetRecord } from "../fleet/journal/fleets.ts";
 import type { ItemResult } from "../fleet/model/item.ts";
 import {
   type AuditFilter,
-  type AuditPlace,
   type AuditRecords,
   auditRecords,
   newestAuditRecords,
+  type ProjectPlace,
   verifyAudit,
 } from "../operations/audit.ts";
 import {
@@ -103,13 +103,13 @@ export interface ApplyOptions extends Pick<ApplyRequest, "only" | "signal"> {
 
 /** What the project's runs wrote and was not applied. Methods that take an id throw a `RequestError`. */
 export class ProjectChangesets {
-  readonly #place: AuditPlace;
+  readonly #place: ProjectPlace;
   readonly #ask: Exclude<ApplyRequest["approval"], "agreed">;
   readonly #until: (signal: AbortSignal | undefined) => AbortSignal;
   #opened: Promise<Changesets> | null = null;
 
   constructor(
-    place: AuditPlace,
+    place: ProjectPlace,
     ask: Exclude<ApplyRequest["approval"], "agreed">,
     until: (signal: AbortSignal | undefined) => AbortSignal,
   ) {
@@ -177,9 +177,9 @@ export class Grants {
 
 /** The project's audit trail. */
 export class ProjectAudit {
-  readonly #place: AuditPlace;
+  readonly #place: ProjectPlace;
 
-  constructor(place: AuditPlace) {
+  constructor(place: ProjectPlace) {
     this.#place = place;
   }
 

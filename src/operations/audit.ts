@@ -6,8 +6,8 @@ import { loadSealKey } from "../state/owner.ts";
 import { projectPaths } from "../state/state-paths.ts";
 import { unknownError } from "./request-error.ts";
 
-/** Whose audit trail. Both paths are absolute; `projectDir` contains no symbolic link, and need not exist any more. */
-export interface AuditPlace {
+/** A project, and where Corral keeps its data. Both paths are absolute; `projectDir` contains no symbolic link, and need not exist any more. */
+export interface ProjectPlace {
   readonly stateDir: string;
   readonly projectDir: string;
 }
@@ -37,7 +37,7 @@ export interface AuditRecords {
  * @throws RequestError UNKNOWN_VALUE for a type that no record has
  */
 export async function* auditRecords(
-  place: AuditPlace,
+  place: ProjectPlace,
   filter: AuditFilter = {},
 ): AsyncGenerator<AuditRecords, void, undefined> {
   const fits = filterOf(filter);
@@ -49,7 +49,11 @@ export async function* auditRecords(
 }
 
 /** The newest `limit` records that fit. @throws as `auditRecords` */
-export async function newestAuditRecords(place: AuditPlace, filter: AuditFilter, limit: number): Promise<AuditRecords> {
+export async function newestAuditRecords(
+  place: ProjectPlace,
+  filter: AuditFilter,
+  limit: number,
+): Promise<AuditRecords> {
   let records: readonly SealedRecord[] = [];
   let [sealed, foreign] = [0, 0];
   for await (const some of auditRecords(place, filter)) {
@@ -61,12 +65,12 @@ export async function newestAuditRecords(place: AuditPlace, filter: AuditFilter,
 }
 
 /** Checks every record's seal and its place in the chain. Null if there is no trail. */
-export async function verifyAudit(place: AuditPlace): Promise<Verdict | null> {
+export async function verifyAudit(place: ProjectPlace): Promise<Verdict | null> {
   const { trail, key } = await trailOf(place);
   return await verifyTrail(trail, key);
 }
 
-async function trailOf({ stateDir, projectDir }: AuditPlace) {
+async function trailOf({ stateDir, projectDir }: ProjectPlace) {
   return { trail: projectPaths(stateDir, projectDir).trail, key: auditKey(await loadSealKey(stateDir), projectDir) };
 }
 

@@ -18,30 +18,17 @@ import { printableLine } from "./wording/printable.ts";
 
 /** One changeset in a list. `ok: false`: its record cannot be read, so its project is not known. */
 export type ListedChangeset =
-  | {
+  | (Pick<Changeset, "id" | "run" | "worker" | "project" | "createdAt"> & {
       readonly ok: true;
-      readonly id: string;
-      readonly run: string;
-      readonly worker: string;
-      /** The project's directory. */
-      readonly project: string;
-      /** ISO 8601, UTC. */
-      readonly createdAt: string;
       /** A process applies it at this moment. */
       readonly applying: boolean;
       /** How many changes have which outcome. */
       readonly counts: Readonly<Record<string, number>>;
-    }
+    })
   | { readonly ok: false; readonly id: string; readonly reason: string };
 
 /** One change of a kept changeset. */
-export interface KeptChange {
-  /** Its place in the changeset, from 0. */
-  readonly index: number;
-  /** As the worker saw it. */
-  readonly path: string;
-  readonly kind: Change["kind"];
-  readonly type: Change["type"];
+export interface KeptChange extends Pick<Change, "index" | "path" | "kind" | "type"> {
   /** Size of a file that was written, in bytes; otherwise null. */
   readonly bytes: number | null;
   readonly outcome: ChangeOutcome;
@@ -82,10 +69,7 @@ export interface AppliedChangeset {
   readonly left: number;
 }
 
-export interface AppliedChange extends Pick<KeptChange, "index" | "path" | "kind" | "type"> {
-  readonly outcome: ChangeOutcome;
-  readonly reason: string | null;
-}
+export type AppliedChange = Omit<KeptChange, "bytes">;
 
 /**
  * The changesets of a state directory: what runs wrote and was not applied yet. Opening finishes what a dead process had
@@ -119,19 +103,13 @@ export class Changesets {
     const { changeset, state } = await this.#load(id);
     const { run, root, worker, project, createdAt, mounts, changes } = changeset;
     const outcomes = new Map(state.changes.map((one) => [one.index, one]));
-    return {
-      id,
-      run,
-      root,
-      worker,
-      project,
-      createdAt,
-      mounts: mounts.map(({ path, target }) => ({ path, host: target })),
-      changes: changes.map(({ index, path, kind, type, next }) => {
-        const { outcome, reason } = outcomes.get(index) ?? { outcome: "held" as const, reason: null };
-        return { index, path, kind, type, bytes: type === "file" ? (next?.size ?? null) : null, outcome, reason };
-      }),
-    };
+    const places = mounts.map(({ path, target }) => ({ path, host: target }));
+    const shown = changes.map((change): KeptChange => {
+      const { outcome, reason } = outcomes.get(change.index) ?? { outcome: "held", reason: null };
+      const bytes = change.type === "file" ? (change.next?.size ?? null) : null;
+      return { ...facts(change), bytes, outcome, reason };
+    });
+    return { id, run, root, worker, project, createdAt, mounts: places, changes: shown };
   }
 
   /** What is still kept, compared with the files as they are now: a unified diff. @throws as `show` */
@@ -233,17 +211,9 @@ const AGREED: ApplyApproval = {
 
 function listed(one: Listed): ListedChangeset {
   if (!one.ok) return one;
-  const { run, worker, project, createdAt, changes } = one.state;
-  return {
-    ok: true,
-    id: one.id,
-    run,
-    worker,
-    project,
-    createdAt,
-    applying: one.applying,
-    counts: outcomeCounts(changes),
-  };
+  const { id, applying, state } = one;
+  const { run, worker, project, createdAt, changes } = state;
+  return { ok: true, id, run, worker, project, createdAt, applying, counts: outcomeCounts(changes) };
 }
 
 /** The changeset with the changes that can still be applied. */

@@ -6,13 +6,11 @@ import { openJournal } from "../fleet/open-journal.ts";
 import { reportHtml } from "../fleet/report/html.ts";
 import { STATUSES } from "../fleet/report/measures/outcome.ts";
 import { openEngine } from "../isolation/open-engine.ts";
+import type { ProjectPlace } from "./audit.ts";
 import { RequestError, unknownError } from "./request-error.ts";
 import { printableLine } from "./wording/printable.ts";
 
-/** Whose fleets, and where Corral keeps them. Both paths are absolute; `projectDir` contains no symbolic link. */
-export interface FleetPlace {
-  readonly stateDir: string;
-  readonly projectDir: string;
+export interface FleetPlace extends ProjectPlace {
   /** Environment variables that locate the Engine; only `cancel` may need them. */
   readonly engineEnv: Readonly<Record<string, string | undefined>>;
 }

@@ -14,30 +14,23 @@ import {
 } from "../../operations/fleets.ts";
 import { printableLine } from "../../operations/wording/printable.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
-import { dateOf, UsageError } from "../terminal/arguments.ts";
-import { columns, printJson, say, type Terminal } from "../terminal/terminal.ts";
+import { dateOf, type ProjectOptions, UsageError } from "../terminal/arguments.ts";
+import { columns, printJson, printList, say, type Terminal } from "../terminal/terminal.ts";
 import { ranFleet } from "./ran-fleet.ts";
 
-interface FleetOptions {
-  readonly project: string;
-  readonly json?: boolean;
-}
-
-export async function listVerb(options: FleetOptions, terminal: Terminal): Promise<number> {
+export async function listVerb(options: ProjectOptions, terminal: Terminal): Promise<number> {
   const fleets = await listFleets(await placeOf(options, terminal));
-  if (options.json) printJson(terminal, fleets);
-  else if (fleets.length === 0) say(terminal, "There are no fleets.");
-  else {
-    const rows = fleets.map(({ id, spec, state, counts, createdAt }) => {
-      const { total, done, failed } = counts;
+  printList(terminal, options.json, fleets, {
+    head: ["FLEET", "WORKER", "STATE", "DONE", "FAILED", "CREATED"],
+    rowOf: ({ id, spec, state, counts: { total, done, failed }, createdAt }) => {
       return [id, printableLine(spec.worker, 40), state, `${done}/${total}`, String(failed), createdAt];
-    });
-    terminal.stdout.write(`${columns([["FLEET", "WORKER", "STATE", "DONE", "FAILED", "CREATED"], ...rows])}\n`);
-  }
+    },
+    none: "There are no fleets.",
+  });
   return 0;
 }
 
-export async function showVerb(id: string, options: FleetOptions, terminal: Terminal): Promise<number> {
+export async function showVerb(id: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
   const fleet = await showFleet(await placeOf(options, terminal), id);
   if (options.json) {
     printJson(terminal, fleet);
@@ -66,15 +59,15 @@ export async function showVerb(id: string, options: FleetOptions, terminal: Term
   return 0;
 }
 
-export async function resumeVerb(fleet: string, options: FleetOptions, terminal: Terminal): Promise<number> {
+export async function resumeVerb(fleet: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
   return await ranFleet(await loadProject(options.project), options, terminal, { kind: "resume", fleet });
 }
 
-export async function retryVerb(fleet: string, options: FleetOptions, terminal: Terminal): Promise<number> {
+export async function retryVerb(fleet: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
   return await ranFleet(await loadProject(options.project), options, terminal, { kind: "retry", fleet });
 }
 
-export async function cancelVerb(id: string, options: FleetOptions, terminal: Terminal): Promise<number> {
+export async function cancelVerb(id: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
   const cancelled = await cancelFleet(await placeOf(options, terminal), id);
   if (cancelled.outcome === "ended") say(terminal, `Fleet ${id} has already ended: it is ${cancelled.state}.`);
   else if (cancelled.outcome === "removed") say(terminal, `Fleet ${id} was never loaded; it is removed.`);
@@ -84,7 +77,7 @@ export async function cancelVerb(id: string, options: FleetOptions, terminal: Te
 
 export async function removeVerb(
   ids: readonly string[],
-  options: FleetOptions & { readonly before?: string },
+  options: ProjectOptions & { readonly before?: string },
   terminal: Terminal,
 ): Promise<number> {
   const { before } = options;
@@ -97,7 +90,7 @@ export async function removeVerb(
 
 export async function resultsVerb(
   id: string,
-  options: FleetOptions & { readonly csv?: boolean; readonly jsonl?: boolean; readonly status?: string },
+  options: ProjectOptions & { readonly csv?: boolean; readonly jsonl?: boolean; readonly status?: string },
   terminal: Terminal,
 ): Promise<number> {
   if (options.csv && options.jsonl) throw new UsageError("use either --csv or --jsonl");
@@ -109,7 +102,7 @@ export async function resultsVerb(
 
 export async function reportVerb(
   id: string,
-  options: FleetOptions & { readonly output?: string },
+  options: ProjectOptions & { readonly output?: string },
   terminal: Terminal,
 ): Promise<number> {
   const html = await fleetReport(await placeOf(options, terminal), id);
@@ -124,7 +117,7 @@ export async function reportVerb(
   return 0;
 }
 
-async function placeOf({ project }: FleetOptions, { env }: Terminal): Promise<FleetPlace> {
+async function placeOf({ project }: ProjectOptions, { env }: Terminal): Promise<FleetPlace> {
   const { dir } = await loadProject(project);
   return { stateDir: stateDirFrom(env), projectDir: dir, engineEnv: env };
 }

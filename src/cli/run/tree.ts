@@ -79,7 +79,8 @@ function linesOf(run: TreeRun, detail: Detail, colors: Colors): string[] {
   ];
 }
 
-function branch(lines: readonly string[], last: boolean, colors: Colors): string[] {
+/** The lines of one call, hung below those of its caller. */
+export function branch(lines: readonly string[], last: boolean, colors: Colors): string[] {
   const [first, others] = last ? ["└─ ", "   "] : ["├─ ", "│  "];
   return lines.map((line, index) => `${colors.dim(index === 0 ? first : others)}${line}`);
 }

@@ -1,6 +1,8 @@
 import { realpath } from "node:fs/promises";
 import { resolve } from "node:path";
+import type { ProjectPlace } from "../../operations/audit.ts";
 import { printableLine } from "../../operations/wording/printable.ts";
+import { stateDirFrom } from "../../state/state-dir.ts";
 import type { Terminal } from "./terminal.ts";
 
 /** The command line cannot be understood, or names what is not there. Nothing has been run; the exit status is 2. */
@@ -16,6 +18,19 @@ export function dateOf(option: string, text: string): number {
       `${option} takes a date such as 2025-01-31 or 2025-01-31T14:00Z, not ${printableLine(text, 80)}`,
     );
   return at;
+}
+
+export interface ProjectOptions {
+  readonly project: string;
+  readonly json?: boolean;
+}
+
+/** `--project`, and where Corral keeps what it has of this project. */
+export async function placeOf(
+  { project }: ProjectOptions,
+  terminal: Pick<Terminal, "cwd" | "env">,
+): Promise<ProjectPlace> {
+  return { stateDir: stateDirFrom(terminal.env), projectDir: await projectFolder(project, terminal) };
 }
 
 /** The folder of `--project`, for what Corral keeps of it: the folder itself may be gone. Absolute, without symbolic links. */

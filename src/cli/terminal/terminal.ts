@@ -84,6 +84,30 @@ export function printJson({ stdout }: Pick<Terminal, "stdout">, value: unknown):
   stdout.write(`${JSON.stringify(value, null, stdout.isTTY ? 2 : 0)}\n`);
 }
 
+/** What was asked for: as JSON, or as text. */
+export function printResult(terminal: Terminal, json: boolean | undefined, value: unknown, text: () => string): void {
+  if (json) printJson(terminal, value);
+  else terminal.stdout.write(`${text()}\n`);
+}
+
+interface Table<T> {
+  readonly head: readonly string[];
+  readonly rowOf: (item: T) => readonly string[];
+  /** Said of an empty list. */
+  readonly none: string;
+}
+
+/** A list: as JSON, or as a table under headings. */
+export function printList<T>(
+  terminal: Terminal,
+  json: boolean | undefined,
+  list: readonly T[],
+  { head, rowOf, none }: Table<T>,
+): void {
+  if (list.length === 0 && !json) say(terminal, none);
+  else printResult(terminal, json, list, () => columns([head, ...list.map(rowOf)]));
+}
+
 /** Rows in columns as wide as they need to be. */
 export function columns(rows: readonly (readonly string[])[]): string {
   const widths: number[] = [];
