@@ -69,7 +69,9 @@ describe("a mistake on the command line", () => {
     const { port } = other.address() as { port: number };
     const { status, stderr } = await project.corral(["mcp", "--worker", "w", "--http", String(port)]);
     other.close();
-    expect(stderr).toMatch(new RegExp(`^corral: --http ${port}: this port is not available \\(.*address already in use`));
+    expect(stderr).toMatch(
+      new RegExp(`^corral: --http ${port}: this port is not available \\(.*address already in use`),
+    );
     expect(status).toBe(2);
   });
 });
