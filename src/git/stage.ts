@@ -42,7 +42,11 @@ export async function stage(
     if (id === there?.id) continue;
     if (there !== undefined && seen.get(entry) !== there.id) throw notPulled(path, repo.name);
     state.stagedBytes += content?.length ?? 0;
-    if (state.stagedBytes > MAX_TREE_STAGED_BYTES) throw tooMuch();
+    if (state.stagedBytes > MAX_TREE_STAGED_BYTES)
+      throw new GitRefusal(
+        "GIT_TOO_LARGE",
+        `A run and the runs it calls can stage at most ${MAX_TREE_STAGED_BYTES} bytes together.`,
+      );
     changes.push({ path: entry, mode: modeOf(there?.mode), content });
     files.push({ path, change: content === null ? "deleted" : there === undefined ? "added" : "modified" });
     ids.set(entry, id);
@@ -114,11 +118,4 @@ function notPulled(path: string, name: string): GitRefusal {
 
 function nothingNew(name: string): GitRefusal {
   return new GitRefusal("GIT_NOTHING_NEW", `The repository ${name} already has all of these files with this content.`);
-}
-
-function tooMuch(): GitRefusal {
-  return new GitRefusal(
-    "GIT_TOO_LARGE",
-    `A run and the runs it calls can stage at most ${MAX_TREE_STAGED_BYTES} bytes together.`,
-  );
 }

@@ -39,7 +39,7 @@ function whyUnfit(pattern: string): string | null {
   if (parts.filter((part) => part.includes("**")).length > MAX_GLOBSTARS) {
     return `\`**\` can occur at most ${MAX_GLOBSTARS} times in a pattern.`;
   }
-  if (parts.some((part) => part !== "**" && stars(part) > MAX_STARS_PER_COMPONENT)) {
+  if (parts.some((part) => part !== "**" && part.split("*").length - 1 > MAX_STARS_PER_COMPONENT)) {
     return `a pattern can have at most ${MAX_STARS_PER_COMPONENT} wildcards between two slashes.`;
   }
   if (pattern.split("{").length - 1 > MAX_BRACES) return `a pattern can have at most ${MAX_BRACES} groups in braces.`;
@@ -49,8 +49,4 @@ function whyUnfit(pattern: string): string | null {
 /** Without a leading `./` or `/`. */
 function belowHere(pattern: string): string {
   return pattern.replace(/^(\.?\/)+/, "");
-}
-
-function stars(part: string): number {
-  return part.split("*").length - 1;
 }
