@@ -14,7 +14,7 @@ export type ToolImages = "in the result" | "never";
 
 /**
  * The same tools as a worker's own model would have, for `generateText`, `streamText` and `ToolLoopAgent`. Their input is
- * checked where they run, so that the model is told in Corral's words what is wrong with it.
+ * checked where they run, so that the model gets Corral's own error for a wrong input.
  */
 export function aiTools(tools: readonly AgentTool[], images: ToolImages): Readonly<Record<string, AiTool>> {
   const turns = new Turns();

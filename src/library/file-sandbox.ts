@@ -18,8 +18,8 @@ import type { Violation } from "../sandbox/violation.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
 
 /**
- * What a child asks of its parent. Paths are text, as a worker writes them: `/data/a`, `data/a`, `data:a`; each stands for
- * a directory, as no disk is looked at.
+ * What a child asks of its parent. Paths are text, as a worker writes them: `/data/a`, `data/a`, `data:a`; each means
+ * a directory, because the disk is not read.
  */
 export interface DeriveRequest
   extends Omit<Needs, "allowRead" | "allowWrite" | "workingDir" | "paths" | "inherit" | "readonly"> {
@@ -89,8 +89,8 @@ export class FileSandbox {
   }
 
   /**
-   * Where a path stands on the host, by its text alone: a link that stands there is not followed and not noticed. To read
-   * what a worker could have written, use a tool of a session, which is not led astray.
+   * The host path of a virtual path, by its text alone: a link there is neither followed nor noticed. To read what a worker
+   * could have written, use a tool of a session, which follows no planted link.
    *
    * @throws PathNotInSandboxError where the sandbox shows nothing there.
    */

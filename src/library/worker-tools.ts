@@ -45,8 +45,8 @@ export interface WorkerTools extends AsyncDisposable {
   /** What it may do at this moment. */
   readonly sandbox: FileSandbox;
   /**
-   * Ends the tools, applies what was changed where changes wait, as far as somebody agrees to it, and answers what became of each
-   * change; null where nothing waited. Called once more, it gives the same answer.
+   * Ends the tools, applies the staged changes as far as they are approved, and returns the result of each change; null if
+   * none was staged. A second call returns the same answer.
    *
    * Tools that are disposed of and were not closed apply nothing: a program that failed in the middle has changed nothing
    * there, and what it wrote waits (`corral changes`).

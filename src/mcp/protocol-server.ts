@@ -22,7 +22,7 @@ const ROOTS_MS = 5000;
 
 /**
  * The protocol's side of a connection: what its messages mean. The SDK frames them, and pairs requests and answers. `whenRead`:
- * for a client that asks and does not read; absent where whoever serves it sees to that.
+ * for a client that asks and does not read; absent if its server handles that.
  */
 export function protocolServer(connection: Connection, era: Era, whenRead: WhenRead = async () => {}): Server {
   const { worker, workers, tools } = connection;

@@ -7,18 +7,18 @@ export class Quota {
     this.#max = max;
   }
 
-  /** True where it is to be told. */
+  /** True if it should be printed. */
   take(): boolean {
     this.#asked += 1;
     return this.#asked <= this.#max;
   }
 
-  /** True once: with the first that is not told. */
+  /** True once: with the first that is not printed. */
   get isJustExceeded(): boolean {
     return this.#asked === this.#max + 1;
   }
 
-  /** How many were not told. */
+  /** How many were not printed. */
   get beyond(): number {
     return Math.max(0, this.#asked - this.#max);
   }

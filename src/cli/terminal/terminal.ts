@@ -25,7 +25,7 @@ export function terminalOf(process: NodeJS.Process): ProcessTerminal {
   const { env, stdout, stderr } = process;
   const stops = new Set<(signal: NodeJS.Signals) => void>();
   let fault: Error | null = null;
-  /** Whoever read the output has enough (`corral run … | head`): the work itself goes on to its end. What cannot be kept ends it. */
+  /** If the reader closes the output (`corral run … | head`), the work runs to its end. An error of writing ends it. */
   const onError = (error: NodeJS.ErrnoException): void => {
     if (error.code === "EPIPE" || fault !== null) return;
     fault = error;

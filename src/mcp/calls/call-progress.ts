@@ -2,7 +2,7 @@ import { StringDecoder } from "node:string_decoder";
 import type { Progress } from "@modelcontextprotocol/server";
 import { printable } from "../../operations/wording/printable.ts";
 
-/** The most of an output that waits to be told; what is older is left out, and stands in the answer. */
+/** The most of an output that waits to be sent; what is older is left out here, and is in the answer. */
 const MAX_WAITING_CHARS = 4000;
 /** Between two messages at least. */
 const INTERVAL_MS = 100;
@@ -12,7 +12,7 @@ const HEARTBEAT_MS = 5000;
 type Send = (progress: Progress) => Promise<void>;
 
 /**
- * What a call tells while it goes on: lines that a command prints, and that it is still at work. One message at a time,
+ * What a call reports while it runs: lines that a command prints, and that it still runs. One message at a time,
  * each waited for, so that a client which does not read holds nothing but a few lines here.
  */
 export class CallProgress {

@@ -51,8 +51,8 @@ export class Connection implements AsyncDisposable {
   readonly #under = new Set<Call>();
   readonly #parked = new Map<string, Call>();
   /**
-   * From which call a question comes: whoever asks for consent knows the run, but many calls of a client use the same
-   * one. Null where nothing may be asked. A program in the cell asks as the command that runs. What asks from elsewhere
+   * The call that a question comes from: a request for consent names the run, but many calls of a client use the same one.
+   * Null if no question is possible. A program in the cell asks as the command that runs. What asks from elsewhere
    * (such a program when no command runs) is asked by the newest call, but only where all calls are of one client.
    */
   readonly #callOf = new AsyncLocalStorage<Call | null>();

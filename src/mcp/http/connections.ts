@@ -5,8 +5,8 @@ import type { Socket } from "node:net";
 const MAX_CONNECTIONS = 128;
 
 /**
- * The connections of a server that takes a bounded number. Whoever is on this machine can open one, also who has no
- * token: where all are taken, the oldest that has not shown one gives way, and nobody is shut out by silence.
+ * The connections of a server that takes a bounded number. Every process on this machine can open one, also
+ * without a token: if all are taken, the oldest that has not shown one is closed, so silent clients shut out no other.
  */
 export class Connections {
   /** In the order in which they came. */

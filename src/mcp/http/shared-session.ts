@@ -5,8 +5,8 @@ import type { HttpRequest } from "./admission.ts";
 import { type Disposing, Presence, type SessionsOptions } from "./presence.ts";
 
 /**
- * Clients since the revision 2026-07-28. It knows no sessions: each request stands for itself, and nothing tells one
- * client from another but the token. So all who have it share one sandbox and one container, until none has come for long.
+ * Clients since the revision 2026-07-28. It knows no sessions: each request is complete in itself, and only the
+ * token distinguishes clients. So all who have it share one sandbox and one container, until none has come for long.
  */
 export class SharedSession<Connection extends Disposing> implements AsyncDisposable {
   readonly #options: SessionsOptions<Connection>;
@@ -35,7 +35,7 @@ export class SharedSession<Connection extends Disposing> implements AsyncDisposa
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    // A request that is on its way to the protocol still would open what nobody closes.
+    // A request that still arrives would open what is never closed.
     this.#isOver = true;
     // What is under way is answered first, for a client that still listens.
     this.#end();

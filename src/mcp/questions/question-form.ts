@@ -14,8 +14,8 @@ const PLAIN = pc.createColors(false);
 const CHOICES = ["deny", "once", "session"] as const;
 
 /**
- * A question as a form that a client shows; null where it is too long to be shown whole. `isShared`: others use the same
- * session, so nobody agrees to anything for as long as that lasts.
+ * A question as a form that a client shows; null if it is too long to be shown whole. `isShared`: others use the same
+ * session, so no approval for the session is offered.
  */
 export function questionForm(question: AskedOfPerson, isShared: boolean): ElicitRequestFormParams | null {
   const { above, message } = questionText(question, COLUMNS, PLAIN);

@@ -136,7 +136,7 @@ function isOnlyGrant({ operations }: Asked): boolean {
 }
 
 /**
- * Whole, for nobody can agree to the part of a command that is not shown. A line break begins another command, and
+ * Whole, because a person cannot approve a part that is not shown. A line break begins another command, and
  * must not look like a blank: behind a `#` all of that would seem a comment.
  */
 function shownCommand(command: string): string {
