@@ -189,7 +189,7 @@ describe("a repository that somebody else made hostile", () => {
     expect((await readdir(join(w.dir, ".."))).toSorted()).toEqual(["notes", "state"]);
     // Git itself builds nothing on names such as these.
     w.write("fine.md", "changed");
-    expect(await refusal(w.stage(["fine.md"]))).toMatch(/^GIT_FAILED: .*holds names/);
+    expect(await refusal(w.stage(["fine.md"]))).toMatch(/^GIT_FAILED: .*contains names/);
   });
 
   it("may have names like options, which are files like any other", async () => {

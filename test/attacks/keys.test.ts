@@ -267,7 +267,7 @@ describe.each(APIS)("the key of a provider of $api", (spoken) => {
     expect(below.requests[0]?.key).toBe(canary.key);
     const sent = JSON.stringify(agents.server.requests.map(({ headers, body }) => [headers, body]));
     expect(sent).toContain("It is [secret]");
-    expect(sent).toContain("answered 401: [secret]");
+    expect(sent).toContain("answered with HTTP status 401: [secret]");
     expect(canary.isIn(sent)).toBe(false);
     expect(canary.isIn(JSON.stringify(result))).toBe(false);
   });
@@ -391,7 +391,7 @@ describe("corral run", () => {
     }
     expect(server.requests.map(({ key }) => key)).toEqual(Array(12).fill(canary.key));
     expect(shown.join("\n")).toContain("The key is [secret].");
-    expect(shown.join("\n")).toContain("answered 401: wrong: [secret]");
+    expect(shown.join("\n")).toContain("answered with HTTP status 401: wrong: [secret]");
     expect(canary.isIn(shown.join("\n"))).toBe(false);
     expect(await readFile(join(project.dir, "out/0.txt"), "utf8")).toBe("[secret]");
     expect(await tracesBelow(project.dir, canary)).toEqual([]);

@@ -159,7 +159,7 @@ describe("corral run, used wrongly", () => {
     [["run", "thre"], "did you mean `three`?"],
     [["run", "three", "--input", '{"a":1,\n x}'], "--input:2:2:"],
     [["run", "three", "--input", "@no.json"], "no.json cannot be read"],
-    [["run", "three", "--attach", "nowhere.txt"], "there is no such file"],
+    [["run", "three", "--attach", "nowhere.txt"], "no such file, neither on the host nor in the project"],
     [["run", "three", "--attach", "docs"], "not a regular file"],
     [["run", "three", "--attach", "own.txt=x", "--attach", "in.json=x"], "another attachment has the name x"],
     [["run", "three", "--policy", "untrusty"], "`untrusted`"],

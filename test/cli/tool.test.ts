@@ -93,7 +93,7 @@ describe("corral tool", () => {
     expect(denied.stderr).toContain("To write /out/a needs approval, and it was denied");
     const unruled = await project.corral(["tool", "exec", '{"command":"id"}', "--worker", "asks"]);
     expect(unruled.stderr).toMatch(
-      /^corral: `id` needs approval: no rule .* holds\. It was denied: the approval mode /,
+      /^corral: `id` needs approval: no rule matches, so the default applies\. It was denied: the approval mode /,
     );
     expect(denied.stderr).toContain("no terminal");
     expect(await readdir(join(project.dir, "out"))).toEqual([]);

@@ -36,7 +36,7 @@ describe("a model that asks for tools which it was not given", () => {
     expect(result).toMatchObject({ status: "succeeded", output: "All done.", calls: [] });
     expect(outcomes).toHaveLength(names.length);
     for (const { code, text } of outcomes)
-      expect([code, text.endsWith("There are: read_file.")]).toEqual(["NO_SUCH_TOOL", true]);
+      expect([code, text.endsWith("The tools are: read_file.")]).toEqual(["NO_SUCH_TOOL", true]);
     expect(harm).toEqual([]);
   });
 

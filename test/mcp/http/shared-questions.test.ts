@@ -97,7 +97,7 @@ describe("clients that share a session", () => {
       await expect.poll(() => silent.asked.length).toBe(count);
     }
     thought.resolve();
-    expect(await oldest).toContain("What was asked is not waited for any more");
+    expect(await oldest).toContain("The question is no longer open");
     await silent.client.close();
   });
 
