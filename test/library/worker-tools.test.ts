@@ -273,7 +273,9 @@ describe("a worker's tools for `ai`", () => {
     expect(await told("in the result")).toMatchObject([
       { type: "content", value: [{ type: "text" }, { type: "file", mediaType: "image/png", data: { data: PNG } }] },
     ]);
-    expect(await told("never")).toMatchObject([{ type: "text", value: expect.stringContaining("this model gets no images") }]);
+    expect(await told("never")).toMatchObject([
+      { type: "text", value: expect.stringContaining("this model gets no images") },
+    ]);
   });
 
   it("end with the abort signal of the loop, and leave the tools usable", async () => {
