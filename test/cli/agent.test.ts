@@ -72,7 +72,7 @@ describe("corral run of an agent", () => {
     for (const [args, told] of [
       [["run", "w", "--record", "x.jsonl"], "w is a command"],
       [["run", "a", "--record", "x.txt"], "ends in .jsonl"],
-      [["run", "a", "--record", "there.jsonl"], "there.jsonl is there"],
+      [["run", "a", "--record", "there.jsonl"], "there.jsonl exists"],
       [["transcripts", "show", "../../seal"], "there is no transcript"],
     ] as const) {
       const { status, stderr } = await project.corral(args);

@@ -84,7 +84,7 @@ describe.each([false, true])("resources (2026-07-28: %s)", (modern) => {
         () => "read",
         ({ code, message }) => `${code} ${message}`,
       );
-    expect(await fault("corral:///docs/long.txt")).toContain("-32602 It is too long");
+    expect(await fault("corral:///docs/long.txt")).toContain("-32602 The content is too long");
     expect(await fault("corral:///docs/b.bin")).toMatch(/^-32602 .*b\.bin/);
     expect(await fault("corral:///docs/none")).toMatch(/^-32(602|002) /);
     expect(await fault("corral:///etc/passwd")).toMatch(/^-32(602|002) /);
