@@ -195,9 +195,12 @@ async function writeAll(
     const one = byEntry.get(entry);
     if (one === undefined) continue;
     const { path, local } = one;
+    // Another pull at the same time may have written this very version: then there is nothing left to do.
+    const isThere = async (): Promise<boolean> => (await idOf(path, bytes, signal)) === entry.id;
     // The approval may have taken minutes, so the file is checked again.
     if ((await idOf(path, bytes, signal)) !== local) {
-      draft.conflicts.push(path);
+      if (await isThere()) draft.unchanged += 1;
+      else draft.conflicts.push(path);
       continue;
     }
     try {
@@ -207,6 +210,10 @@ async function writeAll(
       seen.set(entry.path, entry.id);
     } catch (error) {
       if (!(error instanceof SandboxError)) throw error;
+      if (await isThere()) {
+        draft.unchanged += 1;
+        continue;
+      }
       refusals.push(error);
       draft.skipped.push({ path, why: error.message });
     }

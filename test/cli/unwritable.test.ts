@@ -29,7 +29,7 @@ async function intoFullDisk(args: readonly string[]): Promise<{ status: unknown;
 describe("output that cannot be written", () => {
   it("ends the run, with one line that says why, and leaves nothing behind", async () => {
     const { status, stderr } = await intoFullDisk(["run", "patient"]);
-    expect(stderr).toMatch(/^corral: what is printed cannot be written: .*no space left on device.*\n/);
+    expect(stderr).toMatch(/^corral: output cannot be written: .*no space left on device.*\n/);
     expect(stderr).not.toContain("    at ");
     expect(status).toBe(125);
     expect(JSON.parse((await project.corral(["ps", "--json"])).stdout)).toEqual([]);

@@ -37,6 +37,16 @@ describe("pulling", () => {
     expect(fs.readdirSync(w.dir).toSorted()).toEqual(["a.md", "docs"]);
   });
 
+  it("at the same time as another is no conflict with what that one writes", async () => {
+    for (let round = 0; round < 10; round += 1) {
+      const w = await open();
+      const pulls = await Promise.all([w.pull(), w.pull(), w.pull()]);
+      expect(pulls.map(({ conflicts, skipped }) => [conflicts, skipped])).toEqual(Array(3).fill([[], []]));
+      await w[Symbol.asyncDispose]();
+    }
+    worker = null;
+  });
+
   it("takes files and directories by name, from the root of the repository or by their whole path", async () => {
     const w = await open();
     expect((await w.pull({ paths: ["docs/deep/", "/notes/a.md"] })).created).toEqual([
