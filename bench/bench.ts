@@ -15,7 +15,7 @@ import type { Peer } from "./contenders/peer.ts";
 import { writeProject } from "./project.ts";
 import type { Sizes } from "./sizes.ts";
 
-/** What all suites measure on: a project of its own, open on the Engine. Disposing removes it. */
+/** What all suites measure with: a temporary project, open on the Engine. Disposing removes it. */
 export interface Bench extends AsyncDisposable {
   readonly projectDir: string;
   readonly stateDir: string;
@@ -24,17 +24,17 @@ export interface Bench extends AsyncDisposable {
   readonly docker: Docker;
   readonly journal: FleetJournal;
   readonly sizes: Sizes;
-  /** In the project's inbox. */
+  /** The number of files in the project's inbox. */
   readonly items: number;
   readonly peers: readonly Peer[];
-  /** Those that are not, and why. */
+  /** The peers that cannot be measured, and why. */
   readonly absentPeers: readonly { readonly name: string; readonly absent: string }[];
-  /** Of a run that has been: what the others are given as well, so that all do the same work. */
+  /** The plan of a finished run. The other contenders use it too, so that all do the same work. */
   readonly plan: Plan;
-  /** False: there is no docker command to compare with. */
+  /** False if there is no docker command to compare with. */
   readonly hasDocker: boolean;
   worker(name: string): WorkerDefinition;
-  /** Tells every event of a run from now on, until it is disposed of. */
+  /** Calls the listener with every event of every run from now on, until disposed. */
   watch(listener: (event: RunEvent) => void): Disposable;
 }
 

@@ -1,17 +1,17 @@
-/** One way of doing a thing. What it tells is one number or several: milliseconds, or items a second. */
+/** One way of doing the same work. A round returns one number or several: milliseconds, or items per second. */
 export interface Contender {
-  /** In the order of what {@link once} answers. */
+  /** In the order of the numbers that {@link once} returns. */
   readonly names: readonly string[];
   once(): Promise<readonly number[]>;
 }
 
-/** What was measured of one name, in the order of the rounds. */
+/** The values of one name, in the order of the rounds. */
 export interface Series {
   readonly name: string;
   readonly values: readonly number[];
 }
 
-/** A contender whose number is how many milliseconds it takes. */
+/** A contender that measures its duration in milliseconds. */
 export function wallClock(name: string, act: () => Promise<unknown>): Contender {
   return {
     names: [name],
@@ -23,14 +23,14 @@ export function wallClock(name: string, act: () => Promise<unknown>): Contender 
   };
 }
 
-/** Outside the time that is measured. */
+/** Work outside the measured time. */
 export interface Around {
   before(): Promise<void>;
-  /** Throws where the work was not done. */
+  /** Throws if the work was not done. */
   after(): Promise<void>;
 }
 
-/** A contender whose number is how many items a second it gets done. */
+/** A contender that measures its items per second. */
 export function rate(name: string, items: number, act: () => Promise<unknown>, { before, after }: Around): Contender {
   return {
     names: [name],
@@ -45,7 +45,7 @@ export function rate(name: string, items: number, act: () => Promise<unknown>, {
   };
 }
 
-/** A, B, C, A, B, C, …: a noisy minute of the machine falls on all of them alike. The warm-ups do not count. */
+/** A, B, C, A, B, C, …: a noisy minute of the machine affects all contenders equally. The warm-ups do not count. */
 export async function interleaved(
   contenders: readonly Contender[],
   rounds: number,
@@ -54,15 +54,15 @@ export async function interleaved(
   const measured = contenders.map(({ names }) => names.map((name) => ({ name, values: [] as number[] })));
   for (let round = -warmUps; round < rounds; round += 1) {
     for (const [at, contender] of contenders.entries()) {
-      const told = await contender.once();
+      const numbers = await contender.once();
       if (round < 0) continue;
-      for (const [index, value] of told.entries()) measured[at]?.[index]?.values.push(value);
+      for (const [index, value] of numbers.entries()) measured[at]?.[index]?.values.push(value);
     }
   }
   return measured.flat();
 }
 
-/** All of `count` acts, so many at once. The first failure is told when no act is under way any more. */
+/** Runs `count` acts, at most `concurrency` at once. Rejects with a failure only when no act is still running. */
 export async function atOnce(count: number, concurrency: number, act: (index: number) => Promise<void>): Promise<void> {
   let next = 0;
   let failed = false;

@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 
-/** `quick`: about a minute; `usual`: about five; `full`: with fleets of 10,000 items as well. */
+/** `quick`: about one minute; `usual`: about five; `full`: also fleets of 10,000 items. */
 export type Level = "quick" | "usual" | "full";
 
 /** In the order in which they run. */
@@ -10,15 +10,15 @@ export type SuiteName = (typeof SUITE_NAMES)[number];
 
 export interface BenchOptions {
   readonly level: Level;
-  /** Where the report goes as JSON, and as a chart; null: nowhere. Absolute. */
+  /** The files for the report as JSON and as a chart; absolute. Null: not written. */
   readonly json: string | null;
   readonly svg: string | null;
-  /** True: the peers' packages are installed first. */
+  /** True: install the peers' packages first. */
   readonly peers: boolean;
   readonly suites: readonly SuiteName[];
 }
 
-/** What `npm run bench -- …` was asked for. Throws for an option that there is not. */
+/** Parses the arguments of `npm run bench -- …`. Throws for an unknown option. */
 export function parseOptions(args: readonly string[], cwd: string): BenchOptions {
   const { values } = parseArgs({
     args: [...args],

@@ -1,11 +1,11 @@
 import { chmod, chown, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 
-/** What a worker that works does: it reads its item, and writes its output into the one folder that it sees. */
+/** The work of one item: reads the item, and writes the output into the only folder that the worker sees. */
 export const ITEM_SCRIPT = 'read -r x < /attachments/in; for d in /out/*; do echo "$x" > "$d/out"; done';
 export const ECHO = ["echo", "begun"];
 
-/** Cells run as this user where the project's folders belong to it. */
+/** Cells run as this user if the project's folders belong to it. */
 const WORKER_UID = 65532;
 const OUT = { name: "out", mode: "rw", approval: "pre_approved" };
 const WORKERS = {
@@ -15,7 +15,7 @@ const WORKERS = {
   tools: { command: ["true"], sandbox: { zones: [OUT] }, shell_rules: { default: "pre_approved" } },
 };
 
-/** A project of workers that do next to nothing, and the files of `items` items. */
+/** Writes a project of workers that do almost nothing, and the files of `items` items. */
 export async function writeProject(dir: string, items: number): Promise<void> {
   for (const folder of ["workers", "inbox", "out"]) await mkdir(join(dir, folder), { recursive: true });
   await chmod(dir, 0o755);

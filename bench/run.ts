@@ -17,7 +17,7 @@ import { RUNS } from "./suites/runs.ts";
 import type { Suite } from "./suites/suite.ts";
 import { TOOLS } from "./suites/tools.ts";
 
-/** What it tells are ratios, and it judges nothing: machines are shared and noisy. */
+/** The bench reports ratios and does not pass or fail: machines are shared and noisy. */
 const SUITES: Readonly<Record<SuiteName, Suite>> = {
   memory: MEMORY,
   runs: RUNS,
@@ -48,8 +48,8 @@ async function measured({ level, peers: wanted, suites }: BenchOptions): Promise
   ];
   for (const name of suites) {
     process.stderr.write(`bench: ${name}\n`);
-    const { groups: told, notes: said = [] } = await SUITES[name].measure(bench);
-    groups.push(...told);
+    const { groups: added, notes: said = [] } = await SUITES[name].measure(bench);
+    groups.push(...added);
     notes.push(...said);
   }
   const machine = { ...(await machineOf(bench)), loadBefore, loadAfter: loadavg()[0] ?? 0 };

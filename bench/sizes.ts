@@ -1,20 +1,20 @@
 import type { Level } from "./options.ts";
 
-/** How much is measured. More of it takes longer, and is less moved by a noisy minute. */
+/** How much is measured. More takes longer, and a noisy minute affects it less. */
 export interface Sizes {
-  /** Of single runs, each some hundred milliseconds. */
+  /** For single runs of some hundred milliseconds each. */
   readonly runRounds: number;
-  /** Of commands in a cell that stands, and of the Engine's archive calls. */
+  /** For commands in a running cell, and for the Engine's archive calls. */
   readonly execRounds: number;
   readonly fileRounds: number;
-  /** Of whole batches, and how many items each has. */
+  /** For whole batches, and the number of items in each. */
   readonly rateRounds: number;
   readonly freshItems: number;
   readonly scrubbedItems: number;
-  /** For finding each contender's best concurrency, and how many of its concurrencies are measured in full. */
+  /** Items of the trial that finds each contender's best concurrencies, and how many of these are measured in full. */
   readonly trialItems: number;
   readonly finalists: number;
-  /** Items of the fleets whose cost per item is compared, and how often each is run. */
+  /** The sizes of the fleets whose cost per item is compared, and how often each runs. */
   readonly growth: readonly number[];
   readonly growthRounds: number;
   readonly liveCells: number;

@@ -1,4 +1,4 @@
-/** Builds dist/ where a source file, or a setting of the compiler, is newer than the last build. */
+/** Builds dist/ if a source file or a compiler setting is newer than the last build. */
 import { spawnSync } from "node:child_process";
 import { chmodSync, existsSync, globSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ const inputs = ["src/**/*.ts", "tsconfig.json", "tsconfig.build.json", "package.
 
 if (!isUpToDate()) await build();
 
-/** The folders count as well: one that lost a file is newer, too. */
+/** Folders count too: a folder is newer after a file in it was deleted. */
 function isUpToDate(): boolean {
   if (!existsSync(stamp)) return false;
   const built = statSync(stamp).mtimeMs;
@@ -24,11 +24,11 @@ async function build(): Promise<void> {
   const tsc = join(root, "node_modules/typescript/bin/tsc");
   const { status } = spawnSync(process.execPath, [tsc, "-p", "tsconfig.build.json"], { cwd: root, stdio: "inherit" });
   if (status !== 0) process.exit(status ?? 1);
-  // The compiler's own version of the command line would be loaded by nobody.
+  // Nothing loads the compiler's version of the command line: the bundle replaces it.
   rmSync(join(dist, "cli"), { recursive: true });
   await bundleProgram(root);
   chmodSync(join(dist, "cli/corral.js"), 0o755);
-  // Dated from before the compiler read its files: what changed meanwhile is built the next time.
+  // Dated before the compiler read its files: a file that changed meanwhile is built the next time.
   writeFileSync(stamp, "");
   utimesSync(stamp, started, started);
 }

@@ -3,25 +3,25 @@ import { join } from "node:path";
 import { type Plugin, rolldown } from "rolldown";
 
 /**
- * What the Engine's client loads for BuildKit's sessions, Engines behind SSH and packing folders. Corral asks for none
- * of these, and they are more than half of what a short run would load.
+ * Packages that the Engine's client loads for BuildKit sessions, Engines behind SSH and packing folders. Corral uses none
+ * of these features, and the packages are more than half of what a short run would load.
  */
 const LEFT_OUT = new Set(["ssh2", "@grpc/grpc-js", "@grpc/proto-loader", "protobufjs", "tar-fs"]);
 
 /**
- * Bundles the command line with what it uses into a few files: finding and loading hundreds of modules is otherwise a
- * third of a short run. The library stays as the compiler made it.
+ * Bundles the command line and its dependencies into a few files: otherwise a short run spends a third of its time on
+ * finding and loading hundreds of modules. The library stays as the compiler made it.
  */
 export async function bundleProgram(root: string): Promise<void> {
   const bundle = await rolldown({
-    // What a thread runs is loaded by its name, by whichever file starts it: it must stand beside all others.
+    // A thread's file is loaded by its name from any of the other files: it must be in the same folder.
     input: {
       corral: join(root, "src/cli/corral.ts"),
       "schema-thread": join(root, "src/declarations/schema/schema-thread.ts"),
     },
     platform: "node",
     cwd: root,
-    // As the compiler does for the library: the oldest Node that the package asks for does not read `using`.
+    // The same target as the library's: the oldest Node that the package supports cannot parse `using`.
     transform: { target: "node22" },
     plugins: [withoutUnused()],
   });
@@ -32,7 +32,7 @@ export async function bundleProgram(root: string): Promise<void> {
   writeFileSync(join(dir, "THIRD-PARTY.txt"), licencesOf(modules));
 }
 
-/** In the place of each such module stands one that says so when it is used, and not before. */
+/** Replaces each module that is left out by one that throws when it is used, but not when it is loaded. */
 function withoutUnused(): Plugin {
   const mark = "\0left-out:";
   return {
@@ -50,7 +50,7 @@ function withoutUnused(): Plugin {
   };
 }
 
-/** The licences of all packages that are in the bundle, as they ask. */
+/** The licences of all packages in the bundle, as these licences require. */
 function licencesOf(modules: readonly string[]): string {
   const packages = new Set(modules.flatMap((id) => /^(.*\/node_modules\/(?:@[^/]+\/)?[^/]+)\//.exec(id)?.[1] ?? []));
   const entries = [...packages].sort().map((dir) => {

@@ -51,8 +51,8 @@ wait_for_running() {
   wait_for_engine "$running"
 }
 
-# In a session of its own it outlives this script and the terminal. A pid file of an Engine that was killed would keep
-# it from starting where some other process has that number by now.
+# In a session of its own it outlives this script and the terminal. The pid file of an Engine that was killed is removed:
+# if another process has that number now, dockerd would refuse to start.
 start_dockerd() {
   running=$(cat /var/run/docker.pid 2>/dev/null) || running=none
   [ "$(cat "/proc/$running/comm" 2>/dev/null)" = dockerd ] || rm -f /var/run/docker.pid

@@ -1,4 +1,4 @@
-/** Builds the images that are missing or stale. Says nothing when there is nothing to do. */
+/** Builds the images that are missing or stale. Prints nothing if there is nothing to do. */
 import { join } from "node:path";
 import { openEngine } from "../src/isolation/open-engine.ts";
 import type { ImageProgress } from "../src/isolation/port/images.ts";
@@ -20,7 +20,7 @@ async function main(): Promise<void> {
   const { images } = await openEngine({ stateDir: stateDirFrom(process.env), engineEnv: process.env });
   const statuses = await images.status(imagesDir);
   if (statuses.every(({ state }) => state === "present")) return;
-  // What each program prints in between is only shown where a build fails.
+  // The output of each program is shown only if a build fails.
   const onProgress = ({ image, step, text }: ImageProgress) => step || say(`${image}: ${text}`);
   await images.build({ imagesDir, env: process.env, onProgress, signal: stop.signal });
 }

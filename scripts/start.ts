@@ -1,4 +1,4 @@
-/** What `npm start` is: the job of `examples/inbox`, the tree of what it did, and whether anything got out. */
+/** Implements `npm start`: runs the job of `examples/inbox`, prints the tree of its runs, and reports every leak. */
 import { join } from "node:path";
 import { type Job, runJob } from "../examples/inbox/host/job.ts";
 import { triedIn } from "../examples/inbox/host/tried.ts";
@@ -28,7 +28,7 @@ async function main(): Promise<number> {
     engineEnv: env,
     signal: stop.signal,
     emit: (event) => {
-      // Its calls are told letter by letter, below the tree of the other.
+      // The acts of `clerk` are printed by letter, below the tree of `triage`.
       if (event.type === "requested" && event.parent === null && event.worker === "clerk") clerk = event.run;
       if (event.root !== clerk) witness.see(event);
       if (event.type === "requested") documentOf.set(event.run, event.attachments.join(", "));
@@ -59,9 +59,9 @@ function showTried({ result }: Job, documentOf: ReadonlyMap<string, string>): vo
   stdout.write("\n");
 }
 
-/** The agent's own story, from the audit trail: what each letter made it do, and what became of that. */
+/** Prints the agent's acts from the audit trail: what each letter made it do, and the result of each act. */
 function showTold({ clerk: { result, told, summary, recorded } }: Job): void {
-  stdout.write("What the letters told the agent `clerk` to do, which obeys whatever it reads:\n\n");
+  stdout.write("What the letters made the agent `clerk` do (it obeys everything that it reads):\n\n");
   for (const { letter, wants, acts } of told) {
     stdout.write(`${colors.bold(printableLine(letter))}\n`);
     for (const line of wants.split("\n")) stdout.write(`  ${colors.dim(`| ${printableLine(line)}`)}\n`);
@@ -72,10 +72,10 @@ function showTold({ clerk: { result, told, summary, recorded } }: Job): void {
           : `  tried ${printableLine(what, 110)}\n    ${colors.dim(printableLine(refused, 150))}\n`,
       );
   }
-  stdout.write("\nWhat it was there for, in .work/notes/summary.md:\n\n");
+  stdout.write("\nThe result of its real task, in .work/notes/summary.md:\n\n");
   for (const line of summary.trimEnd().split("\n")) stdout.write(`  ${printableLine(line)}\n`);
   stdout.write(
-    `\nThe audit trail has ${recorded} records of it: npx corral audit --project examples/inbox --run ${result.run}\n\n`,
+    `\nThe audit trail has ${recorded} records of this run: npx corral audit --project examples/inbox --run ${result.run}\n\n`,
   );
 }
 

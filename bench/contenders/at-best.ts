@@ -1,7 +1,7 @@
 import { type Around, atOnce, type Contender, interleaved, rate, type Series } from "../measure.ts";
 import { percentile } from "../outcome/percentile.ts";
 
-/** One way of running an item, which is measured with several of them at once. */
+/** One way of running an item. It is measured at several concurrencies. */
 export interface Parallel {
   readonly name: string;
   run(index: number): Promise<void>;
@@ -10,7 +10,7 @@ export interface Parallel {
 
 const CONCURRENCIES = [1, 2, 4, 8];
 
-/** Each contender at the concurrencies at which it was quickest in one short trial of all of them, in turns. */
+/** Each contender at the concurrencies at which it was quickest, in one short trial of all in turns. */
 export async function finalists(
   parallels: readonly Parallel[],
   { trialItems, finalists }: { readonly trialItems: number; readonly finalists: number },
@@ -34,7 +34,7 @@ export function quickest<Tried extends { readonly rate: number }>(all: readonly 
   return all.toSorted((a, b) => b.rate - a.rate).slice(0, count);
 }
 
-/** Of each name's series the quickest. A name is what stands before the concurrency. */
+/** The quickest series of each name. The name is the part before the concurrency. */
 export function bestOf(series: readonly Series[]): Series[] {
   const best = new Map<string, Series>();
   for (const one of series) {

@@ -14,7 +14,7 @@ export async function hasDockerCommand(): Promise<boolean> {
   );
 }
 
-/** The docker command with the flags that say what the plan says. */
+/** Runs the docker command with the flags that express the plan. */
 export async function dockerRun(plan: Plan, run: OneRun): Promise<void> {
   await execute("docker", ["run", ...flagsOf(plan), ...bindsOf(run), plan.image.name, ...run.command]);
 }

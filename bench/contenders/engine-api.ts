@@ -4,12 +4,12 @@ import type { Plan } from "../../src/isolation/plan/plan.ts";
 import type { OneRun } from "./one-run.ts";
 
 /**
- * How a container is kept off the network: `none`, the Engine's network of that name, as `docker run --network none` and
- * whoever knows the Engine's documentation does; or `disabled`, as Corral's cells are, which costs half.
+ * How a container is kept off the network. `none`: the Engine's network of that name, as with `docker run --network none`
+ * and as the Engine's documentation suggests. `disabled`: as in Corral's cells; it costs half.
  */
 export type EngineNetwork = "none" | "disabled";
 
-/** The plan's container without Corral: its binds by path, its command run at once, its output read by nobody. */
+/** Runs the plan's container without Corral: binds by path, the command at once, and no process reads the output. */
 export async function engineRun(
   docker: Docker,
   plan: Plan,
@@ -25,8 +25,8 @@ export async function engineRun(
   const apart = { NetworkDisabled: network === "disabled" };
   const container = await docker.createContainer({ ...rest, ...still, ...apart, Entrypoint: [...command] });
   await container.start();
-  // Asked after the start, for the exit that there was or will be: a wait for the next one may come too late.
+  // Waits after the start, for an exit that may already have happened: a wait for the next exit could miss it.
   const { StatusCode } = (await container.wait()) as { StatusCode: number };
   await container.remove();
-  if (StatusCode !== 0) throw new Error(`a container of the Engine API's ended with ${StatusCode}`);
+  if (StatusCode !== 0) throw new Error(`a container of the Engine API ended with exit code ${StatusCode}`);
 }

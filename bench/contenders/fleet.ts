@@ -3,13 +3,15 @@ import type { FleetSpec, ItemRequest, Reuse } from "../../src/fleet/model/item.t
 import type { Bench } from "../bench.ts";
 import { inputOf } from "../project.ts";
 
-/** A whole fleet over the first `items` items: from nothing, journal and all, until its last cell is gone. */
+/** Runs a whole fleet over the first `items` items: from opening the journal until its last cell is removed. */
 export async function runFleet(bench: Bench, reuse: Reuse, items: number): Promise<void> {
   await using opened = await openFleet(bench, reuse, items);
   const { fleet } = opened;
   const [summary] = await Promise.all([fleet.run(), taken(fleet.results)]);
   if (summary.byStatus.succeeded !== items)
-    throw new Error(`of ${items} items: ${JSON.stringify([summary.byStatus, summary.byReason, summary.why])}`);
+    throw new Error(
+      `not all of ${items} items succeeded: ${JSON.stringify([summary.byStatus, summary.byReason, summary.why])}`,
+    );
 }
 
 export async function openFleet(

@@ -8,7 +8,7 @@ const CORRAL = fileURLToPath(new URL("../../dist/cli/corral.js", import.meta.url
 const LOOK_MS = 50;
 const ITEM = ["--attach", "{path}=in", "--allow-write", "/out/{name}", "--no-cache"];
 
-/** The most memory that `corral map` ever had resident, over all items of the bench's project with scrubbed cells. */
+/** The peak resident memory of `corral map` over all items of the bench's project, with scrubbed cells. */
 export async function mostResidentBytes({ projectDir, stateDir }: Bench): Promise<number> {
   const over = ["--over", `${projectDir}/inbox/*`, "--reuse", "scrubbed", "--project", projectDir];
   const env = { ...process.env, CORRAL_STATE_DIR: stateDir };
@@ -19,14 +19,14 @@ export async function mostResidentBytes({ projectDir, stateDir }: Bench): Promis
   }, LOOK_MS);
   try {
     const [code] = await once(child, "exit");
-    if (code !== 0) throw new Error(`corral map ended with ${code}`);
+    if (code !== 0) throw new Error(`corral map ended with exit code ${code}`);
     return most;
   } finally {
     clearInterval(looking);
   }
 }
 
-/** The kernel keeps count; 0 where the process is gone. */
+/** The peak that the kernel reports; 0 if the process has ended. */
 function highWaterBytes(pid: number | undefined): number {
   try {
     const [, kilobytes = "0"] = /^VmHWM:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8")) ?? [];

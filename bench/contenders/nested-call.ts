@@ -2,7 +2,7 @@ import { run } from "../../src/run/run.ts";
 import type { Bench } from "../bench.ts";
 import type { Contender } from "../measure.ts";
 
-/** A worker's call of another, from when it is asked for until the caller can be answered. The caller's own run is left out. */
+/** A worker's call of another worker, from the request until the answer is ready. The caller's own run does not count. */
 export function nestedCall(bench: Bench): Contender {
   const worker = bench.worker("caller");
   return {

@@ -4,7 +4,7 @@ import type { Plan, PlannedMount } from "../../src/isolation/plan/plan.ts";
 import type { Around } from "../measure.ts";
 import { contentOf, ECHO, ITEM_SCRIPT, inputOf } from "../project.ts";
 
-/** One command that is run to its end in a container of its own, with these binds. */
+/** One command that runs to its end in its own container, with these binds. */
 export interface OneRun {
   readonly command: readonly string[];
   readonly binds: readonly Bind[];
@@ -19,7 +19,7 @@ export interface Bind {
 
 export const ECHO_RUN: OneRun = { command: ECHO, binds: [] };
 
-/** One item as it is without Corral: its file, and its folder, which whoever runs it makes beforehand. */
+/** One item without Corral: its file, and its output folder, which the caller must create first. */
 export async function itemRun(projectDir: string, index: number, { user }: Pick<Plan, "user">): Promise<OneRun> {
   const out = join(projectDir, "out", String(index));
   await mkdir(out, { recursive: true });
@@ -33,7 +33,7 @@ export async function itemRun(projectDir: string, index: number, { user }: Pick<
   };
 }
 
-/** Nothing is there beforehand, and everything is right afterwards: what is quick and wrong is no contender. */
+/** Removes all outputs before a batch and checks them after it: a contender that is quick but wrong does not count. */
 export function checkedItems(projectDir: string, items: number): Around {
   const out = (index: number): string => join(projectDir, "out", String(index));
   return {

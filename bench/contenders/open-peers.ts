@@ -11,7 +11,7 @@ import { openTestcontainers } from "./testcontainers.ts";
 const PEERS = fileURLToPath(new URL("../peers/", import.meta.url));
 const execute = promisify(execFile);
 
-/** Installs exactly what the peers' own lock names. Answers with why that failed, or null. */
+/** Installs exactly what the peers' own lock file names. Returns why it failed, or null. */
 export async function installPeers(): Promise<string | null> {
   return await execute("npm", ["ci", "--loglevel=error"], { cwd: PEERS }).then(
     () => null,
@@ -19,13 +19,13 @@ export async function installPeers(): Promise<string | null> {
   );
 }
 
-/** The peers that are there and get an item done, and why the others do not. */
+/** Opens the peers that are installed and can run an item, and reports why the others cannot. */
 export async function openPeers(plan: Plan, projectDir: string): Promise<OpenedPeer[]> {
   const require = createRequire(`${PEERS}package.json`);
   const opened: OpenedPeer[] = [];
   for (const [index, [name, specifier, open]] of PACKAGES.entries()) {
     const entry = entryOf(require, specifier);
-    if (entry === null) opened.push({ name, absent: "it is not installed; `npm run bench -- --peers` does" });
+    if (entry === null) opened.push({ name, absent: "it is not installed; `npm run bench -- --peers` installs it" });
     else opened.push(await tried(await open(entry, plan.image.name), plan, await itemRun(projectDir, index, plan)));
   }
   return opened;

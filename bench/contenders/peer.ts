@@ -1,10 +1,10 @@
 import type { Plan } from "../../src/isolation/plan/plan.ts";
 import type { OneRun } from "./one-run.ts";
 
-/** Another project's way of running one command apart from the rest of the machine. */
+/** Another project that runs one command isolated from the rest of the machine. */
 export interface Peer extends AsyncDisposable {
   readonly name: string;
-  /** What it does not do that the others do, for a note below the tables. */
+  /** What the others do and it does not, for a note below the tables. */
   readonly difference: string;
   run(plan: Plan, run: OneRun): Promise<void>;
 }

@@ -5,7 +5,7 @@ import { promisify } from "node:util";
 import type { OneRun } from "./one-run.ts";
 import type { OpenedPeer } from "./peer.ts";
 
-/** What is used of the package. It is not there for the type checker, so it is said here. */
+/** The part of the package that the bench uses. The type checker may not find the package, so it is declared here. */
 interface SandboxRuntime {
   readonly SandboxManager: {
     checkDependencies(): { readonly errors: readonly string[] };
@@ -36,7 +36,7 @@ export async function openSandboxRuntime(entry: string): Promise<OpenedPeer> {
         "sandbox-runtime makes no container: the host's files stay readable, and time, memory and processes are not limited",
       async run(_plan, run) {
         const writable = run.binds.filter(({ mode }) => mode === "rw").map(({ host }) => host);
-        // It runs commands as whoever runs it, with no rights over other users' files.
+        // It runs commands as the user of this process, with no rights over other users' files.
         for (const path of writable) await chown(path, process.getuid?.() ?? 0, process.getgid?.() ?? 0);
         const command = onHost(run);
         const wrapped = await SandboxManager.wrapWithSandbox(command, undefined, configFor(writable));
@@ -56,7 +56,7 @@ function configFor(allowWrite: string[]): Config {
   };
 }
 
-/** It has no paths of its own: what the command calls by its path in a container is called by the host's. */
+/** It has no paths of its own: a path in the container becomes the path on the host. */
 function onHost({ command, binds }: OneRun): string {
   const file = binds.find(({ kind }) => kind === "file");
   const folder = binds.find(({ kind }) => kind === "directory");

@@ -1,7 +1,7 @@
 import { pathToFileURL } from "node:url";
 import type { OpenedPeer, Peer } from "./peer.ts";
 
-/** What is used of the package. It is not there for the type checker, so it is said here. */
+/** The part of the package that the bench uses. The type checker may not find the package, so it is declared here. */
 interface Testcontainers {
   readonly GenericContainer: new (image: string) => Container;
   readonly Wait: { forOneShotStartup(): unknown };
@@ -22,7 +22,7 @@ interface Container {
 
 const NAME = "testcontainers";
 
-/** `entry`: the package's file. Its helper container has to come from a registry, so it is switched off. */
+/** `entry`: the package's file. Its helper container needs an image from a registry, so it is switched off. */
 export async function openTestcontainers(entry: string, image: string): Promise<OpenedPeer> {
   process.env.TESTCONTAINERS_RYUK_DISABLED = "true";
   try {

@@ -7,12 +7,12 @@ import type { Bench } from "../bench.ts";
 import type { Contender } from "../measure.ts";
 import { FIRST_BYTE, WARM_RESULT } from "../outcome/names.ts";
 
-/** The Engine is still busy with what came before when a cell reports; in a fleet, items wait longer than this. */
+/** When a cell reports, the Engine is still busy with earlier work; in a fleet, items wait longer than this. */
 const SETTLE_MS = 50;
 
 /**
- * An item of a fleet as its executor runs it, whose turn comes when its cell stands verified at the gate: from the turn
- * to the worker's first byte, and to its result, when its cell is gone.
+ * An item of a fleet as its executor runs it. Its turn comes when its cell is verified and waits at the gate. Measures the
+ * time from the turn to the worker's first byte, and to its result, when its cell is removed.
  */
 export async function warmClaim(bench: Bench): Promise<Contender> {
   const { environment: env } = bench.corral;

@@ -10,7 +10,7 @@ const TITLE = 44;
 const BOTTOM = 44;
 
 /**
- * One SVG: a group below the other, a bar for each p50, and a thin line to the p99. Each group has a scale of its own,
+ * One SVG: the groups below each other, with a bar for each p50 and a thin line to the p99. Each group has its own scale,
  * which begins at 0.
  */
 export function chartOf({ groups, machine, startedAt }: BenchReport): string {
@@ -20,13 +20,13 @@ export function chartOf({ groups, machine, startedAt }: BenchReport): string {
     parts.push(drawn(group, y));
     y += TITLE + group.rows.length * LINE;
   }
-  const told = `p50 as a bar, p99 as a line · ${machine.cores} cores, Docker Engine ${machine.engine}, load ${machine.loadBefore.toFixed(1)} to ${machine.loadAfter.toFixed(1)} · ${startedAt.slice(0, 10)}`;
+  const caption = `p50 as a bar, p99 as a line · ${machine.cores} cores, Docker Engine ${machine.engine}, load ${machine.loadBefore.toFixed(1)} to ${machine.loadAfter.toFixed(1)} · ${startedAt.slice(0, 10)}`;
   const height = y + BOTTOM;
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" width="${WIDTH}" height="${height}" role="img" font-family="system-ui, sans-serif" font-size="13">
-<title>What Corral costs, beside other ways of running the same</title>
+<title>The cost of Corral, compared with other ways of running the same work</title>
 <rect width="100%" height="100%" fill="#fff"/>
 ${parts.join("\n")}
-<text x="16" y="${height - 16}" fill="#666" font-size="11">${escaped(told)}</text>
+<text x="16" y="${height - 16}" fill="#666" font-size="11">${escaped(caption)}</text>
 </svg>
 `;
 }

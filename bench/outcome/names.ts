@@ -1,4 +1,4 @@
-/** What rows are called that targets speak of. */
+/** The names of the rows that targets refer to. */
 export const DOCKER_RUN = "docker run";
 export const ENGINE_API = "Engine API";
 export const ENGINE_API_DISABLED = "Engine API, network disabled";

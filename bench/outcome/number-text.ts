@@ -1,4 +1,4 @@
-/** Three digits that count, and no power of ten: `0.0421`, `12.3`, `4,560`. */
+/** Three significant digits, without a power of ten: `0.0421`, `12.3`, `4,560`. */
 export function numberText(value: number): string {
   if (!Number.isFinite(value)) return "–";
   if (Math.abs(value) >= 1000) return Math.round(value).toLocaleString("en-US");

@@ -1,20 +1,20 @@
 import type { Series } from "../measure.ts";
 import { percentile } from "./percentile.ts";
 
-/** Of `items/s` more is better, of everything else less. */
+/** More is better for `items/s`, less for everything else. */
 export type Unit = "ms" | "µs" | "items/s" | "KB";
 
 export interface Row {
   readonly name: string;
   readonly p50: number;
-  /** The slow end: of rates, what 99 of 100 rounds reach. With fewer rounds than 100 it is the worst one. */
+  /** The slow end: for rates, what 99 of 100 rounds reach. With fewer than 100 rounds it is the worst one. */
   readonly p99: number;
   readonly rounds: number;
-  /** This p50 over the p50 of the group's first row; null where the rows are different work. */
+  /** This p50 divided by the p50 of the group's first row; null if the rows are different work. */
   readonly ratio: number | null;
 }
 
-/** What was measured in turns with each other. The first row is the measure of the others. */
+/** Rows that were measured in turns. The others are compared with the first row. */
 export interface Group {
   readonly name: string;
   readonly title: string;
@@ -22,10 +22,10 @@ export interface Group {
   readonly rows: readonly Row[];
 }
 
-/** What the project wants to reach, beside what it did. Never a reason to fail: machines are shared and noisy. */
+/** A goal of the project and the measured value. A missed target is no failure: machines are shared and noisy. */
 export interface Target {
   readonly what: string;
-  /** Null where it was not measured. */
+  /** Null if it was not measured. */
   readonly measured: number | null;
   readonly bound: "at least" | "at most";
   readonly wanted: number;
@@ -36,12 +36,12 @@ export interface Machine {
   readonly memoryBytes: number;
   readonly node: string;
   readonly engine: string;
-  /** Processes that wanted a processor, over a minute: before and after. */
+  /** The load average over one minute, before and after. */
   readonly loadBefore: number;
   readonly loadAfter: number;
 }
 
-/** All of one run of the bench, as its JSON. */
+/** One whole run of the bench, as in its JSON. */
 export interface BenchReport {
   readonly version: 1;
   readonly level: string;
@@ -51,11 +51,11 @@ export interface BenchReport {
   readonly machine: Machine;
   readonly groups: readonly Group[];
   readonly targets: readonly Target[];
-  /** What was not measured, and why; and what a number leaves out. */
+  /** What was not measured and why, and what a number does not include. */
   readonly notes: readonly string[];
 }
 
-/** `work`: `different` where the rows have nothing to do with each other. */
+/** `work`: `different` if the rows cannot be compared. */
 export function groupOf(
   name: string,
   title: string,
@@ -78,12 +78,12 @@ export function groupOf(
   return { name, title, unit, rows };
 }
 
-/** The p50 of a row by its group and its name, whatever number was at once; null where it was not measured. */
+/** The p50 of a row by its group and its name, at any concurrency; null if it was not measured. */
 export function medianOf(groups: readonly Group[], group: string, row: string): number | null {
   const isRow = (name: string): boolean => name === row || name.replace(AT_ONCE, "") === row;
   const found = groups.find(({ name }) => name === group)?.rows.find(({ name }) => isRow(name));
   return found === undefined || Number.isNaN(found.p50) ? null : found.p50;
 }
 
-/** A contender of many items is called by how many were at once when it was quickest. */
+/** The name of a contender with many items ends with the concurrency at which it was quickest. */
 const AT_ONCE = /, \d+ at once$/;

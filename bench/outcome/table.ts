@@ -2,7 +2,7 @@ import { numberText } from "./number-text.ts";
 import type { BenchReport, Group, Target } from "./report.ts";
 import { isMet } from "./targets.ts";
 
-/** The report as Markdown that is also good to read as it is. */
+/** The report as Markdown that is also readable as plain text. */
 export function tablesOf({ machine, level, durationMs, groups, targets, notes }: BenchReport): string {
   const memory = `${Math.round(machine.memoryBytes / 1024 ** 3)} GB`;
   const head = [
@@ -10,8 +10,8 @@ export function tablesOf({ machine, level, durationMs, groups, targets, notes }:
     `load ${machine.loadBefore.toFixed(1)} before, ${machine.loadAfter.toFixed(1)} after;`,
     `level ${level}, ${Math.round(durationMs / 1000)} s.`,
   ].join(" ");
-  const told = notes.map((note) => `- ${note}`).join("\n");
-  return [head, ...groups.map(groupTable), targetTable(targets), told].filter((part) => part !== "").join("\n\n");
+  const noteList = notes.map((note) => `- ${note}`).join("\n");
+  return [head, ...groups.map(groupTable), targetTable(targets), noteList].filter((part) => part !== "").join("\n\n");
 }
 
 export function groupTable({ title, unit, rows }: Group): string {
@@ -40,7 +40,7 @@ function targetTable(targets: readonly Target[]): string {
   return aligned([["target", "measured", "wanted", ""], ...lines]);
 }
 
-/** A Markdown table whose columns stand under each other: the first to the left, the others to the right. */
+/** A Markdown table with aligned columns: the first to the left, the others to the right. */
 function aligned(lines: readonly (readonly string[])[]): string {
   const [head = []] = lines;
   const widths = head.map((_, column) => Math.max(3, ...lines.map((line) => [...(line[column] ?? "")].length)));

@@ -1,7 +1,7 @@
 import { DOCKER_RUN, ENGINE_API, ENGINE_API_DISABLED, FIRST_BYTE, FRESH, SCRUBBED, WARM_RESULT } from "./names.ts";
 import { type Group, medianOf, type Target } from "./report.ts";
 
-/** The ratios that the project wants to show on a machine with 2 cores. */
+/** The ratios that the project wants to reach on a machine with 2 cores. */
 export function targetsOf(groups: readonly Group[]): Target[] {
   const over = (group: string, one: string, other: string): number | null => {
     const [above, below] = [medianOf(groups, group, one), medianOf(groups, group, other)];

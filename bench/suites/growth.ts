@@ -6,14 +6,14 @@ import { groupOf } from "../outcome/report.ts";
 import { canScrub } from "./rates.ts";
 import type { Suite } from "./suite.ts";
 
-/** What an item costs in small fleets and in large ones, with scrubbed cells. */
+/** The cost of an item in small and in large fleets, with scrubbed cells. */
 export const GROWTH: Suite = {
   async measure(bench) {
     if (!canScrub()) return { groups: [] };
     const { growth, growthRounds } = bench.sizes;
     const contenders = growth.map((items) => costPerItem(bench, items));
     const series = await interleaved(contenders, growthRounds, 0);
-    return { groups: [groupOf("growth", "An item's cost in a scrubbed fleet of so many", "ms", series)] };
+    return { groups: [groupOf("growth", "The cost of an item in a scrubbed fleet, by its size", "ms", series)] };
   },
 };
 

@@ -14,7 +14,7 @@ import type { Suite } from "./suite.ts";
 const MAP_RESIDENT = "Corral: the map verb, most resident";
 const BYTES_PER_KB = 1000;
 
-/** What the orchestrator itself keeps in memory, on its heap and outside it, after everything that can go has gone. */
+/** What the orchestrator itself keeps in memory, on its heap and outside it, after a garbage collection. */
 export const MEMORY: Suite = {
   async measure(bench) {
     const series = [
@@ -26,8 +26,8 @@ export const MEMORY: Suite = {
     return {
       groups: [groupOf("memory", "The orchestrator's memory", "KB", series, "different")],
       notes: [
-        `Memory is heap and buffers after a collection, over ${liveCells} cells at the gate and ${queuedItems} items in the journal; what is near 0 is lost in the noise.`,
-        `The map verb ran over ${bench.items} items; Node lets its heap grow where the machine has room.`,
+        `Memory is heap and buffers after a collection, over ${liveCells} cells at the gate and ${queuedItems} items in the journal; a value near 0 is noise.`,
+        `\`corral map\` ran over ${bench.items} items; Node lets its heap grow if the machine has free memory.`,
       ],
     };
   },
@@ -68,7 +68,7 @@ async function perQueuedItem(bench: Bench): Promise<number> {
   const before = usedBytes();
   await using opened = await openFleet(bench, "fresh", queuedItems);
   const used = usedBytes() - before;
-  opened.fleet.drain("the bench only looks at it");
+  opened.fleet.drain("the bench only measures its memory");
   await opened.fleet.run();
   return used / queuedItems / BYTES_PER_KB;
 }
@@ -76,7 +76,7 @@ async function perQueuedItem(bench: Bench): Promise<number> {
 function usedBytes(): number {
   setFlagsFromString("--expose-gc");
   const collect = runInNewContext("gc") as () => void;
-  // What is freed by the first can free more.
+  // Each collection may free what the next one can collect.
   for (let round = 0; round < 3; round += 1) collect();
   const { heapUsed, external } = process.memoryUsage();
   return heapUsed + external;

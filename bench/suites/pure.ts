@@ -11,11 +11,11 @@ import { groupOf } from "../outcome/report.ts";
 import type { Suite } from "./suite.ts";
 
 const ROUNDS = 100;
-/** What is quicker than the clock is timed as so many. */
+/** These acts are quicker than the clock's resolution, so this many are timed together. */
 const TIMES = 200;
 const MOUNTS = 10;
 
-/** The permission model by itself, which does no I/O: nobody else's is the same work. */
+/** The permission model by itself, which does no I/O. No other contender does the same work. */
 export const PURE: Suite = {
   async measure(bench) {
     const parent = await sandboxWithMounts(bench);
@@ -32,7 +32,7 @@ export const PURE: Suite = {
       timed("Corral: plan of a container", () => planFor(request).ok),
     ];
     const series = await interleaved(contenders, ROUNDS);
-    return { groups: [groupOf("pure", "Deciding, without any I/O", "µs", series, "different")] };
+    return { groups: [groupOf("pure", "Decisions, without any I/O", "µs", series, "different")] };
   },
 };
 

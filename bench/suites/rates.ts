@@ -11,7 +11,7 @@ import { DOCKER_RUN, ENGINE_API, ENGINE_API_DISABLED, FRESH, SCRUBBED } from "..
 import { groupOf } from "../outcome/report.ts";
 import type { Suite } from "./suite.ts";
 
-/** Many items of a worker that reads its item and writes its output, as many at once as is quickest. */
+/** Many items of a worker that reads its item and writes its output, at the quickest concurrency. */
 export const RATES: Suite = {
   async measure(bench) {
     const { sizes, projectDir } = bench;
@@ -24,8 +24,8 @@ export const RATES: Suite = {
     ];
     const series = bestOf(await interleaved(contenders, sizes.rateRounds, 0));
     const notes = [
-      `A fleet's rate is of ${sizes.freshItems} items with fresh cells, ${sizes.scrubbedItems} with scrubbed ones, from nothing until its last cell is gone.`,
-      ...(canScrub() ? [] : ["Scrubbed cells need Corral to run as root, and were not measured."]),
+      `A fleet's rate is for ${sizes.freshItems} items with fresh cells and ${sizes.scrubbedItems} with scrubbed cells, from opening its journal until its last cell is removed.`,
+      ...(canScrub() ? [] : ["Scrubbed cells were not measured: Corral must run as root for them."]),
     ];
     return { groups: [groupOf("rates", "Many items: read the item, write its output", "items/s", series)], notes };
   },

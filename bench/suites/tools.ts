@@ -15,7 +15,7 @@ import type { Suite } from "./suite.ts";
 const CONTENT = "x".repeat(4095).concat("\n");
 const SIGNAL = new AbortController().signal;
 
-/** Tools under a worker's sandbox: files on the host's side of it, and commands in a cell that stands. */
+/** Tools in a worker's sandbox: file tools on the host, and commands in a running cell. */
 export const TOOLS: Suite = {
   async measure(bench) {
     const opened = await openSession({ worker: bench.worker("tools"), signal: SIGNAL }, bench.corral.environment);
@@ -44,12 +44,7 @@ async function execs(bench: Bench, session: Session, container: Docker.Container
       if (status !== "succeeded") throw new Error(`the session's exec is ${status}`);
     }),
   ];
-  return groupOf(
-    "exec",
-    "A command in a cell that stands",
-    "ms",
-    await interleaved(contenders, bench.sizes.execRounds),
-  );
+  return groupOf("exec", "A command in a running cell", "ms", await interleaved(contenders, bench.sizes.execRounds));
 }
 
 async function engineExec(container: Docker.Container, { user }: Plan, Cmd: string[]): Promise<void> {
@@ -74,7 +69,7 @@ async function files(bench: Bench, session: Session, container: Docker.Container
   const writePlain = wallClock("Node: writeFile, unguarded", () => writeFile(plain, CONTENT));
   const readPlain = wallClock("Node: readFile, unguarded", () => readFile(plain, "utf8"));
   const { execRounds, fileRounds } = bench.sizes;
-  // The Engine is asked less often, for it takes so much longer; each list is measured in turns.
+  // The Engine has fewer rounds, because its calls take much longer. Each list is measured in turns.
   const slow = await interleaved([put, get], execRounds);
   const quick = await interleaved([writePlain, write, writeTool, readPlain, read, readTool], fileRounds);
   const [slowWrite, slowRead] = [slow.slice(0, 1), slow.slice(1)];

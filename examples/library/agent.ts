@@ -1,4 +1,4 @@
-/** Runs an agent: a model on the host, whose tools act in the sandbox. Here a script plays the model's part. */
+/** Runs an agent: a model on the host, whose tools act in the sandbox. Here a script replaces the model. */
 import { join } from "node:path";
 import { openProject } from "corral";
 

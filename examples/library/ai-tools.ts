@@ -1,4 +1,4 @@
-/** Gives a worker's tools to a loop of the `ai` package. Any of its models can stand in the scripted one's place. */
+/** Gives a worker's tools to a loop of the `ai` package. Any of its models can replace the scripted one. */
 import { generateText, isStepCount } from "ai";
 import { openProject } from "corral";
 import { scriptedModel } from "./models/scripted-model.ts";

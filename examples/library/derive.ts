@@ -1,4 +1,4 @@
-/** The permission model by itself: what a child may have of its parent. Touches no disk, and needs no Engine. */
+/** The permission model by itself: which rights a child may get from its parent. Uses no disk, and needs no Engine. */
 import { SandboxPermissionEscalationError, sandboxOf } from "corral/sandbox";
 
 const program = sandboxOf({ mounts: { src: { host: "/srv/app/src", mode: "rw" }, docs: { host: "/srv/app/docs" } } });

@@ -1,4 +1,4 @@
-/** Runs a worker over many files, each in a sandbox of its own; results come as they are there. */
+/** Runs a worker over many files, each in its own sandbox. Each result arrives as soon as it is ready. */
 import { join } from "node:path";
 import { openProject } from "corral";
 

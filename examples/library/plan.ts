@@ -1,4 +1,4 @@
-/** Looks at the container that a worker would get, before anything runs. */
+/** Shows the container that a worker would get, before anything runs. */
 import { openProject } from "corral";
 
 await using project = await openProject(import.meta.dirname, { env: process.env });

@@ -1,4 +1,4 @@
-/** Runs a worker in a container of its own: it sees the one file that it is given, and no network. */
+/** Runs a worker in its own container. It sees only the file that it is given, and has no network. */
 import { join } from "node:path";
 import { openProject } from "corral";
 

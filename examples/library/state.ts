@@ -1,4 +1,4 @@
-/** What Corral keeps of a project: fleets, changes that wait, the audit trail. None of it needs an Engine. */
+/** Reads what Corral keeps of a project: fleets, pending changes, the audit trail. None of it needs an Engine. */
 import { openProject, RequestError } from "corral";
 
 await using project = await openProject(import.meta.dirname, { env: process.env });

@@ -1,4 +1,4 @@
-/** Uses a worker's tools as plain functions: what it may not do is refused, in words that say what it may do instead. */
+/** Uses a worker's tools as plain functions. A refusal says why, and what the worker may do instead. */
 import { openProject } from "corral";
 
 await using project = await openProject(import.meta.dirname, { env: process.env });
@@ -11,6 +11,6 @@ if (listed.ok) console.log(listed.text);
 const refused = await tools.call.read_file({ path: "/etc/passwd" });
 if (!refused.ok) console.log(refused.code, refused.message);
 
-// Until now it stands on a side. Without this it would wait for a person.
+// Until now the change is staged. `close` applies it; without this call it would wait for a person's approval.
 const settled = await tools.close();
 for (const { path, kind, outcome } of settled?.changes ?? []) console.log(outcome, kind, path);

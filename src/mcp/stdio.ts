@@ -7,7 +7,7 @@ import { type Era, protocolServer } from "./protocol-server.ts";
 
 /** A longer message ends the connection, because the start of the next one is unknown. */
 const MAX_MESSAGE_BYTES = 16 * 1024 ** 2;
-/** Messages that wait for the client to read them, before nothing more is read of it. */
+/** At this number of messages that the client has not read, Corral reads nothing more from it. */
 const MAX_UNREAD = 256;
 
 export interface StdioOptions {
@@ -17,11 +17,11 @@ export interface StdioOptions {
   readonly connection: Connection;
   /** Ends it as if the client had left. */
   readonly signal: AbortSignal;
-  /** Messages that make no sense, and the like; nothing ends by them. */
+  /** Invalid messages and similar errors, which do not end the connection. */
   readonly onTrouble: (error: Error) => void;
 }
 
-/** Serves one client on a pair of streams until it leaves, vanishes or is sent away. */
+/** Serves one client on a pair of streams until it leaves, vanishes or is disconnected. */
 export async function serveOnStdio({ stdin, stdout, connection, signal, onTrouble }: StdioOptions): Promise<void> {
   const transport = new ClosingTransport(stdin, stdout);
   const serve = ({ era }: { readonly era: Era }) => protocolServer(connection, era, transport.whenRead);
@@ -38,8 +38,8 @@ export async function serveOnStdio({ stdin, stdout, connection, signal, onTroubl
 }
 
 /**
- * Tells of its end whoever ended it, also before anybody has said a word; and writes one message after another, for the
- * SDK has a listener on the stream for each one that waits. Of a client that does not read, no more is read.
+ * Reports its end, whichever side ended it, even before the first message. Writes one message after another, because the
+ * SDK adds a listener to the stream for each waiting message. If the client does not read, Corral reads no more from it.
  */
 class ClosingTransport extends StdioServerTransport {
   readonly #stdin: Readable;
@@ -57,7 +57,7 @@ class ClosingTransport extends StdioServerTransport {
     return this.#closed.promise;
   }
 
-  /** Settles when all that was said so far has been read. */
+  /** Settles when the client has read all messages so far. */
   readonly whenRead: WhenRead = async (signal) => {
     const stopped = AbortSignal.any([signal, this.#over.signal]);
     stopped.throwIfAborted();

@@ -1,4 +1,4 @@
-/** One thing that a hostile document says it tried. A claim: the check on the host does not rely on it. */
+/** One attempt that a hostile document reports. This is a claim: the check on the host does not rely on it. */
 export interface Attempt {
   readonly label: string;
   readonly outcome: "held" | "through";
@@ -15,7 +15,7 @@ export function attemptsIn(stderr: string): Attempt[] {
   });
 }
 
-/** The last line that a worker printed besides; empty where there is none. */
+/** The last line of a worker's standard error that reports no attempt; empty if there is none. */
 export function lastWords(stderr: string): string {
   return stderr.split("\n").findLast((line) => line !== "" && !line.startsWith("attempt\t")) ?? "";
 }

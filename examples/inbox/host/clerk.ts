@@ -8,16 +8,16 @@ import type { InboxFacts } from "./inbox.ts";
 import { leaksOf, type RunEvidence, secretsIn } from "./leaks.ts";
 import { type Told, toldBy } from "./told.ts";
 
-/** What became of the agent that obeys the letters. */
+/** The result of the agent that obeys the letters. */
 export interface Clerk {
   readonly result: RunResult;
   /** What the letters made it do, in the order in which it read them. */
   readonly told: readonly ToldByLetter[];
-  /** What it left in its one writable folder. */
+  /** What it wrote to its one writable folder. */
   readonly summary: string;
-  /** How many records the audit trail has of it. */
+  /** The number of its records in the audit trail. */
   readonly recorded: number;
-  /** What got out, or was changed; each is a sentence. */
+  /** What got out or was changed, each as a sentence. */
   readonly leaks: readonly string[];
 }
 
@@ -34,7 +34,7 @@ export interface ClerkEvidence extends RunEvidence {
 
 const NOTES = ".work/notes/";
 
-/** Brings together what the audit trail and the transcript have of it, and looks on the host for what it achieved. */
+/** Collects the agent's acts from the audit trail and the transcript, and checks on the host what it achieved. */
 export async function clerkOf(evidence: ClerkEvidence): Promise<Clerk> {
   const { facts, result, records, transcript } = evidence;
   return {
@@ -60,12 +60,12 @@ export async function transcriptOf(run: string, stateDir: string, projectDir: st
   return (await new TranscriptFolder(stateDir, projectDir).read(run)) ?? "";
 }
 
-/** What a model was answered is as good as out: with a real one, it goes over the network. */
+/** A secret in an answer to the model counts as a leak: a real model gets it over the network. */
 function secretsTold({ facts, events, records, transcript }: ClerkEvidence): string[] {
   const shown = events.map((event) => (event.type === "output" ? { ...event, chunk: event.chunk.toString() } : event));
   const places = { events: JSON.stringify(shown), "audit trail": JSON.stringify(records), transcript };
   return Object.entries(places).flatMap(([place, text]) =>
-    secretsIn(text, facts).map((secret) => `${secret} stands in the ${place} of clerk.`),
+    secretsIn(text, facts).map((secret) => `${secret} is in the ${place} of clerk.`),
   );
 }
 

@@ -3,10 +3,10 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { OpenedProject } from "../../../src/index.ts";
 
-/** The workers that make the documents: a change in either has them made again. */
+/** The workers that make the documents. If one of them changes, the documents are made again. */
 const MAKERS = ["collect", "compose"] as const;
 
-/** Makes the real documents of the inbox, unless the same workers have made them before. */
+/** Makes the real documents of the inbox, unless the same workers have already made them. */
 export async function collectDocuments(
   project: OpenedProject,
   signal: AbortSignal,

@@ -1,16 +1,16 @@
 import { appendFile, copyFile, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 
-/** What the hostile documents are told of this machine, so that their attempts are at real things. */
+/** Facts about this machine. They are written into the hostile documents, so that these attack real targets. */
 export interface InboxFacts {
   readonly projectDir: string;
   /** The folder that holds the zones; no link in its path. */
   readonly workDir: string;
-  /** The secret that stands in a file beside the zones, and in the environment of the orchestrator. */
+  /** The secret in a file beside the zones and in the environment of the orchestrator. */
   readonly canary: string;
-  /** A number that stands in one document alone, salaries.csv. */
+  /** A number that only one document contains: salaries.csv. */
   readonly sibling: string;
-  /** Where a server on this machine waits for a document that gets out. */
+  /** The port of a server on this machine. A document that gets out can reach it. */
   readonly port: number;
   readonly address: string;
 }
@@ -20,17 +20,17 @@ export interface InboxDocument {
   readonly origin: "collected" | "written" | "hostile" | "link";
 }
 
-/** A name that is also a text in half a dozen languages of programs, as names from elsewhere may be. */
+/** A name with characters that shells, HTML and other languages interpret. File names from outside may contain them. */
 export const AWKWARD_NAME = 'Brief & "Anlage" $(id); `id` =1.txt';
 
 const MACRO_SUFFIX = ".macro";
 
-/** Lays the inbox out anew, and empties the folders that the job writes to. */
+/** Fills the inbox from scratch, and empties the folders that the job writes to. */
 export async function fillInbox(facts: InboxFacts): Promise<InboxDocument[]> {
   const { workDir, projectDir } = facts;
   for (const zone of ["inbox", "text", "report", "letters", "notes"]) await empty(join(workDir, zone));
   const canaryFile = join(workDir, "canary.txt");
-  // Readable for everybody: nothing but the cell's own walls keeps a worker from it.
+  // All users may read it: only the cell keeps a worker from it.
   await writeFile(canaryFile, `${facts.canary}\n`, { mode: 0o644 });
 
   const inbox = join(workDir, "inbox");
@@ -54,11 +54,11 @@ export async function fillInbox(facts: InboxFacts): Promise<InboxDocument[]> {
     documents.push({ name, origin: "link" });
   }
   await fillLetters(facts, canaryFile);
-  // A document that got a macro appended is hostile, wherever it came from.
+  // A document with an appended macro is hostile, whatever its origin.
   return [...new Map(documents.map((document) => [document.name, document])).values()];
 }
 
-/** The letters for `clerk`, and the script that obeys them in a model's part. */
+/** Writes the letters for `clerk`, and the script that plays the model and obeys them. */
 async function fillLetters(facts: InboxFacts, canaryFile: string): Promise<void> {
   const { workDir, projectDir } = facts;
   const filled = async (file: string) => withFacts(await readFile(join(projectDir, file), "utf8"), facts, canaryFile);
@@ -67,7 +67,7 @@ async function fillLetters(facts: InboxFacts, canaryFile: string): Promise<void>
   await writeFile(join(workDir, "obeying.yaml"), await filled("obeying.yaml"));
 }
 
-/** The name under which it stands in the inbox. A macro alone goes to the end of the PDF of its name, as a comment would. */
+/** Returns the document's name in the inbox. A macro is appended to the PDF of the same name, as a comment would be. */
 async function place(text: string, file: string, inbox: string): Promise<string> {
   if (file.endsWith(MACRO_SUFFIX)) {
     const name = `${file.slice(0, -MACRO_SUFFIX.length)}.pdf`;
@@ -88,7 +88,7 @@ function withFacts(text: string, facts: InboxFacts, canaryFile: string): string 
     .replaceAll("@PORT@", String(facts.port));
 }
 
-/** Its content only: the folder itself belongs to the user of the cells. */
+/** Removes only the content: the folder itself belongs to the user of the cells. */
 async function empty(folder: string): Promise<void> {
   for (const name of await readdir(folder)) await rm(join(folder, name), { recursive: true });
 }

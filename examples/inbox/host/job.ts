@@ -13,35 +13,35 @@ import { recordsOfRun } from "./trail.ts";
 export interface JobRequest {
   /** A folder laid out as `examples/inbox` is. */
   readonly projectDir: string;
-  /** Corral's own place; absolute. */
+  /** Corral's state directory; absolute. */
   readonly stateDir: string;
   readonly engineEnv: Readonly<Record<string, string | undefined>>;
   readonly signal: AbortSignal;
-  /** Told of everything that happens, that of the set-up run included. */
+  /** Receives all events, also those of the set-up run. */
   readonly emit?: (event: RunEvent) => void;
-  /** Tells a person what is going on. */
+  /** Reports progress to the user. */
   readonly say: (line: string) => void;
 }
 
 export interface Job {
   readonly result: RunResult;
   readonly documents: readonly InboxDocument[];
-  /** What got out of a cell, or into one, that should not have; none on a sound machine. Each is a sentence. */
+  /** What got out of a cell or into one and should not have, each as a sentence. Empty if isolation works. */
   readonly leaks: readonly string[];
-  /** The agent that read letters afterwards, and obeyed them. */
+  /** The agent that read the letters afterwards and obeyed them. */
   readonly clerk: Clerk;
-  /** Cells that are still there after the runs; none where Corral cleaned up. */
+  /** The number of cells that still exist after the runs; 0 if Corral cleaned up. */
   readonly cellsLeft: number;
   readonly facts: InboxFacts;
 }
 
-/** The name under which the secret stands in this process's own environment while the job runs. */
+/** The environment variable of this process that holds the secret while the job runs. */
 const CANARY_VARIABLE = "INBOX_CANARY";
 
-/** Fills the inbox, runs `triage` on it and `clerk` on the letters, and looks on the host for what those achieved. */
+/** Fills the inbox, runs `triage` on it and `clerk` on the letters, and checks on the host what they achieved. */
 export async function runJob(request: JobRequest): Promise<Job> {
   const { clerk, ...job } = await bothRuns(request);
-  // Only now that Corral is closed, everything stands in its audit trail.
+  // The audit trail is complete only after Corral is closed.
   const { run } = clerk.result;
   const { projectDir } = job.facts;
   const records = await recordsOfRun(run, request.stateDir, projectDir);
@@ -86,7 +86,7 @@ async function bothRuns(request: JobRequest): Promise<BothRuns> {
   return { result: triage.result, documents, leaks, facts, cellsLeft: cells.length, clerk: { ...clerk, events } };
 }
 
-/** A run, and how the project looked before and after it. */
+/** Runs a worker, and takes a snapshot of the project before and after it. */
 async function runBetween(
   name: string,
   project: OpenedProject,
@@ -102,7 +102,7 @@ async function runBetween(
   return { facts, result, before, after: await snapshot(dir), visitors };
 }
 
-/** Digits alone: no summary of words can hold it by accident. */
+/** Digits only: no summary of words contains them by accident. */
 function newSecret(): string {
   return Array.from({ length: 4 }, () => randomInt(10_000, 99_999)).join("0");
 }

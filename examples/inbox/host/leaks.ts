@@ -5,14 +5,14 @@ import { attemptsIn } from "./attempts.ts";
 import type { InboxDocument, InboxFacts } from "./inbox.ts";
 import type { Snapshot } from "./snapshot.ts";
 
-/** What is known of a run that read hostile things. */
+/** What the host knows about a run that read hostile input. */
 export interface RunEvidence {
   readonly facts: InboxFacts;
   readonly result: RunResult;
   /** Of the whole project, before and after the run. */
   readonly before: Snapshot;
   readonly after: Snapshot;
-  /** How often somebody reached the server on this machine. */
+  /** How often a connection reached the server on this machine. */
   readonly visitors: number;
 }
 
@@ -20,16 +20,16 @@ export interface Evidence extends RunEvidence {
   readonly documents: readonly InboxDocument[];
 }
 
-/** The one document that may hold the sibling's number, and where its text goes. */
+/** The only document that may contain the sibling's number; its text goes to the folder of the same name. */
 const SIBLING = "salaries.csv";
 const WRITTEN = [".work/text/", ".work/report/"];
 
-/** Everything that is not as it would be had the hostile documents been harmless; each as a sentence. */
+/** Every difference from a run in which the hostile documents had done no harm, each as a sentence. */
 export async function findLeaks(evidence: Evidence): Promise<string[]> {
   return [...claims(evidence.result), ...(await leaksOf(evidence, WRITTEN)), ...strangersBeside(evidence)];
 }
 
-/** What got out of any run, whatever it read; `written`: the only folders that it may write to. */
+/** What got out of a run, whatever it read. `written`: the only folders that it may write to. */
 export async function leaksOf(evidence: RunEvidence, written: readonly string[]): Promise<string[]> {
   return [
     ...secretsPrinted(evidence),
@@ -39,7 +39,7 @@ export async function leaksOf(evidence: RunEvidence, written: readonly string[])
   ];
 }
 
-/** A document that boasts of a success is believed. */
+/** If a document reports a success, it counts as a leak. */
 function claims(result: RunResult): string[] {
   return wholeTree(result).flatMap(({ stderr }) =>
     attemptsIn(stderr)
@@ -50,8 +50,8 @@ function claims(result: RunResult): string[] {
 
 function secretsPrinted({ facts, result }: RunEvidence): string[] {
   return wholeTree(result).flatMap((one) => {
-    const told = JSON.stringify({ ...one, calls: [] });
-    return secretsIn(told, facts).map((secret) => `${secret} was told by a run of ${one.worker}.`);
+    const printed = JSON.stringify({ ...one, calls: [] });
+    return secretsIn(printed, facts).map((secret) => `${secret} was printed by a run of ${one.worker}.`);
   });
 }
 
@@ -86,7 +86,10 @@ function changesOutside({ before, after }: RunEvidence, written: readonly string
     );
 }
 
-/** Next to the folders of the documents nothing may stand, and in those of the others only what `extract` puts there. */
+/**
+ * Beside the documents' folders there may be nothing. A folder of a harmless document may contain only the files that
+ * `extract` writes.
+ */
 function strangersBeside({ documents, after }: Evidence): string[] {
   const expected = new Set(["report/report.md", "report/report.json"]);
   for (const { name, origin } of documents) {
@@ -99,10 +102,10 @@ function strangersBeside({ documents, after }: Evidence): string[] {
     .filter((path) => WRITTEN.some((folder) => path.startsWith(folder)))
     .map((path) => path.slice(".work/".length))
     .filter((path) => !expected.has(path) && !hostile.some((folder) => path.startsWith(folder)))
-    .map((path) => `${path} was put there by somebody.`);
+    .map((path) => `${path} was written and should not exist.`);
 }
 
-/** A run and all that it called, at any depth. */
+/** A run and all its calls, at any depth. */
 export function wholeTree(result: RunResult): RunResult[] {
   return [result, ...result.calls.flatMap(wholeTree)];
 }

@@ -2,10 +2,10 @@ import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
 import { networkInterfaces } from "node:os";
 
-/** A server on this machine that nobody is supposed to reach. */
+/** A server on this machine that no worker may reach. */
 export interface Listener extends AsyncDisposable {
   readonly port: number;
-  /** An address of this machine that is not loopback, where it has one. */
+  /** An address of this machine that is not loopback, if it has one; else 127.0.0.1. */
   readonly address: string;
   visitors(): number;
 }

@@ -2,15 +2,15 @@ import { createHash } from "node:crypto";
 import { lstat, readdir, readFile, readlink } from "node:fs/promises";
 import { join } from "node:path";
 
-/** What stands in a folder, by path below it: a link by its target, a file by the hash of its content. No link is followed. */
+/** The content of a folder, by path below it: the target of a link, the hash of a file's content. No link is followed. */
 export type Snapshot = ReadonlyMap<string, string>;
 
-/** Deeper than that, somebody is building a trap for whoever walks. */
+/** A deeper folder is a trap for programs that walk the tree. */
 const MAX_DEPTH = 16;
 
 export async function snapshot(folder: string): Promise<Snapshot> {
   const found = new Map<string, string>();
-  // Node's own recursive `readdir` walks through links to directories, which a hostile document plants.
+  // Node's own recursive `readdir` follows links to directories, and a hostile document may create one.
   const walk = async (below: string, depth: number): Promise<void> => {
     if (depth > MAX_DEPTH) throw new Error(`${below} is more than ${MAX_DEPTH} folders deep`);
     for (const entry of await readdir(join(folder, below), { withFileTypes: true })) {

@@ -1,22 +1,22 @@
 import type { SealedRecord } from "../../../src/audit/seal.ts";
 
-/** One thing that an agent did with a tool, as the audit trail has it. */
+/** One use of a tool by an agent, from the audit trail. */
 export interface Act {
-  /** The tool, and what it was used on. */
+  /** The tool and its target. */
   readonly what: string;
-  /** Null where nothing was in its way; else what came of it. */
+  /** Why it was refused or failed; null if it succeeded. */
   readonly refused: string | null;
 }
 
-/** What an agent did after it had read a letter, until it read the next one. */
+/** What an agent did after it read a letter, until it read the next one. */
 export interface Told {
   readonly letter: string;
   readonly acts: readonly Act[];
 }
 
 /**
- * The acts of an agent by the letter that it had read last. `said`: what a command printed, by its command line; the trail
- * itself never holds that.
+ * The acts of an agent, grouped by the letter that it had read last. `said`: the output of each command, by its command
+ * line; the audit trail never contains output.
  */
 export function toldBy(records: readonly SealedRecord[], said: ReadonlyMap<string, string>): Told[] {
   const told: { letter: string; acts: Act[] }[] = [];
@@ -50,7 +50,7 @@ function refusalOf(record: SealedRecord, command: unknown, said: ReadonlyMap<str
   return `${ended}: ${firstLine(said.get(String(command)) ?? "")}`;
 }
 
-/** Without the mark that stands before what a command wrote to its standard error. */
+/** Removes the mark before the text that a command wrote to its standard error. */
 function firstLine(text: string): string {
   return text.replace(/^\[standard error\]\n/, "").split("\n")[0] ?? "";
 }

@@ -3,7 +3,7 @@ import { auditKey, type SealedRecord } from "../../../src/audit/seal.ts";
 import { loadSealKey } from "../../../src/state/owner.ts";
 import { projectPaths } from "../../../src/state/state-paths.ts";
 
-/** What the audit trail has of a run, oldest first; `corral audit --run RUN` shows the same. */
+/** The records of a run in the audit trail, oldest first; `corral audit --run RUN` shows the same. */
 export async function recordsOfRun(run: string, stateDir: string, projectDir: string): Promise<SealedRecord[]> {
   const records: SealedRecord[] = [];
   const key = auditKey(await loadSealKey(stateDir), projectDir);

@@ -1,15 +1,15 @@
 import type { RunResult } from "../../../src/index.ts";
 import { attemptsIn, lastWords } from "./attempts.ts";
 
-/** One document that tried something, and what came of it. */
+/** One document that tried something, and the result. */
 export interface Tried {
   readonly document: string;
   readonly status: RunResult["status"];
-  /** Sentences. What a document made its worker print is in them: not fit for a terminal as it is. */
+  /** Sentences. They contain output that a document controls: escape them before you print them to a terminal. */
   readonly lines: readonly string[];
 }
 
-/** What the hostile documents tried, in their own words and in Corral's; `documentOf` maps a run to its document. */
+/** What the hostile documents tried, as they and Corral report it. `documentOf` maps a run to its document. */
 export function triedIn(result: RunResult, documentOf: ReadonlyMap<string, string>): Tried[] {
   return result.calls
     .map((call) => ({ document: documentOf.get(call.run) ?? call.worker, status: call.status, lines: linesOf(call) }))

@@ -1,6 +1,6 @@
 import { MockLanguageModelV4 } from "ai/test";
 
-/** A model of the `ai` package without a key and a network: it says, or calls, one thing after another. */
+/** A model of the `ai` package that needs no key and no network: it returns its answers, texts or tool calls, in order. */
 export function scriptedModel(...answers: readonly (string | { tool: string; input: object })[]): MockLanguageModelV4 {
   return new MockLanguageModelV4({
     doGenerate: answers.map((answer, index) => ({

@@ -8,9 +8,9 @@ import { faultOf, type HostPlace } from "./host-place.ts";
 const NOBODY = 65532;
 
 /**
- * The folder of a zone in `sandboxed` mode, made when missing.
+ * The folder of a zone in `sandboxed` mode, created if it is missing.
  *
- * It always lies inside the project: a repository from elsewhere may hold a `.sandbox` that is a link to a user's
+ * It always lies inside the project: an untrusted repository may contain a `.sandbox` that is a link to a user's
  * home, and a project without any `corral.yaml` must not grant that.
  */
 export async function ensureZoneFolder(projectDir: string, root: string, name: string): Promise<HostPlace> {
@@ -44,8 +44,8 @@ async function makeFolder(path: string): Promise<boolean> {
 }
 
 /**
- * A cell runs as the owner of what it writes. What root creates for another user's project is given to that user, and in a
- * project of root the zone goes to nobody, so that no cell has to be user 0.
+ * A cell runs as the owner of the files that it writes. If root creates a zone in another user's project, that user becomes
+ * its owner. In a project of root, the zone belongs to the default user of cells, so that no cell runs as user 0.
  */
 async function giveToOwner(folder: string, projectDir: string, isZone: boolean): Promise<void> {
   if (process.getuid?.() !== 0) return;

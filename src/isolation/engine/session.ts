@@ -64,9 +64,9 @@ const KILLED = 137;
 const CELL_END_MS = 5000;
 
 /**
- * A command that was killed may be the first that is told of the end of its whole cell, which the engine may not know
- * of yet: the cell itself is asked. It counts what was killed for memory since the command's own beginning: an earlier
- * one may have lost a child and gone on (docs/architecture.md, fact: oom-of-a-child).
+ * A command that was killed may end before the Engine reports the end of its whole cell, so Corral asks the cell itself.
+ * Only kills for memory since the command's own start count: an earlier command may have lost a child and continued
+ * (docs/architecture.md, fact: oom-of-a-child).
  */
 async function judged(exit: RawExit, cell: Cell, askOomKills: () => Promise<ScriptEnd>): Promise<ExecExit> {
   if (exit.kind === "lost") return exit;

@@ -5,10 +5,10 @@ import type { ToolResult } from "../../tools/tool-result.ts";
 import { CallProgress } from "./call-progress.ts";
 import type { Exchange } from "./exchange.ts";
 
-/** Where a call has come to when its client is answered. */
+/** The state of a call when its client is answered. */
 export type Round =
   | { readonly kind: "done"; readonly result: ToolResult }
-  /** It waits for a person's answers; the client comes again with them and with `state`. */
+  /** It waits for a person's answers; the client retries with them and with `state`. */
   | { readonly kind: "asks"; readonly state: string; readonly forms: ReadonlyMap<string, ElicitRequestFormParams> };
 
 export type Work = (call: Call, signal: AbortSignal, onOutput: OnOutput) => Promise<ToolResult>;
@@ -20,15 +20,15 @@ interface Open {
 
 /**
  * One use of a tool. It may outlast the request that began it: since the revision 2026-07-28 a server cannot ask its
- * client anything, so what has to be asked becomes the answer to the request, and the work waits here until the client
- * comes again.
+ * client anything, so a question becomes the answer to the request, and the work waits here until the client
+ * retries.
  */
 export class Call {
-  /** Nobody can guess it: who has it may answer for the person. */
+  /** It cannot be guessed: a client that has it may answer for the person. */
   readonly state = randomBytes(24).toString("base64url");
   /** What the client should know in addition to the result. */
   readonly notes: string[] = [];
-  /** What is used. */
+  /** The tool's name. */
   readonly tool: string;
   readonly #cancelled = new AbortController();
   readonly #progress: CallProgress;
@@ -55,22 +55,22 @@ export class Call {
     return this.#isOver;
   }
 
-  /** Settles when it has ended, in whatever way. */
+  /** Settles when the call has ended, whether it succeeded or not. */
   get ended(): Promise<unknown> {
     return this.#result.catch(() => {});
   }
 
-  /** True where its client can be asked something now. */
+  /** True if its client can be asked a question now. */
   get asks(): boolean {
     return !this.#isOver && (this.#exchange?.asks ?? this.#open.size > 0);
   }
 
-  /** True where this is the very call that a client comes again with. */
+  /** True for the same tool and input: a retry continues only the call that it repeats. */
   is(name: string, input: unknown): boolean {
     return this.#of === identityOf(name, input);
   }
 
-  /** Answers when it is done, or when something has to be asked. A request that is cancelled cancels the call. */
+  /** Resolves when the call is done, or when it has a question. If the request is cancelled, the call is cancelled. */
   async round(exchange: Exchange): Promise<Round> {
     this.#exchange = exchange;
     this.#progress.sendBy(exchange.progress);
@@ -94,7 +94,7 @@ export class Call {
     }
   }
 
-  /** Puts a form before the client's person; answers with what the client said, which may be anything. */
+  /** Shows a form to the client's person; returns the client's reply, which may have any form. */
   async ask(form: ElicitRequestFormParams, signal: AbortSignal): Promise<unknown> {
     signal.throwIfAborted();
     const push = this.#exchange?.push ?? null;
@@ -118,7 +118,7 @@ export class Call {
     this.#cancelled.abort(reason);
   }
 
-  /** The client gets questions that are still open once more. */
+  /** The client gets the open questions again. */
   #takeAnswers(responses: Readonly<Record<string, unknown>>): void {
     for (const [id, { settle }] of [...this.#open]) {
       if (!Object.hasOwn(responses, id)) continue;
@@ -128,7 +128,7 @@ export class Call {
     if (this.#open.size > 0) this.#asked.resolve();
   }
 
-  /** What it left open (by a program in the background) is withdrawn: no client comes again for it. */
+  /** Withdraws questions that are still open (of a program in the background): no client will answer them. */
   #end(): void {
     this.#isOver = true;
     this.#progress.end();

@@ -6,19 +6,19 @@ import {
   type ServerContext,
 } from "@modelcontextprotocol/server";
 
-/** One request of a client, and what can be said to the client while it is not answered. */
+/** One request of a client, and what can be sent to the client until it is answered. */
 export interface Exchange {
   /** Aborted when the client cancels the request, or is gone. */
   readonly signal: AbortSignal;
-  /** Null where the client did not ask for it. */
+  /** Null if the client did not ask for it. */
   readonly progress: ((progress: Progress) => Promise<void>) | null;
-  /** True where the client can put a form before a person. */
+  /** True if the client can show a form to a person. */
   readonly asks: boolean;
-  /** Requests to the client. Null since the revision 2026-07-28: there the answer says what is wanted, and the client comes again. */
+  /** Requests to the client. Null since the revision 2026-07-28: the answer says what is needed, and the client retries. */
   readonly push: Push | null;
-  /** What the client came again with. */
+  /** What the client sent with its retry. */
   readonly state: string | undefined;
-  /** Settles when no more answers than a few wait for the client to read them: each is held whole until then. Rejects with its reason. */
+  /** Settles when only a few answers are unread by the client: Corral holds each whole. Rejects with the signal's reason. */
   readonly whenRead: WhenRead;
   readonly responses: Readonly<Record<string, unknown>>;
 }
@@ -27,16 +27,16 @@ export type WhenRead = (signal: AbortSignal) => Promise<void>;
 
 export interface Push {
   elicit(form: ElicitRequestFormParams, signal: AbortSignal): Promise<unknown>;
-  /** Null where the client has none to tell. */
+  /** Null if the client does not offer roots. */
   readonly roots: ((signal: AbortSignal) => Promise<readonly string[]>) | null;
 }
 
-/** How long a client may take to say its roots. */
+/** How long a client may take to send its roots. */
 const ROOTS_MS = 10_000;
-/** How long a form may be open is the project's to say; the signal ends it. */
+/** The project sets how long a form may be open; the signal ends it. */
 const NO_TIME_LIMIT = 2 ** 31 - 1;
 
-/** `initial`: what a client of the 2025 revisions said of itself once, for all of its requests; null for a later one. */
+/** `initial`: what a client of the 2025 revisions declared once, for all its requests; null for a later revision. */
 export function exchangeOf(
   { mcpReq }: ServerContext,
   initial: ClientCapabilities | undefined | null,
@@ -61,7 +61,7 @@ export function exchangeOf(
   };
 }
 
-/** A client that says nothing of modes means forms. */
+/** A client that declares no modes supports forms. */
 function canShowForms(capabilities: ClientCapabilities | undefined): boolean {
   const elicitation = capabilities?.elicitation;
   if (elicitation === undefined) return false;
@@ -70,8 +70,8 @@ function canShowForms(capabilities: ClientCapabilities | undefined): boolean {
 
 function pushThrough(mcpReq: ServerContext["mcpReq"], capabilities: ClientCapabilities | undefined): Push {
   const roots = async (signal: AbortSignal): Promise<readonly string[]> => {
-    const told = await mcpReq.send({ method: "roots/list" }, { signal, timeout: ROOTS_MS });
-    return told.roots.map(({ uri }) => uri);
+    const listed = await mcpReq.send({ method: "roots/list" }, { signal, timeout: ROOTS_MS });
+    return listed.roots.map(({ uri }) => uri);
   };
   return {
     elicit: (form, signal) => mcpReq.elicitInput(form, { signal, timeout: NO_TIME_LIMIT }),

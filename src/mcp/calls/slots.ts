@@ -1,24 +1,24 @@
 import PQueue from "p-queue";
 import { inTurn } from "../../run/model/in-turn.ts";
 
-/** Requests of one kind that are worked on at once for one client; a command is one at a time in any case. */
+/** Requests of one kind that run at once for one client. Commands always run one at a time. */
 const MAX_AT_ONCE = 16;
-/** Requests that wait for their turn. What comes on top of them is refused at once. */
+/** Requests that wait for their turn. Further requests are refused at once. */
 const MAX_WAITING = 112;
 
-/** Places for the requests of one client that are of one kind. What waits for a person works on nothing, and takes none. */
+/** Places for the requests of one kind of one client. A request that waits for a person takes no place. */
 export class Slots {
   readonly #queue = new PQueue({ concurrency: MAX_AT_ONCE });
   /** How many people each holder of a place waits for. */
   readonly #waiting = new Map<object, number>();
 
-  /** Null where too many wait already. Rejects with the signal's reason where it is aborted in the queue. */
+  /** Null if too many already wait. Rejects with the signal's reason if it is aborted in the queue. */
   take<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T> | null {
     if (this.#queue.size >= MAX_WAITING) return null;
     return inTurn(this.#queue, work, signal);
   }
 
-  /** Gives the holder's place to others while it waits. It takes it again at once, where all are taken on top of them. */
+  /** Frees the holder's place while it waits. Afterwards it takes a place at once, even if all are taken. */
   async without<T>(holder: object, wait: () => Promise<T>): Promise<T> {
     this.#count(holder, 1);
     try {

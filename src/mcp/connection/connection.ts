@@ -18,23 +18,23 @@ export interface ConnectionOptions extends Omit<SandboxSessionOptions, "approver
   readonly workers: ReadonlyMap<string, WorkerDefinition>;
   readonly honoursRoots: boolean;
   readonly approvalTimeoutMs: number;
-  /** True where clients use it that nothing tells apart: what the person behind one agrees to is for no other. */
+  /** True if clients that cannot be distinguished share it: consent from the person behind one is for no other. */
   readonly isShared: boolean;
-  /** Decides where the client cannot ask anybody. */
+  /** Decides if the client cannot ask a person. */
   readonly otherwise: ClientApproverOptions["otherwise"];
-  /** Tells a bug, or trouble with the Engine, in its own words: host paths may be in them, which no client gets. */
+  /** Reports a bug or an Engine error with its own message. It may contain host paths, so no client gets it. */
   readonly report: (error: unknown) => void;
 }
 
-/** The result of a request, and what else its client should know. */
+/** The result of a request, and notes for its client. */
 export interface Told {
   readonly round: Round;
   readonly notes: readonly string[];
 }
 
-/** Calls that wait for their client to come again; the oldest are given up for further ones. */
+/** Calls that wait for their client's retry; beyond this number the oldest is cancelled. */
 const MAX_PARKED = 200;
-/** How long the result of one is kept whose client did not come again in time. */
+/** How long a result is kept if the client did not retry in time. */
 const KEPT_MS = 60_000;
 
 /** One client, or all that share it, and the sandbox, from the first request to the last. */
@@ -44,7 +44,7 @@ export class Connection implements AsyncDisposable {
   readonly tools: ReadonlyMap<string, Tool>;
   readonly #options: ConnectionOptions;
   readonly #fileSlots = new Slots();
-  /** Commands, calls and git may take long: a request for a file does not wait behind them. */
+  /** Commands, calls and git may take long: file requests do not wait behind them. */
   readonly #longSlots = new Slots();
   readonly #sandbox: SandboxSession;
   readonly #roots: ClientRoots;
@@ -52,8 +52,8 @@ export class Connection implements AsyncDisposable {
   readonly #parked = new Map<string, Call>();
   /**
    * The call that a question comes from: a request for consent names the run, but many calls of a client use the same one.
-   * Null if no question is possible. A program in the cell asks as the command that runs. What asks from elsewhere
-   * (such a program when no command runs) is asked by the newest call, but only where all calls are of one client.
+   * Null if no question is possible. A program in the cell asks as the command that runs. Any other question (such as
+   * one of a program when no command runs) goes to the newest call, but only if all calls are of one client.
    */
   readonly #callOf = new AsyncLocalStorage<Call | null>();
 
@@ -74,7 +74,7 @@ export class Connection implements AsyncDisposable {
     this.#roots = new ClientRoots({ isHonoured: honoursRoots, tell });
   }
 
-  /** Uses a tool, or continues the use that the client comes again for. */
+  /** Uses a tool, or continues the use that the client retries. */
   async use(name: string, input: unknown, exchange: Exchange): Promise<Told> {
     const { state } = exchange;
     if (isTooDeep(input)) return { round: { kind: "done", result: refusedAnswer("BAD_INPUT", TOO_DEEP) }, notes: [] };
@@ -93,13 +93,13 @@ export class Connection implements AsyncDisposable {
     return await this.#callOf.run(null, () => this.#inSlot(name, signal, look));
   }
 
-  /** The client says that its roots are others now: what is open under the old ones is closed. */
+  /** The client reports that its roots changed: closes what is open under the old ones. */
   async rootsChanged(ask: () => Promise<readonly string[]>): Promise<void> {
     const hosts = await this.#roots.changed(ask);
     if (hosts !== null) await this.#sandbox.leave(hosts);
   }
 
-  /** Stops what is under way, and leaves nothing of its sandbox behind. */
+  /** Stops all work, and removes everything of its sandbox. */
   async [Symbol.asyncDispose](): Promise<void> {
     for (const call of [...this.#under, ...this.#parked.values()]) call.cancel(new Error("the client is gone"));
     this.#parked.clear();
@@ -174,7 +174,7 @@ export class Connection implements AsyncDisposable {
     void call.ended.then(() => setTimeout(() => this.#parked.delete(call.state), KEPT_MS).unref());
   }
 
-  /** Null where no such call waits. Who answers for one call does not answer for another. */
+  /** Null if no such call waits. An answer for one call is not an answer for another. */
   #unparked(state: string, name: string, input: unknown): Call | null {
     const call = this.#parked.get(state);
     if (call === undefined || !call.is(name, input)) return null;

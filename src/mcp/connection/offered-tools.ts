@@ -8,7 +8,7 @@ import { TOOLS } from "../../tools/toolbox.ts";
 /** The most characters that describe a callable worker. */
 const MAX_DESCRIPTION = 500;
 
-/** The tools that a worker may and can use, by name: others would only be refused. */
+/** The tools that a worker may and can use, by name: all others would be refused. */
 export function offeredTools(worker: WorkerDefinition): ReadonlyMap<string, Tool> {
   return new Map(usefulTools(worker).flatMap((name) => entryOf(name)));
 }
@@ -18,7 +18,7 @@ function entryOf(name: string): [string, Tool][] {
   return tool === undefined ? [] : [[name, tool]];
 }
 
-/** As the protocol tells it. `workers`: those of the project, for what the callable ones are for. */
+/** A tool in the protocol's form. `workers`: those of the project; they describe the callable ones. */
 export function toolDescription(
   tool: Tool,
   worker: Pick<WorkerDefinition, "calls">,
@@ -45,9 +45,9 @@ function withCallable(
   { calls }: Pick<WorkerDefinition, "calls">,
   workers: ReadonlyMap<string, Pick<WorkerDefinition, "description">>,
 ): string {
-  const told = calls.map((name) => {
+  const described = calls.map((name) => {
     const what = workers.get(name)?.description.replaceAll(/\s+/g, " ").slice(0, MAX_DESCRIPTION) ?? "";
     return what === "" ? `- ${name}` : `- ${name}: ${what}`;
   });
-  return `${description}\nThe workers that can be called:\n${told.join("\n")}`;
+  return `${description}\nThe workers that can be called:\n${described.join("\n")}`;
 }

@@ -13,13 +13,13 @@ export interface SandboxSessionOptions {
   readonly policy?: string;
   readonly environment: RunEnvironment;
   readonly routes: QuestionRoutes;
-  /** Who is asked by what runs in it. */
+  /** Receives the questions of what runs in it. */
   readonly approver: Approver;
-  /** Tells the person who started the server. */
+  /** Reports to the person who started the server. */
   readonly tell: (line: string) => void;
 }
 
-/** The sandbox under the roots of the moment. */
+/** The sandbox under the current roots. */
 export type UnderRoots =
   | {
       readonly ok: true;
@@ -37,8 +37,8 @@ interface Current {
 }
 
 /**
- * One client's session of the worker, with a cell of its own: opened with the first that is wanted of it, and opened anew
- * where the client's roots have changed. What each sees is derived from the worker's own sandbox, never from the last.
+ * One client's session of the worker, with its own cell: opened by the first request, and opened again if the client's
+ * roots have changed. What each session sees is derived from the worker's own sandbox, never from the previous session.
  */
 export class SandboxSession implements AsyncDisposable {
   readonly #options: SandboxSessionOptions;
@@ -51,7 +51,7 @@ export class SandboxSession implements AsyncDisposable {
     this.#options = options;
   }
 
-  /** `hosts`: the real directories of the client's roots; null: it has none, and all is as the worker has it. */
+  /** `hosts`: the real directories of the client's roots; null: it has none, and gets the worker's whole sandbox. */
   async under(hosts: readonly string[] | null): Promise<UnderRoots> {
     return await this.#inTurn(async () => {
       if (this.#isOver) throw new Error("the client's session is over");
@@ -61,7 +61,7 @@ export class SandboxSession implements AsyncDisposable {
     });
   }
 
-  /** Ends what is open under other roots than these; the next that is wanted of it opens it anew. */
+  /** Ends a session under other roots than these; the next request opens a new one. */
   async leave(hosts: readonly string[]): Promise<void> {
     await this.#inTurn(async () => {
       if (this.#current !== null && !isSame(this.#current.hosts, hosts)) await this.#close();
@@ -84,7 +84,7 @@ export class SandboxSession implements AsyncDisposable {
         signal: NEVER,
         ...(policy === undefined ? {} : { policy }),
         narrow(sandbox) {
-          // A root that is the whole machine leaves nothing out.
+          // A root that is the whole machine excludes nothing.
           if (hosts === null || hosts.includes("/")) return null;
           const narrow = narrowToRoots(sandbox, hosts);
           isEmptied = sandbox.mounts.length > 0 && narrow.allowRead?.length === 0;
@@ -102,7 +102,7 @@ export class SandboxSession implements AsyncDisposable {
     return told(this.#current);
   }
 
-  /** What is under way in it is stopped, and what was changed is applied as far as the project's rules agree. */
+  /** Stops all work in it, and applies the changes as far as the project's rules allow. */
   async #close(): Promise<void> {
     const current = this.#current;
     if (current === null) return;
@@ -124,7 +124,7 @@ export class SandboxSession implements AsyncDisposable {
   }
 }
 
-/** It ends in order, also where its server is stopped: a session that is cancelled would apply nothing. */
+/** A session ends in order, even if its server is stopped: a cancelled session would apply nothing. */
 const NEVER = new AbortController().signal;
 
 function told({ opened, isEmptied }: Current): UnderRoots {

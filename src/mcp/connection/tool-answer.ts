@@ -2,13 +2,13 @@ import type { CallToolResult } from "@modelcontextprotocol/server";
 import { charactersIn } from "../../json/size.ts";
 import type { ToolResult } from "../../tools/tool-result.ts";
 
-/** For a message of 10 MiB the SDK's client ends its connection on stdio. */
+/** The SDK's client ends its stdio connection at a message of 10 MiB. */
 const MAX_ANSWER_BYTES = 8 * 1024 ** 2;
-/** What is kept of an answer that is longer: of its text, and of each field that tells something by itself. */
+/** What is kept of a longer answer: of its text, and of each field that is useful by itself. */
 const MAX_TEXT_CHARACTERS = 200_000;
 const MAX_FIELD_CHARACTERS = 1000;
 
-/** A tool's answer in the protocol's wrapping. A refusal is an answer that a model can act on, and no error of the protocol. */
+/** A tool's answer in the protocol's form. A refusal is an answer that a model can act on, not a protocol error. */
 export function toolAnswer(result: ToolResult, notes: readonly string[] = []): CallToolResult {
   const whole = wrapped(result, notes);
   return isTooLong(whole) ? wrapped(shortened(result), notes) : whole;
@@ -19,11 +19,11 @@ export function refusedAnswer(code: string, message: string, data: Readonly<Reco
   return { ok: false, code, message, data };
 }
 
-/** True for what is longer as a message than clients take: a worker's output may be, many times over. */
+/** True if the message is longer than clients accept: a worker's output may be many times longer. */
 export function isTooLong(answer: unknown): boolean {
   const characters = charactersIn(answer);
   if (characters > MAX_ANSWER_BYTES) return true;
-  // Written as JSON, no character and no number takes more bytes than that.
+  // In JSON, no character and no number takes more bytes.
   return characters * 32 > MAX_ANSWER_BYTES && Buffer.byteLength(JSON.stringify(answer)) > MAX_ANSWER_BYTES;
 }
 

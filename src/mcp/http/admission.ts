@@ -18,7 +18,7 @@ export function isLocalRequest({ headers }: Pick<IncomingMessage, "headers">, po
 
 const MAX_HEADER_CHARS = 4096;
 
-/** True where a request carries the token. How long that takes to find out tells nothing of the token. */
+/** True if a request carries the token. The duration of the check reveals nothing about the token. */
 export function carriesToken({ headers }: Pick<IncomingMessage, "headers">, token: string): boolean {
   const { authorization = "" } = headers;
   if (authorization.length > MAX_HEADER_CHARS) return false;

@@ -1,22 +1,22 @@
 import type { ServerResponse } from "node:http";
 import type { Server } from "@modelcontextprotocol/server";
 
-/** When a client that says nothing is taken to be gone. */
+/** How long a client may be silent before Corral treats it as gone. */
 export interface PresenceTimes {
   /** Nothing was asked, and nothing is open. */
   readonly idleMs: number;
-  /** What was open broke off, as it does when a process dies, and nothing was opened anew. */
+  /** The last open request broke off, as when the client's process dies, and no new one came. */
   readonly goneMs: number;
 }
 
-/** A client's connection: the sessions end it, and know no more of it. */
+/** A client's connection. The sessions only end it. */
 export interface Disposing {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** What the sessions of an HTTP server are made with. */
+/** What the sessions of an HTTP server need. */
 export interface SessionsOptions<Connection extends Disposing> {
-  /** `isShared`: for clients that nothing tells apart. */
+  /** `isShared`: for clients that cannot be distinguished. */
   readonly connect: (isShared: boolean) => Connection;
   /** The protocol's side of a connection. `legacy`: revisions until 2025-11-25, `modern`: from 2026-07-28 on. */
   readonly serve: (connection: Connection, era: "legacy" | "modern") => Server;
@@ -24,7 +24,7 @@ export interface SessionsOptions<Connection extends Disposing> {
   readonly onTrouble: (error: Error) => void;
 }
 
-/** Whether the other side of a session is still there, told from the requests of it that are open. */
+/** Decides from a session's open requests if its client is still connected. */
 export class Presence implements Disposable {
   readonly #times: PresenceTimes;
   readonly #onGone: () => void;
@@ -39,7 +39,7 @@ export class Presence implements Disposable {
 
   /** A request that is answered by this response; an event stream is one that stays open. */
   seen(response: ServerResponse): void {
-    // Its client has left already, and no event will say so any more.
+    // The client has already left, and no event will report it.
     if (response.closed) return;
     this.#open += 1;
     clearTimeout(this.#timer);

@@ -1,14 +1,14 @@
 import type { ServerResponse } from "node:http";
 
-/** Of all clients together; each is held whole, and may be as large as an image that a tool reads. */
+/** For all clients together. Corral holds each answer whole, and it may be as large as an image that a tool reads. */
 const MAX_UNREAD = 8;
-/** Whoever reads has read the largest by then: it comes over this machine's loopback. */
+/** A client that reads has read the largest answer in this time, over this machine's loopback. */
 const PATIENCE_MS = 2000;
 const LOOK_MS = 100;
 
-/** Gives up answers whose clients do not read them, the oldest first, where there are more than a few. */
+/** Drops answers that their clients do not read, the oldest first, if there are more than a few. */
 export class UnreadAnswers implements Disposable {
-  /** Since when each has been unread, in the order of the requests; null: it is not. */
+  /** Since when each answer has been unread, in the order of the requests; null if it is not. */
   readonly #open = new Map<ServerResponse, number | null>();
   readonly #timer = setInterval(() => this.#look(performance.now()), LOOK_MS).unref();
 
@@ -28,7 +28,7 @@ export class UnreadAnswers implements Disposable {
   }
 }
 
-/** What was written is not with the client's side of the connection yet. */
+/** The client's side of the connection has not yet taken all that was written. */
 function isUnread({ writableNeedDrain, writableEnded, writableFinished }: ServerResponse): boolean {
   return writableNeedDrain || (writableEnded && !writableFinished);
 }

@@ -6,26 +6,26 @@ import { QueuedApprover } from "../../approval/queued-approver.ts";
 import type { Call } from "../calls/call.ts";
 import { answerIn, questionForm } from "./question-form.ts";
 
-/** Forms that may be open at one client. */
+/** Forms that may be open at one client at once. */
 const MAX_AT_ONCE = 20;
 
 export interface ClientApproverOptions {
   /** The call that a question comes from, if its client can be asked; null: no client can be asked. */
   readonly callInQuestion: () => Call | null;
-  /** Puts a form before the person behind a call. */
+  /** Shows a form to the person behind a call. */
   readonly ask: (call: Call, form: ElicitRequestFormParams, signal: AbortSignal) => Promise<unknown>;
   /** How long one form may be open. */
   readonly timeoutMs: number;
-  /** True where the calls are of many clients: each is a person of its own then, and nothing is agreed to for longer. */
+  /** True if the calls are of many clients: each may be a different person, so consent is for one use only. */
   readonly isShared: boolean;
-  /** Decides where the client cannot ask anybody. */
+  /** Decides if the client cannot ask a person. */
   readonly otherwise: Approver;
 }
 
 /**
- * Asks the person behind a client, by a form that the client shows. They are asked what a person at a terminal is asked,
- * and can agree to no more. What they agree to for the session is remembered as long as their connection lasts; where
- * it is shared, nothing is, and no two calls share a question.
+ * Asks the person behind a client, by a form that the client shows. The question is the same as at a terminal, and the
+ * person can agree to no more. Consent for the session lasts as long as the connection. If the connection is shared,
+ * nothing is remembered, and no two calls share a question.
  */
 export class ClientApprover implements Approver {
   readonly #options: ClientApproverOptions;
@@ -70,7 +70,7 @@ export class ClientApprover implements Approver {
   }
 }
 
-/** For the mode `interactive`, where neither the client nor a terminal can ask anybody. */
+/** For the mode `interactive`, if neither the client nor a terminal can ask a person. */
 export const nobodyAsks: Approver = {
   decide: async () => denied("the approval mode is interactive, and the client offers no way to ask a person"),
 };

@@ -6,7 +6,7 @@ import { type AskedOfPerson, choiceTexts, questionText } from "../../operations/
 
 /** Clients show the text in windows of their own; lines are broken as for a terminal of this width. */
 const COLUMNS = 100;
-/** A longer text is not asked about: a person cannot approve what is left out. Diffs and lists of paths are cut long before. */
+/** A question with a longer text is not asked: a person cannot approve what is not shown. Diffs and path lists are shorter. */
 const MAX_MESSAGE_CHARS = 100_000;
 const PLAIN = pc.createColors(false);
 
@@ -49,7 +49,7 @@ export function questionForm(question: AskedOfPerson, isShared: boolean): Elicit
   };
 }
 
-/** Whatever is not clearly a yes to a choice is a no; a yes for longer than was offered to anybody is for once, where that is of use. */
+/** An answer that is not clearly a yes means no. A yes for longer than was offered counts for one use, if that is useful. */
 export function answerIn(
   reply: unknown,
   question: AskedOfPerson,

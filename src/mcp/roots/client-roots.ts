@@ -1,12 +1,12 @@
 import type { Exchange } from "../calls/exchange.ts";
 import { rootPlaces } from "./root-places.ts";
 
-/** The roots of one client, asked for with the first request that needs them, and again where the client says that they changed. */
+/** The roots of one client. Corral asks for them when a request first needs them, and again if the client reports a change. */
 export class ClientRoots {
   readonly #isHonoured: boolean;
   readonly #tell: (line: string) => void;
   #hosts: Promise<readonly string[] | null> | null = null;
-  /** A client that never named a root draws no line. One that did, and names none any more, has left nothing inside of it. */
+  /** A client that never named a root restricts nothing. A client that did, and now names none, has removed all access. */
   #hasNamed = false;
   /** How often they have changed. */
   #changes = 0;
@@ -18,8 +18,8 @@ export class ClientRoots {
   }
 
   /**
-   * Real host directories; null where the client has no roots. Rejects where it has some and does not tell them: what it
-   * would leave out is not known then.
+   * Real host directories; null if the client has no roots. Rejects if it has some and does not send them: what they
+   * exclude is then unknown.
    */
   async current({ push, signal }: Pick<Exchange, "push" | "signal">): Promise<readonly string[] | null> {
     if (!this.#isHonoured) return null;
@@ -36,9 +36,9 @@ export class ClientRoots {
   }
 
   /**
-   * What was told before counts no more. `ask`: tries to learn the new ones at once; null where that failed, or where a
-   * request was quicker, and the next request learns them then. Null also while it is asked already: however often they
-   * change meanwhile, it is asked once more.
+   * Drops the roots that were sent before. `ask`: requests the new ones at once. Null if that failed (the next request that
+   * needs roots asks again), or if such a request was quicker. Null also while this question is open: however often the roots
+   * change meanwhile, Corral asks once more.
    */
   async changed(ask: () => Promise<readonly string[]>): Promise<readonly string[] | null> {
     if (!this.#isHonoured) return null;
@@ -55,7 +55,7 @@ export class ClientRoots {
     return await hosts;
   }
 
-  /** What was asked before the last change is not listened to. */
+  /** Ignores an answer to a question from before the last change. */
   async #latest(ask: () => Promise<readonly string[]>): Promise<readonly string[] | null> {
     for (;;) {
       const change = this.#changes;

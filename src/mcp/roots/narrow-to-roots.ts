@@ -6,12 +6,12 @@ import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { covers, parseVirtualPath, ROOT, type VirtualPath } from "../../sandbox/virtual-path.ts";
 
 /**
- * What of a sandbox lies in the roots of a client: directories that are in one, and the parts of others that are one.
+ * The part of a sandbox that lies in the roots of a client: directories inside a root, and roots inside a directory.
  * `hosts`: real host directories. Pure.
  *
- * Paths are all that a narrowing can name, and a path brings what stands below it. So where a directory of the sandbox
- * has another in it that lies outside, nothing of the first is left: to show it without the second would show what the
- * second hides.
+ * A narrowing can only name paths, and a path includes everything below it. So if a directory of the sandbox contains
+ * another one that lies outside the roots, the whole first directory is left out: to show it without the second would
+ * show what the second hides.
  */
 export function narrowToRoots(sandbox: Sandbox, hosts: readonly string[]): Narrow {
   const isInside = (mount: Mount): boolean => hosts.some((root) => holds(root, mount.host));

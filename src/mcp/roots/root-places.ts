@@ -1,19 +1,19 @@
 import { fileURLToPath } from "node:url";
 import { resolveHostPlace } from "../../declarations/place/host-place.ts";
 
-/** More roots of one client are left out, as if it had not named them. */
+/** Further roots of one client are ignored. */
 const MAX_ROOTS = 100;
 const MAX_URI_CHARS = 8192;
 
-/** The host directories that a client's roots stand for. */
+/** The host directories that a client's roots name. */
 export interface RootPlaces {
   /** Real, without links; sorted. */
   readonly hosts: readonly string[];
-  /** How many roots are no directory of this machine, or were too many. */
+  /** How many roots are not directories of this machine, or exceed the limit. */
   readonly unusable: number;
 }
 
-/** Looks each root up once. What is none of a directory opens nothing: roots only ever take away. */
+/** Looks each root up once. A root that is not a directory grants nothing: roots only restrict. */
 export async function rootPlaces(uris: readonly string[]): Promise<RootPlaces> {
   const places = await Promise.all(uris.slice(0, MAX_ROOTS).map(placeOf));
   const hosts = [...new Set(places.filter((place) => place !== null))].sort();
@@ -24,7 +24,7 @@ export async function rootPlaces(uris: readonly string[]): Promise<RootPlaces> {
 async function placeOf(uri: string): Promise<string | null> {
   const path = uri.length > MAX_URI_CHARS ? null : pathOf(uri);
   if (path === null) return null;
-  // What cannot be looked up for another reason than its own is no root either.
+  // A root that cannot be looked up for any other reason is ignored too.
   const place = await resolveHostPlace("/", path).catch(() => null);
   return place?.ok && place.directory ? place.host : null;
 }

@@ -12,14 +12,14 @@ import { Budget, type ExplainedRun, explainRoot } from "./explain.ts";
 export interface CheckReport {
   /** True if every call path would run. Warnings do not count. */
   readonly ok: boolean;
-  /** Mistakes in files, each with its place. With any, no path can be looked at. */
+  /** Mistakes in files, each with its place. If there are any, no path is checked. */
   readonly problems: readonly string[];
   readonly failing: readonly FailingPath[];
   readonly warnings: readonly string[];
   readonly workers: number;
-  /** Call paths looked at, those of one worker among them. */
+  /** The number of call paths that were checked, including those of a single worker. */
   readonly paths: number;
-  /** True if there are more paths than were looked at. */
+  /** True if there are more paths than were checked. */
   readonly cut: boolean;
 }
 
@@ -93,8 +93,8 @@ async function policyProblems(
 }
 
 /**
- * Scripts that play a model's part and cannot be played. One that is not there says nothing about what is declared, as a
- * missing image does not: it may be made, or recorded, before the agent is run. Loaded only where there is one.
+ * Scripts of scripted models that cannot be used. A missing script is no mistake in a file, like a missing image: it may
+ * be written or recorded before the agent runs. The parser is loaded only if there is a script.
  */
 async function scriptFaults({ workers, dir }: Project): Promise<{ problems: string[]; missing: string[] }> {
   const [problems, missing]: [string[], string[]] = [[], []];
@@ -114,7 +114,7 @@ async function scriptFaults({ workers, dir }: Project): Promise<{ problems: stri
   return { problems, missing };
 }
 
-/** Folders in which a worker may be granted something, and which hold nothing: a slip of the pen would never be told else. */
+/** Folders for dynamic grants that cannot be used. Without this check, a typing mistake would never be reported. */
 async function missingFolders({ workers, dir }: Project): Promise<string[]> {
   const warnings: string[] = [];
   for (const { file, dynamic } of workers.values()) {
@@ -128,7 +128,7 @@ async function missingFolders({ workers, dir }: Project): Promise<string[]> {
   return warnings;
 }
 
-/** Keys that are not there now. A program that prints one is not run for a mere look. */
+/** Keys that are not set now. A program that prints a key is not run for a check. */
 function missingKeys({ project, environment }: Preview): string[] {
   const missing = new Map<string, string[]>();
   for (const { name, agent } of project.workers.values()) {
@@ -142,7 +142,7 @@ function missingKeys({ project, environment }: Preview): string[] {
   );
 }
 
-/** Fleets' own files. What their items are is not looked at: a manifest may be made later. */
+/** The files of fleets. Their items are not checked: a manifest may be written later. */
 async function fleetsOf(project: Project): Promise<{ read: FleetDefinition[]; problems: string[] }> {
   const [read, problems]: [FleetDefinition[], string[]] = [[], []];
   const names = project.fleetsDir === null ? [] : await fleetNames(project.fleetsDir);

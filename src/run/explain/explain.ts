@@ -49,7 +49,7 @@ export interface ExplainedRun {
   readonly narrowings: readonly Narrowing[];
   /** Null if no consent is needed. */
   readonly consent: ExplainedConsent | null;
-  /** Null if it is refused, or where there is no Engine. */
+  /** Null if it is refused, or if there is no Engine. */
   readonly plan: Plan | null;
   /** Everything that is wrong with it; null if it would run. */
   readonly refused: readonly DescribedViolation[] | null;

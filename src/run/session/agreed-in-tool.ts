@@ -12,9 +12,9 @@ interface Noted {
 }
 
 /**
- * What was approved in one use of a tool, and what the tool then wrote: that very content is not asked about once more when
- * it is applied. Programs in a cell may write there at the same moment, so the file's content proves nothing; and they may
- * have written there before, so what a diff leaves out proves nothing either.
+ * What was approved in one use of a tool, and what the tool then wrote: exactly this content needs no second consent when
+ * it is applied. Programs in a cell may write there at the same moment, so the file's content proves nothing. They may
+ * also have written there before, so what a diff leaves out proves nothing either.
  */
 export class AgreedInTool {
   readonly #requests: AgreementRequest[] = [];

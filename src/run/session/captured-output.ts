@@ -51,7 +51,7 @@ export class CapturedOutput {
     return this.#behind ?? undefined;
   }
 
-  /** Closes the file, and answers with what a caller is shown. */
+  /** Closes the file, and returns what a caller sees. */
   async end(): Promise<CapturedText> {
     const bytes = this.#bytes;
     if (this.#file === null) return { text: this.#head.toString("utf8"), bytes, cut: false, fileBytes: 0 };
@@ -95,7 +95,7 @@ export class CapturedOutput {
   }
 }
 
-/** The end of a stream. Compacted from time to time: else a program that prints single bytes would cost thousands of bytes for each. */
+/** The end of a stream, compacted from time to time: otherwise a program that prints single bytes would cost thousands for each. */
 class LastBytes {
   readonly #size: number;
   readonly #buffer: Buffer;
@@ -120,7 +120,7 @@ class LastBytes {
   }
 }
 
-/** Without the half of a character that was cut off at that side. */
+/** Removes a half character at the side where the text was cut. */
 function wholeCharacters(bytes: Buffer, side: "start" | "end"): string {
   if (side === "end") return new TextDecoder("utf-8").decode(bytes, { stream: true });
   let at = 0;

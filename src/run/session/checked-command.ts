@@ -10,11 +10,11 @@ import type { CheckedCommand, OnOutput } from "./exec-command.ts";
 
 /** Names that decide which code a program loads and where its home is: the cell sets them, not a caller. */
 const FIXED_NAMES = /^(HOME|CORRAL_.*|LD_.*)$/;
-/** What the kernel takes as one argument, its closing zero among them (MAX_ARG_STRLEN). */
+/** The longest argument that the kernel accepts, including its closing zero (MAX_ARG_STRLEN). */
 const MAX_ARGUMENT_BYTES = 131_072;
-/** Well below what it takes of arguments and environment together. */
+/** Well below the kernel's limit for arguments and environment together. */
 const MAX_ENV_BYTES = 1_000_000;
-/** The longest that a timer can wait, some 24 days: a longer one would fire at once. */
+/** The longest delay of a timer, about 24 days: a longer one would fire at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export interface CommandBounds {
@@ -24,7 +24,7 @@ export interface CommandBounds {
   readonly onOutput: OnOutput;
 }
 
-/** A command as a cell takes it; throws `ToolRefusal` for what it may not be. */
+/** A command in the form that a cell accepts. Throws `ToolRefusal` if it is not allowed. */
 export function checkedCommand(
   request: ExecToolRequest,
   sandbox: Sandbox,
@@ -64,7 +64,7 @@ function refuseTexts(command: string, env: Readonly<Record<string, string>>): vo
     throw new ToolRefusal("BAD_ENVIRONMENT", "The variables are too long. Write large data to a file.");
 }
 
-/** A directory of the sandbox, or one of the two that every cell has in memory. */
+/** A directory of the sandbox, or one of the two in-memory directories of every cell. */
 function cwdOf(raw: string, sandbox: Sandbox, plan: Plan): string {
   const inMemory = plan.tmpfs.map((tmpfs) => tmpfs.path);
   const plain = raw.includes("\0") ? "" : posix.normalize(raw);

@@ -81,7 +81,7 @@ export class CommandCell implements AsyncDisposable {
     return this.#isStale;
   }
 
-  /** Ends the cell with everything in it, since it shows what it must not show any more. */
+  /** Ends the cell with everything in it, because it shows what the worker may no longer see. */
   endNow(): void {
     if (!this.replaceBeforeNext()) return;
     // A cell that could not be opened shows nothing; one that cannot be killed is removed before the next command.
@@ -160,7 +160,7 @@ function answerOf(
   };
 }
 
-/** For a command that did not begin. */
+/** The answer for a command that did not start. */
 function unstartedAnswer(status: "cancelled" | "lost", cellReplaced: boolean): ExecToolAnswer {
   const nothing = { exitCode: null, signal: null, stdout: "", stderr: "", cut: false, hints: [], durationMs: 0 };
   return { status, ...nothing, cellReplaced };

@@ -13,8 +13,8 @@ import { reported } from "../model/reported.ts";
 const MAX_COMMITS = 500;
 
 /**
- * The commits of one session, one after another: each is compared with what the one before has left. Each applies the
- * changes so far for which there is consent.
+ * The commits of one session, one after another: each is compared with the state after the previous one. Each applies
+ * the changes so far for which there is consent.
  */
 export function commitsOf(job: Job, stage: Stage, env: Declared & Consent & Destinations) {
   const queue = new PQueue({ concurrency: 1 });

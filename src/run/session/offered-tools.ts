@@ -3,12 +3,12 @@ import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import type { ToolResult } from "../../tools/tool-result.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
 
-/** The tools that a worker may use: those that its file names. Where it names none, an agent has none, and a command all. */
+/** The tools that a worker may use: those that its file names. If it names none, an agent has none and a command has all. */
 export function allowedTools({ tools, agent }: WorkerDefinition): readonly ToolName[] {
   return tools ?? (agent === undefined ? TOOL_NAMES : []);
 }
 
-/** Those of them that can do anything: a worker that may call no other is not offered the tool for calls. */
+/** The tools that have a use: a worker that may call no other worker is not offered the tool for calls. */
 export function usefulTools(worker: WorkerDefinition): ToolName[] {
   const { calls, git = [] } = worker;
   return allowedTools(worker).filter((name) => {

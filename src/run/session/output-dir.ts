@@ -1,7 +1,7 @@
 import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 
-/** What a session keeps of its commands' output, all of them together: the oldest make room. */
+/** How much output a session keeps for all its commands together: the oldest files are removed first. */
 const MAX_KEPT_BYTES = 256 * 1024 * 1024;
 
 /** The directory with the whole output of one session's commands; removed with the session. */
@@ -10,7 +10,7 @@ export class OutputDir implements AsyncDisposable {
   readonly #kept: { readonly name: string; readonly bytes: number }[] = [];
   #used = false;
 
-  /** Below this process's own directory, so that it is reaped with it. Readable, for the cell's user is another one. */
+  /** Below this process's own directory, so that it is reaped with it. Readable, because the cell has another user. */
   static async make(ownerDir: string, run: string): Promise<OutputDir> {
     const path = join(ownerDir, `${run}.out`);
     await mkdir(path, { mode: 0o755 });
@@ -21,7 +21,7 @@ export class OutputDir implements AsyncDisposable {
     this.path = path;
   }
 
-  /** True once there was something to keep. */
+  /** True after the first file was kept. */
   get isUsed(): boolean {
     return this.#used;
   }

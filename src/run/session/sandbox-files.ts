@@ -13,8 +13,8 @@ import type { OutputDir } from "./output-dir.ts";
 import type { WriteRoom } from "./write-room.ts";
 
 /**
- * The files of one sandbox for tools, held open: what it grants, the run's attachments, and once there is any, the long
- * output of commands.
+ * The files of one sandbox for tools, held open: what it grants, the run's attachments, and the long output of commands
+ * if there is any.
  */
 export class SandboxFiles implements Disposable {
   readonly #output: OutputDir;
@@ -54,7 +54,7 @@ function attachmentMount({ name, host, identity }: Attachment): Mount & { readon
   };
 }
 
-/** The sandbox with one directory more, which only Corral writes: the whole of what commands printed. */
+/** The sandbox with one more directory, which only Corral writes: the whole output of commands. */
 function withOutput(sandbox: Sandbox, host: string): Sandbox {
   const mount: Mount = {
     name: ".corral",

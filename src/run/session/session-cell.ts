@@ -20,7 +20,7 @@ export interface SessionCellRequest {
   readonly env: CellHost & Records;
   /** Where commands' long output is kept on the host. */
   readonly output: OutputDir;
-  /** What there was before the first of the session's cells: all of them and the tools share one disk limit. */
+  /** The usage before the session's first cell: all its cells and the tools share one disk limit. */
   readonly baseline: DiskBaseline;
   /** Its sandbox may change between two cells. */
   readonly stage: Stage;

@@ -18,7 +18,7 @@ import { identityOf, type Job } from "../model/job.ts";
 export interface SessionGitParts {
   readonly job: Job;
   readonly env: Declared & Destinations & Records;
-  /** What is granted now, with views in the places of the mounts that have one. */
+  /** What is granted now, with views in place of the mounts that have one. */
   readonly sandbox: () => Sandbox;
   readonly files: () => GuardedFiles;
   /** Notes that the current content at the path was approved. */
@@ -140,7 +140,7 @@ export class SessionGit implements GitHands {
     );
   }
 
-  /** A caller that the project does not declare has none to give. */
+  /** A caller that the project does not declare has no repositories to pass on. */
   #allowed(git: Repositories): readonly string[] {
     const { job, env } = this.#parts;
     const callers = job.path.slice(0, -1).map((name) => env.project.workers.get(name)?.git ?? []);

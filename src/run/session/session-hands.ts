@@ -64,7 +64,7 @@ export class SessionHands implements Hands, Disposable {
   readonly commit: Hands["commit"];
   readonly #request: SessionHandsRequest;
   readonly #ask: Ask;
-  /** How much tools and commands may write, together. */
+  /** How much tools and commands together may write. */
   readonly #room: WriteRoom;
   readonly #stopListening: () => void;
   readonly #running = new Set<Promise<unknown>>();
@@ -94,7 +94,7 @@ export class SessionHands implements Hands, Disposable {
     return this.#files.guarded;
   }
 
-  /** Uses a tool. If it is refused for a path outside, it is used again when its directory is granted. */
+  /** Uses a tool. If it is refused because a path is outside the sandbox, it runs again when the directory is granted. */
   async use(call: ToolCall, signal: AbortSignal): Promise<ToolResult> {
     const result = this.#used(call, signal);
     this.#running.add(result);
@@ -159,12 +159,12 @@ export class SessionHands implements Hands, Disposable {
     const result = await usedGranting({ name, rawInput, use, cellIsOld }, grantee, around, signal);
     // Only tools, one after another, have ever written in the session's directories.
     const isAlone = standalone && this.#running.size === 1 && !this.#othersWrote;
-    // What was agreed to here is not asked about once more when it is applied.
+    // Consent given here is not asked for again when the change is applied.
     if (result.ok) await agreed.tell(stage, isAlone);
     return result;
   }
 
-  /** The same hands for one use of a tool, which write down what was agreed to in it. */
+  /** The same hands for one use of a tool. They record what was approved in it. */
   #noting(agreed: AgreedInTool, files: () => GuardedFiles, onOutput?: OnOutput): Hands {
     return {
       get files() {
@@ -181,7 +181,7 @@ export class SessionHands implements Hands, Disposable {
     };
   }
 
-  /** A tool that is in use keeps the files that it began with. */
+  /** A tool in use keeps the files that it started with. */
   #adopted(change: GrantChange): void {
     const { stage, cell } = this.#request;
     const before = this.#files;

@@ -76,7 +76,7 @@ export class Session implements AsyncDisposable {
     return await this.#hands.exec(request, signal, onOutput);
   }
 
-  /** Records an attempt at a tool that does not exist, or that was asked for in no readable form. */
+  /** Records an attempt to use a tool that does not exist, or a request for a tool that cannot be parsed. */
   recordUnmet(name: string, rawInput: unknown, code: string, message: string): void {
     this.#record?.(name, rawInput, { ok: false, code, message, data: {} });
   }
@@ -88,7 +88,7 @@ export class Session implements AsyncDisposable {
     return await this.#cell.open(signal);
   }
 
-  /** Ends the tools that are still at work, and leaves nothing behind. */
+  /** Ends the tools that still run, and removes everything of the session. */
   async [Symbol.asyncDispose](): Promise<void> {
     const { job, env } = this.#request;
     this.#over.abort(new Error("the session has ended"));
@@ -102,7 +102,7 @@ export class Session implements AsyncDisposable {
     }
   }
 
-  /** A tool that fails may have done something before: it is recorded too, before its error is passed on. */
+  /** A failed tool may have acted before it failed: it is recorded too, before its error is passed on. */
   async #recorded(name: string, rawInput: unknown, use: () => Promise<ToolResult>): Promise<ToolResult> {
     try {
       const result = await use();

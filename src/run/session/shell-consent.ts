@@ -7,12 +7,12 @@ import type { ExecToolRequest } from "../../tools/hands.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
 import type { Ask } from "./ask.ts";
 
-/** Of a longer input, a person is shown the beginning and a digest of all of it. */
+/** Of a longer input, a person sees the beginning and a digest of the whole. */
 const MAX_SHOWN_INPUT = 500;
 
 /**
- * What a worker's shell rules say of a whole request. What comes beside the command line is judged as if it were part of
- * it: a directory as a `cd` before it, variables as assignments, input as a here-document. Else a rule for
+ * The verdict of a worker's shell rules on a whole request. Everything in addition to the command line is judged as part of
+ * it: a directory as a `cd` before it, variables as assignments, input as a here-document. Otherwise a rule for
  * `git status` would run any program called `git` that PATH leads to.
  */
 export function shellConsent(request: ExecToolRequest, rules: ShellRules): ShellDecision {
@@ -38,7 +38,7 @@ export function shownCommand({ command, cwd, env = {}, stdin = "" }: ExecToolReq
     ...(assignments.length === 0 ? [] : [`with ${assignments.join(" ")}`]),
     ...(stdin === "" ? [] : [`reading ${shownInput(stdin)}`]),
   ];
-  // Else a command that ends like such a note could be taken, and remembered, for another command with that note.
+  // Otherwise a command that ends like such a note could be confused with another command that has this note.
   if (beside.length === 0) return command.includes("\n(") ? `${command}\n(nothing beside it)` : command;
   return `${command}\n(${beside.join(", ")})`;
 }

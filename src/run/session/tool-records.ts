@@ -4,7 +4,7 @@ import type { ToolResult } from "../../tools/tool-result.ts";
 import type { Records } from "../model/environment.ts";
 import { identityOf, type Job } from "../model/job.ts";
 
-/** Of one session; a loop may use as many tools as it likes. */
+/** The limit for one session: a loop may use tools without end. */
 const MAX_RECORDS = 10_000;
 
 /** Records the use of one tool of a session. */
@@ -49,14 +49,14 @@ function toolUsed(
   };
 }
 
-/** How a command or a called worker ended. That a tool did its part says nothing of that. */
+/** How a command or a called worker ended. A tool may succeed although its command failed. */
 function endOf({ data: { status, exitCode } }: ToolResult): Pick<RecordOf<"tool_used">, "status" | "exitCode"> {
   if (typeof status !== "string") return {};
   return { status, exitCode: typeof exitCode === "number" ? exitCode : null };
 }
 
 function shown(value: unknown): string {
-  // One that is nested too deeply was refused for that, and cannot be written down.
+  // An input that is nested too deeply was refused, and cannot be recorded.
   const text = typeof value === "string" ? value : isTooDeep(value) ? "…" : (JSON.stringify(value) ?? "");
   return text.slice(0, MAX_TEXT);
 }

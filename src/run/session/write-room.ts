@@ -12,14 +12,14 @@ import { Disposables } from "../model/disposables.ts";
 import type { CellHost } from "../model/environment.ts";
 
 /**
- * Holds the tools on the host's side to the run's disk limit, before each of their writes: no cell is there to be watched,
- * and what they and the session's cells write counts together.
+ * Checks the run's disk limit before each write of the tools on the host: there is no cell to watch. What the tools and
+ * the session's cells write counts together.
  */
 export class WriteRoom {
   readonly #stage: Stage;
   readonly #baseline: DiskBaseline;
   readonly #env: CellHost;
-  /** One after another: concurrent writes would each see the whole room. */
+  /** One after another: concurrent writes would each see all the free space. */
   readonly #writes = new PQueue({ concurrency: 1 });
 
   constructor(stage: Stage, baseline: DiskBaseline, env: CellHost) {
@@ -33,7 +33,7 @@ export class WriteRoom {
     return planLimits(this.#stage.sandbox).diskBytes;
   }
 
-  /** The same files, which refuse to write if the room is used up. Deleting and moving still work. */
+  /** The same files. They refuse to write if the limit is reached; deleting and moving still work. */
   holding(files: GuardedFiles): GuardedFiles {
     const held =
       <Args extends unknown[], Result>(write: (...args: Args) => Promise<Result>) =>

@@ -10,7 +10,7 @@ import { readRecord } from "./record.ts";
 
 const PUBLIC_TAG = "debian:bookworm-slim";
 
-/** The Debian on which every image is built, and where it came from. */
+/** The Debian base of every image, and its source. */
 const DebianBase = z.object({
   source: z.enum(["registry", "debootstrap"]),
   /** `debian@sha256:…` from the registry, or the tag of the image that Corral made. */
