@@ -5,10 +5,11 @@ const { unit, long, engine } = tiersOf(import.meta.dirname);
 const warnings = "test/setup-warnings.ts";
 const withoutEngine = [warnings, "test/tiers/no-engine.ts"];
 
+// The unit tier retries nothing. Tests on a real Engine share it with others: what fails twice in a row is no noise.
 export default defineConfig({
   test: {
-    // Tests that start containers take turns at one Engine: more files at once end no sooner.
-    maxWorkers: 2,
+    // Tests of the Engine wait for it much of the time, so there is work for more files than a small machine has cores.
+    maxWorkers: 3,
     testTimeout: 120_000,
     hookTimeout: 120_000,
     // What a test waits for may come late on a busy machine; one that polls ends as soon as it is there.
