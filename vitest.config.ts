@@ -17,7 +17,10 @@ export default defineConfig({
     projects: [
       { extends: true, test: { name: "unit", include: unit, setupFiles: withoutEngine, sequence: { groupOrder: 0 } } },
       { extends: true, test: { name: "long", include: long, setupFiles: withoutEngine, sequence: { groupOrder: 1 } } },
-      { extends: true, test: { name: "engine", include: engine, setupFiles: warnings, sequence: { groupOrder: 1 } } },
+      {
+        extends: true,
+        test: { name: "engine", include: engine, setupFiles: warnings, retry: 1, sequence: { groupOrder: 1 } },
+      },
     ],
   },
 });
