@@ -1,6 +1,6 @@
 import { readdir, readFile } from "node:fs/promises";
 import { describe, expect, it } from "vitest";
-import { breachesOf } from "./architecture.ts";
+import { breachesOf, longestChain } from "./architecture.ts";
 
 async function ownSources(): Promise<Map<string, string>> {
   const src = new URL("../src/", import.meta.url);
@@ -16,6 +16,17 @@ describe("the layers of src/", () => {
     expect(sources.size).toBeGreaterThan(50);
     const told = breachesOf(sources).map(({ file, what, why }) => `src/${file} ${what}; ${why}`);
     expect(told).toEqual([]);
+  });
+});
+
+describe("the longest chain of imports", () => {
+  it("is at most 28 files, types included", async () => {
+    expect(longestChain(await ownSources()).length).toBeLessThanOrEqual(28);
+  });
+
+  it("is counted in files", () => {
+    const files = { "a.ts": 'import { b } from "./b.ts";', "b.ts": 'import type { c } from "./c.ts";', "c.ts": "" };
+    expect(longestChain(new Map(Object.entries(files)))).toEqual(["a.ts", "b.ts", "c.ts"]);
   });
 });
 
