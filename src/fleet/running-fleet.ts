@@ -1,7 +1,10 @@
 import { setTimeout as pause } from "node:timers/promises";
 import PQueue from "p-queue";
 import { EngineTrouble } from "../isolation/port/driver.ts";
+import { bugText } from "../platform/bug-text.ts";
+import { hasCode } from "../platform/errno.ts";
 import { newRunId } from "../run/model/job.ts";
+import { brokenResult, type RunResult } from "../run/model/result.ts";
 import { cacheKeyOf, outputsAreThere } from "./cache-key.ts";
 import { Channel } from "./channel.ts";
 import type { FleetSummary, OnFleetEvent } from "./events.ts";
@@ -175,10 +178,12 @@ export class RunningFleet {
       const job = await itemJob(fleet, request, { run, signal: ends.signal, turn });
       const cacheKey = spec.cache ? await cacheKeyOf(digest, job) : null;
       const earlier = cacheKey === null ? null : journal.succeededBefore(cacheKey);
-      const isCached = earlier !== null && (await outputsAreThere(job));
-      const result = isCached
-        ? { ...unrunResult(claimed, "cached"), exitCode: 0, output: earlier.result.output }
-        : itemResult(claimed, await executor.run(job), startedAt, troubles.take(run));
+      if (earlier !== null && (await outputsAreThere(job))) {
+        const cached = { ...unrunResult(claimed, "cached"), exitCode: 0, output: earlier.result.output };
+        return await this.#settle(claimed, cached, null);
+      }
+      const ran = await executor.run(job).catch((error: unknown) => this.#brokenRun(claimed, error));
+      const result = itemResult(claimed, ran, startedAt, troubles.take(run));
       // A withdrawn attempt does not count: the item runs when the fleet is resumed.
       if (result.status === "cancelled" && ends.signal.aborted)
         return void (await this.#queue.requeue(request.index, attempt, 0));
@@ -190,16 +195,25 @@ export class RunningFleet {
     }
   }
 
+  /** The result of a run that a bug ended. It says nothing of the other items: they continue, and this one never runs again. */
+  #brokenRun({ request, run }: ClaimedItem, error: unknown): RunResult {
+    if (error instanceof EngineTrouble || isHostTrouble(error)) throw error;
+    const detail = `item ${request.key} is lost, other items continue: internal error: ${bugText(error)}`;
+    this.#parts.onEvent({ type: "trouble", detail });
+    return brokenResult({ run, worker: this.#parts.spec.worker });
+  }
+
   async #settle({ request, attempt }: ClaimedItem, result: ItemResult, cacheKey: string | null): Promise<void> {
     const { onEvent, spec, job } = this.#parts;
     const at = job.env.now();
-    const retry = retryInMs(result.status, attempt, spec);
+    const isBroken = result.error?.code === "INTERNAL";
+    const retry = isBroken ? null : retryInMs(result.status, attempt, spec);
     if (retry !== null) {
       await this.#queue.requeue(request.index, attempt, Date.now() + retry);
       onEvent({ type: "settled", result, retryInMs: retry, at });
       return;
     }
-    if (result.status === "lost" && !(await this.#engineAnswers())) {
+    if (result.status === "lost" && !isBroken && !(await this.#engineAnswers())) {
       // The failures say nothing about the item: it runs when the fleet is resumed.
       await this.#queue.requeue(request.index, attempt, 0);
       this.drain("the container engine does not answer");
@@ -246,6 +260,11 @@ export class RunningFleet {
       durationMs: Math.round(job.env.now() - this.#begunAt),
     };
   }
+}
+
+/** The machine has no more of something that all items need: the fleet pauses, because the next item would fail as well. */
+function isHostTrouble(error: unknown): boolean {
+  return hasCode(error, "ENOSPC", "EDQUOT", "EMFILE", "ENFILE", "ENOMEM", "EROFS", "EIO");
 }
 
 const SUCCESSES: ReadonlySet<string> = new Set(["succeeded", "cached"]);

@@ -113,6 +113,7 @@ async function planned(job: Job, grantee: Grantee, stage: Stage, env: RunEnviron
     tool: (name, input, signal) => session.runTool(name, input, signal),
     access: (request, signal) => requestAccess(request, grantee, surroundingsOf(job, env), signal),
     sandbox: () => sandboxView(job, grantee.sandbox, plan),
+    trouble: (detail) => env.emit({ type: "trouble", ...owner, detail }),
   });
   cell.release(inputBytes(job.input));
   const bounds = { timeoutMs: deadline - begunAt, signal: job.signal, flooded, overDisk: opened.overDisk };

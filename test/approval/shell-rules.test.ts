@@ -291,6 +291,18 @@ describe("what stands beside the words needs the default's consent too", () => {
   );
 });
 
+describe("a command line that the parser cannot read", () => {
+  it.each(["f() ", "{ ", "( ", "! ", "if ", "while ", "$(", "`", "x=$((", "case ", "a=(", "${a:-"])(
+    "nests %j without end and is opaque",
+    (opening) => {
+      for (const times of [5000, 12_001]) {
+        const command = opening.repeat(times);
+        expect(decideShell(command, GIT)).toMatchObject({ consent: "blocked", because: { cause: "opaque" } });
+      }
+    },
+  );
+});
+
 describe("a command line that holds no command", () => {
   it.each(["", "   \n", "# only words"])("%j has the default's consent", (command) => {
     expect(decideShell(command, rules("blocked", { "**": "pre_approved" })).consent).toBe("blocked");

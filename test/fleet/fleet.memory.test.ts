@@ -26,6 +26,56 @@ describe("a fleet", () => {
     expect(o.engine.containers.size).toBe(0);
   });
 
+  it("loses an item whose run a bug ends, says so, and runs every other item", async () => {
+    await using o = await fleetOf(() => 0);
+    const { environment } = o.fleet.project.corral;
+    const { grants } = environment;
+    let joined = 0;
+    const broken = new Proxy(grants, {
+      get: (of, name) => {
+        const own: unknown = Reflect.get(of, name);
+        const bound = typeof own === "function" ? own.bind(of) : own;
+        if (name !== "join") return bound;
+        return (...given: unknown[]) => {
+          joined += 1;
+          if (joined === 2) throw new RangeError("no stack left");
+          return bound(...given);
+        };
+      },
+    });
+    Object.assign(environment, { grants: broken });
+    const { summary, results } = await o.fleet.map({ concurrency: 1 }, items(5));
+    expect(summary).toMatchObject({ state: "done", done: 5, byStatus: { succeeded: 4, lost: 1 } });
+    expect(joined).toBe(5);
+    const message = expect.stringMatching(/^An internal error in Corral ended this run\..*RangeError: no stack left/);
+    expect([...results.values()].filter(({ status }) => status === "lost")).toMatchObject([
+      { exitCode: null, attempt: 1, error: { code: "INTERNAL", message } },
+    ]);
+    const troubles = o.fleet.events.flatMap((event) => (event.type === "trouble" ? [event.detail] : []));
+    expect(troubles).toEqual([
+      expect.stringContaining("is lost, other items continue: internal error: RangeError: no stack left"),
+    ]);
+    // The audit trail has an end for every run.
+    const ended = o.fleet.project.events.filter(({ type }) => type === "ended");
+    expect(ended).toHaveLength(5);
+  });
+
+  it("pauses when the machine has no room, because the next item would fail as well", async () => {
+    await using o = await fleetOf(() => 0);
+    const { environment } = o.fleet.project.corral;
+    const full = Object.assign(new Error("no space left on device"), { code: "ENOSPC" });
+    const grants = new Proxy(environment.grants, {
+      get: (of, name) => {
+        const own: unknown = Reflect.get(of, name);
+        if (name === "join") return async () => await Promise.reject(full);
+        return typeof own === "function" ? own.bind(of) : own;
+      },
+    });
+    Object.assign(environment, { grants });
+    await expect(o.fleet.map({ concurrency: 1 }, items(3))).rejects.toBe(full);
+    expect(o.fleet.journal.list()).toMatchObject([{ state: "paused", counts: { done: 0 } }]);
+  });
+
   it("runs no more items at once than it may", async () => {
     const at = { once: 0, most: 0 };
     await using o = await fleetOf(async () => {

@@ -16,6 +16,9 @@ export type Beside = "assignment" | "redirection" | "input" | null;
 const MAX_CHARACTERS = 65_536;
 /** Levels of the syntax tree; each nested substitution takes five. */
 const MAX_DEPTH = 250;
+/** Signs and words that can begin a nested part. The parser recurses with each level, so they are counted before it runs. */
+const MAX_OPENINGS = 1000;
+const OPENING = /[({[`!]|\b(?:if|then|elif|else|while|until|do|for|select|case|function|coproc|time)\b/g;
 const MAX_SHOWN = 200;
 
 /**
@@ -25,6 +28,17 @@ const MAX_SHOWN = 200;
 export function shellParts(command: string): readonly ShellPart[] {
   if (command.length > MAX_CHARACTERS) return [opaque(command, `it is longer than ${MAX_CHARACTERS} characters`)];
   if (/[^\P{Cc}\n\t]/u.test(command)) return [opaque(command, "it contains control characters")];
+  if ((command.match(OPENING)?.length ?? 0) > MAX_OPENINGS)
+    return [opaque(command, `it has more than ${MAX_OPENINGS} brackets and keywords`)];
+  try {
+    return analysed(command);
+  } catch {
+    // Whatever the parser fails at, nobody knows what it does.
+    return [opaque(command, "it cannot be parsed")];
+  }
+}
+
+function analysed(command: string): readonly ShellPart[] {
   const parts: ShellPart[] = [];
   const visit = (node: SyntaxNode, outer: string, depth: number): void => {
     const source = sourceOf(node, outer);

@@ -239,4 +239,5 @@ const UNSERVED: BrokerService = {
   tool: async () => ({ ok: false, code: "NOT_SERVED", message: MESSAGE, data: {} }),
   access: async () => ({ granted: false, code: "NOT_SERVED", message: MESSAGE }),
   sandbox: () => ({}),
+  trouble: () => {},
 };

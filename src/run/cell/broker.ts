@@ -3,6 +3,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { join } from "node:path";
 import PQueue from "p-queue";
 import type { PlannedSource } from "../../isolation/plan/mounts.ts";
+import { bugText } from "../../platform/bug-text.ts";
 import type { ToolResult } from "../../tools/tool-result.ts";
 import type { CallRequest } from "../calls/call.ts";
 import { type AccessAnswer, type AccessRequest, parseAccessBody } from "../grants/access-request.ts";
@@ -21,6 +22,8 @@ export interface BrokerService {
   access(request: AccessRequest, signal: AbortSignal): Promise<AccessAnswer>;
   /** What this run may do, in virtual paths. */
   sandbox(): unknown;
+  /** Reports to the user what the worker must not know. */
+  trouble(detail: string): void;
 }
 
 export interface Broker extends AsyncDisposable {
@@ -140,11 +143,19 @@ async function answerTo(
   response.once("close", () => hangUp.abort(new Error("the caller hung up")));
   try {
     return await routed(request, await pending, hangUp.signal, { take, tools });
-  } catch {
+  } catch (error) {
+    // A caller that has hung up has ended what it asked for; that rejects too.
+    if (!hangUp.signal.aborted)
+      (await pending).trouble(`internal error at ${request.method} ${routeOf(request)}: ${bugText(error)}`);
     return INTERNAL;
   } finally {
     bodies.release(taken);
   }
+}
+
+/** A worker chooses the address of its request. */
+function routeOf({ url = "" }: IncomingMessage): string {
+  return /^\/v1\/[a-z_/]{1,80}$/.test(url) ? url : "another route";
 }
 
 const TOOL_ROUTE = /^POST \/v1\/tools\/([a-z_]{1,64})$/;
@@ -197,7 +208,7 @@ async function accessed(raw: unknown, service: BrokerService, signal: AbortSigna
 async function tooled(name: string, raw: unknown, service: BrokerService, signal: AbortSignal): Promise<Answer> {
   const result = await service.tool(name, raw, signal);
   if (result.ok || isEndedCall(result)) return { status: 200, body: result };
-  const status = { NO_SUCH_TOOL: 404, BAD_INPUT: 400 }[result.code] ?? 403;
+  const status = { NO_SUCH_TOOL: 404, BAD_INPUT: 400, INTERNAL: 500 }[result.code] ?? 403;
   return { status, body: { ...result.data, code: result.code, message: result.message } };
 }
 

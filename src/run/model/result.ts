@@ -118,6 +118,12 @@ export function unstartedResult({ run, worker }: Who, status: RunStatus, error: 
   };
 }
 
+/** The result of a run that ended because of a bug in Corral. It says nothing of the bug: workers may read it. */
+export function brokenResult(who: Who): RunResult {
+  const message = "An internal error in Corral ended this run. What it did before may remain.";
+  return unstartedResult(who, "lost", { code: "INTERNAL", message });
+}
+
 /** The result of a run that was refused, with all violations. */
 export function refusedResult(who: Who, violations: readonly Violation[]): RunResult {
   const described = describeAll(violations);

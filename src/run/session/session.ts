@@ -1,6 +1,8 @@
 import type { GuardedFiles } from "../../files/guarded.ts";
 import { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
+import { EngineTrouble } from "../../isolation/port/driver.ts";
+import { bugText } from "../../platform/bug-text.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { CallToolRequest, ExecToolAnswer, ExecToolRequest } from "../../tools/hands.ts";
 import type { ToolResult } from "../../tools/tool-result.ts";
@@ -8,6 +10,7 @@ import type { BrokerService } from "../cell/broker.ts";
 import { sandboxView } from "../cell/sandbox-view.ts";
 import { requestAccess } from "../grants/access-request.ts";
 import { surroundingsOf } from "../grants/surroundings.ts";
+import { identityOf } from "../model/job.ts";
 import { CommandCell } from "./command-cell.ts";
 import type { OnOutput } from "./exec-command.ts";
 import { allowedTools, notOffered } from "./offered-tools.ts";
@@ -55,7 +58,7 @@ export class Session implements AsyncDisposable {
   }
 
   /**
-   * Any tool, by name, on raw input. Rejects for bugs and for trouble with the engine. `onOutput` receives each piece of
+   * Any tool, by name, on raw input. A bug is told to the user, and answered without details. Rejects for engine errors. `onOutput` receives each piece of
    * what a command prints as it comes.
    */
   async runTool(name: string, rawInput: unknown, signal: AbortSignal, onOutput?: OnOutput): Promise<ToolResult> {
@@ -102,7 +105,7 @@ export class Session implements AsyncDisposable {
     }
   }
 
-  /** A failed tool may have acted before it failed: it is recorded too, before its error is passed on. */
+  /** A failed tool may have acted before it failed: it is recorded too. A bug must not end the worker, nor what runs beside it. */
   async #recorded(name: string, rawInput: unknown, use: () => Promise<ToolResult>): Promise<ToolResult> {
     try {
       const result = await use();
@@ -110,7 +113,14 @@ export class Session implements AsyncDisposable {
       return result;
     } catch (error) {
       this.#record?.(name, rawInput, { ...BROKEN_OFF, message: String(error) });
-      throw error;
+      if (error instanceof EngineTrouble) throw error;
+      const { job, env } = this.#request;
+      env.emit({
+        type: "trouble",
+        ...identityOf(job),
+        detail: `internal error in the tool ${name}: ${bugText(error)}`,
+      });
+      return { ...BROKEN_OFF, message: BROKEN_OFF_MESSAGE };
     }
   }
 
@@ -140,6 +150,7 @@ export class Session implements AsyncDisposable {
           : await cell.asRunning(() => this.runTool(name, input, signal)),
       access: (request, signal) => cell.asRunning(() => requestAccess(request, grantee, around, signal)),
       sandbox: () => sandboxView(job, stage.sandbox, plan),
+      trouble: (detail) => env.emit({ type: "trouble", ...identityOf(job), detail }),
     };
   }
 }
@@ -147,6 +158,9 @@ export class Session implements AsyncDisposable {
 const CANCELLED: ToolResult = { ok: false, code: "CANCELLED", message: "It was cancelled.", data: {} };
 
 const BROKEN_OFF = { ok: false, code: "INTERNAL", data: {} } as const;
+
+const BROKEN_OFF_MESSAGE =
+  "An internal error in Corral ended this use of the tool. It may be done in part. The user sees the details; do not repeat the same request.";
 
 const EXEC_WITHIN_EXEC: ToolResult = {
   ok: false,

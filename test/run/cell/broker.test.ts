@@ -17,11 +17,13 @@ const DONE: RunResult = { ...unstartedResult(WHO, "succeeded", { code: "", messa
 let dir: string;
 let broker: Broker;
 let calls: CallRequest[];
+let troubles: string[];
 
 beforeEach(async () => {
   dir = await mkdtemp(join(tmpdir(), "cr-"));
   broker = await openBroker(dir, "r1");
   calls = [];
+  troubles = [];
 });
 
 afterEach(async () => {
@@ -37,6 +39,7 @@ function serve(
     sandbox: () => ({ readablePaths: ["/docs"] }),
     tool,
     access: () => Promise.reject(new Error("no access is asked for here")),
+    trouble: (detail) => void troubles.push(detail),
     async call(call, signal) {
       calls.push(call);
       return await answer(signal);
@@ -126,6 +129,9 @@ describe("the broker's socket", () => {
     const told = await call({ worker: "kid" });
     expect(told).toMatchObject({ status: 500, body: { code: "INTERNAL" } });
     expect(JSON.stringify(told)).not.toContain("secret");
+    expect(troubles).toEqual([
+      expect.stringContaining("internal error at POST /v1/calls: Error: ENOSPC /var/secret (at "),
+    ]);
     expect((await ask("GET", "/v1/sandbox")).status).toBe(200);
   });
 
