@@ -96,8 +96,9 @@ function mountLines(mounts: readonly Mount[], plan: Plan | null): string[] {
   });
 }
 
-function termsOf({ mode, suffixes, maxFileBytes, approval, stage, discard }: Mount): string[] {
+function termsOf({ own, mode, suffixes, maxFileBytes, approval, stage, discard }: Mount): string[] {
   const terms: string[] = [];
+  if (own !== undefined) terms.push(own === "brought" ? "own path, not given by the project" : "own path");
   if (suffixes !== undefined) terms.push(`only ${suffixes.join(" ")}`);
   if (maxFileBytes !== undefined) terms.push(`files of at most ${formatBytes(maxFileBytes)}`);
   if (mode === "rw") {

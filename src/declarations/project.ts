@@ -176,9 +176,12 @@ async function readIfThere(file: string, shown: string): Promise<string | null> 
   }
 }
 
-/** A `corral.yaml` without `sandbox` grants no files; only a folder without any gets the two default zones. */
+/**
+ * A `corral.yaml` without `sandbox` gives no files; only a folder without any gets the two default zones. Neither says what
+ * the most is, so workers may bring directories of their own.
+ */
 async function declarationOf(corral: CorralFile, projectDir: string): Promise<Checked<ProjectDeclaration>> {
-  const none = { ok: true, value: { mounts: [], rooted: false } } as const;
+  const none = { ok: true, value: { mounts: [], rooted: false, ownPaths: true } } as const;
   if (!corral.checked.ok || corral.document === null) return none;
   const { problemAt } = corral.document;
   if (!corral.found) return defaultDeclaration(projectDir, problemAt);

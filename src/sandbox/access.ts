@@ -163,6 +163,7 @@ function isContinuation(above: Mount, mount: Mount): boolean {
     mount.stage === above.stage &&
     mount.discard === above.discard &&
     mount.granted === above.granted &&
+    mount.own === above.own &&
     mount.suffixes?.join("/") === above.suffixes?.join("/") &&
     mount.approval?.write === above.approval?.write &&
     mount.approval?.delete === above.approval?.delete

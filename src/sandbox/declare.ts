@@ -20,6 +20,8 @@ export interface ProjectDeclaration {
   readonly workingDir?: VirtualPath;
   /** True: every mount is read-only. */
   readonly readonly?: boolean;
+  /** True: a worker that is run by itself may bring host directories that the project does not give. */
+  readonly ownPaths?: boolean;
 }
 
 interface Constraints {
@@ -61,6 +63,7 @@ export function projectSandbox(declaration: ProjectDeclaration, policy: Policy):
     policy,
     narrowings: [],
     rooted: declaration.rooted,
+    ...(declaration.ownPaths ? { ownPaths: true as const } : {}),
   };
   return { ok: true, sandbox };
 }

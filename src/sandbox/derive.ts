@@ -6,7 +6,7 @@ import type { Granted } from "./grant.ts";
 import type { Mount } from "./mount.ts";
 import { narrowingsOf } from "./narrowing.ts";
 import type { Needs } from "./needs.ts";
-import { isAlone, openPaths } from "./path-needs.ts";
+import { openPaths } from "./path-needs.ts";
 import type { Derivation, Sandbox } from "./sandbox.ts";
 import type { Violation } from "./violation.ts";
 import { ROOT } from "./virtual-path.ts";
@@ -48,7 +48,7 @@ function openFiles(parent: Sandbox, needs: Needs): Granted {
 
 /** `readonly: false` asks for something writable, which a read-only parent cannot give. */
 function readonlyEscalation(parent: Sandbox, needs: Needs): Violation[] {
-  const bringsItsOwn = needs.paths !== undefined && isAlone(parent);
+  const bringsItsOwn = needs.paths !== undefined && parent.ownPaths;
   if (needs.readonly !== false || bringsItsOwn || parent.mounts.length === 0) return [];
   if (parent.mounts.some((mount) => mount.mode === "rw")) return [];
   return [{ code: "READONLY_ESCALATION", by: whoTookWriting(parent, ROOT) }];

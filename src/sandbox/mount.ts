@@ -31,6 +31,11 @@ export interface Mount {
   readonly stage?: true;
   /** Writes are kept apart and dropped. A derivation never removes it. */
   readonly discard?: true;
+  /**
+   * A directory that a worker itself named, by its own name. `inside`: its caller gave it; `brought`: the project does not give
+   * it, but lets workers bring their own.
+   */
+  readonly own?: "inside" | "brought";
   /** The id of the grant at run time that opened it; what is derived from it keeps the mark, so that it can be taken back. */
   readonly granted?: string;
   /** Present if `host` is a view of another directory. A run's changes stay in the view until they are applied. */

@@ -7,24 +7,20 @@ import { canonicalSuffixes, type Mount, originOf } from "./mount.ts";
 import type { Needs, PathNeed } from "./needs.ts";
 import type { Sandbox } from "./sandbox.ts";
 import { stagingOf } from "./staging.ts";
-import type { Violation } from "./violation.ts";
+import type { GivenPlace, Violation } from "./violation.ts";
 import { below, joinVirtual, type VirtualPath } from "./virtual-path.ts";
 
 /**
- * `paths`: host directories that the worker itself names, each at `/<name>`. A worker that is run by itself
- * brings its own. As a call, each must be inside of the caller's mounts, and is then the caller's mount under another path.
+ * `paths`: host directories that the worker itself names, each at `/<name>`. Each must be inside of the caller's mounts, and
+ * is then the caller's mount under another path. The caller of a worker that is run by itself is the project. Only a project
+ * that says so lets its workers bring directories of their own.
  */
 export function openPaths(parent: Sandbox, paths: readonly PathNeed[], needs: Needs): Granted {
-  const opened = paths.map((need) => (isAlone(parent) ? bring(need, needs) : reroot(parent, need, needs)));
+  const opened = paths.map((need) => (parent.ownPaths ? bring(need, needs) : reroot(parent, need, needs)));
   return {
     mounts: opened.flatMap((granted) => granted.mounts),
     violations: opened.flatMap((granted) => granted.violations),
   };
-}
-
-/** True if no other worker calls this one. */
-export function isAlone(parent: Sandbox): boolean {
-  return parent.chain.length === 1;
 }
 
 function bring(need: PathNeed, needs: Needs): Granted {
@@ -36,6 +32,7 @@ function bring(need: PathNeed, needs: Needs): Granted {
     ...stagingOf(need, needs),
     mode,
     approval: need.approval ?? needs.approval ?? ASK,
+    own: "brought" as const,
   };
   return { mounts: [{ mount, source }], violations: [] };
 }
@@ -45,9 +42,28 @@ function reroot(parent: Sandbox, need: PathNeed, needs: Needs): Granted {
   const attempts = placesOf(parent, need.host).map((place) => rerootAt(parent, place, need, needs));
   const [best] = attempts.sort((a, b) => a.violations.length - b.violations.length);
   if (best !== undefined) return best;
+  return { mounts: [], violations: [notAvailable(parent, need)] };
+}
+
+function notAvailable(parent: Sandbox, { name }: PathNeed): Violation {
+  if (isProject(parent)) return { code: "OWN_PATH_OUTSIDE", asked: name, valid: parent.mounts.map(placeOf) };
   // Narrowings have no host paths: name the latest worker that dropped any directory.
   const by = parent.narrowings.findLast((n) => n.kind === "mount" && n.to === "none")?.by ?? "project";
-  return { mounts: [], violations: [{ code: "MOUNT_NOT_AVAILABLE", asked: need.name, by, valid: mountNames(parent) }] };
+  return { code: "MOUNT_NOT_AVAILABLE", asked: name, by, valid: mountNames(parent) };
+}
+
+/** True if no other worker calls this one. */
+function isProject(parent: Sandbox): boolean {
+  return parent.chain.length === 1;
+}
+
+function placeOf({ path, mode, suffixes, maxFileBytes }: Mount): GivenPlace {
+  return {
+    path,
+    mode,
+    ...(suffixes === undefined ? {} : { suffixes }),
+    ...(maxFileBytes === undefined ? {} : { maxFileBytes }),
+  };
 }
 
 /** Where the parent sees a host path: below one of its mounts, and not hidden by another. */
@@ -75,11 +91,12 @@ function rerootAt(parent: Sandbox, place: VirtualPath, need: PathNeed, needs: Ne
       name: need.name,
       path,
       mode,
+      own: source.own ?? "inside",
     };
     mounts.push({ mount: { ...mount, approval: consent.approval }, source });
     violations.push(...whyNot(parent, source, need, write), ...consent.violations);
   }
-  return { mounts, violations };
+  return { mounts, violations: violations.map((violation) => ({ ...violation, own: need.name })) };
 }
 
 function constraints(source: Mount, need: PathNeed): Pick<Mount, "suffixes" | "maxFileBytes"> {

@@ -23,6 +23,8 @@ export interface Sandbox {
   readonly narrowings: readonly Narrowing[];
   /** True if `/` of the namespace is itself a mount (the root form): a cell then shows the namespace below `/project`. */
   readonly rooted: boolean;
+  /** Only in a project's own sandbox: its workers may bring host directories that it does not give. */
+  readonly ownPaths?: true;
 }
 
 /** The result of a declaration or a derivation: a sandbox, or all violations. */

@@ -1,5 +1,6 @@
 import type { Consent } from "./approval.ts";
 import type { LimitName } from "./limits.ts";
+import type { Mount } from "./mount.ts";
 import type { Network } from "./network.ts";
 
 /**
@@ -7,7 +8,15 @@ import type { Network } from "./network.ts";
  *
  * `by` is the ancestor that took the thing away ("project" if it was never granted). Paths are virtual.
  */
-export type Violation =
+export type Violation = Refusal & {
+  /** The name of the worker's own path that asks for it, if it is one. */
+  readonly own?: string;
+};
+
+/** A directory that a project gives, and on which terms. */
+export interface GivenPlace extends Pick<Mount, "path" | "mode" | "suffixes" | "maxFileBytes"> {}
+
+type Refusal =
   /** A zone or path that the caller does not have. `valid`: what it has. */
   | {
       readonly code: "MOUNT_NOT_AVAILABLE";
@@ -15,6 +24,8 @@ export type Violation =
       readonly by: string;
       readonly valid: readonly string[];
     }
+  /** A path of a worker's own that is in no directory of its project. `valid`: what the project gives. */
+  | { readonly code: "OWN_PATH_OUTSIDE"; readonly asked: string; readonly valid: readonly GivenPlace[] }
   /** An allowlist entry outside what the caller can read. */
   | {
       readonly code: "PATH_NOT_AVAILABLE";

@@ -2,7 +2,7 @@ import { LIMITS, type LimitName } from "./limits.ts";
 import type { Network } from "./network.ts";
 import { HARDENING, type Hardening, type HardeningLine } from "./policy.ts";
 import { formatAmount, formatBytes } from "./units.ts";
-import type { Violation, ViolationCode } from "./violation.ts";
+import type { GivenPlace, Violation, ViolationCode } from "./violation.ts";
 
 /**
  * A violation as text, for people and for LLMs: what was asked, why it is refused, and what is valid instead. Only this file
@@ -10,7 +10,8 @@ import type { Violation, ViolationCode } from "./violation.ts";
  */
 export function describeViolation(violation: Violation): string {
   // The table has one entry per code, each for just that code's data; the compiler cannot follow it through the lookup.
-  return (WORDS[violation.code] as (violation: Violation) => string)(violation);
+  const text = (WORDS[violation.code] as (violation: Violation) => string)(violation);
+  return violation.own === undefined ? text : `Own path ${quote(violation.own)}: ${text}`;
 }
 
 /** All of them, one a line, below a heading. */
@@ -24,6 +25,8 @@ type Words = { readonly [Code in ViolationCode]: (violation: Extract<Violation, 
 const WORDS: Words = {
   MOUNT_NOT_AVAILABLE: (v) =>
     `The directory ${quote(v.asked)} is not available: ${lost(v.by)}. Available: ${list(v.valid)}.`,
+  OWN_PATH_OUTSIDE: (v) =>
+    `The own path ${quote(v.asked)} of this worker is in no directory that the project gives. The project gives: ${list(v.valid.map(given))}. Name a directory in one of these, declare it in \`sandbox\` of corral.yaml, or set \`own_paths: allowed\` there.`,
   PATH_NOT_AVAILABLE: (v) => `${quote(v.asked)} is not readable: ${lost(v.by)}. Readable paths: ${list(v.valid)}.`,
   WRITE_NOT_AVAILABLE: (v) =>
     `${quote(v.asked)} is ${v.has === "none" ? "not available" : "read-only"}: ${lost(v.by, "writing")}. Ask to read it only${orBelow("write", v.valid)}.`,
@@ -98,6 +101,16 @@ export function hardeningText(line: HardeningLine, hardening: Hardening): string
 
 function weaker(line: string): string {
   return Object.hasOwn(HARDENING, line) ? HARDENING[line as HardeningLine].weaker : line;
+}
+
+/** `/data (ro, only .md, files of at most 1 KiB)`. */
+function given({ path, mode, suffixes, maxFileBytes }: GivenPlace): string {
+  const terms = [
+    mode,
+    ...(suffixes === undefined ? [] : [`only ${suffixes.join(" ")}`]),
+    ...(maxFileBytes === undefined ? [] : [`files of at most ${formatBytes(maxFileBytes)}`]),
+  ];
+  return `${path} (${terms.join(", ")})`;
 }
 
 function quote(text: string): string {

@@ -34,6 +34,7 @@ describe("a project's declaration", () => {
           { name: "workspace", path: "/workspace", host: join(dir, ".sandbox/workspace"), mode: "rw" },
         ],
         rooted: false,
+        ownPaths: true,
       },
       policyName: "default",
       policiesDir: null,
@@ -54,7 +55,7 @@ describe("a project's declaration", () => {
     );
     const { declaration, file, fleet } = await loadProject(dir);
     expect({ declaration, file, fleet }).toEqual({
-      declaration: { mounts: [], rooted: false },
+      declaration: { mounts: [], rooted: false, ownPaths: true },
       file: join(dir, "corral.yaml"),
       fleet: {
         concurrency: 3,

@@ -1,4 +1,4 @@
-import { chown, lstat, mkdir, mkdtemp, readdir, writeFile } from "node:fs/promises";
+import { chown, lstat, mkdir, mkdtemp, readdir, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import type Docker from "dockerode";
@@ -26,6 +26,8 @@ export interface ProjectSpec {
   readonly zones?: Readonly<Record<string, "ro" | "rw">>;
   /** By path below the project. */
   readonly files?: Readonly<Record<string, string>>;
+  /** Symbolic links: what each says, by path below the project. */
+  readonly links?: Readonly<Record<string, string>>;
   /** What else stands in `corral.yaml`, and in its `sandbox`. */
   readonly yaml?: Readonly<Record<string, unknown>>;
   readonly sandbox?: Readonly<Record<string, unknown>>;
@@ -86,7 +88,7 @@ export async function openProject(spec: ProjectSpec, options: OpenFixtureOptions
 
 /** `corral.yaml`, the workers, the zones' folders and the files. Everything in a zone belongs to the worker's user. */
 export async function writeProject(dir: string, spec: ProjectSpec): Promise<void> {
-  const { workers, zones = {}, files = {}, yaml = {}, sandbox = {}, policy = "untrusted" } = spec;
+  const { workers, zones = {}, files = {}, links = {}, yaml = {}, sandbox = {}, policy = "untrusted" } = spec;
   await mkdir(join(dir, "workers"), { recursive: true });
   const zonesYaml = Object.fromEntries(
     Object.entries(zones).map(([name, mode]) => [name, { path: `./${name}`, mode }]),
@@ -100,6 +102,7 @@ export async function writeProject(dir: string, spec: ProjectSpec): Promise<void
     await mkdir(dirname(join(dir, path)), { recursive: true });
     await writeFile(join(dir, path), content);
   }
+  for (const [path, target] of Object.entries(links)) await symlink(target, join(dir, path));
   if (process.getuid?.() === 0) for (const zone of Object.keys(zones)) await giveToWorker(join(dir, zone));
 }
 

@@ -235,7 +235,7 @@ describe("derive, for random trees of needs", () => {
   it("shows by worker-level paths only host places that the caller sees, with no more than its mode", () => {
     fc.assert(
       fc.property(mounts, needs, pathNeeds, (declared, asked, paths) => {
-        descend(projectOf(declared), [{ inherit: true }, asked], (_, __, caller) => {
+        const expectInside = (caller: Sandbox): void => {
           const derivation = derive(caller, paths, "callee");
           if (!derivation.ok) return;
           for (const place of SHALLOW) {
@@ -244,7 +244,11 @@ describe("derive, for random trees of needs", () => {
               if (point !== null) expect(parentSees(caller, point.host, point.mount.mode), path).toBe(true);
             }
           }
-        });
+        };
+        const whole = projectOf(declared);
+        // A worker that is run by itself has the project as its caller.
+        expectInside(whole);
+        descend(whole, [{ inherit: true }, asked], (_, __, caller) => expectInside(caller));
       }),
       { numRuns: 200 },
     );

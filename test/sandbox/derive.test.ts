@@ -139,16 +139,76 @@ describe("masking", () => {
 });
 
 describe("worker-level paths", () => {
+  const GIVEN = [
+    { path: "/a", mode: "ro", suffixes: [".md"], maxFileBytes: 5 },
+    { path: "/a-evil", mode: "rw" },
+    { path: "/b", mode: "rw" },
+  ];
   const own = { name: "docs", host: "/elsewhere/docs", mode: "rw", suffixes: [".PDF", "md"], maxFileBytes: 5 } as const;
 
-  it("bring their own mounts where the worker is run by itself", () => {
-    const sandbox = child(rooted(), { paths: [own] });
+  const open = (mounts: readonly Mount[]) => project(mounts, { ownPaths: true });
+
+  it("bring their own mounts where the worker is run by itself, and the project lets them", () => {
+    const sandbox = child(open([mount("/", "rw")]), { paths: [own] });
     const approval = { write: "ask", delete: "ask" };
-    const more = { mode: "rw", suffixes: [".md", ".pdf"], maxFileBytes: 5, approval };
+    const more = { mode: "rw", suffixes: [".md", ".pdf"], maxFileBytes: 5, approval, own: "brought" };
     expect(sandbox.mounts).toEqual([{ name: "docs", path: "/docs", host: "/elsewhere/docs", ...more }]);
     expect(sandbox.rooted).toBe(false);
-    expect(shown(child(rooted(true), { paths: [own], readonly: false }))).toEqual(["/docs rw"]);
-    expect(shown(child(rooted(), { paths: [own], readonly: true }))).toEqual(["/docs ro"]);
+    expect(shown(child(open([mount("/", "ro")]), { paths: [own], readonly: false }))).toEqual(["/docs rw"]);
+    expect(shown(child(open([]), { paths: [own], readonly: true }))).toEqual(["/docs ro"]);
+    // Its calls have what it has, and bring nothing.
+    const called = refusals(sandbox, { paths: [{ name: "e", host: "/elsewhere", mode: "ro" }] });
+    expect(called).toMatchObject([{ code: "MOUNT_NOT_AVAILABLE" }]);
+    expect(child(sandbox, { inherit: true }).mounts).toMatchObject([{ own: "brought" }]);
+  });
+
+  it("are else in what the project gives, on its terms, also where the worker is run by itself", () => {
+    const terms = { suffixes: [".md"], maxFileBytes: 5, stage: true } as const;
+    const ask = { write: "ask", delete: "blocked" } as const;
+    const given = project([mount("/a", "ro", terms), mount("/b", "rw", { approval: ask }), mount("/a-evil", "rw")]);
+    const inside = child(given, {
+      paths: [
+        { name: "x", host: "/host/a/deep", mode: "ro" },
+        { name: "y", host: "/host/b", mode: "rw" },
+      ],
+    });
+    expect(inside.mounts).toMatchObject([
+      { path: "/x", host: "/host/a/deep", mode: "ro", own: "inside", ...terms },
+      { path: "/y", host: "/host/b", mode: "rw", own: "inside", approval: ask },
+    ]);
+    const agreed = { write: "pre_approved", delete: "blocked" } as const;
+    expect(
+      refusals(given, {
+        paths: [
+          { name: "w", host: "/host/a", mode: "rw", suffixes: [".md", ".exe"], maxFileBytes: 6 },
+          { name: "q", host: "/outside", mode: "rw" },
+          { name: "up", host: "/host", mode: "ro" },
+          { name: "y", host: "/host/b", mode: "rw", approval: agreed },
+        ],
+        readonly: false,
+        limits: { cpus: 99 },
+      }),
+    ).toEqual([
+      { code: "WRITE_NOT_AVAILABLE", asked: "/a", has: "ro", by: "project", valid: ["/a-evil", "/b"], own: "w" },
+      { code: "SUFFIXES_WIDER", path: "/a", asked: [".exe", ".md"], has: [".md"], by: "project", own: "w" },
+      { code: "FILE_SIZE_LARGER", path: "/a", asked: 6, has: 5, by: "project", own: "w" },
+      { code: "OWN_PATH_OUTSIDE", asked: "q", valid: GIVEN },
+      { code: "OWN_PATH_OUTSIDE", asked: "up", valid: GIVEN },
+      {
+        code: "APPROVAL_LOOSER",
+        path: "/b",
+        operation: "write",
+        asked: "pre_approved",
+        has: "ask",
+        by: "project",
+        own: "y",
+      },
+      { code: "LIMIT_TOO_LARGE", limit: "cpus", asked: 99, has: 4, by: "policy roomy" },
+    ]);
+    expect(
+      refusals(zones({ a: "ro" }), { paths: [{ name: "a", host: "/host/a", mode: "ro" }], readonly: false }),
+    ).toEqual([{ code: "READONLY_ESCALATION", by: "project" }]);
+    expect(refusals(project([]), { paths: [own] })).toEqual([{ code: "OWN_PATH_OUTSIDE", asked: "docs", valid: [] }]);
   });
 
   it("must lie inside the caller's area in a call, and stand there under their own name", () => {
@@ -159,7 +219,7 @@ describe("worker-level paths", () => {
     expect(refusals(caller, { paths: [own] })).toMatchObject([{ code: "MOUNT_NOT_AVAILABLE", by: "caller" }]);
     expect(refusals(caller, { paths: [{ name: "e", host: "/host/src-evil", mode: "ro" }] })).toHaveLength(1);
     expect(refusals(caller, { paths: [{ name: "s", host: "/host/src", mode: "rw" }] })).toEqual([
-      { code: "WRITE_NOT_AVAILABLE", asked: "/src", has: "ro", by: "caller", valid: ["/src/out"] },
+      { code: "WRITE_NOT_AVAILABLE", asked: "/src", has: "ro", by: "caller", valid: ["/src/out"], own: "s" },
     ]);
   });
 
@@ -170,15 +230,22 @@ describe("worker-level paths", () => {
   });
 
   it("can narrow suffixes and sizes, and never widen them", () => {
-    const caller = child(rooted(), { paths: [own] }, "caller");
+    const caller = child(open([]), { paths: [own] }, "caller");
     const path = { name: "docs", host: "/elsewhere/docs", mode: "ro" } as const;
     expect(child(caller, { paths: [path] }).mounts).toMatchObject([{ suffixes: [".md", ".pdf"], maxFileBytes: 5 }]);
     expect(child(caller, { paths: [{ ...path, suffixes: ["md"], maxFileBytes: 4 }] }).mounts).toMatchObject([
       { suffixes: [".md"], maxFileBytes: 4 },
     ]);
     expect(refusals(caller, { paths: [{ ...path, suffixes: [".md", ".exe"], maxFileBytes: 6 }] })).toEqual([
-      { code: "SUFFIXES_WIDER", path: "/docs", asked: [".exe", ".md"], has: [".md", ".pdf"], by: "caller" },
-      { code: "FILE_SIZE_LARGER", path: "/docs", asked: 6, has: 5, by: "caller" },
+      {
+        code: "SUFFIXES_WIDER",
+        path: "/docs",
+        asked: [".exe", ".md"],
+        has: [".md", ".pdf"],
+        by: "caller",
+        own: "docs",
+      },
+      { code: "FILE_SIZE_LARGER", path: "/docs", asked: 6, has: 5, by: "caller", own: "docs" },
     ]);
   });
 });

@@ -1,10 +1,16 @@
 import { describe, expect, it } from "vitest";
 import type { Violation, ViolationCode } from "../../src/sandbox/violation.ts";
 import { describeViolation, describeViolations } from "../../src/sandbox/wording.ts";
+import { at } from "./sandboxes.ts";
 
 /** One of each code; the type makes a new code fail here until it has an example. */
 const examples: { readonly [Code in ViolationCode]: Extract<Violation, { code: Code }> } = {
   MOUNT_NOT_AVAILABLE: { code: "MOUNT_NOT_AVAILABLE", asked: "cache", by: "triage", valid: ["data", "out"] },
+  OWN_PATH_OUTSIDE: {
+    code: "OWN_PATH_OUTSIDE",
+    asked: "q",
+    valid: [{ path: at("/data"), mode: "ro", suffixes: [".md"], maxFileBytes: 1024 }],
+  },
   PATH_NOT_AVAILABLE: { code: "PATH_NOT_AVAILABLE", asked: "/etc", by: "project", valid: [] },
   WRITE_NOT_AVAILABLE: { code: "WRITE_NOT_AVAILABLE", asked: "/data", has: "ro", by: "triage", valid: ["/out"] },
   READONLY_ESCALATION: { code: "READONLY_ESCALATION", by: "triage" },
@@ -64,6 +70,12 @@ describe("describeViolation", () => {
   it("names what was asked, what there is, who took it away and what would do", () => {
     expect(describeViolation(examples.WRITE_NOT_AVAILABLE)).toMatch(/'\/data'.*read-only.*'triage'.*\/out/);
     expect(describeViolation(examples.MOUNT_NOT_AVAILABLE)).toMatch(/'cache'.*'triage'.*data, out/);
+    expect(describeViolation(examples.OWN_PATH_OUTSIDE)).toMatch(
+      /'q'.*project gives: \/data \(ro, only \.md, files of at most 1 KiB\)\..*corral\.yaml.*`own_paths: allowed`/,
+    );
+    expect(describeViolation({ ...examples.WRITE_NOT_AVAILABLE, own: "w" })).toMatch(
+      /^Own path 'w': '\/data' is read-only/,
+    );
     expect(describeViolation(examples.PATH_NOT_AVAILABLE)).toMatch(/'\/etc'.*project.*Readable paths: none/);
     expect(describeViolation(examples.POLICY_WEAKER)).toMatch(/'default'.*'untrusted'.*user 0/);
     expect(describeViolation(examples.CALL_CYCLE)).toMatch(/triage -> extract -> triage/);

@@ -27,7 +27,7 @@ const DEFAULT_ZONES: NonNullable<SandboxYaml["zones"]> = new Map([
 
 /** The declaration of a folder without `corral.yaml`. */
 export function defaultDeclaration(projectDir: string, problemAt: YamlDocument["problemAt"]) {
-  return resolveDeclaration({ mode: "sandboxed" }, projectDir, problemAt);
+  return resolveDeclaration({ mode: "sandboxed", own_paths: "allowed" }, projectDir, problemAt);
 }
 
 /** The I/O step: finds (or makes) each host folder of a checked `sandbox` section. Problems are reported at their place in the section. */
@@ -57,8 +57,12 @@ export async function resolveDeclaration(
   if (workingDir !== undefined && !workingDir.ok)
     problems.push(problemAt(["sandbox", "working_dir"], workingDir.fault));
   if (problems.length > 0) return { ok: false, problems };
-  const { network, limits } = sandbox;
-  return { ok: true, value: { mounts, rooted, ...present({ network, limits, workingDir: workingDir?.path }) } };
+  const { network, limits, own_paths } = sandbox;
+  const ownPaths = own_paths === "allowed" || undefined;
+  return {
+    ok: true,
+    value: { mounts, rooted, ...present({ network, limits, workingDir: workingDir?.path, ownPaths }) },
+  };
 }
 
 type HostOf = (at: KeyPath, find: Promise<HostPlace>, directoryOnly?: boolean) => Promise<string>;

@@ -20,6 +20,7 @@ export const sandboxYaml = map({
   ).optional(),
   zones: namedMap(zone, mountNameFault, MAX_MOUNTS).optional(),
   paths: namedMap(path, mountNameFault, MAX_MOUNTS).optional(),
+  own_paths: z.enum(["inside", "allowed"]).optional(),
   network: network.optional(),
   limits: limits.optional(),
   working_dir: virtualPath.optional(),

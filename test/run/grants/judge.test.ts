@@ -140,7 +140,7 @@ describe("a host directory that is known by another name", () => {
   });
 
   it("keeps what a worker of the chain declared for itself", () => {
-    const own = child(limits, { paths: [{ name: "n", host: "/srv/own", mode: "ro", suffixes: [".txt"] }] });
+    const own = child({ ...limits, ownPaths: true }, { paths: [{ name: "n", host: "/srv/own", mode: "ro", suffixes: [".txt"] }] });
     const judgement = judged([level("w", own)], "/srv/own", "write", { project: limits });
     expect(judgement).toMatchObject({ preview: { mounts: [{ path: "/n" }, { path: "/srv/own", mode: "rw" }] } });
     expect(judgement).toMatchObject({ preview: { mounts: [{}, { suffixes: [".txt"] }] } });
@@ -148,7 +148,8 @@ describe("a host directory that is known by another name", () => {
 });
 
 describe("a path of a worker's own file", () => {
-  const own: Sandbox = child(PROJECT, { paths: [{ name: "src", host: "/srv/src", mode: "ro", suffixes: [".md"] }] });
+  const open: Sandbox = { ...PROJECT, ownPaths: true };
+  const own = child(open, { paths: [{ name: "src", host: "/srv/src", mode: "ro", suffixes: [".md"] }] });
 
   it("can be upgraded where it was run by itself, and keeps its constraints", () => {
     const judgement = judged([level("w", own)], "/src", "write");

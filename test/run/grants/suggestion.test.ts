@@ -17,6 +17,7 @@ import { at } from "../../sandbox/sandboxes.ts";
 const ZONES = `version: 1
 sandbox:
   mode: direct
+  own_paths: allowed
   zones:
     inbox: { path: ./p/inbox } # what comes in
     out: { path: ./p/out, mode: rw }
