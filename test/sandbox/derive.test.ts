@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { hostPathOf } from "../../src/sandbox/access.ts";
+import type { Mount } from "../../src/sandbox/mount.ts";
 import type { Needs } from "../../src/sandbox/needs.ts";
 import { at, child, mount, project, refusals, roomy, rooted, shown, strict, zones } from "./sandboxes.ts";
 

@@ -140,7 +140,10 @@ describe("a host directory that is known by another name", () => {
   });
 
   it("keeps what a worker of the chain declared for itself", () => {
-    const own = child({ ...limits, ownPaths: true }, { paths: [{ name: "n", host: "/srv/own", mode: "ro", suffixes: [".txt"] }] });
+    const own = child(
+      { ...limits, ownPaths: true },
+      { paths: [{ name: "n", host: "/srv/own", mode: "ro", suffixes: [".txt"] }] },
+    );
     const judgement = judged([level("w", own)], "/srv/own", "write", { project: limits });
     expect(judgement).toMatchObject({ preview: { mounts: [{ path: "/n" }, { path: "/srv/own", mode: "rw" }] } });
     expect(judgement).toMatchObject({ preview: { mounts: [{}, { suffixes: [".txt"] }] } });
