@@ -105,7 +105,16 @@ export async function applyVerb(
   });
   if (options.json) for (const answer of ids.length === 1 ? applied : [applied]) printJson(terminal, answer);
   else if (wanted.length === 0) say(terminal, NONE);
-  return stop.signal.aborted ? EXIT.cancelled : status;
+  if (!stop.signal.aborted) return status;
+  say(terminal, stoppedText(applied.length, wanted.length));
+  return EXIT.cancelled;
+}
+
+function stoppedText(decided: number, all: number): string {
+  const others = all - decided;
+  if (others === 0) return "corral: Stopped after the last changeset.";
+  const what = others === 1 ? "changeset was" : "changesets were";
+  return `corral: Stopped: ${others} of ${all} ${what} not applied. See \`corral changes ls\`.`;
 }
 
 function tellApplied({ changes, left }: AppliedChangeset, isJson: boolean, terminal: Terminal): void {

@@ -258,6 +258,35 @@ describe("corral changes apply at a terminal", () => {
   });
 });
 
+describe("Ctrl-C at a question of corral changes apply --all", () => {
+  it("stops: nothing more is asked or applied, and what was applied is reported", async () => {
+    const folders = [1, 2].map((n) => stagedFolder({ "f.txt": "old\n" }, { "f.txt": `new ${n}\n` }));
+    for (const [index, folder] of folders.entries()) {
+      const changeset = { ...folder.changeset(`${index + 1}`.repeat(12)), project: fs.realpathSync(project.dir) };
+      await store.keep({ ...changeset, createdAt: `2026-11-2${3 + index}T00:00:00.000Z` }, "held");
+    }
+    const { terminal, stdin, stdout, stderr } = fakeTerminal();
+    const left = ["\u001b[B", "\r", "\u0003"];
+    let asked = 0;
+    const typed = setInterval(() => {
+      const questions = stderr().split("Allow it?").length - 1;
+      if (questions > asked || left.length === 2) stdin.write(left.shift() ?? "");
+      asked = questions;
+    }, 100);
+    try {
+      expect(await applyVerb([], { project: project.dir, all: true, only: [] }, terminal)).toBe(130);
+    } finally {
+      clearInterval(typed);
+    }
+    expect(stdout()).toBe("6 applied\n");
+    expect(stderr().split("+new").length - 1, "of the third changeset nothing is shown").toBe(3);
+    expect(stderr()).toMatch(/corral: Stopped: 2 of 3 changesets were not applied. See `corral changes ls`.\n$/);
+    expect(tree()).toMatchObject({ "a.txt": "new\n" });
+    expect(folders.map(({ target }) => fs.readFileSync(join(target, "f.txt"), "utf8"))).toEqual(["old\n", "old\n"]);
+    for (const folder of folders) folder[Symbol.dispose]();
+  });
+});
+
 async function withApproval(approval: unknown): Promise<void> {
   fs.writeFileSync(join(project.dir, "corral.yaml"), JSON.stringify({ version: 1, approval }));
 }
@@ -305,5 +334,5 @@ function fakeTerminal() {
       throw new Error("exit");
     },
   } as unknown as Terminal;
-  return { terminal, stdin, stderr: () => text.stderr };
+  return { terminal, stdin, stdout: () => text.stdout, stderr: () => text.stderr };
 }

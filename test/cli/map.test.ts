@@ -255,6 +255,7 @@ describe("corral map, used wrongly", () => {
     [["map", "copy", "--over", "inbox/*", "--format", "csv"], "--format works only with --manifest"],
     [["map", "copy", "--over", "inbox/*", "--concurrency", "0"], "--concurrency must be a whole number"],
     [["map", "copy", "--over", "inbox/*", "--reuse", "dirty"], "fresh, scrubbed"],
+    [["map", "copy", "--over", "inbox/*.pdf"], "corral: inbox/*.pdf: no file in"],
     [["map", "copy", "--manifest", "nowhere.jsonl"], "nowhere.jsonl"],
     [["map", "copy", "--manifest", "broken.jsonl"], "broken.jsonl:2"],
     [["fleet", "show", "nobody"], "there is no fleet"],

@@ -10,6 +10,8 @@ export interface RequestAsked {
   readonly attachments?: PlanRequest["attachments"];
   /** Who owns a host path; everything else belongs to 65532. */
   readonly owners?: Readonly<Record<string, number>>;
+  /** The group of every source; absent: the number of its owner. */
+  readonly gid?: number;
   readonly files?: readonly string[];
   readonly image?: Partial<ImageFacts>;
   readonly env?: Readonly<Record<string, string>>;
@@ -18,13 +20,13 @@ export interface RequestAsked {
 
 /** What a run would ask `planFor`, with made-up facts of its sources: the inodes count up in the order of the paths. */
 export function requestFor(asked: RequestAsked): PlanRequest {
-  const { sandbox, attachments = [], owners = {}, files = [], image = {}, env = {}, orchestratorUid = 0 } = asked;
+  const { sandbox, attachments = [], owners = {}, files = [], image = {}, env = {}, orchestratorUid = 0, gid } = asked;
   const hosts = [...sandbox.mounts.map(({ host }) => host), ...attachments.map(({ host }) => host)];
   const sources = new Map<string, PlannedSource>();
   for (const [index, host] of [...new Set(hosts)].sort().entries()) {
     const isFile = files.includes(host) || attachments.some((attachment) => attachment.host === host);
     const uid = owners[host] ?? 65532;
-    sources.set(host, { device: "8", inode: String(100 + index), uid, gid: uid, kind: isFile ? "file" : "directory" });
+    sources.set(host, { device: "8", inode: String(100 + index), uid, gid: gid ?? uid, kind: isFile ? "file" : "directory" });
   }
   sources.set(GATE, { device: "8", inode: "10", uid: 0, gid: 0, kind: "file" });
   sources.set(SOCKET, { device: "8", inode: "11", uid: 0, gid: 0, kind: "socket" });

@@ -21,7 +21,8 @@ export interface Reading {
 
 /**
  * The items of a source, in its order. At most one chunk of the manifest is read ahead, so that large manifests are never
- * completely in memory. Throws a `DeclarationError` for an invalid line and an `ItemsError` for an invalid source.
+ * completely in memory. Throws a `DeclarationError` for an invalid line and an `ItemsError` for an invalid source or a pattern that
+ * matches no file.
  */
 export async function* readItems(source: ItemSource, reading: Reading): AsyncGenerator<ManifestItem> {
   let index = 0;
@@ -57,9 +58,23 @@ function entriesOf(source: ItemSource, reading: Reading): AsyncIterable<Entry> {
 async function* fileEntries(pattern: string, reading: Reading): AsyncGenerator<Entry> {
   const glob = parseGlob(pattern);
   const folder = glob.folder(reading.cwd);
-  for await (const relative of matchingFiles(glob, reading)) {
+  let leftOut = 0;
+  const counting = {
+    ...reading,
+    leftOut: (what: LeftOut): void => {
+      leftOut += 1;
+      reading.leftOut(what);
+    },
+  };
+  let isEmpty = true;
+  for await (const relative of matchingFiles(glob, counting)) {
+    isEmpty = false;
     const fields = withPathFields({ path: posix.join(folder, relative) }, folder);
     yield { fields, place: placeOf(glob, [relative]) };
+  }
+  if (isEmpty) {
+    const others = leftOut === 0 ? "" : `; ${leftOut} ${leftOut === 1 ? "entry was" : "entries were"} left out`;
+    throw new ItemsError(`${pattern}: no file in ${folder} matches${others}. Check the pattern and the folder.`);
   }
 }
 

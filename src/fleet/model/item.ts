@@ -30,8 +30,8 @@ export interface ItemRequest {
 /** How an item's fields make its request. Text in braces is replaced: `/text/{stem}`. */
 export interface ItemTemplate {
   readonly key?: string;
-  /** `{path}` or `{path}=in.pdf`. */
-  readonly attach: readonly string[];
+  /** `{path}` or `{path}=in.pdf`; absent: none. */
+  readonly attach?: readonly string[];
   readonly allowRead?: readonly string[];
   readonly allowWrite?: readonly string[];
   /** JSON text with braces in its strings, or a JSON value in which every string is a template. */

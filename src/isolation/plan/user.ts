@@ -10,7 +10,8 @@ export interface UserRequest extends Pick<MountRequest, "sandbox" | "sources"> {
 /**
  * The cell's user: the one owner of the writable mounts, so that what it writes belongs to them. Without writable
  * mounts, the one unprivileged owner of what it reads (an ordinary user's private files stay readable, as the
- * validator says they are), else 65532.
+ * validator says they are), else 65532. A group 0 of the owner is replaced unless the policy allows root: members of
+ * that group may write what the image's root group may.
  */
 export function planUser(request: UserRequest, mounts: readonly PlannedMount[], violations: Violation[]): PlannedUser {
   const own = mounts.filter((mount) => mount.origin !== "corral");
@@ -45,7 +46,8 @@ function readerOf(request: UserRequest, mounts: readonly PlannedMount[]): Planne
 function ownersOf(request: UserRequest, mounts: readonly PlannedMount[]): PlannedUser[] {
   const owners = new Map<string, PlannedUser>();
   for (const mount of mounts) {
-    const { uid, gid } = request.sources.get(mount.host) as PlannedSource;
+    const { uid, gid: own } = request.sources.get(mount.host) as PlannedSource;
+    const gid = own === 0 && !request.sandbox.policy.hardening.rootUser ? UNPRIVILEGED_ID : own;
     owners.set(`${uid}:${gid}`, { uid, gid });
   }
   return [...owners.values()];

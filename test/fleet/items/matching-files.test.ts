@@ -43,10 +43,26 @@ describe("a pattern over files", () => {
     ["inbox/**/.git/*.pdf", ["inbox/.git/z.pdf"]],
     ["inbox/.git/*", ["inbox/.git/z.pdf"]],
     ["inbox/*", ["inbox/a.pdf", "inbox/b.pdf", "inbox/note.txt", "inbox/report (1).pdf"]],
-    ["inbox/*.md", []],
   ])("%s finds its files, sorted, and hidden ones only where it says so", async (pattern, places) => {
     const cwd = await projectFolder(TREE);
     expect((await placesOf(pattern, cwd)).toSorted()).toEqual(places.toSorted());
+  });
+
+  it("is refused if it matches no file, with the folder that was searched", async () => {
+    const cwd = await projectFolder(TREE);
+    await symlink("a.pdf", join(cwd, "inbox/link.md"));
+    for (const [pattern, folder, more] of [
+      ["inbox/*.txt.gz", "inbox", ""],
+      ["./other/**/*.doc", "other", ""],
+      ["inbox/a/nothing.pdf", "inbox/a", ""],
+      ["inbox/*.md", "inbox", "; 1 entry was left out"],
+    ] as const) {
+      const { items, fault } = await collected({ kind: "glob", pattern }, cwd);
+      expect(items).toEqual([]);
+      expect(fault).toBe(
+        `${pattern}: no file in ${join(cwd, folder)} matches${more}. Check the pattern and the folder.`,
+      );
+    }
   });
 
   it("gives them in one order, whatever the file system's is", async () => {

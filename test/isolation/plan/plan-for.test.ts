@@ -218,6 +218,21 @@ describe("what no cell can express", () => {
   });
 });
 
+describe("the group of a cell", () => {
+  function userOf(mode: "ro" | "rw", gid: number, rootUser: boolean) {
+    const mounts = [mode === "rw" ? writable("/a") : mount("/a", "ro")];
+    const policy = { ...untrusted, hardening: { ...untrusted.hardening, rootUser } };
+    const planning = planFor(requestFor({ sandbox: under(mounts, policy), owners: { "/host/a": 1000 }, gid }));
+    return planning.ok ? planning.plan.user : null;
+  }
+
+  it.each(["ro", "rw"] as const)("is 0 for a directory (%s) of group 0 only if the policy allows root", (mode) => {
+    expect(userOf(mode, 0, false)).toEqual({ uid: 1000, gid: 65532 });
+    expect(userOf(mode, 0, true)).toEqual({ uid: 1000, gid: 0 });
+    expect(userOf(mode, 100, false)).toEqual({ uid: 1000, gid: 100 });
+  });
+});
+
 describe("the user of a cell that writes nothing", () => {
   function uid(owners: Record<string, number>, orchestratorUid: number): number | null {
     const sandbox = under(Object.keys(owners).map((host) => mount(host.replace("/host", ""), "ro")));
