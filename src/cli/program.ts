@@ -234,7 +234,10 @@ function programFor(terminal: Terminal): Program {
     .addOption(repeatable("--only <path>", "apply only changes at or below this path of the worker", "all"))
     .addOption(approve())
     .option("--yes", "approve without being asked; rules of the project that deny still deny")
-    .addHelpText("after", "\nExit status: 0 if all was applied, 1 if something was not,\n2 wrong usage, 130 stopped by Ctrl-C. Changesets that were not\nreached then stay as they are.")
+    .addHelpText(
+      "after",
+      "\nExit status: 0 if all was applied, 1 if something was not,\n2 wrong usage, 130 stopped by Ctrl-C. Changesets that were not\nreached then stay as they are.",
+    )
     .action(does(async (ids, options) => (await import("./changes.ts")).applyVerb(ids, options, terminal)));
   ofChanges("discard [ids...]", "Remove changesets and all that was written there.")
     .addOption(project())

@@ -26,7 +26,13 @@ export function requestFor(asked: RequestAsked): PlanRequest {
   for (const [index, host] of [...new Set(hosts)].sort().entries()) {
     const isFile = files.includes(host) || attachments.some((attachment) => attachment.host === host);
     const uid = owners[host] ?? 65532;
-    sources.set(host, { device: "8", inode: String(100 + index), uid, gid: gid ?? uid, kind: isFile ? "file" : "directory" });
+    sources.set(host, {
+      device: "8",
+      inode: String(100 + index),
+      uid,
+      gid: gid ?? uid,
+      kind: isFile ? "file" : "directory",
+    });
   }
   sources.set(GATE, { device: "8", inode: "10", uid: 0, gid: 0, kind: "file" });
   sources.set(SOCKET, { device: "8", inode: "11", uid: 0, gid: 0, kind: "socket" });

@@ -24,7 +24,13 @@ export interface Named<Template> {
 const MAX_PATHS = 100;
 
 /** Throws an `ItemsError` with all faults of the template that do not depend on items. */
-export function parseItemTemplate({ attach = [], allowRead, allowWrite, input, key }: ItemTemplate): ParsedItemTemplate {
+export function parseItemTemplate({
+  attach = [],
+  allowRead,
+  allowWrite,
+  input,
+  key,
+}: ItemTemplate): ParsedItemTemplate {
   const faults = new Faults();
   const parsed: ParsedItemTemplate = {
     attach: parseAll("attach", attach, parseAttachmentTemplate, faults),

@@ -50,7 +50,12 @@ describe("a template", () => {
   });
 
   it("leaves out what was not said", () => {
-    expect(itemFiller({}, CONTEXT)(itemOf({}))).toEqual({ index: 4, key: "4", place: "items.jsonl:5", attachments: [] });
+    expect(itemFiller({}, CONTEXT)(itemOf({}))).toEqual({
+      index: 4,
+      key: "4",
+      place: "items.jsonl:5",
+      attachments: [],
+    });
     expect(filled({}, {})).toEqual({ index: 4, key: "4", place: "items.jsonl:5", attachments: [] });
     expect(filled({ allowWrite: [], input: "null" }, {})).toMatchObject({ allowWrite: [], input: null });
   });
