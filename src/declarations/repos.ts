@@ -1,3 +1,4 @@
+import { namesBeforeColon } from "../sandbox/access.ts";
 import type { ProjectDeclaration } from "../sandbox/declare.ts";
 import { covers, parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
 import type { GitYaml } from "./git/git-yaml.ts";
@@ -80,6 +81,6 @@ export function unknownRepos(
 type VirtualPlace = { readonly ok: true; readonly path: VirtualPath } | { readonly ok: false; readonly fault: string };
 
 function placeIn({ mounts }: ProjectDeclaration, raw: string): VirtualPlace {
-  const parsed = parseVirtualPath(raw, { mountNames: mounts.map(({ name }) => name) });
+  const parsed = parseVirtualPath(raw, { mountNames: namesBeforeColon(mounts) });
   return parsed.ok ? parsed : { ok: false, fault: parsed.reason };
 }

@@ -1,6 +1,6 @@
 import { lstat } from "node:fs/promises";
 import { posix } from "node:path";
-import { governingMount, readablePaths } from "../sandbox/access.ts";
+import { governingMount, namesBeforeColon, readablePaths } from "../sandbox/access.ts";
 import type { Needs, PathNeed } from "../sandbox/needs.ts";
 import type { Policy } from "../sandbox/policy.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
@@ -55,7 +55,7 @@ export async function resolveNeeds(raw: RawNeeds, context: ResolveContext): Prom
 /** A worker's paths are relative to `/`, so that its file means the same for every caller. */
 function parseIn({ mounts }: Sandbox, path: string) {
   const home = mounts.find((mount) => mount.name === "home" && mount.path === "/home");
-  return parseVirtualPath(path, { mountNames: mounts.map((mount) => mount.name), ...(home && { home: home.path }) });
+  return parseVirtualPath(path, { mountNames: namesBeforeColon(mounts), ...(home && { home: home.path }) });
 }
 
 function notAPath(parent: Sandbox, asked: string): Violation {
@@ -71,7 +71,11 @@ async function resolvePath(
   const place = await resolveHostPlace(projectDir, root);
   const fault = place.ok ? plantedLinkFault(place.links, writable) : place.fault;
   if (!place.ok || fault !== null)
-    return { code: "MOUNT_SOURCE_REFUSED", path: `/${path.name}`, reason: `it ${fault ?? "cannot be opened"}` };
+    return {
+      code: "MOUNT_SOURCE_REFUSED",
+      path: path.at ?? `/${path.name}`,
+      reason: `it ${fault ?? "cannot be opened"}`,
+    };
   return { ...path, host: place.host };
 }
 

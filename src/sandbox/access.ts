@@ -101,10 +101,16 @@ export function canonicalMounts(mounts: readonly Mount[]): Mount[] {
 
 /** Reads a worker's text for a path as its own sandbox means it: its working directory, its mounts' names, its home. */
 export function parsePathIn(sandbox: Mounted & { readonly workingDir: VirtualPath }, raw: string): PathParse {
-  const mountNames = [...new Set(sandbox.mounts.map((mount) => mount.name))];
+  const mountNames = namesBeforeColon(sandbox.mounts);
   // Where only a part of it is seen, a cell's home is in memory: `~` must not mean one thing to tools and another to commands.
   const home = sandbox.mounts.find(({ name, path }) => name === "home" && path === "/home");
   return parseVirtualPath(raw, { workingDir: sandbox.workingDir, mountNames, ...(home && { home: home.path }) });
+}
+
+/** The names that may precede a colon: `data:a.md` is `/data/a.md`, so a mount at another place has no such form. */
+export function namesBeforeColon(mounts: readonly Mount[]): string[] {
+  const named = mounts.filter(({ name, path }) => covers(`/${name}` as VirtualPath, path));
+  return [...new Set(named.map(({ name }) => name))];
 }
 
 /** The topmost paths that can be read, for messages. */

@@ -35,6 +35,8 @@ interface Constraints {
 /** One entry of the zones form or of the paths form. */
 export interface NamedPlace extends Constraints {
   readonly name: string;
+  /** Its place in the namespace; absent: `/NAME`. */
+  readonly at?: VirtualPath | undefined;
   /** Absolute host path with no symbolic link in it. */
   readonly host: string;
   /** Absent: `ro`. */
@@ -81,8 +83,8 @@ export function mountFromRoot(root: RootPlace): Mount[] {
 }
 
 function namedMount(place: NamedPlace): Mount {
-  const { name, host, mode = "ro" } = place;
-  return { name, path: `/${name}` as VirtualPath, host, mode, ...constraintsOf(place) };
+  const { name, at, host, mode = "ro" } = place;
+  return { name, path: at ?? (`/${name}` as VirtualPath), host, mode, ...constraintsOf(place) };
 }
 
 function constraintsOf({ suffixes, maxFileBytes, approval, stage, discard }: Constraints): Constraints {

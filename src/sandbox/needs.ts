@@ -45,6 +45,8 @@ export interface ZoneNeed {
 /** A host directory that the worker itself names; as a call, only if it is inside of the caller's mounts. */
 export interface PathNeed {
   readonly name: string;
+  /** Its place in the namespace; absent: `/NAME`. */
+  readonly at?: VirtualPath;
   /** Absolute host path with no symbolic link in it. */
   readonly host: string;
   readonly mode: Mode;

@@ -1,4 +1,4 @@
-import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { chown, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, it } from "vitest";
@@ -19,6 +19,7 @@ async function open(script = ""): Promise<CliProject> {
   host = await makeHostFolder();
   await mkdir(join(host, "src"));
   await writeFile(join(host, "src/a"), "A\n");
+  await chown(join(host, "src"), 65_532, 65_532);
   const ask = `ask() { curl -s --unix-socket "$CORRAL_SOCKET" -d "$2" "http://corral/v1/$1"; }; SRC=${host}/src`;
   const sandbox = { mode: "direct", zones: { inbox: { path: "inbox" } } };
   project = await cliProject({
@@ -26,7 +27,9 @@ async function open(script = ""): Promise<CliProject> {
       version: 1,
       policy: "untrusted",
       sandbox,
-      approval: { rules: [{ operation: ["grant_read"], paths: [`${host}/**`, "/inbox"], decide: "approve" }] },
+      approval: {
+        rules: [{ operation: ["grant_read", "grant_write"], paths: [`${host}/**`, "/inbox"], decide: "approve" }],
+      },
     },
     workers: { w: { command: sh(`${ask}; ${script}`), sandbox: { dynamic: true } } },
     files: { "inbox/x": "x" },
@@ -68,20 +71,26 @@ describe("corral grants", () => {
 
 describe("corral run, when something was granted", () => {
   it("suggests the declaration that makes the question unnecessary, and changes nothing itself", async () => {
-    const p = await open(`${READ}; cat /src/a 2>/dev/null; true`);
+    const write = `ask tools/write_file '{"path":"'$SRC'/b","content":"B","overwrite":true}'`;
+    const p = await open(`${READ}; ${write}; echo "$(cat $SRC/a 2>/dev/null) in the cell"`);
     const before = await readFile(join(p.dir, "workers/w.worker"), "utf8");
     const { status, stdout, stderr } = await p.corral(["run", "w"]);
     expect({ status, stdout, stderr }).toMatchObject({ status: 0 });
     expect(stderr).toContain(`  w: read ${host}/src (`);
+    expect(stderr).toContain("+++ b/corral.yaml");
     expect(stderr).toContain("+++ b/workers/w.worker");
     expect(await readFile(join(p.dir, "workers/w.worker"), "utf8")).toBe(before);
-    // Applied, the same directory is there from the beginning.
     const patch = stderr.slice(stderr.indexOf("--- a/"));
     await writeFile(join(p.dir, "x.patch"), patch.endsWith("\n") ? patch : `${patch}\n`);
     const { execFileSync } = await import("node:child_process");
     execFileSync("git", ["apply", "-p1", "x.patch"], { cwd: p.dir });
-    const after = await p.corral(["explain", "w", "--json"]);
-    expect(JSON.parse(after.stdout).tree.sandbox.mounts).toMatchObject([{ path: "/src", host: `${host}/src` }]);
+    // Applied, the same paths need no question: not of tools, and not in the worker's own container.
+    const again = await p.corral(["run", "w"]);
+    expect(again).toMatchObject({ status: 0, stderr: "" });
+    expect(again.stdout).toContain('"text":"A\\n"');
+    expect(again.stdout.trimEnd().split("\n").at(-1)).toBe("A in the cell");
+    const { stdout: trail } = await p.corral(["audit", "--json"]);
+    expect(trail.match(/"type":"grant"/g)).toHaveLength(2);
   });
 
   it("is silent where nothing was", async () => {

@@ -99,7 +99,7 @@ describe("an upgrade from reading to writing", () => {
 });
 
 describe("what nothing can be mounted at", () => {
-  it.each(["/", "/etc", "/proc/self", "/attachments/a", "/tmp/x", "/.corral"])("is %s", (path) => {
+  it.each(["/", "/etc", "/proc/self", "/attachments/a", "/tmp", "/root", "/.corral"])("is %s", (path) => {
     const parent = zones({ inbox: "rw" });
     expect(isReserved(at(path), parent)).toBe(true);
     expect(() => expand(parent, granted(parent, path, "read"))).toThrow(RangeError);

@@ -1,4 +1,4 @@
-import { governingMount } from "../../sandbox/access.ts";
+import { governingMount, namesBeforeColon } from "../../sandbox/access.ts";
 import {
   mountFromRoot,
   mountsFromPaths,
@@ -77,7 +77,7 @@ async function mountsOf(sandbox: SandboxYaml, projectDir: string, hostOf: HostOf
   if (sandbox.paths !== undefined) {
     for (const [name, path] of sandbox.paths) {
       const host = await hostOf(["sandbox", "paths", name, "root"], resolveHostPlace(projectDir, path.root));
-      places.push({ name, host, mode: path.mode, ...constraintsOf(path) });
+      places.push({ name, at: path.at, host, mode: path.mode, ...constraintsOf(path) });
     }
     return mountsFromPaths(places);
   }
@@ -87,7 +87,7 @@ async function mountsOf(sandbox: SandboxYaml, projectDir: string, hostOf: HostOf
       ? resolveHostPlace(projectDir, zone.path ?? "")
       : ensureZoneFolder(projectDir, sandbox.root ?? DEFAULT_ROOT, name);
     const host = await hostOf(["sandbox", "zones", name, ...(direct ? ["path"] : [])], find);
-    places.push({ name, host, mode: zone.mode, ...constraintsOf(zone) });
+    places.push({ name, at: zone.at, host, mode: zone.mode, ...constraintsOf(zone) });
   }
   return mountsFromZones(places);
 }
@@ -98,7 +98,7 @@ type WorkingDir =
 
 function workingDirOf(sandbox: SandboxYaml, mounts: readonly Mount[]): WorkingDir | undefined {
   if (sandbox.working_dir === undefined) return undefined;
-  const names = mounts.map((mount) => mount.name);
+  const names = namesBeforeColon(mounts);
   const home = names.includes("home") ? { home: "/home" as VirtualPath } : {};
   const parsed = parseVirtualPath(sandbox.working_dir, { mountNames: names, ...home });
   if (!parsed.ok) return { ok: false, fault: parsed.reason };

@@ -1,15 +1,21 @@
 import { z } from "zod";
 import { byKind, map, namedMap } from "../yaml/shape.ts";
 import { mountNameFault } from "./names.ts";
-import { constraints, hostPath, limits, mode, network, virtualPath } from "./terms.ts";
+import { constraints, hostPath, limits, mode, mountPlace, network, refuseSamePlace, virtualPath } from "./terms.ts";
 
 const MAX_MOUNTS = 100;
 
 const description = z.string().max(500).optional();
 
 /** A zone has its own folder with `mode: direct`; `path` is also accepted with `sandboxed`, so that the mode can be switched. */
-const zone = map({ path: hostPath.optional(), mode: mode.default("ro"), ...constraints, description });
-const path = map({ root: hostPath, mode: mode.default("ro"), ...constraints, description });
+const zone = map({
+  path: hostPath.optional(),
+  at: mountPlace.optional(),
+  mode: mode.default("ro"),
+  ...constraints,
+  description,
+});
+const path = map({ root: hostPath, at: mountPlace.optional(), mode: mode.default("ro"), ...constraints, description });
 const rootForm = map({ root: hostPath, readonly: z.boolean().default(false), ...constraints, description });
 
 export const sandboxYaml = map({
@@ -18,8 +24,8 @@ export const sandboxYaml = map({
     { text: hostPath, map: rootForm },
     "must be a folder (for zones) or a map with its own `root`",
   ).optional(),
-  zones: namedMap(zone, mountNameFault, MAX_MOUNTS).optional(),
-  paths: namedMap(path, mountNameFault, MAX_MOUNTS).optional(),
+  zones: namedMap(zone, mountNameFault, MAX_MOUNTS).superRefine(refuseSamePlace).optional(),
+  paths: namedMap(path, mountNameFault, MAX_MOUNTS).superRefine(refuseSamePlace).optional(),
   own_paths: z.enum(["inside", "allowed"]).optional(),
   network: network.optional(),
   limits: limits.optional(),

@@ -2,7 +2,8 @@ import { z } from "zod";
 import type { Approval } from "../../sandbox/approval.ts";
 import { LIMIT_NAMES, LIMITS, type LimitName, type LimitRow, type Limits } from "../../sandbox/limits.ts";
 import { parseNetworkEntry } from "../../sandbox/network.ts";
-import { parseVirtualPath, ROOT } from "../../sandbox/virtual-path.ts";
+import { hidesHome, isReserved } from "../../sandbox/reserved.ts";
+import { parseVirtualPath, ROOT, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { byKind, map } from "../yaml/shape.ts";
 import { duration, size } from "../yaml/units.ts";
 import { consent } from "./consent.ts";
@@ -63,6 +64,37 @@ export const virtualPath = z.string().superRefine((raw, context) => {
   const parsed = parseVirtualPath(raw, { mountNames: [raw.slice(0, Math.max(0, raw.indexOf(":")))], home: ROOT });
   if (!parsed.ok) context.addIssue({ code: "custom", message: parsed.reason });
 });
+
+/** The place of a mount in the namespace, if it is not `/NAME`: written as messages show it. */
+export const mountPlace = z.string().transform((raw, context): VirtualPath => {
+  const parsed = parseVirtualPath(raw);
+  const fault = !parsed.ok
+    ? parsed.reason
+    : parsed.path !== raw
+      ? `must be an absolute path such as \`${parsed.path}\``
+      : isReserved(parsed.path, { rooted: false }) || hidesHome(parsed.path)
+        ? "is reserved: it would hide a system directory of the cell"
+        : null;
+  if (parsed.ok && fault === null) return parsed.path;
+  context.issues.push({ code: "custom", input: raw, message: fault ?? "" });
+  return z.NEVER;
+});
+
+/** Two mounts cannot be at one place. */
+export function refuseSamePlace(
+  entries: Iterable<readonly [string, { readonly at?: string | undefined }]>,
+  context: z.core.$RefinementCtx,
+): void {
+  const places = new Map<string, string>();
+  for (const [name, { at = `/${name}` }] of entries) {
+    const taken = places.get(at);
+    if (taken === undefined) places.set(at, name);
+    else {
+      const message = `is at \`${at}\`, as \`${taken}\` is; give it another place`;
+      context.addIssue({ code: "custom", input: name, path: [name], message });
+    }
+  }
+}
 
 const networkEntry = z.string().superRefine((raw, context) => {
   const parsed = parseNetworkEntry(raw);

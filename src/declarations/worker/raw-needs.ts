@@ -3,6 +3,7 @@ import type { Limits } from "../../sandbox/limits.ts";
 import type { Mode } from "../../sandbox/mount.ts";
 import type { ZoneNeed } from "../../sandbox/needs.ts";
 import type { Network } from "../../sandbox/network.ts";
+import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 
 /**
  * What a worker declares in its file: checked in form, but its paths are still text.
@@ -27,6 +28,8 @@ export interface RawNeeds {
 
 export interface RawPathNeed {
   readonly name: string;
+  /** Its place in the namespace; absent: `/NAME`. */
+  readonly at?: VirtualPath;
   /** A host path, relative to the project. */
   readonly root: string;
   readonly mode: Mode;

@@ -1,7 +1,18 @@
 import { z } from "zod";
 import type { JsonSchema } from "../schema/json-schema.ts";
 import { mountNameFault, nameFault, repositoryNameFault, variableNameFault } from "../terms/names.ts";
-import { approval, constraints, hostPath, limitFields, mode, network, sides, virtualPath } from "../terms/terms.ts";
+import {
+  approval,
+  constraints,
+  hostPath,
+  limitFields,
+  mode,
+  mountPlace,
+  network,
+  refuseSamePlace,
+  sides,
+  virtualPath,
+} from "../terms/terms.ts";
 import { byKind, byLook, kindOf, map, namedMap } from "../yaml/shape.ts";
 import { size } from "../yaml/units.ts";
 import { parseModelRef } from "./agent.ts";
@@ -17,6 +28,7 @@ const named = (fault: (name: string) => string | null) =>
 const zone = map({ name: named(mountNameFault), mode: mode.optional(), approval: approval.optional(), ...sides });
 const path = map({
   root: hostPath,
+  at: mountPlace.optional(),
   mode: mode.default("ro"),
   ...constraints,
   description: z.string().max(500).optional(),
@@ -50,7 +62,7 @@ const sandbox = map({
   allow_write: pathList.optional(),
   readonly: z.boolean().optional(),
   zones: z.array(zone).max(100).superRefine(refuseTwins).optional(),
-  paths: namedMap(path, mountNameFault, 100).optional(),
+  paths: namedMap(path, mountNameFault, 100).superRefine(refuseSamePlace).optional(),
   approval: approval.optional(),
   ...sides,
   network: network.optional(),

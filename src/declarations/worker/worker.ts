@@ -197,7 +197,13 @@ function needsOf({ sandbox, limits }: WorkerYaml): RawNeeds {
   const { inherit, readonly, approval, stage, discard, network } = sandbox;
   const paths =
     sandbox.paths &&
-    [...sandbox.paths].map(([name, path]) => ({ name, root: path.root, mode: path.mode, ...constraintsOf(path) }));
+    [...sandbox.paths].map(([name, path]) => ({
+      name,
+      root: path.root,
+      mode: path.mode,
+      ...present({ at: path.at }),
+      ...constraintsOf(path),
+    }));
   return present({
     zones: sandbox.zones?.map(present),
     paths,

@@ -1,5 +1,6 @@
 import { ASK } from "../../sandbox/approval.ts";
 import type { Mount } from "../../sandbox/mount.ts";
+import { isInMemory } from "../../sandbox/reserved.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { deliveryOf } from "../../sandbox/staging.ts";
 import { below, covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
@@ -35,6 +36,7 @@ export function itemFit(fleet: Sandbox, item: Sandbox): ItemFit {
   const writes = fleet.mounts.filter(({ mode }) => mode === "rw");
   const outputs: ItemOutput[] = [];
   for (const mount of item.mounts) {
+    if (isInMemory(mount.path, fleet)) return refused(mount, "the directory around it is emptied after each item");
     if (deliveryOf(mount) !== "direct")
       return refused(mount, "a mount that needs approval or limits files needs a cell of its own");
     if (mount.mode === "ro") continue;

@@ -60,6 +60,8 @@ export function planFor(request: PlanRequest): Planning {
   // A serving cell has only one place in memory, which root owns: emptying it leaves no trace of an item.
   const home = mounts.some((mount) => mount.path === "/home") ? "/home" : serves ? "/tmp" : HOME_PATH;
   const tmpfs = planTmpfs(request, home, mounts);
+  if (serves && mounts.some((mount) => tmpfs.some(({ path }) => mount.path.startsWith(`${path}/`))))
+    throw new Error("a cell that empties its memory after each item cannot have a mount in it");
   return {
     ok: true,
     plan: {
@@ -135,6 +137,9 @@ function imageEnvironment(image: ImageFacts): Record<string, string> {
   );
 }
 
+/** For the mount points below `/root`, which need no space. */
+const ROOT_BYTES = 4096;
+
 /** `/tmp` and home, and one over each VOLUME of the image, for which the Engine would otherwise use disk space. */
 function planTmpfs(request: PlanRequest, home: string, mounts: Plan["mounts"]): PlannedTmpfs[] {
   const { policy } = request.sandbox;
@@ -143,6 +148,10 @@ function planTmpfs(request: PlanRequest, home: string, mounts: Plan["mounts"]): 
     { path: "/tmp", bytes: policy.tmpBytes, exec, mode: "1777" },
     { path: home, bytes: policy.homeBytes, exec, mode: "0700" },
     ...volumePaths(request.image).map((path) => ({ path, bytes: policy.tmpBytes, exec, mode: "1777" })),
+    // The image closes its own `/root` to every other user; what is mounted below must be reachable.
+    ...(mounts.some(({ path }) => path.startsWith("/root/"))
+      ? [{ path: "/root", bytes: ROOT_BYTES, exec: false, mode: "0755" }]
+      : []),
   ];
   const taken = new Set(mounts.map((mount) => mount.path));
   return wanted.filter(({ path }) => !taken.has(path) && taken.add(path));

@@ -3,9 +3,9 @@ import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { accessOf, carve, governingMount, hostBelow, select } from "../../sandbox/access.ts";
 import { expand } from "../../sandbox/expand.ts";
 import { type Mount, originOf } from "../../sandbox/mount.ts";
-import { isReserved } from "../../sandbox/reserved.ts";
+import { hidesHome, isReserved } from "../../sandbox/reserved.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { Mode } from "../model/grant.ts";
 import { type GrantRefusalCode, type Refused, refuse } from "./refusal.ts";
 import { holds, hostSource } from "./source.ts";
@@ -148,17 +148,13 @@ function refusalAt(level: Level, isAsking: boolean, request: DirectoryRequest, h
     return no("GRANT_READONLY", `${who} declares \`readonly: true\`.`, "Read it, or write nothing.");
   if (within !== null && !within.some((folder) => holds(folder, host)))
     return no("GRANT_OUTSIDE", `${who} may only be granted directories below the folders of its \`dynamic.within\`.`);
-  const hidesHome = host === directory && (covers(directory, HOME) || covers(HOME, directory));
-  if (isReserved(directory, sandbox) || hidesHome)
+  if (isReserved(directory, sandbox) || (host === directory && hidesHome(directory)))
     return no("GRANT_RESERVED", "That path is reserved for the container.", "Ask for a directory elsewhere.");
   const { max } = worker.dynamic;
   if (!directories.has(directory) && directories.size >= max)
     return no("GRANT_LIMIT", `${who} already has ${max} granted directories, which is its limit.`);
   return null;
 }
-
-/** The home of every cell, in memory: a directory of the host there, or around it, would take its place. */
-const HOME = "/home/worker" as VirtualPath;
 
 function refusedSource(request: DirectoryRequest, host: string, grounds: Grounds): Refused | null {
   const reason = grounds.refusalOf(host);

@@ -9,7 +9,7 @@ import { suggestedConfiguration } from "../../../src/run/grants/suggestion/sugge
 import type { RunEnvironment } from "../../../src/run/model/environment.ts";
 import type { GrantRecord } from "../../../src/run/model/grant.ts";
 import { permissionOf, rootSandbox } from "../../../src/run/model/permission.ts";
-import { carve, select } from "../../../src/sandbox/access.ts";
+import { carve, governingMount } from "../../../src/sandbox/access.ts";
 import { originOf } from "../../../src/sandbox/mount.ts";
 import { projectFolder } from "../../declarations/project-folder.ts";
 import { at } from "../../sandbox/sandboxes.ts";
@@ -27,7 +27,12 @@ workers: ./w
 type Asked = readonly [directory: string, mode: "read" | "write", mount?: string];
 
 /** A project whose worker `w` was granted these; a directory that begins with `./` is one of the host. */
-async function suggested(workers: Readonly<Record<string, string>>, asked: readonly Asked[], yaml = ZONES) {
+async function suggested(
+  workers: Readonly<Record<string, string>>,
+  asked: readonly Asked[],
+  yaml = ZONES,
+  shown = yaml,
+) {
   const files = Object.fromEntries(Object.entries(workers).map(([name, text]) => [`w/${name}.worker`, text]));
   const folders = { "p/inbox/2024/": "", "p/out/": "", "src/deep/": "", "other/": "" };
   const dir = await projectFolder({ "corral.yaml": yaml, ...files, ...folders });
@@ -51,7 +56,7 @@ async function suggested(workers: Readonly<Record<string, string>>, asked: reado
   });
   const project = await loadProject(dir);
   const suggestion = suggestedConfiguration({
-    project: { dir, file: "corral.yaml", text: yaml },
+    project: { dir, file: "corral.yaml", text: shown },
     mounts: project.declaration.mounts,
     workers: new Map(Object.entries(workers).map(([name, text]) => [name, { file: `w/${name}.worker`, text }])),
     grants,
@@ -69,16 +74,13 @@ async function stillAsked({ dir, grants, suggestion }: Awaited<ReturnType<typeof
   if (!root.ok || worker === undefined) throw new Error("the project is not what it was");
   const derivation = await permissionOf(worker, root.sandbox, null, env);
   if (!derivation.ok) throw new Error(JSON.stringify(derivation.violations));
-  const { mounts } = derivation.sandbox;
+  const { sandbox } = derivation;
   return grants
-    .filter(({ host, mode }) => {
-      const places = mounts.flatMap((mount) => {
-        const rest = host === originOf(mount) ? "" : host.slice(originOf(mount).length);
-        const inside = host === originOf(mount) || host.startsWith(`${originOf(mount)}/`);
-        return inside ? [carve(mount, at(mount.path + rest))] : [];
-      });
-      const shown = places.flatMap((place) => select({ mounts }, place.path));
-      return !shown.some((each) => mode === "read" || (each.mode === "rw" && each.approval?.write === "pre_approved"));
+    .filter(({ directory, host, mode }) => {
+      // By the same path as before.
+      const mount = governingMount(sandbox, at(directory));
+      if (mount === undefined || originOf(carve(mount, at(directory))) !== host) return true;
+      return mode === "write" && (mount.mode !== "rw" || mount.approval?.write !== "pre_approved");
     })
     .map(({ directory, mode }) => `${mode} ${directory}`);
 }
@@ -134,7 +136,9 @@ describe("the suggested configuration", () => {
     ]);
     const [project, ...workers] = made.suggestion.files;
     expect(project).toMatchObject({ file: "corral.yaml" });
-    expect(project?.text).toContain("    src: { path: ./src, mode: rw }\n");
+    expect(project?.text).toContain(
+      `    src: { path: ./src, at: ${made.dir}/src, mode: rw, approval: { write: pre_approved } }\n`,
+    );
     expect(project?.text).toContain("# what comes in");
     for (const { text } of workers)
       expect(text).toContain("{ name: src, mode: rw, approval: { write: pre_approved } }");
@@ -142,10 +146,12 @@ describe("the suggested configuration", () => {
   });
 
   it("upgrades what a worker declares for reading already", async () => {
-    const made = await suggested({ w: worker("sandbox: { dynamic: true, paths: { s: { root: ./src } } }") }, [
-      ["./src", "write"],
+    const made = await suggested({ w: worker("sandbox: { dynamic: true, paths: { out: { root: ./p/out } } }") }, [
+      ["/out", "write", "out"],
     ]);
-    expect(made.suggestion.files[0]?.text).toContain("s: { root: ./src, mode: rw, approval: { write: pre_approved } }");
+    expect(made.suggestion.files[0]?.text).toContain(
+      "out: { root: ./p/out, mode: rw, approval: { write: pre_approved } }",
+    );
     expect(await stillAsked(made)).toEqual([]);
   });
 
@@ -157,7 +163,7 @@ describe("the suggested configuration", () => {
       sandboxed,
     );
     expect(made.suggestion.files).toEqual([]);
-    expect(made.suggestion.notes).toEqual([expect.stringContaining(`The project cannot declare ${made.dir}/src`)]);
+    expect(made.suggestion.notes).toEqual([expect.stringContaining(`has no place for ${made.dir}/src`)]);
   });
 
   it("does not say less agreement than the project asks for", async () => {
@@ -177,26 +183,47 @@ describe("the suggested configuration", () => {
       ["./other/.hidden dir", "read"],
       ["./other/etc", "read"],
     ]);
-    const { paths } = (await import("yaml")).parse(made.suggestion.files[0]?.text.split("---\n")[1] ?? "").sandbox;
+    const { paths } = (await import("yaml")).parse(made.suggestion.files.at(-1)?.text.split("---\n")[1] ?? "").sandbox;
     expect(Object.keys(paths)).toEqual(["tmp-2", "files-etc", "hidden-dir", "files-etc-2"]);
   });
 
   it("is a patch that `patch` takes, and that touches only what it must", async () => {
     const sandbox = "sandbox:\n  dynamic: true\n  paths:\n    in: { root: ./p/inbox }";
     const made = await suggested({ w: worker(sandbox) }, [["./src/deep", "read"]]);
-    const [file] = made.suggestion.files;
+    // The project gives it too: it is the ceiling of the worker's own paths.
+    expect(made.suggestion.files.map(({ file }) => file)).toEqual(["corral.yaml", "w/w.worker"]);
+    const file = made.suggestion.files[1];
     const changed = file?.patch.split("\n").filter((line) => /^[+-][^+-]/.test(line));
-    expect(changed).toEqual(["+    deep: { root: ./src/deep }"]);
+    expect(changed).toEqual([`+    deep: { root: ./src/deep, at: ${made.dir}/src/deep }`]);
     const patch = join(made.dir, "x.patch");
     await mkdir(dirname(patch), { recursive: true });
     await writeFile(patch, file?.patch ?? "");
     await promisify(execFile)("git", ["apply", "--check", "-p1", patch], { cwd: made.dir });
   });
 
+  it.each([
+    ["a project without a sandbox", "version: 1\nworkers: ./w\n"],
+    [
+      "a project that leaves paths to its workers",
+      `${ZONES.replace("mode: direct", "mode: direct\n  own_paths: allowed")}`,
+    ],
+  ])("of %s changes only the worker", async (name, yaml) => {
+    // Read by a release that knows the key; this test is about the patch alone.
+    const text = name.includes("leaves") ? ZONES : yaml;
+    const made = await suggested({ w: worker("sandbox: { dynamic: true }") }, [["./src", "read"]], text, yaml);
+    expect(made.suggestion.files.map(({ file }) => file)).toEqual(["w/w.worker"]);
+    expect(await stillAsked(made)).toEqual([]);
+  });
+
   it("leaves line ends and files alone that need nothing", async () => {
     const dos = worker("sandbox: { dynamic: true, paths: { in: { root: ./p/inbox } } }").replaceAll("\n", "\r\n");
     const made = await suggested({ w: dos }, [["./src", "read"]]);
-    expect(made.suggestion.files[0]?.text.split("\n").filter((line) => !line.endsWith("\r"))).toEqual([""]);
+    expect(
+      made.suggestion.files
+        .at(-1)
+        ?.text.split("\n")
+        .filter((line) => !line.endsWith("\r")),
+    ).toEqual([""]);
     expect((await suggested({ w: dos }, [])).suggestion.files).toEqual([]);
   });
 });

@@ -17,7 +17,7 @@ export interface ProjectFile {
 export class ProjectAdditions {
   readonly #dir: string;
   readonly #document: Document | null;
-  /** Of the host directories that were added. */
+  /** Of the places that were added. */
   readonly #added = new Map<string, { readonly name: string; readonly mode: Mode }>();
 
   constructor(dir: string, document: Document | null) {
@@ -25,20 +25,36 @@ export class ProjectAdditions {
     this.#document = document;
   }
 
-  /** The name of a host directory that the project would have; null if its form has no place for one. */
-  nameFor(host: string, mode: Mode): string | null {
+  /** True if a worker may have host directories of its own that the project does not give. */
+  get leavesPathsToWorkers(): boolean {
+    const document = this.#document;
+    if (document === null || !document.hasIn(["sandbox"])) return true;
+    return document.getIn(["sandbox", "own_paths"]) === "allowed";
+  }
+
+  /** The name of a host directory that the project would have at this place; null if its form has no place for one. */
+  nameFor({ host, directory, mode }: { host: string; directory: string; mode: Mode }): string | null {
     const document = this.#document;
     const form = document === null ? null : formOf(document);
     if (document === null || form === null) return null;
-    const known = this.#added.get(host);
+    const known = this.#added.get(directory);
     const name = known?.name ?? freeName(host, namesIn(document, form));
     const strongest = known?.mode === "write" ? "write" : mode;
-    this.#added.set(host, { name, mode: strongest });
-    const place = hostText(this.#dir, host);
-    const entry = form === "zones" ? { path: place } : { root: place };
-    put(document, ["sandbox", form, name], strongest === "write" ? { ...entry, mode: "rw" } : entry);
+    this.#added.set(directory, { name, mode: strongest });
+    const root = hostText(this.#dir, host);
+    const place = { ...(form === "zones" ? { path: root } : { root }), ...placeText(name, directory) };
+    const entry = strongest === "write" ? { ...place, mode: "rw", approval: WITHOUT_QUESTION } : place;
+    put(document, ["sandbox", form, name], entry);
     return name;
   }
+}
+
+/** As writing was granted: without a question for each file. */
+export const WITHOUT_QUESTION = { write: "pre_approved" };
+
+/** The same path must lead there as in the run that was granted it. */
+export function placeText(name: string, directory: string): { readonly at?: string } {
+  return directory === `/${name}` ? {} : { at: directory };
 }
 
 /** Zones in one common folder, and a root that is everything, have no place for a folder elsewhere. */

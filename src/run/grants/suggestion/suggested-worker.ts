@@ -1,10 +1,10 @@
-import { resolve } from "node:path";
 import { type Document, isMap, isSeq } from "yaml";
+import { governingMount } from "../../../sandbox/access.ts";
 import type { Mount } from "../../../sandbox/mount.ts";
 import { covers, type VirtualPath } from "../../../sandbox/virtual-path.ts";
 import type { GrantRecord, Mode } from "../../model/grant.ts";
 import { put, textsAt } from "./edited-yaml.ts";
-import { freeName, hostText, type ProjectAdditions } from "./suggested-project.ts";
+import { freeName, hostText, type ProjectAdditions, placeText, WITHOUT_QUESTION } from "./suggested-project.ts";
 
 /** A directory that a worker turned out to need. */
 export interface Wanted {
@@ -49,31 +49,35 @@ export function declareIn(document: Document, wanted: readonly Wanted[], context
   if (has("paths")) return asPaths(document, wanted, context);
   if (has("zones")) return asZones(document, wanted, context);
   if (has("inherit") || has("allow_read") || has("allow_write")) return asLists(document, wanted, context);
-  // Under the project's names nothing moves; a folder of the host can only be a path of the worker's own.
-  return wanted.every(({ mount }) => mount !== null)
-    ? asLists(document, wanted, context)
-    : asPaths(document, wanted, context);
+  // Under the project's names nothing moves. What the project cannot give can only be a path of the worker's own.
+  const isGiven = wanted.every(({ mount }) => mount !== null) || !context.additions.leavesPathsToWorkers;
+  return isGiven ? asLists(document, wanted, context) : asPaths(document, wanted, context);
 }
 
-const WITHOUT_QUESTION = { write: "pre_approved" };
-
-function asPaths(document: Document, wanted: readonly Wanted[], { dir }: WorkerContext): Wanted[] {
+/** The project is the ceiling of a worker's own paths, so it must have what it does not give yet. */
+function asPaths(document: Document, wanted: readonly Wanted[], { dir, additions }: WorkerContext): Wanted[] {
   const paths = document.getIn(["sandbox", "paths"]);
-  const known = isMap(paths) ? (paths.toJS(document) as Record<string, { readonly root?: unknown }>) : {};
+  const known = isMap(paths) ? (paths.toJS(document) as Record<string, { readonly at?: unknown }>) : {};
   const names = Object.keys(known);
-  for (const { host, mode } of wanted) {
-    const same = names.find((name) => resolve(dir, String(known[name]?.root ?? "")) === host);
+  const left: Wanted[] = [];
+  for (const want of wanted) {
+    const { host, mount, mode, directory } = want;
+    if (mount === null && !additions.leavesPathsToWorkers && additions.nameFor(want) === null) {
+      left.push(want);
+      continue;
+    }
+    const same = names.find((name) => (known[name]?.at ?? `/${name}`) === directory);
     if (same !== undefined) {
       if (mode === "write") makeWritable(document, ["sandbox", "paths", same]);
       continue;
     }
     const name = freeName(host, names);
     names.push(name);
-    const entry = { root: hostText(dir, host) };
+    const entry = { root: hostText(dir, host), ...placeText(name, directory) };
     const writable = { ...entry, mode: "rw", approval: WITHOUT_QUESTION };
     put(document, ["sandbox", "paths", name], mode === "write" ? writable : entry);
   }
-  return [];
+  return left;
 }
 
 function makeWritable(document: Document, at: readonly string[]): void {
@@ -85,7 +89,7 @@ function makeWritable(document: Document, at: readonly string[]): void {
 function asZones(document: Document, wanted: readonly Wanted[], { mounts, additions }: WorkerContext): Wanted[] {
   const left: Wanted[] = [];
   for (const want of wanted) {
-    const name = want.mount ?? additions.nameFor(want.host, want.mode);
+    const name = want.mount ?? additions.nameFor(want);
     if (name === null) left.push(want);
     else
       addZone(
@@ -112,25 +116,34 @@ function addZone(document: Document, name: string, mode: Wanted["mode"], mount: 
     zones.set(at, document.createNode({ ...written[at], ...writable }, { flow: true }));
 }
 
-function asLists(document: Document, wanted: readonly Wanted[], { additions }: WorkerContext): Wanted[] {
+function asLists(document: Document, wanted: readonly Wanted[], { additions, mounts }: WorkerContext): Wanted[] {
   const at = { read: ["sandbox", "allow_read"], write: ["sandbox", "allow_write"] } as const;
   const had = { read: textsAt(document, at.read), write: textsAt(document, at.write) };
   const left: Wanted[] = [];
   const reads: string[] = [];
   const writes: string[] = [];
-  for (const { directory, host, mount, mode } of wanted) {
-    const name = mount === null ? additions.nameFor(host, mode) : null;
-    if (mount === null && name === null) left.push({ directory, host, mount, mode });
-    else (mode === "write" ? writes : reads).push(mount === null ? `/${name}` : directory);
+  for (const want of wanted) {
+    if (want.mount === null && additions.nameFor(want) === null) left.push(want);
+    else (want.mode === "write" ? writes : reads).push(want.directory);
   }
   // With `inherit` alone everything that the project gives is there.
   if (document.hasIn(["sandbox", "inherit"]) && had.read === null && had.write === null) return left;
   const allWrites = together(had.write ?? [], writes);
   const allReads = together(had.read ?? had.write ?? [], reads, writes);
   if (writes.length > 0) put(document, at.write, allWrites);
+  const asks = writes.some((path) => asksToWrite(path as VirtualPath, mounts));
+  // A consent of the worker's own is for everything that it writes: not for what it could write before.
+  if (writes.length > 0 && had.write === null && !asks && !document.hasIn(["sandbox", "approval"]))
+    put(document, ["sandbox", "approval"], WITHOUT_QUESTION);
   // One list of what is written says what is read as well, for as long as that is the same.
   if ((had.read !== null || reads.length > 0) && reads.length + writes.length > 0) put(document, at.read, allReads);
   return left;
+}
+
+/** Where the project asks for agreement, a worker cannot do with less. */
+function asksToWrite(path: VirtualPath, mounts: readonly Mount[]): boolean {
+  const said = governingMount({ mounts }, path)?.approval?.write;
+  return said !== undefined && said !== "pre_approved";
 }
 
 function together(...lists: readonly (readonly string[])[]): string[] {

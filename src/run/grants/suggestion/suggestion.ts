@@ -54,7 +54,7 @@ export function suggestedConfiguration({ project, mounts, workers, grants }: Sug
 }
 
 function noteOn(worker: string, { host }: Wanted): string {
-  return `The project cannot declare ${host}: give worker ${worker} \`paths\` of its own, or use \`mode: direct\`.`;
+  return `The form of the project's sandbox has no place for ${host}: use \`mode: direct\` or \`paths\` there, for worker ${worker}.`;
 }
 
 function frontMatterOf(text: string): { before: string; yaml: string; after: string } | null {
