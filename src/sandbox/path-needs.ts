@@ -24,7 +24,7 @@ export function openPaths(parent: Sandbox, paths: readonly PathNeed[], needs: Ne
 }
 
 function bring(need: PathNeed, needs: Needs): Granted {
-  const source: Mount = { name: need.name, path: placeOf(need), host: need.host, mode: "rw" };
+  const source: Mount = { name: need.name, path: ownPlace(need), host: need.host, mode: "rw" };
   const mode = needs.readonly ? "ro" : need.mode;
   const mount = {
     ...source,
@@ -37,7 +37,7 @@ function bring(need: PathNeed, needs: Needs): Granted {
   return { mounts: [{ mount, source }], violations: [] };
 }
 
-function placeOf({ name, at }: PathNeed): VirtualPath {
+function ownPlace({ name, at }: PathNeed): VirtualPath {
   return at ?? (`/${name}` as VirtualPath);
 }
 
@@ -87,7 +87,7 @@ function rerootAt(parent: Sandbox, place: VirtualPath, need: PathNeed, needs: Ne
   for (const source of select(parent, place)) {
     const mode = write && source.mode === "rw" ? "rw" : "ro";
     const consent = consentFor(parent, source, mode, { own: need.approval, blanket: needs.approval });
-    const path = joinVirtual(placeOf(need), below(place, source.path) ?? "");
+    const path = joinVirtual(ownPlace(need), below(place, source.path) ?? "");
     const mount: Mount = {
       ...source,
       ...constraints(source, need),

@@ -17,7 +17,6 @@ import { at } from "../../sandbox/sandboxes.ts";
 const ZONES = `version: 1
 sandbox:
   mode: direct
-  own_paths: allowed
   zones:
     inbox: { path: ./p/inbox } # what comes in
     out: { path: ./p/out, mode: rw }
@@ -27,12 +26,7 @@ workers: ./w
 type Asked = readonly [directory: string, mode: "read" | "write", mount?: string];
 
 /** A project whose worker `w` was granted these; a directory that begins with `./` is one of the host. */
-async function suggested(
-  workers: Readonly<Record<string, string>>,
-  asked: readonly Asked[],
-  yaml = ZONES,
-  shown = yaml,
-) {
+async function suggested(workers: Readonly<Record<string, string>>, asked: readonly Asked[], yaml = ZONES) {
   const files = Object.fromEntries(Object.entries(workers).map(([name, text]) => [`w/${name}.worker`, text]));
   const folders = { "p/inbox/2024/": "", "p/out/": "", "src/deep/": "", "other/": "" };
   const dir = await projectFolder({ "corral.yaml": yaml, ...files, ...folders });
@@ -56,7 +50,7 @@ async function suggested(
   });
   const project = await loadProject(dir);
   const suggestion = suggestedConfiguration({
-    project: { dir, file: "corral.yaml", text: shown },
+    project: { dir, file: "corral.yaml", text: yaml },
     mounts: project.declaration.mounts,
     workers: new Map(Object.entries(workers).map(([name, text]) => [name, { file: `w/${name}.worker`, text }])),
     grants,
@@ -207,11 +201,19 @@ describe("the suggested configuration", () => {
       "a project that leaves paths to its workers",
       `${ZONES.replace("mode: direct", "mode: direct\n  own_paths: allowed")}`,
     ],
-  ])("of %s changes only the worker", async (name, yaml) => {
-    // Read by a release that knows the key; this test is about the patch alone.
-    const text = name.includes("leaves") ? ZONES : yaml;
-    const made = await suggested({ w: worker("sandbox: { dynamic: true }") }, [["./src", "read"]], text, yaml);
+  ])("of %s changes only the worker", async (_, yaml) => {
+    const made = await suggested({ w: worker("sandbox: { dynamic: true }") }, [["./src", "read"]], yaml);
     expect(made.suggestion.files.map(({ file }) => file)).toEqual(["w/w.worker"]);
+    expect(await stillAsked(made)).toEqual([]);
+  });
+
+  it("lets other workers keep their paths where the project gets its first sandbox", async () => {
+    const workers = {
+      w: worker("sandbox: { dynamic: true, inherit: true }"),
+      v: worker("sandbox: { dynamic: true, paths: { o: { root: ./other } } }"),
+    };
+    const made = await suggested(workers, [["./src", "read"]], "version: 1\nworkers: ./w\n");
+    expect(made.suggestion.files[0]?.text).toContain("own_paths: allowed");
     expect(await stillAsked(made)).toEqual([]);
   });
 

@@ -37,6 +37,8 @@ export class ProjectAdditions {
     const document = this.#document;
     const form = document === null ? null : formOf(document);
     if (document === null || form === null) return null;
+    // With a sandbox of its own it would be the ceiling of all workers' paths.
+    if (!document.hasIn(["sandbox"])) put(document, ["sandbox", "own_paths"], "allowed");
     const known = this.#added.get(directory);
     const name = known?.name ?? freeName(host, namesIn(document, form));
     const strongest = known?.mode === "write" ? "write" : mode;
