@@ -10,6 +10,8 @@ export default defineConfig({
   test: {
     // Tests of the Engine wait for it much of the time, so there is work for more files than a small machine has cores.
     maxWorkers: 3,
+    // Files share a process, so each module loads once. Nothing of Corral has module state that a file could leave behind.
+    isolate: false,
     testTimeout: 120_000,
     hookTimeout: 120_000,
     // What a test waits for may come late on a busy machine; one that polls ends as soon as it is there.
