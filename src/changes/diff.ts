@@ -1,5 +1,5 @@
 import { OpenMounts } from "./apply/open-mounts.ts";
-import { isVerdict, refused, type Verdict } from "./apply/verdict.ts";
+import { impossible, isVerdict, refused, type Verdict } from "./apply/verdict.ts";
 import { versionsOf, whyNot } from "./diff/compare.ts";
 import { isText, textDiff } from "./diff/text-diff.ts";
 import { visible, visibleName } from "./diff/visible.ts";
@@ -74,7 +74,7 @@ async function diffOf(change: Change, mounts: OpenMounts, limits: DiffLimits, le
   if (size > limits.fileBytes) return shown(change, [`${heading(change)} (${sizes}; too large to show)`]);
   if (left.bytes <= 0 || left.read < size) return shown(change, [`${heading(change)} (${sizes}; not shown)`]);
   left.read -= size;
-  const versions = await versionsOf(change, mounts);
+  const versions = await versionsOf(change, mounts).catch(impossible);
   if (isVerdict(versions)) return marked(change, versions);
   const { before, after } = versions;
   if (!isText(before) || !isText(after)) return shown(change, [`${heading(change)} (binary, ${sizes})`]);

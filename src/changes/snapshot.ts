@@ -35,6 +35,7 @@ async function takenFrom(change: Change, from: string, to: string, signal: Abort
 }
 
 const CHANGED_AGAIN = "it changed again while it was checked";
+const LEASED = "another program holds it with a lease";
 /** By changing directory step by step, a worker can make paths that are too long for a system call. */
 const TOO_LONG = "its path is too long";
 
@@ -61,6 +62,7 @@ async function copied(
   } catch (error) {
     if (hasCode(error, "ENOENT", "ENOTDIR", "ELOOP")) return CHANGED_AGAIN;
     if (hasCode(error, "ENAMETOOLONG")) return TOO_LONG;
+    if (hasCode(error, "EAGAIN")) return LEASED;
     throw error;
   }
 }

@@ -15,7 +15,7 @@ import { type ChangesOf, type Collected, collectChanges, withoutAgreed } from ".
 import type { Change, Changeset } from "./model/changeset.ts";
 import { type RawName, rawBytes, rawNameOf } from "./model/raw-name.ts";
 import { digestAt, snapshotOf } from "./snapshot.ts";
-import { TooLargeToStage } from "./view/base-tree.ts";
+import { CannotStage } from "./view/base-tree.ts";
 import { rebase } from "./view/rebase.ts";
 import { openView, type View } from "./view/view.ts";
 
@@ -114,7 +114,7 @@ export class Stage implements AsyncDisposable {
     try {
       return (await openView({ mount, mounts: sandbox.mounts, dir: own, overlays, signal })) ?? "it cannot be opened";
     } catch (error) {
-      if (!(error instanceof TooLargeToStage)) throw error;
+      if (!(error instanceof CannotStage)) throw error;
       return `writes to it must be staged, and ${error.message}`;
     }
   }

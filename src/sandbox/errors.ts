@@ -9,6 +9,7 @@ export type SandboxErrorCode =
   | "PERMISSION"
   | "EDIT"
   | "FILE_SYSTEM"
+  | "FILE_LEASED"
   | "PERMISSION_ESCALATION";
 
 /**
@@ -87,6 +88,15 @@ export class FileSystemError extends SandboxError {
   /** `operation` is a verb; `reason` says why, and what to do instead. */
   constructor(path: string, operation: string, reason: string, options?: ErrorOptions) {
     super("FILE_SYSTEM", path, `Cannot ${operation} '${path}': ${reason}`, options);
+  }
+}
+
+/** Opening the file would wait until another program gives up its lease on it. */
+export class FileLeasedError extends SandboxError {
+  /** `operation` is a verb. */
+  constructor(path: string, operation: string, options?: ErrorOptions) {
+    const text = `Cannot ${operation} '${path}': another program holds the file with a lease. Try again after that program has closed it.`;
+    super("FILE_LEASED", path, text, options);
   }
 }
 

@@ -43,6 +43,7 @@ const WORDS: ReadonlyMap<string, string> = new Map([
   ["ENAMETOOLONG", "its name is too long"],
   ["EEXIST", "another process replaced its temporary file"],
   ["EINVAL", "its file system does not allow such a name"],
+  ["EAGAIN", "another program holds it with a lease; try again after that program has closed it"],
   ["EMFILE", "too many files are open; try again"],
   ["ENFILE", "too many files are open; try again"],
 ]);

@@ -31,8 +31,8 @@ export const MAX_STAGED_DEPTH = 128;
 /** The number of entries after which other work of the process gets a turn. */
 const SLICE = 1000;
 
-/** A directory holds more than can be staged. */
-export class TooLargeToStage extends Error {}
+/** A directory holds more than can be staged, or what cannot be opened now. */
+export class CannotStage extends Error {}
 
 export interface BaseRules {
   /** Whether a file of this size may be read. `names` lead to it from the root. */
@@ -62,7 +62,7 @@ class Reader {
   }
 
   async read(folder: Descriptor, names: readonly RawName[]): Promise<BaseTree> {
-    if (names.length > MAX_STAGED_DEPTH) throw new TooLargeToStage(`it is deeper than ${MAX_STAGED_DEPTH} levels`);
+    if (names.length > MAX_STAGED_DEPTH) throw new CannotStage(`it is deeper than ${MAX_STAGED_DEPTH} levels`);
     const { only } = this.#rules;
     const tree = new Map<RawName, BaseNode>();
     for (const name of names.length === 0 && only !== null ? [only] : rawNamesIn(folder)) {
@@ -106,8 +106,7 @@ class Reader {
 
   async #count(): Promise<void> {
     this.#entries += 1;
-    if (this.#entries > MAX_STAGED_ENTRIES)
-      throw new TooLargeToStage(`it holds more than ${MAX_STAGED_ENTRIES} entries`);
+    if (this.#entries > MAX_STAGED_ENTRIES) throw new CannotStage(`it holds more than ${MAX_STAGED_ENTRIES} entries`);
     if (this.#entries % SLICE !== 0) return;
     this.#rules.signal?.throwIfAborted();
     await nextTurn();

@@ -1,10 +1,10 @@
 import fs from "node:fs";
 import { contentOf, copyContent } from "../../files/host/content.ts";
 import { Descriptor, isRoot } from "../../files/host/descriptor.ts";
-import { codeOf } from "../../platform/errno.ts";
+import { codeOf, hasCode } from "../../platform/errno.ts";
 import { formatBytes } from "../../sandbox/units.ts";
 import { type RawName, rawChild, rawPath, rawStat } from "../model/raw-name.ts";
-import { type BaseNode, type BaseTree, TooLargeToStage } from "./base-tree.ts";
+import { type BaseNode, type BaseTree, CannotStage } from "./base-tree.ts";
 
 /** The most bytes that are copied for one view. */
 export const MAX_COPIED_BYTES = 4 * 1024 ** 3;
@@ -73,13 +73,23 @@ class TreeCopy {
     const { size, mode, uid, gid, atime, mtime } = stats;
     this.#bytes += size;
     if (this.#bytes > MAX_COPIED_BYTES)
-      throw new TooLargeToStage(`it holds more than ${formatBytes(MAX_COPIED_BYTES)} that would have to be copied`);
-    using source = named.reopen(fs.constants.O_RDONLY);
+      throw new CannotStage(`it holds more than ${formatBytes(MAX_COPIED_BYTES)} that would have to be copied`);
+    using source = openNow(named);
     using file = Descriptor.create(rawPath(to, name), 0o600);
     await copyContent(contentOf(source), file, this.#signal);
     if (isRoot()) fs.fchownSync(file.fd, uid, gid);
     fs.fchmodSync(file.fd, mode & 0o777);
     fs.futimesSync(file.fd, atime, mtime);
+  }
+}
+
+/** Left out, it would look to the worker as if it did not exist: so a file that cannot be opened now refuses the view. */
+function openNow(named: Descriptor): Descriptor {
+  try {
+    return named.reopen(fs.constants.O_RDONLY);
+  } catch (error) {
+    if (!hasCode(error, "EAGAIN")) throw error;
+    throw new CannotStage("another program holds one of its files with a lease", { cause: error });
   }
 }
 

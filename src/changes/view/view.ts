@@ -51,7 +51,7 @@ export interface ViewRequest {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Null if the directory can no longer be opened. Rejects with `TooLargeToStage` if it is too large. */
+/** Null if the directory can no longer be opened. Rejects with `CannotStage` if it cannot be staged. */
 export async function openView({ mount, mounts, dir, overlays, signal }: ViewRequest): Promise<View | null> {
   const found = pinned(mount.host);
   if (found === null) return null;

@@ -75,6 +75,7 @@ const FAULTS: Readonly<Record<string, string>> = {
   EPERM: "cannot be opened: permission denied",
   EROFS: "cannot be created: the file system is read-only",
   ELOOP: "cannot be opened: too many symbolic links",
+  EAGAIN: "cannot be opened: another program holds it with a lease",
   EISDIR: "is a folder, not a file",
   ENAMETOOLONG: "cannot be opened: its name is too long",
 };

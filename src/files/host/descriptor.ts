@@ -2,14 +2,15 @@ import fs from "node:fs";
 
 /** Linux's O_PATH names a file without opening it, so that a FIFO or a device is not affected. */
 const O_PATH = 0o10000000;
-const { O_DIRECTORY, O_NOFOLLOW, O_WRONLY, O_CREAT, O_EXCL } = fs.constants;
+const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_WRONLY, O_CREAT, O_EXCL } = fs.constants;
 
 /**
  * A descriptor of this process. It identifies one file, whatever any path says later (docs/architecture.md,
  * fact: open-by-descriptor).
  *
  * Names are worked on with synchronous calls: each takes microseconds and never waits for a worker, since nothing but
- * regular files is ever opened, and a descriptor is held for a moment only. Content is read and written asynchronously.
+ * regular files is ever opened, and never where a lease would have to be broken first. A descriptor is held for a moment
+ * only. Content is read and written asynchronously.
  */
 export class Descriptor implements Disposable {
   readonly fd: number;
@@ -66,9 +67,12 @@ export class Descriptor implements Disposable {
     return this.reopen(O_PATH);
   }
 
-  /** The same file, opened with `flags`. It cannot become another file in between. */
+  /**
+   * The same file, opened with `flags`. It cannot become another file in between. Fails with EAGAIN if another program has a
+   * lease on it: without O_NONBLOCK the kernel would wait up to 45 s for that program.
+   */
   reopen(flags: number): Descriptor {
-    return new Descriptor(fs.openSync(this.path(), flags));
+    return new Descriptor(fs.openSync(this.path(), flags | O_NONBLOCK));
   }
 
   /** The same directory, opened for reading. This descriptor is closed. */

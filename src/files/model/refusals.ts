@@ -1,5 +1,11 @@
 import { codeOf } from "../../platform/errno.ts";
-import { FileSystemError, NotFoundError, PermissionError, SandboxError } from "../../sandbox/errors.ts";
+import {
+  FileLeasedError,
+  FileSystemError,
+  NotFoundError,
+  PermissionError,
+  SandboxError,
+} from "../../sandbox/errors.ts";
 
 export type FileOperation =
   | "read"
@@ -47,6 +53,7 @@ function refusalOf(operation: FileOperation, path: string, error: unknown): unkn
   if (error instanceof SandboxError || !isErrno(error)) return error;
   const cause = { cause: error };
   if (error.code === "ENOENT") return new NotFoundError(path);
+  if (error.code === "EAGAIN" && error.syscall === "open") return new FileLeasedError(path, VERBS[operation], cause);
   const refused = REFUSED[error.code];
   if (refused !== undefined) return new PermissionError(path, consentKind(operation), refused, cause);
   const reason = REASONS[error.code] ?? `the file system reported ${error.code}.`;
@@ -93,9 +100,10 @@ const REASONS: Readonly<Record<string, string>> = {
   ELOOP: "a symbolic link is in its path. Name the place that the link leads to.",
   ESTALE: "it was replaced at the same time. Try again.",
   EIO: "the disk reported an error.",
+  ETXTBSY: "a program is running from it. Try again after that program has ended, or replace the file.",
 };
 
-type Errno = Error & { readonly code: string };
+type Errno = Error & { readonly code: string; readonly syscall: string };
 
 function isErrno(error: unknown): error is Errno {
   return error instanceof Error && "syscall" in error && codeOf(error) !== undefined;

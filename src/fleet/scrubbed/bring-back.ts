@@ -1,6 +1,7 @@
 import fs from "node:fs";
 import { posix } from "node:path";
 import { linkTextFault } from "../../changes/model/link-text.ts";
+import { contentOf, copyContent } from "../../files/host/content.ts";
 import { Descriptor, isRoot } from "../../files/host/descriptor.ts";
 import { openSlot } from "../../files/host/folder.ts";
 import { openRoots } from "../../files/host/roots.ts";
@@ -23,12 +24,16 @@ export interface BroughtBack {
  * Moves what an item left in its folder to its destination. No process can write there any more, so it is judged first and
  * then moved: regular files, folders, and links that stay inside. If anything else is found, nothing is moved.
  */
-export function bringBack(from: string, { base, parts, path }: ItemOutput, maxBytes: number): BroughtBack {
+export async function bringBack(
+  from: string,
+  { base, parts, path }: ItemOutput,
+  maxBytes: number,
+): Promise<BroughtBack> {
   using source = Descriptor.name(from, true);
   const judge = new Judge(path, maxBytes);
   const reason = judge.folder(source, []);
   if (reason !== null) return { refusal: reason, bytes: 0 };
-  if (judge.entries > 0) moveInto(source, base, parts, path);
+  if (judge.entries > 0) await moveInto(source, base, parts, path);
   return { refusal: null, bytes: judge.bytes };
 }
 
@@ -74,7 +79,7 @@ class Judge {
 }
 
 /** Into the item's own folder, which is opened without following links and made if it is missing. */
-function moveInto(source: Descriptor, base: Mount, parts: readonly string[], path: VirtualPath): void {
+async function moveInto(source: Descriptor, base: Mount, parts: readonly string[], path: VirtualPath): Promise<void> {
   using roots = openRoots([base]);
   using slot = openSlot("write", roots.get("write", base.path), { path, mount: base.path, parts }, true);
   if (fs.lstatSync(slot.folder.path(slot.name), { throwIfNoEntry: false }) === undefined) {
@@ -83,23 +88,23 @@ function moveInto(source: Descriptor, base: Mount, parts: readonly string[], pat
     if (isRoot()) fs.lchownSync(slot.folder.path(slot.name), uid, gid);
   }
   using target = slot.folder.child(slot.name, true);
-  moveAll(source, target);
+  await moveAll(source, target);
 }
 
-function moveAll(source: Descriptor, target: Descriptor): void {
+async function moveAll(source: Descriptor, target: Descriptor): Promise<void> {
   for (const name of fs.readdirSync(source.path())) {
     const stats = fs.lstatSync(source.path(name));
     const there = fs.lstatSync(target.path(name), { throwIfNoEntry: false });
     if (stats.isDirectory() && there?.isDirectory()) {
       using from = source.child(name, true);
       using to = target.child(name, true);
-      moveAll(from, to);
-    } else moveOne(source, target, name, stats);
+      await moveAll(from, to);
+    } else await moveOne(source, target, name, stats);
   }
 }
 
 /** Atomic if both are on one file system: a reader sees the old file or the new one. */
-function moveOne(source: Descriptor, target: Descriptor, name: string, stats: fs.Stats): void {
+async function moveOne(source: Descriptor, target: Descriptor, name: string, stats: fs.Stats): Promise<void> {
   try {
     fs.renameSync(source.path(name), target.path(name));
     return;
@@ -111,16 +116,19 @@ function moveOne(source: Descriptor, target: Descriptor, name: string, stats: fs
     fs.mkdirSync(temporary, 0o755);
     using from = source.child(name, true);
     using to = new Descriptor(fs.openSync(temporary, fs.constants.O_RDONLY | fs.constants.O_DIRECTORY));
-    moveAll(from, to);
+    await moveAll(from, to);
     fs.fchownSync(to.fd, stats.uid, stats.gid);
     fs.fchmodSync(to.fd, stats.mode & 0o777);
   } else if (stats.isSymbolicLink()) {
     fs.symlinkSync(fs.readlinkSync(source.path(name)), temporary);
     fs.lchownSync(temporary, stats.uid, stats.gid);
   } else {
-    fs.copyFileSync(source.path(name), temporary, fs.constants.COPYFILE_EXCL);
-    fs.chownSync(temporary, stats.uid, stats.gid);
-    fs.chmodSync(temporary, stats.mode & 0o777);
+    using named = source.child(name);
+    using from = named.reopen(fs.constants.O_RDONLY);
+    using to = Descriptor.create(temporary, 0o600);
+    await copyContent(contentOf(from), to);
+    fs.fchownSync(to.fd, stats.uid, stats.gid);
+    fs.fchmodSync(to.fd, stats.mode & 0o777);
   }
   fs.renameSync(temporary, target.path(name));
 }

@@ -83,7 +83,7 @@ export class ScrubbedPool implements AsyncDisposable {
     const { cell } = standing;
     let isClean = false;
     try {
-      const violations = cell.lay(load);
+      const violations = await cell.lay(load);
       if (violations.length > 0) {
         isClean = true;
         return refusedResult({ run: job.run, worker: job.worker.name }, violations);

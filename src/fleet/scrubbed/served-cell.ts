@@ -1,6 +1,8 @@
 import fs from "node:fs";
 import { join } from "node:path";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import { contentOf, copyContent } from "../../files/host/content.ts";
+import { Descriptor } from "../../files/host/descriptor.ts";
 import { pinned } from "../../files/host/roots.ts";
 import { closedGate } from "../../isolation/gate/closed-gate.ts";
 import type { Enforcement } from "../../isolation/plan/enforcement.ts";
@@ -106,14 +108,14 @@ export class ServedCell implements AsyncDisposable {
   }
 
   /** Lays out the item's files. Returns what is wrong with a folder or an attachment. */
-  lay({ input, attachments, outputs }: ItemLoad): readonly Violation[] {
+  async lay({ input, attachments, outputs }: ItemLoad): Promise<readonly Violation[]> {
     const { user } = this.plan;
     this.#folder.layStreams(inputBytes(input), user);
-    const folders = outputs.flatMap(({ index, parts, path }) =>
-      unlessFault(path, () => this.#folder.makeOutput(index, parts, user)),
-    );
-    const files = attachments.flatMap((attachment) => this.#layAttachment(attachment));
-    return [...folders, ...files];
+    const violations: Violation[] = [];
+    for (const { index, parts, path } of outputs)
+      violations.push(...(await unlessFault(path, () => this.#folder.makeOutput(index, parts, user))));
+    for (const attachment of attachments) violations.push(...(await this.#layAttachment(attachment)));
+    return violations;
   }
 
   /** Runs the item's command, and takes what it left. The cell is clean afterwards, or gone. */
@@ -124,7 +126,7 @@ export class ServedCell implements AsyncDisposable {
     const most = limits.outputBytes;
     const [stdout, stderr] = [this.#folder.printed("out", most), this.#folder.printed("err", most)];
     const succeeded = served.kind !== "gone" && served.code === 0;
-    const refusal = succeeded ? this.#bringBack(outputs) : null;
+    const refusal = succeeded ? await this.#bringBack(outputs) : null;
     const exit = await exitOf(served, cell);
     return { cell: served.kind, exit, enforcement: cell.enforcement, stdout, stderr, refusal };
   }
@@ -138,22 +140,19 @@ export class ServedCell implements AsyncDisposable {
     await this.#opened[Symbol.asyncDispose]();
   }
 
-  #bringBack(outputs: readonly ItemOutput[]): BroughtBack["refusal"] {
+  async #bringBack(outputs: readonly ItemOutput[]): Promise<BroughtBack["refusal"]> {
     let bytes = 0;
     for (const output of outputs) {
       const from = this.#folder.outputAt(output.index, output.parts);
-      const done = broughtBack(from, output, this.plan.limits.diskBytes - bytes);
+      const done = await broughtBack(from, output, this.plan.limits.diskBytes - bytes);
       if (done.refusal !== null) return done.refusal;
       bytes += done.bytes;
     }
     return null;
   }
 
-  /**
-   * A copy, opened without following links: this item sees the file, and the next one does not. Synchronous, since there
-   * are many calls and none of them blocks.
-   */
-  #layAttachment(attachment: Attachment): Violation[] {
+  /** A copy, opened without following links: this item sees the file, and the next one does not. */
+  async #layAttachment(attachment: Attachment): Promise<Violation[]> {
     const { name, host, identity } = attachment;
     const path = knownAs(attachment);
     const refuse = (reason: string): Violation[] => [{ code: "MOUNT_SOURCE_REFUSED", path, reason }];
@@ -166,40 +165,45 @@ export class ServedCell implements AsyncDisposable {
     if (identity !== undefined && identity !== `${dev}:${ino}`)
       return refuse("it is not the file any more that its caller was given");
     const to = join(this.#folder.attachments, name);
-    return unlessFault(path, () => {
-      fs.copyFileSync(found.path(), to, fs.constants.COPYFILE_EXCL | fs.constants.COPYFILE_FICLONE);
-      fs.chmodSync(to, 0o444);
+    return await unlessFault(path, async () => {
+      using source = found.reopen(fs.constants.O_RDONLY);
+      using file = Descriptor.create(to, 0o600);
+      await copyContent(contentOf(source), file);
+      fs.fchmodSync(file.fd, 0o444);
     });
   }
 }
 
 /** A worker may have left something at the destination earlier: that refuses this item, and does not end the fleet. */
-function broughtBack(from: string, output: ItemOutput, maxBytes: number): BroughtBack {
+async function broughtBack(from: string, output: ItemOutput, maxBytes: number): Promise<BroughtBack> {
   try {
-    return bringBack(from, output, maxBytes);
+    return await bringBack(from, output, maxBytes);
   } catch (error) {
     const { path } = output;
     if (error instanceof SandboxError)
       return { refusal: { path: error.path ?? path, reason: NOT_ITS_PLACE }, bytes: 0 };
     const code = faultOf(error);
     if (code === null) throw error;
+    if (code === "EAGAIN") return { refusal: { path, reason: LEASED }, bytes: 0 };
     const reason = IN_THE_WAY.has(code) ? NOT_ITS_PLACE : `it could not be moved there (${code})`;
     return { refusal: { path, reason }, bytes: 0 };
   }
 }
 
 const NOT_ITS_PLACE = "something else is at its destination, such as a link, or a folder in place of a file";
+const LEASED = "another program holds it with a lease";
 const IN_THE_WAY: ReadonlySet<string> = new Set(["EEXIST", "EISDIR", "ELOOP", "ENOTDIR", "ENOTEMPTY"]);
 
 /** An item's names may be impossible for files: that refuses the item, and no other. */
-function unlessFault(path: string, act: () => void): Violation[] {
+async function unlessFault(path: string, act: () => void | Promise<void>): Promise<Violation[]> {
   try {
-    act();
+    await act();
     return [];
   } catch (error) {
     const code = faultOf(error);
     if (code === null) throw error;
-    return [{ code: "MOUNT_SOURCE_REFUSED", path, reason: `it could not be made there (${code})` }];
+    const reason = code === "EAGAIN" ? LEASED : `it could not be made there (${code})`;
+    return [{ code: "MOUNT_SOURCE_REFUSED", path, reason }];
   }
 }
 

@@ -71,6 +71,8 @@ export function containerConfig(
         { Name: "nofile", Soft: limits.nofile, Hard: limits.nofile },
         { Name: "fsize", Soft: limits.diskBytes, Hard: limits.diskBytes },
         { Name: "core", Soft: 0, Hard: 0 },
+        // The kernel counts the bytes of message queues for each user number, and files made in /dev/mqueue are queues too.
+        ...(hardening.seccomp === "corral" ? [{ Name: "msgqueue", Soft: 0, Hard: 0 }] : []),
       ],
       Tmpfs: Object.fromEntries(plan.tmpfs.map((tmpfs) => [tmpfs.path, tmpfsOptions(tmpfs, plan)])),
       Mounts: [...nameMounts(plan, names), ...plan.mounts.map((mount) => mountConfig(mount, volumes))],

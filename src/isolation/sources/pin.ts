@@ -131,6 +131,8 @@ function reasonOf(error: unknown): string | null {
       return "one of its parent directories is a symbolic link or a file";
     case "EACCES":
       return "the user that Corral runs as may not open it";
+    case "EAGAIN":
+      return "another program holds it with a lease";
     case "ENAMETOOLONG":
       return CANNOT_BE_MOUNTED;
     default:

@@ -3,7 +3,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { scanView } from "../../../src/changes/scan/scan.ts";
-import { TooLargeToStage } from "../../../src/changes/view/base-tree.ts";
+import { CannotStage } from "../../../src/changes/view/base-tree.ts";
 import { openView } from "../../../src/changes/view/view.ts";
 import type { VirtualPath } from "../../../src/sandbox/virtual-path.ts";
 import { temporaryFolder } from "../../files/temporary-folder.ts";
@@ -43,7 +43,7 @@ describe.each([true, false])("a view (overlay: %s)", (overlays) => {
     fs.mkdirSync(join(places.target, "d/".repeat(129)));
     const open = fs.readdirSync("/proc/self/fd").length;
     const mounted = mountsBelow(places.path);
-    await expect(places.view(overlays)).rejects.toThrow(TooLargeToStage);
+    await expect(places.view(overlays)).rejects.toThrow(CannotStage);
     expect(mountsBelow(places.path)).toEqual(mounted);
     expect(fs.readdirSync("/proc/self/fd")).toHaveLength(open);
   });

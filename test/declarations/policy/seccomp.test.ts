@@ -39,7 +39,8 @@ describe("the corral seccomp profile", () => {
     fsopen fsconfig fsmount fspick move_mount open_tree mount_setattr unshare setns clone3 open_by_handle_at
     name_to_handle_at kexec_load kexec_file_load init_module finit_module delete_module quotactl quotactl_fd swapon
     swapoff reboot settimeofday clock_settime adjtimex clock_adjtime stime sethostname setdomainname acct syslog iopl
-    ioperm modify_ldt fanotify_init memfd_secret mbind vmsplice io_setup socketcall ipc`.split(/\s+/),
+    ioperm modify_ldt fanotify_init memfd_secret mbind vmsplice io_setup socketcall ipc mq_open mq_timedsend mq_timedreceive
+    mq_notify mq_unlink mq_getsetattr fcntl64`.split(/\s+/),
   )("never allows %s", (name) => expect(allowed(name)).toEqual([]));
 
   it.each(
@@ -76,6 +77,17 @@ describe("the corral seccomp profile", () => {
     expect(types).toEqual([
       [0, 0o100000, 0o010000, 0o140000],
       [0, 0o100000, 0o010000, 0o140000],
+    ]);
+  });
+
+  it("allows every command of fcntl but those that make other programs wait or send them signals of a directory", () => {
+    const allows = (command: number): boolean =>
+      allowed("fcntl").some(({ args = [] }) =>
+        args.every(({ index, value, valueTwo }) => index === 1 && (command & value) >>> 0 === valueTwo),
+      );
+    expect(Array.from({ length: 2048 }, (_, command) => command).filter(allows)).toEqual([
+      ...[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 15, 16, 17, 36, 37, 38],
+      ...[1027, 1028, 1030, 1031, 1032, 1033, 1034, 1035, 1036, 1037, 1038],
     ]);
   });
 
