@@ -1,35 +1,35 @@
 import { dirname } from "node:path/posix";
-import type { Descriptor } from "../files/host/descriptor.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
 import type { Change } from "./model/changeset.ts";
-import { type RawName, rawChild, rawNamesIn, rawStat } from "./model/raw-name.ts";
-import type { Draft } from "./scan/draft.ts";
-import { MAX_STAGED_DEPTH } from "./view/base-tree.ts";
 
-/** The most approved files that are remembered. For others, approval is asked again. */
+/** The most approved entries that are remembered. For others, approval is asked again. */
 const MAX_AGREED = 20_000;
 
+export interface AgreedContent {
+  /** SHA-256 in hexadecimal. */
+  readonly digest: string;
+  /** The permission bits that were shown; null: none. */
+  readonly mode: number | null;
+}
+
 /**
- * What was approved during the run, tool by tool, so that it is not asked again when it is applied. A file counts as approved
- * only while it is exactly the version that the tool left.
+ * What was approved during the run, tool by tool, so that it is not asked again when it is applied: a file counts only with
+ * exactly the content that was shown.
  */
 export class Agreed {
-  /** Inode and time of the last change of each file. */
-  readonly #written = new Map<VirtualPath, string>();
-  readonly #contents = new Map<VirtualPath, string>();
+  readonly #contents = new Map<VirtualPath, AgreedContent>();
   readonly #deleted = new Set<VirtualPath>();
   /** The folders above what was written. */
   readonly #onTheWay = new Set<string>();
 
-  /** Notes the content that was approved for a file, as SHA-256 in hexadecimal. */
-  mayHold(path: VirtualPath, digest: string): void {
+  mayHold(path: VirtualPath, content: AgreedContent): void {
     if (this.#contents.size >= MAX_AGREED) return;
-    this.#contents.set(path, digest);
+    this.#contents.set(path, content);
     for (const folder of foldersOf(path)) this.#onTheWay.add(folder);
   }
 
-  /** The digest of the content that was approved at this path. Null if there is none. */
-  contentAt(path: VirtualPath): string | null {
+  /** The content that was approved at this path. Null if there is none. */
+  contentAt(path: VirtualPath): AgreedContent | null {
     return this.#contents.get(path) ?? null;
   }
 
@@ -37,33 +37,10 @@ export class Agreed {
     if (this.#deleted.size < MAX_AGREED) this.#deleted.add(path);
   }
 
-  covers({ kind, next }: Pick<Draft, "kind" | "next">, { path, type }: Pick<Change, "path" | "type">): boolean {
-    if (kind === "delete") return [path, ...foldersOf(path)].some((prefix) => this.#deleted.has(prefix as VirtualPath));
-    if (next === null) return false;
-    if (this.#written.get(path) === `${next.inode}:${next.ctimeNs}`) return true;
-    // A folder that was made for a file that was approved.
-    return type === "directory" && kind === "create" && (this.#onTheWay.has(path) || this.#written.has(path));
-  }
-
-  /** Notes the current staged version of a file that a tool wrote, or of a folder and everything in it. */
-  wrote(
-    path: VirtualPath,
-    folder: Descriptor,
-    name: RawName,
-    pathOf: (below: readonly RawName[]) => VirtualPath | null,
-    below: readonly RawName[] = [],
-  ): void {
-    const stats = rawStat(folder, name);
-    if (stats === null || this.#written.size >= MAX_AGREED) return;
-    this.#written.set(path, `${stats.ino}:${stats.ctimeNs}`);
-    for (const outer of foldersOf(path)) this.#onTheWay.add(outer);
-    if (!stats.isDirectory() || below.length >= MAX_STAGED_DEPTH) return;
-    using inner = rawChild(folder, name, true);
-    for (const child of rawNamesIn(inner)) {
-      const at = [...below, child];
-      const innerPath = pathOf(at);
-      if (innerPath !== null) this.wrote(innerPath, inner, child, pathOf, at);
-    }
+  /** True for a deletion that was approved, and for a folder that was made for a file that was approved. */
+  covers({ kind, path, type }: Pick<Change, "kind" | "path" | "type">): boolean {
+    if (kind === "delete") return this.#deleted.has(path);
+    return type === "directory" && kind === "create" && this.#onTheWay.has(path);
   }
 }
 

@@ -70,7 +70,7 @@ export async function collectChanges(
       const said = judged(draft, view, budget);
       const { kind, base, next, linkText } = draft;
       const operation = kind === "delete" ? "delete" : "write";
-      const isOpen = said.refusal === null && !agreed.covers(draft, said);
+      const isOpen = said.refusal === null && !agreed.covers({ kind: draft.kind, ...said });
       const asks = isOpen && asked[operation] === "ask";
       const isLeft = isOpen && !asks && view.mount.approval?.[operation] === "ask";
       const change = {
@@ -113,9 +113,9 @@ export async function withoutAgreed(
     const agreed = kind === "delete" || type !== "file" ? null : agreedTo.contentAt(path);
     const content = changeset.mounts[change.mount]?.content;
     const isComparable = agreed !== null && content !== undefined && next !== null;
-    const isAgreed = isComparable && (await digestAt(content, parts, next.size, signal)) === agreed;
-    // The approver saw the content, but not new permission bits.
-    if (!isAgreed || hasNewRights(change)) asked.push(change);
+    const isAgreed = isComparable && (await digestAt(content, parts, next.size, signal)) === agreed.digest;
+    const isModeAgreed = !hasNewRights(change) || (agreed !== null && agreed.mode === ((next?.mode ?? 0) & 0o777));
+    if (!isAgreed || !isModeAgreed) asked.push(change);
   }
   return { ...collected, toAsk: asked };
 }

@@ -1,8 +1,8 @@
+import { isText, textDiff } from "../files/diff/text-diff.ts";
+import { visible, visibleName } from "../files/diff/visible.ts";
 import { OpenMounts } from "./apply/open-mounts.ts";
 import { impossible, isVerdict, refused, type Verdict } from "./apply/verdict.ts";
 import { versionsOf, whyNot } from "./diff/compare.ts";
-import { isText, textDiff } from "./diff/text-diff.ts";
-import { visible, visibleName } from "./diff/visible.ts";
 import { type Change, type Changeset, placeKey } from "./model/changeset.ts";
 
 export const DIFF_LIMITS = {

@@ -1,9 +1,7 @@
 import { mkdir } from "node:fs/promises";
 import { basename, join } from "node:path";
-import type { Descriptor } from "../files/host/descriptor.ts";
 import { removeTree } from "../files/host/remove-tree.ts";
 import { MAX_EDIT_BYTES } from "../files/model/bounds.ts";
-import { hasCode } from "../platform/errno.ts";
 import { governingMount } from "../sandbox/access.ts";
 import type { Mount } from "../sandbox/mount.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
@@ -13,7 +11,6 @@ import { below, type VirtualPath } from "../sandbox/virtual-path.ts";
 import { Agreed } from "./agreed.ts";
 import { type ChangesOf, type Collected, collectChanges, withoutAgreed } from "./collect.ts";
 import type { Change, Changeset } from "./model/changeset.ts";
-import { type RawName, rawBytes, rawNameOf } from "./model/raw-name.ts";
 import { digestAt, snapshotOf } from "./snapshot.ts";
 import { CannotStage } from "./view/base-tree.ts";
 import { rebase } from "./view/rebase.ts";
@@ -139,36 +136,31 @@ export class Stage implements AsyncDisposable {
     return this.#views.filter((view) => view.mount.mode === "rw").map((view) => view.contentPath);
   }
 
-  /**
-   * Notes the approval of what a tool has just done. `digest`: SHA-256 of the approved content. Null: the current content is
-   * what was approved, which is only true while nothing else can write there.
-   */
-  agreed(operation: "write" | "delete", path: VirtualPath, digest: string | null = null): void {
-    const view = this.#viewAt(path);
-    if (view === undefined || this.#closed) return;
-    if (operation === "delete") this.#agreed.deleted(path);
-    else if (digest !== null) this.#agreed.mayHold(path, digest);
-    else this.#agreedWriting(view, path);
+  /** Notes the approval of a deletion of this one entry: not of what was below it, which the approver may not have seen. */
+  agreedToDelete(path: VirtualPath): void {
+    if (this.#viewAt(path) !== undefined && !this.#closed) this.#agreed.deleted(path);
+  }
+
+  /** Notes the approval of a file's whole content, as SHA-256. */
+  agreedToHold(path: VirtualPath, digest: string): void {
+    if (this.#viewAt(path) !== undefined && !this.#closed) this.#agreed.mayHold(path, { digest, mode: null });
   }
 
   /**
    * Notes the approval of a diff, by the SHA-256 of the content before (null: no file) and after. A diff leaves out what did not
-   * change, so it counts only if the content before is the real directory's, or was approved.
+   * change, so it counts only if the content before is the real directory's, or was approved. `mode`: the permission bits that
+   * the diff shows; null: none.
    */
-  async agreedToDiff(path: VirtualPath, { before, after }: { before: string | null; after: string }): Promise<void> {
+  async agreedToDiff(
+    path: VirtualPath,
+    { before, after, mode }: { before: string | null; after: string; mode: number | null },
+  ): Promise<void> {
     const view = this.#viewAt(path);
     if (view === undefined || this.#closed) return;
-    const known = before === null || before === this.#agreed.contentAt(path);
+    const known = before === null || before === this.#agreed.contentAt(path)?.digest;
     const parts = path === view.mount.path ? [basename(view.mount.host)] : partsBelow(view, path);
-    if (known || before === (await digestAt(view.targetPath, parts, MAX_EDIT_BYTES))) this.#agreed.mayHold(path, after);
-  }
-
-  #agreedWriting(view: View, path: VirtualPath): void {
-    const names = partsBelow(view, path).map(rawNameOf);
-    const name = names.at(-1);
-    if (name === undefined) return;
-    using folder = folderOf(view.content, names.slice(0, -1));
-    if (folder !== null) this.#agreed.wrote(path, folder, name, (inner) => view.pathOf([...names, ...inner]));
+    if (known || before === (await digestAt(view.targetPath, parts, MAX_EDIT_BYTES)))
+      this.#agreed.mayHold(path, { digest: after, mode });
   }
 
   /** The changes of a run that has ended: nothing may write to its views any more. Closes the views. */
@@ -238,14 +230,4 @@ function seenThrough(mount: Mount, views: readonly View[]): Mount {
 
 function partsBelow({ mount }: View, path: VirtualPath): string[] {
   return (below(mount.path, path) ?? "").split("/").filter((part) => part !== "");
-}
-
-/** The folder that the names lead to, without following links. Null if there is none. */
-function folderOf(root: Descriptor, names: readonly RawName[]): Descriptor | null {
-  try {
-    return root.below(names.map(rawBytes));
-  } catch (error) {
-    if (hasCode(error, "ENOENT", "ENOTDIR")) return null;
-    throw error;
-  }
 }

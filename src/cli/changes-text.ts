@@ -1,4 +1,4 @@
-import { visibleName } from "../changes/diff/visible.ts";
+import { visibleName } from "../files/diff/visible.ts";
 import type { KeptChange, ListedChangeset } from "../operations/changesets.ts";
 import { type Colors, printableLine } from "../operations/wording/printable.ts";
 import { quotedLines } from "../operations/wording/quoted-lines.ts";

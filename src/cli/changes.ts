@@ -1,6 +1,6 @@
 import type { Approver } from "../approval/approver.ts";
-import { visibleName } from "../changes/diff/visible.ts";
 import type { Project } from "../declarations/project.ts";
+import { visibleName } from "../files/diff/visible.ts";
 import { type AppliedChangeset, Changesets, type ListedChangeset } from "../operations/changesets.ts";
 import { RequestError, type RequestErrorCode } from "../operations/request-error.ts";
 import { printableLine } from "../operations/wording/printable.ts";

@@ -8,6 +8,7 @@ import type { Files, Guard } from "./model/files.ts";
 export function boundedWrites(files: Files, maxBytes: number): Files {
   return {
     ...files,
+    maxWriteBytes: maxBytes,
     write: (place, content, options) => files.write(place, content, bounded(options, maxBytes)),
     append: (place, content, options) => files.append(place, content, bounded(options, maxBytes)),
     edit: (place, edits, options) => files.edit(place, edits, bounded(options, maxBytes)),

@@ -3,12 +3,14 @@ import { NotFoundError } from "../sandbox/errors.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
 import { CheckedAccess, type ConsentNeed, type Resolution } from "./checked-access.ts";
+import { foresee } from "./foresee.ts";
 import { bytesOf } from "./model/content-bytes.ts";
 import type {
   Deleted,
   DeleteOptions,
   Edit,
   Edited,
+  Expecting,
   FileInfo,
   Files,
   Guard,
@@ -21,6 +23,7 @@ import type {
   WriteOptions,
   Written,
 } from "./model/files.ts";
+import type { Foreseen, Intended } from "./model/foreseen.ts";
 import { placeOf } from "./model/place.ts";
 import type { FileOperation } from "./model/refusals.ts";
 import { leadsToMount, listNamespace, statNamespace } from "./namespace.ts";
@@ -42,10 +45,16 @@ export interface GuardedFiles {
   /** `to`: the second path of a move or a copy. Throws like the operation itself if a path is refused. */
   needs(operation: FileOperation, path: string, to?: string): readonly ConsentNeed[];
 
+  /**
+   * What a change would do, or the refusal that it would meet, so that a person is asked only about what can be done. The
+   * operation checks again.
+   */
+  foresee(intended: Intended, options?: { readonly signal?: AbortSignal | undefined }): Promise<Foreseen>;
+
   read(path: string, options?: Unguarded<ReadOptions & Guard>): Promise<ReadResult>;
   write(path: string, content: string | Uint8Array, options?: Unguarded<WriteOptions>): Promise<Written>;
-  append(path: string, content: string | Uint8Array, options?: Unguarded<Guard>): Promise<Written>;
-  edit(path: string, edits: readonly Edit[], options?: Unguarded<Guard>): Promise<Edited>;
+  append(path: string, content: string | Uint8Array, options?: Unguarded<Guard & Expecting>): Promise<Written>;
+  edit(path: string, edits: readonly Edit[], options?: Unguarded<Guard & Expecting>): Promise<Edited>;
   delete(path: string, options?: Unguarded<DeleteOptions>): Promise<Deleted>;
   move(from: string, to: string, options?: Unguarded<TransferOptions>): Promise<Transferred>;
   copy(from: string, to: string, options?: Unguarded<TransferOptions>): Promise<Transferred>;
@@ -73,6 +82,10 @@ export function guarded(files: Files, sandbox: Sandbox): GuardedFiles {
     readableRoots: () => readablePaths(sandbox),
     writableRoots: () => writablePaths(sandbox),
     needs: (operation, raw, to) => access.needs(operation, raw, to),
+    foresee: (intended, options) =>
+      withSizeLimit(() =>
+        foresee(intended, { files, access, mounts: sandbox.mounts.map(({ path }) => path), ...options }),
+      ),
 
     read: (raw, options) => withSizeLimit(async () => files.read(access.toRead(raw), { ...options, checks })),
     write: async (raw, content, options) => {

@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { agreeTo } from "./agreement.ts";
 import { contentField, PATH_RULE, pathField } from "./fields.ts";
-import { shownAppend } from "./shown-diff.ts";
 import { defineTool } from "./tool.ts";
 
 export const appendFileTool = defineTool({
@@ -18,8 +17,8 @@ export const appendFileTool = defineTool({
   paths: { path: "write" },
   effects: { readOnly: false, destructive: false, idempotent: false, openWorld: false },
   async run({ path, content }, hands, signal) {
-    await agreeTo(hands.files.needs("append", path), hands, signal, () => shownAppend(path, content));
-    const { bytes, created } = await hands.files.append(path, content, { signal });
+    const expected = await agreeTo({ operation: "append", path, content }, hands, signal);
+    const { bytes, created } = await hands.files.append(path, content, { expected, signal });
     return { text: `Appended to ${path}; its size is now ${bytes} bytes.`, data: { path, bytes, created } };
   },
 });

@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { agreeTo } from "./agreement.ts";
 import { PATH_RULE, pathField } from "./fields.ts";
-import { shownTransfer } from "./shown-diff.ts";
 import { defineTool } from "./tool.ts";
 
 export const copyFileTool = defineTool({
@@ -19,8 +18,8 @@ export const copyFileTool = defineTool({
   paths: { from: "read", to: "write" },
   effects: { readOnly: false, destructive: true, idempotent: true, openWorld: false },
   async run({ from, to, overwrite }, hands, signal) {
-    await agreeTo(hands.files.needs("copy", from, to), hands, signal, () => shownTransfer("copy", from, to));
-    const copied = await hands.files.copy(from, to, { overwrite, signal });
+    const expected = await agreeTo({ operation: "copy", path: from, to, overwrite }, hands, signal);
+    const copied = await hands.files.copy(from, to, { overwrite, expected, signal });
     return { text: `Copied ${from} to ${to}.`, data: { from, to, ...copied } };
   },
 });

@@ -17,9 +17,8 @@ export const deleteFileTool = defineTool({
   paths: { path: "write" },
   effects: { readOnly: false, destructive: true, idempotent: true, openWorld: false },
   async run({ path, recursive }, hands, signal) {
-    const shown = () => (recursive ? { diff: `delete ${path} and everything in it` } : {});
-    await agreeTo(hands.files.needs("delete", path), hands, signal, shown);
-    const deleted = await hands.files.delete(path, { recursive, signal });
+    const expected = await agreeTo({ operation: "delete", path, recursive }, hands, signal);
+    const deleted = await hands.files.delete(path, { recursive, expected, signal });
     return {
       text: `Deleted ${path} (${deleted.files} files, ${deleted.folders} directories).`,
       data: { path, ...deleted },

@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { agreeTo } from "./agreement.ts";
 import { contentField, PATH_RULE, pathField } from "./fields.ts";
-import { shownEdits } from "./shown-diff.ts";
 import { defineTool } from "./tool.ts";
 
 export const editFileTool = defineTool({
@@ -29,8 +28,8 @@ export const editFileTool = defineTool({
   paths: { path: "write" },
   effects: { readOnly: false, destructive: true, idempotent: false, openWorld: false },
   async run({ path, edits }, hands, signal) {
-    await agreeTo(hands.files.needs("edit", path), hands, signal, () => shownEdits(path, edits));
-    const { bytes, replacements } = await hands.files.edit(path, edits, { signal });
+    const expected = await agreeTo({ operation: "edit", path, edits }, hands, signal);
+    const { bytes, replacements } = await hands.files.edit(path, edits, { expected, signal });
     const places = replacements === 1 ? "1 place" : `${replacements} places`;
     return { text: `Edited ${path} in ${places}.`, data: { path, bytes, replacements } };
   },

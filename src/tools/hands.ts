@@ -1,4 +1,5 @@
 import type { GuardedFiles } from "../files/guarded.ts";
+import type { VirtualPath } from "../sandbox/virtual-path.ts";
 
 /** What tools act with: the files, cell, calls and repositories of one worker. The caller of a tool provides it. */
 export interface Hands {
@@ -84,10 +85,24 @@ export interface AgreementRequest {
   /** Virtual. */
   readonly path: string;
   /** What would change, for the person who decides. */
-  readonly diff?: string;
-  /** SHA-256 of the content that the diff starts from. Null: the diff shows all of the new content. */
-  readonly before?: string | null;
+  readonly diff: string;
+  /** What the diff shows completely. */
+  readonly covered: readonly CoveredEffect[];
 }
+
+/** A part of an operation that the person saw completely, so that it is not asked about again when it is applied. */
+export type CoveredEffect =
+  | {
+      readonly operation: "write";
+      readonly path: VirtualPath;
+      /** SHA-256 of the content that the diff starts from. Null: the diff shows all of the new content. */
+      readonly before: string | null;
+      /** SHA-256 of the new content. */
+      readonly after: string;
+      /** The permission bits that were shown. Null: none. */
+      readonly mode: number | null;
+    }
+  | { readonly operation: "delete"; readonly path: VirtualPath };
 
 export interface ExecToolRequest {
   readonly command: string;

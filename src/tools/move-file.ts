@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { agreeTo } from "./agreement.ts";
 import { PATH_RULE, pathField } from "./fields.ts";
-import { shownTransfer } from "./shown-diff.ts";
 import { defineTool } from "./tool.ts";
 
 export const moveFileTool = defineTool({
@@ -19,8 +18,8 @@ export const moveFileTool = defineTool({
   paths: { from: "write", to: "write" },
   effects: { readOnly: false, destructive: true, idempotent: false, openWorld: false },
   async run({ from, to, overwrite }, hands, signal) {
-    await agreeTo(hands.files.needs("move", from, to), hands, signal, () => shownTransfer("rename", from, to));
-    const moved = await hands.files.move(from, to, { overwrite, signal });
+    const expected = await agreeTo({ operation: "move", path: from, to, overwrite }, hands, signal);
+    const moved = await hands.files.move(from, to, { overwrite, expected, signal });
     return { text: `Moved ${from} to ${to}.`, data: { from, to, ...moved } };
   },
 });

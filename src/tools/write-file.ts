@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { agreeTo } from "./agreement.ts";
 import { contentField, PATH_RULE, pathField } from "./fields.ts";
-import { shownWrite } from "./shown-diff.ts";
 import { defineTool } from "./tool.ts";
 
 export const writeFileTool = defineTool({
@@ -19,8 +18,8 @@ export const writeFileTool = defineTool({
   paths: { path: "write" },
   effects: { readOnly: false, destructive: true, idempotent: true, openWorld: false },
   async run({ path, content, overwrite }, hands, signal) {
-    await agreeTo(hands.files.needs("write", path), hands, signal, () => shownWrite(path, content, hands.files));
-    const { bytes, created } = await hands.files.write(path, content, { overwrite, signal });
+    const expected = await agreeTo({ operation: "write", path, content, overwrite }, hands, signal);
+    const { bytes, created } = await hands.files.write(path, content, { overwrite, expected, signal });
     return { text: `${created ? "Created" : "Replaced"} ${path} (${bytes} bytes).`, data: { path, bytes, created } };
   },
 });

@@ -6,6 +6,7 @@ import { describe, expect, it } from "vitest";
 import { applyChangeset } from "../../src/changes/apply/apply.ts";
 import type { ChangesOf } from "../../src/changes/collect.ts";
 import { Stage } from "../../src/changes/stage.ts";
+import { sha256 } from "../../src/platform/sha256.ts";
 import type { Mount } from "../../src/sandbox/mount.ts";
 import type { Sandbox } from "../../src/sandbox/sandbox.ts";
 import type { VirtualPath } from "../../src/sandbox/virtual-path.ts";
@@ -116,8 +117,8 @@ describe.each([true, false])("what a stage collects (overlays: %s)", (overlays) 
     plant(places.target, { "d/old": "x" });
     await using stage = await openStage(places, overlays, [places.mount()]);
     plant(hostOf(stage), { "made/a": "agreed", b: "agreed" });
-    for (const path of ["/data/made/a", "/data/b"]) stage.agreed("write", path as VirtualPath, null);
-    stage.agreed("delete", "/data/d/old" as VirtualPath, null);
+    for (const path of ["/data/made/a", "/data/b"]) stage.agreedToHold(path as VirtualPath, sha256("agreed"));
+    stage.agreedToDelete("/data/d/old" as VirtualPath);
     plant(hostOf(stage), { b: "another" });
     fs.rmSync(join(hostOf(stage), "d/old"));
     fs.chmodSync(join(hostOf(stage), "d"), 0o700);

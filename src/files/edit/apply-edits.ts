@@ -11,12 +11,13 @@ const MAX_PLACES = 1_000_000;
 /** The most places of an ambiguous text that an error names. */
 const SHOWN_LINES = 10;
 
-/** Applies the edits in order, each to the result of the one before. If it throws `EditError`, nothing was applied. */
-export function applyEdits(path: string, text: string, edits: readonly Edit[]): { text: string; replacements: number } {
+/** Applies the edits in order, each to the result of the one before, and counts the places of each. If it throws `EditError`, nothing was applied. */
+export function applyEdits(path: string, text: string, edits: readonly Edit[]): { text: string; places: number[] } {
   if (edits.length === 0 || edits.length > MAX_EDITS) {
     throw new EditError(path, `a call takes 1 to ${MAX_EDITS} edits, and this one has ${edits.length}.`);
   }
   let current = text;
+  const places: number[] = [];
   let replacements = 0;
   let searched = 0;
   for (const [index, edit] of edits.entries()) {
@@ -39,8 +40,9 @@ export function applyEdits(path: string, text: string, edits: readonly Edit[]): 
       );
     current = parts.join(fresh);
     replacements += found;
+    places.push(found);
   }
-  return { text: current, replacements };
+  return { text: current, places };
 }
 
 /** Null if `old` occurs more than `max` times. */

@@ -12,6 +12,8 @@ export interface EditedContent {
   /** SHA-256 of the content before. */
   readonly before: string;
   readonly replacements: number;
+  /** In how many places each edit was applied. */
+  readonly places: readonly number[];
 }
 
 /** The content of an opened text file after the edits. A byte order mark is kept. */
@@ -19,8 +21,8 @@ export async function editedContent(source: ByteSource, path: string, edits: rea
   if (source.size > MAX_EDIT_BYTES) throw new FileTooLargeError(path, source.size, MAX_EDIT_BYTES);
   const whole = await readAll(source);
   if (!isUtf8(whole)) throw notText(path, null);
-  const { text, replacements } = applyEdits(path, whole.toString(), edits);
+  const { text, places } = applyEdits(path, whole.toString(), edits);
   const bytes = Buffer.from(text);
   if (bytes.length > MAX_EDIT_BYTES) throw new FileTooLargeError(path, bytes.length, MAX_EDIT_BYTES);
-  return { bytes, before: sha256(whole), replacements };
+  return { bytes, before: sha256(whole), replacements: places.reduce((all, one) => all + one, 0), places };
 }

@@ -1,18 +1,25 @@
 import fs from "node:fs";
-import type { Guard, Written } from "../model/files.ts";
+import type { Expecting, Guard, Written } from "../model/files.ts";
 import type { Place } from "../model/place.ts";
 import { contentOf, copyContent, writeAll } from "./content.ts";
 import type { Descriptor } from "./descriptor.ts";
 import { openSlot } from "./folder.ts";
+import { refuseChanged } from "./look.ts";
 import { openRegular } from "./read.ts";
 import { keeping, lookUp, replaceFile } from "./replace-file.ts";
 import type { Root } from "./roots.ts";
 import { typeOf, walk } from "./walk.ts";
 import { writeFile } from "./write.ts";
 
-export async function appendFile(root: Root, place: Place, bytes: Uint8Array, options: Guard): Promise<Written> {
+export async function appendFile(
+  root: Root,
+  place: Place,
+  bytes: Uint8Array,
+  options: Guard & Expecting,
+): Promise<Written> {
   if (!root.directory) return await appendTo(root, place, bytes, options);
   using slot = openSlot("append", root, place, true);
+  refuseChanged("append", place.path, slot.folder, slot.name, options.expected?.to);
   const there = lookUp(slot.folder, slot.name);
   if (there === null) return await writeFile(root, place, bytes, { ...options, overwrite: false });
   if (there.type !== "file" || there.stats.nlink === 1) return await appendTo(root, place, bytes, options);

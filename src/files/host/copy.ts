@@ -2,10 +2,12 @@ import fs from "node:fs";
 import { covers } from "../../sandbox/virtual-path.ts";
 import type { TransferOptions, Transferred } from "../model/files.ts";
 import { holdsMount, type Place } from "../model/place.ts";
-import { type FileOperation, HOLDS_MOUNT, intoItself, TAKEN, unfit } from "../model/refusals.ts";
+import { CHANGED, type FileOperation, HOLDS_MOUNT, intoItself, TAKEN, unfit } from "../model/refusals.ts";
+import { whyNotRegular } from "../model/regular.ts";
 import { contentOf, copyContent } from "./content.ts";
 import { openSlot, type Slot } from "./folder.ts";
-import { openRegular, whyNotRegular } from "./read.ts";
+import { refuseChanged, versionOf } from "./look.ts";
+import { openRegular } from "./read.ts";
 import { keeping, lookUp, replaceFile, TEMPORARY_PREFIX } from "./replace-file.ts";
 import type { Root } from "./roots.ts";
 import { emptyFolder, TreeBudget } from "./tree.ts";
@@ -35,6 +37,11 @@ export async function copyFound(
   if (found.type === "directory") return await copyFolder(operation, found, from, to, options);
   using source = openRegular(operation, from.place, found);
   const { size, mode } = source.stat();
+  const refuseOther = (): void => {
+    const { from: shown } = options.expected ?? {};
+    if (shown !== undefined && shown !== versionOf(source.stat())) throw unfit(operation, from.place.path, CHANGED);
+  };
+  refuseOther();
   options.checks?.read?.(found.path, size);
   options.checks?.write?.(to.place.path, size);
   using slot = openSlot(operation, to.root, to.place, true);
@@ -42,7 +49,11 @@ export async function copyFound(
   await replaceFile(slot.folder, slot.name, {
     ...(there === undefined ? { mode, owner: null } : keeping(there)),
     overwrite: there !== undefined,
-    fill: async (file) => void (await copyContent(contentOf(source), file, options.signal)),
+    fill: async (file) => {
+      await copyContent(contentOf(source), file, options.signal);
+      refuseOther();
+      refuseChanged(operation, to.place.path, slot.folder, slot.name, options.expected?.to);
+    },
   });
   return { files: 1, bytes: size };
 }

@@ -4,6 +4,7 @@ import type { Deleted, DeleteOptions } from "../model/files.ts";
 import { holdsMount, type Place } from "../model/place.ts";
 import { HOLDS_MOUNT, unfit } from "../model/refusals.ts";
 import { openSlot } from "./folder.ts";
+import { refuseChanged } from "./look.ts";
 import { namesNear } from "./names-near.ts";
 import { lookUp } from "./replace-file.ts";
 import type { Root } from "./roots.ts";
@@ -15,6 +16,7 @@ export async function deletePlace(root: Root, place: Place, options: DeleteOptio
   const there = lookUp(slot.folder, slot.name);
   if (there === null) throw new NotFoundError(place.path, namesNear(slot.folder, slot.name, parentOf(place)));
   if (there.type !== "directory") {
+    refuseChanged("delete", place.path, slot.folder, slot.name, options.expected?.from);
     // Size 0: a deletion never exceeds a size limit.
     if (there.type === "file") check?.(place.path, 0);
     fs.unlinkSync(slot.folder.path(slot.name));

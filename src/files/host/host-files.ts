@@ -8,6 +8,7 @@ import { deletePlace } from "./delete.ts";
 import { editFile } from "./edit.ts";
 import { makePlace } from "./folder.ts";
 import { listPlace } from "./list.ts";
+import { lookAtPlace } from "./look.ts";
 import { movePlace } from "./move.ts";
 import { readFile } from "./read.ts";
 import { type HostMount, openRoots, type Root } from "./roots.ts";
@@ -44,6 +45,7 @@ export function openHostFiles(mounts: readonly HostMount[]): Files {
     exists: (place) => on("exists", place, (root) => placeExists(root, place)),
     stat: (place) => on("stat", place, (root) => statPlace(root, place)),
     list: (place, options = {}) => on("list", place, (root) => listPlace(root, place, options)),
+    look: (place, options) => on(options.operation, place, (root) => lookAtPlace(root, place, options)),
     [Symbol.dispose]: () => roots[Symbol.dispose](),
   };
 }

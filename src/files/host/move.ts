@@ -5,11 +5,12 @@ import { covers } from "../../sandbox/virtual-path.ts";
 import type { TransferOptions, Transferred } from "../model/files.ts";
 import { holdsMount } from "../model/place.ts";
 import { HOLDS_MOUNT, intoItself, SAME_PLACE, unfit } from "../model/refusals.ts";
+import { whyNotRegular } from "../model/regular.ts";
 import { copyFound, type End, freeFor, taken } from "./copy.ts";
 import { parentOf } from "./delete.ts";
 import { openSlot, type Slot } from "./folder.ts";
+import { refuseChanged } from "./look.ts";
 import { namesNear } from "./names-near.ts";
-import { whyNotRegular } from "./read.ts";
 import { lookUp } from "./replace-file.ts";
 import { emptyFolder, surveyTree, TreeBudget } from "./tree.ts";
 import { typeOf, walk } from "./walk.ts";
@@ -27,6 +28,7 @@ export async function movePlace(from: End, to: End, options: TransferOptions): P
     const refusal = whyNotRegular(there.type);
     if (refusal !== null) throw unfit("move", from.place.path, refusal);
     options.checks?.write?.(from.place.path, 0);
+    refuseChanged("move", from.place.path, slot.folder, slot.name, options.expected?.from);
   }
   if (holdsMount(from.root.hidden, from.place.path)) throw unfit("move", from.place.path, HOLDS_MOUNT);
   if (from.root !== to.root) return await moveAcross(slot, from, to, options);
@@ -39,6 +41,7 @@ function renameFile(slot: Slot, size: number, from: End, to: End, options: Trans
   options.checks?.read?.(from.place.path, size);
   options.checks?.write?.(to.place.path, size);
   using target = openSlot("move", to.root, to.place, true);
+  refuseChanged("move", to.place.path, target.folder, target.name, options.expected?.to);
   const replaced = freeFor("move", target, to.place, options.overwrite ?? false);
   const [old, fresh] = [slot.folder.path(slot.name), target.folder.path(target.name)];
   if (replaced !== undefined || !linked(old, fresh)) fs.renameSync(old, fresh);

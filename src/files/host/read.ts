@@ -1,7 +1,8 @@
 import fs from "node:fs";
 import type { Guard, ReadOptions, ReadResult } from "../model/files.ts";
 import type { Place } from "../model/place.ts";
-import { type FileOperation, IS_DIRECTORY, unfit } from "../model/refusals.ts";
+import { type FileOperation, unfit } from "../model/refusals.ts";
+import { whyNotRegular } from "../model/regular.ts";
 import { readContent } from "../read/read-content.ts";
 import { contentOf } from "./content.ts";
 import type { Descriptor } from "./descriptor.ts";
@@ -25,17 +26,4 @@ export function openRegular(
   const refusal = whyNotRegular(found.type);
   if (refusal !== null) throw unfit(operation, place.path, refusal);
   return found.descriptor.reopen(flags);
-}
-
-export function whyNotRegular(type: Found["type"]): string | null {
-  switch (type) {
-    case "file":
-      return null;
-    case "directory":
-      return IS_DIRECTORY;
-    case "link":
-      return "it is a symbolic link, and nothing is changed through links. Delete it first, or name the file that it leads to.";
-    case "other":
-      return "it is not a regular file (a FIFO, a socket or a device). Only regular files are opened.";
-  }
 }

@@ -2,9 +2,11 @@ import fs from "node:fs";
 import type { WriteOptions, Written } from "../model/files.ts";
 import type { Place } from "../model/place.ts";
 import { unfit } from "../model/refusals.ts";
+import { whyNotRegular } from "../model/regular.ts";
 import { writeAll } from "./content.ts";
 import { openSlot } from "./folder.ts";
-import { openRegular, whyNotRegular } from "./read.ts";
+import { refuseChanged } from "./look.ts";
+import { openRegular } from "./read.ts";
 import { keeping, lookUp, replaceFile } from "./replace-file.ts";
 import type { Root } from "./roots.ts";
 import { walk } from "./walk.ts";
@@ -19,7 +21,10 @@ export async function writeFile(root: Root, place: Place, bytes: Uint8Array, opt
   await replaceFile(slot.folder, slot.name, {
     ...keeping(there?.stats),
     overwrite: options.overwrite ?? true,
-    fill: (file) => writeAll(file, bytes, 0),
+    fill: async (file) => {
+      await writeAll(file, bytes, 0);
+      refuseChanged("write", place.path, slot.folder, slot.name, options.expected?.to);
+    },
   });
   return { bytes: bytes.length, created: there === null };
 }

@@ -1,5 +1,6 @@
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { Place } from "./place.ts";
+import type { FileOperation } from "./refusals.ts";
 
 /**
  * File operations on places of a virtual namespace. A refusal is a thrown `SandboxError`, whose text holds virtual paths
@@ -12,8 +13,8 @@ export interface Files {
   read(place: Place, options?: ReadOptions & Guard): Promise<ReadResult>;
   /** Replaces the whole file at once: a reader sees the old or the new content. Creates parent folders. */
   write(place: Place, content: string | Uint8Array, options?: WriteOptions): Promise<Written>;
-  append(place: Place, content: string | Uint8Array, options?: Guard): Promise<Written>;
-  edit(place: Place, edits: readonly Edit[], options?: Guard): Promise<Edited>;
+  append(place: Place, content: string | Uint8Array, options?: Guard & Expecting): Promise<Written>;
+  edit(place: Place, edits: readonly Edit[], options?: Guard & Expecting): Promise<Edited>;
   delete(place: Place, options?: DeleteOptions): Promise<Deleted>;
   move(from: Place, to: Place, options?: TransferOptions): Promise<Transferred>;
   copy(from: Place, to: Place, options?: TransferOptions): Promise<Transferred>;
@@ -23,6 +24,10 @@ export interface Files {
   exists(place: Place): Promise<boolean>;
   stat(place: Place): Promise<FileInfo>;
   list(place: Place, options?: ListOptions): Promise<Listing>;
+  /** What an operation would find at a place. It changes nothing. */
+  look(place: Place, options: LookOptions): Promise<Looked>;
+  /** The most bytes that one operation may write. Absent: no limit. */
+  readonly maxWriteBytes?: number;
   [Symbol.dispose](): void;
 }
 
@@ -87,17 +92,57 @@ export interface Edit {
   readonly all?: boolean | undefined;
 }
 
-export interface WriteOptions extends Guard {
+/**
+ * The versions that an operation was agreed on, by {@link Looked}: if another is there now, the operation is refused. Null: the
+ * name was free. Absent: any.
+ */
+export interface Expected {
+  readonly from?: string | undefined;
+  readonly to?: string | null | undefined;
+}
+
+export interface Expecting {
+  readonly expected?: Expected | undefined;
+}
+
+export interface LookOptions {
+  /** The operation that errors name. */
+  readonly operation: FileOperation;
+  /** With `refuse`, a link in the last component is itself the result, and one above it is an error. */
+  readonly links: "follow" | "refuse";
+  /** True: the content of a file of at most `MAX_EDIT_BYTES`, and everything in a directory. */
+  readonly inside: boolean;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** One entry as it is now. */
+export interface Looked {
+  /** Its real place, after links. */
+  readonly path: VirtualPath;
+  readonly type: EntryType;
+  /** In bytes; 0 for everything but files. */
+  readonly size: number;
+  /** Permission bits. */
+  readonly mode: number;
+  /** Another text after every change of a file. */
+  readonly version: string;
+  /** Null: it was not asked for, is not a file, or is too large. */
+  readonly content: Buffer | null;
+  /** Everything below a directory, each directory before what is in it. Null: it was not asked for, or is no directory. */
+  readonly entries: readonly Omit<Looked, "content" | "entries">[] | null;
+}
+
+export interface WriteOptions extends Guard, Expecting {
   /** False: refuse if the file exists. Absent: true. */
   readonly overwrite?: boolean | undefined;
 }
 
-export interface DeleteOptions extends Guard {
+export interface DeleteOptions extends Guard, Expecting {
   /** True: delete a folder with everything in it; of a link, the link itself. Absent: false. */
   readonly recursive?: boolean | undefined;
 }
 
-export interface TransferOptions extends Guard {
+export interface TransferOptions extends Guard, Expecting {
   /** True: replace an existing file. A folder is never replaced. Absent: false. */
   readonly overwrite?: boolean | undefined;
 }

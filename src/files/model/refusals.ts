@@ -74,6 +74,8 @@ export const IS_MOUNT = "it is itself a granted directory. Work with its content
 export const HOLDS_MOUNT = "it holds a directory that was granted separately. Work with its contents.";
 export const SAME_PLACE = "the old and the new path are the same.";
 
+export const CHANGED = "it was changed after it was shown for approval. Look at it again, and use the tool again.";
+
 /** For a directory that would be copied or moved into itself. */
 export function intoItself(to: string): string {
   return `'${to}' is inside of it, and a directory cannot be put into itself.`;

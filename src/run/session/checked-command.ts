@@ -1,5 +1,5 @@
 import { posix } from "node:path";
-import type { Plan } from "../../isolation/plan/plan.ts";
+import { HOME_PATH, type Plan } from "../../isolation/plan/plan.ts";
 import { canRead, parsePathIn, readablePaths } from "../../sandbox/access.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { ROOT } from "../../sandbox/virtual-path.ts";
@@ -37,13 +37,39 @@ export function checkedCommand(
   return {
     id,
     argv: ["sh", "-c", request.command],
-    cwd: request.cwd === undefined ? plan.workingDir : cwdOf(request.cwd, sandbox, plan),
+    cwd: request.cwd === undefined ? plan.workingDir : cwdOf(request.cwd, sandbox, inMemoryOf(plan)),
     env,
     stdin: Buffer.from(request.stdin ?? ""),
     timeoutMs: Math.max(1, Math.min(request.timeoutMs ?? limits.timeoutMs, limits.timeoutMs, leftMs, MAX_TIMER_MS)),
     maxOutputBytes: limits.outputBytes,
     onOutput,
   };
+}
+
+/**
+ * Refuses what {@link checkedCommand} would refuse, before there is a plan: a person is asked only about what can run.
+ * `volumes`: the directories that the image declares.
+ */
+export async function refuseUnfit(
+  { command, env = {}, cwd }: ExecToolRequest,
+  sandbox: Sandbox,
+  volumes: () => Promise<readonly string[]>,
+): Promise<void> {
+  refuseTexts(command, env);
+  if (cwd === undefined) return;
+  try {
+    cwdOf(cwd, sandbox, IN_MEMORY);
+  } catch (error) {
+    const others = await volumes();
+    if (others.length === 0) throw error;
+    cwdOf(cwd, sandbox, [...IN_MEMORY, ...others]);
+  }
+}
+
+const IN_MEMORY = ["/tmp", HOME_PATH];
+
+function inMemoryOf(plan: Plan): string[] {
+  return plan.tmpfs.map((tmpfs) => tmpfs.path);
 }
 
 /** Refuses what the kernel would not accept: else the engine's error would look like the command's own. */
@@ -65,8 +91,7 @@ function refuseTexts(command: string, env: Readonly<Record<string, string>>): vo
 }
 
 /** A directory of the sandbox, or one of the two in-memory directories of every cell. */
-function cwdOf(raw: string, sandbox: Sandbox, plan: Plan): string {
-  const inMemory = plan.tmpfs.map((tmpfs) => tmpfs.path);
+function cwdOf(raw: string, sandbox: Sandbox, inMemory: readonly string[]): string {
   const plain = raw.includes("\0") ? "" : posix.normalize(raw);
   if (inMemory.some((own) => plain === own || plain.startsWith(`${own}/`))) return plain;
   const parsed = parsePathIn(sandbox, fromCell(raw, sandbox));

@@ -22,6 +22,7 @@ import type { Job } from "../model/job.ts";
 import type { RunResult } from "../model/result.ts";
 import { AgreedInTool } from "./agreed-in-tool.ts";
 import { type Ask, askFor } from "./ask.ts";
+import { refuseUnfit } from "./checked-command.ts";
 import type { CommandCell } from "./command-cell.ts";
 import { commitsOf } from "./commits.ts";
 import type { OnOutput } from "./exec-command.ts";
@@ -69,8 +70,6 @@ export class SessionHands implements Hands, Disposable {
   readonly #stopListening: () => void;
   readonly #running = new Set<Promise<unknown>>();
   #files: SandboxFiles;
-  /** True once there were commands, or workers that were called. */
-  #othersWrote = false;
 
   constructor(request: SessionHandsRequest) {
     const { job, grantee, stage, env, baseline } = request;
@@ -85,7 +84,7 @@ export class SessionHands implements Hands, Disposable {
       env,
       sandbox: () => stage.sandbox,
       files: () => this.files,
-      agreedTo: (path, content) => stage.agreed("write", path, sha256(content)),
+      agreedTo: (path, content) => stage.agreedToHold(path, sha256(content)),
       ask: this.#ask,
     });
   }
@@ -110,13 +109,8 @@ export class SessionHands implements Hands, Disposable {
     await Promise.allSettled(this.#running);
   }
 
-  /** From now on programs may write in the session's directories, beside its tools. */
-  othersMayWrite(): void {
-    this.#othersWrote = true;
-  }
-
   async agree({ operation, path, diff }: AgreementRequest, signal: AbortSignal): Promise<void> {
-    const what = { operations: [operation], paths: [path], ...(diff === undefined ? {} : { diff }) };
+    const what = { operations: [operation], paths: [path], ...(diff === "" ? {} : { diff }) };
     await this.#ask(what, `${operation} ${path}`, signal);
   }
 
@@ -127,15 +121,15 @@ export class SessionHands implements Hands, Disposable {
     onOutput: OnOutput = () => undefined,
   ): Promise<ExecToolAnswer> {
     const { job, env, cell, over } = this.#request;
+    const volumes = async () => (await env.driver.imageFacts(job.worker.image).catch(() => null))?.volumes ?? [];
+    await refuseUnfit(request, this.#request.stage.sandbox, volumes);
     await agreeToCommand(request, job.worker.shellRules, this.#ask, signal);
     const stopped = AbortSignal.any([signal, job.signal, over]);
     await env.grants.look();
-    this.othersMayWrite();
     return await cell.exec(request, stopped, onOutput);
   }
 
   async call(request: CallToolRequest, signal: AbortSignal): Promise<CallToolAnswer> {
-    this.othersMayWrite();
     const result = await this.#request.call({ ...request, input: request.input, narrow: null }, signal);
     const { status, output, error } = result;
     return { status, output, error, result: { ...result } };
@@ -147,7 +141,7 @@ export class SessionHands implements Hands, Disposable {
   }
 
   async #used({ name, rawInput, onOutput }: ToolCall, signal: AbortSignal): Promise<ToolResult> {
-    const { job, grantee, stage, env, cell, standalone } = this.#request;
+    const { job, grantee, stage, env, cell } = this.#request;
     const agreed = new AgreedInTool();
     const use: Use = async (under) => {
       using files = under === null ? null : this.#filesOf(under);
@@ -157,10 +151,8 @@ export class SessionHands implements Hands, Disposable {
     const cellIsOld = (): boolean => cell.isStale;
     const around = surroundingsOf(job, env);
     const result = await usedGranting({ name, rawInput, use, cellIsOld }, grantee, around, signal);
-    // Only tools, one after another, have ever written in the session's directories.
-    const isAlone = standalone && this.#running.size === 1 && !this.#othersWrote;
     // Consent given here is not asked for again when the change is applied.
-    if (result.ok) await agreed.tell(stage, isAlone);
+    if (result.ok) await agreed.tell(stage);
     return result;
   }
 
@@ -168,7 +160,7 @@ export class SessionHands implements Hands, Disposable {
   #noting(agreed: AgreedInTool, files: () => GuardedFiles, onOutput?: OnOutput): Hands {
     return {
       get files() {
-        return agreed.noting(files());
+        return files();
       },
       agree: async (request, signal) => {
         await this.agree(request, signal);

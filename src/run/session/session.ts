@@ -87,7 +87,6 @@ export class Session implements AsyncDisposable {
   /** The session's cell, started if there is none. */
   async cell(signal: AbortSignal): Promise<OpenSessionCell> {
     this.#over.signal.throwIfAborted();
-    this.#hands.othersMayWrite();
     return await this.#cell.open(signal);
   }
 

@@ -44,7 +44,12 @@ export class WriteRoom {
         });
     const { write, append, edit, copy, mkdir } = files;
     const all = { write: held(write), append: held(append), edit: held(edit), copy: held(copy), mkdir: held(mkdir) };
-    return { ...files, ...all };
+    // A person is not asked about what there is no room for.
+    const foresee: GuardedFiles["foresee"] = async (intended, options) => {
+      if (intended.operation !== "delete" && intended.operation !== "move") await this.#refuseWhereUsedUp();
+      return await files.foresee(intended, options);
+    };
+    return { ...files, ...all, foresee };
   }
 
   async #refuseWhereUsedUp(): Promise<void> {

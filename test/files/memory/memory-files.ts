@@ -5,6 +5,7 @@ import type {
   FileInfo,
   Files,
   Guard,
+  Looked,
   WriteOptions,
   Written,
 } from "../../../src/files/model/files.ts";
@@ -14,7 +15,7 @@ import type { ByteSource } from "../../../src/files/read/byte-source.ts";
 import { readContent } from "../../../src/files/read/read-content.ts";
 import { sha256 } from "../../../src/platform/sha256.ts";
 import { NotFoundError } from "../../../src/sandbox/errors.ts";
-import type { VirtualPath } from "../../../src/sandbox/virtual-path.ts";
+import { joinVirtual, type VirtualPath } from "../../../src/sandbox/virtual-path.ts";
 import { listFolder } from "./list.ts";
 import { type FolderNode, find, findFile, folderAt, type Node, newFile, newFolder, slotOf } from "./node.ts";
 import { transfer } from "./transfer.ts";
@@ -53,9 +54,9 @@ export function openMemoryFiles(mounts: readonly { readonly path: VirtualPath }[
         const before = findFile("edit", root, place).bytes;
         options.checks?.read?.(place.path, before.length);
         const edited = await editedContent(sourceOf(before), place.path, edits);
-        const { bytes, replacements } = edited;
+        const { bytes } = edited;
         write(root, place, bytes, options);
-        return { bytes: bytes.length, before: edited.before, digest: sha256(bytes), replacements };
+        return { bytes: bytes.length, before: edited.before, digest: sha256(bytes), replacements: edited.replacements };
       }),
     delete: (place, options = {}) =>
       withRefusals("delete", place.path, () => remove(rootOf(place), place, mountPaths, options)),
@@ -70,8 +71,29 @@ export function openMemoryFiles(mounts: readonly { readonly path: VirtualPath }[
     stat: (place) => withRefusals("stat", place.path, () => infoOf(place, find("stat", rootOf(place), place))),
     list: (place, options = {}) =>
       withRefusals("list", place.path, () => listFolder(rootOf(place), place, mountPaths, options)),
+    look: (place, options) =>
+      withRefusals(options.operation, place.path, () =>
+        lookedAt(find(options.operation, rootOf(place), place), place.path, options.inside),
+      ),
     [Symbol.dispose]: () => roots.clear(),
   };
+}
+
+function lookedAt(node: Node, path: VirtualPath, inside: boolean): Looked {
+  const isFile = node.type === "file";
+  const own = {
+    path,
+    type: node.type,
+    size: isFile ? node.bytes.length : 0,
+    mode: isFile ? 0o644 : 0o755,
+    version: isFile ? sha256(node.bytes) : "",
+  };
+  if (isFile) return { ...own, content: inside ? node.bytes : null, entries: null };
+  const entries = [...node.children].flatMap(([name, child]) => {
+    const { entries: below, content: _, ...entry } = lookedAt(child, joinVirtual(path, name), true);
+    return [entry, ...(below ?? [])];
+  });
+  return { ...own, content: null, entries: inside ? entries : null };
 }
 
 function write(root: FolderNode, place: Place, content: string | Uint8Array, options: WriteOptions): Written {

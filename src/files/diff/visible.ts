@@ -1,5 +1,5 @@
 /** A longer line is cut, with the number of missing characters. */
-const MAX_LINE = 4096;
+export const MAX_LINE = 4096;
 
 /** A worker's text as one safe line: characters that could move the cursor or hide text become escapes. Tabs are kept. */
 export function visible(text: string): string {

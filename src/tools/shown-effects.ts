@@ -1,0 +1,145 @@
+import { isText, textDiff } from "../files/diff/text-diff.ts";
+import { MAX_LINE, visible, visibleName } from "../files/diff/visible.ts";
+import type { Effect, Foreseen, Intended, Version } from "../files/model/foreseen.ts";
+import { sha256 } from "../platform/sha256.ts";
+import type { CoveredEffect } from "./hands.ts";
+
+/** For a longer file no diff is computed; all of its new content is shown instead. */
+const MAX_COMPARED_BYTES = 256 * 1024;
+/** The most of one question. What is left out is counted, and is asked about again when it is applied. */
+const MAX_SHOWN_CHARS = 1024 ** 2;
+/** Of a whole directory, each entry has a line. */
+const MAX_NAMED = 200;
+
+type WriteEffect = Extract<Effect, { kind: "write" }>;
+
+/**
+ * What a person sees of an operation, each line safe to print, and what is shown completely: only that is agreed to. The
+ * rest is asked about when it is applied.
+ */
+export function shownEffects(
+  intended: Intended,
+  { effects, places }: Pick<Foreseen, "effects" | "places">,
+): { readonly diff: string; readonly covered: readonly CoveredEffect[] } {
+  const lines: string[] = headingOf(intended, places);
+  const covered: CoveredEffect[] = [];
+  const isOne = effects.filter(({ kind }) => kind !== "delete").length <= 1;
+  for (const effect of effects.slice(0, MAX_NAMED)) {
+    const shown = effect.kind === "write" && isOne ? shownWrite(effect) : namedOnly(effect);
+    lines.push(...shown.lines);
+    if (shown.covered !== null) covered.push(shown.covered);
+  }
+  const more = effects.length - MAX_NAMED;
+  if (more > 0) lines.push(`and ${more} more entries`);
+  return { diff: lines.join("\n"), covered };
+}
+
+function headingOf(intended: Intended, places: readonly number[]): string[] {
+  switch (intended.operation) {
+    case "edit":
+      return intended.edits.flatMap(({ all }, index) => {
+        const count = places[index] ?? 0;
+        if (all !== true) return [];
+        const which = intended.edits.length === 1 ? "the edit" : `edit ${index + 1}`;
+        return [`${which} replaces every place of its text: ${count === 1 ? "1 place" : `${count} places`}`];
+      });
+    case "copy":
+    case "move": {
+      const verb = intended.operation === "copy" ? "copy" : "rename";
+      return [`${verb} from ${visibleName(intended.path)}`, `${verb} to ${visibleName(intended.to)}`];
+    }
+    default:
+      return [];
+  }
+}
+
+interface ShownEffect {
+  readonly lines: readonly string[];
+  /** Null if not everything new is in the lines. */
+  readonly covered: CoveredEffect | null;
+}
+
+function namedOnly(effect: Effect): ShownEffect {
+  const name = visibleName(effect.path);
+  switch (effect.kind) {
+    case "folder":
+      return { lines: [`create directory ${name}`], covered: null };
+    case "delete": {
+      const what = effect.type === "directory" ? "directory " : effect.type === "link" ? "link " : "";
+      return { lines: [`delete ${what}${name}`], covered: { operation: "delete", path: effect.path } };
+    }
+    case "write":
+      return { lines: [`${headOf(effect)} (${sizesOf(effect)})`], covered: null };
+  }
+}
+
+function shownWrite(effect: WriteEffect): ShownEffect {
+  const { path, before, after } = effect;
+  const content = after.content === null ? null : Buffer.from(after.content);
+  if (content === null) return noted(effect, "too large to show");
+  if (!isText(content)) return noted(effect, "binary");
+  const old = before === null ? Buffer.alloc(0) : comparable(before);
+  const hunks = old === null || content.length > MAX_COMPARED_BYTES ? null : textDiff(old, content);
+  const body = hunks ?? allOf(content);
+  const chars = body.reduce((sum, line) => sum + line.length + 1, 0);
+  if (chars > MAX_SHOWN_CHARS) return noted(effect, "too large to show");
+  const mode = modeShown(effect);
+  const note =
+    hunks === null && before !== null ? [`${headOf(effect)} (${sizesOf(effect)}; all of its new content:)`] : [];
+  const head = note.length > 0 ? note : [headOf(effect)];
+  const name = visibleName(path);
+  const title = body.length === 0 ? [] : [`--- ${before === null ? "/dev/null" : name}`, `+++ ${name}`];
+  // A longer line is cut: what is not seen is not agreed to.
+  const isWhole = content
+    .toString()
+    .split("\n")
+    .every((line) => line.length <= MAX_LINE);
+  const digests = { before: hunks === null || before === null ? null : digestOf(before), after: sha256(content), mode };
+  return { lines: [...head, ...title, ...body], covered: isWhole ? { operation: "write", path, ...digests } : null };
+}
+
+/** Its content does not appear, so it is not agreed to. */
+function noted(effect: WriteEffect, why: string): ShownEffect {
+  const { content } = effect.after;
+  const digest = content === null ? "" : `; SHA-256 ${sha256(content)}`;
+  return { lines: [`${headOf(effect)} (${sizesOf(effect)}; ${why}${digest})`], covered: null };
+}
+
+function headOf(effect: WriteEffect): string {
+  const { path, before } = effect;
+  const mode = modeShown(effect);
+  const was = before === null || before.mode === null ? "" : `${octal(before.mode)} -> `;
+  return `${before === null ? "create" : "replace"} ${visibleName(path)}${mode === null ? "" : `, mode ${was}${octal(mode)}`}`;
+}
+
+/** The permission bits, if they change or a new file is executable. */
+function modeShown({ before, after }: WriteEffect): number | null {
+  if (after.mode === null) return null;
+  if (before === null) return (after.mode & 0o111) === 0 ? null : after.mode;
+  return after.mode === before.mode ? null : after.mode;
+}
+
+function octal(mode: number): string {
+  return (mode & 0o777).toString(8);
+}
+
+function sizesOf({ before, after }: WriteEffect): string {
+  return `${before === null ? "" : `${before.bytes} bytes -> `}${after.bytes} bytes`;
+}
+
+/** Null if no diff can start from it. */
+function comparable({ bytes, content }: Version): Buffer | null {
+  const text = content === null || bytes > MAX_COMPARED_BYTES ? null : Buffer.from(content);
+  return text !== null && isText(text) ? text : null;
+}
+
+function digestOf({ content }: Version): string | null {
+  return content === null ? null : sha256(content);
+}
+
+function allOf(content: Buffer): string[] {
+  return content
+    .toString()
+    .split("\n")
+    .map((line) => visible(`+${line}`));
+}
