@@ -4,21 +4,18 @@ import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { contentOf, copyContent } from "../../files/host/content.ts";
 import { Descriptor } from "../../files/host/descriptor.ts";
 import { pinned } from "../../files/host/roots.ts";
-import { closedGate } from "../../isolation/gate/closed-gate.ts";
 import type { Enforcement } from "../../isolation/plan/enforcement.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import type { CellExit, ServedItem, ServingCell } from "../../isolation/port/cell.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { refusalOf } from "../../isolation/sources/refused-sources.ts";
 import { knownAs } from "../../run/cell/attachment-pins.ts";
-import type { BrokerService } from "../../run/cell/broker.ts";
 import { servingCell } from "../../run/cell/cell-kinds.ts";
 import { type OpenedCell, openCell } from "../../run/cell/open-cell.ts";
 import { Disposables } from "../../run/model/disposables.ts";
 import type { RunEnvironment } from "../../run/model/environment.ts";
 import type { RunIdentity } from "../../run/model/events.ts";
 import { type Attachment, inputBytes, newRunId } from "../../run/model/job.ts";
-import { unstartedResult } from "../../run/model/result.ts";
 import { SandboxError } from "../../sandbox/errors.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
@@ -72,7 +69,7 @@ export class ServedCell implements AsyncDisposable {
     const folder = opening.use(await CellFolder.make(join(env.ownerDir, `${run}.cell`), shape.writes.length));
     const [first] = shape.writes;
     if (first !== undefined) folder.lendOutputsTo(fs.statSync(first.host));
-    const items = { io: folder.io, attachments: folder.attachments, gate: await closedGate(env.gate) };
+    const items = { io: folder.io, attachments: folder.attachments };
     const kind = servingCell(items, folder.path);
     const sandbox = cellSandbox(fleet, shape, folder.outputs);
     const place = { run, root: run, parent: null };
@@ -121,7 +118,7 @@ export class ServedCell implements AsyncDisposable {
   /** Runs the item's command, and takes what it left. The cell is clean afterwards, or gone. */
   async serve({ who, outputs }: ItemLoad): Promise<ItemTrace> {
     const { limits } = this.plan;
-    const cell = this.#opened.begin(who, UNSERVED);
+    const cell = this.#opened.begin(who, null);
     const served = await cell.serve(who.run);
     const most = limits.outputBytes;
     const [stdout, stderr] = [this.#folder.printed("out", most), this.#folder.printed("err", most)];
@@ -232,16 +229,3 @@ async function exitOf(served: ServedItem, cell: ServingCell): Promise<CellExit> 
   if (exit.outOfMemory) return { ...exit, code: KILLED };
   return exit.code === KILLED ? exit : { kind: "lost", reason: "the cell ended by itself" };
 }
-
-const MESSAGE =
-  "This container serves many items, one after another, so it has no calls and no tools. Use `reuse: fresh`.";
-
-/** Answers at the socket of a serving cell: a request could come from a process of the item before. */
-const UNSERVED: BrokerService = {
-  call: async ({ worker }) =>
-    unstartedResult({ run: newRunId(), worker }, "refused", { code: "NOT_SERVED", message: MESSAGE }),
-  tool: async () => ({ ok: false, code: "NOT_SERVED", message: MESSAGE, data: {} }),
-  access: async () => ({ granted: false, code: "NOT_SERVED", message: MESSAGE }),
-  sandbox: () => ({}),
-  trouble: () => {},
-};

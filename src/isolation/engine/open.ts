@@ -1,6 +1,7 @@
 import { loadSeccompProfile } from "../../declarations/policy/seccomp.ts";
 import { currentOwner, loadSealKey } from "../../state/owner.ts";
 import { statePaths } from "../../state/state-paths.ts";
+import { closedGate } from "../gate/closed-gate.ts";
 import type { EnginePort, OpenEngineRequest } from "../port/engine.ts";
 import { connect } from "./connect.ts";
 import { dockerDriver } from "./driver.ts";
@@ -29,7 +30,7 @@ export async function openDockerEngine({ stateDir, engineEnv }: OpenEngineReques
       build: async (request) =>
         (await import("./images/build-images.ts")).buildImages({ ...request, docker, stateDir }),
     },
-    gate: () => gateBinary({ docker, stateDir }),
+    gate: async () => await closedGate(await gateBinary({ docker, stateDir })),
     hostPlaces: { data: dataDirs, sockets: socketPath === null ? [] : [socketPath] },
     description: describeEndpoint(endpoint),
   };

@@ -40,10 +40,13 @@ export interface MountRequest {
    */
   readonly views: ReadonlySet<string> | "would-be";
   readonly attachments: readonly { readonly name: string; readonly host: string }[];
-  /** Corral's own files on the host: the gate's binary, this run's socket, and for a session the directory of its commands' output. */
+  /**
+   * Corral's own files on the host: the gate's binary, this run's socket, and for a session the directory of its commands'
+   * output. A cell that serves items has no socket: what an item sends to it would outlive the item.
+   */
   readonly plumbing: {
     readonly gate: string;
-    readonly socket: string;
+    readonly socket?: string;
     readonly output?: string;
     readonly items?: ItemPlumbing;
   };
@@ -68,7 +71,7 @@ export function planMounts(request: MountRequest, violations: Violation[]): Plan
   const { gate, socket, output, items } = request.plumbing;
   const own: [path: string, host: string, mode?: "rw"][] = [
     [GATE_PATH, gate],
-    [SOCKET_PATH, socket],
+    ...(socket === undefined ? [] : [[SOCKET_PATH, socket] as [string, string]]),
     ...(output === undefined ? [] : [[OUTPUT_PATH, output] as [string, string]]),
     ...(items === undefined ? [] : itemMounts(items)),
   ];

@@ -62,6 +62,8 @@ export function planFor(request: PlanRequest): Planning {
   const tmpfs = planTmpfs(request, home, mounts);
   if (serves && mounts.some((mount) => tmpfs.some(({ path }) => mount.path.startsWith(`${path}/`))))
     throw new Error("a cell that empties its memory after each item cannot have a mount in it");
+  const limits = planLimits(sandbox);
+  const served = (): string[] => serveCommand(worker.command, inMemory(tmpfs), limits.memoryBytes);
   return {
     ok: true,
     plan: {
@@ -72,7 +74,7 @@ export function planFor(request: PlanRequest): Planning {
       worker: worker.name,
       policy: sandbox.policy.name,
       image: { name: image.name, id: image.id },
-      command: isSession ? KEEP_COMMAND : serves ? serveCommand(worker.command, inMemory(tmpfs)) : worker.command,
+      command: isSession ? KEEP_COMMAND : serves ? served() : worker.command,
       env: planEnvironment(request, home),
       workingDir: planWorkingDir(base, sandbox, mounts),
       ...(serves ? { serves } : {}),
@@ -81,7 +83,7 @@ export function planFor(request: PlanRequest): Planning {
       mounts,
       tmpfs,
       network,
-      limits: planLimits(sandbox),
+      limits,
       hardening: sandbox.policy.hardening,
     },
   };
@@ -122,7 +124,7 @@ function planEnvironment(request: PlanRequest, home: string): Record<string, str
     ...request.worker.env,
     HOME: home,
     CORRAL_RUN: request.run.id,
-    CORRAL_SOCKET: SOCKET_PATH,
+    ...(request.plumbing.socket === undefined ? {} : { CORRAL_SOCKET: SOCKET_PATH }),
     ...(request.sandbox.rooted ? { CORRAL_ROOT: ROOTED_BASE } : {}),
   };
 }

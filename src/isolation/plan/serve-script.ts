@@ -3,17 +3,26 @@ import { GATE_PATH } from "./plan.ts";
 /** Where a serving cell reads an item's input and writes its command's output. Corral makes these files. */
 export const ITEM_IO_PATH = "/.corral/io";
 
+/** The kernel counts shared memory in batches, so a little may seem to be left. */
+const MAX_SHARED_KIB = 1024;
+
 /**
  * A serving cell's first process: for each line `run ID` of its input it runs the worker's command once, and then
  * scrubs: it ends every other process at once, empties everything that can be written in memory, checks that nothing is
  * left, and only then answers `ended ID CODE KILLED`. `KILLED` counts the processes that the kernel has killed for memory.
  *
+ * A descriptor on its way between two Unix sockets outlives every process, and keeps open whatever it names. While there
+ * is a socket in the cell's network namespace, of any kind, the cell is not clean; nor while it uses memory that no file
+ * and no process explains. Sockets that only refer to each other are freed when the kernel looks for them, which it does
+ * when some Unix socket is closed: `logger` opens one and closes it.
+ *
  * It has the worker's own rights, because no process in a cell can change its user. The worker cannot influence it:
  * it is process 1, which no signal from inside its namespace ends, and it ignores SIGINT, which a shell would handle;
  * its binary can be executed and not read, so the kernel lets no process trace it or open its descriptors; the seccomp
  * profile of a serving cell lets no process change another one's limits or priority; and the worker inherits none of its
- * descriptors. So an item cannot forge its exit status or its end, write into the output of another item, or restrict the
- * items after it (docs/architecture.md, fact: cell-reuse).
+ * descriptors. Each item has a session of its own, so no signal to its process group or terminal reaches the first
+ * process or another item. So an item cannot forge its exit status or its end, write into the output of another item, or
+ * restrict the items after it (docs/architecture.md, fact: cell-reuse).
  *
  * A cell that is not clean afterwards reports it and ends: `dirty ID CODE KILLED WHAT`.
  *
@@ -25,7 +34,8 @@ umask 022
 trap '' INT
 corral_gate=$0
 corral_places=$1
-shift
+corral_memory=$2
+shift 2
 corral_line='
 '
 corral_oom_kills() {
@@ -54,6 +64,49 @@ corral_empty() {
   corral_remove "$1"
   ! corral_holds "$1"
 }
+corral_count_sockets() {
+  corral_sockets=unknown
+  {
+    read -r corral_name corral_word corral_value
+    IFS=' ' read -r corral_name corral_word corral_word corral_word corral_word corral_word corral_waiting corral_word
+  } < /proc/net/sockstat || return 0
+  # Connections that have ended still hold their port for a minute.
+  case $corral_value,$corral_waiting in ,* | *, | *[!0-9,]*) ;; *) corral_sockets=$((corral_value + corral_waiting)) ;; esac
+}
+corral_await_sockets() {
+  corral_tries=0
+  while corral_count_sockets; [ "$corral_sockets" != "$1" ] || [ "$corral_sockets" = unknown ]; do
+    corral_tries=$((corral_tries + 1))
+    if [ "$corral_tries" -gt 40 ]; then return 1; fi
+    command eval '"$corral_gate" logger "" > /dev/null; "$corral_gate" usleep 5000'
+  done
+}
+# Memory of files without a name, and of everything that is not the content of a file, in KiB.
+corral_measure_memory() {
+  corral_shared=unknown
+  corral_other=unknown
+  for corral_file in /sys/fs/cgroup/memory/memory.usage_in_bytes /sys/fs/cgroup/memory.current; do
+    [ -r "$corral_file" ] || continue
+    read -r corral_used < "$corral_file"
+    corral_stat=/sys/fs/cgroup/memory/memory.stat
+    [ -r "$corral_stat" ] || corral_stat=/sys/fs/cgroup/memory.stat
+    corral_cached=0
+    while read -r corral_name corral_value; do
+      case $corral_name in cache | file) corral_cached=$corral_value ;; shmem) corral_shared=$((corral_value / 1024)); break ;; esac
+    done < "$corral_stat"
+    corral_other=$(((corral_used - corral_cached) / 1024))
+    return
+  done
+}
+corral_holds_memory() {
+  corral_tries=0
+  while corral_measure_memory; ! { [ "$corral_shared" -le ${MAX_SHARED_KIB} ] && [ "$corral_other" -le "$corral_most" ]; }; do
+    corral_tries=$((corral_tries + 1))
+    if [ "$corral_tries" -gt 20 ]; then return 0; fi
+    command eval '"$corral_gate" usleep 10000'
+  done
+  return 1
+}
 corral_scrub() {
   corral_dirty=
   kill -KILL -1
@@ -67,11 +120,13 @@ corral_scrub() {
     if [ "$corral_tries" -gt 20 ]; then command eval '"$corral_gate" usleep 10000'; fi
     kill -KILL -1
   done
+  corral_await_sockets "$corral_own_sockets" || corral_dirty=sockets
   corral_rest=$corral_places
   while [ -n "$corral_rest" ]; do
     corral_empty "\${corral_rest%%"$corral_line"*}" || corral_dirty=files
     corral_rest=\${corral_rest#*"$corral_line"}
   done
+  corral_holds_memory && corral_dirty=memory
   corral_holds /dev/mqueue && corral_dirty=queues
   for corral_kind in shm msg sem; do
     if [ -r "/proc/sysvipc/$corral_kind" ]; then
@@ -88,10 +143,15 @@ esac
 [ -n "$corral_command" ] || exit 127
 shift
 set -- "$corral_command" "$@"
+# An engine may keep a socket of its own here.
+corral_await_sockets 0
+corral_own_sockets=$corral_sockets
+corral_measure_memory
+corral_most=$((corral_other + corral_memory / 4096))
 while IFS=' ' read -r corral_word corral_id; do
   [ "$corral_word" = run ] || exit 1
   # In the foreground, for what is begun in the background begins with SIGINT and SIGQUIT ignored.
-  ( trap - INT; CORRAL_RUN=$corral_id; export CORRAL_RUN; unset PWD OLDPWD SHLVL; exec "$@" < ${ITEM_IO_PATH}/in > ${ITEM_IO_PATH}/out 2> ${ITEM_IO_PATH}/err )
+  ( trap - INT; CORRAL_RUN=$corral_id; export CORRAL_RUN; unset PWD OLDPWD SHLVL; exec "$corral_gate" setsid "$@" < ${ITEM_IO_PATH}/in > ${ITEM_IO_PATH}/out 2> ${ITEM_IO_PATH}/err )
   corral_code=$?
   corral_scrub
   corral_oom_kills
@@ -101,10 +161,11 @@ done 2> /dev/null
 `;
 
 /**
- * The command of a serving cell. `places` are the directories in memory that are emptied after each item. The script
+ * The command of a serving cell. `places` are the directories in memory that are emptied after each item, `memoryBytes` is the
+ * cell's limit: a quarter of it is how much an item may leave in caches of the kernel that are not files. The script
  * looks up the worker's command itself, as the gate does: this shell would prefer its own applets.
  */
-export function serveCommand(command: readonly string[], places: readonly string[]): string[] {
+export function serveCommand(command: readonly string[], places: readonly string[], memoryBytes: number): string[] {
   const lines = places.map((place) => `${place}\n`).join("");
-  return [GATE_PATH, "sh", "-c", SERVE_SCRIPT, GATE_PATH, lines, ...command];
+  return [GATE_PATH, "sh", "-c", SERVE_SCRIPT, GATE_PATH, lines, String(memoryBytes), ...command];
 }

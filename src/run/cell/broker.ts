@@ -27,8 +27,7 @@ export interface BrokerService {
 }
 
 export interface Broker extends AsyncDisposable {
-  readonly socketPath: string;
-  readonly source: PlannedSource;
+  readonly socket: { readonly path: string; readonly source: PlannedSource };
   /** From now on calls are answered; until then a connection waits. */
   serve(service: BrokerService): void;
 }
@@ -68,8 +67,10 @@ export async function openBroker(ownerDir: string, run: string): Promise<Broker>
   await chmod(socketPath, 0o666);
   const { dev, ino, uid, gid } = await stat(socketPath, { bigint: true });
   return {
-    socketPath,
-    source: { device: String(dev), inode: String(ino), uid: Number(uid), gid: Number(gid), kind: "socket" },
+    socket: {
+      path: socketPath,
+      source: { device: String(dev), inode: String(ino), uid: Number(uid), gid: Number(gid), kind: "socket" },
+    },
     serve,
     async [Symbol.asyncDispose]() {
       server.closeAllConnections();

@@ -13,7 +13,9 @@ type StagedViews = { readonly paths: ReadonlySet<string>; readonly written: read
 export interface CellKind<C extends Cell> {
   readonly start: (driver: Driver, request: Omit<StartRequest, "onOutput">) => Promise<Start<C>>;
   /** What its plan needs beside its sandbox. */
-  readonly given: Pick<Plumbing, "outputDir" | "items" | "views">;
+  readonly given: Omit<Plumbing, "socket">;
+  /** False if its programs can ask Corral for nothing: then it has no socket. */
+  readonly hasSocket: boolean;
   /** The directories outside of its own memory that it can write, each by a path that cannot lead elsewhere. */
   readonly written: (plan: Plan, pins: Pins) => readonly string[];
   /** What there was before the first of several cells that share one disk limit; absent: before this one. */
@@ -25,6 +27,7 @@ export function workerCell(stage: StagedViews, onOutput: StartRequest["onOutput"
   return {
     start: (driver, request) => driver.start({ ...request, onOutput }),
     given: { views: stage },
+    hasSocket: true,
     written: (plan, pins) => [...writtenDirectly(plan, pins), ...stage.written],
   };
 }
@@ -34,16 +37,21 @@ export function sessionCell(stage: StagedViews, outputDir: string, baseline: Dis
   return {
     start: (driver, request) => driver.startSession({ ...request, onOutput: () => {} }),
     given: { outputDir, views: stage },
+    hasSocket: true,
     written: (plan, pins) => [...writtenDirectly(plan, pins), ...stage.written],
     baseline,
   };
 }
 
-/** Runs a worker's command for one item after another. `folder`: holds everything that the items can write. */
+/**
+ * Runs a worker's command for one item after another. `folder`: holds everything that the items can write. It has no socket:
+ * descriptors that an item sends to it would wait there, and stay open, when every process of the item has ended.
+ */
 export function servingCell(items: Plumbing["items"] & object, folder: string): CellKind<ServingCell> {
   return {
     start: (driver, request) => driver.startServing(request),
     given: { items, views: { paths: new Set() } },
+    hasSocket: false,
     written: () => [folder],
   };
 }

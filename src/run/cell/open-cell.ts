@@ -44,9 +44,10 @@ export interface OpenedCell<C extends Cell> extends AsyncDisposable {
   hasEnded(): boolean;
   /**
    * The cell, to work in for the run `who`. Reports that work as started, which puts it into the audit trail, and answers
-   * the programs' requests by `service` from then on. A cell that does one work after another begins once for each.
+   * the programs' requests by `service` from then on; null for a cell without a socket. A cell that does one work after
+   * another begins once for each.
    */
-  begin(who: RunIdentity, service: BrokerService): C;
+  begin(who: RunIdentity, service: BrokerService | null): C;
   /** Ends everything in the cell. Best effort: a cell that cannot be killed ends when it is removed. */
   kill(): void;
 }
@@ -61,8 +62,9 @@ export async function openCell<C extends Cell>(
 ): Promise<CellOpening<C>> {
   const trouble = (detail: string): void => env.emit({ type: "trouble", ...owner, detail });
   await using parts = new Disposables();
-  const broker = parts.use(await openBroker(env.ownerDir, job.run));
-  const preparation = parts.use(await prepare(job, sandbox, { ...broker, ...kind.given }, env));
+  const broker = kind.hasSocket ? parts.use(await openBroker(env.ownerDir, job.run)) : null;
+  const socket = broker === null ? {} : { socket: broker.socket };
+  const preparation = parts.use(await prepare(job, sandbox, { ...socket, ...kind.given }, env));
   if (!preparation.ok) return refused(preparation.violations);
   const { plan, pins } = preparation;
   const started = await kind.start(env.driver, { plan, pins, signal });
@@ -87,7 +89,7 @@ export async function openCell<C extends Cell>(
     isOverDisk: () => watch.isExceeded(),
     hasEnded: () => hasEnded,
     begin(who, service) {
-      broker.serve(service);
+      if (service !== null) broker?.serve(service);
       env.emit({ type: "started", ...who, plan });
       return cell;
     },

@@ -16,13 +16,12 @@ export type Preparation = AsyncDisposable &
     | { readonly ok: false; readonly violations: readonly Violation[] }
   );
 
-/** Corral's own mounts of a cell: its socket, and what its kind needs. */
+/** Corral's own mounts of a cell: its socket, if it has one, and what its kind needs. */
 export interface Plumbing {
-  readonly socketPath: string;
-  readonly source: PlannedSource;
+  readonly socket?: { readonly path: string; readonly source: PlannedSource };
   readonly outputDir?: string;
-  /** For a cell that serves items: their directories, and a gate that can be executed and not read. */
-  readonly items?: ItemPlumbing & { readonly gate: string };
+  /** For a cell that serves items: their directories. */
+  readonly items?: ItemPlumbing;
   /** Which mounts of the sandbox are views; `would-be` if nothing runs: those that would have to be. */
   readonly views: { readonly paths: ReadonlySet<string> } | "would-be";
 }
@@ -68,19 +67,23 @@ async function plannedWith(
 ): Promise<Planning> {
   const violations = attachmentViolations(job, pins);
   if (violations.length > 0) return { ok: false, violations };
-  const { socketPath, source, outputDir, items, views } = plumbing;
-  const gate = items?.gate ?? env.gate;
+  const { socket, outputDir, items, views } = plumbing;
+  const { gate } = env;
   return planFor({
     run: { id: job.run, root: job.root, parent: job.parent },
     worker: { name: job.worker.name, command: job.worker.command ?? [], env: job.worker.env },
     sandbox,
     image,
-    sources: new Map([...pins.sources, [gate, await gateSource(gate)], [socketPath, source]]),
+    sources: new Map([
+      ...pins.sources,
+      [gate, await gateSource(gate)],
+      ...(socket === undefined ? [] : [[socket.path, socket.source] as const]),
+    ]),
     attachments: job.attachments,
     views: views === "would-be" ? views : views.paths,
     plumbing: {
       gate,
-      socket: socketPath,
+      ...(socket === undefined ? {} : { socket: socket.path }),
       ...(outputDir === undefined ? {} : { output: outputDir }),
       ...(items === undefined ? {} : { items }),
     },

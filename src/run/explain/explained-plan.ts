@@ -32,8 +32,7 @@ export async function explainPlan(job: Job, sandbox: Sandbox, preview: Preview):
 
 /** In place of a run's socket, which is made with the run. Nothing else in the plan depends on it. */
 const SOCKET: Plumbing = {
-  socketPath: "SOCKET",
-  source: { device: "0", inode: "0", uid: 0, gid: 0, kind: "socket" },
+  socket: { path: "SOCKET", source: { device: "0", inode: "0", uid: 0, gid: 0, kind: "socket" } },
   views: "would-be",
 };
 

@@ -55,7 +55,7 @@ interface Told {
 
 function ask(method: string, path: string, body?: string | Buffer): Promise<Told> {
   return new Promise((resolve, reject) => {
-    const asked = request({ socketPath: broker.socketPath, method, path }, async (response) => {
+    const asked = request({ socketPath: broker.socket.path, method, path }, async (response) => {
       resolve({ status: response.statusCode, body: JSON.parse(await text(response)) });
     });
     asked.on("error", reject).end(body);
@@ -155,7 +155,7 @@ describe("the broker's socket", () => {
       await hungUp;
       return DONE;
     });
-    const asked = request({ socketPath: broker.socketPath, method: "POST", path: "/v1/calls" });
+    const asked = request({ socketPath: broker.socket.path, method: "POST", path: "/v1/calls" });
     asked.on("error", () => {}).end('{"worker":"kid"}');
     await called;
     asked.destroy();
@@ -171,7 +171,7 @@ describe("the broker's socket", () => {
     const body = '{"worker":"kid"}';
     const one = `POST /v1/calls HTTP/1.1\r\nhost: corral\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
     const last = one.replace("host: corral", "host: corral\r\nconnection: close");
-    const socket = connect(broker.socketPath);
+    const socket = connect(broker.socket.path);
     socket.write(one.repeat(299) + last);
     await expect.poll(() => calls.length).toBe(256);
     letGo();
@@ -192,7 +192,7 @@ describe("tools at the broker's socket", () => {
       begun += 1;
       return long;
     });
-    const sockets = Array.from({ length: 20 }, () => connect(broker.socketPath).pause());
+    const sockets = Array.from({ length: 20 }, () => connect(broker.socket.path).pause());
     for (const socket of sockets) socket.write(asking);
     await expect.poll(() => begun).toBe(8);
     expect(await ask("GET", "/v1/sandbox")).toMatchObject({ status: 200 });
@@ -212,7 +212,7 @@ describe("tools at the broker's socket", () => {
       await held.promise;
       return long;
     });
-    const sockets = Array.from({ length: 12 }, () => connect(broker.socketPath));
+    const sockets = Array.from({ length: 12 }, () => connect(broker.socket.path));
     for (const socket of sockets) socket.write(asking);
     await expect.poll(() => begun).toBe(8);
     for (const socket of sockets) socket.destroy();
