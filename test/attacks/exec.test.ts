@@ -1,5 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { existsSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -75,6 +76,206 @@ describe("a command that attacks its cell", () => {
     );
     const after = [await s.exec("echo after"), await s.exec("rm -f /tmp/x; echo after")];
     expect(after.map(({ stdout }) => stdout)).toContain("after\n");
+  });
+});
+
+const HUNT = `
+import ctypes, os, signal, sys, time
+for which in range(1, 65):
+    if which not in (9, 19, 32, 33): signal.signal(which, signal.SIG_IGN)
+def others():
+    return [int(pid) for pid in os.listdir('/proc') if pid.isdigit() and int(pid) not in (1, os.getpid())]
+def tried(act, *args):
+    try: act(*args)
+    except OSError: pass
+def apart(act):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            for fd in range(3): os.close(fd)
+            act()
+        os._exit(0)
+`;
+
+/** What stops or ends whatever comes to end it, as Python. */
+const HUNTS: readonly { readonly name: string; readonly code: string }[] = [
+  { name: "stops all processes at once", code: "while True: tried(os.kill, -1, signal.SIGSTOP)" },
+  {
+    name: "stops each process by its number",
+    code: `
+while True:
+    for pid in others(): tried(os.kill, pid, signal.SIGSTOP)`,
+  },
+  {
+    name: "stops each thread by its number",
+    code: `
+libc = ctypes.CDLL(None)
+while True:
+    for pid in others(): libc.syscall(200, pid, signal.SIGSTOP)`,
+  },
+  {
+    name: "stops all from several processes in sessions of their own",
+    code: `
+def stop():
+    while True: tried(os.kill, -1, signal.SIGSTOP); tried(os.kill, -1, signal.SIGCONT) if os.getpid() % 7 == 0 else None
+for _ in range(3): apart(stop)
+time.sleep(300)`,
+  },
+  {
+    name: "stops and kills in turn",
+    code: `
+while True:
+    for which in (signal.SIGSTOP, signal.SIGTSTP, signal.SIGKILL, signal.SIGSTOP): tried(os.kill, -1, which)`,
+  },
+  {
+    name: "forks without end and stops all",
+    code: `
+while True:
+    tried(os.kill, -1, signal.SIGSTOP); tried(os.fork)`,
+  },
+];
+
+/** Longer than every bound on the way, and much shorter than for ever. */
+const SOON_MS = 15_000;
+
+/** A command that hunts, from its own start. */
+function hunting(code: string): [command: string, more: { env: Record<string, string> }] {
+  return ['exec python3 -c "$CODE"', { env: { CODE: HUNT + code } }];
+}
+
+async function openPython() {
+  return await openHandySession({ image: "corral/python", limits: { pids: 64, memory: "128m", timeout: "60s" } });
+}
+
+describe("a command that stops whatever comes to end it", () => {
+  it("ends at its time limit, and its cell is replaced", async () => {
+    await Promise.all(
+      HUNTS.map(async ({ name, code }) => {
+        await using s = await openPython();
+        await s.exec("true");
+        const begun = performance.now();
+        const [command, more] = hunting(code);
+        const answer = await s.exec(command, { ...more, timeoutMs: 500 });
+        expect.soft(answer.status, name).toBe("timed_out");
+        expect.soft(performance.now() - begun, name).toBeLessThan(SOON_MS);
+        expect.soft((await s.exec("echo after")).stdout, name).toBe("after\n");
+        expect.soft(await s.processes(), name).toEqual([]);
+      }),
+    );
+  });
+
+  it("ends when it is cancelled, and when its session is closed", async () => {
+    const cancelled = async (): Promise<void> => {
+      await using s = await openPython();
+      const cancel = new AbortController();
+      const [command, more] = hunting("while True: tried(os.kill, -1, signal.SIGSTOP)");
+      const answer = s.exec(command, more, cancel.signal);
+      setTimeout(() => cancel.abort(new Error("a test cancels")), 1500);
+      expect((await answer).status).toBe("cancelled");
+    };
+    const closed = async (): Promise<void> => {
+      const s = await openPython();
+      const [command, more] = hunting("while True: tried(os.kill, -1, signal.SIGSTOP)");
+      const answer = s.tool("exec", { command, ...more });
+      await new Promise((resolve) => setTimeout(resolve, 1500));
+      const begun = performance.now();
+      await s[Symbol.asyncDispose]();
+      expect(performance.now() - begun).toBeLessThan(SOON_MS);
+      expect(await answer).toMatchObject({ data: { status: "cancelled" } });
+    };
+    await Promise.all([cancelled(), closed()]);
+  });
+
+  it("does not keep a later command from beginning or ending, nor from learning how it ended", async () => {
+    const stops = "def stop():\n    while True: tried(os.kill, -1, signal.SIGSTOP)\napart(stop)\nos._exit(0)";
+    const begins = async (): Promise<void> => {
+      await using s = await openPython();
+      const [command, more] = hunting(stops);
+      await s.exec(command, { ...more, timeoutMs: 5000 });
+      const begun = performance.now();
+      const answer = await s.exec("echo before; sleep 1; echo after", { timeoutMs: 2000 });
+      expect(["timed_out", "lost", "succeeded"]).toContain(answer.status);
+      expect(performance.now() - begun).toBeLessThan(2 * SOON_MS);
+      expect((await s.exec("echo last", { timeoutMs: 2000 })).stdout).toMatch(/^(last\n)?$/);
+      expect((await s.exec("echo last", { timeoutMs: 2000 })).stdout).toBe("last\n");
+    };
+    const learns = async (): Promise<void> => {
+      await using s = await openPython();
+      // It is killed while another process stops every process of its user.
+      const [command, more] = hunting(
+        "def stop():\n    time.sleep(0.5)\n    while True: tried(os.kill, -1, signal.SIGSTOP)\napart(stop)\ntime.sleep(0.4)\nos.kill(os.getpid(), 9)",
+      );
+      expect(await s.exec(command, { ...more, timeoutMs: 5000 })).toMatchObject({
+        status: "signaled",
+        signal: "SIGKILL",
+      });
+    };
+    await Promise.all([begins(), learns()]);
+  });
+
+  it("ends with its orchestrator, on the first Ctrl-C and on SIGTERM", async () => {
+    const base = await mkdtemp(join(tmpdir(), "cr-"));
+    try {
+      const [projectDir, stateDir] = [join(base, "p"), join(base, "s")];
+      const worker = { ...HANDY, image: "corral/python" };
+      await writeProject(projectDir, { workers: { w: worker }, zones: { docs: "ro", out: "rw" } });
+      const [command, more] = hunting(
+        "open('/out/' + os.environ['NAME'], 'w').close()\nwhile True: tried(os.kill, -1, signal.SIGSTOP)",
+      );
+      const ends = async (how: NodeJS.Signals): Promise<number> => {
+        const env = { ...process.env, CORRAL_STATE_DIR: stateDir };
+        const input = JSON.stringify({ command, env: { ...more.env, NAME: how }, timeout_ms: 60_000 });
+        const args = [CLI, "tool", "exec", input, "--worker", "w", "--project", projectDir];
+        const corral = spawn(process.execPath, args, { env, stdio: "ignore" });
+        const exit = once(corral, "exit");
+        await expect.poll(() => existsSync(join(projectDir, "out", how)), { timeout: 2 * SOON_MS }).toBe(true);
+        await new Promise((resolve) => setTimeout(resolve, 500));
+        expect(corral.exitCode).toBe(null);
+        const begun = performance.now();
+        corral.kill(how);
+        await Promise.race([exit, new Promise((resolve) => setTimeout(resolve, 2 * SOON_MS))]);
+        corral.kill("SIGKILL");
+        return performance.now() - begun;
+      };
+      const took = await Promise.all([ends("SIGINT"), ends("SIGTERM")]);
+      expect(Math.max(...took)).toBeLessThan(SOON_MS);
+    } finally {
+      await rm(base, { recursive: true, force: true });
+    }
+  });
+
+  it("cannot read, write or trace what comes to end it", async () => {
+    await using s = await openPython();
+    const [command, more] = hunting(`
+def own(pid):
+    try: return os.stat(f'/proc/{pid}').st_uid
+    except OSError: return None
+end = time.time() + 4; seen = 0
+open('/tmp/seen', 'w').close()
+while time.time() < end:
+    for pid in others():
+        try:
+            if b'busybox' not in open(f'/proc/{pid}/cmdline', 'rb').read(): continue
+            seen += 1
+            for name in ('mem', 'environ', 'maps', 'fd/0'):
+                try: os.open(f'/proc/{pid}/{name}', os.O_RDWR if name == 'mem' else os.O_RDONLY); print('opened', name, flush=True)
+                except OSError: pass
+        except OSError: pass
+print('seen' if seen else 'not seen')`);
+    const looking = s.exec(command, { ...more, timeoutMs: 2000 });
+    expect((await looking).stdout).toBe("");
+    const { docker } = s.project;
+    const cell = docker.getContainer(await s.cellId());
+    const look = s.exec(command, { ...more, timeoutMs: 8000 });
+    for (let n = 0; n < 5; n += 1) {
+      const helper = await cell.exec({
+        Cmd: ["/.corral/busybox", "sh", "-c", "/.corral/busybox sleep 0.5; :"],
+        User: "65532:65532",
+      });
+      await helper.start({ Detach: true });
+      await new Promise((resolve) => setTimeout(resolve, 500));
+    }
+    expect((await look).stdout).toBe("seen\n");
   });
 });
 

@@ -1,5 +1,5 @@
-import { setTimeout as pause } from "node:timers/promises";
 import type Docker from "dockerode";
+import { within } from "../../platform/within.ts";
 import { GATE_PATH, type Plan, type PlannedUser } from "../plan/plan.ts";
 import type { Cell } from "../port/cell.ts";
 import type { ExecExit, ExecRequest, SessionCell } from "../port/exec.ts";
@@ -14,7 +14,7 @@ const SIGNAL_ALL_SCRIPT = `
 kill -"$1" -1
 [ "$1" = KILL ] || exit 0
 attempts=0
-while [ "$attempts" -lt 100 ]; do
+while [ "$attempts" -lt 60 ]; do
   attempts=$((attempts + 1))
   left=0
   for process in /proc/[0-9]*; do
@@ -28,20 +28,20 @@ exit 1
 `;
 
 /** A container whose first process only waits, and in which commands run one after another as the worker's user. */
-export function dockerSession(cell: Cell, container: Docker.Container, { user }: Plan): SessionCell {
-  const script = (text: string, ...args: string[]) =>
-    scripted(container, user, [GATE_PATH, "sh", "-c", text, GATE_PATH, ...args]);
-  let signals = 0;
-  let signalling: Promise<unknown> = Promise.resolve();
-  /** A signal to all processes ends this script too; then it runs again. */
-  const askOomKills = async (): Promise<ScriptEnd> => {
-    for (;;) {
-      const before = signals;
-      await signalling;
-      const end = await script(OOM_KILLS_SCRIPT);
-      if (end.code === 0 || signals === before) return end;
-    }
+export function dockerSession(cell: Cell, container: Docker.Container, { user, keeper = user }: Plan): SessionCell {
+  /** A command can stop a script of its own user before that does anything: then the whole cell is ended from outside. */
+  const script = async (as: PlannedUser, text: string, ...args: string[]): Promise<ScriptEnd> => {
+    const argv = [GATE_PATH, "sh", "-c", text, GATE_PATH, ...args];
+    const end = await within(scripted(container, as, argv), SCRIPT_MS);
+    if (end !== null) return end;
+    await within(
+      cell.kill("SIGKILL").catch(() => {}),
+      CELL_END_MS,
+    );
+    return { code: null, output: "" };
   };
+  // The keeper's user: no command can signal a process of it.
+  const askOomKills = () => script(keeper, OOM_KILLS_SCRIPT);
   return {
     ...cell,
     [Symbol.asyncDispose]: () => cell[Symbol.asyncDispose](),
@@ -50,14 +50,14 @@ export function dockerSession(cell: Cell, container: Docker.Container, { user }:
       return { ...exec, exit: exec.exit.then((exit) => judged(exit, cell, askOomKills)) };
     },
     async signalAll(signal) {
-      signals += 1;
-      const signalled = script(SIGNAL_ALL_SCRIPT, signal === "SIGTERM" ? "TERM" : "KILL");
-      signalling = signalled;
-      return (await signalled).code === 0;
+      const end = await script(user, SIGNAL_ALL_SCRIPT, signal === "SIGTERM" ? "TERM" : "KILL");
+      return end.code === 0;
     },
   };
 }
 
+/** How long one of Corral's own scripts may take in a cell. */
+const SCRIPT_MS = 5000;
 /** Exit code of a program that a SIGKILL ended: from Corral, another program, or the kernel for memory. */
 const KILLED = 137;
 /** How long to wait for the end of a cell in which nothing can be started any more. */
@@ -77,7 +77,7 @@ async function judged(exit: RawExit, cell: Cell, askOomKills: () => Promise<Scri
     const oomKills = parseOomKills(output);
     return { ...rest, outOfMemory: oomKills !== null && oomKillsBefore !== null && oomKills > oomKillsBefore };
   }
-  const end = await Promise.race([cell.exit, pause(CELL_END_MS, null, { ref: false })]);
+  const end = await within(cell.exit, CELL_END_MS);
   if (end?.kind === "lost") return end;
   return { ...rest, cellAlive: false, outOfMemory: end?.outOfMemory ?? false };
 }

@@ -40,6 +40,9 @@ export type ExecExit =
 export interface SessionCell extends Cell {
   /** Rejects with `EngineTrouble` if the command could not be started. */
   exec(request: ExecRequest): Promise<Exec>;
-  /** Signals every process that commands have left in the cell. False if some may be left: then the cell must be removed. */
+  /**
+   * Signals every process that commands have left in the cell. False if some may be left: then the cell must be removed.
+   * A cell in which that takes too long is killed.
+   */
   signalAll(signal: "SIGTERM" | "SIGKILL"): Promise<boolean>;
 }

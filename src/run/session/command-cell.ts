@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import PQueue from "p-queue";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
+import { within } from "../../platform/within.ts";
 import { hintsFor } from "../../tools/exec-hints/hints.ts";
 import type { ExecFacts } from "../../tools/exec-hints/wording.ts";
 import type { ExecToolAnswer, ExecToolRequest } from "../../tools/hands.ts";
@@ -14,6 +15,9 @@ type Context = ReturnType<typeof AsyncLocalStorage.snapshot>;
 
 /** The context outside of any command. */
 const NOBODY: Context = AsyncLocalStorage.snapshot();
+
+/** How long what was stopped may take to end. Every part of it is bounded by itself; this bounds what has a bug. */
+export const ENDING_MS = 45_000;
 
 /** A session's cell: started with the first command, and again if it was lost, has ended or is out of date. */
 export class CommandCell implements AsyncDisposable {
@@ -89,7 +93,7 @@ export class CommandCell implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#commands.onIdle();
+    await within(this.#commands.onIdle(), ENDING_MS);
     await this.#close();
   }
 

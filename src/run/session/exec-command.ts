@@ -36,6 +36,8 @@ export interface CommandResult extends Ending {
 
 /** How long a command that was asked to end may take before everything in the cell is ended. */
 const GRACE_MS = 250;
+/** How long a command may take to begin, which is not part of its own time. */
+const START_MS = 5000;
 /** How long the end of a command may take to be reported after everything in its cell was ended. */
 const SILENCE_MS = 10_000;
 
@@ -53,9 +55,8 @@ export async function execCommand(
   const stopper = new Stopper(cell);
   const { argv, cwd, env, stdin } = command;
   const onOutput = boundedBy(command, streams, () => stopper.stop("output_limit"));
-  const exit = await cell
-    .exec({ argv, cwd, env, stdin, onOutput })
-    .then((exec) => ended(exec, stopper, command.timeoutMs, { signal, overDisk }), notStarted);
+  const starting = cell.exec({ argv, cwd, env, stdin, onOutput });
+  const exit = await ended(starting, stopper, command.timeoutMs, { signal, overDisk });
   const clean = await stopper.cleaned();
   const [stdout, stderr] = [await streams.stdout.end(), await streams.stderr.end()];
   await output.keep(`${command.id}.stdout`, stdout.fileBytes);
@@ -87,16 +88,23 @@ function boundedBy(
 
 /** Waits for a command's end, and ends it if it exceeds a bound; null if its own end may never be reported. */
 async function ended(
-  exec: Exec,
+  starting: Promise<Exec>,
   stopper: Stopper,
   timeoutMs: number,
   { signal, overDisk }: { readonly signal: AbortSignal; readonly overDisk: AbortSignal },
 ): Promise<ExecExit | null> {
-  const timer = setTimeout(() => stopper.stop("timed_out"), timeoutMs);
+  const stopAfter = (ms: number): NodeJS.Timeout => setTimeout(() => stopper.stop("timed_out"), ms);
+  // What an earlier command left in the cell can stop this one before it has begun.
+  let timer = stopAfter(START_MS + timeoutMs);
+  const started = (exec: Exec): Promise<ExecExit> => {
+    clearTimeout(timer);
+    if (stopper.reason === null) timer = stopAfter(timeoutMs);
+    return exec.exit;
+  };
   using _cancel = onAbort(signal, () => stopper.stop("cancelled"));
   using _disk = onAbort(overDisk, () => stopper.stop("disk_limit"));
   try {
-    return await Promise.race([exec.exit, stopper.gaveUp]);
+    return await Promise.race([starting.then(started, notStarted), stopper.gaveUp]);
   } finally {
     clearTimeout(timer);
   }
@@ -150,8 +158,8 @@ class Stopper {
 
   async #end(reason: StopReason): Promise<boolean> {
     if (reason !== "output_limit" && reason !== "disk_limit") {
-      await this.#cell.signalAll("SIGTERM");
-      await new Promise((resolve) => setTimeout(resolve, GRACE_MS));
+      const isAsked = await this.#cell.signalAll("SIGTERM");
+      if (isAsked) await new Promise((resolve) => setTimeout(resolve, GRACE_MS));
     }
     const gone = await this.#cell.signalAll("SIGKILL");
     // If not all could be ended, the cell is removed, and the command's own end is not reported.

@@ -3,6 +3,7 @@ import { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { bugText } from "../../platform/bug-text.ts";
+import { within } from "../../platform/within.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { CallToolRequest, ExecToolAnswer, ExecToolRequest } from "../../tools/hands.ts";
 import type { ToolResult } from "../../tools/tool-result.ts";
@@ -11,7 +12,7 @@ import { sandboxView } from "../cell/sandbox-view.ts";
 import { requestAccess } from "../grants/access-request.ts";
 import { surroundingsOf } from "../grants/surroundings.ts";
 import { identityOf } from "../model/job.ts";
-import { CommandCell } from "./command-cell.ts";
+import { CommandCell, ENDING_MS } from "./command-cell.ts";
 import type { OnOutput } from "./exec-command.ts";
 import { allowedTools, notOffered } from "./offered-tools.ts";
 import { OutputDir } from "./output-dir.ts";
@@ -94,7 +95,7 @@ export class Session implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     const { job, env } = this.#request;
     this.#over.abort(new Error("the session has ended"));
-    await this.#hands.idle();
+    await within(this.#hands.idle(), ENDING_MS);
     try {
       await this.#cell[Symbol.asyncDispose]();
     } finally {
