@@ -2,7 +2,7 @@ import type { Duplex } from "node:stream";
 import { StringDecoder } from "node:string_decoder";
 import type Docker from "dockerode";
 import { END_OF_REPORT, MAX_REPORT_BYTES } from "../gate/report.ts";
-import { GO } from "../gate/script.ts";
+import { BEGUN, GO } from "../gate/script.ts";
 import { EngineTrouble } from "../port/driver.ts";
 import { Demultiplexer, type OnChunk } from "./demux.ts";
 
@@ -14,6 +14,8 @@ export interface Attachment {
   release(input: Uint8Array): void;
   /** More of a lasting input. */
   write(text: string): void;
+  /** True if the gate has reported that it became the worker. */
+  hasBegun(): boolean;
   /** Settles when both streams have ended; `broken` if their connection was lost before that. */
   readonly ended: Promise<"complete" | "broken">;
   /** Nothing is delivered after this call. */
@@ -40,17 +42,19 @@ export async function attach(
   let released = false;
   let closed = false;
   const gate = new GateOutput();
+  const beginning = new Beginning();
   const streams = new Demultiplexer((name, chunk) => {
     if (closed) return;
-    if (released) onOutput(name, chunk);
-    else gate.add(name, chunk);
+    if (!released) return gate.add(name, chunk);
+    const printed = name === "stdout" ? beginning.add(chunk) : chunk;
+    if (printed.length > 0) onOutput(name, printed);
   });
   output.on("data", (chunk: Buffer) => {
     if (!streams.add(chunk)) output.destroy(new Error("the Engine sent data that is not the cell's output streams"));
   });
   const ended = new Promise<"complete" | "broken">((resolve) => {
     output
-      .once("end", () => resolve("complete"))
+      .once("end", () => resolve(streams.isWhole ? "complete" : "broken"))
       .once("error", () => resolve("broken"))
       .once("close", () => resolve("broken"));
   });
@@ -59,6 +63,7 @@ export async function attach(
   return {
     report: gate.report,
     ended,
+    hasBegun: () => beginning.isOver,
     release(bytes) {
       released = true;
       input.release(bytes);
@@ -139,6 +144,24 @@ class LastingInput {
 /** Nothing arrives on an input connection; it is read to notice its end. The worker's exit explains why it broke. */
 function unread(input: Duplex): Duplex {
   return input.resume().on("error", () => {});
+}
+
+/** Takes the gate's last line, which it prints when it becomes the worker, from the beginning of the output. */
+class Beginning {
+  #left = Buffer.from(BEGUN);
+
+  get isOver(): boolean {
+    return this.#left.length === 0;
+  }
+
+  /** What follows the line. */
+  add(chunk: Buffer): Buffer {
+    const length = Math.min(this.#left.length, chunk.length);
+    // Anything else is of a gate that did not open: the worker has printed nothing.
+    if (!chunk.subarray(0, length).equals(this.#left.subarray(0, length))) return Buffer.alloc(0);
+    this.#left = this.#left.subarray(length);
+    return chunk.subarray(length);
+  }
 }
 
 /** Collects what the gate prints, and its errors for the message of a failure. */

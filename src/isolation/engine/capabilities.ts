@@ -1,37 +1,36 @@
 import { readFileSync } from "node:fs";
 import type Docker from "dockerode";
+import { z } from "zod";
 import type { Capabilities } from "../port/driver.ts";
+import { asked } from "./answers/asked.ts";
 
-/** The fields of the Engine's `GET /info` that matter here; the client's types leave it open. */
-interface EngineInfo {
-  readonly ServerVersion: string;
-  readonly OSType: string;
-  readonly OperatingSystem: string;
-  readonly KernelVersion: string;
-  readonly Name: string;
-  readonly DockerRootDir: string;
-  readonly Driver: string;
-  readonly CgroupVersion?: string;
-  readonly MemoryLimit: boolean;
-  readonly SwapLimit: boolean;
-  readonly PidsLimit: boolean;
-  readonly CpuCfsQuota: boolean;
-  readonly InitBinary?: string;
-  readonly SecurityOptions?: readonly string[];
-  readonly Runtimes?: Readonly<Record<string, unknown>>;
-}
+/** The fields of the Engine's `GET /info` that matter here. */
+const EngineInfo = z.object({
+  ServerVersion: z.string(),
+  OSType: z.string(),
+  OperatingSystem: z.string(),
+  KernelVersion: z.string(),
+  DockerRootDir: z.string().startsWith("/"),
+  Driver: z.string(),
+  CgroupVersion: z.string().optional(),
+  MemoryLimit: z.boolean(),
+  SwapLimit: z.boolean(),
+  PidsLimit: z.boolean(),
+  CpuCfsQuota: z.boolean(),
+  SecurityOptions: z.array(z.string()).nullish(),
+  Runtimes: z.record(z.string(), z.unknown()).nullish(),
+});
+
+const EngineVersion = z.object({ ApiVersion: z.string() });
 
 /** What `doctor` reports before anything runs. A run does not rely on it: each cell is verified from inside. */
 export async function capabilities(docker: Docker): Promise<Capabilities> {
-  const info = await engineInfo(docker);
-  const version = (await docker.version()) as { ApiVersion: string };
+  const info = await asked(() => docker.info(), EngineInfo);
+  const version = await asked(() => docker.version(), EngineVersion);
   const security = (info.SecurityOptions ?? []).join(" ");
   const needs: readonly (readonly [boolean, string])[] = [
     [info.OSType === "linux", "Linux containers (this Engine runs others)"],
-    [
-      Number.parseFloat(version.ApiVersion.replace(".", "")) >= 141,
-      `the Engine's API must be 1.41 or newer, and is ${version.ApiVersion}`,
-    ],
+    [isAtLeast(version.ApiVersion, 1, 41), `the Engine's API must be 1.41 or newer, and is ${version.ApiVersion}`],
     [info.MemoryLimit, "memory limits (the kernel's memory control group)"],
     [info.SwapLimit || !hostHasSwap(), "limits of memory with swap, on a host that has swap"],
     [info.PidsLimit, "limits of processes (the kernel's pids control group)"],
@@ -60,12 +59,14 @@ export async function capabilities(docker: Docker): Promise<Capabilities> {
 
 /** Directories with the Engine's own data, which no mount may show. */
 export async function engineDataDirs(docker: Docker): Promise<string[]> {
-  const { DockerRootDir } = await engineInfo(docker);
+  const { DockerRootDir } = await asked(() => docker.info(), EngineInfo.pick({ DockerRootDir: true }));
   return [DockerRootDir, "/var/lib/docker", "/var/lib/containerd"];
 }
 
-async function engineInfo(docker: Docker): Promise<EngineInfo> {
-  return (await docker.info()) as EngineInfo;
+/** False for a text that is no version. */
+function isAtLeast(version: string, major: number, minor: number): boolean {
+  const [, its, itsMinor] = /^(\d{1,6})\.(\d{1,6})$/.exec(version) ?? [];
+  return Number(its) > major || (Number(its) === major && Number(itsMinor) >= minor);
 }
 
 function hostHasSwap(): boolean {

@@ -1,11 +1,14 @@
 import { Agent } from "node:http";
 import { setTimeout as pause } from "node:timers/promises";
 import Docker from "dockerode";
+import { z } from "zod";
 import type { Enforcement } from "../plan/enforcement.ts";
 import type { Cell, CellExit, CellUsage } from "../port/cell.ts";
 import { EngineTrouble } from "../port/driver.ts";
+import { ANYTHING, answerOf, asked, ContainerState, isConflict } from "./answers/asked.ts";
+import { engineMessage, engineTrouble, isGone } from "./answers/engine-error.ts";
 import type { Attachment } from "./attachment.ts";
-import { engineMessage, engineTrouble, isGone, statusCodeOf } from "./engine-error.ts";
+import { type FirstProcess, findFirstProcess } from "./first-process.ts";
 import { unnamedBytes } from "./unnamed-files.ts";
 import { UsageSampler } from "./usage.ts";
 
@@ -18,16 +21,13 @@ const MAX_WAITS = 5;
 const PATROL_MS = 1000;
 
 /** What the Engine answers to a wait; with `Error` if it could not find out how the container ended. */
-export interface WaitAnswer {
-  readonly StatusCode: number;
-  readonly Error?: { readonly Message: string } | null;
-}
+const WaitAnswer = z.object({ StatusCode: z.int(), Error: z.object({ Message: z.string() }).nullish() });
 
 interface Parts {
   readonly container: Docker.Container;
   readonly attachment: Attachment;
   /** The wait that began before the start. */
-  readonly wait: Promise<WaitAnswer>;
+  readonly wait: Promise<unknown>;
   readonly enforcement: Enforcement;
   readonly remove: () => Promise<void>;
 }
@@ -36,9 +36,9 @@ interface Parts {
 export function dockerCell({ container, attachment, wait, enforcement, remove }: Parts): Cell {
   const sampler = new UsageSampler(container);
   let killed = false;
-  const exit = ended(container, attachment, wait, { usage: () => sampler.last(), killed: () => killed }).finally(() =>
-    sampler.stop(),
-  );
+  const first = findFirstProcess(container.id);
+  const known = { first, usage: () => sampler.last(), killed: () => killed };
+  const exit = ended(container, attachment, wait, known).finally(() => sampler.stop());
   return {
     id: container.id,
     enforcement,
@@ -63,17 +63,25 @@ export function dockerCell({ container, attachment, wait, enforcement, remove }:
 async function ended(
   container: Docker.Container,
   attachment: Attachment,
-  wait: Promise<WaitAnswer>,
-  { usage, killed }: { usage: () => CellUsage; killed: () => boolean },
+  wait: Promise<unknown>,
+  { first, usage, killed }: { first: FirstProcess | null; usage: () => CellUsage; killed: () => boolean },
 ): Promise<CellExit> {
   const over = new AbortController();
   try {
-    const code = await Promise.race([exitCode(container, wait), patrolledExit(container, attachment, over.signal)]);
+    const code = await Promise.race([
+      exitCode(container, wait),
+      patrolledExit(container, attachment, over.signal),
+      cutOff(attachment, first),
+    ]);
+    if (code === CUT_OFF) return { kind: "lost", reason: OUTPUT_BROKE };
     const output = await drained(attachment);
-    const { State } = await container.inspect();
+    const State = await stateOf(container);
+    if (State.Running || State.ExitCode !== code)
+      return { kind: "lost", reason: `the Engine reports the exit codes ${code} and ${State.ExitCode} for one end` };
     if (ENDED_BY_SHUTDOWN.has(code) && !killed() && !(await isListening(container)))
       return { kind: "lost", reason: "the Engine was stopped and ended the worker" };
-    if (output === "broken") return { kind: "lost", reason: "the connection that carried the worker's output broke" };
+    if (output === "broken") return { kind: "lost", reason: OUTPUT_BROKE };
+    if (!attachment.hasBegun() && !killed()) return { kind: "lost", reason: "the cell ended before its worker began" };
     return { kind: "exited", code, outOfMemory: State.OOMKilled, usage: usage() };
   } catch (error) {
     return { kind: "lost", reason: engineMessage(error) };
@@ -81,6 +89,19 @@ async function ended(
     over.abort();
     attachment.close();
   }
+}
+
+const OUTPUT_BROKE = "the connection that carried the worker's output broke";
+const CUT_OFF = "cut off";
+
+/** The first process keeps the output open for as long as it lives: output that ends before was cut off. */
+async function cutOff(attachment: Attachment, first: FirstProcess | null): Promise<typeof CUT_OFF> {
+  await attachment.ended;
+  return first?.isAlive() ? CUT_OFF : await new Promise<never>(() => {});
+}
+
+async function stateOf(container: Docker.Container): Promise<z.infer<typeof ContainerState>["State"]> {
+  return (await asked(() => container.inspect(), ContainerState)).State;
 }
 
 /** 128 + SIGTERM, and 128 + SIGKILL: what an Engine that is stopped does to its containers. */
@@ -94,7 +115,8 @@ async function isListening({ modem }: Docker.Container): Promise<boolean> {
   const { socketPath, host, port, protocol } = modem as Docker.DockerOptions;
   if (protocol === "https") return true;
   const options = { socketPath, host, port, protocol, agent: new Agent({ keepAlive: false }) };
-  return await new Docker(options as Docker.DockerOptions).ping().then(
+  const docker = new Docker(options as Docker.DockerOptions);
+  return await asked(() => docker.ping(), ANYTHING).then(
     () => true,
     () => false,
   );
@@ -108,22 +130,22 @@ async function patrolledExit(container: Docker.Container, attachment: Attachment
   await attachment.ended;
   for (;;) {
     await pause(PATROL_MS, undefined, { signal: over, ref: false });
-    const { State } = await container.inspect();
+    const State = await stateOf(container);
     if (!State.Running && State.Status === "exited") return State.ExitCode;
   }
 }
 
 /** A wait can break while the Engine still runs: it is repeated. If the Engine does not answer, the exit is not known. */
-async function exitCode(container: Docker.Container, wait: Promise<WaitAnswer>): Promise<number> {
+async function exitCode(container: Docker.Container, wait: Promise<unknown>): Promise<number> {
   let pending = wait;
   for (let attempt = 1; ; attempt += 1) {
     try {
-      const { StatusCode, Error: trouble } = await pending;
+      const { StatusCode, Error: trouble } = answerOf(await pending, WaitAnswer);
       if (trouble) throw new EngineTrouble(trouble.Message);
       return StatusCode;
     } catch (error) {
       if (attempt === MAX_WAITS) throw error;
-      const { State } = await container.inspect();
+      const State = await stateOf(container);
       if (!State.Running && State.Status === "exited") return State.ExitCode;
       pending = container.wait();
     }
@@ -144,9 +166,9 @@ async function drained(attachment: Attachment): Promise<"complete" | "broken"> {
 
 async function kill(container: Docker.Container, signal: "SIGTERM" | "SIGKILL"): Promise<void> {
   try {
-    await container.kill({ signal });
+    await asked(() => container.kill({ signal }), ANYTHING);
   } catch (error) {
-    // 409: it is not running any more.
-    if (!isGone(error) && statusCodeOf(error) !== 409) throw engineTrouble(error);
+    // It is not running any more.
+    if (!isGone(error) && !isConflict(error)) throw engineTrouble(error);
   }
 }

@@ -1,6 +1,8 @@
-import { Agent } from "node:https";
+import { Agent, type ClientRequest, type IncomingMessage } from "node:http";
+import { Agent as TlsAgent } from "node:https";
 import Docker from "dockerode";
 import { EngineUnavailableError, type UnavailableReason } from "../port/engine.ts";
+import { ANYTHING, asked } from "./answers/asked.ts";
 import { engineDataDirs } from "./capabilities.ts";
 import { describeEndpoint, type Endpoint, type Env, resolveEndpoint } from "./endpoint.ts";
 
@@ -28,7 +30,7 @@ export async function connect(env: Env): Promise<EngineConnection> {
   try {
     const docker = new Docker(clientOptions(endpoint));
     // In parallel, because each takes a while. Even a busy Engine answers the ping.
-    const [, dataDirs] = await Promise.all([ping(docker), engineDataDirs(docker)]);
+    const [, dataDirs] = await Promise.all([asked(() => ping(docker), ANYTHING), engineDataDirs(docker)]);
     return { docker, endpoint, socketPath: socketPathOf(endpoint) ?? null, dataDirs };
   } catch (cause) {
     throw engineUnavailable(endpoint, cause);
@@ -51,10 +53,30 @@ function clientOptions(endpoint: Endpoint): Docker.DockerOptions {
     ca: tls?.ca,
     cert: tls?.cert,
     key: tls?.key,
-    agent: tls && !tls.verify ? new Agent({ rejectUnauthorized: false, keepAlive: true }) : undefined,
+    agent: noticing(tls ? new TlsAgent({ ...KEPT_OPEN, rejectUnauthorized: tls.verify }) : new Agent(KEPT_OPEN)),
     timeout: undefined,
   };
   return options as Docker.DockerOptions;
+}
+
+/** As Node's own agent: an idle connection is closed after five seconds. */
+const KEPT_OPEN = { keepAlive: true, scheduling: "lifo", timeout: 5000 } as const;
+
+/**
+ * The client library never settles a call whose answer is cut off in the middle, since it does not listen for an error of
+ * the answer (docs/architecture.md, fact: cut-answer-is-silent). So that error is also reported as one of the request, which it does listen for.
+ */
+function noticing<A extends Agent>(agent: A): A {
+  type Adding = { addRequest(request: ClientRequest, ...rest: unknown[]): void };
+  const adding = agent as unknown as Adding;
+  const add = adding.addRequest.bind(agent);
+  adding.addRequest = (request, ...rest) => {
+    request.once("response", (answer: IncomingMessage) => {
+      answer.once("error", (error) => request.emit("error", error));
+    });
+    add(request, ...rest);
+  };
+  return agent;
 }
 
 /** The client's types do not have the ping's abort signal. */

@@ -34,6 +34,11 @@ export class Demultiplexer {
     return rest !== null;
   }
 
+  /** False in the middle of a frame. */
+  get isWhole(): boolean {
+    return this.#missing === 0 && this.#header.length === 0;
+  }
+
   #addHeader(chunk: Buffer): Buffer | null {
     const wanted = HEADER_BYTES - this.#header.length;
     const header = Buffer.concat([this.#header, chunk.subarray(0, wanted)]);

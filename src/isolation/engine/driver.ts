@@ -1,18 +1,21 @@
 import type Docker from "dockerode";
 import PQueue from "p-queue";
+import { z } from "zod";
 import { onAbort } from "../../platform/on-abort.ts";
 import type { Violation } from "../../sandbox/violation.ts";
+import { formatOwner } from "../../state/owner.ts";
 import { parseGateReport } from "../gate/report.ts";
 import { verifyCell } from "../gate/verify.ts";
 import type { Cell, ServingCell } from "../port/cell.ts";
 import { type Driver, EngineTrouble, type Start, type StartRequest } from "../port/driver.ts";
 import type { SessionCell } from "../port/exec.ts";
-import { labelsFor } from "../port/labels.ts";
+import { labelsFor, readLabels } from "../port/labels.ts";
+import { asked, inTime, isConflict, untilGone } from "./answers/asked.ts";
+import { engineMessage, engineTrouble, statusCodeOf, told } from "./answers/engine-error.ts";
 import { type Attachment, attach } from "./attachment.ts";
 import { capabilities } from "./capabilities.ts";
-import { dockerCell, type WaitAnswer } from "./cell.ts";
+import { dockerCell } from "./cell.ts";
 import { containerConfig, type SeccompProfiles } from "./container-config.ts";
-import { engineMessage, engineTrouble, isGone, statusCodeOf, told } from "./engine-error.ts";
 import { imageFacts } from "./images/inspect.ts";
 import { NameFileSet } from "./name-files.ts";
 import { listVolumes, ownerOfVolume, pinnedVolumes } from "./pinned-volume.ts";
@@ -24,6 +27,8 @@ import { dockerSession } from "./session.ts";
 const MAX_CONCURRENT_STARTS = 4;
 /** How long a started container may take to send its gate report. */
 const REPORT_TIMEOUT_MS = 30_000;
+/** How often a cell is made before its start has failed. */
+const MAX_ATTEMPTS = 3;
 
 export interface DockerDriverOptions extends ReapScope {
   readonly seccomp: SeccompProfiles;
@@ -65,20 +70,20 @@ class CellRemains {
 
   async remove(): Promise<void> {
     this.attachment?.close();
+    const { container } = this;
+    if (container === null) return;
     try {
-      // Its volumes go with it.
-      await this.container?.remove({ force: true, v: true }).catch((error: unknown) => this.#gone(error));
+      // Its volumes go with it, except if it was removed by someone else, who may have left them.
+      if (!(await untilGone(() => container.remove({ force: true, v: true })))) await this.#removeVolumes();
     } catch (error) {
       throw new EngineTrouble(`a cell could not be removed: ${engineMessage(error)}`, { cause: error });
     }
   }
 
-  /** The container was removed by someone else, who may have left its volumes. */
-  async #gone(error: unknown): Promise<void> {
-    unlessGone(error);
+  async #removeVolumes(): Promise<void> {
     const { docker, maker } = this.#options;
     const left = (await listVolumes(docker, this.#run)).filter((told) => ownerOfVolume(maker.sealKey, told) !== null);
-    await Promise.all(left.map(({ Name }) => docker.getVolume(Name).remove().catch(unlessGone)));
+    await Promise.all(left.map(({ Name }) => untilGone(() => docker.getVolume(Name).remove())));
   }
 }
 
@@ -114,20 +119,29 @@ type Started =
   | { readonly ok: true; readonly cell: Cell; readonly container: Docker.Container; readonly attachment: Attachment }
   | Extract<Start, { ok: false }>;
 
+/**
+ * Nothing of the worker has run before its cell is verified. So a start that failed is undone and made again, whatever
+ * failed: a lost answer, a broken connection, a report that cannot be read.
+ */
 async function started(options: StartOptions, request: StartRequest, input: Input): Promise<Started> {
-  const remains = new CellRemains(options, request.plan.run);
-  let made: Started;
-  try {
-    made = await startVerified(options, request, input, remains);
-  } catch (error) {
-    return await failed(error, request, remains);
+  for (let attempt = 1; ; attempt += 1) {
+    const remains = new CellRemains(options, request.plan.run);
+    let made: Started;
+    try {
+      made = await startVerified(options, request, input, remains);
+    } catch (error) {
+      const refused = await failed(error, request, remains);
+      if (refused !== null) return refused;
+      if (attempt === MAX_ATTEMPTS) throw engineTrouble(error);
+      continue;
+    }
+    if (!made.ok) await remains.remove();
+    return made;
   }
-  if (!made.ok) await remains.remove();
-  return made;
 }
 
-/** Cleans up after a start that failed. The error says why it failed, even if the clean-up fails too. */
-async function failed(error: unknown, request: StartRequest, remains: CellRemains): Promise<Started> {
+/** Cleans up after a start that failed. Null if it may be made again. */
+async function failed(error: unknown, request: StartRequest, remains: CellRemains): Promise<Started | null> {
   const left = await remains.remove().then(
     () => null,
     (trouble: EngineTrouble) => trouble,
@@ -135,8 +149,7 @@ async function failed(error: unknown, request: StartRequest, remains: CellRemain
   request.signal.throwIfAborted();
   if (left !== null) throw new EngineTrouble(`${engineMessage(error)}; and ${left.message}`, { cause: error });
   const violation = refusalFrom(error, request);
-  if (violation === null) throw engineTrouble(error);
-  return { ok: false, violations: [violation] };
+  return violation === null ? null : { ok: false, violations: [violation] };
 }
 
 async function startVerified(
@@ -157,20 +170,21 @@ async function startVerified(
   remains.container = docker.getContainer(name);
   const labels = labelsFor(maker, "container", name, plan);
   const config = containerConfig(plan, name, labels, sources, seccomp);
-  const container = await docker.createContainer(config).catch((error: unknown) => {
-    // The name is taken by a container that this start did not make and must not remove.
-    if (statusCodeOf(error) === 409) remains.container = null;
+  const container = await inTime(docker.createContainer(config)).catch(async (error: unknown) => {
+    // A container that this process did not make for this run must not be removed, even if its name is taken.
+    if (isConflict(error) && !(await isOwn(docker, maker, name, plan.run))) remains.container = null;
     throw error;
   });
+  if (!CONTAINER_ID.test(container.id ?? "")) throw new EngineTrouble("the Engine sent no id of the cell that it made");
   remains.container = container;
   signal.throwIfAborted();
 
-  const attachment = await attach(container, request.onOutput, { input });
+  const attachment = await inTime(attach(container, request.onOutput, { input }));
   remains.attachment = attachment;
-  const wait = container.wait({ condition: "next-exit" }) as Promise<WaitAnswer>;
+  const wait: Promise<unknown> = container.wait({ condition: "next-exit" });
   // Awaited when the cell ends; until then a broken connection must not be an unhandled rejection.
   wait.catch(() => {});
-  await container.start();
+  await inTime(container.start());
   const report = parseGateReport(await reportWithin(attachment, signal));
 
   const { enforcement, violations } = verifyCell(plan, report);
@@ -178,6 +192,23 @@ async function startVerified(
   const cell = dockerCell({ container, attachment, wait, enforcement, remove: () => remains.remove() });
   return { ok: true, cell, container, attachment };
 }
+
+const CONTAINER_ID = /^[0-9a-f]{64}$/;
+
+/**
+ * True if an earlier call of this very process made the container and seemed to fail: it was made for this run, and
+ * nobody has started it.
+ */
+async function isOwn(docker: Docker, { owner, sealKey }: DockerDriverOptions["maker"], name: string, run: string) {
+  const { Config, State } = await asked(() => docker.getContainer(name).inspect(), Labelled);
+  const labelled = readLabels(sealKey, "container", name, Config.Labels);
+  return State.Status === "created" && labelled?.run === run && formatOwner(labelled.owner) === formatOwner(owner);
+}
+
+const Labelled = z.object({
+  Config: z.object({ Labels: z.record(z.string(), z.string()).nullable() }),
+  State: z.object({ Status: z.string() }),
+});
 
 async function reportWithin(attachment: Attachment, signal: AbortSignal): Promise<string> {
   const { promise: stopped, reject } = Promise.withResolvers<never>();
@@ -215,7 +246,3 @@ const CANNOT_ENFORCE = /unknown (or invalid )?runtime|minimum memory limit|cpu c
 /** Errors for a mount whose source is gone, or whose mount point is missing and cannot be made. */
 const CANNOT_MOUNT =
   /\b(mount|mounting|bind source)\b.*(does not exist|not a directory|no such file or directory|read-only file system)/is;
-
-function unlessGone(error: unknown): void {
-  if (!isGone(error)) throw error;
-}

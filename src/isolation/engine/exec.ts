@@ -1,11 +1,14 @@
+import { readlink } from "node:fs/promises";
 import type { Duplex } from "node:stream";
 import { setTimeout as pause } from "node:timers/promises";
 import type Docker from "dockerode";
+import { z } from "zod";
 import { GATE_PATH, type PlannedUser } from "../plan/plan.ts";
 import { EngineTrouble } from "../port/driver.ts";
 import type { Exec, ExecRequest, TerminalSize } from "../port/exec.ts";
+import { asked, ContainerState, inTime } from "./answers/asked.ts";
+import { engineMessage, told } from "./answers/engine-error.ts";
 import { Demultiplexer, type OnChunk } from "./demux.ts";
-import { engineMessage, told } from "./engine-error.ts";
 
 /** The Engine knows the exit code shortly after the streams end. It is asked this often, at intervals that grow from the first to the last. */
 const MAX_INSPECTIONS = 100;
@@ -84,24 +87,27 @@ export async function execIn(container: Docker.Container, user: PlannedUser, req
 
 async function startExec(container: Docker.Container, user: PlannedUser, request: ExecRequest): Promise<RawExec> {
   const tty = request.tty !== undefined;
-  const exec = await container.exec({
-    Cmd: [GATE_PATH, "sh", "-c", RUN_SCRIPT, GATE_PATH, tty ? "quiet" : "told", request.cwd, ...request.argv],
-    WorkingDir: "/",
-    Env: Object.entries(request.env).map(([name, value]) => `${name}=${value}`),
-    User: `${user.uid}:${user.gid}`,
-    AttachStdin: true,
-    AttachStdout: true,
-    AttachStderr: true,
-    Tty: tty,
-  });
-  const stream = (await exec.start({ hijack: true, stdin: true, Tty: tty })) as Duplex;
-  const ended = new Promise<void>((resolve) => {
-    stream.once("end", resolve).once("close", resolve);
-  });
+  // One that is made and not started does nothing, so a failed call may be repeated.
+  const makeExec = (): Promise<Docker.Exec> =>
+    container.exec({
+      Cmd: [GATE_PATH, "sh", "-c", RUN_SCRIPT, GATE_PATH, tty ? "quiet" : "told", request.cwd, ...request.argv],
+      WorkingDir: "/",
+      Env: Object.entries(request.env).map(([name, value]) => `${name}=${value}`),
+      User: `${user.uid}:${user.gid}`,
+      AttachStdin: true,
+      AttachStdout: true,
+      AttachStderr: true,
+      Tty: tty,
+    });
+  const exec = await asked(makeExec, MadeExec);
+  const stream = await inTime(exec.start({ hijack: true, stdin: true, Tty: tty }) as Promise<Duplex>);
   // A command that ends without reading its input breaks the pipe; the Engine reports how it ended.
   stream.on("error", () => {});
   const beginning = tty ? null : new FirstLine();
-  deliver(stream, beginning, heldBack(stream, request.onOutput));
+  const isWhole = deliver(stream, beginning, heldBack(stream, request.onOutput));
+  const ended = new Promise<boolean>((resolve) => {
+    stream.once("end", () => resolve(isWhole())).once("close", () => resolve(false));
+  });
   if (request.stdin !== undefined) stream.end(request.stdin);
   const resize = async ({ columns, rows }: TerminalSize): Promise<void> => {
     // A terminal may be resized just as its command ends, which is no failure.
@@ -109,7 +115,7 @@ async function startExec(container: Docker.Container, user: PlannedUser, request
   };
   if (request.tty !== undefined) await resize(request.tty);
   return {
-    exit: ended.then(() => exitOf(container, exec, beginning)),
+    exit: ended.then((whole) => exitOf(container, exec, beginning, whole)),
     write: (chunk) => void stream.write(chunk),
     closeInput: () => void stream.end(),
     resize,
@@ -131,24 +137,33 @@ function heldBack(stream: Duplex, onOutput: ExecRequest["onOutput"]): OnChunk {
   };
 }
 
-/** A terminal's single stream has no first line of Corral's. */
-function deliver(stream: Duplex, beginning: FirstLine | null, onChunk: OnChunk): void {
+const MadeExec = z.custom<Docker.Exec>((exec) => /^[0-9a-f]{64}$/.test((exec as Docker.Exec).id ?? ""));
+
+/** A terminal's single stream has no first line of Corral's. Returns whether the stream has ended between two pieces of output. */
+function deliver(stream: Duplex, beginning: FirstLine | null, onChunk: OnChunk): () => boolean {
   if (beginning === null) {
     stream.on("data", (chunk: Buffer) => onChunk("stdout", chunk));
-    return;
+    return () => true;
   }
   const streams = new Demultiplexer((name, chunk) => onChunk(name, name === "stdout" ? beginning.add(chunk) : chunk));
   stream.on("data", (chunk: Buffer) => {
     if (!streams.add(chunk))
       stream.destroy(new EngineTrouble("the Engine sent data that is not the command's output streams"));
   });
+  return () => streams.isWhole;
 }
 
-async function exitOf(container: Docker.Container, exec: Docker.Exec, beginning: FirstLine | null): Promise<RawExit> {
+async function exitOf(
+  container: Docker.Container,
+  exec: Docker.Exec,
+  beginning: FirstLine | null,
+  whole: boolean,
+): Promise<RawExit> {
   try {
+    if (!whole) throw new EngineTrouble(OUTPUT_BROKE);
     const code = await exitCodeOf(container, exec);
     if (code === null) return { kind: "lost", reason: "the engine did not report how the command ended" };
-    const { State } = await container.inspect();
+    const { State } = await asked(() => container.inspect(), ContainerState);
     const line = beginning?.line ?? null;
     if (beginning !== null && State.Running && !line?.startsWith(BEGUN))
       return { kind: "lost", reason: `the engine could not start the command: ${line ?? "no reason given"}` };
@@ -159,15 +174,29 @@ async function exitOf(container: Docker.Container, exec: Docker.Exec, beginning:
   }
 }
 
+const ExecState = z.object({ Running: z.boolean(), ExitCode: z.int().nullable(), Pid: z.int() });
+
+const OUTPUT_BROKE = "the connection that carried the command's output broke";
+
+/**
+ * True if a command has a pipe as its output: then its output has not ended. Processes that this user may not look into
+ * count as having none.
+ */
+async function hasPipe(pid: number): Promise<boolean> {
+  const links = await Promise.all([1, 2].map((fd) => readlink(`/proc/${pid}/fd/${fd}`).catch(() => "")));
+  return links.some((link) => link.startsWith("pipe:"));
+}
+
 /** Null if the Engine knows no exit code, or still reports a command as running after its container has ended. */
 async function exitCodeOf(container: Docker.Container, exec: Docker.Exec): Promise<number | null> {
   let intervalMs = FIRST_INTERVAL_MS;
   for (let untold = 0; untold < MAX_INSPECTIONS; ) {
-    const { Running, ExitCode } = await exec.inspect();
+    const { Running, ExitCode, Pid } = await asked(() => exec.inspect(), ExecState);
     if (!Running && ExitCode !== null) return ExitCode;
+    if (Running && Pid > 0 && (await hasPipe(Pid))) throw new EngineTrouble(OUTPUT_BROKE);
     // A command may close its output and still run: its time limit ends it.
     if (!Running) untold += 1;
-    else if (!(await container.inspect()).State.Running) return null;
+    else if (!(await asked(() => container.inspect(), ContainerState)).State.Running) return null;
     await pause(intervalMs);
     intervalMs = Math.min(intervalMs * 1.5, LAST_INTERVAL_MS);
   }

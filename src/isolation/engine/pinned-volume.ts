@@ -1,7 +1,9 @@
 import type Docker from "dockerode";
+import { z } from "zod";
 import type { Plan, PlannedMount } from "../plan/plan.ts";
 import { type Labelled, labelsFor, type Maker, RUN_LABEL, readLabels } from "../port/labels.ts";
 import type { Pins } from "../sources/pin.ts";
+import { asked } from "./answers/asked.ts";
 
 /**
  * How a directory is passed to the daemon: as a volume that it makes and removes together with the container, bound to the
@@ -42,8 +44,11 @@ export function ownerOfVolume(sealKey: Buffer, { Name, Labels, Options }: Told):
   return readLabels(sealKey, "volume", device, Labels);
 }
 
+const Listed = z.object({ Volumes: z.array(z.looseObject({ Name: z.string() })).nullable() });
+
 /** The volumes of all runs, or of one. */
 export async function listVolumes(docker: Docker, run?: string): Promise<Docker.VolumeInspectInfo[]> {
   const label = run === undefined ? RUN_LABEL : `${RUN_LABEL}=${run}`;
-  return (await docker.listVolumes({ filters: { label: [label] } })).Volumes ?? [];
+  const listed = await asked(() => docker.listVolumes({ filters: { label: [label] } }), Listed);
+  return (listed.Volumes ?? []) as unknown[] as Docker.VolumeInspectInfo[];
 }

@@ -1,9 +1,11 @@
 import type Docker from "dockerode";
+import { z } from "zod";
 import { reapLiveDirs } from "../../state/live-dir.ts";
 import { isDead } from "../../state/owner.ts";
 import { type CellInfo, EngineTrouble, type Reaped } from "../port/driver.ts";
 import { type Maker, RUN_LABEL, readLabels } from "../port/labels.ts";
-import { engineMessage, isGone, statusCodeOf } from "./engine-error.ts";
+import { asked, isConflict, untilGone } from "./answers/asked.ts";
+import { engineMessage } from "./answers/engine-error.ts";
 import { listVolumes, ownerOfVolume } from "./pinned-volume.ts";
 
 /** Where to look, and as whom. */
@@ -14,12 +16,23 @@ export interface ReapScope {
   readonly liveDir: string;
 }
 
+const ListedContainer = z.object({
+  Id: z.string(),
+  Names: z.array(z.string()).nullable(),
+  Labels: z.record(z.string(), z.string()).nullable(),
+  State: z.string(),
+  Created: z.number(),
+});
+
 /** Every container that this state directory's orchestrators made, in any state, also `created`. */
 export async function listCells(docker: Docker, maker: Maker): Promise<CellInfo[]> {
-  const containers = await docker.listContainers({ all: true, filters: { label: [RUN_LABEL] } });
+  const containers = await asked(
+    () => docker.listContainers({ all: true, filters: { label: [RUN_LABEL] } }),
+    z.array(ListedContainer),
+  );
   const cells: CellInfo[] = [];
   for (const { Id, Names, Labels, State, Created } of containers) {
-    const labelled = readLabels(maker.sealKey, "container", (Names[0] ?? "").replace(/^\//, ""), Labels);
+    const labelled = readLabels(maker.sealKey, "container", (Names?.[0] ?? "").replace(/^\//, ""), Labels);
     if (labelled === null) continue;
     const createdAt = new Date(Created * 1000).toISOString();
     cells.push({ ...labelled, id: Id, state: State, createdAt, ownerAlive: !isDead(labelled.owner, maker.owner) });
@@ -31,11 +44,11 @@ export async function listCells(docker: Docker, maker: Maker): Promise<CellInfo[
 export async function reap({ docker, maker, liveDir }: ReapScope): Promise<Reaped> {
   const dead = (await listCells(docker, maker)).filter((cell) => !cell.ownerAlive);
   const cells = await removeEach(dead, async ({ id, run }) => {
-    await docker.getContainer(id).remove({ force: true, v: true });
+    await untilGone(() => docker.getContainer(id).remove({ force: true, v: true }));
     return run;
   });
   const volumes = await removeEach(await deadVolumes(docker, maker), async (name) => {
-    await docker.getVolume(name).remove();
+    await untilGone(() => docker.getVolume(name).remove());
     return name;
   });
   return { cells, volumes, directories: await reapLiveDirs(liveDir, maker.owner) };
@@ -50,7 +63,7 @@ async function deadVolumes(docker: Docker, { sealKey, owner }: Maker): Promise<s
 }
 
 /**
- * Another reaper may be doing the same: what is gone, or is being removed (409), is no failure. One thing that cannot be
+ * Another reaper may be doing the same: what is being removed (409) is no failure. One thing that cannot be
  * removed does not stop the removal of the others.
  */
 async function removeEach<Thing>(
@@ -63,7 +76,7 @@ async function removeEach<Thing>(
     try {
       removed.push(await remove(thing));
     } catch (error) {
-      if (!isGone(error) && statusCodeOf(error) !== 409) failures.push(error);
+      if (!isConflict(error)) failures.push(error);
     }
   }
   if (failures.length > 0) {

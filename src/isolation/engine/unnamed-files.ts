@@ -2,7 +2,9 @@ import fs from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type Docker from "dockerode";
+import { z } from "zod";
 import { hasCode } from "../../platform/errno.ts";
+import { asked } from "./answers/asked.ts";
 
 /** At most so many processes, and open or mapped files of each, are checked. */
 const MAX_PROCESSES = 5000;
@@ -14,13 +16,15 @@ const BLOCK_BYTES = 512;
 /** `f_type` of what is in memory and not on a disk (statfs(2)). */
 const TMPFS = 0x01021994;
 
+const ProcessTable = z.object({ Titles: z.array(z.string()), Processes: z.array(z.array(z.string())) });
+
 /**
  * The bytes of deleted regular files that a cell's processes still hold open or mapped: they take space, and no
  * directory shows them. A file that is in transit between two processes cannot be measured, and counts as infinite.
  * Null if this user may not inspect the cell's processes.
  */
 export async function unnamedBytes(container: Docker.Container): Promise<number | null> {
-  const table = (await container.top().catch(() => null)) as { Titles: string[]; Processes: string[][] } | null;
+  const table = await asked(() => container.top(), ProcessTable).catch(() => null);
   if (table === null) return null;
   const column = table.Titles.indexOf("PID");
   const pids = table.Processes.slice(0, MAX_PROCESSES).map((process) => Number(process[column]));

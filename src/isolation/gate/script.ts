@@ -2,6 +2,8 @@ import { GATE_PATH, type Plan } from "../plan/plan.ts";
 
 /** The line that opens the gate. Any other line, or the end of its input, ends the cell without running the worker. */
 export const GO = "go\n";
+/** What the gate prints when it was opened. Whatever is printed after it is the worker's. */
+export const BEGUN = "== begun\n";
 /** Exit codes of a gate that did not run the worker's command. */
 export const GATE_SHUT = 125;
 
@@ -46,6 +48,7 @@ echo '== command'
 echo "$corral_gate_command"
 echo '== end'
 ( IFS= read -r go && [ "$go" = go ] ) || exit ${GATE_SHUT}
+echo '${BEGUN.trim()}'
 [ -n "$corral_gate_command" ] || exit 127
 shift
 set -- "$corral_gate_command" "$@"

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { createServer, type Server } from "node:http";
+import { createServer, type RequestListener, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -13,10 +13,14 @@ let dir: string;
 let engine: Server;
 let socket: string;
 
+/** An Engine that answers its ping, and says where its data is. */
+const answer: RequestListener = (request, response) =>
+  response.end(request.url?.endsWith("/info") ? JSON.stringify({ DockerRootDir: "/var/lib/docker" }) : "OK");
+
 beforeEach(async () => {
   dir = await mkdtemp(join(tmpdir(), "corral-connect-"));
   socket = join(dir, "engine.sock");
-  engine = createServer((_request, response) => response.end("OK"));
+  engine = createServer(answer);
   await new Promise<void>((listening) => engine.listen(socket, listening));
 });
 
@@ -57,7 +61,7 @@ describe("connect", () => {
   });
 
   it("follows DOCKER_HOST over TCP, with or without its scheme", async () => {
-    const remote = createServer((_request, response) => response.end("OK"));
+    const remote = createServer(answer);
     await new Promise<void>((listening) => remote.listen(0, "127.0.0.1", listening));
     const { port } = remote.address() as AddressInfo;
     for (const host of [`tcp://127.0.0.1:${port}`, `127.0.0.1:${port}`]) {

@@ -11,6 +11,7 @@ import { currentOwner, formatOwner, loadSealKey, sealOf } from "../../../state/o
 import { makeClosedDir } from "../../../state/state-dir.ts";
 import { statePaths } from "../../../state/state-paths.ts";
 import { BASE_NAME, IMAGE_PREFIX, ImageBuildError } from "../../port/images.ts";
+import { untilGone } from "../answers/asked.ts";
 import { inspectImage } from "./inspect.ts";
 import { readRecord } from "./record.ts";
 import type { StatusRequest } from "./status.ts";
@@ -76,7 +77,7 @@ async function readFromImage(docker: Docker, imageId: string, stateDir: string):
   } finally {
     // A response that is not read to its end would keep its connection, and this process, for minutes.
     (response as Readable | undefined)?.destroy();
-    await container.remove({ force: true });
+    await untilGone(() => container.remove({ force: true }));
   }
 }
 

@@ -1,12 +1,27 @@
 import type Docker from "dockerode";
+import { z } from "zod";
 import type { ImageFacts } from "../../plan/plan-for.ts";
+import { asked } from "../answers/asked.ts";
+import { isGone } from "../answers/engine-error.ts";
+
+/** An image may have no configuration, and any field of it may be null. */
+const Image = z.looseObject({
+  Id: z.string().regex(/^sha256:[0-9a-f]{64}$/),
+  Config: z
+    .looseObject({
+      Env: z.array(z.string()).nullish(),
+      Volumes: z.record(z.string(), z.unknown()).nullish(),
+    })
+    .nullish(),
+});
 
 /** What the Engine knows of an image, by its id or tag; null if it has none. */
 export async function inspectImage(docker: Docker, reference: string): Promise<Docker.ImageInspectInfo | null> {
   try {
-    return await docker.getImage(reference).inspect();
+    const image = await asked(() => docker.getImage(reference).inspect(), Image);
+    return image as unknown as Docker.ImageInspectInfo;
   } catch (error) {
-    if ((error as { statusCode?: number }).statusCode === 404) return null;
+    if (isGone(error)) return null;
     throw error;
   }
 }

@@ -1,4 +1,4 @@
-import { EngineTrouble } from "../port/driver.ts";
+import { EngineTrouble } from "../../port/driver.ts";
 
 /** The HTTP status of an error of the Engine's API; null if the Engine did not answer. */
 export function statusCodeOf(error: unknown): number | null {

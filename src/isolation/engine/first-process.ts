@@ -1,0 +1,58 @@
+import { readFileSync } from "node:fs";
+
+/** Where Engines put a container's control groups: with their own names or with systemd's, in both versions. */
+const PLACES = (container: string): readonly string[] => [
+  `/sys/fs/cgroup/pids/docker/${container}`,
+  `/sys/fs/cgroup/docker/${container}`,
+  `/sys/fs/cgroup/pids/system.slice/docker-${container}.scope`,
+  `/sys/fs/cgroup/system.slice/docker-${container}.scope`,
+];
+/** `PF_EXITING` in the flags of /proc/PID/stat: it is set before the kernel closes the files of a process that ends. */
+const EXITING = 0x4;
+/** A cell whose worker has not begun has an init and the gate. */
+const MAX_PROCESSES = 16;
+
+/** Process 1 of a cell, as this machine sees it. */
+export interface FirstProcess {
+  /** False from the moment on in which it ends. */
+  isAlive(): boolean;
+}
+
+/**
+ * Looks for it while the worker waits at the gate. It keeps the cell's output open until it ends
+ * (docs/architecture.md, fact: first-process-keeps-output). Null if this machine does not show it, e.g. with a runtime that has processes of its own.
+ * Synchronous: these files are in memory.
+ */
+export function findFirstProcess(container: string): FirstProcess | null {
+  for (const place of PLACES(container)) {
+    const pids = textOf(`${place}/cgroup.procs`)?.split("\n").slice(0, MAX_PROCESSES) ?? [];
+    const pid = pids.find((each) => each !== "" && /^NSpid:.*\t1$/m.test(textOf(`/proc/${each}/status`) ?? ""));
+    const begun = pid === undefined ? null : statOf(pid);
+    if (pid !== undefined && begun !== null)
+      return {
+        isAlive() {
+          const now = statOf(pid);
+          return now !== null && now.startTime === begun.startTime && (now.flags & EXITING) === 0;
+        },
+      };
+  }
+  return null;
+}
+
+/** The program's name is in parentheses and may contain anything; the numbers follow it. */
+function statOf(pid: string): { readonly flags: number; readonly startTime: string } | null {
+  const text = textOf(`/proc/${pid}/stat`);
+  const fields = text?.slice(text.lastIndexOf(")") + 2).split(" ");
+  // Fields 3 (state), 9 (flags) and 22 (start time) of proc(5).
+  const [state, flags, startTime] = [fields?.[0], fields?.[6], fields?.[19]];
+  if (state === undefined || flags === undefined || startTime === undefined || /[ZX]/.test(state)) return null;
+  return { flags: Number(flags), startTime };
+}
+
+function textOf(file: string): string | null {
+  try {
+    return readFileSync(file, "latin1");
+  } catch {
+    return null;
+  }
+}
