@@ -1,6 +1,7 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: the strings are shell commands.
 import { describe, expect, it } from "vitest";
 import { decideShell } from "../../src/approval/shell-rules/decide.ts";
+import { readLine } from "../../src/approval/shell-rules/reading.ts";
 import type { ShellRules } from "../../src/approval/shell-rules/rules.ts";
 import { describeShellDecision } from "../../src/approval/shell-rules/wording.ts";
 import type { Consent } from "../../src/sandbox/approval.ts";
@@ -95,6 +96,7 @@ describe("of several rules", () => {
     expect(decideShell(command, several)).toEqual({
       consent,
       because: { cause: "rule", part: command, pattern, why: null },
+      runs: command,
     });
   });
 
@@ -122,27 +124,16 @@ describe("every command of a command line counts, wherever it stands", () => {
     "git status && rm -rf /",
     "rm -rf / || git status",
     "git status | rm -rf /",
-    "git status |& rm -rf /",
     "! rm -rf /",
-    "time -p rm -rf /",
     "(git status; rm -rf /)",
     "{ git status; rm -rf /; }",
     "echo $(rm -rf /)",
     'echo "a $(rm -rf /) b"',
     "echo `rm -rf /`",
     "echo `echo \\`rm -rf /\\``",
-    "echo <(rm -rf /)",
-    "echo >(rm -rf /)",
-    "echo ${x:-$(rm -rf /)}",
-    "echo ${x/a/$(rm -rf /)}",
-    "echo {a,$(rm -rf /)}",
-    "echo [$(rm -rf /)]",
     "echo a > $(rm -rf /)",
     "x=$(rm -rf /) git status",
-    "x=($(rm -rf /))",
     "export x=$(rm -rf /)",
-    "echo <<E\n$(rm -rf /)\nE",
-    "echo <<< $(rm -rf /)",
     "if git status; then rm -rf /; fi",
     "if rm -rf /; then git status; fi",
     "if git status; then git status; elif git status; then git status; else rm -rf /; fi",
@@ -150,6 +141,23 @@ describe("every command of a command line counts, wherever it stands", () => {
     "until rm -rf /; do git status; done",
     "for x in $(rm -rf /); do git status; done",
     "for x in a; do rm -rf /; done",
+    "git status # harmless\nrm -rf /",
+  ])("%j is blocked for what it holds", (command) => {
+    expect(decideShell(command, GIT)).toMatchObject({ consent: "blocked", because: { pattern: "rm **" } });
+  });
+
+  it.each([
+    "git status |& rm -rf /",
+    "time -p rm -rf /",
+    "echo <(rm -rf /)",
+    "echo >(rm -rf /)",
+    "echo ${x:-$(rm -rf /)}",
+    "echo ${x/a/$(rm -rf /)}",
+    "echo {a,$(rm -rf /)}",
+    "echo [$(rm -rf /)]",
+    "x=($(rm -rf /))",
+    "echo <<E\n$(rm -rf /)\nE",
+    "echo <<< $(rm -rf /)",
     "select x in a; do rm -rf /; done",
     "case $(rm -rf /) in x) git status;; esac",
     "case x in $(rm -rf /)) git status;; esac",
@@ -157,10 +165,9 @@ describe("every command of a command line counts, wherever it stands", () => {
     "git() { rm -rf /; }; git status",
     "function git { rm -rf /; }\ngit status",
     "coproc rm -rf /",
-    "git status # harmless\nrm -rf /",
     "git sta\\\ntus; r\\\nm -rf /",
-  ])("%j is blocked for what it holds", (command) => {
-    expect(decideShell(command, GIT)).toMatchObject({ consent: "blocked", because: { pattern: "rm **" } });
+  ])("%j is blocked, because it cannot be printed for every shell", (command) => {
+    expect(decideShell(command, GIT)).toMatchObject({ consent: "blocked", runs: command });
   });
 
   it.each(["echo 'rm -rf /'", "echo rm -rf /", "echo a # ; rm -rf /", "echo '$(rm -rf /)'", "echo \\$\\(rm\\)"])(
@@ -171,7 +178,7 @@ describe("every command of a command line counts, wherever it stands", () => {
   );
 
   it("names the first of the strictest parts", () => {
-    expect(decideShell("echo x `echo \\`rm   a\\``", GIT).because.part).toBe("rm   a");
+    expect(decideShell("echo x `echo \\`rm   a\\``", GIT).because.part).toBe("rm a");
     expect(decideShell("git status; rm a; rm b; make", GIT).because.part).toBe("rm a");
   });
 });
@@ -264,14 +271,9 @@ describe("what stands beside the words needs the default's consent too", () => {
     ["git status > x", "redirection"],
     ["git status >> x", "redirection"],
     ["git status 2> x", "redirection"],
-    ["git status >& x", "redirection"],
     ["git status < x", "redirection"],
-    ["git status 2>&$x", "redirection"],
     ["{ git status; } > x", "redirection"],
     ["> x", "redirection"],
-    ["git status {n}>&1", "redirection"],
-    ["git status <<E\nx\nE", "input"],
-    ["git status <<< x", "input"],
   ])("%j", (command, cause) => {
     expect(decideShell(command, rules("ask", { "git status": "pre_approved" }))).toMatchObject({
       consent: "ask",
@@ -289,6 +291,64 @@ describe("what stands beside the words needs the default's consent too", () => {
       expect(decideShell(command, GIT).consent).toBe("pre_approved");
     },
   );
+});
+
+describe("what runs is what was judged: a line is printed anew", () => {
+  it.each([
+    ["ls   -la  'a' \"b\" c\\d", "ls -la a b cd"],
+    ["git log --grep='it is' -- \\\n docs", "git log '--grep=it is' -- docs"],
+    ["echo `git status \\`pwd\\``", "echo $(git status $(pwd))"],
+    ["echo \"a $x b\"$y'c'", 'echo "a ${x} b"${y}c'],
+    ['echo "\\$x \\` \\\\ \\" it\'s"', "echo '$x ` \\ \" it'\\''s'"],
+    ["ls *.md [a-z]? ~/x ~ '~' '*'", "ls *.md [a-z]? ~/x ~ '~' '*'"],
+    ["A=1 B=$x C=* make CC=gcc >a 2>&1 <b", "A=1 B=\"${x}\" C='*' make 'CC=gcc' > a 2>&1 < b"],
+    ["a&b;c||! d|e&&f&", "a & b; c || ! d | e && f &"],
+    ["a # comment\nb", "a\nb"],
+    ["((a);b)", "( ( a ); b )"],
+    ["$( (a))", "$( ( a ))"],
+    ["if [ ! -f a ];then b&else { c;};fi", "if [ '!' -f a ]; then b & else { c; }; fi"],
+    ['for f in *.md;do cat "$f";done', 'for f in *.md; do cat "${f}"; done'],
+    ["until a\ndo b\ndone < c", "until a\ndo b\ndone < c"],
+    ["\\if '!' \"{\" a=b", "'if' '!' '{' 'a=b'"],
+    ["x\\=1 %1 -", "'x=1' %1 -"],
+    ["%1", "'%1'"],
+    ['echo \'\' "" é "a\nb"', "echo '' '' 'é' 'a\nb'"],
+  ])("%j becomes %j, and that stays as it is", (written, printed) => {
+    expect(readLine(written).printed).toBe(printed);
+    expect(readLine(printed).printed).toBe(printed);
+  });
+
+  it.each([
+    ["an operand that a quote ends for one shell alone", 'ls "${x:-\'}"; rm -v /text/precious; ls "\'}"'],
+    ["a line that continues behind a dollar", "ls $\\\n${x:-; rm -v /text/precious; ls \\\\}"],
+    ["a line that continues in a word", "ls a\\\nb"],
+    ["a here-document", "cat <<E\nx\nE"],
+    ["a function", "ls() { pwd; }; ls"],
+    ["an alias of a user", "ls ~root"],
+    ["arithmetic", "ls $((1 + 2))"],
+    ["a brace expansion", "ls {a,b}"],
+    ["a bracket pattern with a class", "ls [[:alpha:]]"],
+    ["a descriptor that dash does not know", "ls 10>x"],
+    ["a variable that bash runs", "BASH_ENV=x ls"],
+    ["half a character", "ls \ud800"],
+    ["a control character", "ls \u0085"],
+    ["two negations", "! ! ls"],
+  ])("%s cannot be printed so, and is opaque", (_what, command) => {
+    expect(readLine(command).printed).toBeNull();
+    expect(decideShell(command, rules("ask", { "ls **": "pre_approved", "**": "pre_approved" }))).toMatchObject({
+      consent: "ask",
+      because: { cause: "opaque" },
+      runs: command,
+    });
+  });
+
+  it("runs as written where every line may run", () => {
+    const written = "cat <<E | f() { echo $((1)); }\nE";
+    expect(decideShell(written, rules("pre_approved", { "ls **": "pre_approved" }))).toMatchObject({
+      consent: "pre_approved",
+      runs: written,
+    });
+  });
 });
 
 describe("a command line that the parser cannot read", () => {
@@ -324,19 +384,19 @@ describe("the words for a decision", () => {
       "`env ls` is blocked: it runs another command that its words do not show. Run that command directly.",
     );
     expect(told("git $x", rules("pre_approved", { "git push **": "ask" }))).toBe(
-      "`git $x` needs approval: after expansion the rule `git push **` could match. Write the words without expansions.",
+      "`git ${x}` needs approval: after expansion the rule `git push **` could match. Write the words without expansions.",
     );
     expect(told("echo 'a")).toBe(
       "`echo 'a` is blocked: it cannot be analysed: the syntax is incomplete: unterminated single quote.",
     );
     expect(told("git status > x")).toContain("redirects to or from a file");
     expect(told("A=1 git status")).toContain("sets a variable");
-    expect(told("git status <<< x")).toContain("passes text as input");
+    expect(told("git status <<< x")).toContain("pass it as standard input");
   });
 
   it("show nothing that could deceive a person at a terminal, and no more than they can read", () => {
     expect(told("git\u001b[2K status")).toContain("`git\\u{1b}[2K status`");
-    expect(told("make \u202e")).toContain("`make \\u{202e}`");
+    expect(told("make \u202e")).toContain("`make '\\u{202e}'`");
     expect(told(`make ${"x".repeat(5000)}`).length).toBeLessThan(400);
   });
 });

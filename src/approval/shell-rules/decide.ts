@@ -1,7 +1,8 @@
 import { type Consent, isLooser } from "../../sandbox/approval.ts";
 import { hidesCommand } from "./hiding.ts";
-import { type Beside, type ShellPart, shellParts } from "./parts.ts";
+import { type Beside, type ShellPart, shownPart } from "./part.ts";
 import { matchRule, type ShellWord, specificity, spellsOut } from "./pattern.ts";
+import { readLine } from "./reading.ts";
 import { type ShellRule, type ShellRules, stricterOf, strictestConsent } from "./rules.ts";
 
 export interface ShellDecision {
@@ -10,14 +11,20 @@ export interface ShellDecision {
   readonly because: ShellReason;
 }
 
+/** The decision on a command line. */
+export interface LineDecision extends ShellDecision {
+  /** What is to be shown and run: the line printed anew from what was judged; as written if it is opaque or nothing is judged. */
+  readonly runs: string;
+}
+
 /** The part that decided, and why. */
 export interface ShellReason {
   /**
    * `rule`: a rule matches. `default`: no rule matches. `unsure`: a rule could match after the shell's expansions.
    * `hidden`: it runs a command that its words do not show. `opaque`: it cannot be analysed. The others: an assignment,
-   * redirection or input beside the words, which rules do not cover.
+   * redirection or standard input beside the words, which rules do not cover.
    */
-  readonly cause: "rule" | "default" | "unsure" | "hidden" | "opaque" | NonNullable<Beside>;
+  readonly cause: "rule" | "default" | "unsure" | "hidden" | "opaque" | "input" | NonNullable<Beside>;
   /** The text in the command line, shortened. */
   readonly part: string;
   /** The pattern of the rule that decided, if one did. */
@@ -31,18 +38,20 @@ export interface ShellReason {
  *
  * Each simple command is decided separately and the strictest result counts: a rule for `git status` does not cover
  * `git status; rm -rf /`. Of the matching rules `blocked` wins, then the most specific. Text that cannot be analysed gets
- * the strictest consent of all rules and the default. Rules cover words only: with an assignment, a redirection or a
- * here-document, a command also needs the default's consent.
+ * the strictest consent of all rules and the default. Rules cover words only: with an assignment or a redirection, a command
+ * also needs the default's consent. If no rule and no default is stricter than `pre_approved`, nothing is judged.
  */
-export function decideShell(command: string, rules: ShellRules): ShellDecision {
-  const parts = shellParts(command);
+export function decideShell(command: string, rules: ShellRules): LineDecision {
+  const nothing = decided(rules.default, "default", shownPart(command));
+  if (strictestConsent(rules) === "pre_approved") return { ...nothing, runs: command };
+  const { parts, printed } = readLine(command);
   const decisions = parts.map((part) => decidePart(part, rules));
-  const nothing = decided(rules.default, "default", command);
   // The first of equally strict parts, so that the answer names the one that a reader sees first.
-  return decisions.reduce(
+  const decision = decisions.reduce(
     (worst, one) => (isLooser(worst.consent, one.consent) ? one : worst),
     decisions[0] ?? nothing,
   );
+  return { ...decision, runs: printed ?? command };
 }
 
 function decidePart(part: ShellPart, rules: ShellRules): ShellDecision {

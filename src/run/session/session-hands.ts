@@ -29,7 +29,7 @@ import type { OnOutput } from "./exec-command.ts";
 import type { OutputDir } from "./output-dir.ts";
 import { SandboxFiles } from "./sandbox-files.ts";
 import { SessionGit } from "./session-git.ts";
-import { agreeToCommand } from "./shell-consent.ts";
+import { agreedCommand } from "./shell-consent.ts";
 import { WriteRoom } from "./write-room.ts";
 
 export interface SessionParts {
@@ -116,14 +116,14 @@ export class SessionHands implements Hands, Disposable {
 
   /** `onOutput` receives each piece of output as it comes; the answer holds it as well, cut if it is long. */
   async exec(
-    request: ExecToolRequest,
+    asked: ExecToolRequest,
     signal: AbortSignal,
     onOutput: OnOutput = () => undefined,
   ): Promise<ExecToolAnswer> {
     const { job, env, cell, over } = this.#request;
     const volumes = async () => (await env.driver.imageFacts(job.worker.image).catch(() => null))?.volumes ?? [];
-    await refuseUnfit(request, this.#request.stage.sandbox, volumes);
-    await agreeToCommand(request, job.worker.shellRules, this.#ask, signal);
+    await refuseUnfit(asked, this.#request.stage.sandbox, volumes);
+    const request = await agreedCommand(asked, job.worker.shellRules, this.#ask, signal);
     const stopped = AbortSignal.any([signal, job.signal, over]);
     await env.grants.look();
     return await cell.exec(request, stopped, onOutput);

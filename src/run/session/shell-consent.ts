@@ -1,4 +1,4 @@
-import { decideShell, type ShellDecision } from "../../approval/shell-rules/decide.ts";
+import { decideShell, type LineDecision, type ShellDecision } from "../../approval/shell-rules/decide.ts";
 import type { ShellRules } from "../../approval/shell-rules/rules.ts";
 import { describeShellDecision } from "../../approval/shell-rules/wording.ts";
 import { sha256 } from "../../platform/sha256.ts";
@@ -15,19 +15,21 @@ const MAX_SHOWN_INPUT = 500;
  * it: a directory as a `cd` before it, variables as assignments, input as a here-document. Otherwise a rule for
  * `git status` would run any program called `git` that PATH leads to.
  */
-export function shellConsent(request: ExecToolRequest, rules: ShellRules): ShellDecision {
+export function shellConsent(request: ExecToolRequest, rules: ShellRules): LineDecision {
   const { command, cwd, env = {}, stdin = "" } = request;
   const byDefault = (cause: "assignment" | "input", part: string): ShellDecision => ({
     consent: rules.default,
     because: { cause, part, pattern: null, why: null },
   });
-  const decisions = [
-    decideShell(command, rules),
+  const line = decideShell(command, rules);
+  const decisions: ShellDecision[] = [
+    line,
     ...(cwd === undefined ? [] : [decideShell(`cd ${quoted(cwd)}`, rules)]),
     ...Object.keys(env).map((name) => byDefault("assignment", `${name}=…`)),
     ...(stdin === "" ? [] : [byDefault("input", "standard input")]),
   ];
-  return decisions.reduce((worst, one) => (isLooser(worst.consent, one.consent) ? one : worst));
+  const decision = decisions.reduce((worst, one) => (isLooser(worst.consent, one.consent) ? one : worst));
+  return { ...decision, runs: line.runs };
 }
 
 /** All of a request in one text for the question: consent to one request is not consent to another. */
@@ -53,17 +55,22 @@ function quoted(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** Rejects with `ToolRefusal` for a command that is blocked, or that needs consent and does not get it. */
-export async function agreeToCommand(
-  request: ExecToolRequest,
+/**
+ * The request that may run: its command line as it was judged and shown. Rejects with `ToolRefusal` for a command that is
+ * blocked, or that needs consent and does not get it.
+ */
+export async function agreedCommand(
+  asked: ExecToolRequest,
   rules: ShellRules,
   ask: Ask,
   signal: AbortSignal,
-): Promise<void> {
-  const decision = shellConsent(request, rules);
+): Promise<ExecToolRequest> {
+  const decision = shellConsent(asked, rules);
+  const request = { ...asked, command: decision.runs };
   const why = describeShellDecision(decision);
   if (decision.consent === "blocked") throw new ToolRefusal("COMMAND_BLOCKED", why);
-  if (decision.consent !== "ask") return;
+  if (decision.consent !== "ask") return request;
   const what = { operations: ["exec"], paths: [], command: shownCommand(request), line: request.command } as const;
   await ask(what, { sentence: why }, signal);
+  return request;
 }

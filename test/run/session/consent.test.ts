@@ -97,7 +97,7 @@ describe("a command", () => {
   it.each([
     [{ env: { PATH: "/out" } }, "it sets a variable", "with PATH='/out'"],
     [{ stdin: "rm -rf /" }, "it passes text", 'reading "rm -rf /"'],
-    [{ cwd: "/docs" }, "`cd '/docs'` needs approval", "in '/docs'"],
+    [{ cwd: "/docs" }, "`cd /docs` needs approval", "in '/docs'"],
     [{ stdin: "x".repeat(2000) }, "it passes text", "1500 characters more, SHA-256"],
   ])(
     "is asked about with all that stands beside it, though a rule approves its words: %j",

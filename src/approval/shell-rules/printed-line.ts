@@ -1,0 +1,222 @@
+import type {
+  Assignment,
+  Command,
+  CommandArgument,
+  CompoundList,
+  For,
+  If,
+  ParsedScript,
+  Pipeline,
+  Redirection,
+  Statement,
+  SyntaxNode,
+} from "unbash";
+import { type Beside, type ShellPart, shownPart } from "./part.ts";
+import { type PrintedWord, printedWord, quoted, type WordPlace } from "./printed-word.ts";
+
+/**
+ * Prints a parsed command line anew, and collects each part of it that needs consent. What is printed is what was judged, in
+ * a form that every shell reads alike: lists, pipelines, groups, `if`, `while`, `until`, `for`, simple commands,
+ * redirections, and words in our own quotes. Everything else is opaque.
+ */
+export class LinePrinter {
+  readonly parts: ShellPart[] = [];
+  #source: string;
+  /** A script of several lines stays one, so that people can read it. */
+  readonly #isLong: boolean;
+
+  constructor(source: string) {
+    this.#source = source;
+    this.#isLong = source.includes("\n");
+  }
+
+  get isOpaque(): boolean {
+    return this.parts.some(({ kind }) => kind === "opaque");
+  }
+
+  script(script: ParsedScript): string {
+    const outer = this.#source;
+    // The parser unescapes the content of escaped backticks; positions inside refer to that text.
+    this.#source = script.source ?? outer;
+    const [error] = script.errors ?? [];
+    if (error !== undefined) this.opaque(script, `the syntax is incomplete: ${error.message}`);
+    const text = this.#list(script.commands);
+    this.#source = outer;
+    return text;
+  }
+
+  opaque({ pos, end }: { readonly pos: number; readonly end: number }, reason: string): void {
+    this.parts.push({ kind: "opaque", text: shownPart(this.#source.slice(pos, end)), reason });
+  }
+
+  #list(statements: readonly Statement[]): string {
+    return statements
+      .map(
+        (statement, index) =>
+          this.#statement(statement) + (index < statements.length - 1 ? this.#after(statement) : ""),
+      )
+      .join("");
+  }
+
+  #statement({ command, background }: Statement): string {
+    const text =
+      command.type === "AndOr"
+        ? command.commands
+            .map((one, index) => [...command.operators.slice(index - 1, index), this.#node(one)].join(" "))
+            .join(" ")
+        : this.#node(command);
+    return background === true ? `${text} &` : text;
+  }
+
+  #after({ background }: Statement): string {
+    return this.#isLong ? "\n" : background === true ? " " : "; ";
+  }
+
+  /** A list before a keyword. */
+  #closed({ commands }: CompoundList): string {
+    const last = commands.at(-1);
+    return last === undefined ? "" : this.#list(commands) + this.#after(last);
+  }
+
+  #node(node: SyntaxNode): string {
+    switch (node.type) {
+      case "Command":
+        return this.#command(node);
+      case "Pipeline":
+        return this.#pipeline(node);
+      case "Subshell":
+        return `( ${this.#list(node.body.commands)} )`;
+      case "BraceGroup":
+        return `{ ${this.#closed(node.body)}}`;
+      case "If":
+        return this.#if(node);
+      case "While":
+        return `${node.kind} ${this.#closed(node.clause)}do ${this.#closed(node.body)}done`;
+      case "For":
+        return this.#for(node);
+      case "Redirected": {
+        const command = this.#node(node.command);
+        const redirects = node.redirects.map((redirect) => this.#redirect(redirect));
+        const text = [command, ...redirects.map((redirect) => redirect.text)].join(" ");
+        if (!redirects.every(({ isHarmless }) => isHarmless))
+          this.parts.push({ kind: "redirection", text: shownPart(text) });
+        return text;
+      }
+      default:
+        this.opaque(node, REASONS[node.type] ?? "it has a form that cannot be printed for every shell");
+        return "";
+    }
+  }
+
+  #pipeline(node: Pipeline): string {
+    const [prefix, ...more] = node.prefixes;
+    if (more.length > 0 || prefix?.type === "Time")
+      this.opaque(node, "not every shell knows `time`, or more than one `!`, before a command");
+    if (node.operators.includes("|&")) this.opaque(node, "sh has no `|&`; write `2>&1 |`");
+    return (prefix === undefined ? "" : "! ") + node.commands.map((command) => this.#node(command)).join(" | ");
+  }
+
+  #if({ clause, then, elif, else: otherwise }: If): string {
+    return [
+      `if ${this.#closed(clause)}then ${this.#closed(then)}`,
+      ...elif.map((branch) => `elif ${this.#closed(branch.clause)}then ${this.#closed(branch.then)}`),
+      otherwise === undefined ? "" : `else ${this.#closed(otherwise)}`,
+      "fi",
+    ].join("");
+  }
+
+  #for(node: For): string {
+    const { name, wordlist, body } = node;
+    if (wordlist === undefined || !isName(name.value)) this.opaque(node, "write `for NAME in WORDS`");
+    const words = (wordlist ?? []).map((word) => ` ${this.#word(word, "argument").text}`).join("");
+    const head = `for ${name.value} in${words}${this.#isLong ? "\n" : "; "}`;
+    this.parts.push({ kind: "assignment", text: shownPart(head.trim()) });
+    return `${head}do ${this.#closed(body)}done`;
+  }
+
+  #command(node: Command): string {
+    const assignments = node.prefix.flatMap((entry) => (entry.type === "Assignment" ? [this.#assignment(entry)] : []));
+    const words = [
+      ...(node.name === undefined ? [] : [this.#word(node.name, "command")]),
+      ...node.args.map((argument) => this.#argument(argument)),
+    ];
+    const redirects = node.redirects.map((redirect) => this.#redirect(redirect));
+    const text = [...assignments, ...[...words, ...redirects].map((part) => part.text)].join(" ");
+    const isHarmless = redirects.every((redirect) => redirect.isHarmless);
+    const beside: Beside = assignments.length > 0 ? "assignment" : isHarmless ? null : "redirection";
+    const shown = shownPart(text);
+    if (words.length > 0)
+      this.parts.push({ kind: "command", text: shown, words: words.map(({ value }) => value), beside });
+    else this.parts.push({ kind: beside ?? "redirection", text: shown });
+    return text;
+  }
+
+  #assignment(node: Assignment): string {
+    const { name, value, append, index } = node;
+    if (value.type !== "Word" || append === true || index !== undefined || !isName(name)) {
+      this.opaque(node, "sh has no arrays and no `+=`");
+      return "";
+    }
+    if (RUN_BY_SHELLS.has(name)) this.opaque(node, `shells run what ${name} names`);
+    return `${name}=${this.#word(value, "value").text}`;
+  }
+
+  /** `NAME=VALUE` after a command is an ordinary word, but shells split its expansions differently if they are not quoted. */
+  #argument(argument: CommandArgument): PrintedWord {
+    if (argument.type === "Word") return this.#word(argument, "argument");
+    const { name, value, append, index } = argument;
+    if (value.type !== "Word" || append === true || index !== undefined) {
+      this.opaque(argument, "sh has no arrays and no `+=`");
+      return { text: "", value: null };
+    }
+    const word = this.#word(value, "value");
+    if (word.text.startsWith("~")) this.opaque(argument, "not every shell expands `~` here; write the path");
+    const text = quoted(word.value === null ? `${name}=` : `${name}=${word.value}`);
+    return word.value === null
+      ? { text: `${text}${word.text}`, value: null }
+      : { text, value: `${name}=${word.value}` };
+  }
+
+  #redirect(redirect: Redirection): { readonly text: string; readonly isHarmless: boolean } {
+    const opaque = (reason: string) => {
+      this.opaque(redirect, reason);
+      return { text: "", isHarmless: false };
+    };
+    if (redirect.type !== "Redirect")
+      return opaque("its input is in the line; pass it as standard input or write it to a file");
+    const { operator, descriptor, target } = redirect;
+    if (target === undefined) return opaque("the syntax is incomplete");
+    const isNumber = descriptor?.type === "FileDescriptor" && descriptor.value <= 9;
+    if (descriptor !== undefined && !isNumber) return opaque("sh has the descriptors 0 to 9");
+    const from = isNumber ? String(descriptor.value) : "";
+    if (operator.startsWith("&")) return opaque("in sh `&>` ends the command; write `>FILE 2>&1`");
+    const word = this.#word(target, "target");
+    if (operator === "<&" || operator === ">&") {
+      if (word.value === null || !/^[0-9-]$/.test(word.value))
+        return opaque("sh copies descriptors only by their number");
+      return { text: `${from}${operator}${word.value}`, isHarmless: true };
+    }
+    return { text: `${from}${operator} ${word.text}`, isHarmless: word.value === "/dev/null" };
+  }
+
+  #word(word: Parameters<typeof printedWord>[0], place: WordPlace): PrintedWord {
+    return printedWord(word, place, this);
+  }
+}
+
+function isName(text: string): boolean {
+  return /^[A-Za-z_][A-Za-z0-9_]{0,127}$/.test(text);
+}
+
+/** Variables whose value a shell runs as commands, or as a file of commands. */
+const RUN_BY_SHELLS = new Set(["BASH_ENV", "ENV", "PROMPT_COMMAND", "PS0", "PS1", "PS2", "PS4"]);
+
+const REASONS: Readonly<Record<string, string>> = {
+  Function: "a function changes what later words mean",
+  Coproc: "sh has no `coproc`",
+  Select: "sh has no `select`",
+  Case: "its patterns cannot be printed for every shell; use `if`",
+  TestCommand: "`[[ … ]]` evaluates arithmetic, and sh reads it as other commands; write `[ … ]`",
+  ArithmeticCommand: "`(( … ))` evaluates arithmetic, and sh reads it as other commands",
+  ArithmeticFor: "`(( … ))` evaluates arithmetic, and sh reads it as other commands",
+};
