@@ -12,8 +12,9 @@ import { type ModelProvider, programsOf, resolveModels } from "./models/models.t
 import { faultOf, followed } from "./place/host-place.ts";
 import { withOwnFilesReadOnly } from "./place/own-files.ts";
 import { corralsOwn } from "./place/package-root.ts";
+import type { NewZone } from "./place/zone-folder.ts";
 import { placesOnHost, resolveGitRepos, unknownRepos } from "./repos.ts";
-import { defaultDeclaration, resolveDeclaration } from "./terms/declaration.ts";
+import { defaultDeclaration, type ResolvedDeclaration, resolveDeclaration } from "./terms/declaration.ts";
 import { formProblems } from "./terms/sandbox-form.ts";
 import { writableFolders } from "./worker/exposure.ts";
 import type { WorkerDefinition } from "./worker/worker.ts";
@@ -30,6 +31,8 @@ export interface Project {
   /** `corral.yaml`, or null if there is none. */
   readonly file: string | null;
   readonly declaration: ProjectDeclaration;
+  /** Folders of zones that did not exist when it was read. */
+  readonly newZones: readonly NewZone[];
   readonly policyName: string;
   /** The project's own policy files; searched before the package's. */
   readonly policiesDir: string | null;
@@ -58,11 +61,13 @@ export async function loadProject(dir: string): Promise<Project> {
   const corral = await readCorral(projectDir, join(dir, "corral.yaml"));
   const workers = await workersOf(corral, projectDir, dir);
   const policiesDir = await subfolder(corral, "policies", projectDir);
-  const declaration = await declarationOf(corral, projectDir);
+  const resolved = await declarationOf(corral, projectDir);
+  const declaration = resolved.ok ? ({ ok: true, value: resolved.value.declaration } as const) : resolved;
   const fleetsDir = await subfolder(corral, "fleets", projectDir);
   const git = workers.ok && declaration.ok ? await gitOf(corral, projectDir, workers.value, declaration.value) : NO_GIT;
   const models = await modelsOf(corral, projectDir, workers, declaration);
-  if (!(corral.checked.ok && workers.ok && policiesDir.ok && fleetsDir.ok && declaration.ok && git.ok && models.ok)) {
+  const folders = policiesDir.ok && fleetsDir.ok;
+  if (!(corral.checked.ok && workers.ok && folders && resolved.ok && declaration.ok && git.ok && models.ok)) {
     throw new DeclarationError(
       [corral.checked, workers, policiesDir, fleetsDir, declaration, git, models].flatMap((part) =>
         part.ok ? [] : part.problems,
@@ -87,6 +92,7 @@ export async function loadProject(dir: string): Promise<Project> {
     file,
     ownFiles,
     declaration: shielded(declaration.value, ownFiles),
+    newZones: resolved.value.newZones,
     policyName: policy,
     policiesDir: policiesDir.value,
     fleetsDir: fleetsDir.value ?? unnamedFleets(projectDir, declaration.value.mounts),
@@ -180,8 +186,9 @@ async function readIfThere(file: string, shown: string): Promise<string | null> 
  * A `corral.yaml` without `sandbox` gives no files; only a folder without any gets the two default zones. Neither says what
  * the most is, so workers may bring directories of their own.
  */
-async function declarationOf(corral: CorralFile, projectDir: string): Promise<Checked<ProjectDeclaration>> {
-  const none = { ok: true, value: { mounts: [], rooted: false, ownPaths: true } } as const;
+async function declarationOf(corral: CorralFile, projectDir: string): Promise<Checked<ResolvedDeclaration>> {
+  const declaration = { mounts: [], rooted: false, ownPaths: true };
+  const none = { ok: true, value: { declaration, newZones: [] } } as const;
   if (!corral.checked.ok || corral.document === null) return none;
   const { problemAt } = corral.document;
   if (!corral.found) return defaultDeclaration(projectDir, problemAt);

@@ -12,11 +12,11 @@ const ENGINES = { docker: openDockerEngine } satisfies Record<
 const CHOSEN: keyof typeof ENGINES = "docker";
 
 /**
- * Opens the engine of this machine in this process's name, and makes the state directory if it is missing.
+ * Opens the engine of this machine in this process's name, and makes the state directory if it is missing and needed.
  *
  * @throws StateDirError if the state directory cannot be used, EngineUnavailableError if no engine answers.
  */
 export async function openEngine(request: OpenEngineRequest): Promise<EnginePort> {
-  await makeStateDir(request.stateDir);
+  if (!request.looksOnly) await makeStateDir(request.stateDir);
   return await ENGINES[CHOSEN](request);
 }

@@ -76,7 +76,7 @@ function readOr(path: string, otherwise: string): string {
   }
 }
 
-const KEY_BYTES = 32;
+export const KEY_BYTES = 32;
 
 /**
  * The secret that seals the labels of what this state directory's orchestrators make. An image may carry any label, so a

@@ -1,6 +1,7 @@
 import { chown, lstat, readdir, stat, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { makeZoneFolders } from "../../src/declarations/place/zone-folder.ts";
 import { loadProject } from "../../src/declarations/project.ts";
 import { DeclarationError } from "../../src/declarations/yaml/problem.ts";
 import { projectFolder } from "./project-folder.ts";
@@ -22,7 +23,7 @@ function project(corralYaml: string, files: Record<string, string> = {}) {
 }
 
 describe("a project's declaration", () => {
-  it("is two writable zones under .sandbox, made when missing, where there is no corral.yaml", async () => {
+  it("is two writable zones under .sandbox, which are not made yet, where there is no corral.yaml", async () => {
     const dir = await projectFolder({ "notes.md": "" });
     const loaded = await loadProject(dir);
     expect(loaded).toEqual({
@@ -36,6 +37,10 @@ describe("a project's declaration", () => {
         rooted: false,
         ownPaths: true,
       },
+      newZones: ["cache", "workspace"].map((name) => ({
+        host: join(dir, ".sandbox", name),
+        declared: expect.objectContaining({ path: `sandbox.zones.${name}`, line: 1 }),
+      })),
       policyName: "default",
       policiesDir: null,
       fleetsDir: join(dir, "fleets"),
@@ -46,7 +51,10 @@ describe("a project's declaration", () => {
       workers: new Map(),
       fleet: {},
     });
+    expect(await readdir(dir)).toEqual(["notes.md"]);
+    await makeZoneFolders(loaded);
     expect(await readdir(join(dir, ".sandbox"))).toEqual(["cache", "workspace"]);
+    expect((await loadProject(dir)).newZones).toEqual([]);
   });
 
   it("grants no files where corral.yaml says nothing about them, and makes no folder", async () => {
@@ -69,14 +77,14 @@ describe("a project's declaration", () => {
     expect(await readdir(dir)).toEqual(["corral.yaml"]);
   });
 
-  it("puts sandboxed zones below their root whatever their path, and direct ones at their path", async () => {
+  it("puts sandboxed zones at their path below the root, and direct ones at their path", async () => {
     const zones = "zones: { data: { path: ./data, mode: ro }, out: { path: ./deep/out, mode: rw, approval: ask } }";
     const files = { "data/": "", "deep/out/": "" };
     const sandboxed = await project(`version: 1\nsandbox: { mode: sandboxed, root: box, ${zones} }`, files);
     const direct = await project(`version: 1\nsandbox: { mode: direct, ${zones} }`, files);
     const hosts = async (dir: string) =>
       (await loadProject(dir)).declaration.mounts.map(({ host }) => host.replace(dir, ""));
-    expect(await hosts(sandboxed)).toEqual(["/box/data", "/box/out"]);
+    expect(await hosts(sandboxed)).toEqual(["/box/data", "/box/deep/out"]);
     expect(await hosts(direct)).toEqual(["/data", "/deep/out"]);
     expect((await loadProject(direct)).declaration.mounts[1]).toMatchObject({
       mode: "rw",
@@ -161,21 +169,21 @@ describe("zone folders", () => {
     "that root makes belong to the project's owner, or to nobody in a project of root",
     async () => {
       const ofRoot = await projectFolder({});
-      await loadProject(ofRoot);
+      await makeZoneFolders(await loadProject(ofRoot));
       const owners = async (dir: string) =>
         Promise.all([".sandbox", ".sandbox/cache"].map(async (path) => (await stat(join(dir, path))).uid));
       expect(await owners(ofRoot)).toEqual([0, 65532]);
 
       const ofSomebody = await projectFolder({});
       await chown(ofSomebody, 1234, 1234);
-      await loadProject(ofSomebody);
+      await makeZoneFolders(await loadProject(ofSomebody));
       expect(await owners(ofSomebody)).toEqual([1234, 1234]);
     },
   );
 
   it.runIf(process.getuid?.() === 0)("that exist keep their owner", async () => {
     const dir = await projectFolder({ ".sandbox/cache/": "" });
-    await loadProject(dir);
+    await makeZoneFolders(await loadProject(dir));
     expect((await stat(join(dir, ".sandbox/cache"))).uid).toBe(0);
   });
 
@@ -192,11 +200,28 @@ describe("zone folders", () => {
     await expect(lstat(join(outside, "new"))).rejects.toThrow("ENOENT");
   });
 
-  it("stay inside the project, whatever root says", async () => {
-    const dir = await project("version: 1\nsandbox:\n  root: ../elsewhere\n  zones: { a: {} }\n");
+  it.each(["../elsewhere", ".", "./x/..", "/tmp"])("stay below the project, whatever root says: %s", async (root) => {
+    const dir = await project(`version: 1\nsandbox:\n  root: ${root}\n  zones: { a: {}, b: {} }\n`);
     expect(await problemsIn(dir)).toEqual([
-      "corral.yaml:4:15 sandbox.zones.a must stay inside the project with `mode: sandboxed`",
+      "corral.yaml:3:9 sandbox.root must be a folder below the project; write `root: { root: . }` to give the project itself as `/`",
     ]);
+    expect(await readdir(dir)).toEqual(["corral.yaml"]);
+  });
+
+  it.each(["../out", ".", "/tmp"])("stay below their root, whatever their path says: %s", async (path) => {
+    const dir = await project(`version: 1\nsandbox:\n  zones: { a: { path: ${path} } }\n`);
+    expect(await problemsIn(dir)).toEqual([
+      "corral.yaml:3:23 sandbox.zones.a.path must be a folder below `root` with `mode: sandboxed`",
+    ]);
+  });
+
+  it("are not made through a link that came after the project was read", async () => {
+    const outside = await projectFolder({});
+    const dir = await projectFolder({});
+    const loaded = await loadProject(dir);
+    await symlink(outside, join(dir, ".sandbox"));
+    await expect(makeZoneFolders(loaded)).rejects.toThrow("a symbolic link that was made meanwhile");
+    expect(await readdir(outside)).toEqual([]);
   });
 });
 
@@ -221,6 +246,8 @@ describe("problems of a project", () => {
     ["{ zones: {}, paths: {} }", "`zones` and `paths` cannot be used together"],
     ["{ zones: {}, root: { root: . } }", "`zones` and `root` cannot be used together"],
     ["{ paths: {}, root: . }", "`paths` and `root` cannot be used together"],
+    ["{ root: . }", "write `root: { root: FOLDER }` to give it as `/`"],
+    ["{ mode: sandboxed, root: . }", "must be a folder below the project"],
     ["{ mode: direct, paths: {} }", "`paths` and `mode` cannot be used together"],
     ["{ network: true }", "declares no files; use exactly one of zones, paths, root"],
     ["{ mode: direct, root: x, zones: {} }", "is only for `mode: sandboxed`"],

@@ -203,10 +203,13 @@ describe("project.planFor", () => {
   it("is the plan that the run then has, but for what only a run has", async () => {
     await using fixture = await libraryProject(SPEC);
     const { project, events } = fixture;
+    expect(await project.planFor("writes")).toMatchObject({ ok: true });
+    await expect(readdir(fixture.stateDir), "a plan makes nothing").rejects.toThrow("ENOENT");
+    // Its first run puts the gate in its place.
+    await project.run("writes");
     const answer = await project.planFor("writes");
     if (!answer.ok) throw new Error(answer.message);
     expect(JSON.parse(JSON.stringify(answer.plan))).toEqual(answer.plan);
-    await project.run("writes");
     const started = events.find((event) => event.type === "started");
     const steady = ({ run: _, root: __, env, mounts, ...plan }: typeof answer.plan) => ({
       ...plan,

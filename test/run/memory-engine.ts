@@ -22,6 +22,7 @@ export function memoryEngine(options: Pick<FakeDriverOptions, "programs" | "devi
         images: { status: async () => [], build: async () => [] },
         // Any file will do: no kernel runs it.
         gate: async () => import.meta.filename,
+        knownGate: async () => import.meta.filename,
         hostPlaces: { data: [], sockets: [] },
         description: "an engine in memory",
       };

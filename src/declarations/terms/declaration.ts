@@ -8,8 +8,8 @@ import {
 } from "../../sandbox/declare.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import { parseVirtualPath, ROOT, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import { type HostPlace, plantedLinkFault, resolveHostPlace } from "../place/host-place.ts";
-import { ensureZoneFolder } from "../place/zone-folder.ts";
+import { plantedLinkFault, resolveHostPlace } from "../place/host-place.ts";
+import { isBelowProject, type NewZone, type ZonePlace, zoneFolder } from "../place/zone-folder.ts";
 import type { Checked } from "../yaml/check.ts";
 import type { KeyPath, YamlDocument } from "../yaml/document.ts";
 import type { Problem } from "../yaml/problem.ts";
@@ -30,23 +30,35 @@ export function defaultDeclaration(projectDir: string, problemAt: YamlDocument["
   return resolveDeclaration({ mode: "sandboxed", own_paths: "allowed" }, projectDir, problemAt);
 }
 
-/** The I/O step: finds (or makes) each host folder of a checked `sandbox` section. Problems are reported at their place in the section. */
+/** What the disk says of a declaration: its sandbox, and the folders of zones that do not exist yet. */
+export interface ResolvedDeclaration {
+  readonly declaration: ProjectDeclaration;
+  readonly newZones: readonly NewZone[];
+}
+
+/** The I/O step: finds each host folder of a checked `sandbox` section. Problems are reported at their place in the section. */
 export async function resolveDeclaration(
   sandbox: SandboxYaml,
   projectDir: string,
   problemAt: YamlDocument["problemAt"],
-): Promise<Checked<ProjectDeclaration>> {
+): Promise<Checked<ResolvedDeclaration>> {
   const problems: Problem[] = [];
+  const newZones: NewZone[] = [];
   const followed: { readonly at: KeyPath; readonly links: readonly string[] }[] = [];
-  const hostOf = async (at: KeyPath, find: Promise<HostPlace>, directoryOnly = false): Promise<string> => {
+  const hostOf: HostOf = async (at, find, directoryOnly = false) => {
     const place = await find;
     if (!place.ok) problems.push(problemAt(at, place.fault));
     else if (directoryOnly && !place.directory) problems.push(problemAt(at, "is not a folder"));
     if (place.ok) followed.push({ at, links: place.links });
+    if (place.ok && place.isMissing) newZones.push({ host: place.host, declared: problemAt(at, "") });
     return place.ok ? place.host : "";
   };
 
   const rooted = typeof sandbox.root === "object";
+  if (typeof sandbox.root === "string" && !isBelowProject(projectDir, sandbox.root)) {
+    const advice = "write `root: { root: . }` to give the project itself as `/`";
+    return { ok: false, problems: [problemAt(["sandbox", "root"], `must be a folder below the project; ${advice}`)] };
+  }
   const mounts = await mountsOf(sandbox, projectDir, hostOf);
   const writable = mounts.filter((mount) => mount.mode === "rw").map((mount) => mount.host);
   for (const { at, links } of followed) {
@@ -59,13 +71,11 @@ export async function resolveDeclaration(
   if (problems.length > 0) return { ok: false, problems };
   const { network, limits, own_paths } = sandbox;
   const ownPaths = own_paths === "allowed" || undefined;
-  return {
-    ok: true,
-    value: { mounts, rooted, ...present({ network, limits, workingDir: workingDir?.path, ownPaths }) },
-  };
+  const further = present({ network, limits, workingDir: workingDir?.path, ownPaths });
+  return { ok: true, value: { declaration: { mounts, rooted, ...further }, newZones } };
 }
 
-type HostOf = (at: KeyPath, find: Promise<HostPlace>, directoryOnly?: boolean) => Promise<string>;
+type HostOf = (at: KeyPath, find: Promise<ZonePlace>, directoryOnly?: boolean) => Promise<string>;
 
 async function mountsOf(sandbox: SandboxYaml, projectDir: string, hostOf: HostOf): Promise<Mount[]> {
   if (typeof sandbox.root === "object") {
@@ -85,8 +95,8 @@ async function mountsOf(sandbox: SandboxYaml, projectDir: string, hostOf: HostOf
     const direct = sandbox.mode === "direct";
     const find = direct
       ? resolveHostPlace(projectDir, zone.path ?? "")
-      : ensureZoneFolder(projectDir, sandbox.root ?? DEFAULT_ROOT, name);
-    const host = await hostOf(["sandbox", "zones", name, ...(direct ? ["path"] : [])], find);
+      : zoneFolder(projectDir, sandbox.root ?? DEFAULT_ROOT, zone.path ?? name);
+    const host = await hostOf(["sandbox", "zones", name, ...(zone.path === undefined ? [] : ["path"])], find);
     places.push({ name, at: zone.at, host, mode: zone.mode, ...constraintsOf(zone) });
   }
   return mountsFromZones(places);

@@ -19,7 +19,11 @@ export function formProblems(document: YamlDocument): Problem[] {
   if ("mode" in sandbox && first !== undefined && first !== "zones")
     problems.push(problem("mode", "`mode` is only for zones"));
   if (sandbox.mode === "direct") problems.push(...directProblems(sandbox, document));
-  if (first === undefined && !("mode" in sandbox) && !("root" in sandbox)) {
+  if (first === undefined && !("mode" in sandbox) && kindOf(sandbox.root) === "text") {
+    const message =
+      "is the folder of zones, and there are none; declare `zones`, or write `root: { root: FOLDER }` to give it as `/`";
+    problems.push(document.problemAt(["sandbox", "root"], message));
+  } else if (first === undefined && !("mode" in sandbox)) {
     const message = "declares no files; use exactly one of zones, paths, root (`zones: {}` for none)";
     problems.push(document.problemAt(["sandbox"], message, "key"));
   }

@@ -7,7 +7,7 @@ const MAX_MOUNTS = 100;
 
 const description = z.string().max(500).optional();
 
-/** A zone has its own folder with `mode: direct`; `path` is also accepted with `sandboxed`, so that the mode can be switched. */
+/** `path` is relative to the project with `mode: direct`, and to the folder of all zones with `sandboxed`. */
 const zone = map({
   path: hostPath.optional(),
   at: mountPlace.optional(),

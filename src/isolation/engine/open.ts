@@ -1,18 +1,24 @@
+import { randomBytes } from "node:crypto";
 import { loadSeccompProfile } from "../../declarations/policy/seccomp.ts";
-import { currentOwner, loadSealKey } from "../../state/owner.ts";
+import { currentOwner, KEY_BYTES, loadSealKey } from "../../state/owner.ts";
 import { statePaths } from "../../state/state-paths.ts";
-import { closedGate } from "../gate/closed-gate.ts";
+import { closedGate, knownClosedGate } from "../gate/closed-gate.ts";
 import type { EnginePort, OpenEngineRequest } from "../port/engine.ts";
 import { connect } from "./connect.ts";
 import { dockerDriver } from "./driver.ts";
 import { describeEndpoint } from "./endpoint.ts";
-import { gateBinary } from "./images/gate.ts";
+import { gateBinary, knownGate } from "./images/gate.ts";
 
 /** The Docker Engine of this machine, as the port that the rest of Corral uses. */
-export async function openDockerEngine({ stateDir, engineEnv }: OpenEngineRequest): Promise<EnginePort> {
+export async function openDockerEngine({
+  stateDir,
+  engineEnv,
+  looksOnly = false,
+}: OpenEngineRequest): Promise<EnginePort> {
   const [{ docker, endpoint, socketPath, dataDirs }, sealKey, seccomp] = await Promise.all([
     connect(engineEnv),
-    loadSealKey(stateDir),
+    // What only looks seals nothing.
+    looksOnly ? randomBytes(KEY_BYTES) : loadSealKey(stateDir),
     loadSeccompProfile(),
   ]);
   const { live, names } = statePaths(stateDir);
@@ -31,6 +37,10 @@ export async function openDockerEngine({ stateDir, engineEnv }: OpenEngineReques
         (await import("./images/build-images.ts")).buildImages({ ...request, docker, stateDir }),
     },
     gate: async () => await closedGate(await gateBinary({ docker, stateDir })),
+    knownGate: async () => {
+      const gate = await knownGate({ docker, stateDir });
+      return gate === null ? null : await knownClosedGate(gate);
+    },
     hostPlaces: { data: dataDirs, sockets: socketPath === null ? [] : [socketPath] },
     description: describeEndpoint(endpoint),
   };

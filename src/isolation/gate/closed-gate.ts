@@ -8,10 +8,10 @@ import { nullFor } from "../../platform/errno.ts";
  * trace it or open its descriptors (ptrace(2), `PR_SET_DUMPABLE`).
  */
 export async function closedGate(gate: string): Promise<string> {
-  const dir = join(dirname(gate), "closed");
-  const path = join(dir, basename(gate));
-  const [original, closed] = await Promise.all([lstat(gate), lstat(path).catch(() => null)]);
-  if (closed?.isFile() && (closed.mode & 0o777) === 0o111 && closed.size === original.size) return path;
+  const path = closedPath(gate);
+  const dir = dirname(path);
+  if ((await knownClosedGate(gate)) !== null) return path;
+  const closed = await lstat(path).catch(() => null);
   await mkdir(dir, { recursive: true, mode: 0o755 });
   const draft = join(dir, `.${randomUUID()}`);
   await copyFile(gate, draft);
@@ -23,4 +23,15 @@ export async function closedGate(gate: string): Promise<string> {
     await rm(draft);
   }
   return path;
+}
+
+/** The copy that was made before, or null. */
+export async function knownClosedGate(gate: string): Promise<string | null> {
+  const path = closedPath(gate);
+  const [original, closed] = await Promise.all([lstat(gate), lstat(path).catch(() => null)]);
+  return closed?.isFile() && (closed.mode & 0o777) === 0o111 && closed.size === original.size ? path : null;
+}
+
+function closedPath(gate: string): string {
+  return join(dirname(gate), "closed", basename(gate));
 }

@@ -12,6 +12,8 @@ export interface EnginePort {
    * @throws ImageBuildError if the base image, which holds it, was not built.
    */
   gate(): Promise<string>;
+  /** The same, or null if the first run has yet to make it. Makes nothing. */
+  knownGate(): Promise<string | null>;
   /** What of the engine itself is on this host; no mount may show it. */
   readonly hostPlaces: EngineHostPlaces;
   /** Where the engine is and which setting says so, in one line for people. */
@@ -19,8 +21,10 @@ export interface EnginePort {
 }
 
 export interface OpenEngineRequest {
-  /** Absolute, and made already. */
+  /** Absolute, and made already, unless it `looksOnly`. */
   readonly stateDir: string;
+  /** True: only images are asked about. Nothing is made, in the state directory or on the engine. */
+  readonly looksOnly?: boolean;
   /** Says where the engine is, e.g. DOCKER_HOST, and HOME for its client's configuration. */
   readonly engineEnv: Readonly<Record<string, string | undefined>>;
 }

@@ -24,7 +24,11 @@ export interface Plumbing {
   readonly items?: ItemPlumbing;
   /** Which mounts of the sandbox are views; `would-be` if nothing runs: those that would have to be. */
   readonly views: { readonly paths: ReadonlySet<string> } | "would-be";
+  /** If nothing runs: what does not exist yet, by the host path that it will have. */
+  readonly wouldBe?: ReadonlyMap<string, PlannedSource>;
 }
+
+const NOTHING: ReadonlyMap<string, PlannedSource> = new Map();
 
 /** What a plan needs to know of the work that its cell is for. */
 export type PlannedJob = Pick<Job, "run" | "root" | "parent" | "worker" | "attachments">;
@@ -40,12 +44,13 @@ export async function prepare(
   if (image === null) return refused([{ code: "IMAGE_MISSING", image: job.worker.image }]);
 
   const hosts = [...sandbox.mounts.map((mount) => mount.host), ...job.attachments.map((attachment) => attachment.host)];
-  const { outputDir, items } = plumbing;
+  const { outputDir, items, wouldBe = NOTHING } = plumbing;
   // Views are Corral's own, this run's and those of the runs that called it; what they show was judged when they were made.
   const viewed = [...sandbox.mounts, ...job.attachments].filter(({ view }) => view !== undefined);
   const given = [outputDir, items?.io, items?.attachments].filter((dir) => dir !== undefined);
   const ownDirs = [...given, ...viewed.map(({ host }) => host)];
-  const pinning = await pinSources(hosts, env.refusedSources, ownDirs);
+  const there = hosts.filter((host) => !wouldBe.has(host));
+  const pinning = await pinSources(there, env.refusedSources, ownDirs);
   if (!pinning.ok)
     return refused(pinning.refusals.flatMap((refusal) => sourceViolations(refusal, sandbox, job.attachments)));
   const { pins } = pinning;
@@ -67,16 +72,18 @@ async function plannedWith(
 ): Promise<Planning> {
   const violations = attachmentViolations(job, pins);
   if (violations.length > 0) return { ok: false, violations };
-  const { socket, outputDir, items, views } = plumbing;
+  const { socket, outputDir, items, views, wouldBe = NOTHING } = plumbing;
   const { gate } = env;
+  const gateFile = wouldBe.get(gate) ?? (await gateSource(gate));
   return planFor({
     run: { id: job.run, root: job.root, parent: job.parent },
     worker: { name: job.worker.name, command: job.worker.command ?? [], env: job.worker.env },
     sandbox,
     image,
     sources: new Map([
+      ...wouldBe,
       ...pins.sources,
-      [gate, await gateSource(gate)],
+      [gate, gateFile],
       ...(socket === undefined ? [] : [[socket.path, socket.source] as const]),
     ]),
     attachments: job.attachments,

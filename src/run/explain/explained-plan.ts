@@ -1,12 +1,13 @@
+import { ownerOfNewZone, stillMissing } from "../../declarations/place/zone-folder.ts";
+import type { PlannedSource } from "../../isolation/plan/mounts.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import type { ImageFacts } from "../../isolation/plan/plan-for.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { deliveryOf } from "../../sandbox/staging.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { type Plumbing, prepare } from "../cell/prepare.ts";
-import type { CellHost } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
-import type { Preview } from "../open/preview.ts";
+import { NO_GATE, type Preview } from "../open/preview.ts";
 
 export interface ExplainedPlan {
   readonly plan: Plan | null;
@@ -19,39 +20,46 @@ export async function explainPlan(job: Job, sandbox: Sandbox, preview: Preview):
   const { environment } = preview;
   const { image } = job.worker;
   if (preview.unavailable !== null) {
-    return { plan: null, violations: await violationsWithoutImage(job, sandbox, environment), notes: [] };
+    return { plan: null, violations: await violationsWithoutImage(job, sandbox, preview), notes: [] };
   }
   if ((await environment.driver.imageFacts(image)) === null) {
-    const others = await violationsWithoutImage(job, sandbox, environment);
+    const others = await violationsWithoutImage(job, sandbox, preview);
     return { plan: null, violations: [{ code: "IMAGE_MISSING", image }, ...others], notes: [] };
   }
-  await using preparation = await prepare(job, sandbox, SOCKET, environment);
+  const plumbing = await plumbingOf(preview);
+  await using preparation = await prepare(job, sandbox, plumbing, environment);
   if (!preparation.ok) return { plan: null, violations: preparation.violations, notes: [] };
-  return { plan: preparation.plan, violations: [], notes: mountNotes(preparation.plan, sandbox) };
+  return { plan: preparation.plan, violations: [], notes: mountNotes(preparation.plan, sandbox, plumbing) };
 }
 
-/** In place of a run's socket, which is made with the run. Nothing else in the plan depends on it. */
-const SOCKET: Plumbing = {
-  socket: { path: "SOCKET", source: { device: "0", inode: "0", uid: 0, gid: 0, kind: "socket" } },
-  views: "would-be",
-};
+/** A run's socket is made with the run, and so is what else is missing. Nothing else in the plan depends on it. */
+async function plumbingOf({ project }: Preview) {
+  const nowhere = { device: "0", inode: "0" };
+  const owner = await ownerOfNewZone(project.dir);
+  const missing = await stillMissing(project.newZones);
+  const zones = missing.map((host) => [host, { ...nowhere, ...owner, kind: "directory" }] as const);
+  return {
+    socket: { path: "SOCKET", source: { ...nowhere, uid: 0, gid: 0, kind: "socket" } },
+    views: "would-be",
+    wouldBe: new Map<string, PlannedSource>([...zones, [NO_GATE, { ...nowhere, uid: 0, gid: 0, kind: "file" }]]),
+  } satisfies Plumbing;
+}
 
-/** What would be refused whatever the image is: an image without any facts, and some file in the place of the gate. */
-async function violationsWithoutImage(
-  job: Job,
-  sandbox: Sandbox,
-  environment: CellHost,
-): Promise<readonly Violation[]> {
+/** What would be refused whatever the image is: an image without any facts, and no gate yet. */
+async function violationsWithoutImage(job: Job, sandbox: Sandbox, preview: Preview): Promise<readonly Violation[]> {
+  const { environment } = preview;
   const imageFacts = async (name: string): Promise<ImageFacts> => ({ name, id: "", env: [], volumes: [] });
-  const imageless = { ...environment, driver: { ...environment.driver, imageFacts }, gate: process.execPath };
-  await using preparation = await prepare(job, sandbox, SOCKET, imageless);
+  const imageless = { ...environment, driver: { ...environment.driver, imageFacts }, gate: NO_GATE };
+  await using preparation = await prepare(job, sandbox, await plumbingOf(preview), imageless);
   return preparation.ok ? [] : preparation.violations;
 }
 
-function mountNotes({ mounts }: Plan, sandbox: Sandbox): string[] {
+function mountNotes({ mounts }: Plan, sandbox: Sandbox, { wouldBe }: Required<Pick<Plumbing, "wouldBe">>): string[] {
+  const missing = sandbox.mounts.filter(({ host }) => wouldBe.has(host));
   const heldBack = mounts.filter((mount) => mount.heldBack !== undefined);
   const kept = sandbox.mounts.filter((mount) => deliveryOf(mount) === "view" && mount.discard && mount.mode === "rw");
   return [
+    ...missing.map(({ path }) => `The folder of ${path} does not exist yet: the first run makes it.`),
     ...heldBack.map(
       ({ path }) => `${path} is read-only in the container, since writing and deleting are blocked there.`,
     ),

@@ -1,5 +1,6 @@
 import { TranscriptFolder } from "../../agent/transcript/transcript-folder.ts";
 import type { AuditTrail } from "../../audit/trail.ts";
+import { makeZoneFolders } from "../../declarations/place/zone-folder.ts";
 import { loadProject, type Project } from "../../declarations/project.ts";
 import { openEngine } from "../../isolation/open-engine.ts";
 import { type Driver, EngineTrouble, type Reaped } from "../../isolation/port/driver.ts";
@@ -36,7 +37,7 @@ export interface Corral extends AsyncDisposable {
 /**
  * Brings together a project, an Engine and this process's own place on the host.
  *
- * @throws DeclarationError for a project with mistakes, EngineUnavailableError if no Engine answers,
+ * @throws DeclarationError for a project with mistakes, or whose folders cannot be made, EngineUnavailableError if no Engine answers,
  *   ImageBuildError if the images were not built.
  */
 export async function openCorral(options: OpenOptions): Promise<Corral> {
@@ -50,6 +51,7 @@ export async function openCorralFor(
   opening: Promise<EnginePort> = openEngine(options),
 ): Promise<Corral> {
   const engine = await opening;
+  await makeZoneFolders(project);
   const { driver } = engine;
   const liveDir = statePaths(options.stateDir).live;
   const [ownerDir, trail] = await Promise.all([

@@ -15,7 +15,7 @@ import { SchemaChecks } from "../model/schema-check.ts";
 import { approverFor, type OpenOptions } from "./options.ts";
 import { policiesOf } from "./policies.ts";
 
-/** A project to inspect and not to run: it also opens without an Engine. */
+/** A project to inspect and not to run: it also opens without an Engine, and makes nothing, on the disk or on the Engine. */
 export interface Preview {
   readonly environment: RunEnvironment;
   readonly project: Project;
@@ -23,6 +23,9 @@ export interface Preview {
   /** Why no plan can be made; null if an Engine answers and has the base image. */
   readonly unavailable: string | null;
 }
+
+/** In place of the gate's path, if no run has put the gate on this machine yet. */
+export const NO_GATE = "GATE";
 
 /** For `explain` and `check`, which show what would be refused whether or not there is an Engine. */
 export async function openPreview(
@@ -54,8 +57,8 @@ export async function openPreview(
 /** In place of an Engine that is missing, or has no images: one that fails with the reason. */
 async function engineOrNone(options: Pick<OpenOptions, "stateDir" | "engineEnv">) {
   try {
-    const engine = await openEngine(options);
-    const [driver, gate] = [rememberingImages(engine.driver), await engine.gate()];
+    const engine = await openEngine({ ...options, looksOnly: true });
+    const [driver, gate] = [rememberingImages(engine.driver), (await engine.knownGate()) ?? NO_GATE];
     return { driver, hostPlaces: engine.hostPlaces, gate, unavailable: null };
   } catch (error) {
     if (!(error instanceof EngineUnavailableError || error instanceof ImageBuildError)) throw error;

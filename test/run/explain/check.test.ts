@@ -1,11 +1,12 @@
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { loadProject } from "../../../src/declarations/project.ts";
 import { check } from "../../../src/run/explain/check.ts";
+import { explain } from "../../../src/run/explain/explain.ts";
 import { openPreview } from "../../../src/run/open/preview.ts";
-import { type ProjectSpec, sh, writable, writeProject } from "../project-fixture.ts";
+import { type ProjectSpec, sh, WORKER_UID, writable, writeProject } from "../project-fixture.ts";
 
 let base: string;
 
@@ -51,6 +52,26 @@ describe("check", () => {
       paths: 3,
       cut: false,
     });
+  });
+
+  it("makes nothing, neither in the project nor of Corral's own, and neither does explain", async () => {
+    const sandbox = { mode: "sandboxed", zones: { cache: { mode: "rw", path: "./deep/c" } } };
+    const workers = { w: { command, sandbox: { zones: [{ name: "cache", mode: "rw" }] } } };
+    expect(await checked({ workers, yaml: { sandbox } })).toMatchObject({ ok: true, paths: 1 });
+
+    const project = await loadProject(join(base, "p"));
+    const preview = await openPreview(project, { stateDir: join(base, "s"), engineEnv: process.env });
+    const worker = project.workers.get("w");
+    if (worker === undefined) throw new Error("no worker");
+    const { tree } = await explain(worker, null, preview);
+    expect(tree).toMatchObject({ refused: null, plan: { user: { uid: WORKER_UID, gid: WORKER_UID } } });
+    expect(tree.notes).toContain("The folder of /cache does not exist yet: the first run makes it.");
+    expect((await readdir(base, { recursive: true })).toSorted()).toEqual([
+      "p",
+      "p/corral.yaml",
+      "p/workers",
+      "p/workers/w.worker",
+    ]);
   });
 
   it("finds scripts that cannot play a model's part, and warns of keys that are not there", async () => {

@@ -18,6 +18,7 @@ import type { StatusRequest } from "./status.ts";
 
 const GATE_PATH = "/usr/lib/corral/gate";
 const MAX_BYTES = 16 * 1024 * 1024;
+type GateRequest = Omit<StatusRequest, "imagesDir">;
 const GateRecord = z.object({ baseId: z.string(), sha256: z.string().regex(/^[0-9a-f]{64}$/) });
 
 /**
@@ -25,19 +26,13 @@ const GateRecord = z.object({ baseId: z.string(), sha256: z.string().regex(/^[0-
  *
  * Extracted once for each base image, and again if the file was changed.
  */
-export async function gateBinary(request: Omit<StatusRequest, "imagesDir">): Promise<string> {
-  const { docker, stateDir, prefix = IMAGE_PREFIX } = request;
-  const tag = `${prefix}/${BASE_NAME}`;
-  const base = await inspectImage(docker, tag);
-  if (!base) throw new ImageBuildError(tag, `it is not built. Run: corral images build ${BASE_NAME}`);
+export async function gateBinary(request: GateRequest): Promise<string> {
+  const { docker, stateDir } = request;
+  const { tag, baseId } = await baseOf(request);
+  const known = await gateOf(baseId, stateDir);
+  if (known !== null) return known;
   const gateDir = statePaths(stateDir).gate;
-  const record = join(gateDir, "gate.json");
-  const known = GateRecord.safeParse(await readRecord(record)).data;
-  if (known?.baseId === base.Id) {
-    const file = join(gateDir, known.sha256, "busybox");
-    if ((await sha256OfFile(file)) === known.sha256) return file;
-  }
-  const binary = await readFromImage(docker, base.Id, stateDir);
+  const binary = await readFromImage(docker, baseId, stateDir);
   if (!binary.subarray(0, 4).equals(ELF_MAGIC))
     throw new ImageBuildError(tag, `${GATE_PATH} in it is not an executable`);
   const digest = sha256(binary);
@@ -47,8 +42,32 @@ export async function gateBinary(request: Omit<StatusRequest, "imagesDir">): Pro
   // Replaced only if its content does not match its name: other orchestrators may be starting cells with this file.
   if (!(await writeIfMissing(file, binary, { mode: 0o555 })) && (await sha256OfFile(file)) !== digest)
     await writeAtomically(file, binary, { mode: 0o555 });
-  await writeAtomically(record, JSON.stringify({ baseId: base.Id, sha256: digest }));
+  await writeAtomically(recordIn(gateDir), JSON.stringify({ baseId, sha256: digest }));
   return file;
+}
+
+/** The gate of the current base image, if it was extracted before and not changed since; else null. */
+export async function knownGate(request: GateRequest): Promise<string | null> {
+  return await gateOf((await baseOf(request)).baseId, request.stateDir);
+}
+
+async function baseOf({ docker, prefix = IMAGE_PREFIX }: GateRequest): Promise<{ tag: string; baseId: string }> {
+  const tag = `${prefix}/${BASE_NAME}`;
+  const base = await inspectImage(docker, tag);
+  if (!base) throw new ImageBuildError(tag, `it is not built. Run: corral images build ${BASE_NAME}`);
+  return { tag, baseId: base.Id };
+}
+
+async function gateOf(baseId: string, stateDir: string): Promise<string | null> {
+  const gateDir = statePaths(stateDir).gate;
+  const known = GateRecord.safeParse(await readRecord(recordIn(gateDir))).data;
+  if (known?.baseId !== baseId) return null;
+  const file = join(gateDir, known.sha256, "busybox");
+  return (await sha256OfFile(file)) === known.sha256 ? file : null;
+}
+
+function recordIn(gateDir: string): string {
+  return join(gateDir, "gate.json");
 }
 
 const ELF_MAGIC = Buffer.from("\x7fELF", "latin1");
