@@ -15,6 +15,10 @@ export interface ApprovalRequest {
   readonly paths: readonly string[];
   /** For grants: the requested directory. */
   readonly directory?: string;
+  /** For calls: the worker that would be called. */
+  readonly callee?: string;
+  /** For calls: its input as JSON, cut if it is long. */
+  readonly input?: string;
   /** For commands: the command line, with everything that is passed to it. */
   readonly command?: string;
   /** The command line alone, if `command` shows more than it. Rules that deny are checked against it. */

@@ -12,8 +12,8 @@ export type Asked = Omit<ApprovalRequest, "run" | "root">;
 /** The subject of one remembered approval. */
 export interface Lasting {
   readonly operation: ApprovalOperation;
-  /** `below`: everything below the directory `at`. `path`: only that path. `command`: exactly that command. */
-  readonly kind: "below" | "path" | "command";
+  /** `below`: everything below the directory `at`. `path`: only that path. `command`, `worker`: exactly that one. */
+  readonly kind: "below" | "path" | "command" | "worker";
   readonly at: string;
 }
 
@@ -68,9 +68,13 @@ function lastingOfOne(operation: ApprovalOperation, asked: Asked): readonly Last
     if (command === undefined) return null;
     return [{ operation, kind: "command", at: JSON.stringify([command, ...paths.toSorted()]) }];
   }
-  if (isGrant(operation)) {
-    const directory = asked.directory === undefined ? null : checkedPath(asked.directory);
-    if (directory === null || directory === ROOT || isTooDeep(directory)) return null;
+  if (operation === "call")
+    return asked.callee === undefined ? null : [{ operation, kind: "worker", at: asked.callee }];
+  if (isGrant(operation) || operation === "read") {
+    const named = operation === "read" ? asked.paths[0] : asked.directory;
+    const directory =
+      named === undefined || (operation === "read" && asked.paths.length > 1) ? null : checkedPath(named);
+    if (directory === null || (directory === ROOT && operation !== "read") || isTooDeep(directory)) return null;
     return [{ operation, kind: "below", at: directory }];
   }
   const lasting = new Map<string, Lasting>();
@@ -86,8 +90,8 @@ function lastingOfOne(operation: ApprovalOperation, asked: Asked): readonly Last
 
 function keyOf(request: ApprovalRequest, scope: "tree" | "session", { operation, kind, at }: Lasting): string {
   const { root, worker, through } = request;
-  // A grant also widens every run above, so the same worker called through other workers is another question.
-  const way = isGrant(operation) ? (through ?? null) : null;
+  // A directory is also opened for every run above, so the same worker called through other workers is another question.
+  const way = isGrant(operation) || operation === "read" ? (through ?? null) : null;
   return JSON.stringify([scope === "tree" ? root : null, worker, way, operation, kind, at]);
 }
 

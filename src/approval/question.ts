@@ -15,8 +15,20 @@ export type Ask = (question: Question, signal: AbortSignal) => Promise<Answer | 
 
 /** Requests share a question only if everything that a person reads is the same, above all the command line. */
 export function questionKey(request: ApprovalRequest): string {
-  const { worker, through, operations, paths, directory, command, why, diff, lastingOnly } = request;
-  const read = [worker, through, operations.toSorted(), paths.toSorted(), directory, command, why, diff, lastingOnly];
+  const { worker, through, operations, paths, directory, callee, input, command, why, diff, lastingOnly } = request;
+  const read = [
+    worker,
+    through,
+    operations.toSorted(),
+    paths.toSorted(),
+    directory,
+    callee,
+    input,
+    command,
+    why,
+    diff,
+    lastingOnly,
+  ];
   return createHash("sha256")
     .update(JSON.stringify(read.map((part) => part ?? null)))
     .digest("base64");

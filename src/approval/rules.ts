@@ -1,4 +1,4 @@
-import type { Operation } from "../sandbox/approval.ts";
+import type { ChangeOperation } from "../sandbox/approval.ts";
 import {
   type ApprovalOperation,
   type ApprovalRequest,
@@ -43,7 +43,7 @@ export function ruling(rules: readonly ApprovalRule[]): (request: ApprovalReques
 /** True if a rule may approve a worker's writes or deletions in a directory. Only a run knows the exact files. */
 export function mayApprove(
   rules: readonly ApprovalRule[],
-  { worker, operations, directory }: { worker: string; operations: readonly Operation[]; directory: string },
+  { worker, operations, directory }: { worker: string; operations: readonly ChangeOperation[]; directory: string },
 ): boolean {
   return rules.some(
     (rule) =>

@@ -143,11 +143,11 @@ export const AUDIT_TYPES = [
 ] as const satisfies readonly (keyof Contents | "repaired")[];
 
 export function approvalDecided(
-  { run, root, worker, through, operations, paths, directory, command, why }: ApprovalRequest,
+  { run, root, worker, through, operations, paths, directory, callee, command, why }: ApprovalRequest,
   { outcome, scope, reason }: Decision,
   waitedMs: number,
 ): RecordOf<"approval"> {
-  const asked = { through, operations, paths, directory, command, why };
+  const asked = { through, operations, paths, directory, callee, command, why };
   return { type: "approval", run, root, worker, ...asked, outcome, scope, reason, waitedMs };
 }
 

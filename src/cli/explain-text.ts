@@ -101,6 +101,9 @@ function termsOf({ own, mode, suffixes, maxFileBytes, approval, stage, discard }
   if (own !== undefined) terms.push(own === "brought" ? "own path, not given by the project" : "own path");
   if (suffixes !== undefined) terms.push(`only ${suffixes.join(" ")}`);
   if (maxFileBytes !== undefined) terms.push(`files of at most ${formatBytes(maxFileBytes)}`);
+  const { read = "pre_approved", call = "pre_approved" } = approval ?? {};
+  if (read !== "pre_approved") terms.push(`read ${read}`);
+  if (call !== "pre_approved") terms.push(`call ${call}`);
   if (mode === "rw") {
     const { write, delete: remove } = approval ?? { write: "ask", delete: "ask" };
     terms.push(write === remove ? `write and delete ${write}` : `write ${write}, delete ${remove}`);

@@ -1,5 +1,5 @@
 import { accessOf, checkRead, checkWrite, governingMount, parsePathIn, readablePaths } from "../sandbox/access.ts";
-import type { Consent, Operation } from "../sandbox/approval.ts";
+import type { ChangeOperation, Consent } from "../sandbox/approval.ts";
 import { PathNotInSandboxError, PermissionError, type SandboxError } from "../sandbox/errors.ts";
 import type { Access } from "../sandbox/mount.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
@@ -11,7 +11,7 @@ import { leadsToMount } from "./namespace.ts";
 
 /** An approval that an operation needs. */
 export interface ConsentNeed {
-  readonly operation: Operation;
+  readonly operation: ChangeOperation;
   readonly path: VirtualPath;
   /** `blocked` is refused without asking. */
   readonly consent: Consent;
@@ -109,14 +109,14 @@ export class CheckedAccess {
     }
   }
 
-  #need(operation: Operation, raw: string): ConsentNeed {
+  #need(operation: ChangeOperation, raw: string): ConsentNeed {
     const path = this.parse(raw);
     refuse(checkWrite(this.#sandbox, path, { directory: true }));
     return { operation, path, consent: this.#consent(operation, path) };
   }
 
   /** A mount that declares no consent asks for everything. */
-  #consent(operation: Operation, path: VirtualPath): Consent {
+  #consent(operation: ChangeOperation, path: VirtualPath): Consent {
     return governingMount(this.#sandbox, path)?.approval?.[operation] ?? "ask";
   }
 

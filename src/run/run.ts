@@ -12,6 +12,7 @@ import { openStage } from "./changes/open-stage.ts";
 import { settledRun } from "./changes/settled-run.ts";
 import { endedResult } from "./ended.ts";
 import { requestAccess } from "./grants/access-request.ts";
+import { readingRefused } from "./grants/reading-first.ts";
 import { surroundingsOf } from "./grants/surroundings.ts";
 import type { RunEnvironment } from "./model/environment.ts";
 import { emitRefusal } from "./model/events.ts";
@@ -95,6 +96,8 @@ async function asAgent(job: Job, agent: AgentDefinition, grantee: Grantee, stage
 /** Step 3 for a command: a verified cell, released when it is this job's turn, and supervised until it ends. */
 async function planned(job: Job, grantee: Grantee, stage: Stage, env: RunEnvironment): Promise<RunResult> {
   const owner = identityOf(job);
+  const unread = await readingRefused(grantee, surroundingsOf(job, env), job.signal);
+  if (unread.length > 0) return refusedResult({ run: job.run, worker: job.worker.name }, unread);
   const { output, flooded } = printing(job, stage.sandbox, env);
   const kind = workerCell(stage, (stream, chunk) => output.add(stream, chunk));
   const { sandbox } = stage;

@@ -1,4 +1,5 @@
 import posix from "node:path/posix";
+import { OPERATIONS } from "./approval.ts";
 import {
   FileTooLargeError,
   PathNotInSandboxError,
@@ -171,7 +172,6 @@ function isContinuation(above: Mount, mount: Mount): boolean {
     mount.granted === above.granted &&
     mount.own === above.own &&
     mount.suffixes?.join("/") === above.suffixes?.join("/") &&
-    mount.approval?.write === above.approval?.write &&
-    mount.approval?.delete === above.approval?.delete
+    OPERATIONS.every((operation) => mount.approval?.[operation] === above.approval?.[operation])
   );
 }

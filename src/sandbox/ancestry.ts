@@ -19,7 +19,7 @@ export type Narrowing =
       readonly by: string;
       readonly kind: "approval";
       readonly path: VirtualPath;
-      readonly operation: "write" | "delete";
+      readonly operation: Operation;
       readonly from: string;
       readonly to: string;
     }

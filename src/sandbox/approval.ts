@@ -26,28 +26,72 @@ export type ApprovalMode = keyof typeof APPROVAL_MODES;
 export const APPROVAL_MODE_NAMES = Object.keys(APPROVAL_MODES) as readonly ApprovalMode[];
 
 /** Everything that may need an approval. */
-export const APPROVAL_OPERATIONS = ["write", "delete", "exec", "grant_read", "grant_write", "push"] as const;
+export const APPROVAL_OPERATIONS = [
+  "read",
+  "write",
+  "delete",
+  "call",
+  "exec",
+  "grant_read",
+  "grant_write",
+  "push",
+] as const;
 
-/** Consent for each kind of change. Apart from the mode: a mount may be `rw` and still ask for every write. */
+/**
+ * What a mount may need consent for, one row for each, with the consent of a mount that says nothing of it. The file format,
+ * derivation and `explain` are derived from it.
+ */
+export const CONSENT_ROWS = {
+  read: { absent: "pre_approved", meaning: "show it to a worker at all, in its container and to its tools" },
+  write: { absent: "ask", meaning: "create or change a file" },
+  delete: { absent: "ask", meaning: "delete or move a file away" },
+  call: { absent: "pre_approved", meaning: "call another worker while seeing the mount" },
+} as const satisfies Readonly<Record<string, { readonly absent: Consent; readonly meaning: string }>>;
+
+export type Operation = keyof typeof CONSENT_ROWS;
+export const OPERATIONS = Object.keys(CONSENT_ROWS) as readonly Operation[];
+
+/** The operations that change a mount. */
+export const CHANGES = ["write", "delete"] as const;
+export type ChangeOperation = (typeof CHANGES)[number];
+
+/**
+ * Consent for each kind of operation. Apart from the mode: a mount may be `rw` and still ask for every write. Absent `read`
+ * and `call` are pre-approved.
+ */
 export interface Approval {
+  readonly read?: Consent;
   readonly write: Consent;
   readonly delete: Consent;
+  readonly call?: Consent;
 }
-
-export const OPERATIONS = ["write", "delete"] as const;
-export type Operation = (typeof OPERATIONS)[number];
 
 /** The consent of a mount that declares none. */
 export const ASK: Approval = { write: "ask", delete: "ask" };
+
+/** What a mount says of an operation. */
+export function consentOf(approval: Approval | undefined, operation: Operation): Consent {
+  return approval?.[operation] ?? CONSENT_ROWS[operation].absent;
+}
 
 export function isLooser(asked: Consent, has: Consent): boolean {
   return CONSENTS.indexOf(asked) < CONSENTS.indexOf(has);
 }
 
+export function strictest(...consents: readonly Consent[]): Consent {
+  return consents.reduce((worst, one) => (isLooser(worst, one) ? one : worst), "pre_approved");
+}
+
 /** The stricter of each operation. */
 export function meetApproval(a: Approval, b: Approval): Approval {
+  const met = (operation: Operation) => strictest(consentOf(a, operation), consentOf(b, operation));
+  return { ...strictOf({ read: met("read"), call: met("call") }), write: met("write"), delete: met("delete") };
+}
+
+/** Only what is stricter than a mount that says nothing. */
+export function strictOf({ read, call }: Pick<Approval, "read" | "call">): Pick<Approval, "read" | "call"> {
   return {
-    write: isLooser(a.write, b.write) ? b.write : a.write,
-    delete: isLooser(a.delete, b.delete) ? b.delete : a.delete,
+    ...(read === undefined || read === "pre_approved" ? {} : { read }),
+    ...(call === undefined || call === "pre_approved" ? {} : { call }),
   };
 }

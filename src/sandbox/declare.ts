@@ -8,6 +8,7 @@ import type { Policy } from "./policy.ts";
 import type { Derivation } from "./sandbox.ts";
 import { stagingOf } from "./staging.ts";
 import { ROOT, type VirtualPath } from "./virtual-path.ts";
+import { withheldApart } from "./withheld.ts";
 
 /** What a project declares, whichever of the three forms it used; host paths are already resolved. */
 export interface ProjectDeclaration {
@@ -58,7 +59,7 @@ export function projectSandbox(declaration: ProjectDeclaration, policy: Policy):
   const mounts = declaration.mounts.map((mount) => (declaration.readonly ? { ...mount, mode: "ro" as const } : mount));
   const sandbox = {
     chain: ["project"],
-    mounts: canonicalMounts(mounts),
+    ...withheldApart(canonicalMounts(mounts)),
     workingDir: declaration.workingDir ?? ROOT,
     network,
     limits,

@@ -10,10 +10,13 @@ import { openPaths } from "./path-needs.ts";
 import type { Derivation, Sandbox } from "./sandbox.ts";
 import type { Violation } from "./violation.ts";
 import { ROOT } from "./virtual-path.ts";
+import { declaredBy, withheldApart } from "./withheld.ts";
 import { openZones } from "./zone-needs.ts";
 
 /** The child's sandbox: what `needs` asks of `parent`, or every reason why not. Pure. */
-export function derive(parent: Sandbox, needs: Needs, child: string): Derivation {
+export function derive(given: Sandbox, needs: Needs, child: string): Derivation {
+  // What waits for the user's consent may be asked for as well: it is apart in the child too.
+  const parent = declaredBy(given);
   const files = openFiles(parent, needs);
   const { network, limits, policy, violations } = deriveCeilings(parent, needs);
   const mounts = canonicalMounts(files.mounts.map(({ mount }) => mount));
@@ -36,7 +39,7 @@ export function derive(parent: Sandbox, needs: Needs, child: string): Derivation
     rooted: parent.rooted && needs.paths === undefined,
   };
   const narrowings = [...parent.narrowings, ...narrowingsOf(parent, sandbox, files.mounts, child)];
-  return { ok: true, sandbox: { ...sandbox, narrowings } };
+  return { ok: true, sandbox: { ...sandbox, ...withheldApart(mounts), narrowings } };
 }
 
 /** A worker asks for files in exactly one way. Without any it gets none. */

@@ -1,11 +1,12 @@
 import { canonicalMounts, carve, governingMount } from "./access.ts";
 import type { Narrowing } from "./ancestry.ts";
-import { type Approval, ASK } from "./approval.ts";
+import { type Approval, ASK, consentOf, type Operation, strictest, strictOf } from "./approval.ts";
 import { type Mode, type Mount, originOf } from "./mount.ts";
 import { isReserved } from "./reserved.ts";
 import type { Sandbox } from "./sandbox.ts";
 import { stagingOf } from "./staging.ts";
 import { covers, type VirtualPath } from "./virtual-path.ts";
+import { withheldApart } from "./withheld.ts";
 
 /** A directory granted to a running worker, with what its source shows of it. */
 export interface DirectoryGrant {
@@ -17,6 +18,8 @@ export interface DirectoryGrant {
   readonly by: string;
   /** The mounts of the granting sandbox at and below `path`. Nothing beyond these is granted. */
   readonly source: readonly Mount[];
+  /** True: the worker declares it, and its reading waited for consent. It comes with its own mode and consent. */
+  readonly declared?: true;
 }
 
 /** A granted write: further writes need no question, a deletion still does, because it cannot be undone. */
@@ -27,13 +30,18 @@ const GRANTED: Approval = { write: "pre_approved", delete: "ask" };
  * the root of the tree, or from a parent that was expanded before. Pure.
  */
 export function expand(sandbox: Sandbox, grant: DirectoryGrant): Sandbox {
-  if (isReserved(grant.path, sandbox)) throw new RangeError(`nothing can be granted at ${grant.path}`);
+  if (!grant.declared && isReserved(grant.path, sandbox))
+    throw new RangeError(`nothing can be granted at ${grant.path}`);
   const isInside = ({ path }: Mount): boolean => covers(grant.path, path);
   const source = grant.source.filter(isInside);
   // Only at these places can the mounts of the sandbox or of the source begin or end.
   const places = new Set([grant.path, ...[...sandbox.mounts.filter(isInside), ...source].map((mount) => mount.path)]);
   const inside = [...places].flatMap((path) => mountAt(path, sandbox, source, grant) ?? []);
-  const mounts = canonicalMounts([...sandbox.mounts.filter((mount) => !isInside(mount)), ...inside]);
+  const { withheld = [], ...whole } = sandbox;
+  const outside = sandbox.mounts.filter((mount) => !isInside(mount));
+  // What nobody may read stays out, with what is around it.
+  const { mounts } = withheldApart(canonicalMounts([...outside, ...inside]));
+  const waiting = grant.declared ? withheld.filter((mount) => !isInside(mount)) : withheld;
   if (JSON.stringify(mounts) === JSON.stringify(sandbox.mounts)) return sandbox;
   const told: Narrowing = {
     by: grant.by,
@@ -42,7 +50,8 @@ export function expand(sandbox: Sandbox, grant: DirectoryGrant): Sandbox {
     from: governingMount(sandbox, grant.path) === undefined ? "none" : "ro",
     to: governingMount({ mounts }, grant.path)?.mode ?? "ro",
   };
-  return { ...sandbox, mounts, narrowings: [...sandbox.narrowings, told] };
+  const rest = waiting.length === 0 ? {} : { withheld: waiting };
+  return { ...whole, ...rest, mounts, narrowings: [...sandbox.narrowings, told] };
 }
 
 function mountAt(path: VirtualPath, sandbox: Sandbox, source: readonly Mount[], grant: DirectoryGrant): Mount | null {
@@ -60,8 +69,9 @@ function carvedAt(mounts: readonly Mount[], path: VirtualPath): Mount | null {
 }
 
 function opened(shown: Mount, grant: DirectoryGrant): Mount {
+  if (grant.declared) return { ...shown, approval: readable(shown.approval), granted: grant.id };
   const mode: Mode = grant.mode === "write" ? shown.mode : "ro";
-  const approval = mode === "rw" ? consentIn(shown) : (shown.approval ?? ASK);
+  const approval = mode === "rw" ? consentIn(shown) : readable(shown.approval);
   return { ...shown, mode, approval, granted: grant.id };
 }
 
@@ -91,11 +101,18 @@ export function meetConstraints(a: Constraints, b: Constraints): Constraints {
 
 type Constraints = Pick<Mount, "suffixes" | "maxFileBytes">;
 
+/** The user agreed to read it. `blocked` is never loosened. */
+function readable(approval: Approval = ASK): Approval {
+  const { read, ...rest } = approval;
+  return read === "blocked" ? approval : rest;
+}
+
 /** `blocked` is never loosened, by any approval. */
 function consentIn(...mounts: readonly Mount[]): Approval {
-  const blocked = (operation: keyof Approval): boolean =>
-    mounts.some(({ approval }) => approval?.[operation] === "blocked");
+  const blocked = (operation: Operation): boolean => mounts.some(({ approval }) => approval?.[operation] === "blocked");
+  const call = strictest(...mounts.map(({ approval }) => consentOf(approval, "call")));
   return {
+    ...strictOf({ ...(blocked("read") ? { read: "blocked" } : {}), call }),
     write: blocked("write") ? "blocked" : GRANTED.write,
     delete: blocked("delete") ? "blocked" : GRANTED.delete,
   };

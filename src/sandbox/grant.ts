@@ -1,6 +1,6 @@
 import { select } from "./access.ts";
 import { whoTookConsent } from "./ancestry.ts";
-import { type Approval, ASK, isLooser, meetApproval, OPERATIONS } from "./approval.ts";
+import { type Approval, ASK, consentOf, isLooser, meetApproval, OPERATIONS } from "./approval.ts";
 import type { Mode, Mount } from "./mount.ts";
 import type { Needs } from "./needs.ts";
 import type { Sandbox } from "./sandbox.ts";
@@ -76,10 +76,21 @@ export function consentFor(parent: Sandbox, source: Mount, mode: Mode, asked: Co
   if (said === undefined) return { approval: has, violations: [] };
 
   const held = asked.own !== undefined || mode === "rw";
-  const looser = held ? OPERATIONS.filter((operation) => isLooser(said[operation], has[operation])) : [];
+  const looser = OPERATIONS.filter(
+    (operation) =>
+      (asked.own !== undefined || (held && operation !== "read" && operation !== "call")) &&
+      isLooser(said[operation] ?? "blocked", consentOf(has, operation)),
+  );
   const violations = looser.map((operation): Violation => {
     const by = whoTookConsent(parent, source.path, operation);
-    return { code: "APPROVAL_LOOSER", path: source.path, operation, asked: said[operation], has: has[operation], by };
+    return {
+      code: "APPROVAL_LOOSER",
+      path: source.path,
+      operation,
+      asked: consentOf(said, operation),
+      has: consentOf(has, operation),
+      by,
+    };
   });
   return { approval: meetApproval(has, said), violations };
 }

@@ -1,6 +1,6 @@
 import { hostPathOf } from "./access.ts";
 import type { Narrowing } from "./ancestry.ts";
-import { OPERATIONS } from "./approval.ts";
+import { type Approval, CHANGES, consentOf, OPERATIONS, type Operation } from "./approval.ts";
 import type { GrantedMount } from "./grant.ts";
 import { LIMIT_NAMES } from "./limits.ts";
 import type { Sandbox } from "./sandbox.ts";
@@ -42,12 +42,14 @@ function lostConstraints({ mount, source }: GrantedMount, by: string): Narrowing
   });
 }
 
-/** Consent matters only for writable mounts. `unset`: no ancestor had set it. */
+/** Consent to changes matters only for writable mounts. `unset`: no ancestor had set it. */
 function lostConsent({ mount, source }: GrantedMount, by: string): Narrowing[] {
-  if (mount.mode !== "rw") return [];
+  const said = (approval: Approval | undefined, operation: Operation) =>
+    approval === undefined && CHANGES.some((change) => change === operation) ? "unset" : consentOf(approval, operation);
   return OPERATIONS.flatMap((operation): Narrowing[] => {
-    const from = source.approval?.[operation] ?? "unset";
-    const to = mount.approval?.[operation] ?? "unset";
+    if (mount.mode !== "rw" && CHANGES.some((change) => change === operation)) return [];
+    const from = said(source.approval, operation);
+    const to = said(mount.approval, operation);
     if (from === to || to === "pre_approved") return [];
     return [{ by, kind: "approval", path: mount.path, operation, from, to }];
   });

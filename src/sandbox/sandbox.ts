@@ -15,6 +15,8 @@ export interface Sandbox {
   /** Who this sandbox belongs to, root first: `["project", "triage", "extract"]`. */
   readonly chain: readonly string[];
   readonly mounts: readonly Mount[];
+  /** Mounts whose reading needs the user's consent, which is not given yet. Nothing shows them. Absent: none. */
+  readonly withheld?: readonly Mount[];
   readonly workingDir: VirtualPath;
   readonly network: Network;
   readonly limits: Limits;

@@ -66,6 +66,10 @@ function askedOnTheWay(own: Approval, further: Approval | undefined): Approval {
   };
 }
 
-function unasked({ write, delete: remove }: Approval): Approval {
-  return { write: write === "ask" ? "pre_approved" : write, delete: remove === "ask" ? "pre_approved" : remove };
+function unasked({ write, delete: remove, ...rest }: Approval): Approval {
+  return {
+    ...rest,
+    write: write === "ask" ? "pre_approved" : write,
+    delete: remove === "ask" ? "pre_approved" : remove,
+  };
 }

@@ -1,4 +1,4 @@
-import type { Consent } from "./approval.ts";
+import type { Consent, Operation } from "./approval.ts";
 import type { LimitName } from "./limits.ts";
 import type { Mount } from "./mount.ts";
 import type { Network } from "./network.ts";
@@ -50,7 +50,7 @@ type Refusal =
   | {
       readonly code: "APPROVAL_LOOSER";
       readonly path: string;
-      readonly operation: "write" | "delete";
+      readonly operation: Operation;
       readonly asked: Consent;
       readonly has: Consent;
       readonly by: string;
@@ -89,6 +89,15 @@ type Refusal =
   | { readonly code: "CALL_CYCLE"; readonly path: readonly string[] }
   | { readonly code: "CALL_TOO_DEEP"; readonly path: readonly string[]; readonly max: number }
   | { readonly code: "CALL_LIMIT"; readonly max: number }
+  /** Consent to call while a mount is seen. `reason`: why it was not given; null: it is blocked. */
+  | {
+      readonly code: "CALL_NOT_APPROVED";
+      readonly asked: string;
+      readonly paths: readonly string[];
+      readonly reason: string | null;
+    }
+  /** A command that would see a directory whose reading was not agreed to. */
+  | { readonly code: "READ_NOT_APPROVED"; readonly path: string; readonly reason: string }
   | { readonly code: "WORKER_UNKNOWN"; readonly asked: string; readonly valid: readonly string[] }
   | {
       readonly code: "ATTACHMENT_REFUSED";

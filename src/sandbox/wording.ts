@@ -56,6 +56,12 @@ const WORDS: Words = {
     `This call would be ${v.path.length} workers deep (${v.path.join(" -> ")}); at most ${v.max} are allowed. Do the work without a further call.`,
   CALL_LIMIT: (v) =>
     `This call tree has used all of its ${v.max} calls. Do the rest of the work without a further call.`,
+  CALL_NOT_APPROVED: (v) =>
+    v.reason === null
+      ? `Calling ${quote(v.asked)} is blocked for a worker that sees ${list(v.paths)}, and no approval can allow it. Do the work without a call.`
+      : `Calling ${quote(v.asked)} needs approval for a worker that sees ${list(v.paths)}: ${v.reason}. Do the work without a call.`,
+  READ_NOT_APPROVED: (v) =>
+    `This worker was not started, because reading ${quote(v.path)} needs approval. ${v.reason} Run it where a user can answer, add an approval rule for \`read\` to the project, or leave the directory out of what the worker asks for.`,
   WORKER_UNKNOWN: (v) => `There is no worker ${quote(v.asked)}. Workers: ${list(v.valid)}.`,
   ATTACHMENT_REFUSED: (v) =>
     `${quote(v.path)} cannot be attached: ${v.reason}. Attach a file below one of: ${list(v.valid)}.`,

@@ -38,6 +38,12 @@ const examples: { readonly [Code in ViolationCode]: Extract<Violation, { code: C
   CALL_NOT_LISTED: { code: "CALL_NOT_LISTED", asked: "ocr", valid: ["extract"] },
   CALL_CYCLE: { code: "CALL_CYCLE", path: ["triage", "extract", "triage"] },
   CALL_TOO_DEEP: { code: "CALL_TOO_DEEP", path: ["a", "b", "c"], max: 2 },
+  CALL_NOT_APPROVED: { code: "CALL_NOT_APPROVED", asked: "x", paths: [at("/private")], reason: "it was denied: no" },
+  READ_NOT_APPROVED: {
+    code: "READ_NOT_APPROVED",
+    path: "/private",
+    reason: "It needs approval, which was denied: the approval mode is auto_deny.",
+  },
   CALL_LIMIT: { code: "CALL_LIMIT", max: 100 },
   WORKER_UNKNOWN: { code: "WORKER_UNKNOWN", asked: "ocr", valid: ["extract"] },
   ATTACHMENT_REFUSED: { code: "ATTACHMENT_REFUSED", path: "/x", reason: "it is a directory", valid: ["/data"] },

@@ -12,8 +12,10 @@ import type { GrantRecord } from "../../run/model/grant.ts";
 export async function suggestionText(
   project: Project,
   shownDir: string,
-  grants: readonly GrantRecord[],
+  all: readonly GrantRecord[],
 ): Promise<string | null> {
+  // What a worker declares needs no other declaration: to ask is what the project wants.
+  const grants = all.filter(({ declared }) => !declared);
   if (grants.length === 0) return null;
   const workers = new Map<string, { file: string; text: string }>();
   for (const name of new Set(grants.flatMap(({ granted }) => granted))) {

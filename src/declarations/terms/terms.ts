@@ -20,13 +20,18 @@ export const hostPath = z
   .max(4096)
   .refine((raw) => !raw.includes("\0"), "must not contain a NUL character");
 
-/** `approval: pre_approved` is both operations; an operation that is not named is asked for. */
+/** `approval: pre_approved` is writing and deleting; either is asked for if it is not named. */
 export const approval = byKind(
   {
     text: consent.transform((both): Approval => ({ write: both, delete: both })),
-    map: map({ write: consent.default("ask"), delete: consent.default("ask") }),
+    map: map({
+      read: consent.optional(),
+      write: consent.default("ask"),
+      delete: consent.default("ask"),
+      call: consent.optional(),
+    }).transform((raw): Approval => present(raw)),
   },
-  "must be `pre_approved`, `ask`, `blocked`, or a map of `write` and `delete`",
+  "must be `pre_approved`, `ask`, `blocked`, or a map of `read`, `write`, `delete` and `call`",
 );
 
 /** What happens to writes. A derivation never removes it, so there is no `false`. */

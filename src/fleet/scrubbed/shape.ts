@@ -35,6 +35,8 @@ export function itemFit(fleet: Sandbox, item: Sandbox): ItemFit {
   const reads = item.mounts.filter(({ mode }) => mode === "ro");
   const writes = fleet.mounts.filter(({ mode }) => mode === "rw");
   const outputs: ItemOutput[] = [];
+  const [waiting] = item.withheld ?? [];
+  if (waiting !== undefined) return refused(waiting, "a mount whose reading needs approval needs a cell of its own");
   for (const mount of item.mounts) {
     if (isInMemory(mount.path, fleet)) return refused(mount, "the directory around it is emptied after each item");
     if (deliveryOf(mount) !== "direct")

@@ -82,6 +82,8 @@ export function choiceTexts(question: AskedOfPerson, restLines: number): ChoiceT
 }
 
 const VERBS: Readonly<Record<ApprovalOperation, string>> = {
+  read: "read",
+  call: "call",
   write: "write",
   delete: "delete",
   exec: "run",
@@ -99,12 +101,14 @@ function isPlain(question: Asked): boolean {
   const places = placesOf(question);
   return (
     question.command === undefined &&
+    question.input === undefined &&
     places.length <= 3 &&
     places.every((place) => /^[\p{L}\p{N}/._@+-]+$/u.test(place))
   );
 }
 
 function shortDeed(question: Asked): string {
+  if (question.callee !== undefined) return longDeed(question);
   const places = placesOf(question);
   return `${verbsOf(question)}${places.length === 0 ? "" : ` ${prepositionOf(question)}${places.join(", ")}`}`;
 }
@@ -112,6 +116,11 @@ function shortDeed(question: Asked): string {
 /** Says of what is listed above how much it is. */
 function longDeed(question: Asked): string {
   const count = placesOf(question).length;
+  if (question.callee !== undefined) {
+    const parts = [...(question.input === undefined ? [] : ["the input"]), ...(count === 0 ? [] : ["the files"])];
+    const given = parts.length === 0 ? "" : ` with ${parts.join(" and ")} above`;
+    return `call the worker ${printableLine(question.callee, 80)}${given}`;
+  }
   const command = question.command === undefined ? "" : " the command above";
   const paths = count === 1 ? "the path above" : `these ${count} paths`;
   const where = count === 0 ? "" : ` ${prepositionOf(question)}${isOnlyGrant(question) ? "above" : paths}`;
@@ -144,7 +153,8 @@ function shownCommand(command: string): string {
 }
 
 function subjectLines(question: Asked, columns: number): { readonly above: string[]; readonly rest: string[] } {
-  const command = question.command === undefined ? [] : quotedLines(shownCommand(question.command), columns);
+  const said = question.command ?? question.input;
+  const command = said === undefined ? [] : quotedLines(shownCommand(said), columns);
   const lines = (paths: readonly string[]) =>
     paths.flatMap((path) => quotedLines(printableLine(path, Number.POSITIVE_INFINITY), columns));
   const places = placesOf(question);
@@ -177,6 +187,7 @@ function paintOf(line: string, colors: Colors): ((text: string) => string) | und
 function extentOf(lasting: readonly Lasting[]): string {
   const places = placesIn(lasting);
   const [only] = places;
+  if (lasting.some(({ kind }) => kind === "worker")) return "for each call of that worker";
   if (only === undefined) return "for exactly this command";
   if (places.length > 1) return `in ${places.length} places, with all below their directories`;
   const shown = printableLine(only.at, MAX_NAMED_IN_HINT);
@@ -186,6 +197,7 @@ function extentOf(lasting: readonly Lasting[]): string {
 function namedExtent(lasting: readonly Lasting[]): string {
   const places = placesIn(lasting);
   const [only] = places;
+  if (lasting.some(({ kind }) => kind === "worker")) return "for calls of that worker";
   if (only === undefined) return "for this command";
   if (places.length > 1) return "in these places";
   return only.kind === "below" ? "in this directory" : "for this path";
@@ -193,6 +205,6 @@ function namedExtent(lasting: readonly Lasting[]): string {
 
 /** Each place once, whatever may be done there. */
 function placesIn(lasting: readonly Lasting[]): Lasting[] {
-  const places = lasting.filter(({ kind }) => kind !== "command");
+  const places = lasting.filter(({ kind }) => kind !== "command" && kind !== "worker");
   return [...new Map(places.map((one) => [JSON.stringify([one.kind, one.at]), one])).values()];
 }

@@ -1,6 +1,7 @@
 import PQueue from "p-queue";
 import type { Pins } from "../../isolation/sources/pin.ts";
 import { parsePathIn } from "../../sandbox/access.ts";
+import { isLooser } from "../../sandbox/approval.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { fromCell } from "../model/cell-path.ts";
@@ -11,6 +12,7 @@ import { type Job, type Narrow, newRunId } from "../model/job.ts";
 import { permissionOf } from "../model/permission.ts";
 import { type RunResult, refusedResult, unstartedResult } from "../model/result.ts";
 import { type CallRequest, callViolations, resolveAttachments } from "./call.ts";
+import { agreedToCall, callConsent, notApproved } from "./call-consent.ts";
 
 /** Performs a called job; `run.ts` gives it, so that runs and calls may need each other. */
 export type Perform = (job: Job) => Promise<RunResult>;
@@ -32,6 +34,8 @@ interface Answer {
   readonly result: RunResult;
   readonly kept: boolean;
 }
+
+const CHANGED = "what the worker sees has changed since it asked; call again";
 
 type Judgement =
   | { readonly ok: true; readonly job: Job }
@@ -94,6 +98,10 @@ export class Calls implements AsyncDisposable {
     await env.grants.look();
     const { sandbox } = grantee;
     if (sandbox === job.callerSandbox) return await perform(job);
+    // What it sees now may need more consent than what was asked.
+    const consent = callConsent(caller.worker, sandbox);
+    if (isLooser(callConsent(caller.worker, job.callerSandbox).consent, consent.consent))
+      return refusedResult({ run: job.run, worker: job.worker.name }, [notApproved(job.worker.name, consent, CHANGED)]);
     const { attachments, violations } = resolveAttachments(request.attachments, { job: caller, sandbox });
     if (violations.length > 0) return refusedResult({ run: job.run, worker: job.worker.name }, violations);
     return await perform({ ...job, callerSandbox: sandbox, attachments });
@@ -105,6 +113,7 @@ export class Calls implements AsyncDisposable {
     await env.grants.look();
     const { sandbox } = grantee;
     const { workers } = env.project;
+    const signal = AbortSignal.any([job.signal, this.#over.signal, hangUp]);
     const violations: Violation[] = callViolations(request.worker, { job, sandbox }, workers);
     const { attachments, violations: unreadable } = resolveAttachments(request.attachments, { job, sandbox });
     violations.push(...unreadable);
@@ -116,6 +125,8 @@ export class Calls implements AsyncDisposable {
       const derivation = await permissionOf(worker, sandbox, narrow, env);
       if (!derivation.ok) violations.push(...derivation.violations);
     }
+    if (violations.length === 0)
+      violations.push(...(await agreedToCall(request, attachments, { job, sandbox }, env, signal)));
     if (violations.length === 0 && !job.tree.takeCall())
       violations.push({ code: "CALL_LIMIT", max: job.tree.maxCalls });
     if (violations.length > 0 || worker === undefined) return { ok: false, violations };
@@ -133,7 +144,7 @@ export class Calls implements AsyncDisposable {
         attachments,
         narrow,
         deadline,
-        signal: AbortSignal.any([job.signal, this.#over.signal, hangUp]),
+        signal,
         tree: job.tree,
         spending: job.spending,
       },

@@ -2,6 +2,7 @@ import { posix } from "node:path";
 import { ATTACHMENTS_PATH, type Plan } from "../../isolation/plan/plan.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { readAfterApproval } from "../../sandbox/withheld.ts";
 import { inCell } from "../model/cell-path.ts";
 import type { Job } from "../model/job.ts";
 
@@ -17,6 +18,7 @@ export function sandboxView(job: Job, sandbox: Sandbox, plan: Plan): unknown {
     worker: job.worker.name,
     readablePaths: mounts.map((mount) => mount.path),
     writablePaths: mounts.filter((mount) => mount.mode === "rw").map((mount) => mount.path),
+    readAfterApproval: readAfterApproval(sandbox).map((path) => inCell(path, sandbox)),
     granted: granted.map(({ path, mode }) => ({ path: inCell(path, sandbox), mode: mode === "rw" ? "write" : "read" })),
     constraints: sandbox.mounts.flatMap((mount) => constraintsOf(mount, sandbox)),
     attachments: job.attachments.map((attachment) => posix.join(ATTACHMENTS_PATH, attachment.name)),

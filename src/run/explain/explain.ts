@@ -5,7 +5,9 @@ import type { Narrowing } from "../../sandbox/ancestry.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { asIfStaged } from "../../sandbox/staging.ts";
 import type { Violation } from "../../sandbox/violation.ts";
+import { readAfterApproval } from "../../sandbox/withheld.ts";
 import { callViolations } from "../calls/call.ts";
+import { callConsent } from "../calls/call-consent.ts";
 import { CallTree, type Job } from "../model/job.ts";
 import { permissionOf, rootSandbox } from "../model/permission.ts";
 import { type DescribedViolation, describeAll } from "../model/result.ts";
@@ -114,7 +116,12 @@ async function explainRun(job: Job, objections: readonly Violation[], walk: Walk
     plan: violations.length > 0 ? null : planning.plan,
     refused: violations.length > 0 ? describeAll(violations) : null,
     agent: agentOf(job.worker),
-    notes: [...(consent === null ? [] : [consent.note]), ...furtherNotes(job.worker), ...planning.notes],
+    notes: [
+      ...(consent === null ? [] : [consent.note]),
+      ...consentNotes(job.worker, sandbox),
+      ...furtherNotes(job.worker),
+      ...planning.notes,
+    ],
     // Checked even if this run is refused, so that a user can fix everything at once.
     calls: await explainCalls(job, asIfStaged(sandbox), walk),
   };
@@ -124,6 +131,22 @@ function agentOf(worker: WorkerDefinition): ExplainedAgent | null {
   const { agent, model, calls } = worker;
   if (agent === undefined) return null;
   return { model: model ?? "", tools: [...usefulTools(worker), ...calls.map(toolNameOf)], budget: agent.budget };
+}
+
+/** What it does not see, or may not do, before the user agreed. */
+function consentNotes(worker: WorkerDefinition, sandbox: Sandbox): string[] {
+  const waiting = readAfterApproval(sandbox);
+  const blocked = (sandbox.withheld ?? []).map(({ path }) => path).filter((path) => !waiting.includes(path));
+  const call = callConsent(worker, sandbox);
+  const when = worker.agent === undefined ? "before it starts" : "when a tool uses it";
+  return [
+    ...(waiting.length === 0
+      ? []
+      : [`Reading ${waiting.join(", ")} needs approval, ${when}; nothing shows it before.`]),
+    ...(blocked.length === 0 ? [] : [`Reading ${blocked.join(", ")} is blocked: it is not shown.`]),
+    ...(call.consent === "ask" && worker.calls.length > 0 ? ["Each call of another worker needs approval."] : []),
+    ...(call.consent === "blocked" && worker.calls.length > 0 ? ["Calls of other workers are blocked."] : []),
+  ];
 }
 
 /** What its file lets it ask for beyond its sandbox. */

@@ -1,5 +1,5 @@
 import { type ApprovalRule, mayApprove } from "../../approval/rules.ts";
-import { APPROVAL_MODES, type ApprovalMode, OPERATIONS } from "../../sandbox/approval.ts";
+import { APPROVAL_MODES, type ApprovalMode, CHANGES } from "../../sandbox/approval.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { askedOnApplying, comesBack, deliveryOf } from "../../sandbox/staging.ts";
 
@@ -23,7 +23,7 @@ export function explainConsent(
 ): ExplainedConsent | null {
   const asking = sandbox.mounts.flatMap((mount) => {
     const asked = askedOnApplying(mount);
-    const operations = OPERATIONS.filter((operation) => asked[operation] === "ask");
+    const operations = CHANGES.filter((operation) => asked[operation] === "ask");
     const waits = comesBack(mount) && deliveryOf(mount) === "view" && operations.length > 0;
     return waits ? [{ path: mount.path, operations }] : [];
   });

@@ -3,7 +3,8 @@ import { parsePathIn, readablePaths } from "../../sandbox/access.ts";
 import { fromCell } from "../model/cell-path.ts";
 import type { Mode } from "../model/grant.ts";
 import type { Grantee } from "../model/grantee.ts";
-import { type GrantSurroundings, requestGrant } from "./request.ts";
+import { requestGrant } from "./request.ts";
+import type { GrantSurroundings } from "./terms.ts";
 
 const body = z.strictObject({ path: z.string().min(1).max(4096), mode: z.enum(["read", "write"]).default("read") });
 
@@ -48,7 +49,10 @@ export async function requestAccess(
   const { path } = parsed;
   const need = { path, mode, why: `to ${mode} '${path}'`, lastingOnly: true } as const;
   const outcome = await requestGrant(need, grantee, around, signal);
-  if (!outcome.ok) return { granted: false, ...outcome.refusal };
+  if (!outcome.ok) {
+    const { code, message } = outcome.refusal;
+    return { granted: false, code, message };
+  }
   if (outcome.scope !== "once")
     return { granted: true, path: outcome.directory, mode, scope: outcome.scope ?? "had", note: NOTE };
   const message =

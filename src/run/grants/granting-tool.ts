@@ -1,11 +1,13 @@
 import { parsePathIn } from "../../sandbox/access.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
+import { withheldAt } from "../../sandbox/withheld.ts";
 import type { ToolResult } from "../../tools/tool-result.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
 import type { Grantee } from "../model/grantee.ts";
 import type { Refused } from "./refusal.ts";
-import { type GrantNeed, type GrantOutcome, type GrantSurroundings, requestGrant } from "./request.ts";
+import { requestGrant } from "./request.ts";
+import type { GrantNeed, GrantOutcome, GrantSurroundings } from "./terms.ts";
 
 /** One use of a tool; under a sandbox of its own if it was granted something for itself alone. */
 export type Use = (under: Sandbox | null) => Promise<ToolResult>;
@@ -36,7 +38,10 @@ export async function usedGranting(
   const notes: string[] = [];
   for (let asked = 0; ; asked += 1) {
     const result = await use(under);
-    const need = grantee.worker.dynamic === null ? null : needOf(name, rawInput, result, under ?? grantee.sandbox);
+    const now = under ?? grantee.sandbox;
+    const path = needOf(name, rawInput, result, now);
+    const mayAsk = path !== null && (grantee.worker.dynamic !== null || withheldAt(now, path.path) !== undefined);
+    const need = mayAsk ? path : null;
     if (need === null || asked === MAX_REQUESTS) return noted(result, notes);
     const outcome = await requestGrant({ ...need, ...(under === null ? {} : { under }) }, grantee, around, signal);
     if (!outcome.ok) return refused(result, outcome);

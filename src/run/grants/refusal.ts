@@ -21,6 +21,8 @@ export type GrantRefusalCode =
 export interface GrantRefusal {
   readonly code: GrantRefusalCode;
   readonly message: string;
+  /** The reason in it, for people. */
+  readonly because: string;
 }
 
 export type Refused = { readonly ok: false; readonly refusal: GrantRefusal };
@@ -35,6 +37,6 @@ export function refuse(
   const what = asked.mode === "write" ? "Writing to" : "Reading";
   return {
     ok: false,
-    refusal: { code, message: `${what} '${asked.directory}' was not granted. ${because} ${instead}` },
+    refusal: { code, because, message: `${what} '${asked.directory}' was not granted. ${because} ${instead}` },
   };
 }

@@ -1,54 +1,27 @@
 import { posix } from "node:path";
-import type { ApprovalRequest, Approver, Decision } from "../../approval/approver.ts";
+import type { ApprovalRequest, Decision } from "../../approval/approver.ts";
 import { allowedFolders, askedDirectory } from "../../declarations/place/asked-directory.ts";
-import type { Project } from "../../declarations/project.ts";
-import { type RefusedSources, refusalOf } from "../../isolation/sources/refused-sources.ts";
+import { refusalOf } from "../../isolation/sources/refused-sources.ts";
 import { governingMount, hostBelow, select } from "../../sandbox/access.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { below, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { declaredBy, withheldAt } from "../../sandbox/withheld.ts";
 import { describeViolation } from "../../sandbox/wording.ts";
-import type { GrantRecord, Grants, Mode } from "../model/grant.ts";
+import type { GrantRecord } from "../model/grant.ts";
 import type { Grantee } from "../model/grantee.ts";
 import { type DirectoryRequest, type Grounds, type Judgement, judgeGrant, type Level, meaningOf } from "./judge.ts";
+import { requestReading } from "./reading.ts";
 import { type Refused, refuse } from "./refusal.ts";
-
-/** A path that a worker may not use, and what it would have to be able to do there. */
-export interface GrantNeed {
-  readonly path: VirtualPath;
-  readonly mode: Mode;
-  /** What it is for, in one sentence. */
-  readonly why: string;
-  /** The sandbox of the one operation so far, if it was granted something for itself alone. */
-  readonly under?: Sandbox;
-  /** No operation waits for it: an approval for one operation would be of no use. */
-  readonly lastingOnly?: true;
-}
-
-/** All that granting needs of its surroundings. */
-export interface GrantSurroundings {
-  readonly project: Pick<Project, "dir" | "ownFiles">;
-  readonly refusedSources: RefusedSources;
-  /** Host directories in which some worker may have put a link. */
-  readonly writableHosts: () => Promise<readonly string[]>;
-  readonly approver: Approver;
-  readonly ledger: Grants;
-  /** Records every grant, once or for longer, before it is used; false: it could not, and nothing is granted. */
-  readonly record: (record: GrantRecord) => Promise<boolean>;
-  readonly newId: () => string;
-  readonly now: () => Date;
-}
-
-export type GrantOutcome =
-  | {
-      readonly ok: true;
-      readonly directory: VirtualPath;
-      /** Null if the worker already had it: another of its operations asked at the same time. */
-      readonly scope: "once" | "tree" | "session" | null;
-      /** For the operation that asked. */
-      readonly sandbox: Sandbox;
-    }
-  | Refused;
+import {
+  type GrantNeed,
+  type GrantOutcome,
+  type GrantSurroundings,
+  NOT_FOR_ONE,
+  NOT_RECORDED,
+  unapproved,
+  waitsOnSide,
+} from "./terms.ts";
 
 /** Asks for the directory of a path, once for the whole chain of runs that would be granted it. */
 export async function requestGrant(
@@ -62,6 +35,8 @@ export async function requestGrant(
     const because = "The workers of this tree of runs have requested too many directories.";
     return refuse("GRANT_LIMIT", { directory: need.path, mode: need.mode }, because);
   }
+  const waiting = withheldAt(need.under ?? grantee.sandbox, need.path);
+  if (waiting !== undefined) return await requestReading(need, waiting, grantee, around, signal);
   const grounds = groundsOf(grantee, around);
   const within = await foldersOf(grantee, around);
   const levels = (): Level[] => levelsOf(grantee, within, need.under);
@@ -97,18 +72,10 @@ export async function requestGrant(
   });
 }
 
-/** True if writes there are staged whatever is approved: a single operation has no view to write to. */
-function waitsOnSide(preview: Sandbox, directory: VirtualPath): boolean {
-  const mount = governingMount(preview, directory);
-  return mount?.view === undefined && (mount?.stage === true || mount?.discard === true);
-}
-
-const NOT_RECORDED = "The grant could not be recorded in the audit trail, and nothing is granted unrecorded.";
-const NOT_FOR_ONE = "It was approved for one operation only, but writes there are staged until the end of the run.";
-
 function groundsOf(grantee: Grantee, { project, refusedSources }: GrantSurroundings): Grounds {
   return {
-    project: grantee.project,
+    // What it asks for may be a directory whose reading needs consent: this question asks for that too.
+    project: declaredBy(grantee.project),
     ownFiles: project.ownFiles,
     refusalOf: (host) => refusalOf(host, refusedSources),
   };
@@ -174,12 +141,6 @@ function questionOf(
   const through = grantee.chain().map((each) => each.worker.name);
   const asked = { run, root, worker: worker.name, operations, paths: [directory], directory, through, why };
   return lastingOnly ? { ...asked, lastingOnly } : asked;
-}
-
-function unapproved(asked: DirectoryRequest, { outcome, reason }: Decision): Refused {
-  if (outcome === "timed_out")
-    return refuse("APPROVAL_TIMED_OUT", asked, "It needs approval, and no answer came in time.");
-  return refuse("APPROVAL_DENIED", asked, `It needs approval, which was denied: ${reason}.`);
 }
 
 /** From the one nearest to the project down, each from the one before: what is written lands in the caller's view first. */

@@ -1,4 +1,5 @@
 import posix from "node:path/posix";
+import { consentOf, type Operation, strictest, strictOf } from "../../sandbox/approval.ts";
 import { meetConstraints } from "../../sandbox/expand.ts";
 import { type Mount, originOf } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
@@ -34,14 +35,20 @@ function innermost({ mounts }: Mounted, place: string): Mount[] {
 }
 
 function met(plain: Mount, said: Mount): Mount {
-  const blocked = (operation: "write" | "delete") =>
-    [plain, said].some(({ approval }) => approval?.[operation] === "blocked") ? "blocked" : "ask";
+  const isBlocked = (operation: Operation): boolean =>
+    [plain, said].some(({ approval }) => approval?.[operation] === "blocked");
+  const blocked = (operation: Operation) => (isBlocked(operation) ? "blocked" : "ask");
+  const call = strictest(consentOf(plain.approval, "call"), consentOf(said.approval, "call"));
   return {
     ...plain,
     ...meetConstraints(plain, said),
     ...stagingOf(plain, said),
     mode: said.mode === "ro" ? "ro" : plain.mode,
-    approval: { write: blocked("write"), delete: blocked("delete") },
+    approval: {
+      ...strictOf({ ...(isBlocked("read") ? { read: "blocked" } : {}), call }),
+      write: blocked("write"),
+      delete: blocked("delete"),
+    },
   };
 }
 

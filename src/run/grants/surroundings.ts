@@ -1,7 +1,7 @@
 import type { CellHost, Consent, Declared, Records } from "../model/environment.ts";
 import { identityOf, type Job, newRunId } from "../model/job.ts";
 import { writableHosts } from "../model/permission.ts";
-import type { GrantSurroundings } from "./request.ts";
+import type { GrantSurroundings } from "./terms.ts";
 
 /** What granting needs, for one run: every grant is in the audit trail before it is used. */
 export function surroundingsOf(job: Job, env: Declared & CellHost & Consent & Records): GrantSurroundings {

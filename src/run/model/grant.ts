@@ -14,6 +14,8 @@ export interface GrantRecord extends Omit<LiveGrant, "scope"> {
   readonly mount: string | null;
   readonly scope: LiveGrant["scope"] | "once";
   readonly why: string;
+  /** True if the worker declares it, and only its reading needed consent. */
+  readonly declared?: true;
 }
 
 /** A grant, by what a later request is compared with. */

@@ -10,6 +10,7 @@ import { derive } from "../../sandbox/derive.ts";
 import type { Needs } from "../../sandbox/needs.ts";
 import type { Derivation, Sandbox } from "../../sandbox/sandbox.ts";
 import { ROOT } from "../../sandbox/virtual-path.ts";
+import { declaredBy } from "../../sandbox/withheld.ts";
 import type { Declared } from "./environment.ts";
 import type { Narrow } from "./job.ts";
 
@@ -67,7 +68,7 @@ function narrowingsBy({ narrowings, policy }: Sandbox, { limits = {} }: Needs, c
 function derivedSafely(caller: Sandbox, needs: Needs, name: string, env: Declared): Derivation {
   const derivation = derive(caller, needs, name);
   if (!derivation.ok) return derivation;
-  const violations = exposedOwnFiles(derivation.sandbox, env.project.ownFiles);
+  const violations = exposedOwnFiles(declaredBy(derivation.sandbox), env.project.ownFiles);
   return violations.length === 0 ? derivation : { ok: false, violations };
 }
 

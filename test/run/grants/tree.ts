@@ -5,7 +5,8 @@ import type { ApprovalRequest, Decision } from "../../../src/approval/approver.t
 import { parseWorker } from "../../../src/declarations/worker/worker.ts";
 import { refusedSourcesFor } from "../../../src/isolation/sources/refused-sources.ts";
 import { GrantLedger } from "../../../src/run/grants/ledger.ts";
-import { type GrantOutcome, type GrantSurroundings, requestGrant } from "../../../src/run/grants/request.ts";
+import { requestGrant } from "../../../src/run/grants/request.ts";
+import type { GrantOutcome, GrantSurroundings } from "../../../src/run/grants/terms.ts";
 import type { GrantRecord, Mode } from "../../../src/run/model/grant.ts";
 import { Grantee } from "../../../src/run/model/grantee.ts";
 import type { Needs } from "../../../src/sandbox/needs.ts";
