@@ -4,7 +4,7 @@
 export type { PlannedSource } from "./isolation/plan/mounts.ts";
 export type { Plan } from "./isolation/plan/plan.ts";
 export { type ImageFacts, type Planning, type PlanRequest, planFor } from "./isolation/plan/plan-for.ts";
-// A sandbox to ask and to derive from: begin here.
+// A sandbox to query and to derive from: begin here.
 export { type DeriveRequest, FileSandbox } from "./library/file-sandbox.ts";
 export { type MountOf, type SandboxDeclaration, sandboxOf } from "./library/sandbox-of.ts";
 // The same as functions over plain data.

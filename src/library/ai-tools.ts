@@ -6,15 +6,15 @@ import { Turns } from "./turns.ts";
 /** One of a worker's tools, as the `ai` package takes it. Its output is an {@link AiToolOutput}. */
 export type AiTool = ReturnType<typeof dynamicTool>;
 
-/** What a tool answered: what `ai` hands on to a program. A refusal is an answer, which the model gets as an error. */
+/** A tool's answer, as `ai` passes it to the program. A refusal is an answer; the model gets it as an error. */
 export type AiToolOutput = AgentToolAnswer;
 
-/** How a model gets an image that a tool returned. */
+/** How a model receives an image that a tool returned. */
 export type ToolImages = "in the result" | "never";
 
 /**
- * The same tools as a worker's own model would have, for `generateText`, `streamText` and `ToolLoopAgent`. Their input is
- * checked where they run, so that the model gets Corral's own error for a wrong input.
+ * The tools that the worker's own model would have, for `generateText`, `streamText` and `ToolLoopAgent`. Corral checks their
+ * input itself, so that the model gets Corral's own error for a wrong input.
  */
 export function aiTools(tools: readonly AgentTool[], images: ToolImages): Readonly<Record<string, AiTool>> {
   const turns = new Turns();
@@ -37,7 +37,7 @@ function aiTool({ description, inputSchema, parallel, run }: AgentTool, turns: T
   });
 }
 
-/** `ai` tells its model what is thrown, and trouble with the engine may name places of the host. The program has the cause. */
+/** `ai` sends a thrown message to the model, and an error of the engine may contain host paths. The program gets it as `cause`. */
 const FAILED = "The tool failed for a reason outside of this sandbox.";
 
 const NEVER = new AbortController().signal;

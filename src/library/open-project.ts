@@ -6,38 +6,37 @@ import type { ApprovalMode } from "../sandbox/approval.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
 import { OpenedProject } from "./opened-project.ts";
 
-/** How a project is opened. Everything may be left out. */
+/** How a project is opened. Every option is optional. */
 export interface OpenProjectOptions {
   /**
-   * DOCKER_HOST, DOCKER_CONTEXT and their kind, where the state directory is, and the keys of models: usually `process.env`, which
-   * the library does not read by itself. Absent: the Engine is where Docker's client finds it without any of these, and no
-   * model that needs a key can be used. Nothing of it ever enters a container.
+   * Variables that name the Engine (`DOCKER_HOST`, `DOCKER_CONTEXT`, …), the state directory and the keys of models: usually
+   * `process.env`, which the library does not read by itself. Absent: Corral uses the Engine's default socket, and models that
+   * need a key are not available. None of them enters a container.
    */
   readonly env?: Readonly<Record<string, string | undefined>>;
   /**
-   * Where Corral keeps its own: the audit trail, what waits to be applied, transcripts. Made where it is missing, with mode 0700, and
-   * never below what a worker sees. Absent: as on the command line, by `env` (`CORRAL_STATE_DIR`, `XDG_STATE_HOME`, `HOME`), else
-   * `~/.local/state/corral`, so that `corral changes` and `corral audit` tell of what a program did.
+   * The directory of Corral's own state: the audit trail, changes that are not applied yet, transcripts. Corral creates it with
+   * mode 0700; no worker can see it. Absent: as on the command line, from `env` (`CORRAL_STATE_DIR`, `XDG_STATE_HOME`, `HOME`),
+   * else `~/.local/state/corral`, so `corral changes` and `corral audit` show what the program did.
    */
   readonly stateDir?: string;
   /**
-   * Decides in a person's place where the mode is `interactive`, such as a `callbackApprover`. Absent, and without a `person`: what
-   * has to be asked is denied.
+   * Answers the questions of the mode `interactive` in place of the user, for example a `callbackApprover`. Without it and
+   * without a `person`, every question is answered with a denial.
    */
   readonly approver?: Approver;
-  /** Who is asked in that mode where there is no `approver`. */
+  /** Answers the questions of that mode if there is no `approver`. */
   readonly person?: Approver;
-  /** In place of the project's `approval.mode`. */
+  /** Replaces the project's `approval.mode`. */
   readonly approvalMode?: ApprovalMode;
-  /** A policy in place of the project's, for all that does not name one. */
+  /** Replaces the project's policy, for every worker that names none. */
   readonly policy?: string;
-  /** Told of whatever happens to any run. It must not throw. */
+  /** Receives every event of every run. It must not throw. */
   readonly emit?: Emit;
 }
 
 /**
- * Opens the project of a folder: `corral.yaml` and its workers are read and checked now, the Engine is looked for with the
- * first thing that needs one.
+ * Opens a project. Reads and checks `corral.yaml` and the workers now; connects to the Engine when an operation first needs it.
  *
  *     await using project = await openProject(".", { env: process.env });
  *     const { status, output } = await project.run("summarize", { attachments: ["./paper.txt"] });

@@ -16,44 +16,44 @@ import { type FleetResults, Grants, ProjectAudit, ProjectChangesets, ProjectFlee
 import { type WorkerPlan, workerPlan } from "./worker-plan.ts";
 import { openTools, type ToolsOptions, type WorkerTools } from "./worker-tools.ts";
 
-/** One run of a worker by itself. Everything may be left out. */
+/** One run of a worker. Every option is optional. */
 export interface ProjectRun {
   /** JSON for the worker's standard input, or for an agent to read; absent: none. */
   readonly input?: unknown;
   readonly attachments?: readonly AttachedPath[];
-  /** Cancels the run: it ends as `cancelled`, and nothing is left of it. */
+  /** Cancels the run. It ends as `cancelled`, and nothing of it is left. */
   readonly signal?: AbortSignal;
-  /** A policy in place of the project's. */
+  /** Replaces the project's policy. */
   readonly policy?: string;
-  /** Gets the events of this run and of all runs below it, in addition to the project's `emit`. It must not throw. */
+  /** Receives the events of this run and of all runs below it, in addition to the project's `emit`. It must not throw. */
   readonly onEvent?: Emit;
 }
 
-/** All that is left out is as on the command line. */
+/** Defaults are those of the command line. */
 export type ProjectMap = Omit<MapRequest, "worker">;
 
 /** The policy under which something is inspected. */
 export interface PolicyChoice {
-  /** A policy in place of the project's. */
+  /** Replaces the project's policy. */
   readonly policy?: string;
 }
 
 /**
- * A project in a program's hands. Each method that takes a worker's name throws a `RequestError` (`UNKNOWN_WORKER`) if there is none, and
- * `UnknownPolicyError` where there is no such policy. What needs an Engine throws `EngineUnavailableError` where none answers.
+ * An opened project. Methods that take a worker's name throw a `RequestError` (`UNKNOWN_WORKER`) for an unknown one, and
+ * `UnknownPolicyError` for an unknown policy. Methods that need an Engine throw `EngineUnavailableError` if none answers.
  *
- * Disposing cancels whatever is still at work, and ends when nothing is left of it.
+ * Disposing cancels everything that still runs, and resolves when nothing of it is left.
  */
 export class OpenedProject implements AsyncDisposable {
-  /** As it was read: its workers by name, its declaration. */
+  /** The project as read: its workers by name, and its declaration. */
   readonly definition: Project;
-  /** Where Corral keeps its own. Absolute. */
+  /** The absolute path of Corral's state directory. */
   readonly stateDir: string;
   /** Fleets of this project: list, resume, retry, cancel, results. */
   readonly fleets: ProjectFleets;
-  /** What its runs wrote and was not applied: list, show, diff, apply, discard. */
+  /** Changes of its runs that are not applied yet: list, show, diff, apply, discard. */
   readonly changesets: ProjectChangesets;
-  /** What running workers were granted, in all projects of the state directory: list, revoke. */
+  /** Grants of running workers, in all projects of the state directory: list, revoke. */
   readonly grants: Grants;
   /** Its audit trail: read, filter, verify. */
   readonly audit: ProjectAudit;
@@ -87,7 +87,7 @@ export class OpenedProject implements AsyncDisposable {
   }
 
   /**
-   * Runs a worker by itself, and returns its result: a failure, a refusal and a denial are results too.
+   * Runs a worker and returns its result. A failure, a refusal and a denial are results too.
    *
    * @throws RequestError ATTACHMENT for a file that does not exist.
    */
@@ -104,8 +104,8 @@ export class OpenedProject implements AsyncDisposable {
   }
 
   /**
-   * Runs a worker over many items, each in a sandbox of its own, and tells of each result as it comes: see `mapItems`. Whoever
-   * stops taking results lets what runs end.
+   * Runs a worker once for each item, each in its own sandbox, and yields results as they come. If the caller stops iterating,
+   * running items end normally and no further item starts.
    *
    * @throws RequestError FLEET_REFUSED if nothing was run.
    */
@@ -117,7 +117,7 @@ export class OpenedProject implements AsyncDisposable {
   }
 
   /**
-   * A worker's tools, for a program or a model of its own. Its container is started with the first command.
+   * A worker's tools, for the program itself or for its own model. The container starts with the first command.
    *
    *     await using tools = await project.tools("clerk");
    *     const { text } = await generateText({ model, tools: tools.ai, prompt, stopWhen: isStepCount(10) });
@@ -137,7 +137,7 @@ export class OpenedProject implements AsyncDisposable {
     });
   }
 
-  /** What a worker and all that it may call would get, and who narrowed what. Runs nothing; without an Engine it has no plans. */
+  /** What a worker and every worker that it may call would get, and who narrowed it. Runs nothing; without an Engine it has no plans. */
   async explain(worker: string, { policy }: PolicyChoice = {}): Promise<Explanation> {
     const definition = this.#named(worker);
     return await explain(definition, this.#policyOr(policy), await this.#preview());
@@ -155,7 +155,7 @@ export class OpenedProject implements AsyncDisposable {
   }
 
   /**
-   * What a worker may do when it is run by itself, to ask and to derive from; without a name, what the project gives.
+   * The sandbox of a worker that no other worker calls, to query and to derive from; without a name, the project's.
    *
    * @throws RequestError WORKER_REFUSED if it may not have what its file asks for.
    */
@@ -165,7 +165,7 @@ export class OpenedProject implements AsyncDisposable {
     return new FileSandbox(await workerSandbox(definition, this.#policyOr(policy), environment));
   }
 
-  /** The containers of all projects of the state directory, also those that dead processes left; the oldest first. */
+  /** The containers of all projects of the state directory, also those of dead processes; the oldest first. */
   async cells(): Promise<CellInfo[]> {
     return await listCells({ stateDir: this.stateDir, engineEnv: this.#options.engineEnv });
   }
@@ -190,7 +190,7 @@ export class OpenedProject implements AsyncDisposable {
     return workerNamed(worker, this.definition);
   }
 
-  /** One that could not be opened is tried again with the next that needs it. */
+  /** If opening fails, the next operation that needs it tries again. */
   #opened(): Promise<Corral> {
     this.#over.signal.throwIfAborted();
     if (this.#corral === null) {
@@ -217,7 +217,7 @@ export class OpenedProject implements AsyncDisposable {
     }
   }
 
-  /** Results that closing the project ends. */
+  /** Iterations that closing the project ends. */
   #ended(run: (corral: Corral) => FleetResults): FleetResults {
     const results = this.#fleet(run, () => this.#ending.delete(end));
     const end = async (): Promise<unknown> => await results.return(undefined as never);

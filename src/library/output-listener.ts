@@ -1,6 +1,6 @@
 import type { OnOutput } from "../run/session/exec-command.ts";
 
-/** Hands a command's output to the program's own code, which may fail: what takes output further down must not. */
+/** Passes a command's output to the program's callback, which may fail. The code below this must not see that failure. */
 export class OutputListener {
   readonly #onOutput: OnOutput;
   readonly #failure = new AbortController();
@@ -9,7 +9,7 @@ export class OutputListener {
     this.#onOutput = onOutput;
   }
 
-  /** Aborted with the first error; it hears nothing after that. */
+  /** Aborted with the callback's first error. The callback receives nothing after that. */
   get failed(): AbortSignal {
     return this.#failure.signal;
   }
@@ -26,7 +26,7 @@ export class OutputListener {
   };
 
   readonly #fail = (error: unknown): void => {
-    // Without a reason the signal would have one of its own.
+    // Without a reason, the signal would use its default reason.
     this.#failure.abort(error ?? new Error("`onOutput` failed without an error"));
   };
 }

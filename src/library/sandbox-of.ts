@@ -11,26 +11,26 @@ import { FileSandbox } from "./file-sandbox.ts";
 interface Besides {
   /** Absent: none. */
   readonly network?: Network;
-  /** Absent, whole or in part: not limited. */
+  /** A limit that is absent is not set. */
   readonly limits?: Limits;
-  /** Absent: one without ceilings, for questions about files. A plan needs one of `loadPolicy`. */
+  /** Absent: a policy without ceilings, enough for queries about files. A plan needs a policy of `loadPolicy`. */
   readonly policy?: Policy;
 }
 
 /** A named directory of the namespace, or a single file. */
 export type MountOf = Omit<NamedPlace, "name">;
 
-/** Host directories by the names under which they appear (`data` at `/data`), or one of them as `/`. */
+/** Host directories by their names in the sandbox (`data` is at `/data`), or one directory as `/`. */
 export type SandboxDeclaration =
   | (Besides & { readonly mounts: Readonly<Record<string, MountOf>>; readonly root?: never })
   | (Besides & { readonly root: RootPlace; readonly mounts?: never });
 
 /**
- * A sandbox out of nothing but data: no project, no disk. Host paths are taken as they are, so they must be absolute, and
- * free of links for what is to be mounted.
+ * A sandbox from data only, without a project or a disk. Host paths are used as they are: they must be absolute, and without
+ * symbolic links if they are to be mounted.
  *
- * @throws RangeError for a name or a host path that cannot be one; SandboxPermissionEscalationError where network or limits are
- *   beyond the policy.
+ * @throws RangeError for an impossible name or host path; SandboxPermissionEscalationError if network or limits exceed the
+ *   policy.
  */
 export function sandboxOf(declaration: SandboxDeclaration): FileSandbox {
   const { network, limits, policy = WITHOUT_CEILINGS } = declaration;
@@ -66,7 +66,7 @@ function hostOf(name: string, host: string): string {
 
 const LARGEST = everyLimit(() => Number.MAX_SAFE_INTEGER);
 
-/** Every line of hardening at its strictest: what is derived from it can be no weaker. */
+/** Every hardening line at its strictest: no derived sandbox can be weaker. */
 const WITHOUT_CEILINGS: Policy = {
   name: "none",
   description: "No policy: for questions about files alone",

@@ -6,33 +6,33 @@ import type { ToolResult } from "../tools/tool-result.ts";
 import type { ToolDefinitions } from "../tools/toolbox.ts";
 import { OutputListener } from "./output-listener.ts";
 
-/** What each tool takes, from its own schema: a field with a default may be left out. */
+/** The input of each tool, from its schema. A field with a default is optional. */
 export type ToolInputs = { readonly [Name in ToolName]: z.input<ToolDefinitions[Name]["input"]> };
 
-/** How one use of a tool runs. */
+/** Options of one tool call. */
 export interface ToolCallOptions {
-  /** Ends it; it then answers `CANCELLED`. */
+  /** Cancels the call; the answer is then `CANCELLED`. */
   readonly signal?: AbortSignal;
   /**
-   * Of `exec`: is given each piece of what the command prints as it comes; a promise holds the command back until it has
-   * settled. Where it throws or rejects, the command is ended, and the call rejects with the first such error.
+   * For `exec`: receives each piece of output as it comes. If it returns a promise, the command waits until that settles. If it
+   * throws or rejects, Corral ends the command, and the call rejects with the first such error.
    */
   readonly onOutput?: OnOutput;
 }
 
 /**
- * One tool as a function. A refusal is an answer, `{ ok: false, code, message }`; it rejects for bugs, for trouble with
- * the engine, and where `onOutput` fails.
+ * One tool as a function. A refusal is an answer, `{ ok: false, code, message }`. It rejects for bugs, for errors of the engine,
+ * and if `onOutput` fails.
  */
 export type ToolFunction<Name extends ToolName> = (
   input: ToolInputs[Name],
   options?: ToolCallOptions,
 ) => Promise<ToolResult>;
 
-/** Every tool by its name. Those that the worker may not use are there as well, and answer `TOOL_NOT_OFFERED`. */
+/** Every tool by its name. Tools that the worker may not use can be called too, and answer `TOOL_NOT_OFFERED`. */
 export type ToolFunctions = { readonly [Name in ToolName]: ToolFunction<Name> };
 
-/** The ones that `offered` names are its own properties; the others can be called, and are refused, but not listed. */
+/** The tools of `offered` are its own properties. The others are not listed; calling one is refused. */
 export function toolFunctions(offered: readonly ToolName[], session: Pick<Session, "runTool">): ToolFunctions {
   const functionsOf = (names: readonly ToolName[]) =>
     Object.fromEntries(

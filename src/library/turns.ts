@@ -1,11 +1,11 @@
 /**
- * Lets calls begin in the order in which they came: those that change nothing beside each other, every other one alone. The
- * loop of `ai` begins all calls of one answer at once, and a model that writes a file and then runs it means that order.
+ * Starts calls in the order in which they came: calls that change nothing run in parallel, every other call runs alone. The
+ * loop of `ai` starts all calls of one answer at once, but a model that writes a file and then runs it means that order.
  */
 export class Turns {
-  /** The last that was alone. */
+  /** The last call that runs alone. */
   #alone: Promise<unknown> = Promise.resolve();
-  /** Those that began after it. */
+  /** The calls that started after it. */
   readonly #beside = new Set<Promise<unknown>>();
 
   async take<T>(isAlone: boolean, act: () => Promise<T>): Promise<T> {

@@ -4,13 +4,13 @@ import { Budget, explainRoot } from "../run/explain/explain.ts";
 import type { DescribedViolation } from "../run/model/result.ts";
 import type { Preview } from "../run/open/preview.ts";
 
-/** A worker's container before there is one. Ids of the run, and its socket, are placeholders that no run can have. */
+/** The container that a worker would get. The run's ids and its socket are placeholders that no run can have. */
 export type WorkerPlan =
   | { readonly ok: true; readonly plan: Plan; readonly notes: readonly string[] }
-  /** `violations` is empty if the worker has no fault; then `message` says what else is missing. */
+  /** If `violations` is empty, the worker is fine, and `message` says what else is missing. */
   | { readonly ok: false; readonly violations: readonly DescribedViolation[]; readonly message: string };
 
-/** By the same steps as the run's own. The workers that it may call are not looked at. */
+/** Takes the same steps as a run. Does not check the workers that it may call. */
 export async function workerPlan(
   worker: WorkerDefinition,
   policy: string | null,

@@ -10,52 +10,52 @@ import type { AiTool, ToolImages } from "./ai-tools.ts";
 import { FileSandbox } from "./file-sandbox.ts";
 import { type ToolCallOptions, type ToolFunctions, toolFunctions } from "./tool-functions.ts";
 
-/** How a worker's tools are opened. Everything may be left out. */
+/** How a worker's tools are opened. Every option is optional. */
 export interface ToolsOptions {
-  /** A policy in place of the project's. */
+  /** Replaces the project's policy. */
   readonly policy?: string;
-  /** Ends whatever tool is at work, and lets no further one begin. What was changed then waits. */
+  /** Ends the running tools and starts no further one. Changes that are not applied yet are kept. */
   readonly signal?: AbortSignal;
-  /** Whether models are shown images that `read_file` answers with. Absent: in the result, which not every provider takes. */
+  /** How models receive images of `read_file`. Absent: in the tool's result, which not every provider accepts. */
   readonly images?: ToolImages;
 }
 
-/** What a worker of `calls` is given. */
+/** The input of a call of another worker. */
 export interface WorkerCall {
-  /** Any JSON; what its `input_schema` asks. */
+  /** Any JSON that matches the worker's `input_schema`. */
   readonly input?: unknown;
-  /** Paths in the caller's own sandbox, each with the name that it gets below `/attachments`. */
+  /** Paths in the caller's sandbox, each with its name below `/attachments`. */
   readonly attachments?: readonly (string | { readonly path: string; readonly name?: string })[];
 }
 
 /**
- * A worker's tools in a program's own hands: the same sandbox, container and refusals as when the worker itself runs. Nothing
- * is agreed to beforehand: what has to be asked for is asked of the project's approver.
+ * A worker's tools for the program itself, with the same sandbox, container and refusals as when the worker runs. Nothing is
+ * approved beforehand: questions go to the project's approver.
  */
 export interface WorkerTools extends AsyncDisposable {
-  /** Its id, by which questions, records and changesets name it. */
+  /** The id of this run in questions, records and changesets. */
   readonly run: string;
   readonly worker: string;
   /** As `tools` of `generateText`, `streamText` or `ToolLoopAgent` of `ai`: the worker's tools, and the workers of its `calls`. */
   readonly ai: Readonly<Record<string, AiTool>>;
-  /** As plain functions. Its keys are the tools that the worker may use. */
+  /** The tools as functions. Its keys are the tools that the worker may use. */
   readonly call: ToolFunctions;
-  /** Calls a worker of `calls` and waits for its answer. It gets at most what this one has. */
+  /** Calls a worker of `calls` and waits for its result. It gets at most what this worker has. */
   callWorker(worker: string, call?: WorkerCall, options?: Pick<ToolCallOptions, "signal">): Promise<ToolResult>;
-  /** What it may do at this moment. */
+  /** What the worker may do at this moment. */
   readonly sandbox: FileSandbox;
   /**
-   * Ends the tools, applies the staged changes as far as they are approved, and returns the result of each change; null if
-   * none was staged. A second call returns the same answer.
+   * Ends the tools, applies the staged changes that are approved, and returns the result of each change; null if nothing was
+   * staged. A second call returns the same answer.
    *
-   * Tools that are disposed of and were not closed apply nothing: a program that failed in the middle has changed nothing
-   * there, and what it wrote waits (`corral changes`).
+   * Disposing of tools that were not closed applies nothing: a program that failed in the middle has changed nothing, and
+   * `corral changes` shows what it wrote.
    */
   close(): Promise<SettledChanges | null>;
 }
 
 /**
- * `ended` is called when nothing is left of them.
+ * `ended` is called after everything of them is removed.
  *
  * @throws RequestError WORKER_REFUSED if the worker may not have what its file asks for.
  */
@@ -65,7 +65,7 @@ export async function openTools(
   env: RunEnvironment,
   ended: () => void,
 ): Promise<WorkerTools> {
-  // Loaded only for tools: a program that runs workers alone needs no `ai`.
+  // Loaded only here: a program that only runs workers needs no `ai`.
   const { aiTools } = await import("./ai-tools.ts");
   const opened = await openSession({ worker, signal, ...(policy === undefined ? {} : { policy }) }, env);
   if (!opened.ok) throw refusedError("WORKER_REFUSED", worker.name, opened.violations);
@@ -89,14 +89,14 @@ export async function openTools(
       return closing;
     },
     [Symbol.asyncDispose]: () => {
-      // The caller that closed got the error.
+      // The caller of `close` received the error.
       disposing ??= closing === null ? opened[Symbol.asyncDispose]().finally(ended) : closing.then(nothing, nothing);
       return disposing;
     },
   };
 }
 
-/** Removes every trace, also where the changes could not be looked at. */
+/** Removes everything, also if the changes cannot be read. */
 async function closed(opened: Extract<OpenedSession, { ok: true }>): Promise<SettledChanges | null> {
   try {
     return await opened.finish();
