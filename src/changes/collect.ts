@@ -61,7 +61,10 @@ export async function collectChanges(
   const found: Found[] = [];
   for (const view of views.filter(({ mount }) => comesBack(mount))) {
     const asked = askedOnApplying(view.mount);
-    for (const draft of inOrderOfApplying(await scanView(view, signal))) {
+    const drafts = await scanView(view, signal);
+    // A directory that was made for the run and in which it wrote nothing is no change.
+    const isUnused = drafts.every(({ names }) => names.length <= view.made.length);
+    for (const draft of isUnused ? [] : inOrderOfApplying(drafts)) {
       pathBytes += draft.names.reduce((sum, name) => sum + name.length + 1, view.mount.path.length);
       if (pathBytes > MAX_BYTES_OF_PATHS)
         throw new TooManyChanges(
@@ -128,7 +131,7 @@ function hasNewRights({ kind, base, next }: Change): boolean {
 
 function changedMount(view: View): ChangedMount {
   return {
-    path: view.mount.path,
+    path: view.at,
     target: view.targetPath,
     targetIdentity: view.target.identity(),
     content: view.contentPath,

@@ -2,17 +2,18 @@ import { mkdir } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { removeTree } from "../files/host/remove-tree.ts";
 import { MAX_EDIT_BYTES } from "../files/model/bounds.ts";
-import { governingMount } from "../sandbox/access.ts";
+import { governingMount, hostBelow } from "../sandbox/access.ts";
 import type { Mount } from "../sandbox/mount.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { comesBack, deliveryOf, throughView } from "../sandbox/staging.ts";
 import type { Violation } from "../sandbox/violation.ts";
-import { below, type VirtualPath } from "../sandbox/virtual-path.ts";
+import { below, covers, type VirtualPath } from "../sandbox/virtual-path.ts";
 import { Agreed } from "./agreed.ts";
 import { type ChangesOf, type Collected, collectChanges, withoutAgreed } from "./collect.ts";
 import type { Change, Changeset } from "./model/changeset.ts";
 import { digestAt, snapshotOf } from "./snapshot.ts";
 import { CannotStage } from "./view/base-tree.ts";
+import { existsBelow, makeFolders, openNewFolder } from "./view/new-folder.ts";
 import { rebase } from "./view/rebase.ts";
 import { openView, type View } from "./view/view.ts";
 
@@ -24,6 +25,8 @@ export interface StageRequest {
   readonly maxBytes: number;
   /** False: every view is a copy, even if overlays are available. */
   readonly overlays: boolean;
+  /** Writable directories that do not exist are made in their views, below the mounts of this sandbox. Absent: they are refused. */
+  readonly makesBelow?: Pick<Sandbox, "mounts">;
   readonly signal?: AbortSignal;
 }
 
@@ -74,14 +77,15 @@ export class Stage implements AsyncDisposable {
     const kept: View[] = [];
     const made: View[] = [];
     const violations: Violation[] = [];
+    const missing = this.#missing(sandbox);
     try {
       for (const mount of sandbox.mounts) {
         const known = this.#views.find((view) => view.host === mount.host && view.mount.path === mount.path);
         if (known !== undefined && known.mount.mode === mount.mode) kept.push(known);
-        else if (deliveryOf(mount) === "view") {
+        else if (deliveryOf(mount) === "view" || missing.some(({ path }) => isBelow(mount.path, path))) {
           // A read-only view that becomes writable is made again from its original.
           const shown = known === undefined ? mount : { ...mount, host: known.mount.host };
-          const view = await this.#opened(shown, sandbox);
+          const view = await this.#opened(shown, sandbox, missing);
           if (typeof view === "string")
             violations.push({ code: "MOUNT_SOURCE_REFUSED", path: mount.path, reason: view });
           else made.push(view);
@@ -102,14 +106,35 @@ export class Stage implements AsyncDisposable {
     return [];
   }
 
-  async #opened(mount: Mount, sandbox: Sandbox): Promise<View | string> {
+  /** The mounts that need a view of a directory that is still to be made. */
+  #missing({ mounts }: Sandbox): readonly Mount[] {
+    const { makesBelow } = this.#request;
+    if (makesBelow === undefined) return [];
+    return mounts.filter((mount) => {
+      const around = governingMount(makesBelow, mount.path);
+      const isBelowIt = around !== undefined && hostBelow(around, mount.path) === mount.host;
+      return mount.mode === "rw" && isBelowIt && deliveryOf(mount) === "view" && !existsBelow(around, mount.path);
+    });
+  }
+
+  async #opened(mount: Mount, sandbox: Sandbox, missing: readonly Mount[]): Promise<View | string> {
     const { dir, overlays, signal } = this.#request;
     if (this.#made === 0) await mkdir(dir, { mode: 0o700 });
     const own = join(dir, String(this.#made));
     this.#made += 1;
     await mkdir(own, { mode: 0o700 });
     try {
-      return (await openView({ mount, mounts: sandbox.mounts, dir: own, overlays, signal })) ?? "it cannot be opened";
+      const request = { mount, mounts: sandbox.mounts, dir: own, overlays, signal };
+      const around = missing.includes(mount) ? governingMount(this.#request.makesBelow ?? sandbox, mount.path) : undefined;
+      const view = around === undefined ? await openView(request) : await openNewFolder(request, around);
+      if (view === null) return "it cannot be opened";
+      // Where another view is mounted in this one, the cell needs a directory.
+      for (const { path } of missing.filter((inner) => isBelow(mount.path, inner.path))) {
+        if (makeFolders(view.shown, partsBelow(view, path))) continue;
+        await view.close();
+        return `there is something else in the place of the directory ${path}`;
+      }
+      return view;
     } catch (error) {
       if (!(error instanceof CannotStage)) throw error;
       return `writes to it must be staged, and ${error.message}`;
@@ -197,7 +222,9 @@ export class Stage implements AsyncDisposable {
   applied(changeset: Changeset, indexes: ReadonlySet<number>): void {
     for (const change of changeset.changes) {
       const path = changeset.mounts[change.mount]?.path;
-      const view = this.#views.find((each) => each.mount.path === path);
+      const view = this.#views.find(
+        ({ at, made }) => at === path && made.every((name, index) => change.parts[index] === name || change.parts.length <= index),
+      );
       if (view !== undefined && indexes.has(change.index)) rebase(view, change);
     }
   }
@@ -228,6 +255,11 @@ function seenThrough(mount: Mount, views: readonly View[]): Mount {
   return view === undefined ? mount : throughView(view.mount, view.host);
 }
 
-function partsBelow({ mount }: View, path: VirtualPath): string[] {
-  return (below(mount.path, path) ?? "").split("/").filter((part) => part !== "");
+/** The names that lead to it from the view's root. */
+function partsBelow({ mount, made }: View, path: VirtualPath): string[] {
+  return [...made, ...(below(mount.path, path) ?? "").split("/").filter((part) => part !== "")];
+}
+
+function isBelow(outer: VirtualPath, inner: VirtualPath): boolean {
+  return outer !== inner && covers(outer, inner);
 }

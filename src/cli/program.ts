@@ -124,7 +124,11 @@ function programFor(terminal: Terminal): Program {
     .option("--fleet <name>", "read all of this from fleets/NAME.yaml")
     .addOption(repeatable("--attach <template>", "give each item this file, such as {path}=in.pdf"))
     .addOption(
-      repeatable("--allow-read <template>", "let each item read only this of the worker's files", "all of them"),
+      repeatable(
+        "--allow-read <template>",
+        "let each item read only this of the worker's files, and write nothing without --allow-write",
+        "all of them",
+      ),
     )
     .addOption(
       repeatable(

@@ -8,6 +8,7 @@ import type { Violation } from "../sandbox/violation.ts";
 import { fleetDigest } from "./cache-key.ts";
 import type { OnFleetEvent } from "./events.ts";
 import { freshCells, type ItemExecutor } from "./executor.ts";
+import { type FleetJob, readByAll } from "./item-job.ts";
 import { type Collisions, collisionsIn } from "./items/collisions.ts";
 import type { FleetJournal } from "./journal/journal.ts";
 import type { LoadProblem } from "./journal/load.ts";
@@ -88,9 +89,7 @@ async function fenceOff({ driver }: RunEnvironment): Promise<void> {
 }
 
 interface Allowed {
-  readonly job: { readonly worker: WorkerDefinition; readonly caller: Sandbox; readonly env: RunEnvironment };
-  /** The sandbox of the fleet as a whole. */
-  readonly sandbox: Sandbox;
+  readonly job: FleetJob;
   readonly digest: string;
 }
 
@@ -111,7 +110,8 @@ async function permitted(
   const image = await run.driver.imageFacts(worker.image);
   if (image === null) return { ok: false, violations: [{ code: "IMAGE_MISSING", image: worker.image }] };
   const digest = fleetDigest([image.id, ...whatRuns(worker, sandbox, run)]);
-  return { job: { worker, caller: caller.sandbox, env: withImage(run, image) }, sandbox, digest };
+  const reads = readByAll(sandbox, spec.reuse);
+  return { job: { worker, caller: caller.sandbox, sandbox, reads, env: withImage(run, image) }, digest };
 }
 
 /** All items run in the image that the fleet's cache keys contain, even if the image's name is moved later. */
@@ -177,10 +177,11 @@ function whyNotScrubbed(worker: WorkerDefinition, sandbox: Sandbox): string | nu
 async function opened(
   id: string,
   spec: FleetSpec,
-  { job, sandbox, digest }: Allowed,
+  { job, digest }: Allowed,
   env: FleetEnvironment,
 ): Promise<OpenedFleet> {
   const { journal, onEvent, stop } = env;
+  const { sandbox } = job;
   const memory = sandbox.limits.memoryBytes ?? sandbox.policy.maxLimits.memoryBytes;
   const share = await MachineShare.take(id, spec, env.run.ownerDir, memory);
   const troubles = new RunTroubles();

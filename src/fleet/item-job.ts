@@ -4,30 +4,42 @@ import type { RunEnvironment } from "../run/model/environment.ts";
 import { type Attachment, type Job, type Narrow, rootJob } from "../run/model/job.ts";
 import { checkRead, hostPathOf, parsePathIn } from "../sandbox/access.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
-import type { ItemRequest } from "./model/item.ts";
+import { ROOT } from "../sandbox/virtual-path.ts";
+import type { ItemRequest, Reuse } from "./model/item.ts";
 
 /** The parts of a job that all items of a fleet share. */
 export interface FleetJob {
   readonly worker: WorkerDefinition;
   /** The project's sandbox, under the fleet's policy: the caller of every item. */
   readonly caller: Sandbox;
+  /** What the worker may do in this fleet: every item may do less. */
+  readonly sandbox: Sandbox;
+  /** What an item reads that names only what it writes. In a shared cell this cannot be the rest of what the fleet writes. */
+  readonly reads: readonly string[];
   readonly env: RunEnvironment;
+}
+
+/** What every item of the fleet can read, in its own cell or in one that it shares. `fleet`: the sandbox of its worker. */
+export function readByAll({ mounts }: Sandbox, reuse: Reuse): string[] {
+  if (reuse === "scrubbed") return mounts.filter(({ mode }) => mode === "ro").map(({ path }) => path);
+  return mounts.length === 0 ? [] : [ROOT];
 }
 
 /** One item as a job: the fleet's worker, narrowed to the paths that this item may access. */
 export async function itemJob(
-  { worker, caller, env }: FleetJob,
+  { worker, caller, sandbox, reads, env }: FleetJob,
   item: ItemRequest,
   { run, signal, turn }: Pick<Job, "run" | "signal"> & { turn: () => Promise<void> },
 ): Promise<Job> {
   const attachments = await Promise.all(item.attachments.map((attachment) => resolved(attachment, caller)));
   const asked = { run, worker, callerSandbox: caller, signal, attachments, input: item.input };
-  return { ...rootJob(asked, env.project.delegation), narrow: narrowOf(item), turn };
+  return { ...rootJob(asked, env.project.delegation), narrow: narrowOf(item, reads), makesBelow: sandbox, turn };
 }
 
-function narrowOf({ allowRead, allowWrite }: ItemRequest): Narrow | null {
-  if (allowRead === undefined && allowWrite === undefined) return null;
-  return { ...(allowRead && { allowRead }), ...(allowWrite && { allowWrite }) };
+/** The paths to write narrow only writing: reading stays as it is, unless the item says what it reads too. */
+function narrowOf({ allowRead, allowWrite }: ItemRequest, reads: readonly string[]): Narrow | null {
+  if (allowWrite === undefined) return allowRead === undefined ? null : { allowRead };
+  return { allowRead: allowRead ?? [...reads, ...allowWrite], allowWrite };
 }
 
 /**

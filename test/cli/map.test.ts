@@ -6,7 +6,7 @@ import { type CliProject, cliProject, sh } from "./cli-project.ts";
 const text = { name: "text", mode: "rw", approval: "pre_approved" };
 const COPY =
   'read -r x < /attachments/in; cat > /dev/null; case "$x" in *bad*) exit 3;; esac; echo "$x" | tee "$(echo /text/*)/out"';
-const EACH = ["--attach", "{path}=in", "--allow-write", "/text/{stem}"];
+const EACH = ["--attach", "{path}=in", "--allow-read", "/text/{stem}", "--allow-write", "/text/{stem}"];
 
 let project: CliProject;
 

@@ -25,6 +25,7 @@ describe("a fleet of agents", () => {
     });
     const items = [0, 1].map((n) => ({
       attachments: [{ path: join(f.project.dir, "inbox", String(n)), name: "in" }],
+      allowRead: [`/text/${n}`],
       allowWrite: [`/text/${n}`],
     }));
     const { summary, results } = await f.map({ reuse: "fresh" }, items);

@@ -22,6 +22,7 @@ function items(dir: string, count: number) {
   return Array.from({ length: count }, (_, index) => ({
     input: { n: index },
     attachments: [{ path: join(dir, "inbox", String(index)), name: "in" }],
+    allowRead: [`/text/${index}`],
     allowWrite: [`/text/${index}`],
   }));
 }

@@ -31,7 +31,7 @@ async function fleetRunBy(f: FleetFixture, run: ItemExecutor["run"], onEvent: (e
     id,
     spec,
     journal: f.journal,
-    job: { worker, caller: caller.sandbox, env: environment },
+    job: { worker, caller: caller.sandbox, sandbox: caller.sandbox, reads: [], env: environment },
     digest: fleetDigest([]),
     executor: { run, [Symbol.asyncDispose]: async () => {} },
     troubles: new RunTroubles(),

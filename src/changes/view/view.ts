@@ -32,6 +32,10 @@ export interface View {
   /** The directory of the run's own versions: in an overlay only these, in a copy the same as {@link shown}. */
   readonly content: Descriptor;
   readonly contentPath: string;
+  /** The virtual path of {@link target}: of the mount, or of a directory above it if the mount's own is still to be made. */
+  readonly at: VirtualPath;
+  /** The names that lead from there to the mount: directories that only the view has. Empty if the mount's own exists. */
+  readonly made: readonly string[];
   /** The virtual path of a place below the view's directory. Null if one of the names is not UTF-8. */
   pathOf(names: readonly RawName[]): VirtualPath | null;
   /** The paths of other mounts inside, which do not belong to it. */
@@ -107,6 +111,8 @@ export async function openView({ mount, mounts, dir, overlays, signal }: ViewReq
       shown: opened(dirs.shown),
       content: opened(dirs.content),
       contentPath: dirs.content,
+      at: mount.path,
+      made: [],
       pathOf,
       closed,
       close,

@@ -48,6 +48,10 @@ export function itemFit(fleet: Sandbox, item: Sandbox): ItemFit {
       return refused(mount, "each item must write to a folder of its own below what the fleet writes");
     outputs.push({ index, base: within, parts: rest.split("/"), path: mount.path });
   }
+  for (const mount of reads) {
+    if (writes.some(({ path }) => covers(path, mount.path) || covers(mount.path, path)))
+      return refused(mount, "the other items write there; let it read less with `allow_read`");
+  }
   const used = writes.filter((_, index) => outputs.some((output) => output.index === index));
   const renumbered = outputs.map((output) => ({ ...output, index: used.indexOf(output.base) }));
   return { ok: true, shape: { reads, writes: used }, outputs: renumbered };

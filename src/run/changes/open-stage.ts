@@ -28,5 +28,6 @@ export async function openStage(job: Job, sandbox: Sandbox, env: CellHost): Prom
     maxBytes: sandbox.limits.diskBytes ?? sandbox.policy.maxLimits.diskBytes,
     overlays: env.overlays,
     signal: job.signal,
+    ...(job.makesBelow === undefined ? {} : { makesBelow: job.makesBelow }),
   });
 }

@@ -40,6 +40,8 @@ export interface Job {
   readonly input: unknown;
   readonly attachments: readonly Attachment[];
   readonly narrow: Narrow | null;
+  /** Directories that this run writes and that do not exist are made in its views, below the mounts of this sandbox. Absent: none. */
+  readonly makesBelow?: Sandbox;
   /** On the environment's clock; a child's is never later than its parent's. */
   readonly deadline: number;
   readonly signal: AbortSignal;
