@@ -37,7 +37,11 @@ export async function warmClaim(bench: Bench): Promise<Contender> {
         return mayBegin.promise;
       };
       const { signal } = new AbortController();
-      const job = await itemJob({ worker, caller: caller.sandbox, sandbox: derived.sandbox, reads: [], env }, item, { run, signal, turn });
+      const job = await itemJob({ worker, caller: caller.sandbox, sandbox: derived.sandbox, reads: [], env }, item, {
+        run,
+        signal,
+        turn,
+      });
       const running = executor.run(job);
       await Promise.race([atGate.promise, running]);
       await pause(SETTLE_MS);

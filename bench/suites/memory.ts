@@ -52,7 +52,9 @@ async function perLiveCell(bench: Bench): Promise<number> {
     };
     const item = { index, key: String(index), place: "the bench", attachments: [] };
     const asked = { run: newRunId(), signal: new AbortController().signal, turn };
-    const running = executor.run(await itemJob({ worker, caller: caller.sandbox, sandbox: derived.sandbox, reads: [], env }, item, asked));
+    const running = executor.run(
+      await itemJob({ worker, caller: caller.sandbox, sandbox: derived.sandbox, reads: [], env }, item, asked),
+    );
     runs.push(running);
     stood.push(Promise.race([atGate.promise, running]));
   }

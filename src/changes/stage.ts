@@ -125,7 +125,9 @@ export class Stage implements AsyncDisposable {
     await mkdir(own, { mode: 0o700 });
     try {
       const request = { mount, mounts: sandbox.mounts, dir: own, overlays, signal };
-      const around = missing.includes(mount) ? governingMount(this.#request.makesBelow ?? sandbox, mount.path) : undefined;
+      const around = missing.includes(mount)
+        ? governingMount(this.#request.makesBelow ?? sandbox, mount.path)
+        : undefined;
       const view = around === undefined ? await openView(request) : await openNewFolder(request, around);
       if (view === null) return "it cannot be opened";
       // Where another view is mounted in this one, the cell needs a directory.
@@ -223,7 +225,8 @@ export class Stage implements AsyncDisposable {
     for (const change of changeset.changes) {
       const path = changeset.mounts[change.mount]?.path;
       const view = this.#views.find(
-        ({ at, made }) => at === path && made.every((name, index) => change.parts[index] === name || change.parts.length <= index),
+        ({ at, made }) =>
+          at === path && made.every((name, index) => change.parts[index] === name || change.parts.length <= index),
       );
       if (view !== undefined && indexes.has(change.index)) rebase(view, change);
     }

@@ -22,34 +22,50 @@ function project(zone: Record<string, unknown>) {
 
 const writing = (...places: string[]) => places.map((place) => ({ key: place, input: place, allowWrite: [place] }));
 
-describe.each([{}, { stage: true }, { approval: "ask" }])("an item that says only what it writes (zone: %j)", (zone) => {
-  it("reads what its worker reads, writes nowhere else, and gets the folders that are missing", async () => {
-    await using f = await project(zone);
-    const text = join(f.project.dir, "text");
-    const places = ["/text/a", "/text/2026/b", "/text/2026/c", "/text/other", "/text/fails", "/text/empty"];
-    const { results } = await f.map({ concurrency: 2 }, writing(...places.filter((place) => place !== "/text/other")));
-    const asks = "approval" in zone;
-    const ended = [...results.values()].map(({ key, status, error, output }) => [key, status, asks ? "" : error, output]);
-    expect(ended.toSorted()).toEqual(
-      [
-        ["/text/2026/b", asks ? "denied" : "succeeded"],
-        ["/text/2026/c", asks ? "denied" : "succeeded"],
-        ["/text/a", asks ? "denied" : "succeeded"],
-        ["/text/empty", "succeeded"],
-        ["/text/fails", "failed"],
-      ].map(([key, status]) => [key, status, asks ? "" : status === "failed" ? expect.anything() : null, "words\nother\n"]),
-    );
-    const isStaged = Object.keys(zone).length > 0;
-    if (asks) expect(readdirSync(text).toSorted()).toEqual(["keep", "other"]);
-    else {
-      for (const place of ["a", "2026/b", "2026/c"])
-        expect(readFileSync(join(text, place, "out"), "utf8"), place).toBe("mine\n");
-      // Nothing of an item that failed or wrote nothing reaches a staged directory.
-      expect(["fails", "empty"].map((name) => existsSync(join(text, name)))).toEqual([!isStaged, !isStaged]);
-    }
-    expect((await f.project.traces()).filter((trace) => !trace.startsWith("socket"))).toEqual([]);
-  });
-});
+describe.each([{}, { stage: true }, { approval: "ask" }])(
+  "an item that says only what it writes (zone: %j)",
+  (zone) => {
+    it("reads what its worker reads, writes nowhere else, and gets the folders that are missing", async () => {
+      await using f = await project(zone);
+      const text = join(f.project.dir, "text");
+      const places = ["/text/a", "/text/2026/b", "/text/2026/c", "/text/other", "/text/fails", "/text/empty"];
+      const { results } = await f.map(
+        { concurrency: 2 },
+        writing(...places.filter((place) => place !== "/text/other")),
+      );
+      const asks = "approval" in zone;
+      const ended = [...results.values()].map(({ key, status, error, output }) => [
+        key,
+        status,
+        asks ? "" : error,
+        output,
+      ]);
+      expect(ended.toSorted()).toEqual(
+        [
+          ["/text/2026/b", asks ? "denied" : "succeeded"],
+          ["/text/2026/c", asks ? "denied" : "succeeded"],
+          ["/text/a", asks ? "denied" : "succeeded"],
+          ["/text/empty", "succeeded"],
+          ["/text/fails", "failed"],
+        ].map(([key, status]) => [
+          key,
+          status,
+          asks ? "" : status === "failed" ? expect.anything() : null,
+          "words\nother\n",
+        ]),
+      );
+      const isStaged = Object.keys(zone).length > 0;
+      if (asks) expect(readdirSync(text).toSorted()).toEqual(["keep", "other"]);
+      else {
+        for (const place of ["a", "2026/b", "2026/c"])
+          expect(readFileSync(join(text, place, "out"), "utf8"), place).toBe("mine\n");
+        // Nothing of an item that failed or wrote nothing reaches a staged directory.
+        expect(["fails", "empty"].map((name) => existsSync(join(text, name)))).toEqual([!isStaged, !isStaged]);
+      }
+      expect((await f.project.traces()).filter((trace) => !trace.startsWith("socket"))).toEqual([]);
+    });
+  },
+);
 
 describe("an item of a shared cell that says only what it writes", () => {
   it("reads what no item writes, and its own folder; what others write must be left out", async () => {
