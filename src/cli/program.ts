@@ -40,6 +40,12 @@ function programFor(terminal: Terminal): Program {
     .configureHelp({ minWidthToWrap: 20, subcommandTerm: termOf })
     .helpCommand("help [command]", "Print the help of a command.")
     .showHelpAfterError("(--help prints the usage)");
+  corral.hook("preAction", async (_, command) => {
+    if (command.getOptionValueSource("project") !== "default") return;
+    const { nearestProject } = await import("./terminal/nearest-project.ts");
+    // Changesets are found by their ids as well, wherever the user is.
+    command.setOptionValue("project", await nearestProject(terminal, { orHere: command.parent?.name() === "changes" }));
+  });
   const verbOf =
     (parent: Command) =>
     (usage: string, description: string, how: CommandOptions = {}): Command =>
@@ -289,7 +295,8 @@ function termOf(command: Command): string {
 }
 
 function project(): Option {
-  return new Option("--project <dir>", "use the project in this folder").default(".").argParser(notEmpty);
+  const absent = "the nearest with a corral.yaml, upwards";
+  return new Option("--project <dir>", "use the project in this folder").default(".", absent).argParser(notEmpty);
 }
 
 /** An unset variable of a script is not this folder. */

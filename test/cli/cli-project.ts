@@ -17,6 +17,8 @@ export interface Outcome {
 export interface StartOptions {
   readonly stdin?: string;
   readonly env?: Readonly<Record<string, string>>;
+  /** The working directory, below the project's. */
+  readonly cwd?: string;
 }
 
 /** A project in a temporary folder, and the command line in a process of its own, with a state directory of its own. */
@@ -52,9 +54,9 @@ export async function cliProject(spec: {
   for (const [path, text] of Object.entries(spec.files ?? {})) await write(path, text);
 
   const running = new Map<ChildProcess, Promise<Outcome>>();
-  const start: CliProject["start"] = (args, { stdin = "", env = {} } = {}) => {
+  const start: CliProject["start"] = (args, { stdin = "", env = {}, cwd = "." } = {}) => {
     const child = spawn(process.execPath, [PROGRAM, ...args], {
-      cwd: dir,
+      cwd: join(dir, cwd),
       env: { ...process.env, NO_COLOR: "1", CORRAL_STATE_DIR: stateDir, ...env },
       stdio: "pipe",
     });

@@ -112,6 +112,17 @@ describe("corral check", () => {
     expect(run.status).toBe(2);
   });
 
+  it("finds the project from a folder below it, and other files from the working directory", async () => {
+    const below = { cwd: "docs" };
+    const [checked, run] = await Promise.all([
+      project.corral(["check", "--json"], below),
+      project.corral(["run", "top", "--input", "@corral.yaml"], { ...below, env: NO_ENGINE }),
+    ]);
+    expect(JSON.parse(checked.stdout)).toMatchObject({ workers: 3, paths: 5 });
+    expect(run).toMatchObject({ status: 2, stderr: expect.stringContaining("corral.yaml") });
+    expect(run.stderr).toMatch(/does not exist|ENOENT|no such file|cannot be read/i);
+  });
+
   it("ends with 0 where every path would run", async () => {
     const sound = join(project.dir, "sound");
     await mkdir(join(sound, "workers"), { recursive: true });
