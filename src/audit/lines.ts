@@ -1,9 +1,11 @@
-import { type FileHandle, open } from "node:fs/promises";
+import { constants } from "node:fs";
+import type { FileHandle } from "node:fs/promises";
 import { hasCode } from "../platform/errno.ts";
+import { openRegular } from "../platform/open-regular.ts";
 
 /** Opens a trail for reading. Null if there is none. */
 export async function openTrail(path: string): Promise<FileHandle | null> {
-  return await open(path, "r").catch((error: unknown) => {
+  return await openRegular(path, constants.O_RDONLY).catch((error: unknown) => {
     if (hasCode(error, "ENOENT")) return null;
     throw error;
   });

@@ -1,6 +1,7 @@
 import { constants } from "node:fs";
 import { mkdir, open, writeFile } from "node:fs/promises";
 import { hasCode } from "../platform/errno.ts";
+import { openRegular } from "../platform/open-regular.ts";
 import { FileLock, type LockOwner } from "../state/file-lock.ts";
 import type { TrailPaths } from "../state/state-paths.ts";
 import { boundedJson } from "./bounded.ts";
@@ -134,7 +135,7 @@ export class TrailFile implements AuditTrail, AsyncDisposable {
     if (!this.#isMade) await this.#make();
     await using _ = await this.#lock.take();
     const head = await readHead(place.head, key);
-    await using handle = await open(place.trail, APPENDING, 0o600);
+    await using handle = await openRegular(place.trail, APPENDING, 0o600);
     const { size } = await handle.stat();
     // The head is written first, so that a trail without a head has lost it.
     if (head === "absent" && size === 0) {
@@ -171,8 +172,8 @@ export class TrailFile implements AuditTrail, AsyncDisposable {
   }
 }
 
-const { O_RDWR, O_APPEND, O_CREAT, O_NOFOLLOW } = constants;
-const APPENDING = O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW;
+const { O_RDWR, O_APPEND, O_CREAT } = constants;
+const APPENDING = O_RDWR | O_APPEND | O_CREAT;
 
 async function flushDirectory(path: string): Promise<void> {
   await using handle = await open(path, "r");

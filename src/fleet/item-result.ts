@@ -14,7 +14,7 @@ export function itemResult(
     ...unrunResult(claimed, status),
     ...{ run: claimed.run, attempt: claimed.attempt, exitCode, output, error: explained(result, troubles) },
     startedAt: startedAt?.toISOString() ?? null,
-    durationMs: startedAt === null ? 0 : Date.now() - startedAt.getTime(),
+    durationMs: startedAt === null ? 0 : Math.max(0, Date.now() - startedAt.getTime()),
     memoryBytesPeak: usage.memoryBytesPeak,
   };
 }

@@ -1,9 +1,9 @@
 import type { FleetSpec } from "./model/item.ts";
+import { LONGEST_DELAY_MS } from "./model/queue.ts";
 
 /** Attempts if the Engine failed, which says nothing about the item. */
 const MAX_LOST_ATTEMPTS = 6;
 const FIRST_BACKOFF_MS = 500;
-const MAX_BACKOFF_MS = 30_000;
 
 /** Statuses that are never retried: success, and decisions of the project or of a person. */
 const FINAL = new Set(["succeeded", "refused", "denied", "cancelled"]);
@@ -13,5 +13,5 @@ export function retryInMs(status: string, attempt: number, { retries }: Pick<Fle
   if (FINAL.has(status)) return null;
   const attempts = status === "lost" ? Math.max(MAX_LOST_ATTEMPTS, 1 + retries) : 1 + retries;
   if (attempt >= attempts) return null;
-  return Math.min(FIRST_BACKOFF_MS * 2 ** (attempt - 1), MAX_BACKOFF_MS);
+  return Math.min(FIRST_BACKOFF_MS * 2 ** (attempt - 1), LONGEST_DELAY_MS);
 }

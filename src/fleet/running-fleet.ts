@@ -13,7 +13,7 @@ import { type FleetJob, itemJob } from "./item-job.ts";
 import { itemResult, unrunResult } from "./item-result.ts";
 import type { FleetJournal } from "./journal/journal.ts";
 import { type FleetSpec, type ItemResult, isFailure } from "./model/item.ts";
-import type { Claim, ClaimedItem, FleetQueue } from "./model/queue.ts";
+import { type Claim, type ClaimedItem, type FleetQueue, LONGEST_DELAY_MS } from "./model/queue.ts";
 import { retryInMs } from "./retry.ts";
 import type { RunTroubles } from "./run-troubles.ts";
 import { Semaphore } from "./semaphore.ts";
@@ -147,7 +147,8 @@ export class RunningFleet {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#flight.addEventListener("next", () => resolve(), { once: true });
     this.#hasRoom = resolve;
-    const timer = dueAtMs === null ? undefined : setTimeout(resolve, Math.max(dueAtMs - Date.now(), 1));
+    const timer =
+      dueAtMs === null ? undefined : setTimeout(resolve, Math.min(Math.max(dueAtMs - Date.now(), 1), LONGEST_DELAY_MS));
     await promise;
     clearTimeout(timer);
   }

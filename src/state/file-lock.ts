@@ -1,8 +1,10 @@
 import { randomBytes } from "node:crypto";
-import { link, lstat, readdir, readFile, rm, unlink, writeFile } from "node:fs/promises";
+import { constants } from "node:fs";
+import { link, lstat, readdir, rm, unlink, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { hasCode, nullFor } from "../platform/errno.ts";
+import { nullFor } from "../platform/errno.ts";
+import { openRegular } from "../platform/open-regular.ts";
 
 /** The process that takes a lock, and how it recognizes owners that have certainly ended. */
 export interface LockOwner {
@@ -131,12 +133,13 @@ export class FileLock {
 type Wait = ReturnType<typeof waitOf>;
 
 function waitOf({ waitMs, longestPauseMs, onWait, signal }: Patience) {
-  const until = Date.now() + waitMs;
+  // Monotonic: the wall clock may be set meanwhile.
+  const until = performance.now() + waitMs;
   let pauseMs = 0;
   return {
     signal,
     async forLiving(path: string, name: string): Promise<void> {
-      if (Date.now() >= until)
+      if (performance.now() >= until)
         throw new LockHeldError(`${path} is held by ${name}. If that process has ended for good, remove the file`);
       if (pauseMs === 0) onWait?.(name);
       pauseMs = Math.min(Math.max(pauseMs * 2, 1), longestPauseMs);
@@ -180,13 +183,22 @@ export async function isHeld(path: string, { isDead }: LockOwner): Promise<boole
 
 /** Null if no process holds it. */
 async function heldBy(path: string): Promise<Held | null> {
-  try {
-    const [mark, name, rest] = (await readFile(path, "utf8")).split("\n");
-    if (/^[0-9a-f]{16}$/.test(mark ?? "") && name && rest === "") return { name, mark: mark ?? "" };
-    const { ino } = await lstat(path, { bigint: true });
-    return { name: null, mark: `unreadable-${ino}` };
-  } catch (error) {
-    if (hasCode(error, "ENOENT")) return null;
-    throw error;
-  }
+  const found = await lstat(path, { bigint: true }).catch(nullFor("ENOENT"));
+  if (found === null) return null;
+  if (found.isDirectory()) throw new Error(`${path} is a directory, and must be Corral's lock. Remove it`);
+  const [mark, name, rest] = found.isFile() ? (await beginningOf(path)).split("\n") : [];
+  if (/^[0-9a-f]{16}$/.test(mark ?? "") && name && rest === "") return { name, mark: mark ?? "" };
+  return { name: null, mark: `unreadable-${found.ino}` };
+}
+
+/** Longer than any ticket. */
+const MAX_TICKET_BYTES = 4096;
+
+/** Empty if it was removed meanwhile: the next attempt finds out. */
+async function beginningOf(path: string): Promise<string> {
+  const handle = await openRegular(path, constants.O_RDONLY).catch(nullFor("ENOENT"));
+  if (handle === null) return "";
+  await using file = handle;
+  const { buffer, bytesRead } = await file.read(Buffer.alloc(MAX_TICKET_BYTES), 0, MAX_TICKET_BYTES, 0);
+  return buffer.toString("utf8", 0, bytesRead);
 }

@@ -2,6 +2,7 @@ import { createHmac, randomBytes } from "node:crypto";
 import { readFileSync, readlinkSync } from "node:fs";
 import { mkdir, readFile } from "node:fs/promises";
 import { hostname } from "node:os";
+import { hasCode } from "../platform/errno.ts";
 import { writeIfMissing } from "../platform/write-file.ts";
 import type { LockOwner } from "./file-lock.ts";
 import { statePaths } from "./state-paths.ts";
@@ -18,6 +19,7 @@ export interface Owner {
   readonly startTicks: string;
 }
 
+/** Throws if the kernel cannot be asked: an owner without its boot or its start would look dead to others, or others to it. */
 export function currentOwner(): Owner {
   return {
     machine: `${readOr("/etc/machine-id", "")}@${hostname()}`,
@@ -46,7 +48,12 @@ export function isDead(owner: Owner, self: Owner): boolean {
   if (owner.machine !== self.machine) return false;
   if (owner.boot !== self.boot) return true;
   if (owner.pidNamespace !== self.pidNamespace) return false;
-  return startTicksOf(owner.pid) !== owner.startTicks;
+  try {
+    return startTicksOf(owner.pid) !== owner.startTicks;
+  } catch {
+    // The process table cannot be read now, e.g. because this process has no free descriptor.
+    return false;
+  }
 }
 
 /** This process as the owner of Corral's locks. A name that cannot be parsed may belong to a living process. */
@@ -71,8 +78,9 @@ function startTicksOf(pid: number): string | null {
 function readOr(path: string, otherwise: string): string {
   try {
     return readFileSync(path, "utf8").trim();
-  } catch {
-    return otherwise;
+  } catch (error) {
+    if (hasCode(error, "ENOENT", "ESRCH")) return otherwise;
+    throw error;
   }
 }
 

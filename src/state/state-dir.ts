@@ -1,6 +1,7 @@
 import { chmod, mkdir, stat } from "node:fs/promises";
 import { homedir } from "node:os";
 import { dirname, isAbsolute, join, resolve } from "node:path";
+import { hasCode } from "../platform/errno.ts";
 
 /** The state directory cannot be used. The message says why, and what to do. */
 export class StateDirError extends Error {
@@ -26,17 +27,21 @@ export function stateDirFrom(env: Readonly<Record<string, string | undefined>>):
  *   key, the gate of every cell, and code that runs on the host.
  */
 export async function makeStateDir(stateDir: string): Promise<void> {
+  const impossible = (why: string): StateDirError =>
+    new StateDirError(
+      `the state directory ${stateDir} cannot be created: ${why}. Set CORRAL_STATE_DIR to a directory that you can write`,
+    );
   try {
     await mkdir(dirname(stateDir), { recursive: true });
     await mkdir(stateDir, { mode: 0o700 });
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    if (code !== "EEXIST")
-      throw new StateDirError(
-        `the state directory ${stateDir} cannot be created: ${message}. Set CORRAL_STATE_DIR to a directory that you can write`,
-      );
+    if (!hasCode(error, "EEXIST")) throw impossible((error as Error).message);
   }
-  const { uid, mode } = await stat(stateDir);
+  const found = await stat(stateDir).catch((error: Error) => {
+    throw impossible(error.message);
+  });
+  const { uid, mode } = found;
+  if (!found.isDirectory()) throw impossible("a file of that name is not a directory");
   if (uid !== process.geteuid?.() || (mode & 0o022) !== 0)
     throw new StateDirError(
       `the state directory ${stateDir} is writable by other users. Use a directory of your own with mode 0700`,

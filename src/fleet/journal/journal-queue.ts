@@ -6,6 +6,7 @@ import {
   type ClaimedItem,
   type FleetQueue,
   type ItemCounts,
+  LONGEST_DELAY_MS,
   MAX_CLAIM,
   type NewAttempt,
   type Settlement,
@@ -43,7 +44,7 @@ export class JournalQueue implements FleetQueue {
     return await writes.add(() => {
       const fleet = this.#standing();
       if (fleet !== "running") return { items: [], nextAtMs: null, fleet };
-      const nowMs = Math.max(this.#options.now(), AT_ONCE);
+      const nowMs = this.#now();
       const items = this.#due(nowMs, Math.min(count, MAX_CLAIM)).map((due) => this.#begin(due, newAttempt()));
       return { items, nextAtMs: this.#nextAfter(nowMs), fleet };
     });
@@ -126,6 +127,13 @@ export class JournalQueue implements FleetQueue {
     if (state === "running") return owner === this.#options.owner ? "running" : "taken";
     if (state === "loading") throw new Error("the items of this fleet are not loaded yet");
     return state;
+  }
+
+  /** If the next item waits longer than any does, the wall clock was set back: then that item's time has come. */
+  #now(): number {
+    const nowMs = Math.max(this.#options.now(), AT_ONCE);
+    const nextMs = this.#nextAfter(nowMs);
+    return nextMs !== null && nextMs - nowMs > LONGEST_DELAY_MS ? nextMs : nowMs;
   }
 
   #due(nowMs: number, count: number): Due[] {

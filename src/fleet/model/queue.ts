@@ -1,5 +1,8 @@
 import type { ItemRequest, ItemResult } from "./item.ts";
 
+/** No item that is queued again waits longer. */
+export const LONGEST_DELAY_MS = 30_000;
+
 /**
  * The items of one fleet that still have to run. The project's journal implements it for a single process; an implementation
  * that many machines share must keep the same promises:
