@@ -1,3 +1,4 @@
+import { MAX_TIMER_MS } from "../platform/max-timer.ts";
 import { type ApprovalRequest, type Approver, type Decision, denied } from "./approver.ts";
 import { ApprovalMemory } from "./memory.ts";
 import { type Answer, type Ask, questionKey } from "./question.ts";
@@ -7,8 +8,6 @@ const MAX_WAITING = 1000;
 const MAX_WAITING_PER_RUN = 100;
 /** How long a request may wait before its question is asked, in multiples of the time limit for one answer. */
 const MAX_TURNS = 10;
-/** The longest timer of Node; a longer one fires immediately. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export interface QueuedApproverOptions {
   readonly ask: Ask;

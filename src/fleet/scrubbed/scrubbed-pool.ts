@@ -1,3 +1,4 @@
+import { MAX_TIMER_MS } from "../../platform/max-timer.ts";
 import { endedResult } from "../../run/ended.ts";
 import { identityOf, type Job } from "../../run/model/job.ts";
 import { BoundedOutput } from "../../run/model/output.ts";
@@ -162,6 +163,3 @@ export class ScrubbedPool implements AsyncDisposable {
     return { ...result, status: "refused", violations, error: { code: "CHANGES_REFUSED", message } };
   }
 }
-
-/** The longest that a timer can wait, some 24 days: a longer one would fire at once. */
-const MAX_TIMER_MS = 2 ** 31 - 1;

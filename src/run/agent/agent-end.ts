@@ -1,3 +1,4 @@
+import { MAX_TIMER_MS } from "../../platform/max-timer.ts";
 import { formatDuration } from "../../sandbox/units.ts";
 import type { RunError } from "../model/result.ts";
 
@@ -5,9 +6,6 @@ export interface StoppedAgent {
   readonly status: "timed_out" | "cancelled";
   readonly error: RunError;
 }
-
-/** The longest that a timer can wait, some 24 days: a longer one would fire at once. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** What ends an agent that does not end by itself. The first reason is the one that is reported. */
 export class AgentEnd implements Disposable {

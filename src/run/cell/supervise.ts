@@ -1,4 +1,5 @@
 import type { Cell, CellExit } from "../../isolation/port/cell.ts";
+import { MAX_TIMER_MS } from "../../platform/max-timer.ts";
 import { onAbort } from "../../platform/on-abort.ts";
 import type { StopReason } from "../model/result.ts";
 
@@ -6,8 +7,6 @@ import type { StopReason } from "../model/result.ts";
 const GRACE_MS = 2000;
 /** How long the engine may take to report the end of a cell that was killed. */
 const KILL_TIMEOUT_MS = 30_000;
-/** The longest that a timer can wait, some 24 days: a longer one would fire at once. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export interface Supervision {
   readonly exit: CellExit;

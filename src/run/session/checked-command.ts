@@ -1,5 +1,6 @@
 import { posix } from "node:path";
 import { HOME_PATH, type Plan } from "../../isolation/plan/plan.ts";
+import { MAX_TIMER_MS } from "../../platform/max-timer.ts";
 import { canRead, parsePathIn, readablePaths } from "../../sandbox/access.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { ROOT } from "../../sandbox/virtual-path.ts";
@@ -14,8 +15,6 @@ const FIXED_NAMES = /^(HOME|CORRAL_.*|LD_.*)$/;
 const MAX_ARGUMENT_BYTES = 131_072;
 /** Well below the kernel's limit for arguments and environment together. */
 const MAX_ENV_BYTES = 1_000_000;
-/** The longest delay of a timer, about 24 days: a longer one would fire at once. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export interface CommandBounds {
   readonly id: string;
