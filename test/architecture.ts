@@ -43,7 +43,7 @@ export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   json: [],
   declarations: FOUNDATIONS,
   files: [...LAYER_0, "platform"],
-  approval: LAYER_0,
+  approval: [...LAYER_0, "platform"],
   state: [...LAYER_0, "platform", "json", "files"],
   isolation: LAYERS_0_TO_1,
   tools: LAYERS_0_TO_1,
