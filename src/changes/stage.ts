@@ -2,6 +2,7 @@ import { mkdir } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { removeTree } from "../files/host/remove-tree.ts";
 import { MAX_EDIT_BYTES } from "../files/model/bounds.ts";
+import type { Hidden } from "../files/model/hidden.ts";
 import { governingMount, hostBelow } from "../sandbox/access.ts";
 import type { Mount } from "../sandbox/mount.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
@@ -11,8 +12,10 @@ import { below, covers, type VirtualPath } from "../sandbox/virtual-path.ts";
 import { Agreed } from "./agreed.ts";
 import { type ChangesOf, type Collected, collectChanges, withoutAgreed } from "./collect.ts";
 import type { Change, Changeset } from "./model/changeset.ts";
+import { rawNameOf } from "./model/raw-name.ts";
 import { digestAt, snapshotOf } from "./snapshot.ts";
 import { CannotStage } from "./view/base-tree.ts";
+import { hiddenBelow, hiddenSizeAt } from "./view/hidden.ts";
 import { existsBelow, makeFolders, openNewFolder } from "./view/new-folder.ts";
 import { rebase } from "./view/rebase.ts";
 import { openView, type View } from "./view/view.ts";
@@ -163,6 +166,24 @@ export class Stage implements AsyncDisposable {
     return this.#views.filter((view) => view.mount.mode === "rw").map((view) => view.contentPath);
   }
 
+  /** What the views leave out because it may not be read. */
+  readonly hidden: Hidden = {
+    sizeAt: (path) => {
+      const view = this.#viewAt(path);
+      return view === undefined ? null : hiddenSizeAt(view, namesAt(view, path));
+    },
+    below: (path, depth) =>
+      this.#views.flatMap((view) => {
+        const { mount } = view;
+        if (covers(mount.path, path)) {
+          const isOwn = this.#viewAt(path) === view;
+          return isOwn ? [...hiddenBelow(view, namesAt(view, path), depth)] : [];
+        }
+        const levels = covers(path, mount.path) ? (below(path, mount.path) ?? "").split("/").length : depth;
+        return depth > levels ? [...hiddenBelow(view, [], depth - levels)] : [];
+      }),
+  };
+
   /** Notes the approval of a deletion of this one entry: not of what was below it, which the approver may not have seen. */
   agreedToDelete(path: VirtualPath): void {
     if (this.#viewAt(path) !== undefined && !this.#closed) this.#agreed.deleted(path);
@@ -185,7 +206,7 @@ export class Stage implements AsyncDisposable {
     const view = this.#viewAt(path);
     if (view === undefined || this.#closed) return;
     const known = before === null || before === this.#agreed.contentAt(path)?.digest;
-    const parts = path === view.mount.path ? [basename(view.mount.host)] : partsBelow(view, path);
+    const parts = partsAt(view, path);
     if (known || before === (await digestAt(view.targetPath, parts, MAX_EDIT_BYTES)))
       this.#agreed.mayHold(path, { digest: after, mode });
   }
@@ -256,6 +277,15 @@ export class Stage implements AsyncDisposable {
 function seenThrough(mount: Mount, views: readonly View[]): Mount {
   const view = views.find((each) => each.mount.path === mount.path);
   return view === undefined ? mount : throughView(view.mount, view.host);
+}
+
+/** A mount of a single file is seen as its directory with that name only. */
+function partsAt(view: View, path: VirtualPath): string[] {
+  return path === view.mount.path ? [basename(view.mount.host)] : partsBelow(view, path);
+}
+
+function namesAt(view: View, path: VirtualPath): string[] {
+  return (view.single ? partsAt(view, path) : partsBelow(view, path)).map(rawNameOf);
 }
 
 /** The names that lead to it from the view's root. */

@@ -5,6 +5,7 @@ import type { Access } from "../sandbox/mount.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
 import type { Checks } from "./model/files.ts";
+import { type Hidden, NOTHING_HIDDEN } from "./model/hidden.ts";
 import { type Place, placeOf } from "./model/place.ts";
 import type { FileOperation } from "./model/refusals.ts";
 import { leadsToMount } from "./namespace.ts";
@@ -24,11 +25,13 @@ export type Resolution =
 /** Turns a worker's text into a place, or throws a refusal. */
 export class CheckedAccess {
   readonly #sandbox: Sandbox;
+  readonly #hidden: Hidden;
   /** The backend calls these for each file that it really finds. */
   readonly checks: Checks;
 
-  constructor(sandbox: Sandbox) {
+  constructor(sandbox: Sandbox, hidden: Hidden = NOTHING_HIDDEN) {
     this.#sandbox = sandbox;
+    this.#hidden = hidden;
     this.checks = {
       read: (path, size) => refuse(checkRead(sandbox, path, { size })),
       write: (path, size) => refuse(checkWrite(sandbox, path, { size })),
@@ -123,6 +126,9 @@ export class CheckedAccess {
   #toChange(operation: "write" | "delete", raw: string, facts: Parameters<typeof checkWrite>[2]): Place {
     const path = this.parse(raw);
     refuse(checkWrite(this.#sandbox, path, facts));
+    // It would replace a file that may not be read, which is never applied.
+    const size = operation === "write" ? this.#hidden.sizeAt(path) : null;
+    if (size !== null) refuse(checkRead(this.#sandbox, path, { size }));
     if (this.#consent(operation, path) !== "blocked") return this.#placeOf(path);
     const what = operation === "write" ? "writing" : "deleting";
     throw new PermissionError(path, operation, `${what} is blocked there, and no approval can allow it.`);

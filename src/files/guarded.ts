@@ -1,5 +1,5 @@
-import { canRead, canWrite, governingMount, readablePaths, writablePaths } from "../sandbox/access.ts";
-import { NotFoundError } from "../sandbox/errors.ts";
+import { canRead, canWrite, checkRead, readablePaths, writablePaths } from "../sandbox/access.ts";
+import { NotFoundError, type SandboxError } from "../sandbox/errors.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
 import { CheckedAccess, type ConsentNeed, type Resolution } from "./checked-access.ts";
@@ -24,6 +24,7 @@ import type {
   Written,
 } from "./model/files.ts";
 import type { Foreseen, Intended } from "./model/foreseen.ts";
+import { type Hidden, NOTHING_HIDDEN } from "./model/hidden.ts";
 import { placeOf } from "./model/place.ts";
 import type { FileOperation } from "./model/refusals.ts";
 import { leadsToMount, listNamespace, statNamespace } from "./namespace.ts";
@@ -65,14 +66,14 @@ export interface GuardedFiles {
 }
 
 /** `files` must have been opened with the sandbox's own mounts. */
-export function guarded(files: Files, sandbox: Sandbox): GuardedFiles {
-  const access = new CheckedAccess(sandbox);
+export function guarded(files: Files, sandbox: Sandbox, hidden: Hidden = NOTHING_HIDDEN): GuardedFiles {
+  const access = new CheckedAccess(sandbox, hidden);
   const { checks } = access;
-  const withSizeLimit = async <T>(work: () => Promise<T>): Promise<T> => {
+  const told = async <T>(work: () => Promise<T>): Promise<T> => {
     try {
       return await work();
     } catch (error) {
-      throw error instanceof NotFoundError ? withLimit(error, sandbox) : error;
+      throw error instanceof NotFoundError ? whyNotFound(error, sandbox, hidden) : error;
     }
   };
   return {
@@ -83,11 +84,9 @@ export function guarded(files: Files, sandbox: Sandbox): GuardedFiles {
     writableRoots: () => writablePaths(sandbox),
     needs: (operation, raw, to) => access.needs(operation, raw, to),
     foresee: (intended, options) =>
-      withSizeLimit(() =>
-        foresee(intended, { files, access, mounts: sandbox.mounts.map(({ path }) => path), ...options }),
-      ),
+      told(() => foresee(intended, { files, access, mounts: sandbox.mounts.map(({ path }) => path), ...options })),
 
-    read: (raw, options) => withSizeLimit(async () => files.read(access.toRead(raw), { ...options, checks })),
+    read: (raw, options) => told(async () => files.read(access.toRead(raw), { ...options, checks })),
     write: async (raw, content, options) => {
       const bytes = bytesOf(content);
       return files.write(access.toWrite(raw, bytes.length), bytes, { ...options, checks });
@@ -96,27 +95,30 @@ export function guarded(files: Files, sandbox: Sandbox): GuardedFiles {
       const bytes = bytesOf(content);
       return files.append(access.toWrite(raw, bytes.length), bytes, { ...options, checks });
     },
-    edit: (raw, edits, options) =>
-      withSizeLimit(async () => files.edit(access.toWrite(raw, 0), edits, { ...options, checks })),
-    delete: (raw, options) => withSizeLimit(async () => files.delete(access.toDelete(raw), { ...options, checks })),
+    edit: (raw, edits, options) => told(async () => files.edit(access.toWrite(raw, 0), edits, { ...options, checks })),
+    delete: (raw, options) => told(async () => files.delete(access.toDelete(raw), { ...options, checks })),
     move: (from, to, options) =>
-      withSizeLimit(async () => files.move(access.toDelete(from), access.toFolder(to), { ...options, checks })),
+      told(async () => files.move(access.toDelete(from), access.toFolder(to), { ...options, checks })),
     copy: (from, to, options) =>
-      withSizeLimit(async () => files.copy(access.toCopy(from), access.toFolder(to), { ...options, checks })),
+      told(async () => files.copy(access.toCopy(from), access.toFolder(to), { ...options, checks })),
     mkdir: async (raw) => files.mkdir(access.toFolder(raw)),
     exists: async (raw) => {
       const path = access.toSee(raw);
       const place = placeOf(sandbox.mounts, path);
       return leadsToMount(sandbox, path) || place === null || files.exists(place);
     },
-    stat: (raw) => withSizeLimit(async () => statNamespace(files, sandbox, access.toSee(raw))),
-    list: async (raw = ".", options = {}) => listNamespace(files, sandbox, access.toSee(raw), options),
+    stat: (raw) => told(async () => statNamespace(files, sandbox, access.toSee(raw))),
+    list: async (raw = ".", options = {}) => listNamespace(files, sandbox, access.toSee(raw), options, hidden),
   };
 }
 
-/** A staged view leaves out files over the size limit, so they look as if they did not exist: the error names the limit. */
-function withLimit(error: NotFoundError, sandbox: Sandbox): NotFoundError {
-  const { path, nearby } = error;
-  const limit = path === null ? undefined : governingMount(sandbox, path as VirtualPath)?.maxFileBytes;
-  return path === null || limit === undefined ? error : new NotFoundError(path, nearby, limit);
+/**
+ * A view leaves out what may not be read, so it looks as if it did not exist. A suffix that is not allowed is named whether or
+ * not there is such a file, so that nothing is learned of its name; a file that is too large is reported with its size.
+ */
+function whyNotFound(error: NotFoundError, sandbox: Sandbox, hidden: Hidden): SandboxError {
+  if (error.path === null) return error;
+  const path = error.path as VirtualPath;
+  const size = hidden.sizeAt(path);
+  return checkRead(sandbox, path, size === null ? {} : { size }) ?? error;
 }

@@ -3,7 +3,9 @@ import type { Sandbox } from "../sandbox/sandbox.ts";
 import { comparePaths, covers, ROOT, type VirtualPath } from "../sandbox/virtual-path.ts";
 import { ListingDraft } from "./list/listing.ts";
 import type { EntryType, FileInfo, Files, Listing, ListOptions } from "./model/files.ts";
+import type { Hidden, HiddenEntry } from "./model/hidden.ts";
 import { type Place, placeOf } from "./model/place.ts";
+import { countNotShown } from "./not-shown.ts";
 
 type Mounted = Pick<Sandbox, "mounts">;
 
@@ -31,6 +33,7 @@ export async function listNamespace(
   sandbox: Sandbox,
   path: VirtualPath,
   options: ListOptions,
+  hidden: Hidden,
 ): Promise<Listing> {
   const draft = new ListingDraft(path, options);
   const own = placeOf(sandbox.mounts, path);
@@ -46,7 +49,13 @@ export async function listNamespace(
     if ((await shapeOf(files, sandbox, mount)).type !== "directory") continue;
     draft.merge(await files.list(place, { ...options, base: path, max: draft.room }));
   }
+  const leftOut = matching(hidden.below(path, draft.pattern.depth), draft);
+  draft.leaveOut(await countNotShown(sandbox, leftOut, options.signal));
   return draft.finish();
+}
+
+function* matching(entries: Iterable<HiddenEntry>, draft: ListingDraft): Generator<HiddenEntry> {
+  for (const entry of entries) if (draft.wants(entry.path)) yield entry;
 }
 
 async function listOwn(files: Files, sandbox: Mounted, place: Place, options: ListOptions): Promise<Listing> {

@@ -37,12 +37,12 @@ async function projectFile(path: string, project: Sandbox): Promise<AttachedFile
   const parsed = parsePathIn(project, path);
   if (!parsed.ok) return { ok: false, reason: `${NOWHERE} (${parsed.reason})` };
   const host = hostPathOf(project, parsed.path);
-  const refused = checkRead(project, parsed.path);
-  if (refused !== null || host === null)
-    return { ok: false, reason: `${NOWHERE}${refused === null ? "" : ` (${refused.message})`}` };
+  if (host === null) return { ok: false, reason: NOWHERE };
   const found = await lstat(host).catch(() => null);
   if (found === null) return { ok: false, reason: NOWHERE };
-  return found.isFile() ? { ok: true, host: posix.normalize(host) } : NOT_A_FILE;
+  if (!found.isFile()) return NOT_A_FILE;
+  const refused = checkRead(project, parsed.path, { size: found.size });
+  return refused === null ? { ok: true, host: posix.normalize(host) } : { ok: false, reason: refused.message };
 }
 
 const NOWHERE = "no such file, neither on the host nor in the project";

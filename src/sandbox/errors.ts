@@ -42,30 +42,44 @@ export class PathNotWritableError extends SandboxError {
   }
 }
 
-export class SuffixNotAllowedError extends SandboxError {
-  constructor(path: string, allowed: readonly string[]) {
-    const text = `Cannot access '${path}': files of this kind are not allowed there.\nAllowed suffixes: ${listOf(allowed)}`;
-    super("SUFFIX_NOT_ALLOWED", path, text);
+/** A file that the constraints of its mount do not allow. */
+export abstract class ConstraintError extends SandboxError {
+  /** Why, and what is allowed, on one line: for refusals that have a text of their own. */
+  readonly reason: string;
+
+  constructor(code: SandboxErrorCode, path: string, why: string, allowed: string) {
+    super(code, path, `Cannot access '${path}': ${why}.\n${allowed}`);
+    this.reason = `${why}. ${allowed} (${code})`;
   }
 }
 
-export class FileTooLargeError extends SandboxError {
+export class SuffixNotAllowedError extends ConstraintError {
+  constructor(path: string, allowed: readonly string[]) {
+    super("SUFFIX_NOT_ALLOWED", path, SUFFIX_NOT_ALLOWED, `Allowed suffixes: ${listOf(allowed)}`);
+  }
+}
+
+const SUFFIX_NOT_ALLOWED = "files of this kind are not allowed there";
+
+export class FileTooLargeError extends ConstraintError {
   /** Both in bytes. */
   constructor(path: string, size: number, limit: number) {
-    const text = `Cannot access '${path}': its size is ${formatBytes(size)}.\nLargest file allowed there: ${formatBytes(limit)}`;
-    super("FILE_TOO_LARGE", path, text);
+    super(
+      "FILE_TOO_LARGE",
+      path,
+      `its size is ${formatBytes(size)}`,
+      `Largest file allowed there: ${formatBytes(limit)}`,
+    );
   }
 }
 
 export class NotFoundError extends SandboxError {
   readonly nearby: readonly string[];
 
-  /** `nearby`: existing names there, if the caller knows them. `largestShown`: the size in bytes above which files are hidden. */
-  constructor(path: string, nearby: readonly string[] = [], largestShown?: number) {
+  /** `nearby`: existing names there, if the caller knows them. */
+  constructor(path: string, nearby: readonly string[] = []) {
     const hint = nearby.length === 0 ? "List the directory to see what exists." : `There are: ${listOf(nearby)}`;
-    const limit =
-      largestShown === undefined ? "" : `\nFiles larger than ${formatBytes(largestShown)} are not shown there.`;
-    super("NOT_FOUND", path, `Cannot find '${path}': it does not exist.\n${hint}${limit}`);
+    super("NOT_FOUND", path, `Cannot find '${path}': it does not exist.\n${hint}`);
     this.nearby = nearby;
   }
 }

@@ -25,7 +25,7 @@ function onHost(folder: string): Sandbox {
   return project(
     sandbox.mounts.map((it) => {
       const host = join(folder, it.path.replaceAll("/", "_"));
-      fs.mkdirSync(host);
+      fs.mkdirSync(host, { recursive: true });
       return { ...it, host };
     }),
   );
@@ -137,21 +137,27 @@ describe("the texts of refusals", () => {
     );
   });
 
-  it("say of what is missing that it may be too large to be shown, where that may be", async () => {
-    const limit = "\nFiles larger than 1 KiB are not shown there.";
-    fs.writeFileSync(host("/notes/Big.md"), "x");
-    expect(await refusal(files.read("/notes/big.md"))).toBe(
-      `NotFoundError: Cannot find '/notes/big.md': it does not exist.\nThere are: /notes/Big.md${limit}`,
-    );
+  it("say of what a view leaves out how large it is, and of another suffix the same whether or not it exists", async () => {
+    const size = (path: string): number | null => (path.startsWith("/notes/large") ? 2048 : null);
+    const opened = onHost(folder.path);
+    using backend = openHostFiles(opened.mounts);
+    const hiding = guarded(backend, opened, { sizeAt: size, below: () => [] });
+    const text = (path: string) =>
+      `FileTooLargeError: Cannot access '${path}': its size is 2 KiB.\nLargest file allowed there: 1 KiB`;
     for (const operation of [
-      files.stat("/notes/x.md"),
-      files.edit("/notes/x.md", [{ old: "a", new: "b" }]),
-      files.delete("/notes/x.md"),
-      files.move("/notes/x.md", "/notes/y.md"),
-      files.copy("/notes/x.md", "/notes/y.md"),
+      hiding.read("/notes/large.md"),
+      hiding.stat("/notes/large.md"),
+      hiding.write("/notes/large.md", "x"),
+      hiding.edit("/notes/large.md", [{ old: "a", new: "b" }]),
+      hiding.delete("/notes/large.md"),
+      hiding.move("/notes/large.md", "/notes/y.md"),
+      hiding.copy("/notes/large.md", "/notes/y.md"),
     ])
-      expect((await refusal(operation)).endsWith(limit)).toBe(true);
-    expect(await refusal(files.read("/asked/x.md"))).not.toContain("not shown");
+      expect(await refusal(operation)).toBe(text("/notes/large.md"));
+    const other = (name: string) =>
+      `SuffixNotAllowedError: Cannot access '${name}': files of this kind are not allowed there.\nAllowed suffixes: .md, .txt`;
+    for (const name of ["/notes/large.key", "/notes/none.key"])
+      expect(await refusal(hiding.stat(name))).toBe(other(name));
   });
 
   it("say of what is blocked that nobody can approve it", async () => {

@@ -60,6 +60,7 @@ export async function openNewFolder({ mount, mounts, dir }: ViewRequest, around:
       contentPath: path,
       at,
       made,
+      single: false,
       pathOf(parts) {
         const texts = parts.map(textOf);
         return texts.includes(null) ? null : joinVirtual(at, texts.join("/"));

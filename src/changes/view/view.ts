@@ -38,6 +38,8 @@ export interface View {
   readonly made: readonly string[];
   /** The virtual path of a place below the view's directory. Null if one of the names is not UTF-8. */
   pathOf(names: readonly RawName[]): VirtualPath | null;
+  /** True for a mount that is one file: the view is of the directory that holds it. */
+  readonly single: boolean;
   /** The paths of other mounts inside, which do not belong to it. */
   readonly closed: readonly VirtualPath[];
   /** Removes the view. What was written stays in {@link contentPath}. */
@@ -114,6 +116,7 @@ export async function openView({ mount, mounts, dir, overlays, signal }: ViewReq
       at: mount.path,
       made: [],
       pathOf,
+      single,
       closed,
       close,
     };

@@ -1,6 +1,7 @@
 import { isUtf8 } from "node:buffer";
 import { comparePaths, MAX_PATH_BYTES, parseVirtualPath, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { ListEntry, Listing, ListOptions } from "../model/files.ts";
+import { ALL_SHOWN, type NotShown, notShownText, sumOf } from "../model/hidden.ts";
 import { type Pattern, parsePattern } from "./pattern.ts";
 
 export const MAX_ENTRIES = 10_000;
@@ -23,6 +24,7 @@ export class ListingDraft {
   #scanned = 0;
   #unusableNames = 0;
   #unread = 0;
+  #notShown = ALL_SHOWN;
   #truncated = false;
 
   constructor(listed: VirtualPath, options: ListOptions) {
@@ -78,10 +80,16 @@ export class ListingDraft {
     this.#unread++;
   }
 
+  /** Counts entries that the worker may not read. */
+  leaveOut(notShown: NotShown): void {
+    this.#notShown = sumOf(this.#notShown, notShown);
+  }
+
   merge(other: Listing): void {
     for (const entry of other.entries) this.add(entry);
     this.#unusableNames += other.unusableNames;
     this.#unread += other.unreadFolders;
+    this.leaveOut(other.notShown);
     this.#truncated ||= other.truncated;
   }
 
@@ -95,12 +103,14 @@ export class ListingDraft {
         ? null
         : `Not shown: ${this.#unusableNames} entries whose name no path can hold (invalid UTF-8, control characters or backslashes).`,
       this.#unread === 0 ? null : `${this.#unread} subdirectories could not be read.`,
-    ].filter((hint) => hint !== null);
+      notShownText(this.#notShown),
+    ].filter((hint) => hint !== null && hint !== "");
     return {
       entries,
       truncated: this.#truncated,
       unusableNames: this.#unusableNames,
       unreadFolders: this.#unread,
+      notShown: this.#notShown,
       hint: hints.length === 0 ? null : hints.join(" "),
     };
   }

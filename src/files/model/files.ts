@@ -1,4 +1,5 @@
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
+import type { NotShown } from "./hidden.ts";
 import type { Place } from "./place.ts";
 import type { FileOperation } from "./refusals.ts";
 
@@ -210,5 +211,7 @@ export interface Listing {
   readonly unusableNames: number;
   /** The number of subdirectories that could not be read. */
   readonly unreadFolders: number;
+  /** What the worker may not read, counted. */
+  readonly notShown: NotShown;
   readonly hint: string | null;
 }

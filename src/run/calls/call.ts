@@ -1,7 +1,9 @@
 import { posix } from "node:path";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import type { Hidden } from "../../files/model/hidden.ts";
 import { ATTACHMENTS_PATH } from "../../isolation/plan/plan.ts";
 import { carve, checkRead, governingMount, parsePathIn, readablePaths } from "../../sandbox/access.ts";
+import { ConstraintError } from "../../sandbox/errors.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { fromCell } from "../model/cell-path.ts";
@@ -19,12 +21,13 @@ export interface CallRequest {
 export interface Caller {
   readonly job: Job;
   readonly sandbox: Sandbox;
+  readonly hidden: Hidden;
 }
 
 /** What is not allowed about the call itself; `derive` judges permissions. */
 export function callViolations(
   name: string,
-  caller: Caller,
+  caller: Pick<Caller, "job">,
   workers: ReadonlyMap<string, WorkerDefinition>,
 ): Violation[] {
   const { job } = caller;
@@ -40,7 +43,7 @@ export function callViolations(
 }
 
 /** Attachments must be readable in the caller's sandbox, or be attachments that the caller was itself given. */
-export function resolveAttachments(raw: CallRequest["attachments"], { job, sandbox }: Caller) {
+export function resolveAttachments(raw: CallRequest["attachments"], { job, sandbox, hidden }: Caller) {
   const attachments: Attachment[] = [];
   const violations: Violation[] = [];
   const taken = new Set<string>();
@@ -52,7 +55,7 @@ export function resolveAttachments(raw: CallRequest["attachments"], { job, sandb
     else if (taken.has(name)) refuse(nameTaken(name));
     else {
       taken.add(name);
-      const found = locate(path, job, sandbox);
+      const found = locate(path, { job, sandbox, hidden });
       if (typeof found === "string") refuse(found);
       else attachments.push({ ...found, name, asked: path });
     }
@@ -79,7 +82,7 @@ export function isAttachmentName(name: string): boolean {
   return name !== "." && name !== ".." && Buffer.byteLength(name) <= 255 && /^[^/\u0000-\u001f\u007f]+$/.test(name);
 }
 
-function locate(path: string, job: Job, sandbox: Sandbox): Omit<Attachment, "name" | "asked"> | string {
+function locate(path: string, { job, sandbox, hidden }: Caller): Omit<Attachment, "name" | "asked"> | string {
   const own = job.attachments.find(
     (attachment) => posix.join(ATTACHMENTS_PATH, attachment.name) === posix.normalize(path),
   );
@@ -91,8 +94,9 @@ function locate(path: string, job: Job, sandbox: Sandbox): Omit<Attachment, "nam
   if (!parsed.ok) return parsed.reason;
   const mount = governingMount(sandbox, parsed.path);
   if (mount === undefined) return "it is outside the sandbox of the caller";
-  if (checkRead(sandbox, parsed.path) !== null)
-    return `only files ending in ${mount.suffixes?.join(", ")} may be read there`;
+  const size = hidden.sizeAt(parsed.path);
+  const refusal = checkRead(sandbox, parsed.path, size === null ? {} : { size });
+  if (refusal instanceof ConstraintError) return refusal.reason;
   const { host, view } = carve(mount, parsed.path);
   return { host, ...(view === undefined ? {} : { view }) };
 }

@@ -102,7 +102,8 @@ export class Calls implements AsyncDisposable {
     const consent = callConsent(caller.worker, sandbox);
     if (isLooser(callConsent(caller.worker, job.callerSandbox).consent, consent.consent))
       return refusedResult({ run: job.run, worker: job.worker.name }, [notApproved(job.worker.name, consent, CHANGED)]);
-    const { attachments, violations } = resolveAttachments(request.attachments, { job: caller, sandbox });
+    const asking = { job: caller, sandbox, hidden: grantee.hidden };
+    const { attachments, violations } = resolveAttachments(request.attachments, asking);
     if (violations.length > 0) return refusedResult({ run: job.run, worker: job.worker.name }, violations);
     return await perform({ ...job, callerSandbox: sandbox, attachments });
   }
@@ -114,8 +115,9 @@ export class Calls implements AsyncDisposable {
     const { sandbox } = grantee;
     const { workers } = env.project;
     const signal = AbortSignal.any([job.signal, this.#over.signal, hangUp]);
-    const violations: Violation[] = callViolations(request.worker, { job, sandbox }, workers);
-    const { attachments, violations: unreadable } = resolveAttachments(request.attachments, { job, sandbox });
+    const violations: Violation[] = callViolations(request.worker, { job }, workers);
+    const asking = { job, sandbox, hidden: grantee.hidden };
+    const { attachments, violations: unreadable } = resolveAttachments(request.attachments, asking);
     violations.push(...unreadable);
 
     const worker = workers.get(request.worker);
@@ -125,8 +127,7 @@ export class Calls implements AsyncDisposable {
       const derivation = await permissionOf(worker, sandbox, narrow, env);
       if (!derivation.ok) violations.push(...derivation.violations);
     }
-    if (violations.length === 0)
-      violations.push(...(await agreedToCall(request, attachments, { job, sandbox }, env, signal)));
+    if (violations.length === 0) violations.push(...(await agreedToCall(request, attachments, asking, env, signal)));
     if (violations.length === 0 && !job.tree.takeCall())
       violations.push({ code: "CALL_LIMIT", max: job.tree.maxCalls });
     if (violations.length > 0 || worker === undefined) return { ok: false, violations };

@@ -86,7 +86,7 @@ async function explainCalls(caller: Job, sandbox: Sandbox, walk: Walk): Promise<
   for (const name of caller.worker.calls) {
     if (!walk.budget.take()) break;
     const path = [...caller.path, name];
-    const violations = callViolations(name, { job: caller, sandbox }, workers);
+    const violations = callViolations(name, { job: caller }, workers);
     if (caller.tree.maxCalls === 0) violations.push({ code: "CALL_LIMIT", max: 0 });
     const worker = workers.get(name);
     if (worker === undefined) explained.push(refused(path, violations));

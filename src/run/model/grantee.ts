@@ -1,4 +1,5 @@
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import { type Hidden, NOTHING_HIDDEN } from "../../files/model/hidden.ts";
 import { type DirectoryGrant, expand } from "../../sandbox/expand.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
@@ -12,6 +13,8 @@ const MAX_REQUESTS = 500;
 /** The sandbox that a run's tools, cells and children are given: the run's own, with its views. */
 export interface StagedSandbox {
   readonly sandbox: Sandbox;
+  /** What its views leave out. Absent: nothing. */
+  readonly hidden?: Hidden;
   /** Replaces it. Reports why it cannot; nothing has changed then. */
   adopt(sandbox: Sandbox): Promise<readonly Violation[]>;
 }
@@ -61,6 +64,11 @@ export class Grantee {
   /** What its tools and cells act on now, and what a worker that it calls is derived from. */
   get sandbox(): Sandbox {
     return this.#stage.sandbox;
+  }
+
+  /** What it may not read of its directories. */
+  get hidden(): Hidden {
+    return this.#stage.hidden ?? NOTHING_HIDDEN;
   }
 
   /** The directories that it was granted, for as long as it keeps them. */

@@ -3,6 +3,7 @@ import { boundedWrites } from "../../files/bounded-writes.ts";
 import { type GuardedFiles, guarded } from "../../files/guarded.ts";
 import { openHostFiles } from "../../files/host/host-files.ts";
 import type { Files } from "../../files/model/files.ts";
+import type { Hidden } from "../../files/model/hidden.ts";
 import { ATTACHMENTS_PATH, OUTPUT_PATH } from "../../isolation/plan/plan.ts";
 import { canonicalMounts } from "../../sandbox/access.ts";
 import type { Mount } from "../../sandbox/mount.ts";
@@ -22,15 +23,21 @@ export class SandboxFiles implements Disposable {
   readonly #granted: GuardedFiles;
   readonly #withOutput: GuardedFiles;
 
-  constructor(sandbox: Sandbox, attachments: readonly Attachment[], output: OutputDir, room: WriteRoom) {
+  constructor(
+    sandbox: Sandbox,
+    attachments: readonly Attachment[],
+    output: OutputDir,
+    room: WriteRoom,
+    hidden: Hidden,
+  ) {
     const attached = attachments.map(attachmentMount);
     const granted = { ...sandbox, mounts: [...sandbox.mounts, ...attached] };
     const shown = withOutput(granted, output.path);
     this.#output = output;
     this.#hostFiles = openHostFiles(shown.mounts);
     const files = boundedWrites(this.#hostFiles, room.maxBytes);
-    this.#granted = room.holding(guarded(files, attached.length === 0 ? sandbox : granted));
-    this.#withOutput = room.holding(guarded(files, shown));
+    this.#granted = room.holding(guarded(files, attached.length === 0 ? sandbox : granted, hidden));
+    this.#withOutput = room.holding(guarded(files, shown, hidden));
   }
 
   get guarded(): GuardedFiles {

@@ -1,4 +1,7 @@
 import type { Stage } from "../../changes/stage.ts";
+import { MAX_STAGED_DEPTH } from "../../changes/view/base-tree.ts";
+import type { NotShown } from "../../files/model/hidden.ts";
+import { countNotShown } from "../../files/not-shown.ts";
 import type { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import type { SessionCell } from "../../isolation/port/exec.ts";
@@ -49,7 +52,7 @@ export async function openSessionCell(
     const { plan } = opened;
     if (await opened.isOverDisk()) throw new ToolRefusal("DISK_LIMIT", overDiskBefore(plan));
     const cell = opened.begin(owner, serviceFor(plan));
-    return { ...opened, cell, facts: factsOf(plan, sandbox) };
+    return { ...opened, cell, facts: factsOf(plan, sandbox, await notShownIn(stage)) };
   } catch (error) {
     await opened[Symbol.asyncDispose]();
     throw error;
@@ -67,14 +70,26 @@ function refusal(violations: Parameters<typeof describeAll>[0]): ToolRefusal {
   return new ToolRefusal(code, message, { violations: described });
 }
 
-function factsOf(plan: Plan, sandbox: Sandbox): ExecFacts {
+/** What the views leave out, by the path of the mount. */
+async function notShownIn({ sandbox, hidden, paths }: Stage): Promise<Map<string, NotShown>> {
+  const counts = new Map<string, NotShown>();
+  for (const path of paths) counts.set(path, await countNotShown(sandbox, hidden.below(path, MAX_STAGED_DEPTH)));
+  return counts;
+}
+
+function factsOf(plan: Plan, sandbox: Sandbox, notShown: ReadonlyMap<string, NotShown>): ExecFacts {
   const mounts = plan.mounts.filter((mount) => mount.origin === "sandbox");
   return {
     readablePaths: mounts.map((mount) => mount.path),
     writablePaths: mounts.filter((mount) => mount.mode === "rw").map((mount) => mount.path),
     constraints: sandbox.mounts
       .filter(({ suffixes, maxFileBytes }) => suffixes !== undefined || maxFileBytes !== undefined)
-      .map(({ path, suffixes, maxFileBytes }) => ({ path: inCell(path, sandbox), suffixes, maxFileBytes })),
+      .map(({ path, suffixes, maxFileBytes }) => ({
+        path: inCell(path, sandbox),
+        suffixes,
+        maxFileBytes,
+        notShown: notShown.get(path),
+      })),
     workingDir: plan.workingDir,
     network: sandbox.network,
     memoryBytes: plan.limits.memoryBytes,

@@ -122,8 +122,8 @@ export class SessionHands implements Hands, Disposable {
   ): Promise<ExecToolAnswer> {
     const { job, env, cell, over } = this.#request;
     const volumes = async () => (await env.driver.imageFacts(job.worker.image).catch(() => null))?.volumes ?? [];
-    await refuseUnfit(asked, this.#request.stage.sandbox, volumes);
-    const request = await agreedCommand(asked, job.worker.shellRules, this.#ask, signal);
+    const refuse = () => refuseUnfit(asked, this.#request.stage.sandbox, volumes);
+    const request = await agreedCommand(asked, job.worker.shellRules, this.#ask, refuse, signal);
     const stopped = AbortSignal.any([signal, job.signal, over]);
     await env.grants.look();
     return await cell.exec(request, stopped, onOutput);
@@ -184,6 +184,7 @@ export class SessionHands implements Hands, Disposable {
   }
 
   #filesOf(sandbox: Sandbox): SandboxFiles {
-    return new SandboxFiles(sandbox, this.#request.job.attachments, this.#request.output, this.#room);
+    const { job, output, stage } = this.#request;
+    return new SandboxFiles(sandbox, job.attachments, output, this.#room, stage.hidden);
   }
 }

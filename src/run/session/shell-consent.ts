@@ -57,12 +57,13 @@ function quoted(text: string): string {
 
 /**
  * The request that may run: its command line as it was judged and shown. Rejects with `ToolRefusal` for a command that is
- * blocked, or that needs consent and does not get it.
+ * blocked, or that needs consent and does not get it. `refuseUnfit` is called before a person is asked.
  */
 export async function agreedCommand(
   asked: ExecToolRequest,
   rules: ShellRules,
   ask: Ask,
+  refuseUnfit: () => Promise<void>,
   signal: AbortSignal,
 ): Promise<ExecToolRequest> {
   const decision = shellConsent(asked, rules);
@@ -70,6 +71,7 @@ export async function agreedCommand(
   const why = describeShellDecision(decision);
   if (decision.consent === "blocked") throw new ToolRefusal("COMMAND_BLOCKED", why);
   if (decision.consent !== "ask") return request;
+  await refuseUnfit();
   const what = { operations: ["exec"], paths: [], command: shownCommand(request), line: request.command } as const;
   await ask(what, { sentence: why }, signal);
   return request;

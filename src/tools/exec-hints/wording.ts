@@ -1,3 +1,4 @@
+import { type NotShown, notShownText } from "../../files/model/hidden.ts";
 import type { Network } from "../../sandbox/network.ts";
 import { formatBytes, formatDuration } from "../../sandbox/units.ts";
 import type { Failure } from "./failures.ts";
@@ -11,6 +12,8 @@ export interface ExecFacts {
     readonly path: string;
     readonly suffixes?: readonly string[] | undefined;
     readonly maxFileBytes?: number | undefined;
+    /** What is not shown there, counted. Absent: not counted. */
+    readonly notShown?: NotShown | undefined;
   }[];
   readonly workingDir: string;
   readonly network: Network;
@@ -57,10 +60,11 @@ export function wordHint(failure: Failure, facts: ExecFacts): string | null {
 export function shownOnly({ constraints }: Pick<ExecFacts, "constraints">): string {
   return constraints
     .slice(0, MAX_CONSTRAINTS)
-    .map(({ path, suffixes, maxFileBytes }) => {
+    .map(({ path, suffixes, maxFileBytes, notShown }) => {
       const ending = suffixes === undefined ? [] : [`ending in ${suffixes.join(", ")}`];
       const size = maxFileBytes === undefined ? [] : [`of at most ${formatBytes(maxFileBytes)}`];
-      return ` In ${path} only files ${[...ending, ...size].join(" and ")} are visible.`;
+      const counts = notShown === undefined ? "" : notShownText(notShown);
+      return ` In ${path} only files ${[...ending, ...size].join(" and ")} are visible.${counts === "" ? "" : ` ${counts}`}`;
     })
     .join("");
 }

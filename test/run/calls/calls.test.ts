@@ -160,7 +160,7 @@ describe("an attachment that cannot be handed on", () => {
       "'/docs/none.txt' cannot be mounted: it does not exist. Use another file or directory for it.",
       expect.stringMatching(/^'\/docs' /),
       "'/elsewhere/a.txt' cannot be attached: it is outside the sandbox of the caller. Attach a file below one of: /docs.",
-      "'/docs/a.bin' cannot be attached: only files ending in .txt may be read there. Attach a file below one of: /docs.",
+      "'/docs/a.bin' cannot be attached: files of this kind are not allowed there. Allowed suffixes: .txt (SUFFIX_NOT_ALLOWED). Attach a file below one of: /docs.",
     ]);
   });
 });
