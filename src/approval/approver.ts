@@ -19,6 +19,8 @@ export interface ApprovalRequest {
   readonly callee?: string;
   /** For calls: its input as JSON, cut if it is long. */
   readonly input?: string;
+  /** For grants: directories around it that the user may grant instead, the nearest first. */
+  readonly wider?: readonly string[];
   /** For commands: the command line, with everything that is passed to it. */
   readonly command?: string;
   /** The command line alone, if `command` shows more than it. Rules that deny are checked against it. */
@@ -40,6 +42,8 @@ export interface Decision {
   readonly scope: ApprovalScope;
   /** The reason, for the worker's caller. */
   readonly reason: string;
+  /** For grants: the directory that was granted, if it is one of `wider`. */
+  readonly directory?: string;
 }
 
 /** Decides requests. Operations with consent `blocked` never reach it: no approver can allow them. */

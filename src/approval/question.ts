@@ -15,13 +15,15 @@ export type Ask = (question: Question, signal: AbortSignal) => Promise<Answer | 
 
 /** Requests share a question only if everything that a person reads is the same, above all the command line. */
 export function questionKey(request: ApprovalRequest): string {
-  const { worker, through, operations, paths, directory, callee, input, command, why, diff, lastingOnly } = request;
+  const { worker, through, operations, paths, directory, wider, callee, input, command, why, diff, lastingOnly } =
+    request;
   const read = [
     worker,
     through,
     operations.toSorted(),
     paths.toSorted(),
     directory,
+    wider,
     callee,
     input,
     command,

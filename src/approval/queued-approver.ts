@@ -143,7 +143,8 @@ export class QueuedApprover implements Approver {
     const { outcome, scope } = decision;
     for (const waiting of [...group.waiting.values()]) {
       // Trees that share a question each remember the approval.
-      if (outcome === "approved" && scope !== "once") this.#memory.remember(waiting.request, scope);
+      if (outcome === "approved" && scope !== "once")
+        this.#memory.remember(grantedIn(waiting.request, decision), scope);
       this.#part(group, waiting);
       waiting.settle.resolve(decision);
     }
@@ -181,6 +182,12 @@ export class QueuedApprover implements Approver {
   #now(): number {
     return (this.#options.now ?? (() => performance.now()))();
   }
+}
+
+/** A wider directory is what was approved, if the request allowed to choose it. */
+function grantedIn(request: ApprovalRequest, { directory }: Decision): ApprovalRequest {
+  if (directory === undefined || request.wider?.includes(directory) !== true) return request;
+  return { ...request, directory, paths: [directory] };
 }
 
 const NOT_IN_TIME: Decision = { outcome: "timed_out", scope: "once", reason: "no answer came in time" };

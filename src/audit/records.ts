@@ -61,7 +61,7 @@ interface Contents {
   refused: { readonly codes: readonly string[]; readonly messages: readonly string[] };
   /** An approval request and its decision, by a person, a program or a rule. Paths are virtual. */
   approval: Pick<ApprovalRequest, "operations" | "paths"> &
-    Decision & {
+    Omit<Decision, "directory"> & {
       readonly [Name in "through" | "directory" | "command" | "why"]?: ApprovalRequest[Name] | undefined;
     } & {
       /** The time from the request to the decision. */

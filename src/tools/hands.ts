@@ -9,6 +9,8 @@ export interface Hands {
   exec(request: ExecToolRequest, signal: AbortSignal): Promise<ExecToolAnswer>;
   /** Resolves with the child's RunResult as plain JSON, also if the child is refused. */
   call(request: CallToolRequest, signal: AbortSignal): Promise<CallToolAnswer>;
+  /** Asks for a directory for the rest of the run. */
+  access(request: AccessToolRequest, signal: AbortSignal): Promise<AccessToolAnswer>;
   /** Applies the staged changes that a person approves. */
   commit(signal: AbortSignal): Promise<CommitAnswer>;
   readonly git: GitHands;
@@ -126,6 +128,15 @@ export interface ExecToolAnswer {
   readonly cellReplaced: boolean;
   readonly durationMs: number;
 }
+
+export interface AccessToolRequest {
+  readonly path: string;
+  readonly mode: "read" | "write";
+}
+
+export type AccessToolAnswer =
+  | { readonly granted: true; readonly path: string; readonly scope: "tree" | "session" | "had" }
+  | { readonly granted: false; readonly code: string; readonly message: string };
 
 export interface CallToolRequest {
   readonly worker: string;

@@ -16,7 +16,7 @@ export interface Tool<Schema extends z.ZodType = z.ZodType, Name extends ToolNam
   readonly description: string;
   readonly input: Schema;
   /** The ability of a worker that the tool needs; a worker without it is not offered the tool. */
-  readonly uses: "files" | "exec" | "calls" | "git";
+  readonly uses: "files" | "exec" | "calls" | "git" | "access";
   /** The fields of the input that are paths, and the access that each needs: a refusal there can become a request for it. */
   readonly paths: Readonly<Record<string, "read" | "write">>;
   readonly effects: ToolEffects;

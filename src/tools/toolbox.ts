@@ -15,6 +15,7 @@ import { gitStageTool } from "./git-stage.ts";
 import { listFilesTool } from "./list-files.ts";
 import { moveFileTool } from "./move-file.ts";
 import { readFileTool } from "./read-file.ts";
+import { requestAccessTool } from "./request-access.ts";
 import type { Tool } from "./tool.ts";
 import { writeFileTool } from "./write-file.ts";
 
@@ -32,6 +33,7 @@ const DEFINITIONS = {
   commit_changes: commitChangesTool,
   exec: execTool,
   call_worker: callWorkerTool,
+  request_access: requestAccessTool,
   git_pull: gitPullTool,
   git_stage: gitStageTool,
   git_push: gitPushTool,

@@ -57,6 +57,21 @@ describe("the prompt", () => {
     expect(text().split("Allow it?").at(0)).not.toContain("+line 60");
   });
 
+  it("lets the user grant a directory around the one that was asked for, in the words of that", async () => {
+    const grant: Question = {
+      ...question,
+      operations: ["grant_read"],
+      paths: ["/srv/a/b"],
+      directory: "/srv/a/b",
+      wider: ["/srv/a"],
+    };
+    const { ask, text } = terminal([UP, ENTER, DOWN, ENTER, DOWN, DOWN, ENTER]);
+    expect(await ask(grant, never)).toMatchObject({ outcome: "approved", scope: "tree", directory: "/srv/a" });
+    expect(text()).toContain("asks to read the directory /srv/a. Allow it?");
+    const no = terminal([UP, ENTER, ENTER, ENTER]);
+    expect(await no.ask(grant, never)).toBe("no");
+  });
+
   it("is withdrawn when nobody waits for the answer any more", async () => {
     const { ask, paused } = terminal([]);
     const waiting = new AbortController();

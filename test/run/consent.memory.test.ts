@@ -158,6 +158,19 @@ describe("a mount whose reading asks", () => {
   });
 });
 
+describe("request_access", () => {
+  it("gets what waits for consent before a command needs it, and says why not", async () => {
+    await using o = await opened({ w: inherit }, ["no", "tree"]);
+    await using session = await o.session("w");
+    const ask = (path: string) => session.session.runTool("request_access", { path }, signal);
+    expect(await ask("/asks/deep")).toMatchObject({ ok: false, code: "APPROVAL_DENIED" });
+    expect(await ask("/asks")).toMatchObject({ ok: true, data: { path: "/asks", scope: "tree" } });
+    expect(await ask("/asks")).toMatchObject({ ok: true, data: { scope: "had" } });
+    expect(await ask("/elsewhere")).toMatchObject({ ok: false, code: "GRANT_NOT_DYNAMIC" });
+    expect(o.person.asked).toHaveLength(2);
+  });
+});
+
 describe("a mount that asks before a call", () => {
   const zones = (call: string) => ({ open: { path: "./open", approval: { call } } });
   const workers = { w: { ...inherit, calls: ["child"] }, child: { command: ["w"] } };

@@ -1,5 +1,7 @@
 import { isCancel, select } from "@clack/prompts";
-import type { Answer, Ask } from "../../approval/question.ts";
+import type { Decision } from "../../approval/approver.ts";
+import type { Answer, Ask, Question } from "../../approval/question.ts";
+import { printableLine } from "../../operations/wording/printable.ts";
 import { type Choice, choiceTexts, questionText } from "../../operations/wording/question-text.ts";
 import type { Pausable } from "../terminal/screen.ts";
 import { colorsFor, type Terminal } from "../terminal/terminal.ts";
@@ -10,18 +12,12 @@ type PromptTerminal = Pick<Terminal, "stdin" | "stderr" | "env">;
 
 /** Asks at the terminal, on standard error. While it does, nothing else draws there. */
 export function promptAt(terminal: PromptTerminal, screen: Pausable): Ask {
-  return async (question, signal): Promise<Answer> => {
+  return async (question, signal): Promise<Answer | Decision> => {
     const { stderr, env } = terminal;
     const text = questionText(question, stderr.columns || DEFAULT_COLUMNS, colorsFor(stderr, env));
-    const pick = (restLines: number) =>
-      select<Choice>({
-        message: text.message,
-        options: choiceTexts(question, restLines),
-        initialValue: "no",
-        input: terminal.stdin,
-        output: stderr,
-        signal,
-      });
+    const streams = { input: terminal.stdin, output: stderr, signal };
+    const pick = (restLines: number, { message } = text, about: Question = question) =>
+      select<Choice>({ message, options: choiceTexts(about, restLines), initialValue: "no", ...streams });
     screen.pause?.();
     try {
       writeLines(stderr, text.above);
@@ -30,13 +26,32 @@ export function promptAt(terminal: PromptTerminal, screen: Pausable): Ask {
         writeLines(stderr, text.rest);
         answer = await pick(0);
       }
+      let directory: string | undefined;
+      if (answer === "wider") {
+        const around = await select<string>({
+          message: "Which directory?",
+          options: directories(question),
+          ...streams,
+        });
+        if (isCancel(around)) return "interrupt";
+        directory = around;
+        // The question again, for what would be granted now.
+        const { wider: _, ...chosen } = { ...question, directory, paths: [directory] };
+        answer = await pick(0, questionText(chosen, stderr.columns || DEFAULT_COLUMNS, colorsFor(stderr, env)), chosen);
+      }
       signal.throwIfAborted();
       // While a prompt is open the terminal is raw, and Ctrl-C is a key like any other.
-      return isCancel(answer) || answer === "all" ? "interrupt" : answer;
+      if (isCancel(answer) || answer === "all" || answer === "wider") return "interrupt";
+      if (directory === undefined || answer === "no") return answer;
+      return { outcome: "approved", scope: answer, reason: "the user approved a directory around it", directory };
     } finally {
       screen.resume?.();
     }
   };
+}
+
+function directories({ directory = "", wider = [] }: Question) {
+  return [directory, ...wider].map((path) => ({ value: path, label: printableLine(path, 200) }));
 }
 
 function writeLines(stderr: Terminal["stderr"], lines: readonly string[]): void {

@@ -15,6 +15,7 @@ export const TOOL_NAMES = [
   "commit_changes",
   "exec",
   "call_worker",
+  "request_access",
   "git_pull",
   "git_stage",
   "git_push",

@@ -38,7 +38,7 @@ export function questionText(question: AskedOfPerson, columns: number, colors: C
   };
 }
 
-export type Choice = Exclude<Answer, "interrupt"> | "all";
+export type Choice = Exclude<Answer, "interrupt"> | "all" | "wider";
 
 export interface ChoiceText {
   readonly value: Choice;
@@ -77,6 +77,9 @@ export function choiceTexts(question: AskedOfPerson, restLines: number): ChoiceT
             hint: `${where}, until this command ends`,
           },
         ] as const)),
+    ...(question.wider === undefined || question.wider.length === 0
+      ? []
+      : [{ value: "wider", label: "A directory around it…", hint: `${question.wider.length} can be chosen` } as const]),
     ...(restLines === 0 ? [] : [{ value: "all", label: "Show all", hint: `${restLines} more lines` } as const]),
   ];
 }

@@ -2,6 +2,7 @@ import type { AgentTool, AgentToolAnswer } from "../../agent/messages/conversati
 import { toolNameOf } from "../../declarations/worker/agent.ts";
 import type { ToolName } from "../../declarations/worker/tool-names.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { CallToolRequest } from "../../tools/hands.ts";
 import { inputSchemaOf } from "../../tools/input-schema.ts";
 import type { Tool } from "../../tools/tool.ts";
@@ -11,6 +12,7 @@ import { usefulTools } from "../session/offered-tools.ts";
 
 /** Whose tools they are: all that a model's call needs of a session. */
 export interface ToolSession {
+  readonly sandbox?: Sandbox;
   runTool(name: string, rawInput: unknown, signal: AbortSignal): Promise<ToolResult>;
   callWorker(request: CallToolRequest, signal: AbortSignal): Promise<ToolResult>;
 }
@@ -21,7 +23,7 @@ export function agentTools(
   workers: ReadonlyMap<string, WorkerDefinition>,
   session: ToolSession,
 ): AgentTool[] {
-  const tools = usefulTools(worker).flatMap((name) => sandboxTool(name, session) ?? []);
+  const tools = usefulTools(worker, session.sandbox).flatMap((name) => sandboxTool(name, session) ?? []);
   const callees = worker.calls.flatMap((name) => workers.get(name) ?? []);
   return [...tools, ...callees.map((callee) => workerTool(callee, session))];
 }

@@ -5,7 +5,7 @@ import { expand } from "../../sandbox/expand.ts";
 import { type Mount, originOf } from "../../sandbox/mount.ts";
 import { hidesHome, isReserved } from "../../sandbox/reserved.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import type { VirtualPath } from "../../sandbox/virtual-path.ts";
+import { joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { Mode } from "../model/grant.ts";
 import { type GrantRefusalCode, type Refused, refuse } from "./refusal.ts";
 import { holds, hostSource } from "./source.ts";
@@ -91,7 +91,8 @@ export function judgeGrant(request: DirectoryRequest, chain: readonly Level[], g
   for (const [index, level] of chain.entries()) {
     if (index < first) continue;
     const refused =
-      refusalAt(level, index === chain.length - 1, request, host) ?? refusedSource(request, host, grounds);
+      refusalAt(level, index === chain.length - 1, request, host, grounds.project) ??
+      refusedSource(request, host, grounds);
     if (refused !== null) return refused;
     preview = expand(level.sandbox, { id: "", path: directory, mode, by: "", source: above });
     if (exposes(preview, level.sandbox, grounds)) {
@@ -135,7 +136,13 @@ function originFor(
 }
 
 /** Why this run of the chain cannot be granted it; every one that lacks it must allow it in its own file. */
-function refusalAt(level: Level, isAsking: boolean, request: DirectoryRequest, host: string): Refused | null {
+function refusalAt(
+  level: Level,
+  isAsking: boolean,
+  request: DirectoryRequest,
+  host: string,
+  project: Sandbox,
+): Refused | null {
   const { worker, sandbox, limited, within, directories } = level;
   const { directory, mode } = request;
   const who = isAsking ? "This worker" : `The worker '${worker.name}', through which it would come,`;
@@ -146,14 +153,35 @@ function refusalAt(level: Level, isAsking: boolean, request: DirectoryRequest, h
   if (limited) return no("GRANT_LIMITED_CALL", `${who} was called with limits for this one call.`);
   if (mode === "write" && worker.needs.readonly === true)
     return no("GRANT_READONLY", `${who} declares \`readonly: true\`.`, "Read it, or write nothing.");
-  if (within !== null && !within.some((folder) => holds(folder, host)))
-    return no("GRANT_OUTSIDE", `${who} may only be granted directories below the folders of its \`dynamic.within\`.`);
+  if (within !== null && !within.some((folder) => holds(folder, host))) {
+    const allowed = within.map((folder) => askedAs(folder, project)).slice(0, MAX_NAMED);
+    const instead =
+      allowed.length === 0
+        ? "None of these folders exists."
+        : `Ask for a directory at or below one of: ${allowed.join(", ")}.`;
+    return no(
+      "GRANT_OUTSIDE",
+      `${who} may only be granted directories below the folders of its \`dynamic.within\`.`,
+      instead,
+    );
+  }
   if (isReserved(directory, sandbox) || (host === directory && hidesHome(directory)))
     return no("GRANT_RESERVED", "That path is reserved for the container.", "Ask for a directory elsewhere.");
   const { max } = worker.dynamic;
   if (!directories.has(directory) && directories.size >= max)
     return no("GRANT_LIMIT", `${who} already has ${max} granted directories, which is its limit.`);
   return null;
+}
+
+/** The most folders that a refusal names. */
+const MAX_NAMED = 20;
+
+/** A host folder as a worker asks for it: by the project's name if the project has it. */
+function askedAs(folder: string, { mounts }: Sandbox): string {
+  const around = mounts.filter((mount) => holds(originOf(mount), folder));
+  const [mount] = around.toSorted((a, b) => originOf(b).length - originOf(a).length);
+  if (mount === undefined) return folder;
+  return joinVirtual(mount.path, folder.slice(originOf(mount).length).replace(/^\//, ""));
 }
 
 function refusedSource(request: DirectoryRequest, host: string, grounds: Grounds): Refused | null {

@@ -43,17 +43,44 @@ export async function requestGrant(
 
   const found = await directoryOf(need, levels(), grounds);
   if (typeof found !== "string") return found;
-  const directory = found;
-  const asked = { directory, mode: need.mode };
+  const asked = { directory: found, mode: need.mode };
   const judged = judgeGrant(asked, levels(), grounds);
   if (!judged.ok) return judged;
-  if (judged.had) return { ok: true, directory, scope: null, sandbox: judged.preview };
+  if (judged.had) return { ok: true, directory: found, scope: null, sandbox: judged.preview };
   const { host } = judged;
-  if (around.ledger.wasRevoked({ worker: grantee.worker.name, host, mode: need.mode }))
-    return refuse("GRANT_REVOKED", asked, "It was granted before and then revoked.");
-
-  const decision = await around.approver.decide(questionOf(asked, need, grantee), signal);
+  const wasRevoked = (at: string): boolean =>
+    around.ledger.wasRevoked({ worker: grantee.worker.name, host: at, mode: need.mode });
+  if (wasRevoked(host)) return refuse("GRANT_REVOKED", asked, "It was granted before and then revoked.");
+  const wider = widerThan(asked, levels(), grounds, wasRevoked);
+  const decision = await around.approver.decide({ ...questionOf(asked, need, grantee), ...wider }, signal);
   if (decision.outcome !== "approved") return unapproved(asked, decision);
+  // Only what was offered: an approver is a program, too.
+  const chosen = wider.wider?.find((path) => path === decision.directory) ?? found;
+  return await grantedAt(
+    { directory: chosen, mode: need.mode },
+    decision,
+    need,
+    grantee,
+    { around, grounds, levels },
+    signal,
+  );
+}
+
+interface Circumstances {
+  readonly around: GrantSurroundings;
+  readonly grounds: Grounds;
+  readonly levels: () => Level[];
+}
+
+async function grantedAt(
+  asked: DirectoryRequest,
+  decision: Decision,
+  need: GrantNeed,
+  grantee: Grantee,
+  { around, grounds, levels }: Circumstances,
+  signal: AbortSignal,
+): Promise<GrantOutcome> {
+  const { directory } = asked;
   // Other grants may have been added or revoked meanwhile: it is judged again on what holds now.
   return await around.ledger.inTurn(async () => {
     signal.throwIfAborted();
@@ -129,6 +156,24 @@ async function directoryOf(
   const because = "There is no such directory, or its path contains a symbolic link.";
   const instead = "Name an existing directory, or a file in one.";
   return refuse("GRANT_NO_DIRECTORY", { directory: path, mode }, because, instead);
+}
+
+/** How many directories around the asked one the user may choose from. */
+const MAX_WIDER = 3;
+
+/** The directories around it that could be granted as well; what was revoked before is none. */
+function widerThan(
+  { directory, mode }: DirectoryRequest,
+  levels: readonly Level[],
+  grounds: Grounds,
+  wasRevoked: (host: string) => boolean,
+): { readonly wider?: readonly VirtualPath[] } {
+  const wider: VirtualPath[] = [];
+  for (let path = posix.dirname(directory); path !== "/" && wider.length < MAX_WIDER; path = posix.dirname(path)) {
+    const judged = judgeGrant({ directory: path as VirtualPath, mode }, levels, grounds);
+    if (judged.ok && !judged.had && !wasRevoked(judged.host)) wider.push(path as VirtualPath);
+  }
+  return wider.length === 0 ? {} : { wider };
 }
 
 function questionOf(

@@ -1,5 +1,6 @@
 import { TOOL_NAMES, type ToolName } from "../../declarations/worker/tool-names.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { ToolResult } from "../../tools/tool-result.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
 
@@ -8,12 +9,18 @@ export function allowedTools({ tools, agent }: WorkerDefinition): readonly ToolN
   return tools ?? (agent === undefined ? TOOL_NAMES : []);
 }
 
-/** The tools that have a use: a worker that may call no other worker is not offered the tool for calls. */
-export function usefulTools(worker: WorkerDefinition): ToolName[] {
-  const { calls, git = [] } = worker;
+/**
+ * The tools that have a use: a worker that may call no other worker is not offered the tool for calls. `sandbox`: its own, if
+ * it is known; what waits there for consent can be asked for.
+ */
+export function usefulTools(worker: WorkerDefinition, sandbox?: Sandbox): ToolName[] {
+  const { calls, git = [], dynamic } = worker;
+  const mayAsk = dynamic !== null || (sandbox?.withheld ?? []).length > 0;
   return allowedTools(worker).filter((name) => {
     const uses = TOOLS.get(name)?.uses;
-    return (uses !== "calls" || calls.length > 0) && (uses !== "git" || git.length > 0);
+    return (
+      (uses !== "calls" || calls.length > 0) && (uses !== "git" || git.length > 0) && (uses !== "access" || mayAsk)
+    );
   });
 }
 

@@ -4,6 +4,8 @@ import type { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
 import { sha256 } from "../../platform/sha256.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type {
+  AccessToolAnswer,
+  AccessToolRequest,
   AgreementRequest,
   CallToolAnswer,
   CallToolRequest,
@@ -14,6 +16,7 @@ import type {
 import { runTool } from "../../tools/run-tool.ts";
 import type { ToolResult } from "../../tools/tool-result.ts";
 import type { CallRequest } from "../calls/call.ts";
+import { requestAccess } from "../grants/access-request.ts";
 import { type Use, usedGranting } from "../grants/granting-tool.ts";
 import { surroundingsOf } from "../grants/surroundings.ts";
 import type { CellHost, Consent, Declared, Destinations, Records } from "../model/environment.ts";
@@ -135,6 +138,11 @@ export class SessionHands implements Hands, Disposable {
     return { status, output, error, result: { ...result } };
   }
 
+  async access(request: AccessToolRequest, signal: AbortSignal): Promise<AccessToolAnswer> {
+    const { job, grantee, env } = this.#request;
+    return await requestAccess(request, grantee, surroundingsOf(job, env), signal);
+  }
+
   [Symbol.dispose](): void {
     this.#stopListening();
     this.#files[Symbol.dispose]();
@@ -168,6 +176,7 @@ export class SessionHands implements Hands, Disposable {
       },
       exec: (request, signal) => this.exec(request, signal, onOutput),
       call: (request, signal) => this.call(request, signal),
+      access: (request, signal) => this.access(request, signal),
       commit: this.commit,
       git: this.git,
     };

@@ -321,3 +321,37 @@ describe("a sandbox that is derived from a granted one", () => {
     });
   });
 });
+
+describe("a directory around the one that was asked for", () => {
+  it("can be granted instead, if it could be asked for, and is then what is remembered", async () => {
+    const tree = await openTree({ "data/deep/inner/a": "" });
+    const w = await tree.open("w", { dynamic: { within: ["../data"] } });
+    const inner = join(tree.base, "data/deep/inner");
+    tree.wider = join(tree.base, "data");
+    const outcome = await tree.ask(w, join(inner, "a"));
+    expect(outcome).toMatchObject({ ok: true, directory: tree.wider, scope: "session" });
+    // Not the folder around `within`, which could not be asked for.
+    expect(tree.asked[0]?.wider).toEqual([join(tree.base, "data/deep"), join(tree.base, "data")]);
+    expect(w.sandbox.mounts.map(({ path }) => path)).toContain(tree.wider);
+    expect(await tree.ask(w, join(tree.base, "data/deep"))).toMatchObject({ ok: true, scope: null });
+  });
+
+  it("is not what an approver makes up: then the asked one is granted", async () => {
+    const tree = await openTree({ "data/deep/a": "" });
+    const w = await tree.open("w", { dynamic: { within: ["../data/deep"] } });
+    tree.wider = tree.base;
+    const outcome = await tree.ask(w, join(tree.base, "data/deep/a"));
+    expect(outcome).toMatchObject({ ok: true, directory: join(tree.base, "data/deep") });
+  });
+});
+
+describe("a refused request outside of the folders of `within`", () => {
+  it("names the folders that are allowed, as the worker would ask for them", async () => {
+    const tree = await openTree({ "data/deep/a": "", "other/": "", "p/inbox/sub/": "" });
+    const w = await tree.open("w", { dynamic: { within: ["../data", "./inbox/sub"] } });
+    const outcome = await tree.ask(w, join(tree.base, "other"));
+    expect(outcome.ok ? "" : outcome.refusal.message).toContain(
+      `Ask for a directory at or below one of: ${join(tree.base, "data")}, /inbox/sub.`,
+    );
+  });
+});

@@ -27,6 +27,8 @@ export interface Tree {
   readonly revoked: string[];
   /** What the next questions are answered with; the last one stays. */
   answers: Decision["outcome" | "scope"][];
+  /** A directory around the asked one that is granted instead. */
+  wider?: string;
   open(name: string, spec?: RunSpec): Promise<Grantee>;
   ask(grantee: Grantee, path: string, mode?: Mode, under?: Sandbox): Promise<GrantOutcome>;
 }
@@ -73,7 +75,8 @@ export async function openTree(files: Readonly<Record<string, string>> = {}): Pr
         asked.push(request);
         const answer = (tree.answers.length > 1 ? tree.answers.shift() : tree.answers[0]) ?? "denied";
         if (answer === "denied" || answer === "timed_out") return { outcome: answer, scope: "once", reason: "no" };
-        return { outcome: "approved", scope: answer as Decision["scope"], reason: "a person agreed" };
+        const chosen = tree.wider === undefined ? {} : { directory: tree.wider };
+        return { outcome: "approved", scope: answer as Decision["scope"], reason: "a person agreed", ...chosen };
       },
     },
     ledger,
