@@ -62,6 +62,7 @@ export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 
 const MAY_READ_DISKS = [
   "agent/transcript/",
+  "fleet/cache/",
   "fleet/items/",
   "fleet/scrubbed/",
   "files/",
@@ -77,7 +78,6 @@ const MAY_READ_DISKS = [
 ];
 /** Files elsewhere that touch the disk, and what for. */
 const DISK_EXCEPTIONS: Readonly<Record<string, string>> = {
-  "fleet/cache-key.ts": "reads attachments for their digests, and refuses links and FIFOs",
   "fleet/item-job.ts": "looks whether an attachment is on the host; what it is is judged when it is opened",
   "operations/machine.ts": "checks the mode of the state directory, as a finding for a person",
   "operations/package-version.ts": "reads the version from the package's own `package.json`",

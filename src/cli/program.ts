@@ -366,7 +366,8 @@ Exit status:
   130  interrupted
 ${examples(
   "corral map extract-text --over 'inbox/*.pdf' \\",
-  "    --attach '{path}=in.pdf' --allow-write '/text/{stem}'",
+  "    --attach '{path}=in.pdf' \\",
+  "    --allow-read '/text/{stem}' --allow-write '/text/{stem}'",
   "corral map translate --manifest items.jsonl \\",
   `    --input '{"lang":"{lang}"}' --json > results.jsonl`,
   "corral map --fleet nightly",

@@ -5,7 +5,7 @@ import type { RunEnvironment } from "../run/model/environment.ts";
 import { permissionOf, rootSandbox } from "../run/model/permission.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { Violation } from "../sandbox/violation.ts";
-import { fleetDigest } from "./cache-key.ts";
+import { fleetFacts } from "./cache/fleet-digest.ts";
 import type { OnFleetEvent } from "./events.ts";
 import { freshCells, type ItemExecutor } from "./executor.ts";
 import { type FleetJob, readByAll } from "./item-job.ts";
@@ -90,7 +90,7 @@ async function fenceOff({ driver }: RunEnvironment): Promise<void> {
 
 interface Allowed {
   readonly job: FleetJob;
-  readonly digest: string;
+  readonly digest: string | null;
 }
 
 async function permitted(
@@ -109,47 +109,16 @@ async function permitted(
   if (refusal !== null) return { ok: false, reason: refusal };
   const image = await run.driver.imageFacts(worker.image);
   if (image === null) return { ok: false, violations: [{ code: "IMAGE_MISSING", image: worker.image }] };
-  const digest = fleetDigest([image.id, ...whatRuns(worker, sandbox, run)]);
+  const { digest, images } = await fleetFacts(worker, sandbox, run);
   const reads = readByAll(sandbox, spec.reuse);
-  return { job: { worker, caller: caller.sandbox, sandbox, reads, env: withImage(run, image) }, digest };
+  return { job: { worker, caller: caller.sandbox, sandbox, reads, env: withImages(run, images) }, digest };
 }
 
-/** All items run in the image that the fleet's cache keys contain, even if the image's name is moved later. */
-function withImage(run: RunEnvironment, image: ImageFacts): RunEnvironment {
+/** All items run in the images that the fleet's cache keys contain, even if an image's name is moved later. */
+function withImages(run: RunEnvironment, images: ReadonlyMap<string, ImageFacts>): RunEnvironment {
   const { driver } = run;
-  const imageFacts: Driver["imageFacts"] = (name) =>
-    name === image.name ? Promise.resolve(image) : driver.imageFacts(name);
+  const imageFacts: Driver["imageFacts"] = async (name) => images.get(name) ?? (await driver.imageFacts(name));
   return { ...run, driver: { ...driver, imageFacts } };
-}
-
-/** What a result depends on apart from its item. If any of it changes, cached results do not apply. */
-function whatRuns(
-  worker: WorkerDefinition,
-  { mounts, network, workingDir, limits, policy }: Sandbox,
-  env: RunEnvironment,
-) {
-  const sandbox = { mounts, network, workingDir, limits, policy };
-  return [sandbox, ...[worker, ...calledBy(worker, env.project.workers)].map(whatMatters)];
-}
-
-/** Leaves out what is only for people. The text below a command worker's front matter is a note. */
-function whatMatters({ name, file: _, description: __, instructions, ...rest }: WorkerDefinition): unknown {
-  return [name, rest, rest.agent === undefined ? null : instructions];
-}
-
-/** The workers that a worker may call, directly or through others, sorted by name. */
-function calledBy(worker: WorkerDefinition, workers: ReadonlyMap<string, WorkerDefinition>): WorkerDefinition[] {
-  const found = new Map<string, WorkerDefinition>();
-  const follow = ({ calls }: WorkerDefinition): void => {
-    for (const name of calls) {
-      const called = workers.get(name);
-      if (called === undefined || found.has(name)) continue;
-      found.set(name, called);
-      follow(called);
-    }
-  };
-  follow(worker);
-  return [...found.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1));
 }
 
 /** As if the worker's file declared it, so a time limit above the project's is refused. */

@@ -5,7 +5,7 @@ import { bugText } from "../platform/bug-text.ts";
 import { hasCode } from "../platform/errno.ts";
 import { newRunId } from "../run/model/job.ts";
 import { brokenResult, type RunResult } from "../run/model/result.ts";
-import { cacheKeyOf, outputsAreThere } from "./cache-key.ts";
+import { FleetCache } from "./cache/fleet-cache.ts";
 import { Channel } from "./channel.ts";
 import type { FleetSummary, OnFleetEvent } from "./events.ts";
 import type { ItemExecutor } from "./executor.ts";
@@ -23,8 +23,8 @@ export interface FleetParts {
   readonly id: string;
   readonly spec: FleetSpec;
   readonly job: FleetJob;
-  /** Of what all items have in common. */
-  readonly digest: string;
+  /** Of what all items have in common; null: no result counts for another fleet. */
+  readonly digest: string | null;
   readonly journal: FleetJournal;
   readonly executor: ItemExecutor;
   readonly troubles: RunTroubles;
@@ -51,6 +51,7 @@ export class RunningFleet {
   readonly #flight: PQueue;
   readonly #results = new Channel<ItemResult>(MAX_UNTAKEN);
   readonly #begunAt: number;
+  readonly #cache: FleetCache | null;
   #why: string | null = null;
   #failed = 0;
   #cancelled = false;
@@ -66,6 +67,9 @@ export class RunningFleet {
     this.#semaphore = new Semaphore(running);
     this.#flight = new PQueue({ concurrency: running + warm });
     this.#begunAt = parts.job.env.now();
+    const { id, digest, job, journal, stop } = parts;
+    const isCached = parts.spec.cache && digest !== null;
+    this.#cache = isCached ? FleetCache.open({ id, digest, job, journal, signal: stop }) : null;
   }
 
   /** Every final result, as it comes. */
@@ -95,6 +99,7 @@ export class RunningFleet {
     } finally {
       clearInterval(sharing);
       this.#results.close();
+      await this.#cache?.end();
       // Items that were requeued in the meantime are cancelled too.
       if (this.#cancelled) await this.#queue.cancelQueued(this.#why ?? "the fleet was cancelled");
       if (journal.end(this.id) === null) journal.pause(this.id, this.#why ?? "the fleet ended early");
@@ -155,7 +160,7 @@ export class RunningFleet {
 
   /** One attempt at one item. */
   async #item(claimed: ClaimedItem): Promise<void> {
-    const { job: fleet, stop, onEvent, spec, executor, troubles, digest, journal } = this.#parts;
+    const { job: fleet, stop, onEvent, executor, troubles, journal } = this.#parts;
     const { request, attempt, run } = claimed;
     const ends = new AbortController();
     const onStop = (): void => ends.abort(stop.reason);
@@ -177,9 +182,9 @@ export class RunningFleet {
         return await this.#settle(claimed, { ...unrunResult(claimed, "refused"), error }, null);
       }
       const job = await itemJob(fleet, request, { run, signal: ends.signal, turn });
-      const cacheKey = spec.cache ? await cacheKeyOf(digest, job) : null;
-      const earlier = cacheKey === null ? null : journal.succeededBefore(cacheKey);
-      if (earlier !== null && (await outputsAreThere(job))) {
+      const entry = (await this.#cache?.entryOf(job)) ?? null;
+      const earlier = entry === null ? null : journal.succeededBefore(entry.key);
+      if (earlier !== null) {
         const cached = { ...unrunResult(claimed, "cached"), exitCode: 0, output: earlier.result.output };
         return await this.#settle(claimed, cached, null);
       }
@@ -188,7 +193,8 @@ export class RunningFleet {
       // A withdrawn attempt does not count: the item runs when the fleet is resumed.
       if (result.status === "cancelled" && ends.signal.aborted)
         return void (await this.#queue.requeue(request.index, attempt, 0));
-      await this.#settle(claimed, result, result.status === "succeeded" ? cacheKey : null);
+      const cacheKey = result.status === "succeeded" ? await entry?.keyAfter() : null;
+      await this.#settle(claimed, result, cacheKey ?? null);
     } finally {
       stop.removeEventListener("abort", onStop);
       this.#waiting.delete(ends);

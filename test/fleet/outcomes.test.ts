@@ -1,5 +1,4 @@
 import { describe, expect, it } from "vitest";
-import { fleetDigest } from "../../src/fleet/cache-key.ts";
 import type { FleetEvent } from "../../src/fleet/events.ts";
 import type { ItemExecutor } from "../../src/fleet/executor.ts";
 import { startFleet } from "../../src/fleet/fleet.ts";
@@ -32,7 +31,7 @@ async function fleetRunBy(f: FleetFixture, run: ItemExecutor["run"], onEvent: (e
     spec,
     journal: f.journal,
     job: { worker, caller: caller.sandbox, sandbox: caller.sandbox, reads: [], env: environment },
-    digest: fleetDigest([]),
+    digest: "",
     executor: { run, [Symbol.asyncDispose]: async () => {} },
     troubles: new RunTroubles(),
     share: { concurrency: ALONE, look: async () => ALONE },

@@ -33,6 +33,7 @@ export class Descriptor implements Disposable {
   /** This file, or a name in this directory, as a path that leads through the descriptor. */
   path(): string;
   path(name: string): string;
+  path(name: Buffer): Buffer;
   path(name: string | Buffer): string | Buffer;
   path(name?: string | Buffer): string | Buffer {
     if (name === undefined) return `/proc/self/fd/${this.fd}`;

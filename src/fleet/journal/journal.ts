@@ -16,7 +16,16 @@ import { discardLoading, forgetEnded } from "./forget.ts";
 import { GroupedWrites } from "./grouped-writes.ts";
 import { JournalQueue } from "./journal-queue.ts";
 import { type Loaded, type LoadOptions, loadItems } from "./load.ts";
-import { earlierSuccess, failedRequests, firstResults, resultsOf, type SummaryLine, summaryOf } from "./results.ts";
+import {
+  earlierSuccess,
+  endCacheKeys,
+  failedRequests,
+  firstResults,
+  resultsOf,
+  type SummaryLine,
+  summaryOf,
+  writtenPaths,
+} from "./results.ts";
 import { migrate } from "./schema.ts";
 import { type FencedItem, type TakenOver, takeOverFleet } from "./take-over.ts";
 
@@ -132,6 +141,17 @@ export class FleetJournal implements Disposable {
 
   succeededBefore(cacheKey: string): ReturnType<typeof earlierSuccess> {
     return earlierSuccess(this.#db, cacheKey);
+  }
+
+  /** The paths that items of the fleet asked to write, some of them more than once. */
+  writtenPaths(fleet: string): Generator<string> {
+    return writtenPaths(this.#db, rowOf(this.#db, fleet).id);
+  }
+
+  /** Cache keys that begin with `mark` lose the mark, and count from then on, or are deleted. */
+  endCacheKeys(fleet: string, how: { readonly mark: string; readonly valid: boolean }): void {
+    this.#writes.flush();
+    endCacheKeys(this.#db, rowOf(this.#db, fleet).id, how);
   }
 
   /** In the order of the manifest. */

@@ -98,6 +98,31 @@ function resultFrom(row: ResultRow): ItemResult {
   };
 }
 
+export function* writtenPaths(db: Database, fleet: number): Generator<string, undefined, undefined> {
+  const rows = pages<{ position: number; paths: string }>((after) =>
+    db.all(
+      `SELECT position, json_extract(json, '$.allowWrite') AS paths FROM items JOIN requests ON requests.item = items.id
+       WHERE fleet = ? AND position > ? AND json_extract(json, '$.allowWrite') IS NOT NULL ORDER BY position LIMIT ?`,
+      ...[fleet, after, PAGE],
+    ),
+  );
+  for (const { paths } of rows) yield* JSON.parse(paths) as string[];
+}
+
+export function endCacheKeys(
+  db: Database,
+  fleet: number,
+  { mark, valid }: { readonly mark: string; readonly valid: boolean },
+): void {
+  db.transaction(() =>
+    db.run(
+      `UPDATE items SET cache_key = iif(?1, substr(cache_key, ?2), NULL)
+       WHERE fleet = ?3 AND state = 'done' AND status = 'succeeded' AND substr(cache_key, 1, ?4) = ?5`,
+      ...[valid ? 1 : 0, mark.length + 1, fleet, mark.length, mark],
+    ),
+  );
+}
+
 /**
  * The newest item of any fleet of the project that succeeded with the same cache key; null if there is none. The index contains
  * only the start of each key, so that it stays small.

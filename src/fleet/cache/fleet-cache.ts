@@ -1,0 +1,152 @@
+import { dirname } from "node:path";
+import { sha256 } from "../../platform/sha256.ts";
+import type { Declared } from "../../run/model/environment.ts";
+import type { Job } from "../../run/model/job.ts";
+import { permissionOf } from "../../run/model/permission.ts";
+import { hostPathOf, parsePathIn } from "../../sandbox/access.ts";
+import type { Mount } from "../../sandbox/mount.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { comesBack } from "../../sandbox/staging.ts";
+import type { FleetJournal } from "../journal/journal.ts";
+import { attachedTo, exactlyAttached } from "./attached.ts";
+import { exactState, type LeftOut, NOTHING, type TreeState, treeState } from "./tree-state.ts";
+
+export interface FleetCacheParts {
+  /** The fleet. */
+  readonly id: string;
+  /** Of what all items have in common apart from files, see `fleetDigest`. */
+  readonly digest: string;
+  readonly job: {
+    /** What the worker may do in this fleet: every item may do less. */
+    readonly sandbox: Sandbox;
+    readonly env: Declared;
+  };
+  readonly journal: FleetJournal;
+  readonly signal: AbortSignal;
+}
+
+/** One item, as the cache knows it before it runs. */
+export interface CacheEntry {
+  /** The key under which an earlier success counts: all that the item depends on, and what it has written is still as it left it. */
+  readonly key: string;
+  /** The key for the success of this item, once it has ended; null if what it reads has changed since. */
+  keyAfter(): Promise<string | null>;
+}
+
+/** More folders that items write are not kept in memory: such a fleet is not cached. */
+const MAX_OUTPUTS = 1_000_000;
+/** Marks the key of an item until its fleet has ended, and what all items read is known to be unchanged. */
+const UNCONFIRMED = "?";
+
+/**
+ * Finds results of earlier items that depend on the same. What an item can read is part of its key. A directory that all items
+ * read is read once for the fleet, and looked at again when the fleet ends: if it was changed, no result of the fleet counts.
+ */
+export class FleetCache {
+  readonly #parts: FleetCacheParts;
+  readonly #outputs: LeftOut;
+  /** Of the directories that all items read, by host path. */
+  readonly #shared = new Map<string, Promise<TreeState | null>>();
+
+  /** Null if the folders that its items write are too many. */
+  static open(parts: FleetCacheParts): FleetCache | null {
+    const outputs = outputsOf(parts);
+    if (outputs === null) return null;
+    // A process that ran this fleet before may have died before it confirmed them.
+    parts.journal.endCacheKeys(parts.id, { mark: UNCONFIRMED, valid: false });
+    return new FleetCache(parts, outputs);
+  }
+
+  private constructor(parts: FleetCacheParts, outputs: LeftOut) {
+    this.#parts = parts;
+    this.#outputs = outputs;
+  }
+
+  /** Null if it is not known what the item depends on: it runs, and its result does not count for others. */
+  async entryOf(job: Job): Promise<CacheEntry | null> {
+    const { env } = this.#parts.job;
+    const derivation = await permissionOf(job.worker, job.callerSandbox, job.narrow, env);
+    if (!derivation.ok) return null;
+    const { mounts } = derivation.sandbox;
+    const written = mounts.filter(comesBack);
+    // Without folders of its own it is not known which files are its output.
+    if (written.length > 0 && job.narrow?.allowWrite === undefined) return null;
+    const attached = await attachedTo(job);
+    const read = await this.#read(mounts.filter((mount) => !comesBack(mount)));
+    if (attached === null || read === null) return null;
+    const inputs = sha256(
+      JSON.stringify([this.#parts.digest, job.input ?? null, job.narrow, attached.digests, read.digests]),
+    );
+    return {
+      key: await this.#withOutputs(inputs, written),
+      keyAfter: async () => {
+        const isSame = (await exactlyAttached(job)) === attached.exact && (await read.isUnchanged());
+        return isSame ? `${UNCONFIRMED}${await this.#withOutputs(inputs, written)}` : null;
+      },
+    };
+  }
+
+  /** The fleet runs no item any more: its results count from now on if what they all read is as it was when the fleet began. */
+  async end(): Promise<void> {
+    const { id, journal } = this.#parts;
+    let valid = true;
+    for (const [host, begun] of this.#shared) {
+      const state = await begun.catch(() => null);
+      valid = valid && state !== null && state.exact === (await exactState(host, this.#outputs, NEVER));
+    }
+    journal.endCacheKeys(id, { mark: UNCONFIRMED, valid });
+  }
+
+  async #read(mounts: readonly Mount[]) {
+    const { sandbox } = this.#parts.job;
+    const digests: [path: string, mode: string, digest: string][] = [];
+    const own: { host: string; exact: string }[] = [];
+    for (const { path, host, mode } of mounts) {
+      const isShared = sandbox.mounts.some((mount) => mount.host === host);
+      const state = await (isShared ? this.#sharedState(host) : this.#stateOf(host));
+      if (state === null) return null;
+      digests.push([path, mode, state.digest]);
+      if (!isShared) own.push({ host, exact: state.exact });
+    }
+    const isUnchanged = async (): Promise<boolean> => {
+      for (const { host, exact } of own) {
+        if ((await exactState(host, this.#outputs, this.#parts.signal)) !== exact) return false;
+      }
+      return true;
+    };
+    return { digests, isUnchanged };
+  }
+
+  #sharedState(host: string): Promise<TreeState | null> {
+    const known = this.#shared.get(host) ?? this.#stateOf(host);
+    this.#shared.set(host, known);
+    return known;
+  }
+
+  #stateOf(host: string): Promise<TreeState | null> {
+    return treeState(host, this.#outputs, this.#parts.signal);
+  }
+
+  async #withOutputs(inputs: string, written: readonly Mount[]): Promise<string> {
+    const states: (string | null)[] = [];
+    for (const { host } of written) states.push(await exactState(host, NOTHING, this.#parts.signal));
+    return sha256(JSON.stringify([inputs, states]));
+  }
+}
+
+/** The folders that items of this fleet write, on the host: each item's key has its own, and no other. */
+function outputsOf({ id, journal, job: { sandbox } }: FleetCacheParts): LeftOut | null {
+  const outputs = new Set<string>();
+  const above = new Set<string>();
+  for (const path of journal.writtenPaths(id)) {
+    if (outputs.size >= MAX_OUTPUTS) return null;
+    const parsed = parsePathIn(sandbox, path);
+    const host = parsed.ok ? hostPathOf(sandbox, parsed.path) : null;
+    if (host === null) continue;
+    outputs.add(host);
+    for (let at = dirname(host); !above.has(at); at = dirname(at)) above.add(at);
+  }
+  return { has: (host) => outputs.has(host), isAbove: (host) => above.has(host) };
+}
+
+const NEVER = new AbortController().signal;
