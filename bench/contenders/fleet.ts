@@ -46,6 +46,7 @@ async function* requests(projectDir: string, items: number): AsyncGenerator<Item
       key: String(index),
       place: `item ${index}`,
       attachments: [{ path: inputOf(projectDir, index), name: "in" }],
+      allowRead: [`/out/${index}`],
       allowWrite: [`/out/${index}`],
     };
 }

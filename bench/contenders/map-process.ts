@@ -6,7 +6,7 @@ import type { Bench } from "../bench.ts";
 
 const CORRAL = fileURLToPath(new URL("../../dist/cli/corral.js", import.meta.url));
 const LOOK_MS = 50;
-const ITEM = ["--attach", "{path}=in", "--allow-write", "/out/{name}", "--no-cache"];
+const ITEM = ["--attach", "{path}=in", "--allow-read", "/out/{name}", "--allow-write", "/out/{name}", "--no-cache"];
 
 /** The peak resident memory of `corral map` over all items of the bench's project, with scrubbed cells. */
 export async function mostResidentBytes({ projectDir, stateDir }: Bench): Promise<number> {

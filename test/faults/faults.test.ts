@@ -73,7 +73,11 @@ describe(`while one call to the Engine in twenty is delayed, cut or garbled (see
     async (reuse) => {
       const spec = { workers: { w: { ...WORKER, command: sh(ITEM_SCRIPT) } }, zones: { out: "rw" } } as const;
       await using fleet = await opened(() => openFleetProject(spec, { engineEnv: engine.env }));
-      const items = Array.from({ length: ITEMS }, (_, n) => ({ input: n, allowWrite: [`/out/${n}`] }));
+      const items = Array.from({ length: ITEMS }, (_, n) => ({
+        input: n,
+        allowRead: [`/out/${n}`],
+        allowWrite: [`/out/${n}`],
+      }));
       const { summary, results } = await fleet.map({ reuse, concurrency: 6 }, items);
 
       expect(results.size).toBe(ITEMS);
