@@ -27,7 +27,10 @@ beforeAll(async () => {
   });
   const small = { name: "a.txt", content: Buffer.from("text") };
   await writeFile(join(f.project.dir, "link.zip"), zip([small, { name: "l", content: "/etc/passwd", isLink: true }]));
-  await writeFile(join(f.project.dir, "bomb.zip"), zip([small, { name: "zeros", content: Buffer.alloc(60 * MEGABYTE) }]));
+  await writeFile(
+    join(f.project.dir, "bomb.zip"),
+    zip([small, { name: "zeros", content: Buffer.alloc(60 * MEGABYTE) }]),
+  );
 });
 
 afterAll(async () => {
@@ -61,7 +64,10 @@ describe("an archive with a link to /etc/passwd, and one that unpacks to more th
 
   it("do not reach it with `stage: true`: the link is refused, and of a run that failed nothing is applied", async () => {
     const { link, bomb } = await unpacked("staged");
-    expect(link).toMatchObject({ status: "refused", error: { message: expect.stringContaining("/text/staged-link/l") } });
+    expect(link).toMatchObject({
+      status: "refused",
+      error: { message: expect.stringContaining("/text/staged-link/l") },
+    });
     expect(readdirSync(inText("staged-link"))).toEqual(["a.txt"]);
     expect(bomb?.status).toMatch(/disk_limit|failed|signaled/);
     expect(() => lstatSync(inText("staged-bomb"))).toThrow("ENOENT");

@@ -171,8 +171,12 @@ describe("the digest of a fleet", () => {
     expect(first).not.toBeNull();
     expect(await digestWith({})).toBe(first);
     const { driver } = environment;
-    const imageFacts: typeof driver.imageFacts = async (name) =>
-      ({ name, id: name === "corral/python" ? "other" : "same", env: [], volumes: [] });
+    const imageFacts: typeof driver.imageFacts = async (name) => ({
+      name,
+      id: name === "corral/python" ? "other" : "same",
+      env: [],
+      volumes: [],
+    });
     const other: typeof driver.imageFacts = async (name) => ({ name, id: "same", env: [], volumes: [] });
     expect(await digestWith({ driver: { ...driver, imageFacts } })).not.toBe(
       await digestWith({ driver: { ...driver, imageFacts: other } }),

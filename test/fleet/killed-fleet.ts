@@ -70,7 +70,16 @@ export async function killedFleet(options: KilledFleetOptions): Promise<KilledFl
     fleet,
     async start() {
       const standing = await fleet().catch(() => null);
-      const each = ["--attach", "{path}=in", "--allow-read", "/text/{stem}", "--allow-write", "/text/{stem}", "--key", "{stem}"];
+      const each = [
+        "--attach",
+        "{path}=in",
+        "--allow-read",
+        "/text/{stem}",
+        "--allow-write",
+        "/text/{stem}",
+        "--key",
+        "{stem}",
+      ];
       const how = ["--reuse", reuse, "--concurrency", String(concurrency), "--no-cache"];
       const args =
         standing === null ? ["map", "w", "--over", "inbox/*", ...each, ...how] : ["fleet", "resume", standing.id];
