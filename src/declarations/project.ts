@@ -59,10 +59,11 @@ export interface Project {
 export async function loadProject(dir: string): Promise<Project> {
   const projectDir = await folderAt(dir);
   const corral = await readCorral(projectDir, join(dir, "corral.yaml"));
-  const workers = await workersOf(corral, projectDir, dir);
   const policiesDir = await subfolder(corral, "policies", projectDir);
   const resolved = await declarationOf(corral, projectDir);
   const declaration = resolved.ok ? ({ ok: true, value: resolved.value.declaration } as const) : resolved;
+  const given = corral.checked.ok && declaration.ok ? declaration.value.mounts.map(({ name }) => name) : null;
+  const workers = await workersOf(corral, projectDir, dir, given);
   const fleetsDir = await subfolder(corral, "fleets", projectDir);
   const git = workers.ok && declaration.ok ? await gitOf(corral, projectDir, workers.value, declaration.value) : NO_GIT;
   const models = await modelsOf(corral, projectDir, workers, declaration);
@@ -232,11 +233,12 @@ async function workersOf(
   corral: CorralFile,
   projectDir: string,
   shownDir: string,
+  given: readonly string[] | null,
 ): Promise<Checked<ReadonlyMap<string, WorkerDefinition>>> {
   const dir = await subfolder(corral, "workers", projectDir);
   if (!dir.ok) return dir;
   if (dir.value === null) return { ok: true, value: new Map() };
-  return readWorkers(dir.value, join(shownDir, writtenFolder(corral, "workers")));
+  return readWorkers(dir.value, join(shownDir, writtenFolder(corral, "workers")), given);
 }
 
 /** The folder that `corral.yaml` names under `key`, else the folder with that name; null if it is not named and does not exist. */

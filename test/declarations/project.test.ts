@@ -266,6 +266,22 @@ describe("problems of a project", () => {
     expect(problems.join("\n")).toContain(expected);
   });
 
+  it("are misspelt zones, each with the nearest name that the project or any worker's own paths have", async () => {
+    const worker = (zones: string) => `---\ncommand: [cat]\nsandbox: { ${zones} }\n---\n`;
+    const files = {
+      "data/": "",
+      "workers/a.worker": worker("zones: [{ name: dta }, { name: data }, { name: scratch }, { name: scrtch }]"),
+      "workers/b.worker": worker("paths: { scratch: { root: ./data } }"),
+      // It is refused when it is run: it may be of another project.
+      "workers/c.worker": worker("zones: [{ name: far-off }]"),
+    };
+    const dir = await project("version: 1\nsandbox: { mode: direct, zones: { data: { path: ./data } } }\n", files);
+    expect(await problemsIn(dir)).toEqual([
+      "workers/a.worker:3:28 sandbox.zones.0.name the project has no zone `dta`, did you mean `data`?",
+      "workers/a.worker:3:78 sandbox.zones.3.name the project has no zone `scrtch`, did you mean `scratch`?",
+    ]);
+  });
+
   it("name a folder that corral.yaml names and that is not there", async () => {
     const dir = await project("version: 1\nworkers: ./jobs\npolicies: corral.yaml\n");
     expect(await problemsIn(dir)).toEqual([

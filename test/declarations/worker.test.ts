@@ -159,10 +159,7 @@ output: xml`;
       "3:1 model `command` and `model` cannot be used together; a worker is a command or an agent",
     ],
     ["command: [a]\ncalls: [../b]", /^3:9 calls\.0 must be 1 to 64 letters/],
-    [
-      "command: [a]\nsandbox: { require_os_sandbox: false }",
-      /^3:32 sandbox\.require_os_sandbox cannot be false: Corral/,
-    ],
+    ["command: [a]\nsandbox: { require_os_sandbox: maybe }", /^3:32 sandbox\.require_os_sandbox must be/],
     [
       "command: [a]\nsandbox: { network: { allow: [example.org] } }",
       /^3:31 sandbox\.network\.allow\.0 .*port is missing/,

@@ -68,7 +68,8 @@ const sandbox = map({
   network: network.optional(),
   working_dir: virtualPath.optional(),
   dynamic: dynamic.optional(),
-  require_os_sandbox: z.literal(true, "cannot be false: Corral runs a worker isolated or not at all").optional(),
+  /** Corral runs a worker isolated or not at all, so `false` changes nothing. */
+  require_os_sandbox: z.boolean().optional(),
 });
 
 /** A shell is never implied, so words are never split: the message shows what was probably meant. */

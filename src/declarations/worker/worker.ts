@@ -47,6 +47,8 @@ export interface WorkerDefinition {
   /** Null: the caller's policy. */
   readonly policyName: string | null;
   readonly output: "text" | "json";
+  /** What its file says and Corral does not do, each at its place; absent: nothing. */
+  readonly withoutEffect?: readonly Problem[];
   readonly env: Readonly<Record<string, string>>;
 }
 
@@ -99,7 +101,11 @@ export function readWorker(text: string, file: string): Checked<WorkerFile> {
     ...identityProblems(document, file),
   ];
   if (!checked.ok || problems.length > 0) return { ok: false, problems };
-  return { ok: true, value: { worker: definitionOf(checked.value, split.instructions, file), document } };
+  const worker = {
+    ...definitionOf(checked.value, split.instructions, file),
+    ...withoutEffect(checked.value, document),
+  };
+  return { ok: true, value: { worker, document } };
 }
 
 export function workerNameOf(file: string): string {
@@ -177,6 +183,12 @@ function definitionOf(yaml: WorkerYaml, instructions: string, file: string): Wor
     output: yaml.output_schema === undefined ? yaml.output : "json",
     env: Object.fromEntries(yaml.env),
   };
+}
+
+function withoutEffect({ sandbox }: WorkerYaml, { problemAt }: YamlDocument): Pick<WorkerDefinition, "withoutEffect"> {
+  if (sandbox.require_os_sandbox !== false) return {};
+  const message = "`false` has no effect: Corral runs a worker isolated or not at all";
+  return { withoutEffect: [problemAt(["sandbox", "require_os_sandbox"], message)] };
 }
 
 function modelText(model: ModelRef): string {

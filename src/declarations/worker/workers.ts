@@ -9,10 +9,14 @@ import { readWorker, type WorkerDefinition, type WorkerFile, workerNameOf } from
 
 const MAX_WORKERS = 1000;
 
-/** Every `*.worker` file of a folder, by name; `shownDir` is how messages name it. Problems of all files come together. */
+/**
+ * Every `*.worker` file of a folder, by name; `shownDir` is how messages name it. Problems of all files come together.
+ * `given`: the names of the project's mounts; null if they are not known.
+ */
 export async function readWorkers(
   dir: string,
   shownDir: string,
+  given: readonly string[] | null,
 ): Promise<Checked<ReadonlyMap<string, WorkerDefinition>>> {
   const wrong = (message: string) =>
     ({ ok: false, problems: [{ file: shownDir, line: 1, column: 1, path: "", message }] }) as const;
@@ -31,6 +35,7 @@ export async function readWorkers(
   }
   // A worker whose file is wrong still exists: its callers are not to blame.
   problems.push(...read.flatMap((caller) => unknownCalls(caller, files.map(workerNameOf))));
+  if (given !== null && problems.length === 0) problems.push(...misspeltZones(read, given));
   if (problems.length > 0) return { ok: false, problems };
   return { ok: true, value: new Map(read.map(({ worker }) => [worker.name, worker])) };
 }
@@ -69,4 +74,20 @@ function unknownCalls({ worker, document }: WorkerFile, known: readonly string[]
       ),
     ];
   });
+}
+
+/**
+ * Names that neither the project nor any worker's own `paths` have, but that are near to one that they have. A worker with any
+ * other unknown name is refused when it is run.
+ */
+function misspeltZones(workers: readonly WorkerFile[], given: readonly string[]): Problem[] {
+  const own = workers.flatMap(({ worker }) => worker.needs.paths ?? []).map(({ name }) => name);
+  const known = [...new Set([...given, ...own])];
+  return workers.flatMap(({ worker, document }) =>
+    (worker.needs.zones ?? []).flatMap(({ name }, index) => {
+      const meant = known.includes(name) ? null : nearest(name, known);
+      if (meant === null) return [];
+      return [document.problemAt(["sandbox", "zones", index, "name"], `the project has no zone \`${name}\`${meant}`)];
+    }),
+  );
 }

@@ -60,6 +60,7 @@ export async function check(preview: Preview, maxPaths = MAX_PATHS): Promise<Che
   const warnings = [...missing].map(
     ([image, users]) => `The Engine has no image ${image}. Workers that need it: ${[...users].sort().join(", ")}.`,
   );
+  for (const { withoutEffect = [] } of workers) warnings.push(...withoutEffect.map(describeProblem));
   warnings.push(...scripts.missing, ...missingKeys(preview), ...(await missingFolders(project)));
   if (preview.unavailable !== null) warnings.push(`Images were not checked. ${preview.unavailable}`);
   return {

@@ -1,5 +1,6 @@
 import { type AgentBudget, toolNameOf } from "../../declarations/worker/agent.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import { describeProblem } from "../../declarations/yaml/problem.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import type { Narrowing } from "../../sandbox/ancestry.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
@@ -149,9 +150,9 @@ function consentNotes(worker: WorkerDefinition, sandbox: Sandbox): string[] {
   ];
 }
 
-/** What its file lets it ask for beyond its sandbox. */
-function furtherNotes({ dynamic, git = [] }: WorkerDefinition): string[] {
-  const notes: string[] = [];
+/** What its file says without effect, and what it lets it ask for beyond its sandbox. */
+function furtherNotes({ dynamic, git = [], withoutEffect = [] }: WorkerDefinition): string[] {
+  const notes = withoutEffect.map(describeProblem);
   if (dynamic !== null) {
     const where = dynamic.within === null ? "" : ` in ${dynamic.within.join(", ")}`;
     const count = dynamic.max === 1 ? "1 directory" : `${dynamic.max} directories`;

@@ -54,6 +54,16 @@ describe("check", () => {
     });
   });
 
+  it("reports what a worker's file says without effect, at its place", async () => {
+    const own = { require_os_sandbox: false };
+    const strict = { require_os_sandbox: true };
+    const report = await checked({ workers: { w: { command, sandbox: own }, s: { command, sandbox: strict } } });
+    expect(report).toMatchObject({ ok: true, failing: [] });
+    expect(report.warnings).toEqual([
+      expect.stringMatching(/w\.worker:2:\d+: sandbox\.require_os_sandbox: `false` has no effect: Corral runs/),
+    ]);
+  });
+
   it("makes nothing, neither in the project nor of Corral's own, and neither does explain", async () => {
     const sandbox = { mode: "sandboxed", zones: { cache: { mode: "rw", path: "./deep/c" } } };
     const workers = { w: { command, sandbox: { zones: [{ name: "cache", mode: "rw" }] } } };

@@ -29,7 +29,11 @@ const workers = {
     sandbox: { zones: [{ ...rw("kept"), approval: { write: "pre_approved", delete: "blocked" } }] },
   },
   closed: { command: sh("true"), sandbox: { zones: [{ ...rw("kept"), approval: "blocked" }] } },
-  greedy: { command: sh("true"), sandbox: { zones: [rw("data"), { name: "none" }], network: true }, calls: ["bottom"] },
+  greedy: {
+    command: sh("true"),
+    sandbox: { zones: [rw("data"), { name: "elsewhere" }], network: true },
+    calls: ["bottom"],
+  },
   imageless: {
     command: sh("true"),
     image: "nobody/nothing",
