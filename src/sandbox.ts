@@ -1,11 +1,23 @@
-/* `corral/sandbox`: the permission model by itself. Pure: it reads no disk, needs no Engine and no project. */
+/* `corral/sandbox`: the permission model by itself, and guarded files. It needs no Engine and no project, and loads no client of one. */
 
+export type { Edit, EntryType, ListEntry } from "./files/model/files.ts";
 // The container as plain JSON.
 export type { PlannedSource } from "./isolation/plan/mounts.ts";
 export type { Plan } from "./isolation/plan/plan.ts";
 export { type ImageFacts, type Planning, type PlanRequest, planFor } from "./isolation/plan/plan-for.ts";
 // A sandbox to query and to derive from: begin here.
 export { type DeriveRequest, FileSandbox } from "./library/file-sandbox.ts";
+// Its files, on the host or in memory.
+export {
+  type DirectoryListing,
+  type FileApproval,
+  type FileWriteOptions,
+  type OpenedFileInfo,
+  type OpenFilesOptions,
+  openFiles,
+  type SandboxFiles,
+  type WholeReadOptions,
+} from "./library/open-files.ts";
 export { type MountOf, type SandboxDeclaration, sandboxOf } from "./library/sandbox-of.ts";
 // The same as functions over plain data.
 export { accessOf, canRead, canWrite, type FileFacts, readablePaths, writablePaths } from "./sandbox/access.ts";
@@ -14,6 +26,7 @@ export { type ProjectDeclaration, projectSandbox } from "./sandbox/declare.ts";
 export { derive } from "./sandbox/derive.ts";
 export {
   EditError,
+  FileLeasedError,
   FileSystemError,
   FileTooLargeError,
   NotFoundError,

@@ -76,7 +76,8 @@ describe("the package, packed and installed elsewhere", () => {
     });
     const state = { ...env, CORRAL_STATE_DIR: join(dir, "state") };
     const derived = await execute(process.execPath, [join(examples, "derive.ts")], { env });
-    expect(derived.stdout).toContain("true false /srv/app/docs/index.md");
+    expect(derived.stdout).toContain("true false read");
+    expect((await execute(process.execPath, [join(examples, "files.ts")], { env })).stdout).toContain("- mow hay");
     const ran = await execute(process.execPath, [join(examples, "agent.ts")], { env: state });
     expect(ran.stdout).toContain("applied create /notes/length.txt");
   });

@@ -4,7 +4,7 @@ import { SandboxPermissionEscalationError, sandboxOf } from "corral/sandbox";
 const program = sandboxOf({ mounts: { src: { host: "/srv/app/src", mode: "rw" }, docs: { host: "/srv/app/docs" } } });
 const reader = program.derive({ allowRead: ["/src", "docs"] }, "reader");
 console.log(reader.readableRoots, reader.writableRoots);
-console.log(reader.canRead("/src/main.ts"), reader.canWrite("/src/main.ts"), reader.resolve("docs:index.md"));
+console.log(reader.canRead("/src/main.ts"), reader.canWrite("/src/main.ts"), reader.access("docs:index.md"));
 console.log(reader.checkWrite("/src/main.ts")?.message);
 
 try {

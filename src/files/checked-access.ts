@@ -1,6 +1,14 @@
-import { accessOf, checkRead, checkWrite, governingMount, parsePathIn, readablePaths } from "../sandbox/access.ts";
+import {
+  accessOf,
+  checkConsent,
+  checkRead,
+  checkWrite,
+  consentTo,
+  parsePathIn,
+  readablePaths,
+} from "../sandbox/access.ts";
 import type { ChangeOperation, Consent } from "../sandbox/approval.ts";
-import { PathNotInSandboxError, PermissionError, type SandboxError } from "../sandbox/errors.ts";
+import { PathNotInSandboxError, type SandboxError } from "../sandbox/errors.ts";
 import type { Access } from "../sandbox/mount.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
@@ -42,11 +50,6 @@ export class CheckedAccess {
     const parsed = parsePathIn(this.#sandbox, raw);
     if (parsed.ok) return parsed.path;
     throw new PathNotInSandboxError(shown(raw), readablePaths(this.#sandbox), parsed.reason);
-  }
-
-  holds(raw: string, query: (sandbox: Sandbox, path: VirtualPath) => boolean): boolean {
-    const parsed = parsePathIn(this.#sandbox, raw);
-    return parsed.ok && query(this.#sandbox, parsed.path);
   }
 
   resolve(raw: string): Resolution {
@@ -115,23 +118,17 @@ export class CheckedAccess {
   #need(operation: ChangeOperation, raw: string): ConsentNeed {
     const path = this.parse(raw);
     refuse(checkWrite(this.#sandbox, path, { directory: true }));
-    return { operation, path, consent: this.#consent(operation, path) };
-  }
-
-  /** A mount that declares no consent asks for everything. */
-  #consent(operation: ChangeOperation, path: VirtualPath): Consent {
-    return governingMount(this.#sandbox, path)?.approval?.[operation] ?? "ask";
+    return { operation, path, consent: consentTo(this.#sandbox, path, operation) };
   }
 
   #toChange(operation: "write" | "delete", raw: string, facts: Parameters<typeof checkWrite>[2]): Place {
     const path = this.parse(raw);
     refuse(checkWrite(this.#sandbox, path, facts));
+    refuse(checkConsent(this.#sandbox, path, operation));
     // It would replace a file that may not be read, which is never applied.
     const size = operation === "write" ? this.#hidden.sizeAt(path) : null;
     if (size !== null) refuse(checkRead(this.#sandbox, path, { size }));
-    if (this.#consent(operation, path) !== "blocked") return this.#placeOf(path);
-    const what = operation === "write" ? "writing" : "deleting";
-    throw new PermissionError(path, operation, `${what} is blocked there, and no approval can allow it.`);
+    return this.#placeOf(path);
   }
 
   #placeOf(path: VirtualPath): Place {

@@ -20,6 +20,7 @@ import type {
   ReadResult,
   TransferOptions,
   Transferred,
+  WholeOptions,
   WriteOptions,
   Written,
 } from "./model/files.ts";
@@ -31,14 +32,20 @@ import { leadsToMount, listNamespace, statNamespace } from "./namespace.ts";
 
 type Unguarded<Options> = Omit<Options, "checks">;
 
+/** What a path is, and what the operations on it would answer. */
+export interface Inspected extends FileInfo {
+  /** True if a file here is read, or a directory listed. */
+  readonly readable: boolean;
+  /** True if a file here is written, possibly after a question. */
+  readonly writable: boolean;
+}
+
 /**
  * A sandbox's files, by the paths that a worker writes. What the sandbox does not allow is refused before anything is
  * touched, with a `SandboxError` that says what is allowed. The caller asks for approval if {@link GuardedFiles.needs} says
  * so; what is `blocked` is refused here.
  */
 export interface GuardedFiles {
-  canRead(path: string): boolean;
-  canWrite(path: string): boolean;
   /** The place that a text names, and what is allowed there. A place outside of what can be read is a refusal. */
   resolve(path: string): Resolution;
   readableRoots(): readonly VirtualPath[];
@@ -53,6 +60,7 @@ export interface GuardedFiles {
   foresee(intended: Intended, options?: { readonly signal?: AbortSignal | undefined }): Promise<Foreseen>;
 
   read(path: string, options?: Unguarded<ReadOptions & Guard>): Promise<ReadResult>;
+  bytes(path: string, options: Unguarded<WholeOptions>): Promise<Buffer>;
   write(path: string, content: string | Uint8Array, options?: Unguarded<WriteOptions>): Promise<Written>;
   append(path: string, content: string | Uint8Array, options?: Unguarded<Guard & Expecting>): Promise<Written>;
   edit(path: string, edits: readonly Edit[], options?: Unguarded<Guard & Expecting>): Promise<Edited>;
@@ -62,6 +70,10 @@ export interface GuardedFiles {
   mkdir(path: string): Promise<{ readonly created: boolean }>;
   exists(path: string): Promise<boolean>;
   stat(path: string): Promise<FileInfo>;
+  /** The same, and what reading and writing it would do now. */
+  inspect(path: string): Promise<Inspected>;
+  /** The place itself, after links. The last components of its path need not exist. */
+  realPath(path: string): Promise<VirtualPath>;
   list(path?: string, options?: Unguarded<Omit<ListOptions, "base">>): Promise<Listing>;
 }
 
@@ -77,8 +89,6 @@ export function guarded(files: Files, sandbox: Sandbox, hidden: Hidden = NOTHING
     }
   };
   return {
-    canRead: (raw) => access.holds(raw, canRead),
-    canWrite: (raw) => access.holds(raw, canWrite),
     resolve: (raw) => access.resolve(raw),
     readableRoots: () => readablePaths(sandbox),
     writableRoots: () => writablePaths(sandbox),
@@ -87,6 +97,7 @@ export function guarded(files: Files, sandbox: Sandbox, hidden: Hidden = NOTHING
       told(() => foresee(intended, { files, access, mounts: sandbox.mounts.map(({ path }) => path), ...options })),
 
     read: (raw, options) => told(async () => files.read(access.toRead(raw), { ...options, checks })),
+    bytes: (raw, options) => told(async () => files.bytes(access.toRead(raw), { ...options, checks })),
     write: async (raw, content, options) => {
       const bytes = bytesOf(content);
       return files.write(access.toWrite(raw, bytes.length), bytes, { ...options, checks });
@@ -108,8 +119,33 @@ export function guarded(files: Files, sandbox: Sandbox, hidden: Hidden = NOTHING
       return leadsToMount(sandbox, path) || place === null || files.exists(place);
     },
     stat: (raw) => told(async () => statNamespace(files, sandbox, access.toSee(raw))),
+    inspect: (raw) => told(async () => inspected(files, sandbox, access.toSee(raw))),
+    realPath: (raw) => told(async () => realPath(files, sandbox, access.toSee(raw))),
     list: async (raw = ".", options = {}) => listNamespace(files, sandbox, access.toSee(raw), options, hidden),
   };
+}
+
+async function inspected(files: Files, sandbox: Sandbox, path: VirtualPath): Promise<Inspected> {
+  const info = await statNamespace(files, sandbox, path);
+  const { type, size } = info;
+  if (type === "link" || type === "other") return { ...info, readable: false, writable: false };
+  const real = await realPath(files, sandbox, path);
+  const directory = type === "directory";
+  const facts = { directory, ...(size === null ? {} : { size }) };
+  const readable = leadsToMount(sandbox, path) || [path, real].every((one) => canRead(sandbox, one, facts));
+  // Nothing is written through a link. A file that is too large may be replaced by a smaller one.
+  return { ...info, readable, writable: real === path && canWrite(sandbox, path, { directory }) };
+}
+
+async function realPath(files: Files, sandbox: Sandbox, path: VirtualPath): Promise<VirtualPath> {
+  const place = placeOf(sandbox.mounts, path);
+  if (place === null) return path;
+  try {
+    return await files.resolve(place);
+  } catch (error) {
+    if (leadsToMount(sandbox, path) && error instanceof NotFoundError) return path;
+    throw error;
+  }
 }
 
 /**

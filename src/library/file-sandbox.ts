@@ -1,5 +1,8 @@
+import { guarded } from "../files/guarded.ts";
+import { openHostFiles } from "../files/host/host-files.ts";
 import {
   accessOf,
+  checkConsent,
   checkRead,
   checkWrite,
   type FileFacts,
@@ -36,8 +39,8 @@ export interface DeriveRequest
 }
 
 /**
- * A sandbox to ask and to derive from, without a disk, a container or a project: pure, and never changed. What it says is what
- * a cell under the same sandbox is held to.
+ * A sandbox to ask and to derive from, without a container or a project: never changed, and pure but for `resolve`. What it
+ * says is what a cell under the same sandbox is held to.
  *
  * Every path is a virtual one, as text. A text that is no path of the namespace (`..` that leaves it, a drive letter) is
  * outside of every sandbox.
@@ -66,14 +69,14 @@ export class FileSandbox {
     return parsed.ok ? accessOf(this.data, parsed.path) : "none";
   }
 
-  /** Whether it lies where this sandbox reads. */
-  canRead(path: string): boolean {
-    return this.access(path) !== "none";
+  /** Whether a file of this path may be read: the same answer as {@link checkRead}. */
+  canRead(path: string, facts: FileFacts = {}): boolean {
+    return this.checkRead(path, facts) === null;
   }
 
-  /** Whether it lies where this sandbox writes. */
-  canWrite(path: string): boolean {
-    return this.access(path) === "write";
+  /** Whether a file of this path may be written, possibly after a question: the same answer as {@link checkWrite}. */
+  canWrite(path: string, facts: FileFacts = {}): boolean {
+    return this.checkWrite(path, facts) === null;
   }
 
   /** Why this file may not be read, in words that a model can act on; null where it may. */
@@ -82,22 +85,24 @@ export class FileSandbox {
     return parsed.ok ? checkRead(this.data, parsed.path, facts) : this.#outside(path, parsed.reason);
   }
 
-  /** Why this file may not be written; null if it may. It does not say if a person must approve it. */
+  /** Why this file may not be written; null if it may. It does not say if the user must agree first. */
   checkWrite(path: string, facts: FileFacts = {}): SandboxError | null {
     const parsed = parsePathIn(this.data, path);
-    return parsed.ok ? checkWrite(this.data, parsed.path, facts) : this.#outside(path, parsed.reason);
+    if (!parsed.ok) return this.#outside(path, parsed.reason);
+    return checkWrite(this.data, parsed.path, facts) ?? checkConsent(this.data, parsed.path, "write");
   }
 
   /**
-   * The host path of a virtual path, by its text alone: a link there is neither followed nor noticed. To read what a worker
-   * could have written, use a tool of a session, which follows no planted link.
+   * The host path of a virtual path, which need not exist yet. It reads the disk: the result leads through no link, and a path
+   * whose links leave their mount is refused. The answer is of this moment. While a worker may change the directory, read and
+   * write with `openFiles`.
    *
-   * @throws PathNotInSandboxError where the sandbox shows nothing there.
+   * @throws PathNotInSandboxError if the sandbox shows nothing there; FileSystemError if a link leads out of its mount.
    */
-  resolve(path: string): string {
-    const parsed = parsePathIn(this.data, path);
-    if (!parsed.ok) throw this.#outside(path, parsed.reason);
-    const host = hostPathOf(this.data, parsed.path);
+  async resolve(path: string): Promise<string> {
+    using files = openHostFiles(this.data.mounts);
+    const real = await guarded(files, this.data).realPath(path);
+    const host = hostPathOf(this.data, real);
     if (host === null) throw new PathNotInSandboxError(path, this.readableRoots);
     return host;
   }

@@ -1,9 +1,10 @@
 import posix from "node:path/posix";
-import { OPERATIONS } from "./approval.ts";
+import { type ChangeOperation, type Consent, consentOf, OPERATIONS } from "./approval.ts";
 import {
   FileTooLargeError,
   PathNotInSandboxError,
   PathNotWritableError,
+  PermissionError,
   type SandboxError,
   SuffixNotAllowedError,
 } from "./errors.ts";
@@ -46,12 +47,14 @@ export function accessOf(sandbox: Mounted, path: VirtualPath): Access {
   return mount.mode === "rw" ? "write" : "read";
 }
 
-export function canRead(sandbox: Mounted, path: VirtualPath): boolean {
-  return accessOf(sandbox, path) !== "none";
+/** True if reading is allowed there: mode, suffix and, if given, size. */
+export function canRead(sandbox: Mounted, path: VirtualPath, facts: FileFacts = {}): boolean {
+  return checkRead(sandbox, path, facts) === null;
 }
 
-export function canWrite(sandbox: Mounted, path: VirtualPath): boolean {
-  return accessOf(sandbox, path) === "write";
+/** True if writing is allowed there, possibly after a question: mode, suffix, size, and not `blocked`. */
+export function canWrite(sandbox: Mounted, path: VirtualPath, facts: FileFacts = {}): boolean {
+  return checkWrite(sandbox, path, facts) === null && checkConsent(sandbox, path, "write") === null;
 }
 
 /** True if there is a directory at `path`: in a mount, or above one; `/` always exists. */
@@ -135,6 +138,18 @@ export function checkRead(sandbox: Mounted, path: VirtualPath, facts: FileFacts 
   const mount = governingMount(sandbox, path);
   if (mount === undefined) return new PathNotInSandboxError(path, readablePaths(sandbox));
   return checkConstraints(mount, path, facts);
+}
+
+/** Who has to agree to a change. A mount that declares no consent asks for everything. */
+export function consentTo(sandbox: Mounted, path: VirtualPath, operation: ChangeOperation): Consent {
+  return consentOf(governingMount(sandbox, path)?.approval, operation);
+}
+
+/** Why `path` may not be changed whoever agrees, or null. */
+export function checkConsent(sandbox: Mounted, path: VirtualPath, operation: ChangeOperation): SandboxError | null {
+  if (consentTo(sandbox, path, operation) !== "blocked") return null;
+  const what = operation === "write" ? "writing" : "deleting";
+  return new PermissionError(path, operation, `${what} is blocked there, and no approval can allow it.`);
 }
 
 /** Why `path` may not be written, or null. It does not check consent. */

@@ -2,6 +2,13 @@ import { z } from "zod";
 import { PATH_RULE, pathField } from "./fields.ts";
 import { defineTool } from "./tool.ts";
 
+const RIGHTS = {
+  "true-true": "readable and writable",
+  "true-false": "read-only",
+  "false-true": "writable, but not readable",
+  "false-false": "only its name is visible",
+} as const;
+
 export const fileInfoTool = defineTool({
   name: "file_info",
   title: "Get file information",
@@ -13,14 +20,10 @@ export const fileInfoTool = defineTool({
   paths: { path: "read" },
   effects: { readOnly: true, destructive: false, idempotent: true, openWorld: false },
   async run({ path }, { files }) {
-    const { type, size, modifiedMs, path: shown } = await files.stat(path);
-    const access = { readable: files.canRead(path), writable: files.canWrite(path) };
+    const { type, size, modifiedMs, path: shown, readable, writable } = await files.inspect(path);
+    const access = { readable, writable };
     const modified = new Date(modifiedMs).toISOString();
-    const rights = access.writable
-      ? "readable and writable"
-      : access.readable
-        ? "read-only"
-        : "only its name is visible";
+    const rights = RIGHTS[`${readable}-${writable}`];
     const bytes = size === null ? "" : `, ${size} bytes`;
     return {
       text: `${shown}: ${type}${bytes}, changed ${modified}, ${rights}.`,

@@ -14,9 +14,10 @@ export async function validated(files: GuardedFiles, sandbox: Sandbox, text: str
   const place = path?.ok ? path.path : null;
   const read = await allowed(() => files.read(text));
   const list = await allowed(() => files.list(text));
+  const query = await allowed(() => files.inspect(text));
   const write = isFree(files, text) && (await wrote(files, sandbox, text, place));
-  contradicted(text, "read", read !== null && !files.canRead(text));
-  contradicted(text, "write", write && !files.canWrite(text));
+  contradicted(text, "read", read !== null && query !== null && !query.readable);
+  contradicted(text, "write", write && query !== null && !query.writable);
   return { read: read !== null, list: list !== null, write };
 }
 
@@ -24,7 +25,7 @@ export async function validated(files: GuardedFiles, sandbox: Sandbox, text: str
 function isFree(files: GuardedFiles, text: string): boolean {
   try {
     const needs = [...files.needs("write", text), ...files.needs("delete", text)];
-    return files.canWrite(text) && needs.every(({ consent }) => consent === "pre_approved");
+    return needs.every(({ consent }) => consent === "pre_approved");
   } catch (error) {
     if (error instanceof SandboxError) return false;
     throw error;

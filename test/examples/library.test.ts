@@ -36,7 +36,8 @@ describe("the examples of the library, as they stand in the repository", () => {
     ["map", ["paper.txt succeeded 16", "letter.txt succeeded 11"]],
     ["tools", ["1\ntodo.txt\n", "PATH_NOT_IN_SANDBOX", "Readable paths: /notes", "applied create /notes/todo.txt"]],
     ["ai-tools", ["text: 'hello\\n'", "code: 'PATH_NOT_IN_SANDBOX'", "I greeted, and may not see the rest."]],
-    ["derive", ["[ '/docs', '/src' ] []", "true false /srv/app/docs/index.md", "'reader' does not pass writing on"]],
+    ["derive", ["[ '/docs', '/src' ] []", "true false read", "'reader' does not pass writing on"]],
+    ["files", ["- mow hay", "writable: false", "SUFFIX_NOT_ALLOWED", "PATH_NOT_WRITABLE", "PATH_NOT_IN_SANDBOX"]],
     ["state", ["grants: 0", "audit trail: true", "UNKNOWN_FLEET no-such-fleet"]],
     ["plan", ["ro /.corral/busybox corral", "true [] []"]],
   ])("%s.ts does what it says", async (name, said) => {
@@ -51,6 +52,7 @@ describe("the examples of the library, as they stand in the repository", () => {
       "agent.ts",
       "ai-tools.ts",
       "derive.ts",
+      "files.ts",
       "map.ts",
       "plan.ts",
       "run.ts",

@@ -3,10 +3,10 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { type GuardedFiles, guarded } from "../../src/files/guarded.ts";
 import { openHostFiles } from "../../src/files/host/host-files.ts";
+import { openMemoryFiles } from "../../src/files/memory/memory-files.ts";
 import { SandboxError } from "../../src/sandbox/errors.ts";
 import type { Sandbox } from "../../src/sandbox/sandbox.ts";
 import { mount, project } from "../sandbox/sandboxes.ts";
-import { openMemoryFiles } from "./memory/memory-files.ts";
 import { temporaryFolder } from "./temporary-folder.ts";
 
 const agreed = { approval: { write: "pre_approved", delete: "pre_approved" } } as const;
@@ -202,15 +202,55 @@ describe("the texts of refusals", () => {
 });
 
 describe("queries", () => {
+  it("answer of a path what its operations would do", async () => {
+    for (const path of ["/docs/a", "/notes/a.md", "/notes/a.exe", "/notes/large.md", "/sealed/a", "/asked/a"])
+      fs.writeFileSync(host(path), path.includes("large") ? "x".repeat(1025) : "x");
+    fs.symlinkSync("a.exe", host("/notes/link.md"));
+    fs.symlinkSync("/etc/passwd", host("/asked/away"));
+    fs.symlinkSync("a", host("/asked/near"));
+    const rights = async (path: string) => {
+      const { readable, writable } = await files.inspect(path);
+      return `${path} ${readable ? "r" : "-"}${writable ? "w" : "-"}`;
+    };
+    const wanted = [
+      ["/", "r-"],
+      ["/docs", "r-"],
+      ["/docs/a", "r-"],
+      ["/notes", "rw"],
+      ["/notes/a.md", "rw"],
+      ["/notes/a.exe", "--"],
+      ["/notes/large.md", "-w"],
+      ["/notes/link.md", "--"],
+      ["/sealed/a", "r-"],
+      ["/asked/a", "rw"],
+      ["/asked/away", "--"],
+      ["/asked/near", "r-"],
+    ];
+    for (const [path = "", rw] of wanted) expect(await rights(path)).toBe(`${path} ${rw}`);
+    await expect(files.inspect("/notes/none.md")).rejects.toMatchObject({ code: "NOT_FOUND" });
+    await expect(files.inspect("/etc")).rejects.toMatchObject({ code: "PATH_NOT_IN_SANDBOX" });
+  });
+
+  it("find the place that a path leads to, be it not there yet, and never one outside", async () => {
+    fs.mkdirSync(host("/asked/d"));
+    fs.symlinkSync("d", host("/asked/l"));
+    fs.symlinkSync("..", host("/asked/up"));
+    fs.symlinkSync("/etc", host("/asked/etc"));
+    fs.symlinkSync("nothing", host("/asked/dangling"));
+    fs.symlinkSync("out", host("/docs/o"));
+    fs.mkdirSync(host("/docs/out"));
+    fs.writeFileSync(host("/asked/f"), "");
+    expect(await files.realPath("/asked/l/new/deep.txt")).toBe("/asked/d/new/deep.txt");
+    expect(await files.realPath("asked:l")).toBe("/asked/d");
+    expect(await files.realPath("/docs/out")).toBe("/docs/out");
+    for (const path of ["/asked/up", "/asked/up/x", "/asked/etc/passwd", "/docs/o/deep", "/docs/o/deep/new"])
+      await expect(files.realPath(path), path).rejects.toMatchObject({ code: "FILE_SYSTEM" });
+    await expect(files.realPath("/asked/dangling")).rejects.toMatchObject({ code: "NOT_FOUND" });
+    await expect(files.realPath("/asked/f/x")).rejects.toMatchObject({ code: "FILE_SYSTEM" });
+    await expect(files.realPath("/elsewhere")).rejects.toMatchObject({ code: "PATH_NOT_IN_SANDBOX" });
+  });
+
   it("answer for texts, and never throw", () => {
-    expect(["/docs/a", "docs:a", "/etc", "\0", "/notes/a.exe"].map((path) => files.canRead(path))).toEqual([
-      true,
-      true,
-      false,
-      false,
-      true,
-    ]);
-    expect(["/docs/a", "/docs/out/deep/a", "asked/a"].map((path) => files.canWrite(path))).toEqual([false, true, true]);
     expect(files.resolve("docs:./a/../b")).toEqual({ ok: true, path: "/docs/b", access: "read" });
     expect(files.resolve("/etc")).toMatchObject({ ok: false, error: { code: "PATH_NOT_IN_SANDBOX", path: "/etc" } });
     expect(files.readableRoots()).toEqual(["/asked", "/docs", "/kept", "/notes", "/sealed"]);

@@ -1,6 +1,6 @@
 import { describe } from "vitest";
+import { openMemoryFiles } from "../../src/files/memory/memory-files.ts";
 import { contractMounts, filesContract } from "./files.contract.ts";
-import { openMemoryFiles } from "./memory/memory-files.ts";
 
 describe("files in memory", () => {
   filesContract(() => {

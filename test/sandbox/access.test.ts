@@ -3,6 +3,7 @@ import {
   accessOf,
   canRead,
   canWrite,
+  checkConsent,
   checkRead,
   checkWrite,
   governingMount,
@@ -30,7 +31,18 @@ describe("access", () => {
 
   it("lets writing imply reading, and not the other way round", () => {
     expect([canRead(sandbox, at("/data/out/a")), canWrite(sandbox, at("/data/out/a"))]).toEqual([true, true]);
-    expect([canRead(sandbox, at("/data/a")), canWrite(sandbox, at("/data/a"))]).toEqual([true, false]);
+    expect([canRead(sandbox, at("/data/a.md")), canWrite(sandbox, at("/data/a.md"))]).toEqual([true, false]);
+  });
+
+  it("says of a suffix, a size and what is blocked what the operation says", () => {
+    expect([canRead(sandbox, at("/data/a")), canRead(sandbox, at("/data/a.md"), { size: 101 })]).toEqual([
+      false,
+      false,
+    ]);
+    expect(canRead(sandbox, at("/data/a"), { directory: true })).toBe(true);
+    const sealed = project([mount("/sealed", "rw", { approval: { write: "blocked", delete: "blocked" } })]);
+    expect([canRead(sealed, at("/sealed/a")), canWrite(sealed, at("/sealed/a"))]).toEqual([true, false]);
+    expect(checkConsent(sealed, at("/sealed/a"), "delete")?.message).toContain("deleting is blocked");
   });
 
   it("lists the topmost paths, and what is writable again below something read-only", () => {

@@ -10,7 +10,8 @@ import { makePlace } from "./folder.ts";
 import { listPlace } from "./list.ts";
 import { lookAtPlace } from "./look.ts";
 import { movePlace } from "./move.ts";
-import { readFile } from "./read.ts";
+import { readBytes, readFile } from "./read.ts";
+import { resolvePlace } from "./resolve.ts";
 import { type HostMount, openRoots, type Root } from "./roots.ts";
 import { placeExists, statPlace } from "./stat.ts";
 import { writeFile } from "./write.ts";
@@ -33,6 +34,7 @@ export function openHostFiles(mounts: readonly HostMount[]): Files {
   };
   return {
     read: (place, options = {}) => on("read", place, (root) => readFile(root, place, options)),
+    bytes: (place, options) => on("read", place, (root) => readBytes(root, place, options)),
     write: (place, content, options = {}) =>
       on("write", place, (root) => writeFile(root, place, bytesOf(content), options)),
     append: (place, content, options = {}) =>
@@ -46,6 +48,7 @@ export function openHostFiles(mounts: readonly HostMount[]): Files {
     stat: (place) => on("stat", place, (root) => statPlace(root, place)),
     list: (place, options = {}) => on("list", place, (root) => listPlace(root, place, options)),
     look: (place, options) => on(options.operation, place, (root) => lookAtPlace(root, place, options)),
+    resolve: (place) => on("stat", place, (root) => resolvePlace(root, place)),
     [Symbol.dispose]: () => roots[Symbol.dispose](),
   };
 }

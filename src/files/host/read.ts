@@ -1,8 +1,9 @@
 import fs from "node:fs";
-import type { Guard, ReadOptions, ReadResult } from "../model/files.ts";
+import type { Guard, ReadOptions, ReadResult, WholeOptions } from "../model/files.ts";
 import type { Place } from "../model/place.ts";
-import { type FileOperation, unfit } from "../model/refusals.ts";
+import { type FileOperation, tooLarge, unfit } from "../model/refusals.ts";
 import { whyNotRegular } from "../model/regular.ts";
+import { readAll } from "../read/byte-source.ts";
 import { readContent } from "../read/read-content.ts";
 import { contentOf } from "./content.ts";
 import type { Descriptor } from "./descriptor.ts";
@@ -14,6 +15,15 @@ export async function readFile(root: Root, place: Place, options: ReadOptions & 
   using file = openRegular("read", place, found);
   options.checks?.read?.(found.path, file.stat().size);
   return await readContent(contentOf(file), place.path, options);
+}
+
+export async function readBytes(root: Root, place: Place, options: WholeOptions): Promise<Buffer> {
+  using found = walk({ operation: "read", root, parts: place.parts, links: "follow", asked: place.path });
+  using file = openRegular("read", place, found);
+  const source = contentOf(file);
+  options.checks?.read?.(found.path, source.size);
+  if (source.size > options.maxBytes) throw unfit("read", place.path, tooLarge(source.size, options.maxBytes));
+  return await readAll(source);
 }
 
 /** Opens what a walk found if it is a regular file: opening a FIFO would block, and a device has no end. */

@@ -136,7 +136,7 @@ function stepsOfLink(operation: FileOperation, folder: Descriptor, name: string,
     .reverse();
 }
 
-function refuseHidden(operation: FileOperation, root: Root, path: VirtualPath, asked: VirtualPath): void {
+export function refuseHidden(operation: FileOperation, root: Root, path: VirtualPath, asked: VirtualPath): void {
   if (root.hidden.some((mount) => covers(mount, path))) throw leavesMount(operation, asked);
 }
 

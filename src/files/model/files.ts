@@ -12,6 +12,8 @@ import type { FileOperation } from "./refusals.ts";
  */
 export interface Files {
   read(place: Place, options?: ReadOptions & Guard): Promise<ReadResult>;
+  /** The whole content as it is. Refused if it is larger than `maxBytes`. */
+  bytes(place: Place, options: WholeOptions): Promise<Buffer>;
   /** Replaces the whole file at once: a reader sees the old or the new content. Creates parent folders. */
   write(place: Place, content: string | Uint8Array, options?: WriteOptions): Promise<Written>;
   append(place: Place, content: string | Uint8Array, options?: Guard & Expecting): Promise<Written>;
@@ -29,6 +31,8 @@ export interface Files {
   look(place: Place, options: LookOptions): Promise<Looked>;
   /** The most bytes that one operation may write. Absent: no limit. */
   readonly maxWriteBytes?: number;
+  /** The place itself, after links. The last components of its path need not exist. */
+  resolve(place: Place): Promise<VirtualPath>;
   [Symbol.dispose](): void;
 }
 
@@ -46,6 +50,10 @@ export interface Checks {
 export interface Guard {
   readonly checks?: Checks | undefined;
   readonly signal?: AbortSignal | undefined;
+}
+
+export interface WholeOptions extends Guard {
+  readonly maxBytes: number;
 }
 
 export interface ReadOptions {

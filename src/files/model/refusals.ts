@@ -6,6 +6,7 @@ import {
   PermissionError,
   SandboxError,
 } from "../../sandbox/errors.ts";
+import { formatBytes } from "../../sandbox/units.ts";
 
 export type FileOperation =
   | "read"
@@ -79,6 +80,11 @@ export const CHANGED = "it was changed after it was shown for approval. Look at 
 /** For a directory that would be copied or moved into itself. */
 export function intoItself(to: string): string {
   return `'${to}' is inside of it, and a directory cannot be put into itself.`;
+}
+
+/** For content that is needed as a whole. Both sizes are in bytes. */
+export function tooLarge(size: number, maxBytes: number): string {
+  return `it is ${formatBytes(size)}, and at most ${formatBytes(maxBytes)} are read at once.`;
 }
 
 const REFUSED: Readonly<Record<string, string>> = {

@@ -95,7 +95,7 @@ function cwdOf(raw: string, sandbox: Sandbox, inMemory: readonly string[]): stri
   if (inMemory.some((own) => plain === own || plain.startsWith(`${own}/`))) return plain;
   const parsed = parsePathIn(sandbox, fromCell(raw, sandbox));
   if (!parsed.ok) throw new ToolRefusal("BAD_DIRECTORY", `A command cannot run there: ${parsed.reason}.`);
-  if (parsed.path !== ROOT && !canRead(sandbox, parsed.path)) {
+  if (parsed.path !== ROOT && !canRead(sandbox, parsed.path, { directory: true })) {
     const allowed = [...readablePaths(sandbox), ...inMemory].join(", ");
     throw new ToolRefusal(
       "BAD_DIRECTORY",

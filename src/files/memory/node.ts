@@ -1,6 +1,6 @@
-import type { Place } from "../../../src/files/model/place.ts";
-import { BELOW_FILE, type FileOperation, IS_DIRECTORY, IS_MOUNT, unfit } from "../../../src/files/model/refusals.ts";
-import { NotFoundError } from "../../../src/sandbox/errors.ts";
+import { NotFoundError } from "../../sandbox/errors.ts";
+import type { Place } from "../model/place.ts";
+import { BELOW_FILE, type FileOperation, IS_DIRECTORY, IS_MOUNT, unfit } from "../model/refusals.ts";
 
 /** A file's bytes are never changed in place, so a reader that holds them is not disturbed. */
 export interface FileNode {

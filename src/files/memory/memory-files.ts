@@ -1,32 +1,31 @@
-import { editedContent } from "../../../src/files/edit/edited-content.ts";
-import type {
-  Deleted,
-  DeleteOptions,
-  FileInfo,
-  Files,
-  Guard,
-  Looked,
-  WriteOptions,
-  Written,
-} from "../../../src/files/model/files.ts";
-import { holdsMount, type Place } from "../../../src/files/model/place.ts";
-import { HOLDS_MOUNT, NOT_EMPTY, TAKEN, unfit, withRefusals } from "../../../src/files/model/refusals.ts";
-import type { ByteSource } from "../../../src/files/read/byte-source.ts";
-import { readContent } from "../../../src/files/read/read-content.ts";
-import { sha256 } from "../../../src/platform/sha256.ts";
-import { NotFoundError } from "../../../src/sandbox/errors.ts";
-import { joinVirtual, type VirtualPath } from "../../../src/sandbox/virtual-path.ts";
+import { sha256 } from "../../platform/sha256.ts";
+import { NotFoundError } from "../../sandbox/errors.ts";
+import { formatBytes } from "../../sandbox/units.ts";
+import { joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { editedContent } from "../edit/edited-content.ts";
+import { MAX_MEMORY_BYTES } from "../model/bounds.ts";
+import type { Deleted, DeleteOptions, FileInfo, Files, Guard, Looked, WriteOptions, Written } from "../model/files.ts";
+import { holdsMount, type Place } from "../model/place.ts";
+import { BELOW_FILE, HOLDS_MOUNT, NOT_EMPTY, TAKEN, tooLarge, unfit, withRefusals } from "../model/refusals.ts";
+import type { ByteSource } from "../read/byte-source.ts";
+import { readContent } from "../read/read-content.ts";
 import { listFolder } from "./list.ts";
 import { type FolderNode, find, findFile, folderAt, type Node, newFile, newFolder, slotOf } from "./node.ts";
-import { transfer } from "./transfer.ts";
+import { type Grow, transfer } from "./transfer.ts";
 
 /**
- * Files in the memory of this process. There are no links and no special files. The same contract tests run against this and
- * the host's files, so that each checks the other.
+ * Files in the memory of this process, with content of at most `MAX_MEMORY_BYTES`. There are no links and no special files.
+ * The same contract tests run against this and the host's files, so that each checks the other.
  */
 export function openMemoryFiles(mounts: readonly { readonly path: VirtualPath }[]): Files {
   const roots = new Map(mounts.map(({ path }) => [path, newFolder()]));
   const mountPaths = [...roots.keys()];
+  const held = { bytes: 0 };
+  /** Counts content that comes, or goes if negative. */
+  const grow: Grow = (operation, path, bytes) => {
+    if (held.bytes + bytes > MAX_MEMORY_BYTES) throw unfit(operation, path, FULL);
+    held.bytes += bytes;
+  };
   const rootOf = (place: Place): FolderNode => {
     const root = roots.get(place.mount);
     if (root === undefined) throw new RangeError(`there is no mount at ${place.mount}`);
@@ -36,6 +35,7 @@ export function openMemoryFiles(mounts: readonly { readonly path: VirtualPath }[
     from: { root: rootOf(from), place: from },
     to: { root: rootOf(to), place: to },
     mounts: mountPaths,
+    grow,
   });
   return {
     read: (place, options = {}) =>
@@ -44,22 +44,29 @@ export function openMemoryFiles(mounts: readonly { readonly path: VirtualPath }[
         options.checks?.read?.(place.path, bytes.length);
         return readContent(sourceOf(bytes), place.path, options);
       }),
+    bytes: (place, { maxBytes, checks }) =>
+      withRefusals("read", place.path, () => {
+        const { bytes } = findFile("read", rootOf(place), place);
+        checks?.read?.(place.path, bytes.length);
+        if (bytes.length > maxBytes) throw unfit("read", place.path, tooLarge(bytes.length, maxBytes));
+        return Buffer.from(bytes);
+      }),
     write: (place, content, options = {}) =>
-      withRefusals("write", place.path, () => write(rootOf(place), place, content, options)),
+      withRefusals("write", place.path, () => write(rootOf(place), place, content, options, grow)),
     append: (place, content, options = {}) =>
-      withRefusals("append", place.path, () => append(rootOf(place), place, content, options)),
+      withRefusals("append", place.path, () => append(rootOf(place), place, content, options, grow)),
     edit: (place, edits, options = {}) =>
       withRefusals("edit", place.path, async () => {
         const root = rootOf(place);
         const before = findFile("edit", root, place).bytes;
         options.checks?.read?.(place.path, before.length);
         const edited = await editedContent(sourceOf(before), place.path, edits);
-        const { bytes } = edited;
-        write(root, place, bytes, options);
-        return { bytes: bytes.length, before: edited.before, digest: sha256(bytes), replacements: edited.replacements };
+        const { bytes, replacements } = edited;
+        write(root, place, bytes, options, grow);
+        return { bytes: bytes.length, before: edited.before, digest: sha256(bytes), replacements };
       }),
     delete: (place, options = {}) =>
-      withRefusals("delete", place.path, () => remove(rootOf(place), place, mountPaths, options)),
+      withRefusals("delete", place.path, () => remove(rootOf(place), place, mountPaths, options, grow)),
     move: (from, to, options = {}) => withRefusals("move", from.path, () => transfer("move", ends(from, to), options)),
     copy: (from, to, options = {}) => withRefusals("copy", from.path, () => transfer("copy", ends(from, to), options)),
     mkdir: (place) =>
@@ -75,6 +82,7 @@ export function openMemoryFiles(mounts: readonly { readonly path: VirtualPath }[
       withRefusals(options.operation, place.path, () =>
         lookedAt(find(options.operation, rootOf(place), place), place.path, options.inside),
       ),
+    resolve: (place) => withRefusals("stat", place.path, () => resolved(rootOf(place), place)),
     [Symbol.dispose]: () => roots.clear(),
   };
 }
@@ -96,20 +104,29 @@ function lookedAt(node: Node, path: VirtualPath, inside: boolean): Looked {
   return { ...own, content: null, entries: inside ? entries : null };
 }
 
-function write(root: FolderNode, place: Place, content: string | Uint8Array, options: WriteOptions): Written {
+const FULL = `the files in memory would hold more than ${formatBytes(MAX_MEMORY_BYTES)}. Write less, or delete files.`;
+
+function write(
+  root: FolderNode,
+  place: Place,
+  content: string | Uint8Array,
+  options: WriteOptions,
+  grow: Grow,
+): Written {
   const bytes = Buffer.from(content);
   options.checks?.write?.(place.path, bytes.length);
   const { folder, name, there } = slotOf("write", root, place, true);
   if (there?.type === "directory") findFile("write", root, place);
   if (there !== undefined && options.overwrite === false) throw unfit("write", place.path, TAKEN);
+  grow("write", place.path, bytes.length - (there?.type === "file" ? there.bytes.length : 0));
   folder.children.set(name, newFile(bytes));
   return { bytes: bytes.length, created: there === undefined };
 }
 
-function append(root: FolderNode, place: Place, content: string | Uint8Array, options: Guard): Written {
+function append(root: FolderNode, place: Place, content: string | Uint8Array, options: Guard, grow: Grow): Written {
   const { there } = slotOf("append", root, place, true);
   const before = there === undefined ? Buffer.alloc(0) : findFile("append", root, place).bytes;
-  return write(root, place, Buffer.concat([before, Buffer.from(content)]), options);
+  return write(root, place, Buffer.concat([before, Buffer.from(content)]), options, grow);
 }
 
 function remove(
@@ -117,6 +134,7 @@ function remove(
   place: Place,
   mounts: readonly VirtualPath[],
   { recursive = false, checks }: DeleteOptions,
+  grow: Grow,
 ): Deleted {
   const { folder, name, there } = slotOf("delete", root, place);
   if (there === undefined) throw new NotFoundError(place.path);
@@ -126,21 +144,23 @@ function remove(
     }
     if (there.children.size > 0 && !recursive) throw unfit("delete", place.path, NOT_EMPTY);
   }
-  const removed = { files: 0, folders: 0 };
+  const removed = { files: 0, folders: 0, bytes: 0 };
   count(there, place.path, removed, (path) => checks?.write?.(path, 0));
   folder.children.delete(name);
-  return removed;
+  grow("delete", place.path, -removed.bytes);
+  return { files: removed.files, folders: removed.folders };
 }
 
 function count(
   node: Node,
   path: VirtualPath,
-  removed: { files: number; folders: number },
+  removed: { files: number; folders: number; bytes: number },
   check: (path: VirtualPath) => void,
 ): void {
   if (node.type === "file") {
     check(path);
     removed.files++;
+    removed.bytes += node.bytes.length;
     return;
   }
   removed.folders++;
@@ -151,6 +171,17 @@ function exists(root: FolderNode, place: Place): boolean {
   let node: Node | undefined = root;
   for (const part of place.parts) node = node?.type === "directory" ? node.children.get(part) : undefined;
   return node !== undefined;
+}
+
+/** There are no links: a path is its own place, unless it leads through a file. */
+function resolved(root: FolderNode, place: Place): VirtualPath {
+  let node: Node | undefined = root;
+  for (const part of place.parts) {
+    if (node === undefined) break;
+    if (node.type !== "directory") throw unfit("stat", place.path, BELOW_FILE);
+    node = node.children.get(part);
+  }
+  return place.path;
 }
 
 function infoOf(place: Place, node: Node): FileInfo {

@@ -1,7 +1,15 @@
-import type { TransferOptions, Transferred } from "../../../src/files/model/files.ts";
-import { holdsMount, type Place } from "../../../src/files/model/place.ts";
-import { HOLDS_MOUNT, IS_DIRECTORY, intoItself, SAME_PLACE, TAKEN, unfit } from "../../../src/files/model/refusals.ts";
-import { covers, type VirtualPath } from "../../../src/sandbox/virtual-path.ts";
+import { covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import type { TransferOptions, Transferred } from "../model/files.ts";
+import { holdsMount, type Place } from "../model/place.ts";
+import {
+  type FileOperation,
+  HOLDS_MOUNT,
+  IS_DIRECTORY,
+  intoItself,
+  SAME_PLACE,
+  TAKEN,
+  unfit,
+} from "../model/refusals.ts";
 import { type FolderNode, find, type Node, newFile, newFolder, slotOf } from "./node.ts";
 
 interface End {
@@ -9,16 +17,20 @@ interface End {
   readonly place: Place;
 }
 
+/** Counts content that comes, or goes if negative. Throws if there is no room. */
+export type Grow = (operation: FileOperation, path: VirtualPath, bytes: number) => void;
+
 export interface Ends {
   readonly from: End;
   readonly to: End;
   readonly mounts: readonly VirtualPath[];
+  readonly grow: Grow;
 }
 
 /** Copies; a move then removes the original. If any file is refused, nothing is changed. */
 export function transfer(
   operation: "move" | "copy",
-  { from, to, mounts }: Ends,
+  { from, to, mounts, grow }: Ends,
   options: TransferOptions,
 ): Transferred {
   const { path } = from.place;
@@ -39,6 +51,8 @@ export function transfer(
   const copied = copyOf(node, path, to.place.path, done, operation, options);
   const slot = slotOf(operation, to.root, to.place, true);
   if (slot.there !== undefined) refuseTaken(operation, slot.there, node, to.place, options.overwrite ?? false);
+  const replaced = slot.there?.type === "file" ? slot.there.bytes.length : 0;
+  grow(operation, path, (operation === "copy" ? done.bytes : 0) - replaced);
   slot.folder.children.set(slot.name, copied);
   if (operation === "move") {
     const source = slotOf(operation, from.root, from.place);

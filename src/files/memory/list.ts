@@ -1,8 +1,8 @@
-import { ListingDraft } from "../../../src/files/list/listing.ts";
-import type { Listing, ListOptions } from "../../../src/files/model/files.ts";
-import type { Place } from "../../../src/files/model/place.ts";
-import { NOT_DIRECTORY, unfit } from "../../../src/files/model/refusals.ts";
-import type { VirtualPath } from "../../../src/sandbox/virtual-path.ts";
+import type { VirtualPath } from "../../sandbox/virtual-path.ts";
+import { ListingDraft } from "../list/listing.ts";
+import type { Listing, ListOptions } from "../model/files.ts";
+import type { Place } from "../model/place.ts";
+import { NOT_DIRECTORY, unfit } from "../model/refusals.ts";
 import { type FolderNode, find } from "./node.ts";
 
 export function listFolder(
