@@ -34,6 +34,8 @@ export interface FaultyEngineOptions {
   readonly rate: number;
   /** Chooses in place of the seed; `undefined`: leaves it to the seed. */
   readonly choose?: (call: Call) => Fault | null | undefined;
+  /** The request's body in place of Corral's, for an Engine that makes something else. */
+  readonly alter?: (call: Call, body: string) => string;
   /** The answer's body in place of the Engine's, for an Engine that lies. */
   readonly rewrite?: (call: Call, body: string) => string;
   readonly longestDelayMs?: number;
@@ -112,15 +114,18 @@ class Injector {
     if (fault === "cut_before") return void req.socket.destroy();
     if (fault === "status_before") return this.#wrongStatus(res);
     if (fault === "delay") await this.#delay();
+    const { alter } = this.#options;
+    const given = Buffer.concat(chunks);
+    const asks = alter === undefined || !this.on ? given : Buffer.from(alter(call, given.toString()));
     const asked = request({
       socketPath: ENGINE,
       path: req.url,
       method: req.method,
-      headers: req.headers,
+      headers: given.length === 0 ? req.headers : { ...req.headers, "content-length": asks.length },
       agent: false,
     });
     req.socket.once("close", () => asked.destroy());
-    asked.end(Buffer.concat(chunks));
+    asked.end(asks);
     const [answer] = (await once(asked, "response")) as [IncomingMessage];
     const { statusCode = 500, headers } = answer;
     const isStream = /^\/(build|images\/create|containers\/[^/]+\/archive)/.test(call.path);

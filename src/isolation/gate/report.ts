@@ -10,6 +10,8 @@ export interface GateReport {
   readonly interfaces: readonly string[];
   /** Control group files that could be read, by their name below /sys/fs/cgroup. */
   readonly cgroup: ReadonlyMap<string, string>;
+  /** The kernel's numbers of namespaces, by their path below /proc. */
+  readonly namespaces: ReadonlyMap<string, string>;
   /** Swap of the whole machine, in kilobytes; null if not reported. */
   readonly swapKilobytes: number | null;
   /** `device:inode` of each mount point. */
@@ -59,6 +61,11 @@ export function parseGateReport(text: string): GateReport {
       .slice(2)
       .map((line) => splitAt(line, ":")[0]),
     cgroup: new Map(section("cgroup").map((line) => splitAt(line, " "))),
+    namespaces: new Map(
+      section("namespaces")
+        .map((line) => splitAt(line, " "))
+        .map(([id, path]) => [path, id]),
+    ),
     swapKilobytes: swapOf(section("meminfo")),
     identities: new Map(
       section("identities")
@@ -72,7 +79,7 @@ export function parseGateReport(text: string): GateReport {
 }
 
 const SECTIONS: ReadonlySet<string> = new Set(
-  "mountinfo status limits dev meminfo cgroup identities directory command end".split(" "),
+  "mountinfo status limits dev meminfo cgroup namespaces identities directory command end".split(" "),
 );
 
 /** `== name` as the gate's script writes it, and `==> /proc/self/name <==` as its `head` does. */

@@ -32,6 +32,8 @@ echo '== cgroup'
 for file in memory/memory.limit_in_bytes memory/memory.memsw.limit_in_bytes pids/pids.max cpu/cpu.cfs_quota_us cpu/cpu.cfs_period_us memory.max memory.swap.max pids.max cpu.max; do
   [ -r "/sys/fs/cgroup/$file" ] && read -r value < "/sys/fs/cgroup/$file" && echo "$file $value"
 done
+echo '== namespaces'
+"$gate" stat -L -c '%i %n' /proc/self/ns/pid /proc/self/ns/ipc /proc/self/ns/uts
 echo '== identities'; set -f; IFS='
 '; "$gate" stat -c '%d:%i %n' $1
 )

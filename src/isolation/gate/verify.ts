@@ -23,6 +23,7 @@ export function verifyCell(
   const missing = (Object.keys(requested) as EnforcementLine[])
     .filter((line) => requested[line] !== actual[line] && !(line === "mounts" && strayed.length > 0))
     .map((line) => `${line}: planned ${requested[line]}, found ${actual[line]}`);
+  missing.push(...hostNamespaces(plan, report));
   // Parts of a report that the gate does not write may hide what it wrote.
   missing.push(...report.flaws.map((flaw) => `report: planned the gate's own, found ${flaw}`));
   if (missing.length > 0) violations.push({ code: "ENFORCEMENT_MISSING", missing });
@@ -30,6 +31,32 @@ export function verifyCell(
   if (report.command === "")
     violations.push({ code: "COMMAND_NOT_FOUND", command: plan.command[0] ?? "", image: plan.image.name });
   return { enforcement: { requested, actual }, violations };
+}
+
+/** The numbers that the kernel gives to the namespaces of the machine itself (include/linux/proc_ns.h). */
+const OF_THE_HOST = new Map([
+  ["/proc/self/ns/pid", "4026531836"],
+  ["/proc/self/ns/ipc", "4026531839"],
+  ["/proc/self/ns/uts", "4026531838"],
+]);
+
+/** A stronger runtime has a kernel of its own, which may not number them. */
+function hostNamespaces({ hardening }: Plan, { namespaces }: GateReport): string[] {
+  return [...OF_THE_HOST].flatMap(([path, ofTheHost]) => {
+    const own = namespaces.get(path);
+    if (own === undefined && hardening.runtime !== undefined) return [];
+    const found = own === undefined ? "unknown" : "the host's";
+    return own === undefined || own === ofTheHost
+      ? [`namespace ${path.slice(-3)}: planned its own, found ${found}`]
+      : [];
+  });
+}
+
+/** The group itself may be listed again. */
+function furtherGroups({ status }: GateReport, gids: readonly string[]): string {
+  const groups = status.get("Groups")?.split(/\s+/) ?? ["unknown"];
+  const further = groups.filter((group) => group !== "" && !gids.includes(group));
+  return further.length === 0 ? "" : ` and groups ${further.join(" ")}`;
 }
 
 function requestedLines(plan: Plan): EnforcementLines {
@@ -65,7 +92,7 @@ function actualLines(plan: Plan, report: GateReport, inPlace: number): Enforceme
   return {
     mounts: `${inPlace} in place, ${others}`,
     rootFileSystem: rootMount(report)?.readOnly === true ? "read-only" : "writable",
-    user: `${[...new Set(uids)].join("/")}:${[...new Set(gids)].join("/")}`,
+    user: `${[...new Set(uids)].join("/")}:${[...new Set(gids)].join("/")}${furtherGroups(report, gids)}`,
     capabilities: capabilities(report),
     noNewPrivileges: report.status.get("NoNewPrivs") === "1" ? "on" : "off",
     seccomp: report.status.get("Seccomp") === "2" ? "filtering" : "absent",

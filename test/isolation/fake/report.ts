@@ -22,6 +22,7 @@ export function soundReport(plan: Plan, pins: Pins, command: string): GateReport
     status: new Map([
       ["Uid", `${user.uid}\t${user.uid}\t${user.uid}\t${user.uid}`],
       ["Gid", `${user.gid}\t${user.gid}\t${user.gid}\t${user.gid}`],
+      ["Groups", ""],
       ...["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"].map((set) => [set, kept] as const),
       ["NoNewPrivs", hardening.noNewPrivileges ? "1" : "0"],
       ["Seccomp", "2"],
@@ -30,6 +31,7 @@ export function soundReport(plan: Plan, pins: Pins, command: string): GateReport
       ["Max open files", String(limits.nofile)],
       ["Max file size", String(limits.diskBytes)],
     ]),
+    namespaces: new Map(["pid", "ipc", "uts"].map((name, at) => [`/proc/self/ns/${name}`, String(4026532000 + at)])),
     interfaces: plan.network === "none" ? ["lo"] : ["lo", "eth0"],
     swapKilobytes: 0,
     cgroup: new Map([

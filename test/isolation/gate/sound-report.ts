@@ -26,6 +26,7 @@ export const SOUND_REPORT = `==> /proc/self/mountinfo <==
 Name:	busybox
 Uid:	65532	65532	65532	65532
 Gid:	65532	65532	65532	65532
+Groups:	65532 
 CapInh:	0000000000000000
 CapPrm:	0000000000000000
 CapEff:	0000000000000000
@@ -55,6 +56,10 @@ memory/memory.memsw.limit_in_bytes 536870912
 pids/pids.max 512
 cpu/cpu.cfs_quota_us 400000
 cpu/cpu.cfs_period_us 100000
+== namespaces
+4026532200 /proc/self/ns/pid
+4026532201 /proc/self/ns/ipc
+4026532202 /proc/self/ns/uts
 == identities
 8:101 /the data
 8:100 /out

@@ -108,7 +108,11 @@ describe("a cell that is not what was planned is refused, and named is", () => {
       "Uid:\t65532\t0\t65532\t65532",
       "user: planned 65532:65532, found 65532/0:65532",
     ],
-    ["another group", /Gid:.*/, "Gid:\t0\t0\t0\t0", "user: planned 65532:65532, found 65532:0"],
+    ["another group", /Gid:.*/, "Gid:\t0\t0\t0\t0", "user: planned 65532:65532, found 65532:0 and groups 65532"],
+    ["one group more", /Groups:.*/, "Groups:\t0 65532 ", "user: planned 65532:65532, found 65532:65532 and groups 0"],
+    ["no list of groups", /Groups:.*/, "", "user: planned 65532:65532, found 65532:65532 and groups unknown"],
+    ["the host's processes", "4026532200", "4026531836", "namespace pid: planned its own, found the host's"],
+    ["an unknown namespace", "4026532201 /proc/self/ns/ipc\n", "", "namespace ipc: planned its own, found unknown"],
     ["a writable root", " / / ro,", " / / rw,", "rootFileSystem: planned read-only, found writable"],
     [
       "a second root over the first",
