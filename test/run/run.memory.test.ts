@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { openSession } from "../../src/run/open-session.ts";
 import type { FakeProgram } from "../isolation/fake/program.ts";
 import { memoryEngine } from "./memory-engine.ts";
 import { openProject, type ProjectSpec } from "./project-fixture.ts";
@@ -67,6 +68,32 @@ describe("a run", () => {
     expect(o.project.events.map(({ type }) => type)).toEqual(["requested", "started", "output", "ended"]);
     expect(new Set(o.project.events.map((event) => event.run))).toEqual(new Set([run]));
     expect(o.project.planOf("w")).toMatchObject({ run, command: ["cat"] });
+  });
+
+  it("has the mount `home` as its home, in its cell and for its tools, if it sees all of it", async () => {
+    const zones = { zones: [{ name: "home" }] };
+    const workers = {
+      all: worker("env", { sandbox: zones }),
+      part: worker("env", { sandbox: { allow_read: ["~/sub"] } }),
+    };
+    await using o = await opened({ workers, zones: { home: "ro" }, files: { "home/a": "a", "home/sub/b": "b" } });
+    const { project, environment } = o.project.corral;
+    const seen = async (name: string, path: string) => {
+      const definition = project.workers.get(name);
+      if (definition === undefined) throw new Error(`no worker ${name}`);
+      const { signal } = new AbortController();
+      const session = await openSession({ worker: definition, signal }, environment);
+      if (!session.ok) throw new Error(JSON.stringify(session.violations));
+      await using _ = session;
+      const { text, message } = {
+        text: "",
+        message: "",
+        ...(await session.session.runTool("read_file", { path }, signal)),
+      };
+      return [JSON.parse((await o.project.run(name)).stdout).HOME, text || message.split("\n")[0]];
+    };
+    expect(await seen("all", "~/a")).toEqual(["/home", expect.stringContaining("a")]);
+    expect(await seen("part", "~/sub/b")).toEqual(["/home/worker", expect.stringContaining("no home directory here")]);
   });
 
   it("gives its worker nothing of this process's environment", async () => {
