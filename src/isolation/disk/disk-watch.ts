@@ -11,6 +11,11 @@ export interface DiskWatchOptions {
   readonly limitBytes: number;
   /** Bytes of deleted files that the run's programs still hold; null if not known. */
   readonly unnamedBytes: () => Promise<number | null>;
+  /**
+   * Called with each measurement. Ends what holds files on their way to Corral itself, and returns true if there was any.
+   * Their size is not known: if more space is gone than the limit, they count as the cause.
+   */
+  readonly inTransit?: () => boolean;
   /** Called with the reason if it cannot watch any more, before `exceeded` is aborted: a run that is not watched must end. */
   readonly onFailure: (error: unknown) => void;
   /** The sizes before the first of several cells; absent: before this one. */
@@ -126,10 +131,12 @@ export class DiskWatch implements AsyncDisposable {
   }
 
   async #isOver({ gone, isLow }: Free): Promise<boolean> {
-    const { limitBytes, unnamedBytes } = this.#options;
+    const { limitBytes, unnamedBytes, inTransit = () => false } = this.#options;
+    const wasInTransit = inTransit();
     const { grown, complete } = await this.#usage();
     if (grown > limitBytes) return true;
     if (gone <= limitBytes) return false;
+    if (wasInTransit) return true;
     // More space is used than the trees show: by other processes, deleted files, or folders that cannot be read.
     if (!complete) return true;
     const unnamed = await unnamedBytes();

@@ -1,5 +1,6 @@
 import fs from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
+import { connect } from "node:net";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type Docker from "dockerode";
 import { z } from "zod";
@@ -20,10 +21,12 @@ const ProcessTable = z.object({ Titles: z.array(z.string()), Processes: z.array(
 
 /**
  * The bytes of deleted regular files that a cell's processes still hold open or mapped: they take space, and no
- * directory shows them. A file that is in transit between two processes cannot be measured, and counts as infinite.
+ * directory shows them. A file that is in transit between two processes cannot be measured, and counts as infinite; one
+ * that no process can receive any more is freed.
  * Null if this user may not inspect the cell's processes.
  */
 export async function unnamedBytes(container: Docker.Container): Promise<number | null> {
+  await collectSockets();
   const table = await asked(() => container.top(), ProcessTable).catch(() => null);
   if (table === null) return null;
   const column = table.Titles.indexOf("PID");
@@ -57,14 +60,10 @@ class HeldFiles {
   /** False if that is not allowed. */
   async lookInto(pid: number): Promise<boolean> {
     try {
-      for (const name of (await readdir(`/proc/${pid}/fd`)).slice(0, MAX_FILES)) {
-        await this.#turn();
-        unlessGone(() => this.#addOpen(pid, name));
-      }
-      for (const range of await this.#deletedMaps(pid)) {
-        await this.#turn();
-        unlessGone(() => this.#addFile(`/proc/${pid}/map_files/${range}`));
-      }
+      // A thread can have descriptors of its own, and live on when the first one, which the process shows, has ended.
+      const threads = (await readdir(`/proc/${pid}/task`)).slice(0, MAX_PROCESSES);
+      for (const thread of threads) await this.#lookIntoThread(`/proc/${pid}/task/${thread}`);
+      await this.#addMaps(pid, threads);
       return true;
     } catch (error) {
       // A process that has ended holds no files.
@@ -74,11 +73,37 @@ class HeldFiles {
     }
   }
 
-  #addOpen(pid: number, name: string): void {
-    const isSocket = this.#addFile(`/proc/${pid}/fd/${name}`).isSocket();
+  async #lookIntoThread(thread: string): Promise<void> {
+    const names = await readdir(`${thread}/fd`).catch((error: unknown) => {
+      if (hasCode(error, "ENOENT", "ESRCH")) return [];
+      throw error;
+    });
+    for (const name of names.slice(0, MAX_FILES)) {
+      await this.#turn();
+      unlessGone(() => this.#addOpen(thread, name));
+    }
+  }
+
+  #addOpen(thread: string, name: string): void {
+    const isSocket = this.#addFile(`${thread}/fd/${name}`).isSocket();
     // A Unix socket says whether descriptors wait in it.
-    if (isSocket && /^scm_fds:\s*[1-9]/m.test(fs.readFileSync(`/proc/${pid}/fdinfo/${name}`, "latin1")))
+    if (isSocket && /^scm_fds:\s*[1-9]/m.test(fs.readFileSync(`${thread}/fdinfo/${name}`, "latin1")))
       this.bytes = Number.POSITIVE_INFINITY;
+  }
+
+  /** What is mapped, and the program itself. Both are shown by the first thread alone: without it their size is not known. */
+  async #addMaps(pid: number, threads: readonly string[]): Promise<void> {
+    const maps = await readFile(`/proc/${pid}/maps`, "latin1");
+    for (const range of deletedMaps(maps)) {
+      await this.#turn();
+      unlessGone(() => this.#addFile(`/proc/${pid}/map_files/${range}`));
+    }
+    unlessGone(() => this.#addFile(`/proc/${pid}/exe`));
+    for (const thread of maps === "" ? threads : []) {
+      const others = await readFile(`/proc/${pid}/task/${thread}/maps`, "latin1").catch(() => "");
+      if (deletedMaps(others).length > 0) this.bytes = Number.POSITIVE_INFINITY;
+      if (others !== "") return;
+    }
   }
 
   #addFile(path: string): fs.Stats {
@@ -90,27 +115,39 @@ class HeldFiles {
     return stats;
   }
 
-  /** Their names in `map_files`, without shared memory, which takes no disk space. */
-  async #deletedMaps(pid: number): Promise<string[]> {
-    const lines = (await readFile(`/proc/${pid}/maps`, "latin1")).split("\n");
-    return lines
-      .filter((line) => line.endsWith(" (deleted)") && !line.includes(" /memfd:"))
-      .slice(0, MAX_FILES)
-      .map((line) => line.split(" ", 1)[0]?.split("-") ?? [])
-      .map((ends) => ends.map((end) => end.replace(/^0+(?=.)/, "")).join("-"));
-  }
-
   async #turn(): Promise<void> {
     this.#looked += 1;
     if (this.#looked % SLICE === 0) await nextTurn();
   }
 }
 
-/** Files may be closed while they are checked. */
-function unlessGone(look: () => void): void {
+/** The names in `map_files` of deleted files, without shared memory, which takes no disk space. */
+function deletedMaps(maps: string): string[] {
+  return maps
+    .split("\n")
+    .filter((line) => line.endsWith(" (deleted)") && !line.includes(" /memfd:"))
+    .slice(0, MAX_FILES)
+    .map((line) => line.split(" ", 1)[0]?.split("-") ?? [])
+    .map((ends) => ends.map((end) => end.replace(/^0+(?=.)/, "")).join("-"));
+}
+
+/**
+ * Sockets that only wait in each other's queues, with the files that wait beside them, belong to no process. The kernel
+ * frees them when some Unix socket is closed.
+ */
+async function collectSockets(): Promise<void> {
+  await new Promise((closed) => connect(NO_SOCKET).on("error", closed));
+}
+
+const NO_SOCKET = "/proc/no-socket";
+
+/** Files may be closed while they are checked: false. */
+function unlessGone(look: () => void): boolean {
   try {
     look();
+    return true;
   } catch (error) {
     if (!hasCode(error, "ENOENT", "ESRCH", "EBADF")) throw error;
+    return false;
   }
 }

@@ -2,6 +2,7 @@ import { chmod, mkdir, rm, stat } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { join } from "node:path";
 import PQueue from "p-queue";
+import { HeldDescriptors } from "../../isolation/disk/held-descriptors.ts";
 import type { PlannedSource } from "../../isolation/plan/mounts.ts";
 import { bugText } from "../../platform/bug-text.ts";
 import type { ToolResult } from "../../tools/tool-result.ts";
@@ -30,6 +31,8 @@ export interface Broker extends AsyncDisposable {
   readonly socket: { readonly path: string; readonly source: PlannedSource };
   /** From now on calls are answered; until then a connection waits. */
   serve(service: BrokerService): void;
+  /** Ends the connections in which the run's programs left descriptors. True if there was any. */
+  endHolding(): boolean;
 }
 
 const MAX_CONNECTIONS = 512;
@@ -61,6 +64,7 @@ export async function openBroker(ownerDir: string, run: string): Promise<Broker>
     });
     void answer.then((answered) => send(response, answered));
   });
+  const held = new HeldDescriptors(server);
   server.maxConnections = MAX_CONNECTIONS;
   await listen(server, socketPath);
   // Connecting needs write permission, and the cell's user is another one; the directories above keep the host's users out.
@@ -72,6 +76,7 @@ export async function openBroker(ownerDir: string, run: string): Promise<Broker>
       source: { device: String(dev), inode: String(ino), uid: Number(uid), gid: Number(gid), kind: "socket" },
     },
     serve,
+    endHolding: () => held.end(),
     async [Symbol.asyncDispose]() {
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));

@@ -73,7 +73,8 @@ export async function openCell<C extends Cell>(
   parts.use(removalOf(cell, trouble));
   await turn?.();
   // Not before its turn: what others write meanwhile in directories that they share is not this cell's.
-  const watch = parts.use(await watchDisk(cell, plan, kind, pins, trouble));
+  const inTransit = (): boolean => broker?.endHolding() ?? false;
+  const watch = parts.use(await watchDisk(cell, plan, kind, pins, { inTransit, trouble }));
   const kill = (): void => void cell.kill("SIGKILL").catch(() => {});
   watch.exceeded.addEventListener("abort", kill, { once: true });
   let hasEnded = false;
@@ -103,12 +104,13 @@ async function watchDisk(
   plan: Plan,
   { written, baseline }: CellKind<Cell>,
   pins: Pins,
-  trouble: (detail: string) => void,
+  { inTransit, trouble }: { readonly inTransit: () => boolean; readonly trouble: (detail: string) => void },
 ): Promise<DiskWatch> {
   return await DiskWatch.start({
     places: written(plan, pins),
     limitBytes: plan.limits.diskBytes + SMALL_FILES_BYTES,
     unnamedBytes: () => cell.unnamedBytes(),
+    inTransit,
     onFailure: (error) =>
       trouble(`the cell is ended, since its disk usage cannot be measured: ${(error as Error).message}`),
     ...(baseline === undefined ? {} : { baseline }),

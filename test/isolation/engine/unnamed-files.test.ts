@@ -16,7 +16,28 @@ if sys.argv[2] == "mapped": held = mmap.mmap(file.fileno(), 4096); file.close()
 if sys.argv[2] == "travelling":
     held = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM); socket.send_fds(held[0], [b"x"], [file.fileno()]); file.close()
 if sys.argv[2] == "twice": held = os.dup(file.fileno())
-print("holds", flush=True); sys.stdin.read()`;
+if sys.argv[2] == "waiting":
+    held = socket.socket(socket.AF_UNIX); held.bind(b"\\0corral-held-%d" % os.getpid()); held.listen()
+    client = socket.socket(socket.AF_UNIX); client.connect(held.getsockname()); socket.send_fds(client, [b"x"], [file.fileno()]); file.close(); client.close()
+if sys.argv[2] == "nested":
+    held, a = socket.socketpair(); b, c = socket.socketpair()
+    socket.send_fds(b, [b"x"], [file.fileno()]); socket.send_fds(a, [b"x"], [b.fileno(), c.fileno()]); file.close(); a.close(); b.close(); c.close()
+def rest():
+    print("holds", flush=True); sys.stdin.read(); os._exit(0)
+if sys.argv[2] == "threaded":
+    import ctypes, threading
+    threading.Thread(target=rest).start(); ctypes.CDLL(None).syscall(60, 0)
+if sys.argv[2] == "threaded and mapped":
+    import ctypes, threading
+    held = mmap.mmap(file.fileno(), 4096); file.close(); threading.Thread(target=rest).start(); ctypes.CDLL(None).syscall(60, 0)
+if sys.argv[2] == "apart":
+    import ctypes, threading
+    own = threading.Event(); gone = threading.Event()
+    def keep():
+        ctypes.CDLL(None).unshare(0x400); own.set(); gone.wait(); rest()
+    threading.Thread(target=keep).start(); own.wait(); file.close(); gone.set()
+    while True: __import__("time").sleep(9)
+rest()`;
 
 async function held(way: string, dir?: string): Promise<number | null> {
   const folder = temporaryFolder();
@@ -39,8 +60,13 @@ describe("deleted files that a process holds", () => {
     ["twice", 3 * MEBIBYTE],
     ["mapped", 3 * MEBIBYTE],
     ["travelling", Number.POSITIVE_INFINITY],
+    ["waiting", Number.POSITIVE_INFINITY],
+    ["nested", Number.POSITIVE_INFINITY],
+    ["threaded", 3 * MEBIBYTE],
+    ["threaded and mapped", Number.POSITIVE_INFINITY],
+    ["apart", 3 * MEBIBYTE],
     ["named", 0],
-  ])("are counted where they are %s", async (way, bytes) => {
+  ])("are counted if they are %s", async (way, bytes) => {
     expect(await held(way)).toBe(bytes);
   });
 
