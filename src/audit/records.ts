@@ -14,6 +14,8 @@ interface Contents {
     readonly parent: string | null;
     /** The names of its attachments. */
     readonly attachments: readonly string[];
+    /** The run of the same agent whose conversation it continues. */
+    readonly continues?: string | undefined;
   };
   /** The cell was verified, and the worker starts. */
   run_started: {

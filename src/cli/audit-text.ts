@@ -23,7 +23,10 @@ function wordsOf(record: SealedRecord): readonly [what: string, outcome: string]
   const mounts = listed(record.mounts, mountWords) || "no files";
   switch (type) {
     case "run_requested":
-      return [record.parent === null ? "run" : `call by ${text(record.parent)}`, "requested"];
+      return [
+        record.parent === null ? "run" : `call by ${text(record.parent)}`,
+        record.continues === undefined ? "requested" : `requested; continues run ${text(record.continues)}`,
+      ];
     case "run_started":
       return ["run", `started with ${mounts}`];
     case "agent_started":

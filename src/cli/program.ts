@@ -66,6 +66,7 @@ function programFor(terminal: Terminal): Program {
     .option("--tree", "print the tree of calls on standard error at the end, even without a terminal")
     .option("--stream", "print what agents say and do on standard error at once, even without a terminal")
     .option("--record <file>", "write an agent's conversation to a .jsonl file that `model: script/FILE` replays")
+    .option("--continue <run>", "continue the conversation of an agent's earlier run, with the rights that it has now")
     .addOption(json("print only the result, with all calls, as JSON"))
     .addHelpText("after", RUN_HELP)
     .action(does(async (worker, options) => (await import("./run/run.ts")).runVerb(worker, options, terminal)));

@@ -28,7 +28,10 @@ function entryOf(line: string): TranscriptEntry | null {
 function entryText(entry: TranscriptEntry): string {
   switch (entry.type) {
     case "begin":
-      return `run ${named(entry.run)} of ${named(entry.worker)} on ${named(entry.model)}, ${named(entry.at)}`;
+      return [
+        `run ${named(entry.run)} of ${named(entry.worker)} on ${named(entry.model)}, ${named(entry.at)}`,
+        ...(entry.continues === undefined ? [] : [`continues run ${named(entry.continues)}`]),
+      ].join("\n");
     case "system":
       return `[system]\n${indented(entry.text)}`;
     case "told":

@@ -21,6 +21,8 @@ export interface ProjectRun {
   /** JSON for the worker's standard input, or for an agent to read; absent: none. */
   readonly input?: unknown;
   readonly attachments?: readonly AttachedPath[];
+  /** For an agent: the id of a run of it that has ended. Its conversation is continued, in a sandbox that is derived anew. */
+  readonly continues?: string;
   /** Cancels the run. It ends as `cancelled`, and nothing of it is left. */
   readonly signal?: AbortSignal;
   /** Replaces the project's policy. */
@@ -89,9 +91,10 @@ export class OpenedProject implements AsyncDisposable {
   /**
    * Runs a worker and returns its result. A failure, a refusal and a denial are results too.
    *
-   * @throws RequestError ATTACHMENT for a file that does not exist.
+   * @throws RequestError ATTACHMENT for a file that does not exist; UNKNOWN_TRANSCRIPT or CONTINUE for a run that cannot be continued.
    */
-  async run(worker: string, { input, attachments = [], signal, policy, onEvent }: ProjectRun = {}): Promise<RunResult> {
+  async run(worker: string, options: ProjectRun = {}): Promise<RunResult> {
+    const { input, attachments = [], continues, signal, policy, onEvent } = options;
     const definition = this.#named(worker);
     return await this.#while(async () => {
       const { environment } = await this.#opened();
@@ -99,7 +102,8 @@ export class OpenedProject implements AsyncDisposable {
       const env = onEvent === undefined ? environment : { ...environment, emit: both(emit, onEvent) };
       const chosen = this.#policyOr(policy);
       const request = { worker: definition, input, attachments, cwd: process.cwd(), policy: chosen };
-      return await runWorker({ ...request, signal: this.#until(signal) }, env);
+      const earlier = continues === undefined ? {} : { continues };
+      return await runWorker({ ...request, ...earlier, signal: this.#until(signal) }, env);
     });
   }
 

@@ -10,6 +10,8 @@ export type RequestErrorCode =
   | "UNKNOWN_CHANGE"
   | "UNKNOWN_GRANT"
   | "UNKNOWN_TRANSCRIPT"
+  /** The run cannot be continued: it has not ended, is another worker's, or is no agent's. */
+  | "CONTINUE"
   | "UNKNOWN_IMAGE"
   /** A filter names a value that nothing can have: a status of items, a type of records. */
   | "UNKNOWN_VALUE"

@@ -12,6 +12,7 @@ import { describeAll, type RunResult } from "../run/model/result.ts";
 import { openPreview } from "../run/open/preview.ts";
 import { run } from "../run/run.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
+import { continuedRun } from "./continued-run.ts";
 import type { Machine } from "./machine.ts";
 import { RequestError, refusedError, unknownError } from "./request-error.ts";
 import { printableLine } from "./wording/printable.ts";
@@ -35,6 +36,8 @@ export interface WorkerRun {
   /** JSON for the worker's standard input, or for an agent to read; absent: none. */
   readonly input?: unknown;
   readonly attachments?: readonly AttachedPath[];
+  /** For an agent: the id of a run of it that has ended, whose conversation is continued. */
+  readonly continues?: string;
   /** Absolute: where relative paths of attachments begin. */
   readonly cwd: string;
   /** Instead of the project's policy; null: the project's. */
@@ -46,14 +49,21 @@ export interface WorkerRun {
 /**
  * Runs a worker by itself. A failure, a refusal and a denial are results as well.
  *
- * @throws RequestError ATTACHMENT before anything runs
+ * @throws RequestError ATTACHMENT, UNKNOWN_TRANSCRIPT, CONTINUE before anything runs
  */
 export async function runWorker(request: WorkerRun, env: RunEnvironment): Promise<RunResult> {
   const { worker, input, attachments = [], cwd, policy, signal } = request;
+  const continues =
+    request.continues === undefined
+      ? {}
+      : { continues: await continuedRun(request.continues, worker, env.transcripts) };
   const project = attachments.length === 0 ? null : await rootSandbox(env, policy);
   // A policy that refuses the project refuses the run as well, and says why.
   const files = project?.ok ? await resolveAttachments(attachments, project.sandbox, cwd) : [];
-  return await run({ worker, input, attachments: files, signal, ...(policy === null ? {} : { policy }) }, env);
+  return await run(
+    { worker, input, attachments: files, signal, ...continues, ...(policy === null ? {} : { policy }) },
+    env,
+  );
 }
 
 /**

@@ -17,7 +17,7 @@ import { surroundingsOf } from "./grants/surroundings.ts";
 import type { RunEnvironment } from "./model/environment.ts";
 import { emitRefusal } from "./model/events.ts";
 import { Grantee } from "./model/grantee.ts";
-import { type Attachment, identityOf, inputBytes, type Job, newRunId, rootJob } from "./model/job.ts";
+import { type Attachment, type Continued, identityOf, inputBytes, type Job, newRunId, rootJob } from "./model/job.ts";
 import { BoundedOutput } from "./model/output.ts";
 import { permissionOf, rootSandbox } from "./model/permission.ts";
 import { type RunResult, refusedResult } from "./model/result.ts";
@@ -33,6 +33,8 @@ export interface RunRequest {
   /** JSON for the worker's standard input; `undefined`: none. */
   readonly input?: unknown;
   readonly attachments?: readonly Attachment[];
+  /** For an agent: the conversation of an earlier run. */
+  readonly continues?: Continued;
   /** A policy in place of the project's. */
   readonly policy?: string;
   readonly signal: AbortSignal;
@@ -40,16 +42,18 @@ export interface RunRequest {
 
 /** Runs a worker under the project. Every outcome is a result; it rejects only for a bug or a broken installation. */
 export async function run(request: RunRequest, env: RunEnvironment): Promise<RunResult> {
-  const { worker, input, attachments = [], signal } = request;
+  const { worker, input, attachments = [], continues, signal } = request;
   const run = newRunId();
   const project = await rootSandbox(env, request.policy ?? null);
   const violations = [...(project.ok ? [] : project.violations), ...nameViolations(attachments)];
   if (!project.ok || violations.length > 0) {
     const names = attachments.map(({ name }) => name);
-    const at = { run, root: run, parent: null, worker: worker.name, attachments: names };
+    const earlier = continues === undefined ? {} : { continues: continues.run };
+    const at = { run, root: run, parent: null, worker: worker.name, attachments: names, ...earlier };
     return emitRefusal(env.emit, at, violations);
   }
-  const asked = { run, worker, callerSandbox: project.sandbox, input, attachments, signal };
+  const conversation = continues === undefined ? {} : { continues };
+  const asked = { run, worker, callerSandbox: project.sandbox, input, attachments, signal, ...conversation };
   return await perform(rootJob(asked, env.project.delegation), env);
 }
 

@@ -67,6 +67,17 @@ describe("corral run of an agent", () => {
     expect(again.stderr).toContain("✗ write_file was refused: NO_SUCH_TOOL");
   });
 
+  it("is continued from its transcript, and not from that of another worker", async () => {
+    const { run } = JSON.parse((await project.corral(["run", "a", "--json"])).stdout);
+    const again = await project.corral(["run", "a", "--continue", run, "--json"]);
+    const result = JSON.parse(again.stdout);
+    expect(result).toMatchObject({ status: "succeeded", agent: { continues: run } });
+    expect((await project.corral(["transcripts", "show", result.run])).stdout).toContain(`\ncontinues run ${run}\n`);
+    expect((await project.corral(["audit"])).stdout).toContain(`requested; continues run ${run}`);
+    const refused = await project.corral(["run", "w", "--continue", run]);
+    expect(refused).toMatchObject({ status: 2, stdout: "", stderr: expect.stringContaining("worker w is a command") });
+  });
+
   it("refuses to record what cannot be recorded before anything runs", async () => {
     await writeFile(join(project.dir, "there.jsonl"), "mine");
     for (const [args, told] of [

@@ -6,6 +6,10 @@ export interface TranscriptHead {
   readonly root: string;
   readonly worker: string;
   readonly model: string;
+  /** The process that runs it. */
+  readonly owner?: string;
+  /** The run whose conversation it continues. */
+  readonly continues?: string;
 }
 
 /** A line of a transcript. The model's answers in it can be replayed (`model: script/FILE`). */
@@ -79,6 +83,8 @@ export class Transcript {
 export interface Transcripts {
   /** Starts the transcript of a run. */
   open(run: string): Promise<TranscriptSink>;
+  /** The lines of a transcript; null if it does not exist. */
+  read(run: string): Promise<string | null>;
 }
 
 export interface TranscriptSink extends AsyncDisposable {
@@ -88,5 +94,6 @@ export interface TranscriptSink extends AsyncDisposable {
 
 /** Keeps no transcripts. */
 export const noTranscripts: Transcripts = {
+  read: async () => null,
   open: async () => ({ write: async () => {}, [Symbol.asyncDispose]: async () => {} }),
 };

@@ -28,6 +28,8 @@ export interface RunOptions {
   readonly stream?: boolean;
   /** Where an agent's conversation is written to, to be played again. */
   readonly record?: string;
+  /** The id of an agent's earlier run. */
+  readonly continue?: string;
   readonly json?: boolean;
 }
 
@@ -82,7 +84,8 @@ async function ran(
   await using corral = await openCorralFor(project, opening, engine);
   const { environment, reapTrouble } = corral;
   if (reapTrouble !== null) screen.tell(`corral: not everything could be reaped: ${reapTrouble}`);
-  const request = { ...what, cwd: terminal.cwd, policy: options.policy ?? null, signal: stop.signal };
+  const earlier = options.continue === undefined ? {} : { continues: options.continue };
+  const request = { ...what, ...earlier, cwd: terminal.cwd, policy: options.policy ?? null, signal: stop.signal };
   const result = await runWorker(request, environment);
   return { result, grants: environment.grants.told };
 }

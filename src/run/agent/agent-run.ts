@@ -7,6 +7,7 @@ import type { Stage } from "../../changes/stage.ts";
 import type { AgentDefinition } from "../../declarations/worker/worker.ts";
 import { planLimits } from "../../isolation/plan/plan-for.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { currentOwner, formatOwner } from "../../state/owner.ts";
 import { Calls, type Perform } from "../calls/calls.ts";
 import { pinAttachments } from "../cell/attachment-pins.ts";
 import { refusedMounts } from "../changes/open-stage.ts";
@@ -69,7 +70,8 @@ export async function agentRun(
     () => {},
   );
   output.add("stdout", Buffer.from(printed(ending.text)));
-  const report = agentReport(job.worker.model ?? "", spending);
+  const earlier = job.continues === undefined ? {} : { continues: job.continues.run };
+  const report = { ...agentReport(job.worker.model ?? "", spending), ...earlier };
   const said = { text: output.text("stdout"), truncated: output.truncated };
   return agentResult(job, { ending, said, stopped: end.stopped }, limits.outputBytes, { agent: report, calls: made });
 }
@@ -93,14 +95,16 @@ async function worked(
     const transcript = new Transcript(sink.write, opened.redact);
     const system = systemPrompt(job, session.sandbox);
     const task = taskText(job);
-    await transcript.begin({ run, root, worker: worker.name, model: opened.name }, new Date());
+    const owner = formatOwner(currentOwner());
+    const earlier = job.continues === undefined ? {} : { continues: job.continues.run };
+    await transcript.begin({ run, root, worker: worker.name, model: opened.name, owner, ...earlier }, new Date());
     await transcript.system(system);
     await transcript.told(task);
     const ending = await runAgent(
       {
         opened,
         system,
-        messages: [{ role: "user", content: task }],
+        messages: [...(job.continues?.messages ?? []), { role: "user", content: task }],
         tools,
         spending,
         mismatch: worker.output === "json" ? (env.schemas.by(worker.outputSchema) ?? (() => null)) : null,

@@ -40,10 +40,14 @@ function answerForm({ output, outputSchema }: WorkerDefinition): string[] {
 }
 
 /** The task: the input, and the files that came with it. */
-export function taskText({ input, attachments }: Pick<Job, "input" | "attachments">): string {
-  const asked =
-    input === undefined ? "Do your task." : typeof input === "string" ? input : JSON.stringify(input, null, 2);
-  if (attachments.length === 0) return asked;
+export function taskText({ input, attachments, continues }: Pick<Job, "input" | "attachments" | "continues">): string {
+  const again = continues === undefined ? "Do your task." : "Continue with your task.";
+  const now = continues === undefined ? [] : [CONTINUED, ""];
+  const asked = input === undefined ? again : typeof input === "string" ? input : JSON.stringify(input, null, 2);
+  if (attachments.length === 0) return [...now, asked].join("\n");
   const files = attachments.map(({ name }) => `- ${posix.join(ATTACHMENTS_PATH, name)}`);
-  return [asked, "", "Attached files:", ...files].join("\n");
+  return [...now, asked, "", "Attached files:", ...files].join("\n");
 }
+
+const CONTINUED =
+  "This is a new run that continues the conversation above. Its container is new, and what you may do can have changed: only what your instructions and tools say now holds.";

@@ -11,6 +11,8 @@ export interface RunIdentity {
   readonly worker: string;
   /** Names of the attachments that its caller gave it. */
   readonly attachments: readonly string[];
+  /** For an agent: the run whose conversation it continues. */
+  readonly continues?: string;
 }
 
 /** The events of a tree of runs. Every run begins with `requested` and ends with `ended`. */

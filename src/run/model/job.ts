@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import type { ModelMessage } from "ai";
 import type { Spending } from "../../agent/spending.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import type { MountView } from "../../sandbox/mount.ts";
@@ -16,6 +17,12 @@ export interface Attachment {
   readonly identity?: string;
   /** Present if it is a file of its caller's view. */
   readonly view?: MountView;
+}
+
+/** The conversation of an earlier run. */
+export interface Continued {
+  readonly run: string;
+  readonly messages: readonly ModelMessage[];
 }
 
 /** What a caller takes away from a worker, beyond what the worker itself leaves out. */
@@ -48,6 +55,8 @@ export interface Job {
   readonly tree: CallTree;
   /** Of the agent that called it, directly or through commands: what is spent here counts there. Null: no agent called it. */
   readonly spending: Spending | null;
+  /** For an agent: the conversation that it continues. It carries no rights. */
+  readonly continues?: Continued;
   /**
    * Settles when the worker may begin; absent: at once. Its verified cell waits at the gate meanwhile, and the time
    * limit has not begun. Rejects with the reason of `signal`.
@@ -57,7 +66,8 @@ export interface Job {
 
 /** A job that a person or a program asks for: the first of its tree, under the project. */
 export function rootJob(
-  asked: Pick<Job, "run" | "worker" | "callerSandbox" | "signal"> & Partial<Pick<Job, "input" | "attachments">>,
+  asked: Pick<Job, "run" | "worker" | "callerSandbox" | "signal"> &
+    Partial<Pick<Job, "input" | "attachments" | "continues">>,
   delegation: { maxDepth: number; maxCalls: number },
 ): Job {
   return {
@@ -109,7 +119,9 @@ export function newRunId(): string {
 
 export function identityOf(job: Job): RunIdentity {
   const attachments = job.attachments.map((attachment) => attachment.name);
-  return { run: job.run, root: job.root, parent: job.parent, worker: job.worker.name, attachments };
+  const { run, root, parent, worker, continues } = job;
+  const identity = { run, root, parent, worker: worker.name, attachments };
+  return continues === undefined ? identity : { ...identity, continues: continues.run };
 }
 
 /** What a worker reads on its standard input. */

@@ -54,6 +54,8 @@ export interface AgentReport {
   readonly tokens: { readonly input: number; readonly output: number; readonly estimated: boolean };
   /** In US dollars, including the agents that it called; null if the project gives no price for some of it. */
   readonly costUsd: number | null;
+  /** The run whose conversation it continued. */
+  readonly continues?: string;
 }
 
 export interface RunError {

@@ -35,7 +35,15 @@ function eventRecord(event: RunEvent): AuditRecord | null {
   const { run, root, worker } = event;
   switch (event.type) {
     case "requested":
-      return { type: "run_requested", run, root, worker, parent: event.parent, attachments: event.attachments };
+      return {
+        type: "run_requested",
+        run,
+        root,
+        worker,
+        parent: event.parent,
+        attachments: event.attachments,
+        continues: event.continues,
+      };
     case "started":
       return startedRecord({ run, root, worker }, event.plan);
     case "agent_started": {
