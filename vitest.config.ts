@@ -2,8 +2,8 @@ import { defineConfig } from "vitest/config";
 import { tiersOf } from "./test/tiers/tiers.ts";
 
 const { unit, long, engine } = tiersOf(import.meta.dirname);
-const warnings = "test/setup-warnings.ts";
-const withoutEngine = [warnings, "test/tiers/no-engine.ts"];
+const always = ["test/setup-warnings.ts", "test/tiers/watched-loop.ts"];
+const withoutEngine = [...always, "test/tiers/no-engine.ts"];
 
 // The unit tier retries nothing. Tests on a real Engine share it with others: what fails twice in a row is no noise.
 export default defineConfig({
@@ -21,7 +21,7 @@ export default defineConfig({
       { extends: true, test: { name: "long", include: long, setupFiles: withoutEngine, sequence: { groupOrder: 1 } } },
       {
         extends: true,
-        test: { name: "engine", include: engine, setupFiles: warnings, retry: 1, sequence: { groupOrder: 1 } },
+        test: { name: "engine", include: engine, setupFiles: always, retry: 1, sequence: { groupOrder: 1 } },
       },
     ],
   },

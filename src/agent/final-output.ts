@@ -1,4 +1,4 @@
-import { isTooDeep, MAX_JSON_DEPTH } from "../json/parse-json.ts";
+import { parseJson } from "../json/parse-json.ts";
 
 export type FinalOutput = (
   | { readonly ok: true; readonly value: unknown }
@@ -22,13 +22,9 @@ export async function finalOutput(
   redactValue: (value: unknown) => unknown,
 ): Promise<FinalOutput> {
   const json = unfenced(text.trim());
-  let read: unknown;
-  try {
-    read = JSON.parse(json);
-  } catch (error) {
-    return { ok: false, text, fault: `it is not valid JSON: ${(error as Error).message}` };
-  }
-  if (isTooDeep(read)) return { ok: false, text, fault: `it is nested more than ${MAX_JSON_DEPTH} levels deep` };
+  const parsed = parseJson(json);
+  if (!parsed.ok) return { ok: false, text, fault: `it is not valid JSON: ${parsed.problem}` };
+  const read = parsed.value;
   const value = redactValue(read);
   const clean = JSON.stringify(value);
   // Parsing the text again would reveal the same key.

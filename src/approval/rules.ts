@@ -9,6 +9,7 @@ import {
 } from "./approver.ts";
 import { checkedPath, parseNameGlob, parsePathGlob } from "./path-glob.ts";
 import { decideShell } from "./shell-rules/decide.ts";
+import { type Reading, readLine } from "./shell-rules/reading.ts";
 
 /** A project's advance decision on requests (`approval.rules` in `corral.yaml`). An absent term matches any request. */
 export interface ApprovalRule {
@@ -34,7 +35,8 @@ export function ruledApprover(rules: readonly ApprovalRule[], next: Approver): A
 export function ruling(rules: readonly ApprovalRule[]): (request: ApprovalRequest) => Decision | null {
   const tests = rules.map(({ decide, ...rule }) => (decide === "approve" ? approves(rule) : denies(rule)));
   return (request) => {
-    const index = tests.findIndex((matches) => matches(request));
+    const read = reader();
+    const index = tests.findIndex((matches) => matches(request, read));
     const rule = rules[index];
     return rule === undefined ? null : decisionOf(rule, index + 1);
   };
@@ -55,6 +57,20 @@ export function mayApprove(
   );
 }
 
+/** Whether a request matches a rule. */
+type Test = (request: ApprovalRequest, read: Reader) => boolean;
+/** Reads each command line once, however many rules there are. */
+type Reader = (line: string) => () => Reading;
+
+function reader(): Reader {
+  const readings = new Map<string, Reading>();
+  return (line) => () => {
+    const reading = readings.get(line) ?? readLine(line);
+    readings.set(line, reading);
+    return reading;
+  };
+}
+
 function decisionOf({ decide, why }: ApprovalRule, number: number): Decision {
   const because = why === undefined ? "" : `: ${why}`;
   if (decide === "deny") return denied(`rule ${number} of the project's approval rules denies it${because}`);
@@ -65,29 +81,30 @@ function decisionOf({ decide, why }: ApprovalRule, number: number): Decision {
 type Terms = Omit<ApprovalRule, "decide" | "why">;
 
 /** The narrow reading: the rule must match everything in the request, and a rule with `paths` needs a path. */
-function approves({ worker, operations, paths, command }: Terms): (request: ApprovalRequest) => boolean {
+function approves({ worker, operations, paths, command }: Terms): Test {
   const isWorker = worker === undefined ? () => true : parseNameGlob(worker);
   const globs = paths?.map(parsePathGlob);
   const shown = command === undefined ? null : shellRules("ask", command, "pre_approved");
-  return (request) =>
+  return (request, read) =>
     isWorker(request.worker) &&
     request.operations.length > 0 &&
     request.operations.every((operation) => operations?.includes(operation) ?? true) &&
     (globs === undefined ||
       isAllOf(targetsOf(request), (path) => checkedPath(path) !== null && globs.some((glob) => glob.matches(path)))) &&
     (shown === null ||
-      (request.command !== undefined && decideShell(request.command, shown).consent === "pre_approved"));
+      (request.command !== undefined &&
+        decideShell(request.command, shown, read(request.command)).consent === "pre_approved"));
 }
 
 /**
  * The wide reading: it is enough that the rule may match a part of the request. Otherwise a later rule could approve a
  * denied path together with others, or below a directory.
  */
-function denies({ worker, operations, paths, command }: Terms): (request: ApprovalRequest) => boolean {
+function denies({ worker, operations, paths, command }: Terms): Test {
   const isWorker = worker === undefined ? () => true : parseNameGlob(worker);
   const globs = paths?.map(parsePathGlob);
   const blocked = command === undefined ? null : shellRules("pre_approved", command, "blocked");
-  return (request) => {
+  return (request, read) => {
     const { directory, command: shown, line = shown } = request;
     const targets = [...request.paths, ...(directory === undefined ? [] : [directory])];
     return (
@@ -95,7 +112,7 @@ function denies({ worker, operations, paths, command }: Terms): (request: Approv
       (operations === undefined || request.operations.some((operation) => operations.includes(operation))) &&
       (globs === undefined ||
         targets.some((path) => checkedPath(path) === null || globs.some((glob) => glob.touches(path)))) &&
-      (blocked === null || (line !== undefined && decideShell(line, blocked).consent === "blocked"))
+      (blocked === null || (line !== undefined && decideShell(line, blocked, read(line)).consent === "blocked"))
     );
   };
 }

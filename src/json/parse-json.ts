@@ -3,10 +3,11 @@ export type ParsedJson =
   | { readonly ok: true; readonly value: unknown }
   | { readonly ok: false; readonly problem: string };
 
-/** Parses a worker's JSON. It never throws, and the value can always be serialized again. */
-export function parseJson(text: string): ParsedJson {
-  if (depthOf(text) > MAX_JSON_DEPTH)
-    return { ok: false, problem: `it is nested more than ${MAX_JSON_DEPTH} levels deep` };
+/** Parses a worker's JSON. It never throws, and the value can always be serialized again. `maxValues`: fewer than the usual limit. */
+export function parseJson(text: string, maxValues: number = MAX_JSON_VALUES): ParsedJson {
+  const { depth, values } = shapeOf(text);
+  if (depth > MAX_JSON_DEPTH) return { ok: false, problem: `it is nested more than ${MAX_JSON_DEPTH} levels deep` };
+  if (values > maxValues) return { ok: false, problem: `it has more than ${maxValues} values` };
   try {
     return { ok: true, value: JSON.parse(text) };
   } catch (error) {
@@ -14,34 +15,68 @@ export function parseJson(text: string): ParsedJson {
   }
 }
 
-const [QUOTE, BACKSLASH] = [0x22, 0x5c];
+const [QUOTE, BACKSLASH, COMMA] = [0x22, 0x5c, 0x2c];
 const OPENING = new Set([0x5b, 0x7b]);
 const CLOSING = new Set([0x5d, 0x7d]);
 
-/** The nesting depth of brackets outside of strings. Meaningless if the text is not JSON. */
-function depthOf(text: string): number {
+/**
+ * The nesting depth of brackets outside of strings, and about how many values there are: one for each bracket and comma.
+ * Meaningless if the text is not JSON. Nothing is made of the text before both are known.
+ */
+function shapeOf(text: string): { readonly depth: number; readonly values: number } {
   let depth = 0;
   let deepest = 0;
+  let values = 1;
   let quoted = false;
   for (let index = 0; index < text.length; index += 1) {
     const unit = text.charCodeAt(index);
     if (quoted && unit === BACKSLASH) index += 1;
     else if (unit === QUOTE) quoted = !quoted;
-    else if (!quoted && OPENING.has(unit)) deepest = Math.max(deepest, ++depth);
-    else if (!quoted && CLOSING.has(unit)) depth -= 1;
+    else if (quoted) continue;
+    else if (unit === COMMA) values += 1;
+    else if (OPENING.has(unit)) {
+      values += 1;
+      deepest = Math.max(deepest, ++depth);
+    } else if (CLOSING.has(unit)) depth -= 1;
   }
-  return deepest;
+  return { depth: deepest, values };
 }
 
 /** More than any input or output needs. Serializing recurses as deep as the value, so a worker must not choose the depth. */
 export const MAX_JSON_DEPTH = 500;
 
+/** Each value costs far more time and memory than its characters, for everything that is done with it. */
+export const MAX_JSON_VALUES = 500_000;
+
 /** True if a value is nested deeper than {@link MAX_JSON_DEPTH}. It goes level by level, so it cannot overflow the stack. */
 export function isTooDeep(json: unknown): boolean {
-  let level: readonly unknown[] = [json];
+  let level: readonly object[] = isObject(json) ? [json] : [];
   for (let depth = 0; level.length > 0; depth += 1) {
     if (depth > MAX_JSON_DEPTH) return true;
-    level = level.flatMap((value) => (typeof value === "object" && value !== null ? Object.values(value) : []));
+    const next: object[] = [];
+    for (const value of level) for (const part of partsOf(value)) if (isObject(part)) next.push(part);
+    level = next;
   }
   return false;
+}
+
+/** True if a value has more than `max` parts, at any depth. It stops when it knows. */
+export function hasMoreValues(json: unknown, max: number): boolean {
+  const open: object[] = isObject(json) ? [json] : [];
+  let count = 1;
+  for (let value = open.pop(); value !== undefined; value = open.pop()) {
+    const parts = partsOf(value);
+    count += parts.length;
+    if (count > max) return true;
+    for (const part of parts) if (isObject(part)) open.push(part);
+  }
+  return false;
+}
+
+function partsOf(value: object): readonly unknown[] {
+  return Array.isArray(value) ? value : Object.values(value);
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === "object" && value !== null;
 }

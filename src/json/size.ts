@@ -9,10 +9,12 @@ export function charactersIn(json: unknown): number {
     for (const value of level) {
       characters += typeof value === "string" ? value.length + 1 : 1;
       if (typeof value !== "object" || value === null) continue;
-      for (const [name, part] of Object.entries(value)) {
-        characters += Array.isArray(value) ? 0 : name.length;
-        next.push(part);
-      }
+      if (Array.isArray(value)) for (const part of value) next.push(part);
+      else
+        for (const [name, part] of Object.entries(value)) {
+          characters += name.length;
+          next.push(part);
+        }
     }
     level = next;
   }

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { isTooDeep, MAX_JSON_DEPTH } from "../json/parse-json.ts";
+import { hasMoreValues, isTooDeep, MAX_JSON_DEPTH, MAX_JSON_VALUES } from "../json/parse-json.ts";
 import { SandboxError } from "../sandbox/errors.ts";
 import type { Hands } from "./hands.ts";
 import { ToolRefusal } from "./tool.ts";
@@ -11,6 +11,9 @@ export async function runTool(name: string, rawInput: unknown, hands: Hands, sig
   const tool = TOOLS.get(name);
   if (tool === undefined)
     return refusal("NO_SUCH_TOOL", `There is no tool ${name}. The tools are: ${[...TOOLS.keys()].join(", ")}.`);
+  const maxValues = tool.uses === "calls" ? MAX_JSON_VALUES : MAX_INPUT_VALUES;
+  if (hasMoreValues(rawInput, maxValues))
+    return refusal("BAD_INPUT", `The input of ${name} has more than ${maxValues} values. Write large data to a file.`);
   if (isTooDeep(rawInput))
     return refusal(
       "BAD_INPUT",
@@ -27,6 +30,9 @@ export async function runTool(name: string, rawInput: unknown, hands: Hands, sig
     throw error;
   }
 }
+
+/** More than any tool needs but a call, whose input is a worker's. Checking each value against the schema takes time. */
+const MAX_INPUT_VALUES = 10_000;
 
 function refusal(code: string, message: string): ToolResult & { ok: false } {
   return { ok: false, code, message, data: {} };

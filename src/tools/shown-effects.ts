@@ -78,6 +78,9 @@ function shownWrite(effect: WriteEffect): ShownEffect {
   const content = after.content === null ? null : Buffer.from(after.content);
   if (content === null) return noted(effect, "too large to show");
   if (!isText(content)) return noted(effect, "binary");
+  // A diff or all of it would be at least as long.
+  if (content.length > MAX_SHOWN_CHARS * 4 || content.toString().length > MAX_SHOWN_CHARS)
+    return noted(effect, "too large to show");
   const old = before === null ? Buffer.alloc(0) : comparable(before);
   const hunks = old === null || content.length > MAX_COMPARED_BYTES ? null : textDiff(old, content);
   const body = hunks ?? allOf(content);

@@ -2,7 +2,7 @@ import { type Consent, isLooser } from "../../sandbox/approval.ts";
 import { hidesCommand } from "./hiding.ts";
 import { type Beside, type ShellPart, shownPart } from "./part.ts";
 import { matchRule, type ShellWord, specificity, spellsOut } from "./pattern.ts";
-import { readLine } from "./reading.ts";
+import { type Reading, readLine } from "./reading.ts";
 import { type ShellRule, type ShellRules, stricterOf, strictestConsent } from "./rules.ts";
 
 export interface ShellDecision {
@@ -39,12 +39,16 @@ export interface ShellReason {
  * Each simple command is decided separately and the strictest result counts: a rule for `git status` does not cover
  * `git status; rm -rf /`. Of the matching rules `blocked` wins, then the most specific. Text that cannot be analysed gets
  * the strictest consent of all rules and the default. Rules cover words only: with an assignment or a redirection, a command
- * also needs the default's consent. If no rule and no default is stricter than `pre_approved`, nothing is judged.
+ * also needs the default's consent. `reading`: of this line, if it was read before. If no rule and no default is stricter than `pre_approved`, nothing is judged.
  */
-export function decideShell(command: string, rules: ShellRules): LineDecision {
+export function decideShell(
+  command: string,
+  rules: ShellRules,
+  reading: () => Reading = () => readLine(command),
+): LineDecision {
   const nothing = decided(rules.default, "default", shownPart(command));
   if (strictestConsent(rules) === "pre_approved") return { ...nothing, runs: command };
-  const { parts, printed } = readLine(command);
+  const { parts, printed } = reading();
   const decisions = parts.map((part) => decidePart(part, rules));
   // The first of equally strict parts, so that the answer names the one that a reader sees first.
   const decision = decisions.reduce(

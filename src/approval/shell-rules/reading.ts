@@ -14,9 +14,11 @@ export interface Reading {
 const MAX_CHARACTERS = 65_536;
 /** The kernel's limit for one argument is 131,072 bytes, and quotes make a line longer. */
 const MAX_PRINTED_BYTES = 131_000;
+/** Each is compared with every rule. A person reads far fewer. */
+const MAX_PARTS = 1000;
 /** Signs and words that can begin a nested part. The parser recurses with each level, so they are counted before it runs. */
 const MAX_OPENINGS = 1000;
-const OPENING = /[({[`!]|\b(?:if|then|elif|else|while|until|do|for|select|case|function|coproc|time)\b/g;
+const OPENING = /[({[`!]|<<|\b(?:if|then|elif|else|while|until|do|for|select|case|function|coproc|time)\b/g;
 
 /**
  * Reads a command line, and prints it anew. No parser of shell reads exactly as the shell does; so the text as written is never
@@ -30,6 +32,7 @@ export function readLine(command: string): Reading {
     return opaque(command, `it has more than ${MAX_OPENINGS} brackets and keywords`);
   try {
     const { parts, printed } = printedOf(command);
+    if (parts.length > MAX_PARTS) return opaque(command, `it has more than ${MAX_PARTS} commands`);
     if (printed === null) return { parts, printed };
     if (Buffer.byteLength(printed) > MAX_PRINTED_BYTES) return opaque(command, "it is too long with every word quoted");
     // A printed line that reads otherwise than it was meant would be a bug; no shell gets it.

@@ -4,7 +4,7 @@ import { visible } from "./visible.ts";
 
 const CONTEXT_LINES = 3;
 /** A longer diff helps no reader, and computing it takes long. */
-const MAX_EDITS = 2000;
+const MAX_EDITS = 1000;
 
 /** The hunks of a unified diff. Null for binary content, or too many differences. */
 export function textDiff(before: Buffer, after: Buffer): string[] | null {

@@ -6,8 +6,10 @@ import { placesIn } from "./places-in.ts";
 /** The most edits in one operation. */
 const MAX_EDITS = 1000;
 /** Limits on all edits of a call together, since searching blocks the process. */
-const MAX_SEARCHED_CHARS = 4 * MAX_EDIT_BYTES;
+const MAX_SEARCHED_CHARS = 2 * MAX_EDIT_BYTES;
 const MAX_PLACES = 1_000_000;
+/** The beginning of a text that was not found, which is searched for once more. */
+const MAX_HINT_CHARS = 1000;
 /** The most places of an ambiguous text that an error names. */
 const SHOWN_LINES = 10;
 
@@ -66,7 +68,7 @@ function withLineEndsOf(text: string, edit: Edit): { old: string; fresh: string 
 }
 
 function notFound(text: string, old: string, which: string): string {
-  const bare = old.trim().split("\n")[0]?.trimEnd() ?? "";
+  const bare = old.slice(0, MAX_HINT_CHARS).trim().split("\n")[0]?.trimEnd() ?? "";
   const near = bare === "" ? -1 : (placesIn(text, bare, 1)[0] ?? -1);
   const hint =
     near < 0

@@ -1,6 +1,7 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { boundedText } from "../../json/bounded-text.ts";
+import { parseJson } from "../../json/parse-json.ts";
 
 /** A request that a server was sent: Node leaves these open for what a client is answered with. */
 export type HttpRequest = IncomingMessage & { readonly method: string; readonly url: string };
@@ -34,6 +35,9 @@ function digestOf(text: string): Buffer {
 /** The same as a message on stdio may have. */
 export const MAX_BODY_BYTES = 16 * 1024 ** 2;
 
+/** The protocol checks every value of a message against its schemas, several times. */
+const MAX_BODY_VALUES = 50_000;
+
 export type Body =
   | { readonly ok: true; readonly json: unknown }
   | { readonly ok: false; readonly status: 400 | 413; readonly reason: string };
@@ -43,11 +47,10 @@ export async function readBody(request: IncomingMessage): Promise<Body> {
   if (Number(request.headers["content-length"] ?? 0) > MAX_BODY_BYTES) return TOO_LONG;
   const text = await boundedText(request, { maxBytes: MAX_BODY_BYTES });
   if (text === null) return TOO_LONG;
-  try {
-    return { ok: true, json: JSON.parse(text) };
-  } catch {
-    return { ok: false, status: 400, reason: "the body is not JSON" };
-  }
+  const parsed = parseJson(text, MAX_BODY_VALUES);
+  if (!parsed.ok)
+    return { ok: false, status: 400, reason: `the body is not JSON that this server accepts: ${parsed.problem}` };
+  return { ok: true, json: parsed.value };
 }
 
 const TOO_LONG: Body = { ok: false, status: 413, reason: `a body has at most ${MAX_BODY_BYTES} bytes` };

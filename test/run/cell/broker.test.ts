@@ -102,6 +102,7 @@ describe("the broker's socket", () => {
     ["attaches what is no path", { worker: "kid", attachments: [1] }, /attachments/],
     ["attaches too much", { worker: "kid", attachments: Array(257).fill("/docs/a") }, /attachments/],
     ["is nested without end", `{"worker":"kid","input":${"[".repeat(100_000)}${"]".repeat(100_000)}}`, /500 levels/],
+    ["has too many values", `{"worker":"kid","input":[${"[],".repeat(100_000)}0]}`, /more than 100000 values/],
     ["is larger than it may be", { worker: "kid", input: "x".repeat(5 << 20) }, /larger than 4194304 bytes/],
     ["is very much larger than it may be", { worker: "kid", input: "x".repeat(50 << 20) }, /larger than 4194304 bytes/],
   ])("answers a request that %s with 400, and says so", async (_, body, message) => {

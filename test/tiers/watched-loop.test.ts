@@ -1,0 +1,17 @@
+import { expect, it } from "vitest";
+import { placesIn } from "../../src/files/edit/places-in.ts";
+import { LoopWatch } from "./watched-loop.ts";
+
+const turn = async (): Promise<void> => await new Promise((resolve) => setTimeout(resolve, 60));
+
+it("the watch over the loop names what of Corral held it up, and a test's own work is not Corral's", async () => {
+  using watch = new LoopWatch();
+  await turn();
+  const { user } = process.threadCpuUsage();
+  while (process.threadCpuUsage().user - user < 400_000);
+  await turn();
+  expect(watch.taken()).toEqual([]);
+  placesIn("ab".repeat(60_000_000), "ac");
+  await turn();
+  expect(watch.taken()).toEqual([{ ms: expect.any(Number), where: "files/edit/places-in.ts: placesIn" }]);
+});

@@ -1,0 +1,129 @@
+import { type Profiler, Session } from "node:inspector";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, beforeEach, expect } from "vitest";
+
+/*
+ * Set-up of the tests in test/attacks/: a test fails if Corral held up the one thread while it ran. The time is that of the thread's
+ * own processor, so a busy machine does not count; a profile says which part of it was in `src/`, so the test's own work
+ * does not count either. A call that sleeps in the kernel uses no processor: for that, much wall time is the sign.
+ */
+
+const MAX_CPU_MS = 250;
+/** Far more than a busy machine keeps a process waiting. */
+const MAX_WALL_MS = 15_000;
+const TICK_MS = 20;
+const SAMPLE_US = 5000;
+
+interface Tick {
+  readonly wallMs: number;
+  readonly cpuMs: number;
+}
+
+/** What Corral did in one turn of the loop, by the file that did most of it. */
+interface HoldUp {
+  readonly ms: number;
+  readonly where: string;
+}
+
+/** Looks at each turn of the loop until it is disposed. */
+export class LoopWatch implements Disposable {
+  readonly #session = new Session();
+  readonly #timer: NodeJS.Timeout;
+  #long: { readonly from: Tick; readonly to: Tick }[] = [];
+  #last: Tick = now();
+
+  constructor() {
+    this.#session.connect();
+    this.#session.post("Profiler.enable");
+    this.#session.post("Profiler.setSamplingInterval", { interval: SAMPLE_US });
+    this.#session.post("Profiler.start");
+    this.#timer = setInterval(() => this.#look(), TICK_MS);
+    this.#timer.unref();
+    this.#last = now();
+  }
+
+  [Symbol.dispose](): void {
+    clearInterval(this.#timer);
+    this.#session.disconnect();
+  }
+
+  /** The turns since the last time in which Corral took too long. */
+  taken(): readonly HoldUp[] {
+    this.#look();
+    const long = this.#long;
+    this.#long = [];
+    if (long.length === 0) return [];
+    const profile = this.#profile();
+    this.#session.post("Profiler.start");
+    this.#last = now();
+    return long.flatMap(({ from, to }) => {
+      const [cpuMs, wallMs] = [to.cpuMs - from.cpuMs, to.wallMs - from.wallMs];
+      const { share, where } = shareOfCorral(profile, from.wallMs, to.wallMs);
+      if (cpuMs * share > MAX_CPU_MS) return [{ ms: Math.round(cpuMs * share), where }];
+      return wallMs * share > MAX_WALL_MS ? [{ ms: Math.round(wallMs * share), where }] : [];
+    });
+  }
+
+  #look(): void {
+    const to = now();
+    const from = this.#last;
+    this.#last = to;
+    if (to.cpuMs - from.cpuMs > MAX_CPU_MS || to.wallMs - from.wallMs > MAX_WALL_MS) this.#long.push({ from, to });
+  }
+
+  #profile(): Profiler.Profile | null {
+    let taken: Profiler.Profile | null = null;
+    // The answer to a session of the same thread comes at once.
+    this.#session.post("Profiler.stop", (_error, answer) => {
+      taken = answer?.profile ?? null;
+    });
+    return taken;
+  }
+}
+
+function now(): Tick {
+  const { user, system } = process.threadCpuUsage();
+  // The profiler's clock is the monotonic one.
+  return { wallMs: Number(process.hrtime.bigint()) / 1e6, cpuMs: (user + system) / 1000 };
+}
+
+/** The part of the samples between two times whose stack has a function of `src/`. */
+function shareOfCorral(profile: Profiler.Profile | null, fromMs: number, toMs: number) {
+  const nodes = new Map(profile?.nodes.map((node) => [node.id, node]));
+  const parents = new Map(profile?.nodes.flatMap(({ id, children = [] }) => children.map((child) => [child, id])));
+  const places = new Map<string, number>();
+  let [all, own] = [0, 0];
+  let at = profile?.startTime ?? 0;
+  for (const [index, sample] of (profile?.samples ?? []).entries()) {
+    at += profile?.timeDeltas?.[index] ?? 0;
+    if (at / 1000 < fromMs || at / 1000 > toMs) continue;
+    all += 1;
+    for (let id: number | undefined = sample; id !== undefined; id = parents.get(id)) {
+      const frame = nodes.get(id)?.callFrame;
+      const place = /\/src\/(.*)$/.exec(frame?.url.includes("/node_modules/") ? "" : (frame?.url ?? ""))?.[1];
+      if (place === undefined) continue;
+      own += 1;
+      const name = `${place}: ${frame?.functionName}`;
+      places.set(name, (places.get(name) ?? 0) + 1);
+      break;
+    }
+  }
+  const [where] = [...places].toSorted((a, b) => b[1] - a[1])[0] ?? ["unknown"];
+  return { share: all === 0 ? 0 : own / all, where };
+}
+
+const isAttack = expect.getState().testPath?.startsWith(join(import.meta.dirname, "../attacks/")) ?? false;
+
+if (isAttack) {
+  // To start and to read a profile takes long, so there is one for all tests of a file.
+  let watch: LoopWatch | null = null;
+  beforeAll(() => {
+    watch = new LoopWatch();
+  });
+  afterAll(() => watch?.[Symbol.dispose]());
+  beforeEach(() => void watch?.taken());
+  afterEach(() => {
+    const heldUp = watch?.taken() ?? [];
+    expect(heldUp, `Corral held up its thread for more than ${MAX_CPU_MS} ms`).toEqual([]);
+  });
+}
