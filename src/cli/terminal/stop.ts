@@ -6,7 +6,7 @@ export interface Stop extends Disposable {
   cancel(): void;
 }
 
-/** The first SIGINT or SIGTERM cancels and cleans up; the second exits at once. */
+/** The first SIGINT, SIGTERM or SIGHUP cancels and cleans up; the second exits at once. */
 export function stoppable(terminal: Terminal, tell: (line: string) => void): Stop {
   const controller = new AbortController();
   const cancel = (): void => controller.abort(new Error("it was cancelled"));

@@ -10,7 +10,7 @@ export interface Terminal {
   readonly stdin: NodeJS.ReadStream;
   readonly stdout: NodeJS.WriteStream;
   readonly stderr: NodeJS.WriteStream;
-  /** Calls back for every SIGINT and SIGTERM from now on; answers with how to stop that. */
+  /** Calls back for every SIGINT and SIGTERM, and for the first SIGHUP, from now on; answers with how to stop that. */
   onStop(stop: (signal: NodeJS.Signals) => void): () => void;
   /** Ends the process now, even if work still runs. */
   exit(status: number): never;
@@ -25,9 +25,11 @@ export function terminalOf(process: NodeJS.Process): ProcessTerminal {
   const { env, stdout, stderr } = process;
   const stops = new Set<(signal: NodeJS.Signals) => void>();
   let fault: Error | null = null;
+  let hungUp = false;
   /** If the reader closes the output (`corral run … | head`), the work runs to its end. An error of writing ends it. */
   const onError = (error: NodeJS.ErrnoException): void => {
-    if (error.code === "EPIPE" || fault !== null) return;
+    // A terminal that was closed is no lost output: the signal for it has already stopped the work.
+    if (error.code === "EPIPE" || fault !== null || hungUp) return;
     fault = error;
     stderr.write(`corral: output cannot be written: ${printableLine(error.message)}\n`);
     for (const stop of [...stops]) stop("SIGTERM");
@@ -48,9 +50,18 @@ export function terminalOf(process: NodeJS.Process): ProcessTerminal {
     onStop(stop) {
       const signals = ["SIGINT", "SIGTERM"] as const;
       for (const signal of signals) process.on(signal, stop);
+      // The kernel and the shell may each send one for the same closed terminal, and a second stop ends without cleaning up.
+      let isTold = false;
+      const onHangup = (): void => {
+        hungUp = true;
+        if (!isTold) stop("SIGHUP");
+        isTold = true;
+      };
+      process.on("SIGHUP", onHangup);
       stops.add(stop);
       return () => {
         for (const signal of signals) process.off(signal, stop);
+        process.off("SIGHUP", onHangup);
         stops.delete(stop);
       };
     },

@@ -19,6 +19,7 @@ import { SchemaChecks } from "../model/schema-check.ts";
 import { RecordedApprover } from "../recorded/approver.ts";
 import { recordedEmit } from "../recorded/emit.ts";
 import { openTrail } from "../recorded/open-trail.ts";
+import { watchOwnDeath } from "./death-watch.ts";
 import { approverFor, type OpenOptions } from "./options.ts";
 import { policiesExist, policiesOf } from "./policies.ts";
 import { repositoriesOf } from "./repositories.ts";
@@ -62,7 +63,9 @@ export async function openCorralFor(
   const git = repositoriesOf(project, options, { ownerDir, liveDir, trail });
   const around = { emit: options.emit ?? (() => {}), now: () => performance.now() };
   const grants = new GrantLedger(ownerDir, recordedRevocations(trail, around.emit));
+  const watch = watchOwnDeath(options);
   const close = async (): Promise<void> => {
+    using _ = watch;
     await git?.[Symbol.asyncDispose]();
     await grants[Symbol.asyncDispose]();
     await Promise.all([trail.close(), removeOwnerDir(ownerDir)]);

@@ -1,0 +1,30 @@
+import { spawn } from "node:child_process";
+import { extname, join } from "node:path";
+import type { OpenOptions } from "./options.ts";
+
+/**
+ * Waits for the end of this process in a process of its own, which no signal to this one reaches. If this process was killed,
+ * nobody watches the limits of its cells any more, so `corral reap` removes them. The second time is for what the Engine was
+ * still starting.
+ */
+const WATCH = `read -r word; [ "$word" = over ] && exit
+for pause in 0.5 5; do sleep "$pause"; [ -d "$CORRAL_STATE_DIR" ] && "$@" reap; done`;
+
+const COMMAND_LINE = join(import.meta.dirname, "../../cli", `corral${extname(import.meta.filename)}`);
+
+/** Disposing says that nothing is left to remove. */
+export function watchOwnDeath({ stateDir, engineEnv }: Pick<OpenOptions, "stateDir" | "engineEnv">): Disposable {
+  const named = ["PATH", "HOME"].concat(Object.keys(engineEnv).filter((name) => name.startsWith("DOCKER_")));
+  const env = Object.fromEntries(named.map((name) => [name, engineEnv[name]]));
+  const watch = spawn("/bin/sh", ["-c", WATCH, "corral-watch", process.execPath, COMMAND_LINE], {
+    cwd: "/",
+    detached: true,
+    env: { ...env, CORRAL_STATE_DIR: stateDir },
+    stdio: ["pipe", "ignore", "ignore"],
+  });
+  // Without it, the next Corral removes what this one left.
+  for (const source of [watch, watch.stdin]) source.on("error", () => {});
+  watch.unref();
+  (watch.stdin as { unref?(): void }).unref?.();
+  return { [Symbol.dispose]: () => void watch.stdin.end("over\n") };
+}
