@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import type { Expecting, Guard, Written } from "../model/files.ts";
 import type { Place } from "../model/place.ts";
-import { contentOf, copyContent, writeAll } from "./content.ts";
+import { appendAll, contentOf, copyContent, writeAll } from "./content.ts";
 import type { Descriptor } from "./descriptor.ts";
 import { openSlot } from "./folder.ts";
 import { refuseChanged } from "./look.ts";
@@ -41,6 +41,6 @@ async function appendTo(root: Root, place: Place, bytes: Uint8Array, options: Gu
   using found = walk({ operation: "append", root, parts: place.parts, links: "refuse", asked: place.path });
   using file = openRegular("append", place, found, fs.constants.O_WRONLY | fs.constants.O_APPEND);
   options.checks?.write?.(place.path, file.stat().size + bytes.length);
-  await writeAll(file, bytes, null);
+  await appendAll(file, bytes);
   return { bytes: file.stat().size, created: false };
 }

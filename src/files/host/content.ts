@@ -16,12 +16,42 @@ export function contentOf(file: Descriptor): ByteSource {
   };
 }
 
-/** Writes all of `bytes` at `position`; null: at the end of a file that is open for appending. */
-export async function writeAll(file: Descriptor, bytes: Uint8Array, position: number | null): Promise<void> {
+export async function writeAll(file: Descriptor, bytes: Uint8Array, position: number): Promise<void> {
   for (let done = 0; done < bytes.length; ) {
-    const at = position === null ? null : position + done;
-    done += (await write(file.fd, bytes, done, bytes.length - done, at)).bytesWritten;
+    done += (await write(file.fd, bytes, done, bytes.length - done, position + done)).bytesWritten;
   }
+}
+
+/**
+ * Writes all of `bytes` at the end of a file that is open for appending. If the disk is full, what was written is taken back,
+ * unless another process has written since.
+ */
+export async function appendAll(file: Descriptor, bytes: Uint8Array): Promise<void> {
+  const { size } = file.stat();
+  let done = 0;
+  try {
+    while (done < bytes.length) {
+      done += (await write(file.fd, bytes, done, bytes.length - done, null)).bytesWritten;
+    }
+  } catch (error) {
+    // A size beyond 2^53 is not exact.
+    const isOurs = done > 0 && Number.isSafeInteger(size) && file.stat().size === size + done;
+    if (isOurs) fs.ftruncateSync(file.fd, size);
+    throw error;
+  }
+}
+
+/** Replaces the content of an open file. What makes it larger comes first: if the disk is full, the old content stays. */
+export async function overwrite(file: Descriptor, bytes: Uint8Array): Promise<void> {
+  const { size } = file.stat();
+  try {
+    await writeAll(file, bytes.subarray(size), size);
+  } catch (error) {
+    fs.ftruncateSync(file.fd, size);
+    throw error;
+  }
+  await writeAll(file, bytes.subarray(0, size), 0);
+  fs.ftruncateSync(file.fd, bytes.length);
 }
 
 /** Flushes the content to the disk, so that it survives a crash of the machine. */

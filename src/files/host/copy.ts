@@ -1,10 +1,12 @@
 import fs from "node:fs";
+import { hasCode } from "../../platform/errno.ts";
 import { covers } from "../../sandbox/virtual-path.ts";
 import type { TransferOptions, Transferred } from "../model/files.ts";
 import { holdsMount, type Place } from "../model/place.ts";
 import { CHANGED, type FileOperation, HOLDS_MOUNT, intoItself, TAKEN, unfit } from "../model/refusals.ts";
 import { whyNotRegular } from "../model/regular.ts";
 import { contentOf, copyContent } from "./content.ts";
+import type { Descriptor } from "./descriptor.ts";
 import { openSlot, type Slot } from "./folder.ts";
 import { refuseChanged, versionOf } from "./look.ts";
 import { openRegular } from "./read.ts";
@@ -89,8 +91,8 @@ async function copyFolder(
 
   const temporary = `${TEMPORARY_PREFIX}${crypto.randomUUID()}`;
   fs.mkdirSync(slot.folder.path(temporary));
-  using copy = slot.folder.child(temporary, true);
   try {
+    using copy = slot.folder.child(temporary, true);
     using source = found.descriptor.again();
     const paths = { from: found.path, to: to.place.path };
     const budget = new TreeBudget(from.place.path, operation, options.signal);
@@ -99,8 +101,21 @@ async function copyFolder(
     fs.renameSync(slot.folder.path(temporary), slot.folder.path(slot.name));
     return done;
   } catch (error) {
-    await emptyFolder(copy, new TreeBudget(from.place.path, operation, undefined));
-    fs.rmdirSync(slot.folder.path(temporary));
+    await removeUnfinished(slot.folder, temporary, new TreeBudget(from.place.path, operation, undefined)).catch(
+      () => {},
+    );
     throw error;
+  }
+}
+
+/** An empty one is removed without a descriptor, of which there may be none left. */
+async function removeUnfinished(folder: Descriptor, name: string, budget: TreeBudget): Promise<void> {
+  try {
+    fs.rmdirSync(folder.path(name));
+  } catch (error) {
+    if (!hasCode(error, "ENOTEMPTY")) throw error;
+    using copy = folder.child(name, true);
+    await emptyFolder(copy, budget);
+    fs.rmdirSync(folder.path(name));
   }
 }

@@ -3,7 +3,7 @@ import type { WriteOptions, Written } from "../model/files.ts";
 import type { Place } from "../model/place.ts";
 import { unfit } from "../model/refusals.ts";
 import { whyNotRegular } from "../model/regular.ts";
-import { writeAll } from "./content.ts";
+import { overwrite, writeAll } from "./content.ts";
 import { openSlot } from "./folder.ts";
 import { refuseChanged } from "./look.ts";
 import { openRegular } from "./read.ts";
@@ -32,7 +32,7 @@ export async function writeFile(root: Root, place: Place, bytes: Uint8Array, opt
 /** A mount that is a single file is written in place: a cell that has it mounted would keep the old file if it were replaced. */
 export async function writeInPlace(root: Root, place: Place, bytes: Uint8Array): Promise<Written> {
   using found = walk({ operation: "write", root, parts: place.parts, links: "refuse", asked: place.path });
-  using file = openRegular("write", place, found, fs.constants.O_WRONLY | fs.constants.O_TRUNC);
-  await writeAll(file, bytes, 0);
+  using file = openRegular("write", place, found, fs.constants.O_WRONLY);
+  await overwrite(file, bytes);
   return { bytes: bytes.length, created: false };
 }
