@@ -12,6 +12,14 @@ describe("the package's types", () => {
     const leaks = [...found].filter(([, text]) => /["'](dockerode|docker-modem)["']/.test(text)).map(([file]) => file);
     expect(leaks).toEqual([]);
   });
+
+  it("of `corral/sandbox` mention no package of others, and have `openFiles`", async () => {
+    const entry = (await entries()).filter((file) => file.endsWith("sandbox.d.ts"));
+    const found = await reachable(entry);
+    expect([...found.values()].join()).toContain("export declare function openFiles(");
+    const packages = [...found.values()].flatMap((text) => [...text.matchAll(/from ["']([^."'][^"']*)["']/g)]);
+    expect([...new Set(packages.map(([, name]) => name))].filter((name) => !name?.startsWith("node:"))).toEqual([]);
+  });
 });
 
 /** The declaration files that `exports` of package.json names; `npm run build` makes them. */

@@ -2,7 +2,7 @@ import { generateText, streamText, ToolLoopAgent, type ToolSet } from "ai";
 import { describe, expectTypeOf, it } from "vitest";
 import type { ToolName } from "../../src/declarations/worker/tool-names.ts";
 import type { AiTool, OpenedProject, Plan, RunResult, ToolInputs, ToolResult, WorkerTools } from "../../src/index.ts";
-import { FileSandbox, sandboxOf } from "../../src/sandbox.ts";
+import { FileSandbox, openFiles, type SandboxFiles, sandboxOf } from "../../src/sandbox.ts";
 import type { TOOLS } from "../../src/tools/toolbox.ts";
 import { scriptedModel } from "./scripted-model.ts";
 
@@ -41,6 +41,16 @@ async function used(project: OpenedProject, tools: WorkerTools): Promise<void> {
   // @ts-expect-error derive speaks in camelCase
   sandboxOf({ mounts: {} }).derive({ allow_read: "/a" });
 
+  // @ts-expect-error a backend is chosen
+  openFiles(sandboxOf({ mounts: {} }), {});
+  // @ts-expect-error there is no such backend
+  openFiles(sandboxOf({ mounts: {} }), { backend: "disk" });
+  const files = openFiles(sandboxOf({ mounts: {} }), { backend: "memory" });
+  // @ts-expect-error content is text or bytes
+  await files.write("/a", 1);
+  // @ts-expect-error bytes are another method
+  await files.read("/a", { as: "bytes" });
+
   const model = scriptedModel();
   await generateText({ model, tools: tools.ai, prompt: "" });
   streamText({ model, tools: { ...tools.ai }, prompt: "" });
@@ -73,6 +83,9 @@ describe("the types of the library", () => {
     expectTypeOf<Extract<Answer, { ok: true }>["plan"]>().toEqualTypeOf<Plan>();
     expectTypeOf<Extract<Answer, { ok: false }>>().not.toHaveProperty("plan");
     expectTypeOf<ReturnType<OpenedProject["run"]>>().toEqualTypeOf<Promise<RunResult>>();
+    expectTypeOf(FileSandbox.prototype.resolve).returns.toEqualTypeOf<Promise<string>>();
+    expectTypeOf<SandboxFiles["read"]>().returns.toEqualTypeOf<Promise<string>>();
+    expectTypeOf<SandboxFiles["readBytes"]>().returns.toEqualTypeOf<Promise<Uint8Array>>();
     expectTypeOf(FileSandbox.prototype.derive).returns.toEqualTypeOf<FileSandbox>();
   });
 });
