@@ -1,6 +1,8 @@
 import { chown } from "node:fs/promises";
 import { join } from "node:path";
+import pc from "picocolors";
 import { describe, expect, it } from "vitest";
+import { explanationText } from "../../src/cli/explain-text.ts";
 import { type ExplainedRun, explain } from "../../src/run/explain/explain.ts";
 import { openPreview } from "../../src/run/open/preview.ts";
 import { openSession } from "../../src/run/open-session.ts";
@@ -96,7 +98,10 @@ describe("own paths of a worker that is run by itself", () => {
     ["it says so", { ...DECLARED, own_paths: "allowed" }],
   ])("are their own where %s, and marked", async (_, sandbox) => {
     await using o = await opened(sandbox);
-    const { sandbox: has, refused } = await explained(o, "greedy");
+    const tree = await explained(o, "greedy");
+    const { sandbox: has, refused } = tree;
+    const text = explanationText({ worker: "greedy", tree, notes: [] }, pc.createColors(false));
+    expect(text).toMatch(/\/q rw .*\/outside {2}own path, not given by the project/);
     expect(refused).toBeNull();
     expect(has?.mounts).toMatchObject([
       { path: "/q", mode: "rw", own: "brought" },
