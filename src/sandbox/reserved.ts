@@ -21,7 +21,9 @@ const OF_ROOTED = "project";
 export function isReserved(path: VirtualPath, { rooted }: { readonly rooted: boolean }): boolean {
   if (path === ROOT || rooted) return path === ROOT;
   const [, first = "", second] = path.split("/");
-  return OF_THE_CELL.has(first) || (OWN_PARENTS.has(first) && second === undefined);
+  // Hidden directories of root hold keys and settings, and are no checkout.
+  const isRootsOwn = first === "root" && second?.startsWith(".") === true;
+  return OF_THE_CELL.has(first) || isRootsOwn || (OWN_PARENTS.has(first) && second === undefined);
 }
 
 /** True for a place at, in or around the cell's home, which a directory of another place would replace. */

@@ -91,7 +91,7 @@ describe("a directory of the host", () => {
     expect(refusal(refused)).toBe("GRANT_SOURCE_REFUSED");
   });
 
-  it.each(["/", "/etc", "/etc/ssl", "/proc/1", "/root", "/tmp", "/var/lib/docker", "/home/worker", "/home"])(
+  it.each(["/", "/etc", "/etc/ssl", "/proc/1", "/root", "/root/.ssh", "/tmp", "/var/lib/docker", "/home/worker", "/home"])(
     "is never %s, which is the container's own",
     (path) => {
       expect(refusal(judged([level("w", EMPTY)], path))).toBe("GRANT_RESERVED");
