@@ -91,12 +91,20 @@ describe("a directory of the host", () => {
     expect(refusal(refused)).toBe("GRANT_SOURCE_REFUSED");
   });
 
-  it.each(["/", "/etc", "/etc/ssl", "/proc/1", "/root", "/root/.ssh", "/tmp", "/var/lib/docker", "/home/worker", "/home"])(
-    "is never %s, which is the container's own",
-    (path) => {
-      expect(refusal(judged([level("w", EMPTY)], path))).toBe("GRANT_RESERVED");
-    },
-  );
+  it.each([
+    "/",
+    "/etc",
+    "/etc/ssl",
+    "/proc/1",
+    "/root",
+    "/root/.ssh",
+    "/tmp",
+    "/var/lib/docker",
+    "/home/worker",
+    "/home",
+  ])("is never %s, which is the container's own", (path) => {
+    expect(refusal(judged([level("w", EMPTY)], path))).toBe("GRANT_RESERVED");
+  });
 
   it.each(["/root/checkout", "/home/alice/checkout", "/tmp/checkout"])(
     "can be %s, where the cell has nothing",
