@@ -87,7 +87,10 @@ function programFor(terminal: Terminal): Program {
     )
     .action(does(async (options) => (await import("./check.ts")).checkVerb(options, terminal)));
 
-  verb("tool [name] [input]", "Use one tool in a worker's sandbox. Without a name, list the tools.")
+  verb(
+    "tool [name] [input]",
+    "Use one tool in a worker's sandbox. Without a name, list the tools; with --worker, its own, with their inputs.",
+  )
     .option("--worker <name>", "use the sandbox of this worker")
     .addOption(project())
     .addOption(policy())

@@ -1,7 +1,8 @@
 import { canRead, canWrite, checkRead, readablePaths, writablePaths } from "../sandbox/access.ts";
 import { NotFoundError, type SandboxError } from "../sandbox/errors.ts";
+import { ROOTED_BASE } from "../sandbox/reserved.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
-import type { VirtualPath } from "../sandbox/virtual-path.ts";
+import { below, covers, joinVirtual, ROOT, type VirtualPath } from "../sandbox/virtual-path.ts";
 import { CheckedAccess, type ConsentNeed, type Resolution } from "./checked-access.ts";
 import { foresee } from "./foresee.ts";
 import { bytesOf } from "./model/content-bytes.ts";
@@ -14,6 +15,7 @@ import type {
   FileInfo,
   Files,
   Guard,
+  ListEntry,
   Listing,
   ListOptions,
   ReadOptions,
@@ -46,6 +48,8 @@ export interface Inspected extends FileInfo {
  * so; what is `blocked` is refused here.
  */
 export interface GuardedFiles {
+  /** Where commands see what tools have at a path; null if it is the same path. */
+  commandPath(path: VirtualPath): VirtualPath | null;
   /** The place that a text names, and what is allowed there. A place outside of what can be read is a refusal. */
   resolve(path: string): Resolution;
   readableRoots(): readonly VirtualPath[];
@@ -89,6 +93,7 @@ export function guarded(files: Files, sandbox: Sandbox, hidden: Hidden = NOTHING
     }
   };
   return {
+    commandPath: (path) => (sandbox.rooted ? joinVirtual(ROOTED_BASE, below(ROOT, path) ?? "") : null),
     resolve: (raw) => access.resolve(raw),
     readableRoots: () => readablePaths(sandbox),
     writableRoots: () => writablePaths(sandbox),
@@ -121,7 +126,10 @@ export function guarded(files: Files, sandbox: Sandbox, hidden: Hidden = NOTHING
     stat: (raw) => told(async () => statNamespace(files, sandbox, access.toSee(raw))),
     inspect: (raw) => told(async () => inspected(files, sandbox, access.toSee(raw))),
     realPath: (raw) => told(async () => realPath(files, sandbox, access.toSee(raw))),
-    list: async (raw = ".", options = {}) => listNamespace(files, sandbox, access.toSee(raw), options, hidden),
+    list: async (raw = ".", options = {}) => {
+      const listing = await listNamespace(files, sandbox, access.toSee(raw), options, hidden);
+      return sandbox.rooted ? { ...listing, entries: listing.entries.map(named) } : listing;
+    },
   };
 }
 
@@ -146,6 +154,13 @@ async function realPath(files: Files, sandbox: Sandbox, path: VirtualPath): Prom
     if (leadsToMount(sandbox, path) && error instanceof NotFoundError) return path;
     throw error;
   }
+}
+
+/** With the root form, `/project` names the root, so a directory of that name is named as commands see it. */
+function named(entry: ListEntry): ListEntry {
+  return covers(ROOTED_BASE, entry.path)
+    ? { ...entry, path: joinVirtual(ROOTED_BASE, below(ROOT, entry.path) ?? "") }
+    : entry;
 }
 
 /**

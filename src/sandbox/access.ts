@@ -9,10 +9,12 @@ import {
   SuffixNotAllowedError,
 } from "./errors.ts";
 import type { Access, Mount } from "./mount.ts";
+import { ROOTED_BASE } from "./reserved.ts";
 import {
   below,
   comparePaths,
   covers,
+  joinVirtual,
   type PathParse,
   parseVirtualPath,
   ROOT,
@@ -103,12 +105,26 @@ export function canonicalMounts(mounts: readonly Mount[]): Mount[] {
   return kept;
 }
 
+/** With the root form, commands see `/a` at `/project/a`: an absolute path may be written either way. */
+function fromRooted(path: VirtualPath): VirtualPath {
+  const rest = below(ROOTED_BASE, path);
+  return rest === null ? path : joinVirtual(ROOT, rest);
+}
+
 /** Reads a worker's text for a path as its own sandbox means it: its working directory, its mounts' names, its home. */
-export function parsePathIn(sandbox: Mounted & { readonly workingDir: VirtualPath }, raw: string): PathParse {
+export function parsePathIn(
+  sandbox: Mounted & { readonly workingDir: VirtualPath; readonly rooted?: boolean },
+  raw: string,
+): PathParse {
   const mountNames = namesBeforeColon(sandbox.mounts);
   // Where only a part of it is seen, a cell's home is in memory: `~` must not mean one thing to tools and another to commands.
   const home = sandbox.mounts.find(({ name, path }) => name === "home" && path === "/home");
-  return parseVirtualPath(raw, { workingDir: sandbox.workingDir, mountNames, ...(home && { home: home.path }) });
+  const parsed = parseVirtualPath(raw, {
+    workingDir: sandbox.workingDir,
+    mountNames,
+    ...(home && { home: home.path }),
+  });
+  return parsed.ok && sandbox.rooted && raw.startsWith("/") ? { ok: true, path: fromRooted(parsed.path) } : parsed;
 }
 
 /** The names that may precede a colon: `data:a.md` is `/data/a.md`, so a mount at another place has no such form. */
@@ -149,13 +165,19 @@ export function consentTo(sandbox: Mounted, path: VirtualPath, operation: Change
 export function checkConsent(sandbox: Mounted, path: VirtualPath, operation: ChangeOperation): SandboxError | null {
   if (consentTo(sandbox, path, operation) !== "blocked") return null;
   const what = operation === "write" ? "writing" : "deleting";
-  return new PermissionError(path, operation, `${what} is blocked there, and no approval can allow it.`);
+  const open = sandbox.mounts.filter(
+    ({ mode, approval }) => mode === "rw" && consentOf(approval, operation) !== "blocked",
+  );
+  const allowed = open.length === 0 ? "none" : open.map((mount) => mount.path).join(", ");
+  const where = `Paths where ${what} is not blocked: ${allowed}`;
+  return new PermissionError(path, operation, `${what} is blocked there, and no approval can allow it.\n${where}`);
 }
 
 /** Why `path` may not be written, or null. It does not check consent. */
 export function checkWrite(sandbox: Mounted, path: VirtualPath, facts: FileFacts = {}): SandboxError | null {
   const mount = governingMount(sandbox, path);
-  if (mount === undefined) return new PathNotInSandboxError(path, readablePaths(sandbox));
+  if (mount === undefined)
+    return new PathNotInSandboxError(path, readablePaths(sandbox), undefined, writablePaths(sandbox));
   if (mount.mode !== "rw") return new PathNotWritableError(path, writablePaths(sandbox));
   return checkConstraints(mount, path, facts);
 }

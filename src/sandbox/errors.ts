@@ -31,8 +31,19 @@ export class SandboxError extends Error {
 
 export class PathNotInSandboxError extends SandboxError {
   /** `reason`: why the text is not a path, if that is the cause. */
-  constructor(path: string, readable: readonly string[], reason = "the path is outside what this worker can see") {
-    super("PATH_NOT_IN_SANDBOX", path, `Cannot access '${path}': ${reason}.\nReadable paths: ${listOf(readable)}`);
+  /** `writable`: if it was to be written. */
+  constructor(
+    path: string,
+    readable: readonly string[],
+    reason = "the path is outside what this worker can see",
+    writable: readonly string[] | null = null,
+  ) {
+    const also = writable === null ? "" : `\nWritable paths: ${listOf(writable)}`;
+    super(
+      "PATH_NOT_IN_SANDBOX",
+      path,
+      `Cannot access '${path}': ${reason}.\nReadable paths: ${listOf(readable)}${also}`,
+    );
   }
 }
 

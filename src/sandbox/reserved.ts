@@ -11,6 +11,8 @@ const OWN_PARENTS: ReadonlySet<string> = new Set(["root", "tmp"]);
 /** The home of every cell without a mount `home`, in memory. */
 const HOME = "/home/worker" as VirtualPath;
 
+/** Where the namespace of a rooted sandbox (the root form) is in a cell, whose own `/` is the image's. */
+export const ROOTED_BASE = "/project" as VirtualPath;
 /** The directory of a rooted namespace in its cell. No mount may be declared by that name, in either kind of namespace. */
 const OF_ROOTED = "project";
 

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { hasMoreValues, isTooDeep, MAX_JSON_DEPTH, MAX_JSON_VALUES } from "../json/parse-json.ts";
 import { SandboxError } from "../sandbox/errors.ts";
 import type { Hands } from "./hands.ts";
-import { ToolRefusal } from "./tool.ts";
+import { type Tool, ToolRefusal } from "./tool.ts";
 import type { ToolResult } from "./tool-result.ts";
 import { TOOLS } from "./toolbox.ts";
 
@@ -21,18 +21,36 @@ export async function runTool(name: string, rawInput: unknown, hands: Hands, sig
     );
   const parsed = tool.input.safeParse(rawInput);
   if (!parsed.success)
-    return refusal("BAD_INPUT", `The input of ${name} is not valid:\n${z.prettifyError(parsed.error)}`);
+    return refusal(
+      "BAD_INPUT",
+      `The input of ${name} is not valid:\n${z.prettifyError(parsed.error)}${knownKeys(tool, parsed.error)}`,
+    );
   try {
     return { ok: true, ...(await tool.run(parsed.data, hands, signal)) };
   } catch (error) {
     if (error instanceof ToolRefusal) return { ok: false, code: error.code, message: error.message, data: error.data };
-    if (error instanceof SandboxError) return { ...refusal(error.code, error.message), data: { path: error.path } };
+    if (error instanceof SandboxError)
+      return { ...refusal(error.code, error.message + atCommands(error, hands)), data: { path: error.path } };
     throw error;
   }
 }
 
 /** More than any tool needs but a call, whose input is a worker's. Checking each value against the schema takes time. */
 const MAX_INPUT_VALUES = 10_000;
+
+/** The fields that a tool takes, if the input has another one. */
+function knownKeys({ input }: Tool, { issues }: z.ZodError): string {
+  if (!issues.some(({ code }) => code === "unrecognized_keys")) return "";
+  const { properties = {} } = z.toJSONSchema(input, { io: "input" });
+  return `\nThe fields are: ${Object.keys(properties).join(", ")}.`;
+}
+
+/** With the root form a file has two names: the refusal gives both. */
+function atCommands({ path }: SandboxError, { files }: Hands): string {
+  const resolved = path === null ? null : files.resolve(path);
+  const seen = resolved?.ok ? files.commandPath(resolved.path) : null;
+  return seen === null ? "" : `\nCommands see it at '${seen}'.`;
+}
 
 function refusal(code: string, message: string): ToolResult & { ok: false } {
   return { ok: false, code, message, data: {} };

@@ -22,6 +22,7 @@ beforeAll(async () => {
         },
       },
       asks: { command: ["true"], sandbox: {} },
+      narrow: { command: ["true"], tools: ["read_file"], sandbox: {} },
       greedy: { command: ["true"], sandbox: { zones: [{ name: "docs", mode: "rw" }, { name: "secrets" }] } },
     },
     folders: ["out"],
@@ -51,6 +52,15 @@ describe("corral tool", () => {
       additionalProperties: false,
       properties: { limit: { default: 1000 } },
     });
+  });
+
+  it("lists the tools of a worker with their inputs, if one is named", async () => {
+    const { status, stdout } = await project.corral(["tool", "--worker", "narrow"]);
+    expect(status).toBe(0);
+    expect(stdout.match(/^\w+$/gm)).toEqual(["read_file"]);
+    expect(stdout).toContain('"offset":{');
+    const told = JSON.parse((await project.corral(["tool", "--worker", "narrow", "--json"])).stdout);
+    expect(told).toMatchObject([{ name: "read_file", input: { type: "object" } }]);
   });
 
   it("answers on standard output, and a refusal on standard error with 126", async () => {

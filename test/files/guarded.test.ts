@@ -65,7 +65,9 @@ describe("the texts of refusals", () => {
     const text = "PathNotInSandboxError: Cannot access '/etc/passwd': the path is outside what this worker can see.\n";
     const readable = "Readable paths: /asked, /docs, /kept, /notes, /sealed";
     expect(await refusal(files.read("/etc/passwd"))).toBe(text + readable);
-    expect(await refusal(files.write("/etc/passwd", "x"))).toBe(text + readable);
+    expect(await refusal(files.write("/etc/passwd", "x"))).toBe(
+      `${text}${readable}\nWritable paths: /asked, /docs/out/deep, /kept, /notes, /sealed`,
+    );
     expect(await refusal(files.list("/docs-evil"))).toContain("'/docs-evil': the path is outside");
     expect(await refusal(files.delete("/", { recursive: true }))).toContain("'/': the path is outside");
   });
@@ -163,10 +165,10 @@ describe("the texts of refusals", () => {
   it("say of what is blocked that nobody can approve it", async () => {
     fs.writeFileSync(host("/kept/a"), "x");
     expect(await refusal(files.write("/sealed/a", "x"))).toBe(
-      "PermissionError: Cannot write '/sealed/a': writing is blocked there, and no approval can allow it.",
+      "PermissionError: Cannot write '/sealed/a': writing is blocked there, and no approval can allow it.\nPaths where writing is not blocked: /asked, /docs/out/deep, /kept, /notes",
     );
     expect(await refusal(files.delete("/kept/a"))).toBe(
-      "PermissionError: Cannot delete '/kept/a': deleting is blocked there, and no approval can allow it.",
+      "PermissionError: Cannot delete '/kept/a': deleting is blocked there, and no approval can allow it.\nPaths where deleting is not blocked: /asked, /docs/out/deep, /notes",
     );
     expect(await refusal(files.move("/kept/a", "/kept/b"))).toContain("PermissionError: Cannot delete '/kept/a'");
     expect(await refusal(files.copy("/kept/a", "/sealed/a"))).toContain("PermissionError: Cannot write '/sealed/a'");

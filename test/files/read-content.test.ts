@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { editedContent } from "../../src/files/edit/edited-content.ts";
 import type { ReadOptions, TextResult } from "../../src/files/model/files.ts";
 import type { ByteSource } from "../../src/files/read/byte-source.ts";
 import { readContent } from "../../src/files/read/read-content.ts";
@@ -28,6 +29,18 @@ const PNG = Buffer.from(
 const GIF = Buffer.from("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7", "base64");
 
 describe("text", () => {
+  it("in UTF-16 is recognised by its mark, in both orders, and read as text", async () => {
+    const little = Buffer.from("\ufeffone\ntwö\n", "utf16le");
+    const big = Buffer.from(little).swap16();
+    for (const bytes of [little, big]) {
+      expect(await text(bytes)).toMatchObject({ content: "one\ntwö\n", bytes: 18, totalLines: 2 });
+      expect((await text(bytes, { offset: 2 })).hint).toContain("The file is UTF-16 text. Tools write UTF-8");
+    }
+    await expect(text(Buffer.from([0xff, 0xfe, 0x00, 0xd8]))).rejects.toMatchObject({ code: "FILE_SYSTEM" });
+    const edited = editedContent(source(little), "/data/f", [{ old: "one", new: "two" }]);
+    await expect(edited).rejects.toThrow("it is UTF-16 text, and only UTF-8 can be edited");
+  });
+
   it("is read by lines, and says how to go on", async () => {
     expect(await text(fiveLines, { offset: 2, limit: 2 })).toEqual({
       type: "text",

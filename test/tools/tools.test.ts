@@ -169,3 +169,11 @@ describe("each tool, used wrongly", () => {
     expect(result).toMatchObject({ ok: false, data: { status: "failed", exitCode: 4, worker: "fails" } });
   });
 });
+
+describe("an input with an unknown field", () => {
+  it("is refused with the fields that the tool has", async () => {
+    expect(await told("write_file", { path: "/out/w", contents: "w" })).toContain(
+      "The fields are: path, content, overwrite.",
+    );
+  });
+});

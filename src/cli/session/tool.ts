@@ -1,4 +1,7 @@
+import { loadProject } from "../../declarations/project.ts";
+import { workerNamed } from "../../operations/workers.ts";
 import type { RunStatus } from "../../run/model/result.ts";
+import { usefulTools } from "../../run/session/offered-tools.ts";
 import { inputSchemaOf } from "../../tools/input-schema.ts";
 import type { ToolResult } from "../../tools/tool-result.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
@@ -20,7 +23,7 @@ export async function toolVerb(
   options: ToolOptions,
   terminal: Terminal,
 ): Promise<number> {
-  if (name === undefined) return listTools(options, terminal);
+  if (name === undefined) return await listTools(options, terminal);
   if (!TOOLS.has(name))
     throw new UsageError(`there is no tool ${JSON.stringify(name)}; there are: ${[...TOOLS.keys()].join(", ")}`);
   const { worker } = options;
@@ -42,13 +45,22 @@ function statusOf(name: string, result: ToolResult): number {
   return exitStatusOf(result.data as { status: RunStatus; exitCode: number | null; signal: string | null });
 }
 
-function listTools({ json }: ToolOptions, terminal: Terminal): number {
-  const tools = [...TOOLS.values()].map((tool) => ({
+/** All tools; with a worker, those that it may use, and their schemas in the text as well. */
+async function listTools({ json, worker, project }: ToolOptions, terminal: Terminal): Promise<number> {
+  const offered: readonly string[] =
+    worker === undefined ? [...TOOLS.keys()] : usefulTools(workerNamed(worker, await loadProject(project)));
+  const known = [...TOOLS.values()].filter((tool) => offered.includes(tool.name));
+  const tools = known.map((tool) => ({
     name: tool.name,
     description: tool.description,
     input: inputSchemaOf(tool),
   }));
   if (json) printJson(terminal, tools);
-  else for (const tool of tools) terminal.stdout.write(`${tool.name}\n  ${tool.description}\n`);
+  else if (tools.length === 0) terminal.stdout.write("This worker may use no tools.\n");
+  else
+    for (const { name, description, input } of tools) {
+      const schema = worker === undefined ? "" : `  ${JSON.stringify(input)}\n`;
+      terminal.stdout.write(`${name}\n  ${description}\n${schema}`);
+    }
   return 0;
 }

@@ -1,5 +1,7 @@
 export type ContentKind =
   | { readonly kind: "text" }
+  /** Text in UTF-16, with a byte order mark. */
+  | { readonly kind: "utf16"; readonly encoding: Utf16 }
   | { readonly kind: "image"; readonly mimeType: string }
   | { readonly kind: "binary"; readonly mimeType: string | null };
 
@@ -23,11 +25,23 @@ const IMAGES: ReadonlySet<string> = new Set([
 /** Detected from the content, never from the name, which a worker chose. `head` is the beginning of the file. */
 export async function contentKind(head: Buffer): Promise<ContentKind> {
   if (looksLikeText(head.subarray(0, SNIFFED_BYTES))) return { kind: "text" };
+  const encoding = utf16Of(head);
+  if (encoding !== null) return { kind: "utf16", encoding };
   // Loaded only here: most files are text, and the tables of file types are large.
   const { fileTypeFromBuffer } = await import("file-type");
   const type = await fileTypeFromBuffer(head);
   if (type !== undefined && IMAGES.has(type.mime)) return { kind: "image", mimeType: type.mime };
   return { kind: "binary", mimeType: type?.mime ?? null };
+}
+
+export type Utf16 = "utf-16le" | "utf-16be";
+
+/** Recognised by its byte order mark. That of UTF-32, which begins like one, is not. */
+export function utf16Of(head: Buffer): Utf16 | null {
+  const mark = head.length < 2 ? 0 : head.readUInt16BE(0);
+  if (mark === 0xfeff) return "utf-16be";
+  const isUtf32 = head.length >= 4 && head.readUInt16BE(2) === 0;
+  return mark === 0xfffe && !isUtf32 ? "utf-16le" : null;
 }
 
 /** UTF-8 without NUL. The last character of the sample may be incomplete. */

@@ -1,6 +1,6 @@
 import { join } from "node:path/posix";
 import { type Mount, originOf } from "../../sandbox/mount.ts";
-import { isReserved } from "../../sandbox/reserved.ts";
+import { isReserved, ROOTED_BASE } from "../../sandbox/reserved.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { deliveryOf } from "../../sandbox/staging.ts";
 import type { Violation } from "../../sandbox/violation.ts";
@@ -10,7 +10,6 @@ import {
   GATE_PATH,
   OUTPUT_PATH,
   type PlannedMount,
-  ROOTED_BASE,
   SOCKET_PATH,
   type SourceIdentity,
 } from "./plan.ts";

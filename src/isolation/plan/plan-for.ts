@@ -1,4 +1,5 @@
 import { join, normalize } from "node:path/posix";
+import { ROOTED_BASE } from "../../sandbox/reserved.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { type MountRequest, planMounts } from "./mounts.ts";
@@ -10,7 +11,6 @@ import {
   type PlannedLimits,
   type PlannedTmpfs,
   type PlannedUser,
-  ROOTED_BASE,
   SOCKET_PATH,
 } from "./plan.ts";
 import { serveCommand } from "./serve-script.ts";

@@ -77,8 +77,6 @@ export const GATE_PATH = "/.corral/busybox";
 export const SOCKET_PATH = "/.corral/socket";
 /** Where a session keeps the full output of its commands. */
 export const OUTPUT_PATH = "/.corral/output";
-/** Where the namespace of a rooted sandbox (the root form) is in a cell, whose own `/` is the image's. */
-export const ROOTED_BASE = "/project";
 export const ATTACHMENTS_PATH = "/attachments";
 export const HOME_PATH = "/home/worker";
 /** The user of a cell that writes to no mount: no distribution uses this id. */

@@ -6,7 +6,6 @@ import { carve, checkRead, governingMount, parsePathIn, readablePaths } from "..
 import { ConstraintError } from "../../sandbox/errors.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
-import { fromCell } from "../model/cell-path.ts";
 import type { Attachment, Job, Narrow } from "../model/job.ts";
 
 /** What a running worker asks for through its broker. Raw: nothing in it has been checked. */
@@ -90,7 +89,7 @@ function locate(path: string, { job, sandbox, hidden }: Caller): Omit<Attachment
     const { name: _, asked: __, ...file } = own;
     return file;
   }
-  const parsed = parsePathIn(sandbox, fromCell(path, sandbox));
+  const parsed = parsePathIn(sandbox, path);
   if (!parsed.ok) return parsed.reason;
   const mount = governingMount(sandbox, parsed.path);
   if (mount === undefined) return "it is outside the sandbox of the caller";

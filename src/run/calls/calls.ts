@@ -4,7 +4,6 @@ import { parsePathIn } from "../../sandbox/access.ts";
 import { isLooser } from "../../sandbox/approval.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
-import { fromCell } from "../model/cell-path.ts";
 import type { Consent, Declared, Records } from "../model/environment.ts";
 import { emitRefusal } from "../model/events.ts";
 import type { Grantee } from "../model/grantee.ts";
@@ -163,7 +162,7 @@ export class Calls implements AsyncDisposable {
 /** As the caller means it: by its own working directory and home, as for the files that it attaches. */
 function narrowFromCell(narrow: Narrow, sandbox: Sandbox): Narrow {
   const meant = (path: string): string => {
-    const parsed = parsePathIn(sandbox, fromCell(path, sandbox));
+    const parsed = parsePathIn(sandbox, path);
     return parsed.ok ? parsed.path : path;
   };
   const paths = (list: readonly string[]): string[] => list.map(meant);

@@ -1,6 +1,5 @@
 import { z } from "zod";
 import { parsePathIn, readablePaths } from "../../sandbox/access.ts";
-import { fromCell } from "../model/cell-path.ts";
 import type { Mode } from "../model/grant.ts";
 import type { Grantee } from "../model/grantee.ts";
 import { requestGrant } from "./request.ts";
@@ -40,7 +39,7 @@ export async function requestAccess(
   around: GrantSurroundings,
   signal: AbortSignal,
 ): Promise<AccessAnswer> {
-  const parsed = parsePathIn(grantee.sandbox, fromCell(raw, grantee.sandbox));
+  const parsed = parsePathIn(grantee.sandbox, raw);
   if (!parsed.ok) {
     const readable = readablePaths(grantee.sandbox).join(", ") || "none";
     const message = `Cannot access that path: ${parsed.reason}.\nReadable paths: ${readable}`;

@@ -6,7 +6,7 @@ import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { ROOT } from "../../sandbox/virtual-path.ts";
 import type { ExecToolRequest } from "../../tools/hands.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
-import { fromCell, inCell } from "../model/cell-path.ts";
+import { inCell } from "../model/cell-path.ts";
 import type { CheckedCommand, OnOutput } from "./exec-command.ts";
 
 /** Names that decide which code a program loads and where its home is: the cell sets them, not a caller. */
@@ -93,10 +93,10 @@ function refuseTexts(command: string, env: Readonly<Record<string, string>>): vo
 function cwdOf(raw: string, sandbox: Sandbox, inMemory: readonly string[]): string {
   const plain = raw.includes("\0") ? "" : posix.normalize(raw);
   if (inMemory.some((own) => plain === own || plain.startsWith(`${own}/`))) return plain;
-  const parsed = parsePathIn(sandbox, fromCell(raw, sandbox));
+  const parsed = parsePathIn(sandbox, raw);
   if (!parsed.ok) throw new ToolRefusal("BAD_DIRECTORY", `A command cannot run there: ${parsed.reason}.`);
   if (parsed.path !== ROOT && !canRead(sandbox, parsed.path, { directory: true })) {
-    const allowed = [...readablePaths(sandbox), ...inMemory].join(", ");
+    const allowed = [...readablePaths(sandbox).map((path) => inCell(path, sandbox)), ...inMemory].join(", ");
     throw new ToolRefusal(
       "BAD_DIRECTORY",
       `A command cannot run in '${parsed.path}': it is outside the sandbox. Directories: ${allowed}.`,

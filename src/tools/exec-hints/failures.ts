@@ -43,16 +43,9 @@ const SIGNS: readonly Sign[] = [
   { failure: "output", ended: ({ status }) => status === "output_limit", printed: [] },
   {
     failure: "memory",
-    ended: (outcome) => outcome.status === "oom_killed" || (endedItself(outcome) && endedBy(outcome, "SIGKILL", 137)),
-    printed: [
-      /^Killed$|: line \d+: +\d+ Killed\b/m,
-      /^MemoryError\b/m,
-      /\bheap out of memory$/m,
-      /\bcannot allocate (memory\b|\d+ bytes$)/im,
-      /: memory exhausted$/m,
-      /^(fatal: )?Out of memory[!,]/m,
-      /\bENOMEM\b|\[Errno 12\]|\bstd::bad_alloc\b|java\.lang\.OutOfMemoryError/,
-    ],
+    // A program may also print such an error for a limit of its own, and any process may be killed for another reason.
+    ended: ({ status }) => status === "oom_killed",
+    printed: [],
   },
   {
     failure: "file-size",
@@ -109,11 +102,6 @@ const SIGNS: readonly Sign[] = [
     printed: [/: No such file( or directory)?\.?$/m, /\bENOENT\b|\[Errno 2\]/, /: cd: can't cd to /],
   },
 ];
-
-/** False if Corral ended the command: it uses the same signals. */
-function endedItself({ status }: ExecOutcome): boolean {
-  return status === "failed" || status === "signaled";
-}
 
 /** A shell reports that signal n ended its command as exit code 128+n. */
 function endedBy({ signal, exitCode }: ExecOutcome, name: string, code: number): boolean {
