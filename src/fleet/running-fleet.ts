@@ -2,7 +2,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import PQueue from "p-queue";
 import { EngineTrouble } from "../isolation/port/driver.ts";
 import { bugText } from "../platform/bug-text.ts";
-import { hasCode } from "../platform/errno.ts";
+import { isHostTrouble } from "../platform/host-trouble.ts";
 import { newRunId } from "../run/model/job.ts";
 import { brokenResult, type RunResult } from "../run/model/result.ts";
 import { FleetCache } from "./cache/fleet-cache.ts";
@@ -213,6 +213,11 @@ export class RunningFleet {
   async #settle({ request, attempt }: ClaimedItem, result: ItemResult, cacheKey: string | null): Promise<void> {
     const { onEvent, spec, job } = this.#parts;
     const at = job.env.now();
+    if (result.error?.code === "HOST_TROUBLE") {
+      // The machine has no more of something that all items need: the next item would fail as well.
+      await this.#queue.requeue(request.index, attempt, 0);
+      return this.drain(result.error.message);
+    }
     const isBroken = result.error?.code === "INTERNAL";
     const retry = isBroken ? null : retryInMs(result.status, attempt, spec);
     if (retry !== null) {
@@ -267,11 +272,6 @@ export class RunningFleet {
       durationMs: Math.round(job.env.now() - this.#begunAt),
     };
   }
-}
-
-/** The machine has no more of something that all items need: the fleet pauses, because the next item would fail as well. */
-function isHostTrouble(error: unknown): boolean {
-  return hasCode(error, "ENOSPC", "EDQUOT", "EMFILE", "ENFILE", "ENOMEM", "EROFS", "EIO");
 }
 
 const SUCCESSES: ReadonlySet<string> = new Set(["succeeded", "cached"]);

@@ -1,5 +1,6 @@
 import { EngineTrouble } from "../isolation/port/driver.ts";
 import { bugText } from "../platform/bug-text.ts";
+import { isHostTrouble } from "../platform/host-trouble.ts";
 import type { Records } from "./model/environment.ts";
 import { identityOf, type Job } from "./model/job.ts";
 import { brokenResult, type RunResult, unstartedResult } from "./model/result.ts";
@@ -31,8 +32,13 @@ async function outcomeOf(job: Job, env: Records, act: () => Promise<RunResult>):
   } catch (error) {
     if (job.signal.aborted)
       return unstarted("cancelled", "CANCELLED", "The run was cancelled before its worker began.");
-    if (!(error instanceof EngineTrouble)) throw error;
+    const isHosts = isHostTrouble(error);
+    if (!isHosts && !(error instanceof EngineTrouble)) throw error;
     env.emit({ type: "trouble", ...identityOf(job), detail: error.message });
+    if (isHosts) {
+      const message = `The host failed (${error.code}), not the worker. Free what it lacks, then run it again.`;
+      return unstarted("lost", "HOST_TROUBLE", message);
+    }
     const message = "The container engine failed, not the worker. `corral doctor` checks the engine.";
     return unstarted("lost", "ENGINE_TROUBLE", message);
   }

@@ -72,7 +72,9 @@ describe("a fleet", () => {
       },
     });
     Object.assign(environment, { grants });
-    await expect(o.fleet.map({ concurrency: 1 }, items(3))).rejects.toBe(full);
+    const { summary, results } = await o.fleet.map({ concurrency: 1 }, items(3));
+    expect(summary).toMatchObject({ state: "paused", why: expect.stringContaining("The host failed (ENOSPC)") });
+    expect(results.size).toBe(0);
     expect(o.fleet.journal.list()).toMatchObject([{ state: "paused", counts: { done: 0 } }]);
   });
 
