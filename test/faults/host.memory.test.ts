@@ -5,7 +5,7 @@ import { openProject } from "../run/project-fixture.ts";
 
 const SPEC = { workers: { w: { command: ["cat"] } } } as const;
 
-/** An engine whose every `nth` start fails as a host does that has no descriptor or no space left. */
+/** An engine whose `nth` start fails as a host does that has no descriptor or no space left. */
 function failing(nth: number, code: string) {
   const engine = memoryEngine({ programs: { cat: () => 0 } });
   let starts = 0;
@@ -14,7 +14,7 @@ function failing(nth: number, code: string) {
     const { driver } = port;
     const start: typeof driver.start = async (request) => {
       starts += 1;
-      if (starts % nth === 0) throw Object.assign(new Error(`${code}: no more, open '/x'`), { code, syscall: "open" });
+      if (starts === nth) throw Object.assign(new Error(`${code}: no more, open '/x'`), { code, syscall: "open" });
       return await driver.start(request);
     };
     return { ...port, driver: { ...driver, start } };
