@@ -189,11 +189,6 @@ export class Stage implements AsyncDisposable {
     if (this.#viewAt(path) !== undefined && !this.#closed) this.#agreed.deleted(path);
   }
 
-  /** Notes the approval of a file's whole content, as SHA-256. */
-  agreedToHold(path: VirtualPath, digest: string): void {
-    if (this.#viewAt(path) !== undefined && !this.#closed) this.#agreed.mayHold(path, { digest, mode: null });
-  }
-
   /**
    * Notes the approval of a diff, by the SHA-256 of the content before (null: no file) and after. A diff leaves out what did not
    * change, so it counts only if the content before is the real directory's, or was approved. `mode`: the permission bits that

@@ -1,4 +1,7 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { GuardedFiles } from "../files/guarded.ts";
+import type { Expected } from "../files/model/files.ts";
+import type { Effect } from "../files/model/foreseen.ts";
 import { SandboxError } from "../sandbox/errors.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
 import { placeOfEntry, shown, type Wanted, wantedIn } from "./entry-path.ts";
@@ -21,10 +24,12 @@ export interface Puller {
   readonly bytes: FileBytes;
   /** The repository's version of each file that this tree of runs has seen. */
   readonly seen: Map<string, string | null>;
-  /** Asks for approval of all writes together. Rejects if it is denied. */
+  /** Adds to the question what one file would become. */
+  show(change: Extract<Effect, { kind: "write" }>): void;
+  /** Asks for approval of all writes together, after each was shown. Rejects if it is denied. */
   agree(paths: readonly VirtualPath[], signal: AbortSignal): Promise<void>;
-  /** Called for each approved file after it was written with the approved content. */
-  agreedTo(path: VirtualPath, content: Uint8Array): void;
+  /** Called for each approved file after it was written with the content that was added to the question. */
+  agreedTo(path: VirtualPath): Promise<void>;
 }
 
 export interface Pulled {
@@ -44,6 +49,11 @@ interface Comparison {
   readonly path: VirtualPath;
   /** The id of the local file. Null if there is none. */
   readonly local: string | null;
+}
+
+/** A file to write. `agreedOn`: the version that the question showed; null if there was none. */
+interface Planned extends Comparison {
+  readonly agreedOn: Expected | null;
 }
 
 interface Draft {
@@ -71,9 +81,12 @@ export async function pull(
 
   const different = await differing(chosen, repository, puller, draft, signal);
   const replaceable = await withoutConflicts(different, commit, repository, request, puller, draft, signal);
-  const asked = replaceable.map(({ path }) => path).filter((path) => asks(puller.files, path));
-  if (asked.length > 0) await puller.agree(asked, signal);
-  await writeAll(replaceable, new Set(asked), repository, puller, draft, signal);
+  const refusals: SandboxError[] = [];
+  const planned = await agreed(replaceable, repository, puller, { draft, refusals }, signal);
+  await writeAll(planned, repository, puller, { draft, refusals }, signal);
+  const [first] = refusals;
+  const { created, replaced, unchanged, conflicts } = draft;
+  if (first !== undefined && created.length + replaced.length + unchanged + conflicts.length === 0) throw first;
   return { commit, ...draft };
 }
 
@@ -97,6 +110,9 @@ function chosenFrom(
   );
 }
 
+/** How many local files are read before other work gets its turn: reading waits for nothing. */
+const FILES_IN_TURN = 50;
+
 /** The entries that can be files here and differ from the local ones. */
 async function differing(
   chosen: readonly TreeEntry[],
@@ -107,7 +123,8 @@ async function differing(
 ): Promise<Comparison[]> {
   const different: Comparison[] = [];
   let total = 0;
-  for (const entry of chosen) {
+  for (const [index, entry] of chosen.entries()) {
+    if (index % FILES_IN_TURN === 0) await nextTurn();
     const place = placeOfEntry(repo.at, entry.path);
     const fault = whyNoFile(entry) ?? (place.ok ? null : place.fault);
     if (fault !== null || !place.ok) {
@@ -181,20 +198,56 @@ function asks(files: GuardedFiles, path: VirtualPath): boolean {
   }
 }
 
-async function writeAll(
+interface Outcomes {
+  readonly draft: Draft;
+  readonly refusals: SandboxError[];
+}
+
+/** Asks once about all files that need approval and can be written; what would be refused is refused before. */
+async function agreed(
   all: readonly Comparison[],
-  asked: ReadonlySet<VirtualPath>,
+  repository: Repository,
+  { files, show, agree }: Puller,
+  { draft, refusals }: Outcomes,
+  signal: AbortSignal,
+): Promise<readonly Planned[]> {
+  const toAsk = new Map(all.filter(({ path }) => asks(files, path)).map((one) => [one.entry, one]));
+  const planned = all.filter(({ entry }) => !toAsk.has(entry)).map((one): Planned => ({ ...one, agreedOn: null }));
+  const asked: Planned[] = [];
+  for await (const [entry, content] of repository.contents([...toAsk.keys()], signal)) {
+    const one = toAsk.get(entry);
+    if (one === undefined) continue;
+    const { path, local } = one;
+    try {
+      const intended = { operation: "write", path, content, overwrite: local !== null } as const;
+      const { effects, expected } = await files.foresee(intended, { signal });
+      for (const effect of effects) if (effect.kind === "write") show(effect);
+      asked.push({ ...one, agreedOn: expected });
+    } catch (error) {
+      if (!(error instanceof SandboxError)) throw error;
+      refusals.push(error);
+      draft.skipped.push({ path, why: error.message });
+    }
+    // Comparing two versions takes a while, and there may be many.
+    await nextTurn();
+  }
+  const paths = asked.map(({ path }) => path);
+  if (paths.length > 0) await agree(paths, signal);
+  return [...planned, ...asked];
+}
+
+async function writeAll(
+  all: readonly Planned[],
   repository: Repository,
   { files, bytes, seen, agreedTo }: Puller,
-  draft: Draft,
+  { draft, refusals }: Outcomes,
   signal: AbortSignal,
 ): Promise<void> {
   const byEntry = new Map(all.map((one) => [one.entry, one]));
-  const refusals: SandboxError[] = [];
   for await (const [entry, content] of repository.contents([...byEntry.keys()], signal)) {
     const one = byEntry.get(entry);
     if (one === undefined) continue;
-    const { path, local } = one;
+    const { path, local, agreedOn } = one;
     // Another pull at the same time may have written this very version: then there is nothing left to do.
     const isThere = async (): Promise<boolean> => (await idOf(path, bytes, signal)) === entry.id;
     // The approval may have taken minutes, so the file is checked again.
@@ -204,8 +257,9 @@ async function writeAll(
       continue;
     }
     try {
-      const { created } = await files.write(path, content, { overwrite: local !== null, signal });
-      if (asked.has(path)) agreedTo(path, content);
+      const options = { overwrite: local !== null, expected: agreedOn ?? undefined, signal };
+      const { created } = await files.write(path, content, options);
+      if (agreedOn !== null) await agreedTo(path);
       (created ? draft.created : draft.replaced).push(path);
       seen.set(entry.path, entry.id);
     } catch (error) {
@@ -218,7 +272,4 @@ async function writeAll(
       draft.skipped.push({ path, why: error.message });
     }
   }
-  const [first] = refusals;
-  const { created, replaced, unchanged, conflicts } = draft;
-  if (first !== undefined && created.length + replaced.length + unchanged + conflicts.length === 0) throw first;
 }

@@ -93,18 +93,18 @@ export interface AgreementRequest {
 }
 
 /** A part of an operation that the person saw completely, so that it is not asked about again when it is applied. */
-export type CoveredEffect =
-  | {
-      readonly operation: "write";
-      readonly path: VirtualPath;
-      /** SHA-256 of the content that the diff starts from. Null: the diff shows all of the new content. */
-      readonly before: string | null;
-      /** SHA-256 of the new content. */
-      readonly after: string;
-      /** The permission bits that were shown. Null: none. */
-      readonly mode: number | null;
-    }
-  | { readonly operation: "delete"; readonly path: VirtualPath };
+export type CoveredEffect = CoveredWrite | { readonly operation: "delete"; readonly path: VirtualPath };
+
+export interface CoveredWrite {
+  readonly operation: "write";
+  readonly path: VirtualPath;
+  /** SHA-256 of the content that the diff starts from. Null: the diff shows all of the new content. */
+  readonly before: string | null;
+  /** SHA-256 of the new content. */
+  readonly after: string;
+  /** The permission bits that were shown. Null: none. */
+  readonly mode: number | null;
+}
 
 export interface ExecToolRequest {
   readonly command: string;

@@ -2,16 +2,16 @@ import { isText, textDiff } from "../files/diff/text-diff.ts";
 import { MAX_LINE, visible, visibleName } from "../files/diff/visible.ts";
 import type { Effect, Foreseen, Intended, Version } from "../files/model/foreseen.ts";
 import { sha256 } from "../platform/sha256.ts";
-import type { CoveredEffect } from "./hands.ts";
+import type { CoveredEffect, CoveredWrite } from "./hands.ts";
 
 /** For a longer file no diff is computed; all of its new content is shown instead. */
 const MAX_COMPARED_BYTES = 256 * 1024;
 /** The most of one question. What is left out is counted, and is asked about again when it is applied. */
-const MAX_SHOWN_CHARS = 1024 ** 2;
+export const MAX_SHOWN_CHARS = 1024 ** 2;
 /** Of a whole directory, each entry has a line. */
 const MAX_NAMED = 200;
 
-type WriteEffect = Extract<Effect, { kind: "write" }>;
+export type WriteEffect = Extract<Effect, { kind: "write" }>;
 
 /**
  * What a person sees of an operation, each line safe to print, and what is shown completely: only that is agreed to. The
@@ -26,7 +26,8 @@ export function shownEffects(
   const isOne = effects.filter(({ kind }) => kind !== "delete").length <= 1;
   for (const effect of effects.slice(0, MAX_NAMED)) {
     const shown = effect.kind === "write" && isOne ? shownWrite(effect) : namedOnly(effect);
-    lines.push(...shown.lines);
+    // One by one: a call takes only so many arguments.
+    for (const line of shown.lines) lines.push(line);
     if (shown.covered !== null) covered.push(shown.covered);
   }
   const more = effects.length - MAX_NAMED;
@@ -53,10 +54,10 @@ function headingOf(intended: Intended, places: readonly number[]): string[] {
   }
 }
 
-interface ShownEffect {
+interface ShownEffect<Covered = CoveredEffect> {
   readonly lines: readonly string[];
   /** Null if not everything new is in the lines. */
-  readonly covered: CoveredEffect | null;
+  readonly covered: Covered | null;
 }
 
 function namedOnly(effect: Effect): ShownEffect {
@@ -73,8 +74,10 @@ function namedOnly(effect: Effect): ShownEffect {
   }
 }
 
-function shownWrite(effect: WriteEffect): ShownEffect {
+/** The diff of one file. `maxChars`: the room that is left for it; if it needs more, only its name and size are shown. */
+export function shownWrite(effect: WriteEffect, maxChars = MAX_SHOWN_CHARS): ShownEffect<CoveredWrite> {
   const { path, before, after } = effect;
+  if (maxChars <= 0) return { lines: [`${headOf(effect)} (${sizesOf(effect)}; not shown)`], covered: null };
   const content = after.content === null ? null : Buffer.from(after.content);
   if (content === null) return noted(effect, "too large to show");
   if (!isText(content)) return noted(effect, "binary");
@@ -85,7 +88,7 @@ function shownWrite(effect: WriteEffect): ShownEffect {
   const hunks = old === null || content.length > MAX_COMPARED_BYTES ? null : textDiff(old, content);
   const body = hunks ?? allOf(content);
   const chars = body.reduce((sum, line) => sum + line.length + 1, 0);
-  if (chars > MAX_SHOWN_CHARS) return noted(effect, "too large to show");
+  if (chars > maxChars) return noted(effect, maxChars < MAX_SHOWN_CHARS ? "not shown" : "too large to show");
   const mode = modeShown(effect);
   const note =
     hunks === null && before !== null ? [`${headOf(effect)} (${sizesOf(effect)}; all of its new content:)`] : [];
@@ -102,7 +105,7 @@ function shownWrite(effect: WriteEffect): ShownEffect {
 }
 
 /** Its content does not appear, so it is not agreed to. */
-function noted(effect: WriteEffect, why: string): ShownEffect {
+function noted(effect: WriteEffect, why: string): ShownEffect<never> {
   const { content } = effect.after;
   const digest = content === null ? "" : `; SHA-256 ${sha256(content)}`;
   return { lines: [`${headOf(effect)} (${sizesOf(effect)}; ${why}${digest})`], covered: null };

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { ApprovalRequest, Approver } from "../../src/approval/approver.ts";
+import { bareRemote, type Remote } from "../git/remote.ts";
 import { openSessionIn, type SessionFixture } from "../run/session/session-fixture.ts";
 
 /** One yes is for what was shown, and for nothing else: what a question leaves out is asked about when it is applied. */
@@ -164,5 +165,59 @@ describe("at the end of the run, a person is asked again", () => {
     ]);
     expect(asked.at(-1)?.diff).toContain("mode 777");
     expect(lines(asked.at(-1)?.diff ?? "", `+${EVIL}`)).toBeGreaterThanOrEqual(2);
+  });
+});
+
+describe("a person who is asked about a pull", () => {
+  let remote: Remote;
+  let pulling: SessionFixture;
+
+  beforeAll(async () => {
+    remote = bareRemote({
+      "build.sh": "#!/bin/sh\necho good\n",
+      "local.md": "theirs\n",
+      "long.sh": LONG,
+      "blob.sh": `\0${EVIL}`,
+      "huge.sh": `${EVIL}\n${"a line of text\n".repeat(100_000)}`,
+      "not.allowed": EVIL,
+      "too-large.sh": "x".repeat(3_000_000),
+    });
+    const work = { path: "./work", mode: "rw", suffixes: [".sh", ".md"], max_file_bytes: 2_000_000 };
+    const w = { command: ["true"], sandbox: { zones: [{ name: "work", mode: "rw" }] }, git: ["notes"] };
+    const repos = { notes: { url: remote.path, at: "/work" } };
+    pulling = await openSessionIn(
+      {
+        workers: { w },
+        zones: { work: "rw" },
+        sandbox: { zones: { work } },
+        yaml: { git: { repos } },
+        files: { "work/build.sh": "#!/bin/sh\necho good\n", "work/local.md": "mine\n" },
+      },
+      { person: agrees },
+    );
+    remote.commit({ "build.sh": `#!/bin/sh\n${EVIL}\n` });
+  });
+
+  afterAll(async () => {
+    await pulling[Symbol.asyncDispose]();
+    remote.remove();
+  });
+
+  it("sees what it changes, agrees to that, and is asked again about what it did not show", async () => {
+    asked.length = 0;
+    const pulled = await pulling.tool("git_pull", { repo: "notes" });
+    expect(pulled).toMatchObject({ ok: true, data: { conflicts: ["/work/local.md"] } });
+    const [question, ...more] = asked;
+    expect(more).toEqual([]);
+    const diff = question?.diff ?? "";
+    expect([lines(diff, "-echo good"), lines(diff, `+${EVIL}`)]).toEqual([1, 1]);
+    expect(diff).toMatch(/create \/work\/blob.sh \(23 bytes; binary; SHA-256 [0-9a-f]{64}\)/);
+    expect(diff).toMatch(/create \/work\/huge.sh \(\d+ bytes; too large to show; SHA-256 [0-9a-f]{64}\)/);
+    // What will not be written is not asked about.
+    expect(question?.paths).toEqual(["/work/blob.sh", "/work/build.sh", "/work/huge.sh", "/work/long.sh"]);
+
+    await pulling.finish();
+    expect(asked).toHaveLength(2);
+    expect(asked[1]?.paths).toEqual(["/work/blob.sh", "/work/huge.sh", "/work/long.sh"]);
   });
 });

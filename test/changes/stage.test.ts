@@ -117,7 +117,8 @@ describe.each([true, false])("what a stage collects (overlays: %s)", (overlays) 
     plant(places.target, { "d/old": "x" });
     await using stage = await openStage(places, overlays, [places.mount()]);
     plant(hostOf(stage), { "made/a": "agreed", b: "agreed" });
-    for (const path of ["/data/made/a", "/data/b"]) stage.agreedToHold(path as VirtualPath, sha256("agreed"));
+    const shown = { before: null, after: sha256("agreed"), mode: null };
+    for (const path of ["/data/made/a", "/data/b"]) await stage.agreedToDiff(path as VirtualPath, shown);
     stage.agreedToDelete("/data/d/old" as VirtualPath);
     plant(hostOf(stage), { b: "another" });
     fs.rmSync(join(hostOf(stage), "d/old"));

@@ -115,6 +115,27 @@ describe("pulling", () => {
     expect(w.agreedTo).toEqual(["/notes/docs/b.md"]);
   });
 
+  it("refuses a file that was changed and changed back while the question was open", async () => {
+    const mount = { approval: { write: "ask", delete: "ask" } } as const;
+    const agree = async (): Promise<void> => {
+      w.write("a.md", "other\n");
+      w.write("a.md", "mine\n");
+    };
+    const w: WorkerSide = await open({ mount, agree });
+    w.write("a.md", "mine\n");
+    const pulled = w.pull({ paths: ["a.md"], overwrite: true });
+    expect(await refusal(pulled)).toMatch(/changed after it was shown/);
+    expect([w.read("a.md"), w.agreedTo]).toEqual(["mine\n", []]);
+  });
+
+  it("asks about nothing that cannot be written", async () => {
+    const approval = { write: "ask", delete: "ask" } as const;
+    const w = await open({ mount: { approval, suffixes: [".md"], maxFileBytes: 3 } });
+    expect((await w.pull()).skipped.map(({ path }) => path)).toEqual(["/notes/docs/deep/c.bin", "/notes/a.md"]);
+    expect(await refusal(w.pull({ paths: ["a.md"] }))).toMatch(/^FILE_TOO_LARGE: /);
+    expect(w.asked).toEqual([["/notes/docs/b.md"]]);
+  });
+
   it("keeps to suffixes, sizes and modes of the directory: what may not be written is left out, with the reason", async () => {
     const w = await open({ mount: { suffixes: [".md"], maxFileBytes: 3 } });
     const { created, skipped } = await w.pull();

@@ -97,7 +97,14 @@ export async function workerSide(remote: Pick<Remote, "path">, options: WorkerSi
       pull(
         repository,
         { overwrite: false, ...request },
-        { files, bytes, seen: state.seenOf("notes"), agree, agreedTo: (path) => void agreedTo.push(path) },
+        {
+          files,
+          bytes,
+          seen: state.seenOf("notes"),
+          show: () => {},
+          agree,
+          agreedTo: async (path) => void agreedTo.push(path),
+        },
         never,
       ),
     stage: (names, message = "why") => stage(repository, { files: names, message, author }, bytes, state, never),

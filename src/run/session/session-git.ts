@@ -9,8 +9,8 @@ import type { Repository } from "../../git/repository.ts";
 import { stage } from "../../git/stage.ts";
 import type { StagedCommit, TreeState } from "../../git/tree-state.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import type { VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { GitHands, GitStagedCommit } from "../../tools/hands.ts";
+import type { CoveredWrite, GitHands, GitStagedCommit } from "../../tools/hands.ts";
+import { ShownWrites } from "../../tools/shown-writes.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
 import type { Declared, Destinations, Records } from "../model/environment.ts";
 import { identityOf, type Job } from "../model/job.ts";
@@ -21,8 +21,8 @@ export interface SessionGitParts {
   /** What is granted now, with views in place of the mounts that have one. */
   readonly sandbox: () => Sandbox;
   readonly files: () => GuardedFiles;
-  /** Notes that the current content at the path was approved. */
-  readonly agreedTo: (path: VirtualPath, content: Uint8Array) => void;
+  /** Notes the approval of what was shown, for the content of that digest only. */
+  readonly agreedTo: (shown: CoveredWrite) => Promise<void>;
   /** Asks, and rejects with `ToolRefusal` without consent. */
   readonly ask: (
     what: Pick<ApprovalRequest, "operations" | "paths" | "why" | "diff" | "through">,
@@ -44,11 +44,19 @@ export class SessionGit implements GitHands {
       const repository = await this.#repository(git, repo);
       const { branch, at } = repository.repo;
       const why = `pull from the branch ${branch} of ${repo}`;
-      const agree: Puller["agree"] = (all, stopped) =>
-        this.#parts.ask({ operations: ["write"], paths: all, why }, `write ${all.length} files`, stopped);
+      const shown = new ShownWrites();
+      const agree: Puller["agree"] = (all, stopped) => {
+        const what = { operations: ["write"], paths: all, why, diff: shown.diff } as const;
+        return this.#parts.ask(what, `write ${all.length} files`, stopped);
+      };
+      const agreedTo: Puller["agreedTo"] = async (path) => {
+        const covered = shown.coveredAt(path);
+        if (covered !== null) await this.#parts.agreedTo(covered);
+      };
       using bytes = new FileBytes(this.#parts.sandbox());
       const seen = this.#state(git).seenOf(repo);
-      const puller = { files: this.#parts.files(), bytes, seen, agree, agreedTo: this.#parts.agreedTo };
+      const show: Puller["show"] = (change) => shown.add(change);
+      const puller = { files: this.#parts.files(), bytes, seen, show, agree, agreedTo };
       const pulled = await pull(repository, { paths, overwrite }, puller, signal);
       return { repo, branch, at, ...pulled };
     });

@@ -1,7 +1,6 @@
 import type { Stage } from "../../changes/stage.ts";
 import type { GuardedFiles } from "../../files/guarded.ts";
 import type { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
-import { sha256 } from "../../platform/sha256.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type {
   AccessToolAnswer,
@@ -87,7 +86,7 @@ export class SessionHands implements Hands, Disposable {
       env,
       sandbox: () => stage.sandbox,
       files: () => this.files,
-      agreedTo: (path, content) => stage.agreedToHold(path, sha256(content)),
+      agreedTo: (shown) => stage.agreedToDiff(shown.path, shown),
       ask: this.#ask,
     });
   }
