@@ -15,10 +15,22 @@ import { derive } from "../sandbox/derive.ts";
 import { PathNotInSandboxError, type SandboxError } from "../sandbox/errors.ts";
 import { SandboxPermissionEscalationError } from "../sandbox/escalation.ts";
 import type { Access } from "../sandbox/mount.ts";
-import type { Needs } from "../sandbox/needs.ts";
+import type { Needs, ZoneNeed } from "../sandbox/needs.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
+import {
+  any,
+  approvalMap,
+  type Checks,
+  checkKeys,
+  flag,
+  limitMap,
+  modeName,
+  networkAccess,
+  onlyTrue,
+  policyObject,
+} from "./checked-request.ts";
 
 /**
  * What a child asks of its parent. Paths are text, as a worker writes them: `/data/a`, `data/a`, `data:a`; each means
@@ -112,9 +124,12 @@ export class FileSandbox {
    *
    * `name` is what its violations, and those of its own children, call it.
    *
-   * @throws SandboxPermissionEscalationError with every violation, where it asks for more.
+   * @throws SandboxPermissionEscalationError with every violation, where it asks for more; RangeError for a key or a value
+   *   that does not exist.
    */
   derive(request: DeriveRequest = {}, name = "child"): FileSandbox {
+    checkKeys(request, DERIVE, "the request");
+    for (const zone of request.zones ?? []) checkKeys(zone, ZONE, "a zone");
     const { allowRead, allowWrite, workingDir, ...rest } = request;
     const violations: Violation[] = [];
     const placed = (path: string): VirtualPath[] => {
@@ -140,3 +155,26 @@ export class FileSandbox {
     return new PathNotInSandboxError(path, this.readableRoots, reason);
   }
 }
+
+const DERIVE: Checks<DeriveRequest> = {
+  allowRead: any,
+  allowWrite: any,
+  readonly: flag,
+  inherit: flag,
+  zones: any,
+  approval: approvalMap,
+  stage: onlyTrue,
+  discard: onlyTrue,
+  workingDir: any,
+  network: networkAccess,
+  limits: limitMap,
+  policy: policyObject,
+};
+
+const ZONE: Checks<ZoneNeed> = {
+  name: any,
+  mode: modeName,
+  approval: approvalMap,
+  stage: onlyTrue,
+  discard: onlyTrue,
+};

@@ -6,6 +6,18 @@ import { everyLimit, type Limits } from "../sandbox/limits.ts";
 import type { Mount } from "../sandbox/mount.ts";
 import type { Network } from "../sandbox/network.ts";
 import { BASELINE, type Policy } from "../sandbox/policy.ts";
+import {
+  any,
+  approvalMap,
+  type Checks,
+  checkKeys,
+  flag,
+  limitMap,
+  modeName,
+  networkAccess,
+  onlyTrue,
+  policyObject,
+} from "./checked-request.ts";
 import { FileSandbox } from "./file-sandbox.ts";
 
 interface Besides {
@@ -29,10 +41,11 @@ export type SandboxDeclaration =
  * A sandbox from data only, without a project or a disk. Host paths are used as they are: they must be absolute, and without
  * symbolic links if they are to be mounted.
  *
- * @throws RangeError for an impossible name or host path; SandboxPermissionEscalationError if network or limits exceed the
+ * @throws RangeError for a key or a value that does not exist, and for an impossible name or host path; SandboxPermissionEscalationError if network or limits exceed the
  *   policy.
  */
 export function sandboxOf(declaration: SandboxDeclaration): FileSandbox {
+  checkKeys(declaration, DECLARATION, "the declaration");
   const { network, limits, policy = WITHOUT_CEILINGS } = declaration;
   const derivation = projectSandbox(
     {
@@ -49,11 +62,13 @@ export function sandboxOf(declaration: SandboxDeclaration): FileSandbox {
 
 function mountsOf({ root, mounts }: SandboxDeclaration): Mount[] {
   if (root !== undefined && mounts !== undefined) throw new RangeError("give either `root` or `mounts`, not both");
+  if (root !== undefined) checkKeys(root, ROOT_PLACE, "the root");
   if (root !== undefined) return mountFromRoot({ ...root, host: hostOf("/", root.host) });
   return mountsFromPaths(
     Object.entries(mounts).map(([name, place]) => {
       const fault = mountNameFault(name);
       if (fault !== null) throw new RangeError(`the mount ${JSON.stringify(name)} ${fault}`);
+      checkKeys(place, MOUNT, `the mount ${name}`);
       return { ...place, name, host: hostOf(name, place.host) };
     }),
   );
@@ -63,6 +78,17 @@ function hostOf(name: string, host: string): string {
   if (!isAbsolute(host)) throw new RangeError(`the host path of ${name} must be absolute, and is ${host}`);
   return host === "/" ? host : normalize(host).replace(/\/$/, "");
 }
+
+const CONSTRAINTS = { suffixes: any, maxFileBytes: any, approval: approvalMap, stage: onlyTrue, discard: onlyTrue };
+const MOUNT: Checks<MountOf> = { host: any, at: any, mode: modeName, ...CONSTRAINTS };
+const ROOT_PLACE: Checks<RootPlace> = { host: any, readonly: flag, ...CONSTRAINTS };
+const DECLARATION: Checks<SandboxDeclaration> = {
+  mounts: any,
+  root: any,
+  network: networkAccess,
+  limits: limitMap,
+  policy: policyObject,
+};
 
 const LARGEST = everyLimit(() => Number.MAX_SAFE_INTEGER);
 

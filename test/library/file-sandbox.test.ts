@@ -176,6 +176,28 @@ describe("sandboxOf", () => {
     expect(() => sandboxOf(both)).toThrow(/not both/);
   });
 
+  it("refuses what it does not know, so that no restriction is left out by a spelling", () => {
+    const mounts = { data: { host: "/srv/data", mode: "rw" } };
+    const declared = (given: object) => () => sandboxOf(given as never);
+    const mount = (more: object) => declared({ mounts: { data: { ...mounts.data, ...more } } });
+    expect(mount({ approval: "blocked" })).toThrow(RangeError);
+    expect(mount({ approval: { wirte: "blocked" } })).toThrow(/`wirte`.*there are: read, write, delete, call/);
+    expect(mount({ approval: { write: "never" } })).toThrow(/pre_approved, ask, blocked/);
+    expect(mount({ max_file_bytes: 5 })).toThrow(/`max_file_bytes`/);
+    expect(mount({ mode: "rwx" })).toThrow(/ro, rw/);
+    expect(declared({ mounts, limit: {} })).toThrow(/`limit`/);
+    expect(declared({ mounts, limits: { memory: "64m" } })).toThrow(/`memory`.*memoryBytes/);
+    expect(declared({ root: { host: "/srv", readOnly: true } })).toThrow(/`readOnly`/);
+    const parent = sandboxOf({ mounts: { data: { host: "/srv/data", mode: "rw" } } });
+    const derived = (request: object) => () => parent.derive({ inherit: true, ...request } as never);
+    expect(derived({ readOnly: true })).toThrow(RangeError);
+    expect(derived({ approval: "blocked" })).toThrow(/map of read, write, delete, call/);
+    expect(derived({ limits: { memory: 1 } })).toThrow(/`memory`/);
+    expect(derived({ policy: "untrusted" })).toThrow(/`policy`.*loadPolicy/);
+    expect(derived({ network: "none" })).toThrow(/`network`/);
+    expect(() => parent.derive({ zones: [{ name: "data", mdoe: "rw" }] } as never)).toThrow(/`mdoe`/);
+  });
+
   it("gives no network that was not said, and lets a child have at most the limits", () => {
     const parent = sandboxOf({ mounts: {}, limits: { timeoutMs: 1000 } });
     expect(parent.data.network).toBe(false);
