@@ -83,8 +83,12 @@ export function openFiles(sandbox: FileSandbox | Sandbox, { backend, approve }: 
   const data = sandbox instanceof FileSandbox ? sandbox.data : sandbox;
   const opened = BACKENDS[backend](data.mounts);
   const files = guarded(opened, data);
-  const bytes = (path: string, { maxBytes = MAX_WHOLE_BYTES, signal }: WholeReadOptions): Promise<Buffer> =>
-    files.bytes(path, { maxBytes: Math.min(maxBytes, MAX_WHOLE_BYTES), signal });
+  const bytes = async (path: string, { maxBytes = MAX_WHOLE_BYTES, signal }: WholeReadOptions): Promise<Buffer> => {
+    signal?.throwIfAborted();
+    const content = await files.bytes(path, { maxBytes: Math.min(maxBytes, MAX_WHOLE_BYTES), signal });
+    signal?.throwIfAborted();
+    return content;
+  };
   const agree = async (asked: FileOperation, raw: string): Promise<void> => {
     for (const need of files.needs(asked, raw)) {
       const mount = governingMount(data, need.path);
@@ -97,7 +101,9 @@ export function openFiles(sandbox: FileSandbox | Sandbox, { backend, approve }: 
     read: async (path, options = {}) => textOf(path, await bytes(path, options)),
     readBytes: (path, options = {}) => bytes(path, options),
     write: async (path, content, options = {}) => {
+      options.signal?.throwIfAborted();
       await agree("write", path);
+      options.signal?.throwIfAborted();
       return await files.write(path, content, options);
     },
     edit: async (path, edits) => {
@@ -106,6 +112,7 @@ export function openFiles(sandbox: FileSandbox | Sandbox, { backend, approve }: 
       return { bytes: size, replacements };
     },
     list: async (path, options = {}) => {
+      options.signal?.throwIfAborted();
       const { entries, truncated } = await files.list(path, options);
       return { entries, truncated };
     },

@@ -90,6 +90,26 @@ describe.each(["host", "memory"] as const)("the files of a sandbox (%s)", (backe
     await expect(alone.write("/asked/yes", "x")).rejects.toMatchObject({ code: "PERMISSION" });
   });
 
+  it("do nothing for a signal that is aborted, also while a question waits", async () => {
+    await files.write("/out/a.md", "old");
+    const ended = { signal: AbortSignal.abort(new Error("ended")) };
+    await expect(files.read("/out/a.md", ended)).rejects.toThrow("ended");
+    await expect(files.readBytes("/out/a.md", ended)).rejects.toThrow("ended");
+    await expect(files.write("/out/a.md", "new", ended)).rejects.toThrow("ended");
+    await expect(files.list("/out", ended)).rejects.toThrow("ended");
+    const ending = new AbortController();
+    using slow = openFiles(sandbox, {
+      backend,
+      approve: () => {
+        ending.abort(new Error("ended meanwhile"));
+        return true;
+      },
+    });
+    await expect(slow.write("/asked/late", "x", { signal: ending.signal })).rejects.toThrow("ended meanwhile");
+    await expect(slow.info("/asked/late")).rejects.toMatchObject({ code: "NOT_FOUND" });
+    expect(await files.read("/out/a.md")).toBe("old");
+  });
+
   it("are narrowed with their sandbox", async () => {
     using reader = openFiles(sandbox.derive({ allowRead: "/out" }), { backend });
     await expect(reader.write("/out/a.md", "x")).rejects.toMatchObject({ code: "PATH_NOT_WRITABLE" });
