@@ -12,7 +12,7 @@ const BOUNDS: readonly Bounds[] = [
   { text: 512, list: 200 },
   { text: 128, list: 20 },
 ];
-const MAX_RECORD_CHARACTERS = 256 * 1024;
+const MAX_RECORD_BYTES = 256 * 1024;
 const MAX_NAMES = 100;
 const MAX_DEPTH = 6;
 
@@ -20,7 +20,7 @@ const MAX_DEPTH = 6;
 export function boundedJson(record: object): string {
   for (const bounds of BOUNDS) {
     const json = JSON.stringify(cut(record, bounds, 0));
-    if (json.length <= MAX_RECORD_CHARACTERS) return json;
+    if (Buffer.byteLength(json) <= MAX_RECORD_BYTES) return json;
   }
   // Corral makes no such record: it has many long names, deeply nested.
   const { type } = record as { type?: unknown };

@@ -32,6 +32,11 @@ describe("what a record holds", () => {
     expect(JSON.parse(json)).toMatchObject({ run: "r", counts: { applied: 100_000 } });
   });
 
+  it("counts bytes, so that a text of another script makes no longer record", () => {
+    const paths = Array.from({ length: 60 }, () => "\u6587".repeat(4096));
+    expect(Buffer.byteLength(boundedJson({ type: "x", paths }))).toBeLessThan(256 * 1024);
+  });
+
   it("stays bounded for what no record is", () => {
     const wide = (depth: number): object =>
       Object.fromEntries(
