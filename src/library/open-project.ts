@@ -2,7 +2,7 @@ import { resolve } from "node:path";
 import type { Approver } from "../approval/approver.ts";
 import { loadProject } from "../declarations/project.ts";
 import type { Emit } from "../run/model/events.ts";
-import type { ApprovalMode } from "../sandbox/approval.ts";
+import { APPROVAL_MODE_NAMES, type ApprovalMode } from "../sandbox/approval.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
 import { OpenedProject } from "./opened-project.ts";
 
@@ -41,10 +41,15 @@ export interface OpenProjectOptions {
  *     await using project = await openProject(".", { env: process.env });
  *     const { status, output } = await project.run("summarize", { attachments: ["./paper.txt"] });
  *
- * @throws DeclarationError with every mistake in the project's files.
+ * @throws DeclarationError with every mistake in the project's files; RangeError for an `approvalMode` that does not exist.
  */
 export async function openProject(dir: string, options: OpenProjectOptions = {}): Promise<OpenedProject> {
   const { env = {}, stateDir, policy = null, ...rest } = options;
+  const { approvalMode } = rest;
+  if (approvalMode !== undefined && !APPROVAL_MODE_NAMES.includes(approvalMode)) {
+    const names = APPROVAL_MODE_NAMES.join(", ");
+    throw new RangeError(`\`approvalMode\` must be one of ${names}, not ${JSON.stringify(approvalMode)}`);
+  }
   const project = await loadProject(dir);
   const engine = { stateDir: resolve(stateDir ?? stateDirFrom(env)), engineEnv: env };
   return new OpenedProject(project, { ...rest, ...engine }, policy);

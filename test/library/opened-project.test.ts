@@ -57,6 +57,12 @@ describe("openProject", () => {
     await expect(project.planFor("count", { policy: "nobody" })).rejects.toBeInstanceOf(UnknownPolicyError);
   });
 
+  it("refuses a mode of approval that does not exist", async () => {
+    await using fixture = await libraryProject(SPEC);
+    const opened = openProject(fixture.dir, { approvalMode: "deny" as never, env: NO_ENGINE });
+    await expect(opened).rejects.toThrow(/approvalMode.*interactive, approve_all, auto_deny.*"deny"/);
+  });
+
   it("looks for an Engine again that was not there at first", async () => {
     const dir = await mkdtemp(join(tmpdir(), "cr-"));
     const socket = join(dir, "docker.sock");
