@@ -44,7 +44,7 @@ describe("the approval rules of a project", () => {
   it.each([
     ["{ operation: write, decide: approve, path: [/a] }", "unknown key `path`, did you mean `paths`?"],
     ["{ decide: allow }", 'must be "approve" or "deny"'],
-    ["{ operation: read, decide: deny }", "must be"],
+    ["{ operation: reed, decide: deny }", "must be"],
     ["{ operation: [], decide: deny }", "must not be empty"],
     ["{ worker: a/b, decide: deny }", "must be a worker's name"],
     ["{ paths: [], decide: deny }", "must not be empty"],

@@ -208,5 +208,6 @@ async function socketDirs(stateDir: string): Promise<string[]> {
   const live = join(stateDir, "live");
   const owners = await readdir(live);
   const names = await Promise.all(owners.map((owner) => readdir(join(live, owner))));
-  return names.flat().filter((name) => name !== "owner");
+  // `owner` says who it is, and `fleets` holds a file for each fleet that runs.
+  return names.flat().filter((name) => name !== "owner" && name !== "fleets");
 }
