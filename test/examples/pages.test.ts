@@ -70,7 +70,7 @@ beforeAll(async () => {
   await mkdir(join(dir, "Downloads"));
   await writeFile(join(dir, "Downloads/paper.pdf"), pdf("a paper"));
   await cp(join(dir, "Downloads/paper.pdf"), join(project, "in.pdf"));
-  const [folders = ""] = (await blockWith("README.md", "sh", "extract-text")).split("\n");
+  const [folders = ""] = commandsOf(await blockWith("README.md", "sh", "extract-text"));
   await typed(folders);
   await chown(join(project, "text"), WORKER_UID, WORKER_UID);
   for (const name of ["a", "b"]) await writeFile(join(project, "inbox", `${name}.pdf`), pdf(`document ${name}`));
@@ -82,9 +82,12 @@ afterAll(async () => {
 const extracted = async (path: string): Promise<string> =>
   (await readFile(join(project, "text", path, "out.txt"), "utf8").catch(() => "nothing")).trim();
 
+/** One command a line, but for lines that end in a backslash. */
+const commandsOf = (block: string): string[] => block.trim().replaceAll(/\\\n\s*/g, "").split("\n");
+
 describe("what the README prints", () => {
   it("runs its worker on one document, and on many", async () => {
-    const [, run = "", map = ""] = (await blockWith("README.md", "sh", "extract-text")).split("\n");
+    const [, run = "", map = ""] = commandsOf(await blockWith("README.md", "sh", "extract-text"));
     await typed(run);
     expect(await extracted("")).toBe("a paper");
     await typed(map);
@@ -111,7 +114,7 @@ describe("what docs/fleets.md prints", () => {
     await mkdir(join(project, "inbox/deep"), { recursive: true });
     await writeFile(join(project, "inbox/deep/c.pdf"), pdf("document c"));
     const block = await blockWith("docs/fleets.md", "sh", "corral map");
-    for (const line of block.trim().split("\n")) await typed(line);
+    for (const command of commandsOf(block)) await typed(command);
     expect(await extracted("c")).toBe("document c");
     const results = (await readFile(join(project, "results.jsonl"), "utf8")).trim().split("\n");
     const outputs = results.map((line) => (JSON.parse(line) as { output: { lang: string } }).output.lang);
