@@ -83,7 +83,11 @@ const extracted = async (path: string): Promise<string> =>
   (await readFile(join(project, "text", path, "out.txt"), "utf8").catch(() => "nothing")).trim();
 
 /** One command a line, but for lines that end in a backslash. */
-const commandsOf = (block: string): string[] => block.trim().replaceAll(/\\\n\s*/g, "").split("\n");
+const commandsOf = (block: string): string[] =>
+  block
+    .trim()
+    .replaceAll(/\\\n\s*/g, "")
+    .split("\n");
 
 describe("what the README prints", () => {
   it("runs its worker on one document, and on many", async () => {
