@@ -1,7 +1,9 @@
-import { chown } from "node:fs/promises";
+import { chown, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { type OpenedSession, openSession } from "../../src/run/open-session.ts";
+import { revokeLiveGrant } from "../../src/state/live-grants.ts";
+import { currentOwner } from "../../src/state/owner.ts";
 import { type Answer, type Person, personWho } from "./grants/person.ts";
 import { memoryEngine } from "./memory-engine.ts";
 import { openProject, type ProjectFixture, WORKER_UID } from "./project-fixture.ts";
@@ -19,6 +21,8 @@ const ZONES = {
 interface Opened extends AsyncDisposable {
   readonly project: ProjectFixture;
   readonly person: Person;
+  /** What the command of a worker does. */
+  work: () => Promise<void>;
   session(worker: string): Promise<OpenedSession & { ok: true }>;
 }
 
@@ -27,7 +31,7 @@ async function opened(
   answers: Answer[],
   zones: object = ZONES,
 ): Promise<Opened> {
-  const engine = memoryEngine({ programs: { w: () => 0 } });
+  const engine = memoryEngine({ programs: { w: () => o.work().then(() => 0) } });
   const person = personWho(...answers);
   const files = { "open/a": "open", "asks/a": "asked", "asks/deep/b": "deep", "never/a": "never" };
   const project = await openProject(
@@ -35,9 +39,10 @@ async function opened(
     { engine: engine.open, person },
   );
   await chown(join(project.dir, "asks"), WORKER_UID, WORKER_UID);
-  return {
+  const o: Opened = {
     project,
     person,
+    work: async () => {},
     async session(name) {
       const { project: declared, environment } = project.corral;
       const worker = declared.workers.get(name);
@@ -48,6 +53,7 @@ async function opened(
     },
     [Symbol.asyncDispose]: () => project[Symbol.asyncDispose](),
   };
+  return o;
 }
 
 const mountsOf = (project: ProjectFixture, worker: string): string[] =>
@@ -86,6 +92,12 @@ describe("a mount whose reading asks", () => {
     expect(o.person.questions()).toEqual(["read /asks", "read /asks"]);
     const [, grant] = o.project.corral.environment.grants.told;
     expect(grant).toMatchObject({ directory: "/asks", mode: "read", declared: true });
+
+    const live = join(o.project.stateDir, "live");
+    expect(await revokeLiveGrant(live, currentOwner(), grant?.id ?? "")).toBe(true);
+    expect(await read()).toMatchObject({ ok: false, code: "GRANT_REVOKED" });
+    expect(session.session.sandbox.mounts.map(({ path }) => path)).toEqual(["/open"]);
+    expect(o.person.asked).toHaveLength(2);
   });
 
   it("is asked for before a command starts, which is refused without: also without a terminal", async () => {
@@ -119,14 +131,18 @@ describe("a mount whose reading asks", () => {
     const zones = { ...ZONES, asks: { ...ZONES.asks, stage: true } };
     await using o = await opened({ w, child }, ["tree"], zones);
     await using session = await o.session("w");
+    const inChild = () => o.project.planOf("child").mounts.find(({ path }) => path === "/p")?.host ?? "none";
+    o.work = () => writeFile(join(inChild(), "n"), "of the child");
     const called = await session.session.runTool("call_worker", { worker: "child" }, signal);
     expect(called).toMatchObject({ ok: true });
     expect(o.person.asked.map(({ paths, through }) => [paths, through])).toEqual([[["/p"], ["w", "child"]]]);
     expect(mountsOf(o.project, "child")).toEqual(["/p"]);
     const mount = session.session.sandbox.mounts.find(({ path }) => path === "/asks");
     expect(mount?.view?.origin).toBe(join(o.project.dir, "asks"));
-    const planned = o.project.planOf("child").mounts.find(({ path }) => path === "/p");
-    expect(planned?.host).not.toBe(join(o.project.dir, "asks"));
+    expect(await session.session.runTool("read_file", { path: "/asks/n" }, signal)).toMatchObject({
+      text: "of the child",
+    });
+    expect(await readdir(join(o.project.dir, "asks"))).toEqual(["a", "deep"]);
   });
 
   it("is never opened where it is blocked, nor by a mount around it", async () => {

@@ -5,10 +5,12 @@ import type { ApprovalRequest, Decision } from "../../../src/approval/approver.t
 import { parseWorker } from "../../../src/declarations/worker/worker.ts";
 import { refusedSourcesFor } from "../../../src/isolation/sources/refused-sources.ts";
 import { GrantLedger } from "../../../src/run/grants/ledger.ts";
+import { readingRefused } from "../../../src/run/grants/reading-first.ts";
 import { requestGrant } from "../../../src/run/grants/request.ts";
 import type { GrantOutcome, GrantSurroundings } from "../../../src/run/grants/terms.ts";
 import type { GrantRecord, Mode } from "../../../src/run/model/grant.ts";
-import { Grantee } from "../../../src/run/model/grantee.ts";
+import { Grantee, type StagedSandbox } from "../../../src/run/model/grantee.ts";
+import type { Mount } from "../../../src/sandbox/mount.ts";
 import type { Needs } from "../../../src/sandbox/needs.ts";
 import type { Sandbox } from "../../../src/sandbox/sandbox.ts";
 import type { Violation } from "../../../src/sandbox/violation.ts";
@@ -27,10 +29,16 @@ export interface Tree {
   readonly revoked: string[];
   /** What the next questions are answered with; the last one stays. */
   answers: Decision["outcome" | "scope"][];
+  /** False: no grant can be recorded. */
+  records: boolean;
+  /** Runs while a question waits for its answer. */
+  meanwhile: () => Promise<void>;
   /** A directory around the asked one that is granted instead. */
   wider?: string;
   open(name: string, spec?: RunSpec): Promise<Grantee>;
   ask(grantee: Grantee, path: string, mode?: Mode, under?: Sandbox): Promise<GrantOutcome>;
+  /** What a command of this run may not begin without. */
+  first(grantee: Grantee): Promise<readonly Violation[]>;
 }
 
 export interface RunSpec {
@@ -40,10 +48,15 @@ export interface RunSpec {
   /** What its caller had when it was called; absent: what it has now. */
   readonly given?: Sandbox;
   readonly needs?: Needs;
+  /** Is called with each sandbox before the run adopts it; what it returns refuses that. */
+  readonly onAdopt?: (next: Sandbox) => readonly Violation[];
 }
 
 /** Runs without any container: real folders, a person who answers what the test says, and nothing else. */
-export async function openTree(files: Readonly<Record<string, string>> = {}): Promise<Tree> {
+export async function openTree(
+  files: Readonly<Record<string, string>> = {},
+  more: (base: string) => readonly Mount[] = () => [],
+): Promise<Tree> {
   const base = await makeHostFolder();
   const owner = currentOwner();
   const revoked: string[] = [];
@@ -62,6 +75,7 @@ export async function openTree(files: Readonly<Record<string, string>> = {}): Pr
   const given = project([
     mount("/inbox", "ro", { host: join(base, "p/inbox") }),
     mount("/out", "rw", { host: join(base, "p/out") }),
+    ...more(base),
   ]);
   const asked: ApprovalRequest[] = [];
   const granted: GrantRecord[] = [];
@@ -73,6 +87,7 @@ export async function openTree(files: Readonly<Record<string, string>> = {}): Pr
     approver: {
       async decide(request) {
         asked.push(request);
+        await tree.meanwhile();
         const answer = (tree.answers.length > 1 ? tree.answers.shift() : tree.answers[0]) ?? "denied";
         if (answer === "denied" || answer === "timed_out") return { outcome: answer, scope: "once", reason: "no" };
         const chosen = tree.wider === undefined ? {} : { directory: tree.wider };
@@ -80,7 +95,7 @@ export async function openTree(files: Readonly<Record<string, string>> = {}): Pr
       },
     },
     ledger,
-    record: async (record) => granted.push(record) > 0,
+    record: async (record) => tree.records && granted.push(record) > 0,
     newId: () => `${ids++}`.padStart(12, "0"),
     now: () => new Date(),
   };
@@ -92,7 +107,9 @@ export async function openTree(files: Readonly<Record<string, string>> = {}): Pr
     granted,
     revoked,
     answers: ["session"],
-    async open(name, { dynamic = true, parent, given: called, needs = {} } = {}) {
+    records: true,
+    meanwhile: async () => {},
+    async open(name, { dynamic = true, parent, given: called, needs = {}, onAdopt = () => [] } = {}) {
       const worker = parseWorker(
         `---\n${JSON.stringify({ command: ["true"], sandbox: { dynamic } })}\n---\n`,
         `workers/${name}.worker`,
@@ -105,7 +122,7 @@ export async function openTree(files: Readonly<Record<string, string>> = {}): Pr
         callerSandbox: given,
         narrow: null,
       };
-      const grantee = new Grantee(job, withoutViews(child(called ?? parent?.sandbox ?? given, needs, name)));
+      const grantee = new Grantee(job, withoutViews(child(called ?? parent?.sandbox ?? given, needs, name), onAdopt));
       const place = await ledger.join(grantee);
       onTestFinished(() => place[Symbol.asyncDispose]());
       return grantee;
@@ -114,19 +131,22 @@ export async function openTree(files: Readonly<Record<string, string>> = {}): Pr
       const need = { path: at(path), mode, why: "for read_file", ...(under === undefined ? {} : { under }) };
       return await requestGrant(need, grantee, around, new AbortController().signal);
     },
+    first: (grantee) => readingRefused(grantee, around, new AbortController().signal),
   };
   return tree;
 }
 
 /** A stage that shows every mount as it is. */
-function withoutViews(sandbox: Sandbox): { sandbox: Sandbox; adopt(next: Sandbox): Promise<readonly Violation[]> } {
-  return {
+function withoutViews(sandbox: Sandbox, onAdopt: (next: Sandbox) => readonly Violation[]): StagedSandbox {
+  const stage = {
     sandbox,
-    async adopt(next) {
-      this.sandbox = next;
-      return [];
+    async adopt(next: Sandbox): Promise<readonly Violation[]> {
+      const violations = onAdopt(next);
+      if (violations.length === 0) stage.sandbox = next;
+      return violations;
     },
   };
+  return stage;
 }
 
 export function codeOf(outcome: GrantOutcome): string {

@@ -16,7 +16,7 @@ afterEach(async () => {
 });
 
 async function open(options: OpenFixtureOptions = {}): Promise<SessionFixture> {
-  const zones = ["docs", "out", "texts", "shut"];
+  const zones = ["docs", "out", "texts", "shut", "boxed", "hung"];
   const rw = (name: string) => ({ name, mode: "rw" });
   const blocked = { write: "blocked", delete: "blocked" };
   opened = await openSessionIn(
@@ -24,7 +24,13 @@ async function open(options: OpenFixtureOptions = {}): Promise<SessionFixture> {
       workers: {
         w: {
           command: ["true"],
-          sandbox: { zones: [{ name: "docs" }, rw("out"), rw("texts"), { ...rw("shut"), approval: blocked }] },
+          sandbox: {
+            zones: [
+              { name: "docs" },
+              ...["out", "texts", "boxed", "hung"].map(rw),
+              { ...rw("shut"), approval: blocked },
+            ],
+          },
           shell_rules: { default: "ask" },
         },
       },
@@ -35,6 +41,8 @@ async function open(options: OpenFixtureOptions = {}): Promise<SessionFixture> {
           out: { path: "./out", mode: "rw" },
           texts: { path: "./texts", mode: "rw", suffixes: [".md"], max_file_bytes: 100 },
           shut: { path: "./shut", mode: "rw" },
+          boxed: { path: "./boxed", at: "/out/box/in", mode: "rw" },
+          hung: { path: "./hung", at: "/out/free/in", mode: "rw" },
         },
       },
       files: {
@@ -42,6 +50,10 @@ async function open(options: OpenFixtureOptions = {}): Promise<SessionFixture> {
         "docs/large.md": "x".repeat(200),
         "out/a": "one\ntwo\ntwo\n",
         "out/d/inner": "x",
+        "out/box/beside": "x",
+        "out/d2/a": "x",
+        "out/mixed/large.md": "x".repeat(101),
+        "out/kinds/b.exe": "x",
         "texts/n.md": "a note\n",
         "shut/s": "s",
       },
@@ -49,6 +61,8 @@ async function open(options: OpenFixtureOptions = {}): Promise<SessionFixture> {
     { engine: memoryEngine({ programs: {} }).open, ...options },
   );
   await symlink("/etc/passwd", join(opened.project.dir, "out/link"));
+  await symlink("d", join(opened.project.dir, "out/to-d"));
+  await symlink("../a", join(opened.project.dir, "out/d2/up"));
   return opened;
 }
 
@@ -82,6 +96,8 @@ const REFUSED: readonly (readonly [tool: string, input: unknown, code: string, s
   ["edit_file", { path: "/out/a", edits: [{ old: "two", new: "x" }] }, "EDIT", "was found 2 times"],
   ["edit_file", { path: "/out/none", edits: [{ old: "a", new: "b" }] }, "NOT_FOUND", "it does not exist"],
   ["edit_file", { path: "/texts/n.md", edits: [{ old: "a", new: "b".repeat(200) }] }, "FILE_TOO_LARGE", "Largest file"],
+  ["edit_file", { path: "/out/d", edits: [{ old: "a", new: "b" }] }, "FILE_SYSTEM", "it is a directory"],
+  ["delete_file", { path: "/out/box", recursive: true }, "FILE_SYSTEM", "it holds a directory"],
   ["delete_file", { path: "/out/none" }, "NOT_FOUND", "it does not exist"],
   ["delete_file", { path: "/out/d" }, "FILE_SYSTEM", "not empty"],
   ["delete_file", { path: "/out" }, "FILE_SYSTEM", "itself a granted directory"],
@@ -92,6 +108,15 @@ const REFUSED: readonly (readonly [tool: string, input: unknown, code: string, s
   ["copy_file", { from: "/docs/large.md", to: "/texts/l.md" }, "FILE_TOO_LARGE", "Largest file allowed there"],
   ["copy_file", { from: "/out/d", to: "/out/d/inside" }, "FILE_SYSTEM", "cannot be put into itself"],
   ["copy_file", { from: "/out/d", to: "/out/a", overwrite: true }, "FILE_SYSTEM", "it already exists"],
+  ["copy_file", { from: "/out/to-d", to: "/out/d/inside" }, "FILE_SYSTEM", "cannot be put into itself"],
+  ["copy_file", { from: "/out/box", to: "/out/b" }, "FILE_SYSTEM", "it holds a directory"],
+  ["copy_file", { from: "/out/d", to: "/out/free" }, "FILE_SYSTEM", "it holds a directory"],
+  ["copy_file", { from: "/out/d2", to: "/out/d3" }, "FILE_SYSTEM", "a symbolic link"],
+  ["copy_file", { from: "/out/mixed", to: "/texts/mixed" }, "FILE_TOO_LARGE", "Largest file allowed there"],
+  ["copy_file", { from: "/out/kinds", to: "/texts/kinds" }, "SUFFIX_NOT_ALLOWED", "Allowed suffixes: .md"],
+  ["move_file", { from: "/out/link", to: "/out/b" }, "FILE_SYSTEM", "it is a symbolic link"],
+  ["move_file", { from: "/out", to: "/texts/out" }, "FILE_SYSTEM", "itself a granted directory"],
+  ["move_file", { from: "/out/box", to: "/out/b" }, "FILE_SYSTEM", "it holds a directory"],
   ["move_file", { from: "/out/none", to: "/out/b" }, "NOT_FOUND", "it does not exist"],
   ["move_file", { from: "/out/a", to: "/out/a" }, "FILE_SYSTEM", "are the same"],
   ["move_file", { from: "/out/a", to: "/shut/a" }, "PERMISSION", "blocked"],
@@ -144,6 +169,7 @@ describe("what a tool cannot do", () => {
     expect(await staged("copy_file", copy, write("/out/a", "evil"))).toEqual(changed);
     expect(await staged("copy_file", copy, write("/out/copy", "evil"))).toContain("it already exists");
     expect(await staged("move_file", { ...copy, overwrite: true }, write("/out/a", "worse"))).toEqual(changed);
+    expect(await staged("move_file", { ...copy, overwrite: true }, write("/out/copy", "mine"))).toEqual(changed);
     expect(await staged("delete_file", { path: "/out/a" }, write("/out/a", "precious"))).toEqual(changed);
     expect(await files.read("/out/a")).toMatchObject({ content: "precious" });
     expect(await readFile(join(s.project.dir, "out/a"), "utf8")).toBe("one\ntwo\ntwo\n");
