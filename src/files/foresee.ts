@@ -58,7 +58,6 @@ function seenOf(intended: Intended, around: Foreseeing): Promise<Seen> {
 async function writing({ path, content, overwrite = true }: Of<"write">, around: Foreseeing): Promise<Seen> {
   const bytes = bytesOf(content);
   const place = around.access.toWrite(path, bytes.length);
-  around.access.checks.write?.(place.path, bytes.length);
   const there = await targetAt("write", place, overwrite, around);
   return writes(place, there, bytes);
 }
