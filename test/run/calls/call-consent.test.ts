@@ -7,7 +7,10 @@ import { describeViolation } from "../../../src/sandbox/wording.ts";
 import { mount, project } from "../../sandbox/sandboxes.ts";
 
 const worker = parseWorker("---\ncommand: [w]\n---\n", "workers/w.worker");
-const sandbox = project([mount("/asks", "ro", { approval: { call: "ask" } }), mount("/open", "ro")]);
+const sandbox = project([
+  mount("/asks", "ro", { approval: { write: "ask", delete: "ask", call: "ask" } }),
+  mount("/open", "ro"),
+]);
 const caller = { job: { run: "r", root: "r", worker, path: ["w"] }, sandbox } as unknown as Caller;
 
 /** What the model is told of a call for which `decide` gives the answer. */

@@ -6,7 +6,7 @@ import { currentOwner } from "../../../src/state/owner.ts";
 import { mount, shown } from "../../sandbox/sandboxes.ts";
 import { codeOf, openTree, type RunSpec } from "./tree.ts";
 
-const ASKS = { approval: { read: "ask" } } as const;
+const ASKS = { approval: { read: "ask", write: "ask", delete: "ask" } } as const;
 const ALL: RunSpec = { dynamic: false, needs: { inherit: true } };
 const OPEN = ["/inbox ro", "/out rw"];
 
@@ -103,7 +103,7 @@ describe("reading that no approval opens", () => {
     const src = join(tree.base, "src");
     const root = await tree.open("root");
     await tree.ask(root, src);
-    const paths = [{ name: "p", host: src, mode: "ro", approval: { read: "ask" } }] as const;
+    const paths = [{ name: "p", host: src, mode: "ro", ...ASKS }] as const;
     const leaf = await tree.open("leaf", { parent: root, dynamic: false, needs: { paths } });
     tree.meanwhile = async () => {
       await revokeLiveGrant(tree.liveDir, currentOwner(), tree.granted[0]?.id ?? "");
@@ -121,7 +121,7 @@ describe("before a command", () => {
   const nested = (read: "ask" | "blocked") =>
     openTree({ "p/asks/in/a": "" }, (base) => [
       mount("/asks", "ro", { host: join(base, "p/asks"), ...ASKS }),
-      mount("/asks/in", "rw", { host: join(base, "p/asks/in"), approval: { read } }),
+      mount("/asks/in", "rw", { host: join(base, "p/asks/in"), approval: { ...ASKS.approval, read } }),
     ]);
 
   it("one question is for a directory with all that is in it", async () => {
