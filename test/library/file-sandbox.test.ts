@@ -53,6 +53,7 @@ describe("a sandbox of one root", () => {
     const reader = program().derive({ allowRead: "/src" });
     expect([reader.canRead("/src/a.py"), reader.canWrite("/src/a.py")]).toEqual([true, false]);
     await expect(reader.resolve("/docs/x.md")).rejects.toThrow(/Readable paths: \/src/);
+    expect(program().derive({ inherit: true, allowRead: [] }).readableRoots).toEqual([]);
     const writer = program().derive({ allowWrite: ["/out"], allowRead: ["/out", "/src"] });
     expect([writer.readableRoots, writer.writableRoots]).toEqual([["/out", "/src"], ["/out"]]);
     expect(program().derive({ inherit: true, readonly: true }).writableRoots).toEqual([]);
@@ -90,6 +91,7 @@ describe("a sandbox of named directories", () => {
     const sandbox = named();
     expect([sandbox.canRead("/out/a.pdf"), sandbox.canWrite("/out/a.pdf")]).toEqual([false, false]);
     expect([sandbox.canRead("/out/a.md"), sandbox.canRead("/out/a.md", { size: 11 })]).toEqual([true, false]);
+    expect([sandbox.canWrite("/out/a.md"), sandbox.canWrite("/out/a.md", { size: 11 })]).toEqual([true, false]);
     expect(sandbox.canRead("/out/sub", { directory: true })).toBe(true);
   });
 
@@ -124,7 +126,8 @@ describe("a sandbox of named directories", () => {
 
   it("refuses with errors that a program can tell apart", async () => {
     const sandbox = named();
-    await expect(sandbox.resolve("/elsewhere")).rejects.toThrow(PathNotInSandboxError);
+    for (const path of ["/elsewhere", "/"])
+      await expect(sandbox.resolve(path), path).rejects.toThrow(PathNotInSandboxError);
     expect(sandbox.checkRead("/elsewhere")).toBeInstanceOf(PathNotInSandboxError);
     expect(sandbox.checkWrite("/data/a")).toBeInstanceOf(PathNotWritableError);
     expect(sandbox.checkWrite("/out/a.pdf")).toBeInstanceOf(SuffixNotAllowedError);

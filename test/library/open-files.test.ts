@@ -14,7 +14,7 @@ let sandbox: FileSandbox;
 const host = (path: string): string => join(folder.path, path);
 beforeEach(() => {
   folder = temporaryFolder();
-  for (const name of ["in", "out", "asked", "sealed", "staged"]) fs.mkdirSync(host(name));
+  for (const name of ["in", "out", "asked", "sealed", "staged", "dropped"]) fs.mkdirSync(host(name));
   fs.writeFileSync(host("in/doc.txt"), "from the host\n");
   const mode = "rw";
   sandbox = sandboxOf({
@@ -24,6 +24,7 @@ beforeEach(() => {
       asked: { host: host("asked"), mode },
       sealed: { host: host("sealed"), mode, approval: blocked },
       staged: { host: host("staged"), mode, approval: free, stage: true },
+      dropped: { host: host("dropped"), mode, approval: free, discard: true },
     },
   });
 });
@@ -62,7 +63,7 @@ describe.each(["host", "memory"] as const)("the files of a sandbox (%s)", (backe
       (await files.list(path, pattern === undefined ? {} : { pattern })).entries.map((entry) => entry.path);
     expect(await listed("/out")).toEqual(["/out/a.md", "/out/sub"]);
     expect(await listed("/out", "**/*.md")).toEqual(["/out/a.md", "/out/sub/b.md"]);
-    expect(await listed()).toEqual(["/asked", "/in", "/out", "/sealed", "/staged"]);
+    expect(await listed()).toEqual(["/asked", "/dropped", "/in", "/out", "/sealed", "/staged"]);
     expect(await files.info("/out/a.md")).toMatchObject({ type: "file", size: 9, readable: true, writable: true });
     expect(await files.info("/sealed")).toMatchObject({ type: "directory", readable: true, writable: false });
     expect(await files.info("/in")).toMatchObject({ readable: true, writable: false });
@@ -86,6 +87,8 @@ describe.each(["host", "memory"] as const)("the files of a sandbox (%s)", (backe
     await expect(files.write("/asked/no", "x")).rejects.toThrow(/it was not approved/);
     await files.edit("/asked/yes", [{ old: "x", new: "y" }]);
     expect(asked).toEqual(["yes", "no", "yes"].map((name) => ({ operation: "write", path: `/asked/${name}` })));
+    using loose = openFiles(sandbox, { backend, approve: () => "no" as unknown as boolean });
+    await expect(loose.write("/asked/yes", "x")).rejects.toMatchObject({ code: "PERMISSION" });
     using alone = openFiles(sandbox.data, { backend });
     await expect(alone.write("/asked/yes", "x")).rejects.toMatchObject({ code: "PERMISSION" });
   });
@@ -108,6 +111,12 @@ describe.each(["host", "memory"] as const)("the files of a sandbox (%s)", (backe
     await expect(slow.write("/asked/late", "x", { signal: ending.signal })).rejects.toThrow("ended meanwhile");
     await expect(slow.info("/asked/late")).rejects.toMatchObject({ code: "NOT_FOUND" });
     expect(await files.read("/out/a.md")).toBe("old");
+  });
+
+  it("are closed with what was opened", async () => {
+    await files.write("/out/a.md", "x");
+    files[Symbol.dispose]();
+    await expect(files.read("/out/a.md")).rejects.toThrow();
   });
 
   it("are narrowed with their sandbox", async () => {
@@ -135,7 +144,10 @@ describe("the files of a sandbox on the host", () => {
 
   it("are not written where changes are staged", async () => {
     using files = openFiles(sandbox, { backend: "host" });
-    await expect(files.write("/staged/a", "x")).rejects.toThrow(/staged.*openProject/s);
+    for (const path of ["/staged/a", "/dropped/a"])
+      await expect(files.write(path, "x")).rejects.toThrow(/staged.*openProject/s);
+    using memory = openFiles(sandbox, { backend: "memory" });
+    expect(await memory.write("/staged/a", "x")).toEqual({ bytes: 1, created: true });
   });
 });
 
