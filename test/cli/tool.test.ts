@@ -1,6 +1,7 @@
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { TOOLS } from "../../src/tools/toolbox.ts";
 import { type CliProject, cliProject } from "./cli-project.ts";
 
 let project: CliProject;
@@ -42,7 +43,7 @@ describe("corral tool", () => {
   it("lists the tools without a name, and with --json their inputs as JSON Schema", async () => {
     const listed = await project.corral(["tool"]);
     expect(listed).toMatchObject({ status: 0, stderr: "" });
-    expect(listed.stdout.match(/^\w+$/gm)).toHaveLength(16);
+    expect(listed.stdout.match(/^\w+$/gm)).toEqual([...TOOLS.keys()]);
     const told = JSON.parse((await project.corral(["tool", "--json"])).stdout) as { name: string; input: object }[];
     const lists = told.find(({ name }) => name === "list_files")?.input;
     // What has a default may be left out.
