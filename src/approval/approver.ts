@@ -78,7 +78,13 @@ export const autoDeny: Approver = {
   decide: async () => denied("the approval mode is auto_deny"),
 };
 
-/** For the mode `interactive` without a terminal. */
-export const headless: Approver = {
+/** For the mode `interactive` on a command line without a terminal. */
+export const noTerminal: Approver = {
   decide: async () => denied("the approval mode is interactive, but there is no terminal for the question"),
+};
+
+/** For the mode `interactive` in a program that set none. */
+export const noApprover: Approver = {
+  decide: async () =>
+    denied("the approval mode is interactive, but no approver is set; set `approver` when the project is opened"),
 };

@@ -1,4 +1,4 @@
-import type { Approver } from "../approval/approver.ts";
+import { type Approver, noTerminal } from "../approval/approver.ts";
 import type { Project } from "../declarations/project.ts";
 import { visibleName } from "../files/diff/visible.ts";
 import { type AppliedChangeset, Changesets, type ListedChangeset } from "../operations/changesets.ts";
@@ -89,7 +89,7 @@ export async function applyVerb(
     person ??= personAt(project, { terminal, stop });
     return {
       ...(options.approve === undefined ? {} : { approvalMode: options.approve }),
-      ...(person === null ? {} : { person }),
+      person: person ?? noTerminal,
     };
   };
   const approval = options.yes ? "agreed" : asked;

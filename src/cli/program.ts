@@ -128,7 +128,10 @@ function programFor(terminal: Terminal): Program {
   verb("map [worker]", "Run a worker over many items, each in its own sandbox.")
     .addOption(project())
     .option("--over <glob>", "make one item for each file that matches")
-    .option("--manifest <file>", "make one item for each line of a .jsonl or .csv file; - reads standard input")
+    .option(
+      "--manifest <file>",
+      "make one item for each line of a .jsonl or .csv file, or of paths with --format paths; - reads standard input",
+    )
     .addOption(new Option("--format <form>", "read the manifest in this format").choices(["jsonl", "csv", "paths"]))
     .addOption(repeatable("--within <folder>", "let the manifest name files of this folder too"))
     .option("--fleet <name>", "read all of this from fleets/NAME.yaml")
@@ -189,6 +192,7 @@ function programFor(terminal: Terminal): Program {
     .action(does(async (ids, options) => (await import("./fleet/fleet.ts")).removeVerb(ids, options, terminal)));
   ofFleet("results <id>", "Print the result of each item, in the order of the manifest.")
     .option("--jsonl", "print one result per line as JSON (the default)")
+    .addOption(json("the same as --jsonl"))
     .option("--csv", "print CSV with a line of headings")
     .option("--status <status>", "print only items with this status")
     .action(does(async (id, options) => (await import("./fleet/fleet.ts")).resultsVerb(id, options, terminal)));
@@ -356,8 +360,9 @@ ${examples(
   "    --approve auto_deny --json",
 )}`;
 const MAP_HELP = `
-Text in braces is a field of the item: path, name, stem,
-ext and dir of a file, or the fields of a manifest's line.
+Text in braces is a field of the item: path, relative, name,
+stem, ext and dir of a file, or the fields of a manifest's
+line. A manifest on standard input is .jsonl without --format.
 
 Ctrl-C waits for running items; Ctrl-C twice stops them.
 In both cases \`corral fleet resume\` continues the fleet.
@@ -407,8 +412,9 @@ input and output. In the client's configuration:
 With --http it prints its URL and a token on standard error.
 CORRAL_MCP_TOKEN sets the token.
 
-Approvals are asked through the client if it can ask.
-Otherwise the project's rules and mode decide.
+The project's rules decide first. In the mode interactive,
+the client is asked if it can show forms. If it cannot, the
+user at the terminal of --http is asked, or it is denied.
 ${examples(
   "claude mcp add notes -- \\",
   "    corral mcp --project ~/notes --worker notes",

@@ -123,7 +123,13 @@ async function openedFleet(start: FleetStart, env: FleetEnvironment): Promise<Op
   if (start.kind === "resume") return await resumeFleet(id, env);
   if (state === "running" || state === "loading")
     return { ok: false, reason: `fleet ${id} is ${state}; its failed items can be retried when it has ended` };
+  if (!hasFailed(env.journal, id)) return { ok: false, reason: `fleet ${id} has no failed items` };
   return await startFleet({ ...spec, source: `failed items of ${id}` }, failedItems(env.journal, id), env);
+}
+
+function hasFailed(journal: FleetJournal, id: string): boolean {
+  for (const _ of journal.failed(id)) return true;
+  return false;
 }
 
 async function* failedItems(journal: FleetJournal, id: string): AsyncGenerator<ItemRequest> {

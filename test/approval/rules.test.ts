@@ -1,6 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { type ApprovalRequest, approveAll, autoDeny, headless } from "../../src/approval/approver.ts";
+import { type ApprovalRequest, approveAll, autoDeny, noTerminal } from "../../src/approval/approver.ts";
 import { type ApprovalRule, ruledApprover, ruling } from "../../src/approval/rules.ts";
+import type { Project } from "../../src/declarations/project.ts";
+import { approverFor } from "../../src/run/open/options.ts";
 
 const never = new AbortController().signal;
 const request = (more: Partial<ApprovalRequest> = {}): ApprovalRequest => {
@@ -33,7 +35,7 @@ describe("rules", () => {
     const rules = [approve({ paths: ["/text/**"] }), deny({ paths: ["/secret/**"] })];
     const outcomes = async (path: string) =>
       await Promise.all(
-        [headless, approveAll, autoDeny].map(
+        [noTerminal, approveAll, autoDeny].map(
           async (mode) => (await ruledApprover(rules, mode).decide(request({ paths: [path] }), never)).outcome,
         ),
       );
@@ -161,9 +163,18 @@ describe("the modes", () => {
   });
 
   it("interactive without anybody to ask denies, and says so", async () => {
-    expect(await headless.decide(request(), never)).toMatchObject({
+    expect(await noTerminal.decide(request(), never)).toMatchObject({
       outcome: "denied",
       reason: expect.stringContaining("no terminal"),
+    });
+    expect(
+      await approverFor(
+        { approval: { mode: "interactive", timeoutMs: 1000, rules: [] } } as unknown as Project,
+        {},
+      ).decide(request(), never),
+    ).toMatchObject({
+      outcome: "denied",
+      reason: expect.stringMatching(/no approver is set; set `approver`/),
     });
   });
 });

@@ -86,6 +86,10 @@ describe("corral map", () => {
     const again = await project.corral(["map", "copy", "--over", "inbox/*.txt", ...EACH, "--json"]);
     expect(lines(again.stdout).map((line) => line.status)).toEqual(["cached", "cached"]);
     expect(again.status).toBe(0);
+    const { id } = await newest();
+    const retried = await project.corral(["fleet", "retry", id]);
+    expect(retried.stderr).toContain(`fleet ${id} has no failed items`);
+    expect([retried.status, (await newest()).id]).toEqual([126, id]);
   });
 
   it("takes items from manifests and from standard input, and keeps their values inside of their texts", async () => {
@@ -158,6 +162,7 @@ describe("corral map", () => {
     expect(csv.stdout).toMatch(/^index,.*\r?\n0,/);
     expect(report.status, report.stderr).toBe(0);
     expect(await readFile(join(project.dir, "report.html"), "utf8")).toMatch(/^<!doctype html>/i);
+    expect((await of("results", "--status", "failed", "--json")).stdout).toBe(jsonl.stdout);
     const [retry, resume] = [await of("retry", "--failed", "--json"), await of("resume")];
     expect(lines(retry.stdout)).toMatchObject([{ status: "failed", exitCode: 3 }]);
     expect(retry.status).toBe(1);

@@ -10,7 +10,10 @@ const ROOT = join(import.meta.dirname, "../..");
 let project: CliProject;
 
 beforeAll(async () => {
-  project = await cliProject({ yaml: { version: 1 }, workers: { w: { command: ["true"] } } });
+  project = await cliProject({
+    yaml: { version: 1 },
+    workers: { w: { command: ["true"] }, reader: { model: "script/s.yaml", tools: ["read_file", "list_files"] } },
+  });
 });
 afterAll(async () => {
   await project[Symbol.asyncDispose]();
@@ -40,6 +43,7 @@ describe("a mistake on the command line", () => {
     [["run", "w", "--project", ""], "argument '' is invalid. The value is empty."],
     [["run", "w", "--input", "{"], "corral: --input:1:2: this is not JSON"],
     [["tool", "list_files", "{", "--worker", "w"], "corral: the input:1:2: this is not JSON"],
+    [["tool", "rd", "{}", "--worker", "reader"], 'there is no tool "rd"; there are: read_file, list_files\n'],
     [["tool", "list_files", "@nowhere", "--worker", "w"], "corral: the input: nowhere cannot be read"],
   ])("is told of %j, with status 2", async (args, says) => {
     const { status, stdout, stderr } = await project.corral(args);

@@ -86,4 +86,24 @@ describe("the README", () => {
     const missing = [...verbs].flatMap(([verb]) => (readme.includes(`\`corral ${verb}`) ? [] : [verb]));
     expect(missing).toEqual([]);
   });
+
+  it("say the same of fields, manifests and approvals as the help", async () => {
+    const spaced = async (...verb: string[]) => (await help(...verb)).replace(/\s+/g, " ");
+    const fleets = (await readFile(join(ROOT, "docs/fleets.md"), "utf8")).replace(/\s+/g, " ");
+    const [, fields = ""] = /replaced by the item's fields: ([^.]*) of a file/.exec(fleets) ?? [];
+    const named = [...fields.matchAll(/`(\w+)`/g)].map(([, name = ""]) => name);
+    const [, inHelp = ""] = /is a field of the item: ([^.]*) of a file/.exec(await spaced("map")) ?? [];
+    expect(named).toContain("relative");
+    expect(inHelp.split(/, | and /).toSorted()).toEqual(named.toSorted());
+    for (const text of [fleets, await spaced("map")]) expect(text).toContain("--format paths");
+    expect(await spaced("mcp")).toContain("The project's rules decide first");
+  });
+
+  it("say that what shows something takes --json, and it does", async () => {
+    const shows =
+      "explain check audit ps doctor tool fleet,ls fleet,show fleet,results changes,ls changes,show changes,diff";
+    for (const verb of `${shows} grants,ls transcripts,ls transcripts,show images,ls`.split(" ")) {
+      expect(await help(...verb.split(",")), verb).toMatch(/^ {2}--json /m);
+    }
+  });
 });

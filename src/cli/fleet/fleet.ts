@@ -90,10 +90,15 @@ export async function removeVerb(
 
 export async function resultsVerb(
   id: string,
-  options: ProjectOptions & { readonly csv?: boolean; readonly jsonl?: boolean; readonly status?: string },
+  options: ProjectOptions & {
+    readonly csv?: boolean;
+    readonly jsonl?: boolean;
+    readonly json?: boolean;
+    readonly status?: string;
+  },
   terminal: Terminal,
 ): Promise<number> {
-  if (options.csv && options.jsonl) throw new UsageError("use either --csv or --jsonl");
+  if (options.csv && (options.jsonl || options.json)) throw new UsageError("use either --csv or --jsonl");
   const results = await fleetResults(await placeOf(options, terminal), id, { status: options.status ?? null });
   const text = options.csv ? resultsCsv(results) : resultsJsonl(results);
   await pipeline(inChunks(text), terminal.stdout, { end: false });

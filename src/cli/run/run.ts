@@ -1,3 +1,4 @@
+import { noTerminal } from "../../approval/approver.ts";
 import { loadProject, type Project } from "../../declarations/project.ts";
 import { openEngine } from "../../isolation/open-engine.ts";
 import type { EnginePort } from "../../isolation/port/engine.ts";
@@ -79,7 +80,7 @@ async function ran(
     engineEnv: terminal.env,
     emit: (event: RunEvent) => screen.see(event),
     ...(options.approve === undefined ? {} : { approvalMode: options.approve }),
-    ...(person === null ? {} : { person }),
+    person: person ?? noTerminal,
   };
   await using corral = await openCorralFor(project, opening, engine);
   const { environment, reapTrouble } = corral;

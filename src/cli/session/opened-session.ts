@@ -1,3 +1,4 @@
+import { noTerminal } from "../../approval/approver.ts";
 import { loadProject } from "../../declarations/project.ts";
 import { printable } from "../../operations/wording/printable.ts";
 import { workerNamed } from "../../operations/workers.ts";
@@ -33,7 +34,7 @@ export async function inSession(
     engineEnv: terminal.env,
     emit: (event) => void (event.type === "trouble" && say(terminal, `corral: ${event.detail}`)),
     ...(options.approve === undefined ? {} : { approvalMode: options.approve }),
-    ...(person === null ? {} : { person }),
+    person: person ?? noTerminal,
   });
   const policy = options.policy === undefined ? {} : { policy: options.policy };
   const opened = await openSession({ worker, signal: stop.signal, ...policy }, corral.environment);

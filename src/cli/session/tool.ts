@@ -24,9 +24,11 @@ export async function toolVerb(
   terminal: Terminal,
 ): Promise<number> {
   if (name === undefined) return await listTools(options, terminal);
-  if (!TOOLS.has(name))
-    throw new UsageError(`there is no tool ${JSON.stringify(name)}; there are: ${[...TOOLS.keys()].join(", ")}`);
   const { worker } = options;
+  if (!TOOLS.has(name)) {
+    const offered = (await offeredTo(options)).join(", ") || "none";
+    throw new UsageError(`there is no tool ${JSON.stringify(name)}; there are: ${offered}`);
+  }
   if (worker === undefined) throw new UsageError("use --worker NAME: the tool runs in the sandbox of this worker");
   const rawInput = (await readInput(input, terminal, "the input")) ?? {};
   return await inSession({ ...options, worker }, terminal, async (session, stop) => {
@@ -47,8 +49,7 @@ function statusOf(name: string, result: ToolResult): number {
 
 /** All tools; with a worker, those that it may use, and their schemas in the text as well. */
 async function listTools({ json, worker, project }: ToolOptions, terminal: Terminal): Promise<number> {
-  const offered: readonly string[] =
-    worker === undefined ? [...TOOLS.keys()] : usefulTools(workerNamed(worker, await loadProject(project)));
+  const offered = await offeredTo({ project, ...(worker === undefined ? {} : { worker }) });
   const known = [...TOOLS.values()].filter((tool) => offered.includes(tool.name));
   const tools = known.map((tool) => ({
     name: tool.name,
@@ -63,4 +64,8 @@ async function listTools({ json, worker, project }: ToolOptions, terminal: Termi
       terminal.stdout.write(`${name}\n  ${description}\n${schema}`);
     }
   return 0;
+}
+
+async function offeredTo({ worker, project }: Pick<ToolOptions, "worker" | "project">): Promise<readonly string[]> {
+  return worker === undefined ? [...TOOLS.keys()] : usefulTools(workerNamed(worker, await loadProject(project)));
 }

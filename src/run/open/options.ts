@@ -1,4 +1,4 @@
-import { type Approver, approveAll, autoDeny, headless } from "../../approval/approver.ts";
+import { type Approver, approveAll, autoDeny, noApprover } from "../../approval/approver.ts";
 import { ruledApprover } from "../../approval/rules.ts";
 import type { Project } from "../../declarations/project.ts";
 import type { ApprovalMode } from "../../sandbox/approval.ts";
@@ -27,7 +27,7 @@ export function approverFor(
   { approvalMode = approval.mode, approver, person }: Pick<OpenOptions, "approvalMode" | "approver" | "person">,
 ): Approver {
   const byMode: Readonly<Record<ApprovalMode, Approver>> = {
-    interactive: approver ?? person ?? headless,
+    interactive: approver ?? person ?? noApprover,
     approve_all: approveAll,
     auto_deny: autoDeny,
   };

@@ -91,7 +91,7 @@ describe("a command", () => {
     await opened?.[Symbol.asyncDispose]();
     const headless = await (await open({})).tool("exec", { command });
     expect(headless).toMatchObject({ ok: false, code: "APPROVAL_DENIED" });
-    expect(!headless.ok && headless.message).toContain("there is no terminal for the question");
+    expect(!headless.ok && headless.message).toContain("no approver is set");
   });
 
   it.each([
