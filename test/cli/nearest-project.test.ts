@@ -1,4 +1,4 @@
-import { chown, mkdir, mkdtemp, realpath, rm, symlink, writeFile } from "node:fs/promises";
+import { chown, lchown, mkdir, mkdtemp, realpath, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -36,6 +36,13 @@ describe("the project of a command without --project", () => {
     await chown(join(base, "theirs/corral.yaml"), 1234, 1234);
     await expect(found("theirs/sub")).rejects.toThrow(/theirs\/corral\.yaml belongs to another user.*--project/);
     expect(await found("theirs")).toBe(".");
+    await chown(join(base, "mine/corral.yaml"), 1234, 1234);
+    await expect(found("linked/sub"), "a link to a file of another user").rejects.toThrow("belongs to another user");
+    await chown(join(base, "mine/corral.yaml"), 0, 0);
+    await lchown(join(base, "linked/corral.yaml"), 1234, 1234);
+    await expect(found("linked/sub"), "a link of another user").rejects.toThrow("belongs to another user");
+    await lchown(join(base, "linked/corral.yaml"), 0, 0);
+    expect(await found("linked/sub")).toBe("..");
     await chown(join(base, "linked"), 1234, 1234);
     await expect(found("linked/sub"), "a folder of another user").rejects.toThrow("belongs to another user");
   });

@@ -215,6 +215,11 @@ describe("zone folders", () => {
     ]);
   });
 
+  it("are folders: a file in the place of one is refused", async () => {
+    const dir = await projectFolder({ ".sandbox/cache": "" });
+    expect((await problemsIn(dir))[0]).toContain("is not a folder");
+  });
+
   it("are not made through a link that came after the project was read", async () => {
     const outside = await projectFolder({});
     const dir = await projectFolder({});

@@ -86,6 +86,14 @@ describe("an item that succeeded before", () => {
     );
   });
 
+  it("runs again with another input", async () => {
+    await using o = await cachedFleet();
+    const items = (input: string) => [{ key: "a", input, allowWrite: ["/out/a"] }];
+    expect(await o.ran(items("a"))).toBe("ran");
+    expect(await o.ran(items("a"))).toBe("cached");
+    expect(await o.ran(items("b"))).toBe("ran");
+  });
+
   it("of a large directory runs again if only the times of a file differ", async () => {
     await using o = await cachedFleet();
     await truncate(o.at("tools/run"), 65 * 1024 ** 2);
@@ -170,6 +178,10 @@ describe("the digest of a fleet", () => {
     const first = await digestWith({});
     expect(first).not.toBeNull();
     expect(await digestWith({})).toBe(first);
+    expect((await fleetFacts(worker, { ...root.sandbox, network: true }, environment)).digest).toBeNull();
+    const denied = { ...project, approval: { ...project.approval, mode: "auto_deny" as const } };
+    const approved = { ...project, approval: { ...project.approval, mode: "approve_all" as const } };
+    expect(await digestWith({ project: denied })).not.toBe(await digestWith({ project: approved }));
     const { driver } = environment;
     const imageFacts: typeof driver.imageFacts = async (name) => ({
       name,
