@@ -27,31 +27,58 @@ export interface ChangeDiff {
 
 /** A whole changeset as a unified diff, for people. Each line is safe to print. */
 export async function changesetDiff(changeset: Changeset, limits: DiffLimits = DIFF_LIMITS): Promise<string> {
+  return (await shownChangeset(changeset, limits)).diff;
+}
+
+/**
+ * The same, and which changes cannot be applied now, by their index: the diff shows only their names and the reasons. `whole`: what it
+ * is a part of, since another change may make room for one of these.
+ */
+export async function shownChangeset(
+  changeset: Changeset,
+  limits: DiffLimits = DIFF_LIMITS,
+  whole = changeset,
+): Promise<{ readonly diff: string; readonly unfit: ReadonlyMap<number, Verdict> }> {
   const lines: string[] = [];
+  const unfit = new Map<number, Verdict>();
   let shown = 0;
-  for await (const diff of changeDiffs(changeset, limits)) {
-    lines.push(...diff.lines);
+  for await (const diff of changeDiffs(changeset, limits, whole)) {
+    for (const line of diff.lines) lines.push(line);
+    if (diff.verdict !== null) unfit.set(diff.change.index, diff.verdict);
     shown += 1;
   }
   const more = changeset.changes.length - shown;
   if (more > 0) lines.push(`${more} more changes are not shown`);
-  return lines.join("\n");
+  return { diff: lines.join("\n"), unfit };
 }
 
 /** Compares what a run left with what the directory has now. Stops at the limit of changes. */
-export async function* changeDiffs(changeset: Changeset, limits: DiffLimits = DIFF_LIMITS): AsyncGenerator<ChangeDiff> {
+export async function* changeDiffs(
+  changeset: Changeset,
+  limits: DiffLimits = DIFF_LIMITS,
+  whole = changeset,
+): AsyncGenerator<ChangeDiff> {
   using mounts = new OpenMounts(changeset);
-  /** The places that earlier changes free or make, so that later changes can use them. */
-  const coming = new Set<string>();
+  /** The places that other changes free or make, so that these can use them. */
+  const keysOf = (some: readonly Change[]) => new Set(some.map(({ mount, parts }) => placeKey(mount, parts)));
+  const freed = keysOf(whole.changes.filter(({ kind }) => kind === "delete"));
+  const coming: Coming = { freed, any: keysOf(whole.changes.filter(makesRoom)) };
   const left = { bytes: limits.totalBytes, read: limits.readBytes };
   for (const change of changeset.changes.slice(0, limits.changes)) {
-    const { kind, type, mount, parts } = change;
     const verdict = verdictOn(change, mounts, coming);
-    if (kind === "delete" || (kind === "create" && type === "directory")) coming.add(placeKey(mount, parts));
     const diff = verdict === null ? await diffOf(change, mounts, limits, left) : marked(change, verdict);
     left.bytes -= bytesOf(diff.lines);
     yield diff;
   }
+}
+
+function makesRoom({ kind, type }: Change): boolean {
+  return kind === "delete" || (kind === "create" && type === "directory");
+}
+
+interface Coming {
+  readonly freed: ReadonlySet<string>;
+  readonly any: ReadonlySet<string>;
 }
 
 interface Left {
@@ -59,10 +86,10 @@ interface Left {
   read: number;
 }
 
-function verdictOn(change: Change, mounts: OpenMounts, coming: ReadonlySet<string>): Verdict | null {
+function verdictOn(change: Change, mounts: OpenMounts, coming: Coming): Verdict | null {
   const { refusal, kind, mount, parts } = change;
   if (refusal !== null) return refused(refusal);
-  const comes = [parts, parts.slice(0, -1)].some((place) => coming.has(placeKey(mount, place)));
+  const comes = coming.freed.has(placeKey(mount, parts)) || coming.any.has(placeKey(mount, parts.slice(0, -1)));
   return kind === "create" && comes ? null : whyNot(change, mounts);
 }
 

@@ -5,7 +5,7 @@ import { type ChangeDiff, changeDiffs, changesetDiff } from "../changes/diff.ts"
 import { type Change, type ChangeOutcome, type Changeset, only } from "../changes/model/changeset.ts";
 import type { ChangesetStore, KeptChangeset, Listed, NotKept } from "../changes/store/changeset-store.ts";
 import { loadProject, type Project } from "../declarations/project.ts";
-import { decisionsOn } from "../run/changes/decisions.ts";
+import { type Decided, decisionsOn } from "../run/changes/decisions.ts";
 import { finishInterrupted } from "../run/changes/finish-interrupted.ts";
 import { changesetStore } from "../run/changes/into-project.ts";
 import { approverFor } from "../run/open/options.ts";
@@ -140,11 +140,18 @@ export class Changesets {
     }
     const selected = only(kept.changeset, new Set(changes.map(({ index }) => index)));
     await using trail = await openTrail(this.#stateDir, selected.project);
-    const decisions = await this.#decisions(selected, approval, trail, signal);
-    const agreed = changes.filter(({ index }) => decisions.get(index)?.outcome === "approved");
+    const { decisions, unfit } = await this.#decisions(selected, approval, trail, signal);
+    const isAgreed = (index: number): boolean =>
+      decisions.get(index)?.outcome === "approved" || (approval === "agreed" && unfit.has(index));
+    const agreed = changes.filter(({ index }) => isAgreed(index));
     const withheld = changes
       .filter((change) => !agreed.includes(change))
-      .map((change): AppliedChange => withheldAs(change, decisions.get(change.index)));
+      .map((change): AppliedChange => {
+        const verdict = unfit.get(change.index);
+        return verdict === undefined
+          ? withheldAs(change, decisions.get(change.index))
+          : { ...facts(change), ...verdict };
+      });
     if (agreed.length === 0) return { id, changes: withheld, left: kept.waiting.size };
     await trail.append(changesApplying(selected, agreed));
     const applied = await this.#store.applyKept(id, new Set(agreed.map(({ index }) => index)), { signal });
@@ -175,7 +182,7 @@ export class Changesets {
     approval: ApplyRequest["approval"],
     trail: AuditTrail,
     signal: AbortSignal,
-  ): Promise<ReadonlyMap<number, Decision>> {
+  ): Promise<Decided> {
     const { project, approver } = await this.#asking(selected.project, approval);
     const recorded = new RecordedApprover(approver, trail, { emit: () => {}, now: () => performance.now() });
     const { run, root, worker } = selected;

@@ -248,6 +248,41 @@ describe("what cannot be judged has the strictest consent that the rules name", 
     expect(decideShell(command, GIT).consent).toBe("blocked");
   });
 
+  it.each([
+    "export PS4='$(rm x)'",
+    "export 'PS4=$(rm x)' A=b",
+    'export "P"S4',
+    "export A=b ENV",
+    'y=x; export "$y"',
+    "readonly BASH_ENV=x",
+    "read -r PS4 < x",
+    'read "$x"',
+    "read -aPS4",
+    "mapfile -t PROMPT_COMMAND",
+    "printf -v PS4 '$(rm x)'",
+    "printf -vPS4 '$(rm x)'",
+    "y=-vPS4; printf \"$y\" '$(rm x)'",
+    "for PS4 in '$(rm x)'; do set -x; done",
+  ])("a variable that shells run as commands, set so that a rule does not see it: %s", (command) => {
+    const blocking = rules("pre_approved", { "rm **": "blocked", "export **": "pre_approved" });
+    expect(decideShell(`${command}; set -x; ls`, blocking)).toMatchObject({
+      consent: "blocked",
+      because: { cause: "opaque" },
+    });
+  });
+
+  it("setting other variables is nothing but that", () => {
+    const blocking = rules("pre_approved", { "rm **": "blocked" });
+    for (const command of [
+      "export PATH=$HOME/bin:$PATH LANG=C",
+      "set -eux",
+      "read -r line",
+      "printf '%s' \"$x\"",
+      "echo PS4=x",
+    ])
+      expect(decideShell(command, blocking).consent, command).toBe("pre_approved");
+  });
+
   it("such a command runs where a rule spells out the whole of it, and only then", () => {
     const named = rules("ask", { "bash build.sh": "pre_approved", "rm **": "blocked" });
     expect(decideShell("bash build.sh", named).consent).toBe("pre_approved");

@@ -112,7 +112,6 @@ export function filesContract(open: () => Opened): void {
       expect(await files.edit(place("/data/f"), edits)).toMatchObject({
         bytes: 5,
         replacements: 3,
-        digest: expect.stringMatching(/^[0-9a-f]{64}$/),
       });
       expect(await text("/data/f")).toBe("1 2 2");
     });

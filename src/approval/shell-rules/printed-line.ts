@@ -13,6 +13,7 @@ import type {
 } from "unbash";
 import { type Beside, type ShellPart, shownPart } from "./part.ts";
 import { type PrintedWord, printedWord, quoted, type WordPlace } from "./printed-word.ts";
+import { isRunByShells, whySetsRun } from "./run-by-shells.ts";
 
 /**
  * Prints a parsed command line anew, and collects each part of it that needs consent. What is printed is what was judged, in
@@ -128,6 +129,7 @@ export class LinePrinter {
   #for(node: For): string {
     const { name, wordlist, body } = node;
     if (wordlist === undefined || !isName(name.value)) this.opaque(node, "write `for NAME in WORDS`");
+    if (isRunByShells(name.value)) this.opaque(node, `shells run what ${name.value} names`);
     const words = (wordlist ?? []).map((word) => ` ${this.#word(word, "argument").text}`).join("");
     const head = `for ${name.value} in${words}${this.#isLong ? "\n" : "; "}`;
     this.parts.push({ kind: "assignment", text: shownPart(head.trim()) });
@@ -140,6 +142,7 @@ export class LinePrinter {
       ...(node.name === undefined ? [] : [this.#word(node.name, "command")]),
       ...node.args.map((argument) => this.#argument(argument)),
     ];
+    this.#refuseSettingRun(node, words);
     const redirects = node.redirects.map((redirect) => this.#redirect(redirect));
     const text = [...assignments, ...[...words, ...redirects].map((part) => part.text)].join(" ");
     const isHarmless = redirects.every((redirect) => redirect.isHarmless);
@@ -151,13 +154,22 @@ export class LinePrinter {
     return text;
   }
 
+  /** A value that a shell runs later, as `PS4` with `set -x`, is a command that nothing here shows. */
+  #refuseSettingRun({ args }: Command, words: readonly PrintedWord[]): void {
+    for (const [index, argument] of args.entries()) {
+      const word = words[index + 1];
+      const reason = word === undefined ? null : whySetsRun(words.slice(0, Math.min(index + 1, 3)), word);
+      if (reason !== null) this.opaque(argument, reason);
+    }
+  }
+
   #assignment(node: Assignment): string {
     const { name, value, append, index } = node;
     if (value.type !== "Word" || append === true || index !== undefined || !isName(name)) {
       this.opaque(node, "sh has no arrays and no `+=`");
       return "";
     }
-    if (RUN_BY_SHELLS.has(name)) this.opaque(node, `shells run what ${name} names`);
+    if (isRunByShells(name)) this.opaque(node, `shells run what ${name} names`);
     return `${name}=${this.#word(value, "value").text}`;
   }
 
@@ -167,14 +179,14 @@ export class LinePrinter {
     const { name, value, append, index } = argument;
     if (value.type !== "Word" || append === true || index !== undefined) {
       this.opaque(argument, "sh has no arrays and no `+=`");
-      return { text: "", value: null };
+      return { text: "", value: null, start: "" };
     }
     const word = this.#word(value, "value");
     if (word.text.startsWith("~")) this.opaque(argument, "not every shell expands `~` here; write the path");
     const text = quoted(word.value === null ? `${name}=` : `${name}=${word.value}`);
     return word.value === null
-      ? { text: `${text}${word.text}`, value: null }
-      : { text, value: `${name}=${word.value}` };
+      ? { text: `${text}${word.text}`, value: null, start: `${name}=` }
+      : { text, value: `${name}=${word.value}`, start: `${name}=` };
   }
 
   #redirect(redirect: Redirection): { readonly text: string; readonly isHarmless: boolean } {
@@ -207,9 +219,6 @@ export class LinePrinter {
 function isName(text: string): boolean {
   return /^[A-Za-z_][A-Za-z0-9_]{0,127}$/.test(text);
 }
-
-/** Variables whose value a shell runs as commands, or as a file of commands. */
-const RUN_BY_SHELLS = new Set(["BASH_ENV", "ENV", "PROMPT_COMMAND", "PS0", "PS1", "PS2", "PS4"]);
 
 const REASONS: Readonly<Record<string, string>> = {
   Function: "a function changes what later words mean",

@@ -7,6 +7,8 @@ export type WordPlace = "command" | "argument" | "value" | "target";
 export interface PrintedWord {
   readonly text: string;
   readonly value: ShellWord;
+  /** Its literal text before the first thing that the shell expands. */
+  readonly start: string;
 }
 
 /** What a word needs of the printer of the whole line. */
@@ -27,11 +29,11 @@ export function printedWord(word: Word, place: WordPlace, context: WordContext):
   if (place === "target" && pieces.some((piece) => "shell" in piece && piece.splits))
     context.opaque(word, "not every shell expands the name of a file to redirect to");
   const [only] = pieces;
-  if (pieces.length === 0) return { text: "''", value: "" };
+  if (pieces.length === 0) return { text: "''", value: "", start: "" };
   if (pieces.length === 1 && only !== undefined && "literal" in only)
-    return { text: quotedIn(place, only.literal), value: only.literal };
+    return { text: quotedIn(place, only.literal), value: only.literal, start: only.literal };
   const text = pieces.map((piece) => ("literal" in piece ? quoted(piece.literal) : piece.shell)).join("");
-  return { text, value: null };
+  return { text, value: null, start: only !== undefined && "literal" in only ? only.literal : "" };
 }
 
 /** Text as one word for any shell. Plain words stay as they are, so that people can read the line. */

@@ -1,5 +1,4 @@
 import { isUtf8 } from "node:buffer";
-import { sha256 } from "../../platform/sha256.ts";
 import { FileTooLargeError } from "../../sandbox/errors.ts";
 import { MAX_EDIT_BYTES } from "../model/bounds.ts";
 import type { Edit } from "../model/files.ts";
@@ -10,8 +9,6 @@ import { applyEdits } from "./apply-edits.ts";
 
 export interface EditedContent {
   readonly bytes: Buffer;
-  /** SHA-256 of the content before. */
-  readonly before: string;
   readonly replacements: number;
   /** In how many places each edit was applied. */
   readonly places: readonly number[];
@@ -28,5 +25,5 @@ export async function editedContent(source: ByteSource, path: string, edits: rea
   const { text, places } = applyEdits(path, whole.toString(), edits);
   const bytes = Buffer.from(text);
   if (bytes.length > MAX_EDIT_BYTES) throw new FileTooLargeError(path, bytes.length, MAX_EDIT_BYTES);
-  return { bytes, before: sha256(whole), replacements: places.reduce((all, one) => all + one, 0), places };
+  return { bytes, replacements: places.reduce((all, one) => all + one, 0), places };
 }

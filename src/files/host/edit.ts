@@ -1,4 +1,3 @@
-import { sha256 } from "../../platform/sha256.ts";
 import { EditError } from "../../sandbox/errors.ts";
 import { editedContent } from "../edit/edited-content.ts";
 import type { Edit, Edited, Expecting, Guard } from "../model/files.ts";
@@ -41,5 +40,5 @@ export async function editFile(
     };
     await replaceFile(slot.folder, slot.name, { ...keeping(before), overwrite: true, fill });
   }
-  return { bytes: bytes.length, before: edited.before, digest: sha256(bytes), replacements: edited.replacements };
+  return { bytes: bytes.length, replacements: edited.replacements };
 }

@@ -63,7 +63,7 @@ export function openMemoryFiles(mounts: readonly { readonly path: VirtualPath }[
         const edited = await editedContent(sourceOf(before), place.path, edits);
         const { bytes, replacements } = edited;
         write(root, place, bytes, options, grow);
-        return { bytes: bytes.length, before: edited.before, digest: sha256(bytes), replacements };
+        return { bytes: bytes.length, replacements };
       }),
     delete: (place, options = {}) =>
       withRefusals("delete", place.path, () => remove(rootOf(place), place, mountPaths, options, grow)),

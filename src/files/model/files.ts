@@ -164,10 +164,6 @@ export interface Written {
 
 export interface Edited {
   readonly bytes: number;
-  /** SHA-256 of the whole content before the edits, in hexadecimal. */
-  readonly before: string;
-  /** SHA-256 of the whole content afterwards, in hexadecimal. */
-  readonly digest: string;
   readonly replacements: number;
 }
 

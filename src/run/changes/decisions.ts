@@ -1,7 +1,8 @@
 import type { ApprovalRequest, Decision } from "../../approval/approver.ts";
 import { ruling } from "../../approval/rules.ts";
+import type { Verdict } from "../../changes/apply/verdict.ts";
 import type { Collected } from "../../changes/collect.ts";
-import { changesetDiff } from "../../changes/diff.ts";
+import { DIFF_LIMITS, shownChangeset } from "../../changes/diff.ts";
 import { type Change, only, placesAbove } from "../../changes/model/changeset.ts";
 import type { Consent, Declared } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
@@ -26,6 +27,13 @@ interface Deciding {
   readonly approver: Consent["approver"];
 }
 
+export interface Decided {
+  /** By the index of the change. */
+  readonly decisions: ReadonlyMap<number, Decision>;
+  /** What could not be applied when the question was made: its content was not shown, so no answer is about it. */
+  readonly unfit: ReadonlyMap<number, Verdict>;
+}
+
 /**
  * One decision on each change that needs one. The project's rules speak of each by itself; what one rule decides is
  * decided, and written down, together, and so is what is left for a person.
@@ -35,20 +43,25 @@ export async function decisionsOn(
   job: ChangingRun,
   env: Deciding,
   signal: AbortSignal,
-): Promise<Map<number, Decision>> {
+): Promise<Decided> {
   const byRules = ruling(env.project.approval.rules);
   // A caller's consent does not replace a rule that denies: the run's own tools would have been refused too.
   const denied = leftToCallers.filter((change) => byRules(requestFor([change], job))?.outcome === "denied");
   const decisions = new Map<number, Decision>();
+  const unfit = new Map<number, Verdict>();
   for (const { ruled, changes } of groupsOf([...toAsk, ...denied], job, byRules)) {
-    const shown = only(changeset, new Set(changes.map(({ index }) => index)));
-    const diff = ruled === FOR_A_PERSON ? { diff: await changesetDiff(shown) } : {};
-    const decision = await env.approver.decide({ ...requestFor(changes, job), ...diff }, signal);
+    const group = only(changeset, new Set(changes.map(({ index }) => index)));
+    const shown = ruled === FOR_A_PERSON ? await shownChangeset(group, DIFF_LIMITS, changeset) : null;
+    for (const [index, verdict] of shown?.unfit ?? []) unfit.set(index, verdict);
+    const fit = changes.filter(({ index }) => !unfit.has(index));
+    if (fit.length === 0) continue;
+    const diff = shown === null ? {} : { diff: shown.diff };
+    const decision = await env.approver.decide({ ...requestFor(fit, job), ...diff }, signal);
     // Stopping everything is not an answer to this question.
     signal.throwIfAborted();
-    for (const { index } of changes) decisions.set(index, decision);
+    for (const { index } of fit) decisions.set(index, decision);
   }
-  return withWhatGivesWay(decisions, changeset.changes);
+  return { decisions: withWhatGivesWay(decisions, changeset.changes), unfit };
 }
 
 /** The reason of a rule is never empty. */

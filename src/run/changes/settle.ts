@@ -1,5 +1,6 @@
 import type { Decision } from "../../approval/approver.ts";
 import { applyChangeset } from "../../changes/apply/apply.ts";
+import type { Verdict } from "../../changes/apply/verdict.ts";
 import type { Collected } from "../../changes/collect.ts";
 import { type ChangeOutcome, only } from "../../changes/model/changeset.ts";
 import type { Stage } from "../../changes/stage.ts";
@@ -27,7 +28,7 @@ export async function settleChanges(
   signal: AbortSignal,
 ): Promise<Settlement> {
   const { changeset } = collected;
-  const decisions = await decisionsOn(collected, job, env, signal);
+  const { decisions, unfit } = await decisionsOn(collected, job, env, signal);
   const withheld = new Set(
     [...decisions].filter(([, decision]) => decision.outcome !== "approved").map(([index]) => index),
   );
@@ -36,13 +37,21 @@ export async function settleChanges(
     const waiting = [...withheld].filter((index) => decisions.get(index) === decision);
     await into.keep(only(changeset, new Set(waiting)), withheldAs(decision), decision.reason);
   }
-  const fit = changeset.changes.filter((change) => change.refusal === null && !withheld.has(change.index));
+  for (const verdict of distinct([...unfit.values()])) {
+    const alike = [...unfit].filter(([, one]) => isAlike(one, verdict)).map(([index]) => index);
+    await into.keep(only(changeset, new Set(alike)), verdict.outcome, verdict.reason ?? "");
+  }
+  const fit = changeset.changes.filter(
+    ({ refusal, index }) => refusal === null && !withheld.has(index) && !unfit.has(index),
+  );
   const indexes = new Set(fit.map(({ index }) => index));
   const applied = new Map(
     fit.length === 0 ? [] : (await into.apply(changeset, indexes)).map((done) => [done.change.index, done]),
   );
   const outcomes = changeset.changes.map((change): Outcome => {
     if (change.refusal !== null) return { change, outcome: "refused", reason: change.refusal };
+    const verdict = unfit.get(change.index);
+    if (verdict !== undefined) return { change, ...verdict };
     const decision = decisions.get(change.index);
     if (decision !== undefined && decision.outcome !== "approved")
       return { change, outcome: withheldAs(decision), reason: decision.reason };
@@ -51,6 +60,14 @@ export async function settleChanges(
   const all = [...decisions.values()];
   const decision = all.find(({ outcome }) => outcome !== "approved") ?? all[0] ?? null;
   return { outcomes, decision, kept: withheld.size > 0 || outcomes.some(({ outcome }) => WAITS.has(outcome)) };
+}
+
+function distinct(verdicts: readonly Verdict[]): Verdict[] {
+  return verdicts.filter((one, index) => verdicts.findIndex((other) => isAlike(one, other)) === index);
+}
+
+function isAlike(one: Verdict, other: Verdict): boolean {
+  return one.outcome === other.outcome && one.reason === other.reason;
 }
 
 const WAITS: ReadonlySet<ChangeOutcome> = new Set(["conflict", "held"]);

@@ -64,7 +64,7 @@ export function violationsOf(outcomes: readonly Outcome[]): Violation[] {
 /** The store from which the changes of root runs are applied, and in which they wait. After a crash, applying resumes from it. */
 export interface Changesets {
   /** Takes over the changeset and its content: it waits until a person applies or discards it. `reason`: for that person. */
-  keep(changeset: Changeset, state: "held" | "denied", reason: string): Promise<void>;
+  keep(changeset: Changeset, state: ChangeOutcome, reason: string): Promise<void>;
   /** Applies the changes of these indexes; what cannot be is kept. In the order of the changeset, one outcome for each index. */
   apply(changeset: Changeset, indexes: ReadonlySet<number>): Promise<Outcome[]>;
 }

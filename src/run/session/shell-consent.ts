@@ -1,5 +1,6 @@
 import { decideShell, type LineDecision, type ShellDecision } from "../../approval/shell-rules/decide.ts";
 import type { ShellRules } from "../../approval/shell-rules/rules.ts";
+import { isRunByShells } from "../../approval/shell-rules/run-by-shells.ts";
 import { describeShellDecision } from "../../approval/shell-rules/wording.ts";
 import { sha256 } from "../../platform/sha256.ts";
 import { isLooser } from "../../sandbox/approval.ts";
@@ -25,7 +26,10 @@ export function shellConsent(request: ExecToolRequest, rules: ShellRules): LineD
   const decisions: ShellDecision[] = [
     line,
     ...(cwd === undefined ? [] : [decideShell(`cd ${quoted(cwd)}`, rules)]),
-    ...Object.keys(env).map((name) => byDefault("assignment", `${name}=…`)),
+    // Of a variable that shells run, the same as for an assignment in the line.
+    ...Object.keys(env).map((name) =>
+      isRunByShells(name) ? decideShell(`${name}=x`, rules) : byDefault("assignment", `${name}=…`),
+    ),
     ...(stdin === "" ? [] : [byDefault("input", "standard input")]),
   ];
   const decision = decisions.reduce((worst, one) => (isLooser(worst.consent, one.consent) ? one : worst));

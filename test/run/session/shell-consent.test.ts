@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { shownCommand } from "../../../src/run/session/shell-consent.ts";
+import { shellConsent, shownCommand } from "../../../src/run/session/shell-consent.ts";
 
 const part = fc.constantFrom("make", "\n", "(in '/work')", "(with X='a')", "(nothing beside it)", "'", "\\", ")", "a");
 const text = fc.array(part, { minLength: 1, maxLength: 6 }).map((parts) => parts.join(""));
@@ -33,4 +33,10 @@ describe("what a person is shown of a command", () => {
   it("is the command itself where nothing stands beside it", () => {
     expect(shownCommand({ command: "git status" })).toBe("git status");
   });
+});
+
+it("a variable that shells run is no ordinary one, also beside the line", () => {
+  const rules = { default: "pre_approved", rules: [{ pattern: "rm **", approval: "blocked" }] } as const;
+  const consentWith = (env: Record<string, string>) => shellConsent({ command: "set -x; ls", env }, rules).consent;
+  expect([consentWith({ LANG: "C" }), consentWith({ PS4: "$(rm x)" })]).toEqual(["pre_approved", "blocked"]);
 });
