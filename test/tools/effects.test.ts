@@ -71,6 +71,7 @@ describe("what is said of a tool's effects", () => {
       commit_changes: "destructive idempotent",
       exec: "destructive openWorld",
       call_worker: "destructive openWorld",
+      request_access: "idempotent",
       git_pull: "destructive openWorld",
       git_stage: "",
       git_push: "destructive openWorld",

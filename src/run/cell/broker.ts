@@ -1,6 +1,7 @@
 import { chmod, mkdir, rm, stat } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { join } from "node:path";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import PQueue from "p-queue";
 import { HeldDescriptors } from "../../isolation/disk/held-descriptors.ts";
 import type { PlannedSource } from "../../isolation/plan/mounts.ts";
@@ -56,13 +57,15 @@ export async function openBroker(ownerDir: string, run: string): Promise<Broker>
   const { promise: service, resolve: serve } = Promise.withResolvers<BrokerService>();
   let open = 0;
   const room: Room = { bodies: new OpenBodies(), tools: new PQueue({ concurrency: MAX_TOOLS_AT_ONCE }) };
+  // An answer can have tens of megabytes: other work has a turn between two of them.
+  const answers = new PQueue({ concurrency: 1 });
   const server = createServer((request, response) => {
     const answer = open < MAX_OPEN_REQUESTS ? answerTo(request, response, service, room) : Promise.resolve(TOO_MANY);
     open += 1;
     response.once("close", () => {
       open -= 1;
     });
-    void answer.then((answered) => send(response, answered));
+    void answer.then((answered) => answers.add(() => sent(response, answered)));
   });
   const held = new HeldDescriptors(server);
   server.maxConnections = MAX_CONNECTIONS;
@@ -110,11 +113,12 @@ const INTERNAL: Answer = {
   body: { code: "INTERNAL", message: "Corral could not answer this request." },
 };
 
-function send(response: ServerResponse, answer: Answer): void {
+async function sent(response: ServerResponse, answer: Answer): Promise<void> {
   if (response.destroyed) return;
   const { status, text } = written(answer);
   response.writeHead(status, { "content-type": "application/json" });
   response.end(text);
+  await nextTurn();
 }
 
 /** What a worker printed can be too long to be written as JSON: one byte may take six characters. */
