@@ -61,7 +61,7 @@ os._exit(0)`;
 import os, socket, time
 with open("/out/large.png", "wb") as f:
     f.write(b"\\x89PNG\\r\\n\\x1a\\n\\0\\0\\0\\rIHDR")
-    f.truncate(20 << 20)
+    f.truncate(10 << 20)
 body = b'{"path":"/out/large.png"}'
 asking = b"POST /v1/tools/read_file HTTP/1.1\\r\\nhost: corral\\r\\ncontent-length: %d\\r\\n\\r\\n" % len(body) + body
 sockets = [socket.socket(socket.AF_UNIX) for _ in range(60)]
@@ -84,6 +84,6 @@ print(sockets[0].recv(15).decode())`;
     const { stdout } = await project.run("w");
     clearInterval(looking);
     expect(stdout).toBe("HTTP/1.1 200 OK\n");
-    expect(peak / 2 ** 20).toBeLessThan(1200);
+    expect(peak / 2 ** 20).toBeLessThan(600);
   });
 });

@@ -182,7 +182,7 @@ describe("other content", () => {
     const large = { ...source(PNG), size: 30_000_000 };
     await expect(readContent(large, "/data/f", {})).rejects.toMatchObject({
       code: "FILE_SYSTEM",
-      message: expect.stringMatching(/an image of 30000000 bytes, and at most 20 MiB are shown.*attachment/),
+      message: expect.stringMatching(/an image of 30000000 bytes, and at most 10 MiB are shown.*attachment/),
     });
   });
 });

@@ -8,7 +8,7 @@ import { contentKind, type Utf16 } from "./content-kind.ts";
 import { readText } from "./read-text.ts";
 
 /** An image is returned whole, so it must fit into memory and into a message. */
-const MAX_IMAGE_BYTES = 20 * 1024 ** 2;
+const MAX_IMAGE_BYTES = 10 * 1024 ** 2;
 /** A small file is read with one call. */
 const HEAD_BYTES = 64 * 1024;
 

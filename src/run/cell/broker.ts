@@ -114,11 +114,11 @@ const INTERNAL: Answer = {
 };
 
 async function sent(response: ServerResponse, answer: Answer): Promise<void> {
+  await nextTurn();
   if (response.destroyed) return;
   const { status, text } = written(answer);
   response.writeHead(status, { "content-type": "application/json" });
   response.end(text);
-  await nextTurn();
 }
 
 /** What a worker printed can be too long to be written as JSON: one byte may take six characters. */
