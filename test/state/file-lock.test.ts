@@ -121,7 +121,7 @@ describe("a lock among processes", () => {
       waits.push(name);
       vi.advanceTimersByTime(60_000);
     };
-    vi.useFakeTimers({ toFake: ["Date"] });
+    vi.useFakeTimers({ toFake: ["performance"] });
     const patience = { waitMs: 60_000, longestPauseMs: 5, onWait };
     await expect(holdFile(path, owner, patience)).rejects.toThrow(LockHeldError);
     expect(waits).toEqual(["early"]);
