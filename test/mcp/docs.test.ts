@@ -84,7 +84,7 @@ describe("docs/mcp.md", () => {
       JSON.parse(config) as { mcpServers: { desk: { url: string; headers: { Authorization: string } } } }
     ).mcpServers;
     const [, , port = ""] = desk.url.split(":");
-    const [shell = ""] = await blocks("sh");
+    const shell = (await blocks("sh")).find((block) => block.includes("--http")) ?? "";
     expect(shell).toContain(`--http ${port.split("/")[0]}`);
     const token = "t".repeat(64);
     const { child, ended } = project.start(["mcp", "--worker", "desk", "--http", "0"], {

@@ -8,7 +8,7 @@ import { EngineTrouble } from "../port/driver.ts";
 import { ANYTHING, answerOf, asked, ContainerState, isConflict } from "./answers/asked.ts";
 import { engineMessage, engineTrouble, isGone } from "./answers/engine-error.ts";
 import type { Attachment } from "./attachment.ts";
-import { type FirstProcess, findFirstProcess } from "./first-process.ts";
+import { endedFromOutside, type FirstProcess, findFirstProcess } from "./first-process.ts";
 import { unnamedBytes } from "./unnamed-files.ts";
 import { UsageSampler } from "./usage.ts";
 
@@ -50,12 +50,13 @@ export function dockerCell({ container, attachment, wait, enforcement, remove }:
     unnamedBytes: () => unnamedBytes(container),
     kill(signal) {
       killed = true;
-      return kill(container, signal);
+      const engine = (): Promise<void> => kill(container, signal);
+      return signal === "SIGKILL" ? endedFromOutside(first, engine) : engine();
     },
     async [Symbol.asyncDispose]() {
       sampler.stop();
       attachment.close();
-      await remove();
+      await endedFromOutside(first, remove);
     },
   };
 }

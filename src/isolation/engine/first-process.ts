@@ -9,13 +9,31 @@ const PLACES = (container: string): readonly string[] => [
 ];
 /** `PF_EXITING` in the flags of /proc/PID/stat: it is set before the kernel closes the files of a process that ends. */
 const EXITING = 0x4;
-/** A cell whose worker has not begun has an init and the gate. */
-const MAX_PROCESSES = 16;
+/** A cell whose worker has not begun has an init and the gate; one that is reaped may be full. */
+const MAX_PROCESSES = 1000;
 
 /** Process 1 of a cell, as this machine sees it. */
 export interface FirstProcess {
   /** False from the moment on in which it ends. */
   isAlive(): boolean;
+  /** Ends it, and so every process of the cell, without the Engine. Nothing if this process may not signal it. */
+  kill(): void;
+}
+
+/** How long the Engine may take to end a cell before Corral ends it itself. */
+const ENGINE_KILL_MS = 3000;
+
+/**
+ * Ends a cell by `engine`, and from outside if the Engine does not answer: a worker can stop a program for good that the
+ * Engine is just starting in its cell, and the Engine waits for that program before it does anything else with the cell.
+ */
+export async function endedFromOutside<T>(first: FirstProcess | null, engine: () => Promise<T>): Promise<T> {
+  const timer = setTimeout(() => first?.kill(), ENGINE_KILL_MS);
+  try {
+    return await engine();
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 /**
@@ -28,15 +46,23 @@ export function findFirstProcess(container: string): FirstProcess | null {
     const pids = textOf(`${place}/cgroup.procs`)?.split("\n").slice(0, MAX_PROCESSES) ?? [];
     const pid = pids.find((each) => each !== "" && /^NSpid:.*\t1$/m.test(textOf(`/proc/${each}/status`) ?? ""));
     const begun = pid === undefined ? null : statOf(pid);
-    if (pid !== undefined && begun !== null)
-      return {
-        isAlive() {
-          const now = statOf(pid);
-          return now !== null && now.startTime === begun.startTime && (now.flags & EXITING) === 0;
-        },
+    if (pid !== undefined && begun !== null) {
+      const isAlive = (): boolean => {
+        const now = statOf(pid);
+        return now !== null && now.startTime === begun.startTime && (now.flags & EXITING) === 0;
       };
+      return { isAlive, kill: () => void (isAlive() && killed(Number(pid))) };
+    }
   }
   return null;
+}
+
+function killed(pid: number): void {
+  try {
+    process.kill(pid, "SIGKILL");
+  } catch {
+    // It has ended, or belongs to another user of this machine: then only the Engine can end it.
+  }
 }
 
 /** The program's name is in parentheses and may contain anything; the numbers follow it. */

@@ -6,6 +6,7 @@ import { type CellInfo, EngineTrouble, type Reaped } from "../port/driver.ts";
 import { type Maker, RUN_LABEL, readLabels } from "../port/labels.ts";
 import { asked, isConflict, untilGone } from "./answers/asked.ts";
 import { engineMessage } from "./answers/engine-error.ts";
+import { endedFromOutside, findFirstProcess } from "./first-process.ts";
 import { listVolumes, ownerOfVolume } from "./pinned-volume.ts";
 
 /** Where to look, and as whom. */
@@ -44,7 +45,9 @@ export async function listCells(docker: Docker, maker: Maker): Promise<CellInfo[
 export async function reap({ docker, maker, liveDir }: ReapScope): Promise<Reaped> {
   const dead = (await listCells(docker, maker)).filter((cell) => !cell.ownerAlive);
   const cells = await removeEach(dead, async ({ id, run }) => {
-    await untilGone(() => docker.getContainer(id).remove({ force: true, v: true }));
+    await endedFromOutside(findFirstProcess(id), () =>
+      untilGone(() => docker.getContainer(id).remove({ force: true, v: true })),
+    );
     return run;
   });
   const volumes = await removeEach(await deadVolumes(docker, maker), async (name) => {
