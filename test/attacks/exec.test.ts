@@ -258,7 +258,10 @@ while time.time() < end:
             if b'busybox' not in open(f'/proc/{pid}/cmdline', 'rb').read(): continue
             seen += 1
             for name in ('mem', 'environ', 'maps', 'fd/0'):
-                try: os.open(f'/proc/{pid}/{name}', os.O_RDWR if name == 'mem' else os.O_RDONLY); print('opened', name, flush=True)
+                try:
+                    fd = os.open(f'/proc/{pid}/{name}', os.O_RDWR if name == 'mem' else os.O_RDONLY)
+                    # Of a process that has just ended, these files open and are empty.
+                    if name not in ('environ', 'maps') or os.read(fd, 1): print('opened', name, flush=True)
                 except OSError: pass
         except OSError: pass
 print('seen' if seen else 'not seen')`);
