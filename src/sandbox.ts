@@ -41,7 +41,7 @@ export { SandboxPermissionEscalationError } from "./sandbox/escalation.ts";
 export type { Limits } from "./sandbox/limits.ts";
 export type { Access, Mode, Mount } from "./sandbox/mount.ts";
 export type { Needs } from "./sandbox/needs.ts";
-export type { Network } from "./sandbox/network.ts";
+export type { Network } from "./sandbox/network/rule.ts";
 export type { Policy } from "./sandbox/policy.ts";
 export type { Derivation, Sandbox } from "./sandbox/sandbox.ts";
 export type { Violation, ViolationCode } from "./sandbox/violation.ts";

@@ -27,7 +27,7 @@ const LAYER_0 = ["sandbox"];
 /** What knows nothing of ours. */
 const FOUNDATIONS = [...LAYER_0, "platform", "secrets", "json"];
 const LAYERS_0_TO_1 = [...FOUNDATIONS, "declarations", "files", "approval", "state"];
-const LAYERS_0_TO_2 = [...LAYERS_0_TO_1, "isolation", "tools", "agent", "changes", "audit", "git"];
+const LAYERS_0_TO_2 = [...LAYERS_0_TO_1, "isolation", "egress", "tools", "agent", "changes", "audit", "git"];
 const LAYERS_0_TO_4 = [...LAYERS_0_TO_2, "run", "fleet"];
 const LAYERS_0_TO_5 = [...LAYERS_0_TO_4, "operations"];
 const FACES = ["cli", "mcp", "library", "serve"];
@@ -46,6 +46,7 @@ export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   approval: [...LAYER_0, "platform"],
   state: [...LAYER_0, "platform", "json", "files"],
   isolation: LAYERS_0_TO_1,
+  egress: LAYERS_0_TO_1,
   tools: LAYERS_0_TO_1,
   agent: LAYERS_0_TO_1,
   changes: LAYERS_0_TO_1,

@@ -4,7 +4,7 @@ import type { ExplainedAgent, ExplainedRun, Explanation } from "../run/explain/e
 import type { Narrowing } from "../sandbox/ancestry.ts";
 import { LIMIT_NAMES } from "../sandbox/limits.ts";
 import type { Mount } from "../sandbox/mount.ts";
-import type { Network } from "../sandbox/network.ts";
+import type { Network } from "../sandbox/network/rule.ts";
 import { HARDENING_LINES } from "../sandbox/policy.ts";
 import { formatBytes } from "../sandbox/units.ts";
 import { hardeningText, limitAmount, limitText } from "../sandbox/wording.ts";
@@ -115,7 +115,7 @@ function termsOf({ own, mode, suffixes, maxFileBytes, approval, stage, discard }
 
 function networkText(network: Network): string {
   if (typeof network === "boolean") return network ? "everything" : "none";
-  return network.allow.join(", ");
+  return network.allow.map(({ to }) => to).join(", ");
 }
 
 function narrowingText(narrowing: Narrowing): string {

@@ -4,7 +4,7 @@ import { mountFromRoot, mountsFromPaths, type NamedPlace, projectSandbox, type R
 import { SandboxPermissionEscalationError } from "../sandbox/escalation.ts";
 import { everyLimit, type Limits } from "../sandbox/limits.ts";
 import type { Mount } from "../sandbox/mount.ts";
-import type { Network } from "../sandbox/network.ts";
+import type { Network } from "../sandbox/network/rule.ts";
 import { BASELINE, type Policy } from "../sandbox/policy.ts";
 import {
   any,

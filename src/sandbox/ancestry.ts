@@ -1,6 +1,6 @@
 import type { Operation } from "./approval.ts";
 import type { LimitName, Limits } from "./limits.ts";
-import type { Network } from "./network.ts";
+import type { Network } from "./network/rule.ts";
 import { covers, type VirtualPath } from "./virtual-path.ts";
 
 /**

@@ -1,7 +1,8 @@
 import { whoTookLimit, whoTookNetwork, whoTookPolicy } from "./ancestry.ts";
 import { type Limits, limitExcesses, meetLimits } from "./limits.ts";
 import type { Needs } from "./needs.ts";
-import { meetNetwork, type Network, networkExceeds } from "./network.ts";
+import { meetNetwork, networkExceeds } from "./network/network.ts";
+import type { Network } from "./network/rule.ts";
 import { type Policy, policyWeaknesses, withinPolicy } from "./policy.ts";
 import type { Sandbox } from "./sandbox.ts";
 import type { Violation } from "./violation.ts";

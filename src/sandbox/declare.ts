@@ -3,7 +3,7 @@ import type { Approval } from "./approval.ts";
 import { withinCeilings } from "./ceilings.ts";
 import type { Limits } from "./limits.ts";
 import { canonicalSuffixes, type Mode, type Mount } from "./mount.ts";
-import type { Network } from "./network.ts";
+import type { Network } from "./network/rule.ts";
 import type { Policy } from "./policy.ts";
 import type { Derivation } from "./sandbox.ts";
 import { stagingOf } from "./staging.ts";

@@ -1,7 +1,7 @@
 import type { Approval } from "./approval.ts";
 import type { Limits } from "./limits.ts";
 import type { Mode } from "./mount.ts";
-import type { Network } from "./network.ts";
+import type { Network } from "./network/rule.ts";
 import type { Policy } from "./policy.ts";
 import type { VirtualPath } from "./virtual-path.ts";
 

@@ -1,5 +1,5 @@
 import type { Limits } from "./limits.ts";
-import type { Network } from "./network.ts";
+import type { Network } from "./network/rule.ts";
 
 /** A row of {@link HARDENING}: what a line may say, what is strictest, and how it is named. */
 export type HardeningRow = {

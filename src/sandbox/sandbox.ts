@@ -1,7 +1,7 @@
 import type { Narrowing } from "./ancestry.ts";
 import type { Limits } from "./limits.ts";
 import type { Mount } from "./mount.ts";
-import type { Network } from "./network.ts";
+import type { Network } from "./network/rule.ts";
 import type { Policy } from "./policy.ts";
 import type { Violation } from "./violation.ts";
 import type { VirtualPath } from "./virtual-path.ts";

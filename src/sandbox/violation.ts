@@ -1,7 +1,7 @@
 import type { Consent, Operation } from "./approval.ts";
 import type { LimitName } from "./limits.ts";
 import type { Mount } from "./mount.ts";
-import type { Network } from "./network.ts";
+import type { Network } from "./network/rule.ts";
 
 /**
  * One refused thing: a code and data. Only `wording.ts` has the text.

@@ -1,5 +1,5 @@
 import { LIMITS, type LimitName } from "./limits.ts";
-import type { Network } from "./network.ts";
+import type { Network } from "./network/rule.ts";
 import { HARDENING, type Hardening, type HardeningLine } from "./policy.ts";
 import { formatAmount, formatBytes } from "./units.ts";
 import type { GivenPlace, Violation, ViolationCode } from "./violation.ts";
@@ -148,7 +148,7 @@ function reserved(path: string, because: "volume" | "nesting" | undefined): stri
 
 function network(value: Network): string {
   if (value === true) return "every host";
-  return value === false || value.allow.length === 0 ? "none" : list(value.allow);
+  return value === false || value.allow.length === 0 ? "none" : list(value.allow.map(({ to }) => to));
 }
 
 /** Nothing if there is no such path. */

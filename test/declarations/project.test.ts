@@ -117,7 +117,7 @@ sandbox:
         { name: "rules", path: "/rules", host: join(dir, "rules.txt"), mode: "ro" },
       ],
       rooted: false,
-      network: { allow: ["example.org:443"] },
+      network: { allow: [{ to: "example.org:443" }] },
       limits: { timeoutMs: 3_600_000 },
       workingDir: "/portfolio/drafts",
     });

@@ -94,7 +94,7 @@ sandbox:
         { name: "portfolio", root: "./portfolio", mode: "rw", suffixes: [".md", ".pdf"], maxFileBytes: 10_000_000 },
         { name: "pipeline", root: "./pipeline", mode: "ro" },
       ],
-      network: { allow: ["example.org:443"] },
+      network: { allow: [{ to: "example.org:443" }] },
     });
   });
 

@@ -6,7 +6,8 @@ import { derive } from "../../src/sandbox/derive.ts";
 import { LIMIT_NAMES } from "../../src/sandbox/limits.ts";
 import type { Mode, Mount } from "../../src/sandbox/mount.ts";
 import type { Needs } from "../../src/sandbox/needs.ts";
-import { type Network, networkExceeds } from "../../src/sandbox/network.ts";
+import { networkExceeds } from "../../src/sandbox/network/network.ts";
+import type { Network } from "../../src/sandbox/network/rule.ts";
 import type { Hardening, Policy } from "../../src/sandbox/policy.ts";
 import type { Sandbox } from "../../src/sandbox/sandbox.ts";
 import type { VirtualPath } from "../../src/sandbox/virtual-path.ts";
@@ -138,7 +139,9 @@ const mounts: fc.Arbitrary<Mount[]> = fc.uniqueArray(
 
 const networks: fc.Arbitrary<Network> = fc.oneof(
   fc.boolean(),
-  fc.uniqueArray(fc.constantFrom("a.org:443", "*.a.org:443", "b.a.org:*", "b.a.org:80")).map((allow) => ({ allow })),
+  fc
+    .uniqueArray(fc.constantFrom("a.org:443", "*.a.org:443", "b.a.org:*", "b.a.org:80"))
+    .map((list) => ({ allow: list.map((to) => ({ to })) })),
 );
 const limits = fc.record(
   { cpus: fc.integer({ min: 1, max: 4 }), pids: fc.integer({ min: 1, max: 512 }) },

@@ -304,16 +304,16 @@ describe("constraints and consent", () => {
 
 describe("network, limits and policy", () => {
   it("gives no network unless it is asked for, and then no more than the caller's", () => {
-    const parent = project([], { network: { allow: ["*.example.org:443"] } });
+    const parent = project([], { network: { allow: [{ to: "*.example.org:443" }] } });
     expect(child(parent, {}).network).toBe(false);
-    expect(child(parent, { network: { allow: ["a.example.org:443"] } }).network).toEqual({
-      allow: ["a.example.org:443"],
+    expect(child(parent, { network: { allow: [{ to: "a.example.org:443" }] } }).network).toEqual({
+      allow: [{ to: "a.example.org:443" }],
     });
     expect(refusals(parent, { network: true })).toEqual([
-      { code: "NETWORK_NOT_AVAILABLE", asked: true, has: { allow: ["*.example.org:443"] }, by: "project" },
+      { code: "NETWORK_NOT_AVAILABLE", asked: true, has: { allow: [{ to: "*.example.org:443" }] }, by: "project" },
     ]);
     const caller = child(parent, {}, "caller");
-    expect(refusals(caller, { network: { allow: ["a.example.org:443"] } })).toMatchObject([
+    expect(refusals(caller, { network: { allow: [{ to: "a.example.org:443" }] } })).toMatchObject([
       { has: false, by: "caller" },
     ]);
   });
@@ -332,7 +332,7 @@ describe("network, limits and policy", () => {
   });
 
   it("takes a stricter policy with its ceilings, and refuses a weaker one line by line", () => {
-    const caller = child(project([]), { policy: strict, network: { allow: ["a.example.org:443"] } }, "caller");
+    const caller = child(project([]), { policy: strict, network: { allow: [{ to: "a.example.org:443" }] } }, "caller");
     expect(caller.policy.name).toBe("strict");
     expect(caller.limits.memoryBytes).toBe(512 * mib);
     expect(refusals(caller, { policy: roomy })).toEqual([

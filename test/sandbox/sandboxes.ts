@@ -34,7 +34,7 @@ export const strict: Policy = {
   ...roomy,
   name: "strict",
   hardening: { ...roomy.hardening, rootUser: false, capabilities: [], seccomp: "corral", tmpExec: false },
-  network: { allow: ["*.example.org:443"] },
+  network: { allow: [{ to: "*.example.org:443" }] },
   maxLimits: { ...roomy.maxLimits, memoryBytes: 512 * MIB },
 };
 

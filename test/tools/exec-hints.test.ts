@@ -107,7 +107,7 @@ describe("a hint", () => {
 
   it("names the hosts that may be reached, and is silent where every host may be", () => {
     const text = "curl: (6) Could not resolve host: example.com\n";
-    expect(failed(text, { network: { allow: ["example.org:443", "*.example.org:443"] } })).toEqual([
+    expect(failed(text, { network: { allow: [{ to: "example.org:443" }, { to: "*.example.org:443" }] } })).toEqual([
       "This worker may connect only to: example.org:443, *.example.org:443.",
     ]);
     expect(failed(text, { network: true })).toEqual([]);

@@ -1,7 +1,8 @@
 import { z } from "zod";
 import type { Approval } from "../../sandbox/approval.ts";
 import { LIMIT_NAMES, LIMITS, type LimitName, type LimitRow, type Limits } from "../../sandbox/limits.ts";
-import { parseNetworkEntry } from "../../sandbox/network.ts";
+import { parseTarget } from "../../sandbox/network/network.ts";
+import type { NetworkRule } from "../../sandbox/network/rule.ts";
 import { hidesHome, isReserved } from "../../sandbox/reserved.ts";
 import { parseVirtualPath, ROOT, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { byKind, map } from "../yaml/shape.ts";
@@ -102,12 +103,14 @@ export function refuseSamePlace(
 }
 
 const networkEntry = z.string().superRefine((raw, context) => {
-  const parsed = parseNetworkEntry(raw);
+  const parsed = parseTarget(raw);
   if (!parsed.ok) context.addIssue({ code: "custom", message: parsed.reason });
 });
 
+const networkRule = networkEntry.transform((to): NetworkRule => ({ to }));
+
 export const network = byKind(
-  { switch: z.boolean(), map: map({ allow: z.array(networkEntry).max(100) }) },
+  { switch: z.boolean(), map: map({ allow: z.array(networkRule).max(100) }) },
   "must be `true`, `false` or `{ allow: [host:port] }`",
 );
 

@@ -2,7 +2,7 @@ import type { Approval } from "../../sandbox/approval.ts";
 import type { Limits } from "../../sandbox/limits.ts";
 import type { Mode } from "../../sandbox/mount.ts";
 import type { ZoneNeed } from "../../sandbox/needs.ts";
-import type { Network } from "../../sandbox/network.ts";
+import type { Network } from "../../sandbox/network/rule.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 
 /**

@@ -1,5 +1,5 @@
 import { type NotShown, notShownText } from "../../files/model/hidden.ts";
-import type { Network } from "../../sandbox/network.ts";
+import type { Network } from "../../sandbox/network/rule.ts";
 import { formatBytes, formatDuration } from "../../sandbox/units.ts";
 import type { Failure } from "./failures.ts";
 
@@ -72,7 +72,7 @@ export function shownOnly({ constraints }: Pick<ExecFacts, "constraints">): stri
 function networkHint(network: Network): string | null {
   if (network === true) return null;
   if (network === false) return "This worker has no network access. Use the files that it already has.";
-  return `This worker may connect only to: ${listOf(network.allow)}.`;
+  return `This worker may connect only to: ${listOf(network.allow.map(({ to }) => to))}.`;
 }
 
 function listOf(entries: readonly string[]): string {

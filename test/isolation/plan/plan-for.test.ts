@@ -179,7 +179,7 @@ describe("what no cell can express", () => {
   });
 
   it("is a network with a list of hosts, but an empty list is none at all", () => {
-    const asked = { allow: ["example.org:443"] };
+    const asked = { allow: [{ to: "example.org:443" }] };
     expect(refusals({ sandbox: under([], untrusted, { network: asked }) })).toEqual([
       { code: "NETWORK_NOT_ENFORCEABLE", asked },
     ]);
@@ -208,7 +208,7 @@ describe("what no cell can express", () => {
 
   it("is told all at once", () => {
     const sandbox = under([mount("/etc", "ro"), mount("/md", "ro", { suffixes: [".md"] }), writable("/a")], untrusted, {
-      network: { allow: ["example.org:443"] },
+      network: { allow: [{ to: "example.org:443" }] },
     });
     expect(refusals({ sandbox, owners: { "/host/a": 0 } }).map(({ code }) => code)).toEqual([
       "MOUNT_RESERVED",

@@ -1,20 +1,15 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import {
-  canonicalNetwork,
-  meetNetwork,
-  type Network,
-  networkExceeds,
-  parseNetworkEntry,
-} from "../../src/sandbox/network.ts";
+import { canonicalNetwork, meetNetwork, networkExceeds, parseTarget } from "../../../src/sandbox/network/network.ts";
+import type { Network } from "../../../src/sandbox/network/rule.ts";
 
-const allow = (...entries: string[]): Network => ({ allow: entries });
+const allow = (...entries: string[]): Network => ({ allow: entries.map((to) => ({ to })) });
 
 /** Says by plain comparison whether a network lets one connection out; knows nothing of entries inside entries. */
 function lets(network: Network, host: string, port: number): boolean {
   if (typeof network === "boolean") return network;
-  return network.allow.some((entry) => {
-    const [pattern = "", wanted = ""] = entry.split(":");
+  return network.allow.some(({ to }) => {
+    const [pattern = "", wanted = ""] = to.split(":");
     const hostFits = pattern.startsWith("*.") ? host.endsWith(pattern.slice(1)) : host === pattern;
     return hostFits && (wanted === "*" || Number(wanted) === port);
   });
@@ -26,21 +21,21 @@ const patterns = fc.constantFrom(...hosts, "*.a.org", "*.b.a.org", "*.org");
 const entries = fc.tuple(patterns, fc.constantFrom("80", "443", "*")).map((pair) => pair.join(":"));
 const networks: fc.Arbitrary<Network> = fc.oneof(
   { weight: 1, arbitrary: fc.boolean() },
-  { weight: 6, arbitrary: fc.array(entries, { maxLength: 4 }).map((list) => ({ allow: list })) },
+  { weight: 6, arbitrary: fc.array(entries, { maxLength: 4 }).map((list) => allow(...list)) },
 );
 const everywhere = hosts.flatMap((host) => ports.map((port) => [host, port] as const));
 
-describe("parseNetworkEntry", () => {
+describe("parseTarget", () => {
   it("reads names, addresses, wildcards and ports", () => {
-    expect(parseNetworkEntry("API.example.org:443")).toEqual({
+    expect(parseTarget("API.example.org:443")).toEqual({
       ok: true,
-      entry: { host: "api.example.org", wildcard: false, port: 443 },
+      target: { host: "api.example.org", wildcard: false, port: 443 },
     });
-    expect(parseNetworkEntry("*.example.org:*")).toEqual({
+    expect(parseTarget("*.example.org:*")).toEqual({
       ok: true,
-      entry: { host: "example.org", wildcard: true, port: null },
+      target: { host: "example.org", wildcard: true, port: null },
     });
-    expect(parseNetworkEntry("[::1]:80")).toMatchObject({ ok: true, entry: { host: "[::1]" } });
+    expect(parseTarget("[::1]:80")).toMatchObject({ ok: true, target: { host: "[::1]" } });
   });
 
   it.each([
@@ -57,7 +52,7 @@ describe("parseNetworkEntry", () => {
     "a b:1",
     "*.[::1]:80",
   ])("refuses %j", (raw) => {
-    expect(parseNetworkEntry(raw)).toMatchObject({ ok: false });
+    expect(parseTarget(raw)).toMatchObject({ ok: false });
   });
 });
 

@@ -1,8 +1,7 @@
-/** Network access: none, all of it, or only these `host:port` pairs. `*` is every port; `*.example.org` is every host below. */
-export type Network = boolean | { readonly allow: readonly string[] };
+import type { Network, NetworkRule } from "./rule.ts";
 
-/** One line of an allow list. */
-export interface NetworkEntry {
+/** The hosts and ports of a rule. */
+export interface NetworkTarget {
   /** Lower case; an IPv6 address is in brackets. */
   readonly host: string;
   /** True for `*.host`: every host below, but not the host itself. */
@@ -11,8 +10,8 @@ export interface NetworkEntry {
   readonly port: number | null;
 }
 
-export type NetworkEntryParse =
-  | { readonly ok: true; readonly entry: NetworkEntry }
+export type NetworkTargetParse =
+  | { readonly ok: true; readonly target: NetworkTarget }
   | { readonly ok: false; readonly reason: string };
 
 /** What both allow, in canonical form. */
@@ -28,10 +27,10 @@ export function meetNetwork(a: Network, b: Network): Network {
 export function networkExceeds(asked: Network, has: Network): boolean {
   if (typeof asked === "boolean") return asked && has !== true;
   const ceiling = typeof has === "boolean" ? [] : entriesOf(has.allow);
-  return asked.allow.some((raw) => {
-    const parsed = parseNetworkEntry(raw);
+  return asked.allow.some(({ to }) => {
+    const parsed = parseTarget(to);
     if (!parsed.ok) return true;
-    return has !== true && !ceiling.some((other) => inside(parsed.entry, other));
+    return has !== true && !ceiling.some((other) => inside(parsed.target, other));
   });
 }
 
@@ -41,7 +40,7 @@ export function canonicalNetwork(network: Network): Network {
 }
 
 /** Reads `example.org:443`, `*.example.org:443`, `example.org:*` or `[::1]:80`. Never throws. */
-export function parseNetworkEntry(raw: string): NetworkEntryParse {
+export function parseTarget(raw: string): NetworkTargetParse {
   const colon = raw.lastIndexOf(":");
   if (colon < 0) return refuse(raw, "a port is missing; write `host:port`, or `host:*` for every port");
   const port = raw.slice(colon + 1);
@@ -53,10 +52,10 @@ export function parseNetworkEntry(raw: string): NetworkEntryParse {
   if (!(isHostName(host) || (!wildcard && isBracketedAddress(host)))) {
     return refuse(raw, "the host must be a name, an address, or `*.` and a name");
   }
-  return { ok: true, entry: { host, wildcard, port: port === "*" ? null : Number(port) } };
+  return { ok: true, target: { host, wildcard, port: port === "*" ? null : Number(port) } };
 }
 
-function refuse(raw: string, reason: string): NetworkEntryParse {
+function refuse(raw: string, reason: string): NetworkTargetParse {
   return { ok: false, reason: `${JSON.stringify(raw.slice(0, 300))}: ${reason}` };
 }
 
@@ -69,34 +68,41 @@ function isBracketedAddress(host: string): boolean {
 }
 
 /** Malformed entries allow nothing. */
-function entriesOf(allow: readonly string[]): NetworkEntry[] {
-  return allow.flatMap((raw) => {
-    const parsed = parseNetworkEntry(raw);
-    return parsed.ok ? [parsed.entry] : [];
+function entriesOf(allow: readonly NetworkRule[]): NetworkTarget[] {
+  return allow.flatMap(({ to }) => {
+    const parsed = parseTarget(to);
+    return parsed.ok ? [parsed.target] : [];
   });
 }
 
-function fromEntries(entries: readonly NetworkEntry[]): Network {
+function fromEntries(entries: readonly NetworkTarget[]): Network {
   const byText = new Map(entries.map((entry) => [textOf(entry), entry]));
   const kept = [...byText].filter(([, entry]) => ![...byText.values()].some((o) => o !== entry && inside(entry, o)));
-  return kept.length === 0 ? false : { allow: kept.map(([text]) => text).sort() };
+  return kept.length === 0
+    ? false
+    : {
+        allow: kept
+          .map(([text]) => text)
+          .sort()
+          .map((to) => ({ to })),
+      };
 }
 
-function textOf({ host, wildcard, port }: NetworkEntry): string {
+function textOf({ host, wildcard, port }: NetworkTarget): string {
   return `${wildcard ? "*." : ""}${host}:${port ?? "*"}`;
 }
 
 /** True if `outer` matches everything that `inner` matches. */
-function inside(inner: NetworkEntry, outer: NetworkEntry): boolean {
+function inside(inner: NetworkTarget, outer: NetworkTarget): boolean {
   return hostInside(inner, outer) && (outer.port === null || outer.port === inner.port);
 }
 
-function hostInside(inner: NetworkEntry, outer: NetworkEntry): boolean {
+function hostInside(inner: NetworkTarget, outer: NetworkTarget): boolean {
   if (outer.wildcard) return inner.host.endsWith(`.${outer.host}`) || (inner.wildcard && inner.host === outer.host);
   return !inner.wildcard && inner.host === outer.host;
 }
 
-function meetEntries(a: NetworkEntry, b: NetworkEntry): NetworkEntry[] {
+function meetEntries(a: NetworkTarget, b: NetworkTarget): NetworkTarget[] {
   const hosts = hostInside(a, b) ? a : hostInside(b, a) ? b : null;
   if (hosts === null || (a.port !== null && b.port !== null && a.port !== b.port)) return [];
   return [{ ...hosts, port: a.port ?? b.port }];

@@ -1,0 +1,57 @@
+import { parseTarget } from "./network.ts";
+import { type AllowedNetwork, isLookedInto, type NetworkRule } from "./rule.ts";
+
+/** One listening socket in the network namespace of a cell. Its other end is Corral. */
+export interface NetworkPlace {
+  /** A loopback address of the cell, e.g. `127.88.1.1`. */
+  readonly address: string;
+  readonly port: number;
+  /** The host that connections to it mean; `null`: the proxy, for which each request names its host. */
+  readonly host: string | null;
+}
+
+/** Where the hosts of an allow list appear in a cell. */
+export interface NetworkPlaces {
+  /** Lines of `/etc/hosts`. */
+  readonly names: readonly { readonly name: string; readonly address: string }[];
+  readonly listeners: readonly NetworkPlace[];
+}
+
+/** The place of the HTTP proxy, for wildcards and for rules of every port. */
+export const PROXY: NetworkPlace = { address: "127.88.0.1", port: 3128, host: null };
+
+/** Beyond this many, hosts would not fit the addresses and descriptors of one cell. */
+export const MAX_PLACES = 1000;
+
+/**
+ * Each exact name gets a loopback address of the cell, in the order of the list. A rule that is looked into is at port 80
+ * of its name if it is for port 443, since programs write `http://NAME/`; its port 443 is there to be refused.
+ */
+export function networkPlaces(network: AllowedNetwork): NetworkPlaces {
+  const addresses = new Map<string, string>();
+  const listeners = new Map<string, NetworkPlace>();
+  for (const rule of network.allow) {
+    const target = parseTarget(rule.to);
+    if (!target.ok) continue;
+    const { host, wildcard, port } = target.target;
+    if (wildcard || port === null || host.startsWith("[")) {
+      listeners.set("proxy", PROXY);
+      continue;
+    }
+    const address = addresses.get(host) ?? addressOf(addresses.size);
+    addresses.set(host, address);
+    for (const each of portsInside(rule, port)) listeners.set(`${address}:${each}`, { address, port: each, host });
+  }
+  const names = [...addresses].map(([name, address]) => ({ name, address }));
+  return { names, listeners: [...listeners.values()] };
+}
+
+/** The ports in the cell at which a rule for this port is reached. */
+function portsInside(rule: NetworkRule, port: number): readonly number[] {
+  return isLookedInto(rule) && port === 443 ? [80, 443] : [port];
+}
+
+/** `127.88.1.1` and on: never `.0` or `.255`. */
+function addressOf(index: number): string {
+  return `127.88.${1 + Math.floor(index / 250)}.${1 + (index % 250)}`;
+}

@@ -1,0 +1,66 @@
+/** Network access: none, all of it through the Engine's bridge, or only what these rules allow. */
+export type Network = boolean | AllowedNetwork;
+
+export interface AllowedNetwork {
+  /** Canonical: sorted, without a rule that another one includes. Never empty in a derived sandbox. */
+  readonly allow: readonly NetworkRule[];
+  /** Absent: only the fixed bounds of one cell. A call's traffic counts for its callers too. */
+  readonly limits?: NetworkLimits;
+  /** Hosts that a running worker may ask for. Absent: none. */
+  readonly dynamic?: DynamicNetwork;
+}
+
+/**
+ * One line of an allow list. With only `to` and `addresses` it is a _tunnel_: bytes, and TLS from end to end. With `methods`,
+ * `paths`, `set`, `artifacts` or `tls` it is _looked into_: plain HTTP inside of the cell, and each request is judged.
+ */
+export interface NetworkRule {
+  /** `example.org:443`, `*.example.org:443`, `[2001:db8::1]:443` or `example.org:*`; lower case. */
+  readonly to: string;
+  /** Upper case, sorted. Absent: every method. */
+  readonly methods?: readonly string[];
+  /** `/repos/acme/**`: `*` is one segment, a final `**` is everything below. Sorted. Absent: every path. */
+  readonly paths?: readonly string[];
+  /** Headers that Corral sets on each request, by their lower-case names; a cell never sees a value. */
+  readonly set?: Readonly<Record<string, { readonly secret: string }>>;
+  /** The only addresses that may be dialled, as CIDR. Absent: every public address. */
+  readonly addresses?: readonly string[];
+  /** `false`: the host itself speaks plain HTTP. Absent: TLS, except on port 80. */
+  readonly tls?: false;
+  /** The preset that it comes from: the cell's environment points the tools of this kind at the host. */
+  readonly packages?: PackageKind;
+  /** Only these files, with these contents, from lock files. Sorted by path. Absent: no such bound. */
+  readonly artifacts?: readonly Artifact[];
+}
+
+export const PACKAGE_KINDS = ["npm", "pypi", "debian", "crates", "go"] as const;
+export type PackageKind = (typeof PACKAGE_KINDS)[number];
+
+/** One file that a lock file names. */
+export interface Artifact {
+  /** The path of the request, without a query. */
+  readonly path: string;
+  /** `sha512-BASE64` or `sha256-BASE64`, as in Subresource Integrity. Any of them must match. */
+  readonly digests: readonly string[];
+}
+
+/** Bytes are those of bodies and tunnels in one direction. */
+export interface NetworkLimits {
+  readonly uploadBytes?: number;
+  readonly downloadBytes?: number;
+  readonly requests?: number;
+  /** At the same time. */
+  readonly connections?: number;
+}
+
+export interface DynamicNetwork {
+  /** Each `host:port`, `*.host:port` or `host:*`. */
+  readonly within: readonly string[];
+  /** The most hosts that one run may be granted. */
+  readonly max: number;
+}
+
+/** True if Corral reads the requests to this host. */
+export function isLookedInto({ methods, paths, set, tls, artifacts }: NetworkRule): boolean {
+  return [methods, paths, set, tls, artifacts].some((bound) => bound !== undefined);
+}
