@@ -61,6 +61,13 @@ export const HARDENING = {
     weaker: "filters fewer system calls",
     meaning: "the profile in `seccomp.json`; `engine` is the Engine's own, which allows more",
   },
+  fileWatches: {
+    key: "file_watches",
+    kind: "switch",
+    strictest: false,
+    weaker: "lets programs watch files",
+    meaning: "no `inotify`: the kernel counts it for each user number, so one cell could take it from all others",
+  },
   tmpExec: {
     key: "tmp_exec",
     kind: "switch",

@@ -30,7 +30,8 @@ print(*sorted(set(codes)))`;
     const untrusted = await readFile(new URL("../../policies/untrusted.yaml", import.meta.url), "utf8");
     const loose = untrusted
       .replace("name: untrusted", "name: loose")
-      .replace("seccomp: corral", "seccomp: { value: engine, why: this test takes leases }");
+      .replace("seccomp: corral", "seccomp: { value: engine, why: this test takes leases }")
+      .replace("file_watches: false", "file_watches: { value: true, why: the profile engine allows it }");
     await using project = await openProject({
       yaml,
       files: { "policies/loose.yaml": loose },

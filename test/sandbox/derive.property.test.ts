@@ -89,6 +89,7 @@ function isAsHard(child: Hardening, parent: Hardening): boolean {
   return (
     (parent.rootUser || !child.rootUser) &&
     (parent.tmpExec || !child.tmpExec) &&
+    (parent.fileWatches || !child.fileWatches) &&
     (parent.seccomp === "engine" || child.seccomp === "corral") &&
     child.capabilities.every((capability) => parent.capabilities.includes(capability)) &&
     (parent.runtime === undefined || parent.runtime === child.runtime)
@@ -151,6 +152,7 @@ const policies: fc.Arbitrary<Policy> = fc
   .record({
     rootUser: fc.boolean(),
     tmpExec: fc.boolean(),
+    fileWatches: fc.boolean(),
     cpus: fc.integer({ min: 2, max: 4 }),
     nofile: fc.constantFrom(64, 4096),
   })

@@ -340,7 +340,7 @@ describe("network, limits and policy", () => {
         code: "POLICY_WEAKER",
         asked: "roomy",
         has: "strict",
-        lines: ["rootUser", "capabilities", "seccomp", "tmpExec"],
+        lines: ["rootUser", "capabilities", "seccomp", "fileWatches", "tmpExec"],
         by: "caller",
       },
     ]);

@@ -25,6 +25,7 @@ describe("policyWeaknesses", () => {
     ["noNewPrivileges", { noNewPrivileges: false }],
     ["capabilities", { capabilities: ["CAP_KILL"] }],
     ["seccomp", { seccomp: "engine" }],
+    ["fileWatches", { fileWatches: true }],
     ["tmpExec", { tmpExec: true }],
   ])("names %s where only it is weaker, and nothing the other way round", (line, weaker) => {
     expect(weaknesses(weaker)).toEqual([line]);

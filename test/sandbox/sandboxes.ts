@@ -19,6 +19,7 @@ export const roomy: Policy = {
     noNewPrivileges: true,
     capabilities: ["CAP_CHOWN", "CAP_KILL"],
     seccomp: "engine",
+    fileWatches: true,
     tmpExec: true,
   },
   network: true,
@@ -33,7 +34,14 @@ export const roomy: Policy = {
 export const strict: Policy = {
   ...roomy,
   name: "strict",
-  hardening: { ...roomy.hardening, rootUser: false, capabilities: [], seccomp: "corral", tmpExec: false },
+  hardening: {
+    ...roomy.hardening,
+    rootUser: false,
+    capabilities: [],
+    seccomp: "corral",
+    fileWatches: false,
+    tmpExec: false,
+  },
   network: { allow: [{ to: "*.example.org:443" }] },
   maxLimits: { ...roomy.maxLimits, memoryBytes: 512 * MIB },
 };

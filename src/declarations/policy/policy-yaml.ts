@@ -40,7 +40,14 @@ function policyFile(name: string) {
     name: z.literal(name),
     description: z.string().min(1).max(500),
     network: line(network, false, (written) => typeof written === "object" && written.allow.length === 0),
-    hardening: map(Object.fromEntries(HARDENING_LINES.map((each) => [HARDENING[each].key, lineOf(each)]))),
+    hardening: map(Object.fromEntries(HARDENING_LINES.map((each) => [HARDENING[each].key, lineOf(each)]))).refine(
+      ({ seccomp, file_watches }) => seccomp === "corral" || file_watches === true,
+      {
+        path: [HARDENING.fileWatches.key],
+        error:
+          'cannot be `false` with `seccomp: engine`, which lets every program watch files; write `file_watches: { value: true, why: "…" }`',
+      },
+    ),
     limits: map(limitKeys(ceilingOf)),
     reuse: line(z.enum(["fresh", "scrubbed"]), "fresh"),
     tmp: size,

@@ -4,6 +4,7 @@ import type { Plan, PlannedMount, PlannedTmpfs } from "../plan/plan.ts";
 import type { NameFiles } from "./name-files.ts";
 import type { PinnedVolume } from "./pinned-volume.ts";
 import { servingSeccomp } from "./serving-seccomp.ts";
+import { watchingSeccomp } from "./watching-seccomp.ts";
 
 /** How mounts are passed to the daemon: a pinned directory as a volume, a file by its path. */
 export interface ContainerSources {
@@ -86,9 +87,13 @@ export function containerConfig(
 function securityOptions(plan: Plan, seccomp: SeccompProfiles): string[] {
   const options: string[] = [];
   if (plan.hardening.noNewPrivileges) options.push("no-new-privileges");
-  const profile = plan.serves === true ? servingSeccomp(seccomp.corral) : seccomp.corral;
-  if (plan.hardening.seccomp === "corral") options.push(`seccomp=${profile}`);
+  if (plan.hardening.seccomp === "corral") options.push(`seccomp=${seccompProfile(plan, seccomp.corral)}`);
   return options;
+}
+
+function seccompProfile({ hardening, serves }: Plan, strictest: string): string {
+  const profile = hardening.fileWatches ? watchingSeccomp(strictest) : strictest;
+  return serves === true ? servingSeccomp(profile) : profile;
 }
 
 function tmpfsOptions(tmpfs: PlannedTmpfs, plan: Plan): string {

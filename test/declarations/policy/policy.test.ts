@@ -38,7 +38,7 @@ const LOOSER = [
   ["read_only_root", "false", { readOnlyRoot: false }],
   ["no_new_privileges", "false", { noNewPrivileges: false }],
   ["capabilities", "[CAP_SETUID, CAP_CHOWN]", { capabilities: ["CAP_CHOWN", "CAP_SETUID"] }],
-  ["seccomp", "engine", { seccomp: "engine" }],
+  ["file_watches", "true", { fileWatches: true }],
   ["tmp_exec", "true", { tmpExec: true }],
 ] as const;
 
@@ -65,8 +65,8 @@ describe("the policies of the package", () => {
   it("loosen only what they are for", async () => {
     const loosened = async (name: string) =>
       policyWeaknesses(await loadPolicy(name, { dirs: [] }), await loadPolicy("untrusted", { dirs: [] }));
-    expect(await loosened("default")).toEqual(["rootUser"]);
-    expect(await loosened("ci")).toEqual(["tmpExec"]);
+    expect(await loosened("default")).toEqual(["rootUser", "fileWatches"]);
+    expect(await loosened("ci")).toEqual(["fileWatches", "tmpExec"]);
   });
 });
 
@@ -83,6 +83,21 @@ describe("a policy file", () => {
     expect(policy(`{ ${key}: { value: ${value}, why: "it is needed" } }`).hardening).toEqual({
       ...BASELINE,
       ...expected,
+    });
+  });
+
+  it("may loosen seccomp only with a reason, and only if it says that files may be watched", () => {
+    const loose = 'seccomp: { value: engine, why: "it is needed" }';
+    expect(problemsIn(() => policy("{ seccomp: engine }"))).toEqual([
+      expect.stringMatching(/^4:\d+ hardening\.seccomp is looser than the baseline .*why/),
+    ]);
+    expect(problemsIn(() => policy(`{ ${loose} }`))).toEqual([
+      expect.stringMatching(/^4:12 hardening\.file_watches cannot be `false` with `seccomp: engine`/),
+    ]);
+    expect(policy(`{ ${loose}, file_watches: { value: true, why: "it is needed" } }`).hardening).toEqual({
+      ...BASELINE,
+      seccomp: "engine",
+      fileWatches: true,
     });
   });
 

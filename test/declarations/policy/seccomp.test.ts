@@ -59,6 +59,11 @@ describe("the corral seccomp profile", () => {
     expect(rulesFor("clone3")).toMatchObject([{ action: "SCMP_ACT_ERRNO", errnoRet: 38 }]);
   });
 
+  it("lets no program watch files, and says so as a kernel without it does", () => {
+    const rules = ["inotify_init", "inotify_init1", "inotify_add_watch"].map((name) => rulesFor(name));
+    for (const rule of rules) expect(rule).toMatchObject([{ action: "SCMP_ACT_ERRNO", errnoRet: 38 }]);
+  });
+
   it("allows four socket families, and of netlink only routing", () => {
     const families = allowed("socket").map(({ args }) => args?.map(({ index, value, op }) => [index, value, op]));
     expect(families).toEqual([

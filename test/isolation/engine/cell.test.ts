@@ -444,7 +444,8 @@ print(json.dumps({
   });
 
   it("is Corral's own and not only the Engine's, under which some of that would be done", async () => {
-    const policy = { ...engine.untrusted, hardening: { ...engine.untrusted.hardening, seccomp: "engine" as const } };
+    const hardening = { ...engine.untrusted.hardening, seccomp: "engine" as const, fileWatches: true };
+    const policy = { ...engine.untrusted, hardening };
     const { stdout } = await ranToItsEnd(engine, {
       image: "corral/python",
       command: ["python3", "-c", script],
