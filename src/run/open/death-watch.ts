@@ -1,5 +1,6 @@
 import { spawn } from "node:child_process";
 import { extname, join } from "node:path";
+import { PACKAGE_ROOT } from "../../declarations/place/package-root.ts";
 import type { OpenOptions } from "./options.ts";
 
 /**
@@ -10,7 +11,11 @@ import type { OpenOptions } from "./options.ts";
 const WATCH = `read -r word; [ "$word" = over ] && exit
 for pause in 0.5 5; do sleep "$pause"; [ -d "$CORRAL_STATE_DIR" ] && "$@" reap; done`;
 
-const COMMAND_LINE = join(import.meta.dirname, "../../cli", `corral${extname(import.meta.filename)}`);
+/** From the root, because the folder of this module is another one in the bundle. */
+const COMMAND_LINE = join(
+  PACKAGE_ROOT,
+  extname(import.meta.filename) === ".ts" ? "src/cli/corral.ts" : "dist/cli/corral.js",
+);
 
 /** Disposing says that nothing is left to remove. */
 export function watchOwnDeath({ stateDir, engineEnv }: Pick<OpenOptions, "stateDir" | "engineEnv">): Disposable {
