@@ -21,7 +21,14 @@ export default defineConfig({
       { extends: true, test: { name: "long", include: long, setupFiles: withoutEngine, sequence: { groupOrder: 1 } } },
       {
         extends: true,
-        test: { name: "engine", include: engine, setupFiles: always, retry: 1, sequence: { groupOrder: 1 } },
+        test: {
+          name: "engine",
+          include: engine,
+          setupFiles: always,
+          globalSetup: "test/tiers/build.ts",
+          retry: 1,
+          sequence: { groupOrder: 1 },
+        },
       },
     ],
   },

@@ -7,10 +7,9 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { connect } from "../../src/isolation/engine/connect.ts";
 import { openCorral } from "../../src/run/open/corral.ts";
+import { PROGRAM } from "../cli/program.ts";
 import { writeProject } from "../run/project-fixture.ts";
 import { HANDY, openHandySession } from "../run/session/session-fixture.ts";
-
-const CLI = join(import.meta.dirname, "../../src/cli/corral.ts");
 
 describe("a command that attacks its cell", () => {
   it("cannot end the keeper or the init, whose user is another", async () => {
@@ -225,7 +224,7 @@ describe("a command that stops whatever comes to end it", () => {
       const ends = async (how: NodeJS.Signals): Promise<number> => {
         const env = { ...process.env, CORRAL_STATE_DIR: stateDir };
         const input = JSON.stringify({ command, env: { ...more.env, NAME: how }, timeout_ms: 60_000 });
-        const args = [CLI, "tool", "exec", input, "--worker", "w", "--project", projectDir];
+        const args = [PROGRAM, "tool", "exec", input, "--worker", "w", "--project", projectDir];
         const corral = spawn(process.execPath, args, { env, stdio: "ignore" });
         const exit = once(corral, "exit");
         await expect.poll(() => existsSync(join(projectDir, "out", how)), { timeout: 2 * SOON_MS }).toBe(true);
@@ -289,7 +288,7 @@ describe("a session whose orchestrator is killed", () => {
       const [projectDir, stateDir] = [join(base, "p"), join(base, "s")];
       await writeProject(projectDir, { workers: { w: HANDY }, zones: { docs: "ro", out: "rw" } });
       const env = { ...process.env, CORRAL_STATE_DIR: stateDir };
-      const args = [CLI, "shell", "w", "--project", projectDir];
+      const args = [PROGRAM, "shell", "w", "--project", projectDir];
       const orchestrator = spawn(process.execPath, args, { env, stdio: ["pipe", "pipe", "inherit"] });
       orchestrator.stdin.write("setsid sleep 4742 > /dev/null 2>&1 &\necho begun\nsleep 4743\n");
       await once(orchestrator.stdout, "data");

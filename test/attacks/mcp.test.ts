@@ -4,7 +4,8 @@ import { readdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Client } from "@modelcontextprotocol/client";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { HANDY_PROJECT, type McpProject, mcpProject, PROGRAM, textOf } from "../mcp/mcp-project.ts";
+import { PROGRAM } from "../cli/program.ts";
+import { HANDY_PROJECT, type McpProject, mcpProject, textOf } from "../mcp/mcp-project.ts";
 
 const CANARY = "CANARY: no client may read or change this";
 

@@ -2,8 +2,8 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { chown, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { PROGRAM } from "./program.ts";
 
-const PROGRAM = join(import.meta.dirname, "../../src/cli/corral.ts");
 /** The user that cells run as where nothing else is said. */
 const WORKER_UID = 65532;
 

@@ -2,6 +2,7 @@ import { spawn } from "node:child_process";
 import { stripVTControlCharacters } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type CliProject, cliProject, sh } from "./cli-project.ts";
+import { PROGRAM } from "./program.ts";
 
 let project: CliProject;
 
@@ -29,7 +30,7 @@ afterAll(async () => {
 
 /** On a terminal of 80 by 24 (util-linux `script` makes one); presses `keys` once `prompt` is read. */
 async function onTerminal(command: string, prompt?: string, keys = "") {
-  const program = `stty cols 80 rows 24; ${process.execPath} ${import.meta.dirname}/../../src/cli/corral.ts ${command}`;
+  const program = `stty cols 80 rows 24; ${process.execPath} ${PROGRAM} ${command}`;
   const child = spawn("script", ["-qec", program, "/dev/null"], {
     cwd: project.dir,
     env: { ...process.env, TERM: "xterm", CORRAL_STATE_DIR: project.stateDir },

@@ -4,8 +4,7 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type CliProject, cliProject } from "./cli-project.ts";
-
-const PROGRAM = join(import.meta.dirname, "../../src/cli/corral.ts");
+import { PROGRAM } from "./program.ts";
 
 let project: CliProject;
 

@@ -1,22 +1,21 @@
 import { execFile } from "node:child_process";
-import { chmod, chown, cp, mkdir, mkdtemp, realpath, rm, symlink, writeFile } from "node:fs/promises";
+import { chmod, chown, cp, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { dirname, join, relative } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { PROGRAM } from "./program.ts";
 
 /** No account has this number; all that counts is that it is not root, who may read everything. */
 const UID = 23456;
-const ROOT = join(import.meta.dirname, "../..");
+const ROOT = join(dirname(PROGRAM), "../..");
 
 let base: string;
 
 beforeAll(async () => {
   base = await mkdtemp(join(tmpdir(), "cu-"));
-  // A copy that this user can reach, wherever the checkout is; node_modules is the checkout's own, where it may be read.
-  await mkdir(join(base, "c"));
-  for (const part of ["package.json", "src", "policies"])
+  // A copy that this user can reach, wherever the checkout is.
+  for (const part of ["package.json", "dist/cli", "policies"])
     await cp(join(ROOT, part), join(base, "c", part), { recursive: true });
-  await symlink(await realpath(join(ROOT, "node_modules")), join(base, "c/node_modules"));
   await mkdir(join(base, "p/workers"), { recursive: true });
   await writeFile(join(base, "p/corral.yaml"), "version: 1\n");
   await writeFile(join(base, "p/workers/w.worker"), "---\ncommand: [id]\n---\n");
@@ -31,7 +30,7 @@ afterAll(async () => {
 async function asUser(args: readonly string[], state = join(base, "state")) {
   const env = ["env", "-i", `HOME=${base}`, `CORRAL_STATE_DIR=${state}`, `PATH=${dirname(process.execPath)}:/usr/bin`];
   const guise = [`--reuid=${UID}`, `--regid=${UID}`, "--clear-groups", ...env];
-  const line = [...guise, process.execPath, join(base, "c/src/cli/corral.ts"), ...args];
+  const line = [...guise, process.execPath, join(base, "c", relative(ROOT, PROGRAM)), ...args];
   return await new Promise<{ status: unknown; told: string }>((resolve) => {
     execFile("setpriv", line, { cwd: join(base, "p") }, (error, stdout, stderr) =>
       resolve({ status: error?.code ?? 0, told: stdout + stderr }),

@@ -1,9 +1,7 @@
 import { execFile } from "node:child_process";
-import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type CliProject, cliProject, sh } from "./cli-project.ts";
-
-const PROGRAM = join(import.meta.dirname, "../../src/cli/corral.ts");
+import { PROGRAM } from "./program.ts";
 
 let project: CliProject;
 

@@ -4,10 +4,10 @@ import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { PROGRAM } from "../cli/program.ts";
 
 const execute = promisify(execFile);
 const ROOT = join(import.meta.dirname, "../..");
-const PROGRAM = join(ROOT, "src/cli/corral.ts");
 const WORKER_UID = 65532;
 
 /** The fenced blocks of one language, in order. */

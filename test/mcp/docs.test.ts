@@ -5,7 +5,8 @@ import { StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type CliProject, cliProject } from "../cli/cli-project.ts";
-import { clientOf, PROGRAM, textOf } from "./mcp-project.ts";
+import { PROGRAM } from "../cli/program.ts";
+import { clientOf, textOf } from "./mcp-project.ts";
 
 interface Launched {
   readonly command: string;

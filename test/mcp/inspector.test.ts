@@ -2,9 +2,10 @@ import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { TOOLS } from "../../src/tools/toolbox.ts";
+import { PROGRAM } from "../cli/program.ts";
 import { bareRemote, type Remote } from "../git/remote.ts";
 import { AT_LENGTH } from "../tiers/at-length.ts";
-import { HANDY, HANDY_PROJECT, type McpProject, mcpProject, PROGRAM } from "./mcp-project.ts";
+import { HANDY, HANDY_PROJECT, type McpProject, mcpProject } from "./mcp-project.ts";
 
 const INSPECTOR = join(import.meta.dirname, "../../node_modules/.bin/mcp-inspector");
 

@@ -1,10 +1,8 @@
 import type { ChildProcess } from "node:child_process";
-import { join } from "node:path";
 import { Client, type ClientOptions } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import { type CliProject, cliProject } from "../cli/cli-project.ts";
-
-export const PROGRAM = join(import.meta.dirname, "../../src/cli/corral.ts");
+import { PROGRAM } from "../cli/program.ts";
 
 /** A worker that reads `docs`, writes `out`, may run anything, and has one to call. */
 export const HANDY = {

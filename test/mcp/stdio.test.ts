@@ -3,8 +3,9 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { TOOLS } from "../../src/tools/toolbox.ts";
+import { PROGRAM } from "../cli/program.ts";
 import { bareRemote, type Remote } from "../git/remote.ts";
-import { HANDY, HANDY_PROJECT, type McpProject, mcpProject, PROGRAM, textOf } from "./mcp-project.ts";
+import { HANDY, HANDY_PROJECT, type McpProject, mcpProject, textOf } from "./mcp-project.ts";
 
 const PNG = Buffer.from(
   "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII=",

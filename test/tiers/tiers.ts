@@ -8,7 +8,7 @@ import { dirname, join } from "node:path";
 export type Tier = "unit" | "long" | "engine";
 
 /** A test that loads one of these, however far down, or starts it as a process, can reach the Engine. */
-const REACHES_ENGINE = ["src/isolation/open-engine.ts", "src/isolation/engine/connect.ts"];
+const REACHES_ENGINE = ["src/isolation/open-engine.ts", "src/isolation/engine/connect.ts", "test/cli/program.ts"];
 /** Tests that use the built package, or the examples with it; no import shows that. */
 const USES_PACKAGE = ["test/package.test.ts", "test/examples/"];
 /** Tests that try something thousands of times, write huge files or wait for real limits. */
