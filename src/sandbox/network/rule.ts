@@ -27,8 +27,8 @@ export interface NetworkRule {
   readonly addresses?: readonly string[];
   /** `false`: the host itself speaks plain HTTP. Absent: TLS, except on port 80. */
   readonly tls?: false;
-  /** The preset that it comes from: the cell's environment points the tools of this kind at the host. */
-  readonly packages?: PackageKind;
+  /** The preset that it comes from. The cell's environment points the tools of this kind at the host. */
+  readonly packages?: PackageSource;
   /** Only these files, with these contents, from lock files. Sorted by path. Absent: no such bound. */
   readonly artifacts?: readonly Artifact[];
 }
@@ -36,11 +36,21 @@ export interface NetworkRule {
 export const PACKAGE_KINDS = ["npm", "pypi", "debian", "crates", "go"] as const;
 export type PackageKind = (typeof PACKAGE_KINDS)[number];
 
-/** One file that a lock file names. */
+/** The part that a host has in a preset. */
+export interface PackageSource {
+  readonly kind: PackageKind;
+  /**
+   * What the tools in the cell are pointed at, each in their own words (see package-environment.ts). Empty for a host from
+   * which they only download, because another one names it.
+   */
+  readonly use: readonly string[];
+}
+
+/** One file that a lock file names, or files of which only the contents are known. */
 export interface Artifact {
-  /** The path of the request, without a query. */
+  /** The path of the request, without a query. It may have `*` and a final `**` as in `paths`. */
   readonly path: string;
-  /** `sha512-BASE64` or `sha256-BASE64`, as in Subresource Integrity. Any of them must match. */
+  /** `sha512-BASE64`, `sha384-BASE64` or `sha256-BASE64`, as in Subresource Integrity. Sorted. Any of them must match. */
   readonly digests: readonly string[];
 }
 
