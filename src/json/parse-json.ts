@@ -5,14 +5,20 @@ export type ParsedJson =
 
 /** Parses a worker's JSON. It never throws, and the value can always be serialized again. `maxValues`: fewer than the usual limit. */
 export function parseJson(text: string, maxValues: number = MAX_JSON_VALUES): ParsedJson {
-  const { depth, values } = shapeOf(text);
-  if (depth > MAX_JSON_DEPTH) return { ok: false, problem: `it is nested more than ${MAX_JSON_DEPTH} levels deep` };
-  if (values > maxValues) return { ok: false, problem: `it has more than ${maxValues} values` };
+  const problem = shapeProblem(text, maxValues);
+  if (problem !== null) return { ok: false, problem };
   try {
     return { ok: true, value: JSON.parse(text) };
   } catch (error) {
     return { ok: false, problem: (error as Error).message };
   }
+}
+
+/** Why nothing should be made of a JSON text: its depth or the number of its values. Null: nothing is against it. */
+export function shapeProblem(text: string, maxValues: number): string | null {
+  const { depth, values } = shapeOf(text);
+  if (depth > MAX_JSON_DEPTH) return `it is nested more than ${MAX_JSON_DEPTH} levels deep`;
+  return values > maxValues ? `it has more than ${maxValues} values` : null;
 }
 
 const [QUOTE, BACKSLASH, COMMA] = [0x22, 0x5c, 0x2c];

@@ -1,12 +1,12 @@
-import type { Readable, Writable } from "node:stream";
+import { Readable, type Writable } from "node:stream";
 import type { JSONRPCMessage } from "@modelcontextprotocol/server";
 import { StdioServerTransport, serveStdio } from "@modelcontextprotocol/server/stdio";
 import type { WhenRead } from "./calls/exchange.ts";
 import type { Connection } from "./connection/connection.ts";
+import { MAX_MESSAGE_BYTES } from "./message-limits.ts";
+import { messageLines } from "./message-lines.ts";
 import { type Era, protocolServer } from "./protocol-server.ts";
 
-/** A longer message ends the connection, because the start of the next one is unknown. */
-const MAX_MESSAGE_BYTES = 16 * 1024 ** 2;
 /** At this number of messages that the client has not read, Corral reads nothing more from it. */
 const MAX_UNREAD = 256;
 
@@ -43,14 +43,18 @@ export async function serveOnStdio({ stdin, stdout, connection, signal, onTroubl
  */
 class ClosingTransport extends StdioServerTransport {
   readonly #stdin: Readable;
+  readonly #lines: Readable;
   readonly #closed = Promise.withResolvers<void>();
   readonly #over = new AbortController();
   #sent: Promise<void> = Promise.resolve();
   #unread = 0;
 
   constructor(stdin: Readable, stdout: Writable) {
-    super(stdin, stdout, { maxBufferSize: MAX_MESSAGE_BYTES });
+    const refuse = (line: string, problem: string): Promise<void> => this.#refuse(line, problem);
+    const lines = Readable.from(messageLines(stdin, refuse), { objectMode: false });
+    super(lines, stdout, { maxBufferSize: 2 * MAX_MESSAGE_BYTES });
     this.#stdin = stdin;
+    this.#lines = lines;
   }
 
   get closed(): Promise<void> {
@@ -73,20 +77,43 @@ class ClosingTransport extends StdioServerTransport {
 
   override async send(message: JSONRPCMessage): Promise<void> {
     this.#unread += 1;
-    if (this.#unread === MAX_UNREAD) this.#stdin.pause();
+    if (this.#unread === MAX_UNREAD) this.#lines.pause();
     const sent = this.#sent.then(() => super.send(message));
     this.#sent = sent.catch(() => {});
     try {
       await sent;
     } finally {
       this.#unread -= 1;
-      if (this.#unread === MAX_UNREAD / 2 && !this.#over.signal.aborted) this.#stdin.resume();
+      if (this.#unread === MAX_UNREAD / 2 && !this.#over.signal.aborted) this.#lines.resume();
     }
+  }
+
+  /** Answers a message that the protocol never sees. */
+  async #refuse(line: string, problem: string): Promise<void> {
+    const message = `this server does not accept the message: ${problem}`;
+    // The protocol's types have no null, with which JSON-RPC answers if the request is not known.
+    const answer = { jsonrpc: "2.0", id: requestId(line), error: { code: -32_600, message } } as JSONRPCMessage;
+    await this.send(answer).catch(() => {});
   }
 
   override async close(): Promise<void> {
     await super.close();
+    this.#lines.destroy();
+    // Nothing else ends a read of it that waits.
+    this.#stdin.destroy();
     this.#over.abort(new Error("the client is gone"));
     this.#closed.resolve();
   }
+}
+
+/**
+ * The id of a request that is not parsed: if it is a number at the start or at the end of the line, as clients write it.
+ * There it belongs to the message itself, and to nothing inside it. A client would wait long for an answer without it.
+ */
+function requestId(line: string): number | null {
+  const [, id] =
+    /^\{"jsonrpc":"2\.0","id":(\d{1,15}),/.exec(line.slice(0, 50)) ??
+    /,"id":(\d{1,15})\}\s*$/.exec(line.slice(-50)) ??
+    [];
+  return id === undefined ? null : Number(id);
 }

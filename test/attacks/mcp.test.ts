@@ -137,10 +137,9 @@ describe.each([false, true])("a hostile client (2026-07-28: %s)", (modern) => {
     expect(JSON.stringify(long).length).toBeLessThan(10_000);
     let deep: unknown = "x";
     for (let depth = 0; depth < 2000; depth += 1) deep = { deep };
-    expect(await client.callTool({ name: "call_worker", arguments: { worker: "kid", input: deep } })).toMatchObject({
-      isError: true,
-      structuredContent: { code: "BAD_INPUT" },
-    });
+    await expect(client.callTool({ name: "call_worker", arguments: { worker: "kid", input: deep } })).rejects.toThrow(
+      "this server does not accept the message: it is nested more than 500 levels deep",
+    );
     const unknown = await told(client.callTool({ name: "n".repeat(1_000_000), arguments: {} }));
     expect(unknown.length).toBeLessThan(5000);
     expect(textOf(await client.callTool({ name: "list_files", arguments: { path: "/" } }))).toContain("/docs/");
@@ -214,24 +213,39 @@ describe("a client that speaks no protocol", () => {
     expect(await readdir(join(mcp.project.dir, "out"))).not.toContain("early");
   });
 
-  it("is refused arguments that are nested too deeply for any parser, and served on", async () => {
-    const call = (id: number, params: string) =>
-      `{"jsonrpc":"2.0","id":${id},"method":"tools/call","params":${params}}`;
-    const nested = `${"[".repeat(1_000_000)}${"]".repeat(1_000_000)}`;
+  it("is refused messages that are nested too deeply or have too many values, unparsed, and served on", async () => {
+    const call = (input: string) =>
+      `"method":"tools/call","params":{"name":"call_worker","arguments":{"worker":"kid","input":${input}}}`;
+    const deep = (levels: number) => `${"[".repeat(levels)}${"]".repeat(levels)}`;
+    const many = (values: number) => `[${"0,".repeat(values)}0]`;
     const info = '{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}';
-    const { child, ended } = mcp.project.start(["mcp", "--worker", "w"], {
+    const { ended } = mcp.project.start(["mcp", "--worker", "w"], {
       stdin: [
         `{"jsonrpc":"2.0","id":1,"method":"initialize","params":${info}}`,
-        call(2, `{"name":"call_worker","arguments":{"worker":"kid","input":${nested}}}`),
-        `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`,
+        `{"jsonrpc":"2.0","id":2,${call(deep(1_000_000))}}`,
+        `{${call(many(8_000_000))},"jsonrpc":"2.0","id":3}`,
+        `{"id":"4","jsonrpc":"2.0",${call(many(50_000))}}`,
+        `{"jsonrpc":"2.0","id":5,"method":"tools/list"}`,
         "",
       ].join("\n"),
     });
     const { status, stdout } = await ended;
-    expect(child.exitCode).toBe(0);
     expect(status).toBe(0);
-    expect(stdout).toMatch(/"code":"BAD_INPUT"/);
-    expect(stdout).toContain('"id":3');
+    const answers = stdout
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+    const refused = (id: number | null, problem: string) => ({
+      jsonrpc: "2.0",
+      id,
+      error: { code: -32_600, message: `this server does not accept the message: it ${problem}` },
+    });
+    expect(answers.filter(({ error }) => error)).toEqual([
+      refused(2, "is nested more than 500 levels deep"),
+      refused(3, "has more than 50000 values"),
+      refused(null, "has more than 50000 values"),
+    ]);
+    expect(answers.filter(({ result }) => result).map(({ id }) => id)).toEqual([1, 5]);
   });
 
   it("is cut off where its message has no end", async () => {

@@ -2,6 +2,7 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { boundedText } from "../../json/bounded-text.ts";
 import { parseJson } from "../../json/parse-json.ts";
+import { MAX_MESSAGE_BYTES, MAX_MESSAGE_VALUES } from "../message-limits.ts";
 
 /** A request that a server was sent: Node leaves these open for what a client is answered with. */
 export type HttpRequest = IncomingMessage & { readonly method: string; readonly url: string };
@@ -32,28 +33,22 @@ function digestOf(text: string): Buffer {
   return createHash("sha256").update(text).digest();
 }
 
-/** The same as a message on stdio may have. */
-export const MAX_BODY_BYTES = 16 * 1024 ** 2;
-
-/** The protocol checks every value of a message against its schemas, several times. */
-const MAX_BODY_VALUES = 50_000;
-
 export type Body =
   | { readonly ok: true; readonly json: unknown }
   | { readonly ok: false; readonly status: 400 | 413; readonly reason: string };
 
 /** The body of a request, as JSON. Nothing of one that says to be too long is read, and no more than that of any. */
 export async function readBody(request: IncomingMessage): Promise<Body> {
-  if (Number(request.headers["content-length"] ?? 0) > MAX_BODY_BYTES) return TOO_LONG;
-  const text = await boundedText(request, { maxBytes: MAX_BODY_BYTES });
+  if (Number(request.headers["content-length"] ?? 0) > MAX_MESSAGE_BYTES) return TOO_LONG;
+  const text = await boundedText(request, { maxBytes: MAX_MESSAGE_BYTES });
   if (text === null) return TOO_LONG;
-  const parsed = parseJson(text, MAX_BODY_VALUES);
+  const parsed = parseJson(text, MAX_MESSAGE_VALUES);
   if (!parsed.ok)
     return { ok: false, status: 400, reason: `the body is not JSON that this server accepts: ${parsed.problem}` };
   return { ok: true, json: parsed.value };
 }
 
-const TOO_LONG: Body = { ok: false, status: 413, reason: `a body has at most ${MAX_BODY_BYTES} bytes` };
+const TOO_LONG: Body = { ok: false, status: 413, reason: `a body has at most ${MAX_MESSAGE_BYTES} bytes` };
 
 /** Answers a request that never reaches the protocol, in the protocol's form all the same. */
 export function refuse(

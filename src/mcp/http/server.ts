@@ -3,8 +3,9 @@ import type { AddressInfo } from "node:net";
 import { toWebRequest } from "@modelcontextprotocol/node";
 import { isLegacyRequest } from "@modelcontextprotocol/server";
 import type { Connection } from "../connection/connection.ts";
+import { MAX_MESSAGE_BYTES } from "../message-limits.ts";
 import { protocolServer } from "../protocol-server.ts";
-import { carriesToken, type HttpRequest, isLocalRequest, MAX_BODY_BYTES, readBody, refuse } from "./admission.ts";
+import { carriesToken, type HttpRequest, isLocalRequest, readBody, refuse } from "./admission.ts";
 import { Connections } from "./connections.ts";
 import type { PresenceTimes, SessionsOptions } from "./presence.ts";
 import { Sessions } from "./sessions.ts";
@@ -90,7 +91,7 @@ async function handle(request: HttpRequest, response: ServerResponse, served: Se
   if (method !== "POST") return await sessions.handle(request, response, undefined);
   const body = await readBody(request);
   if (!body.ok) return refuse(response, body.status, body.reason);
-  const probe = await toWebRequest(request, body.json, { maxRequestBodySize: MAX_BODY_BYTES });
+  const probe = await toWebRequest(request, body.json, { maxRequestBodySize: MAX_MESSAGE_BYTES });
   const isLegacy = await isLegacyRequest(probe, body.json);
   // On a connection that is kept, requests come until the very end.
   if (isOver()) return refuse(response, 503, "the server is being stopped");

@@ -3,7 +3,7 @@ import { request as httpRequest } from "node:http";
 import { join } from "node:path";
 import type { Client } from "@modelcontextprotocol/client";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { MAX_BODY_BYTES } from "../../../src/mcp/http/admission.ts";
+import { MAX_MESSAGE_BYTES } from "../../../src/mcp/message-limits.ts";
 import { type McpProject, mcpProject, textOf } from "../mcp-project.ts";
 import { connectedTo, type HttpClient, type Served, served, TOKEN } from "./served.ts";
 
@@ -132,16 +132,18 @@ describe("corral mcp --http", () => {
     if (status === 401) expect(answer.challenge).toBe("Bearer");
   });
 
-  it("refuses what is too long, no JSON, another path or method, and a session that is not there", async () => {
-    const said = { ...authorized(), "content-length": String(MAX_BODY_BYTES + 1) };
+  it("refuses what is too long, has too many values, is no JSON, another path or method, and a session that is not there", async () => {
+    const said = { ...authorized(), "content-length": String(MAX_MESSAGE_BYTES + 1) };
     const tooLong = await ask({ headers: said, body: "" }).catch((error: NodeJS.ErrnoException) => error.code);
     expect(tooLong).toMatchObject({ status: 413 });
     const unsaid = { ...authorized(), "transfer-encoding": "chunked" };
-    const streamed = await ask({ headers: unsaid, body: " ".repeat(MAX_BODY_BYTES + 1) }).catch(() => ({
+    const streamed = await ask({ headers: unsaid, body: " ".repeat(MAX_MESSAGE_BYTES + 1) }).catch(() => ({
       status: 413,
     }));
     expect(streamed.status).toBe(413);
     expect((await ask({ headers: authorized(), body: "{" })).status).toBe(400);
+    const many = await ask({ headers: authorized(), body: `[${"0,".repeat(50_000)}0]` });
+    expect(many).toMatchObject({ status: 400, text: expect.stringContaining("it has more than 50000 values") });
     expect((await ask({ headers: authorized(), path: "/" })).status).toBe(404);
     expect((await ask({ headers: authorized(), method: "PUT" })).status).toBe(405);
     const list = '{"jsonrpc":"2.0","id":1,"method":"tools/list"}';
