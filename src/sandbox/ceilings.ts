@@ -1,7 +1,7 @@
 import { whoTookLimit, whoTookNetwork, whoTookPolicy } from "./ancestry.ts";
 import { type Limits, limitExcesses, meetLimits } from "./limits.ts";
 import type { Needs } from "./needs.ts";
-import { meetNetwork, networkExceeds } from "./network/network.ts";
+import { meetNetwork, networkExcesses } from "./network/network.ts";
 import type { Network } from "./network/rule.ts";
 import { type Policy, policyWeaknesses, withinPolicy } from "./policy.ts";
 import type { Sandbox } from "./sandbox.ts";
@@ -52,7 +52,7 @@ function excesses(
   const limits = limitExcesses(asked.limits, has.limits).map((excess): Violation => {
     return { code: "LIMIT_TOO_LARGE", ...excess, by: by.limit(excess.limit) };
   });
-  if (!networkExceeds(asked.network, has.network)) return limits;
+  if (networkExcesses(asked.network, has.network).length === 0) return limits;
   return [{ code: "NETWORK_NOT_AVAILABLE", asked: asked.network, has: has.network, by: by.network }, ...limits];
 }
 

@@ -6,7 +6,7 @@ import { derive } from "../../src/sandbox/derive.ts";
 import { LIMIT_NAMES } from "../../src/sandbox/limits.ts";
 import type { Mode, Mount } from "../../src/sandbox/mount.ts";
 import type { Needs } from "../../src/sandbox/needs.ts";
-import { networkExceeds } from "../../src/sandbox/network/network.ts";
+import { networkExcesses } from "../../src/sandbox/network/network.ts";
 import type { Network } from "../../src/sandbox/network/rule.ts";
 import type { Hardening, Policy } from "../../src/sandbox/policy.ts";
 import type { Sandbox } from "../../src/sandbox/sandbox.ts";
@@ -97,7 +97,7 @@ function isAsHard(child: Hardening, parent: Hardening): boolean {
 }
 
 function expectNoMore(parent: Sandbox, child: Sandbox): void {
-  expect(networkExceeds(child.network, parent.network)).toBe(false);
+  expect(networkExcesses(child.network, parent.network)).toEqual([]);
   for (const limit of LIMIT_NAMES) {
     expect(child.limits[limit] ?? Infinity).toBeLessThanOrEqual(parent.limits[limit] ?? Infinity);
     expect(child.limits[limit] ?? Infinity).toBeLessThanOrEqual(child.policy.maxLimits[limit]);

@@ -1,8 +1,8 @@
 import { z } from "zod";
 import type { Approval } from "../../sandbox/approval.ts";
 import { LIMIT_NAMES, LIMITS, type LimitName, type LimitRow, type Limits } from "../../sandbox/limits.ts";
-import { parseTarget } from "../../sandbox/network/network.ts";
 import type { NetworkRule } from "../../sandbox/network/rule.ts";
+import { parseTarget } from "../../sandbox/network/target.ts";
 import { hidesHome, isReserved } from "../../sandbox/reserved.ts";
 import { parseVirtualPath, ROOT, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { byKind, map } from "../yaml/shape.ts";

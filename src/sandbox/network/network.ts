@@ -1,109 +1,120 @@
-import type { Network, NetworkRule } from "./rule.ts";
+import { inOrder, type ParsedRule, parseRule } from "./canonical-rule.ts";
+import type { AllowedNetwork, DynamicNetwork, Network, NetworkLimits, NetworkRule } from "./rule.ts";
+import { type Ceiling, everywhere, excessOf, meetRules, type NetworkTerm } from "./rule-bounds.ts";
+import { meetTargets, type NetworkTarget, parseTarget, targetInside, targetText } from "./target.ts";
 
-/** The hosts and ports of a rule. */
-export interface NetworkTarget {
-  /** Lower case; an IPv6 address is in brackets. */
-  readonly host: string;
-  /** True for `*.host`: every host below, but not the host itself. */
-  readonly wildcard: boolean;
-  /** Null: every port. */
-  readonly port: number | null;
-}
+export const NETWORK_LIMITS = ["uploadBytes", "downloadBytes", "requests", "connections"] as const;
 
-export type NetworkTargetParse =
-  | { readonly ok: true; readonly target: NetworkTarget }
-  | { readonly ok: false; readonly reason: string };
+/** One thing in which a network asks for more than there is. */
+export type NetworkExcess =
+  /** `network: true`. */
+  | { readonly kind: "all" }
+  | { readonly kind: "rule"; readonly rule: NetworkRule; readonly term: NetworkTerm }
+  | { readonly kind: "limit"; readonly limit: keyof NetworkLimits; readonly asked: number; readonly has: number }
+  /** A host that a running worker may ask for. */
+  | { readonly kind: "dynamic"; readonly within: string }
+  | { readonly kind: "dynamicMax"; readonly asked: number; readonly has: number };
 
-/** What both allow, in canonical form. */
-export function meetNetwork(a: Network, b: Network): Network {
-  if (a === false || b === false) return false;
-  if (a === true) return canonicalNetwork(b);
-  if (b === true) return canonicalNetwork(a);
-  const others = entriesOf(b.allow);
-  return fromEntries(entriesOf(a.allow).flatMap((one) => others.flatMap((other) => meetEntries(one, other))));
-}
-
-/** True if `asked` allows anything that `has` does not. A malformed entry always exceeds. */
-export function networkExceeds(asked: Network, has: Network): boolean {
-  if (typeof asked === "boolean") return asked && has !== true;
-  const ceiling = typeof has === "boolean" ? [] : entriesOf(has.allow);
-  return asked.allow.some(({ to }) => {
-    const parsed = parseTarget(to);
-    if (!parsed.ok) return true;
-    return has !== true && !ceiling.some((other) => inside(parsed.target, other));
-  });
-}
-
-/** The canonical form: sorted, without entries that another one includes; an empty list is `false`. */
+/** The canonical form: sorted, without rules that another one includes; a list that allows nothing is `false`. */
 export function canonicalNetwork(network: Network): Network {
-  return typeof network === "boolean" ? network : fromEntries(entriesOf(network.allow));
+  return typeof network === "boolean" ? network : networkOf(network.allow, network.limits, network.dynamic);
 }
 
-/** Reads `example.org:443`, `*.example.org:443`, `example.org:*` or `[::1]:80`. Never throws. */
-export function parseTarget(raw: string): NetworkTargetParse {
-  const colon = raw.lastIndexOf(":");
-  if (colon < 0) return refuse(raw, "a port is missing; write `host:port`, or `host:*` for every port");
-  const port = raw.slice(colon + 1);
-  if (port !== "*" && (!/^[1-9][0-9]{0,4}$/.test(port) || Number(port) > 65_535)) {
-    return refuse(raw, "the port must be 1 to 65535, or `*`");
-  }
-  const wildcard = raw.startsWith("*.");
-  const host = raw.slice(wildcard ? 2 : 0, colon).toLowerCase();
-  if (!(isHostName(host) || (!wildcard && isBracketedAddress(host)))) {
-    return refuse(raw, "the host must be a name, an address, or `*.` and a name");
-  }
-  return { ok: true, target: { host, wildcard, port: port === "*" ? null : Number(port) } };
+/** What is asked, as far as there is that; canonical. What a rule does not say it inherits, as {@link Ceiling} says. */
+export function meetNetwork(asked: Network, has: Network, ceiling: Ceiling = "caller"): Network {
+  if (asked === false || has === false) return false;
+  if (asked === true) return canonicalNetwork(has);
+  const outer = has === true ? everywhere(ceiling) : parsed(has.allow);
+  const allow = parsed(asked.allow).flatMap((rule) => outer.flatMap((each) => meetRules(rule, each, ceiling) ?? []));
+  if (has === true) return networkOf(allow, asked.limits, asked.dynamic);
+  return networkOf(allow, meetLimits(asked.limits, has.limits), meetDynamic(asked.dynamic, has));
 }
 
-function refuse(raw: string, reason: string): NetworkTargetParse {
-  return { ok: false, reason: `${JSON.stringify(raw.slice(0, 300))}: ${reason}` };
+/** Everything that is asked and that there is not, in the order in which it is asked. A malformed rule always exceeds. */
+export function networkExcesses(asked: Network, has: Network, ceiling: Ceiling = "caller"): NetworkExcess[] {
+  if (asked === false || (asked === true && has === true)) return [];
+  if (asked === true) return [{ kind: "all" }];
+  const outer = has === true ? everywhere(ceiling) : has === false ? [] : parsed(has.allow);
+  const rules = asked.allow.flatMap((rule): NetworkExcess[] => {
+    const inner = parseRule(rule);
+    const term = inner === null ? "to" : excessOf(inner, outer, ceiling);
+    return term === null ? [] : [{ kind: "rule", rule: inner?.rule ?? rule, term }];
+  });
+  return has === true ? rules : [...rules, ...limitExcesses(asked.limits, has), ...dynamicExcesses(asked.dynamic, has)];
 }
 
-function isHostName(host: string): boolean {
-  return host.length <= 253 && host.split(".").every((label) => /^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$/.test(label));
+function networkOf(allow: readonly NetworkRule[], limits?: NetworkLimits, dynamic?: DynamicNetwork): Network {
+  const rules = withoutIncluded(parsed(allow));
+  const within = dynamic === undefined ? [] : canonicalTargets(dynamic.within);
+  if (rules.length === 0 && within.length === 0) return false;
+  const said = NETWORK_LIMITS.flatMap((name) => (limits?.[name] === undefined ? [] : [[name, limits[name]] as const]));
+  return {
+    allow: rules,
+    ...(said.length > 0 && { limits: Object.fromEntries(said) }),
+    ...(dynamic !== undefined && within.length > 0 && { dynamic: { within, max: dynamic.max } }),
+  };
 }
 
-function isBracketedAddress(host: string): boolean {
-  return /^\[[0-9a-f:.]{2,45}\]$/.test(host);
+/** Malformed rules allow nothing. */
+function parsed(allow: readonly NetworkRule[]): ParsedRule[] {
+  return allow.map(parseRule).filter((rule) => rule !== null);
 }
 
-/** Malformed entries allow nothing. */
-function entriesOf(allow: readonly NetworkRule[]): NetworkTarget[] {
-  return allow.flatMap(({ to }) => {
-    const parsed = parseTarget(to);
-    return parsed.ok ? [parsed.target] : [];
+/** A rule with a label stays beside one without it: the label is what the environment of the cell is made from. */
+function withoutIncluded(rules: readonly ParsedRule[]): NetworkRule[] {
+  const byText = new Map(rules.map((rule) => [JSON.stringify(rule.rule), rule]));
+  const kept = [...byText.values()].sort((a, b) => inOrder(a.rule, b.rule));
+  const isIn = (inner: ParsedRule, outer: ParsedRule): boolean =>
+    (inner.rule.packages === undefined || inner.rule.packages === outer.rule.packages) &&
+    excessOf(inner, [outer], "itself") === null;
+  const isIncluded = (rule: ParsedRule, index: number): boolean =>
+    kept.some((other, place) => place !== index && isIn(rule, other) && (place < index || !isIn(other, rule)));
+  return kept.filter((rule, index) => !isIncluded(rule, index)).map(({ rule }) => rule);
+}
+
+function meetLimits(asked: NetworkLimits = {}, has: NetworkLimits = {}): NetworkLimits {
+  const least = NETWORK_LIMITS.map((name) => [name, Math.min(asked[name] ?? Infinity, has[name] ?? Infinity)] as const);
+  return Object.fromEntries(least.filter(([, amount]) => amount !== Infinity));
+}
+
+function limitExcesses(asked: NetworkLimits = {}, has: Network): NetworkExcess[] {
+  const most = typeof has === "boolean" ? {} : (has.limits ?? {});
+  return NETWORK_LIMITS.flatMap((limit): NetworkExcess[] => {
+    const [more, less] = [asked[limit] ?? 0, most[limit] ?? Infinity];
+    return more > less ? [{ kind: "limit", limit, asked: more, has: less }] : [];
   });
 }
 
-function fromEntries(entries: readonly NetworkTarget[]): Network {
-  const byText = new Map(entries.map((entry) => [textOf(entry), entry]));
-  const kept = [...byText].filter(([, entry]) => ![...byText.values()].some((o) => o !== entry && inside(entry, o)));
-  return kept.length === 0
-    ? false
-    : {
-        allow: kept
-          .map(([text]) => text)
-          .sort()
-          .map((to) => ({ to })),
-      };
+/** A host that the caller has, or may be granted itself. */
+function meetDynamic(asked: DynamicNetwork | undefined, has: AllowedNetwork): DynamicNetwork | undefined {
+  if (asked === undefined) return undefined;
+  const outer = targetsOf([...has.allow.map(({ to }) => to), ...(has.dynamic?.within ?? [])]);
+  const met = targetsOf(asked.within).flatMap((one) => outer.flatMap((other) => meetTargets(one, other) ?? []));
+  return { within: met.map(targetText), max: Math.min(asked.max, has.dynamic?.max ?? asked.max) };
 }
 
-function textOf({ host, wildcard, port }: NetworkTarget): string {
-  return `${wildcard ? "*." : ""}${host}:${port ?? "*"}`;
+function dynamicExcesses(asked: DynamicNetwork | undefined, has: Network): NetworkExcess[] {
+  if (asked === undefined) return [];
+  const { allow, dynamic } = typeof has === "boolean" ? { allow: [], dynamic: undefined } : has;
+  const outer = targetsOf([...allow.map(({ to }) => to), ...(dynamic?.within ?? [])]);
+  const more = asked.within.filter(
+    (to) => !targetsOf([to]).some((one) => outer.some((other) => targetInside(one, other))),
+  );
+  const max = dynamic !== undefined && asked.max > dynamic.max;
+  return [
+    ...more.map((within): NetworkExcess => ({ kind: "dynamic", within })),
+    ...(max ? [{ kind: "dynamicMax" as const, asked: asked.max, has: dynamic.max }] : []),
+  ];
 }
 
-/** True if `outer` matches everything that `inner` matches. */
-function inside(inner: NetworkTarget, outer: NetworkTarget): boolean {
-  return hostInside(inner, outer) && (outer.port === null || outer.port === inner.port);
+function canonicalTargets(texts: readonly string[]): string[] {
+  const byText = new Map(targetsOf(texts).map((target) => [targetText(target), target]));
+  const kept = [...byText].filter(
+    ([, one]) => ![...byText.values()].some((other) => other !== one && targetInside(one, other)),
+  );
+  return kept.map(([text]) => text).sort();
 }
 
-function hostInside(inner: NetworkTarget, outer: NetworkTarget): boolean {
-  if (outer.wildcard) return inner.host.endsWith(`.${outer.host}`) || (inner.wildcard && inner.host === outer.host);
-  return !inner.wildcard && inner.host === outer.host;
-}
-
-function meetEntries(a: NetworkTarget, b: NetworkTarget): NetworkTarget[] {
-  const hosts = hostInside(a, b) ? a : hostInside(b, a) ? b : null;
-  if (hosts === null || (a.port !== null && b.port !== null && a.port !== b.port)) return [];
-  return [{ ...hosts, port: a.port ?? b.port }];
+function targetsOf(texts: readonly string[]): NetworkTarget[] {
+  return texts.map(parseTarget).flatMap((each) => (each.ok ? [each.target] : []));
 }

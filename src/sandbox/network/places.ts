@@ -1,5 +1,5 @@
-import { parseTarget } from "./network.ts";
 import { type AllowedNetwork, isLookedInto, type NetworkRule } from "./rule.ts";
+import { parseTarget } from "./target.ts";
 
 /** One listening socket in the network namespace of a cell. Its other end is Corral. */
 export interface NetworkPlace {

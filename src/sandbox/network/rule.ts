@@ -2,7 +2,7 @@
 export type Network = boolean | AllowedNetwork;
 
 export interface AllowedNetwork {
-  /** Canonical: sorted, without a rule that another one includes. Never empty in a derived sandbox. */
+  /** Canonical: sorted, without a rule that another one includes. In a derived sandbox empty only beside `dynamic`. */
   readonly allow: readonly NetworkRule[];
   /** Absent: only the fixed bounds of one cell. A call's traffic counts for its callers too. */
   readonly limits?: NetworkLimits;
@@ -12,7 +12,7 @@ export interface AllowedNetwork {
 
 /**
  * One line of an allow list. With only `to` and `addresses` it is a _tunnel_: bytes, and TLS from end to end. With `methods`,
- * `paths`, `set`, `artifacts` or `tls` it is _looked into_: plain HTTP inside of the cell, and each request is judged.
+ * `paths`, `set`, `without`, `artifacts` or `tls` it is _looked into_: plain HTTP inside of the cell, and each request is judged.
  */
 export interface NetworkRule {
   /** `example.org:443`, `*.example.org:443`, `[2001:db8::1]:443` or `example.org:*`; lower case. */
@@ -23,6 +23,11 @@ export interface NetworkRule {
   readonly paths?: readonly string[];
   /** Headers that Corral sets on each request, by their lower-case names; a cell never sees a value. */
   readonly set?: Readonly<Record<string, { readonly secret: string }>>;
+  /**
+   * Headers that nobody sends, lower case, sorted. Only derived: a caller's rule sets them, and this one does not. If the cell
+   * sent its own, it would use another account than its caller can.
+   */
+  readonly without?: readonly string[];
   /** The only addresses that may be dialled, as CIDR. Absent: every public address. */
   readonly addresses?: readonly string[];
   /** `false`: the host itself speaks plain HTTP. Absent: TLS, except on port 80. */
@@ -71,6 +76,6 @@ export interface DynamicNetwork {
 }
 
 /** True if Corral reads the requests to this host. */
-export function isLookedInto({ methods, paths, set, tls, artifacts }: NetworkRule): boolean {
-  return [methods, paths, set, tls, artifacts].some((bound) => bound !== undefined);
+export function isLookedInto({ methods, paths, set, without, tls, artifacts }: NetworkRule): boolean {
+  return [methods, paths, set, without, tls, artifacts].some((bound) => bound !== undefined);
 }

@@ -1,0 +1,102 @@
+import { blockInside, PUBLIC_ADDRESSES, parseBlock } from "./address.ts";
+import { pathMatches } from "./path-glob.ts";
+import type { NetworkRefusal } from "./report.ts";
+import { type AllowedNetwork, isLookedInto, type NetworkRule } from "./rule.ts";
+import { canonicalHost, parseTarget, targetInside } from "./target.ts";
+
+/** A request as Corral reads it, or with only host and port a connection that it does not look into. */
+export interface NetworkRequest {
+  readonly host: string;
+  readonly port: number;
+  /** Upper case. */
+  readonly method?: string;
+  /** With or without a query. */
+  readonly path?: string;
+}
+
+export type NetworkJudgement =
+  | { readonly ok: true; readonly rule: NetworkRule }
+  | { readonly ok: false; readonly reason: NetworkRefusal; readonly detail: string };
+
+/** How many rules a message names. */
+const MAX_NAMED = 20;
+
+/** The rules for this host and port, in their order. A text that is no host has none. */
+export function rulesFor({ allow }: AllowedNetwork, rawHost: string, port: number): readonly NetworkRule[] {
+  const host = canonicalHost(rawHost);
+  if (host === null) return [];
+  return allow.filter(({ to }) => {
+    const parsed = parseTarget(to);
+    return parsed.ok && targetInside({ host, wildcard: false, port }, parsed.target);
+  });
+}
+
+/**
+ * The rule that allows the request: of several the one that sets most headers, then the first. Or why none does, by the rule
+ * that comes nearest. Addresses are judged apart.
+ */
+export function judgeRequest(network: AllowedNetwork, request: NetworkRequest): NetworkJudgement {
+  const { host, port, method, path } = request;
+  const rules = rulesFor(network, host, port);
+  const withMethod = rules.filter((rule) => hasMethod(rule, method));
+  const [rule] = withMethod.filter((each) => hasPath(each, path)).sort((a, b) => headersSet(b) - headersSet(a));
+  if (rule !== undefined) return { ok: true, rule };
+  const to = `${host}:${port}`;
+  if (rules.length === 0)
+    return { ok: false, reason: "host", detail: `${to} is not allowed. Allowed: ${named(network.allow)}.` };
+  if (method === undefined) return { ok: false, reason: "tls", detail: `${to} is no tunnel. Use ${named(rules)}.` };
+  if (withMethod.length === 0)
+    return { ok: false, reason: "method", detail: `${method} is not allowed for ${to}. Allowed: ${named(rules)}.` };
+  return {
+    ok: false,
+    reason: "path",
+    detail: `This path is not allowed for ${method} to ${to}. Allowed: ${named(withMethod)}.`,
+  };
+}
+
+/** True if the rule lets this address be dialled. A text that is no address is none. */
+export function addressAllowed({ addresses }: NetworkRule, rawAddress: string): boolean {
+  const address = parseBlock(rawAddress);
+  if (address === null) return false;
+  const blocks = addresses?.map(parseBlock) ?? PUBLIC_ADDRESSES;
+  return blocks.some((block) => block !== null && blockInside(address, block));
+}
+
+/** What is allowed, one text for each rule, as a program in the cell writes it: `example.org:443`, `http://NAME/ (GET /a/**)`. */
+export function allowedText({ allow }: Pick<AllowedNetwork, "allow">): readonly string[] {
+  return [...new Set(allow.map(ruleText))];
+}
+
+function ruleText(rule: NetworkRule): string {
+  if (!isLookedInto(rule)) return rule.to;
+  const bounds = [
+    rule.methods?.join(" "),
+    rule.artifacts === undefined ? rule.paths?.join(" ") : "files of the lock file",
+  ];
+  const said = bounds.filter((bound) => bound !== undefined).join(" ");
+  const to = `http://${rule.to.replace(/:(443|80)$/, "")}/`;
+  return said === "" ? to : `${to} (${said})`;
+}
+
+function named(allow: readonly NetworkRule[]): string {
+  const texts = allowedText({ allow });
+  const more = texts.length > MAX_NAMED ? [`${texts.length - MAX_NAMED} more`] : [];
+  return [...texts.slice(0, MAX_NAMED), ...more].join(", ") || "none";
+}
+
+/** Only a tunnel has what is not looked into. */
+function hasMethod(rule: NetworkRule, method: string | undefined): boolean {
+  if (method === undefined) return !isLookedInto(rule);
+  return rule.methods?.includes(method) ?? true;
+}
+
+function headersSet({ set = {} }: NetworkRule): number {
+  return Object.keys(set).length;
+}
+
+function hasPath({ paths, artifacts }: NetworkRule, raw: string | undefined): boolean {
+  const path = raw?.split("?", 1)[0];
+  if (path === undefined) return paths === undefined && artifacts === undefined;
+  if (artifacts !== undefined && !artifacts.some((artifact) => artifact.path === path)) return false;
+  return paths?.some((pattern) => pathMatches(pattern, path)) ?? true;
+}

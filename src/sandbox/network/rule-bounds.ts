@@ -1,0 +1,174 @@
+import {
+  ADDRESSES_OF_OTHERS,
+  type AddressBlock,
+  blockInside,
+  blockText,
+  EVERY_ADDRESS,
+  meetBlocks,
+  PUBLIC_ADDRESSES,
+} from "./address.ts";
+import { hasOwn, type ParsedRule } from "./canonical-rule.ts";
+import { meetPatterns, patternInside, segmentCount, splitPattern } from "./path-glob.ts";
+import { type Artifact, isLookedInto, type NetworkRule } from "./rule.ts";
+import { EVERYWHERE, meetTargets, type NetworkTarget, targetInside } from "./target.ts";
+
+/** In which term a rule asks for more: in the order in which they are compared. `tunnel`: its requests are looked into. */
+export const NETWORK_TERMS = ["to", "tunnel", "tls", "methods", "paths", "artifacts", "addresses", "set"] as const;
+export type NetworkTerm = (typeof NETWORK_TERMS)[number];
+
+/**
+ * How two rules are compared. `caller`: what is asked inherits addresses and files that it does not name. `policy`: the same,
+ * and any secret may be set, since a policy knows no project's secrets. `itself`: nothing is inherited.
+ */
+export type Ceiling = "caller" | "policy" | "itself";
+
+/** The rules that `network: true` is worth as a ceiling. The Engine's network does not lead to the loopback of the machine. */
+export function everywhere(ceiling: Ceiling): ParsedRule[] {
+  const blocks = ceiling === "policy" ? EVERY_ADDRESS : ADDRESSES_OF_OTHERS;
+  return [{ rule: { to: "*:*" }, target: EVERYWHERE, blocks }];
+}
+
+/** A request of what is asked, with `undefined` for one of any kind. */
+interface Piece {
+  readonly method: string | undefined;
+  readonly path: string | undefined;
+  readonly artifact: Artifact | undefined;
+  readonly block: AddressBlock | undefined;
+}
+
+/** The term in which the rules do not allow together what is asked; null if they do. Exact: any request of it is in one of them. */
+export function excessOf(asked: ParsedRule, has: readonly ParsedRule[], ceiling: Ceiling): NetworkTerm | null {
+  const near = has.filter(({ target }) => targetInside(asked.target, target));
+  const { methods, paths, artifacts } = asked.rule;
+  const blocks = asked.blocks ?? (ceiling === "itself" ? PUBLIC_ADDRESSES : undefined);
+  for (const method of methods ?? [undefined])
+    for (const path of paths ?? [undefined])
+      for (const artifact of artifacts ?? [undefined])
+        for (const block of blocks ?? [undefined]) {
+          const excess = excessOfPiece({ method, path, artifact, block }, asked, near, ceiling);
+          if (excess !== null) return excess;
+        }
+  return null;
+}
+
+function excessOfPiece(
+  piece: Piece,
+  asked: ParsedRule,
+  has: readonly ParsedRule[],
+  ceiling: Ceiling,
+): NetworkTerm | null {
+  const misses = has.map((rule) => firstMiss(piece, asked, rule, ceiling));
+  if (misses.includes(null)) return null;
+  const { path } = piece;
+  const longest = Math.max(0, ...has.flatMap(({ rule }) => rule.paths?.map(segmentCount) ?? []));
+  const parts = path !== undefined && segmentCount(path) <= longest ? splitPattern(path) : [];
+  const isCovered = (part: string) => excessOfPiece({ ...piece, path: part }, asked, has, ceiling) === null;
+  if (parts.length > 0 && parts.every(isCovered)) return null;
+  // The rule that fits longest says best what is wrong.
+  return NETWORK_TERMS.findLast((term) => misses.includes(term)) ?? "to";
+}
+
+function firstMiss(
+  piece: Piece,
+  asked: ParsedRule,
+  { rule, blocks }: ParsedRule,
+  ceiling: Ceiling,
+): NetworkTerm | null {
+  const { method, path, artifact, block } = piece;
+  if (isLookedInto(rule)) {
+    if (!isLookedInto(asked.rule)) return "tunnel";
+    if (meetTls(asked.rule, rule, asked.target) === null) return "tls";
+  }
+  if (rule.methods !== undefined && (method === undefined || !rule.methods.includes(method))) return "methods";
+  if (rule.paths !== undefined && !rule.paths.some((each) => path !== undefined && patternInside(path, each)))
+    return "paths";
+  if (rule.artifacts !== undefined && !hasArtifact(rule.artifacts, artifact, ceiling)) return "artifacts";
+  const allowed = blocks ?? PUBLIC_ADDRESSES;
+  if (block !== undefined && !allowed.some((each) => blockInside(block, each))) return "addresses";
+  return setsMore(asked.rule, rule, ceiling) ? "set" : null;
+}
+
+/** Digests that are accepted in place of each other are more if there are more of them. */
+function hasArtifact(has: readonly Artifact[], asked: Artifact | undefined, ceiling: Ceiling): boolean {
+  if (asked === undefined) return ceiling !== "itself";
+  const same = has.find(({ path }) => path === asked.path);
+  return same !== undefined && asked.digests.every((digest) => same.digests.includes(digest));
+}
+
+function setsMore({ set = {}, without = [] }: NetworkRule, has: NetworkRule, ceiling: Ceiling): boolean {
+  if (ceiling === "policy") return false;
+  if (Object.entries(set).some(([name, { secret }]) => !hasOwn(has.set, name) || has.set?.[name]?.secret !== secret))
+    return true;
+  // A caller's header that this rule does not set is kept from the cell as well: see `NetworkRule.without`.
+  return ceiling === "itself" && headersOf(has).some((name) => !hasOwn(set, name) && !without.includes(name));
+}
+
+/** What both allow; null if that is nothing. Of two rules the first is what is asked. */
+export function meetRules(asked: ParsedRule, has: ParsedRule, ceiling: Ceiling): NetworkRule | null {
+  const met = meetTargets(asked.target, has.target);
+  if (met === null) return null;
+  const tls = meetTls(asked.rule, has.rule, met);
+  if (tls === null) return null;
+  const blocks = meetAddresses(asked, has, ceiling);
+  const methods = meetLists(asked.rule.methods, has.rule.methods, (a, b) => (a === b ? a : null));
+  const paths = meetLists(asked.rule.paths, has.rule.paths, meetPatterns);
+  const artifacts = meetLists(asked.rule.artifacts, has.rule.artifacts, meetArtifacts);
+  return {
+    to: `${met.wildcard ? "*." : ""}${met.host}:${tls.port ?? "*"}`,
+    ...(methods && { methods }),
+    ...(paths && { paths }),
+    ...meetHeaders(asked.rule, has.rule, ceiling),
+    ...(blocks && { addresses: blocks.map(blockText) }),
+    ...(tls.plain && { tls: false }),
+    ...(asked.rule.packages && { packages: asked.rule.packages }),
+    ...(artifacts && { artifacts }),
+  };
+}
+
+/** A tunnel carries both. Otherwise the two must agree; on port 80 they always do. Null if they do not. */
+function meetTls(
+  a: NetworkRule,
+  b: NetworkRule,
+  { port }: NetworkTarget,
+): { plain: boolean; port: number | null } | null {
+  const [first, second] = [a, b].map((rule) => (isLookedInto(rule) ? rule.tls === false : undefined));
+  const plain = first ?? second ?? false;
+  if (first === undefined || second === undefined || first === second) return { plain, port };
+  return port === null || port === 80 ? { plain: false, port: 80 } : null;
+}
+
+function meetAddresses(asked: ParsedRule, has: ParsedRule, ceiling: Ceiling): readonly AddressBlock[] | undefined {
+  // What everything holds of the public addresses is all of them.
+  const outer = has.target === EVERYWHERE ? undefined : has.blocks;
+  if (asked.blocks === undefined && (outer === undefined || ceiling !== "itself")) return outer;
+  return meetBlocks(asked.blocks ?? PUBLIC_ADDRESSES, has.blocks ?? PUBLIC_ADDRESSES);
+}
+
+function meetLists<Item>(
+  some: readonly Item[] | undefined,
+  others: readonly Item[] | undefined,
+  meet: (a: Item, b: Item) => Item | null,
+): Item[] | undefined {
+  if (some === undefined || others === undefined) return (some ?? others)?.slice();
+  return some.flatMap((a) => others.flatMap((b) => meet(a, b) ?? []));
+}
+
+function meetArtifacts(a: Artifact, b: Artifact): Artifact | null {
+  return a.path === b.path ? { path: a.path, digests: a.digests.filter((digest) => b.digests.includes(digest)) } : null;
+}
+
+/** Corral sets what both set. What only one sets, nobody sends. */
+function meetHeaders(asked: NetworkRule, has: NetworkRule, ceiling: Ceiling): Pick<NetworkRule, "set" | "without"> {
+  if (ceiling === "policy")
+    return { ...(asked.set && { set: asked.set }), ...(asked.without && { without: asked.without }) };
+  const set = Object.entries(asked.set ?? {}).filter(
+    ([name, { secret }]) => hasOwn(has.set, name) && has.set?.[name]?.secret === secret,
+  );
+  const names = set.map(([name]) => name);
+  const without = [...headersOf(asked), ...headersOf(has)].filter((name) => !names.includes(name));
+  return { ...(set.length > 0 && { set: Object.fromEntries(set) }), ...(without.length > 0 && { without }) };
+}
+
+function headersOf({ set = {}, without = [] }: NetworkRule): string[] {
+  return [...Object.keys(set), ...without];
+}
