@@ -17,10 +17,17 @@ export class RunTroubles {
   /** The environment, with an `emit` that also collects troubles. */
   listeningIn(env: RunEnvironment): RunEnvironment {
     const emit: Emit = (event) => {
-      if (event.type === "trouble") this.#add(event.root, event.detail);
+      if (event.type === "trouble") this.add(event.root, event.detail);
       env.emit(event);
     };
     return { ...env, emit };
+  }
+
+  add(root: string, detail: string): void {
+    const told = this.#byRoot.get(root) ?? new Set();
+    this.#byRoot.set(root, told);
+    if (told.size < MAX_TEXTS) told.add(detail.slice(0, MAX_CHARS));
+    if (this.#byRoot.size > MAX_RUNS) this.#byRoot.delete(this.#byRoot.keys().next().value ?? root);
   }
 
   /** Returns and forgets the troubles of the tree of runs with this root, without repetitions. */
@@ -28,12 +35,5 @@ export class RunTroubles {
     const told = this.#byRoot.get(root);
     this.#byRoot.delete(root);
     return [...(told ?? [])];
-  }
-
-  #add(root: string, detail: string): void {
-    const told = this.#byRoot.get(root) ?? new Set();
-    this.#byRoot.set(root, told);
-    if (told.size < MAX_TEXTS) told.add(detail.slice(0, MAX_CHARS));
-    if (this.#byRoot.size > MAX_RUNS) this.#byRoot.delete(this.#byRoot.keys().next().value ?? root);
   }
 }

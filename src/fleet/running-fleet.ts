@@ -205,8 +205,9 @@ export class RunningFleet {
   /** The result of a run that a bug ended. It says nothing of the other items: they continue, and this one never runs again. */
   #brokenRun({ request, run }: ClaimedItem, error: unknown): RunResult {
     if (error instanceof EngineTrouble || isHostTrouble(error)) throw error;
-    const detail = `item ${request.key} is lost, other items continue: internal error: ${bugText(error)}`;
-    this.#parts.onEvent({ type: "trouble", detail });
+    const bug = `internal error: ${bugText(error)}`;
+    this.#parts.troubles.add(run, bug);
+    this.#parts.onEvent({ type: "trouble", detail: `item ${request.key} is lost, other items continue: ${bug}` });
     return brokenResult({ run, worker: this.#parts.spec.worker });
   }
 

@@ -1,5 +1,4 @@
 import { EngineTrouble } from "../isolation/port/driver.ts";
-import { bugText } from "../platform/bug-text.ts";
 import { isHostTrouble } from "../platform/host-trouble.ts";
 import type { Records } from "./model/environment.ts";
 import { identityOf, type Job } from "./model/job.ts";
@@ -7,13 +6,12 @@ import { brokenResult, type RunResult, unstartedResult } from "./model/result.ts
 
 /**
  * Runs a job by `act`, and reports it from its request to its end. Every outcome is a result, also a failure of the engine
- * and a cancellation. It rejects only for a bug; the run is then recorded as lost.
+ * and a cancellation. It rejects only for a bug, which is then the caller's to report; the run is recorded as lost.
  */
 export async function recordedRun(job: Job, env: Records, act: () => Promise<RunResult>): Promise<RunResult> {
   env.emit({ type: "requested", ...identityOf(job) });
   const requestedAt = env.now();
   const outcome = await outcomeOf(job, env, act).catch((error: unknown) => {
-    env.emit({ type: "trouble", ...identityOf(job), detail: `internal error: ${bugText(error)}` });
     env.emit({ type: "ended", ...identityOf(job), result: brokenResult({ run: job.run, worker: job.worker.name }) });
     throw error;
   });

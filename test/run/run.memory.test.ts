@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { openSession } from "../../src/run/open-session.ts";
+import { run } from "../../src/run/run.ts";
 import type { FakeProgram } from "../isolation/fake/program.ts";
 import { memoryEngine } from "./memory-engine.ts";
 import { openProject, type ProjectSpec } from "./project-fixture.ts";
@@ -50,6 +51,27 @@ async function opened(spec: Partial<ProjectSpec>, deviate?: Parameters<typeof me
 }
 
 describe("a run", () => {
+  it("that meets a bug rejects with it, leaves the report of it to its caller, and is recorded as lost", async () => {
+    await using o = await opened({ workers: { w: worker("cat") } });
+    const { environment } = o.project.corral;
+    const { grants } = environment;
+    const broken = new Proxy(grants, {
+      get: (of, name) => {
+        if (name === "join") throw new RangeError("no stack left");
+        const own: unknown = Reflect.get(of, name);
+        return typeof own === "function" ? own.bind(of) : own;
+      },
+    });
+    const w = environment.project.workers.get("w");
+    if (w === undefined) throw new Error("there is no worker w");
+    const running = run({ worker: w, signal: new AbortController().signal }, { ...environment, grants: broken });
+    await expect(running).rejects.toThrow("no stack left");
+    expect(o.project.events).toMatchObject([
+      { type: "requested" },
+      { type: "ended", result: { status: "lost", error: { code: "INTERNAL" } } },
+    ]);
+  });
+
   it.each([
     ["cat", { status: "succeeded", exitCode: 0, signal: null, error: null, stdout: '{"a":[1,"ü"]}\n' }],
     ["fails", { status: "failed", exitCode: 3, stderr: "no\n", error: { code: "FAILED" } }],
