@@ -1,0 +1,62 @@
+import { once } from "node:events";
+import { type AddressInfo, createServer, type Socket } from "node:net";
+import { buffer, text } from "node:stream/consumers";
+import { afterEach, describe, expect, it } from "vitest";
+import { type CellSide, cellSide, LOOPBACK } from "./cell-side.ts";
+
+const opened: AsyncDisposable[] = [];
+afterEach(async () => {
+  for (const each of opened.splice(0)) await each[Symbol.asyncDispose]();
+});
+
+/** A server of the test. */
+async function serverOf(onConnection: (socket: Socket) => void): Promise<number> {
+  const sockets = new Set<Socket>();
+  const server = createServer({ allowHalfOpen: true }, (socket) => {
+    sockets.add(socket.on("error", () => {}));
+    onConnection(socket);
+  });
+  opened.push({
+    async [Symbol.asyncDispose]() {
+      for (const socket of sockets) socket.destroy();
+      await new Promise((done) => server.close(done));
+    },
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  return (server.address() as AddressInfo).port;
+}
+
+function cellFor(port: number): CellSide {
+  const cell = cellSide({ network: { allow: [{ to: `db.test:${port}`, ...LOOPBACK }] } });
+  opened.push(cell);
+  return cell;
+}
+
+describe("a tunnel", () => {
+  it("lets the server speak first, and keeps half-closed connections", async () => {
+    const port = await serverOf(async (socket) => {
+      socket.write("hello\n");
+      const said = await text(socket);
+      socket.end(`you said ${said}`);
+    });
+    const cell = cellFor(port);
+    const client = await cell.connect("db.test", port);
+    const [greeting] = (await once(client, "data")) as [Buffer];
+    expect(greeting.toString()).toBe("hello\n");
+    client.end("\x01\x02");
+    expect(await text(client)).toBe("you said \x01\x02");
+    expect(cell.egress.report()).toEqual({
+      allowed: [{ to: `db.test:${port}`, connections: 1, requests: 0, up: 2, down: 17 }],
+      denied: [],
+      unlisted: 0,
+    });
+  });
+
+  it("to a host that no rule names is closed without looking the name up", async () => {
+    const cell = cellFor(1);
+    const client = await cell.connect("other.test", 1);
+    expect(await buffer(client)).toHaveLength(0);
+    expect(cell.lookups).toEqual([]);
+    expect(cell.denied).toMatchObject([{ to: "other.test:1", reason: "host", count: 1 }]);
+  });
+});
