@@ -1,10 +1,10 @@
 import type { Duplex } from "node:stream";
+import { judgeRequest, rulesFor } from "../sandbox/network/judge.ts";
 import type { NetworkPlace } from "../sandbox/network/places.ts";
 import type { DeniedTraffic, NetworkReport } from "../sandbox/network/report.ts";
 import { type AllowedNetwork, isLookedInto } from "../sandbox/network/rule.ts";
 import { dial } from "./dial/dial.ts";
 import { judgedAddresses } from "./dial/judged-addresses.ts";
-import { rulesFor } from "./judge.ts";
 import { BOUNDS } from "./model/bounds.ts";
 import { type Outlet, targetText, type Visit } from "./model/outlet.ts";
 import { Meter } from "./traffic/meter.ts";
@@ -67,8 +67,8 @@ export function openEgress(request: EgressRequest): Egress {
     const rules = () =>
       (network === false ? [] : rulesFor(network, target.host, target.port)).filter((r) => !isLookedInto(r));
     if (rules().length === 0) {
-      const to = targetText(target);
-      traffic.denied({ to, reason: "host", detail: `${to} is not allowed.` });
+      const judged = judgeRequest(network === false ? { allow: [] } : network, target);
+      if (!judged.ok) traffic.denied({ to: targetText(target), reason: judged.reason, detail: judged.detail });
       visit.close();
       return;
     }

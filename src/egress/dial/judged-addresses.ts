@@ -1,8 +1,9 @@
 import { isIP } from "node:net";
+import { addressAllowed } from "../../sandbox/network/judge.ts";
 import type { NetworkRule } from "../../sandbox/network/rule.ts";
 import { BOUNDS } from "../model/bounds.ts";
 import type { Refusal } from "../model/refusal.ts";
-import { isWithin, plainAddress, specialKind } from "./special-addresses.ts";
+import { isOwnAddress, plainAddress } from "./own-addresses.ts";
 
 /** All addresses of a name, as the host's resolver has them. */
 export type Resolve = (host: string, signal: AbortSignal) => Promise<readonly string[]>;
@@ -28,26 +29,22 @@ export async function judgedAddresses(
   const found = isIP(literal) === 0 ? await resolved(host, resolve, signal) : [literal];
   const plain = [...new Set(found.map(plainAddress))].filter((address) => address !== null);
   if (plain.length === 0) return refuse("unresolved", `${host} has no address.`);
-  const judged = plain.map((address) => ({ address, fault: addressFault(address, rules) }));
-  const allowed = judged.filter(({ fault }) => fault === null).map(({ address }) => address);
+  const allowed = plain.filter((address) => isAllowed(address, rules));
   if (allowed.length > 0) return { ok: true, addresses: interleaved(allowed).slice(0, BOUNDS.addresses) };
-  return refuse("address", `${host} leads to ${judged[0]?.fault}.`);
+  const which = rules.some(({ addresses }) => addresses === undefined) ? "public" : "named in `addresses` of its rule";
+  return refuse("address", `${host} leads to an address that is not ${which}.`);
 }
 
 /** True if an address that was dialled may still be dialled. */
 export function addressStillAllowed(address: string, rules: readonly NetworkRule[]): boolean {
   const plain = plainAddress(address);
-  return plain !== null && addressFault(plain, rules) === null;
+  return plain !== null && isAllowed(plain, rules);
 }
 
-/** Null if a rule allows the address. Without `addresses`, a rule allows every public one. */
-function addressFault(address: string, rules: readonly NetworkRule[]): string | null {
-  const faults = rules.map(({ addresses }) => {
-    if (addresses !== undefined) return isWithin(address, addresses) ? null : "an address that the rule does not name";
-    const kind = specialKind(address);
-    return kind === null ? null : `${kind}, which \`addresses\` of its rule must name`;
-  });
-  return faults.includes(null) ? null : (faults[0] ?? "an address that no rule allows");
+function isAllowed(address: string, rules: readonly NetworkRule[]): boolean {
+  return rules.some(
+    (rule) => addressAllowed(rule, address) && (rule.addresses !== undefined || !isOwnAddress(address)),
+  );
 }
 
 async function resolved(host: string, resolve: Resolve, signal: AbortSignal): Promise<readonly string[]> {
