@@ -1,5 +1,6 @@
 import { Agent, type ClientRequest, type IncomingMessage } from "node:http";
 import { Agent as TlsAgent } from "node:https";
+import { inspect } from "node:util";
 import Docker from "dockerode";
 import { EngineUnavailableError, type UnavailableReason } from "../port/engine.ts";
 import { ANYTHING, asked } from "./answers/asked.ts";
@@ -76,7 +77,8 @@ function noticing<A extends Agent>(agent: A): A {
     });
     add(request, ...rest);
   };
-  return agent;
+  // The client library prints the options of each call for its log, also if there is none: of an agent, that is all its sockets.
+  return Object.assign(agent, { [inspect.custom]: () => "Agent" });
 }
 
 /** The client's types do not have the ping's abort signal. */

@@ -1,9 +1,10 @@
 import { createHash } from "node:crypto";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { createServer, type RequestListener, type Server } from "node:http";
+import { type Agent, createServer, type RequestListener, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { inspect } from "node:util";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { connect, engineUnavailable } from "../../../src/isolation/engine/connect.ts";
 import { resolveEndpoint } from "../../../src/isolation/engine/endpoint.ts";
@@ -58,6 +59,13 @@ describe("connect", () => {
       endpoint: { url: `unix://${socket}`, source: "DOCKER_HOST" },
       socketPath: socket,
     });
+  });
+
+  it("prints nothing of its connections, because the client library prints them at each call", async () => {
+    const { docker } = await connect({ DOCKER_HOST: `unix://${socket}` });
+    const { agent } = docker.modem as unknown as { agent: Agent };
+    expect(Object.keys(agent.freeSockets)).toHaveLength(1);
+    expect(inspect(agent, { showHidden: true, depth: null })).toBe("Agent");
   });
 
   it("follows DOCKER_HOST over TCP, with or without its scheme", async () => {
