@@ -25,7 +25,7 @@ export default defineConfig({
           name: "engine",
           include: engine,
           setupFiles: always,
-          globalSetup: "test/tiers/build.ts",
+          globalSetup: "test/tiers/engine-tier.ts",
           retry: 1,
           sequence: { groupOrder: 1 },
         },

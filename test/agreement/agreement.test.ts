@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { giveGate } from "../tiers/give-gate.ts";
 import { compared } from "./compare.ts";
 import { type Entry, OUTSIDE, type Scenario, scenarios } from "./sandboxes.ts";
 import { STRICTER } from "./stricter.ts";
@@ -15,6 +16,7 @@ let stateDir: string;
 
 beforeAll(async () => {
   stateDir = await mkdtemp(join(tmpdir(), "corral-agree-state-"));
+  await giveGate(stateDir);
 });
 
 afterAll(async () => {

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { chown, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { giveGate } from "../tiers/give-gate.ts";
 import { PROGRAM } from "./program.ts";
 
 /** The user that cells run as where nothing else is said. */
@@ -39,6 +40,7 @@ export async function cliProject(spec: {
 }): Promise<CliProject> {
   const dir = await mkdtemp(join(tmpdir(), "corral-cli-"));
   const stateDir = await mkdtemp(join(tmpdir(), "corral-state-"));
+  await giveGate(stateDir);
   const write = async (path: string, text: string): Promise<void> => {
     await mkdir(dirname(join(dir, path)), { recursive: true });
     await writeFile(join(dir, path), text);

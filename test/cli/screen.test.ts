@@ -20,8 +20,6 @@ beforeAll(async () => {
     },
     folders: ["out"],
   });
-  // Takes the gate out of its image once, so that the time of the tests below is their own.
-  await project.corral(["run", "kid"]);
 });
 
 afterAll(async () => {

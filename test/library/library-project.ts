@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type OpenedProject, type OpenProjectOptions, openProject, type RunEvent } from "../../src/index.ts";
 import { type ProjectSpec, writeProject } from "../run/project-fixture.ts";
+import { giveGate } from "../tiers/give-gate.ts";
 
 /** A project in a temporary folder, opened as a program opens it. Disposing closes it, and removes all of it. */
 export interface LibraryProject extends AsyncDisposable {
@@ -17,6 +18,7 @@ export async function libraryProject(spec: ProjectSpec, options: OpenProjectOpti
   const [dir, stateDir] = [join(base, "p"), join(base, "s")];
   const events: RunEvent[] = [];
   await writeProject(dir, spec);
+  await giveGate(stateDir);
   const project = await openProject(dir, {
     env: process.env,
     stateDir,

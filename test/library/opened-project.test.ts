@@ -209,6 +209,7 @@ describe("project.planFor", () => {
   it("is the plan that the run then has, but for what only a run has", async () => {
     await using fixture = await libraryProject(SPEC);
     const { project, events } = fixture;
+    await rm(fixture.stateDir, { recursive: true });
     expect(await project.planFor("writes")).toMatchObject({ ok: true });
     await expect(readdir(fixture.stateDir), "a plan makes nothing").rejects.toThrow("ENOENT");
     // Its first run puts the gate in its place.

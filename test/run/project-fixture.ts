@@ -12,7 +12,7 @@ import type { EnginePort } from "../../src/isolation/port/engine.ts";
 import type { Attachment } from "../../src/run/model/job.ts";
 import { type Corral, openCorral, openCorralFor } from "../../src/run/open/corral.ts";
 import { run } from "../../src/run/run.ts";
-import { makeStateDir } from "../../src/state/state-dir.ts";
+import { giveGate } from "../tiers/give-gate.ts";
 
 /** The user that cells run as where nothing else is said. */
 export const WORKER_UID = 65532;
@@ -127,7 +127,7 @@ async function openAt(
     for (const look of waiting) look();
   };
   const opening = { projectDir: dir, stateDir, engineEnv, ...options, emit };
-  if (engine !== undefined) await makeStateDir(stateDir);
+  await giveGate(stateDir);
   const corral =
     engine === undefined
       ? await openCorral(opening)

@@ -5,6 +5,7 @@ import type Docker from "dockerode";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { connect } from "../../src/isolation/engine/connect.ts";
 import { openCorral } from "../../src/run/open/corral.ts";
+import { giveGate } from "../tiers/give-gate.ts";
 import { type Orchestrator, startOrchestrator } from "./orchestrator.ts";
 import { openProject, sh, writable, writeProject } from "./project-fixture.ts";
 
@@ -23,6 +24,7 @@ let docker: Docker;
 beforeEach(async () => {
   base = await mkdtemp(join(tmpdir(), "cr-"));
   await writeProject(join(base, "p"), SPEC);
+  await giveGate(places().stateDir);
   ({ docker } = await connect(process.env));
 });
 
