@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, rm, rmdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { detachMountsBelow } from "../files/host/kernel-mounts.ts";
 import { removeTree } from "../files/host/remove-tree.ts";
@@ -25,7 +25,20 @@ export async function makeOwnerDir(liveDir: string, owner: Owner): Promise<strin
 /** Also detaches views that are still mounted in it, because their runs did not end in order. */
 export async function removeOwnerDir(dir: string): Promise<void> {
   await detachMountsBelow(dir);
-  await removeTree(dir);
+  if (!(await removedAtOnce(dir))) await removeTree(dir);
+}
+
+/** Most directories have nothing left but the owner. To start a program for that would take most of the time of an end. */
+async function removedAtOnce(dir: string): Promise<boolean> {
+  try {
+    const names = await readdir(dir);
+    if (names.some((name) => name !== OWNER_FILE)) return false;
+    await rm(join(dir, OWNER_FILE), { force: true });
+    await rmdir(dir);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** Removes the directories of owners that are certainly dead; returns their names. */

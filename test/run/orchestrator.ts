@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import type { RunResult } from "../../src/index.ts";
@@ -16,7 +17,7 @@ export interface Orchestrator extends AsyncDisposable {
   readonly stderr: () => string;
   /** Settles when so many of its lines hold this. */
   said(what: keyof Line, times: number): Promise<void>;
-  /** `kill -9`; settles when it is gone. */
+  /** `kill -9`, and of its `corral-watch` too: what it left is there until a test removes it. Settles when it is gone. */
   kill(): Promise<void>;
   readonly exit: Promise<number | null>;
 }
@@ -72,6 +73,7 @@ export function startOrchestrator(options: OrchestratorOptions, guise?: Guise): 
       await Promise.race([promise, ended]).finally(() => waiting.delete(look));
     },
     async kill() {
+      for (const watch of watchesOf(child.pid ?? 0)) process.kill(watch, "SIGKILL");
       child.kill("SIGKILL");
       await exit;
     },
@@ -80,6 +82,11 @@ export function startOrchestrator(options: OrchestratorOptions, guise?: Guise): 
       await exit;
     },
   };
+}
+
+function watchesOf(pid: number): number[] {
+  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").split(" ").filter(Boolean).map(Number);
+  return children.filter((each) => readFileSync(`/proc/${each}/cmdline`, "utf8").includes("corral-watch"));
 }
 
 function isRunning(child: ChildProcess): boolean {
