@@ -1,3 +1,4 @@
+import { isUtf8 } from "node:buffer";
 import { rm } from "node:fs/promises";
 import PQueue from "p-queue";
 import type { GitRepo } from "../declarations/git/repo.ts";
@@ -12,6 +13,12 @@ export interface FileChange {
   readonly path: string;
   readonly mode: string;
   readonly content: Uint8Array | null;
+}
+
+export interface CommitDiff {
+  readonly text: string;
+  /** False if it is cut, or if some of the new content is not in it as it is, because it is no text. */
+  readonly isWhole: boolean;
 }
 
 export interface CommitHead {
@@ -138,14 +145,18 @@ export class Repository {
   }
 
   /** The diff of a commit, for people. The repository's own attributes and filters cannot change how it is shown. */
-  async diffOf(parent: string | null, commit: string, signal: AbortSignal): Promise<string> {
+  async diffOf(parent: string | null, commit: string, signal: AbortSignal): Promise<CommitDiff> {
     const shown = ["-r", "-p", "--no-commit-id", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames"];
     const between = parent === null ? ["--root", commit] : [parent, commit];
     const args = ["diff-tree", ...shown, ...between];
     const end = await this.#mirror.local(args, { maxOutputBytes: MAX_DIFF_BYTES }, signal);
     if (end.status !== 0 && !end.cut) throw this.#mirror.failure(end, "could not be compared");
     const text = new TextDecoder().decode(end.stdout);
-    return end.cut ? `${text}\n[the rest of the diff is not shown]\n` : text;
+    return {
+      text: end.cut ? `${text}\n[the rest of the diff is not shown]\n` : text,
+      // Lines of files begin with a blank, `+` or `-`.
+      isWhole: !end.cut && isUtf8(end.stdout) && !/^Binary files /m.test(text),
+    };
   }
 
   /** Pushes a commit to the branch. Refused if the branch has changed since. */

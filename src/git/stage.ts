@@ -3,6 +3,7 @@ import type { FileBytes } from "./file-bytes.ts";
 import { MAX_FILE_BYTES, MAX_STAGED_COMMITS, MAX_STAGED_FILES, MAX_TREE_STAGED_BYTES } from "./limits.ts";
 import { GitRefusal } from "./refusal.ts";
 import type { CommitHead, FileChange, Repository } from "./repository.ts";
+import { digestLine, shownCommit } from "./shown-commit.ts";
 import { blobId, foldersOf, type TreeEntry } from "./tree-entries.ts";
 import type { StagedCommit, StagedFile, TreeState } from "./tree-state.ts";
 
@@ -32,6 +33,7 @@ export async function stage(
 
   const changes: FileChange[] = [];
   const files: StagedFile[] = [];
+  const digests: string[] = [];
   const ids = new Map<string, string | null>();
   for (const { entry, path } of wanted) {
     const content = await bytes.read(path, MAX_FILE_BYTES, signal);
@@ -48,7 +50,9 @@ export async function stage(
         `A run and the runs it calls can stage at most ${MAX_TREE_STAGED_BYTES} bytes together.`,
       );
     changes.push({ path: entry, mode: modeOf(there?.mode), content });
-    files.push({ path, change: content === null ? "deleted" : there === undefined ? "added" : "modified" });
+    const change = content === null ? "deleted" : there === undefined ? "added" : "modified";
+    files.push({ path, change });
+    digests.push(digestLine({ path, change }, content));
     ids.set(entry, id);
   }
   for (const { path: entry, id } of displacedBy(changes, entries)) {
@@ -62,6 +66,7 @@ export async function stage(
     if (seen.get(entry) !== id) throw notPulled(path, repo.name);
     changes.push({ path: entry, mode: NEW_FILE, content: null });
     files.push({ path, change: "deleted" });
+    digests.push(digestLine({ path, change: "deleted" }, null));
     ids.set(entry, null);
   }
   if (changes.length === 0) throw nothingNew(repo.name);
@@ -69,7 +74,9 @@ export async function stage(
   const made = await repository.commit(parent, changes, head, signal);
   if (made === null) throw nothingNew(repo.name);
   const diff = await repository.diffOf(parent, made.commit, signal);
-  const staged: StagedCommit = { repository, ...made, message: request.message.trim(), files, diff, ids };
+  const message = request.message.trim();
+  const question = shownCommit({ commit: made.commit, message, digests, diff });
+  const staged: StagedCommit = { repository, ...made, message, files, diff: diff.text, question, ids };
   state.staged.set(made.commit, staged);
   return staged;
 }

@@ -9,6 +9,8 @@ export interface StagedCommit {
   readonly message: string;
   readonly files: readonly StagedFile[];
   readonly diff: string;
+  /** What the question about its push shows: all that is agreed to, as text or as digests. */
+  readonly question: string;
   /** The id of each of its files afterwards. Null for a deleted file. */
   readonly ids: ReadonlyMap<string, string | null>;
 }

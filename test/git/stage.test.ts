@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import fs from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -52,6 +53,37 @@ describe("staging", () => {
     expect(remote.git("log", "-1", "--format=%an %ae|%cn|%B|%P")).toBe(
       `w w@corral.invalid|w|Say why\n\nAt length.\n|${before}`,
     );
+  });
+
+  it.each<[string, Record<string, string | Buffer>]>([
+    ["long", { "a.md": "line\n".repeat(60_000), "docs/b.md": "mine\n" }],
+    ["binary", { "a.md": Buffer.from([1, 0, 2]), "docs/b.md": "mine\n" }],
+    ["not UTF-8", { "a.md": Buffer.from([0x61, 0xff, 0x0a]), "docs/b.md": "mine\n" }],
+  ])("has a question that gives every file with its digest if the diff cannot show all: %s", async (_, contents) => {
+    const w = await open();
+    await w.pull();
+    for (const [path, content] of Object.entries(contents)) w.write(path, content);
+    fs.rmSync(join(w.dir, "run.sh"));
+    const staged = await w.stage(["a.md", "docs/b.md", "run.sh"], "Say why\n\nAt length.");
+    const digests = Object.entries(contents).map(([path, content]) => {
+      const digest = createHash("sha256").update(content).digest("hex");
+      return `modified /notes/${path} (${Buffer.byteLength(content)} bytes, SHA-256 ${digest})`;
+    });
+    expect(staged.question.split("\n").slice(0, 8)).toEqual([
+      `commit ${staged.commit}`,
+      ...["message: Say why", "message: ", "message: At length."],
+      "all changed files, because the diff below does not show everything:",
+      ...[...digests, "deleted /notes/run.sh"],
+    ]);
+    expect(staged.question.length).toBeLessThan(400_000);
+  });
+
+  it("has a question with the commit, the whole message and the whole diff", async () => {
+    const w = await open();
+    await w.pull();
+    w.write("a.md", "one\n2\n");
+    const { commit, question, diff } = await w.stage(["a.md"], "Binary files differ");
+    expect(question).toBe(`commit ${commit}\nmessage: Binary files differ\n${diff}`);
   });
 
   it("names the author that the project names", async () => {

@@ -27,7 +27,7 @@ export interface WorkerSide extends AsyncDisposable {
   readonly agreedTo: string[];
   pull(request?: Partial<PullRequest>): Promise<Pulled>;
   stage(files: readonly string[], message?: string): Promise<StagedCommit>;
-  write(path: string, content: string): void;
+  write(path: string, content: string | Buffer): void;
   read(path: string): string | null;
 }
 

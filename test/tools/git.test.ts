@@ -88,7 +88,7 @@ describe("a worker with a repository", () => {
         paths: ["/work/notes/a.md"],
         through: ["w"],
         why: expect.stringMatching(/^push [0-9a-f]{12} to the branch main of notes \(.*\): say why$/),
-        diff: expect.stringContaining("+two"),
+        diff: expect.stringMatching(new RegExp(`^commit ${commit}\nmessage: say why\n[^]*\\+two\n`)),
       },
     ]);
     expect(remote.files()["a.md"]).toBe("one\ntwo\n");

@@ -76,11 +76,11 @@ export class SessionGit implements GitHands {
   async push(commit: string, signal: AbortSignal): Promise<GitStagedCommit> {
     return await this.#told(async (git) => {
       const staged = this.#staged(git, commit);
-      const { repository, files, message, diff } = staged;
+      const { repository, files, message, question } = staged;
       const { name, branch, url } = repository.repo;
       const paths = files.map(({ path }) => path);
       const why = `push ${commit.slice(0, 12)} to the branch ${branch} of ${name} (${url}): ${message}`;
-      const what = { operations: ["push"], paths, why, diff, through: this.#parts.job.path } as const;
+      const what = { operations: ["push"], paths, why, diff: question, through: this.#parts.job.path } as const;
       await this.#parts.ask(what, `push ${commit}`, signal);
       // It may have been pushed or discarded while the question was open.
       const { staged: open } = this.#state(git);
