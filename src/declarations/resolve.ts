@@ -6,6 +6,7 @@ import type { Policy } from "../sandbox/policy.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import { below, parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
+import { resolveNetwork } from "./network/resolve-network.ts";
 import { plantedLinkFault, resolveHostPlace } from "./place/host-place.ts";
 import { present } from "./terms/present.ts";
 import type { RawNeeds, RawPathNeed } from "./worker/raw-needs.ts";
@@ -47,8 +48,23 @@ export async function resolveNeeds(raw: RawNeeds, context: ResolveContext): Prom
   const allowRead = await directories(raw.allowRead);
   const allowWrite = await directories(raw.allowWrite);
   const workingDir = raw.workingDir === undefined ? undefined : place(raw.workingDir);
-  if (violations.length > 0) return { ok: false, violations };
-  const needs = { ...raw, paths: raw.paths && paths, allowRead, allowWrite, workingDir, policy };
+  const network = raw.network === undefined ? undefined : await resolveNetwork(raw.network, { projectDir });
+  if (network?.ok === false)
+    violations.push(
+      ...network.faults.map(
+        ({ at, fault }): Violation => ({ code: "NETWORK_NOT_RESOLVED", at: at.join("."), reason: fault }),
+      ),
+    );
+  if (violations.length > 0 || network?.ok === false) return { ok: false, violations };
+  const needs = {
+    ...raw,
+    paths: raw.paths && paths,
+    allowRead,
+    allowWrite,
+    workingDir,
+    network: network?.network,
+    policy,
+  };
   return { ok: true, needs: present(needs) };
 }
 

@@ -56,6 +56,8 @@ type Refusal =
       readonly by: string;
     }
   | { readonly code: "NETWORK_NOT_AVAILABLE"; readonly asked: Network; readonly has: Network; readonly by: string }
+  /** A line of a worker's network from which no rules can be made, `packages` or `lockfiles.0`. */
+  | { readonly code: "NETWORK_NOT_RESOLVED"; readonly at: string; readonly reason: string }
   | {
       readonly code: "LIMIT_TOO_LARGE";
       readonly limit: LimitName;

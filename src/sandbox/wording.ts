@@ -40,6 +40,7 @@ const WORDS: Words = {
     `\`${v.operation}: ${v.asked}\` in ${quote(v.path)} is looser than the caller's \`${v.operation}: ${v.has}\` (set by ${who(v.by)}). Use ${asStrictAs(v.has)}.`,
   NETWORK_NOT_AVAILABLE: (v) =>
     `Network access to ${network(v.asked)} is more than what is allowed: ${network(v.has)} (set by ${who(v.by)}). Ask for at most that, or set \`network: false\`.`,
+  NETWORK_NOT_RESOLVED: (v) => `\`${v.at}\` of this worker's \`network\` ${v.reason}.`,
   LIMIT_TOO_LARGE: (v) =>
     `\`${LIMITS[v.limit].key}: ${limitAmount(v.limit, v.asked)}\` is more than the limit of ${limitAmount(v.limit, v.has)} (set by ${who(v.by)}). Ask for at most ${limitAmount(v.limit, v.has)}, or leave it out.`,
   POLICY_WEAKER: (v) =>

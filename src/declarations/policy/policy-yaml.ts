@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { everyLimit, LIMITS, type LimitRow } from "../../sandbox/limits.ts";
+import type { Network } from "../../sandbox/network/rule.ts";
 import {
   BASELINE,
   HARDENING,
@@ -9,8 +10,9 @@ import {
   hardeningRow,
   type Policy,
 } from "../../sandbox/policy.ts";
+import { policyNetwork } from "../terms/network.ts";
 import { present } from "../terms/present.ts";
-import { amountOf, limitKeys, network } from "../terms/terms.ts";
+import { amountOf, limitKeys } from "../terms/terms.ts";
 import { checkShape } from "../yaml/check.ts";
 import { parseYaml } from "../yaml/document.ts";
 import { DeclarationError } from "../yaml/problem.ts";
@@ -39,7 +41,11 @@ function policyFile(name: string) {
   return map({
     name: z.literal(name),
     description: z.string().min(1).max(500),
-    network: line(network, false, (written) => typeof written === "object" && written.allow.length === 0),
+    network: line<Network>(
+      policyNetwork,
+      false,
+      (written) => typeof written === "object" && written.allow.length === 0,
+    ),
     hardening: map(Object.fromEntries(HARDENING_LINES.map((each) => [HARDENING[each].key, lineOf(each)]))).refine(
       ({ seccomp, file_watches }) => seccomp === "corral" || file_watches === true,
       {

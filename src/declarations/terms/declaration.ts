@@ -8,6 +8,7 @@ import {
 } from "../../sandbox/declare.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import { parseVirtualPath, ROOT, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { resolveNetwork } from "../network/resolve-network.ts";
 import { plantedLinkFault, resolveHostPlace } from "../place/host-place.ts";
 import { isBelowProject, type NewZone, type ZonePlace, zoneFolder } from "../place/zone-folder.ts";
 import type { Checked } from "../yaml/check.ts";
@@ -68,8 +69,12 @@ export async function resolveDeclaration(
   const workingDir = workingDirOf(sandbox, mounts);
   if (workingDir !== undefined && !workingDir.ok)
     problems.push(problemAt(["sandbox", "working_dir"], workingDir.fault));
-  if (problems.length > 0) return { ok: false, problems };
-  const { network, limits, own_paths } = sandbox;
+  const resolved = await resolveNetwork(sandbox.network ?? false, { projectDir });
+  if (!resolved.ok)
+    problems.push(...resolved.faults.map(({ at, fault }) => problemAt(["sandbox", "network", ...at], fault)));
+  if (problems.length > 0 || !resolved.ok) return { ok: false, problems };
+  const { limits, own_paths } = sandbox;
+  const network = sandbox.network && resolved.network;
   const ownPaths = own_paths === "allowed" || undefined;
   const further = present({ network, limits, workingDir: workingDir?.path, ownPaths });
   return { ok: true, value: { declaration: { mounts, rooted, ...further }, newZones } };

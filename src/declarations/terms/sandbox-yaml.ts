@@ -1,7 +1,8 @@
 import { z } from "zod";
 import { byKind, map, namedMap } from "../yaml/shape.ts";
 import { mountNameFault } from "./names.ts";
-import { constraints, hostPath, limits, mode, mountPlace, network, refuseSamePlace, virtualPath } from "./terms.ts";
+import { network } from "./network.ts";
+import { constraints, hostPath, limits, mode, mountPlace, refuseSamePlace, virtualPath } from "./terms.ts";
 
 const MAX_MOUNTS = 100;
 

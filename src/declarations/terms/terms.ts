@@ -1,8 +1,6 @@
 import { z } from "zod";
 import type { Approval } from "../../sandbox/approval.ts";
 import { LIMIT_NAMES, LIMITS, type LimitName, type LimitRow, type Limits } from "../../sandbox/limits.ts";
-import type { NetworkRule } from "../../sandbox/network/rule.ts";
-import { parseTarget } from "../../sandbox/network/target.ts";
 import { hidesHome, isReserved } from "../../sandbox/reserved.ts";
 import { parseVirtualPath, ROOT, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { byKind, map } from "../yaml/shape.ts";
@@ -101,18 +99,6 @@ export function refuseSamePlace(
     }
   }
 }
-
-const networkEntry = z.string().superRefine((raw, context) => {
-  const parsed = parseTarget(raw);
-  if (!parsed.ok) context.addIssue({ code: "custom", message: parsed.reason });
-});
-
-const networkRule = networkEntry.transform((to): NetworkRule => ({ to }));
-
-export const network = byKind(
-  { switch: z.boolean(), map: map({ allow: z.array(networkRule).max(100) }) },
-  "must be `true`, `false` or `{ allow: [host:port] }`",
-);
 
 /** One limit as a file writes it. */
 export function amountOf({ unit, min = 0, max = Number.MAX_SAFE_INTEGER }: LimitRow): z.ZodType<number> {

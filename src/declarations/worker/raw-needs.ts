@@ -2,8 +2,8 @@ import type { Approval } from "../../sandbox/approval.ts";
 import type { Limits } from "../../sandbox/limits.ts";
 import type { Mode } from "../../sandbox/mount.ts";
 import type { ZoneNeed } from "../../sandbox/needs.ts";
-import type { Network } from "../../sandbox/network/rule.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
+import type { RawNetwork } from "../network/raw-network.ts";
 
 /**
  * What a worker declares in its file: checked in form, but its paths are still text.
@@ -22,7 +22,7 @@ export interface RawNeeds {
   readonly stage?: true;
   readonly discard?: true;
   readonly workingDir?: string;
-  readonly network?: Network;
+  readonly network?: RawNetwork;
   readonly limits?: Limits;
 }
 

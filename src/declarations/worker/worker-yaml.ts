@@ -1,6 +1,7 @@
 import { z } from "zod";
 import type { JsonSchema } from "../schema/json-schema.ts";
 import { mountNameFault, nameFault, repositoryNameFault, variableNameFault } from "../terms/names.ts";
+import { network } from "../terms/network.ts";
 import {
   approval,
   constraints,
@@ -8,7 +9,6 @@ import {
   limitFields,
   mode,
   mountPlace,
-  network,
   refuseSamePlace,
   sides,
   virtualPath,

@@ -1,6 +1,7 @@
 import { type AddressBlock, blockText, mergeBlocks, PUBLIC_ADDRESSES, parseBlock } from "./address.ts";
+import { type ArtifactIndex, canonicalArtifacts, indexArtifacts } from "./artifacts.ts";
 import { patternFault, patternInside } from "./path-glob.ts";
-import { type Artifact, isLookedInto, type NetworkRule } from "./rule.ts";
+import { isLookedInto, type NetworkRule } from "./rule.ts";
 import { type NetworkTarget, parseTarget, targetText } from "./target.ts";
 
 /** A rule in canonical form, with its parts parsed. */
@@ -9,6 +10,8 @@ export interface ParsedRule {
   readonly target: NetworkTarget;
   /** Undefined: as `addresses` of the rule, every public one. */
   readonly blocks: readonly AddressBlock[] | undefined;
+  /** Of the artifacts; undefined: as there. */
+  readonly files: ArtifactIndex | undefined;
 }
 
 const PUBLIC_TEXTS = PUBLIC_ADDRESSES.map(blockText);
@@ -44,7 +47,7 @@ export function parseRule(raw: NetworkRule): ParsedRule | null {
     ...(raw.packages && { packages: raw.packages }),
     ...(artifacts && { artifacts }),
   };
-  return { rule, target: parsed.target, blocks };
+  return { rule, target: parsed.target, blocks, files: artifacts && indexArtifacts(artifacts) };
 }
 
 /** Undefined: every public address, also if each of them is listed. */
@@ -69,13 +72,6 @@ function sorted(texts: readonly string[]): string[] {
 
 function widest(patterns: readonly string[]): string[] {
   return patterns.filter((path) => !patterns.some((other) => other !== path && patternInside(path, other)));
-}
-
-function canonicalArtifacts(artifacts: readonly Artifact[]): Artifact[] {
-  const byPath = new Map<string, readonly string[]>();
-  for (const { path, digests } of artifacts) byPath.set(path, sorted([...(byPath.get(path) ?? []), ...digests]));
-  const all = [...byPath].map(([path, digests]) => ({ path, digests }));
-  return all.filter(({ digests }) => digests.length > 0).sort((a, b) => (a.path < b.path ? -1 : 1));
 }
 
 export function hasOwn(set: NetworkRule["set"], name: string): boolean {

@@ -97,6 +97,10 @@ function headersSet({ set = {} }: NetworkRule): number {
 function hasPath({ paths, artifacts }: NetworkRule, raw: string | undefined): boolean {
   const path = raw?.split("?", 1)[0];
   if (path === undefined) return paths === undefined && artifacts === undefined;
-  if (artifacts !== undefined && !artifacts.some((artifact) => artifact.path === path)) return false;
+  if (
+    artifacts !== undefined &&
+    !artifacts.some((artifact) => artifact.path === path || pathMatches(artifact.path, path))
+  )
+    return false;
   return paths?.some((pattern) => pathMatches(pattern, path)) ?? true;
 }

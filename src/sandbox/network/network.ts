@@ -65,7 +65,8 @@ function withoutIncluded(rules: readonly ParsedRule[]): NetworkRule[] {
   const byText = new Map(rules.map((rule) => [JSON.stringify(rule.rule), rule]));
   const kept = [...byText.values()].sort((a, b) => inOrder(a.rule, b.rule));
   const isIn = (inner: ParsedRule, outer: ParsedRule): boolean =>
-    (inner.rule.packages === undefined || inner.rule.packages === outer.rule.packages) &&
+    (inner.rule.packages === undefined ||
+      JSON.stringify(inner.rule.packages) === JSON.stringify(outer.rule.packages)) &&
     excessOf(inner, [outer], "itself") === null;
   const isIncluded = (rule: ParsedRule, index: number): boolean =>
     kept.some((other, place) => place !== index && isIn(rule, other) && (place < index || !isIn(other, rule)));

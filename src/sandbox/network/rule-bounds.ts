@@ -7,6 +7,7 @@ import {
   meetBlocks,
   PUBLIC_ADDRESSES,
 } from "./address.ts";
+import { type ArtifactIndex, artifactInside, meetArtifacts } from "./artifacts.ts";
 import { hasOwn, type ParsedRule } from "./canonical-rule.ts";
 import { meetPatterns, patternInside, segmentCount, splitPattern } from "./path-glob.ts";
 import { type Artifact, isLookedInto, type NetworkRule } from "./rule.ts";
@@ -25,7 +26,7 @@ export type Ceiling = "caller" | "policy" | "itself";
 /** The rules that `network: true` is worth as a ceiling. The Engine's network does not lead to the loopback of the machine. */
 export function everywhere(ceiling: Ceiling): ParsedRule[] {
   const blocks = ceiling === "policy" ? EVERY_ADDRESS : ADDRESSES_OF_OTHERS;
-  return [{ rule: { to: "*:*" }, target: EVERYWHERE, blocks }];
+  return [{ rule: { to: "*:*" }, target: EVERYWHERE, blocks, files: undefined }];
 }
 
 /** A request of what is asked, with `undefined` for one of any kind. */
@@ -40,7 +41,8 @@ interface Piece {
 export function excessOf(asked: ParsedRule, has: readonly ParsedRule[], ceiling: Ceiling): NetworkTerm | null {
   const near = has.filter(({ target }) => targetInside(asked.target, target));
   const { methods, paths, artifacts } = asked.rule;
-  const blocks = asked.blocks ?? (ceiling === "itself" ? PUBLIC_ADDRESSES : undefined);
+  const isBounded = ceiling === "itself" && near.some(({ blocks }) => blocks !== undefined);
+  const blocks = asked.blocks ?? (isBounded ? PUBLIC_ADDRESSES : undefined);
   for (const method of methods ?? [undefined])
     for (const path of paths ?? [undefined])
       for (const artifact of artifacts ?? [undefined])
@@ -71,28 +73,25 @@ function excessOfPiece(
 function firstMiss(
   piece: Piece,
   asked: ParsedRule,
-  { rule, blocks }: ParsedRule,
+  { rule, blocks, files }: ParsedRule,
   ceiling: Ceiling,
 ): NetworkTerm | null {
   const { method, path, artifact, block } = piece;
   if (isLookedInto(rule)) {
     if (!isLookedInto(asked.rule)) return "tunnel";
-    if (meetTls(asked.rule, rule, asked.target) === null) return "tls";
+    if (meetTls(asked.rule, rule, asked.target)?.port !== asked.target.port) return "tls";
   }
   if (rule.methods !== undefined && (method === undefined || !rule.methods.includes(method))) return "methods";
   if (rule.paths !== undefined && !rule.paths.some((each) => path !== undefined && patternInside(path, each)))
     return "paths";
-  if (rule.artifacts !== undefined && !hasArtifact(rule.artifacts, artifact, ceiling)) return "artifacts";
+  if (files !== undefined && !hasArtifact(artifact, files, ceiling)) return "artifacts";
   const allowed = blocks ?? PUBLIC_ADDRESSES;
   if (block !== undefined && !allowed.some((each) => blockInside(block, each))) return "addresses";
   return setsMore(asked.rule, rule, ceiling) ? "set" : null;
 }
 
-/** Digests that are accepted in place of each other are more if there are more of them. */
-function hasArtifact(has: readonly Artifact[], asked: Artifact | undefined, ceiling: Ceiling): boolean {
-  if (asked === undefined) return ceiling !== "itself";
-  const same = has.find(({ path }) => path === asked.path);
-  return same !== undefined && asked.digests.every((digest) => same.digests.includes(digest));
+function hasArtifact(asked: Artifact | undefined, has: ArtifactIndex, ceiling: Ceiling): boolean {
+  return asked === undefined ? ceiling !== "itself" : artifactInside(asked, has);
 }
 
 function setsMore({ set = {}, without = [] }: NetworkRule, has: NetworkRule, ceiling: Ceiling): boolean {
@@ -112,7 +111,10 @@ export function meetRules(asked: ParsedRule, has: ParsedRule, ceiling: Ceiling):
   const blocks = meetAddresses(asked, has, ceiling);
   const methods = meetLists(asked.rule.methods, has.rule.methods, (a, b) => (a === b ? a : null));
   const paths = meetLists(asked.rule.paths, has.rule.paths, meetPatterns);
-  const artifacts = meetLists(asked.rule.artifacts, has.rule.artifacts, meetArtifacts);
+  const artifacts =
+    asked.rule.artifacts && has.files
+      ? meetArtifacts(asked.rule.artifacts, has.files)
+      : (asked.rule.artifacts ?? has.rule.artifacts);
   return {
     to: `${met.wildcard ? "*." : ""}${met.host}:${tls.port ?? "*"}`,
     ...(methods && { methods }),
@@ -151,10 +153,6 @@ function meetLists<Item>(
 ): Item[] | undefined {
   if (some === undefined || others === undefined) return (some ?? others)?.slice();
   return some.flatMap((a) => others.flatMap((b) => meet(a, b) ?? []));
-}
-
-function meetArtifacts(a: Artifact, b: Artifact): Artifact | null {
-  return a.path === b.path ? { path: a.path, digests: a.digests.filter((digest) => b.digests.includes(digest)) } : null;
 }
 
 /** Corral sets what both set. What only one sets, nobody sends. */
