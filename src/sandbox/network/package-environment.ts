@@ -28,7 +28,7 @@ const CARGO_CONFIG = "/.cargo/config.toml";
  * The words of `use`, by kind:
  * - npm: `http://HOST/PATH/`, or `@scope http://HOST/PATH/`
  * - pypi: `http://HOST/PATH/simple/`; pip treats all indexes alike
- * - debian: a line of `sources.list`
+ * - debian: a line of `sources.list`, or `image` for those that the image has
  * - crates: `sparse+http://HOST/PATH/`
  * - go: `http://HOST/PATH,http://HOST/PATH` for the proxies in their order, `sumdb NAME[+KEY] http://HOST` for the checksum database or `sumdb off`, `nosumdb PATTERNS`
  */
@@ -98,8 +98,11 @@ const SETUPS: Readonly<Record<PackageKind, Setup>> = {
       },
     };
   },
-  debian(lines) {
-    return { env: { APT_CONFIG }, files: { [APT_CONFIG]: APT_SETTINGS, [APT_SOURCES]: `${lines.join("\n")}\n` } };
+  debian(words) {
+    const lines = words.filter((word) => word !== "image");
+    const list: Record<string, string> = lines.length === 0 ? {} : { [APT_SOURCES]: `${lines.join("\n")}\n` };
+    const settings = lines.length === 0 ? APT_DIRECTORIES : `${APT_LIST}${APT_DIRECTORIES}`;
+    return { env: { APT_CONFIG }, files: { [APT_CONFIG]: settings, ...list } };
   },
   crates([registry]) {
     const text = `[source.crates-io]\nreplace-with = "corral"\n\n[source.corral]\nregistry = "${registry}"\n`;
@@ -120,13 +123,15 @@ const SETUPS: Readonly<Record<PackageKind, Setup>> = {
   },
 };
 
+const APT_LIST = `Dir::Etc::sourcelist "${APT_SOURCES}";
+Dir::Etc::sourceparts "/dev/null";
+`;
+
 /**
  * The image's own directories are read-only and belong to root, so lists and packages are below `/tmp`, in memory. Without its
  * two caches apt-get uses a tenth of that.
  */
-const APT_SETTINGS = `Dir::Etc::sourcelist "${APT_SOURCES}";
-Dir::Etc::sourceparts "/dev/null";
-Dir::State "/tmp";
+const APT_DIRECTORIES = `Dir::State "/tmp";
 Dir::State::lists "apt-lists";
 Dir::State::status "/var/lib/dpkg/status";
 Dir::Cache "/tmp";

@@ -48,6 +48,10 @@ describe("the set-up of package tools", () => {
     expect(debian.env).toEqual({ APT_CONFIG: "/.corral/apt.conf" });
     expect(debian.files["/.corral/apt.list"]).toBe("deb http://d.example/debian stable main\n");
     expect(debian.files["/.corral/apt.conf"]).toContain('Dir::Etc::sourcelist "/.corral/apt.list";');
+    const image = packageSetup({ allow: [rule("deb.debian.org:80", "debian", "image")] });
+    expect(image.env).toEqual(debian.env);
+    expect(Object.keys(image.files)).toEqual(["/.corral/apt.conf"]);
+    expect(image.files["/.corral/apt.conf"]).not.toContain("sourcelist");
     const crates = packageSetup({ allow: [rule("index.example:443", "crates", "sparse+http://index.example/")] });
     expect(crates.files["/.cargo/config.toml"]).toBe(
       '[source.crates-io]\nreplace-with = "corral"\n\n[source.corral]\nregistry = "sparse+http://index.example/"\n',

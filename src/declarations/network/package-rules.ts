@@ -1,0 +1,94 @@
+import type { NetworkRule, PackageKind } from "../../sandbox/network/rule.ts";
+import { type LockSource, lockKind, lockRules } from "./lock-rules.ts";
+import type { RegistryMap } from "./registries/read-registries.ts";
+import { type Registry, targetOf } from "./registries/registry.ts";
+
+/** One preset that a file names. */
+export interface PackagePreset {
+  readonly kind: PackageKind;
+  /** The only addresses of its hosts that may be dialled, as in a rule. */
+  readonly addresses?: readonly string[];
+}
+
+export interface PackageTerms {
+  readonly packages?: readonly PackagePreset[];
+  /** Paths of lock files, relative to the project. */
+  readonly lockfiles?: readonly string[];
+}
+
+/** `index` is that of the preset or of the lock file. */
+export interface PackageFault {
+  readonly in: "packages" | "lockfiles";
+  readonly index: number;
+  readonly fault: string;
+}
+
+export interface PackageRules {
+  readonly rules: readonly NetworkRule[];
+  readonly faults: readonly PackageFault[];
+}
+
+/** Reading is all that a preset allows. */
+const METHODS: readonly string[] = ["GET", "HEAD"];
+
+/** The presets that these terms use: those that they name, and those of their lock files. */
+export function kindsOf({ packages = [], lockfiles = [] }: PackageTerms): PackageKind[] {
+  const locked = lockfiles.map(lockKind).filter((kind) => kind !== null);
+  return [...new Set([...packages.map(({ kind }) => kind), ...locked])];
+}
+
+/**
+ * The rules for presets and lock files. A lock file bounds the preset of its kind: only its files are reached, whether the
+ * preset is named or not.
+ */
+export async function packageRules(
+  terms: PackageTerms,
+  context: { readonly projectDir: string; readonly registries: RegistryMap },
+): Promise<PackageRules> {
+  const { packages = [], lockfiles = [] } = terms;
+  const faults: PackageFault[] = [];
+  const sources: LockSource[] = [];
+  for (const [index, path] of lockfiles.entries()) {
+    const kind = lockKind(path);
+    const fault =
+      "is not a lock file that Corral knows: package-lock.json, npm-shrinkwrap.json, requirements.txt, Cargo.lock";
+    if (kind === null) faults.push({ in: "lockfiles", index, fault });
+    else sources.push({ index, path, kind });
+  }
+  const rules: NetworkRule[] = [];
+  for (const kind of kindsOf(terms)) {
+    const index = packages.findIndex((preset) => preset.kind === kind);
+    const registries = context.registries.get(kind)?.registries ?? [];
+    const asRule = (registry: Registry): NetworkRule => ruleOf(registry, packages[index]?.addresses);
+    if (registries.length === 0) {
+      const notes = context.registries.get(kind)?.notes ?? [];
+      const fault = `\`${kind}\` has no registry on this machine. ${notes.join(" ")}`.trim();
+      faults.push(index < 0 ? { in: "lockfiles", index: 0, fault } : { in: "packages", index, fault });
+      continue;
+    }
+    const locks = sources.filter((source) => source.kind === kind);
+    if (locks.length === 0) rules.push(...registries.map(asRule));
+    else {
+      const locked = await lockRules(locks, registries, context.projectDir);
+      rules.push(...locked.rules.map(({ registry, ...bounds }) => ({ ...withoutPaths(asRule(registry)), ...bounds })));
+      faults.push(...locked.faults.map((fault) => ({ in: "lockfiles" as const, ...fault })));
+    }
+  }
+  return { rules, faults };
+}
+
+function ruleOf({ kind, url, paths, use }: Registry, addresses?: readonly string[]): NetworkRule {
+  const to = targetOf(url);
+  return {
+    to,
+    methods: METHODS,
+    ...(paths && { paths }),
+    ...(addresses && { addresses }),
+    ...(url.startsWith("http:") && !to.endsWith(":80") && { tls: false }),
+    packages: { kind, use },
+  };
+}
+
+function withoutPaths({ paths: _, ...rule }: NetworkRule): NetworkRule {
+  return rule;
+}
