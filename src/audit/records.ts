@@ -23,6 +23,7 @@ interface Contents {
     readonly plan: string;
     readonly policy: string;
     readonly image: { readonly name: string; readonly id: string };
+    /** `none`, `open`, or the hosts of its allow list. */
     readonly network: string;
     readonly mounts: readonly { readonly path: string; readonly mode: "ro" | "rw" }[];
   };

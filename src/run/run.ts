@@ -105,7 +105,10 @@ async function planned(job: Job, grantee: Grantee, stage: Stage, env: RunEnviron
   const { output, flooded } = printing(job, stage.sandbox, env);
   const kind = workerCell(stage, (stream, chunk) => output.add(stream, chunk));
   const { sandbox } = stage;
-  await using opened = await openCell({ job, sandbox, kind, owner, signal: job.signal, turn: job.turn }, env);
+  await using opened = await openCell(
+    { job, sandbox, kind, owner, signal: job.signal, accept: null, turn: job.turn },
+    env,
+  );
   if (!opened.ok) return refusedResult({ run: job.run, worker: job.worker.name }, opened.violations);
   const { plan, pins } = opened;
 

@@ -121,7 +121,7 @@ type Refusal =
     }
   /** The working directory does not exist, or the worker may not enter it. */
   | { readonly code: "WORKING_DIR_MISSING"; readonly path: string }
-  | { readonly code: "NETWORK_NOT_ENFORCEABLE"; readonly asked: Network }
+  | { readonly code: "NETWORK_NOT_ENFORCEABLE"; readonly reason: string }
   | { readonly code: "USER_NOT_ALLOWED"; readonly reason: string }
   /** The image does not have the worker's command. */
   | { readonly code: "COMMAND_NOT_FOUND"; readonly command: string; readonly image: string }

@@ -1,5 +1,7 @@
-import type { PlannedSource } from "../../src/isolation/plan/mounts.ts";
+import type { OwnFile, PlannedSource } from "../../src/isolation/plan/mounts.ts";
+import { networkFiles } from "../../src/isolation/plan/network.ts";
 import type { ImageFacts, PlanRequest } from "../../src/isolation/plan/plan-for.ts";
+import type { Network } from "../../src/sandbox/network/rule.ts";
 import type { Sandbox } from "../../src/sandbox/sandbox.ts";
 
 const GATE = "/state/gate/busybox";
@@ -44,7 +46,14 @@ export function requestFor(asked: RequestAsked): PlanRequest {
     sources,
     attachments,
     views: "would-be",
-    plumbing: { gate: GATE, socket: SOCKET },
+    plumbing: { gate: GATE, socket: SOCKET, files: ownFiles(sandbox.network) },
     orchestratorUid,
   };
+}
+
+function ownFiles(network: Network): OwnFile[] {
+  return Object.keys(networkFiles(network)).map((path, index) => {
+    const source = { device: "8", inode: String(20 + index), uid: 0, gid: 0, kind: "file" } as const;
+    return { path, host: `/state/live/owner/run.files/${index}`, source };
+  });
 }

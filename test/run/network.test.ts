@@ -36,7 +36,7 @@ describe("a network that project, policy and worker give", () => {
     ]);
     expect(result.calls[0]?.enforcement?.actual.network).toBe("loopback only");
     // What nothing enforces is refused, and it is said what could be had instead.
-    expect(result.calls[2]?.error?.message).toMatch(/example\.org:443 alone cannot be enforced.*`network: false`/);
+    expect(result.calls[2]?.error?.message).toMatch(/cannot be enforced: .*`network: false`/);
     expect(await project.traces()).toEqual([]);
   });
 });

@@ -75,7 +75,7 @@ export class ServedCell implements AsyncDisposable {
     const place = { run, root: run, parent: null };
     const job = { ...place, worker, attachments: [] };
     const owner = { ...place, worker: worker.name, attachments: [] };
-    const opened = opening.use(await openCell({ job, sandbox, kind, owner, signal }, env));
+    const opened = opening.use(await openCell({ job, sandbox, kind, owner, signal, accept: null }, env));
     if (!opened.ok) return { ok: false, violations: opened.violations };
     folder.takeOutputsBack();
     opening.move();

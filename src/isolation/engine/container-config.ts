@@ -1,6 +1,6 @@
 import type Docker from "dockerode";
 import { gateCommand } from "../gate/script.ts";
-import type { Plan, PlannedMount, PlannedTmpfs } from "../plan/plan.ts";
+import { HOSTS_PATH, type Plan, type PlannedMount, type PlannedTmpfs } from "../plan/plan.ts";
 import type { NameFiles } from "./name-files.ts";
 import type { PinnedVolume } from "./pinned-volume.ts";
 import { servingSeccomp } from "./serving-seccomp.ts";
@@ -9,7 +9,7 @@ import { watchingSeccomp } from "./watching-seccomp.ts";
 /** How mounts are passed to the daemon: a pinned directory as a volume, a file by its path. */
 export interface ContainerSources {
   readonly volumes: ReadonlyMap<PlannedMount, PinnedVolume>;
-  /** Of a cell without a network; else null. */
+  /** Of a cell that has a loopback device and nothing else; else null. */
   readonly names: NameFiles | null;
 }
 
@@ -36,7 +36,7 @@ export function containerConfig(
     Labels: labels,
     Hostname: "corral",
     // Its namespace has a loopback device and nothing else (docs/architecture.md, fact: network-disabled).
-    NetworkDisabled: plan.network === "none",
+    NetworkDisabled: plan.network !== "open",
     User: `${first.uid}:${first.gid}`,
     // The gate enters the worker's directory: the Engine would create a missing one, as root, in a granted directory.
     WorkingDir: "/",
@@ -52,7 +52,7 @@ export function containerConfig(
     AttachStdout: true,
     AttachStderr: true,
     HostConfig: {
-      NetworkMode: plan.network === "none" ? "none" : "bridge",
+      NetworkMode: plan.network === "open" ? "bridge" : "none",
       ReadonlyRootfs: hardening.readOnlyRoot,
       CapDrop: ["ALL"],
       CapAdd: [...hardening.capabilities],
@@ -128,8 +128,9 @@ function bindConfig(source: string, target: string, mode: PlannedMount["mode"]):
   };
 }
 
-/** With a network the Engine makes these files itself. */
-function nameMounts({ network }: Plan, names: NameFiles | null): Docker.MountSettings[] {
-  if (network !== "none" || names === null) return [];
-  return [bindConfig(names.hosts, "/etc/hosts", "ro"), bindConfig(names.resolver, "/etc/resolv.conf", "ro")];
+/** With a network the Engine makes these files itself. A cell with an allow list has names of its own, as a planned mount. */
+function nameMounts({ mounts }: Plan, names: NameFiles | null): Docker.MountSettings[] {
+  if (names === null) return [];
+  const hosts = mounts.some(({ path }) => path === HOSTS_PATH) ? [] : [bindConfig(names.hosts, HOSTS_PATH, "ro")];
+  return [...hosts, bindConfig(names.resolver, "/etc/resolv.conf", "ro")];
 }

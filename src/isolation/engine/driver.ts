@@ -163,7 +163,7 @@ async function startVerified(
   signal.throwIfAborted();
   const sources = {
     volumes: pinnedVolumes(plan, request.pins, maker),
-    names: plan.network === "none" ? await nameFiles.files() : null,
+    names: plan.network === "open" ? null : await nameFiles.files(),
   };
 
   // Known by its name before it is created, so that a creation that fails half way is removed too.
@@ -189,7 +189,9 @@ async function startVerified(
 
   const { enforcement, violations } = verifyCell(plan, report);
   if (violations.length > 0) return { ok: false, violations };
-  const cell = dockerCell({ container, attachment, wait, enforcement, remove: () => remains.remove() });
+  const networkNamespace = report.namespaces.get("/proc/self/ns/net") ?? "";
+  const remove = (): Promise<void> => remains.remove();
+  const cell = dockerCell({ container, attachment, wait, enforcement, networkNamespace, remove });
   return { ok: true, cell, container, attachment };
 }
 

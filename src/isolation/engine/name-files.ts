@@ -2,21 +2,13 @@ import { lstatSync } from "node:fs";
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { writeAtomically } from "../../platform/write-file.ts";
+import { LOCAL_NAMES } from "../plan/network.ts";
 
 /** Files on the host that replace, in a cell without a network, those that the Engine makes for its networks. */
 export interface NameFiles {
   readonly hosts: string;
   readonly resolver: string;
 }
-
-/** As the Engine writes it for a container of its network `none`: programs of a cell can still reach each other by name. */
-const HOSTS = `127.0.0.1\tlocalhost
-::1\tlocalhost ip6-localhost ip6-loopback
-fe00::0\tip6-localnet
-ff00::0\tip6-mcastprefix
-ff02::1\tip6-allnodes
-ff02::2\tip6-allrouters
-`;
 
 /** A cell without a network must not learn the host's name servers. */
 const RESOLVER = "nameserver 127.0.0.1\n";
@@ -36,7 +28,7 @@ export class NameFileSet {
     const [hosts, resolver] = [join(this.#dir, "hosts"), join(this.#dir, "resolv.conf")];
     if (![hosts, resolver].every((file) => this.#made.has(file) && this.#made.get(file) === traitsOf(file))) {
       await mkdir(this.#dir, { recursive: true, mode: 0o755 });
-      await writeUnlessSame(hosts, HOSTS);
+      await writeUnlessSame(hosts, LOCAL_NAMES);
       await writeUnlessSame(resolver, RESOLVER);
       this.#made = new Map([hosts, resolver].map((file) => [file, traitsOf(file)]));
     }

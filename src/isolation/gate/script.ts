@@ -33,7 +33,7 @@ for file in memory/memory.limit_in_bytes memory/memory.memsw.limit_in_bytes pids
   [ -r "/sys/fs/cgroup/$file" ] && read -r value < "/sys/fs/cgroup/$file" && echo "$file $value"
 done
 echo '== namespaces'
-"$gate" stat -L -c '%i %n' /proc/self/ns/pid /proc/self/ns/ipc /proc/self/ns/uts
+"$gate" stat -L -c '%i %n' /proc/self/ns/pid /proc/self/ns/ipc /proc/self/ns/uts /proc/self/ns/net
 echo '== identities'; set -f; IFS='
 '; "$gate" stat -c '%d:%i %n' $1
 )

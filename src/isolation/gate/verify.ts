@@ -69,7 +69,7 @@ function requestedLines(plan: Plan): EnforcementLines {
     capabilities: hardening.capabilities.length === 0 ? "none" : [...hardening.capabilities].sort().join(" "),
     noNewPrivileges: hardening.noNewPrivileges ? "on" : "off",
     seccomp: "filtering",
-    network: plan.network === "none" ? "loopback only" : "open",
+    network: networkLine(plan.network),
     memory: String(pageAligned(limits.memoryBytes)),
     memoryAndSwap: String(pageAligned(limits.memoryBytes)),
     pids: String(limits.pids),
@@ -167,10 +167,19 @@ function capabilities(report: GateReport): string {
 /** Devices that some kernels put into every new network namespace: down, without an address, and no one may bring them up. */
 const FALLBACK_TUNNELS = new Set("tunl0 sit0 ip6tnl0 gre0 gretap0 erspan0 ip6gre0 ip_vti0 ip6_vti0".split(" "));
 
+/** A cell with an allow list has the same devices as one without a network. */
+function networkLine(network: Plan["network"]): string {
+  if (network === "open") return "open";
+  if (network === "none") return "loopback only";
+  const { names, proxy } = network;
+  const hosts = `${names.length} host${names.length === 1 ? "" : "s"}`;
+  return `loopback only, ${hosts}${proxy ? " and a proxy" : ""} through Corral`;
+}
+
 function network(plan: Plan, interfaces: readonly string[]): string {
   if (!interfaces.includes("lo")) return "unknown";
   const others = interfaces.filter((name) => name !== "lo" && !FALLBACK_TUNNELS.has(name));
-  if (others.length === 0) return plan.network === "open" ? "absent" : "loopback only";
+  if (others.length === 0) return plan.network === "open" ? "absent" : networkLine(plan.network);
   return plan.network === "open" ? "open" : `interfaces ${others.join(" ")}`;
 }
 

@@ -28,6 +28,13 @@ export interface ItemPlumbing {
   readonly attachments: string;
 }
 
+/** A file of Corral's own: its path in the cell, and what it is on the host. */
+export interface OwnFile {
+  readonly path: string;
+  readonly host: string;
+  readonly source: PlannedSource;
+}
+
 /** What mounts are planned from. */
 export interface MountRequest {
   readonly sandbox: Sandbox;
@@ -46,6 +53,8 @@ export interface MountRequest {
   readonly plumbing: {
     readonly gate: string;
     readonly socket?: string;
+    /** Of a cell with an allow list: what leads its programs to the hosts. */
+    readonly files?: readonly OwnFile[];
     readonly output?: string;
     readonly items?: ItemPlumbing;
   };
@@ -67,7 +76,7 @@ export function planMounts(request: MountRequest, violations: Violation[]): Plan
   for (const { name, host } of request.attachments) {
     mounts.push({ ...bindOf(request, join(ATTACHMENTS_PATH, name), host), mode: "ro", origin: "attachment" });
   }
-  const { gate, socket, output, items } = request.plumbing;
+  const { gate, socket, files = [], output, items } = request.plumbing;
   const own: [path: string, host: string, mode?: "rw"][] = [
     [GATE_PATH, gate],
     ...(socket === undefined ? [] : [[SOCKET_PATH, socket] as [string, string]]),
@@ -77,7 +86,17 @@ export function planMounts(request: MountRequest, violations: Violation[]): Plan
   for (const [path, host, mode = "ro"] of own) {
     mounts.push({ ...bindOf(request, path, host), mode, origin: "corral" });
   }
+  for (const file of files) {
+    // The Engine would make its mount point on the host, as root.
+    const outer = mounts.find((mount) => mount.origin === "sandbox" && file.path.startsWith(`${mount.path}/`));
+    if (outer !== undefined) violations.push({ code: "MOUNT_RESERVED", path: outer.path });
+    else mounts.push(ownFileMount(file));
+  }
   return mounts.sort((a, b) => depth(a.path) - depth(b.path) || (a.path < b.path ? -1 : 1));
+}
+
+function ownFileMount({ path, host, source: { kind, device, inode } }: OwnFile): PlannedMount {
+  return { path, host, kind, identity: { device, inode }, mode: "ro", origin: "corral" };
 }
 
 function itemMounts({ io, attachments }: ItemPlumbing): [string, string, "rw"?][] {

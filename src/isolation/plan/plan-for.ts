@@ -3,6 +3,7 @@ import { ROOTED_BASE } from "../../sandbox/reserved.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { type MountRequest, planMounts } from "./mounts.ts";
+import { networkEnvironment, planNetwork } from "./network.ts";
 import {
   HOME_PATH,
   KEEP_COMMAND,
@@ -51,11 +52,11 @@ export function planFor(request: PlanRequest): Planning {
   const mounts = planMounts(request, violations);
   refuseVolumesBelow(mounts, image, violations);
   const user = planUser(request, mounts, violations);
-  const network = planNetwork(sandbox, violations);
-  if (violations.length > 0) return { ok: false, violations };
-
   const isSession = request.plumbing.output !== undefined;
   const serves = request.plumbing.items !== undefined;
+  const network = planNetwork({ ...request, serves }, violations);
+  if (violations.length > 0) return { ok: false, violations };
+
   const base = sandbox.rooted ? ROOTED_BASE : "";
   // A serving cell has only one place in memory, which root owns: emptying it leaves no trace of an item.
   const home = mounts.some((mount) => mount.path === "/home") ? "/home" : serves ? "/tmp" : HOME_PATH;
@@ -75,7 +76,7 @@ export function planFor(request: PlanRequest): Planning {
       policy: sandbox.policy.name,
       image: { name: image.name, id: image.id },
       command: isSession ? KEEP_COMMAND : serves ? served() : worker.command,
-      env: planEnvironment(request, home),
+      env: planEnvironment(request, home, network),
       workingDir: planWorkingDir(base, sandbox, mounts),
       ...(serves ? { serves } : {}),
       user,
@@ -99,14 +100,6 @@ function keeperBeside(user: PlannedUser): PlannedUser {
   return { uid: id, gid: id };
 }
 
-function planNetwork(sandbox: Sandbox, violations: Violation[]): "none" | "open" {
-  if (sandbox.network === false) return "none";
-  if (sandbox.network === true) return "open";
-  if (sandbox.network.allow.length === 0) return "none";
-  violations.push({ code: "NETWORK_NOT_ENFORCEABLE", asked: sandbox.network });
-  return "none";
-}
-
 /** The directory from which relative paths of the sandbox start, if it is in the cell, also as a parent of a mount; else `/`. */
 function planWorkingDir(base: string, sandbox: Sandbox, mounts: Plan["mounts"]): string {
   const wanted = withoutSlash(join("/", base, sandbox.workingDir));
@@ -114,13 +107,17 @@ function planWorkingDir(base: string, sandbox: Sandbox, mounts: Plan["mounts"]):
   return exists ? wanted : "/";
 }
 
-/** The whole environment: the image's variables, the cell's places, and the worker file's. None of the host's. */
-function planEnvironment(request: PlanRequest, home: string): Record<string, string> {
+/**
+ * The whole environment: the image's variables, the cell's places, and the worker file's. None of the host's. A worker file
+ * may replace what leads programs to its hosts: such a variable permits nothing.
+ */
+function planEnvironment(request: PlanRequest, home: string, network: Plan["network"]): Record<string, string> {
   return {
     PATH: DEFAULT_PATH,
     ...imageEnvironment(request.image),
     LANG: "C.UTF-8",
     TMPDIR: "/tmp",
+    ...networkEnvironment(network, request.sandbox.network),
     ...request.worker.env,
     HOME: home,
     CORRAL_RUN: request.run.id,

@@ -1,4 +1,6 @@
 import type { Limits } from "../../sandbox/limits.ts";
+import type { NetworkPlaces } from "../../sandbox/network/places.ts";
+import type { ShownRule } from "../../sandbox/network/shown-rule.ts";
 import type { Hardening } from "../../sandbox/policy.ts";
 
 /** What a pinned mount source was when it was opened: Linux device and inode numbers, in decimal. */
@@ -45,6 +47,16 @@ export interface PlannedLimits extends Required<Limits> {
 }
 
 /**
+ * A cell that reaches the hosts of an allow list. Its own network has a loopback device and nothing else, as that of a cell
+ * without a network; Corral listens at these places of it, and judges and connects outside of the cell.
+ */
+export interface PlannedNetwork extends NetworkPlaces {
+  readonly rules: readonly ShownRule[];
+  /** True if one of the places is the HTTP proxy. */
+  readonly proxy: boolean;
+}
+
+/**
  * The container, as plain JSON. The driver only translates it and decides nothing; the gate verifies inside the cell
  * that the cell is as planned.
  */
@@ -67,7 +79,8 @@ export interface Plan {
   readonly keeper?: PlannedUser;
   readonly mounts: readonly PlannedMount[];
   readonly tmpfs: readonly PlannedTmpfs[];
-  readonly network: "none" | "open";
+  /** `none`: a loopback device and nothing else; `open`: the Engine's bridge. */
+  readonly network: "none" | "open" | PlannedNetwork;
   readonly limits: PlannedLimits;
   readonly hardening: Hardening;
 }
@@ -75,6 +88,8 @@ export interface Plan {
 /** Where Corral's own files are in every cell. The gate must be called busybox: by its name it chooses its applet. */
 export const GATE_PATH = "/.corral/busybox";
 export const SOCKET_PATH = "/.corral/socket";
+/** The names of the hosts that a cell with an allow list reaches. */
+export const HOSTS_PATH = "/etc/hosts";
 /** Where a session keeps the full output of its commands. */
 export const OUTPUT_PATH = "/.corral/output";
 export const ATTACHMENTS_PATH = "/attachments";

@@ -1,3 +1,5 @@
+import type { Socket } from "node:net";
+import type { NetworkPlace } from "../../sandbox/network/places.ts";
 import type { Enforcement } from "../plan/enforcement.ts";
 
 /** A running isolated environment. Disposing removes every trace of it, in any state. */
@@ -8,11 +10,26 @@ export interface Cell extends AsyncDisposable {
   release(input: Uint8Array): void;
   /** Resolves when the cell has ended and all of its output was delivered. Never rejects. */
   readonly exit: Promise<CellExit>;
+  /**
+   * Listens in the cell's own network namespace, with sockets that belong to this process: nothing of it runs in the cell.
+   * When it resolves, every place takes connections, each of which goes to `onConnection`. They may send before they end,
+   * and receive after that. Rejects with `EngineTrouble`.
+   */
+  listen(
+    places: readonly NetworkPlace[],
+    onConnection: (place: NetworkPlace, socket: Socket) => void,
+  ): Promise<Listening>;
   /** Bytes of deleted files that its processes still hold open; null if that cannot be measured. */
   unnamedBytes(): Promise<number | null>;
   /** `SIGTERM` asks the worker to end, `SIGKILL` ends every process of the cell. No error if it has ended already. */
   kill(signal: "SIGTERM" | "SIGKILL"): Promise<void>;
 }
+
+export type Listening =
+  /** Disposing closes the places, but no connection. */
+  | (AsyncDisposable & { readonly ok: true })
+  /** Nothing listens. `reason`: in words for people, e.g. that a program of the cell has taken one of the addresses. */
+  | { readonly ok: false; readonly reason: string };
 
 export type CellExit =
   | { readonly kind: "exited"; readonly code: number; readonly outOfMemory: boolean; readonly usage: CellUsage }

@@ -1,8 +1,12 @@
+import type { Socket } from "node:net";
 import { DiskWatch } from "../../isolation/disk/disk-watch.ts";
+import { writeCellFiles } from "../../isolation/network/cell-files.ts";
+import { networkFiles } from "../../isolation/plan/network.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
-import type { Cell } from "../../isolation/port/cell.ts";
+import type { Cell, Listening } from "../../isolation/port/cell.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import type { Pins } from "../../isolation/sources/pin.ts";
+import type { NetworkPlace } from "../../sandbox/network/places.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { Disposables } from "../model/disposables.ts";
@@ -23,9 +27,14 @@ export interface CellRequest<C extends Cell> {
   /** Whose cell it is: its troubles are reported under this name. */
   readonly owner: RunIdentity;
   readonly signal: AbortSignal;
+  /** Takes over the connections of a cell with an allow list; null: it can have none, and is refused. */
+  readonly accept: Accept | null;
   /** Settles when the work may begin; absent: at once. The verified cell waits at its gate meanwhile. */
   readonly turn?: (() => Promise<void>) | undefined;
 }
+
+/** Takes over what a program of the cell sends to a host. Never throws. */
+export type Accept = (place: NetworkPlace, socket: Socket) => void;
 
 export type CellOpening<C extends Cell> =
   | OpenedCell<C>
@@ -53,24 +62,28 @@ export interface OpenedCell<C extends Cell> extends AsyncDisposable {
 }
 
 /**
- * Opens a cell of any kind: a socket, a plan with pinned sources, a verified cell, a watch over what it writes. Whatever
- * every cell must have belongs here. A step that fails undoes the steps before it, the last first.
+ * Opens a cell of any kind: a socket, a plan with pinned sources, a verified cell, its network, a watch over what it writes.
+ * Whatever every cell must have belongs here. A step that fails undoes the steps before it, the last first.
  */
 export async function openCell<C extends Cell>(
-  { job, sandbox, kind, owner, signal, turn }: CellRequest<C>,
+  { job, sandbox, kind, owner, signal, accept, turn }: CellRequest<C>,
   env: CellHost & Records,
 ): Promise<CellOpening<C>> {
   const trouble = (detail: string): void => env.emit({ type: "trouble", ...owner, detail });
   await using parts = new Disposables();
   const broker = kind.hasSocket ? parts.use(await openBroker(env.ownerDir, job.run)) : null;
   const socket = broker === null ? {} : { socket: broker.socket };
-  const preparation = parts.use(await prepare(job, sandbox, { ...socket, ...kind.given }, env));
+  const { files } = parts.use(await writeCellFiles(env.ownerDir, job.run, networkFiles(sandbox.network)));
+  const preparation = parts.use(await prepare(job, sandbox, { ...socket, files, ...kind.given }, env));
   if (!preparation.ok) return refused(preparation.violations);
   const { plan, pins } = preparation;
   const started = await kind.start(env.driver, { plan, pins, signal });
   if (!started.ok) return refused(started.violations);
   const { cell } = started;
   parts.use(removalOf(cell, trouble));
+  const listening = await listen(cell, plan, accept);
+  if (!listening.ok) return refused([{ code: "NETWORK_NOT_ENFORCEABLE", reason: listening.reason }]);
+  parts.use(listening);
   await turn?.();
   // Not before its turn: what others write meanwhile in directories that they share is not this cell's.
   const inTransit = (): boolean => broker?.endHolding() ?? false;
@@ -97,6 +110,13 @@ export async function openCell<C extends Cell>(
     kill,
     [Symbol.asyncDispose]: () => kept[Symbol.asyncDispose](),
   };
+}
+
+/** Before anything of the worker runs: no program of the cell can take one of the addresses first. */
+async function listen(cell: Cell, { network }: Plan, accept: Accept | null): Promise<Listening> {
+  if (typeof network === "string") return { ok: true, [Symbol.asyncDispose]: async () => {} };
+  if (accept === null) return { ok: false, reason: "nothing takes the connections of this cell" };
+  return await cell.listen(network.listeners, accept);
 }
 
 async function watchDisk(

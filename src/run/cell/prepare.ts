@@ -1,5 +1,5 @@
 import { lstat } from "node:fs/promises";
-import type { ItemPlumbing, PlannedSource } from "../../isolation/plan/mounts.ts";
+import type { ItemPlumbing, OwnFile, PlannedSource } from "../../isolation/plan/mounts.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import { type ImageFacts, type Planning, planFor } from "../../isolation/plan/plan-for.ts";
 import { type Pins, pinSources } from "../../isolation/sources/pin.ts";
@@ -19,6 +19,8 @@ export type Preparation = AsyncDisposable &
 /** Corral's own mounts of a cell: its socket, if it has one, and what its kind needs. */
 export interface Plumbing {
   readonly socket?: { readonly path: string; readonly source: PlannedSource };
+  /** Of a cell with an allow list. */
+  readonly files?: readonly OwnFile[];
   readonly outputDir?: string;
   /** For a cell that serves items: their directories. */
   readonly items?: ItemPlumbing;
@@ -72,7 +74,7 @@ async function plannedWith(
 ): Promise<Planning> {
   const violations = attachmentViolations(job, pins);
   if (violations.length > 0) return { ok: false, violations };
-  const { socket, outputDir, items, views, wouldBe = NOTHING } = plumbing;
+  const { socket, files = [], outputDir, items, views, wouldBe = NOTHING } = plumbing;
   const { gate } = env;
   const gateFile = wouldBe.get(gate) ?? (await gateSource(gate));
   return planFor({
@@ -90,6 +92,7 @@ async function plannedWith(
     views: views === "would-be" ? views : views.paths,
     plumbing: {
       gate,
+      files,
       ...(socket === undefined ? {} : { socket: socket.path }),
       ...(outputDir === undefined ? {} : { output: outputDir }),
       ...(items === undefined ? {} : { items }),

@@ -1,5 +1,6 @@
 import { ownerOfNewZone, stillMissing } from "../../declarations/place/zone-folder.ts";
 import type { PlannedSource } from "../../isolation/plan/mounts.ts";
+import { networkFiles } from "../../isolation/plan/network.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import type { ImageFacts } from "../../isolation/plan/plan-for.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
@@ -26,20 +27,25 @@ export async function explainPlan(job: Job, sandbox: Sandbox, preview: Preview):
     const others = await violationsWithoutImage(job, sandbox, preview);
     return { plan: null, violations: [{ code: "IMAGE_MISSING", image }, ...others], notes: [] };
   }
-  const plumbing = await plumbingOf(preview);
+  const plumbing = await plumbingOf(preview, sandbox);
   await using preparation = await prepare(job, sandbox, plumbing, environment);
   if (!preparation.ok) return { plan: null, violations: preparation.violations, notes: [] };
   return { plan: preparation.plan, violations: [], notes: mountNotes(preparation.plan, sandbox, plumbing) };
 }
 
 /** A run's socket is made with the run, and so is what else is missing. Nothing else in the plan depends on it. */
-async function plumbingOf({ project }: Preview) {
+async function plumbingOf({ project }: Preview, { network }: Sandbox) {
   const nowhere = { device: "0", inode: "0" };
   const owner = await ownerOfNewZone(project.dir);
   const missing = await stillMissing(project.newZones);
   const zones = missing.map((host) => [host, { ...nowhere, ...owner, kind: "directory" }] as const);
   return {
     socket: { path: "SOCKET", source: { ...nowhere, uid: 0, gid: 0, kind: "socket" } },
+    files: Object.keys(networkFiles(network)).map((path) => ({
+      path,
+      host: "FILE",
+      source: { ...nowhere, uid: 0, gid: 0, kind: "file" as const },
+    })),
     views: "would-be",
     wouldBe: new Map<string, PlannedSource>([...zones, [NO_GATE, { ...nowhere, uid: 0, gid: 0, kind: "file" }]]),
   } satisfies Plumbing;
@@ -50,7 +56,7 @@ async function violationsWithoutImage(job: Job, sandbox: Sandbox, preview: Previ
   const { environment } = preview;
   const imageFacts = async (name: string): Promise<ImageFacts> => ({ name, id: "", env: [], volumes: [] });
   const imageless = { ...environment, driver: { ...environment.driver, imageFacts }, gate: NO_GATE };
-  await using preparation = await prepare(job, sandbox, await plumbingOf(preview), imageless);
+  await using preparation = await prepare(job, sandbox, await plumbingOf(preview, sandbox), imageless);
   return preparation.ok ? [] : preparation.violations;
 }
 

@@ -59,7 +59,8 @@ function eventRecord(event: RunEvent): AuditRecord | null {
 
 function startedRecord(of: AuditedRun, plan: Plan): AuditRecord {
   const mounts = plan.mounts.filter(({ origin }) => origin !== "corral").map(({ path, mode }) => ({ path, mode }));
-  const { policy, image, network } = plan;
+  const { policy, image } = plan;
+  const network = typeof plan.network === "string" ? plan.network : plan.network.rules.map(({ to }) => to).join(", ");
   return { type: "run_started", ...of, plan: planHash(plan), policy, image, network, mounts };
 }
 

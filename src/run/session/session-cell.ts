@@ -46,7 +46,7 @@ export async function openSessionCell(
   const { sandbox } = stage;
   const owner = identityOf(job);
   const kind = sessionCell(stage, output.path, baseline);
-  const opened = await openCell({ job: { ...job, run: newRunId() }, sandbox, kind, owner, signal }, env);
+  const opened = await openCell({ job: { ...job, run: newRunId() }, sandbox, kind, owner, signal, accept: null }, env);
   if (!opened.ok) throw refusal(opened.violations);
   try {
     const { plan } = opened;

@@ -34,7 +34,7 @@ export function networkPlaces(network: AllowedNetwork): NetworkPlaces {
     const target = parseTarget(rule.to);
     if (!target.ok) continue;
     const { host, wildcard, port } = target.target;
-    if (wildcard || port === null || host.startsWith("[")) {
+    if (wildcard || port === null || isAddress(host)) {
       listeners.set("proxy", PROXY);
       continue;
     }
@@ -44,6 +44,11 @@ export function networkPlaces(network: AllowedNetwork): NetworkPlaces {
   }
   const names = [...addresses].map(([name, address]) => ({ name, address }));
   return { names, listeners: [...listeners.values()] };
+}
+
+/** No file of names can lead from an address to another one. */
+function isAddress(host: string): boolean {
+  return host.startsWith("[") || /^[0-9.]+$/.test(host);
 }
 
 /** The ports in the cell at which a rule for this port is reached. */

@@ -1,6 +1,6 @@
 import { constants } from "node:os";
 import type { Enforcement } from "../../../src/isolation/plan/enforcement.ts";
-import type { Cell, CellExit } from "../../../src/isolation/port/cell.ts";
+import type { Cell, CellExit, Listening } from "../../../src/isolation/port/cell.ts";
 import type { StartRequest } from "../../../src/isolation/port/driver.ts";
 import type { FakeContainer } from "./engine.ts";
 import type { FakeEnd, FakeProgram, FakeStream } from "./program.ts";
@@ -32,6 +32,10 @@ export class FakeCell implements Cell {
     if (this.#released) throw new Error("a cell is released once");
     this.#released = true;
     void this.#run(Buffer.from(input)).then((end) => this.end(end));
+  }
+
+  async listen(): Promise<Listening> {
+    return { ok: false, reason: "the fake driver has no network" };
   }
 
   async unnamedBytes(): Promise<number> {

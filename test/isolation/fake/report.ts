@@ -32,7 +32,7 @@ export function soundReport(plan: Plan, pins: Pins, command: string): GateReport
       ["Max file size", String(limits.diskBytes)],
     ]),
     namespaces: new Map(["pid", "ipc", "uts"].map((name, at) => [`/proc/self/ns/${name}`, String(4026532000 + at)])),
-    interfaces: plan.network === "none" ? ["lo"] : ["lo", "eth0"],
+    interfaces: plan.network === "open" ? ["lo", "eth0"] : ["lo"],
     swapKilobytes: 0,
     cgroup: new Map([
       ["memory.max", String(Math.floor(limits.memoryBytes / 4096) * 4096)],

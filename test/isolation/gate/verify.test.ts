@@ -56,6 +56,19 @@ describe("a cell that is what was planned", () => {
     expect(enforcement.actual).toEqual(enforcement.requested);
   });
 
+  it("has a loopback device and nothing else, also with an allow list", () => {
+    const allow = [{ to: "*.example.org:443" }, { to: "db.example.org:5432" }];
+    const planning = planFor(
+      requestFor({ sandbox: { ...project([], { network: false }, strict), network: { allow } } }),
+    );
+    if (!planning.ok) throw new Error(JSON.stringify(planning.violations));
+    const networkOf = (report: string) => verifyCell(planning.plan, parseGateReport(report)).enforcement;
+    const line = "loopback only, 1 host and a proxy through Corral";
+    expect(networkOf(SOUND_REPORT)).toMatchObject({ requested: { network: line }, actual: { network: line } });
+    const more = altered(SOUND_REPORT, "    lo:", "  eth0:\n    lo:");
+    expect(networkOf(more).actual.network).toBe("interfaces eth0");
+  });
+
   it("is refused where its worker could not begin in its directory", () => {
     const refused = [{ code: "WORKING_DIR_MISSING", path: plan.workingDir }];
     expect(violations(altered(SOUND_REPORT, "entered\n", ""))).toEqual(refused);

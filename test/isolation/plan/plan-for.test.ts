@@ -50,6 +50,30 @@ const GOLDEN: Readonly<Record<string, RequestAsked>> = {
   },
   "single-file": { sandbox: under([mount("/notes.md", "ro")]), files: ["/host/notes.md"] },
   "network-open": { sandbox: project([], { network: true }, { ...roomy, name: "roomy" }) },
+  "network-of-names": {
+    sandbox: under([], untrusted, {
+      network: {
+        allow: [
+          { to: "api.example.org:443", methods: ["GET"] },
+          { to: "db.example.org:5432" },
+          { to: "example.org:443" },
+        ],
+      },
+    }),
+  },
+  "network-with-a-proxy": {
+    sandbox: under([], untrusted, {
+      network: {
+        allow: [
+          { to: "*.example.org:443" },
+          { to: "db.example.org:5432" },
+          { to: "example.org:443" },
+          { to: "other.example:443" },
+        ],
+      },
+    }),
+    env: { no_proxy: "the worker's own" },
+  },
   "image-with-volumes-and-variables": {
     sandbox: under([mount("/srv/data", "ro", { host: "/host/data" })]),
     image: {
@@ -178,12 +202,27 @@ describe("what no cell can express", () => {
     });
   });
 
-  it("is a network with a list of hosts, but an empty list is none at all", () => {
-    const asked = { allow: [{ to: "example.org:443" }] };
-    expect(refusals({ sandbox: under([], untrusted, { network: asked }) })).toEqual([
-      { code: "NETWORK_NOT_ENFORCEABLE", asked },
+  it("is an allow list in a cell that serves many items", () => {
+    const sandbox = under([], untrusted, { network: { allow: [{ to: "example.org:443" }] } });
+    const request = requestFor({ sandbox });
+    const items = { io: "/state/live/owner/io", attachments: "/state/live/owner/at" };
+    const folder = { device: "8", inode: "13", uid: 65532, gid: 65532, kind: "directory" } as const;
+    const sources = new Map([...request.sources, [items.io, folder], [items.attachments, folder]]);
+    const planning = planFor({ ...request, sources, plumbing: { ...request.plumbing, items } });
+    expect(planning).toMatchObject({ ok: false, violations: [{ code: "NETWORK_NOT_ENFORCEABLE" }] });
+  });
+
+  it("is an allow list of more places than a cell can have, or if Corral is not root; an empty one is no network", () => {
+    const listOf = (count: number) =>
+      under([], untrusted, {
+        network: { allow: Array.from({ length: count }, (_, n) => ({ to: `h${n}.example.org:443` })) },
+      });
+    expect(refusals({ sandbox: listOf(1000) })).toEqual([]);
+    expect(refusals({ sandbox: listOf(1001) })).toMatchObject([{ reason: expect.stringContaining("1001") }]);
+    expect(refusals({ sandbox: listOf(1), orchestratorUid: 1000 })).toEqual([
+      { code: "NETWORK_NOT_ENFORCEABLE", reason: "Corral does not run as root" },
     ]);
-    expect(refusals({ sandbox: under([], untrusted, { network: { allow: [] } }) })).toEqual([]);
+    expect(refusals({ sandbox: listOf(0) })).toEqual([]);
   });
 
   it("is one user for writable directories of several owners, who are all named", () => {
@@ -210,7 +249,7 @@ describe("what no cell can express", () => {
     const sandbox = under([mount("/etc", "ro"), mount("/md", "ro", { suffixes: [".md"] }), writable("/a")], untrusted, {
       network: { allow: [{ to: "example.org:443" }] },
     });
-    expect(refusals({ sandbox, owners: { "/host/a": 0 } }).map(({ code }) => code)).toEqual([
+    expect(refusals({ sandbox, orchestratorUid: 1000 }).map(({ code }) => code)).toEqual([
       "MOUNT_RESERVED",
       "USER_NOT_ALLOWED",
       "NETWORK_NOT_ENFORCEABLE",

@@ -4,6 +4,7 @@ import {
   mkdirSync,
   mkdtempSync,
   readdirSync,
+  readFileSync,
   readlinkSync,
   rmSync,
   writeFileSync,
@@ -20,8 +21,9 @@ import { type Driver, EngineTrouble } from "../../../src/isolation/port/driver.t
 import { refusedSourcesFor } from "../../../src/isolation/sources/refused-sources.ts";
 import type { BrokerService } from "../../../src/run/cell/broker.ts";
 import { type CellKind, servingCell, sessionCell, workerCell } from "../../../src/run/cell/cell-kinds.ts";
-import { openCell } from "../../../src/run/cell/open-cell.ts";
+import { type Accept, openCell } from "../../../src/run/cell/open-cell.ts";
 import type { RunEvent } from "../../../src/run/model/events.ts";
+import type { Network } from "../../../src/sandbox/network/rule.ts";
 import { currentOwner } from "../../../src/state/owner.ts";
 import { fakeDriver } from "../../isolation/fake/driver.ts";
 import { fakeEngine } from "../../isolation/fake/engine.ts";
@@ -87,11 +89,16 @@ function opened() {
     held,
     socket: join(ownerDir, "cell", "s"),
     left: () => ({ containers: [...engine.containers.keys()], files: readdirSync(ownerDir), held: held() }),
-    open: (kind: CellKind<Cell>, more: { env?: Partial<typeof env>; turn?: () => Promise<void> } = {}) =>
+    open: (kind: CellKind<Cell>, more: OpenedWith<typeof env> = {}) =>
       openCell(
         {
           job: { run: "cell", root: "cell", parent: null, worker: WORKER, attachments: [] },
-          sandbox: { ...sandbox, limits: { ...strict.defaultLimits, diskBytes: MIB } },
+          sandbox: {
+            ...sandbox,
+            limits: { ...strict.defaultLimits, diskBytes: MIB },
+            ...(more.network === undefined ? {} : { network: more.network }),
+          },
+          accept: more.accept ?? null,
           kind,
           owner: OWNER,
           signal: NEVER,
@@ -100,6 +107,13 @@ function opened() {
         { ...env, ...more.env },
       ),
   };
+}
+
+interface OpenedWith<Env> {
+  readonly env?: Partial<Env>;
+  readonly turn?: () => Promise<void>;
+  readonly network?: Network;
+  readonly accept?: Accept;
 }
 
 const FREE = { write: "pre_approved", delete: "pre_approved" } as const;
@@ -291,6 +305,70 @@ describe.each(KINDS)("a cell of the kind %s", (name) => {
     expect(await outcomeOf(f.open(unwatchable, { env: { driver } }))).toMatch(/ENOENT/);
     expect(f.left()).toEqual(NOTHING_LEFT);
     expect(f.events).toEqual([{ type: "trouble", ...OWNER, detail: "it does not answer" }]);
+  });
+});
+
+describe("a cell with an allow list", () => {
+  const network = { allow: [{ to: "example.org:443" }] };
+  const accept = (): void => {};
+  const done: string[] = [];
+
+  /** Cells that listen, and tell when that ends and when they are removed. */
+  function listening(listen: Cell["listen"]): Driver {
+    done.length = 0;
+    return withCells(f.env.driver, (cell) => {
+      const remove = cell[Symbol.asyncDispose].bind(cell);
+      cell.listen = listen;
+      cell[Symbol.asyncDispose] = async () => {
+        done.push("removed");
+        await remove();
+      };
+    });
+  }
+
+  const listens: Cell["listen"] = async (places) => {
+    done.push(places.map(({ address, port, host }) => `${host} at ${address}:${port}`).join());
+    return { ok: true, [Symbol.asyncDispose]: async () => void done.push("closed") };
+  };
+
+  it.each(["worker", "session"] as const)(
+    "of the kind %s listens before its turn, and closes before it is removed",
+    async (name) => {
+      const driver = listening(listens);
+      const turn = async (): Promise<void> => void done.push("its turn");
+      const cell = await f.open(f.kinds[name], { env: { driver }, network, accept, turn });
+      if (!cell.ok) throw new Error(JSON.stringify(cell.violations));
+      const hosts = cell.plan.mounts.find(({ path }) => path === "/etc/hosts");
+      expect(readFileSync(hosts?.host ?? "", "utf8")).toMatch(
+        /^127\.0\.0\.1\tlocalhost\n(.*\n)*127\.88\.1\.1\texample\.org\n$/,
+      );
+      await cell[Symbol.asyncDispose]();
+      expect(done).toEqual(["example.org at 127.88.1.1:443", "its turn", "closed", "removed"]);
+      expect(f.left()).toEqual(NOTHING_LEFT);
+    },
+  );
+
+  it("leaves nothing, and listens nowhere, if it is cancelled before its turn", async () => {
+    const turn = async (): Promise<never> => {
+      throw new Error("cancelled");
+    };
+    const opening = f.open(f.kinds.worker, { env: { driver: listening(listens) }, network, accept, turn });
+    expect(await outcomeOf(opening)).toMatch(/cancelled/);
+    expect(done).toEqual(["example.org at 127.88.1.1:443", "closed", "removed"]);
+    expect(f.left()).toEqual(NOTHING_LEFT);
+  });
+
+  it("is refused, and leaves nothing, if it cannot listen, or if nothing takes its connections", async () => {
+    const driver = listening(async () => ({ ok: false, reason: "no" }));
+    for (const more of [{ env: { driver }, accept }, { env: { driver: listening(listens) } }]) {
+      expect(await outcomeOf(f.open(f.kinds.worker, { ...more, network }))).toBe("NETWORK_NOT_ENFORCEABLE");
+      expect(f.left()).toEqual(NOTHING_LEFT);
+    }
+  });
+
+  it("is refused if it serves items", async () => {
+    expect(await outcomeOf(f.open(f.kinds.serving, { network, accept }))).toBe("NETWORK_NOT_ENFORCEABLE");
+    expect(f.left()).toEqual(NOTHING_LEFT);
   });
 });
 

@@ -1,0 +1,76 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { createServer, type Server, type Socket } from "node:net";
+import { extname } from "node:path";
+import { fileURLToPath } from "node:url";
+import { SYSTEM_ENV } from "../../files/host/system-program.ts";
+import type { NetworkPlace } from "../../sandbox/network/places.ts";
+import type { Listening } from "../port/cell.ts";
+import { EngineTrouble } from "../port/driver.ts";
+import type { InsideAnswer } from "./listen-inside.ts";
+
+/** It takes some 50 ms; a busy machine may need longer. */
+const LIMIT_MS = 20_000;
+/** What the program prints if it fails is shown up to here. */
+const MAX_SHOWN_CHARS = 300;
+
+/**
+ * Listens at `places` in a network namespace that is another one than this process's. A short program enters it, makes the
+ * sockets and hands them over; it has ended when this settles, so no connection can be accepted by it any more
+ * (docs/architecture.md, fact: listening-from-outside). Needs root.
+ */
+export async function listenIn(
+  namespace: number,
+  places: readonly NetworkPlace[],
+  onConnection: (place: NetworkPlace, socket: Socket) => void,
+): Promise<Listening> {
+  const servers: Server[] = [];
+  const { promise: refused, resolve: refuse } = Promise.withResolvers<string>();
+  const child = start(namespace);
+  child.on("message", ({ place: index, failure }: InsideAnswer, handle) => {
+    const place = places[index];
+    if (place === undefined) return;
+    if (failure !== undefined) refuse(`${place.address}:${place.port} cannot be opened (${failure})`);
+    // Half open, as a tunnel must be: a client that has sent everything still waits for the answer.
+    const options = { allowHalfOpen: true, noDelay: true };
+    if (handle !== undefined)
+      servers.push(createServer(options, (socket) => onConnection(place, socket)).listen(handle as Server));
+  });
+  const close = async (): Promise<void> => {
+    await Promise.all(servers.map((server) => new Promise((closed) => server.close(closed))));
+  };
+  // Its end says so if it cannot take the message.
+  child.send(
+    places.map(({ address, port }) => ({ address, port })),
+    () => {},
+  );
+  const trouble = await troubleOf(child);
+  const reason = await Promise.race([refused, null]);
+  if (trouble === null && reason === null && servers.length === places.length)
+    return { ok: true, [Symbol.asyncDispose]: close };
+  await close();
+  if (reason !== null) return { ok: false, reason };
+  throw new EngineTrouble(`Corral could not listen in the cell's network: ${trouble ?? "an address is missing"}`);
+}
+
+function start(namespace: number): ChildProcess {
+  // The source, the compiled library and the bundled command line each have it beside this file, under their own ending.
+  const program = fileURLToPath(new URL(`./listen-inside${extname(import.meta.url)}`, import.meta.url));
+  return spawn("nsenter", ["--net=/proc/self/fd/3", "--", process.execPath, program], {
+    stdio: ["ignore", "ignore", "pipe", namespace, "ipc"],
+    env: SYSTEM_ENV,
+    timeout: LIMIT_MS,
+    killSignal: "SIGKILL",
+  });
+}
+
+/** Null if it ended well; all its messages have arrived then. */
+async function troubleOf(child: ChildProcess): Promise<string | null> {
+  let printed = "";
+  child.stderr?.setEncoding("latin1").on("data", (chunk: string) => {
+    printed = (printed + chunk).slice(0, MAX_SHOWN_CHARS);
+  });
+  return await new Promise((resolve) => {
+    child.once("error", (error) => resolve(error.message));
+    child.once("close", (code, signal) => resolve(code === 0 ? null : `${signal ?? code}: ${printed.trim()}`));
+  });
+}

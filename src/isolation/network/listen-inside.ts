@@ -1,0 +1,46 @@
+import { createServer, type Server } from "node:net";
+
+/** One answer of this program, with the listening socket if there is one. */
+export interface InsideAnswer {
+  /** The index of the place that was asked for. */
+  readonly place: number;
+  /** Why nothing can listen there, e.g. `EADDRINUSE`; absent: the socket comes with this answer. */
+  readonly failure?: string;
+}
+
+export interface InsidePlace {
+  readonly address: string;
+  readonly port: number;
+}
+
+/*
+ * A separate program, started inside the network namespace of a cell: it makes listening sockets there, hands them to the
+ * process that started it, and ends. The build puts it next to the file that starts it. It must not import anything of
+ * Corral: each file more makes every start slower.
+ */
+const servers: Server[] = [];
+process.once("message", (places: readonly InsidePlace[]) => void answerAll(places).then(() => process.disconnect()));
+// Also if the other process has ended: open sockets would keep this program.
+process.once("disconnect", () => {
+  for (const server of servers) server.close();
+});
+
+async function answerAll(places: readonly InsidePlace[]): Promise<void> {
+  for (const [place, { address, port }] of places.entries()) {
+    // Until this program has ended it accepts connections too: it ends those at once, and the client may retry.
+    const server = createServer({ pauseOnConnect: true }, (socket) => socket.destroy());
+    servers.push(server);
+    const failure = await failureOf(server, address, port);
+    const answer: InsideAnswer = failure === null ? { place } : { place, failure };
+    await new Promise((sent) => process.send?.(answer, failure === null ? server : undefined, {}, sent));
+    if (failure !== null || !process.connected) return;
+  }
+}
+
+/** Null if it listens. */
+async function failureOf(server: Server, host: string, port: number): Promise<string | null> {
+  return await new Promise((resolve) => {
+    server.once("error", (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
+    server.listen({ host, port, exclusive: true }, () => resolve(null));
+  });
+}
