@@ -1,8 +1,8 @@
-import { parseTarget } from "../../sandbox/network/network.ts";
 import { packageSetup } from "../../sandbox/network/package-environment.ts";
 import { MAX_PLACES, networkPlaces, PROXY } from "../../sandbox/network/places.ts";
 import type { Network, NetworkRule } from "../../sandbox/network/rule.ts";
 import { shownRule } from "../../sandbox/network/shown-rule.ts";
+import { parseTarget } from "../../sandbox/network/target.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { HOSTS_PATH, type Plan, type PlannedNetwork } from "./plan.ts";

@@ -1,5 +1,5 @@
 import { type AllowedNetwork, isLookedInto, type NetworkRule } from "./rule.ts";
-import { parseTarget } from "./target.ts";
+import { isAddress, parseTarget } from "./target.ts";
 
 /** One listening socket in the network namespace of a cell. Its other end is Corral. */
 export interface NetworkPlace {
@@ -34,6 +34,7 @@ export function networkPlaces(network: AllowedNetwork): NetworkPlaces {
     const target = parseTarget(rule.to);
     if (!target.ok) continue;
     const { host, wildcard, port } = target.target;
+    // A file of names cannot lead from one address to another.
     if (wildcard || port === null || isAddress(host)) {
       listeners.set("proxy", PROXY);
       continue;
@@ -44,11 +45,6 @@ export function networkPlaces(network: AllowedNetwork): NetworkPlaces {
   }
   const names = [...addresses].map(([name, address]) => ({ name, address }));
   return { names, listeners: [...listeners.values()] };
-}
-
-/** No file of names can lead from an address to another one. */
-function isAddress(host: string): boolean {
-  return host.startsWith("[") || /^[0-9.]+$/.test(host);
 }
 
 /** The ports in the cell at which a rule for this port is reached. */
