@@ -2,11 +2,11 @@ import type { ElicitRequestFormParams } from "@modelcontextprotocol/server";
 import pc from "picocolors";
 import { lastingOf, mayBeOnce } from "../../approval/memory.ts";
 import type { Answer } from "../../approval/question.ts";
-import { type AskedOfPerson, choiceTexts, questionText } from "../../operations/wording/question-text.ts";
+import { type AskedOfPerson, choiceTexts, EVERYTHING, questionText } from "../../operations/wording/question-text.ts";
 
 /** Clients show the text in windows of their own; lines are broken as for a terminal of this width. */
 const COLUMNS = 100;
-/** A question with a longer text is not asked: a person cannot approve what is not shown. Diffs and path lists are shorter. */
+/** A question with a longer text is not asked: a person cannot approve what is not shown. */
 const MAX_MESSAGE_CHARS = 100_000;
 const PLAIN = pc.createColors(false);
 
@@ -18,7 +18,8 @@ const CHOICES = ["deny", "once", "session"] as const;
  * session, so no approval for the session is offered.
  */
 export function questionForm(question: AskedOfPerson, isShared: boolean): ElicitRequestFormParams | null {
-  const { above, message } = questionText(question, COLUMNS, PLAIN);
+  if ((question.diff ?? "").length > MAX_MESSAGE_CHARS) return null;
+  const { above, message } = questionText(question, COLUMNS, PLAIN, EVERYTHING);
   const text = [...above, message].join("\n");
   const lasting = !isShared && lastsIn(question);
   const once = mayBeOnce(question);

@@ -4,8 +4,16 @@ import type { Answer } from "../../approval/question.ts";
 import { type Colors, printable, printableLine } from "./printable.ts";
 import { quotedLines, widthOf } from "./quoted-lines.ts";
 
-const MAX_PATHS = 20;
-const MAX_DIFF_LINES = 60;
+/** Of paths and of lines of a diff, how many are shown above the question. */
+interface Room {
+  readonly paths: number;
+  readonly diffLines: number;
+}
+
+/** At a terminal, where the user can ask for the rest. */
+const SOME: Room = { paths: 20, diffLines: 60 };
+/** For a form, which cannot show more later. */
+export const EVERYTHING: Room = { paths: Number.POSITIVE_INFINITY, diffLines: Number.POSITIVE_INFINITY };
 const MAX_NAMED_IN_HINT = 60;
 
 /** A question as a person is asked it. */
@@ -20,17 +28,17 @@ export interface QuestionText {
 }
 
 /** All of what is shown was chosen by a worker, but for these words: none of it can move the cursor or begin a line. */
-export function questionText(question: AskedOfPerson, columns: number, colors: Colors): QuestionText {
+export function questionText(question: AskedOfPerson, columns: number, colors: Colors, room = SOME): QuestionText {
   const { worker, through = [], runs } = question;
   const of = runs > 1 ? ` (${runs} runs of it)` : "";
   const asks = `Worker ${printableLine(worker, 80)}${of} asks to`;
   const short = `${asks} ${shortDeed(question)}. Allow it?`;
   const fits = isPlain(question) && widthOf(short) <= columns - 4;
-  const subject = fits ? { above: [], rest: [] } : subjectLines(question, columns);
+  const subject = fits ? { above: [], rest: [] } : subjectLines(question, columns, room);
   const callers = through.slice(0, -1).map((name) => printableLine(name, 80));
   const called = callers.length === 0 ? [] : quotedLines(`called through ${callers.join(" > ")}`, columns);
   const why = question.why === undefined ? [] : quotedLines(`reason: ${printableLine(question.why, 500)}`, columns);
-  const diff = diffLines(question.diff, columns, colors);
+  const diff = diffLines(question.diff, columns, colors, room);
   return {
     above: [...subject.above, ...called, ...why, ...diff.above],
     rest: [...subject.rest, ...diff.rest],
@@ -155,30 +163,34 @@ function shownCommand(command: string): string {
   return printable(command).replaceAll("\n", "⏎ ");
 }
 
-function subjectLines(question: Asked, columns: number): { readonly above: string[]; readonly rest: string[] } {
+function subjectLines(
+  question: Asked,
+  columns: number,
+  room: Room,
+): { readonly above: string[]; readonly rest: string[] } {
   const said = question.command ?? question.input;
   const command = said === undefined ? [] : quotedLines(shownCommand(said), columns);
   const lines = (paths: readonly string[]) =>
     paths.flatMap((path) => quotedLines(printableLine(path, Number.POSITIVE_INFINITY), columns));
   const places = placesOf(question);
-  const more = places.length - MAX_PATHS;
+  const more = places.length - room.paths;
   const left = more <= 0 ? [] : quotedLines(`and ${more} more`, columns);
   return {
-    above: [...command, ...lines(places.slice(0, MAX_PATHS)), ...left],
-    rest: lines(places.slice(MAX_PATHS)),
+    above: [...command, ...lines(places.slice(0, room.paths)), ...left],
+    rest: lines(places.slice(room.paths)),
   };
 }
 
-function diffLines(diff: string | undefined, columns: number, colors: Colors) {
+function diffLines(diff: string | undefined, columns: number, colors: Colors, room: Room) {
   if (diff === undefined || diff === "") return { above: [], rest: [] };
   const lines = diff
     .replace(/\n$/, "")
     .split("\n")
     .flatMap((line) => quotedLines(line, columns, paintOf(line, colors)));
-  if (lines.length <= MAX_DIFF_LINES) return { above: lines, rest: [] };
-  const rest = lines.slice(MAX_DIFF_LINES);
+  if (lines.length <= room.diffLines) return { above: lines, rest: [] };
+  const rest = lines.slice(room.diffLines);
   const left = quotedLines(`and ${rest.length} more lines of the changes`, columns);
-  return { above: [...lines.slice(0, MAX_DIFF_LINES), ...left], rest };
+  return { above: [...lines.slice(0, room.diffLines), ...left], rest };
 }
 
 function paintOf(line: string, colors: Colors): ((text: string) => string) | undefined {

@@ -32,6 +32,16 @@ describe("the form that a client shows", () => {
     expect(answerIn(SESSION, GRANT, false)).toBe("session");
   });
 
+  it("shows every line of a diff and every path, and is none where it cannot", () => {
+    const lines = Array.from({ length: 500 }, (_, index) => `+line ${index}.`);
+    const paths = Array.from({ length: 500 }, (_, index) => `/out/${index}.`);
+    const write: AskedOfPerson = { worker: "w", operations: ["write"], paths, diff: lines.join("\n"), runs: 1 };
+    const { message = "" } = questionForm(write, false) ?? {};
+    for (const each of [...lines, ...paths]) expect(message).toContain(each);
+    expect(questionForm({ ...write, diff: "+line\n".repeat(20_000) }, false)).toBeNull();
+    expect(questionForm({ ...write, diff: "+line\n".repeat(16_000) }, false)).toBeNull();
+  });
+
   it("shows what a terminal shows, and is none where that is too long", () => {
     expect(questionForm(GRANT, false)?.message).toContain(questionText(GRANT, 100, pc.createColors(false)).message);
     expect(
