@@ -13,8 +13,12 @@ export interface ApprovalRequest {
   readonly operations: readonly ApprovalOperation[];
   /** Virtual paths that are written, deleted or pushed, or directories of such paths. A changeset may have thousands. */
   readonly paths: readonly string[];
-  /** For grants: the requested directory. */
+  /** For grants of directories: the requested one. */
   readonly directory?: string;
+  /** For `grant_network`: the requested host and port, in canonical form. */
+  readonly to?: string;
+  /** For `grant_network`: what the worker may reach already; at most 20. */
+  readonly reaches?: readonly string[];
   /** For calls: the worker that would be called. */
   readonly callee?: string;
   /** For calls: its input as JSON, cut if it is long. */
@@ -61,7 +65,7 @@ export function reachesOut(operation: ApprovalOperation): boolean {
 }
 
 export function isGrant(operation: ApprovalOperation): boolean {
-  return operation === "grant_read" || operation === "grant_write";
+  return operation === "grant_read" || operation === "grant_write" || operation === "grant_network";
 }
 
 /** For users who trust a project's declarations. Grants and pushes go beyond these, so it denies them. */

@@ -12,8 +12,8 @@ export type Asked = Omit<ApprovalRequest, "run" | "root">;
 /** The subject of one remembered approval. */
 export interface Lasting {
   readonly operation: ApprovalOperation;
-  /** `below`: everything below the directory `at`. `path`: only that path. `command`, `worker`: exactly that one. */
-  readonly kind: "below" | "path" | "command" | "worker";
+  /** `below`: everything below the directory `at`. `path`: only that path. `command`, `worker`, `host`: exactly that one. */
+  readonly kind: "below" | "path" | "command" | "worker" | "host";
   readonly at: string;
 }
 
@@ -48,7 +48,7 @@ export class ApprovalMemory {
 
 /**
  * The subjects for which an approval of this request is remembered; null if it must be asked each time. An approval for a
- * file covers the file's directory, but never `/`; a grant covers the requested directory. A push is never remembered.
+ * file covers the file's directory, but never `/`; a grant covers the requested directory, or exactly that host. A push is never remembered.
  */
 export function lastingOf(request: Asked): readonly Lasting[] | null {
   const each = [...new Set(request.operations)].map((operation) => lastingOfOne(operation, request));
@@ -70,6 +70,7 @@ function lastingOfOne(operation: ApprovalOperation, asked: Asked): readonly Last
   }
   if (operation === "call")
     return asked.callee === undefined ? null : [{ operation, kind: "worker", at: asked.callee }];
+  if (operation === "grant_network") return asked.to === undefined ? null : [{ operation, kind: "host", at: asked.to }];
   if (isGrant(operation) || operation === "read") {
     const named = operation === "read" ? asked.paths[0] : asked.directory;
     const directory =
@@ -90,7 +91,7 @@ function lastingOfOne(operation: ApprovalOperation, asked: Asked): readonly Last
 
 function keyOf(request: ApprovalRequest, scope: "tree" | "session", { operation, kind, at }: Lasting): string {
   const { root, worker, through } = request;
-  // A directory is also opened for every run above, so the same worker called through other workers is another question.
+  // A directory or a host is also opened for every run above, so the same worker called through other workers is another question.
   const way = isGrant(operation) || operation === "read" ? (through ?? null) : null;
   return JSON.stringify([scope === "tree" ? root : null, worker, way, operation, kind, at]);
 }

@@ -17,6 +17,7 @@ export type Ask = (question: Question, signal: AbortSignal) => Promise<Answer | 
 export function questionKey(request: ApprovalRequest): string {
   const { worker, through, operations, paths, directory, wider, callee, input, command, why, diff, lastingOnly } =
     request;
+  const { to, reaches } = request;
   const read = [
     worker,
     through,
@@ -30,6 +31,8 @@ export function questionKey(request: ApprovalRequest): string {
     why,
     diff,
     lastingOnly,
+    to,
+    reaches,
   ];
   return createHash("sha256")
     .update(JSON.stringify(read.map((part) => part ?? null)))

@@ -1,4 +1,5 @@
 import type { ChangeOperation } from "../sandbox/approval.ts";
+import { isAmong } from "../sandbox/network/hosts.ts";
 import {
   type ApprovalOperation,
   type ApprovalRequest,
@@ -18,6 +19,8 @@ export interface ApprovalRule {
   readonly operations?: readonly ApprovalOperation[];
   /** Globs of virtual paths; for grants, of the requested directory. */
   readonly paths?: readonly string[];
+  /** For `grant_network`: entries as in an allow list, such as `*.example.org:443`. */
+  readonly hosts?: readonly string[];
   /** Words, in the syntax of `shell-rules/pattern.ts`. */
   readonly command?: string;
   readonly decide: "approve" | "deny";
@@ -51,6 +54,7 @@ export function mayApprove(
     (rule) =>
       rule.decide === "approve" &&
       rule.command === undefined &&
+      rule.hosts === undefined &&
       (rule.worker === undefined || parseNameGlob(rule.worker)(worker)) &&
       operations.some((operation) => rule.operations?.includes(operation) ?? true) &&
       (rule.paths?.some((glob) => parsePathGlob(glob).touches(directory)) ?? true),
@@ -81,7 +85,7 @@ function decisionOf({ decide, why }: ApprovalRule, number: number): Decision {
 type Terms = Omit<ApprovalRule, "decide" | "why">;
 
 /** The narrow reading: the rule must match everything in the request, and a rule with `paths` needs a path. */
-function approves({ worker, operations, paths, command }: Terms): Test {
+function approves({ worker, operations, paths, hosts, command }: Terms): Test {
   const isWorker = worker === undefined ? () => true : parseNameGlob(worker);
   const globs = paths?.map(parsePathGlob);
   const shown = command === undefined ? null : shellRules("ask", command, "pre_approved");
@@ -91,6 +95,7 @@ function approves({ worker, operations, paths, command }: Terms): Test {
     request.operations.every((operation) => operations?.includes(operation) ?? true) &&
     (globs === undefined ||
       isAllOf(targetsOf(request), (path) => checkedPath(path) !== null && globs.some((glob) => glob.matches(path)))) &&
+    (hosts === undefined || (request.to !== undefined && isAmong(request.to, hosts))) &&
     (shown === null ||
       (request.command !== undefined &&
         decideShell(request.command, shown, read(request.command)).consent === "pre_approved"));
@@ -100,7 +105,7 @@ function approves({ worker, operations, paths, command }: Terms): Test {
  * The wide reading: it is enough that the rule may match a part of the request. Otherwise a later rule could approve a
  * denied path together with others, or below a directory.
  */
-function denies({ worker, operations, paths, command }: Terms): Test {
+function denies({ worker, operations, paths, hosts, command }: Terms): Test {
   const isWorker = worker === undefined ? () => true : parseNameGlob(worker);
   const globs = paths?.map(parsePathGlob);
   const blocked = command === undefined ? null : shellRules("pre_approved", command, "blocked");
@@ -112,6 +117,7 @@ function denies({ worker, operations, paths, command }: Terms): Test {
       (operations === undefined || request.operations.some((operation) => operations.includes(operation))) &&
       (globs === undefined ||
         targets.some((path) => checkedPath(path) === null || globs.some((glob) => glob.touches(path)))) &&
+      (hosts === undefined || (request.to !== undefined && isAmong(request.to, hosts))) &&
       (blocked === null || (line !== undefined && decideShell(line, blocked, read(line)).consent === "blocked"))
     );
   };

@@ -65,26 +65,36 @@ interface Contents {
   /** An approval request and its decision, by a person, a program or a rule. Paths are virtual. */
   approval: Pick<ApprovalRequest, "operations" | "paths"> &
     Omit<Decision, "directory"> & {
-      readonly [Name in "through" | "directory" | "command" | "why"]?: ApprovalRequest[Name] | undefined;
+      readonly [Name in "through" | "directory" | "to" | "command" | "why"]?: ApprovalRequest[Name] | undefined;
     } & {
       /** The time from the request to the decision. */
       readonly waitedMs: number;
       /** Set if this is the last such record of its tree of runs, which reached the limit. */
       readonly note?: string | undefined;
     };
-  /** A directory that was granted to a run beyond its declaration. */
+  /** A directory, or a host of the network, that was granted to a run beyond its declaration. */
   grant: {
     readonly grant: string;
-    /** Virtual; `host` is its host path. */
-    readonly directory: string;
-    readonly host: string | null;
-    readonly mode: "ro" | "rw";
     readonly scope: string;
     /** The workers whose sandbox is widened, from the root run downwards. */
     readonly levels: readonly string[];
-  };
+  } & (
+    | {
+        /** Virtual; `host` is its host path. */
+        readonly directory: string;
+        readonly host: string | null;
+        readonly mode: "ro" | "rw";
+      }
+    | {
+        /** `host:port`. */
+        readonly to: string;
+      }
+  );
   /** `reason`: why it was revoked, or by whom. */
-  grant_revoked: { readonly grant: string; readonly directory: string; readonly reason: string };
+  grant_revoked: { readonly grant: string; readonly reason: string } & (
+    | { readonly directory: string }
+    | { readonly to: string }
+  );
   /** Changes that are about to be applied. Written before the first file is touched. */
   changes_applying: OpenChanges;
   changes_applied: {
@@ -146,11 +156,11 @@ export const AUDIT_TYPES = [
 ] as const satisfies readonly (keyof Contents | "repaired")[];
 
 export function approvalDecided(
-  { run, root, worker, through, operations, paths, directory, callee, command, why }: ApprovalRequest,
+  { run, root, worker, through, operations, paths, directory, to, callee, command, why }: ApprovalRequest,
   { outcome, scope, reason }: Decision,
   waitedMs: number,
 ): RecordOf<"approval"> {
-  const asked = { through, operations, paths, directory, callee, command, why };
+  const asked = { through, operations, paths, directory, to, callee, command, why };
   return { type: "approval", run, root, worker, ...asked, outcome, scope, reason, waitedMs };
 }
 

@@ -19,7 +19,7 @@ export function auditTable(records: readonly SealedRecord[]): string {
 function wordsOf(record: SealedRecord): readonly [what: string, outcome: string] {
   const { type } = record;
   const changes = `changes ${text(record.changeset)}`;
-  const grant = `grant ${text(record.directory)}`;
+  const grant = `grant ${text(record.directory ?? record.to)}`;
   const mounts = listed(record.mounts, mountWords) || "no files";
   switch (type) {
     case "run_requested":
@@ -42,7 +42,7 @@ function wordsOf(record: SealedRecord): readonly [what: string, outcome: string]
     case "approval":
       return [askedWords(record), `${text(record.outcome)} (${text(record.scope)}): ${text(record.reason)}`];
     case "grant":
-      return [`${grant} ${text(record.mode)}`, `granted (${text(record.scope)})`];
+      return [record.to === undefined ? `${grant} ${text(record.mode)}` : grant, `granted (${text(record.scope)})`];
     case "grant_revoked":
       return [grant, `revoked: ${text(record.reason)}`];
     case "changes_applying":

@@ -134,6 +134,8 @@ function narrowingText(narrowing: Narrowing): string {
       return `policy ${narrowing.from} → ${narrowing.to}`;
     case "grant":
       return `${narrowing.path} ${narrowing.from} → ${narrowing.to}, granted`;
+    case "grant_network":
+      return `network ${narrowing.to}, granted`;
   }
 }
 

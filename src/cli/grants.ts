@@ -7,9 +7,11 @@ import { printJson, printList, say, type Terminal } from "./terminal/terminal.ts
 export async function listVerb(options: { readonly json?: boolean }, terminal: Terminal): Promise<number> {
   const grants = await listGrants(stateDirFrom(terminal.env));
   printList(terminal, options.json, grants, {
-    head: ["ID", "WORKER", "DIRECTORY", "MODE", "FOR", "THROUGH", "HOST", "SINCE"],
-    rowOf: ({ id, worker, directory, mode, scope, through, host, grantedAt }) => {
-      const cells = [id, worker, directory, mode, scope, through.join(" > "), host, grantedAt];
+    head: ["ID", "WORKER", "DIRECTORY OR HOST", "MODE", "FOR", "THROUGH", "ON THE HOST", "SINCE"],
+    rowOf: (grant) => {
+      const { id, worker, scope, through, grantedAt } = grant;
+      const [what, mode, host] = "to" in grant ? [grant.to, "reach", "-"] : [grant.directory, grant.mode, grant.host];
+      const cells = [id, worker, what, mode, scope, through.join(" > "), host, grantedAt];
       return cells.map((cell) => printableLine(String(cell)));
     },
     none: "There are no grants.",

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { APPROVAL_OPERATIONS } from "../sandbox/approval.ts";
+import { parseTarget } from "../sandbox/network/target.ts";
 import { parseVirtualPath } from "../sandbox/virtual-path.ts";
 import { present } from "./terms/present.ts";
 import { pattern } from "./worker/shell-rules.ts";
@@ -7,6 +8,7 @@ import { byKind, map } from "./yaml/shape.ts";
 
 const MAX_RULES = 200;
 const MAX_PATHS = 50;
+const MAX_HOSTS = 50;
 /** Each further wildcard multiplies the time that a hostile name can cost. */
 const MAX_WILDCARDS_PER_NAME = 3;
 const MAX_GLOBSTARS = 3;
@@ -28,10 +30,16 @@ const pathGlob = z
     if (message !== null) context.addIssue({ code: "custom", message });
   });
 
+const hosts = z.string().superRefine((raw, context) => {
+  const parsed = parseTarget(raw);
+  if (!parsed.ok) context.addIssue({ code: "custom", message: parsed.reason });
+});
+
 const rule = map({
   worker: worker.optional(),
   operation: operations.optional(),
   paths: z.array(pathGlob).min(1).max(MAX_PATHS).optional(),
+  hosts: z.array(hosts).min(1).max(MAX_HOSTS).optional(),
   command: pattern.optional(),
   decide: z.enum(["approve", "deny"]),
   why: z.string().min(1).max(500).optional(),
@@ -53,24 +61,37 @@ export type ApprovalRuleYaml = z.output<typeof rule>;
 interface RawRule {
   readonly operation?: readonly z.output<typeof operation>[] | undefined;
   readonly paths?: readonly string[] | undefined;
+  readonly hosts?: readonly string[] | undefined;
   readonly command?: string | undefined;
   readonly decide: "approve" | "deny";
 }
 
 /** Why a rule as a whole is none, or null. */
 function ruleFault(raw: RawRule): { readonly key: string; readonly message: string } | null {
-  const { operation: named, paths, command, decide } = raw;
+  const { operation: named, paths, hosts, command, decide } = raw;
+  if (hosts !== undefined && (paths !== undefined || command !== undefined))
+    return { key: "hosts", message: "`hosts` cannot be used together with `paths` or `command`; write two rules" };
+  if (hosts !== undefined && named?.some((one) => one !== "grant_network"))
+    return { key: "hosts", message: "`hosts` is only for the operation `grant_network`" };
   if (command !== undefined && paths !== undefined)
     return { key: "command", message: "`command` and `paths` cannot be used together; write two rules" };
   if (command !== undefined && named?.some((one) => one !== "exec"))
     return { key: "command", message: "`command` is only for the operation `exec`" };
   if (paths !== undefined && named?.every((one) => one === "exec"))
     return { key: "paths", message: "`paths` is not for the operation `exec`; use `command`" };
-  if (decide === "deny" || paths !== undefined || command !== undefined) return null;
+  if (paths !== undefined && named?.includes("grant_network"))
+    return {
+      key: "paths",
+      message: "`paths` is not for the operation `grant_network`; use `hosts` in a rule of its own",
+    };
+  if (decide === "deny" || paths !== undefined || hosts !== undefined || command !== undefined) return null;
   if (named === undefined)
-    return { key: "decide", message: "a rule that approves must name `operation`, `paths` or `command`" };
+    return { key: "decide", message: "a rule that approves must name `operation`, `paths`, `hosts` or `command`" };
   const wide = named.find((one) => one === "push" || one.startsWith("grant_"));
-  return wide === undefined ? null : { key: "decide", message: `a rule that approves \`${wide}\` must name \`paths\`` };
+  const key = wide === "grant_network" ? "hosts" : "paths";
+  return wide === undefined
+    ? null
+    : { key: "decide", message: `a rule that approves \`${wide}\` must name \`${key}\`` };
 }
 
 /** Why no path could ever match, or null. */

@@ -46,7 +46,8 @@ export type Narrowing =
       readonly path: VirtualPath;
       readonly from: "none" | "ro";
       readonly to: "ro" | "rw";
-    };
+    }
+  | { readonly by: string; readonly kind: "grant_network"; readonly to: string };
 
 /** Anything that knows its own history, as a sandbox does. */
 interface Narrowed {

@@ -34,6 +34,7 @@ export const APPROVAL_OPERATIONS = [
   "exec",
   "grant_read",
   "grant_write",
+  "grant_network",
   "push",
 ] as const;
 

@@ -14,20 +14,33 @@ const MAX_FILE_BYTES = 64 * 1024;
 /** More grants than any machine has; the rest is not read. */
 const MAX_GRANTS = 10_000;
 
-/** A directory that a running worker was granted, as `corral grants` shows it. */
-export interface LiveGrant {
+/** What a running worker was granted, as `corral grants` shows it. */
+export type LiveGrant = LiveDirectoryGrant | LiveHostGrant;
+
+interface Live {
   readonly id: string;
   readonly run: string;
   readonly worker: string;
   /** The workers from the root run down to the one that requested it. */
   readonly through: readonly string[];
+  /** ISO 8601. */
+  readonly grantedAt: string;
+}
+
+export interface LiveDirectoryGrant extends Live {
   /** As the worker knows it. */
   readonly directory: string;
+  /** On the host. */
   readonly host: string;
   readonly mode: "read" | "write";
   readonly scope: "tree" | "session";
-  /** ISO 8601. */
-  readonly grantedAt: string;
+}
+
+export interface LiveHostGrant extends Live {
+  /** `host:port`. */
+  readonly to: string;
+  /** `once`: until the run that asked has ended. */
+  readonly scope: "once" | "tree" | "session";
 }
 
 /**

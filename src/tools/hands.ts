@@ -9,7 +9,7 @@ export interface Hands {
   exec(request: ExecToolRequest, signal: AbortSignal): Promise<ExecToolAnswer>;
   /** Resolves with the child's RunResult as plain JSON, also if the child is refused. */
   call(request: CallToolRequest, signal: AbortSignal): Promise<CallToolAnswer>;
-  /** Asks for a directory for the rest of the run. */
+  /** Asks for a directory or a host for the rest of the run. */
   access(request: AccessToolRequest, signal: AbortSignal): Promise<AccessToolAnswer>;
   /** Applies the staged changes that a person approves. */
   commit(signal: AbortSignal): Promise<CommitAnswer>;
@@ -129,12 +129,12 @@ export interface ExecToolAnswer {
   readonly durationMs: number;
 }
 
-export interface AccessToolRequest {
-  readonly path: string;
-  readonly mode: "read" | "write";
-}
+export type AccessToolRequest =
+  | { readonly path: string; readonly mode: "read" | "write" }
+  | { readonly host: string; readonly reason?: string | undefined };
 
 export type AccessToolAnswer =
+  | { readonly granted: true; readonly host: string; readonly scope: "once" | "tree" | "session" | "had" }
   | { readonly granted: true; readonly path: string; readonly scope: "tree" | "session" | "had" }
   | { readonly granted: false; readonly code: string; readonly message: string };
 

@@ -87,6 +87,19 @@ describe("ApprovalMemory", () => {
     ).toBeNull();
   });
 
+  it("knows a grant of the network by its host and port, and by the workers it goes through", () => {
+    const to = "api.example.org:443";
+    const scopeOf = approvedFor({ operations: ["grant_network"], paths: [], to, through: ["root", "w"] });
+    const reach = (more: Partial<ApprovalRequest>) =>
+      scopeOf({ operations: ["grant_network"], paths: [], to, through: ["root", "w"], ...more });
+    expect(reach({})).toBe("session");
+    for (const other of ["api.example.org:80", "example.org:443", "b.api.example.org:443", "*.example.org:443"])
+      expect(reach({ to: other }), other).toBeNull();
+    expect(reach({ through: ["other", "w"] })).toBeNull();
+    expect(scopeOf({ operations: ["grant_read"], directory: to })).toBeNull();
+    expect(scopeOf({ operations: ["grant_network"] })).toBeNull();
+  });
+
   it("knows a command by its every character", () => {
     const scopeOf = approvedFor({ operations: ["exec"], paths: [], command: "ls -l" });
     const exec = (command: string) => scopeOf({ operations: ["exec"], paths: [], command });

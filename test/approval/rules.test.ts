@@ -87,6 +87,24 @@ describe("a rule that approves", () => {
     expect(said(rule, { ...grant("/home/me/docs"), operations: ["grant_read", "grant_write"] })).toBe("-");
   });
 
+  it("speaks of a host by what an allow list would say", () => {
+    const rule = [approve({ operations: ["grant_network"], hosts: ["*.example.org:443", "db.corp:*"] })];
+    const reach = (to: string) => ({ operations: ["grant_network"], paths: [], to }) as const;
+    for (const to of ["api.example.org:443", "a.b.example.org:443", "db.corp:5432"])
+      expect(said(rule, reach(to)), to).toBe("approve");
+    for (const to of ["example.org:443", "api.example.org:80", "api.example.org.evil.test:443", "evil.test:443"])
+      expect(said(rule, reach(to)), to).toBe("-");
+    expect(said(rule, { operations: ["grant_network"], paths: [] })).toBe("-");
+    expect(said([approve({ paths: ["/**"] })], reach("api.example.org:443"))).toBe("-");
+    expect(said([approve({ hosts: ["api.example.org:443"] })], { paths: ["/text/a"] })).toBe("-");
+    const denied = [
+      deny({ hosts: ["*.example.org:*"] }),
+      approve({ operations: ["grant_network"], hosts: ["*.org:443"] }),
+    ];
+    expect(said(denied, reach("api.example.org:443"))).toBe("deny");
+    expect(said(denied, reach("example.org:443"))).toBe("approve");
+  });
+
   it("speaks of a whole command line, not of its beginning", () => {
     const rule = [approve({ command: "git log **" })];
     expect(said(rule, exec("git log -3"))).toBe("approve");

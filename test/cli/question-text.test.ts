@@ -29,6 +29,31 @@ describe("the question that a person is asked", () => {
     );
   });
 
+  it("names the host of a grant, and what the worker reaches already", () => {
+    const grant = { operations: ["grant_network"], paths: [], to: "api.example.org:443" } as const;
+    const asked = text({ ...grant, reaches: ["a.test:443", "b.test:80"], why: "to look up prices" });
+    expect(asked.message).toBe("Worker w asks to reach api.example.org:443. Allow it?");
+    expect(asked.above).toEqual(["  ┊ reason: to look up prices", "  ┊ it already reaches a.test:443, b.test:80"]);
+    expect(text(grant).above).toEqual(["  ┊ it reaches no host yet"]);
+    expect(choiceTexts({ ...question, ...grant }, 0)).toEqual([
+      { value: "no", label: "No" },
+      { value: "once", label: "Yes, once", hint: "until this run ends" },
+      {
+        value: "tree",
+        label: "Yes, for this run and all it calls",
+        hint: "w to reach api.example.org:443, anywhere in the same tree of runs",
+      },
+      {
+        value: "session",
+        label: "Yes, do not ask again for this host",
+        hint: "w to reach api.example.org:443, until this command ends",
+      },
+    ]);
+    const odd = text({ ...grant, to: "[2001:db8::1]:443" });
+    expect(odd.message).toBe("Worker w asks to reach the host above. Allow it?");
+    expect(odd.above[0]).toBe("  ┊ [2001:db8::1]:443");
+  });
+
   it("shows where a line of the command ends, so that what follows a comment is seen to be a command", () => {
     const { above, message } = text({ operations: ["exec"], paths: [], command: "true # then\nrm -rf /data" });
     expect(above).toEqual(["  ┊ true # then⏎ rm -rf /data"]);

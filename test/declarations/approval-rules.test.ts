@@ -62,6 +62,11 @@ describe("the approval rules of a project", () => {
     ["{ decide: approve }", "a rule that approves must name"],
     ["{ worker: trusted, decide: approve }", "a rule that approves must name"],
     ["{ operation: push, decide: approve }", "a rule that approves `push` must name `paths`"],
+    ["{ operation: grant_network, decide: approve }", "a rule that approves `grant_network` must name `hosts`"],
+    ["{ operation: grant_network, paths: [/a], decide: approve }", "`paths` is not for the operation `grant_network`"],
+    ['{ operation: write, hosts: ["a.test:443"], decide: deny }', "`hosts` is only for the operation `grant_network`"],
+    ['{ hosts: ["a.test:443"], paths: [/a], decide: deny }', "`hosts` cannot be used together with"],
+    ["{ hosts: [a.test], decide: deny }", "a port is missing"],
     ["{ operation: [write, grant_read], decide: approve }", "a rule that approves `grant_read` must name `paths`"],
   ])("are refused with their place where they are wrong: %s", async (line, message) => {
     const problems = await problemsOf(line);

@@ -15,7 +15,7 @@ export async function suggestionText(
   all: readonly GrantRecord[],
 ): Promise<string | null> {
   // What a worker declares needs no other declaration: to ask is what the project wants.
-  const grants = all.filter(({ declared }) => !declared);
+  const grants = all.filter((grant) => !("declared" in grant));
   if (grants.length === 0) return null;
   const workers = new Map<string, { file: string; text: string }>();
   for (const name of new Set(grants.flatMap(({ granted }) => granted))) {
@@ -31,8 +31,9 @@ export async function suggestionText(
     workers,
     grants,
   });
-  const had = grants.map(({ worker, directory, mode, scope }) => {
-    return `  ${printableLine(worker, 80)}: ${mode} ${printableLine(directory, 1000)} (${scope})`;
+  const had = grants.map((grant) => {
+    const what = "to" in grant ? `reach ${grant.to}` : `${grant.mode} ${printableLine(grant.directory, 1000)}`;
+    return `  ${printableLine(grant.worker, 80)}: ${what} (${grant.scope})`;
   });
   const head = ["corral: granted during the run:", ...new Set(had)];
   const advice = files.length === 0 ? [] : ["With these changes in the project's folder, Corral does not ask again:"];

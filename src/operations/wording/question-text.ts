@@ -40,10 +40,17 @@ export function questionText(question: AskedOfPerson, columns: number, colors: C
   const why = question.why === undefined ? [] : quotedLines(`reason: ${printableLine(question.why, 500)}`, columns);
   const diff = diffLines(question.diff, columns, colors, room);
   return {
-    above: [...subject.above, ...called, ...why, ...diff.above],
+    above: [...subject.above, ...called, ...why, ...reachedLines(question, columns), ...diff.above],
     rest: [...subject.rest, ...diff.rest],
     message: fits ? short : `${asks} ${longDeed(question)}. Allow it?`,
   };
+}
+
+/** What it has, so that a person sees what the host would be added to. */
+function reachedLines({ to, reaches = [] }: Asked, columns: number): string[] {
+  if (to === undefined) return [];
+  const had = reaches.length === 0 ? "it reaches no host yet" : `it already reaches ${reaches.join(", ")}`;
+  return quotedLines(printableLine(had, 1000), columns);
 }
 
 export type Choice = Exclude<Answer, "interrupt"> | "all" | "wider";
@@ -67,7 +74,10 @@ export function choiceTexts(question: AskedOfPerson, restLines: number): ChoiceT
           {
             value: "once",
             label: "Yes, once",
-            hint: `for ${these}, and others that ask exactly this at the same time`,
+            hint:
+              question.to === undefined
+                ? `for ${these}, and others that ask exactly this at the same time`
+                : `until ${runs > 1 ? "these runs end" : "this run ends"}`,
           } as const,
         ]
       : []),
@@ -101,11 +111,15 @@ const VERBS: Readonly<Record<ApprovalOperation, string>> = {
   push: "push",
   grant_read: "read",
   grant_write: "write",
+  grant_network: "reach",
 };
 
 function verbsOf({ operations }: Asked): string {
   return [...new Set(operations.map((operation) => VERBS[operation]))].join(" and ");
 }
+
+const PLAIN_PATH = /^[\p{L}\p{N}/._@+-]+$/u;
+const PLAIN_HOST = /^[a-z0-9._-]+:\d+$/;
 
 /** A few paths of ordinary characters, which cannot be taken for words of the question. All else has lines of its own. */
 function isPlain(question: Asked): boolean {
@@ -114,7 +128,7 @@ function isPlain(question: Asked): boolean {
     question.command === undefined &&
     question.input === undefined &&
     places.length <= 3 &&
-    places.every((place) => /^[\p{L}\p{N}/._@+-]+$/u.test(place))
+    places.every((place) => (question.to === undefined ? PLAIN_PATH : PLAIN_HOST).test(place))
   );
 }
 
@@ -134,19 +148,26 @@ function longDeed(question: Asked): string {
   }
   const command = question.command === undefined ? "" : " the command above";
   const paths = count === 1 ? "the path above" : `these ${count} paths`;
-  const where = count === 0 ? "" : ` ${prepositionOf(question)}${isOnlyGrant(question) ? "above" : paths}`;
+  const where =
+    count === 0 ? "" : ` ${prepositionOf(question)}${isOnlyGrant(question) ? grantedAbove(question) : paths}`;
   return `${verbsOf(question)}${command}${where}`;
 }
 
+function grantedAbove({ to }: Asked): string {
+  return to === undefined ? "above" : "the host above";
+}
+
 function prepositionOf(question: Asked): string {
+  if (question.to !== undefined) return "";
   if (isOnlyGrant(question))
     return question.operations.includes("grant_write") ? "in the directory " : "the directory ";
   return question.operations.every((operation) => operation === "push") ? "" : "in ";
 }
 
-/** A grant is of its directory, whatever path in it was touched first. */
+/** A grant is of its host, or of its directory, whatever path in it was touched first. */
 function placesOf(question: Asked): readonly string[] {
-  const { directory, paths } = question;
+  const { directory, paths, to } = question;
+  if (to !== undefined) return [to, ...paths];
   if (directory === undefined) return paths;
   return isOnlyGrant(question) ? [directory] : [directory, ...paths];
 }
@@ -203,6 +224,7 @@ function extentOf(lasting: readonly Lasting[]): string {
   const places = placesIn(lasting);
   const [only] = places;
   if (lasting.some(({ kind }) => kind === "worker")) return "for each call of that worker";
+  if (only?.kind === "host") return `to reach ${printableLine(only.at, MAX_NAMED_IN_HINT)}`;
   if (only === undefined) return "for exactly this command";
   if (places.length > 1) return `in ${places.length} places, with all below their directories`;
   const shown = printableLine(only.at, MAX_NAMED_IN_HINT);
@@ -213,6 +235,7 @@ function namedExtent(lasting: readonly Lasting[]): string {
   const places = placesIn(lasting);
   const [only] = places;
   if (lasting.some(({ kind }) => kind === "worker")) return "for calls of that worker";
+  if (only?.kind === "host") return "for this host";
   if (only === undefined) return "for this command";
   if (places.length > 1) return "in these places";
   return only.kind === "below" ? "in this directory" : "for this path";

@@ -3,15 +3,20 @@ import { parsePathIn, readablePaths } from "../../sandbox/access.ts";
 import type { Mode } from "../model/grant.ts";
 import type { Grantee } from "../model/grantee.ts";
 import { requestGrant } from "./request.ts";
+import { requestHost } from "./request-host.ts";
 import type { GrantSurroundings } from "./terms.ts";
 
-const body = z.strictObject({ path: z.string().min(1).max(4096), mode: z.enum(["read", "write"]).default("read") });
+const directory = z.strictObject({
+  path: z.string().min(1).max(4096),
+  mode: z.enum(["read", "write"]).default("read"),
+});
+const host = z.strictObject({ host: z.string().min(1).max(300), reason: z.string().min(1).max(500).optional() });
+const body = z.union([directory, host]);
 
-/** What a program in a cell asks for at its run's socket. */
-export interface AccessRequest {
-  readonly path: string;
-  readonly mode: Mode;
-}
+/** What a program in a cell asks for at its run's socket: a directory, or a host of the network. */
+export type AccessRequest =
+  | { readonly path: string; readonly mode: Mode }
+  | { readonly host: string; readonly reason?: string | undefined };
 
 export type AccessAnswer =
   | {
@@ -20,6 +25,12 @@ export type AccessAnswer =
       readonly mode: Mode;
       readonly scope: "tree" | "session" | "had";
       readonly note: string;
+    }
+  | {
+      readonly granted: true;
+      /** In the form in which it is reached. */
+      readonly host: string;
+      readonly scope: "once" | "tree" | "session" | "had";
     }
   | { readonly granted: false; readonly code: string; readonly message: string };
 
@@ -32,9 +43,24 @@ export function parseAccessBody(raw: unknown): AccessRequest | string {
 const NOTE =
   "This container does not show it. Tools and `exec` at this socket can use it, and workers that are called from now on.";
 
-/** Asks for a directory for the rest of the run, for programs that use no tool on it themselves. */
+/** Asks for a directory or a host for the rest of the run. */
 export async function requestAccess(
-  { path: raw, mode }: AccessRequest,
+  request: AccessRequest,
+  grantee: Grantee,
+  around: GrantSurroundings,
+  signal: AbortSignal,
+): Promise<AccessAnswer> {
+  if ("path" in request) return await requestDirectory(request, grantee, around, signal);
+  const { host: named, reason = "to connect to it" } = request;
+  const outcome = await requestHost({ host: named, why: reason }, grantee, around, signal);
+  if (outcome.ok) return { granted: true, host: outcome.to, scope: outcome.scope ?? "had" };
+  const { code, message } = outcome.refusal;
+  return { granted: false, code, message };
+}
+
+/** For programs that use no tool on the directory themselves. */
+async function requestDirectory(
+  { path: raw, mode }: Extract<AccessRequest, { readonly path: string }>,
   grantee: Grantee,
   around: GrantSurroundings,
   signal: AbortSignal,

@@ -1,7 +1,7 @@
 import PQueue from "p-queue";
 import type { Violation } from "../../sandbox/violation.ts";
-import { GrantFiles } from "../../state/live-grants.ts";
-import type { GrantedPlace, GrantRecord, Grants } from "../model/grant.ts";
+import { GrantFiles, type LiveGrant } from "../../state/live-grants.ts";
+import type { GrantedHost, GrantedPlace, GrantRecord, Grants } from "../model/grant.ts";
 import type { Grantee } from "../model/grantee.ts";
 import { holds } from "./source.ts";
 
@@ -16,7 +16,7 @@ export class GrantLedger implements Grants, AsyncDisposable {
   readonly #onRevoked: (record: GrantRecord) => Promise<void>;
   readonly #grantees = new Set<Grantee>();
   readonly #live = new Map<string, GrantRecord>();
-  readonly #revoked: (GrantedPlace & { readonly id: string })[] = [];
+  readonly #revoked: ((GrantedPlace | GrantedHost) & { readonly id: string })[] = [];
   #told: GrantRecord[] = [];
   /** One change at a time, so that each is judged by what the ones before left. */
   readonly #changes = new PQueue({ concurrency: 1 });
@@ -37,11 +37,14 @@ export class GrantLedger implements Grants, AsyncDisposable {
       // A call may have waited for its turn with a grant of its caller that was revoked meanwhile.
       const given = new Set(grantee.sandbox.mounts.map(({ granted }) => granted));
       for (const { id } of this.#revoked) if (given.has(id)) await grantee.release(id);
+      await grantee.releaseHosts(null);
     });
     return {
       [Symbol.asyncDispose]: () =>
         this.inTurn(async () => {
           this.#grantees.delete(grantee);
+          const once = [...this.#live.values()].filter(({ run, scope }) => scope === "once" && run === grantee.run);
+          for (const { id } of once) await this.#releaseHosts(id);
           const over = [...this.#live.keys()].filter((id) => ![...this.#grantees].some((other) => other.holds(id)));
           for (const id of over) await this.#forget(id);
         }),
@@ -53,9 +56,10 @@ export class GrantLedger implements Grants, AsyncDisposable {
   }
 
   async add(record: GrantRecord, keep: () => Promise<readonly Violation[]>): Promise<readonly Violation[]> {
-    const { id, run, worker, through, directory, host, mode, scope, grantedAt } = record;
-    if (scope !== "once") {
-      await this.#files.add({ id, run, worker, through, directory, host, mode, scope, grantedAt });
+    const { id } = record;
+    const live = liveOf(record);
+    if (live !== null) {
+      await this.#files.add(live);
       let kept = false;
       try {
         const violations = await keep();
@@ -70,14 +74,9 @@ export class GrantLedger implements Grants, AsyncDisposable {
     return [];
   }
 
-  wasRevoked({ worker, host, mode }: GrantedPlace): boolean {
+  wasRevoked(asked: GrantedPlace | GrantedHost): boolean {
     if (this.#revoked.length >= MAX_REVOKED) return true;
-    return this.#revoked.some(
-      (back) =>
-        back.worker === worker &&
-        (holds(back.host, host) || holds(host, back.host)) &&
-        (back.mode === "read" || mode === "write"),
-    );
+    return this.#revoked.some((back) => back.worker === asked.worker && coversAgain(back, asked));
   }
 
   async look(): Promise<void> {
@@ -96,18 +95,42 @@ export class GrantLedger implements Grants, AsyncDisposable {
   /** From the runs below upwards, so that no run keeps a place in a view that is gone. */
   async #revoke(id: string, record: GrantRecord): Promise<void> {
     this.#told = this.#told.filter((told) => told.id !== id);
-    const { worker, host, mode } = record;
-    this.#revoked.push({ id, worker, host, mode });
-    for (const grantee of [...this.#grantees].toSorted((a, b) => b.chain().length - a.chain().length)) {
-      for (const orphan of await grantee.release(id)) await this.#forget(orphan);
-    }
+    this.#revoked.push(record);
+    if ("to" in record) await this.#releaseHosts(id);
+    else
+      for (const grantee of [...this.#grantees].toSorted((a, b) => b.chain().length - a.chain().length)) {
+        for (const orphan of await grantee.release(id)) await this.#forget(orphan);
+      }
     // Not sooner: a concurrent `look` must wait until it is gone everywhere.
     this.#live.delete(id);
     await this.#onRevoked(record);
+  }
+
+  /** From the root downwards: what a caller lost, the runs that it called lose with it. */
+  async #releaseHosts(id: string): Promise<void> {
+    for (const grantee of [...this.#grantees].toSorted((a, b) => a.chain().length - b.chain().length)) {
+      for (const orphan of await grantee.releaseHosts(id)) await this.#forget(orphan);
+    }
   }
 
   async #forget(id: string): Promise<void> {
     this.#live.delete(id);
     await this.#files.remove(id);
   }
+}
+
+/** What `corral grants` shows; null for a directory that was granted for one operation. */
+function liveOf(record: GrantRecord): LiveGrant | null {
+  const { id, run, worker, through, grantedAt } = record;
+  const who = { id, run, worker, through, grantedAt };
+  if ("to" in record) return { ...who, to: record.to, scope: record.scope };
+  const { directory, host, mode, scope } = record;
+  return scope === "once" ? null : { ...who, directory, host, mode, scope };
+}
+
+/** True if a grant would give again what was revoked, or a part of it. */
+function coversAgain(back: GrantedPlace | GrantedHost, asked: GrantedPlace | GrantedHost): boolean {
+  if ("to" in back || "to" in asked) return "to" in back && "to" in asked && back.to === asked.to;
+  const touches = holds(back.host, asked.host) || holds(asked.host, back.host);
+  return touches && (back.mode === "read" || asked.mode === "write");
 }

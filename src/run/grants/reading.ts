@@ -8,7 +8,7 @@ import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { covers, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { describeViolation } from "../../sandbox/wording.ts";
-import type { GrantRecord } from "../model/grant.ts";
+import type { DirectoryGrantRecord } from "../model/grant.ts";
 import type { Grantee } from "../model/grantee.ts";
 import { type Refused, refuse } from "./refusal.ts";
 import { holds } from "./source.ts";
@@ -68,7 +68,7 @@ export async function requestReading(
     const unseen = whyNotAbove(openings, asked);
     if (unseen !== null) return unseen;
     const granted = (openings ?? []).map((each) => each.grantee.worker.name);
-    const record: GrantRecord = {
+    const record: DirectoryGrantRecord = {
       id: grant.id,
       run,
       root,

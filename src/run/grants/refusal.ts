@@ -1,6 +1,6 @@
 import type { Mode } from "../model/grant.ts";
 
-/** Why a directory is not granted. No person is asked then. */
+/** Why a directory or a host is not granted. No person is asked then. */
 export type GrantRefusalCode =
   | "GRANT_NOT_DYNAMIC"
   | "GRANT_LIMITED_CALL"
@@ -12,6 +12,7 @@ export type GrantRefusalCode =
   | "GRANT_SOURCE_REFUSED"
   | "GRANT_BLOCKED"
   | "GRANT_NO_DIRECTORY"
+  | "GRANT_NO_HOST"
   | "GRANT_REVOKED"
   | "GRANT_FOR_ONE_OPERATION"
   | "APPROVAL_DENIED"
@@ -39,4 +40,14 @@ export function refuse(
     ok: false,
     refusal: { code, because, message: `${what} '${asked.directory}' was not granted. ${because} ${instead}` },
   };
+}
+
+/** The same for a host of the network. */
+export function refuseHost(
+  code: GrantRefusalCode,
+  to: string,
+  because: string,
+  instead = "Work with the hosts that you have.",
+): Refused {
+  return { ok: false, refusal: { code, because, message: `Reaching '${to}' was not granted. ${because} ${instead}` } };
 }

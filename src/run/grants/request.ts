@@ -8,7 +8,7 @@ import type { Violation } from "../../sandbox/violation.ts";
 import { below, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { declaredBy, withheldAt } from "../../sandbox/withheld.ts";
 import { describeViolation } from "../../sandbox/wording.ts";
-import type { GrantRecord } from "../model/grant.ts";
+import type { DirectoryGrantRecord } from "../model/grant.ts";
 import type { Grantee } from "../model/grantee.ts";
 import { type DirectoryRequest, type Grounds, type Judgement, judgeGrant, type Level, meaningOf } from "./judge.ts";
 import { requestReading } from "./reading.ts";
@@ -190,7 +190,7 @@ function questionOf(
 
 /** From the one nearest to the project down, each from the one before: what is written lands in the caller's view first. */
 async function kept(
-  { id, mode, directory }: GrantRecord,
+  { id, mode, directory }: DirectoryGrantRecord,
   { reason }: Decision,
   judged: Judgement & { ok: true },
   grantee: Grantee,
@@ -224,7 +224,7 @@ function recordOf(
   directory: VirtualPath,
   made: { decision: Decision; judged: Judgement & { ok: true }; grantee: Grantee; grounds: Grounds },
   { newId, now }: GrantSurroundings,
-): GrantRecord {
+): DirectoryGrantRecord {
   const { decision, judged, grantee, grounds } = made;
   const through = grantee.chain().map((each) => each.worker.name);
   return {

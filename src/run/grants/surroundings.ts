@@ -1,4 +1,5 @@
 import type { CellHost, Consent, Declared, Records } from "../model/environment.ts";
+import type { GrantRecord } from "../model/grant.ts";
 import { identityOf, type Job, newRunId } from "../model/job.ts";
 import { writableHosts } from "../model/permission.ts";
 import type { GrantSurroundings } from "./terms.ts";
@@ -14,17 +15,11 @@ export function surroundingsOf(job: Job, env: Declared & CellHost & Consent & Re
     ledger: grants,
     newId: newRunId,
     now: () => new Date(),
-    async record({ id, run, root, worker, directory, host, mode, scope, granted }) {
-      const what = {
-        grant: id,
-        directory,
-        host,
-        mode: mode === "write" ? "rw" : "ro",
-        scope,
-        levels: granted,
-      } as const;
+    async record(record) {
+      const { id, run, root, worker, scope, granted } = record;
+      const about = { type: "grant", run, root, worker, grant: id, scope, levels: granted } as const;
       try {
-        await env.audit.append({ type: "grant", run, root, worker, ...what });
+        await env.audit.append({ ...about, ...whatOf(record) });
         return true;
       } catch (error) {
         env.emit({ type: "trouble", ...identityOf(job), detail: (error as Error).message });
@@ -32,4 +27,10 @@ export function surroundingsOf(job: Job, env: Declared & CellHost & Consent & Re
       }
     },
   };
+}
+
+function whatOf(record: GrantRecord) {
+  if ("to" in record) return { to: record.to };
+  const { directory, host, mode } = record;
+  return { directory, host, mode: mode === "write" ? "rw" : "ro" } as const;
 }

@@ -1,7 +1,10 @@
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { type Hidden, NOTHING_HIDDEN } from "../../files/model/hidden.ts";
 import { type DirectoryGrant, expand } from "../../sandbox/expand.ts";
+import { expandNetwork, type HostGrant } from "../../sandbox/expand-network.ts";
 import type { Mount } from "../../sandbox/mount.ts";
+import { networkWithin, rulesWithin } from "../../sandbox/network/hosts.ts";
+import type { Network } from "../../sandbox/network/rule.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { deliveryOf } from "../../sandbox/staging.ts";
 import type { Violation } from "../../sandbox/violation.ts";
@@ -21,6 +24,7 @@ export interface StagedSandbox {
 
 /** The job of a run that is about to begin. */
 interface GrantedJob extends Pick<Grantee, "run" | "root" | "worker"> {
+  readonly learnsNetwork?: boolean;
   readonly caller: Grantee | null;
   readonly callerSandbox: Sandbox;
   readonly narrow: object | null;
@@ -43,9 +47,13 @@ export class Grantee {
   readonly project: Sandbox;
   /** True if the caller took something away for this one call: nothing is granted beyond that. */
   readonly limited: boolean;
+  /** A person wants to be asked about every host that this tree of runs asks for, whatever its files say. */
+  readonly learns: boolean;
   readonly #stage: StagedSandbox;
   readonly #held = new Map<string, DirectoryGrant>();
+  readonly #hosts = new Map<string, HostGrant>();
   readonly #listeners = new Set<(change: GrantChange) => void>();
+  readonly #onNetwork = new Set<(network: Network) => Promise<void>>();
   /** As it began. */
   #base: Sandbox;
   #requests = 0;
@@ -57,6 +65,7 @@ export class Grantee {
     this.parent = job.caller;
     this.project = job.caller?.project ?? job.callerSandbox;
     this.limited = job.narrow !== null;
+    this.learns = job.caller?.learns ?? job.learnsNetwork ?? false;
     this.#stage = stage;
     this.#base = stage.sandbox;
   }
@@ -76,6 +85,11 @@ export class Grantee {
     return new Set([...this.#held.values()].map((grant) => grant.path));
   }
 
+  /** The hosts of the network that it was granted, for as long as it keeps them. */
+  get hosts(): ReadonlySet<string> {
+    return new Set([...this.#hosts.values()].map((grant) => grant.to));
+  }
+
   /** The runs from the root of its tree down to this one. */
   chain(): Grantee[] {
     return this.parent === null ? [this] : [...this.parent.chain(), this];
@@ -89,7 +103,7 @@ export class Grantee {
   }
 
   holds(id: string): boolean {
-    return this.#held.has(id);
+    return this.#held.has(id) || this.#hosts.has(id);
   }
 
   /** Returns why it cannot be; nothing has changed then. */
@@ -99,6 +113,36 @@ export class Grantee {
     this.#held.set(grant.id, grant);
     this.#notify("granted");
     return [];
+  }
+
+  /** The same for a host. Settles when its cells reach it. */
+  async holdHost(grant: HostGrant): Promise<readonly Violation[]> {
+    const violations = await this.#stage.adopt(expandNetwork(this.sandbox, grant));
+    if (violations.length > 0) return violations;
+    this.#hosts.set(grant.id, grant);
+    await this.#changedNetwork();
+    return [];
+  }
+
+  /**
+   * Takes the host of a grant away (null: of none), and with it whatever its caller does not reach any more. Returns the ids of
+   * the grants that gave nothing else. Settles when no cell of this run has a connection there.
+   */
+  async releaseHosts(id: string | null): Promise<string[]> {
+    const above = this.parent?.sandbox.network ?? true;
+    const orphaned: string[] = [];
+    for (const [key, grant] of this.#hosts) {
+      const rules = key === id ? [] : rulesWithin(grant.rules, above);
+      if (rules.length > 0) this.#hosts.set(key, { ...grant, rules });
+      else this.#hosts.delete(key);
+      if (rules.length === 0 && key !== id) orphaned.push(key);
+    }
+    this.#base = { ...this.#base, network: networkWithin(this.#base.network, above) };
+    const { network, narrowings } = this.#granted();
+    if (JSON.stringify(network) === JSON.stringify(this.sandbox.network)) return orphaned;
+    await this.#stage.adopt({ ...this.sandbox, network, narrowings });
+    await this.#changedNetwork();
+    return orphaned;
   }
 
   /**
@@ -118,7 +162,7 @@ export class Grantee {
     const base = this.#base.mounts.filter(keeps);
     if (base.length === this.#base.mounts.length && this.#held.size === before) return orphaned;
     this.#base = { ...this.#base, mounts: base };
-    await this.#adoptLess([...this.#held.values()].reduce(expand, this.#base));
+    await this.#adoptLess(this.#granted());
     this.#notify("revoked");
     return orphaned;
   }
@@ -127,6 +171,21 @@ export class Grantee {
   onChange(listener: (change: GrantChange) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
+  }
+
+  /** Calls back after each change of the hosts that it reaches; what changed them waits for it. Returns how to stop that. */
+  onNetwork(listener: (network: Network) => Promise<void>): () => void {
+    this.#onNetwork.add(listener);
+    return () => this.#onNetwork.delete(listener);
+  }
+
+  /** As it began, with what it holds. */
+  #granted(): Sandbox {
+    return [...this.#hosts.values()].reduce(expandNetwork, [...this.#held.values()].reduce(expand, this.#base));
+  }
+
+  async #changedNetwork(): Promise<void> {
+    await Promise.all([...this.#onNetwork].map((listener) => listener(this.sandbox.network)));
   }
 
   /** A directory that cannot be shown as it was before is not shown at all. */

@@ -130,10 +130,12 @@ async function reapedAtOpening(driver: Driver): Promise<Pick<Corral, "reaped" | 
 
 /** Records each grant that was revoked. It is revoked even if that cannot be recorded. */
 function recordedRevocations(audit: AuditTrail, emit: Emit): (record: GrantRecord) => Promise<void> {
-  return async ({ id, run, root, worker, directory }) => {
+  return async (record) => {
+    const { id, run, root, worker } = record;
+    const what = "to" in record ? { to: record.to } : { directory: record.directory };
     const reason = "it was revoked by hand";
     try {
-      await audit.append({ type: "grant_revoked", run, root, worker, grant: id, directory, reason });
+      await audit.append({ type: "grant_revoked", run, root, worker, grant: id, ...what, reason });
     } catch (error) {
       emit({ type: "trouble", run, root, parent: null, worker, attachments: [], detail: (error as Error).message });
     }

@@ -11,11 +11,13 @@ export function allowedTools({ tools, agent }: WorkerDefinition): readonly ToolN
 
 /**
  * The tools that have a use: a worker that may call no other worker is not offered the tool for calls. `sandbox`: its own, if
- * it is known; what waits there for consent can be asked for.
+ * it is known; what waits there for consent, and hosts of its network, can be asked for.
  */
 export function usefulTools(worker: WorkerDefinition, sandbox?: Sandbox): ToolName[] {
   const { calls, git = [], dynamic } = worker;
-  const mayAsk = dynamic !== null || (sandbox?.withheld ?? []).length > 0;
+  const networks = [worker.needs.network, sandbox?.network];
+  const mayAskForHosts = networks.some((network) => typeof network === "object" && network.dynamic !== undefined);
+  const mayAsk = dynamic !== null || mayAskForHosts || (sandbox?.withheld ?? []).length > 0;
   return allowedTools(worker).filter((name) => {
     const uses = TOOLS.get(name)?.uses;
     return (

@@ -198,7 +198,9 @@ describe("a grant that is taken back", () => {
     await s.tool("read_file", { path: `${src}/main.py` });
     await s.tool("write_file", { path: `${src}/main.py`, content: "changed" });
     const live = join(s.project.stateDir, "live");
-    const write = (await listLiveGrants(live, currentOwner())).find(({ mode }) => mode === "write");
+    const write = (await listLiveGrants(live, currentOwner())).find(
+      (grant) => "mode" in grant && grant.mode === "write",
+    );
     await revokeLiveGrant(live, currentOwner(), write?.id ?? "");
     expect(textOf(await s.tool("read_file", { path: `${src}/main.py` }))).toBe("print()\n");
     expect(textOf(await s.tool("write_file", { path: `${src}/main.py`, content: "" }))).toMatch(/^GRANT_REVOKED/);

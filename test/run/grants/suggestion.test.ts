@@ -7,7 +7,7 @@ import { loadPolicy } from "../../../src/declarations/policy/policy.ts";
 import { loadProject } from "../../../src/declarations/project.ts";
 import { suggestedConfiguration } from "../../../src/run/grants/suggestion/suggestion.ts";
 import type { RunEnvironment } from "../../../src/run/model/environment.ts";
-import type { GrantRecord } from "../../../src/run/model/grant.ts";
+import type { DirectoryGrantRecord } from "../../../src/run/model/grant.ts";
 import { permissionOf, rootSandbox } from "../../../src/run/model/permission.ts";
 import { carve, governingMount } from "../../../src/sandbox/access.ts";
 import { originOf } from "../../../src/sandbox/mount.ts";
@@ -30,7 +30,7 @@ async function suggested(workers: Readonly<Record<string, string>>, asked: reado
   const files = Object.fromEntries(Object.entries(workers).map(([name, text]) => [`w/${name}.worker`, text]));
   const folders = { "p/inbox/2024/": "", "p/out/": "", "src/deep/": "", "other/": "" };
   const dir = await projectFolder({ "corral.yaml": yaml, ...files, ...folders });
-  const grants = asked.map(([directory, mode, mount = null], index): GrantRecord => {
+  const grants = asked.map(([directory, mode, mount = null], index): DirectoryGrantRecord => {
     const host = mount === null ? join(dir, directory) : join(dir, "p", directory);
     return {
       id: `${index}`,

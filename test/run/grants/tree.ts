@@ -7,16 +7,19 @@ import { refusedSourcesFor } from "../../../src/isolation/sources/refused-source
 import { GrantLedger } from "../../../src/run/grants/ledger.ts";
 import { readingRefused } from "../../../src/run/grants/reading-first.ts";
 import { requestGrant } from "../../../src/run/grants/request.ts";
+import { type HostOutcome, requestHost } from "../../../src/run/grants/request-host.ts";
 import type { GrantOutcome, GrantSurroundings } from "../../../src/run/grants/terms.ts";
 import type { GrantRecord, Mode } from "../../../src/run/model/grant.ts";
 import { Grantee, type StagedSandbox } from "../../../src/run/model/grantee.ts";
 import type { Mount } from "../../../src/sandbox/mount.ts";
 import type { Needs } from "../../../src/sandbox/needs.ts";
+import type { Network } from "../../../src/sandbox/network/rule.ts";
+import type { Policy } from "../../../src/sandbox/policy.ts";
 import type { Sandbox } from "../../../src/sandbox/sandbox.ts";
 import type { Violation } from "../../../src/sandbox/violation.ts";
 import { makeOwnerDir } from "../../../src/state/live-dir.ts";
 import { currentOwner } from "../../../src/state/owner.ts";
-import { at, child, mount, project } from "../../sandbox/sandboxes.ts";
+import { at, child, mount, project, roomy } from "../../sandbox/sandboxes.ts";
 import { makeHostFolder } from "./host-folder.ts";
 
 export interface Tree {
@@ -37,6 +40,8 @@ export interface Tree {
   wider?: string;
   open(name: string, spec?: RunSpec): Promise<Grantee>;
   ask(grantee: Grantee, path: string, mode?: Mode, under?: Sandbox): Promise<GrantOutcome>;
+  end(grantee: Grantee): Promise<void>;
+  reach(grantee: Grantee, host: string): Promise<HostOutcome>;
   /** What a command of this run may not begin without. */
   first(grantee: Grantee): Promise<readonly Violation[]>;
 }
@@ -48,6 +53,13 @@ export interface RunSpec {
   /** What its caller had when it was called; absent: what it has now. */
   readonly given?: Sandbox;
   readonly needs?: Needs;
+  /** What it reaches at its beginning; absent: nothing. */
+  readonly network?: Network;
+  /** Its caller took something away for this one call. */
+  readonly isLimited?: boolean;
+  readonly learns?: boolean;
+  /** The test ends it itself. */
+  readonly ends?: boolean;
   /** Is called with each sandbox before the run adopts it; what it returns refuses that. */
   readonly onAdopt?: (next: Sandbox) => readonly Violation[];
 }
@@ -56,6 +68,8 @@ export interface RunSpec {
 export async function openTree(
   files: Readonly<Record<string, string>> = {},
   more: (base: string) => readonly Mount[] = () => [],
+  network: Network = true,
+  policy: Policy = roomy,
 ): Promise<Tree> {
   const base = await makeHostFolder();
   const owner = currentOwner();
@@ -72,13 +86,15 @@ export async function openTree(
     if (!path.endsWith("/")) await writeFile(join(base, path), text);
     else await mkdir(join(base, path), { recursive: true });
   }
-  const given = project([
+  const mounts = [
     mount("/inbox", "ro", { host: join(base, "p/inbox") }),
     mount("/out", "rw", { host: join(base, "p/out") }),
     ...more(base),
-  ]);
+  ];
+  const given = { ...project(mounts), network, policy };
   const asked: ApprovalRequest[] = [];
   const granted: GrantRecord[] = [];
+  const places = new Map<Grantee, AsyncDisposable>();
   let ids = 0;
   const around: GrantSurroundings = {
     project: { dir: join(base, "p"), ownFiles: [join(base, "p/corral.yaml")] },
@@ -109,7 +125,8 @@ export async function openTree(
     answers: ["session"],
     records: true,
     meanwhile: async () => {},
-    async open(name, { dynamic = true, parent, given: called, needs = {}, onAdopt = () => [] } = {}) {
+    async open(name, spec = {}) {
+      const { dynamic = true, parent, given: called, needs = {}, onAdopt = () => [] } = spec;
       const worker = parseWorker(
         `---\n${JSON.stringify({ command: ["true"], sandbox: { dynamic } })}\n---\n`,
         `workers/${name}.worker`,
@@ -120,17 +137,22 @@ export async function openTree(
         worker,
         caller: parent ?? null,
         callerSandbox: given,
-        narrow: null,
+        narrow: spec.isLimited ? {} : null,
+        learnsNetwork: spec.learns ?? false,
       };
-      const grantee = new Grantee(job, withoutViews(child(called ?? parent?.sandbox ?? given, needs, name), onAdopt));
+      const sandbox = { ...child(called ?? parent?.sandbox ?? given, needs, name), network: spec.network ?? false };
+      const grantee = new Grantee(job, withoutViews(sandbox, onAdopt));
       const place = await ledger.join(grantee);
-      onTestFinished(() => place[Symbol.asyncDispose]());
+      if (!spec.ends) onTestFinished(() => place[Symbol.asyncDispose]());
+      places.set(grantee, place);
       return grantee;
     },
     async ask(grantee, path, mode = "read", under) {
       const need = { path: at(path), mode, why: "for read_file", ...(under === undefined ? {} : { under }) };
       return await requestGrant(need, grantee, around, new AbortController().signal);
     },
+    end: async (grantee) => await places.get(grantee)?.[Symbol.asyncDispose](),
+    reach: (grantee, host) => requestHost({ host, why: "for its work" }, grantee, around, new AbortController().signal),
     first: (grantee) => readingRefused(grantee, around, new AbortController().signal),
   };
   return tree;
@@ -149,6 +171,6 @@ function withoutViews(sandbox: Sandbox, onAdopt: (next: Sandbox) => readonly Vio
   return stage;
 }
 
-export function codeOf(outcome: GrantOutcome): string {
+export function codeOf(outcome: GrantOutcome | HostOutcome): string {
   return outcome.ok ? (outcome.scope ?? "had") : outcome.refusal.code;
 }

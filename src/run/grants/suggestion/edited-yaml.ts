@@ -29,6 +29,15 @@ export function editedYaml(
   return { file, text, patch };
 }
 
+/** A file that does not exist yet. */
+export function newYaml(file: string, edit: (document: Document) => void): EditedFile {
+  const document = parseDocument("version: 1\n");
+  edit(document);
+  const text = document.toString({ lineWidth: 0 });
+  const headers = { context: 3, headerOptions: FILE_HEADERS_ONLY };
+  return { file, text, patch: createTwoFilesPatch("/dev/null", `b/${file}`, "", text, undefined, undefined, headers) };
+}
+
 /** Formatted like the user's own text, so that no unchanged line differs. */
 function printed(document: Document, like: string): string {
   const text = document.toString({ lineWidth: 0, indentSeq: !/^( *)[^\s#-][^\n]*:\r?\n\1- /m.test(like) });

@@ -17,7 +17,7 @@ export interface Wanted {
 
 /** What one worker was granted, without what another of its grants holds already. */
 export function wantedBy(worker: string, grants: readonly GrantRecord[]): Wanted[] {
-  const all = grants.filter(({ granted }) => granted.includes(worker));
+  const all = grants.flatMap((grant) => ("directory" in grant && grant.granted.includes(worker) ? grant : []));
   const wanted = new Map<string, Wanted>();
   for (const { directory, host, mount, mode } of all) {
     const known = wanted.get(directory);

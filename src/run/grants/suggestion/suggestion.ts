@@ -1,7 +1,8 @@
 import { type Document, parseDocument } from "yaml";
 import type { Mount } from "../../../sandbox/mount.ts";
 import type { GrantRecord } from "../../model/grant.ts";
-import { type EditedFile, editedYaml } from "./edited-yaml.ts";
+import { type EditedFile, editedYaml, newYaml } from "./edited-yaml.ts";
+import { allowHosts, declareRules, rulesGranted } from "./suggested-network.ts";
 import { ProjectAdditions, type ProjectFile } from "./suggested-project.ts";
 import { declareIn, type Wanted, wantedBy } from "./suggested-worker.ts";
 
@@ -29,24 +30,30 @@ export function suggestedConfiguration({ project, mounts, workers, grants }: Sug
     const additions = new ProjectAdditions(project.dir, projectDocument);
     return [...workers].flatMap(([name, { file, text }]) => {
       const wanted = wantedBy(name, grants);
-      const parts = wanted.length === 0 ? null : frontMatterOf(text);
+      const rules = rulesGranted(grants, name);
+      const parts = wanted.length + rules.length === 0 ? null : frontMatterOf(text);
       if (parts === null) return [];
       const context = { dir: project.dir, mounts, additions };
       let left: readonly Wanted[] = [];
       const made = editedYaml(file, parts, (document) => {
         left = declareIn(document, wanted, context);
+        declareRules(document, rules);
       });
       notes.push(...left.map((want) => noteOn(name, want)));
       return made === null ? [] : [made];
     });
   };
 
-  if (project.text === null) files.push(...edited(null));
-  else {
+  const hosts = rulesGranted(grants);
+  if (project.text === null) {
+    if (hosts.length > 0) files.push(newYaml(project.file, (document) => allowHosts(document, hosts)));
+    files.push(...edited(null));
+  } else {
     let ofWorkers: EditedFile[] = [];
     const whole = { before: "", yaml: project.text, after: "" };
     const made = editedYaml(project.file, whole, (document) => {
       ofWorkers = edited(document);
+      allowHosts(document, hosts);
     });
     files.push(...(made === null ? [] : [made]), ...ofWorkers);
   }
