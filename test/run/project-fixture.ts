@@ -133,7 +133,7 @@ async function openAt(
     engine === undefined
       ? await openCorral(opening)
       : await openCorralFor(await loadProject(dir), opening, engine(stateDir));
-  const docker = engine === undefined ? (await connect(engineEnv)).docker : null;
+  const docker = engine === undefined ? await dockerAt(engineEnv) : null;
   return {
     dir,
     stateDir,
@@ -168,6 +168,15 @@ async function openAt(
       await removeFolder(base);
     },
   };
+}
+
+let local: Docker | null = null;
+
+/** This machine's Engine has one client for all files that share the process: to connect costs it more than most calls. */
+async function dockerAt(env: NonNullable<OpenFixtureOptions["engineEnv"]>): Promise<Docker> {
+  if (env !== process.env) return (await connect(env)).docker;
+  local ??= (await connect(env)).docker;
+  return local;
 }
 
 /** Quicker than by a program, but not if a worker made a tree that is deeper than a path can be long. */
