@@ -9,7 +9,7 @@ interface ExplainOptions extends ProjectOptions {
   readonly policy?: string;
 }
 
-/** `corral explain`. Shows host paths: its reader is the person whose files they are. */
+/** `corral explain`. Shows host paths: its reader is the person whose files they are. Exit status 1 if the worker would be refused. */
 export async function explainVerb(name: string, options: ExplainOptions, terminal: Terminal): Promise<number> {
   const { env, stdout } = terminal;
   const project = await loadProject(options.project);
@@ -17,5 +17,5 @@ export async function explainVerb(name: string, options: ExplainOptions, termina
   const explanation = await explainWorker(name, { project, policy, stateDir: stateDirFrom(env), engineEnv: env });
   if (options.json) printJson(terminal, explanation);
   else stdout.write(`${withoutControls(explanationText(explanation, colorsFor(stdout, env)))}\n`);
-  return 0;
+  return explanation.tree.refused === null ? 0 : 1;
 }

@@ -75,7 +75,10 @@ function programFor(terminal: Terminal): Program {
     .addOption(project())
     .addOption(policy())
     .addOption(json())
-    .addHelpText("after", examples("corral explain triage", "corral explain triage --json | jq .tree.plan.mounts"))
+    .addHelpText(
+      "after",
+      `\nExit status: 0, or 1 if the worker itself would be refused.\n${examples("corral explain triage", "corral explain triage --json | jq .tree.plan.mounts")}`,
+    )
     .action(does(async (worker, options) => (await import("./explain.ts")).explainVerb(worker, options, terminal)));
 
   verb("check", "Find every call path of the project that would be refused. Run nothing.")
@@ -179,22 +182,26 @@ function programFor(terminal: Terminal): Program {
     .action(does(async (id, options) => (await import("./fleet/fleet.ts")).showVerb(id, options, terminal)));
   ofFleet("resume <id>", "Resume a fleet that no process runs any more.")
     .addOption(json("print one result per line as JSON"))
+    .addHelpText("after", LIKE_MAP)
     .action(does(async (id, options) => (await import("./fleet/fleet.ts")).resumeVerb(id, options, terminal)));
   ofFleet("retry <id>", "Run the failed items of a fleet again, as a new fleet.")
     .option("--failed", "retry the failed items (the default and only choice)")
     .addOption(json("print one result per line as JSON"))
+    .addHelpText("after", LIKE_MAP)
     .action(does(async (id, options) => (await import("./fleet/fleet.ts")).retryVerb(id, options, terminal)));
   ofFleet("cancel <id>", "Cancel the waiting items of a fleet; the process that runs it ends the others.").action(
     does(async (id, options) => (await import("./fleet/fleet.ts")).cancelVerb(id, options, terminal)),
   );
   ofFleet("rm [ids...]", "Remove fleets that have ended, with their results. Files that they wrote stay.")
     .option("--before <date>", "remove all that ended before this time; a date alone is UTC")
+    .addHelpText("after", "\nExit status: 0, or 2 if one does not exist or has not ended.\nThen none is removed.")
     .action(does(async (ids, options) => (await import("./fleet/fleet.ts")).removeVerb(ids, options, terminal)));
   ofFleet("results <id>", "Print the result of each item, in the order of the manifest.")
     .option("--jsonl", "print one result per line as JSON (the default)")
     .addOption(json("the same as --jsonl"))
     .option("--csv", "print CSV with a line of headings")
     .option("--status <status>", "print only items with this status")
+    .addHelpText("after", "\nExit status: 0, or 2 if there is no such fleet or status.")
     .action(does(async (id, options) => (await import("./fleet/fleet.ts")).resultsVerb(id, options, terminal)));
   ofFleet("report <id>", "Write a self-contained HTML page: timeline, durations, throughput, failures.")
     .option("--html", "write HTML (the default and only choice)")
@@ -381,6 +388,10 @@ ${examples(
   `    --input '{"lang":"{lang}"}' --json > results.jsonl`,
   "corral map --fleet nightly",
 )}`;
+
+const LIKE_MAP = `
+Exit status: that of corral map. If nothing was run, because
+the fleet has no such items or another process runs it: 126.`;
 
 const CHANGES_HELP = `
 Every command first finishes what an interrupted corral had

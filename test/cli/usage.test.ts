@@ -35,6 +35,17 @@ describe("the help", () => {
   });
 });
 
+describe("the help of a command whose exit status says something", () => {
+  it.each(
+    "run explain check tool shell map fleet,resume fleet,retry fleet,rm fleet,results audit changes,apply doctor".split(
+      " ",
+    ),
+  )("names it: %s", async (verb) => {
+    const { stdout } = await project.corral([...verb.split(","), "-h"]);
+    expect(stdout).toMatch(/^Exit status:/m);
+  });
+});
+
 describe("a mistake on the command line", () => {
   it.each([
     [["rnu"], "corral: unknown command 'rnu'\n(Did you mean run?)"],
