@@ -153,7 +153,7 @@ interface CorralFile {
 }
 
 async function folderAt(dir: string): Promise<string> {
-  const wrong = (message: string) => new DeclarationError([{ file: dir, line: 1, column: 1, path: "", message }]);
+  const wrong = (message: string) => new DeclarationError([{ file: dir, line: 0, column: 0, path: "", message }]);
   try {
     const real = await realpath(resolve(dir));
     if ((await stat(real)).isDirectory()) return real;

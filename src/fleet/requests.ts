@@ -29,7 +29,7 @@ export async function* itemRequests(
     } catch (error) {
       if (!(error instanceof ItemRefusal)) throw error;
       const { index, place } = item;
-      yield { index, key: `item ${index}`, place, attachments: [], refusal: error.problems.join("; ") };
+      yield { index, key: error.key ?? `item ${index}`, place, attachments: [], refusal: error.problems.join("; ") };
     }
   }
 }

@@ -239,8 +239,8 @@ describe("corral map", () => {
       "--json",
     ]);
     expect(lines(stdout)).toMatchObject([
-      { status: "refused", error: { message: expect.stringContaining("did you mean `path`?") } },
-      { status: "refused" },
+      { key: "a.txt", status: "refused", error: { message: expect.stringContaining("did you mean `path`?") } },
+      { key: "b.txt", status: "refused" },
     ]);
     expect(status).toBe(1);
   });

@@ -45,6 +45,12 @@ describe("corral explain", () => {
     expect(status).toBe(0);
   });
 
+  it("ends with 1 if the worker itself would be refused", async () => {
+    const { status, stdout } = await project.corral(["explain", "greedy"], { env: NO_ENGINE });
+    expect(stdout).toMatch(/^greedy would be refused/);
+    expect(status).toBe(1);
+  });
+
   it("tells where writes go that do not go to the directory at once", async () => {
     const out = { name: "out", mode: "rw", approval: "pre_approved" };
     await using sides = await cliProject({
@@ -110,6 +116,12 @@ describe("corral check", () => {
     const run = await project.corral(["run", "top", "--project", "broken"]);
     expect(run.stderr).toContain("broken/corral.yaml:2:1:");
     expect(run.status).toBe(2);
+  });
+
+  it("names no place in a folder that does not exist", async () => {
+    const { status, stdout } = await project.corral(["check", "--project", "nowhere"]);
+    expect(stdout).toMatch(/^nowhere: the project's folder does not exist\n/);
+    expect(status).toBe(1);
   });
 
   it("finds the project from a folder below it, and other files from the working directory", async () => {

@@ -1,4 +1,4 @@
-/** One mistake in a file, at the place to change. Lines and columns count from 1. */
+/** One mistake in a file, at the place to change. Lines and columns count from 1; both are 0 if there is no such file or folder. */
 export interface Problem {
   readonly file: string;
   readonly line: number;
@@ -22,7 +22,8 @@ export class DeclarationError extends Error {
 
 /** `corral.yaml:4:11: sandbox.zones.data.mode: …`, which editors and terminals turn into a link. */
 export function describeProblem({ file, line, column, path, message }: Problem): string {
-  return `${file}:${line}:${column}: ${path === "" ? "" : `${path}: `}${message}`;
+  const place = line === 0 ? file : `${file}:${line}:${column}`;
+  return `${place}: ${path === "" ? "" : `${path}: `}${message}`;
 }
 
 function byPlace(a: Problem, b: Problem): number {

@@ -11,13 +11,20 @@ export class ItemRefusal extends ItemsError {
   override readonly name = "ItemRefusal";
   readonly index: number;
   readonly place: string;
+  /** Null if the item has no valid key. */
+  readonly key: string | null;
   /** Each names the template, the field, the reason and what is allowed. */
   readonly problems: readonly string[];
 
-  constructor(item: { readonly index: number; readonly place: string }, problems: readonly string[]) {
+  constructor(
+    item: { readonly index: number; readonly place: string },
+    key: string | null,
+    problems: readonly string[],
+  ) {
     super(problems.map((problem) => `${item.place}: ${problem}`).join("\n"));
     this.index = item.index;
     this.place = item.place;
+    this.key = key;
     this.problems = problems;
   }
 }

@@ -29,16 +29,17 @@ export function itemFiller(template: ItemTemplate, context: FillContext): (item:
       fillAll(templates, (each) => fillVirtualPath(each, item, paths), faults);
     const attachments = fillAll(attach, (each) => fillAttachment(each, item, places), faults);
     noteTwins(attachments, faults);
+    const filledKey = faults.valueOf("key", keyOf(item, key));
     const request: ItemRequest = {
       index: item.index,
-      key: faults.valueOf("key", keyOf(item, key)) ?? "",
+      key: filledKey ?? "",
       place: item.place,
       ...(input === null ? {} : { input: faults.valueOf("input", input(item)) }),
       attachments,
       ...(allowRead === null ? {} : { allowRead: virtual(allowRead) }),
       ...(allowWrite === null ? {} : { allowWrite: virtual(allowWrite) }),
     };
-    if (faults.found.length > 0) throw new ItemRefusal(item, faults.found);
+    if (faults.found.length > 0) throw new ItemRefusal(item, filledKey, faults.found);
     return request;
   };
 }
