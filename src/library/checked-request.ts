@@ -1,3 +1,4 @@
+import { nearest } from "../declarations/yaml/issue.ts";
 import { CONSENTS, OPERATIONS } from "../sandbox/approval.ts";
 import { LIMIT_NAMES } from "../sandbox/limits.ts";
 
@@ -13,10 +14,11 @@ type Keys<Given> = Given extends unknown ? keyof Given : never;
 
 /** @throws RangeError for a key that is not known, or a value that says nothing */
 export function checkKeys(given: object, checks: Readonly<Record<string, Check>>, what: string): void {
+  const known = Object.keys(checks);
   for (const [key, value] of Object.entries(given)) {
     const check = Object.hasOwn(checks, key) ? checks[key] : undefined;
     if (check === undefined)
-      throw new RangeError(`${what} has no \`${key}\`; there are: ${Object.keys(checks).join(", ")}`);
+      throw new RangeError(`${what} has no \`${key}\`${nearest(key, known) ?? `; there are: ${known.join(", ")}`}`);
     if (value !== undefined) check(value, `\`${key}\` of ${what}`);
   }
 }

@@ -4,6 +4,7 @@ import { loadProject } from "../declarations/project.ts";
 import type { Emit } from "../run/model/events.ts";
 import { APPROVAL_MODE_NAMES, type ApprovalMode } from "../sandbox/approval.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
+import { any, type Checks, checkKeys } from "./checked-request.ts";
 import { OpenedProject } from "./opened-project.ts";
 
 /** How a project is opened. Every option is optional. */
@@ -41,9 +42,11 @@ export interface OpenProjectOptions {
  *     await using project = await openProject(".", { env: process.env });
  *     const { status, output } = await project.run("summarize", { attachments: ["./paper.txt"] });
  *
- * @throws DeclarationError with every mistake in the project's files; RangeError for an `approvalMode` that does not exist.
+ * @throws DeclarationError with every mistake in the project's files; RangeError for an option or an `approvalMode` that does
+ *   not exist.
  */
 export async function openProject(dir: string, options: OpenProjectOptions = {}): Promise<OpenedProject> {
+  checkKeys(options, OPTIONS, "openProject");
   const { env = {}, stateDir, policy = null, ...rest } = options;
   const { approvalMode } = rest;
   if (approvalMode !== undefined && !APPROVAL_MODE_NAMES.includes(approvalMode)) {
@@ -54,3 +57,13 @@ export async function openProject(dir: string, options: OpenProjectOptions = {})
   const engine = { stateDir: resolve(stateDir ?? stateDirFrom(env)), engineEnv: env };
   return new OpenedProject(project, { ...rest, ...engine }, policy);
 }
+
+const OPTIONS: Checks<OpenProjectOptions> = {
+  env: any,
+  stateDir: any,
+  approver: any,
+  person: any,
+  approvalMode: any,
+  policy: any,
+  emit: any,
+};

@@ -184,7 +184,10 @@ describe("sandboxOf", () => {
     const declared = (given: object) => () => sandboxOf(given as never);
     const mount = (more: object) => declared({ mounts: { data: { ...mounts.data, ...more } } });
     expect(mount({ approval: "blocked" })).toThrow(RangeError);
-    expect(mount({ approval: { wirte: "blocked" } })).toThrow(/`wirte`.*there are: read, write, delete, call/);
+    expect(mount({ approval: { wirte: "blocked" } })).toThrow(/`wirte`, did you mean `write`\?/);
+    expect(mount({ approval: { everything: "blocked" } })).toThrow(
+      /`everything`; there are: read, write, delete, call/,
+    );
     expect(mount({ approval: { write: "never" } })).toThrow(/pre_approved, ask, blocked/);
     expect(mount({ max_file_bytes: 5 })).toThrow(/`max_file_bytes`/);
     expect(mount({ mode: "rwx" })).toThrow(/ro, rw/);

@@ -57,8 +57,12 @@ describe("openProject", () => {
     await expect(project.planFor("count", { policy: "nobody" })).rejects.toBeInstanceOf(UnknownPolicyError);
   });
 
-  it("refuses a mode of approval that does not exist", async () => {
+  it("refuses an option and a mode of approval that do not exist", async () => {
     await using fixture = await libraryProject(SPEC);
+    const misspelt = openProject(fixture.dir, { approvelMode: "auto_deny" } as never);
+    await expect(misspelt).rejects.toThrow("openProject has no `approvelMode`, did you mean `approvalMode`?");
+    const unknown = openProject(fixture.dir, { readonly: true } as never);
+    await expect(unknown).rejects.toThrow("openProject has no `readonly`; there are: env, stateDir, approver, person,");
     const opened = openProject(fixture.dir, { approvalMode: "deny" as never, env: NO_ENGINE });
     await expect(opened).rejects.toThrow(/approvalMode.*interactive, approve_all, auto_deny.*"deny"/);
   });
