@@ -118,7 +118,9 @@ export class CommandCell implements AsyncDisposable {
     if (result.trouble !== null) this.#tell(result.trouble);
     if (!result.cellUsable) await this.#close();
     const cellReplaced = replaced || !result.cellUsable;
-    return answerOf(result, opened.facts, { cellReplaced, durationMs: Math.round(env.now() - begunAt) });
+    // Hosts may have been granted or revoked since the cell was opened.
+    const facts = { ...opened.facts, network: stage.sandbox.network };
+    return answerOf(result, facts, { cellReplaced, durationMs: Math.round(env.now() - begunAt) });
   }
 
   /** Removes a cell that has ended by itself since the last command, or is out of date. True if it did. */
