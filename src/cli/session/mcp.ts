@@ -94,7 +94,7 @@ function portOf(said: string | true): number {
   return port;
 }
 
-/** Whoever has it has the sandbox, and any program of this machine may try. Empty is as if it were not set. */
+/** A client with the token has the sandbox, and any program of this machine can try tokens. Empty: as if it were not set. */
 function refuseWeakToken(token = ""): void {
   if (token === "" || /^[\x21-\x7e]{32,1024}$/.test(token)) return;
   throw new UsageError(

@@ -155,7 +155,7 @@ function meetLists<Item>(
   return some.flatMap((a) => others.flatMap((b) => meet(a, b) ?? []));
 }
 
-/** Corral sets what both set. What only one sets, nobody sends. */
+/** A header that both set is set by Corral. A header that only one sets is not sent at all. */
 function meetHeaders(asked: NetworkRule, has: NetworkRule, ceiling: Ceiling): Pick<NetworkRule, "set" | "without"> {
   if (ceiling === "policy")
     return { ...(asked.set && { set: asked.set }), ...(asked.without && { without: asked.without }) };
