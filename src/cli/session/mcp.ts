@@ -30,7 +30,7 @@ export async function mcpVerb(options: McpOptions, terminal: Terminal): Promise<
   const port = options.http === undefined ? null : portOf(options.http);
   if (port !== null) refuseWeakToken(terminal.env.CORRAL_MCP_TOKEN);
   const tell = (line: string): void => say(terminal, `corral: ${line}`);
-  const project = await loadProject(options.project);
+  const project = await loadProject(options.project, terminal.env);
   const worker = workerNamed(options.worker, project);
   using stop = stoppable(terminal, (line) => say(terminal, line));
   // On stdio, standard input belongs to the protocol.

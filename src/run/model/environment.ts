@@ -7,6 +7,7 @@ import type { Repositories } from "../../git/repositories.ts";
 import type { Driver } from "../../isolation/port/driver.ts";
 import type { RefusedSources } from "../../isolation/sources/refused-sources.ts";
 import type { Policy } from "../../sandbox/policy.ts";
+import type { SecretOf } from "../../secrets/named-secrets.ts";
 import type { Emit } from "./events.ts";
 import type { Grants } from "./grant.ts";
 import type { Changesets } from "./reported.ts";
@@ -56,6 +57,12 @@ export interface Destinations {
   readonly git?: Repositories;
 }
 
+/** What rules of a network refer to outside of every cell. */
+export interface NetworkHost {
+  /** Read for each use, by the name in `secrets` of `corral.yaml`. */
+  readonly secretOf: SecretOf;
+}
+
 /** What agents talk to, and where their conversations are recorded. */
 export interface AgentHost {
   readonly models: ModelSources;
@@ -63,4 +70,4 @@ export interface AgentHost {
 }
 
 /** Everything that the runs of one project share. Passed in; a function takes the ports that it uses. */
-export interface RunEnvironment extends Declared, CellHost, Consent, Records, Destinations, AgentHost {}
+export interface RunEnvironment extends Declared, CellHost, Consent, Records, Destinations, AgentHost, NetworkHost {}

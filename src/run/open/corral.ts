@@ -6,6 +6,7 @@ import { openEngine } from "../../isolation/open-engine.ts";
 import { type Driver, EngineTrouble, type Reaped } from "../../isolation/port/driver.ts";
 import type { EnginePort } from "../../isolation/port/engine.ts";
 import { refusedSourcesFor } from "../../isolation/sources/refused-sources.ts";
+import { namedSecrets } from "../../secrets/named-secrets.ts";
 import { makeOwnerDir, removeOwnerDir } from "../../state/live-dir.ts";
 import { currentOwner } from "../../state/owner.ts";
 import { statePaths } from "../../state/state-paths.ts";
@@ -42,7 +43,7 @@ export interface Corral extends AsyncDisposable {
  *   ImageBuildError if the images were not built.
  */
 export async function openCorral(options: OpenOptions): Promise<Corral> {
-  return await openCorralFor(await loadProject(options.projectDir), options);
+  return await openCorralFor(await loadProject(options.projectDir, options.engineEnv), options);
 }
 
 /** The same for a project that is loaded already, and for an engine that may still be opening. */
@@ -90,6 +91,7 @@ export async function openCorralFor(
       grants,
       changesets: intoProject(store, trail),
       models: { providers: project.models, projectDir: project.dir, env: options.engineEnv },
+      secretOf: namedSecrets(project.secrets, options.engineEnv),
       schemas: new SchemaChecks(),
       transcripts: new TranscriptFolder(options.stateDir, project.dir, (detail) => tellTrouble(detail, around.emit)),
       overlays: options.overlays ?? true,
