@@ -80,7 +80,6 @@ export function meetTargets(a: NetworkTarget, b: NetworkTarget): NetworkTarget |
 function hostInside(inner: NetworkTarget, outer: NetworkTarget): boolean {
   if (outer.host === "") return true;
   if (!outer.wildcard) return !inner.wildcard && inner.host === outer.host;
-  if (isAddress(inner.host)) return false;
   return inner.host.endsWith(`.${outer.host}`) || (inner.wildcard && inner.host === outer.host);
 }
 
