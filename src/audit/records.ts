@@ -1,4 +1,5 @@
 import type { ApprovalRequest, Decision } from "../approval/approver.ts";
+import type { NetworkReport } from "../sandbox/network/report.ts";
 
 /** The run of a record. */
 export interface AuditedRun {
@@ -104,6 +105,18 @@ interface Contents {
     readonly changes: readonly AuditedChange[];
   };
   changes_discarded: OpenChanges;
+  /**
+   * What a run did on its network: the whole at its end, or at once the first refusal of a host. Without contents; each list has
+   * at most 50 entries, the most frequent first.
+   */
+  egress: {
+    readonly allowed: NetworkReport["allowed"];
+    readonly denied: NetworkReport["denied"];
+    /** How many further hosts there were. */
+    readonly unlisted: number;
+    /** False for a single refusal while the run continues. */
+    readonly whole: boolean;
+  };
   /** A push: data left the machine. */
   pushed: {
     readonly repo: string;
@@ -151,6 +164,7 @@ export const AUDIT_TYPES = [
   "changes_applying",
   "changes_applied",
   "changes_discarded",
+  "egress",
   "pushed",
   "repaired",
 ] as const satisfies readonly (keyof Contents | "repaired")[];
@@ -162,6 +176,14 @@ export function approvalDecided(
 ): RecordOf<"approval"> {
   const asked = { through, operations, paths, directory, to, callee, command, why };
   return { type: "approval", run, root, worker, ...asked, outcome, scope, reason, waitedMs };
+}
+
+const MAX_EGRESS_ENTRIES = 50;
+
+export function networkUsed(of: AuditedRun, { allowed, denied, unlisted }: NetworkReport): RecordOf<"egress"> {
+  const [some, others] = [allowed.slice(0, MAX_EGRESS_ENTRIES), denied.slice(0, MAX_EGRESS_ENTRIES)];
+  const further = unlisted + allowed.length - some.length + denied.length - others.length;
+  return { type: "egress", ...of, allowed: some, denied: others, unlisted: further, whole: true };
 }
 
 type AuditedChangeset = AuditedRun & { readonly id: string };

@@ -51,6 +51,8 @@ function wordsOf(record: SealedRecord): readonly [what: string, outcome: string]
       return [changes, countWords(record.counts) || "none"];
     case "changes_discarded":
       return [changes, `discarded ${text(record.count)}`];
+    case "egress":
+      return ["network", egressWords(record)];
     case "pushed":
       return [`push to ${text(record.repo)}`, `pushed ${text(record.commit).slice(0, 12)} to ${text(record.branch)}`];
     case "repaired":
@@ -58,6 +60,18 @@ function wordsOf(record: SealedRecord): readonly [what: string, outcome: string]
     default:
       return [type, ""];
   }
+}
+
+/** The hosts alone, refused ones first. */
+function egressWords({ allowed, denied, unlisted }: SealedRecord): string {
+  const words = [listed(denied, (line) => `denied ${hostWords(line)}`), listed(allowed, hostWords)];
+  const more = typeof unlisted === "number" && unlisted > 0 ? `and ${unlisted} more` : "";
+  return [...words, more].filter(Boolean).join(", ");
+}
+
+function hostWords(line: unknown): string {
+  const { to, connections, count } = (line ?? {}) as Record<string, unknown>;
+  return `${text(to)} ×${text(connections ?? count)}`;
 }
 
 /** What a tool was used on: the values alone, which are paths, commands and names. */

@@ -2,6 +2,7 @@ import type { WorkerDefinition } from "../declarations/worker/worker.ts";
 import type { Pins } from "../isolation/sources/pin.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { Calls } from "./calls/calls.ts";
+import { openRunNetwork } from "./cell/run-network.ts";
 import { openStage, refusedMounts } from "./changes/open-stage.ts";
 import { type SettledChanges, settleEnded } from "./changes/settled-run.ts";
 import { Disposables } from "./model/disposables.ts";
@@ -63,11 +64,13 @@ export async function openSession(
   const stage = opening.use(staging.stage);
   const grantee = new Grantee(job, stage);
   opening.use(await env.grants.join(grantee));
+  const network = opening.use(await openRunNetwork(job, sandbox.network, env));
   const calls = new Calls({
     job,
     grantee,
     pins: NO_ATTACHMENTS,
     deadline: Number.POSITIVE_INFINITY,
+    meter: network.meter,
     env,
     perform: (called) => perform(called, env),
   });
@@ -75,6 +78,7 @@ export async function openSession(
     job,
     grantee,
     stage,
+    network,
     env,
     call: (request, hangUp) => calls.call(request, hangUp),
     standalone: true,

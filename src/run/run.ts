@@ -1,4 +1,3 @@
-import type { Stage } from "../changes/stage.ts";
 import type { AgentDefinition, WorkerDefinition } from "../declarations/worker/worker.ts";
 import { planLimits } from "../isolation/plan/plan-for.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
@@ -6,6 +5,7 @@ import { type CallRequest, nameViolations } from "./calls/call.ts";
 import { Calls } from "./calls/calls.ts";
 import { workerCell } from "./cell/cell-kinds.ts";
 import { openCell } from "./cell/open-cell.ts";
+import { openRunNetwork, type RunNetwork } from "./cell/run-network.ts";
 import { sandboxView } from "./cell/sandbox-view.ts";
 import { supervise } from "./cell/supervise.ts";
 import { openStage } from "./changes/open-stage.ts";
@@ -78,45 +78,62 @@ async function staged(job: Job, sandbox: Sandbox, env: RunEnvironment): Promise<
   await using stage = staging.stage;
   const grantee = new Grantee(job, stage);
   await using _ = await env.grants.join(grantee);
-  const result =
-    job.worker.agent === undefined
-      ? await planned(job, grantee, stage, env)
-      : await asAgent(job, job.worker.agent, grantee, stage, env);
-  return await settledRun(job, result, stage, env);
+  const parts = { job, grantee, stage, env };
+  return await settledRun(job, await networked(parts), stage, env);
+}
+
+type Parts = Pick<SessionParts, "job" | "grantee" | "stage"> & { readonly env: RunEnvironment };
+
+/** Its network, which closes with it. The result says what there was. */
+async function networked(parts: Parts): Promise<RunResult> {
+  const { job, stage, env } = parts;
+  await using network = await openRunNetwork(job, stage.sandbox.network, env);
+  const { agent } = job.worker;
+  const result = agent === undefined ? await planned(parts, network) : await asAgent(parts, agent, network);
+  // What is still on its way counts: it is closed first.
+  await network[Symbol.asyncDispose]();
+  return { ...result, ...network.report() };
 }
 
 /** Step 3 for an agent: it acts on the host's side of its sandbox, and gets a cell with its first command. */
-async function asAgent(job: Job, agent: AgentDefinition, grantee: Grantee, stage: Stage, env: RunEnvironment) {
+async function asAgent({ job, grantee, stage, env }: Parts, agent: AgentDefinition, network: RunNetwork) {
   const { agentRun } = await import("./agent/agent-run.ts");
   return await agentRun(job, agent, {
     grantee,
     stage,
     env,
+    meter: network.meter,
     perform: (called) => perform(called, env),
-    openSession: (own, call) => openedSession({ job: own, grantee, stage, env, call, standalone: true }),
+    openSession: (own, call) => openedSession({ job: own, grantee, stage, network, env, call, standalone: true }),
   });
 }
 
 /** Step 3 for a command: a verified cell, released when it is this job's turn, and supervised until it ends. */
-async function planned(job: Job, grantee: Grantee, stage: Stage, env: RunEnvironment): Promise<RunResult> {
+async function planned({ job, grantee, stage, env }: Parts, network: RunNetwork): Promise<RunResult> {
   const owner = identityOf(job);
   const unread = await readingRefused(grantee, surroundingsOf(job, env), job.signal);
   if (unread.length > 0) return refusedResult({ run: job.run, worker: job.worker.name }, unread);
   const { output, flooded } = printing(job, stage.sandbox, env);
   const kind = workerCell(stage, (stream, chunk) => output.add(stream, chunk));
   const { sandbox } = stage;
-  await using opened = await openCell(
-    { job, sandbox, kind, owner, signal: job.signal, accept: null, turn: job.turn },
-    env,
-  );
+  const { accept, meter } = network;
+  await using opened = await openCell({ job, sandbox, kind, owner, signal: job.signal, accept, turn: job.turn }, env);
   if (!opened.ok) return refusedResult({ run: job.run, worker: job.worker.name }, opened.violations);
   const { plan, pins } = opened;
 
   const begunAt = env.now();
   const deadline = Math.min(job.deadline, begunAt + plan.limits.timeoutMs);
-  await using calls = new Calls({ job, grantee, pins, deadline, env, perform: (called) => perform(called, env) });
+  await using calls = new Calls({
+    job,
+    grantee,
+    pins,
+    deadline,
+    meter,
+    env,
+    perform: (called) => perform(called, env),
+  });
   const call = (request: CallRequest, signal: AbortSignal): Promise<RunResult> => calls.call(request, signal);
-  const parts = { job: { ...job, deadline }, grantee, stage, env, call, standalone: false };
+  const parts = { job: { ...job, deadline }, grantee, stage, network, env, call, standalone: false };
   await using session = new LazySession(() => openedSession(parts));
   const cell = opened.begin(owner, {
     call,

@@ -3,6 +3,7 @@ import { type Limits, limitExcesses, meetLimits } from "./limits.ts";
 import type { Needs } from "./needs.ts";
 import { meetNetwork, networkExcesses } from "./network/network.ts";
 import type { Network } from "./network/rule.ts";
+import type { Ceiling } from "./network/rule-bounds.ts";
 import { type Policy, policyWeaknesses, withinPolicy } from "./policy.ts";
 import type { Sandbox } from "./sandbox.ts";
 import type { Violation } from "./violation.ts";
@@ -19,13 +20,14 @@ export interface Ceilings {
 export function withinCeilings(asked: { network: Network; limits: Limits }, policy: Policy): Ceilings {
   const by = `policy ${policy.name}`;
   return {
-    network: meetNetwork(asked.network, policy.network),
+    network: meetNetwork(asked.network, policy.network, "policy"),
     limits: meetLimits(asked.limits, policy.maxLimits),
     policy,
     violations: excesses(
       asked,
       { network: policy.network, limits: policy.maxLimits },
       { network: by, limit: () => by },
+      "policy",
     ),
   };
 }
@@ -37,7 +39,7 @@ export function deriveCeilings(parent: Sandbox, needs: Needs): Ceilings {
   const own = needs.policy === undefined ? [] : withinCeilings(asked, policy).violations;
   const by = { network: whoTookNetwork(parent), limit: (limit: keyof Limits) => whoTookLimit(parent, limit) };
   return {
-    network: meetNetwork(meetNetwork(asked.network, parent.network), policy.network),
+    network: meetNetwork(meetNetwork(asked.network, parent.network), policy.network, "policy"),
     limits: [parent.limits, policy.maxLimits].reduce(meetLimits, asked.limits),
     policy,
     violations: [...excesses(asked, parent, by), ...own, ...weaknesses(parent, needs.policy)],
@@ -48,11 +50,12 @@ function excesses(
   asked: { network: Network; limits: Limits },
   has: { network: Network; limits: Limits },
   by: { network: string; limit: (limit: keyof Limits) => string },
+  ceiling: Ceiling = "caller",
 ): Violation[] {
   const limits = limitExcesses(asked.limits, has.limits).map((excess): Violation => {
     return { code: "LIMIT_TOO_LARGE", ...excess, by: by.limit(excess.limit) };
   });
-  if (networkExcesses(asked.network, has.network).length === 0) return limits;
+  if (networkExcesses(asked.network, has.network, ceiling).length === 0) return limits;
   return [{ code: "NETWORK_NOT_AVAILABLE", asked: asked.network, has: has.network, by: by.network }, ...limits];
 }
 

@@ -18,6 +18,13 @@ export const execTool = defineTool({
       .optional()
       .describe("Additional environment variables, by name."),
     stdin: z.string().max(4_000_000).optional().describe("The complete standard input. Default: empty."),
+    network: z
+      .array(z.string().min(1).max(300))
+      .max(100)
+      .optional()
+      .describe(
+        "Only these of the hosts that the worker may reach, each as `host:port`; empty: none. Default: all of them.",
+      ),
     timeout_ms: z
       .int()
       .min(1)
@@ -28,8 +35,8 @@ export const execTool = defineTool({
   uses: "exec",
   paths: {},
   effects: { readOnly: false, destructive: true, idempotent: false, openWorld: true },
-  async run({ command, cwd, env, stdin, timeout_ms }, hands, signal) {
-    const answer = await hands.exec({ command, cwd, env, stdin, timeoutMs: timeout_ms }, signal);
+  async run({ command, cwd, env, stdin, network, timeout_ms }, hands, signal) {
+    const answer = await hands.exec({ command, cwd, env, stdin, network, timeoutMs: timeout_ms }, signal);
     return { text: textOf(answer), data: { ...answer } };
   },
 });

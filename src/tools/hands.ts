@@ -111,6 +111,8 @@ export interface ExecToolRequest {
   readonly cwd?: string | undefined;
   readonly env?: Readonly<Record<string, string>> | undefined;
   readonly stdin?: string | undefined;
+  /** Only these of the hosts of the run, each as `host:port`, while the command runs. Absent: all of them. */
+  readonly network?: readonly string[] | undefined;
   readonly timeoutMs?: number | undefined;
 }
 

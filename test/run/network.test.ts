@@ -32,11 +32,10 @@ describe("a network that project, policy and worker give", () => {
     expect(result.calls.map(({ worker, status }) => `${worker} ${status}`)).toEqual([
       "offline succeeded",
       "greedy succeeded",
-      "asks refused",
+      "asks succeeded",
     ]);
     expect(result.calls[0]?.enforcement?.actual.network).toBe("loopback only");
-    // What nothing enforces is refused, and it is said what could be had instead.
-    expect(result.calls[2]?.error?.message).toMatch(/cannot be enforced: .*`network: false`/);
+    expect(result.calls[2]?.enforcement?.actual.network).toBe("loopback only, 1 host through Corral");
     expect(await project.traces()).toEqual([]);
   });
 });

@@ -10,6 +10,7 @@ import type { RunEvent, RunResult } from "../../src/index.ts";
 import { connect } from "../../src/isolation/engine/connect.ts";
 import type { Plan } from "../../src/isolation/plan/plan.ts";
 import type { EnginePort } from "../../src/isolation/port/engine.ts";
+import type { NetworkHost } from "../../src/run/model/environment.ts";
 import type { Attachment } from "../../src/run/model/job.ts";
 import { type Corral, openCorral, openCorralFor } from "../../src/run/open/corral.ts";
 import { run } from "../../src/run/run.ts";
@@ -64,6 +65,7 @@ export interface OpenFixtureOptions {
   readonly approvalMode?: "interactive" | "approve_all" | "auto_deny";
   readonly person?: Approver;
   readonly overlays?: boolean;
+  readonly networkHost?: Partial<NetworkHost>;
   /** In place of the real Engine. */
   readonly engine?: (stateDir: string) => Promise<EnginePort>;
 }

@@ -9,13 +9,21 @@ import { giveGate } from "../tiers/give-gate.ts";
 import { type Orchestrator, startOrchestrator } from "./orchestrator.ts";
 import { openProject, sh, writable, writeProject } from "./project-fixture.ts";
 
+const NETWORK = { network: { allow: ["example.org:443", "*.example.org:443"] } };
+
 const SPEC = {
   workers: {
-    boss: { command: sh("echo up; corral-call kid"), calls: ["kid"], sandbox: { zones: [writable("out")] } },
-    kid: { command: sh("echo up; exec sleep 300"), sandbox: { zones: [writable("out")] } },
+    boss: {
+      command: sh("echo up; corral-call kid"),
+      calls: ["kid"],
+      sandbox: { zones: [writable("out")], ...NETWORK },
+    },
+    kid: { command: sh("echo up; exec sleep 300"), sandbox: { zones: [writable("out")], ...NETWORK } },
     sleeper: { command: sh("echo up; exec sleep 300"), sandbox: { zones: [writable("out")] } },
   },
   zones: { out: "rw" },
+  sandbox: NETWORK,
+  policy: "default",
 } as const;
 
 let base: string;

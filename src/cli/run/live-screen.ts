@@ -4,7 +4,7 @@ import type { RunScreen } from "../terminal/screen.ts";
 import { colorsFor, say, type Terminal } from "../terminal/terminal.ts";
 import { AgentLines } from "./agent-lines.ts";
 import { LiveTree } from "./live-tree.ts";
-import { changesText, endingText, troubleText } from "./run-text.ts";
+import { changesText, deniedLines, endingText, troubleText } from "./run-text.ts";
 import { Witness } from "./witness.ts";
 
 /** On a terminal: the tree of calls as it grows, below whatever the worker prints. */
@@ -46,6 +46,7 @@ export class LiveScreen implements RunScreen {
       told = endingText(result);
       say(this.#terminal, told);
     }
+    for (const line of deniedLines(result)) say(this.#terminal, line);
     const changes = changesText(result, told);
     if (changes !== null) say(this.#terminal, changes);
   }

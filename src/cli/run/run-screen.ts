@@ -4,7 +4,7 @@ import type { RunResult } from "../../run/model/result.ts";
 import type { RunScreen } from "../terminal/screen.ts";
 import { colorsFor, printJson, say, type Terminal } from "../terminal/terminal.ts";
 import { AgentLines } from "./agent-lines.ts";
-import { changesText, endingText, troubleText } from "./run-text.ts";
+import { changesText, deniedLines, endingText, troubleText } from "./run-text.ts";
 import { drawTree } from "./tree.ts";
 import { Witness } from "./witness.ts";
 
@@ -28,7 +28,10 @@ function jsonScreen(terminal: Terminal): RunScreen {
   return {
     see: (event) => void (event.type === "trouble" && tell(troubleText(event))),
     tell,
-    end: (result) => printJson(terminal, result),
+    end(result) {
+      for (const line of deniedLines(result)) tell(line);
+      printJson(terminal, result);
+    },
     [Symbol.dispose]: () => {},
   };
 }
@@ -62,6 +65,7 @@ class PlainScreen implements RunScreen {
   }
 
   end(result: RunResult): void {
+    for (const line of deniedLines(result)) this.tell(line);
     const told = this.#endingOf(result);
     if (told !== "") this.tell(told);
     const changes = changesText(result, told);

@@ -14,7 +14,7 @@ interface MutableTable {
   [key: string]: TomlValue | MutableTable;
 }
 
-/** Lock files nest tables less deeply. */
+/** Nobody nests tables deeper. */
 const MAX_DEPTH = 16;
 
 /** Reads a text that the caller has bounded. What it does not know is a fault, never skipped. Never throws. */

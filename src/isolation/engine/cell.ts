@@ -52,7 +52,7 @@ export function dockerCell({ container, attachment, wait, enforcement, networkNa
       sampler.begin();
       attachment.release(input);
     },
-    listen: (places, onConnection) => listen(container, networkNamespace, places, onConnection),
+    listen: (places, accept) => listen(container, networkNamespace, places, accept),
     unnamedBytes: () => unnamedBytes(container),
     kill(signal) {
       killed = true;
@@ -72,7 +72,7 @@ const Running = z.object({ State: z.object({ Pid: z.int().positive() }) });
 async function listen(
   container: Docker.Container,
   networkNamespace: string,
-  ...[places, onConnection]: Parameters<Cell["listen"]>
+  ...[places, accept]: Parameters<Cell["listen"]>
 ): Promise<Listening> {
   const { State } = await asked(() => container.inspect(), Running).catch((error) => {
     throw engineTrouble(error);
@@ -80,7 +80,7 @@ async function listen(
   await using namespace = await openNetworkNamespace(State.Pid, networkNamespace).catch(nullFor("ENOENT", "ESRCH"));
   if (namespace === null)
     return { ok: false, reason: "the network of the cell is not one that this machine's kernel shows" };
-  return await listenIn(namespace.fd, places, onConnection);
+  return await listenIn(namespace.fd, places, accept);
 }
 
 async function ended(

@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { createServer, type Server, type Socket } from "node:net";
+import { createServer, type Server } from "node:net";
 import { extname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { SYSTEM_ENV } from "../../files/host/system-program.ts";
 import type { NetworkPlace } from "../../sandbox/network/places.ts";
-import type { Listening } from "../port/cell.ts";
+import type { Accept, Listening } from "../port/cell.ts";
 import { EngineTrouble } from "../port/driver.ts";
 import type { InsideAnswer } from "./listen-inside.ts";
 
@@ -18,11 +18,7 @@ const MAX_SHOWN_CHARS = 300;
  * sockets and hands them over; it has ended when this settles, so no connection can be accepted by it any more
  * (docs/architecture.md, fact: listening-from-outside). Needs root.
  */
-export async function listenIn(
-  namespace: number,
-  places: readonly NetworkPlace[],
-  onConnection: (place: NetworkPlace, socket: Socket) => void,
-): Promise<Listening> {
+export async function listenIn(namespace: number, places: readonly NetworkPlace[], accept: Accept): Promise<Listening> {
   const servers: Server[] = [];
   const { promise: refused, resolve: refuse } = Promise.withResolvers<string>();
   const child = start(namespace);
@@ -33,7 +29,7 @@ export async function listenIn(
     // Half open, as a tunnel must be: a client that has sent everything still waits for the answer.
     const options = { allowHalfOpen: true, noDelay: true };
     if (handle !== undefined)
-      servers.push(createServer(options, (socket) => onConnection(place, socket)).listen(handle as Server));
+      servers.push(createServer(options, (socket) => accept(place, socket)).listen(handle as Server));
   });
   const close = async (): Promise<void> => {
     await Promise.all(servers.map((server) => new Promise((closed) => server.close(closed))));

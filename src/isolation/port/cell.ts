@@ -12,18 +12,18 @@ export interface Cell extends AsyncDisposable {
   readonly exit: Promise<CellExit>;
   /**
    * Listens in the cell's own network namespace, with sockets that belong to this process: nothing of it runs in the cell.
-   * When it resolves, every place takes connections, each of which goes to `onConnection`. They may send before they end,
+   * When it resolves, every place takes connections, each of which goes to `accept`. They may send before they end,
    * and receive after that. Rejects with `EngineTrouble`.
    */
-  listen(
-    places: readonly NetworkPlace[],
-    onConnection: (place: NetworkPlace, socket: Socket) => void,
-  ): Promise<Listening>;
+  listen(places: readonly NetworkPlace[], accept: Accept): Promise<Listening>;
   /** Bytes of deleted files that its processes still hold open; null if that cannot be measured. */
   unnamedBytes(): Promise<number | null>;
   /** `SIGTERM` asks the worker to end, `SIGKILL` ends every process of the cell. No error if it has ended already. */
   kill(signal: "SIGTERM" | "SIGKILL"): Promise<void>;
 }
+
+/** Takes over a connection that a program of a cell makes to a place. Never throws. */
+export type Accept = (place: NetworkPlace, socket: Socket) => void;
 
 export type Listening =
   /** Disposing closes the places, but no connection. */

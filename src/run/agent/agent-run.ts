@@ -5,6 +5,7 @@ import { Spending } from "../../agent/spending.ts";
 import { Transcript } from "../../agent/transcript/transcript.ts";
 import type { Stage } from "../../changes/stage.ts";
 import type { AgentDefinition } from "../../declarations/worker/worker.ts";
+import type { Meter } from "../../egress/traffic/meter.ts";
 import { planLimits } from "../../isolation/plan/plan-for.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { currentOwner, formatOwner } from "../../state/owner.ts";
@@ -25,6 +26,8 @@ export interface AgentSurroundings {
   readonly grantee: Grantee;
   readonly stage: Stage;
   readonly env: RunEnvironment;
+  /** The budget for the network of the workers that it calls. */
+  readonly meter: Meter | null;
   /** Runs the workers that it calls. */
   readonly perform: Perform;
   readonly openSession: (job: Job, call: Calls["call"]) => Promise<AgentSession>;
@@ -43,7 +46,7 @@ export interface AgentSession extends ToolSession, AsyncDisposable {
 export async function agentRun(
   job: Job,
   agent: AgentDefinition,
-  { grantee, stage, env, perform, openSession }: AgentSurroundings,
+  { grantee, stage, env, meter, perform, openSession }: AgentSurroundings,
 ): Promise<RunResult> {
   const { sandbox } = stage;
   const who = { run: job.run, worker: job.worker.name };
@@ -59,7 +62,7 @@ export async function agentRun(
   using end = new AgentEnd(job.worker.name, deadline - begunAt, job.signal);
   const spending = new Spending(job.worker.name, agent.budget, job.spending);
   const own: Job = { ...job, deadline, signal: end.signal, spending };
-  await using calls = new Calls({ job: own, grantee, pins: attached.pins, deadline, env, perform });
+  await using calls = new Calls({ job: own, grantee, pins: attached.pins, deadline, meter, env, perform });
   await using session = await openSession(own, (request, signal) => calls.call(request, signal));
 
   const ending = await worked(own, agent, spending, session, env);

@@ -1,4 +1,5 @@
 import PQueue from "p-queue";
+import type { Meter } from "../../egress/traffic/meter.ts";
 import type { Pins } from "../../isolation/sources/pin.ts";
 import { parsePathIn } from "../../sandbox/access.ts";
 import { isLooser } from "../../sandbox/approval.ts";
@@ -24,6 +25,8 @@ export interface CallsRequest {
   readonly pins: Pins;
   /** Its end, on the environment's clock: no called run has longer. */
   readonly deadline: number;
+  /** The budget for its network, which the runs that it calls use too. */
+  readonly meter: Meter | null;
   readonly env: Declared & Consent & Records;
   readonly perform: Perform;
 }
@@ -147,6 +150,7 @@ export class Calls implements AsyncDisposable {
         signal,
         tree: job.tree,
         spending: job.spending,
+        callerMeter: this.#request.meter,
       },
     };
   }

@@ -1,12 +1,10 @@
-import type { Socket } from "node:net";
 import { DiskWatch } from "../../isolation/disk/disk-watch.ts";
 import { writeCellFiles } from "../../isolation/network/cell-files.ts";
 import { networkFiles } from "../../isolation/plan/network.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
-import type { Cell, Listening } from "../../isolation/port/cell.ts";
+import type { Accept, Cell, Listening } from "../../isolation/port/cell.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import type { Pins } from "../../isolation/sources/pin.ts";
-import type { NetworkPlace } from "../../sandbox/network/places.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { Disposables } from "../model/disposables.ts";
@@ -32,9 +30,6 @@ export interface CellRequest<C extends Cell> {
   /** Settles when the work may begin; absent: at once. The verified cell waits at its gate meanwhile. */
   readonly turn?: (() => Promise<void>) | undefined;
 }
-
-/** Takes over what a program of the cell sends to a host. Never throws. */
-export type Accept = (place: NetworkPlace, socket: Socket) => void;
 
 export type CellOpening<C extends Cell> =
   | OpenedCell<C>

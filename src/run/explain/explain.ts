@@ -185,6 +185,7 @@ function jobOf(worker: WorkerDefinition, callerSandbox: Sandbox, path: readonly 
     deadline: Number.POSITIVE_INFINITY,
     signal: new AbortController().signal,
     spending: null,
+    callerMeter: null,
     tree: new CallTree(preview.project.delegation),
   };
 }

@@ -68,8 +68,7 @@ export async function requestHost(
   });
 }
 
-/** As the runs of the chain are at this moment. */
-export function judgedNow(to: string, grantee: Grantee): HostJudgement {
+function judgedNow(to: string, grantee: Grantee): HostJudgement {
   return judgeHost(to, grantee.chain(), grantee.project, grantee.learns);
 }
 

@@ -7,7 +7,6 @@ import type { Repositories } from "../../git/repositories.ts";
 import type { Driver } from "../../isolation/port/driver.ts";
 import type { RefusedSources } from "../../isolation/sources/refused-sources.ts";
 import type { Policy } from "../../sandbox/policy.ts";
-import type { SecretOf } from "../../secrets/named-secrets.ts";
 import type { Emit } from "./events.ts";
 import type { Grants } from "./grant.ts";
 import type { Changesets } from "./reported.ts";
@@ -34,6 +33,16 @@ export interface CellHost {
   readonly overlays: boolean;
 }
 
+/** What the hosts of allow lists are reached with, outside of every cell. */
+export interface NetworkHost {
+  /** All addresses of a name, as this machine's resolver has them. */
+  readonly resolveName: (host: string, signal: AbortSignal) => Promise<readonly string[]>;
+  /** The value of a secret of the project. Rejects with `SecretUnavailable`. */
+  readonly secretOf: (name: string, signal: AbortSignal) => Promise<string>;
+  /** Certificates, as PEM, that are trusted beside those of Node; absent: none. */
+  readonly trustedRoots?: readonly string[];
+}
+
 /** Who agrees to what needs consent, and what running workers were granted beyond their declarations. */
 export interface Consent {
   readonly approver: Approver;
@@ -57,12 +66,6 @@ export interface Destinations {
   readonly git?: Repositories;
 }
 
-/** What rules of a network refer to outside of every cell. */
-export interface NetworkHost {
-  /** Read for each use, by the name in `secrets` of `corral.yaml`. */
-  readonly secretOf: SecretOf;
-}
-
 /** What agents talk to, and where their conversations are recorded. */
 export interface AgentHost {
   readonly models: ModelSources;
@@ -70,4 +73,4 @@ export interface AgentHost {
 }
 
 /** Everything that the runs of one project share. Passed in; a function takes the ports that it uses. */
-export interface RunEnvironment extends Declared, CellHost, Consent, Records, Destinations, AgentHost, NetworkHost {}
+export interface RunEnvironment extends Declared, CellHost, NetworkHost, Consent, Records, Destinations, AgentHost {}

@@ -1,5 +1,6 @@
 import type { AgentEvent } from "../../agent/events.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
+import type { DeniedTraffic, NetworkReport } from "../../sandbox/network/report.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { type RunResult, refusedResult } from "./result.ts";
 
@@ -28,6 +29,10 @@ export type RunEvent =
     } & RunIdentity)
   | ({ readonly type: "agent"; readonly act: AgentEvent } & RunIdentity)
   | ({ readonly type: "output"; readonly stream: "stdout" | "stderr"; readonly chunk: Buffer } & RunIdentity)
+  /** A connection or a request did not leave the cell. Only the first of each kind, and only some of them: `network_used` has all. */
+  | ({ readonly type: "network_denied"; readonly denied: DeniedTraffic } & RunIdentity)
+  /** Once, when the network of a run is closed; not if nothing used it. */
+  | ({ readonly type: "network_used"; readonly report: NetworkReport } & RunIdentity)
   /** For people and not for workers: it may hold host paths. */
   | ({ readonly type: "trouble"; readonly detail: string } & RunIdentity)
   | ({ readonly type: "ended"; readonly result: RunResult } & RunIdentity);

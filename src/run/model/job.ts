@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import type { ModelMessage } from "ai";
 import type { Spending } from "../../agent/spending.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import type { Meter } from "../../egress/traffic/meter.ts";
 import type { MountView } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { RunIdentity } from "./events.ts";
@@ -55,6 +56,8 @@ export interface Job {
   readonly tree: CallTree;
   /** Of the agent that called it, directly or through commands: what is spent here counts there. Null: no agent called it. */
   readonly spending: Spending | null;
+  /** The budget for the network of the run that called it; null: it has none. */
+  readonly callerMeter: Meter | null;
   /** For an agent: the conversation that it continues. It carries no rights. */
   readonly continues?: Continued;
   /**
@@ -81,6 +84,7 @@ export function rootJob(
     narrow: null,
     deadline: Number.POSITIVE_INFINITY,
     spending: null,
+    callerMeter: null,
     tree: new CallTree(delegation),
   };
 }

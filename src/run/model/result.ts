@@ -1,6 +1,7 @@
 import { constants } from "node:os";
 import type { Enforcement } from "../../isolation/plan/enforcement.ts";
 import type { CellExit, CellUsage } from "../../isolation/port/cell.ts";
+import type { NetworkReport } from "../../sandbox/network/report.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { describeViolation } from "../../sandbox/wording.ts";
 import type { ReportedChange, ReportedChangeset } from "./reported.ts";
@@ -35,6 +36,8 @@ export interface RunResult {
     /** A process of the cell was killed for memory, the worker itself or another; null if it is not known. */
     readonly outOfMemory: boolean | null;
   };
+  /** What it did on its network; absent without an allow list. */
+  readonly network?: NetworkReport;
   /** What an agent used; absent for a command. */
   readonly agent?: AgentReport;
   /** Null if there was no cell, and for an agent, whose commands have cells of their own. */

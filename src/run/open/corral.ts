@@ -6,7 +6,6 @@ import { openEngine } from "../../isolation/open-engine.ts";
 import { type Driver, EngineTrouble, type Reaped } from "../../isolation/port/driver.ts";
 import type { EnginePort } from "../../isolation/port/engine.ts";
 import { refusedSourcesFor } from "../../isolation/sources/refused-sources.ts";
-import { namedSecrets } from "../../secrets/named-secrets.ts";
 import { makeOwnerDir, removeOwnerDir } from "../../state/live-dir.ts";
 import { currentOwner } from "../../state/owner.ts";
 import { statePaths } from "../../state/state-paths.ts";
@@ -21,6 +20,7 @@ import { RecordedApprover } from "../recorded/approver.ts";
 import { recordedEmit } from "../recorded/emit.ts";
 import { openTrail } from "../recorded/open-trail.ts";
 import { watchOwnDeath } from "./death-watch.ts";
+import { networkHostOf } from "./network-host.ts";
 import { approverFor, type OpenOptions } from "./options.ts";
 import { policiesExist, policiesOf } from "./policies.ts";
 import { repositoriesOf } from "./repositories.ts";
@@ -43,7 +43,7 @@ export interface Corral extends AsyncDisposable {
  *   ImageBuildError if the images were not built.
  */
 export async function openCorral(options: OpenOptions): Promise<Corral> {
-  return await openCorralFor(await loadProject(options.projectDir, options.engineEnv), options);
+  return await openCorralFor(await loadProject(options.projectDir), options);
 }
 
 /** The same for a project that is loaded already, and for an engine that may still be opening. */
@@ -91,10 +91,11 @@ export async function openCorralFor(
       grants,
       changesets: intoProject(store, trail),
       models: { providers: project.models, projectDir: project.dir, env: options.engineEnv },
-      secretOf: namedSecrets(project.secrets, options.engineEnv),
       schemas: new SchemaChecks(),
       transcripts: new TranscriptFolder(options.stateDir, project.dir, (detail) => tellTrouble(detail, around.emit)),
       overlays: options.overlays ?? true,
+      ...networkHostOf(),
+      ...options.networkHost,
       ...(git === null ? {} : { git }),
       gate,
       ownerDir,

@@ -2,6 +2,7 @@ import { type Approver, approveAll, autoDeny, noApprover } from "../../approval/
 import { ruledApprover } from "../../approval/rules.ts";
 import type { Project } from "../../declarations/project.ts";
 import type { ApprovalMode } from "../../sandbox/approval.ts";
+import type { NetworkHost } from "../model/environment.ts";
 import type { Emit } from "../model/events.ts";
 
 export interface OpenOptions {
@@ -17,6 +18,8 @@ export interface OpenOptions {
   readonly person?: Approver;
   /** False: views are copies, even if overlays are available. */
   readonly overlays?: boolean;
+  /** In place of this machine's own resolver, secrets and certificates. */
+  readonly networkHost?: Partial<NetworkHost>;
   /** A program that decides in place of a person, such as a `callbackApprover`. */
   readonly approver?: Approver;
 }

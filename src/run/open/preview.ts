@@ -8,11 +8,11 @@ import { EngineUnavailableError } from "../../isolation/port/engine.ts";
 import { ImageBuildError } from "../../isolation/port/images.ts";
 import { refusedSourcesFor } from "../../isolation/sources/refused-sources.ts";
 import type { ApprovalMode } from "../../sandbox/approval.ts";
-import { namedSecrets } from "../../secrets/named-secrets.ts";
 import { noChangesets } from "../changes/into-project.ts";
 import { GrantLedger } from "../grants/ledger.ts";
 import type { RunEnvironment } from "../model/environment.ts";
 import { SchemaChecks } from "../model/schema-check.ts";
+import { networkHostOf } from "./network-host.ts";
 import { approverFor, type OpenOptions } from "./options.ts";
 import { policiesOf } from "./policies.ts";
 
@@ -44,9 +44,9 @@ export async function openPreview(
     grants: new GrantLedger("", async () => {}),
     changesets: noChangesets,
     models: { providers: project.models, projectDir: project.dir, env: options.engineEnv },
-    secretOf: namedSecrets(project.secrets, options.engineEnv),
     schemas: new SchemaChecks(),
     transcripts: noTranscripts,
+    ...networkHostOf(),
     overlays: false,
     emit: () => {},
     now: () => performance.now(),

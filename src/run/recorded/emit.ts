@@ -1,4 +1,4 @@
-import type { AuditedRun, AuditRecord } from "../../audit/records.ts";
+import { type AuditedRun, type AuditRecord, networkUsed } from "../../audit/records.ts";
 import type { AuditTrail } from "../../audit/trail.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import { planHash } from "../../isolation/port/labels.ts";
@@ -50,6 +50,10 @@ function eventRecord(event: RunEvent): AuditRecord | null {
       const { type, model, tools, policy, mounts } = event;
       return { type, run, root, worker, model, tools, policy, mounts };
     }
+    case "network_denied":
+      return { type: "egress", run, root, worker, allowed: [], denied: [event.denied], unlisted: 0, whole: false };
+    case "network_used":
+      return networkUsed({ run, root, worker }, event.report);
     case "ended":
       return endedRecord({ run, root, worker }, event.result);
     default:

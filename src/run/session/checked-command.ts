@@ -2,6 +2,7 @@ import { posix } from "node:path";
 import { HOME_PATH, type Plan } from "../../isolation/plan/plan.ts";
 import { MAX_TIMER_MS } from "../../platform/max-timer.ts";
 import { canRead, parsePathIn, readablePaths } from "../../sandbox/access.ts";
+import { lesserNetwork } from "../../sandbox/network/lesser-network.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { ROOT } from "../../sandbox/virtual-path.ts";
 import type { ExecToolRequest } from "../../tools/hands.ts";
@@ -15,6 +16,9 @@ const FIXED_NAMES = /^(HOME|CORRAL_.*|LD_.*)$/;
 const MAX_ARGUMENT_BYTES = 131_072;
 /** Well below the kernel's limit for arguments and environment together. */
 const MAX_ENV_BYTES = 1_000_000;
+
+/** A refusal names so many hosts. */
+const MAX_HOSTS = 20;
 
 export interface CommandBounds {
   readonly id: string;
@@ -32,6 +36,7 @@ export function checkedCommand(
 ): CheckedCommand {
   const env = request.env ?? {};
   refuseTexts(request.command, env);
+  refuseHosts(request, sandbox);
   const { limits } = plan;
   return {
     id,
@@ -50,11 +55,13 @@ export function checkedCommand(
  * `volumes`: the directories that the image declares.
  */
 export async function refuseUnfit(
-  { command, env = {}, cwd }: ExecToolRequest,
+  request: ExecToolRequest,
   sandbox: Sandbox,
   volumes: () => Promise<readonly string[]>,
 ): Promise<void> {
+  const { command, env = {}, cwd } = request;
   refuseTexts(command, env);
+  refuseHosts(request, sandbox);
   if (cwd === undefined) return;
   try {
     cwdOf(cwd, sandbox, IN_MEMORY);
@@ -69,6 +76,15 @@ const IN_MEMORY = ["/tmp", HOME_PATH];
 
 function inMemoryOf(plan: Plan): string[] {
   return plan.tmpfs.map((tmpfs) => tmpfs.path);
+}
+
+function refuseHosts({ network: only }: ExecToolRequest, { network }: Sandbox): void {
+  const lesser = only === undefined ? null : lesserNetwork(network, only);
+  if (lesser === null || lesser.ok) return;
+  const allowed = typeof network === "boolean" ? [] : network.allow.map(({ to }) => to);
+  const has =
+    network === true ? "" : ` Allowed: ${allowed.length === 0 ? "none" : allowed.slice(0, MAX_HOSTS).join(", ")}.`;
+  throw new ToolRefusal("BAD_NETWORK", `A command cannot be limited to \`${lesser.to}\`: ${lesser.reason}.${has}`);
 }
 
 /** Refuses what the kernel would not accept: else the engine's error would look like the command's own. */

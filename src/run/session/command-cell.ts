@@ -14,7 +14,7 @@ import { type OpenSessionCell, openSessionCell, type SessionCellRequest } from "
 type Context = ReturnType<typeof AsyncLocalStorage.snapshot>;
 
 /** The context outside of any command. */
-const OUTSIDE: Context = AsyncLocalStorage.snapshot();
+const NOBODY: Context = AsyncLocalStorage.snapshot();
 
 /** How long what was stopped may take to end. Every part of it is bounded by itself; this bounds what has a bug. */
 export const ENDING_MS = 45_000;
@@ -27,7 +27,7 @@ export class CommandCell implements AsyncDisposable {
   #cell: Promise<OpenSessionCell> | null = null;
   #isStale = false;
   #commandCount = 0;
-  #running: Context = OUTSIDE;
+  #running: Context = NOBODY;
 
   constructor(options: SessionCellRequest) {
     this.#options = options;
@@ -40,7 +40,7 @@ export class CommandCell implements AsyncDisposable {
       try {
         return await this.#execNow(request, signal, onOutput);
       } finally {
-        this.#running = OUTSIDE;
+        this.#running = NOBODY;
       }
     };
     try {
@@ -98,7 +98,7 @@ export class CommandCell implements AsyncDisposable {
   }
 
   async #execNow(request: ExecToolRequest, signal: AbortSignal, onOutput: OnOutput): Promise<ExecToolAnswer> {
-    const { job, env, output, stage } = this.#options;
+    const { job, env, output, stage, network } = this.#options;
     const begunAt = env.now();
     const replaced = await this.#closeUnfit();
     let opened: OpenSessionCell;
@@ -113,14 +113,13 @@ export class CommandCell implements AsyncDisposable {
     this.#commandCount += 1;
     const bounds = { id: String(this.#commandCount), leftMs: job.deadline - begunAt, onOutput };
     const command = checkedCommand(request, stage.sandbox, opened.plan, bounds);
+    using _ = network.limitTo(request.network ?? null);
     const ended = await execCommand(opened.cell, command, output, { signal, overDisk: opened.overDisk });
     const result = (await opened.isOverDisk()) ? { ...ended, status: "disk_limit" as const, cellUsable: false } : ended;
     if (result.trouble !== null) this.#tell(result.trouble);
     if (!result.cellUsable) await this.#close();
     const cellReplaced = replaced || !result.cellUsable;
-    // Hosts may have been granted or revoked since the cell was opened.
-    const facts = { ...opened.facts, network: stage.sandbox.network };
-    return answerOf(result, facts, { cellReplaced, durationMs: Math.round(env.now() - begunAt) });
+    return answerOf(result, opened.facts, { cellReplaced, durationMs: Math.round(env.now() - begunAt) });
   }
 
   /** Removes a cell that has ended by itself since the last command, or is out of date. True if it did. */

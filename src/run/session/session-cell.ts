@@ -12,6 +12,7 @@ import { ToolRefusal } from "../../tools/tool.ts";
 import type { BrokerService } from "../cell/broker.ts";
 import { sessionCell } from "../cell/cell-kinds.ts";
 import { type OpenedCell, openCell } from "../cell/open-cell.ts";
+import type { RunNetwork } from "../cell/run-network.ts";
 import { inCell } from "../model/cell-path.ts";
 import type { CellHost, Records } from "../model/environment.ts";
 import { identityOf, type Job, newRunId } from "../model/job.ts";
@@ -27,6 +28,7 @@ export interface SessionCellRequest {
   readonly baseline: DiskBaseline;
   /** Its sandbox may change between two cells. */
   readonly stage: Stage;
+  readonly network: RunNetwork;
   readonly serviceFor: (plan: Plan) => BrokerService;
 }
 
@@ -40,13 +42,16 @@ export interface OpenSessionCell
 
 /** Rejects with `ToolRefusal` if there can be no such cell. */
 export async function openSessionCell(
-  { job, stage, output, baseline, serviceFor, env }: SessionCellRequest,
+  { job, stage, network, output, baseline, serviceFor, env }: SessionCellRequest,
   signal: AbortSignal,
 ): Promise<OpenSessionCell> {
   const { sandbox } = stage;
   const owner = identityOf(job);
   const kind = sessionCell(stage, output.path, baseline);
-  const opened = await openCell({ job: { ...job, run: newRunId() }, sandbox, kind, owner, signal, accept: null }, env);
+  const opened = await openCell(
+    { job: { ...job, run: newRunId() }, sandbox, kind, owner, signal, accept: network.accept },
+    env,
+  );
   if (!opened.ok) throw refusal(opened.violations);
   try {
     const { plan } = opened;

@@ -15,6 +15,7 @@ import type {
 import { runTool } from "../../tools/run-tool.ts";
 import type { ToolResult } from "../../tools/tool-result.ts";
 import type { CallRequest } from "../calls/call.ts";
+import type { RunNetwork } from "../cell/run-network.ts";
 import { requestAccess } from "../grants/access-request.ts";
 import { type Use, usedGranting } from "../grants/granting-tool.ts";
 import { surroundingsOf } from "../grants/surroundings.ts";
@@ -38,6 +39,7 @@ export interface SessionParts {
   readonly job: Job;
   readonly grantee: Grantee;
   readonly stage: Stage;
+  readonly network: RunNetwork;
   readonly env: Declared & CellHost & Consent & Records & Destinations;
   /** Calls another worker for the job. */
   readonly call: (request: CallRequest, signal: AbortSignal) => Promise<RunResult>;

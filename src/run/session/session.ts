@@ -38,13 +38,13 @@ export class Session implements AsyncDisposable {
   }
 
   private constructor(request: SessionParts, output: OutputDir) {
-    const { job, stage, env } = request;
+    const { job, stage, network, env } = request;
     const baseline = new DiskBaseline();
     const serviceFor = (plan: Plan): BrokerService => this.#service(plan);
     this.#request = request;
     this.#output = output;
     this.#record = request.standalone ? toolRecorder(job, env) : null;
-    this.#cell = new CommandCell({ job, env, output, baseline, stage, serviceFor });
+    this.#cell = new CommandCell({ job, env, output, baseline, stage, network, serviceFor });
     this.#hands = new SessionHands({ ...request, output, baseline, cell: this.#cell, over: this.#over.signal });
   }
 

@@ -37,12 +37,15 @@ export function shellConsent(request: ExecToolRequest, rules: ShellRules): LineD
 }
 
 /** All of a request in one text for the question: consent to one request is not consent to another. */
-export function shownCommand({ command, cwd, env = {}, stdin = "" }: ExecToolRequest): string {
+export function shownCommand({ command, cwd, env = {}, stdin = "", network }: ExecToolRequest): string {
   const assignments = Object.entries(env).map(([name, value]) => `${name}=${quoted(value)}`);
   const beside = [
     ...(cwd === undefined ? [] : [`in ${quoted(cwd)}`]),
     ...(assignments.length === 0 ? [] : [`with ${assignments.join(" ")}`]),
     ...(stdin === "" ? [] : [`reading ${shownInput(stdin)}`]),
+    ...(network === undefined
+      ? []
+      : [`reaching only ${network.length === 0 ? "nothing" : network.map(quoted).join(", ")}`]),
   ];
   // Otherwise a command that ends like such a note could be confused with another command that has this note.
   if (beside.length === 0) return command.includes("\n(") ? `${command}\n(nothing beside it)` : command;
