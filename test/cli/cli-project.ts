@@ -2,6 +2,8 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { chown, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import type { CellInfo } from "../../src/isolation/port/driver.ts";
+import { listCells } from "../../src/operations/machine.ts";
 import { giveGate } from "../tiers/give-gate.ts";
 import { PROGRAM } from "./program.ts";
 
@@ -27,6 +29,8 @@ export interface CliProject extends AsyncDisposable {
   readonly dir: string;
   readonly stateDir: string;
   corral(args: readonly string[], options?: StartOptions): Promise<Outcome>;
+  /** Its containers, as `corral ps` lists them, which a test asks for often. */
+  cells(): Promise<readonly CellInfo[]>;
   /** The process, for those that stop it on its way. */
   start(args: readonly string[], options?: StartOptions): { child: ChildProcess; ended: Promise<Outcome> };
 }
@@ -73,6 +77,7 @@ export async function cliProject(spec: {
     stateDir,
     start,
     corral: (args, options) => start(args, options).ended,
+    cells: () => listCells({ stateDir, engineEnv: process.env }),
     async [Symbol.asyncDispose]() {
       // A test that failed in the middle has a process that is still on, and what that left behind.
       const left = [...running];

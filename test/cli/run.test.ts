@@ -43,11 +43,6 @@ afterAll(async () => {
   await project[Symbol.asyncDispose]();
 });
 
-/** The containers as `corral ps` shows them, which removes none. */
-async function cells(): Promise<unknown[]> {
-  return JSON.parse((await project.corral(["ps", "--json"])).stdout);
-}
-
 describe("corral run", () => {
   it("gives the worker its input and attachments, and keeps its two streams apart", async () => {
     const attached = ["--attach", "own.txt=mine.txt", "--attach", "/docs/a.txt", "--attach", "name=odd"];
@@ -136,7 +131,7 @@ describe("corral run", () => {
     const { status, stdout } = await ended;
     expect(stdout).toBe("begun\n");
     expect(status).toBe(130);
-    expect(JSON.parse((await project.corral(["ps", "--json"])).stdout)).toEqual([]);
+    expect(await project.cells()).toEqual([]);
     expect(await readdir(join(project.stateDir, "live"))).toEqual([]);
   });
 
@@ -147,16 +142,16 @@ describe("corral run", () => {
     await once(child.stderr as NonNullable<typeof child.stderr>, "data");
     child.kill("SIGINT");
     expect((await ended).status).toBe(130);
-    await vi.waitFor(async () => expect(await cells()).toEqual([]), { timeout: 30_000, interval: 500 });
+    await vi.waitFor(async () => expect(await project.cells()).toEqual([]), { timeout: 30_000, interval: 500 });
   });
 
   it("is killed with SIGKILL: its container ends too, though no other corral runs", async () => {
     const { child, ended } = project.start(["run", "patient"]);
     await once(child.stdout as NonNullable<typeof child.stdout>, "data");
-    expect(await cells()).toHaveLength(1);
+    expect(await project.cells()).toHaveLength(1);
     child.kill("SIGKILL");
     expect((await ended).signal).toBe("SIGKILL");
-    await vi.waitFor(async () => expect(await cells()).toEqual([]), { timeout: 30_000, interval: 500 });
+    await vi.waitFor(async () => expect(await project.cells()).toEqual([]), { timeout: 30_000, interval: 500 });
   });
 
   it("does not mind that nobody reads its output any more", async () => {

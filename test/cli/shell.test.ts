@@ -25,7 +25,7 @@ afterAll(async () => {
 });
 
 async function expectNothingLeft(): Promise<void> {
-  expect(JSON.parse((await project.corral(["ps", "--json"])).stdout)).toEqual([]);
+  expect(await project.cells()).toEqual([]);
   expect(await readdir(join(project.stateDir, "live"))).toEqual([]);
 }
 

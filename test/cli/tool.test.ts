@@ -135,11 +135,10 @@ describe("corral tool", () => {
     const command = "echo $$ > /out/begun; sleep 60";
     const input = JSON.stringify({ command });
     const { child, ended } = project.start(["tool", "exec", input, ...w]);
-    const cells = async () => JSON.parse((await project.corral(["ps", "--json"])).stdout) as unknown[];
-    await expect.poll(cells).toHaveLength(1);
+    await expect.poll(project.cells).toHaveLength(1);
     child.kill("SIGINT");
     expect((await ended).status).toBe(130);
-    expect(await cells()).toEqual([]);
+    expect(await project.cells()).toEqual([]);
     expect(await readdir(join(project.stateDir, "live"))).toEqual([]);
   });
 

@@ -68,7 +68,7 @@ export async function mcpProject(spec: Parameters<typeof cliProject>[0] = HANDY_
       open.add(connected);
       return connected;
     },
-    cells: async () => JSON.parse((await project.corral(["ps", "--json"])).stdout) as unknown[],
+    cells: project.cells,
     leave,
     async [Symbol.asyncDispose]() {
       await leave();

@@ -1,7 +1,8 @@
-import { access, readFile } from "node:fs/promises";
+import { access, readFile, realpath } from "node:fs/promises";
 import { join } from "node:path";
 import type { Client, ElicitResult } from "@modelcontextprotocol/client";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { projectPaths } from "../../../src/state/state-paths.ts";
 import { HANDY, HANDY_PROJECT, type McpProject, mcpProject, textOf } from "../mcp-project.ts";
 
 let mcp: McpProject;
@@ -143,8 +144,11 @@ describe.each([
     const answer = write(client, `/out/${at}-late`).then(textOf, String);
     // A client of the newer revision is only told when it comes again, and this one never does.
     if (!modern) expect(await answer).toContain("no answer came in time");
-    const decided = async () => (await mcp.project.corral(["audit", "--type", "approval", "--limit", "1"])).stdout;
-    await expect.poll(decided).toMatch(new RegExp(`timed.out.*${at}-late|${at}-late.*timed.out`, "s"));
+    const { dir, stateDir } = mcp.project;
+    const { trail } = projectPaths(stateDir, await realpath(dir)).trail;
+    await expect.poll(() => readFile(trail, "utf8")).toMatch(new RegExp(`timed.out.*${at}-late|${at}-late.*timed.out`));
+    const { stdout } = await mcp.project.corral(["audit", "--type", "approval", "--limit", "1"]);
+    expect(stdout).toMatch(new RegExp(`timed.out.*${at}-late|${at}-late.*timed.out`, "s"));
     await expect(access(join(mcp.project.dir, `out/${at}-late`))).rejects.toThrow();
   });
 
