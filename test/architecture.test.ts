@@ -114,6 +114,18 @@ describe("the check of the layers", () => {
     ["standard output, as a console", "run/x.ts", 'console.log("x");', "uses console."],
     ["an exit code", "run/x.ts", "process.exitCode = 1;", "uses process.exitCode"],
     ["the process as an import", "run/x.ts", 'import { env } from "node:process";', "uses node:process"],
+    [
+      "all of node:http",
+      "run/x.ts",
+      'import { type Server, createServer } from "node:http";',
+      "imports values of node:http",
+    ],
+    [
+      "a built-in module that is not imported",
+      "run/x.ts",
+      'process.getBuiltinModule("node:fs");',
+      "imports by getBuiltinModule",
+    ],
     ["a second barrel", "run/x.ts", 'export * from "./run.ts";', "exports ./run.ts of another file"],
     ["a second barrel of types", "run/x.ts", 'export type { A } from "./run.ts";', "exports ./run.ts of another file"],
     [

@@ -151,6 +151,12 @@ const RULES: readonly Rule[] = [
       breach(path, `uses ${what}`, "streams, exit codes and the environment belong to the faces, and are handed down"),
     );
   },
+  function httpModule({ path, code }) {
+    const imported = code.match(/^\s*import\s(?!type\s)[^;"'`]*\sfrom\s*["'](?:node:)?http["']/gm) ?? [];
+    const why =
+      "an `import` of node:http loads the whole of fetch, which no short command has time for: platform/http.ts does not";
+    return imported.map(() => breach(path, "imports values of node:http", why));
+  },
   function barrels({ path, code }) {
     if (ENTRIES.includes(path)) return [];
     const why = "only the package's entries pass names on: elsewhere a name has one place";
@@ -165,7 +171,10 @@ const RULES: readonly Rule[] = [
   },
   function readableImports({ code, path }) {
     const hidden = code.match(/\bimport\s*\(\s*[^"'\s)][^)]*\)|\brequire\s*\(|\bcreateRequire\b/g) ?? [];
-    return hidden.map((what) => breach(path, `imports by ${what}`, "an import that cannot be read cannot be checked"));
+    const builtin = path === "platform/http.ts" ? [] : (code.match(/\bgetBuiltinModule\b/g) ?? []);
+    return [...hidden, ...builtin].map((what) =>
+      breach(path, `imports by ${what}`, "an import that cannot be read cannot be checked"),
+    );
   },
 ];
 

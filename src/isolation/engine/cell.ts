@@ -1,8 +1,8 @@
-import { Agent } from "node:http";
 import { setTimeout as pause } from "node:timers/promises";
 import Docker from "dockerode";
 import { z } from "zod";
 import { nullFor } from "../../platform/errno.ts";
+import { Agent } from "../../platform/http.ts";
 import { listenIn } from "../network/listen-in.ts";
 import { openNetworkNamespace } from "../network/namespace.ts";
 import type { Enforcement } from "../plan/enforcement.ts";

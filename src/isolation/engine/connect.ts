@@ -1,7 +1,8 @@
-import { Agent, type ClientRequest, type IncomingMessage } from "node:http";
+import type { ClientRequest, Agent as HttpAgent, IncomingMessage } from "node:http";
 import { Agent as TlsAgent } from "node:https";
 import { inspect } from "node:util";
 import Docker from "dockerode";
+import { Agent } from "../../platform/http.ts";
 import { EngineUnavailableError, type UnavailableReason } from "../port/engine.ts";
 import { ANYTHING, asked } from "./answers/asked.ts";
 import { engineDataDirs } from "./capabilities.ts";
@@ -67,7 +68,7 @@ const KEPT_OPEN = { keepAlive: true, scheduling: "lifo", timeout: 5000 } as cons
  * The client library never settles a call whose answer is cut off in the middle, since it does not listen for an error of
  * the answer (docs/architecture.md, fact: cut-answer-is-silent). So that error is also reported as one of the request, which it does listen for.
  */
-function noticing<A extends Agent>(agent: A): A {
+function noticing<A extends HttpAgent>(agent: A): A {
   type Adding = { addRequest(request: ClientRequest, ...rest: unknown[]): void };
   const adding = agent as unknown as Adding;
   const add = adding.addRequest.bind(agent);

@@ -1,7 +1,8 @@
-import { createServer, type ServerResponse } from "node:http";
+import type { ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { toWebRequest } from "@modelcontextprotocol/node";
 import { isLegacyRequest } from "@modelcontextprotocol/server";
+import { createServer } from "../../platform/http.ts";
 import type { Connection } from "../connection/connection.ts";
 import { MAX_MESSAGE_BYTES } from "../message-limits.ts";
 import { protocolServer } from "../protocol-server.ts";

@@ -1,11 +1,12 @@
 import { chmod, mkdir, rm, stat } from "node:fs/promises";
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { join } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import PQueue from "p-queue";
 import { HeldDescriptors } from "../../isolation/disk/held-descriptors.ts";
 import type { PlannedSource } from "../../isolation/plan/mounts.ts";
 import { bugText } from "../../platform/bug-text.ts";
+import { createServer } from "../../platform/http.ts";
 import type { ToolResult } from "../../tools/tool-result.ts";
 import type { CallRequest } from "../calls/call.ts";
 import { type AccessAnswer, type AccessRequest, parseAccessBody } from "../grants/access-request.ts";
