@@ -173,7 +173,7 @@ describe("corral run, used wrongly", () => {
     [["run", "three", "--attach", "own.txt=x", "--attach", "in.json=x"], "another attachment has the name x"],
     [["run", "three", "--policy", "untrusty"], "`untrusted`"],
     [["run", "three", "--approve", "perhaps"], "approve_all"],
-    [["run", "three", "--project", "nowhere"], "nowhere:1:1: the project's folder does not exist"],
+    [["run", "three", "--project", "nowhere"], "nowhere: the project's folder does not exist"],
     [["run"], "missing required argument"],
     [["rum"], "Did you mean run?"],
   ])("says what is wrong with %j, and ends with 2", async (args, says) => {
