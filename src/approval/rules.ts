@@ -1,5 +1,5 @@
 import type { ChangeOperation } from "../sandbox/approval.ts";
-import { isAmong } from "../sandbox/network/hosts.ts";
+import { isAmong } from "../sandbox/network/target.ts";
 import {
   type ApprovalOperation,
   type ApprovalRequest,

@@ -180,7 +180,7 @@ async function forEach(
 }
 
 async function open(terminal: Terminal): Promise<Changesets> {
-  return await Changesets.open(stateDirFrom(terminal.env), (text) => say(terminal, `corral: ${text}`));
+  return await Changesets.open(stateDirFrom(terminal.env), terminal.env, (text) => say(terminal, `corral: ${text}`));
 }
 
 async function idsOfProject(changesets: Changesets, dir: string, terminal: Terminal): Promise<string[]> {

@@ -12,7 +12,7 @@ interface ExplainOptions extends ProjectOptions {
 /** `corral explain`. Shows host paths: its reader is the person whose files they are. Exit status 1 if the worker would be refused. */
 export async function explainVerb(name: string, options: ExplainOptions, terminal: Terminal): Promise<number> {
   const { env, stdout } = terminal;
-  const project = await loadProject(options.project);
+  const project = await loadProject(options.project, env);
   const policy = options.policy ?? null;
   const explanation = await explainWorker(name, { project, policy, stateDir: stateDirFrom(env), engineEnv: env });
   if (options.json) printJson(terminal, explanation);

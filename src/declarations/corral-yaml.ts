@@ -6,6 +6,7 @@ import { git } from "./git/git-yaml.ts";
 import { models } from "./models/models-yaml.ts";
 import { nameFault } from "./terms/names.ts";
 import { sandboxYaml } from "./terms/sandbox-yaml.ts";
+import { secrets } from "./terms/secret-yaml.ts";
 import { hostPath } from "./terms/terms.ts";
 import { map } from "./yaml/shape.ts";
 import { duration } from "./yaml/units.ts";
@@ -33,6 +34,7 @@ export const corralYaml = map({
   }).prefault({}),
   git: git.optional(),
   models: models.optional(),
+  secrets: secrets.optional(),
   fleet: fleetManner.prefault({}),
 });
 

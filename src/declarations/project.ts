@@ -4,19 +4,24 @@ import { hasCode } from "../platform/errno.ts";
 import type { ApprovalMode } from "../sandbox/approval.ts";
 import type { ProjectDeclaration } from "../sandbox/declare.ts";
 import type { Mount } from "../sandbox/mount.ts";
+import type { Env, SecretSource } from "../secrets/read-secret.ts";
 import type { ApprovalRuleYaml } from "./approval-rules.ts";
 import { type CorralYaml, corralYaml } from "./corral-yaml.ts";
 import type { FleetManner } from "./fleet-yaml.ts";
 import type { GitRepo } from "./git/repo.ts";
-import { type ModelProvider, programsOf, resolveModels } from "./models/models.ts";
+import { type ModelProvider, placesOfKeys, resolveModels } from "./models/models.ts";
+import { kindsOf } from "./network/package-rules.ts";
+import type { RawAllowList, RawNetwork } from "./network/raw-network.ts";
+import { type RegistryMap, readRegistries } from "./network/registries/read-registries.ts";
 import { faultOf, followed } from "./place/host-place.ts";
 import { withOwnFilesReadOnly } from "./place/own-files.ts";
 import { corralsOwn } from "./place/package-root.ts";
 import type { NewZone } from "./place/zone-folder.ts";
 import { placesOnHost, resolveGitRepos, unknownRepos } from "./repos.ts";
+import { resolveSecrets, unknownSecrets } from "./secrets/secrets.ts";
 import { defaultDeclaration, type ResolvedDeclaration, resolveDeclaration } from "./terms/declaration.ts";
 import { formProblems } from "./terms/sandbox-form.ts";
-import { writableFolders } from "./worker/exposure.ts";
+import { type Exposure, secretsPlace, shownFolders, writableFolders } from "./worker/exposure.ts";
 import type { WorkerDefinition } from "./worker/worker.ts";
 import { readWorkers } from "./worker/workers.ts";
 import { type Checked, checkShape } from "./yaml/check.ts";
@@ -53,24 +58,42 @@ export interface Project {
   readonly fleetsDir: string | null;
   /** Defaults for fleets. A fleet's own file and its caller override them. */
   readonly fleet: FleetManner;
+  /** Where secrets are that rules of a network set, by name. */
+  readonly secrets: ReadonlyMap<string, SecretSource>;
+  /** The registries of the presets that something in the project uses, as this machine was configured when it was read. */
+  readonly registries: RegistryMap;
 }
 
-/** Reads a project. Throws one `DeclarationError` with the problems of all its files. */
-export async function loadProject(dir: string): Promise<Project> {
+/**
+ * Reads a project. Throws one `DeclarationError` with the problems of all its files. `env`: Corral's own environment, for the
+ * settings of package tools and the home of their user; `root`: where the settings of the whole machine are.
+ */
+export async function loadProject(dir: string, env: Env = {}, root = "/"): Promise<Project> {
+  const machine = { env, root };
   const projectDir = await folderAt(dir);
   const corral = await readCorral(projectDir, join(dir, "corral.yaml"));
   const policiesDir = await subfolder(corral, "policies", projectDir);
-  const resolved = await declarationOf(corral, projectDir);
+  const ownRegistries = await readRegistries(
+    corral.checked.ok ? networksOf([corral.checked.value.sandbox ?? {}]).flatMap(kindsOf) : [],
+    machine,
+  );
+  const resolved = await declarationOf(corral, projectDir, ownRegistries);
   const declaration = resolved.ok ? ({ ok: true, value: resolved.value.declaration } as const) : resolved;
   const given = corral.checked.ok && declaration.ok ? declaration.value.mounts.map(({ name }) => name) : null;
   const workers = await workersOf(corral, projectDir, dir, given);
   const fleetsDir = await subfolder(corral, "fleets", projectDir);
-  const git = workers.ok && declaration.ok ? await gitOf(corral, projectDir, workers.value, declaration.value) : NO_GIT;
-  const models = await modelsOf(corral, projectDir, workers, declaration);
+  const exposure =
+    workers.ok && declaration.ok ? await exposureOf(projectDir, declaration.value, workers.value, env) : null;
+  const git =
+    workers.ok && declaration.ok && exposure ? await gitOf(corral, workers.value, declaration.value, exposure) : NO_GIT;
+  const models = await modelsOf(corral, workers, exposure);
+  const secrets = await secretsOf(corral, workers, exposure);
   const folders = policiesDir.ok && fleetsDir.ok;
-  if (!(corral.checked.ok && workers.ok && folders && resolved.ok && declaration.ok && git.ok && models.ok)) {
+  if (
+    !(corral.checked.ok && workers.ok && folders && resolved.ok && declaration.ok && git.ok && models.ok && secrets.ok)
+  ) {
     throw new DeclarationError(
-      [corral.checked, workers, policiesDir, fleetsDir, declaration, git, models].flatMap((part) =>
+      [corral.checked, workers, policiesDir, fleetsDir, declaration, git, models, secrets].flatMap((part) =>
         part.ok ? [] : part.problems,
       ),
     );
@@ -82,11 +105,17 @@ export async function loadProject(dir: string): Promise<Project> {
     join(projectDir, writtenFolder(corral, "workers")),
     policiesDir.value,
     join(projectDir, writtenFolder(corral, "fleets")),
-    ...placesOnHost(git.value),
-    ...programsOf(models.value),
+    ...placesOnHost(git.value, env.HOME),
+    ...placesOfKeys(models.value, env.HOME),
+    ...[...secrets.value.values()].map((source) => secretsPlace(source, env.HOME)),
   ];
-  // Who can write what plays a model has its tools.
-  const scripts = scriptsOf(workers.value).map((script) => join(projectDir, script));
+  // Who can write what plays a model has its tools, and who can write a lock file says what is fetched.
+  const networks = networksOf([
+    corral.checked.value.sandbox ?? {},
+    ...[...workers.value.values()].map(({ needs }) => needs),
+  ]);
+  const played = [...scriptsOf(workers.value), ...networks.flatMap(({ lockfiles = [] }) => lockfiles)];
+  const scripts = played.map((file) => resolve(projectDir, file));
   const ownFiles = [...(await ownFilesOf([...says, ...scripts])), ...(await stillToBe(scripts)), ...corralsOwn()];
   return {
     dir: projectDir,
@@ -107,7 +136,14 @@ export async function loadProject(dir: string): Promise<Project> {
     models: models.value,
     ...(git.value === null ? {} : { git: git.value }),
     fleet,
+    secrets: secrets.value,
+    registries: await readRegistries(networks.flatMap(kindsOf), machine),
   };
+}
+
+/** The allow lists among what these declare. */
+function networksOf(declared: readonly { readonly network?: RawNetwork | undefined }[]): RawAllowList[] {
+  return declared.flatMap(({ network }) => (typeof network === "object" ? [network] : []));
 }
 
 /**
@@ -187,42 +223,76 @@ async function readIfThere(file: string, shown: string): Promise<string | null> 
  * A `corral.yaml` without `sandbox` gives no files; only a folder without any gets the two default zones. Neither says what
  * the most is, so workers may bring directories of their own.
  */
-async function declarationOf(corral: CorralFile, projectDir: string): Promise<Checked<ResolvedDeclaration>> {
+async function declarationOf(
+  corral: CorralFile,
+  projectDir: string,
+  registries: RegistryMap,
+): Promise<Checked<ResolvedDeclaration>> {
   const declaration = { mounts: [], rooted: false, ownPaths: true };
   const none = { ok: true, value: { declaration, newZones: [] } } as const;
   if (!corral.checked.ok || corral.document === null) return none;
   const { problemAt } = corral.document;
   if (!corral.found) return defaultDeclaration(projectDir, problemAt);
   const { sandbox } = corral.checked.value;
-  return sandbox === undefined ? none : resolveDeclaration(sandbox, projectDir, problemAt);
+  return sandbox === undefined ? none : resolveDeclaration(sandbox, projectDir, problemAt, registries);
 }
 
 const NO_GIT = { ok: true, value: null } as const;
 
 async function gitOf(
   { checked, document }: CorralFile,
-  projectDir: string,
   workers: ReadonlyMap<string, WorkerDefinition>,
   declaration: ProjectDeclaration,
+  exposure: Exposure,
 ): Promise<Checked<ReadonlyMap<string, GitRepo> | null>> {
   if (!checked.ok || document === null) return NO_GIT;
   const { git } = checked.value;
   const unknown = unknownRepos(workers, git?.repos ?? new Map());
   if (unknown.length > 0) return { ok: false, problems: unknown };
-  if (git === undefined) return NO_GIT;
-  const writable = await writableFolders(projectDir, declaration, workers);
-  return await resolveGitRepos(git, declaration, writable, document.problemAt);
+  return git === undefined ? NO_GIT : await resolveGitRepos(git, declaration, exposure, document.problemAt);
 }
 
 async function modelsOf(
   { checked, document }: CorralFile,
-  projectDir: string,
   workers: Checked<ReadonlyMap<string, WorkerDefinition>>,
-  declaration: Checked<ProjectDeclaration>,
+  exposure: Exposure | null,
 ): Promise<Checked<ReadonlyMap<string, ModelProvider>>> {
-  if (!checked.ok || document === null || !workers.ok || !declaration.ok) return { ok: true, value: new Map() };
-  const writable = await writableFolders(projectDir, declaration.value, workers.value);
-  return await resolveModels(checked.value.models ?? new Map(), workers.value, writable, document.problemAt);
+  if (!checked.ok || document === null || !workers.ok || exposure === null) return { ok: true, value: new Map() };
+  return await resolveModels(checked.value.models ?? new Map(), workers.value, exposure, document.problemAt);
+}
+
+/** Also checks the names of secrets in every network. */
+async function secretsOf(
+  { checked, document }: CorralFile,
+  workers: Checked<ReadonlyMap<string, WorkerDefinition>>,
+  exposure: Exposure | null,
+): Promise<Checked<ReadonlyMap<string, SecretSource>>> {
+  if (!checked.ok || document === null || !workers.ok || exposure === null) return { ok: true, value: new Map() };
+  const { secrets = new Map(), sandbox } = checked.value;
+  const problems = [
+    ...unknownSecrets(sandbox?.network, secrets.keys()).map(({ at, fault }) =>
+      document.problemAt(["sandbox", "network", ...at], fault),
+    ),
+    ...[...workers.value.values()].flatMap(({ file, needs }) =>
+      unknownSecrets(needs.network, secrets.keys()).map(({ at, fault }) => {
+        const path = ["sandbox", "network", ...at].join(".");
+        return { file, line: 1, column: 1, path, message: fault };
+      }),
+    ),
+  ];
+  const resolved = await resolveSecrets(secrets, exposure, document.problemAt);
+  if (problems.length === 0) return resolved;
+  return { ok: false, problems: resolved.ok ? problems : [...problems, ...resolved.problems] };
+}
+
+async function exposureOf(
+  projectDir: string,
+  declaration: ProjectDeclaration,
+  workers: ReadonlyMap<string, WorkerDefinition>,
+  { HOME: home }: Env,
+): Promise<Exposure> {
+  const writable = await writableFolders(projectDir, declaration, workers);
+  return { writable, shown: await shownFolders(projectDir, declaration, workers), home };
 }
 
 function scriptsOf(workers: ReadonlyMap<string, WorkerDefinition>): string[] {

@@ -4,7 +4,7 @@ import { covers, parseVirtualPath, type VirtualPath } from "../sandbox/virtual-p
 import type { GitYaml } from "./git/git-yaml.ts";
 import { type GitRepo, parseGitUrl } from "./git/repo.ts";
 import { sourceOf } from "./terms/secret-yaml.ts";
-import { exposureFault } from "./worker/exposure.ts";
+import { type Exposure, exposureFault, secretFault, secretsPlace } from "./worker/exposure.ts";
 import type { WorkerDefinition } from "./worker/worker.ts";
 import type { Checked } from "./yaml/check.ts";
 import type { KeyPath, YamlDocument } from "./yaml/document.ts";
@@ -19,7 +19,7 @@ type ProblemAt = YamlDocument["problemAt"];
 export async function resolveGitRepos(
   { repos }: GitYaml,
   declaration: ProjectDeclaration,
-  writable: readonly string[],
+  exposure: Exposure,
   problemAt: ProblemAt,
 ): Promise<Checked<ReadonlyMap<string, GitRepo>>> {
   const problems: Problem[] = [];
@@ -32,14 +32,10 @@ export async function resolveGitRepos(
     if (!address.ok || !place.ok) continue;
     const twin = [...resolved.values()].find((other) => covers(other.at, place.path) || covers(place.path, other.at));
     if (twin !== undefined) problems.push(problemAt(key("at"), `overlaps with ${twin.at} of \`${twin.name}\``));
-    const fixed: [KeyPath, string][] = [];
-    if (address.protocol === "file") fixed.push([key("url"), address.url]);
-    const [program = ""] = credentials.command ?? [];
-    if (program.startsWith("/")) fixed.push([key("credentials", "command", 0), program]);
-    for (const [where, path] of fixed) {
-      const fault = await exposureFault(path, writable);
-      if (fault !== null) problems.push(problemAt(where, fault));
-    }
+    const fault = address.protocol === "file" ? await exposureFault(address.url, exposure.writable) : null;
+    if (fault !== null) problems.push(problemAt(key("url"), fault));
+    const wrong = await secretFault(sourceOf(credentials), exposure);
+    if (wrong !== null) problems.push(problemAt(key("credentials", ...wrong.at), wrong.fault));
     if (Object.keys(credentials).length > 0 && !address.protocol.startsWith("http"))
       problems.push(problemAt(key("credentials"), "are only for https: ssh uses its own keys, and a path needs none"));
     resolved.set(name, {
@@ -56,10 +52,10 @@ export async function resolveGitRepos(
 }
 
 /** What Corral itself runs or pushes to on this machine: as much the project's own as `corral.yaml`. */
-export function placesOnHost(repos: ReadonlyMap<string, GitRepo> | null): string[] {
+export function placesOnHost(repos: ReadonlyMap<string, GitRepo> | null, home: string | undefined): string[] {
   return [...(repos?.values() ?? [])].flatMap(({ protocol, url, credentials }) => [
     ...(protocol === "file" ? [url] : []),
-    ...(credentials?.kind === "command" && credentials.program.startsWith("/") ? [credentials.program] : []),
+    ...[secretsPlace(credentials, home)].filter((place) => place !== null),
   ]);
 }
 

@@ -6,6 +6,7 @@ import type { Policy } from "../sandbox/policy.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import { below, parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
+import type { RegistryMap } from "./network/registries/read-registries.ts";
 import { resolveNetwork } from "./network/resolve-network.ts";
 import { plantedLinkFault, resolveHostPlace } from "./place/host-place.ts";
 import { present } from "./terms/present.ts";
@@ -19,6 +20,8 @@ export interface ResolveContext {
   readonly policy?: Policy;
   /** Host directories in which some worker may have put a link. */
   readonly writable?: readonly string[];
+  /** Those of the presets that the worker uses. Absent: it uses none. */
+  readonly registries?: RegistryMap;
 }
 
 export type Resolution =
@@ -28,7 +31,7 @@ export type Resolution =
 /** The I/O step between a worker's file and the pure `derive`. Reports all violations together. */
 export async function resolveNeeds(raw: RawNeeds, context: ResolveContext): Promise<Resolution> {
   const violations: Violation[] = [];
-  const { parent, projectDir, policy, writable = [] } = context;
+  const { parent, projectDir, policy, writable = [], registries = new Map() } = context;
   const place = (path: string): VirtualPath | undefined => {
     const parsed = parseIn(parent, path);
     if (!parsed.ok) violations.push(notAPath(parent, path));
@@ -48,7 +51,7 @@ export async function resolveNeeds(raw: RawNeeds, context: ResolveContext): Prom
   const allowRead = await directories(raw.allowRead);
   const allowWrite = await directories(raw.allowWrite);
   const workingDir = raw.workingDir === undefined ? undefined : place(raw.workingDir);
-  const network = raw.network === undefined ? undefined : await resolveNetwork(raw.network, { projectDir });
+  const network = raw.network === undefined ? undefined : await resolveNetwork(raw.network, { projectDir, registries });
   if (network?.ok === false)
     violations.push(
       ...network.faults.map(

@@ -38,27 +38,27 @@ import {
  */
 export interface DeriveRequest
   extends Omit<Needs, "allowRead" | "allowWrite" | "workingDir" | "paths" | "inherit" | "readonly"> {
-  /** Absent: not said, and what `allowWrite` says. An empty list: nothing is read. */
+  /** Absent: the same as `allowWrite`. An empty list: the child reads nothing. */
   readonly allowRead?: string | readonly string[];
-  /** Absent: nothing is written where `allowRead` is said. What is written can be read as well. */
+  /** Absent: if `allowRead` is given, the child writes nothing. What it may write must be readable too. */
   readonly allowWrite?: string | readonly string[];
-  /** True: no write anywhere. False claims that something can be written, which a parent that only reads refuses. */
+  /** True: the child writes nothing. False: it needs to write, which is refused if the parent only reads. */
   readonly readonly?: boolean;
-  /** True: all that the parent has, where no list says less. Absent: nothing that is not listed. */
+  /** True: everything that the parent has, if no list says less. Absent: only what is listed. */
   readonly inherit?: boolean;
-  /** What relative paths stand on; absent: `/`. */
+  /** The directory at which relative paths start; absent: `/`. */
   readonly workingDir?: string;
 }
 
 /**
- * A sandbox to ask and to derive from, without a container or a project: never changed, and pure but for `resolve`. What it
- * says is what a cell under the same sandbox is held to.
+ * A sandbox without a container or a project, to ask and to derive from. It never changes, and only `resolve` does I/O. A cell
+ * under the same sandbox enforces the same answers.
  *
- * Every path is a virtual one, as text. A text that is no path of the namespace (`..` that leaves it, a drive letter) is
- * outside of every sandbox.
+ * Every path is a virtual path, as text. A text that is no such path (`..` above `/`, a drive letter) is outside of every
+ * sandbox.
  */
 export class FileSandbox {
-  /** The same as plain data, for `derive`, `planFor` and to be stored. It holds host paths. */
+  /** The same as plain data, for `derive`, for `planFor` and to be stored. It contains host paths. */
   readonly data: Sandbox;
 
   constructor(data: Sandbox) {
@@ -75,23 +75,23 @@ export class FileSandbox {
     return writablePaths(this.data);
   }
 
-  /** What this path allows. Suffixes and sizes are another question: see {@link checkRead} and {@link checkWrite}. */
+  /** What may be done at this path. Suffixes and sizes do not count here: see {@link checkRead} and {@link checkWrite}. */
   access(path: string): Access {
     const parsed = parsePathIn(this.data, path);
     return parsed.ok ? accessOf(this.data, parsed.path) : "none";
   }
 
-  /** Whether a file of this path may be read: the same answer as {@link checkRead}. */
+  /** True if a file at this path may be read, as {@link checkRead} says. */
   canRead(path: string, facts: FileFacts = {}): boolean {
     return this.checkRead(path, facts) === null;
   }
 
-  /** Whether a file of this path may be written, possibly after a question: the same answer as {@link checkWrite}. */
+  /** True if a file at this path may be written, perhaps after a question, as {@link checkWrite} says. */
   canWrite(path: string, facts: FileFacts = {}): boolean {
     return this.checkWrite(path, facts) === null;
   }
 
-  /** Why this file may not be read, in words that a model can act on; null where it may. */
+  /** Why this file may not be read, in words that a model can act on; null if it may. */
   checkRead(path: string, facts: FileFacts = {}): SandboxError | null {
     const parsed = parsePathIn(this.data, path);
     return parsed.ok ? checkRead(this.data, parsed.path, facts) : this.#outside(path, parsed.reason);
@@ -120,11 +120,11 @@ export class FileSandbox {
   }
 
   /**
-   * A child, which has at most what this one has, under the same paths. Asked for nothing, it has no files.
+   * A child sandbox: at most what this one has, under the same paths. An empty request gives no files.
    *
-   * `name` is what its violations, and those of its own children, call it.
+   * `name`: the child's name in violations, also in those of its own children.
    *
-   * @throws SandboxPermissionEscalationError with every violation, where it asks for more; RangeError for a key or a value
+   * @throws SandboxPermissionEscalationError with every violation, if it asks for more; RangeError for a key or a value
    *   that does not exist.
    */
   derive(request: DeriveRequest = {}, name = "child"): FileSandbox {

@@ -53,7 +53,7 @@ export async function openProject(dir: string, options: OpenProjectOptions = {})
     const names = APPROVAL_MODE_NAMES.join(", ");
     throw new RangeError(`\`approvalMode\` must be one of ${names}, not ${JSON.stringify(approvalMode)}`);
   }
-  const project = await loadProject(dir);
+  const project = await loadProject(dir, env);
   const engine = { stateDir: resolve(stateDir ?? stateDirFrom(env)), engineEnv: env };
   return new OpenedProject(project, { ...rest, ...engine }, policy);
 }

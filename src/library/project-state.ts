@@ -103,13 +103,13 @@ export interface ApplyOptions extends Pick<ApplyRequest, "only" | "signal"> {
 
 /** What the project's runs wrote and was not applied. Methods that take an id throw a `RequestError`. */
 export class ProjectChangesets {
-  readonly #place: ProjectPlace;
+  readonly #place: FleetPlace;
   readonly #ask: Exclude<ApplyRequest["approval"], "agreed">;
   readonly #until: (signal: AbortSignal | undefined) => AbortSignal;
   #opened: Promise<Changesets> | null = null;
 
   constructor(
-    place: ProjectPlace,
+    place: FleetPlace,
     ask: Exclude<ApplyRequest["approval"], "agreed">,
     until: (signal: AbortSignal | undefined) => AbortSignal,
   ) {
@@ -151,7 +151,7 @@ export class ProjectChangesets {
   }
 
   #open(): Promise<Changesets> {
-    this.#opened ??= Changesets.open(this.#place.stateDir);
+    this.#opened ??= Changesets.open(this.#place.stateDir, this.#place.engineEnv);
     return this.#opened;
   }
 }

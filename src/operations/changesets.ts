@@ -13,6 +13,7 @@ import { RecordedApprover } from "../run/recorded/approver.ts";
 import { openTrail } from "../run/recorded/open-trail.ts";
 import type { ApprovalMode } from "../sandbox/approval.ts";
 import { covers, parseVirtualPath } from "../sandbox/virtual-path.ts";
+import type { Env } from "../secrets/read-secret.ts";
 import { RequestError } from "./request-error.ts";
 import { printableLine } from "./wording/printable.ts";
 
@@ -73,23 +74,25 @@ export type AppliedChange = Omit<KeptChange, "bytes">;
 
 /**
  * The changesets of a state directory: what runs wrote and was not applied yet. Opening finishes what a dead process had
- * begun to apply, and reports each with `onFinished`, in words for people.
+ * begun to apply, and reports each with `onFinished`, in words for people. `env`: Corral's own environment, for reading projects.
  */
 export class Changesets {
   readonly #stateDir: string;
+  readonly #env: Env;
   readonly #store: ChangesetStore;
   /** One approver for each project and way to ask, so that an answer for the session covers further changesets. */
   readonly #asked = new Map<string, { project: Project; approver: Approver; approval: ApplyRequest["approval"] }>();
 
-  private constructor(stateDir: string, store: ChangesetStore) {
+  private constructor(stateDir: string, env: Env, store: ChangesetStore) {
     this.#stateDir = stateDir;
+    this.#env = env;
     this.#store = store;
   }
 
-  static async open(stateDir: string, onFinished: (text: string) => void = () => {}): Promise<Changesets> {
+  static async open(stateDir: string, env: Env, onFinished: (text: string) => void = () => {}): Promise<Changesets> {
     const store = changesetStore(stateDir);
     for (const { text } of await finishInterrupted(store, stateDir)) onFinished(text);
-    return new Changesets(stateDir, store);
+    return new Changesets(stateDir, env, store);
   }
 
   /** The oldest first. `project`: only those of this directory, and those that cannot be read; null: all. */
@@ -198,7 +201,7 @@ export class Changesets {
   async #asking(dir: string, approval: ApplyRequest["approval"]) {
     const before = this.#asked.get(dir);
     if (before !== undefined && before.approval === approval) return before;
-    const project = await loadProject(dir);
+    const project = await loadProject(dir, this.#env);
     const asked = approval === "agreed" ? AGREED : approval(project);
     const asking = { project, approver: approverFor(project, asked), approval };
     this.#asked.set(dir, asking);

@@ -121,7 +121,7 @@ export async function explainWorker(
 /** Every call path of a project's folder that would be refused, or the mistakes in its files. Runs nothing, and needs no Engine. */
 export async function checkProject(dir: string, machine: Machine): Promise<CheckReport> {
   try {
-    return await check(await openPreview(await loadProject(dir), machine));
+    return await check(await openPreview(await loadProject(dir, machine.engineEnv), machine));
   } catch (error) {
     if (error instanceof DeclarationError) return checkDeclaration(error);
     throw error;

@@ -161,7 +161,7 @@ export function consentTo(sandbox: Mounted, path: VirtualPath, operation: Change
   return consentOf(governingMount(sandbox, path)?.approval, operation);
 }
 
-/** Why `path` may not be changed whoever agrees, or null. */
+/** Why no consent allows `path` to be changed. Null: it may be changed, perhaps after a question. */
 export function checkConsent(sandbox: Mounted, path: VirtualPath, operation: ChangeOperation): SandboxError | null {
   if (consentTo(sandbox, path, operation) !== "blocked") return null;
   const what = operation === "write" ? "writing" : "deleting";

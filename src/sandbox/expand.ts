@@ -39,7 +39,7 @@ export function expand(sandbox: Sandbox, grant: DirectoryGrant): Sandbox {
   const inside = [...places].flatMap((path) => mountAt(path, sandbox, source, grant) ?? []);
   const { withheld = [], ...whole } = sandbox;
   const outside = sandbox.mounts.filter((mount) => !isInside(mount));
-  // What nobody may read stays out, with what is around it.
+  // A mount that may not be read stays out, with everything around it.
   const { mounts } = withheldApart(canonicalMounts([...outside, ...inside]));
   const waiting = grant.declared ? withheld.filter((mount) => !isInside(mount)) : withheld;
   if (JSON.stringify(mounts) === JSON.stringify(sandbox.mounts)) return sandbox;

@@ -1,4 +1,5 @@
 import { execFile } from "node:child_process";
+import { readSecretFile } from "./secret-file.ts";
 
 /** Corral's own environment. Only the command line, the servers and the library read it, and pass it on. */
 export type Env = Readonly<Record<string, string | undefined>>;
@@ -23,6 +24,12 @@ export async function readSecret(source: SecretSource, env: Env, signal: AbortSi
         `the environment variable ${source.name} is not set, or is not a password, token or key`,
       );
     return secret;
+  }
+  if (source.kind === "file") {
+    const read = await readSecretFile(source.path, env.HOME);
+    if (!read.ok) throw new SecretUnavailable(`the file ${source.path} ${read.fault}`);
+    if (!isSecret(read.line)) throw new SecretUnavailable(`the file ${source.path} has no password, token or key`);
+    return read.line;
   }
   const { program, args } = source;
   // The output of a failed program may hold a part of a secret, so only its status is reported.
@@ -50,7 +57,9 @@ function printedBy(program: string, args: readonly string[], env: Env, signal: A
   });
 }
 
-/** The source of a secret: a variable of Corral's environment, or the first line that a program prints. */
+/** The source of a secret: a variable of Corral's environment, the one line of a file, or the first line that a program prints. */
 export type SecretSource =
   | { readonly kind: "env"; readonly name: string }
+  /** Absolute, or below the home of Corral's user: `~/…`. */
+  | { readonly kind: "file"; readonly path: string }
   | { readonly kind: "command"; readonly program: string; readonly args: readonly string[] };

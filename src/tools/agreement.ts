@@ -5,7 +5,7 @@ import { shownEffects } from "./shown-effects.ts";
 
 /**
  * Asks for each operation whose consent is `ask`, one after another. What the operation would be refused for is refused
- * first. Returns what was shown, so that nothing else is done; undefined if no one was asked.
+ * first. Returns what was shown, so that nothing else is done; undefined if no question was asked.
  */
 export async function agreeTo(intended: Intended, hands: Hands, signal: AbortSignal): Promise<Expected | undefined> {
   const { operation, path } = intended;

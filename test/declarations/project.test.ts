@@ -50,6 +50,8 @@ describe("a project's declaration", () => {
       models: expect.any(Map),
       workers: new Map(),
       fleet: {},
+      secrets: new Map(),
+      registries: new Map(),
     });
     expect(await readdir(dir)).toEqual(["notes.md"]);
     await makeZoneFolders(loaded);

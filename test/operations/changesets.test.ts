@@ -24,7 +24,7 @@ beforeEach(async () => {
   staged = stagedFolder(BEFORE, AFTER);
   const store = new ChangesetStore(stateDir, { name: "this test", isDead: () => false });
   await store.keep({ ...staged.changeset(ID), project }, "held");
-  changesets = await Changesets.open(stateDir);
+  changesets = await Changesets.open(stateDir, {});
 });
 
 afterEach(async () => {

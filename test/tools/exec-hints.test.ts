@@ -108,9 +108,32 @@ describe("a hint", () => {
   it("names the hosts that may be reached, and is silent where every host may be", () => {
     const text = "curl: (6) Could not resolve host: example.com\n";
     expect(failed(text, { network: { allow: [{ to: "example.org:443" }, { to: "*.example.org:443" }] } })).toEqual([
-      "This worker may connect only to: example.org:443, *.example.org:443.",
+      "This worker reaches only these hosts: example.org:443, *.example.org:443.",
+    ]);
+    const bounded = { allow: [{ to: "example.org:443", methods: ["GET"] }] };
+    expect(failed(text, { network: bounded })).toEqual([
+      "This worker reaches only these hosts: http://example.org/ (GET).",
     ]);
     expect(failed(text, { network: true })).toEqual([]);
+  });
+
+  it("says what the user can be asked for", () => {
+    const text = "curl: (56) CONNECT tunnel failed, response 403\n";
+    const dynamic = { within: ["*.example.org:443"], max: 8 };
+    const ask = 'The user can be asked for others with request_access {"host": "NAME:PORT"}';
+    expect(failed(text, { network: { allow: [], dynamic } })).toEqual([
+      `This worker reaches no host yet. ${ask}, among: *.example.org:443.`,
+    ]);
+    expect(failed(text, { network: { allow: [{ to: "a.test:80" }], dynamic: { within: [], max: 8 } } })).toEqual([
+      `This worker reaches only these hosts: a.test:80. ${ask}.`,
+    ]);
+    for (const other of [
+      "OSError: Tunnel connection failed: 403 Forbidden\n",
+      "curl: (56) Received HTTP code 403 from proxy after CONNECT\n",
+      "  [cause]: RequestAbortedError [AbortError]: Proxy response (403) !== 200 when HTTP Tunneling\n",
+      "b.test:443 is not allowed. Allowed: a.test:80.\n",
+    ])
+      expect(failed(other, { network: { allow: [], dynamic } }), other).toHaveLength(1);
   });
 
   it("stands once, however often a program complains, and holds what a lesser one would say", () => {

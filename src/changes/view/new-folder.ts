@@ -20,7 +20,7 @@ export function existsBelow(around: Mount, path: VirtualPath): boolean {
 
 /**
  * A view of a directory that does not exist yet, below the mount `around`: only the view has it, and it becomes a change like
- * all that is written in it. Null if it exists by now, or if something else is in its place.
+ * all that is written in it. Null if it exists already, or if something else is in its place.
  */
 export async function openNewFolder({ mount, mounts, dir }: ViewRequest, around: Mount): Promise<View | null> {
   const names = namesBelow(around, mount.path);

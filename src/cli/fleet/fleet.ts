@@ -60,11 +60,11 @@ export async function showVerb(id: string, options: ProjectOptions, terminal: Te
 }
 
 export async function resumeVerb(fleet: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
-  return await ranFleet(await loadProject(options.project), options, terminal, { kind: "resume", fleet });
+  return await ranFleet(await loadProject(options.project, terminal.env), options, terminal, { kind: "resume", fleet });
 }
 
 export async function retryVerb(fleet: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
-  return await ranFleet(await loadProject(options.project), options, terminal, { kind: "retry", fleet });
+  return await ranFleet(await loadProject(options.project, terminal.env), options, terminal, { kind: "retry", fleet });
 }
 
 export async function cancelVerb(id: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
@@ -123,7 +123,7 @@ export async function reportVerb(
 }
 
 async function placeOf({ project }: ProjectOptions, { env }: Terminal): Promise<FleetPlace> {
-  const { dir } = await loadProject(project);
+  const { dir } = await loadProject(project, env);
   return { stateDir: stateDirFrom(env), projectDir: dir, engineEnv: env };
 }
 

@@ -34,7 +34,7 @@ export interface MapOptions {
 
 /** `corral map`: one worker over many items, each in a sandbox of its own. Exit status 0 where every item succeeded. */
 export async function mapVerb(name: string | undefined, options: MapOptions, terminal: Terminal): Promise<number> {
-  const project = await loadProject(options.project);
+  const project = await loadProject(options.project, terminal.env);
   const asked =
     options.fleet === undefined
       ? fromOptions(name, project, options, terminal)

@@ -38,7 +38,7 @@ export interface RunOptions {
 export async function runVerb(name: string, options: RunOptions, terminal: Terminal): Promise<number> {
   // The Engine is asked while the project is read; errors of the project are reported first.
   const engine = openEngine({ stateDir: stateDirFrom(terminal.env), engineEnv: terminal.env });
-  const [loaded] = await Promise.allSettled([loadProject(options.project), engine]);
+  const [loaded] = await Promise.allSettled([loadProject(options.project, terminal.env), engine]);
   if (loaded.status === "rejected") throw loaded.reason;
   const project = loaded.value;
   const worker = workerNamed(name, project);

@@ -30,7 +30,7 @@ export async function mcpVerb(options: McpOptions, terminal: Terminal): Promise<
   const port = options.http === undefined ? null : portOf(options.http);
   if (port !== null) refuseWeakToken(terminal.env.CORRAL_MCP_TOKEN);
   const tell = (line: string): void => say(terminal, `corral: ${line}`);
-  const project = await loadProject(options.project);
+  const project = await loadProject(options.project, terminal.env);
   const worker = workerNamed(options.worker, project);
   using stop = stoppable(terminal, (line) => say(terminal, line));
   // On stdio, standard input belongs to the protocol.
@@ -94,7 +94,7 @@ function portOf(said: string | true): number {
   return port;
 }
 
-/** Whoever has it has the sandbox, and any program of this machine may try. Empty is as if it were not set. */
+/** A client with the token has the sandbox, and any program of this machine can try tokens. Empty: as if it were not set. */
 function refuseWeakToken(token = ""): void {
   if (token === "" || /^[\x21-\x7e]{32,1024}$/.test(token)) return;
   throw new UsageError(

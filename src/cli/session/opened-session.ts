@@ -25,7 +25,7 @@ export async function inSession(
   terminal: Terminal,
   act: (session: Session, stop: Stop) => Promise<number>,
 ): Promise<number> {
-  const project = await loadProject(options.project);
+  const project = await loadProject(options.project, terminal.env);
   const worker = workerNamed(options.worker, project);
   using stop = stoppable(terminal, (line) => say(terminal, line));
   const person = personAt(project, { terminal, stop });

@@ -26,7 +26,7 @@ export async function toolVerb(
   if (name === undefined) return await listTools(options, terminal);
   const { worker } = options;
   if (!TOOLS.has(name)) {
-    const offered = (await offeredTo(options)).join(", ") || "none";
+    const offered = (await offeredTo(options, terminal)).join(", ") || "none";
     throw new UsageError(`there is no tool ${JSON.stringify(name)}; there are: ${offered}`);
   }
   if (worker === undefined) throw new UsageError("use --worker NAME: the tool runs in the sandbox of this worker");
@@ -49,7 +49,7 @@ function statusOf(name: string, result: ToolResult): number {
 
 /** All tools; with a worker, those that it may use, and their schemas in the text as well. */
 async function listTools({ json, worker, project }: ToolOptions, terminal: Terminal): Promise<number> {
-  const offered = await offeredTo({ project, ...(worker === undefined ? {} : { worker }) });
+  const offered = await offeredTo({ project, ...(worker === undefined ? {} : { worker }) }, terminal);
   const known = [...TOOLS.values()].filter((tool) => offered.includes(tool.name));
   const tools = known.map((tool) => ({
     name: tool.name,
@@ -66,6 +66,9 @@ async function listTools({ json, worker, project }: ToolOptions, terminal: Termi
   return 0;
 }
 
-async function offeredTo({ worker, project }: Pick<ToolOptions, "worker" | "project">): Promise<readonly string[]> {
-  return worker === undefined ? [...TOOLS.keys()] : usefulTools(workerNamed(worker, await loadProject(project)));
+async function offeredTo(
+  { worker, project }: Pick<ToolOptions, "worker" | "project">,
+  { env }: Terminal,
+): Promise<readonly string[]> {
+  return worker === undefined ? [...TOOLS.keys()] : usefulTools(workerNamed(worker, await loadProject(project, env)));
 }

@@ -1,6 +1,6 @@
 import type { SecretSource } from "../../secrets/read-secret.ts";
 import { sourceOf } from "../terms/secret-yaml.ts";
-import { exposureFault } from "../worker/exposure.ts";
+import { type Exposure, secretFault, secretsPlace } from "../worker/exposure.ts";
 import type { WorkerDefinition } from "../worker/worker.ts";
 import type { Checked } from "../yaml/check.ts";
 import type { KeyPath, YamlDocument } from "../yaml/document.ts";
@@ -40,7 +40,7 @@ const KNOWN: Readonly<Record<string, string>> = { anthropic: "ANTHROPIC_API_KEY"
 export async function resolveModels(
   declared: ModelsYaml,
   workers: ReadonlyMap<string, WorkerDefinition>,
-  writable: readonly string[],
+  exposure: Exposure,
   problemAt: YamlDocument["problemAt"],
 ): Promise<Checked<ReadonlyMap<string, ModelProvider>>> {
   const problems: Problem[] = [];
@@ -54,9 +54,8 @@ export async function resolveModels(
     }
     if (api === "openai-compatible" && provider.url === undefined)
       problems.push(problemAt(key(), "needs `url`, the address of the server"));
-    const program = provider.key?.command?.[0] ?? "";
-    const fault = program.startsWith("/") ? await exposureFault(program, writable) : null;
-    if (fault !== null) problems.push(problemAt(key("key", "command", 0), fault));
+    const wrong = await secretFault(sourceOf(provider.key ?? {}), exposure);
+    if (wrong !== null) problems.push(problemAt(key("key", ...wrong.at), wrong.fault));
     providers.set(name, providerOf(name, api, provider));
   }
   // Where the section itself is wrong, its workers are not to blame.
@@ -64,11 +63,9 @@ export async function resolveModels(
   return problems.length > 0 ? { ok: false, problems } : { ok: true, value: providers };
 }
 
-/** Programs that print a key: as much the project's own as `corral.yaml`. */
-export function programsOf(providers: ReadonlyMap<string, ModelProvider>): string[] {
-  return [...providers.values()].flatMap(({ key }) =>
-    key?.kind === "command" && key.program.startsWith("/") ? [key.program] : [],
-  );
+/** Where keys come from on this machine: as much the project's own as `corral.yaml`. */
+export function placesOfKeys(providers: ReadonlyMap<string, ModelProvider>, home: string | undefined): string[] {
+  return [...providers.values()].flatMap(({ key }) => secretsPlace(key, home) ?? []);
 }
 
 function providerOf(name: string, api: ModelApi, { url, key, images, prices }: Partial<Declared>): ModelProvider {

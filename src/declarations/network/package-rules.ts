@@ -1,20 +1,8 @@
 import type { NetworkRule, PackageKind } from "../../sandbox/network/rule.ts";
 import { type LockSource, lockKind, lockRules } from "./lock-rules.ts";
+import type { PackageTerms } from "./raw-network.ts";
 import type { RegistryMap } from "./registries/read-registries.ts";
 import { type Registry, targetOf } from "./registries/registry.ts";
-
-/** One preset that a file names. */
-export interface PackagePreset {
-  readonly kind: PackageKind;
-  /** The only addresses of its hosts that may be dialled, as in a rule. */
-  readonly addresses?: readonly string[];
-}
-
-export interface PackageTerms {
-  readonly packages?: readonly PackagePreset[];
-  /** Paths of lock files, relative to the project. */
-  readonly lockfiles?: readonly string[];
-}
 
 /** `index` is that of the preset or of the lock file. */
 export interface PackageFault {

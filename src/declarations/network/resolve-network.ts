@@ -1,9 +1,13 @@
 import type { Network } from "../../sandbox/network/rule.ts";
 import type { KeyPath } from "../yaml/document.ts";
-import type { RawAllowList, RawNetwork } from "./raw-network.ts";
+import { packageRules } from "./package-rules.ts";
+import type { RawNetwork } from "./raw-network.ts";
+import type { RegistryMap } from "./registries/read-registries.ts";
 
 export interface NetworkContext {
   readonly projectDir: string;
+  /** Those of the presets that the network uses. */
+  readonly registries: RegistryMap;
 }
 
 /** What is wrong with one line of a network, at its place below `network`. */
@@ -16,18 +20,17 @@ export type NetworkResolution =
   | { readonly ok: true; readonly network: Network }
   | { readonly ok: false; readonly faults: readonly NetworkFault[] };
 
+/** What a network that consists of presets and lock files alone may send: enough for requests, too little for files. */
+const PRESET_UPLOAD_BYTES = 1024 * 1024;
+
 /** The I/O step between a declared network and its rules. Reports all faults together. */
-export async function resolveNetwork(raw: RawNetwork, _context: NetworkContext): Promise<NetworkResolution> {
+export async function resolveNetwork(raw: RawNetwork, context: NetworkContext): Promise<NetworkResolution> {
   if (typeof raw === "boolean") return { ok: true, network: raw };
   const { allow, limits, dynamic } = raw;
-  const faults = unsupported(raw);
-  return faults.length > 0
-    ? { ok: false, faults }
-    : { ok: true, network: { allow, ...(limits && { limits }), ...(dynamic && { dynamic }) } };
-}
-
-function unsupported(raw: RawAllowList): NetworkFault[] {
-  return (["packages", "lockfiles"] as const)
-    .filter((key) => (raw[key]?.length ?? 0) > 0)
-    .map((key) => ({ at: [key], fault: "is not supported by this version; name the hosts in `allow`" }));
+  const { rules, faults } = await packageRules(raw, context);
+  if (faults.length > 0)
+    return { ok: false, faults: faults.map(({ in: part, index, fault }) => ({ at: [part, index], fault })) };
+  const usual = allow.length === 0 && rules.length > 0 ? { uploadBytes: PRESET_UPLOAD_BYTES } : undefined;
+  const bounded = usual || limits ? { limits: { ...usual, ...limits } } : {};
+  return { ok: true, network: { allow: [...allow, ...rules], ...bounded, ...(dynamic && { dynamic }) } };
 }

@@ -27,7 +27,7 @@ export function exposedOwnFiles(sandbox: Sandbox, ownFiles: readonly string[]): 
       code: "MOUNT_SOURCE_REFUSED",
       path,
       reason:
-        "a worker that writes there could change the project's own corral.yaml, workers or policies; mount it read-only",
+        "a worker that writes there could change the project's own corral.yaml, workers, policies or lock files; mount it read-only",
     }));
 }
 

@@ -6,9 +6,9 @@ import { DeclarationError, type Problem } from "../yaml/problem.ts";
 import { faultOf, type HostPlace } from "./host-place.ts";
 
 /** The default user of cells; no account has that number. */
-const NOBODY = 65532;
+const CELL_USER_ID = 65532;
 
-/** A zone's folder that does not exist: whoever only looks leaves it so, and opening the project for runs makes it. */
+/** A zone's folder that does not exist. Opening the project for runs makes it; commands that only look do not. */
 export interface NewZone {
   /** Absolute, with no symbolic link in it. */
   readonly host: string;
@@ -46,7 +46,7 @@ export async function zoneFolder(projectDir: string, root: string, path: string)
   }
 }
 
-/** The host paths of those that nobody has made since the project was read. */
+/** The host paths of the folders that still do not exist. */
 export async function stillMissing(newZones: readonly NewZone[]): Promise<string[]> {
   const free = await Promise.all(newZones.map(({ host }) => isFree(host).catch(() => false)));
   return newZones.flatMap(({ host }, index) => (free[index] ? [host] : []));
@@ -114,7 +114,7 @@ export async function ownerOfNewZone(projectDir: string): Promise<{ readonly uid
   const [uid = 0, gid = 0] = [process.getuid?.(), process.getgid?.()];
   if (uid !== 0) return { uid, gid };
   const project = await stat(projectDir);
-  return project.uid === 0 ? { uid: NOBODY, gid: NOBODY } : { uid: project.uid, gid: project.gid };
+  return project.uid === 0 ? { uid: CELL_USER_ID, gid: CELL_USER_ID } : { uid: project.uid, gid: project.gid };
 }
 
 async function giveToOwner(folder: string, projectDir: string, isZone: boolean): Promise<void> {

@@ -8,6 +8,7 @@ import {
 } from "../../sandbox/declare.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import { parseVirtualPath, ROOT, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import type { RegistryMap } from "../network/registries/read-registries.ts";
 import { resolveNetwork } from "../network/resolve-network.ts";
 import { plantedLinkFault, resolveHostPlace } from "../place/host-place.ts";
 import { isBelowProject, type NewZone, type ZonePlace, zoneFolder } from "../place/zone-folder.ts";
@@ -37,11 +38,15 @@ export interface ResolvedDeclaration {
   readonly newZones: readonly NewZone[];
 }
 
-/** The I/O step: finds each host folder of a checked `sandbox` section. Problems are reported at their place in the section. */
+/**
+ * The I/O step: finds each host folder of a checked `sandbox` section. Problems are reported at their place in the section.
+ * `registries`: those of the presets that it uses.
+ */
 export async function resolveDeclaration(
   sandbox: SandboxYaml,
   projectDir: string,
   problemAt: YamlDocument["problemAt"],
+  registries: RegistryMap = new Map(),
 ): Promise<Checked<ResolvedDeclaration>> {
   const problems: Problem[] = [];
   const newZones: NewZone[] = [];
@@ -69,7 +74,7 @@ export async function resolveDeclaration(
   const workingDir = workingDirOf(sandbox, mounts);
   if (workingDir !== undefined && !workingDir.ok)
     problems.push(problemAt(["sandbox", "working_dir"], workingDir.fault));
-  const resolved = await resolveNetwork(sandbox.network ?? false, { projectDir });
+  const resolved = await resolveNetwork(sandbox.network ?? false, { projectDir, registries });
   if (!resolved.ok)
     problems.push(...resolved.faults.map(({ at, fault }) => problemAt(["sandbox", "network", ...at], fault)));
   if (problems.length > 0 || !resolved.ok) return { ok: false, problems };

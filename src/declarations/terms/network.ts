@@ -5,6 +5,7 @@ import { addressAllowed } from "../../sandbox/network/judge.ts";
 import { patternFault } from "../../sandbox/network/path-glob.ts";
 import { isLookedInto, type NetworkRule, PACKAGE_KINDS } from "../../sandbox/network/rule.ts";
 import { isAddress, type NetworkTarget, parseTarget, targetText } from "../../sandbox/network/target.ts";
+import type { PackagePreset } from "../network/raw-network.ts";
 import { byKind, map, namedMap } from "../yaml/shape.ts";
 import { size } from "../yaml/units.ts";
 import { nameFault } from "./names.ts";
@@ -139,13 +140,29 @@ export const dynamicHosts = map({
 
 const further = { limits: limits.optional(), dynamic: dynamicHosts.optional() };
 
+const kind = z.enum(PACKAGE_KINDS);
+/** The registries of a company are often at private addresses. */
+const preset = byKind(
+  {
+    text: kind.transform((name): PackagePreset => ({ kind: name })),
+    map: map({ kind, addresses: ruleTerms.addresses }).transform((raw): PackagePreset => present(raw)),
+  },
+  `must be one of ${PACKAGE_KINDS.join(", ")}, or a map of \`kind\` and \`addresses\``,
+);
+
+function refuseSameKind(presets: readonly PackagePreset[], context: z.core.$RefinementCtx): void {
+  for (const [index, { kind: name }] of presets.entries())
+    if (presets.findIndex((other) => other.kind === name) < index)
+      issue(context, presets, `\`${name}\` is there twice`, [index]);
+}
+
 /** A project's or a worker's `network`. */
 export const network = byKind(
   {
     switch: z.boolean(),
     map: map({
       allow: rulesOf(rule).default([]),
-      packages: z.array(z.enum(PACKAGE_KINDS)).max(PACKAGE_KINDS.length).optional(),
+      packages: z.array(preset).max(PACKAGE_KINDS.length).superRefine(refuseSameKind).optional(),
       lockfiles: z.array(hostPath).max(10).optional(),
       ...further,
     }).transform(present),

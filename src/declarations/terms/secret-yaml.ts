@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { SecretSource } from "../../secrets/read-secret.ts";
-import { map } from "../yaml/shape.ts";
-import { variableNameFault } from "./names.ts";
+import { map, namedMap } from "../yaml/shape.ts";
+import { nameFault, variableNameFault } from "./names.ts";
 
 const variable = z.string().superRefine((raw, context) => {
   const message = variableNameFault(raw);
@@ -23,22 +23,37 @@ const program = z
     error: "must be an absolute path, or the name of one of the system's programs",
   });
 
-/** Where a secret is: never in a file of the project, but in Corral's own environment, or printed by a program. */
-export const secretSource = map({ env: variable.optional(), command: program.optional() }).superRefine(
-  ({ env, command }, context) => {
-    if ((env === undefined) === (command === undefined))
-      context.addIssue({
-        code: "custom",
-        message: "needs exactly one of `env` and `command`: the source of the secret",
-      });
-  },
-);
+const file = z
+  .string()
+  .max(4096)
+  .regex(/^(~\/|\/)[^\0]*$/, "must be an absolute path, or begin with `~/`");
+
+/** Where a secret is: never in a file that a worker sees, but in Corral's own environment, in a file, or printed by a program. */
+export const secretSource = map({
+  env: variable.optional(),
+  file: file.optional(),
+  command: program.optional(),
+}).superRefine((raw, context) => {
+  if (Object.values(raw).filter((source) => source !== undefined).length !== 1)
+    context.addIssue({
+      code: "custom",
+      message: "needs exactly one of `env`, `file` and `command`: the source of the secret",
+    });
+});
 
 export type SecretYaml = z.output<typeof secretSource>;
 
+const MAX_SECRETS = 100;
+
+/** The section `secrets` of `corral.yaml`. */
+export const secrets = namedMap(secretSource, nameFault, MAX_SECRETS);
+
+export type SecretsYaml = z.output<typeof secrets>;
+
 /** Null if nothing is declared. */
-export function sourceOf({ env, command }: Partial<SecretYaml>): SecretSource | null {
+export function sourceOf({ env, file, command }: Partial<SecretYaml>): SecretSource | null {
   if (env !== undefined) return { kind: "env", name: env };
+  if (file !== undefined) return { kind: "file", path: file };
   const [program, ...args] = command ?? [];
   return program === undefined ? null : { kind: "command", program, args };
 }

@@ -14,7 +14,7 @@ interface MutableTable {
   [key: string]: TomlValue | MutableTable;
 }
 
-/** Nobody nests tables deeper. */
+/** Lock files nest tables less deeply. */
 const MAX_DEPTH = 16;
 
 /** Reads a text that the caller has bounded. What it does not know is a fault, never skipped. Never throws. */

@@ -1,19 +1,64 @@
 import { lstat } from "node:fs/promises";
 import { resolve } from "node:path";
-import type { Mount } from "../../sandbox/mount.ts";
+import type { Mode, Mount } from "../../sandbox/mount.ts";
+import type { SecretSource } from "../../secrets/read-secret.ts";
+import { secretPlace } from "../../secrets/secret-file.ts";
 import { faultOf, followed, plantedLinkFault } from "../place/host-place.ts";
 import type { RawNeeds } from "./raw-needs.ts";
 
 /** Every host folder that some worker of the project may write. */
-export async function writableFolders(
+export async function writableFolders(...project: WorkersOf): Promise<string[]> {
+  return await foldersOf(project, (mode) => mode === "rw");
+}
+
+/** Every host folder that some worker of the project may see. */
+export async function shownFolders(...project: WorkersOf): Promise<string[]> {
+  return await foldersOf(project, () => true);
+}
+
+type WorkersOf = readonly [
   projectDir: string,
   declaration: { readonly mounts: readonly Mount[] },
   workers: ReadonlyMap<string, { readonly needs: RawNeeds }>,
-): Promise<string[]> {
-  const own = [...workers.values()].flatMap(({ needs }) => needs.paths ?? []).filter(({ mode }) => mode === "rw");
+];
+
+async function foldersOf([projectDir, declaration, workers]: WorkersOf, has: (mode: Mode) => boolean) {
+  const own = [...workers.values()].flatMap(({ needs }) => needs.paths ?? []).filter(({ mode }) => has(mode));
   const places = await Promise.all(own.map(({ root }) => followed(resolve(projectDir, root)).catch(() => null)));
-  const declared = declaration.mounts.filter(({ mode }) => mode === "rw");
+  const declared = declaration.mounts.filter(({ mode }) => has(mode));
   return [...declared, ...places.filter((place) => place !== null)].map(({ host }) => host);
+}
+
+/** What of this machine workers reach, for the places of secrets. */
+export interface Exposure {
+  readonly writable: readonly string[];
+  readonly shown: readonly string[];
+  /** That of Corral's user. */
+  readonly home: string | undefined;
+}
+
+/** What Corral reads or runs on this machine for a secret: as much the project's own as `corral.yaml`. Null: nothing. */
+export function secretsPlace(source: SecretSource | null, home: string | undefined): string | null {
+  if (source?.kind === "file") return secretPlace(source.path, home);
+  return source?.kind === "command" && source.program.startsWith("/") ? source.program : null;
+}
+
+/** Why a worker could change the source of a secret or read it, and at which key; else null. */
+export async function secretFault(
+  source: SecretSource | null,
+  { writable, shown, home }: Exposure,
+): Promise<{ readonly at: readonly (string | number)[]; readonly fault: string } | null> {
+  const place = secretsPlace(source, home);
+  if (source?.kind === "file") {
+    if (place === null) return { at: ["file"], fault: "is below `~`, and Corral does not know your home" };
+    const fault = await exposureFault(place, writable);
+    const { host } = fault === null ? await followed(place) : { host: null };
+    const seen = host !== null && shown.some((folder) => holds(folder, host) || holds(host, folder));
+    const advice = "is where a worker may read; put the secret outside of every directory that the project gives";
+    return fault === null && !seen ? null : { at: ["file"], fault: fault ?? advice };
+  }
+  const fault = place === null ? null : await exposureFault(place, writable);
+  return fault === null ? null : { at: ["command", 0], fault };
 }
 
 /** Why a file or folder of this machine may be a worker's, or be missing; else null. */

@@ -73,7 +73,7 @@ class CellRemains {
     const { container } = this;
     if (container === null) return;
     try {
-      // Its volumes go with it, except if it was removed by someone else, who may have left them.
+      // Its volumes go with it, except if another program removed it, which may have left them.
       if (!(await untilGone(() => container.remove({ force: true, v: true })))) await this.#removeVolumes();
     } catch (error) {
       throw new EngineTrouble(`a cell could not be removed: ${engineMessage(error)}`, { cause: error });
@@ -199,7 +199,7 @@ const CONTAINER_ID = /^[0-9a-f]{64}$/;
 
 /**
  * True if an earlier call of this very process made the container and seemed to fail: it was made for this run, and
- * nobody has started it.
+ * was never started.
  */
 async function isOwn(docker: Docker, { owner, sealKey }: DockerDriverOptions["maker"], name: string, run: string) {
   const { Config, State } = await asked(() => docker.getContainer(name).inspect(), Labelled);

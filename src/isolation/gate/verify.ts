@@ -164,7 +164,7 @@ function capabilities(report: GateReport): string {
   return names.length === 0 ? "none" : names.sort().join(" ");
 }
 
-/** Devices that some kernels put into every new network namespace: down, without an address, and no one may bring them up. */
+/** Devices that some kernels put into every new network namespace: down, without an address, and no process of the cell may bring them up. */
 const FALLBACK_TUNNELS = new Set("tunl0 sit0 ip6tnl0 gre0 gretap0 erspan0 ip6gre0 ip_vti0 ip6_vti0".split(" "));
 
 /** A cell with an allow list has the same devices as one without a network. */

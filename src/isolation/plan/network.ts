@@ -1,6 +1,6 @@
 import { packageSetup } from "../../sandbox/network/package-environment.ts";
-import { MAX_PLACES, networkPlaces, PROXY } from "../../sandbox/network/places.ts";
-import type { Network, NetworkRule } from "../../sandbox/network/rule.ts";
+import { MAX_PLACES, type NetworkPlaces, networkPlaces, PROXY } from "../../sandbox/network/places.ts";
+import type { AllowedNetwork, Network } from "../../sandbox/network/rule.ts";
 import { shownRule } from "../../sandbox/network/shown-rule.ts";
 import { parseTarget } from "../../sandbox/network/target.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
@@ -19,7 +19,7 @@ export function planNetwork(request: NetworkPlanRequest, violations: Violation[]
   const { network } = request.sandbox;
   if (network === false) return "none";
   if (network === true) return "open";
-  if (network.allow.length === 0) return "none";
+  if (isNothing(network)) return "none";
   const places = networkPlaces(network);
   const refuse = (reason: string): number => violations.push({ code: "NETWORK_NOT_ENFORCEABLE", reason });
   if (request.serves) refuse("a cell that serves many items has one network for all of them. Use `reuse: fresh`");
@@ -40,24 +40,34 @@ ff02::2\tip6-allrouters
 
 /** What a cell needs as files to reach the hosts of its network, by their paths there: their names, and the set-up of package tools. */
 export function networkFiles(network: Network): Readonly<Record<string, string>> {
-  if (typeof network === "boolean" || network.allow.length === 0) return {};
-  const names = networkPlaces(network).names.map(({ name, address }) => `${address}\t${name}\n`);
-  return { [HOSTS_PATH]: LOCAL_NAMES + names.join(""), ...packageSetup(network).files };
+  if (typeof network === "boolean" || isNothing(network)) return {};
+  return { [HOSTS_PATH]: LOCAL_NAMES + nameLines(networkPlaces(network).names), ...packageSetup(network).files };
+}
+
+/** Lines of the file of names. */
+export function nameLines(names: NetworkPlaces["names"]): string {
+  return names.map(({ name, address }) => `${address}\t${name}\n`).join("");
+}
+
+/** A worker that can be granted hosts has a place to ask for them, even if it has none yet. */
+function isNothing({ allow, dynamic }: AllowedNetwork): boolean {
+  return allow.length === 0 && dynamic === undefined;
 }
 
 /** The variables of such a cell: those of the proxy, and those of package tools. */
 export function networkEnvironment(planned: Plan["network"], network: Network): Record<string, string> {
   if (typeof planned === "string" || typeof network === "boolean") return {};
-  return { ...proxyEnvironment(planned, network.allow), ...packageSetup(network).env };
+  return { ...proxyEnvironment(planned, network), ...packageSetup(network).env };
 }
 
 /**
  * Leads programs to the proxy, for hosts that have no address of their own in the cell. Names that have one are excepted,
  * unless a rule for the proxy may be about them: programs take an exception to include every name below it.
  */
-function proxyEnvironment({ names, proxy }: PlannedNetwork, rules: readonly NetworkRule[]): Record<string, string> {
+function proxyEnvironment({ names, proxy }: PlannedNetwork, network: AllowedNetwork): Record<string, string> {
   if (!proxy) return {};
-  const proxied = rules.flatMap(({ to }) => {
+  const { allow, dynamic } = network;
+  const proxied = [...allow.map(({ to }) => to), ...(dynamic?.within ?? [])].flatMap((to) => {
     const parsed = parseTarget(to);
     return parsed.ok && (parsed.target.wildcard || parsed.target.port === null) ? [parsed.target.host] : [];
   });

@@ -27,7 +27,7 @@ export function callConsent({ needs }: Pick<WorkerDefinition, "needs">, { mounts
   return { consent, paths: said.filter((one) => one.consent === consent).map(({ path }) => path) };
 }
 
-/** Why the call may not be made, after the user was asked if somebody must agree. */
+/** Why the call may not be made. If it needs consent, the user is asked first. */
 export async function agreedToCall(
   request: CallRequest,
   attachments: readonly Attachment[],

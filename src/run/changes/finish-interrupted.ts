@@ -29,7 +29,7 @@ async function recorded({ id, changeset, settled }: Finished & { ok: true }, sta
     await trail.append(changesApplied(changeset, changes));
     return text;
   } catch (error) {
-    // It is applied, and its beginning was recorded: a failure to record its end stops no one from working.
+    // It is applied, and its beginning was recorded: a failure to record its end is no reason to stop.
     return `${text}; ${(error as Error).message}`;
   } finally {
     await trail.close();

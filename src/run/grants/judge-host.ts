@@ -1,8 +1,9 @@
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
-import { isAmong, reachesHost, rulesToGrant } from "../../sandbox/network/hosts.ts";
+import { reachesHost, rulesToGrant } from "../../sandbox/network/hosts.ts";
 import { meetNetwork } from "../../sandbox/network/network.ts";
 import { MAX_PLACES } from "../../sandbox/network/places.ts";
 import type { Network, NetworkRule } from "../../sandbox/network/rule.ts";
+import { isAmong } from "../../sandbox/network/target.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { type GrantRefusalCode, type Refused, refuseHost } from "./refusal.ts";
 

@@ -68,7 +68,8 @@ export async function requestHost(
   });
 }
 
-function judgedNow(to: string, grantee: Grantee): HostJudgement {
+/** As the runs of the chain are at this moment. */
+export function judgedNow(to: string, grantee: Grantee): HostJudgement {
   return judgeHost(to, grantee.chain(), grantee.project, grantee.learns);
 }
 

@@ -7,6 +7,7 @@ import type { Repositories } from "../../git/repositories.ts";
 import type { Driver } from "../../isolation/port/driver.ts";
 import type { RefusedSources } from "../../isolation/sources/refused-sources.ts";
 import type { Policy } from "../../sandbox/policy.ts";
+import type { SecretOf } from "../../secrets/named-secrets.ts";
 import type { Emit } from "./events.ts";
 import type { Grants } from "./grant.ts";
 import type { Changesets } from "./reported.ts";
@@ -37,8 +38,8 @@ export interface CellHost {
 export interface NetworkHost {
   /** All addresses of a name, as this machine's resolver has them. */
   readonly resolveName: (host: string, signal: AbortSignal) => Promise<readonly string[]>;
-  /** The value of a secret of the project. Rejects with `SecretUnavailable`. */
-  readonly secretOf: (name: string, signal: AbortSignal) => Promise<string>;
+  /** Read for each use, by the name in `secrets` of `corral.yaml`. */
+  readonly secretOf: SecretOf;
   /** Certificates, as PEM, that are trusted beside those of Node; absent: none. */
   readonly trustedRoots?: readonly string[];
 }
@@ -73,4 +74,4 @@ export interface AgentHost {
 }
 
 /** Everything that the runs of one project share. Passed in; a function takes the ports that it uses. */
-export interface RunEnvironment extends Declared, CellHost, NetworkHost, Consent, Records, Destinations, AgentHost {}
+export interface RunEnvironment extends Declared, CellHost, Consent, Records, Destinations, AgentHost, NetworkHost {}

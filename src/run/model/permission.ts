@@ -31,7 +31,8 @@ export async function permissionOf(
 ): Promise<Derivation> {
   const policy = worker.policyName === null ? null : await env.policyNamed(worker.policyName);
   const writable = worker.needs.paths === undefined ? [] : await writableHosts(env.project);
-  const context = { projectDir: env.project.dir, parent: caller, writable, ...(policy === null ? {} : { policy }) };
+  const { dir: projectDir, registries } = env.project;
+  const context = { projectDir, parent: caller, writable, registries, ...(policy === null ? {} : { policy }) };
   const resolution = await resolveNeeds(worker.needs, context);
   if (!resolution.ok) return resolution;
   const isRoot = caller.chain.length === 1;

@@ -43,7 +43,7 @@ export interface Corral extends AsyncDisposable {
  *   ImageBuildError if the images were not built.
  */
 export async function openCorral(options: OpenOptions): Promise<Corral> {
-  return await openCorralFor(await loadProject(options.projectDir), options);
+  return await openCorralFor(await loadProject(options.projectDir, options.engineEnv), options);
 }
 
 /** The same for a project that is loaded already, and for an engine that may still be opening. */
@@ -94,7 +94,7 @@ export async function openCorralFor(
       schemas: new SchemaChecks(),
       transcripts: new TranscriptFolder(options.stateDir, project.dir, (detail) => tellTrouble(detail, around.emit)),
       overlays: options.overlays ?? true,
-      ...networkHostOf(),
+      ...networkHostOf(project, options.engineEnv),
       ...options.networkHost,
       ...(git === null ? {} : { git }),
       gate,

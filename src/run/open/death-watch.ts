@@ -5,8 +5,8 @@ import type { OpenOptions } from "./options.ts";
 
 /**
  * Waits for the end of this process in a process of its own, which no signal to this one reaches. If this process was killed,
- * nobody watches the limits of its cells any more, so `corral reap` removes them. The second time is for what the Engine was
- * still starting.
+ * the limits of its cells are no longer watched, so `corral reap` removes the cells. The second time is for cells that the
+ * Engine was still starting.
  */
 const WATCH = `read -r word; [ "$word" = over ] && exit
 for pause in 0.5 5; do sleep "$pause"; [ -d "$CORRAL_STATE_DIR" ] && "$@" reap; done`;

@@ -46,7 +46,7 @@ export async function openPreview(
     models: { providers: project.models, projectDir: project.dir, env: options.engineEnv },
     schemas: new SchemaChecks(),
     transcripts: noTranscripts,
-    ...networkHostOf(),
+    ...networkHostOf(project, options.engineEnv),
     overlays: false,
     emit: () => {},
     now: () => performance.now(),

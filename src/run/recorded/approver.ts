@@ -49,8 +49,8 @@ export class RecordedApprover implements Approver {
   }
 
   /**
-   * Rejects when the run is over. A run that is already over asks no one: an approver that only listens for the end would
-   * never notice. An approver that does not listen at all does not hold up the run; its late answer is dropped.
+   * Rejects when the run is over. A run that is already over asks nothing: an approver that only listens for the end would
+   * never notice. An approver that does not listen at all does not delay the run; its late answer is dropped.
    */
   async #answer(request: ApprovalRequest, signal: AbortSignal): Promise<Decision> {
     signal.throwIfAborted();

@@ -14,7 +14,7 @@ import { type OpenSessionCell, openSessionCell, type SessionCellRequest } from "
 type Context = ReturnType<typeof AsyncLocalStorage.snapshot>;
 
 /** The context outside of any command. */
-const NOBODY: Context = AsyncLocalStorage.snapshot();
+const OUTSIDE: Context = AsyncLocalStorage.snapshot();
 
 /** How long what was stopped may take to end. Every part of it is bounded by itself; this bounds what has a bug. */
 export const ENDING_MS = 45_000;
@@ -27,7 +27,7 @@ export class CommandCell implements AsyncDisposable {
   #cell: Promise<OpenSessionCell> | null = null;
   #isStale = false;
   #commandCount = 0;
-  #running: Context = NOBODY;
+  #running: Context = OUTSIDE;
 
   constructor(options: SessionCellRequest) {
     this.#options = options;
@@ -40,7 +40,7 @@ export class CommandCell implements AsyncDisposable {
       try {
         return await this.#execNow(request, signal, onOutput);
       } finally {
-        this.#running = NOBODY;
+        this.#running = OUTSIDE;
       }
     };
     try {
@@ -119,7 +119,9 @@ export class CommandCell implements AsyncDisposable {
     if (result.trouble !== null) this.#tell(result.trouble);
     if (!result.cellUsable) await this.#close();
     const cellReplaced = replaced || !result.cellUsable;
-    return answerOf(result, opened.facts, { cellReplaced, durationMs: Math.round(env.now() - begunAt) });
+    // Hosts may have been granted or revoked since the cell was opened.
+    const facts = { ...opened.facts, network: stage.sandbox.network };
+    return answerOf(result, facts, { cellReplaced, durationMs: Math.round(env.now() - begunAt) });
   }
 
   /** Removes a cell that has ended by itself since the last command, or is out of date. True if it did. */

@@ -69,6 +69,13 @@ function sorted(blocks: readonly AddressBlock[]): AddressBlock[] {
   return [...byText].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, block]) => block);
 }
 
+/** Both halves; of a single address none. */
+export function halvesOf(block: AddressBlock): AddressBlock[] {
+  if (block.prefix === block.bits) return [];
+  const half = { ...block, prefix: block.prefix + 1 };
+  return [half, siblingOf(half) ?? half];
+}
+
 function siblingOf(block: AddressBlock): AddressBlock | null {
   if (block.prefix === 0) return null;
   return { ...block, value: block.value ^ (1n << BigInt(block.bits - block.prefix)) };
@@ -177,6 +184,5 @@ function without(block: AddressBlock, others: readonly AddressBlock[]): AddressB
   const touching = others.filter((other) => blocksTouch(block, other));
   if (touching.length === 0) return [block];
   if (touching.some((other) => blockInside(block, other))) return [];
-  const half = { ...block, prefix: block.prefix + 1 };
-  return [half, siblingOf(half) ?? half].flatMap((part) => without(part, touching));
+  return halvesOf(block).flatMap((half) => without(half, touching));
 }

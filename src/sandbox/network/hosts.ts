@@ -1,12 +1,6 @@
 import { meetNetwork, networkExcesses } from "./network.ts";
 import type { Network, NetworkRule } from "./rule.ts";
-import { parseTarget, targetInside } from "./target.ts";
-
-/** True if an entry of the list (`host:port`, `*.host:port` or `host:*`) includes this host and port. */
-export function isAmong(to: string, entries: readonly string[]): boolean {
-  const inner = parseTarget(to);
-  return entries.map(parseTarget).some((outer) => inner.ok && outer.ok && targetInside(inner.target, outer.target));
-}
+import { isAmong } from "./target.ts";
 
 /** True if the network reaches this host and port, within whatever bounds. */
 export function reachesHost(network: Network, to: string): boolean {

@@ -2,7 +2,7 @@ import { blockInside, PUBLIC_ADDRESSES, parseBlock } from "./address.ts";
 import { pathMatches } from "./path-glob.ts";
 import type { NetworkRefusal } from "./report.ts";
 import { type AllowedNetwork, isLookedInto, type NetworkRule } from "./rule.ts";
-import { canonicalHost, parseTarget, targetInside } from "./target.ts";
+import { canonicalHost, isAmong, parseTarget, targetInside } from "./target.ts";
 
 /** A request as Corral reads it, or with only host and port a connection that it does not look into. */
 export interface NetworkRequest {
@@ -43,7 +43,11 @@ export function judgeRequest(network: AllowedNetwork, request: NetworkRequest): 
   if (rule !== undefined) return { ok: true, rule };
   const to = `${host}:${port}`;
   if (rules.length === 0)
-    return { ok: false, reason: "host", detail: `${to} is not allowed. Allowed: ${named(network.allow)}.` };
+    return {
+      ok: false,
+      reason: "host",
+      detail: `${to} is not allowed. Allowed: ${named(network.allow)}.${askable(network, to)}`,
+    };
   if (method === undefined) return { ok: false, reason: "tls", detail: `${to} is no tunnel. Use ${named(rules)}.` };
   if (withMethod.length === 0)
     return { ok: false, reason: "method", detail: `${method} is not allowed for ${to}. Allowed: ${named(rules)}.` };
@@ -76,6 +80,13 @@ function ruleText(rule: NetworkRule): string {
   const said = bounds.filter((bound) => bound !== undefined).join(" ");
   const to = `http://${rule.to.replace(/:(443|80)$/, "")}/`;
   return said === "" ? to : `${to} (${said})`;
+}
+
+/** What is in `dynamic` is asked for when a program tries to reach it. */
+function askable({ dynamic }: AllowedNetwork, to: string): string {
+  return dynamic !== undefined && isAmong(to, dynamic.within)
+    ? " The user is asked if this run may reach it: try again in a while."
+    : "";
 }
 
 function named(allow: readonly NetworkRule[]): string {

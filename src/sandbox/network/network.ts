@@ -23,11 +23,13 @@ export function canonicalNetwork(network: Network): Network {
 /** What is asked, as far as there is that; canonical. What a rule does not say it inherits, as {@link Ceiling} says. */
 export function meetNetwork(asked: Network, has: Network, ceiling: Ceiling = "caller"): Network {
   if (asked === false || has === false) return false;
-  if (asked === true) return canonicalNetwork(has);
+  if (asked === true && has === true) return true;
   const outer = has === true ? everywhere(ceiling) : parsed(has.allow);
-  const allow = parsed(asked.allow).flatMap((rule) => outer.flatMap((each) => meetRules(rule, each, ceiling) ?? []));
-  if (has === true) return networkOf(allow, asked.limits, asked.dynamic);
-  return networkOf(allow, meetLimits(asked.limits, has.limits), meetDynamic(asked.dynamic, has));
+  const inner = asked === true ? everywhere("caller") : parsed(asked.allow);
+  const allow = inner.flatMap((rule) => outer.flatMap((each) => meetRules(rule, each, ceiling) ?? []));
+  const { limits, dynamic } = asked === true ? {} : asked;
+  if (has === true) return networkOf(allow, limits, dynamic);
+  return networkOf(allow, meetLimits(limits, has.limits), meetDynamic(dynamic, has));
 }
 
 /** Everything that is asked and that there is not, in the order in which it is asked. A malformed rule always exceeds. */

@@ -4,6 +4,7 @@ import {
   blockInside,
   blockText,
   EVERY_ADDRESS,
+  halvesOf,
   meetBlocks,
   PUBLIC_ADDRESSES,
 } from "./address.ts";
@@ -61,13 +62,22 @@ function excessOfPiece(
 ): NetworkTerm | null {
   const misses = has.map((rule) => firstMiss(piece, asked, rule, ceiling));
   if (misses.includes(null)) return null;
-  const { path } = piece;
-  const longest = Math.max(0, ...has.flatMap(({ rule }) => rule.paths?.map(segmentCount) ?? []));
-  const parts = path !== undefined && segmentCount(path) <= longest ? splitPattern(path) : [];
-  const isCovered = (part: string) => excessOfPiece({ ...piece, path: part }, asked, has, ceiling) === null;
-  if (parts.length > 0 && parts.every(isCovered)) return null;
+  const parts = partsOf(piece, has);
+  if (parts.length > 0 && parts.every((part) => excessOfPiece(part, asked, has, ceiling) === null)) return null;
   // The rule that fits longest says best what is wrong.
   return NETWORK_TERMS.findLast((term) => misses.includes(term)) ?? "to";
+}
+
+/** Smaller pieces, of which several rules may have one each; none if no rule is that fine. */
+function partsOf(piece: Piece, has: readonly ParsedRule[]): Piece[] {
+  const { path, block } = piece;
+  const isFiner = (other: AddressBlock): boolean =>
+    block !== undefined && other.prefix > block.prefix && blockInside(other, block);
+  if (block !== undefined && has.some(({ blocks }) => (blocks ?? PUBLIC_ADDRESSES).some(isFiner)))
+    return halvesOf(block).map((half) => ({ ...piece, block: half }));
+  const longest = Math.max(0, ...has.flatMap(({ rule }) => rule.paths?.map(segmentCount) ?? []));
+  if (path === undefined || segmentCount(path) > longest) return [];
+  return splitPattern(path).map((part) => ({ ...piece, path: part }));
 }
 
 function firstMiss(
@@ -96,8 +106,7 @@ function hasArtifact(asked: Artifact | undefined, has: ArtifactIndex, ceiling: C
 
 function setsMore({ set = {}, without = [] }: NetworkRule, has: NetworkRule, ceiling: Ceiling): boolean {
   if (ceiling === "policy") return false;
-  if (Object.entries(set).some(([name, { secret }]) => !hasOwn(has.set, name) || has.set?.[name]?.secret !== secret))
-    return true;
+  if (Object.entries(set).some(([name, { secret }]) => has.set?.[name]?.secret !== secret)) return true;
   // A caller's header that this rule does not set is kept from the cell as well: see `NetworkRule.without`.
   return ceiling === "itself" && headersOf(has).some((name) => !hasOwn(set, name) && !without.includes(name));
 }
@@ -141,8 +150,9 @@ function meetTls(
 
 function meetAddresses(asked: ParsedRule, has: ParsedRule, ceiling: Ceiling): readonly AddressBlock[] | undefined {
   // What everything holds of the public addresses is all of them.
-  const outer = has.target === EVERYWHERE ? undefined : has.blocks;
-  if (asked.blocks === undefined && (outer === undefined || ceiling !== "itself")) return outer;
+  const [inner, outer] = [asked, has].map(({ target, blocks }) => (target === EVERYWHERE ? undefined : blocks));
+  if (inner === undefined && outer === undefined) return undefined;
+  if (asked.blocks === undefined && ceiling !== "itself") return outer;
   return meetBlocks(asked.blocks ?? PUBLIC_ADDRESSES, has.blocks ?? PUBLIC_ADDRESSES);
 }
 
@@ -155,13 +165,14 @@ function meetLists<Item>(
   return some.flatMap((a) => others.flatMap((b) => meet(a, b) ?? []));
 }
 
-/** Corral sets what both set. What only one sets, nobody sends. */
+/** A header that both set is set by Corral. A header that only one sets is not sent at all. */
 function meetHeaders(asked: NetworkRule, has: NetworkRule, ceiling: Ceiling): Pick<NetworkRule, "set" | "without"> {
-  if (ceiling === "policy")
-    return { ...(asked.set && { set: asked.set }), ...(asked.without && { without: asked.without }) };
-  const set = Object.entries(asked.set ?? {}).filter(
-    ([name, { secret }]) => hasOwn(has.set, name) && has.set?.[name]?.secret === secret,
-  );
+  if (ceiling === "policy") {
+    // An empty list closes no header, and keeps a rule that is looked into what it is.
+    const without = asked.without ?? (headersOf(has).length > 0 && !asked.set ? [] : undefined);
+    return { ...(asked.set && { set: asked.set }), ...(without && { without }) };
+  }
+  const set = Object.entries(asked.set ?? {}).filter(([name, { secret }]) => has.set?.[name]?.secret === secret);
   const names = set.map(([name]) => name);
   const without = [...headersOf(asked), ...headersOf(has)].filter((name) => !names.includes(name));
   return { ...(set.length > 0 && { set: Object.fromEntries(set) }), ...(without.length > 0 && { without }) };

@@ -24,7 +24,7 @@ export interface NetworkRule {
   /** Headers that Corral sets on each request, by their lower-case names; a cell never sees a value. */
   readonly set?: Readonly<Record<string, { readonly secret: string }>>;
   /**
-   * Headers that nobody sends, lower case, sorted. Only derived: a caller's rule sets them, and this one does not. If the cell
+   * Headers that are never sent, lower case, sorted. Only derived: a caller's rule sets them, and this one does not. If the cell
    * sent its own, it would use another account than its caller can.
    */
   readonly without?: readonly string[];

@@ -64,6 +64,12 @@ export function targetInside(inner: NetworkTarget, outer: NetworkTarget): boolea
   return hostInside(inner, outer) && (outer.port === null || outer.port === inner.port);
 }
 
+/** True if an entry of the list (`host:port`, `*.host:port` or `host:*`) includes this host and port. */
+export function isAmong(to: string, entries: readonly string[]): boolean {
+  const inner = parseTarget(to);
+  return entries.map(parseTarget).some((outer) => inner.ok && outer.ok && targetInside(inner.target, outer.target));
+}
+
 /** The hosts and ports of both, or null if there are none. */
 export function meetTargets(a: NetworkTarget, b: NetworkTarget): NetworkTarget | null {
   const hosts = hostInside(a, b) ? a : hostInside(b, a) ? b : null;
@@ -74,7 +80,6 @@ export function meetTargets(a: NetworkTarget, b: NetworkTarget): NetworkTarget |
 function hostInside(inner: NetworkTarget, outer: NetworkTarget): boolean {
   if (outer.host === "") return true;
   if (!outer.wildcard) return !inner.wildcard && inner.host === outer.host;
-  if (isAddress(inner.host)) return false;
   return inner.host.endsWith(`.${outer.host}`) || (inner.wildcard && inner.host === outer.host);
 }
 

@@ -73,6 +73,9 @@ const SIGNS: readonly Sign[] = [
       /^wget: (bad address '|unable to resolve host address )/m,
       // Only the worker itself can listen on localhost, so network access would not help there.
       /\bFailed to connect to (?!localhost\b|127\.|\[?::1\b)\S+ port \d+/,
+      // The proxy of the cell, and the answer of a host that is looked into.
+      /\b(CONNECT tunnel failed, response|Received HTTP code|Tunnel connection failed:|Proxy response \() ?403\b/i,
+      /^\S+:\d+ is not allowed\. Allowed: /m,
       /^ERROR: Could not find a version that satisfies the requirement .* \(from versions: none\)$/m,
     ],
   },

@@ -1,4 +1,5 @@
 import { type NotShown, notShownText } from "../../files/model/hidden.ts";
+import { allowedText } from "../../sandbox/network/judge.ts";
 import type { Network } from "../../sandbox/network/rule.ts";
 import { formatBytes, formatDuration } from "../../sandbox/units.ts";
 import type { Failure } from "./failures.ts";
@@ -72,7 +73,13 @@ export function shownOnly({ constraints }: Pick<ExecFacts, "constraints">): stri
 function networkHint(network: Network): string | null {
   if (network === true) return null;
   if (network === false) return "This worker has no network access. Use the files that it already has.";
-  return `This worker may connect only to: ${listOf(network.allow.map(({ to }) => to))}.`;
+  const { dynamic } = network;
+  const allowed = network.allow.length === 0 ? "no host yet" : `only these hosts: ${listOf(allowedText(network))}`;
+  const more =
+    dynamic === undefined
+      ? ""
+      : ` The user can be asked for others with request_access {"host": "NAME:PORT"}${dynamic.within.length === 0 ? "" : `, among: ${listOf(dynamic.within)}`}.`;
+  return `This worker reaches ${allowed}.${more}`;
 }
 
 function listOf(entries: readonly string[]): string {

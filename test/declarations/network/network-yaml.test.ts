@@ -29,7 +29,7 @@ describe("network in a file", () => {
       - { to: "api.example.org:443", methods: [get, POST], paths: [/v1/**], set: { X-Api-Key: { secret: example } } }
       - { to: "db.corp:5432", addresses: [10.1.0.0/16, "fd00::/8"] }
       - { to: "plain.corp:8080", tls: false }
-    packages: [npm, pypi]
+    packages: [npm, { kind: pypi, addresses: [10.0.0.0/8] }]
     lockfiles: [package-lock.json]
     limits: { upload: 1m, download: 2g, requests: 5000, connections: 64 }
     dynamic: { within: ["*.Example.org:443"] }`;
@@ -46,12 +46,12 @@ describe("network in a file", () => {
         { to: "db.corp:5432", addresses: ["10.1.0.0/16", "fd00::/8"] },
         { to: "plain.corp:8080", tls: false },
       ],
-      packages: ["npm", "pypi"],
+      packages: [{ kind: "npm" }, { kind: "pypi", addresses: ["10.0.0.0/8"] }],
       lockfiles: ["package-lock.json"],
       limits: { uploadBytes: 1024 ** 2, downloadBytes: 2 * 1024 ** 3, requests: 5000, connections: 64 },
       dynamic: { within: ["*.example.org:443"], max: 8 },
     });
-    expect(network("{ packages: [npm] }")).toEqual({ allow: [], packages: ["npm"] });
+    expect(network("{ packages: [npm] }")).toEqual({ allow: [], packages: [{ kind: "npm" }] });
     expect(network("true")).toBe(true);
   });
 
@@ -140,6 +140,7 @@ describe("network in a file", () => {
     ["{ dynamic: { within: ['a:1'], max: 65 } }", "must be at most 64"],
     ["{ limits: { connections: 0 } }", "must be at least 1"],
     ["{ packages: [nmp] }", 'must be "npm"'],
+    ["{ packages: [npm, { kind: npm }] }", "`npm` is there twice"],
     ["{ alow: [] }", "did you mean `allow`"],
   ])("refuses %s", (yaml, message) => {
     expect(problems(yaml)).toEqual([expect.stringContaining(message)]);

@@ -74,6 +74,9 @@ const GOLDEN: Readonly<Record<string, RequestAsked>> = {
     }),
     env: { no_proxy: "the worker's own" },
   },
+  "network-to-ask-for": {
+    sandbox: under([], untrusted, { network: { allow: [], dynamic: { within: ["*.example.org:443"], max: 8 } } }),
+  },
   "image-with-volumes-and-variables": {
     sandbox: under([mount("/srv/data", "ro", { host: "/host/data" })]),
     image: {

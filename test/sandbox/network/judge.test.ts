@@ -158,3 +158,16 @@ describe("allowedText", () => {
     ).toEqual(["http://a.org:8080/", "http://b.org/ (GET)", "c.org:22"]);
   });
 });
+
+describe("a refused host that the run may be granted", () => {
+  it("is told to be asked for, and no other", () => {
+    const dynamic = { within: ["*.example.org:443"], max: 8 };
+    const detail = (host: string, port: number): string => {
+      const judged = judgeRequest({ allow: [], dynamic }, { host, port });
+      return judged.ok ? "" : judged.detail;
+    };
+    const asked = "The user is asked if this run may reach it: try again in a while.";
+    expect(detail("api.example.org", 443)).toBe(`api.example.org:443 is not allowed. Allowed: none. ${asked}`);
+    expect(detail("api.example.org", 80)).toBe("api.example.org:80 is not allowed. Allowed: none.");
+  });
+});

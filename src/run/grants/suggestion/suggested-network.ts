@@ -1,6 +1,6 @@
 import { type Document, isMap, isSeq } from "yaml";
-import { isAmong } from "../../../sandbox/network/hosts.ts";
 import type { NetworkRule } from "../../../sandbox/network/rule.ts";
+import { isAmong } from "../../../sandbox/network/target.ts";
 import type { GrantRecord } from "../../model/grant.ts";
 import { put } from "./edited-yaml.ts";
 
