@@ -215,6 +215,17 @@ describe("corral mcp on stdio", () => {
     expect(await mcp.cells()).toEqual([]);
   });
 
+  it("leaves no process when it is killed together with what waits for its end: the container ends by itself", async () => {
+    const { client, pid } = await mcp.connect();
+    const running = client.callTool({ name: "exec", arguments: { command: "sleep 4242" } }).catch(() => "ended");
+    await expect.poll(() => mcp.cells()).toMatchObject([{ state: "running" }]);
+    const children = await readFile(`/proc/${pid}/task/${pid}/children`, "utf8");
+    for (const each of [...children.split(" ").filter(Boolean), pid]) process.kill(Number(each), "SIGKILL");
+    expect(await running).toBe("ended");
+    await expect.poll(() => mcp.cells()).toMatchObject([{ state: "exited" }]);
+    expect((await mcp.project.corral(["reap"])).stdout).toContain("container of run");
+  });
+
   it.each(["SIGINT", "SIGTERM"] as const)("leaves nothing when it gets %s", async (signal) => {
     const { client, pid } = await mcp.connect();
     const running = client.callTool({ name: "exec", arguments: { command: "sleep 4242" } }).catch(() => "ended");
