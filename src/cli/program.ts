@@ -67,6 +67,10 @@ function programFor(terminal: Terminal): Program {
     .option("--stream", "print what agents say and do on standard error at once, even without a terminal")
     .option("--record <file>", "write an agent's conversation to a .jsonl file that `model: script/FILE` replays")
     .option("--continue <run>", "continue the conversation of an agent's earlier run, with the rights that it has now")
+    .option(
+      "--learn-network",
+      "ask about each host that the worker tries to reach, and print the change that allows them",
+    )
     .addOption(json("print only the result, with all calls, as JSON"))
     .addHelpText("after", RUN_HELP)
     .action(does(async (worker, options) => (await import("./run/run.ts")).runVerb(worker, options, terminal)));

@@ -42,6 +42,8 @@ export interface WorkerRun {
   readonly cwd: string;
   /** Instead of the project's policy; null: the project's. */
   readonly policy: string | null;
+  /** Asks about every host that it tries to reach. Absent: false. */
+  readonly learnsNetwork?: boolean;
   /** Cancels the run: it ends as `cancelled`, and nothing is left of it. */
   readonly signal: AbortSignal;
 }
@@ -52,7 +54,7 @@ export interface WorkerRun {
  * @throws RequestError ATTACHMENT, UNKNOWN_TRANSCRIPT, CONTINUE before anything runs
  */
 export async function runWorker(request: WorkerRun, env: RunEnvironment): Promise<RunResult> {
-  const { worker, input, attachments = [], cwd, policy, signal } = request;
+  const { worker, input, attachments = [], cwd, policy, learnsNetwork = false, signal } = request;
   const continues =
     request.continues === undefined
       ? {}
@@ -61,7 +63,7 @@ export async function runWorker(request: WorkerRun, env: RunEnvironment): Promis
   // A policy that refuses the project refuses the run as well, and says why.
   const files = project?.ok ? await resolveAttachments(attachments, project.sandbox, cwd) : [];
   return await run(
-    { worker, input, attachments: files, signal, ...continues, ...(policy === null ? {} : { policy }) },
+    { worker, input, attachments: files, signal, learnsNetwork, ...continues, ...(policy === null ? {} : { policy }) },
     env,
   );
 }

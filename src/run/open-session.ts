@@ -64,7 +64,7 @@ export async function openSession(
   const stage = opening.use(staging.stage);
   const grantee = new Grantee(job, stage);
   opening.use(await env.grants.join(grantee));
-  const network = opening.use(await openRunNetwork(job, sandbox.network, env));
+  const network = opening.use(await openRunNetwork(job, grantee, env));
   const calls = new Calls({
     job,
     grantee,

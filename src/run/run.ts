@@ -12,6 +12,7 @@ import { openStage } from "./changes/open-stage.ts";
 import { settledRun } from "./changes/settled-run.ts";
 import { endedResult } from "./ended.ts";
 import { requestAccess } from "./grants/access-request.ts";
+import { learningNetwork } from "./grants/learned-network.ts";
 import { readingRefused } from "./grants/reading-first.ts";
 import { surroundingsOf } from "./grants/surroundings.ts";
 import type { RunEnvironment } from "./model/environment.ts";
@@ -37,12 +38,14 @@ export interface RunRequest {
   readonly continues?: Continued;
   /** A policy in place of the project's. */
   readonly policy?: string;
+  /** Asks about every host that the worker, or one that it calls, tries to reach. Absent: false. */
+  readonly learnsNetwork?: boolean;
   readonly signal: AbortSignal;
 }
 
 /** Runs a worker under the project. Every outcome is a result; it rejects only for a bug or a broken installation. */
 export async function run(request: RunRequest, env: RunEnvironment): Promise<RunResult> {
-  const { worker, input, attachments = [], continues, signal } = request;
+  const { worker, input, attachments = [], continues, learnsNetwork = false, signal } = request;
   const run = newRunId();
   const project = await rootSandbox(env, request.policy ?? null);
   const violations = [...(project.ok ? [] : project.violations), ...nameViolations(attachments)];
@@ -53,7 +56,16 @@ export async function run(request: RunRequest, env: RunEnvironment): Promise<Run
     return emitRefusal(env.emit, at, violations);
   }
   const conversation = continues === undefined ? {} : { continues };
-  const asked = { run, worker, callerSandbox: project.sandbox, input, attachments, signal, ...conversation };
+  const asked = {
+    run,
+    worker,
+    callerSandbox: project.sandbox,
+    input,
+    attachments,
+    signal,
+    learnsNetwork,
+    ...conversation,
+  };
   return await perform(rootJob(asked, env.project.delegation), env);
 }
 
@@ -68,7 +80,8 @@ async function permitted(job: Job, env: RunEnvironment): Promise<RunResult> {
   const derivation = await permissionOf(job.worker, job.callerSandbox, job.narrow, env);
   const violations = [...(derivation.ok ? [] : derivation.violations), ...(await inputViolations(job, env.schemas))];
   if (!derivation.ok || violations.length > 0) return refusedResult(who, violations);
-  return await staged(job, derivation.sandbox, env);
+  const learns = job.caller?.learns ?? job.learnsNetwork ?? false;
+  return await staged(job, learns ? learningNetwork(derivation.sandbox) : derivation.sandbox, env);
 }
 
 /** Step 2: the views in which it writes what needs consent. After its end (step 4) its changes are settled. */
@@ -86,8 +99,8 @@ type Parts = Pick<SessionParts, "job" | "grantee" | "stage"> & { readonly env: R
 
 /** Its network, which closes with it. The result says what there was. */
 async function networked(parts: Parts): Promise<RunResult> {
-  const { job, stage, env } = parts;
-  await using network = await openRunNetwork(job, stage.sandbox.network, env);
+  const { job, grantee, env } = parts;
+  await using network = await openRunNetwork(job, grantee, env);
   const { agent } = job.worker;
   const result = agent === undefined ? await planned(parts, network) : await asAgent(parts, agent, network);
   // What is still on its way counts: it is closed first.
@@ -116,8 +129,9 @@ async function planned({ job, grantee, stage, env }: Parts, network: RunNetwork)
   const { output, flooded } = printing(job, stage.sandbox, env);
   const kind = workerCell(stage, (stream, chunk) => output.add(stream, chunk));
   const { sandbox } = stage;
-  const { accept, meter } = network;
-  await using opened = await openCell({ job, sandbox, kind, owner, signal: job.signal, accept, turn: job.turn }, env);
+  const { accept, follow, meter } = network;
+  const request = { job, sandbox, kind, owner, signal: job.signal, accept, follow, turn: job.turn };
+  await using opened = await openCell(request, env);
   if (!opened.ok) return refusedResult({ run: job.run, worker: job.worker.name }, opened.violations);
   const { plan, pins } = opened;
 

@@ -16,6 +16,7 @@ import { type Stop, stoppable } from "../terminal/stop.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { attachedPaths } from "./attachments.ts";
 import { readInput } from "./input.ts";
+import { refuseLearning } from "./learned-network.ts";
 import { recordRun, refuseRecording } from "./recorded-run.ts";
 import { screenFor } from "./run-screen.ts";
 
@@ -31,6 +32,7 @@ export interface RunOptions {
   readonly record?: string;
   /** The id of an agent's earlier run. */
   readonly continue?: string;
+  readonly learnNetwork?: boolean;
   readonly json?: boolean;
 }
 
@@ -43,6 +45,7 @@ export async function runVerb(name: string, options: RunOptions, terminal: Termi
   const project = loaded.value;
   const worker = workerNamed(name, project);
   if (options.record !== undefined) refuseRecording(options.record, worker, terminal);
+  if (options.learnNetwork) await refuseLearning(worker, project, options, terminal);
   const input = await readInput(options.input, terminal);
   const attachments = await attachedPaths(options.attach, terminal.cwd);
   using screen = await screenFor(terminal, options);
@@ -86,7 +89,8 @@ async function ran(
   const { environment, reapTrouble } = corral;
   if (reapTrouble !== null) screen.tell(`corral: not everything could be reaped: ${reapTrouble}`);
   const earlier = options.continue === undefined ? {} : { continues: options.continue };
-  const request = { ...what, ...earlier, cwd: terminal.cwd, policy: options.policy ?? null, signal: stop.signal };
+  const how = { cwd: terminal.cwd, policy: options.policy ?? null, learnsNetwork: options.learnNetwork ?? false };
+  const request = { ...what, ...earlier, ...how, signal: stop.signal };
   const result = await runWorker(request, environment);
   return { result, grants: environment.grants.told };
 }

@@ -1,10 +1,13 @@
-import { lstat, mkdir, rm, writeFile } from "node:fs/promises";
+import { constants } from "node:fs";
+import { lstat, mkdir, open, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { OwnFile } from "../plan/mounts.ts";
 
 /** Files of Corral's own for one cell, on the host. Disposing removes them. */
 export interface CellFiles extends AsyncDisposable {
   readonly files: readonly OwnFile[];
+  /** Adds to a file, which stays the same file: the cell sees it at once. */
+  append(path: string, text: string): Promise<void>;
 }
 
 /**
@@ -16,7 +19,8 @@ export async function writeCellFiles(
   run: string,
   texts: Readonly<Record<string, string>>,
 ): Promise<CellFiles> {
-  if (Object.keys(texts).length === 0) return { files: [], [Symbol.asyncDispose]: async () => {} };
+  if (Object.keys(texts).length === 0)
+    return { files: [], append: async () => {}, [Symbol.asyncDispose]: async () => {} };
   const folder = join(dir, `${run}.files`);
   await mkdir(folder, { mode: 0o755 });
   const remove = (): Promise<void> => rm(folder, { recursive: true, force: true });
@@ -29,9 +33,16 @@ export async function writeCellFiles(
       const identity = { device: String(dev), inode: String(ino), uid: Number(uid), gid: Number(gid) };
       files.push({ path, host, source: { ...identity, kind: "file" } });
     }
-    return { files, [Symbol.asyncDispose]: remove };
+    return { files, append: (path, text) => append(files, path, text), [Symbol.asyncDispose]: remove };
   } catch (error) {
     await remove();
     throw error;
   }
+}
+
+async function append(files: readonly OwnFile[], path: string, text: string): Promise<void> {
+  const file = files.find((each) => each.path === path);
+  if (file === undefined) throw new RangeError(`the cell has no file of its own at ${path}`);
+  await using opened = await open(file.host, constants.O_WRONLY | constants.O_APPEND | constants.O_NOFOLLOW);
+  await opened.appendFile(text);
 }

@@ -12,7 +12,9 @@ import type { CellHost, Records } from "../model/environment.ts";
 import type { RunIdentity } from "../model/events.ts";
 import { type BrokerService, openBroker } from "./broker.ts";
 import type { CellKind } from "./cell-kinds.ts";
+import { GrowingNetwork } from "./growing-network.ts";
 import { type PlannedJob, prepare } from "./prepare.ts";
+import type { RunNetwork } from "./run-network.ts";
 
 /** One file may be as large as the limit, which the kernel enforces; there may be small ones beside it. */
 export const SMALL_FILES_BYTES = 1024 ** 2;
@@ -27,6 +29,8 @@ export interface CellRequest<C extends Cell> {
   readonly signal: AbortSignal;
   /** Takes over the connections of a cell with an allow list; null: it can have none, and is refused. */
   readonly accept: Accept | null;
+  /** Tells the cell of hosts that are granted while it runs. Absent: none are. */
+  readonly follow?: RunNetwork["follow"];
   /** Settles when the work may begin; absent: at once. The verified cell waits at its gate meanwhile. */
   readonly turn?: (() => Promise<void>) | undefined;
 }
@@ -61,15 +65,16 @@ export interface OpenedCell<C extends Cell> extends AsyncDisposable {
  * Whatever every cell must have belongs here. A step that fails undoes the steps before it, the last first.
  */
 export async function openCell<C extends Cell>(
-  { job, sandbox, kind, owner, signal, accept, turn }: CellRequest<C>,
+  { job, sandbox, kind, owner, signal, accept, follow, turn }: CellRequest<C>,
   env: CellHost & Records,
 ): Promise<CellOpening<C>> {
   const trouble = (detail: string): void => env.emit({ type: "trouble", ...owner, detail });
   await using parts = new Disposables();
   const broker = kind.hasSocket ? parts.use(await openBroker(env.ownerDir, job.run)) : null;
   const socket = broker === null ? {} : { socket: broker.socket };
-  const { files } = parts.use(await writeCellFiles(env.ownerDir, job.run, networkFiles(sandbox.network)));
-  const preparation = parts.use(await prepare(job, sandbox, { ...socket, files, ...kind.given }, env));
+  const files = parts.use(await writeCellFiles(env.ownerDir, job.run, networkFiles(sandbox.network)));
+  const given = { ...socket, files: files.files, ...kind.given };
+  const preparation = parts.use(await prepare(job, sandbox, given, env));
   if (!preparation.ok) return refused(preparation.violations);
   const { plan, pins } = preparation;
   const started = await kind.start(env.driver, { plan, pins, signal });
@@ -79,6 +84,10 @@ export async function openCell<C extends Cell>(
   const listening = await listen(cell, plan, accept);
   if (!listening.ok) return refused([{ code: "NETWORK_NOT_ENFORCEABLE", reason: listening.reason }]);
   parts.use(listening);
+  if (accept !== null && follow !== undefined && typeof plan.network !== "string") {
+    const growing = parts.use(new GrowingNetwork({ cell, planned: plan.network, files, accept, trouble }));
+    parts.use(await follow((network) => growing.grow(network)));
+  }
   await turn?.();
   // Not before its turn: what others write meanwhile in directories that they share is not this cell's.
   const inTransit = (): boolean => broker?.endHolding() ?? false;

@@ -2,8 +2,11 @@ import type { Meter } from "../../egress/traffic/meter.ts";
 import type { Accept } from "../../isolation/port/cell.ts";
 import { lesserNetwork } from "../../sandbox/network/lesser-network.ts";
 import type { NetworkReport } from "../../sandbox/network/report.ts";
-import type { AllowedNetwork, Network } from "../../sandbox/network/rule.ts";
-import type { NetworkHost, Records } from "../model/environment.ts";
+import type { AllowedNetwork } from "../../sandbox/network/rule.ts";
+import { asksByConnection } from "../grants/asked-by-connection.ts";
+import { surroundingsOf } from "../grants/surroundings.ts";
+import type { CellHost, Consent, Declared, NetworkHost, Records } from "../model/environment.ts";
+import type { Grantee } from "../model/grantee.ts";
 import { identityOf, type Job } from "../model/job.ts";
 
 /**
@@ -17,11 +20,8 @@ export interface RunNetwork extends AsyncDisposable {
   readonly meter: Meter | null;
   /** For the result of the run; without an allow list it has nothing. */
   report(): { readonly network?: NetworkReport };
-  /**
-   * Another allow list from now on, as after a grant or a revocation; false: none at all. Connections that it does not allow
-   * are closed.
-   */
-  replace(network: AllowedNetwork | false): void;
+  /** Calls back with the list as it is now, and as it is after each grant, which waits for it. Dispose to stop. */
+  follow(listener: (network: AllowedNetwork) => Promise<void>): Promise<AsyncDisposable>;
   /** Only these of its hosts, until it is disposed of; null: all of them. One at a time. Closes what is not allowed then. */
   limitTo(only: readonly string[] | null): Disposable;
 }
@@ -29,13 +29,25 @@ export interface RunNetwork extends AsyncDisposable {
 /** So many refusals of one run are reported at once; all of them are counted at its end. */
 const MAX_TOLD = 20;
 
-/** `network`: of the run's sandbox. The judging is loaded for a run that needs it: others start without. */
-export async function openRunNetwork(job: Job, network: Network, env: NetworkHost & Records): Promise<RunNetwork> {
+/**
+ * Follows what the run is granted, and asks for hosts that its programs try to reach and that it may be granted. The judging is
+ * loaded for a run that needs it: others start without.
+ */
+export async function openRunNetwork(
+  job: Job,
+  grantee: Grantee,
+  env: NetworkHost & Declared & CellHost & Consent & Records,
+): Promise<RunNetwork> {
   const { callerMeter } = job;
+  const { network } = grantee.sandbox;
   if (typeof network === "boolean") return { ...NO_NETWORK, meter: callerMeter };
   const { openEgress } = await import("../../egress/egress.ts");
   const who = identityOf(job);
+  const over = new AbortController();
+  const trouble = (detail: string): void => env.emit({ type: "trouble", ...who, detail });
+  const asks = asksByConnection(grantee, surroundingsOf(job, env), AbortSignal.any([job.signal, over.signal]), trouble);
   let told = 0;
+  let limit: readonly string[] | null = null;
   const egress = openEgress({
     network,
     resolve: env.resolveName,
@@ -45,22 +57,31 @@ export async function openRunNetwork(job: Job, network: Network, env: NetworkHos
     onDenied: (denied) => {
       told += 1;
       if (told <= MAX_TOLD) env.emit({ type: "network_denied", ...who, denied });
+      // A command that was given less has all that it is meant to have.
+      if (limit === null) asks(denied);
     },
   });
   let isOver = false;
   let whole: AllowedNetwork | false = network;
-  let limit: readonly string[] | null = null;
   const adopt = (): void => {
     const lesser = limit === null ? null : lesserNetwork(whole, limit);
     egress.replace(lesser === null ? whole : lesser.ok && lesser.network);
   };
+  const followers = new Set<(network: AllowedNetwork) => Promise<void>>();
+  const unfollow = grantee.onNetwork(async (next) => {
+    if (next === true) return;
+    whole = next;
+    adopt();
+    if (next !== false) await Promise.all([...followers].map((listener) => listener(next)));
+  });
   return {
     accept: (place, socket) => egress.accept(place, socket),
     meter: egress.meter,
     report: () => ({ network: egress.report() }),
-    replace(next) {
-      whole = next;
-      adopt();
+    async follow(listener) {
+      followers.add(listener);
+      if (whole !== false) await listener(whole);
+      return { [Symbol.asyncDispose]: async () => void followers.delete(listener) };
     },
     limitTo(only) {
       if (only === null) return NO_LIMIT;
@@ -77,6 +98,8 @@ export async function openRunNetwork(job: Job, network: Network, env: NetworkHos
     async [Symbol.asyncDispose]() {
       if (isOver) return;
       isOver = true;
+      unfollow();
+      over.abort(new Error("the run has ended"));
       await egress[Symbol.asyncDispose]();
       const report = egress.report();
       if (report.allowed.length + report.denied.length > 0) env.emit({ type: "network_used", ...who, report });
@@ -89,7 +112,7 @@ const NO_LIMIT: Disposable = { [Symbol.dispose]: () => {} };
 const NO_NETWORK = {
   accept: null,
   report: () => ({}),
-  replace: () => {},
+  follow: async () => ({ [Symbol.asyncDispose]: async () => {} }),
   limitTo: () => NO_LIMIT,
   [Symbol.asyncDispose]: async () => {},
 };

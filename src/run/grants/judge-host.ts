@@ -1,5 +1,5 @@
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
-import { reachesHost, rulesToGrant } from "../../sandbox/network/hosts.ts";
+import { reachesHost, rulesToGrant, takenPlace } from "../../sandbox/network/hosts.ts";
 import { meetNetwork } from "../../sandbox/network/network.ts";
 import { MAX_PLACES } from "../../sandbox/network/places.ts";
 import type { Network, NetworkRule } from "../../sandbox/network/rule.ts";
@@ -52,6 +52,9 @@ export function judgeHost(
     const refused = refusalAt(to, level, index === chain.length - 1, learns);
     if (refused !== null) return refused;
     above = allowedBy(level.sandbox.policy.network, above);
+    const taken = takenPlace(level.sandbox.network, above);
+    if (taken !== null)
+      return refuseHost("GRANT_RESERVED", to, `In the container it would be at the place of '${taken}'.`);
     rules.push(above);
   }
   if (above.length > 0) return { ok: true, had: false, first, rules };

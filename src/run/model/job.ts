@@ -60,6 +60,8 @@ export interface Job {
   readonly callerMeter: Meter | null;
   /** For an agent: the conversation that it continues. It carries no rights. */
   readonly continues?: Continued;
+  /** The user wants to be asked about every host that this tree of runs tries to reach. Absent: false. */
+  readonly learnsNetwork?: boolean;
   /**
    * Settles when the worker may begin; absent: at once. Its verified cell waits at the gate meanwhile, and the time
    * limit has not begun. Rejects with the reason of `signal`.
@@ -70,7 +72,7 @@ export interface Job {
 /** A job that a person or a program asks for: the first of its tree, under the project. */
 export function rootJob(
   asked: Pick<Job, "run" | "worker" | "callerSandbox" | "signal"> &
-    Partial<Pick<Job, "input" | "attachments" | "continues">>,
+    Partial<Pick<Job, "input" | "attachments" | "continues" | "learnsNetwork">>,
   delegation: { maxDepth: number; maxCalls: number },
 ): Job {
   return {

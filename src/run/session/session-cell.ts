@@ -49,7 +49,7 @@ export async function openSessionCell(
   const owner = identityOf(job);
   const kind = sessionCell(stage, output.path, baseline);
   const opened = await openCell(
-    { job: { ...job, run: newRunId() }, sandbox, kind, owner, signal, accept: network.accept },
+    { job: { ...job, run: newRunId() }, sandbox, kind, owner, signal, accept: network.accept, follow: network.follow },
     env,
   );
   if (!opened.ok) throw refusal(opened.violations);

@@ -1,6 +1,6 @@
 import { meetNetwork, networkExcesses } from "./network.ts";
-import type { Network, NetworkRule } from "./rule.ts";
-import { isAmong } from "./target.ts";
+import { isLookedInto, type Network, type NetworkRule } from "./rule.ts";
+import { isAmong, parseTarget } from "./target.ts";
 
 /** True if the network reaches this host and port, within whatever bounds. */
 export function reachesHost(network: Network, to: string): boolean {
@@ -30,4 +30,21 @@ export function networkWithin(network: Network, above: Network): Network {
   const allow = rulesWithin(network.allow, above);
   if (allow.length === network.allow.length) return network;
   return allow.length === 0 && network.dynamic === undefined ? false : { ...network, allow };
+}
+
+/**
+ * The entry that has the place `http://NAME/` of a cell already, which one of these rules would take as well; null if there is none.
+ */
+export function takenPlace(network: Network, rules: readonly NetworkRule[]): string | null {
+  const had = typeof network === "boolean" ? [] : network.allow.flatMap((rule) => plainPlaceOf(rule) ?? []);
+  const places = rules.flatMap((rule) => plainPlaceOf(rule) ?? []);
+  return had.find((one) => places.some(({ host, port }) => host === one.host && port !== one.port))?.to ?? null;
+}
+
+/** The name whose port 80 in the cell leads to this rule, and the port of the host that is meant. */
+function plainPlaceOf(rule: NetworkRule) {
+  const parsed = parseTarget(rule.to);
+  if (!parsed.ok || parsed.target.wildcard) return null;
+  const { host, port } = parsed.target;
+  return port === 80 || (port === 443 && isLookedInto(rule)) ? { to: rule.to, host, port } : null;
 }

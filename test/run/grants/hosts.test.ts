@@ -137,6 +137,20 @@ describe("a host that nobody is asked about", () => {
     expect(judged(roomy, roomy, strict)).toBe("GRANT_NOT_ABOVE");
   });
 
+  it("is one that would be `http://NAME/` in the cell beside another that is", async () => {
+    const [plain, secure] = ["api.example.org:80", API];
+    const tree = await opened({ allow: [{ to: plain }, { to: secure, methods: ["GET"] }] });
+    const within = ["*.example.org:*"];
+    const one = await tree.open("one", { network: { ...asking(within), allow: [{ to: secure, methods: ["GET"] }] } });
+    const other = await tree.open("other", { network: asking(within, [plain]) });
+    expect(codeOf(await tree.reach(one, plain))).toBe("GRANT_RESERVED");
+    expect(codeOf(await tree.reach(other, secure))).toBe("GRANT_RESERVED");
+    expect(tree.asked).toEqual([]);
+    const both = await opened();
+    const w = await both.open("w", { network: asking(within, [plain]) });
+    expect(codeOf(await both.reach(w, secure))).toBe("session");
+  });
+
   it("is one more than the worker may be granted", async () => {
     const tree = await opened();
     const w = await tree.open("w", { network: asking(["*.example.org:443"], [], 2) });
