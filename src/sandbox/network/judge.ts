@@ -32,14 +32,14 @@ export function rulesFor({ allow }: AllowedNetwork, rawHost: string, port: numbe
 }
 
 /**
- * The rule that allows the request: of several the one that sets most headers, then the first. Or why none does, by the rule
- * that comes nearest. Addresses are judged apart.
+ * The rule that allows the request: of several the one that sets most headers, then one that is not bound to files of a lock
+ * file, then the first. Or why none does, by the rule that comes nearest. Addresses are judged apart.
  */
 export function judgeRequest(network: AllowedNetwork, request: NetworkRequest): NetworkJudgement {
   const { host, port, method, path } = request;
   const rules = rulesFor(network, host, port);
   const withMethod = rules.filter((rule) => hasMethod(rule, method));
-  const [rule] = withMethod.filter((each) => hasPath(each, path)).sort((a, b) => headersSet(b) - headersSet(a));
+  const [rule] = withMethod.filter((each) => hasPath(each, path)).sort(byPreference);
   if (rule !== undefined) return { ok: true, rule };
   const to = `${host}:${port}`;
   if (rules.length === 0)
@@ -101,17 +101,25 @@ function hasMethod(rule: NetworkRule, method: string | undefined): boolean {
   return rule.methods?.includes(method) ?? true;
 }
 
-function headersSet({ set = {} }: NetworkRule): number {
-  return Object.keys(set).length;
+function byPreference(a: NetworkRule, b: NetworkRule): number {
+  const [first, second] = [a, b].map(({ set = {} }) => Object.keys(set).length) as [number, number];
+  return second - first || Number(a.artifacts !== undefined) - Number(b.artifacts !== undefined);
 }
 
-function hasPath({ paths, artifacts }: NetworkRule, raw: string | undefined): boolean {
-  const path = raw?.split("?", 1)[0];
-  if (path === undefined) return paths === undefined && artifacts === undefined;
-  if (
-    artifacts !== undefined &&
-    !artifacts.some((artifact) => artifact.path === path || pathMatches(artifact.path, path))
-  )
-    return false;
-  return paths?.some((pattern) => pathMatches(pattern, path)) ?? true;
+function hasPath({ paths, artifacts, packages }: NetworkRule, raw: string | undefined): boolean {
+  const sent = raw?.split("?", 1)[0];
+  if (sent === undefined) return paths === undefined && artifacts === undefined;
+  const path = packages?.kind === "npm" ? scopeResolved(sent) : sent;
+  if (artifacts !== undefined && !artifacts.some((artifact) => isMeant(artifact.path, path))) return false;
+  return paths?.some((pattern) => isMeant(pattern, path)) ?? true;
+}
+
+/** A list of a lock file has thousands of plain paths, so these are compared first. */
+function isMeant(pattern: string, path: string): boolean {
+  return (pattern === path || pattern.includes("*")) && pathMatches(pattern, path);
+}
+
+/** npm asks for a package of a scope by `/@scope%2fname`, and every registry knows that. */
+function scopeResolved(path: string): string {
+  return path.replace(/\/(@[A-Za-z0-9~._-]+)%2f([A-Za-z0-9~._-]+)$/i, "/$1/$2");
 }

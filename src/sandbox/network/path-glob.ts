@@ -38,7 +38,31 @@ export function pathMatches(pattern: string, path: string): boolean {
 
 /** True if `outer` has every path that `inner` has. */
 export function patternInside(inner: string, outer: string): boolean {
-  return meetPatterns(inner, outer) === inner;
+  // Lock files make lists of thousands of plain paths.
+  return isPlain(outer) ? inner === outer : meetPatterns(inner, outer) === inner;
+}
+
+/** Patterns without those that another one includes. */
+export function widestPatterns(patterns: readonly string[]): string[] {
+  const globs = patterns.filter((pattern) => !isPlain(pattern));
+  return patterns.filter((path) => !globs.some((other) => other !== path && patternInside(path, other)));
+}
+
+/** The paths that are in one of either list. */
+export function meetPatternLists(some: readonly string[], others: readonly string[]): string[] {
+  const known = new Set(others);
+  const globs = others.filter((pattern) => !isPlain(pattern));
+  return some.flatMap((path) =>
+    isPlain(path)
+      ? known.has(path) || globs.some((glob) => patternInside(path, glob))
+        ? [path]
+        : []
+      : others.flatMap((other) => meetPatterns(path, other) ?? []),
+  );
+}
+
+function isPlain(pattern: string): boolean {
+  return !pattern.includes("*");
 }
 
 /** The paths of both: again one pattern, or null if there are none. */

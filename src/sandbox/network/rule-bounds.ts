@@ -10,7 +10,7 @@ import {
 } from "./address.ts";
 import { type ArtifactIndex, artifactInside, meetArtifacts } from "./artifacts.ts";
 import { hasOwn, type ParsedRule } from "./canonical-rule.ts";
-import { meetPatterns, patternInside, segmentCount, splitPattern } from "./path-glob.ts";
+import { meetPatternLists, patternInside, segmentCount, splitPattern } from "./path-glob.ts";
 import { type Artifact, isLookedInto, type NetworkRule } from "./rule.ts";
 import { EVERYWHERE, meetTargets, type NetworkTarget, targetInside } from "./target.ts";
 
@@ -118,8 +118,8 @@ export function meetRules(asked: ParsedRule, has: ParsedRule, ceiling: Ceiling):
   const tls = meetTls(asked.rule, has.rule, met);
   if (tls === null) return null;
   const blocks = meetAddresses(asked, has, ceiling);
-  const methods = meetLists(asked.rule.methods, has.rule.methods, (a, b) => (a === b ? a : null));
-  const paths = meetLists(asked.rule.paths, has.rule.paths, meetPatterns);
+  const methods = meetLists(asked.rule.methods, has.rule.methods, (a, b) => a.filter((each) => b.includes(each)));
+  const paths = meetLists(asked.rule.paths, has.rule.paths, meetPatternLists);
   const artifacts =
     asked.rule.artifacts && has.files
       ? meetArtifacts(asked.rule.artifacts, has.files)
@@ -156,13 +156,12 @@ function meetAddresses(asked: ParsedRule, has: ParsedRule, ceiling: Ceiling): re
   return meetBlocks(asked.blocks ?? PUBLIC_ADDRESSES, has.blocks ?? PUBLIC_ADDRESSES);
 }
 
-function meetLists<Item>(
-  some: readonly Item[] | undefined,
-  others: readonly Item[] | undefined,
-  meet: (a: Item, b: Item) => Item | null,
-): Item[] | undefined {
-  if (some === undefined || others === undefined) return (some ?? others)?.slice();
-  return some.flatMap((a) => others.flatMap((b) => meet(a, b) ?? []));
+function meetLists(
+  some: readonly string[] | undefined,
+  others: readonly string[] | undefined,
+  meet: (a: readonly string[], b: readonly string[]) => string[],
+): readonly string[] | undefined {
+  return some === undefined || others === undefined ? (some ?? others) : meet(some, others);
 }
 
 /** A header that both set is set by Corral. A header that only one sets is not sent at all. */

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { addressAllowed, allowedText, judgeRequest, rulesFor } from "../../../src/sandbox/network/judge.ts";
+import { canonicalNetwork, meetNetwork, networkExcesses } from "../../../src/sandbox/network/network.ts";
 import type { AllowedNetwork } from "../../../src/sandbox/network/rule.ts";
 
 const api = { to: "api.example.org:443", methods: ["GET"], paths: ["/repos/*/issues", "/v1/**"] };
@@ -169,5 +170,54 @@ describe("a refused host that the run may be granted", () => {
     const asked = "The user is asked if this run may reach it: try again in a while.";
     expect(detail("api.example.org", 443)).toBe(`api.example.org:443 is not allowed. Allowed: none. ${asked}`);
     expect(detail("api.example.org", 80)).toBe("api.example.org:80 is not allowed. Allowed: none.");
+  });
+});
+
+describe("rules of lock files", () => {
+  const digest = `sha256-${"A".repeat(43)}=`;
+  const packages = { kind: "npm" as const, use: [] };
+
+  it("give way to rules for the index on the same host", () => {
+    const files = { to: "a.example:443", methods: ["GET"], artifacts: [{ path: "/**", digests: [digest] }] };
+    const index = { to: "a.example:443", methods: ["GET"], paths: ["/simple/a/"] };
+    const network = { allow: [files, index] };
+    const request = { host: "a.example", port: 443, method: "GET" };
+    expect(judgeRequest(network, { ...request, path: "/simple/a/" })).toEqual({ ok: true, rule: index });
+    expect(judgeRequest(network, { ...request, path: "/simple/b/" })).toEqual({ ok: true, rule: files });
+  });
+
+  it("take the index of a package of a scope as npm writes it, and nothing else that is escaped", () => {
+    const rule = { to: "a.example:443", methods: ["GET"], paths: ["/npm/@s/a"], packages };
+    const ok = (path: string, each: typeof rule | Omit<typeof rule, "packages"> = rule) =>
+      judgeRequest({ allow: [each] }, { host: "a.example", port: 443, method: "GET", path }).ok;
+    expect(ok("/npm/@s%2fa")).toBe(true);
+    expect(ok("/npm/@s%2Fa?write=true")).toBe(true);
+    for (const path of [
+      "/npm%2f@s/a",
+      "/npm/@s%2fa%2fb",
+      "/npm/@s%2f..",
+      "/npm/x%2fa",
+      "/npm/@s%2fa/b",
+      "/npm/@s%252fa",
+    ])
+      expect(ok(path), path).toBe(false);
+    const { packages: _, ...other } = rule;
+    expect(ok("/npm/@s%2fa", other)).toBe(false);
+  });
+
+  it("are compared within seconds if they have thousands of paths and digests", () => {
+    const paths = Array.from({ length: 5000 }, (_, index) => `/p${index}`);
+    const artifacts = Array.from({ length: 20_000 }, (_, index) => ({ path: `/p/-/${index}.tgz`, digests: [digest] }));
+    const many = Array.from({ length: 100_000 }, (_, index) => `sha256-${index}`);
+    const allow = [
+      { to: "a.example:443", paths, packages },
+      { to: "a.example:443", artifacts, packages },
+      { to: "b.example:443", artifacts: [{ path: "/**", digests: many }] },
+    ];
+    const start = performance.now();
+    const network = canonicalNetwork({ allow });
+    expect(networkExcesses(network, network)).toEqual([]);
+    expect(meetNetwork(network, network)).toEqual(network);
+    expect(performance.now() - start).toBeLessThan(5000);
   });
 });

@@ -31,6 +31,8 @@ export interface LockFault {
 /** Files and entries beyond these are a mistake, or meant to exhaust Corral. */
 export const MAX_LOCK_BYTES = 32 * 1024 * 1024;
 export const MAX_LOCK_ENTRIES = 20_000;
+/** Paths of indexes are compared one by one. */
+const MAX_LOCK_INDEXES = 5000;
 /** After this many the others are not reported. */
 const MAX_FAULTS = 20;
 
@@ -45,6 +47,8 @@ export class LockReading {
   }
 
   end(locked: Locked): LockParse {
+    if (locked.indexes.length > MAX_LOCK_INDEXES)
+      this.fault(1, "", `needs ${locked.indexes.length} indexes of packages; at most ${MAX_LOCK_INDEXES} are taken`);
     if (this.#unreported > 0)
       this.#faults.push({ line: 1, entry: "", message: `has ${this.#unreported} further entries that are refused` });
     return this.#faults.length > 0 ? { ok: false, faults: this.#faults } : { ok: true, locked };
