@@ -1,6 +1,7 @@
 import type { Meter } from "../../egress/traffic/meter.ts";
 import type { Accept } from "../../isolation/port/cell.ts";
 import { lesserNetwork } from "../../sandbox/network/lesser-network.ts";
+import { packageRewrites } from "../../sandbox/network/package-environment.ts";
 import type { NetworkReport } from "../../sandbox/network/report.ts";
 import type { AllowedNetwork } from "../../sandbox/network/rule.ts";
 import { asksByConnection } from "../grants/asked-by-connection.ts";
@@ -52,6 +53,7 @@ export async function openRunNetwork(
     network,
     resolve: env.resolveName,
     secretOf: env.secretOf,
+    rewrites: packageRewrites(network),
     ...(env.trustedRoots === undefined ? {} : { ca: env.trustedRoots }),
     ...(callerMeter === null ? {} : { parent: callerMeter }),
     onDenied: (denied) => {
