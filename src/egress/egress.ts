@@ -1,15 +1,18 @@
 import type { Duplex } from "node:stream";
-import { judgeRequest, rulesFor } from "../sandbox/network/judge.ts";
+import { createSecureContext } from "node:tls";
+import type { Rewrite } from "../sandbox/network/package-environment.ts";
 import type { NetworkPlace } from "../sandbox/network/places.ts";
 import type { DeniedTraffic, NetworkReport } from "../sandbox/network/report.ts";
-import { type AllowedNetwork, isLookedInto } from "../sandbox/network/rule.ts";
+import type { AllowedNetwork, NetworkLimits } from "../sandbox/network/rule.ts";
 import { dial } from "./dial/dial.ts";
 import { judgedAddresses } from "./dial/judged-addresses.ts";
+import { Entrance } from "./entrance.ts";
+import { rawAnswer } from "./http/fault.ts";
+import { SecretValues } from "./http/secret-values.ts";
 import { BOUNDS } from "./model/bounds.ts";
-import { type Outlet, targetText, type Visit } from "./model/outlet.ts";
+import { type Outlet, targetText } from "./model/outlet.ts";
 import { Meter } from "./traffic/meter.ts";
 import { Traffic } from "./traffic/traffic.ts";
-import { tunnel } from "./tunnel/tunnel.ts";
 import { Visits } from "./visits.ts";
 
 export interface EgressRequest {
@@ -25,7 +28,7 @@ export interface EgressRequest {
   /** Certificates, as PEM, that are trusted for hosts that are looked into. Absent: those of Node. */
   readonly ca?: readonly string[];
   /** Prefixes of URLs in the index pages of package registries that are others in the cell. */
-  readonly rewrites?: readonly { readonly from: string; readonly to: string }[];
+  readonly rewrites?: readonly Rewrite[];
 }
 
 /** The network of one cell. Disposing closes all its connections within a second. */
@@ -39,10 +42,11 @@ export interface Egress extends AsyncDisposable {
 }
 
 export function openEgress(request: EgressRequest): Egress {
+  const ended = new AbortController();
   let network: AllowedNetwork | false = request.network;
   const meter = new Meter(boundedLimits(network), request.parent);
   const traffic = new Traffic(meter, (denied) => request.onDenied?.(denied));
-  const visits = new Visits(meter, (visit) => network !== false && visit.allowedBy(network));
+  const visits = new Visits(meter);
   const outlet: Outlet = {
     network: () => network,
     denied: (refusal) => traffic.denied(refusal),
@@ -58,33 +62,19 @@ export function openEgress(request: EgressRequest): Egress {
       return { ok: true, socket };
     },
   };
-  const serve = (place: NetworkPlace, visit: Visit): void => {
-    if (place.host === null) {
-      visit.close();
-      return;
-    }
-    const target = { host: place.host, port: place.port };
-    const rules = () =>
-      (network === false ? [] : rulesFor(network, target.host, target.port)).filter((r) => !isLookedInto(r));
-    if (rules().length === 0) {
-      const judged = judgeRequest(network === false ? { allow: [] } : network, target);
-      if (!judged.ok) traffic.denied({ to: targetText(target), reason: judged.reason, detail: judged.detail });
-      visit.close();
-      return;
-    }
-    const onHttp = (): void => {
-      traffic.denied({ to: targetText(target), reason: "malformed", detail: "HTTP is not carried yet." });
-      visit.close();
-    };
-    tunnel({ outlet, visit, target, rules, onHttp }).catch(() => visit.close());
-  };
+  const entrance = new Entrance({
+    outlet,
+    secrets: new SecretValues((name) => request.secretOf(name, ended.signal)),
+    secureContext: createSecureContext(request.ca === undefined ? {} : { ca: [...request.ca] }),
+    rewrites: request.rewrites ?? [],
+  });
   return {
     meter,
     accept(place, socket) {
-      const visit = visits.open(socket);
-      const to = place.host === null ? "proxy" : `${place.host}:${place.port}`;
-      if (visit === null) traffic.denied({ to, reason: "limit", detail: "Too many connections at once." });
-      else serve(place, visit);
+      const refusal = { reason: "limit", detail: "Too many connections at once." } as const;
+      const visit = visits.open(socket, place.port === 443 ? "" : rawAnswer(refusal));
+      if (visit !== null) entrance.enter(place, visit);
+      else traffic.denied({ ...refusal, to: place.host === null ? "proxy" : `${place.host}:${place.port}` });
     },
     replace(next) {
       network = next;
@@ -94,11 +84,13 @@ export function openEgress(request: EgressRequest): Egress {
     report: () => traffic.report(),
     async [Symbol.asyncDispose]() {
       network = false;
+      ended.abort();
+      entrance[Symbol.dispose]();
       await visits.closeAll();
     },
   };
 }
 
-function boundedLimits({ limits }: AllowedNetwork) {
+function boundedLimits({ limits }: AllowedNetwork): NetworkLimits {
   return { connections: BOUNDS.connections, ...limits };
 }

@@ -5,28 +5,31 @@ import type { Meter } from "./traffic/meter.ts";
 /** The open connections of one cell. Each holds a place in the budget from its first moment to its last. */
 export class Visits {
   readonly #meter: Meter;
-  readonly #allowed: (visit: Visit) => boolean;
   readonly #open = new Set<Visit>();
   #closed = false;
 
-  constructor(meter: Meter, allowed: (visit: Visit) => boolean) {
+  constructor(meter: Meter) {
     this.#meter = meter;
-    this.#allowed = allowed;
   }
 
-  /** Null if there is no room; then the socket is closed. */
-  open(socket: Duplex): Visit | null {
+  /** Null if there is no room; then the socket is closed, after `last` if there is something to say. */
+  open(socket: Duplex, last: string): Visit | null {
     // An error closes the socket too, and that is what counts.
     socket.on("error", () => {});
-    if (this.#closed || socket.destroyed || !this.#meter.take("connections", 1)) {
+    if (this.#closed || socket.destroyed) {
       socket.destroy();
+      return null;
+    }
+    if (!this.#meter.take("connections", 1)) {
+      // It is not waited for, so that those that are too many hold nothing.
+      socket.end(last, () => socket.destroy());
       return null;
     }
     const ended = new AbortController();
     const visit: Visit = {
       socket,
       signal: ended.signal,
-      allowedBy: () => true,
+      isAllowed: () => true,
       close: () => void socket.destroy(),
     };
     this.#open.add(visit);
@@ -40,7 +43,7 @@ export class Visits {
 
   /** Closes those that are no longer allowed. */
   review(): void {
-    for (const visit of this.#open) if (!this.#allowed(visit)) visit.close();
+    for (const visit of this.#open) if (!visit.isAllowed()) visit.close();
   }
 
   /** Closes all, and takes no more. */

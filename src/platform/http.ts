@@ -3,4 +3,4 @@
  * of a processor in every short command.
  */
 
-export const { Agent, createServer } = process.getBuiltinModule("node:http");
+export const { Agent, createServer, request } = process.getBuiltinModule("node:http");

@@ -34,7 +34,7 @@ export function dial(addresses: readonly string[], port: number, signal: AbortSi
       socket.once("error", failed).once("connect", () => {
         socket.off("error", failed);
         // The next owner listens too; an error before that must not be unhandled.
-        socket.on("error", () => {}).pause();
+        socket.on("error", () => {});
         finish(socket);
       });
       stagger = setTimeout(next, BOUNDS.nextAddressMs);

@@ -22,4 +22,17 @@ export const BOUNDS = {
   tunnelIdleMs: 3_600_000,
   /** How long a client that was refused may take to read why. */
   lingerMs: 500,
+  /** Request line and headers, in each direction. */
+  headerBytes: 32_768,
+  headersTimeoutMs: 15_000,
+  /** An HTTP connection without a byte, while a request or its answer is under way. */
+  httpIdleMs: 600_000,
+  /** A connection of the cell between two requests. */
+  keepAliveMs: 60_000,
+  /** A connection to a host between two requests. */
+  upstreamKeepAliveMs: 4_000,
+  /** Requests that a client may send ahead of their answers. */
+  pipelined: 64,
+  /** A secret is read again after this time. */
+  secretMs: 60_000,
 } as const;

@@ -41,7 +41,7 @@ export interface Visit {
   /** Aborted when the connection ends, for whatever reason. */
   readonly signal: AbortSignal;
   /** Asked after each change of the network; if it is false, the connection is closed. */
-  allowedBy: (network: AllowedNetwork) => boolean;
+  isAllowed: () => boolean;
   /** Closes the connection at once. */
   close(): void;
 }

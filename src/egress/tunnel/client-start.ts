@@ -1,12 +1,12 @@
 import { isIP } from "node:net";
 import type { Duplex } from "node:stream";
+import type { Alert } from "../carry/alert.ts";
 import { HANDSHAKE_RECORD } from "../first/client-hello.ts";
 import { readFirstBytes } from "../first/first-bytes.ts";
 import { heldBytes } from "../first/held-bytes.ts";
 import { beforeSecondHello } from "../first/server-start.ts";
 import { BOUNDS } from "../model/bounds.ts";
 import type { Refusal } from "../model/refusal.ts";
-import type { Alert } from "./alert.ts";
 
 /** How a client of a tunnel begins, judged. `bytes` is all that it sent so far. */
 export type ClientStart =

@@ -1,10 +1,10 @@
 import type { Socket } from "node:net";
+import { pump } from "../carry/pump.ts";
 import { addressStillAllowed } from "../dial/judged-addresses.ts";
 import { ServerStart } from "../first/server-start.ts";
 import { BOUNDS } from "../model/bounds.ts";
 import { type Line, targetText } from "../model/outlet.ts";
 import { type ClientStart, readSecondHello } from "./client-start.ts";
-import { pump } from "./pump.ts";
 import { refuseStart, type TunnelRequest } from "./tunnel-request.ts";
 
 /** A tunnel whose host is connected. Bytes of the host flow at once, those of the client after `admit`. */
@@ -22,10 +22,11 @@ export class OpenTunnel {
     this.#upstream = upstream;
     this.#line = outlet.line(targetText(target));
     const address = upstream.remoteAddress ?? "";
-    visit.allowedBy = () => addressStillAllowed(address, rules());
+    visit.isAllowed = () => addressStillAllowed(address, rules());
     visit.socket.allowHalfOpen = true;
     visit.signal.addEventListener("abort", this.#abort, { once: true });
-    if (visit.signal.aborted) this.#abort();
+    // The network may have changed while the host was dialled.
+    if (visit.signal.aborted || !visit.isAllowed()) this.#abort();
     upstream.once("close", () => visit.close());
     upstream.setTimeout(BOUNDS.tunnelIdleMs, this.#abort);
     pump(upstream, visit.socket, (piece) => {

@@ -1,7 +1,7 @@
 import type { NetworkRule } from "../../sandbox/network/rule.ts";
+import { alertBytes, closeWith } from "../carry/alert.ts";
 import { type Outlet, type Target, targetText, type Visit } from "../model/outlet.ts";
 import type { Refusal } from "../model/refusal.ts";
-import { alertBytes, closeWith } from "./alert.ts";
 import type { ClientStart } from "./client-start.ts";
 
 export interface TunnelRequest {
@@ -12,8 +12,8 @@ export interface TunnelRequest {
   readonly rules: () => readonly NetworkRule[];
   /** Takes over a client that speaks HTTP in the clear, with what it sent, so that each of its requests is judged. */
   readonly onHttp: (first: Buffer) => void;
-  /** For a client that waits for an answer before it speaks (CONNECT). */
-  readonly onDialled?: (refusal: Refusal | null) => void;
+  /** Answers a client that waits for that before it speaks (CONNECT). Null: the client may speak first. */
+  readonly onDialled: ((refusal: Refusal | null) => void) | null;
 }
 
 /** Closes, and says why: as an alert of TLS, if the client speaks that. */

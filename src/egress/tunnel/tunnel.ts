@@ -10,7 +10,8 @@ import { refuseStart, type TunnelRequest } from "./tunnel-request.ts";
  */
 export async function tunnel(request: TunnelRequest): Promise<void> {
   const { outlet, visit, target, rules, onDialled } = request;
-  const waits = onDialled !== undefined;
+  visit.isAllowed = () => rules().length > 0;
+  const waits = onDialled !== null;
   let start = waits ? null : readClientStart(visit.socket, target.host);
   const early = await Promise.race([start, start && delay(BOUNDS.clientFirstMs, null)]);
   if (early !== null && !mayPass(request, early)) return;

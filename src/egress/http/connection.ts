@@ -1,0 +1,187 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Duplex } from "node:stream";
+import type { SecureContext } from "node:tls";
+import { judgeRequest } from "../../sandbox/network/judge.ts";
+import { type AllowedNetwork, isLookedInto, type NetworkRule } from "../../sandbox/network/rule.ts";
+import { addressStillAllowed } from "../dial/judged-addresses.ts";
+import { BOUNDS } from "../model/bounds.ts";
+import { targetInside } from "../model/meaning.ts";
+import { type Outlet, type Target, targetText, type Visit } from "../model/outlet.ts";
+import { exchange } from "./exchange.ts";
+import { answerFault, type Fault, Faulty } from "./fault.ts";
+import { insideUrls } from "./inside-urls.ts";
+import { overrideFault } from "./outgoing-headers.ts";
+import type { Replacement } from "./replaced-bytes.ts";
+import { type Asked, type RequestHead, readRequestHead } from "./request-head.ts";
+import type { SecretValues } from "./secret-values.ts";
+import { secure } from "./secure.ts";
+import { Upstreams } from "./upstreams.ts";
+
+/** What the HTTP connections of a cell share. */
+export interface HttpParts {
+  readonly outlet: Outlet;
+  readonly secrets: SecretValues;
+  readonly secureContext: SecureContext;
+  readonly rewrites: readonly Replacement[];
+}
+
+/** The request that is under way, for a network that changes meanwhile. */
+interface Current {
+  readonly head: RequestHead;
+  readonly target: Target;
+  readonly rule: NetworkRule;
+  /** Of the host; absent until it is connected. */
+  address?: string;
+}
+
+/** One connection of a cell on which it speaks HTTP. Its requests are judged and answered one after the other. */
+export class HttpConnection {
+  readonly #parts: HttpParts;
+  readonly #visit: Visit;
+  readonly #asked: Asked;
+  readonly #upstreams = new Upstreams();
+  #turn: Promise<void> = Promise.resolve();
+  #waiting = 0;
+  #current: Current | null = null;
+
+  constructor(parts: HttpParts, visit: Visit, asked: Asked) {
+    this.#parts = parts;
+    this.#visit = visit;
+    this.#asked = asked;
+    visit.isAllowed = () => this.#isAllowed();
+    visit.signal.addEventListener("abort", () => this.#upstreams.close(), { once: true });
+  }
+
+  /** Takes a request after those before it have been answered. */
+  take(request: IncomingMessage, response: ServerResponse, waits: boolean): void {
+    request.on("error", () => {});
+    response.on("error", () => {});
+    this.#waiting += 1;
+    if (this.#waiting > BOUNDS.pipelined) {
+      this.#denied(this.#place(), {
+        reason: "limit",
+        detail: "The client sends too many requests ahead of their answers.",
+      });
+      this.#visit.close();
+      return;
+    }
+    this.#turn = this.#turn.then(async () => {
+      const fault = await this.#answer(request, response, waits).catch(() => null);
+      this.#current = null;
+      this.#waiting -= 1;
+      if (fault !== null) answerFault(response, fault);
+      else if (!response.writableEnded) response.destroy();
+    });
+  }
+
+  /** Says that what came is no HTTP request. */
+  refuse(fault: Fault): void {
+    this.#denied(this.#place(), fault);
+  }
+
+  get isIdle(): boolean {
+    return this.#waiting === 0;
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse, waits: boolean): Promise<Fault | null> {
+    const { outlet, secrets, rewrites } = this.#parts;
+    const network = outlet.network();
+    if (network === false || this.#visit.signal.aborted) return null;
+    const head = readRequestHead(request, this.#asked);
+    if ("reason" in head) return this.#denied(this.#place(), head);
+    const target = targetInside(network, head.inside);
+    const rule = judged(network, target, head);
+    if ("reason" in rule) return this.#denied(target, rule);
+    const line = outlet.line(targetText(target));
+    if (!line.request())
+      return this.#denied(target, { reason: "limit", detail: "The budget for requests is used up." });
+    const set = await this.#valuesOf(rule);
+    if (!(set instanceof Map)) return this.#denied(target, set);
+    const current = { head, target, rule };
+    this.#current = current;
+    const isSecure = target.port !== 80 && (isLookedInto(rule) ? rule.tls !== false : target.port === 443);
+    const { redactor } = secrets;
+    const replacements = rule.packages === undefined || rule.artifacts !== undefined ? [] : rewrites;
+    const fault = await exchange({
+      ...{ head, target, rule, line, request, response, waits, set, redactor, replacements, secure: isSecure },
+      whole: redactor !== null || rule.artifacts !== undefined || replacements.length > 0,
+      urls: (text) => insideUrls(network, text),
+      agent: this.#upstreams.agentFor(JSON.stringify([target, isSecure, rule.addresses]), () =>
+        this.#open(current, isSecure),
+      ),
+    });
+    return fault === null ? null : this.#denied(target, fault);
+  }
+
+  /** A connection to the host of the current request. */
+  async #open(current: Current, isSecure: boolean): Promise<Duplex> {
+    const { outlet, secureContext } = this.#parts;
+    const { target, rule } = current;
+    const dialled = await outlet.dial(target, [rule], this.#visit.signal);
+    if (!dialled.ok) throw new Faulty(dialled.refusal);
+    const { socket } = dialled;
+    current.address = socket.remoteAddress ?? "";
+    this.#visit.signal.addEventListener("abort", () => socket.destroy(), { once: true });
+    if (this.#visit.signal.aborted || !this.#isAllowed()) {
+      socket.destroy();
+      throw new Faulty({ reason: "host", detail: `${targetText(target)} is no longer allowed.` });
+    }
+    if (!isSecure) return socket;
+    const secured = await secure(socket, target.host, secureContext);
+    if (!secured.ok) throw new Faulty(secured.fault);
+    return secured.socket;
+  }
+
+  async #valuesOf({ set = {} }: NetworkRule): Promise<Map<string, string> | Fault> {
+    const values = new Map<string, string>();
+    for (const [header, { secret }] of Object.entries(set)) {
+      const value = await this.#parts.secrets.value(secret).catch(() => null);
+      if (value === null) return { reason: "secret", detail: `The secret ${secret} is not available.` };
+      values.set(header, value);
+    }
+    return values;
+  }
+
+  /** False if a changed network does not allow the current request, or would send it with other headers. */
+  #isAllowed(): boolean {
+    const network = this.#parts.outlet.network();
+    if (network === false) return false;
+    if (this.#current === null) {
+      this.#upstreams.close();
+      return true;
+    }
+    const { head, target, rule, address } = this.#current;
+    const now = judged(network, target, head);
+    if ("reason" in now || boundsOf(now) !== boundsOf(rule)) return false;
+    return address === undefined || addressStillAllowed(address, [now]);
+  }
+
+  #denied(to: Target | string, fault: Fault): Fault {
+    this.#parts.outlet.denied({ ...fault, to: typeof to === "string" ? to : targetText(to) });
+    return fault;
+  }
+
+  #place(): Target | string {
+    const network = this.#parts.outlet.network();
+    if (this.#asked === "proxy") return "proxy";
+    return network === false ? this.#asked : targetInside(network, this.#asked);
+  }
+}
+
+/** The rule that allows the request, or why none does. */
+function judged(network: AllowedNetwork, target: Target, head: RequestHead): NetworkRule | Fault {
+  const { method, path } = head;
+  const judgement = judgeRequest(network, { ...target, method, path });
+  if (!judgement.ok) return { reason: judgement.reason, detail: judgement.detail };
+  const { rule } = judgement;
+  if (rule.artifacts !== undefined && (path.includes("?") || head.body !== 0 || !["GET", "HEAD"].includes(method)))
+    return {
+      reason: "path",
+      detail: "Only plain downloads of files of the lock file are allowed: without a query and a body.",
+    };
+  return overrideFault(head, rule) ?? rule;
+}
+
+function boundsOf({ set, without, artifacts }: NetworkRule): string {
+  return JSON.stringify([set, without, artifacts]);
+}

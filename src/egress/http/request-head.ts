@@ -1,0 +1,83 @@
+import type { IncomingMessage } from "node:http";
+import { canonicalHost } from "../../sandbox/network/target.ts";
+import type { Target } from "../model/outlet.ts";
+import type { Fault } from "./fault.ts";
+import { type HeaderLines, headerLines, valuesOf } from "./headers.ts";
+
+/** A request of a cell whose host, framing and target have one meaning for every server. */
+export interface RequestHead {
+  /** Upper case. */
+  readonly method: string;
+  /** The host and port that the client wrote, in the cell's terms: `http://HOST/` is port 80. */
+  readonly inside: Target;
+  /** With its query, as it was sent. */
+  readonly path: string;
+  readonly lines: HeaderLines;
+  /** How long the body is; `chunked` if it says so at its end. */
+  readonly body: number | "chunked";
+}
+
+/** Who is asked: a host, of which requests name only the path, or the proxy, for which they name the whole URL. */
+export type Asked = Target | "proxy";
+
+export function readRequestHead(request: IncomingMessage, asked: Asked): RequestHead | Fault {
+  const lines = headerLines(request.rawHeaders);
+  const method = request.method ?? "";
+  if (method === "TRACE") return { reason: "method", detail: "TRACE is refused, as it repeats what Corral adds." };
+  if (valuesOf(lines, "upgrade").some((value) => value.trim().toLowerCase() !== "h2c"))
+    return malformed("Upgrade is refused: what follows could not be judged");
+  const body = bodyLength(request, lines);
+  if (typeof body === "object") return body;
+  const url = readUrl(request.url ?? "", asked);
+  if ("reason" in url) return url;
+  const hosts = valuesOf(lines, "host");
+  const host = hosts.length === 1 ? readAuthority(hosts[0] ?? "") : null;
+  if (host === null) return malformed("the request must have one Host, as `example.org` or `example.org:8080`");
+  const inside = url.authority ?? (asked === "proxy" ? host : asked);
+  if (host.host !== inside.host || host.port !== inside.port) {
+    const meant = inside.port === 80 ? inside.host : `${inside.host}:${inside.port}`;
+    return { reason: "name", detail: `The request has another Host than ${meant}.` };
+  }
+  return { method, inside, path: url.path, lines, body };
+}
+
+/** `example.org:8080` or `[::1]`, as a client writes it; the port is 80 if none is written. Null for anything else. */
+export function readAuthority(text: string, defaultPort = 80): Target | null {
+  const [, rawHost = "", rawPort] = /^(\[[0-9a-f:.]+\]|[^:@[\]\s/?#\\%]+)(?::([1-9][0-9]{0,4}))?$/i.exec(text) ?? [];
+  const host = canonicalHost(rawHost);
+  const port = rawPort === undefined ? defaultPort : Number(rawPort);
+  return host === null || port > 65_535 ? null : { host, port };
+}
+
+/** The target of a request: a path, or a URL if a proxy is asked; a server takes a URL too (RFC 9112 section 3.2.2). */
+function readUrl(url: string, asked: Asked): { authority: Target | null; path: string } | Fault {
+  if (!/^[\x21-\x7e]+$/.test(url) || url.includes("#")) return malformed("its URL has characters that must be escaped");
+  if (url.startsWith("/"))
+    return asked === "proxy"
+      ? malformed("this is a proxy: the request must have a whole URL")
+      : { authority: null, path: url };
+  const [, rawAuthority, rest = ""] = /^http:\/\/([^/?]*)(.*)$/i.exec(url) ?? [];
+  if (rawAuthority === undefined) return malformed("its URL must be a path, or begin with http://");
+  const authority = readAuthority(rawAuthority);
+  if (authority === null) return malformed("its URL must have a host, without a user");
+  if (asked !== "proxy" && (authority.host !== asked.host || authority.port !== asked.port))
+    return { reason: "name", detail: `The request has another host in its URL than ${asked.host}.` };
+  return { authority, path: rest.startsWith("/") ? rest : `/${rest}` };
+}
+
+/** Node's parser refuses most of this already; what it leaves could still be read in two ways. */
+function bodyLength(request: IncomingMessage, lines: HeaderLines): number | "chunked" | Fault {
+  const codings = valuesOf(lines, "transfer-encoding");
+  const lengths = valuesOf(lines, "content-length");
+  if (codings.length + lengths.length > 1) return malformed("its length is given more than once");
+  if (codings.length === 0) {
+    const [length = "0"] = lengths;
+    return /^[0-9]{1,15}$/.test(length) ? Number(length) : malformed("its Content-Length is no number");
+  }
+  const isChunked = codings[0]?.toLowerCase() === "chunked" && request.httpVersion === "1.1";
+  return isChunked ? "chunked" : malformed("its Transfer-Encoding is not chunked");
+}
+
+function malformed(why: string): Fault {
+  return { reason: "malformed", detail: `The request is refused: ${why}.` };
+}
