@@ -53,5 +53,6 @@ export type { ExplainedRun, Explanation } from "./run/explain/explain.ts";
 export type { RunEvent } from "./run/model/events.ts";
 export type { DescribedViolation, RunError, RunResult, RunStatus } from "./run/model/result.ts";
 export type { ApprovalMode } from "./sandbox/approval.ts";
+export type { AllowedTraffic, DeniedTraffic, NetworkRefusal, NetworkReport } from "./sandbox/network/report.ts";
 export type { LiveGrant } from "./state/live-grants.ts";
 export type { ToolResult } from "./tools/tool-result.ts";

@@ -5,6 +5,7 @@ import type { SettledChanges } from "../run/changes/settled-run.ts";
 import type { RunEnvironment } from "../run/model/environment.ts";
 import { type OpenedSession, openSession } from "../run/open-session.ts";
 import { usefulTools } from "../run/session/offered-tools.ts";
+import type { NetworkReport } from "../sandbox/network/report.ts";
 import type { ToolResult } from "../tools/tool-result.ts";
 import type { AiTool, ToolImages } from "./ai-tools.ts";
 import { FileSandbox } from "./file-sandbox.ts";
@@ -44,6 +45,8 @@ export interface WorkerTools extends AsyncDisposable {
   callWorker(worker: string, call?: WorkerCall, options?: Pick<ToolCallOptions, "signal">): Promise<ToolResult>;
   /** What the worker may do at this moment. */
   readonly sandbox: FileSandbox;
+  /** What its commands did on their network so far; null if the worker has no allow list. */
+  readonly network: NetworkReport | null;
   /**
    * Ends the tools, applies the staged changes that are approved, and returns the result of each change; null if nothing was
    * staged. A second call returns the same answer.
@@ -83,6 +86,9 @@ export async function openTools(
     },
     get sandbox() {
       return new FileSandbox(session.sandbox);
+    },
+    get network() {
+      return session.network;
     },
     close: () => {
       closing ??= disposing === null ? closed(opened).finally(ended) : Promise.resolve(null);

@@ -2,6 +2,26 @@ import { expect, it } from "vitest";
 import type { SealedRecord } from "../../src/audit/seal.ts";
 import { auditTable } from "../../src/cli/audit-text.ts";
 
+it("the audit table has the hosts of a network, refused ones first", () => {
+  const egress = { type: "egress", at: "2026-11-22T00:00:00.000Z", run: "aaaaaaaaaaaa", worker: "a" };
+  const rows = [
+    {
+      ...egress,
+      allowed: [{ to: "a.example:443", connections: 2 }],
+      denied: [{ to: "b.example:1", count: 3 }],
+      unlisted: 4,
+    },
+    { ...egress, allowed: [], denied: [{ to: "b.example:1", count: 1 }], unlisted: 0 },
+    { ...egress, allowed: "foreign", denied: [null] },
+  ];
+  const lines = auditTable(rows as unknown as SealedRecord[]).split("\n");
+  expect(lines.slice(1).map((line) => line.split(/ {2,}/).slice(3).join(" | "))).toEqual([
+    "network | denied b.example:1 ×3, a.example:443 ×2, and 4 more",
+    "network | denied b.example:1 ×1",
+    "network | denied - ×-",
+  ]);
+});
+
 it("the audit table says of a tool what it was used on, and what came of the command or the worker behind it", () => {
   const used = { type: "tool_used", at: "2026-11-22T00:00:00.000Z", run: "aaaaaaaaaaaa", worker: "a", tool: "exec" };
   const rows = [

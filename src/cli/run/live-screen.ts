@@ -1,10 +1,11 @@
+import { deniedLines } from "../../operations/wording/denied-traffic.ts";
 import type { RunEvent } from "../../run/model/events.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import type { RunScreen } from "../terminal/screen.ts";
 import { colorsFor, say, type Terminal } from "../terminal/terminal.ts";
 import { AgentLines } from "./agent-lines.ts";
 import { LiveTree } from "./live-tree.ts";
-import { changesText, deniedLines, endingText, troubleText } from "./run-text.ts";
+import { changesText, endingText, troubleText } from "./run-text.ts";
 import { Witness } from "./witness.ts";
 
 /** On a terminal: the tree of calls as it grows, below whatever the worker prints. */

@@ -1,10 +1,11 @@
+import { deniedLines } from "../../operations/wording/denied-traffic.ts";
 import { printableLine } from "../../operations/wording/printable.ts";
 import type { RunEvent } from "../../run/model/events.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import type { RunScreen } from "../terminal/screen.ts";
 import { colorsFor, printJson, say, type Terminal } from "../terminal/terminal.ts";
 import { AgentLines } from "./agent-lines.ts";
-import { changesText, deniedLines, endingText, troubleText } from "./run-text.ts";
+import { changesText, endingText, troubleText } from "./run-text.ts";
 import { drawTree } from "./tree.ts";
 import { Witness } from "./witness.ts";
 

@@ -1,7 +1,6 @@
 import { printable, printableLine } from "../../operations/wording/printable.ts";
 import type { RunEvent } from "../../run/model/events.ts";
 import type { RunResult } from "../../run/model/result.ts";
-import type { DeniedTraffic } from "../../sandbox/network/report.ts";
 
 /** What the Engine or the host said; it is for people, and may hold host paths. */
 export function troubleText({ worker, detail }: RunEvent & { readonly type: "trouble" }): string {
@@ -15,23 +14,6 @@ export function endingText({ worker, status, error, violations, changeset }: Run
   if (violations.length === 0 || changeset !== null) return ending;
   const reasons = violations.map(({ message }) => `  - ${printableLine(message, 1000)}`);
   return [status === "refused" ? `corral: worker ${worker} was refused:` : ending, ...reasons].join("\n");
-}
-
-/** So many hosts are named one by one. */
-const MAX_DENIED = 20;
-
-/** What a run and the runs that it called were refused on their networks, a line for each host and reason. */
-export function deniedLines(result: RunResult): string[] {
-  const denied = deniedIn(result);
-  const lines = denied.slice(0, MAX_DENIED).map(({ worker, to, count, detail }) => {
-    const times = count === 1 ? "" : ` ×${count}`;
-    return `corral: network: denied ${printableLine(to, 300)}${times} (${printableLine(worker, 80)}): ${printableLine(detail, 500)}`;
-  });
-  return denied.length <= MAX_DENIED ? lines : [...lines, `corral: network: and ${denied.length - MAX_DENIED} more`];
-}
-
-function deniedIn({ worker, network, calls }: RunResult): (DeniedTraffic & { readonly worker: string })[] {
-  return [...(network?.denied ?? []).map((line) => ({ ...line, worker })), ...calls.flatMap(deniedIn)];
 }
 
 /** What became of what a run changed in staged directories, and the way to what waits, unless `told` has it; null where there was nothing. */

@@ -4,6 +4,7 @@ import { Connection } from "../../mcp/connection/connection.ts";
 import { nobodyAsks } from "../../mcp/questions/client-approver.ts";
 import { QuestionRoutes } from "../../mcp/questions/question-routes.ts";
 import { serveOnStdio } from "../../mcp/stdio.ts";
+import { deniedLine } from "../../operations/wording/denied-traffic.ts";
 import { workerNamed, workerSandbox } from "../../operations/workers.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
@@ -40,7 +41,10 @@ export async function mcpVerb(options: McpOptions, terminal: Terminal): Promise<
   await using corral = await openCorralFor(project, {
     stateDir: stateDirFrom(terminal.env),
     engineEnv: terminal.env,
-    emit: (event) => void (event.type === "trouble" && tell(event.detail)),
+    emit(event) {
+      if (event.type === "trouble") tell(event.detail);
+      else if (event.type === "network_denied") say(terminal, deniedLine(event.worker, event.denied));
+    },
     ...(options.approve === undefined ? {} : { approvalMode: options.approve }),
     approver: routes,
   });

@@ -1,5 +1,6 @@
 import { noTerminal } from "../../approval/approver.ts";
 import { loadProject } from "../../declarations/project.ts";
+import { deniedLine } from "../../operations/wording/denied-traffic.ts";
 import { printable } from "../../operations/wording/printable.ts";
 import { workerNamed } from "../../operations/workers.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
@@ -32,7 +33,10 @@ export async function inSession(
   await using corral = await openCorralFor(project, {
     stateDir: stateDirFrom(terminal.env),
     engineEnv: terminal.env,
-    emit: (event) => void (event.type === "trouble" && say(terminal, `corral: ${event.detail}`)),
+    emit(event) {
+      if (event.type === "trouble") say(terminal, `corral: ${event.detail}`);
+      else if (event.type === "network_denied") say(terminal, deniedLine(event.worker, event.denied));
+    },
     ...(options.approve === undefined ? {} : { approvalMode: options.approve }),
     person: person ?? noTerminal,
   });

@@ -3,7 +3,7 @@ import type { Accept } from "../../isolation/port/cell.ts";
 import { lesserNetwork } from "../../sandbox/network/lesser-network.ts";
 import { packageRewrites } from "../../sandbox/network/package-environment.ts";
 import type { NetworkReport } from "../../sandbox/network/report.ts";
-import type { AllowedNetwork } from "../../sandbox/network/rule.ts";
+import { type AllowedNetwork, isLookedInto } from "../../sandbox/network/rule.ts";
 import { asksByConnection } from "../grants/asked-by-connection.ts";
 import { surroundingsOf } from "../grants/surroundings.ts";
 import type { CellHost, Consent, Declared, NetworkHost, Records } from "../model/environment.ts";
@@ -53,8 +53,8 @@ export async function openRunNetwork(
     network,
     resolve: env.resolveName,
     secretOf: env.secretOf,
+    ...(readsRequests(network) ? { ca: await env.trustedRoots() } : {}),
     rewrites: packageRewrites(network),
-    ...(env.trustedRoots === undefined ? {} : { ca: env.trustedRoots }),
     ...(callerMeter === null ? {} : { parent: callerMeter }),
     onDenied: (denied) => {
       told += 1;
@@ -107,6 +107,11 @@ export async function openRunNetwork(
       if (report.allowed.length + report.denied.length > 0) env.emit({ type: "network_used", ...who, report });
     },
   };
+}
+
+/** Also a host that is granted later may be looked into. */
+function readsRequests({ allow, dynamic }: AllowedNetwork): boolean {
+  return dynamic !== undefined || allow.some(isLookedInto);
 }
 
 const NO_LIMIT: Disposable = { [Symbol.dispose]: () => {} };

@@ -40,8 +40,8 @@ export interface NetworkHost {
   readonly resolveName: (host: string, signal: AbortSignal) => Promise<readonly string[]>;
   /** Read for each use, by the name in `secrets` of `corral.yaml`. */
   readonly secretOf: SecretOf;
-  /** Certificates, as PEM, that are trusted beside those of Node; absent: none. */
-  readonly trustedRoots?: readonly string[];
+  /** Certificates, as PEM, that are trusted for hosts that are looked into. */
+  readonly trustedRoots: () => Promise<readonly string[]>;
 }
 
 /** Who agrees to what needs consent, and what running workers were granted beyond their declarations. */

@@ -4,6 +4,7 @@ import type { Plan } from "../../isolation/plan/plan.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { bugText } from "../../platform/bug-text.ts";
 import { within } from "../../platform/within.ts";
+import type { NetworkReport } from "../../sandbox/network/report.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { CallToolRequest, ExecToolAnswer, ExecToolRequest } from "../../tools/hands.ts";
 import type { ToolResult } from "../../tools/tool-result.ts";
@@ -56,6 +57,11 @@ export class Session implements AsyncDisposable {
   /** What it may do now. */
   get sandbox(): Sandbox {
     return this.#request.stage.sandbox;
+  }
+
+  /** What its commands did on their network so far; null if it has no allow list. */
+  get network(): NetworkReport | null {
+    return this.#request.network.report().network ?? null;
   }
 
   /**
