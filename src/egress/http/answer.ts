@@ -6,7 +6,7 @@ import type { Line } from "../model/outlet.ts";
 import { type BodyChange, inTurn, redacting } from "./body-change.ts";
 import { CheckedFile } from "./checked-file.ts";
 import type { Fault } from "./fault.ts";
-import { type Changes, codingFault, incomingHeaders } from "./incoming-headers.ts";
+import { answerFormFault, type Changes, incomingHeaders } from "./incoming-headers.ts";
 import { replacing } from "./replaced-bytes.ts";
 import type { RequestHead } from "./request-head.ts";
 
@@ -22,10 +22,10 @@ export interface AnswerPass extends Omit<Changes, "isBodyChanged"> {
 /** Passes an answer on to the cell. Resolves when it has ended, with a fault if it was not passed on as a whole. */
 export function passAnswer(answer: IncomingMessage, pass: AnswerPass): Promise<Fault | null> {
   const { response, head, rule, whole } = pass;
-  const coding = codingFault(answer, whole);
-  if (coding !== null) {
+  const wrong = answerFormFault(answer, whole);
+  if (wrong !== null) {
     answer.destroy();
-    return Promise.resolve({ reason: "unreachable", detail: `The answer has ${coding}.` });
+    return Promise.resolve({ reason: "unreachable", detail: `The answer has ${wrong}.` });
   }
   const status = answer.statusCode ?? 502;
   const isFile = rule.artifacts !== undefined && head.method === "GET" && status === 200;

@@ -110,7 +110,8 @@ export class HttpConnection {
         this.#open(current, isSecure),
       ),
     });
-    return fault === null ? null : this.#denied(target, fault);
+    // What fails because the client has gone is no fault of the host.
+    return fault === null || this.#visit.signal.aborted ? null : this.#denied(target, fault);
   }
 
   /** A connection to the host of the current request. */

@@ -50,6 +50,8 @@ function answerOf(parts: Exchange): Promise<IncomingMessage | Fault | "stale"> {
       if (error instanceof Faulty) resolve(error.fault);
       else resolve(sent.reusedSocket && error.code === "ECONNRESET" ? "stale" : unreachable(parts, why));
     });
+    // Node says nothing else about a host that answers with another protocol.
+    sent.once("close", () => resolve(unreachable(parts, "closed the connection")));
     request.once("error", abort);
     sendBody(parts, sent, resolve);
   });

@@ -36,6 +36,8 @@ export function statusOf(reason: NetworkRefusal): number {
 export function answerFault(response: ServerResponse, { reason, detail }: Fault): void {
   if (response.headersSent || response.destroyed) return void response.destroy();
   const body = `${detail}\n`;
+  // Where the next request begins, is not known.
+  if (reason === "malformed") response.shouldKeepAlive = false;
   const headers = { "content-type": "text/plain; charset=utf-8", "content-length": Buffer.byteLength(body) };
   response.writeHead(statusOf(reason), headers).end(response.req.method === "HEAD" ? undefined : body);
 }

@@ -29,8 +29,9 @@ export function incomingHeaders(
   });
 }
 
-/** Null if the body of the answer is as it says; else why it cannot be read. */
-export function codingFault(answer: IncomingMessage, whole: boolean): string | null {
+/** Null if the answer can be read in one way; else why not. */
+export function answerFormFault(answer: IncomingMessage, whole: boolean): string | null {
+  if ((answer.statusCode ?? 0) < 200) return "no status";
   const lines: HeaderLines = headerLines(answer.rawHeaders);
   const codings = valuesOf(lines, "transfer-encoding");
   if (codings.length > 1 || (codings[0] ?? "chunked").toLowerCase() !== "chunked")
