@@ -31,8 +31,9 @@ export async function listenIn(namespace: number, places: readonly NetworkPlace[
     if (handle !== undefined)
       servers.push(createServer(options, (socket) => accept(place, socket)).listen(handle as Server));
   });
+  // Not waited for: it would be for connections, which a host can keep open after the cell is gone.
   const close = async (): Promise<void> => {
-    await Promise.all(servers.map((server) => new Promise((closed) => server.close(closed))));
+    for (const server of servers) server.close();
   };
   // Its end says so if it cannot take the message.
   child.send(
