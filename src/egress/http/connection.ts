@@ -127,7 +127,8 @@ export class HttpConnection {
       socket.destroy();
       throw new Faulty({ reason: "host", detail: `${targetText(target)} is no longer allowed.` });
     }
-    if (!isSecure) return socket;
+    // It was paused, and Node's client reads only what flows.
+    if (!isSecure) return socket.resume();
     const secured = await secure(socket, target.host, secureContext);
     if (!secured.ok) throw new Faulty(secured.fault);
     return secured.socket;

@@ -23,6 +23,7 @@ export type Asked = Target | "proxy";
 export function readRequestHead(request: IncomingMessage, asked: Asked): RequestHead | Fault {
   const lines = headerLines(request.rawHeaders);
   const method = request.method ?? "";
+  if (!["1.0", "1.1"].includes(request.httpVersion)) return malformed("its version of HTTP is not 1.0 or 1.1");
   if (method === "TRACE") return { reason: "method", detail: "TRACE is refused, as it repeats what Corral adds." };
   if (valuesOf(lines, "upgrade").some((value) => value.trim().toLowerCase() !== "h2c"))
     return malformed("Upgrade is refused: what follows could not be judged");
