@@ -1,0 +1,220 @@
+import type { ServerResponse } from "node:http";
+import { brotliCompressSync, brotliDecompressSync, deflateSync, gunzipSync, gzipSync, inflateSync } from "node:zlib";
+import { expect } from "vitest";
+import { type Attack, attacked, type Tried, type World } from "./arena.ts";
+import { raw, request } from "./shapes.ts";
+import type { Sites } from "./sites.ts";
+
+/* A secret that Corral sets on requests. The server repeats it in every way; the cell must not read it. */
+
+const VALUE = `s3cr/t+va"lue-0123456789`;
+const FORMS = [
+  VALUE,
+  encodeURIComponent(VALUE),
+  JSON.stringify(VALUE).slice(1, -1),
+  Buffer.from(VALUE).toString("base64").replace(/=+$/, ""),
+  Buffer.from(VALUE).toString("base64url"),
+];
+
+const ANSWERS: Readonly<Record<string, (response: ServerResponse, value: string) => void>> = {
+  body: (response, value) => response.end(`you sent ${value}.`),
+  header: (response, value) => response.setHeader("x-sent", value).end("."),
+  "header-name": (response) => response.setHeader("x-s3cr", "t").end("."),
+  cookie: (response, value) => response.setHeader("set-cookie", `key=${encodeURIComponent(value)}; Path=/`).end("."),
+  status: (response, value) => {
+    response.statusMessage = `not ${value}`;
+    response.statusCode = 400;
+    response.end(".");
+  },
+  error: (response, value) => response.writeHead(500).end(`<pre>x-api-key: ${value}</pre>`),
+  redirect: (response, value) =>
+    response.writeHead(302, { location: `http://other.test/?key=${encodeURIComponent(value)}` }).end(),
+  trailer: (response, value) => {
+    response.setHeader("trailer", "x-sent");
+    response.write("x");
+    response.addTrailers({ "x-sent": value });
+    response.end();
+  },
+  hints: (response, value) => {
+    response.writeEarlyHints({ link: "</x>; rel=preload", "x-sent": value });
+    response.end(".");
+  },
+  bytes: (response, value) => {
+    const letters = [...`<${value}>`];
+    const next = (): void => {
+      const letter = letters.shift();
+      if (letter === undefined) response.end();
+      else {
+        response.write(letter);
+        setTimeout(next, 2);
+      }
+    };
+    next();
+  },
+  halves: (response, value) => {
+    response.write(value.slice(0, 10));
+    setTimeout(() => response.end(value.slice(10)), 100);
+  },
+  base64: (response, value) => response.end(Buffer.from(value).toString("base64")),
+  base64url: (response, value) => response.end(Buffer.from(value).toString("base64url")),
+  url: (response, value) => response.end(encodeURIComponent(value)),
+  json: (response, value) => response.end(JSON.stringify({ headers: { "x-api-key": value } })),
+  gzip: (response, value) => response.setHeader("content-encoding", "gzip").end(gzipSync(value)),
+  deflate: (response, value) => response.setHeader("content-encoding", "deflate").end(deflateSync(value)),
+  brotli: (response, value) => response.setHeader("content-encoding", "br").end(brotliCompressSync(value)),
+  "gzip-twice": (response, value) =>
+    response.setHeader("content-encoding", "gzip, gzip").end(gzipSync(gzipSync(value))),
+  "odd-encoding": (response, value) => response.setHeader("content-encoding", "x-gzip").end(gzipSync(value)),
+  "unknown-encoding": (response, value) => response.setHeader("content-encoding", "rot13").end(value),
+  large: (response, value) => response.end(`${"x".repeat(300_000)}${value}`),
+};
+
+async function open(sites: Sites): Promise<World> {
+  const site = await sites.open("secret", {
+    ports: {
+      8080: {
+        kind: "http",
+        answer: (request, response) => {
+          request.resume();
+          const kind = request.url?.slice("/echo/".length).split("?")[0] ?? "";
+          const answer = ANSWERS[kind] ?? ANSWERS.body;
+          answer?.(response, String(request.headers["x-api-key"]));
+        },
+      },
+      80: { kind: "http" },
+    },
+  });
+  const addresses = [`${site.address}/32`];
+  return {
+    network: {
+      allow: [
+        {
+          to: "secret.test:8080",
+          methods: ["GET", "HEAD", "POST"],
+          paths: ["/echo/*"],
+          set: { "x-api-key": { secret: "key" } },
+          tls: false,
+          addresses,
+        },
+        { to: "secret.test:8080", methods: ["GET"], paths: ["/open/*"], tls: false, addresses },
+        { to: "secret.test:80", addresses },
+        { to: "lost.test:8080", set: { "x-api-key": { secret: "lost" } }, tls: false, addresses },
+      ],
+    },
+    answers: { "secret.test": [site.address], "lost.test": [site.address] },
+    secrets: { key: VALUE },
+  };
+}
+
+const AT = { host: "secret.test", port: 8080 };
+const LINES = ["Host: secret.test:8080", "Connection: close"];
+
+/** The request was answered, and in nothing that came back is the secret, in any form. */
+const kept = ({ outcome, canary, arrived }: Tried): void => {
+  expect(arrived()).toContain(`key-of-${canary}`.slice(7));
+  expect(outcome.got, outcome.end).toMatch(/^HTTP\/1\.1 /);
+  for (const text of [outcome.got, decoded(outcome.got)]) for (const form of FORMS) expect(text).not.toContain(form);
+  for (const piece of [VALUE.slice(0, 10), VALUE.slice(10)]) expect(outcome.got).not.toContain(piece);
+};
+
+function decoded(answer: string): string {
+  const body = Buffer.from(answer.slice(answer.indexOf("\r\n\r\n") + 4), "latin1");
+  const at = body.indexOf(Buffer.from([0x1f, 0x8b]));
+  const tries = [
+    () => gunzipSync(body.subarray(Math.max(0, at))),
+    () => inflateSync(body),
+    () => brotliDecompressSync(body),
+  ];
+  for (const attempt of tries)
+    try {
+      return attempt().toString("latin1");
+    } catch {
+      // Another encoding, or none.
+    }
+  return "";
+}
+
+attacked("a secret that is set for a host", open, [
+  ...Object.keys(ANSWERS).map(
+    (kind): Attack => ({
+      title: `is not in an answer that repeats it: ${kind}`,
+      attempt: (canary) => raw(AT, request("GET", `/echo/${kind}?${canary}`, LINES)),
+      check: kept,
+    }),
+  ),
+  {
+    title: "is sent, once, and nothing that the cell sends under its name",
+    attempt: (canary) =>
+      raw(
+        AT,
+        request("GET", `/echo/body?${canary}`, [...LINES, "X-API-Key: mine", "x-api-key: mine", "X-Api-Key : mine"]),
+      ),
+    check: ({ arrived }) => expect(arrived()).not.toContain("mine"),
+  },
+  {
+    title: "is sent, once, beside a header of the cell of that name",
+    attempt: (canary) => raw(AT, request("GET", `/echo/body?${canary}`, [...LINES, "X-API-Key: intruder"])),
+    check: ({ arrived, canary }) => {
+      expect(arrived()).not.toContain("intruder");
+      const head = arrived().slice(arrived().indexOf(canary)).split("\r\n\r\n")[0] ?? "";
+      expect(head.split(VALUE)).toHaveLength(2);
+    },
+  },
+  {
+    title: "is not sent if the cell calls it a header of one connection",
+    attempt: (canary) =>
+      raw(AT, request("GET", `/echo/body?${canary}`, ["Host: secret.test:8080", "Connection: close, x-api-key"])),
+    check: ({ arrived, canary }) => {
+      const at = arrived().indexOf(canary);
+      if (at >= 0) expect(arrived().slice(at).split("\r\n\r\n")[0]).toContain(VALUE);
+    },
+  },
+  {
+    title: "is not sent to a path of another rule of the host",
+    attempt: (canary) => raw(AT, request("GET", `/open/body?${canary}`, LINES)),
+    check: ({ arrived, canary }) =>
+      expect(arrived().slice(arrived().indexOf(canary)).split("\r\n\r\n")[0]).not.toContain(VALUE),
+  },
+  {
+    title: "is not sent by a tunnel to the same host",
+    attempt: (canary) =>
+      raw(
+        { host: "secret.test", port: 80 },
+        request("GET", `/echo/body?${canary}`, ["Host: secret.test", "Connection: close"]),
+      ),
+    check: ({ arrived, canary }) =>
+      expect(arrived().slice(arrived().indexOf(canary)).split("\r\n\r\n")[0]).not.toContain(VALUE),
+  },
+  {
+    title: "is not read in pieces by ranges",
+    attempt: (canary) => raw(AT, request("GET", `/echo/body?${canary}`, [...LINES, "Range: bytes=0-10"])),
+    check: ({ arrived, outcome }) => {
+      expect(arrived().toLowerCase()).not.toContain("range: bytes=0-10");
+      expect(outcome.end).not.toBe("open");
+    },
+  },
+  {
+    title: "is not asked for in an encoding that the cell chooses",
+    attempt: (canary) => raw(AT, request("GET", `/echo/body?${canary}`, [...LINES, "Accept-Encoding: gzip, zstd"])),
+    check: ({ arrived, canary }) =>
+      expect(arrived().slice(arrived().indexOf(canary)).split("\r\n\r\n")[0]).not.toContain("gzip"),
+  },
+  {
+    title: "is not in the headers of an answer to HEAD",
+    attempt: (canary) => raw(AT, request("HEAD", `/echo/header?${canary}`, LINES)),
+    check: kept,
+  },
+  {
+    title: "that is not there: the request is refused, and not sent without it",
+    attempt: (canary) =>
+      raw(
+        { host: "lost.test", port: 8080 },
+        request("GET", `/${canary}`, ["Host: lost.test:8080", "Connection: close"]),
+      ),
+    check: ({ arrived, canary, outcome, report }) => {
+      expect(arrived()).not.toContain(canary);
+      expect(outcome.got).toMatch(/^HTTP\/1\.1 (403|502|503) /);
+      expect(report.denied).toContainEqual(expect.objectContaining({ to: "lost.test:8080", reason: "secret" }));
+    },
+  },
+]);
