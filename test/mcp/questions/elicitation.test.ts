@@ -103,17 +103,22 @@ describe.each([
     expect(next.asked).toHaveLength(1);
   });
 
-  it.each([
-    ["deny", yes("deny")],
-    ["a decline", { action: "decline" }],
-    ["a cancel", { action: "cancel" }],
-    ["a yes without a choice", { action: "accept", content: {} }],
-    ["a choice that was not offered", yes("always")],
-  ] as [string, ElicitResult][])("takes %s for a no", async (_, answer) => {
-    const { client } = await answering(answer, modern);
-    const refused = await write(client, `/out/${at}-no`);
-    expect(refused).toMatchObject({ isError: true });
-    await expect(access(join(mcp.project.dir, `out/${at}-no`))).rejects.toThrow();
+  it("takes for a no whatever is not a yes", async () => {
+    let answer: ElicitResult = yes("once");
+    const { client, asked } = await answering(async () => answer, modern);
+    const noes: Readonly<Record<string, ElicitResult>> = {
+      "a denial": yes("deny"),
+      "a decline": { action: "decline" },
+      "a cancel": { action: "cancel" },
+      "a yes without a choice": { action: "accept", content: {} },
+      "a choice that was not offered": yes("always"),
+    };
+    for (const [what, no] of Object.entries(noes)) {
+      answer = no;
+      expect(await write(client, `/out/${at}-no`), what).toMatchObject({ isError: true });
+      await expect(access(join(mcp.project.dir, `out/${at}-no`)), what).rejects.toThrow();
+    }
+    expect(asked).toHaveLength(5);
   });
 
   it("asks for commands, and for what a called worker has changed", async () => {
