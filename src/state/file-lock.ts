@@ -186,7 +186,10 @@ async function heldBy(path: string): Promise<Held | null> {
   const found = await lstat(path, { bigint: true }).catch(nullFor("ENOENT"));
   if (found === null) return null;
   if (found.isDirectory()) throw new Error(`${path} is a directory, and must be Corral's lock. Remove it`);
-  const [mark, name, rest] = found.isFile() ? (await beginningOf(path)).split("\n") : [];
+  const beginning = found.isFile() ? await beginningOf(path) : "";
+  // Given back meanwhile. It is no incomplete lock, which would be removed, perhaps after another process took its place.
+  if (beginning === null) return null;
+  const [mark, name, rest] = beginning.split("\n");
   if (/^[0-9a-f]{16}$/.test(mark ?? "") && name && rest === "") return { name, mark: mark ?? "" };
   return { name: null, mark: `unreadable-${found.ino}` };
 }
@@ -194,10 +197,10 @@ async function heldBy(path: string): Promise<Held | null> {
 /** Longer than any ticket. */
 const MAX_TICKET_BYTES = 4096;
 
-/** Empty if it was removed meanwhile: the next attempt finds out. */
-async function beginningOf(path: string): Promise<string> {
+/** Null if it does not exist. */
+async function beginningOf(path: string): Promise<string | null> {
   const handle = await openRegular(path, constants.O_RDONLY).catch(nullFor("ENOENT"));
-  if (handle === null) return "";
+  if (handle === null) return null;
   await using file = handle;
   const { buffer, bytesRead } = await file.read(Buffer.alloc(MAX_TICKET_BYTES), 0, MAX_TICKET_BYTES, 0);
   return buffer.toString("utf8", 0, bytesRead);

@@ -40,6 +40,21 @@ describe("a lock among processes", () => {
     expect(readdirSync(dir)).toEqual([]);
   });
 
+  it("is not taken for one that was left behind if it is given back while others look at it", async () => {
+    const inside = { count: 0, most: 0 };
+    const dead: string[] = [];
+    const locks = Array.from({ length: 40 }, (_, index) => lockOf(`a${index}`));
+    const looking = setInterval(() => dead.push(...readdirSync(dir).filter((name) => name.startsWith("lock."))), 1);
+    await Promise.all(
+      locks.map(async (lock) => {
+        for (let turn = 0; turn < 2; turn += 1) await alone(lock, inside);
+      }),
+    ).finally(() => clearInterval(looking));
+    expect(inside.most).toBe(1);
+    expect(dead, "takeovers of a lock whose owners all live").toEqual([]);
+    await Promise.all(locks.map((lock) => lock.close()));
+  });
+
   it("names its holder from its first moment", async () => {
     const lock = lockOf("someone");
     await using _ = await lock.take();
