@@ -18,8 +18,7 @@ export async function warmClaim(bench: Bench): Promise<Contender> {
   const { environment: env } = bench.corral;
   const worker = bench.worker("echo");
   const caller = await rootSandbox(env, null);
-  if (!caller.ok) throw new Error("the bench's project has no sandbox");
-  const derived = await permissionOf(worker, caller.sandbox, null, env);
+  const derived = await permissionOf(worker, caller, null, env);
   if (!derived.ok) throw new Error("the bench's worker may not run");
   const item = { index: 0, key: "0", place: "the bench", attachments: [] };
   return {
@@ -37,7 +36,7 @@ export async function warmClaim(bench: Bench): Promise<Contender> {
         return mayBegin.promise;
       };
       const { signal } = new AbortController();
-      const job = await itemJob({ worker, caller: caller.sandbox, sandbox: derived.sandbox, reads: [], env }, item, {
+      const job = await itemJob({ worker, caller: caller, sandbox: derived.sandbox, reads: [], env }, item, {
         run,
         signal,
         turn,

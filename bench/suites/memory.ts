@@ -37,8 +37,8 @@ async function perLiveCell(bench: Bench): Promise<number> {
   const { environment: env } = bench.corral;
   const worker = bench.worker("echo");
   const caller = await rootSandbox(env, null);
-  const derived = caller.ok ? await permissionOf(worker, caller.sandbox, null, env) : caller;
-  if (!caller.ok || !derived.ok) throw new Error("the bench's worker may not run");
+  const derived = await permissionOf(worker, caller, null, env);
+  if (!derived.ok) throw new Error("the bench's worker may not run");
   await using executor = freshCells(derived.sandbox, env);
   const mayBegin = Promise.withResolvers<void>();
   const before = usedBytes();
@@ -53,7 +53,7 @@ async function perLiveCell(bench: Bench): Promise<number> {
     const item = { index, key: String(index), place: "the bench", attachments: [] };
     const asked = { run: newRunId(), signal: new AbortController().signal, turn };
     const running = executor.run(
-      await itemJob({ worker, caller: caller.sandbox, sandbox: derived.sandbox, reads: [], env }, item, asked),
+      await itemJob({ worker, caller: caller, sandbox: derived.sandbox, reads: [], env }, item, asked),
     );
     runs.push(running);
     stood.push(Promise.race([atGate.promise, running]));

@@ -49,19 +49,18 @@ function timed(name: string, act: () => boolean): Contender {
 
 async function sandboxWithMounts({ corral }: Bench): Promise<Sandbox> {
   const root = await rootSandbox(corral.environment, null);
-  if (!root.ok) throw new Error("the bench's project has no sandbox");
   const mounts = Array.from({ length: MOUNTS }, (_, index) => {
     const name = `zone${index}`;
     return { name, path: joinVirtual(ROOT, name), host: `/host/${name}`, mode: "rw" as const };
   });
-  return { ...root.sandbox, mounts };
+  return { ...root, mounts };
 }
 
 async function planRequest({ corral, plan, worker }: Bench): Promise<Parameters<typeof planFor>[0]> {
   const { environment: env } = corral;
   const definition = worker("echo");
   const root = await rootSandbox(env, null);
-  const derivation = root.ok ? await permissionOf(definition, root.sandbox, null, env) : root;
+  const derivation = await permissionOf(definition, root, null, env);
   const image = await env.driver.imageFacts(definition.image);
   if (!derivation.ok || image === null) throw new Error("the bench's worker may not run");
   const socket = plan.mounts.find(({ kind }) => kind === "socket")?.host ?? "/socket";

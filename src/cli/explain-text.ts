@@ -4,7 +4,7 @@ import type { ExplainedAgent, ExplainedRun, Explanation } from "../run/explain/e
 import type { Narrowing } from "../sandbox/ancestry.ts";
 import { LIMIT_NAMES } from "../sandbox/limits.ts";
 import type { Mount } from "../sandbox/mount.ts";
-import type { Network } from "../sandbox/network/rule.ts";
+import { networkText, networkTexts } from "../sandbox/network-text.ts";
 import { HARDENING_LINES } from "../sandbox/policy.ts";
 import { formatBytes } from "../sandbox/units.ts";
 import { hardeningText, limitAmount, limitText } from "../sandbox/wording.ts";
@@ -42,7 +42,7 @@ function bodyOf(
   for (const { message } of refused ?? []) lines.push(`${colors.red("✗")} ${message}`);
   if (sandbox !== null) {
     lines.push(...table("files", sandbox.mounts.length === 0 ? ["none"] : mountLines(sandbox.mounts, plan), colors));
-    lines.push(...table("network", [networkText(sandbox.network)], colors));
+    lines.push(...table("network", networkTexts(sandbox.network), colors));
     lines.push(...table("policy", [sandbox.policy.name], colors));
   }
   if (agent !== null) lines.push(...agentLines(agent, colors));
@@ -111,11 +111,6 @@ function termsOf({ own, mode, suffixes, maxFileBytes, approval, stage, discard }
     else if (stage) terms.push("staged");
   }
   return terms;
-}
-
-function networkText(network: Network): string {
-  if (typeof network === "boolean") return network ? "everything" : "none";
-  return network.allow.map(({ to }) => to).join(", ");
 }
 
 function narrowingText(narrowing: Narrowing): string {

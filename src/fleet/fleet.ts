@@ -100,9 +100,8 @@ async function permitted(
   const declared = run.project.workers.get(spec.worker);
   if (declared === undefined) return { ok: false, reason: `there is no worker ${spec.worker}` };
   const worker = spec.timeoutMs === null ? declared : withTimeout(declared, spec.timeoutMs);
-  const caller = await rootSandbox(run, spec.policy);
-  if (!caller.ok) return caller;
-  const derivation = await permissionOf(worker, caller.sandbox, null, run);
+  const caller = await rootSandbox(run, spec.policy, worker);
+  const derivation = await permissionOf(worker, caller, null, run);
   if (!derivation.ok) return derivation;
   const { sandbox } = derivation;
   const refusal = spec.reuse === "scrubbed" ? whyNotScrubbed(worker, sandbox) : null;
@@ -111,7 +110,7 @@ async function permitted(
   if (image === null) return { ok: false, violations: [{ code: "IMAGE_MISSING", image: worker.image }] };
   const { digest, images } = await fleetFacts(worker, sandbox, run);
   const reads = readByAll(sandbox, spec.reuse);
-  return { job: { worker, caller: caller.sandbox, sandbox, reads, env: withImages(run, images) }, digest };
+  return { job: { worker, caller, sandbox, reads, env: withImages(run, images) }, digest };
 }
 
 /** All items run in the images that the fleet's cache keys contain, even if an image's name is moved later. */

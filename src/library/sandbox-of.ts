@@ -1,5 +1,7 @@
 import { isAbsolute, normalize } from "node:path/posix";
 import { mountNameFault } from "../declarations/terms/names.ts";
+import { present } from "../declarations/terms/present.ts";
+import { withinCeilings } from "../sandbox/ceilings.ts";
 import { mountFromRoot, mountsFromPaths, type NamedPlace, projectSandbox, type RootPlace } from "../sandbox/declare.ts";
 import { SandboxPermissionEscalationError } from "../sandbox/escalation.ts";
 import { everyLimit, type Limits } from "../sandbox/limits.ts";
@@ -47,17 +49,13 @@ export type SandboxDeclaration =
 export function sandboxOf(declaration: SandboxDeclaration): FileSandbox {
   checkKeys(declaration, DECLARATION, "the declaration");
   const { network, limits, policy = WITHOUT_CEILINGS } = declaration;
-  const derivation = projectSandbox(
-    {
-      mounts: mountsOf(declaration),
-      rooted: declaration.root !== undefined,
-      ...(network === undefined ? {} : { network }),
-      ...(limits === undefined ? {} : { limits }),
-    },
-    policy,
+  // A program declares the sandbox itself that it uses, so what the policy does not allow is refused, and not left out.
+  const { violations } = withinCeilings({ network: network ?? false, limits: limits ?? {} }, policy);
+  if (violations.length > 0) throw new SandboxPermissionEscalationError(violations);
+  const mounts = mountsOf(declaration);
+  return new FileSandbox(
+    projectSandbox({ mounts, rooted: declaration.root !== undefined, ...present({ network, limits }) }, policy),
   );
-  if (!derivation.ok) throw new SandboxPermissionEscalationError(derivation.violations);
-  return new FileSandbox(derivation.sandbox);
 }
 
 function mountsOf({ root, mounts }: SandboxDeclaration): Mount[] {

@@ -59,9 +59,8 @@ export async function runWorker(request: WorkerRun, env: RunEnvironment): Promis
     request.continues === undefined
       ? {}
       : { continues: await continuedRun(request.continues, worker, env.transcripts) };
-  const project = attachments.length === 0 ? null : await rootSandbox(env, policy);
-  // A policy that refuses the project refuses the run as well, and says why.
-  const files = project?.ok ? await resolveAttachments(attachments, project.sandbox, cwd) : [];
+  const files =
+    attachments.length === 0 ? [] : await resolveAttachments(attachments, await rootSandbox(env, policy, worker), cwd);
   return await run(
     { worker, input, attachments: files, signal, learnsNetwork, ...continues, ...(policy === null ? {} : { policy }) },
     env,
@@ -99,10 +98,10 @@ export async function workerSandbox(
   policy: string | null,
   env: RunEnvironment,
 ): Promise<Sandbox> {
-  const project = await rootSandbox(env, policy);
-  const derivation = project.ok && worker !== null ? await permissionOf(worker, project.sandbox, null, env) : project;
-  if (!derivation.ok)
-    throw refusedError("WORKER_REFUSED", worker?.name ?? "project", describeAll(derivation.violations));
+  const project = await rootSandbox(env, policy, worker ?? undefined);
+  if (worker === null) return project;
+  const derivation = await permissionOf(worker, project, null, env);
+  if (!derivation.ok) throw refusedError("WORKER_REFUSED", worker.name, describeAll(derivation.violations));
   return derivation.sandbox;
 }
 

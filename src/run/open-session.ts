@@ -46,17 +46,16 @@ export async function openSession(
   { worker, policy, narrow: narrowing, signal }: SessionRequest,
   env: RunEnvironment,
 ): Promise<OpenedSession> {
-  const project = await rootSandbox(env, policy ?? null);
-  if (!project.ok) return { ok: false, violations: describeAll(project.violations) };
-  const whole = await permissionOf(worker, project.sandbox, null, env);
+  const project = await rootSandbox(env, policy ?? null, worker);
+  const whole = await permissionOf(worker, project, null, env);
   if (!whole.ok) return { ok: false, violations: describeAll(whole.violations) };
   const narrow = narrowing?.(whole.sandbox) ?? null;
-  const derivation = narrow === null ? whole : await permissionOf(worker, project.sandbox, narrow, env);
+  const derivation = narrow === null ? whole : await permissionOf(worker, project, narrow, env);
   if (!derivation.ok) return { ok: false, violations: describeAll(derivation.violations) };
   const { sandbox } = derivation;
   const refused = refusedMounts(sandbox, env);
   if (refused.length > 0) return { ok: false, violations: describeAll(refused) };
-  const asked = { run: newRunId(), worker, callerSandbox: project.sandbox, signal };
+  const asked = { run: newRunId(), worker, callerSandbox: project, signal };
   const job = { ...rootJob(asked, env.project.delegation), narrow };
   const staging = await openStage(job, sandbox, env);
   if (!staging.ok) return { ok: false, violations: describeAll(staging.violations) };

@@ -47,9 +47,9 @@ export interface RunRequest {
 export async function run(request: RunRequest, env: RunEnvironment): Promise<RunResult> {
   const { worker, input, attachments = [], continues, learnsNetwork = false, signal } = request;
   const run = newRunId();
-  const project = await rootSandbox(env, request.policy ?? null);
-  const violations = [...(project.ok ? [] : project.violations), ...nameViolations(attachments)];
-  if (!project.ok || violations.length > 0) {
+  const project = await rootSandbox(env, request.policy ?? null, worker);
+  const violations = nameViolations(attachments);
+  if (violations.length > 0) {
     const names = attachments.map(({ name }) => name);
     const earlier = continues === undefined ? {} : { continues: continues.run };
     const at = { run, root: run, parent: null, worker: worker.name, attachments: names, ...earlier };
@@ -59,7 +59,7 @@ export async function run(request: RunRequest, env: RunEnvironment): Promise<Run
   const asked = {
     run,
     worker,
-    callerSandbox: project.sandbox,
+    callerSandbox: project,
     input,
     attachments,
     signal,

@@ -50,12 +50,12 @@ export type Narrowing =
   | { readonly by: string; readonly kind: "grant_network"; readonly to: string };
 
 /** Anything that knows its own history, as a sandbox does. */
-interface Narrowed {
+export interface Narrowed {
   readonly narrowings: readonly Narrowing[];
 }
 
 /** Who took a thing away: the latest narrowing that did, else "project", which never granted it. */
-function whoTook(sandbox: Narrowed, did: (narrowing: Narrowing) => boolean): string {
+export function whoTook(sandbox: Narrowed, did: (narrowing: Narrowing) => boolean): string {
   return sandbox.narrowings.findLast(did)?.by ?? "project";
 }
 
@@ -77,10 +77,6 @@ export function whoTookConstraint(
   constraint: "suffixes" | "maxFileBytes",
 ): string {
   return whoTook(sandbox, (n) => n.kind === "constraint" && n.constraint === constraint && touches(n.path, path));
-}
-
-export function whoTookNetwork(sandbox: Narrowed): string {
-  return whoTook(sandbox, (n) => n.kind === "network");
 }
 
 /** If no ancestor lowered it, the limit is the project's own, or the maximum of the policy. */

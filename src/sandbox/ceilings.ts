@@ -1,9 +1,9 @@
-import { whoTookLimit, whoTookNetwork, whoTookPolicy } from "./ancestry.ts";
-import { type Limits, limitExcesses, meetLimits } from "./limits.ts";
+import { type Narrowed, whoTook, whoTookLimit, whoTookPolicy } from "./ancestry.ts";
+import { type LimitName, type Limits, limitExcesses, meetLimits } from "./limits.ts";
 import type { Needs } from "./needs.ts";
-import { meetNetwork, networkExcesses } from "./network/network.ts";
+import type { NetworkExcess } from "./network/excess.ts";
+import { askedBy, meetNetwork, networkExcesses } from "./network/network.ts";
 import type { Network } from "./network/rule.ts";
-import type { Ceiling } from "./network/rule-bounds.ts";
 import { type Policy, policyWeaknesses, withinPolicy } from "./policy.ts";
 import type { Sandbox } from "./sandbox.ts";
 import type { Violation } from "./violation.ts";
@@ -16,19 +16,18 @@ export interface Ceilings {
   readonly violations: readonly Violation[];
 }
 
-/** A declaration held against a policy's ceilings: a project's own, or a call's that names another policy. */
-export function withinCeilings(asked: { network: Network; limits: Limits }, policy: Policy): Ceilings {
+/** A declaration as far as a policy allows it, with what exceeds the policy. */
+export function withinCeilings(asked: Asked, policy: Policy): Ceilings {
   const by = `policy ${policy.name}`;
+  const exceeding = networkExcesses(asked.network, policy.network, "policy");
   return {
     network: meetNetwork(asked.network, policy.network, "policy"),
     limits: meetLimits(asked.limits, policy.maxLimits),
     policy,
-    violations: excesses(
-      asked,
-      { network: policy.network, limits: policy.maxLimits },
-      { network: by, limit: () => by },
-      "policy",
-    ),
+    violations: [
+      ...networkViolations(asked.network, policy.network, exceeding, () => by),
+      ...limitViolations(asked.limits, policy.maxLimits, () => by),
+    ],
   };
 }
 
@@ -36,27 +35,50 @@ export function withinCeilings(asked: { network: Network; limits: Limits }, poli
 export function deriveCeilings(parent: Sandbox, needs: Needs): Ceilings {
   const policy = needs.policy === undefined ? parent.policy : withinPolicy(needs.policy, parent.policy);
   const asked = { network: needs.network ?? false, limits: needs.limits ?? {} };
-  const own = needs.policy === undefined ? [] : withinCeilings(asked, policy).violations;
-  const by = { network: whoTookNetwork(parent), limit: (limit: keyof Limits) => whoTookLimit(parent, limit) };
+  // The policy is asked only for what the caller has: the rest is a violation already.
+  const own = withinCeilings({ ...asked, network: meetNetwork(asked.network, parent.network) }, policy);
+  const exceeding = networkExcesses(asked.network, parent.network);
   return {
-    network: meetNetwork(meetNetwork(asked.network, parent.network), policy.network, "policy"),
-    limits: [parent.limits, policy.maxLimits].reduce(meetLimits, asked.limits),
+    network: own.network,
+    limits: meetLimits(parent.limits, own.limits),
     policy,
-    violations: [...excesses(asked, parent, by), ...own, ...weaknesses(parent, needs.policy)],
+    violations: [
+      ...networkViolations(asked.network, parent.network, exceeding, (excess) => whoTookNetwork(parent, excess)),
+      ...limitViolations(asked.limits, parent.limits, (limit) => whoTookLimit(parent, limit)),
+      ...(needs.policy === undefined ? [] : own.violations),
+      ...weaknesses(parent, needs.policy),
+    ],
   };
 }
 
-function excesses(
-  asked: { network: Network; limits: Limits },
-  has: { network: Network; limits: Limits },
-  by: { network: string; limit: (limit: keyof Limits) => string },
-  ceiling: Ceiling = "caller",
+interface Asked {
+  readonly network: Network;
+  readonly limits: Limits;
+}
+
+/** One for each ancestor. */
+function networkViolations(
+  asked: Network,
+  has: Network,
+  all: readonly NetworkExcess[],
+  by: (excess: NetworkExcess) => string,
 ): Violation[] {
-  const limits = limitExcesses(asked.limits, has.limits).map((excess): Violation => {
-    return { code: "LIMIT_TOO_LARGE", ...excess, by: by.limit(excess.limit) };
+  const names = [...new Set(all.map(by))];
+  return names.map((name) => {
+    const exceeding = all.filter((excess) => by(excess) === name);
+    return { code: "NETWORK_NOT_AVAILABLE", asked, has, exceeding, by: name };
   });
-  if (networkExcesses(asked.network, has.network, ceiling).length === 0) return limits;
-  return [{ code: "NETWORK_NOT_AVAILABLE", asked: asked.network, has: has.network, by: by.network }, ...limits];
+}
+
+/** Who took one thing of a network away: until then it was there. */
+function whoTookNetwork(sandbox: Narrowed, excess: NetworkExcess): string {
+  const asked = askedBy(excess);
+  const has = (network: Network): boolean => networkExcesses(asked, network).length === 0;
+  return whoTook(sandbox, (n) => n.kind === "network" && has(n.from) && !has(n.to));
+}
+
+function limitViolations(asked: Limits, has: Limits, by: (limit: LimitName) => string): Violation[] {
+  return limitExcesses(asked, has).map((excess) => ({ code: "LIMIT_TOO_LARGE", ...excess, by: by(excess.limit) }));
 }
 
 function weaknesses(parent: Sandbox, asked: Policy | undefined): Violation[] {

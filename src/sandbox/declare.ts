@@ -1,12 +1,15 @@
 import { canonicalMounts } from "./access.ts";
+import type { Narrowing } from "./ancestry.ts";
 import type { Approval } from "./approval.ts";
 import { withinCeilings } from "./ceilings.ts";
 import type { Limits } from "./limits.ts";
 import { canonicalSuffixes, type Mode, type Mount } from "./mount.ts";
+import { canonicalNetwork } from "./network/network.ts";
 import type { Network } from "./network/rule.ts";
 import type { Policy } from "./policy.ts";
-import type { Derivation } from "./sandbox.ts";
+import type { Sandbox } from "./sandbox.ts";
 import { stagingOf } from "./staging.ts";
+import type { Violation } from "./violation.ts";
 import { ROOT, type VirtualPath } from "./virtual-path.ts";
 import { withheldApart } from "./withheld.ts";
 
@@ -51,24 +54,33 @@ export interface RootPlace extends Constraints {
   readonly readonly?: boolean;
 }
 
-/** The root of every chain: what a project gives, within its policy's ceilings. */
-export function projectSandbox(declaration: ProjectDeclaration, policy: Policy): Derivation {
+/**
+ * The root of every chain: what a project gives, as far as its policy allows it. What the policy takes away is a narrowing: a
+ * worker that asks for it is refused, and no other.
+ */
+export function projectSandbox(declaration: ProjectDeclaration, policy: Policy): Sandbox {
   const asked = { network: declaration.network ?? false, limits: declaration.limits ?? {} };
   const { network, limits, violations } = withinCeilings(asked, policy);
-  if (violations.length > 0) return { ok: false, violations };
   const mounts = declaration.mounts.map((mount) => (declaration.readonly ? { ...mount, mode: "ro" as const } : mount));
-  const sandbox = {
+  return {
     chain: ["project"],
     ...withheldApart(canonicalMounts(mounts)),
     workingDir: declaration.workingDir ?? ROOT,
     network,
     limits,
     policy,
-    narrowings: [],
+    narrowings: violations.flatMap((violation) => narrowingOf(violation, network)),
     rooted: declaration.rooted,
     ...(declaration.ownPaths ? { ownPaths: true as const } : {}),
   };
-  return { ok: true, sandbox };
+}
+
+function narrowingOf(violation: Violation, network: Network): Narrowing[] {
+  if (violation.code === "NETWORK_NOT_AVAILABLE")
+    return [{ by: violation.by, kind: "network", from: canonicalNetwork(violation.asked), to: network }];
+  if (violation.code !== "LIMIT_TOO_LARGE") return [];
+  const { by, limit, asked, has } = violation;
+  return [{ by, kind: "limit", limit, from: asked, to: has }];
 }
 
 export function mountsFromZones(zones: readonly NamedPlace[]): Mount[] {

@@ -1,6 +1,7 @@
 import type { Consent, Operation } from "./approval.ts";
 import type { LimitName } from "./limits.ts";
 import type { Mount } from "./mount.ts";
+import type { NetworkExcess } from "./network/excess.ts";
 import type { Network } from "./network/rule.ts";
 
 /**
@@ -55,7 +56,14 @@ type Refusal =
       readonly has: Consent;
       readonly by: string;
     }
-  | { readonly code: "NETWORK_NOT_AVAILABLE"; readonly asked: Network; readonly has: Network; readonly by: string }
+  /** One for each ancestor that took something of it away. `exceeding`: what of `asked` is more than `has`, and in which term. */
+  | {
+      readonly code: "NETWORK_NOT_AVAILABLE";
+      readonly asked: Network;
+      readonly has: Network;
+      readonly exceeding: readonly NetworkExcess[];
+      readonly by: string;
+    }
   /** A line of a worker's network from which no rules can be made, `packages` or `lockfiles.0`. */
   | { readonly code: "NETWORK_NOT_RESOLVED"; readonly at: string; readonly reason: string }
   | {

@@ -1,5 +1,5 @@
 import { LIMITS, type LimitName } from "./limits.ts";
-import type { Network } from "./network/rule.ts";
+import { excessText, networkText } from "./network-text.ts";
 import { HARDENING, type Hardening, type HardeningLine } from "./policy.ts";
 import { formatAmount, formatBytes } from "./units.ts";
 import type { GivenPlace, Violation, ViolationCode } from "./violation.ts";
@@ -39,7 +39,7 @@ const WORDS: Words = {
   APPROVAL_LOOSER: (v) =>
     `\`${v.operation}: ${v.asked}\` in ${quote(v.path)} is looser than the caller's \`${v.operation}: ${v.has}\` (set by ${who(v.by)}). Use ${asStrictAs(v.has)}.`,
   NETWORK_NOT_AVAILABLE: (v) =>
-    `Network access to ${network(v.asked)} is more than what is allowed: ${network(v.has)} (set by ${who(v.by)}). Ask for at most that, or set \`network: false\`.`,
+    `Network access to ${list(v.exceeding.map(excessText))} is more than what is allowed: ${networkText(v.has)} (set by ${who(v.by)}). Ask for at most that, or set \`network: false\`.`,
   NETWORK_NOT_RESOLVED: (v) => `\`${v.at}\` of this worker's \`network\` ${v.reason}.`,
   LIMIT_TOO_LARGE: (v) =>
     `\`${LIMITS[v.limit].key}: ${limitAmount(v.limit, v.asked)}\` is more than the limit of ${limitAmount(v.limit, v.has)} (set by ${who(v.by)}). Ask for at most ${limitAmount(v.limit, v.has)}, or leave it out.`,
@@ -145,11 +145,6 @@ function reserved(path: string, because: "volume" | "nesting" | undefined): stri
   if (because === "nesting")
     return `${quote(path)} lies inside of another mount but is not a part of it, which no container can express. Mount it beside that one.`;
   return `${quote(path)} cannot be a mount: it is one of the container's system directories. Give it another name in the project.`;
-}
-
-function network(value: Network): string {
-  if (value === true) return "every host";
-  return value === false || value.allow.length === 0 ? "none" : list(value.allow.map(({ to }) => to));
 }
 
 /** Nothing if there is no such path. */

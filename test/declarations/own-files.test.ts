@@ -24,8 +24,7 @@ async function projectWith(corral: string, folders: readonly string[]): Promise<
 async function sandboxOf(dir: string, inherit = true) {
   const project = await loadProject(dir);
   const root = projectSandbox(project.declaration, roomy);
-  if (!root.ok) throw new Error("refused");
-  const child = derive(root.sandbox, inherit ? { inherit } : { zones: [{ name: "code", mode: "rw" }] }, "worker");
+  const child = derive(root, inherit ? { inherit } : { zones: [{ name: "code", mode: "rw" }] }, "worker");
   if (!child.ok) throw new Error("refused");
   return { project, sandbox: child.sandbox };
 }

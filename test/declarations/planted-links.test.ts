@@ -52,7 +52,7 @@ describe("a link that a worker could have put in place", () => {
     await symlink("../shared/w.worker", join(dir, "workers", "w.worker"));
     const { declaration, ownFiles } = await loadProject(dir);
     const root = projectSandbox(declaration, roomy);
-    const child = root.ok ? derive(root.sandbox, { inherit: true }, "worker") : root;
+    const child = derive(root, { inherit: true }, "worker");
     if (!child.ok) throw new Error("refused");
     expect(exposedOwnFiles(child.sandbox, ownFiles)).toEqual([]);
     const readOnly = child.sandbox.mounts.filter((mount) => mount.mode === "ro").map((mount) => mount.path);

@@ -172,13 +172,13 @@ describe("the digest of a fleet", () => {
     const { environment, project } = f.project.corral;
     const worker = project.workers.get("w");
     const root = await rootSandbox(environment, null);
-    if (!root.ok || worker === undefined) throw new Error("the fixture's project is not as it should be");
+    if (worker === undefined) throw new Error("the fixture's project is not as it should be");
     const digestWith = async (more: Partial<typeof environment>) =>
-      (await fleetFacts(worker, root.sandbox, { ...environment, ...more })).digest;
+      (await fleetFacts(worker, root, { ...environment, ...more })).digest;
     const first = await digestWith({});
     expect(first).not.toBeNull();
     expect(await digestWith({})).toBe(first);
-    expect((await fleetFacts(worker, { ...root.sandbox, network: true }, environment)).digest).toBeNull();
+    expect((await fleetFacts(worker, { ...root, network: true }, environment)).digest).toBeNull();
     const denied = { ...project, approval: { ...project.approval, mode: "auto_deny" as const } };
     const approved = { ...project, approval: { ...project.approval, mode: "approve_all" as const } };
     expect(await digestWith({ project: denied })).not.toBe(await digestWith({ project: approved }));

@@ -26,15 +26,14 @@ export async function pinnedPlan(asked: {
   env?: Readonly<Record<string, string>>;
 }): Promise<Planned> {
   const { command, image, policy, plumbing, run = newRunId(), mounts = [], attachments = [], env = {} } = asked;
-  const derivation = projectSandbox({ mounts, rooted: mounts.some(({ path }) => path === "/") }, policy);
-  if (!derivation.ok) throw new Error(JSON.stringify(derivation.violations));
+  const root = projectSandbox({ mounts, rooted: mounts.some(({ path }) => path === "/") }, policy);
   const hosts = [...mounts, ...attachments].map(({ host }) => host);
   const pinning = await pinSources(hosts, refusedSourcesFor("/nowhere", null));
   if (!pinning.ok) throw new Error(JSON.stringify(pinning.refusals));
   const planning = planFor({
     run: { id: run, root: run, parent: null },
     worker: { name: "worker", command, env },
-    sandbox: { ...derivation.sandbox, limits: policy.defaultLimits },
+    sandbox: { ...root, limits: policy.defaultLimits },
     image,
     sources: new Map<string, PlannedSource>([
       ...pinning.pins.sources,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { mountFromRoot, mountsFromPaths, mountsFromZones, projectSandbox } from "../../src/sandbox/declare.ts";
-import { mount, project, rooted, shown, strict, zones } from "./sandboxes.ts";
+import { child, mount, project, refusals, rooted, shown, strict, zones } from "./sandboxes.ts";
 
 describe("the three forms of a declaration", () => {
   it("put zones and paths at their names, read-only where nothing is said", () => {
@@ -25,23 +25,32 @@ describe("the three forms of a declaration", () => {
 
 describe("projectSandbox", () => {
   it("has no network where the project declares none, and the policy's largest limits", () => {
-    const derivation = projectSandbox({ mounts: [], rooted: false, limits: { pids: 7 } }, strict);
-    expect(derivation).toMatchObject({
-      ok: true,
-      sandbox: { chain: ["project"], network: false, limits: { ...strict.maxLimits, pids: 7 }, narrowings: [] },
-    });
+    const sandbox = projectSandbox({ mounts: [], rooted: false, limits: { pids: 7 } }, strict);
+    const limits = { ...strict.maxLimits, pids: 7 };
+    expect(sandbox).toMatchObject({ chain: ["project"], network: false, limits, narrowings: [] });
   });
 
-  it("refuses, all at once, what exceeds the policy", () => {
-    const declaration = { mounts: [], rooted: false, network: true, limits: { memoryBytes: 2 ** 40, cpus: 99 } };
-    expect(projectSandbox(declaration, strict)).toEqual({
-      ok: false,
-      violations: [
-        { code: "NETWORK_NOT_AVAILABLE", asked: true, has: strict.network, by: "policy strict" },
-        { code: "LIMIT_TOO_LARGE", limit: "memoryBytes", asked: 2 ** 40, has: 2 ** 29, by: "policy strict" },
-        { code: "LIMIT_TOO_LARGE", limit: "cpus", asked: 99, has: 4, by: "policy strict" },
-      ],
-    });
+  it("has what its policy allows of it, and says what the policy took away", () => {
+    const declaration = {
+      mounts: [],
+      rooted: false,
+      network: true,
+      limits: { memoryBytes: 2 ** 40, cpus: 99, pids: 7 },
+    };
+    const sandbox = projectSandbox(declaration, strict);
+    expect(sandbox.network).toEqual(strict.network);
+    expect(sandbox.limits).toEqual({ ...strict.maxLimits, pids: 7 });
+    const by = "policy strict";
+    expect(sandbox.narrowings).toEqual([
+      { by, kind: "network", from: true, to: strict.network },
+      { by, kind: "limit", limit: "memoryBytes", from: 2 ** 40, to: 2 ** 29 },
+      { by, kind: "limit", limit: "cpus", from: 99, to: 4 },
+    ]);
+    expect(child(sandbox, {}).network).toBe(false);
+    expect(refusals(sandbox, { network: { allow: [{ to: "a.org:443" }] }, limits: { cpus: 5 } })).toMatchObject([
+      { code: "NETWORK_NOT_AVAILABLE", by },
+      { code: "LIMIT_TOO_LARGE", limit: "cpus", has: 4, by },
+    ]);
   });
 
   it("can turn everything read-only", () => {

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { hostPathOf } from "../../src/sandbox/access.ts";
 import type { Mount } from "../../src/sandbox/mount.ts";
 import type { Needs } from "../../src/sandbox/needs.ts";
+import type { NetworkRule } from "../../src/sandbox/network/rule.ts";
 import { at, child, mount, project, refusals, roomy, rooted, shown, strict, zones } from "./sandboxes.ts";
 
 const mib = 1024 ** 2;
@@ -310,11 +311,65 @@ describe("network, limits and policy", () => {
       allow: [{ to: "a.example.org:443" }],
     });
     expect(refusals(parent, { network: true })).toEqual([
-      { code: "NETWORK_NOT_AVAILABLE", asked: true, has: { allow: [{ to: "*.example.org:443" }] }, by: "project" },
+      {
+        code: "NETWORK_NOT_AVAILABLE",
+        asked: true,
+        has: { allow: [{ to: "*.example.org:443" }] },
+        exceeding: [{ kind: "all" }],
+        by: "project",
+      },
     ]);
     const caller = child(parent, {}, "caller");
     expect(refusals(caller, { network: { allow: [{ to: "a.example.org:443" }] } })).toMatchObject([
       { has: false, by: "caller" },
+    ]);
+  });
+
+  it("names the rules that exceed, by who took each away", () => {
+    const list = (...allow: NetworkRule[]) => ({ allow });
+    const [a, b, c] = ["a.org:443", "b.org:443", "c.org:443"].map((to) => ({ to })) as [
+      NetworkRule,
+      NetworkRule,
+      NetworkRule,
+    ];
+    const parent = project([], { network: list(a, b) });
+    const caller = child(child(parent, { network: list(a, b) }, "first"), { network: list(a) }, "second");
+    const network = list(a, b, c, { ...a, set: { key: { secret: "k" } } });
+    expect(refusals(caller, { network })).toEqual([
+      {
+        code: "NETWORK_NOT_AVAILABLE",
+        asked: network,
+        has: list(a),
+        exceeding: [{ kind: "rule", rule: b, term: "to" }],
+        by: "second",
+      },
+      {
+        code: "NETWORK_NOT_AVAILABLE",
+        asked: network,
+        has: list(a),
+        exceeding: [
+          { kind: "rule", rule: c, term: "to" },
+          { kind: "rule", rule: { ...a, set: { key: { secret: "k" } } }, term: "set" },
+        ],
+        by: "project",
+      },
+    ]);
+  });
+
+  it("holds a policy of its own only against what the caller has", () => {
+    const parent = project([], {
+      network: { allow: [{ to: "a.org:443" }, { to: "a.example.org:443", addresses: ["10.0.0.0/8"] }] },
+    });
+    const needs = {
+      policy: strict,
+      network: { allow: [{ to: "a.org:443" }, { to: "b.org:443" }, { to: "a.example.org:443" }] },
+    };
+    expect(refusals(parent, needs)).toMatchObject([
+      { exceeding: [{ rule: { to: "b.org:443" } }], by: "project" },
+      {
+        exceeding: [{ rule: { to: "a.example.org:443" }, term: "addresses" }, { rule: { to: "a.org:443" } }],
+        by: "policy strict",
+      },
     ]);
   });
 

@@ -58,9 +58,7 @@ export function mount(path: string, mode: Mode, more: Partial<Mount> = {}): Moun
 
 export function project(mounts: readonly Mount[], more: Partial<ProjectDeclaration> = {}, policy = roomy): Sandbox {
   const rooted = mounts.some(({ path }) => path === "/");
-  const derivation = projectSandbox({ mounts, rooted, network: true, ...more }, policy);
-  if (!derivation.ok) throw new Error(JSON.stringify(derivation.violations));
-  return derivation.sandbox;
+  return projectSandbox({ mounts, rooted, network: true, ...more }, policy);
 }
 
 export function zones(modes: Readonly<Record<string, Mode>>): Sandbox {

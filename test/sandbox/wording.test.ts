@@ -25,7 +25,13 @@ const examples: { readonly [Code in ViolationCode]: Extract<Violation, { code: C
     by: "triage",
   },
   NETWORK_NOT_RESOLVED: { code: "NETWORK_NOT_RESOLVED", at: "packages", reason: "is not supported" },
-  NETWORK_NOT_AVAILABLE: { code: "NETWORK_NOT_AVAILABLE", asked: true, has: false, by: "policy untrusted" },
+  NETWORK_NOT_AVAILABLE: {
+    code: "NETWORK_NOT_AVAILABLE",
+    asked: true,
+    has: false,
+    exceeding: [{ kind: "all" }],
+    by: "policy untrusted",
+  },
   LIMIT_TOO_LARGE: {
     code: "LIMIT_TOO_LARGE",
     limit: "memoryBytes",

@@ -76,9 +76,8 @@ interface Walk {
 /** A worker as a person would run it. */
 export async function explainRoot(worker: WorkerDefinition, policy: string | null, walk: Walk): Promise<ExplainedRun> {
   walk.budget.take();
-  const project = await rootSandbox(walk.preview.environment, policy);
-  if (!project.ok) return refused([worker.name], project.violations);
-  return await explainRun(jobOf(worker, project.sandbox, [worker.name], walk), [], walk);
+  const project = await rootSandbox(walk.preview.environment, policy, worker);
+  return await explainRun(jobOf(worker, project, [worker.name], walk), [], walk);
 }
 
 async function explainCalls(caller: Job, sandbox: Sandbox, walk: Walk): Promise<ExplainedRun[]> {

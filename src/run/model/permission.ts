@@ -14,9 +14,13 @@ import { declaredBy } from "../../sandbox/withheld.ts";
 import type { Declared } from "./environment.ts";
 import type { Narrow } from "./job.ts";
 
-/** The project's own sandbox: the caller of every root run. `policy` is the person's choice for this run. */
-export async function rootSandbox(env: Declared, policy: string | null): Promise<Derivation> {
-  return projectSandbox(env.project.declaration, await env.policyNamed(policy ?? env.project.policyName));
+/**
+ * The project's own sandbox: the caller of every root run. `policy` is the user's choice for this run. If there is none, the
+ * worker's own policy holds, and if it names none, the project's.
+ */
+export async function rootSandbox(env: Declared, policy: string | null, worker?: WorkerDefinition): Promise<Sandbox> {
+  const { declaration, policyName } = env.project;
+  return projectSandbox(declaration, await env.policyNamed(policy ?? worker?.policyName ?? policyName));
 }
 
 /**

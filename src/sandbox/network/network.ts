@@ -1,19 +1,10 @@
 import { inOrder, type ParsedRule, parseRule } from "./canonical-rule.ts";
+import type { NetworkExcess } from "./excess.ts";
 import type { AllowedNetwork, DynamicNetwork, Network, NetworkLimits, NetworkRule } from "./rule.ts";
-import { type Ceiling, everywhere, excessOf, meetRules, type NetworkTerm } from "./rule-bounds.ts";
+import { type Ceiling, everywhere, excessOf, meetRules } from "./rule-bounds.ts";
 import { meetTargets, type NetworkTarget, parseTarget, targetInside, targetText } from "./target.ts";
 
 export const NETWORK_LIMITS = ["uploadBytes", "downloadBytes", "requests", "connections"] as const;
-
-/** One thing in which a network asks for more than there is. */
-export type NetworkExcess =
-  /** `network: true`. */
-  | { readonly kind: "all" }
-  | { readonly kind: "rule"; readonly rule: NetworkRule; readonly term: NetworkTerm }
-  | { readonly kind: "limit"; readonly limit: keyof NetworkLimits; readonly asked: number; readonly has: number }
-  /** A host that a running worker may ask for. */
-  | { readonly kind: "dynamic"; readonly within: string }
-  | { readonly kind: "dynamicMax"; readonly asked: number; readonly has: number };
 
 /** The canonical form: sorted, without rules that another one includes; a list that allows nothing is `false`. */
 export function canonicalNetwork(network: Network): Network {
@@ -43,6 +34,22 @@ export function networkExcesses(asked: Network, has: Network, ceiling: Ceiling =
     return term === null ? [] : [{ kind: "rule", rule: inner?.rule ?? rule, term }];
   });
   return has === true ? rules : [...rules, ...limitExcesses(asked.limits, has), ...dynamicExcesses(asked.dynamic, has)];
+}
+
+/** A network that asks for this and nothing else. */
+export function askedBy(excess: NetworkExcess): Network {
+  switch (excess.kind) {
+    case "all":
+      return true;
+    case "rule":
+      return { allow: [excess.rule] };
+    case "limit":
+      return { allow: [], limits: { [excess.limit]: excess.asked } };
+    case "dynamic":
+      return { allow: [], dynamic: { within: [excess.within], max: 1 } };
+    case "dynamicMax":
+      return { allow: [], dynamic: { within: [], max: excess.asked } };
+  }
 }
 
 function networkOf(allow: readonly NetworkRule[], limits?: NetworkLimits, dynamic?: DynamicNetwork): Network {

@@ -10,13 +10,10 @@ import {
 } from "./address.ts";
 import { type ArtifactIndex, artifactInside, meetArtifacts } from "./artifacts.ts";
 import { hasOwn, type ParsedRule } from "./canonical-rule.ts";
+import { NETWORK_TERMS, type NetworkTerm } from "./excess.ts";
 import { meetPatternLists, patternInside, segmentCount, splitPattern } from "./path-glob.ts";
 import { type Artifact, isLookedInto, type NetworkRule } from "./rule.ts";
 import { EVERYWHERE, meetTargets, type NetworkTarget, targetInside } from "./target.ts";
-
-/** In which term a rule asks for more: in the order in which they are compared. `tunnel`: its requests are looked into. */
-export const NETWORK_TERMS = ["to", "tunnel", "tls", "methods", "paths", "artifacts", "addresses", "set"] as const;
-export type NetworkTerm = (typeof NETWORK_TERMS)[number];
 
 /**
  * How two rules are compared. `caller`: what is asked inherits addresses and files that it does not name. `policy`: the same,

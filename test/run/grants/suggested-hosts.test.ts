@@ -45,8 +45,8 @@ async function networkOf(dir: string) {
   const project = await loadProject(dir);
   const env = { project, policyNamed: (name: string) => loadPolicy(name, { dirs: [] }) } as unknown as RunEnvironment;
   const [root, worker] = [await rootSandbox(env, null), project.workers.get("w")];
-  if (!root.ok || worker === undefined) throw new Error(JSON.stringify(root));
-  const derivation = await permissionOf(worker, root.sandbox, null, env);
+  if (worker === undefined) throw new Error(JSON.stringify(root));
+  const derivation = await permissionOf(worker, root, null, env);
   if (!derivation.ok) throw new Error(JSON.stringify(derivation.violations));
   return derivation.sandbox.network;
 }

@@ -65,8 +65,8 @@ async function stillAsked({ dir, grants, suggestion }: Awaited<ReturnType<typeof
   const env = { project, policyNamed: (name: string) => loadPolicy(name, { dirs: [] }) } as unknown as RunEnvironment;
   const root = await rootSandbox(env, null);
   const worker = project.workers.get("w");
-  if (!root.ok || worker === undefined) throw new Error("the project is not what it was");
-  const derivation = await permissionOf(worker, root.sandbox, null, env);
+  if (worker === undefined) throw new Error("the project is not what it was");
+  const derivation = await permissionOf(worker, root, null, env);
   if (!derivation.ok) throw new Error(JSON.stringify(derivation.violations));
   const { sandbox } = derivation;
   return grants
