@@ -223,13 +223,32 @@ describe("a root run that asks for more than the project has", () => {
     expect(await runsWithContainers(project.docker, result.run, since)).toEqual([]);
   });
 
-  it("is refused where the project itself asks for more than the policy gives", async () => {
-    const spec: ProjectSpec = { workers: { w: { command: sh(":") } }, sandbox: { network: true } };
-    await using project = await openProject(spec);
-    expect(await project.run("w")).toMatchObject({
-      status: "refused",
-      violations: [{ code: "NETWORK_NOT_AVAILABLE" }],
+  it("is judged by what it asks for, where the project gives more than its policy allows", async () => {
+    const offline = { command: sh(":") };
+    const online = { command: sh(":"), sandbox: { network: true } };
+    await using project = await openProject({
+      workers: { offline, online },
+      sandbox: { network: true, limits: { memory: "999g" } },
     });
-    expect(project.events.map(({ type }) => type)).toEqual(["requested", "ended"]);
+    expect(await project.run("offline")).toMatchObject({ status: "succeeded", violations: [] });
+    expect(await project.run("online")).toMatchObject({
+      status: "refused",
+      violations: [{ code: "NETWORK_NOT_AVAILABLE", has: false, by: "policy untrusted" }],
+    });
+  });
+});
+
+describe("a worker's own policy", () => {
+  it("holds if the worker is run by itself, and is held against that of a user or a caller", async () => {
+    const kid = { command: sh("true"), policy: "ci" };
+    const boss = { command: sh("corral-call kid 2>&1 || true"), calls: ["kid"], policy: "untrusted" };
+    await using project = await openProject({ workers: { kid, boss } });
+    expect(await project.run("kid")).toMatchObject({ status: "succeeded" });
+    expect(project.planOf("kid").policy).toBe("ci");
+    expect(await project.run("kid", { policy: "untrusted" })).toMatchObject({
+      status: "refused",
+      violations: [{ code: "POLICY_WEAKER", asked: "ci", has: "untrusted" }],
+    });
+    expect((await project.run("boss")).calls).toMatchObject([{ violations: [{ code: "POLICY_WEAKER" }] }]);
   });
 });
