@@ -5,7 +5,7 @@ import { parseArgs } from "node:util";
 export type Level = "quick" | "usual" | "full";
 
 /** In the order in which they run. */
-export const SUITE_NAMES = ["memory", "runs", "rates", "growth", "tools", "pure"] as const;
+export const SUITE_NAMES = ["memory", "runs", "rates", "growth", "tools", "network", "pure"] as const;
 export type SuiteName = (typeof SUITE_NAMES)[number];
 
 export interface BenchOptions {

@@ -11,6 +11,7 @@ import { targetsOf } from "./outcome/targets.ts";
 import { SIZES } from "./sizes.ts";
 import { GROWTH } from "./suites/growth.ts";
 import { MEMORY } from "./suites/memory.ts";
+import { NETWORK } from "./suites/network.ts";
 import { PURE } from "./suites/pure.ts";
 import { RATES } from "./suites/rates.ts";
 import { RUNS } from "./suites/runs.ts";
@@ -24,6 +25,7 @@ const SUITES: Readonly<Record<SuiteName, Suite>> = {
   rates: RATES,
   growth: GROWTH,
   tools: TOOLS,
+  network: NETWORK,
   pure: PURE,
 };
 

@@ -7,6 +7,10 @@ export interface Sizes {
   /** For commands in a running cell, and for the Engine's archive calls. */
   readonly execRounds: number;
   readonly fileRounds: number;
+  /** For requests to a server, and for downloads of so many bytes. */
+  readonly requestRounds: number;
+  readonly downloadRounds: number;
+  readonly downloadBytes: number;
   /** For whole batches, and the number of items in each. */
   readonly rateRounds: number;
   readonly freshItems: number;
@@ -25,6 +29,9 @@ const USUAL: Sizes = {
   runRounds: 20,
   execRounds: 30,
   fileRounds: 400,
+  requestRounds: 300,
+  downloadRounds: 5,
+  downloadBytes: 1e9,
   rateRounds: 4,
   freshItems: 32,
   scrubbedItems: 1000,
@@ -41,6 +48,9 @@ const QUICK: Sizes = {
   runRounds: 5,
   execRounds: 10,
   fileRounds: 100,
+  requestRounds: 50,
+  downloadRounds: 3,
+  downloadBytes: 256e6,
   rateRounds: 3,
   freshItems: 12,
   scrubbedItems: 1000,

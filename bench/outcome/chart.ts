@@ -1,5 +1,5 @@
 import { numberText } from "./number-text.ts";
-import type { BenchReport, Group, Row } from "./report.ts";
+import { type BenchReport, type Group, moreIsBetter, type Row } from "./report.ts";
 
 const WIDTH = 900;
 const NAMES = 300;
@@ -34,7 +34,7 @@ ${parts.join("\n")}
 function drawn({ title, unit, rows }: Group, top: number): string {
   const most = Math.max(0, ...rows.flatMap(({ p50, p99 }) => [p50, p99]).filter(Number.isFinite));
   const scale = most === 0 ? 0 : BARS / most;
-  const better = unit === "items/s" ? "more is better" : "less is better";
+  const better = moreIsBetter(unit) ? "more is better" : "less is better";
   const head = `<text x="16" y="${top + 20}" font-weight="600" fill="#111">${escaped(title)}</text><text x="${WIDTH - 16}" y="${top + 20}" text-anchor="end" fill="#666" font-size="11">${unit}, ${better}</text>`;
   return [head, ...rows.map((row, index) => drawnRow(row, top + TITLE - 12 + index * LINE, scale))].join("\n");
 }

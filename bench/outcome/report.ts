@@ -1,8 +1,12 @@
 import type { Series } from "../measure.ts";
 import { percentile } from "./percentile.ts";
 
-/** More is better for `items/s`, less for everything else. */
-export type Unit = "ms" | "µs" | "items/s" | "KB";
+export type Unit = "ms" | "µs" | "items/s" | "MB/s" | "KB";
+
+/** True for rates; for everything else less is better. */
+export function moreIsBetter(unit: Unit): boolean {
+  return unit.endsWith("/s");
+}
 
 export interface Row {
   readonly name: string;
@@ -63,7 +67,7 @@ export function groupOf(
   series: readonly Series[],
   work: "same" | "different" = "same",
 ): Group {
-  const slow = unit === "items/s" ? 0.01 : 0.99;
+  const slow = moreIsBetter(unit) ? 0.01 : 0.99;
   const first = percentile(series[0]?.values ?? [], 0.5);
   const rows = series.map(({ name, values }): Row => {
     const p50 = percentile(values, 0.5);

@@ -1,4 +1,16 @@
-import { DOCKER_RUN, ENGINE_API, ENGINE_API_DISABLED, FIRST_BYTE, FRESH, SCRUBBED, WARM_RESULT } from "./names.ts";
+import {
+  CELL_ALONE,
+  CELL_LISTED,
+  DIRECT,
+  DOCKER_RUN,
+  ENGINE_API,
+  ENGINE_API_DISABLED,
+  FIRST_BYTE,
+  FRESH,
+  SCRUBBED,
+  TUNNEL,
+  WARM_RESULT,
+} from "./names.ts";
 import { type Group, medianOf, type Target } from "./report.ts";
 
 /** The ratios that the project wants to reach on a machine with 2 cores. */
@@ -6,6 +18,10 @@ export function targetsOf(groups: readonly Group[]): Target[] {
   const over = (group: string, one: string, other: string): number | null => {
     const [above, below] = [medianOf(groups, group, one), medianOf(groups, group, other)];
     return above === null || below === null ? null : above / below;
+  };
+  const more = (group: string, one: string, other: string): number | null => {
+    const [above, below] = [medianOf(groups, group, one), medianOf(groups, group, other)];
+    return above === null || below === null ? null : above - below;
   };
   const [most, thousand] = [medianOf(groups, "growth", "10000 items"), medianOf(groups, "growth", "1000 items")];
   return [
@@ -26,6 +42,10 @@ export function targetsOf(groups: readonly Group[]): Target[] {
       "at most",
       1.1,
     ),
+    target("ms that a tunnel adds to a connection with one request", more("connect", TUNNEL, DIRECT), "at most", 1),
+    target("ms that a tunnel adds to a request", more("request", TUNNEL, DIRECT), "at most", 1),
+    target("a tunnel's throughput over a direct one", over("download", TUNNEL, DIRECT), "at least", 0.7),
+    target("ms that an allow list adds to a start", more("start", CELL_LISTED, CELL_ALONE), "at most", 60),
   ];
 }
 

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { chartOf } from "../../bench/outcome/chart.ts";
 import { numberText } from "../../bench/outcome/number-text.ts";
 import { percentile } from "../../bench/outcome/percentile.ts";
-import { groupOf, medianOf } from "../../bench/outcome/report.ts";
+import { type Group, groupOf, medianOf } from "../../bench/outcome/report.ts";
 import { tablesOf } from "../../bench/outcome/table.ts";
 import { isMet, targetsOf } from "../../bench/outcome/targets.ts";
 import { smallReport } from "./report-fixture.ts";
@@ -39,6 +39,7 @@ describe("a group", () => {
       { name: "second", p50: 5, p99: 9, rounds: 3, ratio: 0.25 },
     ]);
     expect(groupOf("g", "G", "items/s", series).rows.map(({ p99 }) => p99)).toEqual([10, 4]);
+    expect(groupOf("g", "G", "MB/s", series).rows.map(({ p99 }) => p99)).toEqual([10, 4]);
   });
 
   it("compares nothing where its rows are different work", () => {
@@ -69,19 +70,31 @@ describe("targets", () => {
 
   it("come of the rows that they speak of, and of no other that is called nearly the same", () => {
     const measured = targetsOf(smallReport().groups).map(({ measured }) => measured);
-    expect(measured).toEqual([null, null, null, 120, 5 / 210, 50 / 210, null]);
+    expect(measured).toEqual([null, null, null, 120, 5 / 210, 50 / 210, null, null, null, null, null]);
     const growth = groupOf("growth", "", "ms", [
       { name: "10 items", values: [9] },
       { name: "1000 items", values: [4] },
       { name: "10000 items", values: [5] },
     ]);
-    expect(targetsOf([growth]).at(-1)?.measured).toBe(1.25);
+    expect(targetsOf([growth])[6]?.measured).toBe(1.25);
     const rates = groupOf("rates", "", "items/s", [
       { name: "Engine API, network disabled, 8 at once", values: [20] },
       { name: "Engine API, 4 at once", values: [8] },
       { name: "Corral: fleet, fresh cells", values: [16] },
     ]);
-    expect(targetsOf([rates]).map((target) => target.measured)).toEqual([2, 0.8, null, null, null, null, null]);
+    expect(
+      targetsOf([rates])
+        .map((target) => target.measured)
+        .slice(0, 3),
+    ).toEqual([2, 0.8, null]);
+    const network = (name: string, tunnel: number): Group =>
+      groupOf(name, "", "ms", [
+        { name: "direct: the host's own network", values: [4] },
+        { name: "CONNECT proxy in a sidecar", values: [9] },
+        { name: "Corral: tunnel", values: [tunnel] },
+      ]);
+    const tunnels = targetsOf([network("connect", 6), network("request", 4.5), network("download", 3)]);
+    expect(tunnels.map((target) => target.measured).slice(7)).toEqual([2, 0.5, 0.75, null]);
   });
 });
 
