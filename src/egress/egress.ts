@@ -21,6 +21,11 @@ export interface EgressRequest {
   readonly resolve: (host: string, signal: AbortSignal) => Promise<readonly string[]>;
   /** The value of a secret that a rule names. Rejects with `SecretUnavailable`. */
   readonly secretOf: (name: string, signal: AbortSignal) => Promise<string>;
+  /**
+   * Asks the user for a host that is not allowed, while the client of the proxy waits. True if it was granted; then {@link Egress.replace}
+   * was called. Absent: what is not allowed is refused at once.
+   */
+  readonly isGranted?: (to: string) => Promise<boolean>;
   /** Called the first time that something is refused, for each host and reason. */
   readonly onDenied?: (denied: DeniedTraffic) => void;
   /** The caller's budget, from which this cell's traffic is taken too. */
@@ -49,6 +54,7 @@ export function openEgress(request: EgressRequest): Egress {
   const visits = new Visits(meter);
   const outlet: Outlet = {
     network: () => network,
+    isGranted: async (target) => (await request.isGranted?.(targetText(target))) ?? false,
     denied: (refusal) => traffic.denied(refusal),
     line: (to) => traffic.line(to),
     async dial(target, rules, signal) {

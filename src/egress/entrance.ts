@@ -84,7 +84,10 @@ export class Entrance implements Disposable {
     const target = /:[0-9]+$/.test(authority) ? readAuthority(authority) : null;
     if (target === null)
       return refuse(shown(authority), { reason: "malformed", detail: "CONNECT must name a host and a port." });
-    const judged = judgeRequest(this.#outlet.network() || { allow: [] }, target);
+    const judge = () => judgeRequest(this.#outlet.network() || { allow: [] }, target);
+    const now = judge();
+    const isNew = !now.ok && now.reason === "host" && (await this.#outlet.isGranted(target));
+    const judged = isNew ? judge() : now;
     if (!judged.ok) return refuse(targetText(target), judged);
     await tunnel({
       ...this.#tunnelOf(target, visit),

@@ -40,6 +40,7 @@ export interface RunOptions {
   readonly input?: unknown;
   readonly attachments?: readonly Attachment[];
   readonly policy?: string;
+  readonly learnsNetwork?: boolean;
   readonly signal?: AbortSignal;
 }
 

@@ -85,10 +85,12 @@ export class HttpConnection {
 
   async #answer(request: IncomingMessage, response: ServerResponse, waits: boolean): Promise<Fault | null> {
     const { outlet, secrets, rewrites } = this.#parts;
+    const head = readRequestHead(request, this.#asked);
+    if (outlet.network() === false || this.#visit.signal.aborted) return null;
+    if ("reason" in head) return this.#denied(this.#place(), head);
+    await this.#askFor(head);
     const network = outlet.network();
     if (network === false || this.#visit.signal.aborted) return null;
-    const head = readRequestHead(request, this.#asked);
-    if ("reason" in head) return this.#denied(this.#place(), head);
     const target = targetInside(network, head.inside);
     const rule = judged(network, target, head);
     if ("reason" in rule) return this.#denied(target, rule);
@@ -112,6 +114,16 @@ export class HttpConnection {
     });
     // What fails because the client has gone is no fault of the host.
     return fault === null || this.#visit.signal.aborted ? null : this.#denied(target, fault);
+  }
+
+  /** A host that only the proxy knows of may be granted while its client waits. */
+  async #askFor(head: RequestHead): Promise<void> {
+    const { outlet } = this.#parts;
+    const network = outlet.network();
+    if (this.#asked !== "proxy" || network === false) return;
+    const target = targetInside(network, head.inside);
+    const rule = judged(network, target, head);
+    if ("reason" in rule && rule.reason === "host") await outlet.isGranted(target);
   }
 
   /** A connection to the host of the current request. */

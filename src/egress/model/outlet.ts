@@ -29,6 +29,8 @@ export interface Line {
 /** What the connections of one cell share. */
 export interface Outlet {
   network(): AllowedNetwork | false;
+  /** Asks for a host that the network does not allow. If it was granted, the network is another one now. */
+  isGranted(target: Target): Promise<boolean>;
   /** Looks the host up, judges its addresses by these rules and connects. Only for a host that the rules name. */
   dial(target: Target, rules: readonly NetworkRule[], signal: AbortSignal): Promise<Dialled>;
   denied(refusal: Refusal): void;

@@ -46,11 +46,15 @@ export async function openRunNetwork(
   const who = identityOf(job);
   const over = new AbortController();
   const trouble = (detail: string): void => env.emit({ type: "trouble", ...who, detail });
-  const asks = asksByConnection(grantee, surroundingsOf(job, env), AbortSignal.any([job.signal, over.signal]), trouble);
+  const ask = asksByConnection(grantee, surroundingsOf(job, env), AbortSignal.any([job.signal, over.signal]), trouble);
   let told = 0;
   let limit: readonly string[] | null = null;
+  // A command that was given less has all that it is meant to have.
+  const isGranted = async (to: string): Promise<boolean> => limit === null && (await ask(to));
   const egress = openEgress({
     network,
+    // Who learns the network of a worker wants it to go on. Any other program is answered at once, and may try again.
+    ...(grantee.learns ? { isGranted } : {}),
     resolve: env.resolveName,
     secretOf: env.secretOf,
     ...(readsRequests(network) ? { ca: await env.trustedRoots() } : {}),
@@ -59,8 +63,7 @@ export async function openRunNetwork(
     onDenied: (denied) => {
       told += 1;
       if (told <= MAX_TOLD) env.emit({ type: "network_denied", ...who, denied });
-      // A command that was given less has all that it is meant to have.
-      if (limit === null) asks(denied);
+      if (denied.reason === "host") void isGranted(denied.to);
     },
   });
   let isOver = false;

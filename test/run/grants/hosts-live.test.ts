@@ -43,10 +43,14 @@ const to = (name: string) => `${name}.example:${port}`;
 const hears = (name: string): string =>
   `perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new("${to(name)}"); print "${name}: ", $s ? (<$s> || "nothing\\n") : "no\\n"'`;
 
-async function opened(person: Approver, workers: Readonly<Record<string, WorkerSpec>>): Promise<ProjectFixture> {
+async function opened(
+  person: Approver,
+  workers: Readonly<Record<string, WorkerSpec>>,
+  policy?: string,
+): Promise<ProjectFixture> {
   const allow = ["a", "b"].map((name) => ({ to: to(name), addresses: ["127.0.0.0/8"] }));
   project = await openProject(
-    { workers, sandbox: { network: { allow } }, policy: "default" },
+    policy === undefined ? { workers, sandbox: { network: { allow } }, policy: "default" } : { workers, policy },
     { person, networkHost: { resolveName: async () => ["127.0.0.1"] } },
   );
   return project;
@@ -137,7 +141,81 @@ describe("a host that is revoked", () => {
     const { stdout } = await running;
     const lines = stdout.split("\n");
     expect(lines.slice(0, 3)).toEqual(["hello", "held", "closed"]);
-    expect(lines[3]).toMatch(/^a: (nothing|no)$/);
+    expect(lines[3]).toMatch(/^a: HTTP\/1\.1 403/);
     expect(JSON.parse(lines[4] ?? "")).toMatchObject({ code: "GRANT_REVOKED" });
+  });
+});
+
+/** Connects through the proxy of the cell, and prints the status line and what the host or the refusal says. */
+const VIA = `via() { perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new("127.88.0.1:3128"); print $s "CONNECT $ARGV[0] HTTP/1.1\\r\\nHost: $ARGV[0]\\r\\n\\r\\n"; while (<$s>) { s/\\r//; print if /HTTP|hello|allowed/; last if /hello/ }' $1; }`;
+
+describe("a connection through the proxy", () => {
+  it("is refused at once and asks by itself, so that the next one is let through", async () => {
+    const person = personWho("session");
+    const p = await opened(person, {
+      w: { command: sh(`${VIA}; via ${to("a")}; sleep 1; via ${to("a")}; via c.example:1`), sandbox: dynamic("a") },
+    });
+    const { stdout } = await p.run("w");
+    expect(stdout.split("\n")).toEqual([
+      "HTTP/1.1 403 Refused",
+      `${to("a")} is not allowed. Allowed: none. The user is asked if this run may reach it: try again in a while.`,
+      "HTTP/1.1 200 Connection established",
+      "hello",
+      "HTTP/1.1 403 Refused",
+      expect.stringMatching(/^c\.example:1 is not allowed\. Allowed: a\.example:\d+\.$/),
+      "",
+    ]);
+    expect(person.asked).toMatchObject([{ to: to("a"), why: "a program in its container tried to connect" }]);
+  });
+
+  it("asks once for each host, whatever the answer is, and for at most so many as may be granted", async () => {
+    const person = personWho("no");
+    const p = await opened(person, {
+      w: {
+        command: sh(`${VIA}; for i in 1 2 3; do via ${to("a")}; via ${to("A")}; via ${to("b")}; done; sleep 1`),
+        sandbox: dynamic("a", "b"),
+      },
+    });
+    const { stdout } = await p.run("w");
+    expect(stdout.match(/403 Refused/g)).toHaveLength(9);
+    expect(person.asked.map((asked) => asked.to)).toEqual([to("a"), to("b")]);
+  });
+});
+
+describe("a run that learns its network", () => {
+  it("waits for the answer to each new host, and goes on with what was agreed to", async () => {
+    const person = personWho("session", "no");
+    const p = await opened(person, {
+      w: {
+        command: sh(
+          `${VIA}; via ${to("a")}; via ${to("b")}; via ${to("b")}; ${hears("a")}; corral-call leaf >/dev/null`,
+        ),
+        calls: ["leaf"],
+      },
+      leaf: { command: sh(`${VIA}; via ${to("a")}`) },
+    });
+    const result = await p.run("w", { learnsNetwork: true });
+    expect(result.stdout.match(/^(HTTP|hello|a: ).*$/gm)).toEqual([
+      "HTTP/1.1 200 Connection established",
+      "hello",
+      "HTTP/1.1 403 Refused",
+      "HTTP/1.1 403 Refused",
+      "a: hello",
+    ]);
+    expect(result.calls[0]?.stdout).toMatch(/403/);
+    expect(person.asked.map(({ to: host, through }) => [host, through])).toEqual([
+      [to("a"), ["w"]],
+      [to("b"), ["w"]],
+      [to("a"), ["w", "leaf"]],
+    ]);
+    expect(p.corral.environment.grants.told).toMatchObject([{ to: to("a"), worker: "w" }]);
+  });
+
+  it("does not reach what the policy does not allow, whoever agrees", async () => {
+    const person = personWho("session");
+    const p = await opened(person, { w: { command: sh(`${VIA}; via ${to("a")}; via one.one.one.one:443`) } }, "ci");
+    const result = await p.run("w", { learnsNetwork: true });
+    expect(result.stdout.match(/403 Refused/g)).toHaveLength(2);
+    expect(person.asked).toEqual([]);
   });
 });
