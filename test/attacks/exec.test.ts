@@ -8,6 +8,7 @@ import { describe, expect, it } from "vitest";
 import { connect } from "../../src/isolation/engine/connect.ts";
 import { openCorral } from "../../src/run/open/corral.ts";
 import { PROGRAM } from "../cli/program.ts";
+import { killAlone } from "../run/kill-alone.ts";
 import { writeProject } from "../run/project-fixture.ts";
 import { HANDY, openHandySession } from "../run/session/session-fixture.ts";
 
@@ -292,7 +293,7 @@ describe("a session whose orchestrator is killed", () => {
       const orchestrator = spawn(process.execPath, args, { env, stdio: ["pipe", "pipe", "inherit"] });
       orchestrator.stdin.write("setsid sleep 4742 > /dev/null 2>&1 &\necho begun\nsleep 4743\n");
       await once(orchestrator.stdout, "data");
-      orchestrator.kill("SIGKILL");
+      killAlone(orchestrator);
       await once(orchestrator, "exit");
       await using _ = await openCorral({
         projectDir: await otherProject(base),

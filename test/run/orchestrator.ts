@@ -1,9 +1,9 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import type { RunResult } from "../../src/index.ts";
+import { killAlone } from "./kill-alone.ts";
 
 /** What `orchestrator-child.ts` says, line by line. */
 interface Line {
@@ -17,7 +17,7 @@ export interface Orchestrator extends AsyncDisposable {
   readonly stderr: () => string;
   /** Settles when so many of its lines hold this. */
   said(what: keyof Line, times: number): Promise<void>;
-  /** `kill -9`, and of its `corral-watch` too: what it left is there until a test removes it. Settles when it is gone. */
+  /** By {@link killAlone}; settles when it is gone. */
   kill(): Promise<void>;
   readonly exit: Promise<number | null>;
 }
@@ -73,8 +73,7 @@ export function startOrchestrator(options: OrchestratorOptions, guise?: Guise): 
       await Promise.race([promise, ended]).finally(() => waiting.delete(look));
     },
     async kill() {
-      for (const watch of watchesOf(child.pid ?? 0)) process.kill(watch, "SIGKILL");
-      child.kill("SIGKILL");
+      killAlone(child);
       await exit;
     },
     async [Symbol.asyncDispose]() {
@@ -82,11 +81,6 @@ export function startOrchestrator(options: OrchestratorOptions, guise?: Guise): 
       await exit;
     },
   };
-}
-
-function watchesOf(pid: number): number[] {
-  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").split(" ").filter(Boolean).map(Number);
-  return children.filter((each) => readFileSync(`/proc/${each}/cmdline`, "utf8").includes("corral-watch"));
 }
 
 function isRunning(child: ChildProcess): boolean {
