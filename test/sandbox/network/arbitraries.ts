@@ -101,11 +101,14 @@ function ruleAllows(rule: NetworkRule, attempt: Attempt, reading: Reading): bool
   const { host, address } = attempt;
   if (!(pattern.startsWith("*.") ? host.endsWith(pattern.slice(1)) : host === pattern)) return false;
   if (port !== "*" && Number(port) !== attempt.port) return false;
-  if (!addressFits(rule.addresses, address, reading)) return false;
+  return isRequestAllowed(rule, attempt, reading) && addressFits(rule.addresses, address, reading);
+}
+
+function isRequestAllowed(rule: NetworkRule, attempt: Attempt, reading: Reading): boolean {
   if (!isLookedInto(rule)) return isOwn(attempt) || reading.secrets === "any";
   if (attempt.kind === "bytes" || attempt.plain !== (attempt.port === 80 || rule.tls === false)) return false;
-  if (rule.methods?.includes(attempt.method) === false) return false;
-  return (rule.paths?.some((each) => toRegExp(each).test(attempt.path)) ?? true) && keyFits(rule, attempt, reading);
+  if (rule.methods?.includes(attempt.method) === false || !keyFits(rule, attempt, reading)) return false;
+  return rule.paths?.some((each) => toRegExp(each).test(attempt.path)) ?? true;
 }
 
 function addressFits(addresses: readonly string[] | undefined, address: string, reading: Reading): boolean {
