@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 import { type Egress, type EgressRequest, openEgress } from "../../src/egress/egress.ts";
 import type { NetworkPlace } from "../../src/sandbox/network/places.ts";
 import type { DeniedTraffic } from "../../src/sandbox/network/report.ts";
@@ -33,16 +33,19 @@ export function cellSide(request: Pick<EgressRequest, "network"> & Partial<Egres
     onDenied: (traffic) => denied.push(traffic),
     ...request,
   });
-  const servers = new Map<string, ReturnType<typeof createServer>>();
-  const port = async (host: string | null, inside = 443): Promise<number> => {
-    const place: NetworkPlace = { address: "127.88.1.1", port: inside, host };
-    const key = `${host}:${inside}`;
-    const known = servers.get(key);
-    if (known !== undefined) return (known.address() as AddressInfo).port;
-    const server = createServer({ pauseOnConnect: true }, (socket) => egress.accept(place, socket));
-    servers.set(key, server);
+  const servers = new Map<string, Promise<Server>>();
+  const listening = async (place: NetworkPlace): Promise<Server> => {
+    const server = createServer({ pauseOnConnect: true, allowHalfOpen: true }, (socket) =>
+      egress.accept(place, socket),
+    );
     await once(server.listen(0, "127.0.0.1"), "listening");
-    return (server.address() as AddressInfo).port;
+    return server;
+  };
+  const port = async (host: string | null, inside = 443): Promise<number> => {
+    const key = `${host}:${inside}`;
+    const server = servers.get(key) ?? listening({ address: "127.88.1.1", port: inside, host });
+    servers.set(key, server);
+    return ((await server).address() as AddressInfo).port;
   };
   return {
     egress,
@@ -57,7 +60,7 @@ export function cellSide(request: Pick<EgressRequest, "network"> & Partial<Egres
     },
     async [Symbol.asyncDispose]() {
       await egress[Symbol.asyncDispose]();
-      await Promise.all([...servers.values()].map((server) => new Promise((done) => server.close(done))));
+      await Promise.all([...servers.values()].map(async (server) => (await server).close()));
     },
   };
 }

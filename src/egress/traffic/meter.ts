@@ -9,7 +9,8 @@ export type Counted = "uploadBytes" | "downloadBytes" | "requests" | "connection
  */
 export class Meter {
   readonly #parent: Meter | null;
-  readonly #used: Record<Counted, number> = { uploadBytes: 0, downloadBytes: 0, requests: 0, connections: 0 };
+  /** What was taken so far; connections that are open. */
+  readonly used: Record<Counted, number> = { uploadBytes: 0, downloadBytes: 0, requests: 0, connections: 0 };
   #limits: NetworkLimits;
 
   constructor(limits: NetworkLimits = {}, parent: Meter | null = null) {
@@ -36,11 +37,11 @@ export class Meter {
 
   #has(what: Counted, amount: number): boolean {
     const limit = this.#limits[what] ?? Number.POSITIVE_INFINITY;
-    return this.#used[what] + amount <= limit && (this.#parent === null || this.#parent.#has(what, amount));
+    return this.used[what] + amount <= limit && (this.#parent === null || this.#parent.#has(what, amount));
   }
 
   #add(what: Counted, amount: number): void {
-    this.#used[what] += amount;
+    this.used[what] += amount;
     if (this.#parent !== null) this.#parent.#add(what, amount);
   }
 }
