@@ -1,7 +1,14 @@
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
 import { createServer, type Server } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { openProject, type ProjectFixture, python, sh } from "../../run/project-fixture.ts";
+import { openCorral } from "../../../src/run/open/corral.ts";
+import { startOrchestrator } from "../../run/orchestrator.ts";
+import { openProject, type ProjectFixture, python, sh, writeProject } from "../../run/project-fixture.ts";
+import { giveGate } from "../../tiers/give-gate.ts";
 import { countingResolver } from "./counting-resolver.ts";
 import { environmentWith, runWith } from "./in-cell.ts";
 import { openSites, type Sites } from "./sites.ts";
@@ -193,5 +200,46 @@ describe("the network namespace of a cell with an allow list", () => {
     expect(site.connections).toBe(0);
   });
 });
+
+describe("after kill -9 of the orchestrator", () => {
+  it("nothing listens in its cells, also before they are removed", async () => {
+    const base = await mkdtemp(join(tmpdir(), "cr-"));
+    const places = { projectDir: join(base, "p"), stateDir: join(base, "s") };
+    const network = { allow: ["a.example:443", { to: "b.example:443", methods: ["GET"] }, "*.c.example:443"] };
+    const waits = { command: sh("echo up; exec sleep 300"), sandbox: { network } };
+    await writeProject(places.projectDir, { workers: { waits }, sandbox: { network }, policy: "default" });
+    await giveGate(places.stateDir);
+    try {
+      await using victim = startOrchestrator({ ...places, worker: "waits", runs: 1 });
+      await victim.said("began", 1);
+      const run = victim.lines.find(({ began }) => began !== undefined)?.began;
+      const [cell] = await project.docker.listContainers({ filters: { label: [`dev.corral.run=${run}`] } });
+      const inspected = await project.docker.getContainer(cell?.Id ?? "").inspect();
+      const heard = () => listeners(inspected.State.Pid);
+      expect(heard()).toEqual(["127.88.0.1:3128", "127.88.1.1:443", "127.88.1.2:443", "127.88.1.2:80"]);
+      await victim.kill();
+      expect(heard()).toEqual([]);
+    } finally {
+      // Opening reaps.
+      const corral = await openCorral({ ...places, engineEnv: process.env });
+      expect(corral.reaped.cells).toHaveLength(1);
+      await corral[Symbol.asyncDispose]();
+      await rm(base, { recursive: true, force: true });
+    }
+  });
+});
+
+/** What listens in the network namespace of a process. */
+function listeners(pid: number): string[] {
+  const rows = readFileSync(`/proc/${pid}/net/tcp`, "utf8").trim().split("\n").slice(1);
+  const open = rows.map((row) => row.trim().split(/\s+/)).filter(([, , , state]) => state === "0A");
+  return open.map(([, at = ""]) => addressOf(at)).sort();
+}
+
+/** `0101587F:01BB`: the address as the machine stores it, in hexadecimal. */
+function addressOf(at: string): string {
+  const [address = "", port = ""] = at.split(":");
+  return `${Buffer.from(address, "hex").toReversed().join(".")}:${Number.parseInt(port, 16)}`;
+}
 
 const DENIED = /^(EROFS|EACCES|EPERM|EXDEV|EBUSY)$/;

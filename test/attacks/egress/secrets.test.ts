@@ -1,9 +1,12 @@
+import { readdir, readFile } from "node:fs/promises";
 import type { ServerResponse } from "node:http";
+import { join } from "node:path";
 import { brotliCompressSync, brotliDecompressSync, deflateSync, gunzipSync, gzipSync, inflateSync } from "node:zlib";
-import { expect } from "vitest";
+import { describe, expect, it } from "vitest";
+import { openProject, sh } from "../../run/project-fixture.ts";
 import { type Attack, attacked, type Tried, type World } from "./arena.ts";
 import { raw, request } from "./shapes.ts";
-import type { Sites } from "./sites.ts";
+import { openSites, type Sites } from "./sites.ts";
 
 /* A secret that Corral sets on requests. The server repeats it in every way; the cell must not read it. */
 
@@ -218,3 +221,54 @@ attacked("a secret that is set for a host", open, [
     },
   },
 ]);
+
+describe("the value of a secret", () => {
+  it("is in no place that a cell, or somebody who looks at its run, can read", async () => {
+    const sites = openSites();
+    const site = await sites.open("site", { ports: { 8080: { kind: "http" } } });
+    const rule = {
+      to: "site.test:8080",
+      tls: false,
+      set: { "x-api-key": { secret: "key" } },
+      addresses: [`${site.address}/32`],
+    };
+    const network = { allow: [rule] };
+    const script = `curl -s http://site.test:8080/echo; env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline /proc/*/mountinfo 2>/dev/null
+      curl -s --unix-socket $CORRAL_SOCKET http://corral/v1/sandbox; cat /etc/hosts; find /.corral -type f -size -100k -exec cat {} + 2>/dev/null | strings
+      echo up; exec sleep 60`;
+    await using project = await openProject(
+      {
+        workers: { w: { command: sh(script), sandbox: { network } } },
+        policy: "default",
+        sandbox: { network },
+        yaml: { secrets: { key: { command: ["printf", "%s", VALUE.replace('"', "")] } } },
+      },
+      { networkHost: { resolveName: async () => [site.address] } },
+    );
+    const value = VALUE.replace('"', "");
+    const end = new AbortController();
+    const running = project.run("w", { signal: end.signal });
+    await project.printed("w", "up\n");
+    expect(site.arrived).toContain(value);
+    const { run } = project.events[0] ?? {};
+    const [cell] = await project.docker.listContainers({ filters: { label: [`dev.corral.run=${run}`] } });
+    const inspected = await project.docker.getContainer(cell?.Id ?? "").inspect();
+    end.abort();
+    const result = await running;
+    expect(result.stdout).toContain("[secret]");
+    await project.corral[Symbol.asyncDispose]();
+    const kept = await filesBelow(project.stateDir);
+    for (const text of [result, inspected, project.events, project.planOf("w")].map((each) => JSON.stringify(each)))
+      for (const form of [value, encodeURIComponent(value), Buffer.from(value).toString("base64").replace(/=+$/, "")])
+        expect(text).not.toContain(form);
+    expect(kept.filter((file) => file.includes(value))).toEqual([]);
+    await sites[Symbol.asyncDispose]();
+  });
+});
+
+/** The contents of everything that Corral keeps. */
+async function filesBelow(dir: string): Promise<Buffer[]> {
+  const entries = await readdir(dir, { recursive: true, withFileTypes: true });
+  const files = entries.filter((entry) => entry.isFile()).map(({ parentPath, name }) => join(parentPath, name));
+  return await Promise.all(files.map((file) => readFile(file)));
+}
