@@ -1,12 +1,9 @@
 import { setTimeout as pause } from "node:timers/promises";
 import Docker from "dockerode";
 import { z } from "zod";
-import { nullFor } from "../../platform/errno.ts";
 import { Agent } from "../../platform/http.ts";
-import { listenIn } from "../network/listen-in.ts";
-import { openNetworkNamespace } from "../network/namespace.ts";
 import type { Enforcement } from "../plan/enforcement.ts";
-import type { Cell, CellExit, CellUsage, Listening } from "../port/cell.ts";
+import type { Cell, CellExit, CellUsage } from "../port/cell.ts";
 import { EngineTrouble } from "../port/driver.ts";
 import { ANYTHING, answerOf, asked, ContainerState, isConflict } from "./answers/asked.ts";
 import { engineMessage, engineTrouble, isGone } from "./answers/engine-error.ts";
@@ -32,13 +29,12 @@ interface Parts {
   /** The wait that began before the start. */
   readonly wait: Promise<unknown>;
   readonly enforcement: Enforcement;
-  /** The number of its network namespace, as its gate reported it. */
-  readonly networkNamespace: string;
+  readonly listen: Cell["listen"];
   readonly remove: () => Promise<void>;
 }
 
 /** A verified container whose worker waits behind the gate. */
-export function dockerCell({ container, attachment, wait, enforcement, networkNamespace, remove }: Parts): Cell {
+export function dockerCell({ container, attachment, wait, enforcement, listen, remove }: Parts): Cell {
   const sampler = new UsageSampler(container);
   let killed = false;
   const first = findFirstProcess(container.id);
@@ -52,7 +48,7 @@ export function dockerCell({ container, attachment, wait, enforcement, networkNa
       sampler.begin();
       attachment.release(input);
     },
-    listen: (places, accept) => listen(container, networkNamespace, places, accept),
+    listen,
     unnamedBytes: () => unnamedBytes(container),
     kill(signal) {
       killed = true;
@@ -65,22 +61,6 @@ export function dockerCell({ container, attachment, wait, enforcement, networkNa
       await endedFromOutside(first, remove);
     },
   };
-}
-
-const Running = z.object({ State: z.object({ Pid: z.int().positive() }) });
-
-async function listen(
-  container: Docker.Container,
-  networkNamespace: string,
-  ...[places, accept]: Parameters<Cell["listen"]>
-): Promise<Listening> {
-  const { State } = await asked(() => container.inspect(), Running).catch((error) => {
-    throw engineTrouble(error);
-  });
-  await using namespace = await openNetworkNamespace(State.Pid, networkNamespace).catch(nullFor("ENOENT", "ESRCH"));
-  if (namespace === null)
-    return { ok: false, reason: "the network of the cell is not one that this machine's kernel shows" };
-  return await listenIn(namespace.fd, places, accept);
 }
 
 async function ended(

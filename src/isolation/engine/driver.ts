@@ -15,6 +15,7 @@ import { engineMessage, engineTrouble, statusCodeOf, told } from "./answers/engi
 import { type Attachment, attach } from "./attachment.ts";
 import { capabilities } from "./capabilities.ts";
 import { dockerCell } from "./cell.ts";
+import { CellNetwork } from "./cell-network.ts";
 import { containerConfig, type SeccompProfiles } from "./container-config.ts";
 import { imageFacts } from "./images/inspect.ts";
 import { NameFileSet } from "./name-files.ts";
@@ -60,6 +61,7 @@ export function dockerDriver(given: DockerDriverOptions): Driver {
 class CellRemains {
   container: Docker.Container | null = null;
   attachment: Attachment | null = null;
+  network: CellNetwork | null = null;
   readonly #options: DockerDriverOptions;
   readonly #run: string;
 
@@ -70,6 +72,7 @@ class CellRemains {
 
   async remove(): Promise<void> {
     this.attachment?.close();
+    await this.network?.[Symbol.asyncDispose]();
     const { container } = this;
     if (container === null) return;
     try {
@@ -185,13 +188,17 @@ async function startVerified(
   // Awaited when the cell ends; until then a broken connection must not be an unhandled rejection.
   wait.catch(() => {});
   await inTime(container.start());
+  const network = new CellNetwork(container);
+  remains.network = network;
+  if (typeof plan.network !== "string") network.openAhead(plan.network.listeners);
   const report = parseGateReport(await reportWithin(attachment, signal));
 
   const { enforcement, violations } = verifyCell(plan, report);
   if (violations.length > 0) return { ok: false, violations };
-  const networkNamespace = report.namespaces.get("/proc/self/ns/net") ?? "";
+  const namespace = report.namespaces.get("/proc/self/ns/net") ?? "";
+  const listen: Cell["listen"] = (places, accept) => network.listen(namespace, places, accept);
   const remove = (): Promise<void> => remains.remove();
-  const cell = dockerCell({ container, attachment, wait, enforcement, networkNamespace, remove });
+  const cell = dockerCell({ container, attachment, wait, enforcement, listen, remove });
   return { ok: true, cell, container, attachment };
 }
 

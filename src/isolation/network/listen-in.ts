@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { createServer, type Server } from "node:net";
+import { createServer, type Server, type Socket } from "node:net";
 import { extname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { SYSTEM_ENV } from "../../files/host/system-program.ts";
 import type { NetworkPlace } from "../../sandbox/network/places.ts";
-import type { Accept, Listening } from "../port/cell.ts";
+import type { Accept } from "../port/cell.ts";
 import { EngineTrouble } from "../port/driver.ts";
 import type { InsideAnswer } from "./listen-inside.ts";
 
@@ -13,27 +13,38 @@ const LIMIT_MS = 20_000;
 /** What the program prints if it fails is shown up to here. */
 const MAX_SHOWN_CHARS = 300;
 
+/** Sockets that listen, and whose connections nothing takes yet. Disposing closes them. */
+export type OpenPlaces =
+  | (AsyncDisposable & { readonly ok: true; accept(accept: Accept): void })
+  | { readonly ok: false; readonly reason: string };
+
 /**
  * Listens at `places` in a network namespace that is another one than this process's. A short program enters it, makes the
  * sockets and hands them over; it has ended when this settles, so no connection can be accepted by it any more
- * (docs/architecture.md, fact: listening-from-outside). Needs root.
+ * (docs/architecture.md, fact: listening-from-outside). Needs root. Rejects with `EngineTrouble`.
  */
-export async function listenIn(namespace: number, places: readonly NetworkPlace[], accept: Accept): Promise<Listening> {
-  const servers: Server[] = [];
+export async function openPlaces(namespace: number, places: readonly NetworkPlace[]): Promise<OpenPlaces> {
+  const open: { readonly place: NetworkPlace; server: Server }[] = [];
   const { promise: refused, resolve: refuse } = Promise.withResolvers<string>();
   const child = start(namespace);
   child.on("message", ({ place: index, failure }: InsideAnswer, handle) => {
     const place = places[index];
     if (place === undefined) return;
     if (failure !== undefined) refuse(`${place.address}:${place.port} cannot be opened (${failure})`);
-    // Half open, as a tunnel must be: a client that has sent everything still waits for the answer.
-    const options = { allowHalfOpen: true, noDelay: true };
-    if (handle !== undefined)
-      servers.push(createServer(options, (socket) => accept(place, socket)).listen(handle as Server));
+    if (handle === undefined) return;
+    // Too early: the client may try again.
+    open.push({ place, server: (handle as Server).on("connection", (socket: Socket) => socket.destroy()) });
   });
   // Not waited for: it would be for connections, which a host can keep open after the cell is gone.
   const close = async (): Promise<void> => {
-    for (const server of servers) server.close();
+    for (const { server } of open) server.close();
+  };
+  const accept = (take: Accept): void => {
+    for (const one of open) {
+      // Half open, as a tunnel must be: a client that has sent everything still waits for the answer.
+      const options = { allowHalfOpen: true, noDelay: true };
+      one.server = createServer(options, (socket) => take(one.place, socket)).listen(one.server);
+    }
   };
   // Its end says so if it cannot take the message.
   child.send(
@@ -42,8 +53,8 @@ export async function listenIn(namespace: number, places: readonly NetworkPlace[
   );
   const trouble = await troubleOf(child);
   const reason = await Promise.race([refused, null]);
-  if (trouble === null && reason === null && servers.length === places.length)
-    return { ok: true, [Symbol.asyncDispose]: close };
+  if (trouble === null && reason === null && open.length === places.length)
+    return { ok: true, accept, [Symbol.asyncDispose]: close };
   await close();
   if (reason !== null) return { ok: false, reason };
   throw new EngineTrouble(`Corral could not listen in the cell's network: ${trouble ?? "an address is missing"}`);

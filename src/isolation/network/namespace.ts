@@ -1,21 +1,25 @@
 import { type FileHandle, open, stat } from "node:fs/promises";
 
-/**
- * The network namespace of a process, held open; null if it is not the one with the number `reported` by a cell's gate.
- * The kernel gives a number to no other namespace while a descriptor is open, so what was compared is what is entered.
- */
-export async function openNetworkNamespace(pid: number, reported: string): Promise<FileHandle | null> {
-  const namespace = await open(`/proc/${pid}/ns/net`, "r");
+/** A network namespace that is held open. The kernel gives its number to no other one meanwhile. */
+export interface NetworkNamespace extends AsyncDisposable {
+  readonly descriptor: number;
+  readonly id: string;
+}
+
+/** That of a process; null if it is this process's own. Rejects if there is no such process. */
+export async function openNetworkNamespace(pid: number): Promise<NetworkNamespace | null> {
+  const held: FileHandle = await open(`/proc/${pid}/ns/net`, "r");
   try {
     const [{ ino }, own] = await Promise.all([
-      namespace.stat({ bigint: true }),
+      held.stat({ bigint: true }),
       stat("/proc/self/ns/net", { bigint: true }),
     ]);
-    if (String(ino) === reported && ino !== own.ino) return namespace;
-    await namespace.close();
+    if (ino !== own.ino)
+      return { descriptor: held.fd, id: String(ino), [Symbol.asyncDispose]: () => held[Symbol.asyncDispose]() };
+    await held.close();
     return null;
   } catch (error) {
-    await namespace.close();
+    await held.close();
     throw error;
   }
 }

@@ -1,6 +1,7 @@
 import { readdir, readlink } from "node:fs/promises";
 import type { Socket } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { CellNetwork } from "../../../src/isolation/engine/cell-network.ts";
 import type { Cell } from "../../../src/isolation/port/cell.ts";
 import type { NetworkPlace } from "../../../src/sandbox/network/places.ts";
 import { cellOf, type Engine, openEngine } from "./engine.ts";
@@ -94,6 +95,32 @@ describe("listening in the network of a cell", () => {
     if (!listening.ok) throw new Error(listening.reason);
     expect(await sockets()).toBe(before + 100);
     await listening[Symbol.asyncDispose]();
+    expect(await sockets()).toBe(before);
+  });
+
+  it("accepts nothing in another namespace than the one that the gate reported, opened ahead or not", async () => {
+    const { cell } = await waiting("true");
+    await using _ = cell;
+    const before = await sockets();
+    const accept = (): never => {
+      throw new Error("it accepted");
+    };
+    for (const ahead of [true, false]) {
+      const network = new CellNetwork(engine.docker.getContainer(cell.id));
+      const places = [HTTP];
+      if (ahead) network.openAhead(places);
+      expect(await network.listen("4026531840", places, accept)).toMatchObject({ ok: false });
+    }
+    expect(await sockets()).toBe(before);
+  });
+
+  it("leaves no socket of what was opened ahead and is not used", async () => {
+    const { cell } = await waiting("true");
+    await using _ = cell;
+    const before = await sockets();
+    const network = new CellNetwork(engine.docker.getContainer(cell.id));
+    network.openAhead([HTTP, HTTPS]);
+    await network[Symbol.asyncDispose]();
     expect(await sockets()).toBe(before);
   });
 

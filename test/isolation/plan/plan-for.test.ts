@@ -215,6 +215,14 @@ describe("what no cell can express", () => {
     expect(planning).toMatchObject({ ok: false, violations: [{ code: "NETWORK_NOT_ENFORCEABLE" }] });
   });
 
+  it("is a file of Corral's own below a mount: its place would be made on the host, by root", () => {
+    const use = ["sparse+http://index.example/"];
+    const allow = [{ to: "index.example:443", methods: ["GET"], packages: { kind: "crates", use } as const }];
+    const asked = (path: string) => under([mount(path, "ro")], untrusted, { network: { allow } });
+    expect(refusals({ sandbox: asked("/.cargo") })).toEqual([{ code: "MOUNT_RESERVED", path: "/.cargo" }]);
+    expect(refusals({ sandbox: asked("/cargo") })).toEqual([]);
+  });
+
   it("is an allow list of more places than a cell can have, or if Corral is not root; an empty one is no network", () => {
     const listOf = (count: number) =>
       under([], untrusted, {
