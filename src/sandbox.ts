@@ -7,6 +7,7 @@ export type { Plan } from "./isolation/plan/plan.ts";
 export { type ImageFacts, type Planning, type PlanRequest, planFor } from "./isolation/plan/plan-for.ts";
 // A sandbox to query and to derive from: begin here.
 export { type DeriveRequest, FileSandbox } from "./library/file-sandbox.ts";
+export type { AllowRequest, NetworkRequest } from "./library/network-request.ts";
 // Its files, on the host or in memory.
 export {
   type DirectoryListing,
@@ -41,7 +42,7 @@ export { SandboxPermissionEscalationError } from "./sandbox/escalation.ts";
 export type { Limits } from "./sandbox/limits.ts";
 export type { Access, Mode, Mount } from "./sandbox/mount.ts";
 export type { Needs } from "./sandbox/needs.ts";
-export type { Network } from "./sandbox/network/rule.ts";
+export type { AllowedNetwork, Network, NetworkRule } from "./sandbox/network/rule.ts";
 export type { Policy } from "./sandbox/policy.ts";
 export type { Derivation, Sandbox } from "./sandbox/sandbox.ts";
 export type { Violation, ViolationCode } from "./sandbox/violation.ts";

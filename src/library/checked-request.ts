@@ -47,13 +47,6 @@ export const limitMap: Check = (value, name) => {
   checkKeys(mapOf(value, name, `a map of ${LIMIT_NAMES.join(", ")}`), rows, name);
 };
 
-export const networkAccess: Check = (value, name) => {
-  const says = "true, false or { allow: [host:port] }";
-  if (typeof value === "boolean") return;
-  const { allow, ...rest } = mapOf(value, name, says) as { allow?: unknown };
-  if (!Array.isArray(allow) || Object.keys(rest).length > 0) throw new RangeError(`${name} must be ${says}`);
-};
-
 export const policyObject: Check = (value, name) => void mapOf(value, name, "a policy, as `loadPolicy` returns it");
 
 function oneOf(names: readonly string[]): Check {
@@ -62,11 +55,11 @@ function oneOf(names: readonly string[]): Check {
   };
 }
 
-const amount: Check = (value, name) => {
+export const amount: Check = (value, name) => {
   if (typeof value !== "number" || !(value >= 0)) throw new RangeError(`${name} must be a number, 0 or more`);
 };
 
-function mapOf(value: unknown, name: string, says: string): object {
+export function mapOf(value: unknown, name: string, says: string): object {
   if (typeof value === "object" && value !== null && !Array.isArray(value)) return value;
   throw new RangeError(`${name} must be ${says}`);
 }

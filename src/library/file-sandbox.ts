@@ -27,17 +27,17 @@ import {
   flag,
   limitMap,
   modeName,
-  networkAccess,
   onlyTrue,
   policyObject,
 } from "./checked-request.ts";
+import { type NetworkRequest, networkOf } from "./network-request.ts";
 
 /**
  * What a child asks of its parent. Paths are text, as a worker writes them: `/data/a`, `data/a`, `data:a`; each means
  * a directory, because the disk is not read.
  */
 export interface DeriveRequest
-  extends Omit<Needs, "allowRead" | "allowWrite" | "workingDir" | "paths" | "inherit" | "readonly"> {
+  extends Omit<Needs, "allowRead" | "allowWrite" | "workingDir" | "paths" | "inherit" | "readonly" | "network"> {
   /** Absent: the same as `allowWrite`. An empty list: the child reads nothing. */
   readonly allowRead?: string | readonly string[];
   /** Absent: if `allowRead` is given, the child writes nothing. What it may write must be readable too. */
@@ -46,6 +46,8 @@ export interface DeriveRequest
   readonly readonly?: boolean;
   /** True: everything that the parent has, if no list says less. Absent: only what is listed. */
   readonly inherit?: boolean;
+  /** Absent: none. */
+  readonly network?: NetworkRequest;
   /** The directory at which relative paths start; absent: `/`. */
   readonly workingDir?: string;
 }
@@ -130,7 +132,7 @@ export class FileSandbox {
   derive(request: DeriveRequest = {}, name = "child"): FileSandbox {
     checkKeys(request, DERIVE, "the request");
     for (const zone of request.zones ?? []) checkKeys(zone, ZONE, "a zone");
-    const { allowRead, allowWrite, workingDir, ...rest } = request;
+    const { allowRead, allowWrite, workingDir, network, ...rest } = request;
     const violations: Violation[] = [];
     const placed = (path: string): VirtualPath[] => {
       const parsed = parsePathIn(this.data, path);
@@ -141,6 +143,7 @@ export class FileSandbox {
     };
     const needs: Needs = {
       ...rest,
+      ...(network === undefined ? {} : { network: networkOf(network, "`network` of the request") }),
       ...(allowRead === undefined ? {} : { allowRead: [allowRead].flat().flatMap(placed) }),
       ...(allowWrite === undefined ? {} : { allowWrite: [allowWrite].flat().flatMap(placed) }),
     };
@@ -166,7 +169,7 @@ const DERIVE: Checks<DeriveRequest> = {
   stage: onlyTrue,
   discard: onlyTrue,
   workingDir: any,
-  network: networkAccess,
+  network: any,
   limits: limitMap,
   policy: policyObject,
 };

@@ -6,7 +6,6 @@ import { mountFromRoot, mountsFromPaths, type NamedPlace, projectSandbox, type R
 import { SandboxPermissionEscalationError } from "../sandbox/escalation.ts";
 import { everyLimit, type Limits } from "../sandbox/limits.ts";
 import type { Mount } from "../sandbox/mount.ts";
-import type { Network } from "../sandbox/network/rule.ts";
 import { BASELINE, type Policy } from "../sandbox/policy.ts";
 import {
   any,
@@ -16,15 +15,15 @@ import {
   flag,
   limitMap,
   modeName,
-  networkAccess,
   onlyTrue,
   policyObject,
 } from "./checked-request.ts";
 import { FileSandbox } from "./file-sandbox.ts";
+import { type NetworkRequest, networkOf } from "./network-request.ts";
 
 interface Besides {
   /** Absent: none. */
-  readonly network?: Network;
+  readonly network?: NetworkRequest;
   /** A limit that is absent is not set. */
   readonly limits?: Limits;
   /** Absent: a policy without ceilings, enough for queries about files. A plan needs a policy of `loadPolicy`. */
@@ -48,7 +47,8 @@ export type SandboxDeclaration =
  */
 export function sandboxOf(declaration: SandboxDeclaration): FileSandbox {
   checkKeys(declaration, DECLARATION, "the declaration");
-  const { network, limits, policy = WITHOUT_CEILINGS } = declaration;
+  const { network: asked, limits, policy = WITHOUT_CEILINGS } = declaration;
+  const network = asked === undefined ? undefined : networkOf(asked, "`network` of the declaration");
   // A program declares the sandbox itself that it uses, so what the policy does not allow is refused, and not left out.
   const { violations } = withinCeilings({ network: network ?? false, limits: limits ?? {} }, policy);
   if (violations.length > 0) throw new SandboxPermissionEscalationError(violations);
@@ -83,7 +83,7 @@ const ROOT_PLACE: Checks<RootPlace> = { host: any, readonly: flag, ...CONSTRAINT
 const DECLARATION: Checks<SandboxDeclaration> = {
   mounts: any,
   root: any,
-  network: networkAccess,
+  network: any,
   limits: limitMap,
   policy: policyObject,
 };

@@ -204,6 +204,49 @@ describe("sandboxOf", () => {
     expect(() => parent.derive({ zones: [{ name: "data", mdoe: "rw" }] } as never)).toThrow(/`mdoe`/);
   });
 
+  it("takes rules of a network as texts and as data, and refuses what is none", () => {
+    const rule = { to: "API.example.org:443", methods: ["get"], paths: ["/v1/**"] };
+    const parent = sandboxOf({ mounts: {}, network: { allow: ["example.org:443", rule], limits: { requests: 5 } } });
+    const api = { to: "api.example.org:443", methods: ["GET"], paths: ["/v1/**"] };
+    expect(parent.data.network).toEqual({ allow: [api, { to: "example.org:443" }], limits: { requests: 5 } });
+    expect(parent.derive({ network: { allow: ["EXAMPLE.org:443"] } }).data.network).toEqual({
+      allow: [{ to: "example.org:443" }],
+      limits: { requests: 5 },
+    });
+    expect(parent.derive({ network: parent.data.network }).data.network).toEqual(parent.data.network);
+    expect(escalation(parent, { network: { allow: [{ ...rule, methods: ["POST"] }] } }).violations).toMatchObject([
+      { code: "NETWORK_NOT_AVAILABLE", exceeding: [{ rule: { methods: ["POST"] }, term: "methods" }], by: "project" },
+    ]);
+  });
+
+  it.each([
+    [{ allow: ["example.org"] }, /`to` of rule 1 of `network` of the request: .*port is missing/],
+    [
+      { allow: ["a.org:1", { to: "b.org:1", method: ["GET"] }] },
+      /rule 2 of .* has no `method`, did you mean `methods`/,
+    ],
+    [{ allow: [{ to: "b.org:1", methods: [] }] }, /`methods` of rule 1 .* not empty/],
+    [{ allow: [{ to: "b.org:1", methods: "GET" }] }, /`methods` of rule 1 .* list/],
+    [{ allow: [{ to: "b.org:1", paths: ["a"] }] }, /`paths` of rule 1 .*: must begin with/],
+    [{ allow: [{ to: "b.org:1", addresses: ["a"] }] }, /`addresses` of rule 1 .*: must be addresses/],
+    [{ allow: [{ to: "b.org:1", set: { host: { secret: "a" } } }] }, /`host` in `set` of rule 1 .* cannot be set/],
+    [{ allow: [{ to: "b.org:1", set: { a: "sk" } }] }, /`a` in `set` of rule 1 .* must be \{ secret: NAME \}/],
+    [{ allow: [{ to: "b.org:1", tls: true }] }, /`tls` of rule 1 .* only be false/],
+    [{ allow: [{ to: "10.0.0.1:1" }] }, /is not public/],
+    [{ allow: [{ to: "b.org:443", methods: ["GET"] }, "b.org:80"] }, /rule 2 of .* would both be/],
+    [{ allow: [5] }, /rule 1 of .* must be `host:port`/],
+    [{ allow: "a.org:1" }, /must be true, false or/],
+    [{ allow: [], limit: {} }, /has no `limit`/],
+    [{ allow: [], limits: { upload: 5 } }, /`limits` of .* has no `upload`/],
+    [{ allow: [], dynamic: { within: ["a"], max: 1 } }, /`within` of `dynamic`.*port is missing/],
+    [{ allow: [], dynamic: { within: ["a.org:1"] } }, /`max` of `dynamic`.* number/],
+    ["none", /must be true, false or/],
+  ])("refuses the network %j", (network, message) => {
+    const parent = sandboxOf({ mounts: {}, network: true });
+    expect(() => parent.derive({ network } as never)).toThrow(message);
+    expect(() => sandboxOf({ mounts: {}, network } as never)).toThrow(RangeError);
+  });
+
   it("gives no network that was not said, and lets a child have at most the limits", () => {
     const parent = sandboxOf({ mounts: {}, limits: { timeoutMs: 1000 } });
     expect(parent.data.network).toBe(false);

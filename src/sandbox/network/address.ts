@@ -176,6 +176,14 @@ export const PUBLIC_ADDRESSES: readonly AddressBlock[] = sorted(
   EVERY_ADDRESS.flatMap((block) => without(block, NOT_PUBLIC)),
 );
 
+/** True if this text is an address of the blocks; undefined: of the public ones. */
+export function isAddressIn(rawAddress: string, addresses: readonly string[] | undefined): boolean {
+  const address = parseBlock(rawAddress);
+  if (address === null) return false;
+  const blocks = addresses?.map(parseBlock) ?? PUBLIC_ADDRESSES;
+  return blocks.some((block) => block !== null && blockInside(address, block));
+}
+
 /** What a container with the Engine's network can reach at most: not the loopback of the machine that dials. */
 export const ADDRESSES_OF_OTHERS: readonly AddressBlock[] = EVERY_ADDRESS.flatMap((block) => without(block, LOOPBACK));
 

@@ -1,4 +1,4 @@
-import { blockInside, PUBLIC_ADDRESSES, parseBlock } from "./address.ts";
+import { isAddressIn } from "./address.ts";
 import { pathMatches } from "./path-glob.ts";
 import type { NetworkRefusal } from "./report.ts";
 import { type AllowedNetwork, isLookedInto, type NetworkRule } from "./rule.ts";
@@ -60,10 +60,7 @@ export function judgeRequest(network: AllowedNetwork, request: NetworkRequest): 
 
 /** True if the rule lets this address be dialled. A text that is no address is none. */
 export function addressAllowed({ addresses }: NetworkRule, rawAddress: string): boolean {
-  const address = parseBlock(rawAddress);
-  if (address === null) return false;
-  const blocks = addresses?.map(parseBlock) ?? PUBLIC_ADDRESSES;
-  return blocks.some((block) => block !== null && blockInside(address, block));
+  return isAddressIn(rawAddress, addresses);
 }
 
 /** What is allowed, one text for each rule, as a program in the cell writes it: `example.org:443`, `http://NAME/ (GET /a/**)`. */

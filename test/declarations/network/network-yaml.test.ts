@@ -89,7 +89,7 @@ describe("network in a file", () => {
     ["'10.0.0.1:5432'", '`10.0.0.1` is not public; write `{ to: "10.0.0.1:5432", addresses: ["10.0.0.1/32"] }`'],
     ["'[::1]:80'", 'addresses: ["::1/128"]'],
     ["{ methods: [GET] }", "allow.0.to is missing"],
-    ["{ to: 'a.org:1', methods: [CONNECT] }", "allow.0.methods.0 cannot be allowed: CONNECT is for proxies"],
+    ["{ to: 'a.org:1', methods: [CONNECT] }", "allow.0.methods.0 cannot be allowed: CONNECT is not passed on"],
     ["{ to: 'a.org:1', methods: [trace] }", "cannot be allowed"],
     ["{ to: 'a.org:1', methods: ['G ET'] }", "must be a method such as GET"],
     ["{ to: 'a.org:1', methods: [] }", "must not be empty"],
