@@ -1,6 +1,6 @@
 import { type AddressBlock, blockText, mergeBlocks, PUBLIC_ADDRESSES, parseBlock } from "./address.ts";
 import { type ArtifactIndex, artifactsBelow, canonicalArtifacts, indexArtifacts } from "./artifacts.ts";
-import { patternFault, widestPatterns } from "./path-glob.ts";
+import { indexPatterns, type PatternIndex, patternFault, widestPatterns } from "./path-glob.ts";
 import { isLookedInto, type NetworkRule } from "./rule.ts";
 import { type NetworkTarget, parseTarget, targetText } from "./target.ts";
 
@@ -10,6 +10,8 @@ export interface ParsedRule {
   readonly target: NetworkTarget;
   /** Undefined: as `addresses` of the rule, every public one. */
   readonly blocks: readonly AddressBlock[] | undefined;
+  /** Of the paths; undefined: as there. */
+  readonly places: PatternIndex | undefined;
   /** Of the artifacts; undefined: as there. */
   readonly files: ArtifactIndex | undefined;
 }
@@ -49,7 +51,13 @@ export function parseRule(raw: NetworkRule): ParsedRule | null {
     ...(raw.packages && { packages: raw.packages }),
     ...(artifacts && { artifacts }),
   };
-  return { rule, target: parsed.target, blocks, files: artifacts && indexArtifacts(artifacts) };
+  return {
+    rule,
+    target: parsed.target,
+    blocks,
+    places: paths && indexPatterns(paths),
+    files: artifacts && indexArtifacts(artifacts),
+  };
 }
 
 /** Undefined: every public address, also if each of them is listed. */

@@ -42,6 +42,17 @@ export function patternInside(inner: string, outer: string): boolean {
   return isPlain(outer) ? inner === outer : meetPatterns(inner, outer) === inner;
 }
 
+/** Finds whether one of the patterns includes another. */
+export interface PatternIndex {
+  includes(inner: string): boolean;
+}
+
+export function indexPatterns(patterns: readonly string[]): PatternIndex {
+  const known = new Set(patterns);
+  const globs = patterns.filter((pattern) => !isPlain(pattern));
+  return { includes: (inner) => known.has(inner) || globs.some((glob) => patternInside(inner, glob)) };
+}
+
 /** Patterns without those that another one includes. */
 export function widestPatterns(patterns: readonly string[]): string[] {
   const globs = patterns.filter((pattern) => !isPlain(pattern));
@@ -50,15 +61,11 @@ export function widestPatterns(patterns: readonly string[]): string[] {
 
 /** The paths that are in one of either list. */
 export function meetPatternLists(some: readonly string[], others: readonly string[]): string[] {
-  const known = new Set(others);
-  const globs = others.filter((pattern) => !isPlain(pattern));
-  return some.flatMap((path) =>
-    isPlain(path)
-      ? known.has(path) || globs.some((glob) => patternInside(path, glob))
-        ? [path]
-        : []
-      : others.flatMap((other) => meetPatterns(path, other) ?? []),
-  );
+  const known = indexPatterns(others);
+  return some.flatMap((path) => {
+    if (isPlain(path)) return known.includes(path) ? [path] : [];
+    return others.flatMap((other) => meetPatterns(path, other) ?? []);
+  });
 }
 
 function isPlain(pattern: string): boolean {

@@ -11,7 +11,7 @@ import {
 import { type ArtifactIndex, artifactInside, meetArtifacts } from "./artifacts.ts";
 import { hasOwn, type ParsedRule } from "./canonical-rule.ts";
 import { NETWORK_TERMS, type NetworkTerm } from "./excess.ts";
-import { meetPatternLists, patternInside, segmentCount, splitPattern } from "./path-glob.ts";
+import { meetPatternLists, segmentCount, splitPattern } from "./path-glob.ts";
 import { type Artifact, isLookedInto, type NetworkRule } from "./rule.ts";
 import { EVERYWHERE, meetTargets, type NetworkTarget, targetInside } from "./target.ts";
 
@@ -24,7 +24,7 @@ export type Ceiling = "caller" | "policy" | "itself";
 /** The rules that `network: true` is worth as a ceiling. The Engine's network does not lead to the loopback of the machine. */
 export function everywhere(ceiling: Ceiling): ParsedRule[] {
   const blocks = ceiling === "policy" ? EVERY_ADDRESS : ADDRESSES_OF_OTHERS;
-  return [{ rule: { to: "*:*" }, target: EVERYWHERE, blocks, files: undefined }];
+  return [{ rule: { to: "*:*" }, target: EVERYWHERE, blocks, places: undefined, files: undefined }];
 }
 
 /** A request of what is asked, with `undefined` for one of any kind. */
@@ -80,7 +80,7 @@ function partsOf(piece: Piece, has: readonly ParsedRule[]): Piece[] {
 function firstMiss(
   piece: Piece,
   asked: ParsedRule,
-  { rule, blocks, files }: ParsedRule,
+  { rule, blocks, places, files }: ParsedRule,
   ceiling: Ceiling,
 ): NetworkTerm | null {
   const { method, path, artifact, block } = piece;
@@ -89,8 +89,9 @@ function firstMiss(
     if (meetTls(asked.rule, rule, asked.target)?.port !== asked.target.port) return "tls";
   }
   if (rule.methods !== undefined && (method === undefined || !rule.methods.includes(method))) return "methods";
-  if (rule.paths !== undefined && !rule.paths.some((each) => path !== undefined && patternInside(path, each)))
-    return "paths";
+  // The files of a rule are its paths too.
+  const place = path ?? artifact?.path;
+  if (places !== undefined && (place === undefined || !places.includes(place))) return "paths";
   if (files !== undefined && !hasArtifact(artifact, files, ceiling)) return "artifacts";
   const allowed = blocks ?? PUBLIC_ADDRESSES;
   if (block !== undefined && !allowed.some((each) => blockInside(block, each))) return "addresses";

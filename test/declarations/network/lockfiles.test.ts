@@ -28,6 +28,7 @@ describe("a lock file of npm", () => {
       "packages/workspace": { version: "1.0.0" },
       "node_modules/workspace": { resolved: "packages/workspace", link: true },
       "node_modules/a/node_modules/bundled": { version: "1.0.0", inBundle: true },
+      "node_modules/for-another-system": { version: "1.0.0", optional: true },
       "node_modules/local": { resolved: "file:local.tgz", integrity: "sha1-x" },
     });
     expect(parsed).toEqual({

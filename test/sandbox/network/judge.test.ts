@@ -205,6 +205,18 @@ describe("rules of lock files", () => {
     expect(ok("/npm/@s%2fa", other)).toBe(false);
   });
 
+  it("are below the path of a preset, or exceed it", () => {
+    const preset = { allow: [{ to: "a.example:443", methods: ["GET"], paths: ["/npm/**"] }] };
+    const locked = (path: string) => ({
+      allow: [{ to: "a.example:443", methods: ["GET"], artifacts: [{ path, digests: [digest] }] }],
+    });
+    expect(networkExcesses(locked("/npm/a.tgz"), preset)).toEqual([]);
+    expect(networkExcesses(locked("/npm/**"), preset)).toEqual([]);
+    expect(networkExcesses(locked("/other/a.tgz"), preset)).toMatchObject([{ kind: "rule", term: "paths" }]);
+    expect(meetNetwork(locked("/npm/a.tgz"), preset)).toEqual(locked("/npm/a.tgz"));
+    expect(meetNetwork(locked("/**"), preset)).toEqual(locked("/npm/**"));
+  });
+
   it("are compared within seconds if they have thousands of paths and digests", () => {
     const paths = Array.from({ length: 5000 }, (_, index) => `/p${index}`);
     const artifacts = Array.from({ length: 20_000 }, (_, index) => ({ path: `/p/-/${index}.tgz`, digests: [digest] }));

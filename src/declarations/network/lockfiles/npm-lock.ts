@@ -30,6 +30,7 @@ interface Entry {
   readonly integrity?: unknown;
   readonly link?: unknown;
   readonly inBundle?: unknown;
+  readonly optional?: unknown;
 }
 
 /**
@@ -60,9 +61,13 @@ export function parseNpmLock(text: string, registries: NpmRegistries): LockParse
   return reading.end({ files, indexes });
 }
 
-/** Folders of the project, links to them, and what comes inside of another package are not fetched. */
-function isFetched(key: string, { link, inBundle, resolved }: Entry): boolean {
+/**
+ * Folders of the project, links to them, and what comes inside of another package are not fetched. npm writes no digest for an
+ * optional package that it did not install, as one for another system: that one is not reached.
+ */
+function isFetched(key: string, { link, inBundle, resolved, optional, integrity }: Entry): boolean {
   if (!/(^|\/)node_modules\//.test(key) || link === true || inBundle === true) return false;
+  if (optional === true && integrity === undefined) return false;
   return !(typeof resolved === "string" && resolved.startsWith("file:"));
 }
 
