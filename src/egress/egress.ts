@@ -57,10 +57,10 @@ export function openEgress(request: EgressRequest): Egress {
     isGranted: async (target) => (await request.isGranted?.(targetText(target))) ?? false,
     denied: (refusal) => traffic.denied(refusal),
     line: (to) => traffic.line(to),
-    async dial(target, rules, signal) {
+    async dial(target, rules, signal, onread) {
       const judged = await judgedAddresses(target, rules, request.resolve, signal);
       if (!judged.ok) return judged;
-      const socket = await dial(judged.addresses, target.port, signal);
+      const socket = await dial(judged.addresses, target.port, signal, onread);
       const to = targetText(target);
       if (socket === null)
         return { ok: false, refusal: { to, reason: "unreachable", detail: `${to} does not answer.` } };

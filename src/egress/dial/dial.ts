@@ -1,11 +1,16 @@
-import { connect, type Socket } from "node:net";
+import { connect, type OnReadOpts, type Socket } from "node:net";
 import { BOUNDS } from "../model/bounds.ts";
 
 /**
  * Connects to the first address that answers. They are tried in turn, a further one as soon as one failed or was silent
- * for a moment (as RFC 8305 has it). Null if none answered in time; rejects never. `addresses` are judged.
+ * for a moment (as RFC 8305 has it). Null if none answered in time; rejects never. `addresses` are judged. The socket is paused.
  */
-export function dial(addresses: readonly string[], port: number, signal: AbortSignal): Promise<Socket | null> {
+export function dial(
+  addresses: readonly string[],
+  port: number,
+  signal: AbortSignal,
+  onread?: OnReadOpts,
+): Promise<Socket | null> {
   return new Promise((resolve) => {
     const waiting = [...addresses];
     const open = new Set<Socket>();
@@ -25,7 +30,7 @@ export function dial(addresses: readonly string[], port: number, signal: AbortSi
         if (open.size === 0) finish(null);
         return;
       }
-      const socket = connect({ host, port, allowHalfOpen: true, noDelay: true });
+      const socket = connect({ host, port, allowHalfOpen: true, noDelay: true, ...(onread && { onread }) });
       open.add(socket);
       const failed = (): void => {
         open.delete(socket);

@@ -18,6 +18,8 @@ export const BOUNDS = {
   clientFirstMs: 25,
   /** What is kept for a side that reads slowly, before the other side is no longer read. */
   bufferedBytes: 262_144,
+  /** What is read from a host at once in a tunnel: more if the host is quick. */
+  pieceBytes: { least: 16_384, most: 262_144 },
   /** A tunnel without a byte in either direction. */
   tunnelIdleMs: 3_600_000,
   /** How long a client that was refused may take to read why. */

@@ -1,4 +1,4 @@
-import type { Socket } from "node:net";
+import type { OnReadOpts, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { AllowedNetwork, NetworkRule } from "../../sandbox/network/rule.ts";
 import type { Refusal } from "./refusal.ts";
@@ -32,7 +32,7 @@ export interface Outlet {
   /** Asks for a host that the network does not allow. If it was granted, the network is another one now. */
   isGranted(target: Target): Promise<boolean>;
   /** Looks the host up, judges its addresses by these rules and connects. Only for a host that the rules name. */
-  dial(target: Target, rules: readonly NetworkRule[], signal: AbortSignal): Promise<Dialled>;
+  dial(target: Target, rules: readonly NetworkRule[], signal: AbortSignal, onread?: OnReadOpts): Promise<Dialled>;
   denied(refusal: Refusal): void;
   line(to: string): Line;
 }

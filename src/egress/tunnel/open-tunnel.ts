@@ -1,4 +1,5 @@
 import type { Socket } from "node:net";
+import type { DownFlow } from "../carry/down-flow.ts";
 import { pump } from "../carry/pump.ts";
 import { addressStillAllowed } from "../dial/judged-addresses.ts";
 import { ServerStart } from "../first/server-start.ts";
@@ -16,7 +17,8 @@ export class OpenTunnel {
   /** Set while the start of a TLS server is awaited. */
   #onServer: ((piece: Buffer) => void) | null = null;
 
-  constructor(request: TunnelRequest, upstream: Socket) {
+  /** `down` has the bytes of `upstream`. */
+  constructor(request: TunnelRequest, upstream: Socket, down: DownFlow) {
     const { outlet, visit, target, rules } = request;
     this.#request = request;
     this.#upstream = upstream;
@@ -29,7 +31,7 @@ export class OpenTunnel {
     if (visit.signal.aborted || !visit.isAllowed()) this.#abort();
     upstream.once("close", () => visit.close());
     upstream.setTimeout(BOUNDS.tunnelIdleMs, this.#abort);
-    pump(upstream, visit.socket, (piece) => {
+    down.pump(upstream, visit.socket, (piece) => {
       this.#onServer?.(piece);
       return this.#line.down(piece.length) || this.#overBudget("downloads");
     });

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { DownFlow } from "../carry/down-flow.ts";
 import { BOUNDS } from "../model/bounds.ts";
 import { type ClientStart, readClientStart } from "./client-start.ts";
 import { OpenTunnel } from "./open-tunnel.ts";
@@ -15,14 +16,15 @@ export async function tunnel(request: TunnelRequest): Promise<void> {
   let start = waits ? null : readClientStart(visit.socket, target.host);
   const early = await Promise.race([start, start && delay(BOUNDS.clientFirstMs, null)]);
   if (early !== null && !mayPass(request, early)) return;
-  const dialled = await outlet.dial(target, rules(), visit.signal);
+  const down = new DownFlow();
+  const dialled = await outlet.dial(target, rules(), visit.signal, down.onread);
   onDialled?.(dialled.ok ? null : dialled.refusal);
   if (!dialled.ok) {
     outlet.denied(dialled.refusal);
     if (!waits) visit.close();
     return;
   }
-  const open = new OpenTunnel(request, dialled.socket);
+  const open = new OpenTunnel(request, dialled.socket, down);
   start ??= readClientStart(visit.socket, target.host);
   const judged = early ?? (await start);
   if (mayPass(request, judged)) await open.admit(judged);
