@@ -73,7 +73,7 @@ const WORDS: Words = {
     `The change to ${quote(v.path)} was not applied: ${v.reason}. Read the file again, and repeat the change.`,
   CHANGES_NOT_TAKEN: (v) => `None of the run's changes was applied or kept: ${v.reason}. Change less in one run.`,
   NETWORK_NOT_ENFORCEABLE: (v) =>
-    `The allow list of hosts cannot be enforced: ${v.reason}. Without that, a worker can have \`network: false\`; or \`network: true\`, if project, caller and policy allow everything.`,
+    `The allow list of hosts cannot be enforced: ${v.reason}. A worker can also have \`network: false\`; or \`network: true\`, if project, caller and policy allow everything.`,
   WORKING_DIR_MISSING: (v) =>
     `The working directory ${quote(v.path)} cannot be entered: it does not exist, or the worker's user has no permission. Create it first, or use another.`,
   USER_NOT_ALLOWED: (v) =>
