@@ -247,6 +247,15 @@ describe("sandboxOf", () => {
     expect(() => sandboxOf({ mounts: {}, network } as never)).toThrow(RangeError);
   });
 
+  it("refuses a declaration that its policy does not allow, and does not use the rest of it", () => {
+    const { policy } = sandboxOf({ mounts: {} }).data;
+    const strict = { ...policy, network: false, maxLimits: { ...policy.maxLimits, pids: 5 } } as const;
+    expect(() => sandboxOf({ mounts: {}, network: true, limits: { pids: 6 }, policy: strict })).toThrow(
+      SandboxPermissionEscalationError,
+    );
+    expect(sandboxOf({ mounts: {}, limits: { pids: 5 }, policy: strict }).data.limits.pids).toBe(5);
+  });
+
   it("gives no network that was not said, and lets a child have at most the limits", () => {
     const parent = sandboxOf({ mounts: {}, limits: { timeoutMs: 1000 } });
     expect(parent.data.network).toBe(false);
