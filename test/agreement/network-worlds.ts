@@ -55,10 +55,9 @@ export function networkWorlds({ hosts, ports, address }: Arena): fc.Arbitrary<Ne
     },
     { requiredKeys: [] },
   );
-  // A rule without the address reaches nothing: the server's is not public.
-  const addresses = fc.constantFrom([`${address}/32`], [`${address}/32`], [`${address}/32`], ["192.0.2.0/24"]);
-  const rule = fc.tuple(to, addresses, bounds).map(([target, blocks, more]): NetworkRule => {
-    const bare = { to: target, addresses: blocks, ...more };
+  // All rules name the server's address, which is not public: of several that fit, the addresses of one count.
+  const rule = fc.tuple(to, bounds).map(([target, more]): NetworkRule => {
+    const bare = { to: target, addresses: [`${address}/32`], ...more };
     return isLookedInto(bare) ? { ...bare, tls: false } : bare;
   });
   const list = fc.array(rule, { minLength: 1, maxLength: 5 });
