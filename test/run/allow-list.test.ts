@@ -133,7 +133,9 @@ describe("a run with an allow list", () => {
     for (let round = 0; round < rounds; round += 1) await project.run("stray");
     expect(await sockets()).toBeLessThanOrEqual(before);
     expect(await project.traces()).toEqual([]);
-    expect(execFileSync("ps", ["-eo", "args"], { encoding: "utf8" })).not.toContain("listen-inside");
+    expect(execFileSync("ps", ["-o", "args", "--ppid", `${process.pid}`], { encoding: "utf8" })).not.toContain(
+      "listen-inside",
+    );
   });
 });
 

@@ -217,7 +217,7 @@ describe("rules of lock files", () => {
     expect(meetNetwork(locked("/**"), preset)).toEqual(locked("/npm/**"));
   });
 
-  it("are compared within seconds if they have thousands of paths and digests", () => {
+  it("take seconds of a processor to compare if they have thousands of paths and digests", () => {
     const paths = Array.from({ length: 5000 }, (_, index) => `/p${index}`);
     const artifacts = Array.from({ length: 20_000 }, (_, index) => ({ path: `/p/-/${index}.tgz`, digests: [digest] }));
     const many = Array.from({ length: 100_000 }, (_, index) => `sha256-${index}`);
@@ -226,10 +226,11 @@ describe("rules of lock files", () => {
       { to: "a.example:443", artifacts, packages },
       { to: "b.example:443", artifacts: [{ path: "/**", digests: many }] },
     ];
-    const start = performance.now();
+    const start = process.threadCpuUsage();
     const network = canonicalNetwork({ allow });
     expect(networkExcesses(network, network)).toEqual([]);
     expect(meetNetwork(network, network)).toEqual(network);
-    expect(performance.now() - start).toBeLessThan(5000);
+    const { user, system } = process.threadCpuUsage(start);
+    expect((user + system) / 1000).toBeLessThan(5000);
   });
 });
