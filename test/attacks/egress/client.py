@@ -100,7 +100,7 @@ def named(error):
 def tried(case):
     """`end`: `eof`, `open` if the time is over, or why it failed. `got`: what came, as Latin-1."""
     got, total, end, started = b"", 0, "eof", time.monotonic()
-    deadline = started + case.get("seconds", 4)
+    deadline = started + case.get("seconds", 10)
     sock = None
 
     def keep(data):

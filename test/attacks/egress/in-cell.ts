@@ -35,18 +35,19 @@ export function environmentWith(
   };
 }
 
-/** Runs a worker of the fixture whose project, and which itself, has this network. */
+/** Runs a worker of the fixture with this network. Its project has the same, or `given`. */
 export async function runWith(
   environment: RunEnvironment,
   name: string,
   network: AllowedNetwork,
   input: unknown,
   signal = new AbortController().signal,
+  given = network,
 ): Promise<RunResult> {
   const { project } = environment;
   const worker = project.workers.get(name);
   if (worker === undefined) throw new Error(`the fixture has no worker ${name}`);
-  const declared = { ...project, declaration: { ...project.declaration, network } };
+  const declared = { ...project, declaration: { ...project.declaration, network: given } };
   const asking = { ...worker, needs: { ...worker.needs, network } };
   return await run({ worker: asking, input, signal }, { ...environment, project: declared });
 }

@@ -14,9 +14,16 @@ export type Service =
   /** Whatever a test wants, with the bare bytes. */
   | { readonly kind: "bytes"; readonly talk: (socket: Duplex) => void };
 
+export type Port = Service & {
+  /** Speaks TLS with it. */
+  readonly certificate?: Certificate | undefined;
+  /** True: only with clients that begin with it. */
+  readonly alsoPlain?: true;
+};
+
 export interface SiteSpec {
   /** By port. */
-  readonly ports: Readonly<Record<number, Service & { readonly certificate?: Certificate }>>;
+  readonly ports: Readonly<Record<number, Port>>;
 }
 
 /** A host that the test plays, at a loopback address of its own. */
@@ -37,6 +44,8 @@ export interface Sites extends AsyncDisposable {
   arrived(name?: string): string;
 }
 
+/** The first byte of a TLS client. */
+const HANDSHAKE = 22;
 const MAX_KEPT = 1_000_000;
 
 /** Addresses of this process alone: other tests run beside it, and use the same ports. */
@@ -86,7 +95,22 @@ class OpenSite implements Site {
     this.address = address;
   }
 
-  serve(socket: Socket, service: SiteSpec["ports"][number]): void {
+  serve(socket: Socket, { alsoPlain, ...port }: Port): void {
+    if (alsoPlain !== true) {
+      this.#speak(socket, port);
+      return;
+    }
+    socket.once("data", (first: Buffer) => {
+      socket.pause().unshift(first);
+      if (first[0] === HANDSHAKE) this.#speak(socket, port);
+      else {
+        this.#speak(socket, { ...port, certificate: undefined });
+        socket.resume();
+      }
+    });
+  }
+
+  #speak(socket: Socket, service: Port): void {
     const stream = service.certificate === undefined ? socket : this.#encrypted(socket, service.certificate);
     stream.on("error", () => {});
     if (service.kind === "echo") stream.pipe(stream);
