@@ -134,6 +134,13 @@ describe("a network that is replaced", () => {
     found(["127.0.0.1"]);
     await expect(dialled).rejects.toThrow();
     expect(slow.connections()).toBe(1);
+    // The request is still allowed, but not at the address that is being dialled.
+    cell.egress.replace(network);
+    const elsewhere = ask(cell, ["b.test", slow.port]);
+    await new Promise((done) => setTimeout(done, 50));
+    cell.egress.replace({ allow: [{ ...network.allow[0], to: `b.test:${slow.port}`, addresses: ["10.0.0.0/8"] }] });
+    found(["127.0.0.1"]);
+    expect(await elsewhere).toMatchObject({ status: 403 });
   });
 });
 

@@ -146,6 +146,24 @@ describe("a request that could be read in two ways never reaches its host:", () 
 });
 
 describe("a request that is allowed", () => {
+  it("is no TRACE, whatever the rule says", async () => {
+    const { asked, cell, place } = await looked();
+    expect(await ask(cell, place, { method: "TRACE" })).toMatchObject({ status: 403 });
+    expect(asked).toHaveLength(0);
+  });
+
+  it("with a body is the last one on its connection, also if the host keeps it open", async () => {
+    const server = await open(
+      tcpServer((socket) => socket.on("data", () => socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))),
+    );
+    const network = { allow: [{ to: `api.test:${server.port}`, tls: false as const, ...LOOPBACK }] };
+    const cell = await open(cellSide({ network }));
+    const head = `Host: api.test:${server.port}\r\n`;
+    const sent = `POST / HTTP/1.1\r\n${head}Content-Length: 1\r\n\r\nxGET / HTTP/1.1\r\n${head}Connection: close\r\n\r\n`;
+    expect((await sendRaw(cell, ["api.test", server.port], sent)).match(/200 OK/g)).toHaveLength(2);
+    expect(server.connections()).toBe(2);
+  });
+
   it("takes no headers of other proxies and of its connection along", async () => {
     const { asked, cell, place } = await looked(BOUND);
     const headers = {
@@ -183,7 +201,7 @@ describe("a request that is allowed", () => {
   });
 
   it("may send others ahead of its answer, each of which is judged", async () => {
-    const { cell, place, host, asked } = await looked(BOUND);
+    const { cell, place, host, asked, server } = await looked(BOUND);
     const get = (path: string, more = "") => `GET ${path} HTTP/1.1\r\nHost: ${host}\r\n${more}\r\n`;
     const answers = await sendRaw(
       cell,
@@ -192,6 +210,7 @@ describe("a request that is allowed", () => {
     );
     expect(answers.match(/HTTP\/1.1 \d+/g)).toEqual(["HTTP/1.1 200", "HTTP/1.1 403", "HTTP/1.1 200"]);
     expect(asked.map(({ url }) => url)).toEqual(["/public/1", "/public/2"]);
+    expect(server.connections()).toBe(1);
     const many = await sendRaw(cell, place, get("/public/1").repeat(200));
     expect(many).toBe("");
     expect(cell.denied.map(({ reason }) => reason)).toEqual(["path", "limit"]);
