@@ -3,6 +3,7 @@ import type { KeyPath } from "../yaml/document.ts";
 import { packageRules } from "./package-rules.ts";
 import type { RawNetwork } from "./raw-network.ts";
 import type { RegistryMap } from "./registries/read-registries.ts";
+import { placeFaults } from "./rule-terms.ts";
 
 export interface NetworkContext {
   readonly projectDir: string;
@@ -30,6 +31,10 @@ export async function resolveNetwork(raw: RawNetwork, context: NetworkContext): 
   const { rules, faults } = await packageRules(raw, context);
   if (faults.length > 0)
     return { ok: false, faults: faults.map(({ in: part, index, fault }) => ({ at: [part, index], fault })) };
+  // Among the rules as written the shape was judged already; a registry may be where one of them, or another registry, is.
+  const clashes = placeFaults([...allow, ...rules]).filter(({ index }) => index >= allow.length);
+  const at: KeyPath = [raw.packages === undefined ? "lockfiles" : "packages"];
+  if (clashes.length > 0) return { ok: false, faults: clashes.map(({ fault }) => ({ at, fault })) };
   const usual = allow.length === 0 && rules.length > 0 ? { uploadBytes: PRESET_UPLOAD_BYTES } : undefined;
   const bounded = usual || limits ? { limits: { ...usual, ...limits } } : {};
   return { ok: true, network: { allow: [...allow, ...rules], ...bounded, ...(dynamic && { dynamic }) } };

@@ -5,6 +5,7 @@ import { describe, expect, it } from "vitest";
 import { kindsOf, packageRules } from "../../../src/declarations/network/package-rules.ts";
 import type { PackageTerms } from "../../../src/declarations/network/raw-network.ts";
 import { readRegistries } from "../../../src/declarations/network/registries/read-registries.ts";
+import { resolveNetwork } from "../../../src/declarations/network/resolve-network.ts";
 import { projectFolder } from "../project-folder.ts";
 import { machineWith } from "./machine-folder.ts";
 
@@ -51,6 +52,16 @@ describe("presets", () => {
     expect(own?.rules).toMatchObject([{ to: "npm.example:4873", tls: false }]);
     expect(usual?.rules[0]).toMatchObject({ to: "npm.example:80" });
     expect(usual?.rules[0]).not.toHaveProperty("tls");
+  });
+
+  it("are a fault if the registry would be where another host is already", async () => {
+    const raw = { allow: [{ to: "npm.example:80" }], packages: [{ kind: "npm" as const }] };
+    const env = { npm_config_registry: "https://npm.example/" };
+    const registries = await readRegistries(kindsOf(raw), await machineWith({}, env));
+    expect(await resolveNetwork(raw, { projectDir: await projectFolder({}), registries })).toMatchObject({
+      ok: false,
+      faults: [{ at: ["packages"], fault: expect.stringContaining("would both be `http://npm.example/` in the cell") }],
+    });
   });
 
   it("are a fault if this machine has no registry of the kind that Corral can use", async () => {
