@@ -14,11 +14,10 @@ const LEFT_OUT = new Set(["ssh2", "@grpc/grpc-js", "@grpc/proto-loader", "protob
  */
 export async function bundleProgram(root: string): Promise<void> {
   const bundle = await rolldown({
-    // The files of threads and of programs are started by their names from any of the other files: they must be in the same folder.
+    // The file of a thread is started by its name from any of the other files: it must be in the same folder.
     input: {
       corral: join(root, "src/cli/corral.ts"),
       "schema-thread": join(root, "src/declarations/schema/schema-thread.ts"),
-      "listen-inside": join(root, "src/isolation/network/listen-inside.ts"),
     },
     platform: "node",
     cwd: root,

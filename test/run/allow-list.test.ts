@@ -137,7 +137,7 @@ describe("a run with an allow list", () => {
       await expect.poll(sockets, { timeout: 10_000 }).toBeLessThanOrEqual(before);
       expect(await project.traces()).toEqual([]);
       const own = execFileSync("ps", ["--ppid", String(process.pid), "-o", "args"], { encoding: "utf8" });
-      expect(own).not.toContain("listen-inside");
+      expect(own).not.toContain("listenInside");
     },
     900_000,
   );

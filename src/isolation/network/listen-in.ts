@@ -1,14 +1,12 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { createServer, type Server, type Socket } from "node:net";
-import { extname } from "node:path";
-import { fileURLToPath } from "node:url";
 import { SYSTEM_ENV } from "../../files/host/system-program.ts";
 import type { NetworkPlace } from "../../sandbox/network/places.ts";
 import type { Accept } from "../port/cell.ts";
 import { EngineTrouble } from "../port/driver.ts";
-import type { InsideAnswer } from "./listen-inside.ts";
+import { type InsideAnswer, listenInside } from "./listen-inside.ts";
 
-/** It takes some 50 ms; a busy machine may need longer. */
+/** It takes some 40 ms; a busy machine may need longer. */
 const LIMIT_MS = 20_000;
 /** What the program prints if it fails is shown up to here. */
 const MAX_SHOWN_CHARS = 300;
@@ -61,9 +59,9 @@ export async function openPlaces(namespace: number, places: readonly NetworkPlac
 }
 
 function start(namespace: number): ChildProcess {
-  // The source, the compiled library and the bundled command line each have it beside this file, under their own ending.
-  const program = fileURLToPath(new URL(`./listen-inside${extname(import.meta.url)}`, import.meta.url));
-  return spawn("nsenter", ["--net=/proc/self/fd/3", "--", process.execPath, program], {
+  // In such a script the modules of Node are variables.
+  const program = ["--input-type=commonjs", "--eval", `(${listenInside})(net)`];
+  return spawn("nsenter", ["--net=/proc/self/fd/3", "--", process.execPath, ...program], {
     stdio: ["ignore", "ignore", "pipe", namespace, "ipc"],
     env: SYSTEM_ENV,
     timeout: LIMIT_MS,

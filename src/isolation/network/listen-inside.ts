@@ -1,4 +1,4 @@
-import { createServer, type Server } from "node:net";
+import type { createServer as makeServer, Server } from "node:net";
 
 /** One answer of this program, with the listening socket if there is one. */
 export interface InsideAnswer {
@@ -13,34 +13,33 @@ export interface InsidePlace {
   readonly port: number;
 }
 
-/*
- * A separate program, started inside the network namespace of a cell: it makes listening sockets there, hands them to the
- * process that started it, and ends. The build puts it next to the file that starts it. It must not import anything of
- * Corral: each file more makes every start slower.
+/**
+ * A separate program, started with its text inside the network namespace of a cell: it makes listening sockets there, hands
+ * them to the process that started it, and ends. It must not use anything from outside of this function. A file of its own
+ * would be found, read and parsed at each start of a cell.
  */
-const servers: Server[] = [];
-process.once("message", (places: readonly InsidePlace[]) => void answerAll(places).then(() => process.disconnect()));
-// Also if the other process has ended: open sockets would keep this program.
-process.once("disconnect", () => {
-  for (const server of servers) server.close();
-});
-
-async function answerAll(places: readonly InsidePlace[]): Promise<void> {
-  for (const [place, { address, port }] of places.entries()) {
-    // Until this program has ended it accepts connections too: it ends those at once, and the client may retry.
-    const server = createServer({ pauseOnConnect: true }, (socket) => socket.destroy());
-    servers.push(server);
-    const failure = await failureOf(server, address, port);
-    const answer: InsideAnswer = failure === null ? { place } : { place, failure };
-    await new Promise((sent) => process.send?.(answer, failure === null ? server : undefined, {}, sent));
-    if (failure !== null || !process.connected) return;
-  }
-}
-
-/** Null if it listens. */
-async function failureOf(server: Server, host: string, port: number): Promise<string | null> {
-  return await new Promise((resolve) => {
-    server.once("error", (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
-    server.listen({ host, port, exclusive: true }, () => resolve(null));
+export function listenInside({ createServer }: { readonly createServer: typeof makeServer }): void {
+  const servers: Server[] = [];
+  /** Null if it listens. */
+  const failureOf = (server: Server, host: string, port: number): Promise<string | null> =>
+    new Promise((resolve) => {
+      server.once("error", (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
+      server.listen({ host, port, exclusive: true }, () => resolve(null));
+    });
+  const answerAll = async (places: readonly InsidePlace[]): Promise<void> => {
+    for (const [place, { address, port }] of places.entries()) {
+      // Until this program has ended it accepts connections too: it ends those at once, and the client may retry.
+      const server = createServer({ pauseOnConnect: true }, (socket) => socket.destroy());
+      servers.push(server);
+      const failure = await failureOf(server, address, port);
+      const answer: InsideAnswer = failure === null ? { place } : { place, failure };
+      await new Promise((sent) => process.send?.(answer, failure === null ? server : undefined, {}, sent));
+      if (failure !== null || !process.connected) return;
+    }
+  };
+  process.once("message", (places: readonly InsidePlace[]) => void answerAll(places).then(() => process.disconnect()));
+  // Also if the other process has ended: open sockets would keep this program.
+  process.once("disconnect", () => {
+    for (const server of servers) server.close();
   });
 }
