@@ -29,6 +29,11 @@ export function passAnswer(answer: IncomingMessage, pass: AnswerPass): Promise<F
   }
   const status = answer.statusCode ?? 502;
   const isFile = rule.artifacts !== undefined && head.method === "GET" && status === 200;
+  // The end of the connection would be the end of the file, also of a wrong one.
+  if (isFile && response.req.httpVersion === "1.0" && answer.headers["content-length"] === undefined) {
+    answer.destroy();
+    return Promise.resolve({ reason: "digest", detail: "A file of a lock file needs HTTP/1.1, or a Content-Length." });
+  }
   // Only what a lock file names has a digest; what else such a host says is not for the cell.
   const isDropped = rule.artifacts !== undefined && !isFile && status !== 304;
   const change = isFile ? new CheckedFile(digestsOf(rule, head.path)) : textChange(answer, pass);

@@ -384,6 +384,11 @@ attacked("a request to a host that is looked into", open, [
     attempt: (canary) => raw({ host: "front.test", port: 80 }, `GET http://other.test/${canary}\r\n\r\n`),
   },
   {
+    title: "on a tunnel, with TRACE, which would repeat what Corral adds",
+    attempt: (canary) =>
+      raw({ host: "front.test", port: 80 }, request("TRACE", `/${canary}`, ["Host: front.test", CLOSE])),
+  },
+  {
     title: "on a tunnel, with the preface of HTTP/2",
     attempt: (canary) => raw({ host: "front.test", port: 80 }, `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n${canary}`),
   },

@@ -52,6 +52,8 @@ async function open(sites: Sites): Promise<World> {
   };
 }
 
+const pathOf = (kind: string): string => `/f${Object.keys(ANSWERS).indexOf(kind)}.tgz`;
+
 const AT = { host: "registry.test", port: 8080 };
 const LINES = ["Host: registry.test:8080", "Connection: close"];
 
@@ -81,6 +83,11 @@ attacked("a file of a lock file", open, [
       check: cut,
     }),
   ),
+  {
+    title: "is not taken for whole by a client of HTTP/1.0, for which the end of the connection ends it",
+    attempt: () => raw(AT, `GET ${pathOf("a changed byte in chunks")} HTTP/1.0\r\nHost: registry.test:8080\r\n\r\n`),
+    check: ({ outcome }) => expect(outcome.got).toMatch(/^HTTP\/1\.1 [45]/),
+  },
   { title: "is not another path", attempt: (canary) => raw(AT, request("GET", `/${canary}`, LINES)) },
   { title: "is not below its path", attempt: (canary) => raw(AT, request("GET", `/good.tgz/${canary}`, LINES)) },
   { title: "has no query", attempt: (canary) => raw(AT, request("GET", `/good.tgz?${canary}`, LINES)) },
