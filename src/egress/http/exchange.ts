@@ -45,8 +45,6 @@ function answerOf(parts: Exchange): Promise<IncomingMessage | Fault | "stale"> {
   sent.once("close", () => response.off("close", abort));
   return new Promise((resolve) => {
     sent.once("response", resolve);
-    // Such as for an answer that switches to another protocol: Node closes the connection without an error.
-    sent.once("close", () => resolve(unreachable(parts, "closed the connection")));
     sent.on("error", (error: NodeJS.ErrnoException) => {
       const why = error.code?.startsWith("HPE_") ? "answers with malformed HTTP" : "closed the connection";
       if (error instanceof Faulty) resolve(error.fault);

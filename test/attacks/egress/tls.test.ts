@@ -47,6 +47,8 @@ const HELLOS: Readonly<Record<string, (canary: string) => Buffer>> = {
   "with another name first and the allowed one second": (canary) => named(`${canary}.test`, "exact.test"),
   "with two extensions for the name": (canary) =>
     clientHello({ names: ["exact.test"], extensions: [[0, serverNames([`${canary}.test`])]] }),
+  "with two extensions for the name, of which the second is the allowed one": (canary) =>
+    clientHello({ names: [`${canary}.test`], extensions: [[0, serverNames(["exact.test"])]] }),
   "with an empty list of names": (canary) => clientHello({ names: [], extensions: [[PADDING, Buffer.from(canary)]] }),
   "with a NUL in the name": (canary) => named(`exact.test\0.${canary}.test`),
   "with the allowed name in front of another": (canary) => named(`exact.test.${canary}.test`),
