@@ -62,7 +62,7 @@ function wordsOf(record: SealedRecord): readonly [what: string, outcome: string]
   }
 }
 
-/** The hosts alone, refused ones first. */
+/** The hosts, refused ones first and with the reason. */
 function egressWords({ allowed, denied, unlisted }: SealedRecord): string {
   const words = [listed(denied, (line) => `denied ${hostWords(line)}`), listed(allowed, hostWords)];
   const more = typeof unlisted === "number" && unlisted > 0 ? `and ${unlisted} more` : "";
@@ -70,8 +70,9 @@ function egressWords({ allowed, denied, unlisted }: SealedRecord): string {
 }
 
 function hostWords(line: unknown): string {
-  const { to, connections, count } = (line ?? {}) as Record<string, unknown>;
-  return `${text(to)} ×${text(connections ?? count)}`;
+  const { to, connections, count, reason } = (line ?? {}) as Record<string, unknown>;
+  const why = reason === undefined ? "" : ` (${text(reason)})`;
+  return `${text(to)}${why} ×${text(connections ?? count)}`;
 }
 
 /** What a tool was used on: the values alone, which are paths, commands and names. */

@@ -1,4 +1,5 @@
 import { stat } from "node:fs/promises";
+import { whyNoAllowLists } from "../isolation/network/why-not.ts";
 import { openEngine } from "../isolation/open-engine.ts";
 import type { CellInfo, Reaped } from "../isolation/port/driver.ts";
 import { type EnginePort, EngineUnavailableError } from "../isolation/port/engine.ts";
@@ -84,6 +85,7 @@ async function findingsOn(machine: Machine): Promise<Finding[]> {
     { what: "corral", state: "ok", detail: `${packageVersion()} on Node ${process.versions.node}` },
     { what: "user", state: "ok", detail: userText() },
     socketPathFinding(stateDir),
+    await allowListFinding(),
   ];
   try {
     const engine = await openEngine(machine);
@@ -99,6 +101,12 @@ async function findingsOn(machine: Machine): Promise<Finding[]> {
 function userText(): string {
   const uid = process.getuid?.() ?? 0;
   return uid === 0 ? "root" : `uid ${uid}, groups ${process.getgroups?.().join(" ")}`;
+}
+
+async function allowListFinding(): Promise<Finding> {
+  const why = await whyNoAllowLists(process.getuid?.() ?? 0);
+  const detail = why === null ? "listened to in the network of each cell, by nsenter" : `refused: ${why}`;
+  return { what: "allow lists", state: why === null ? "ok" : "warning", detail };
 }
 
 /** The kernel takes 107 bytes for the path of a socket; below the state directory come `live/`, an owner, a run and `s`. */

@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
+import { nullFor } from "../../src/platform/errno.ts";
 
 /** A key of a model's provider that must be nowhere but at the provider. */
 export interface CanaryKey {
@@ -36,7 +37,8 @@ export async function tracesBelow(dir: string, canary: CanaryKey): Promise<strin
   const found: string[] = [];
   for (const entry of await readdir(dir, { withFileTypes: true, recursive: true })) {
     const path = join(entry.parentPath, entry.name);
-    const content = entry.isFile() ? await readFile(path, "latin1") : "";
+    // What is renamed meanwhile is found by its new name.
+    const content = entry.isFile() ? ((await readFile(path, "latin1").catch(nullFor("ENOENT"))) ?? "") : "";
     if (canary.isIn(path) || canary.isIn(content)) found.push(path);
   }
   return found;

@@ -8,7 +8,7 @@ it("the audit table has the hosts of a network, refused ones first", () => {
     {
       ...egress,
       allowed: [{ to: "a.example:443", connections: 2 }],
-      denied: [{ to: "b.example:1", count: 3 }],
+      denied: [{ to: "b.example:1", count: 3, reason: "address" }],
       unlisted: 4,
     },
     { ...egress, allowed: [], denied: [{ to: "b.example:1", count: 1 }], unlisted: 0 },
@@ -16,7 +16,7 @@ it("the audit table has the hosts of a network, refused ones first", () => {
   ];
   const lines = auditTable(rows as unknown as SealedRecord[]).split("\n");
   expect(lines.slice(1).map((line) => line.split(/ {2,}/).slice(3).join(" | "))).toEqual([
-    "network | denied b.example:1 ×3, a.example:443 ×2, and 4 more",
+    "network | denied b.example:1 (address) ×3, a.example:443 ×2, and 4 more",
     "network | denied b.example:1 ×1",
     "network | denied - ×-",
   ]);

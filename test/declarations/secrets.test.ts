@@ -93,7 +93,7 @@ describe("presets and lock files of a project", () => {
     const { declaration, registries } = await loadProject(dir, { HOME: join(dir, "home") }, join(dir, "machine"));
     expect(declaration.network).toMatchObject({
       allow: [{ to: "npm.example:443", methods: ["GET", "HEAD"] }, { to: "pypi.example:443" }],
-      limits: { uploadBytes: 1024 * 1024 },
+      limits: { uploadBytes: 4 * 1024 * 1024 },
     });
     expect([...registries.keys()]).toEqual(["npm", "pypi"]);
   });

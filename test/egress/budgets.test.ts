@@ -29,16 +29,29 @@ async function echoing() {
 }
 
 describe("the budget of a cell", () => {
-  it("for uploads and downloads counts bodies and tunnels together, and ends them", async () => {
+  it("for uploads and downloads counts bodies, heads and tunnels together, and ends them", async () => {
     const { allow, a, b } = await echoing();
-    const cell = await open(cellSide({ network: { allow, limits: { uploadBytes: 1000 } } }));
-    expect(await ask(cell, b, { method: "POST", body: "x".repeat(400) })).toMatchObject({ body: "400" });
-    expect(await sendRaw(cell, a, Buffer.alloc(700, 1))).toBe("");
-    expect(await ask(cell, b, { method: "POST", body: "x".repeat(700) })).toMatchObject({ status: 429 });
-    expect(cell.egress.report()).toMatchObject({ allowed: [{ to: b.join(":"), up: 400, down: 3 }, { up: 0 }] });
+    const cell = await open(cellSide({ network: { allow, limits: { uploadBytes: 100_000 } } }));
+    expect(await ask(cell, b, { method: "POST", body: "x".repeat(40_000) })).toMatchObject({ body: "40000" });
+    expect(await sendRaw(cell, a, Buffer.alloc(70_000, 1))).toBe("");
+    expect(await ask(cell, b, { method: "POST", body: "x".repeat(70_000) })).toMatchObject({ status: 429 });
+    const [requests, tunnels] = cell.egress.report().allowed;
+    expect(requests).toMatchObject({ to: b.join(":"), down: 5 });
+    // Two heads, of which the second one's body found no room.
+    expect(requests?.up).toBeGreaterThan(40_000 + 2 * 50);
+    expect(requests?.up).toBeLessThan(40_000 + 2 * 200);
+    expect(tunnels).toMatchObject({ up: 0 });
     expect(cell.denied).toMatchObject([{ reason: "limit" }, { reason: "limit" }]);
     cell.egress.replace({ allow, limits: { downloadBytes: 50_000 } });
     await expect(ask(cell, b, { path: "/big" })).rejects.toThrow();
+  });
+
+  it("for uploads ends what a client sends in paths and in headers, one request after another", async () => {
+    const { allow, b } = await echoing();
+    const cell = await open(cellSide({ network: { allow, limits: { uploadBytes: 5000 } } }));
+    const statuses = [];
+    for (const path of ["/a", "/b", "/c"]) statuses.push((await ask(cell, b, { path: path.padEnd(2000, "x") })).status);
+    expect(statuses).toEqual([200, 200, 429]);
   });
 
   it("for requests is that of a caller too", async () => {

@@ -21,8 +21,8 @@ export type NetworkResolution =
   | { readonly ok: true; readonly network: Network }
   | { readonly ok: false; readonly faults: readonly NetworkFault[] };
 
-/** What a network that consists of presets and lock files alone may send: enough for requests, too little for files. */
-const PRESET_UPLOAD_BYTES = 1024 * 1024;
+/** What a network that consists of presets and lock files alone may send: enough for the requests of some 7,000 files. */
+const PRESET_UPLOAD_BYTES = 4 * 1024 * 1024;
 
 /** The I/O step between a declared network and its rules. Reports all faults together. */
 export async function resolveNetwork(raw: RawNetwork, context: NetworkContext): Promise<NetworkResolution> {

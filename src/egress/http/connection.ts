@@ -97,6 +97,8 @@ export class HttpConnection {
     const line = outlet.line(targetText(target));
     if (!line.request())
       return this.#denied(target, { reason: "limit", detail: "The budget for requests is used up." });
+    if (!line.up(head.bytes))
+      return this.#denied(target, { reason: "limit", detail: "The budget for uploads is used up." });
     const set = await this.#valuesOf(rule);
     if (!(set instanceof Map)) return this.#denied(target, set);
     const current = { head, target, rule };

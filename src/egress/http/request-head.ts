@@ -13,6 +13,8 @@ export interface RequestHead {
   /** With its query, as it was sent. */
   readonly path: string;
   readonly lines: HeaderLines;
+  /** How much the client wrote into its path and its header lines. */
+  readonly bytes: number;
   /** How long the body is; `chunked` if it says so at its end. */
   readonly body: number | "chunked";
 }
@@ -39,7 +41,8 @@ export function readRequestHead(request: IncomingMessage, asked: Asked): Request
     const meant = inside.port === 80 ? inside.host : `${inside.host}:${inside.port}`;
     return { reason: "name", detail: `The request has another Host than ${meant}.` };
   }
-  return { method, inside, path: url.path, lines, body };
+  const bytes = lines.reduce((sum, [name, value]) => sum + name.length + value.length + 4, url.path.length);
+  return { method, inside, path: url.path, lines, bytes, body };
 }
 
 /** `example.org:8080` or `[::1]`, as a client writes it; the port is 80 if none is written. Null for anything else. */

@@ -1,6 +1,6 @@
 import type { NetworkLimits } from "../../sandbox/network/rule.ts";
 
-/** What a budget counts. Bytes are those of bodies and tunnels in one direction. */
+/** What a budget counts. Bytes are those of tunnels, of bodies, and of what a client writes into the head of a request: it carries data too. */
 export type Counted = "uploadBytes" | "downloadBytes" | "requests" | "connections";
 
 /**

@@ -108,11 +108,11 @@ describe("the budget of a network", () => {
   it("for uploads in requests, also of GET", async () => {
     const withBody = raw(
       PLAIN,
-      request("GET", "/x", ["Host: plain.test:8080", "Connection: close", "Content-Length: 500"], "g".repeat(500)),
+      request("GET", "/x", ["Host: plain.test:8080", "Connection: close", "Content-Length: 50000"], "g".repeat(50_000)),
     );
     const { outcomes } = await tried(
-      { uploadBytes: 1000 },
-      { a: posts(600), b: posts(600), c: withBody, d: posts(400) },
+      { uploadBytes: 100_000 },
+      { a: posts(60_000), b: posts(60_000), c: withBody, d: posts(38_000) },
     );
     expect(statusesOf(outcomes)).toEqual(["200", "429", "429", "200"]);
   });

@@ -113,6 +113,8 @@ describe("a host that is granted to a run", () => {
     const granted = await session.session.runTool("request_access", { host: to("a"), reason: "why not" }, never);
     expect(granted).toMatchObject({ ok: true, data: { host: to("a"), scope: "session" } });
     expect(await exec(`cat /tmp/f; ${hears("a")}`)).toMatchObject({ stdout: "kept\na: hello\n", cellReplaced: false });
+    const { hints } = await exec("curl -sS https://nowhere.example/");
+    expect(hints).toEqual([expect.stringContaining(`This worker reaches only these hosts: ${to("a")}.`)]);
     const [refused, both] = [
       await session.session.runTool("request_access", { host: to("b") }, never),
       await session.session.runTool("request_access", { host: to("b"), path: "/x" }, never),
@@ -209,6 +211,16 @@ describe("a run that learns its network", () => {
       [to("a"), ["w", "leaf"]],
     ]);
     expect(p.corral.environment.grants.told).toMatchObject([{ to: to("a"), worker: "w" }]);
+  });
+
+  it("lets a request to the proxy wait as well", async () => {
+    const person = personWho("session", "no");
+    const ask = (name: string) => `curl -s -o /dev/null -w '%{http_code}\\n' http://${to(name)}/`;
+    const p = await opened(person, { w: { command: sh(`${ask("a")}; ${ask("b")}; true`) } });
+    const { stdout } = await p.run("w", { learnsNetwork: true });
+    // What listens there does not speak HTTP.
+    expect(stdout).toBe("502\n403\n");
+    expect(person.asked.map((asked) => asked.to)).toEqual([to("a"), to("b")]);
   });
 
   it("does not reach what the policy does not allow, whoever agrees", async () => {
