@@ -152,7 +152,7 @@ async function planned({ job, grantee, stage, env }: Parts, network: RunNetwork)
   const cell = opened.begin(owner, {
     call,
     tool: (name, input, signal) => session.runTool(name, input, signal),
-    access: (request, signal) => requestAccess(request, grantee, surroundingsOf(job, env), signal),
+    access: (request, signal) => requestAccess(request, grantee, surroundingsOf(job, env), signal, null),
     sandbox: () => sandboxView(job, grantee.sandbox, plan),
     trouble: (detail) => env.emit({ type: "trouble", ...owner, detail }),
   });

@@ -23,6 +23,8 @@ export interface RunNetwork extends AsyncDisposable {
   report(): { readonly network?: NetworkReport };
   /** Calls back with the list as it is now, and as it is after each grant, which waits for it. Dispose to stop. */
   follow(listener: (network: AllowedNetwork) => Promise<void>): Promise<AsyncDisposable>;
+  /** The hosts that the command of now is limited to; null: it is not. */
+  readonly limit: readonly string[] | null;
   /** Only these of its hosts, until it is disposed of; null: all of them. One at a time. Closes what is not allowed then. */
   limitTo(only: readonly string[] | null): Disposable;
 }
@@ -88,6 +90,9 @@ export async function openRunNetwork(
       if (whole !== false) await listener(whole);
       return { [Symbol.asyncDispose]: async () => void followers.delete(listener) };
     },
+    get limit() {
+      return limit;
+    },
     limitTo(only) {
       if (only === null) return NO_LIMIT;
       if (limit !== null) throw new Error("the network of a run is limited for one command at a time");
@@ -123,6 +128,7 @@ const NO_NETWORK = {
   accept: null,
   report: () => ({}),
   follow: async () => ({ [Symbol.asyncDispose]: async () => {} }),
+  limit: null,
   limitTo: () => NO_LIMIT,
   [Symbol.asyncDispose]: async () => {},
 };

@@ -1,7 +1,12 @@
 import { z } from "zod";
 import { parsePathIn, readablePaths } from "../../sandbox/access.ts";
+import { commandSandbox } from "../../sandbox/command-sandbox.ts";
+import { reachesHost } from "../../sandbox/network/hosts.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Mode } from "../model/grant.ts";
 import type { Grantee } from "../model/grantee.ts";
+import { parseAskedHost } from "./asked-host.ts";
+import { type Refused, refuseHost } from "./refusal.ts";
 import { requestGrant } from "./request.ts";
 import { requestHost } from "./request-host.ts";
 import type { GrantSurroundings } from "./terms.ts";
@@ -43,19 +48,29 @@ export function parseAccessBody(raw: unknown): AccessRequest | string {
 const NOTE =
   "This container does not show it. Tools and `exec` at this socket can use it, and workers that are called from now on.";
 
-/** Asks for a directory or a host for the rest of the run. */
+/** Asks for a directory or a host for the rest of the run. `only`: the hosts that the command that asks is limited to. */
 export async function requestAccess(
   request: AccessRequest,
   grantee: Grantee,
   around: GrantSurroundings,
   signal: AbortSignal,
+  only: readonly string[] | null,
 ): Promise<AccessAnswer> {
   if ("path" in request) return await requestDirectory(request, grantee, around, signal);
   const { host: named, reason = "to connect to it" } = request;
-  const outcome = await requestHost({ host: named, why: reason }, grantee, around, signal);
+  const beyond = only === null ? null : beyondCommand(named, commandSandbox(grantee.sandbox, only));
+  const outcome = beyond ?? (await requestHost({ host: named, why: reason }, grantee, around, signal));
   if (outcome.ok) return { granted: true, host: outcome.to, scope: outcome.scope ?? "had" };
   const { code, message } = outcome.refusal;
   return { granted: false, code, message };
+}
+
+/** A command that was given less than its run asks for no more. What is no host is refused by the request itself. */
+function beyondCommand(host: string, { network }: Sandbox): Refused | null {
+  const parsed = parseAskedHost(host);
+  if (!parsed.ok || reachesHost(network, parsed.to)) return null;
+  const because = "The command that asks was given less network than its worker.";
+  return refuseHost("GRANT_LIMITED_COMMAND", parsed.to, because, "Ask outside of this command.");
 }
 
 /** For programs that use no tool on the directory themselves. */

@@ -4,6 +4,7 @@ import type { Mode } from "../model/grant.ts";
 export type GrantRefusalCode =
   | "GRANT_NOT_DYNAMIC"
   | "GRANT_LIMITED_CALL"
+  | "GRANT_LIMITED_COMMAND"
   | "GRANT_READONLY"
   | "GRANT_OUTSIDE"
   | "GRANT_NOT_ABOVE"

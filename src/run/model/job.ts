@@ -31,6 +31,8 @@ export interface Narrow {
   readonly allowRead?: readonly string[];
   readonly allowWrite?: readonly string[];
   readonly readonly?: boolean;
+  /** Only these of the caller's hosts, each as `host:port`: those of the command that calls. */
+  readonly network?: readonly string[];
 }
 
 /** One execution that was asked for: who, with what, under whom, until when. */

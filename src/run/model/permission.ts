@@ -5,6 +5,7 @@ import { writableFolders } from "../../declarations/worker/exposure.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { isShown } from "../../sandbox/access.ts";
 import type { Narrowing } from "../../sandbox/ancestry.ts";
+import { commandSandbox } from "../../sandbox/command-sandbox.ts";
 import { projectSandbox } from "../../sandbox/declare.ts";
 import { derive } from "../../sandbox/derive.ts";
 import type { Needs } from "../../sandbox/needs.ts";
@@ -24,15 +25,17 @@ export async function rootSandbox(env: Declared, policy: string | null, worker?:
 }
 
 /**
- * What a worker gets under a caller: its needs are resolved and derived, then narrowed by what the caller takes away.
+ * What a worker gets under a caller: its needs are resolved and derived, then narrowed by what the caller takes away. What a
+ * command has less than its run counts before, so that a worker that asks for more is refused.
  * A root run that sets no limit gets its policy's defaults.
  */
 export async function permissionOf(
   worker: WorkerDefinition,
-  caller: Sandbox,
+  calling: Sandbox,
   narrow: Narrow | null,
   env: Declared,
 ): Promise<Derivation> {
+  const caller = narrow?.network === undefined ? calling : commandSandbox(calling, narrow.network);
   const policy = worker.policyName === null ? null : await env.policyNamed(worker.policyName);
   const writable = worker.needs.paths === undefined ? [] : await writableHosts(env.project);
   const { dir: projectDir, registries } = env.project;

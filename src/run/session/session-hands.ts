@@ -56,10 +56,19 @@ export interface SessionHandsRequest extends SessionParts {
   readonly over: AbortSignal;
 }
 
+type Only = readonly string[] | null;
+
 export interface ToolCall {
   readonly name: string;
   readonly rawInput: unknown;
+  /** The hosts that the command that uses it is limited to; null: no such command uses it. */
+  readonly only: Only;
   readonly onOutput?: OnOutput | undefined;
+}
+
+/** A call by a command that is limited to some hosts: the called worker has no others. */
+export function lessBy(only: Only, request: CallRequest): CallRequest {
+  return only === null ? request : { ...request, narrow: { ...request.narrow, network: only } };
 }
 
 /** What a session's tools act with: its files, and everything that needs consent. Follows what the run is granted. */
@@ -133,15 +142,16 @@ export class SessionHands implements Hands, Disposable {
     return await cell.exec(request, stopped, onOutput);
   }
 
-  async call(request: CallToolRequest, signal: AbortSignal): Promise<CallToolAnswer> {
-    const result = await this.#request.call({ ...request, input: request.input, narrow: null }, signal);
+  async call(request: CallToolRequest, signal: AbortSignal, only: Only = null): Promise<CallToolAnswer> {
+    const asked = { ...request, input: request.input, narrow: null };
+    const result = await this.#request.call(lessBy(only, asked), signal);
     const { status, output, error } = result;
     return { status, output, error, result: { ...result } };
   }
 
-  async access(request: AccessToolRequest, signal: AbortSignal): Promise<AccessToolAnswer> {
+  async access(request: AccessToolRequest, signal: AbortSignal, only: Only = null): Promise<AccessToolAnswer> {
     const { job, grantee, env } = this.#request;
-    return await requestAccess(request, grantee, surroundingsOf(job, env), signal);
+    return await requestAccess(request, grantee, surroundingsOf(job, env), signal, only);
   }
 
   [Symbol.dispose](): void {
@@ -149,12 +159,12 @@ export class SessionHands implements Hands, Disposable {
     this.#files[Symbol.dispose]();
   }
 
-  async #used({ name, rawInput, onOutput }: ToolCall, signal: AbortSignal): Promise<ToolResult> {
+  async #used({ name, rawInput, only, onOutput }: ToolCall, signal: AbortSignal): Promise<ToolResult> {
     const { job, grantee, stage, env, cell } = this.#request;
     const agreed = new AgreedInTool();
     const use: Use = async (under) => {
       using files = under === null ? null : this.#filesOf(under);
-      const hands = this.#noting(agreed, () => (files ?? this.#files).guarded, onOutput);
+      const hands = this.#noting(agreed, () => (files ?? this.#files).guarded, only, onOutput);
       return await runTool(name, rawInput, hands, signal);
     };
     const cellIsOld = (): boolean => cell.isStale;
@@ -166,7 +176,7 @@ export class SessionHands implements Hands, Disposable {
   }
 
   /** The same hands for one use of a tool. They record what was approved in it. */
-  #noting(agreed: AgreedInTool, files: () => GuardedFiles, onOutput?: OnOutput): Hands {
+  #noting(agreed: AgreedInTool, files: () => GuardedFiles, only: Only, onOutput?: OnOutput): Hands {
     return {
       get files() {
         return files();
@@ -176,8 +186,8 @@ export class SessionHands implements Hands, Disposable {
         agreed.add(request);
       },
       exec: (request, signal) => this.exec(request, signal, onOutput),
-      call: (request, signal) => this.call(request, signal),
-      access: (request, signal) => this.access(request, signal),
+      call: (request, signal) => this.call(request, signal, only),
+      access: (request, signal) => this.access(request, signal, only),
       commit: this.commit,
       git: this.git,
     };

@@ -4,6 +4,7 @@ import type { Plan } from "../../isolation/plan/plan.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { bugText } from "../../platform/bug-text.ts";
 import { within } from "../../platform/within.ts";
+import { commandSandbox } from "../../sandbox/command-sandbox.ts";
 import type { NetworkReport } from "../../sandbox/network/report.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { CallToolRequest, ExecToolAnswer, ExecToolRequest } from "../../tools/hands.ts";
@@ -18,7 +19,7 @@ import type { OnOutput } from "./exec-command.ts";
 import { allowedTools, notOffered } from "./offered-tools.ts";
 import { OutputDir } from "./output-dir.ts";
 import type { OpenSessionCell } from "./session-cell.ts";
-import { SessionHands, type SessionParts } from "./session-hands.ts";
+import { lessBy, SessionHands, type SessionParts, type ToolCall } from "./session-hands.ts";
 import { type RecordTool, toolRecorder } from "./tool-records.ts";
 
 /**
@@ -69,16 +70,14 @@ export class Session implements AsyncDisposable {
    * what a command prints as it comes.
    */
   async runTool(name: string, rawInput: unknown, signal: AbortSignal, onOutput?: OnOutput): Promise<ToolResult> {
-    const { worker } = this.#request.job;
-    const allowed: readonly string[] = allowedTools(worker);
-    return await this.#recorded(name, rawInput, async () =>
-      allowed.includes(name) ? await this.#use(name, rawInput, signal, onOutput) : notOffered(name, worker),
-    );
+    return await this.#runTool({ name, rawInput, only: null, onOutput }, signal);
   }
 
   /** A worker of the job's `calls`, as a tool of its own: available to any job that may call it, whatever its tools are. */
   async callWorker(request: CallToolRequest, signal: AbortSignal): Promise<ToolResult> {
-    return await this.#recorded(request.worker, request, () => this.#use("call_worker", request, signal));
+    return await this.#recorded(request.worker, request, () =>
+      this.#use({ name: "call_worker", rawInput: request, only: null }, signal),
+    );
   }
 
   /** Runs a command without a tool's record: for programs. */
@@ -130,11 +129,20 @@ export class Session implements AsyncDisposable {
     }
   }
 
-  async #use(name: string, rawInput: unknown, signal: AbortSignal, onOutput?: OnOutput): Promise<ToolResult> {
+  async #runTool(call: ToolCall, signal: AbortSignal): Promise<ToolResult> {
+    const { worker } = this.#request.job;
+    const { name, rawInput } = call;
+    const allowed: readonly string[] = allowedTools(worker);
+    return await this.#recorded(name, rawInput, async () =>
+      allowed.includes(name) ? await this.#use(call, signal) : notOffered(name, worker),
+    );
+  }
+
+  async #use(call: ToolCall, signal: AbortSignal): Promise<ToolResult> {
     const stopped = AbortSignal.any([signal, this.#over.signal]);
     if (stopped.aborted) return CANCELLED;
     try {
-      return await this.#hands.use({ name, rawInput, onOutput }, stopped);
+      return await this.#hands.use(call, stopped);
     } catch (error) {
       // Each operation rejects in its own manner when it is stopped.
       if (stopped.aborted) return CANCELLED;
@@ -145,17 +153,20 @@ export class Session implements AsyncDisposable {
   /** Answers the programs in the session's cell at their socket. */
   #service(plan: Plan): BrokerService {
     const cell = this.#cell;
-    const { job, grantee, stage, env, call } = this.#request;
+    const { job, grantee, stage, network, env, call } = this.#request;
     const around = surroundingsOf(job, env);
     return {
-      call: (request, signal) => cell.asRunning(() => call(request, signal)),
+      call: (request, signal) => cell.asRunning(() => call(lessBy(network.limit, request), signal)),
       tool: async (name, input, signal) =>
         // It would wait for its turn until the command that asks for it has ended.
         name === "exec"
           ? await this.#recorded(name, input, async () => EXEC_WITHIN_EXEC)
-          : await cell.asRunning(() => this.runTool(name, input, signal)),
-      access: (request, signal) => cell.asRunning(() => requestAccess(request, grantee, around, signal)),
-      sandbox: () => sandboxView(job, stage.sandbox, plan),
+          : await cell.asRunning(() => this.#runTool({ name, rawInput: input, only: network.limit }, signal)),
+      access: (request, signal) => cell.asRunning(() => requestAccess(request, grantee, around, signal, network.limit)),
+      sandbox: () => {
+        const { limit } = network;
+        return sandboxView(job, limit === null ? stage.sandbox : commandSandbox(stage.sandbox, limit), plan);
+      },
       trouble: (detail) => env.emit({ type: "trouble", ...identityOf(job), detail }),
     };
   }

@@ -11,8 +11,8 @@ export type LesserNetwork =
  * A host that the network does not have is refused: a caller that believes to reach it would be wrong.
  */
 export function lesserNetwork(network: Network, only: readonly string[]): LesserNetwork {
-  if (network === true && only.length > 0)
-    return { ok: false, to: only[0] ?? "", reason: "it has the whole network, and no list of hosts" };
+  if (network === true)
+    return { ok: false, to: only[0] ?? "none", reason: "it has the whole network, and no list of hosts" };
   const rules =
     typeof network === "boolean" ? [] : network.allow.map((rule) => ({ rule, parsed: parseTarget(rule.to) }));
   const left = new Map<string, AllowedNetwork["allow"][number]>();
