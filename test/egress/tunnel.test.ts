@@ -42,6 +42,18 @@ describe("a tunnel", () => {
     });
   });
 
+  it("passes a text without the end of its line when its client has ended, unless a server could take it for a request", async () => {
+    const port = await serverOf(async (socket) => void socket.end(`you said ${await text(socket).catch(() => "")}`));
+    const cell = cellFor(port);
+    const client = await cell.connect("db.test", port);
+    client.end("hello");
+    expect(await text(client)).toBe("you said hello");
+    const asking = await cell.connect("db.test", port);
+    asking.end("GET /");
+    expect(await text(asking)).toBe("");
+    expect(cell.denied).toMatchObject([{ reason: "malformed" }]);
+  });
+
   it("to a host that no rule names is closed without looking the name up", async () => {
     const cell = cellFor(1);
     const client = await cell.connect("other.test", 1);

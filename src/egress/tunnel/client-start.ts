@@ -2,7 +2,7 @@ import { isIP } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Alert } from "../carry/alert.ts";
 import { HANDSHAKE_RECORD } from "../first/client-hello.ts";
-import { readFirstBytes } from "../first/first-bytes.ts";
+import { type FirstBytes, readFirstBytes } from "../first/first-bytes.ts";
 import { heldBytes } from "../first/held-bytes.ts";
 import { beforeSecondHello } from "../first/server-start.ts";
 import { BOUNDS } from "../model/bounds.ts";
@@ -23,9 +23,8 @@ export async function readClientStart(client: Duplex, host: string): Promise<Cli
     timeoutMs: BOUNDS.firstBytesTimeoutMs,
     judge: (bytes, ended) => {
       const first = readFirstBytes(bytes, BOUNDS.firstBytes, BOUNDS.firstLineBytes);
-      // A client that sends nothing may wait for a server that does.
-      if (first.kind === "more") return ended && bytes.length === 0 ? ({ kind: "other" } as const) : null;
-      return first;
+      if (first.kind !== "more") return first;
+      return ended ? endedStart(bytes) : null;
     },
   });
   if (held.verdict === null) return { kind: "silent", bytes: held.bytes.length };
@@ -33,6 +32,13 @@ export async function readClientStart(client: Duplex, host: string): Promise<Cli
   if (verdict.kind === "malformed") return malformed(verdict.why, bytes[0] === HANDSHAKE_RECORD);
   if (verdict.kind === "tls") return helloFault(verdict, host) ?? { kind: "tls", bytes, helloEnd: verdict.length };
   return { kind: verdict.kind, bytes };
+}
+
+/** A client that sends nothing more may wait for the server. What it sent is a whole line, also without its end. */
+function endedStart(bytes: Buffer): Exclude<FirstBytes, { kind: "more" }> | null {
+  if (bytes.length === 0) return { kind: "other" };
+  const line = readFirstBytes(Buffer.concat([bytes, Buffer.from("\n")]), BOUNDS.firstBytes, BOUNDS.firstLineBytes);
+  return line.kind === "more" ? null : line;
 }
 
 /** After a server asked for it, a client sends a second hello, which must name the host too. `start` has what it sent since. */
