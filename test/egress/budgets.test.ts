@@ -126,9 +126,11 @@ describe("a network that is replaced", () => {
     const slow = await open(httpServer((_, response) => response.write("begin")));
     const network = { allow: [{ to: `b.test:${slow.port}`, tls: false as const, ...LOOPBACK }] };
     let found: (addresses: string[]) => void = () => {};
+    let lookups = 0;
     const resolve = () =>
       new Promise<string[]>((done) => {
         found = done;
+        lookups += 1;
       });
     const cell = await open(cellSide({ network, resolve }));
     const under = ask(cell, ["b.test", slow.port]);
@@ -142,7 +144,7 @@ describe("a network that is replaced", () => {
     await expect(under).rejects.toThrow();
     cell.egress.replace(network);
     const dialled = ask(cell, ["b.test", slow.port]);
-    await new Promise((done) => setTimeout(done, 50));
+    await expect.poll(() => lookups).toBe(2);
     cell.egress.replace({ allow: [{ ...network.allow[0], to: "x.test:1" }] });
     found(["127.0.0.1"]);
     await expect(dialled).rejects.toThrow();
@@ -150,7 +152,7 @@ describe("a network that is replaced", () => {
     // The request is still allowed, but not at the address that is being dialled.
     cell.egress.replace(network);
     const elsewhere = ask(cell, ["b.test", slow.port]);
-    await new Promise((done) => setTimeout(done, 50));
+    await expect.poll(() => lookups).toBe(3);
     cell.egress.replace({ allow: [{ ...network.allow[0], to: `b.test:${slow.port}`, addresses: ["10.0.0.0/8"] }] });
     found(["127.0.0.1"]);
     expect(await elsewhere).toMatchObject({ status: 403 });
