@@ -1,11 +1,13 @@
 import type { Plan } from "../isolation/plan/plan.ts";
 import type { Colors } from "../operations/wording/printable.ts";
 import type { ExplainedAgent, ExplainedRun, Explanation } from "../run/explain/explain.ts";
-import type { Narrowing } from "../sandbox/ancestry.ts";
 import { LIMIT_NAMES } from "../sandbox/limits.ts";
 import type { Mount } from "../sandbox/mount.ts";
+import { urlInside } from "../sandbox/network/rule.ts";
+import type { ShownNetwork } from "../sandbox/network/shown-rule.ts";
 import { networkText, networkTexts } from "../sandbox/network-text.ts";
 import { HARDENING_LINES } from "../sandbox/policy.ts";
+import type { ShownNarrowing } from "../sandbox/shown-narrowing.ts";
 import { formatBytes } from "../sandbox/units.ts";
 import { hardeningText, limitAmount, limitText } from "../sandbox/wording.ts";
 import { branch } from "./run/tree.ts";
@@ -42,7 +44,7 @@ function bodyOf(
   for (const { message } of refused ?? []) lines.push(`${colors.red("✗")} ${message}`);
   if (sandbox !== null) {
     lines.push(...table("files", sandbox.mounts.length === 0 ? ["none"] : mountLines(sandbox.mounts, plan), colors));
-    lines.push(...table("network", networkTexts(sandbox.network), colors));
+    lines.push(...table("network", networkLines(sandbox.network), colors));
     lines.push(...table("policy", [sandbox.policy.name], colors));
   }
   if (agent !== null) lines.push(...agentLines(agent, colors));
@@ -81,6 +83,16 @@ function planLines(plan: Plan, colors: Colors): string[] {
   ];
 }
 
+/** The lines of a network begin with its rules. For a rule that is looked into, what a program in the cell writes. */
+function networkLines(network: ShownNetwork): string[] {
+  const rules = typeof network === "boolean" ? [] : network.allow;
+  return networkTexts(network).map((text, index) => {
+    const rule = rules[index];
+    const url = rule === undefined ? null : urlInside(rule);
+    return url === null ? text : `${text}, in the container ${url}`;
+  });
+}
+
 /** A label before the first line, and the others below it. */
 function table(label: string, lines: readonly string[], colors: Colors): string[] {
   return lines.map((line, index) => `${colors.cyan((index === 0 ? label : "").padEnd(10))} ${line}`);
@@ -113,7 +125,7 @@ function termsOf({ own, mode, suffixes, maxFileBytes, approval, stage, discard }
   return terms;
 }
 
-function narrowingText(narrowing: Narrowing): string {
+function narrowingText(narrowing: ShownNarrowing): string {
   switch (narrowing.kind) {
     case "mount":
       return `${narrowing.path} ${narrowing.from} → ${narrowing.to}`;

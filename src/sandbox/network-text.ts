@@ -1,28 +1,29 @@
 import type { NetworkExcess, NetworkTerm } from "./network/excess.ts";
-import type { Network, NetworkLimits, NetworkRule } from "./network/rule.ts";
+import type { NetworkLimits, NetworkRule } from "./network/rule.ts";
+import type { ShownNetwork, ShownRule } from "./network/shown-rule.ts";
 import { formatBytes } from "./units.ts";
 
 /** How many rules or files a text names. */
 const MAX_NAMED = 20;
 
 /** `api.example.org:443 (GET, /v1/**, sets x-api-key from secret example)`: a rule with every term that it has. */
-export function ruleText(rule: NetworkRule): string {
+export function ruleText(rule: ShownRule): string {
   const { methods, paths, set = {}, without = [], addresses, tls, packages, artifacts } = rule;
   const terms = [
     methods?.join(" "),
     paths === undefined ? undefined : listOf(paths, " "),
-    artifacts === undefined ? undefined : `${artifacts.length} files of lock files`,
+    artifacts === undefined ? undefined : `${artifacts} files of lock files`,
     ...Object.entries(set).map(([header, { secret }]) => `sets ${header} from secret ${secret}`),
     without.length === 0 ? undefined : `without ${without.join(" ")}`,
     addresses === undefined ? undefined : `at ${listOf(addresses, " ")}`,
     tls === false ? "plain HTTP" : undefined,
-    packages === undefined ? undefined : `packages ${packages.kind}`,
+    packages === undefined ? undefined : `packages ${packages}`,
   ].filter((term) => term !== undefined);
   return terms.length === 0 ? rule.to : `${rule.to} (${terms.join(", ")})`;
 }
 
 /** One text for each rule, for the limits and for what a worker may ask for. */
-export function networkTexts(network: Network): readonly string[] {
+export function networkTexts(network: ShownNetwork): readonly string[] {
   if (typeof network === "boolean") return [network ? "every host" : "none"];
   const { allow, limits = {}, dynamic } = network;
   const bounds = limitEntries(limits).map(([name, amount]) => limitText(name, amount));
@@ -34,7 +35,7 @@ export function networkTexts(network: Network): readonly string[] {
 }
 
 /** All of it on one line. */
-export function networkText(network: Network): string {
+export function networkText(network: ShownNetwork): string {
   return listOf(networkTexts(network), ", ");
 }
 

@@ -1,4 +1,5 @@
 import { LIMITS, type LimitName } from "./limits.ts";
+import { shownNetwork } from "./network/shown-rule.ts";
 import { excessText, networkText } from "./network-text.ts";
 import { HARDENING, type Hardening, type HardeningLine } from "./policy.ts";
 import { formatAmount, formatBytes } from "./units.ts";
@@ -39,7 +40,7 @@ const WORDS: Words = {
   APPROVAL_LOOSER: (v) =>
     `\`${v.operation}: ${v.asked}\` in ${quote(v.path)} is looser than the caller's \`${v.operation}: ${v.has}\` (set by ${who(v.by)}). Use ${asStrictAs(v.has)}.`,
   NETWORK_NOT_AVAILABLE: (v) =>
-    `Network access to ${list(v.exceeding.map(excessText))} is more than what is allowed: ${networkText(v.has)} (set by ${who(v.by)}). Ask for at most that, or set \`network: false\`.`,
+    `Network access to ${list(v.exceeding.map(excessText))} is more than what is allowed: ${networkText(shownNetwork(v.has))} (set by ${who(v.by)}). Ask for at most that, or set \`network: false\`.`,
   NETWORK_NOT_RESOLVED: (v) => `\`${v.at}\` of this worker's \`network\` ${v.reason}.`,
   LIMIT_TOO_LARGE: (v) =>
     `\`${LIMITS[v.limit].key}: ${limitAmount(v.limit, v.asked)}\` is more than the limit of ${limitAmount(v.limit, v.has)} (set by ${who(v.by)}). Ask for at most ${limitAmount(v.limit, v.has)}, or leave it out.`,

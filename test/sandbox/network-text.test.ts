@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { NetworkExcess } from "../../src/sandbox/network/excess.ts";
 import { NETWORK_TERMS } from "../../src/sandbox/network/excess.ts";
 import type { NetworkRule } from "../../src/sandbox/network/rule.ts";
+import { shownRule } from "../../src/sandbox/network/shown-rule.ts";
 import { excessText, networkText, networkTexts, ruleText } from "../../src/sandbox/network-text.ts";
 
 const whole: NetworkRule = {
@@ -19,7 +20,7 @@ const whole: NetworkRule = {
 describe("the text of a rule", () => {
   it("has every term", () => {
     expect(ruleText({ to: "a.org:443" })).toBe("a.org:443");
-    expect(ruleText(whole)).toBe(
+    expect(ruleText(shownRule(whole))).toBe(
       "a.org:443 (GET POST, /v1/**, 1 files of lock files, sets x-api-key from secret example, without x-user, at 10.1.0.0/16, plain HTTP, packages npm)",
     );
   });

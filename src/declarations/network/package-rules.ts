@@ -2,7 +2,7 @@ import type { NetworkRule, PackageKind } from "../../sandbox/network/rule.ts";
 import { type LockSource, lockKind, lockRules } from "./lock-rules.ts";
 import type { PackageTerms } from "./raw-network.ts";
 import type { RegistryMap } from "./registries/read-registries.ts";
-import { type Registry, targetOf } from "./registries/registry.ts";
+import { type Registries, type Registry, targetOf } from "./registries/registry.ts";
 
 /** `index` is that of the preset or of the lock file. */
 export interface PackageFault {
@@ -23,6 +23,16 @@ const METHODS: readonly string[] = ["GET", "HEAD"];
 export function kindsOf({ packages = [], lockfiles = [] }: PackageTerms): PackageKind[] {
   const locked = lockfiles.map(lockKind).filter((kind) => kind !== null);
   return [...new Set([...packages.map(({ kind }) => kind), ...locked])];
+}
+
+/** What the settings of this machine name for the presets of these terms, and Corral does not use: each as a sentence. */
+export function skippedRegistries(terms: PackageTerms, registries: RegistryMap): string[] {
+  return kindsOf(terms).flatMap((kind) => notesOf(registries.get(kind)));
+}
+
+/** A preset without any registry is refused, and the refusal has the notes. */
+export function notesOf(found: Registries | undefined): readonly string[] {
+  return found === undefined || found.registries.length === 0 ? [] : [...new Set(found.notes)];
 }
 
 /**

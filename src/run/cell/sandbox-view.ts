@@ -1,8 +1,7 @@
 import { posix } from "node:path";
 import { ATTACHMENTS_PATH, type Plan } from "../../isolation/plan/plan.ts";
 import type { Mount } from "../../sandbox/mount.ts";
-import type { Network } from "../../sandbox/network/rule.ts";
-import { shownRule } from "../../sandbox/network/shown-rule.ts";
+import { shownNetwork } from "../../sandbox/network/shown-rule.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { readAfterApproval } from "../../sandbox/withheld.ts";
 import { inCell } from "../model/cell-path.ts";
@@ -25,16 +24,11 @@ export function sandboxView(job: Job, sandbox: Sandbox, plan: Plan): unknown {
     constraints: sandbox.mounts.flatMap((mount) => constraintsOf(mount, sandbox)),
     attachments: job.attachments.map((attachment) => posix.join(ATTACHMENTS_PATH, attachment.name)),
     workingDir: plan.workingDir,
-    network: networkView(sandbox.network),
+    network: shownNetwork(sandbox.network),
     limits: plan.limits,
     policy: plan.policy,
     calls: job.worker.calls,
   };
-}
-
-/** Secrets by their names only; the files of lock files as a number. */
-function networkView(network: Network): unknown {
-  return typeof network === "boolean" ? network : { ...network, allow: network.allow.map(shownRule) };
 }
 
 /** Which files may be there at all: files that may not be read are not shown. */

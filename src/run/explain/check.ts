@@ -1,5 +1,6 @@
 import { ModelFailure } from "../../agent/failure.ts";
 import { type FleetDefinition, fleetNamed, fleetNames } from "../../declarations/fleet.ts";
+import { notesOf } from "../../declarations/network/package-rules.ts";
 import { resolveHostPlace } from "../../declarations/place/host-place.ts";
 import { UnknownPolicyError } from "../../declarations/policy/policy.ts";
 import type { Project } from "../../declarations/project.ts";
@@ -61,6 +62,7 @@ export async function check(preview: Preview, maxPaths = MAX_PATHS): Promise<Che
     ([image, users]) => `The Engine has no image ${image}. Workers that need it: ${[...users].sort().join(", ")}.`,
   );
   for (const { withoutEffect = [] } of workers) warnings.push(...withoutEffect.map(describeProblem));
+  for (const registries of project.registries.values()) warnings.push(...notesOf(registries));
   warnings.push(...scripts.missing, ...missingKeys(preview), ...(await missingFolders(project)));
   if (preview.unavailable !== null) warnings.push(`Images were not checked. ${preview.unavailable}`);
   return {

@@ -1,9 +1,12 @@
+import { skippedRegistries } from "../../declarations/network/package-rules.ts";
+import type { RegistryMap } from "../../declarations/network/registries/read-registries.ts";
 import { type AgentBudget, toolNameOf } from "../../declarations/worker/agent.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { describeProblem } from "../../declarations/yaml/problem.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
-import type { Narrowing } from "../../sandbox/ancestry.ts";
+import { type ShownNetwork, shownNetwork } from "../../sandbox/network/shown-rule.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { type ShownNarrowing, shownNarrowing } from "../../sandbox/shown-narrowing.ts";
 import { asIfStaged } from "../../sandbox/staging.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { readAfterApproval } from "../../sandbox/withheld.ts";
@@ -47,9 +50,9 @@ export interface ExplainedRun {
   /** Names of the workers from the root run to this one. */
   readonly path: readonly string[];
   /** Null if it is refused before there is one. */
-  readonly sandbox: Omit<Sandbox, "narrowings"> | null;
+  readonly sandbox: (Omit<Sandbox, "narrowings" | "network"> & { readonly network: ShownNetwork }) | null;
   /** What each ancestor and the worker itself took away, oldest first. */
-  readonly narrowings: readonly Narrowing[];
+  readonly narrowings: readonly ShownNarrowing[];
   /** Null if no consent is needed. */
   readonly consent: ExplainedConsent | null;
   /** Null if it is refused, or if there is no Engine. */
@@ -106,12 +109,12 @@ async function explainRun(job: Job, objections: readonly Violation[], walk: Walk
   const consent = explainConsent(job.worker.name, sandbox, approvalMode, project.approval.rules);
   const planning = await explainPlan(job, sandbox, walk.preview);
   const { violations } = planning;
-  const { narrowings, ...shown } = sandbox;
+  const { narrowings, network, ...shown } = sandbox;
   return {
     worker: job.worker.name,
     path: job.path,
-    sandbox: shown,
-    narrowings,
+    sandbox: { ...shown, network: shownNetwork(network) },
+    narrowings: narrowings.map(shownNarrowing),
     consent,
     plan: violations.length > 0 ? null : planning.plan,
     refused: violations.length > 0 ? describeAll(violations) : null,
@@ -120,6 +123,7 @@ async function explainRun(job: Job, objections: readonly Violation[], walk: Walk
       ...(consent === null ? [] : [consent.note]),
       ...consentNotes(job.worker, sandbox),
       ...furtherNotes(job.worker),
+      ...skippedFor(job.worker, project.registries),
       ...planning.notes,
     ],
     // Checked even if this run is refused, so that a user can fix everything at once.
@@ -159,6 +163,11 @@ function furtherNotes({ dynamic, git = [], withoutEffect = [] }: WorkerDefinitio
   }
   if (git.length > 0) notes.push(`It may use these git repositories, as far as its callers may: ${git.join(", ")}.`);
   return notes;
+}
+
+/** Registries of this machine that the presets of its network would mean, and that are not used. */
+function skippedFor({ needs }: WorkerDefinition, registries: RegistryMap): string[] {
+  return typeof needs.network === "object" ? skippedRegistries(needs.network, registries) : [];
 }
 
 function refused(path: readonly string[], violations: readonly Violation[]): ExplainedRun {

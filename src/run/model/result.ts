@@ -2,6 +2,7 @@ import { constants } from "node:os";
 import type { Enforcement } from "../../isolation/plan/enforcement.ts";
 import type { CellExit, CellUsage } from "../../isolation/port/cell.ts";
 import type { NetworkReport } from "../../sandbox/network/report.ts";
+import { type ShownViolation, shownViolation } from "../../sandbox/shown-violation.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { describeViolation } from "../../sandbox/wording.ts";
 import type { ReportedChange, ReportedChangeset } from "./reported.ts";
@@ -66,10 +67,13 @@ export interface RunError {
   readonly message: string;
 }
 
-export type DescribedViolation = Violation & { readonly message: string };
+export type DescribedViolation = ShownViolation & { readonly message: string };
 
 export function describeAll(violations: readonly Violation[]): DescribedViolation[] {
-  return violations.map((violation) => ({ ...violation, message: describeViolation(violation) }));
+  return violations.map((violation) => ({
+    ...shownViolation(violation),
+    message: describeViolation(violation),
+  }));
 }
 
 export type Ending = Pick<RunResult, "status" | "exitCode" | "signal">;

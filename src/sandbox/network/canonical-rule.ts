@@ -42,8 +42,7 @@ export function parseRule(raw: NetworkRule): ParsedRule | null {
   };
   // On port 80 it says nothing more, unless it is what makes Corral look into the requests.
   const saysTls =
-    raw.tls === false &&
-    (parsed.target.port !== 80 || !isLookedInto({ to: "", ...bounds, ...(artifacts && { artifacts }) }));
+    raw.tls === false && (parsed.target.port !== 80 || !isLookedInto({ ...bounds, ...(artifacts && { artifacts }) }));
   const rule: NetworkRule = {
     to: targetText(parsed.target),
     ...bounds,

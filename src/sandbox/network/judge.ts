@@ -1,7 +1,7 @@
 import { isAddressIn } from "./address.ts";
 import { pathMatches } from "./path-glob.ts";
 import type { NetworkRefusal } from "./report.ts";
-import { type AllowedNetwork, isLookedInto, type NetworkRule } from "./rule.ts";
+import { type AllowedNetwork, isLookedInto, type NetworkRule, urlInside } from "./rule.ts";
 import { canonicalHost, isAmong, parseTarget, targetInside } from "./target.ts";
 
 /** A request as Corral reads it, or with only host and port a connection that it does not look into. */
@@ -69,13 +69,13 @@ export function allowedText({ allow }: Pick<AllowedNetwork, "allow">): readonly 
 }
 
 function ruleText(rule: NetworkRule): string {
-  if (!isLookedInto(rule)) return rule.to;
+  const to = urlInside(rule);
+  if (to === null) return rule.to;
   const bounds = [
     rule.methods?.join(" "),
     rule.artifacts === undefined ? rule.paths?.join(" ") : "files of the lock file",
   ];
   const said = bounds.filter((bound) => bound !== undefined).join(" ");
-  const to = `http://${rule.to.replace(/:(443|80)$/, "")}/`;
   return said === "" ? to : `${to} (${said})`;
 }
 

@@ -76,6 +76,14 @@ export interface DynamicNetwork {
 }
 
 /** True if Corral reads the requests to this host. */
-export function isLookedInto({ methods, paths, set, without, tls, artifacts }: NetworkRule): boolean {
+export function isLookedInto({ methods, paths, set, without, tls, artifacts }: Looked): boolean {
   return [methods, paths, set, without, tls, artifacts].some((bound) => bound !== undefined);
 }
+
+/** What a program in the cell writes to reach a rule that is looked into: `http://NAME/`. Null for a tunnel. */
+export function urlInside(rule: Pick<NetworkRule, "to"> & Looked): string | null {
+  return isLookedInto(rule) ? `http://${rule.to.replace(/:(443|80)$/, "")}/` : null;
+}
+
+/** A rule, or what is shown of it. */
+type Looked = { readonly [Term in "methods" | "paths" | "set" | "without" | "tls" | "artifacts"]?: unknown };

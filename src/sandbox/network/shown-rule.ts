@@ -1,4 +1,4 @@
-import type { NetworkRule } from "./rule.ts";
+import type { AllowedNetwork, Network, NetworkRule } from "./rule.ts";
 
 /** A rule as people, workers and records see it: secrets by their names, as always, and files of lock files as a number. */
 export type ShownRule = Omit<NetworkRule, "artifacts" | "packages"> & {
@@ -14,4 +14,11 @@ export function shownRule({ artifacts, packages, ...rule }: NetworkRule): ShownR
     ...(packages === undefined ? {} : { packages: packages.kind }),
     ...(artifacts === undefined ? {} : { artifacts: artifacts.length }),
   };
+}
+
+/** A network as people, workers and records see it. */
+export type ShownNetwork = boolean | (Omit<AllowedNetwork, "allow"> & { readonly allow: readonly ShownRule[] });
+
+export function shownNetwork(network: Network): ShownNetwork {
+  return typeof network === "boolean" ? network : { ...network, allow: network.allow.map(shownRule) };
 }
