@@ -17,6 +17,10 @@ let project: ProjectFixture;
 
 const CODE = "curl -s -o /dev/null -w '%{http_code} ' http://plain.test:8080/x";
 
+/** Prints how many bytes a host without an end sent until it was closed. */
+const READS =
+  'perl -MIO::Socket::INET -e \'$s = IO::Socket::INET->new("site.test:7001"); print $s "go\\n"; $n += length($b) while read($s, $b, 4096); print 0 + $n, "\\n"\'';
+
 beforeAll(async () => {
   sites = openSites();
   site = await sites.open("site", {
@@ -26,6 +30,11 @@ beforeAll(async () => {
     allow: [{ to: "plain.test:8080", tls: false, addresses: [`${site.address}/32`] }],
     limits: { requests: 4 },
   };
+  const tunnel = {
+    allow: [{ to: "site.test:7001", addresses: [`${site.address}/32`] }],
+    limits: { download: 100_000 },
+  };
+  const both = { allow: [...network.allow, ...tunnel.allow], limits: { ...network.limits, ...tunnel.limits } };
   project = await openProject(
     {
       workers: {
@@ -36,9 +45,16 @@ beforeAll(async () => {
           calls: ["called"],
         },
         called: { command: sh(`${CODE}; ${CODE}`), sandbox: { network: { allow: network.allow } } },
+        downloads: {
+          command: sh(`corral-call middle; ${READS}`),
+          sandbox: { network: tunnel },
+          calls: ["middle"],
+        },
+        middle: { command: sh("corral-call reads"), sandbox: { network: { allow: tunnel.allow } }, calls: ["reads"] },
+        reads: { command: sh(READS), sandbox: { network: { allow: tunnel.allow } } },
       },
       policy: "default",
-      sandbox: { network },
+      sandbox: { network: both },
     },
     { networkHost: { resolveName: async () => [site.address] } },
   );
@@ -158,5 +174,16 @@ describe("the budget of a network", () => {
     const result = await project.run("caller");
     expect(result.stdout).toBe("200 200 200 200 429 ");
     expect(result.calls).toMatchObject([{ worker: "called", status: "succeeded" }]);
+  });
+
+  it("for downloads is used up by a worker two calls below, and nothing is left above", async () => {
+    const result = await project.run("downloads");
+    const below = result.calls[0]?.calls[0];
+    const [down, left] = [Number(below?.stdout), Number(result.stdout.trim().split("\n").at(-1))];
+    expect(down).toBeGreaterThan(0);
+    expect(down + left).toBeLessThanOrEqual(100_000);
+    expect(below?.network?.denied).toMatchObject([{ to: "site.test:7001", reason: "limit" }]);
+    expect(result.network?.denied).toMatchObject([{ to: "site.test:7001", reason: "limit" }]);
+    expect(result.network?.allowed.reduce((sum, each) => sum + each.down, 0)).toBe(left);
   });
 });
