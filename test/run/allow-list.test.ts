@@ -159,6 +159,10 @@ describe("the commands of a session with an allow list", () => {
     expect(await exec([first])).toMatch(/^1\.example: one\n2\.example: HTTP\/1\.1 403 /);
     expect(await exec([])).toMatch(/^1\.example: HTTP\/1\.1 403 .*\s+2\.example: HTTP\/1\.1 403 /);
     expect(await exec()).toBe(all);
+    const failing = "echo 'curl: (6) Could not resolve host: 9.example' >&2; exit 6";
+    const denied = await opened.session.exec({ command: failing, network: [] }, never);
+    expect(denied.hints.join()).toMatch(/network/);
+    expect(denied.hints.join()).not.toContain(first);
     await expect(exec(["1.example:1"])).rejects.toMatchObject({ code: "BAD_NETWORK" });
     const tool = await opened.session.runTool("exec", { command: "true", network: ["9.example:1"] }, never);
     expect(tool).toMatchObject({ ok: false, code: "BAD_NETWORK", message: expect.stringContaining(first) });

@@ -2,6 +2,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import PQueue from "p-queue";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { within } from "../../platform/within.ts";
+import { commandSandbox } from "../../sandbox/command-sandbox.ts";
 import { hintsFor } from "../../tools/exec-hints/hints.ts";
 import type { ExecFacts } from "../../tools/exec-hints/wording.ts";
 import type { ExecToolAnswer, ExecToolRequest } from "../../tools/hands.ts";
@@ -113,14 +114,16 @@ export class CommandCell implements AsyncDisposable {
     this.#commandCount += 1;
     const bounds = { id: String(this.#commandCount), leftMs: job.deadline - begunAt, onOutput };
     const command = checkedCommand(request, stage.sandbox, opened.plan, bounds);
-    using _ = network.limitTo(request.network ?? null);
+    const limit = request.network ?? null;
+    using _ = network.limitTo(limit);
     const ended = await execCommand(opened.cell, command, output, { signal, overDisk: opened.overDisk });
     const result = (await opened.isOverDisk()) ? { ...ended, status: "disk_limit" as const, cellUsable: false } : ended;
     if (result.trouble !== null) this.#tell(result.trouble);
     if (!result.cellUsable) await this.#close();
     const cellReplaced = replaced || !result.cellUsable;
-    // Hosts may have been granted or revoked since the cell was opened.
-    const facts = { ...opened.facts, network: stage.sandbox.network };
+    // Hosts may have been granted or revoked since the cell was opened, and this command may have fewer.
+    const { sandbox } = stage;
+    const facts = { ...opened.facts, network: (limit === null ? sandbox : commandSandbox(sandbox, limit)).network };
     return answerOf(result, facts, { cellReplaced, durationMs: Math.round(env.now() - begunAt) });
   }
 
