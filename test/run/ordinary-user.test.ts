@@ -1,4 +1,7 @@
+import { once } from "node:events";
 import { chown, cp, mkdir, mkdtemp, realpath, rm, stat, symlink } from "node:fs/promises";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -10,9 +13,16 @@ import { sh, writable, writeProject } from "./project-fixture.ts";
 const UID = 23456;
 const ROOT = join(import.meta.dirname, "../..");
 
+const PROXIED = "curl -s --noproxy '' -x http://127.88.0.1:3128";
+
 let base: string;
+let site: Server;
 
 beforeEach(async () => {
+  site = createServer((_, answer) => answer.end("hello\n")).listen(0, "127.0.0.1");
+  await once(site, "listening");
+  const to = `127.0.0.1:${(site.address() as AddressInfo).port}`;
+  const network = { allow: [{ to, addresses: ["127.0.0.1/32"] }], dynamic: { within: ["*.granted.example:443"] } };
   base = await mkdtemp(join(tmpdir(), "cr-"));
   // A copy that this user can reach, wherever the checkout is; node_modules is the checkout's own, where it may be read.
   await mkdir(join(base, "c/test"), { recursive: true });
@@ -31,16 +41,30 @@ beforeEach(async () => {
         sandbox: { zones: [writable("out")] },
       },
       roots: { command: sh("echo x > /roots/x"), sandbox: { zones: [writable("roots")] } },
+      reaches: {
+        command: sh(
+          `id -u; ${PROXIED} http://${to}/; ${PROXIED} -o /dev/null -w '%{http_code}\\n' http://127.0.0.1:1/
+          curl -s --unix-socket $CORRAL_SOCKET -d '{"host":"a.granted.example:443"}' http://corral/v1/access >&2
+          grep granted /etc/hosts; bash -c ": < /dev/tcp/127.88.1.1/443" && echo listens`,
+        ),
+        sandbox: { network },
+      },
       others: { command: sh("echo x > /others/x"), sandbox: { zones: [writable("others")] } },
     },
     zones: { out: "rw", docs: "ro", roots: "rw", others: "rw" },
     files: { "docs/private": "private\n" },
+    sandbox: { network },
+    policy: "default",
+    yaml: {
+      approval: { rules: [{ operation: "grant_network", hosts: ["*.granted.example:443"], decide: "approve" }] },
+    },
   });
   await giveTo(UID, join(base, "p"), join(base, "p/out"), join(base, "p/docs"), join(base, "p/docs/private"), base);
   await chown(join(base, "p/roots"), 0, 0);
 });
 
 afterEach(async () => {
+  site.close();
   await rm(base, { recursive: true, force: true });
 });
 
@@ -79,6 +103,14 @@ describe("an ordinary user in the Engine's group", () => {
     }
     expect((await stat(join(base, "s"))).uid).toBe(UID);
     expect((await stat(join(base, "s"))).mode & 0o777).toBe(0o700);
+  });
+
+  it("has the network of an allow list, and hosts that are granted while it runs", async () => {
+    const result = await runAsUser("reaches");
+    const lines = [65532, "hello", 403, "127.88.1.1\ta.granted.example", "listens"];
+    expect(result, JSON.stringify(result)).toMatchObject({ status: "succeeded", stdout: `${lines.join("\n")}\n` });
+    expect(result?.network).toMatchObject({ allowed: [{ connections: 1 }] });
+    expect(result?.enforcement?.actual.network).toBe("loopback only, 0 hosts and a proxy through Corral");
   });
 
   it.each(["roots", "others"])("cannot have a worker write what is not its own (%s)", async (whose) => {

@@ -59,7 +59,7 @@ const examples: { readonly [Code in ViolationCode]: Extract<Violation, { code: C
   CHANGE_REFUSED: { code: "CHANGE_REFUSED", path: "/data/a", reason: "it is a link that leaves its directory" },
   CHANGE_CONFLICT: { code: "CHANGE_CONFLICT", path: "/data/a", reason: "it was changed since" },
   CHANGES_NOT_TAKEN: { code: "CHANGES_NOT_TAKEN", reason: "there are more than 10 changes" },
-  NETWORK_NOT_ENFORCEABLE: { code: "NETWORK_NOT_ENFORCEABLE", reason: "Corral does not run as root" },
+  NETWORK_NOT_ENFORCEABLE: { code: "NETWORK_NOT_ENFORCEABLE", reason: "the image corral/node is missing" },
   WORKING_DIR_MISSING: { code: "WORKING_DIR_MISSING", path: "/out/new" },
   USER_NOT_ALLOWED: { code: "USER_NOT_ALLOWED", reason: "the files belong to root" },
   COMMAND_NOT_FOUND: { code: "COMMAND_NOT_FOUND", command: "pdftotext", image: "corral/base" },

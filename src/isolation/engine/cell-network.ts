@@ -6,21 +6,21 @@ import { type OpenPlaces, openPlaces } from "../network/listen-in.ts";
 import { openNetworkNamespace } from "../network/namespace.ts";
 import type { Accept, Listening } from "../port/cell.ts";
 import { asked } from "./answers/asked.ts";
-import { engineTrouble } from "./answers/engine-error.ts";
+import { told } from "./answers/engine-error.ts";
 
-/** What listens in one namespace; null if that of the container cannot be entered. */
-type Entered = { readonly namespace: string; readonly open: OpenPlaces } | null;
+/** Opens places in the network of one container; null if that cannot be entered. */
+export type Enter = (places: readonly NetworkPlace[]) => Promise<OpenPlaces | null>;
 
 const Running = z.object({ State: z.object({ Pid: z.int().positive() }) });
 
 /** Listens in the network of one container, from outside. */
 export class CellNetwork implements AsyncDisposable {
-  readonly #container: Docker.Container;
+  readonly #enter: Enter;
   /** What was opened ahead, until it is used. */
-  #ahead: { readonly places: readonly NetworkPlace[]; readonly entering: Promise<Entered> } | null = null;
+  #ahead: { readonly places: readonly NetworkPlace[]; readonly entering: Promise<OpenPlaces | null> } | null = null;
 
-  constructor(container: Docker.Container) {
-    this.#container = container;
+  constructor(enter: Enter) {
+    this.#enter = enter;
   }
 
   /** Opens places while the cell still reports what it is: that takes about as long. They are used only if the report has this namespace. */
@@ -35,12 +35,11 @@ export class CellNetwork implements AsyncDisposable {
   async listen(reported: string, places: readonly NetworkPlace[], accept: Accept): Promise<Listening> {
     const ahead = this.#ahead?.places === places ? this.#ahead.entering : null;
     if (ahead !== null) this.#ahead = null;
-    const entered = await (ahead ?? this.#enter(places));
-    if (entered === null || entered.namespace !== reported) {
-      await closed(entered);
+    const open = await (ahead ?? this.#enter(places));
+    if (open === null || (open.ok && open.namespace !== reported)) {
+      await closed(open);
       return { ok: false, reason: "the network of the cell is not one that this machine's kernel shows" };
     }
-    const { open } = entered;
     if (open.ok) open.accept(accept);
     return open;
   }
@@ -50,17 +49,18 @@ export class CellNetwork implements AsyncDisposable {
     this.#ahead = null;
     await closed((await unused?.catch(() => null)) ?? null);
   }
-
-  async #enter(places: readonly NetworkPlace[]): Promise<Entered> {
-    const { State } = await asked(() => this.#container.inspect(), Running).catch((error) => {
-      throw engineTrouble(error);
-    });
-    await using namespace = await openNetworkNamespace(State.Pid).catch(nullFor("ENOENT", "ESRCH"));
-    if (namespace === null) return null;
-    return { namespace: namespace.id, open: await openPlaces(namespace.descriptor, places) };
-  }
 }
 
-async function closed(entered: Entered): Promise<void> {
-  if (entered?.open.ok) await entered.open[Symbol.asyncDispose]();
+/** Enters the network of a container as root. */
+export async function enterFromOutside(
+  container: Docker.Container,
+  places: readonly NetworkPlace[],
+): Promise<OpenPlaces | null> {
+  const { State } = await told(asked(() => container.inspect(), Running));
+  await using namespace = await openNetworkNamespace(State.Pid).catch(nullFor("ENOENT", "ESRCH"));
+  return namespace === null ? null : await openPlaces(namespace.descriptor, places);
+}
+
+async function closed(open: OpenPlaces | null): Promise<void> {
+  if (open?.ok) await open[Symbol.asyncDispose]();
 }

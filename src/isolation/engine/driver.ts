@@ -15,9 +15,10 @@ import { engineMessage, engineTrouble, statusCodeOf, told } from "./answers/engi
 import { type Attachment, attach } from "./attachment.ts";
 import { capabilities } from "./capabilities.ts";
 import { dockerCell } from "./cell.ts";
-import { CellNetwork } from "./cell-network.ts";
+import { CellNetwork, enterFromOutside } from "./cell-network.ts";
 import { containerConfig, type SeccompProfiles } from "./container-config.ts";
 import { imageFacts } from "./images/inspect.ts";
+import { enterByContainer } from "./listening-container.ts";
 import { NameFileSet } from "./name-files.ts";
 import { listVolumes, ownerOfVolume, pinnedVolumes } from "./pinned-volume.ts";
 import { listCells, type ReapScope, reap } from "./reap.ts";
@@ -35,6 +36,8 @@ export interface DockerDriverOptions extends ReapScope {
   readonly seccomp: SeccompProfiles;
   /** The directory of `hosts` and `resolv.conf` for cells without a network; no worker can write there. */
   readonly namesDir: string;
+  /** True if this process may not enter the network of a cell: a second container listens there for it. */
+  readonly listensByContainer?: boolean;
 }
 
 interface StartOptions extends DockerDriverOptions {
@@ -156,7 +159,7 @@ async function failed(error: unknown, request: StartRequest, remains: CellRemain
 }
 
 async function startVerified(
-  { docker, maker, seccomp, nameFiles }: StartOptions,
+  { docker, maker, seccomp, nameFiles, liveDir, listensByContainer = false }: StartOptions,
   request: StartRequest,
   input: Input,
   remains: CellRemains,
@@ -188,7 +191,11 @@ async function startVerified(
   // Awaited when the cell ends; until then a broken connection must not be an unhandled rejection.
   wait.catch(() => {});
   await inTime(container.start());
-  const network = new CellNetwork(container);
+  const network = new CellNetwork((places) =>
+    listensByContainer
+      ? enterByContainer({ docker, maker, liveDir, seccomp, plan, cell: container.id }, places)
+      : enterFromOutside(container, places),
+  );
   remains.network = network;
   if (typeof plan.network !== "string") network.openAhead(plan.network.listeners);
   const report = parseGateReport(await reportWithin(attachment, signal));

@@ -29,6 +29,8 @@ export async function openDockerEngine({
       seccomp: { corral: seccomp },
       liveDir: live,
       namesDir: names,
+      // Only root may enter a network. The variable is for tests: both ways enforce the same.
+      listensByContainer: process.getuid?.() !== 0 || engineEnv.CORRAL_LISTEN_BY_CONTAINER === "1",
     }),
     // Both are loaded when they are needed: most commands build no image.
     images: {

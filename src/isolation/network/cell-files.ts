@@ -28,7 +28,7 @@ export async function writeCellFiles(
     const files: OwnFile[] = [];
     for (const [index, [path, text]] of Object.entries(texts).entries()) {
       const host = join(folder, String(index));
-      await writeFile(host, text, { flag: "wx", mode: 0o444 });
+      await writeFile(host, text, { flag: "wx", mode: 0o644 });
       const { dev, ino, uid, gid } = await lstat(host, { bigint: true });
       const identity = { device: String(dev), inode: String(ino), uid: Number(uid), gid: Number(gid) };
       files.push({ path, host, source: { ...identity, kind: "file" } });

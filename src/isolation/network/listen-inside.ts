@@ -1,9 +1,12 @@
+import type { readlinkSync as readLink } from "node:fs";
 import type { createServer as makeServer, Server } from "node:net";
 
 /** One answer of this program, with the listening socket if there is one. */
 export interface InsideAnswer {
   /** The index of the place that was asked for. */
   readonly place: number;
+  /** The kernel's number of the network namespace in which the program runs. */
+  readonly namespace: string;
   /** Why nothing can listen there, e.g. `EADDRINUSE`; absent: the socket comes with this answer. */
   readonly failure?: string;
 }
@@ -18,7 +21,12 @@ export interface InsidePlace {
  * them to the process that started it, and ends. It must not use anything from outside of this function. A file of its own
  * would be found, read and parsed at each start of a cell.
  */
-export function listenInside({ createServer }: { readonly createServer: typeof makeServer }): void {
+export function listenInside(
+  { createServer }: { readonly createServer: typeof makeServer },
+  { readlinkSync }: { readonly readlinkSync: typeof readLink },
+  places: readonly InsidePlace[],
+): void {
+  const namespace = readlinkSync("/proc/self/ns/net").replace(/\D/g, "");
   const servers: Server[] = [];
   /** Null if it listens. */
   const failureOf = (server: Server, host: string, port: number): Promise<string | null> =>
@@ -26,18 +34,18 @@ export function listenInside({ createServer }: { readonly createServer: typeof m
       server.once("error", (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
       server.listen({ host, port, exclusive: true }, () => resolve(null));
     });
-  const answerAll = async (places: readonly InsidePlace[]): Promise<void> => {
+  const answerAll = async (): Promise<void> => {
     for (const [place, { address, port }] of places.entries()) {
       // Until this program has ended it accepts connections too: it ends those at once, and the client may retry.
       const server = createServer({ pauseOnConnect: true }, (socket) => socket.destroy());
       servers.push(server);
       const failure = await failureOf(server, address, port);
-      const answer: InsideAnswer = failure === null ? { place } : { place, failure };
+      const answer: InsideAnswer = failure === null ? { place, namespace } : { place, namespace, failure };
       await new Promise((sent) => process.send?.(answer, failure === null ? server : undefined, {}, sent));
       if (failure !== null || !process.connected) return;
     }
   };
-  process.once("message", (places: readonly InsidePlace[]) => void answerAll(places).then(() => process.disconnect()));
+  void answerAll().then(() => process.connected && process.disconnect());
   // Also if the other process has ended: open sockets would keep this program.
   process.once("disconnect", () => {
     for (const server of servers) server.close();

@@ -3,7 +3,6 @@ import { type FileHandle, open, stat } from "node:fs/promises";
 /** A network namespace that is held open. The kernel gives its number to no other one meanwhile. */
 export interface NetworkNamespace extends AsyncDisposable {
   readonly descriptor: number;
-  readonly id: string;
 }
 
 /** That of a process; null if it is this process's own. Rejects if there is no such process. */
@@ -14,8 +13,7 @@ export async function openNetworkNamespace(pid: number): Promise<NetworkNamespac
       held.stat({ bigint: true }),
       stat("/proc/self/ns/net", { bigint: true }),
     ]);
-    if (ino !== own.ino)
-      return { descriptor: held.fd, id: String(ino), [Symbol.asyncDispose]: () => held[Symbol.asyncDispose]() };
+    if (ino !== own.ino) return { descriptor: held.fd, [Symbol.asyncDispose]: () => held[Symbol.asyncDispose]() };
     await held.close();
     return null;
   } catch (error) {

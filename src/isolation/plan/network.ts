@@ -9,8 +9,6 @@ import { HOSTS_PATH, type Plan, type PlannedNetwork } from "./plan.ts";
 
 export interface NetworkPlanRequest {
   readonly sandbox: Sandbox;
-  /** The uid that Corral runs as. */
-  readonly orchestratorUid: number;
   /** True for a cell that serves one item after another. */
   readonly serves: boolean;
 }
@@ -23,7 +21,6 @@ export function planNetwork(request: NetworkPlanRequest, violations: Violation[]
   const places = networkPlaces(network);
   const refuse = (reason: string): number => violations.push({ code: "NETWORK_NOT_ENFORCEABLE", reason });
   if (request.serves) refuse("a cell that serves many items has one network for all of them. Use `reuse: fresh`");
-  if (request.orchestratorUid !== 0) refuse("Corral does not run as root");
   if (places.listeners.length > MAX_PLACES)
     refuse(`it has ${places.listeners.length} addresses, and a cell can have ${MAX_PLACES}`);
   return { rules: network.allow.map(shownRule), ...places, proxy: places.listeners.includes(PROXY) };

@@ -30,7 +30,15 @@ export async function explainPlan(job: Job, sandbox: Sandbox, preview: Preview):
   const plumbing = await plumbingOf(preview, sandbox);
   await using preparation = await prepare(job, sandbox, plumbing, environment);
   if (!preparation.ok) return { plan: null, violations: preparation.violations, notes: [] };
-  return { plan: preparation.plan, violations: [], notes: mountNotes(preparation.plan, sandbox, plumbing) };
+  const { plan } = preparation;
+  return { plan, violations: [], notes: [...mountNotes(plan, sandbox, plumbing), ...networkNotes(plan)] };
+}
+
+function networkNotes({ network }: Plan): string[] {
+  if (typeof network === "string" || process.getuid?.() === 0) return [];
+  return [
+    "Corral does not run as root: for its allow list each start makes a second container, of the image corral/node.",
+  ];
 }
 
 /** A run's socket is made with the run, and so is what else is missing. Nothing else in the plan depends on it. */

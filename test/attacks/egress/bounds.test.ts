@@ -53,18 +53,9 @@ beforeAll(async () => {
       8080: { kind: "http" },
     },
   });
-  project = await openProject({
-    workers: {
-      flood: { image: "corral/python", command: python(FLOOD), output: "json", limits: { timeout: "90s", pids: 64 } },
-    },
-    policy: "default",
-  });
 });
 
-afterAll(async () => {
-  await project[Symbol.asyncDispose]();
-  await sites[Symbol.asyncDispose]();
-});
+afterAll(() => sites[Symbol.asyncDispose]());
 
 function endless(socket: Duplex): void {
   const piece = Buffer.alloc(65_536, "x");
@@ -103,7 +94,17 @@ async function peakDuring(act: () => Promise<unknown>): Promise<number> {
   return peak / 2 ** 20;
 }
 
-describe("a flood", () => {
+describe.each([
+  { way: "as root", engineEnv: process.env },
+  { way: "by a second container", engineEnv: { ...process.env, CORRAL_LISTEN_BY_CONTAINER: "1" } },
+])("a flood at places made $way", ({ engineEnv }) => {
+  beforeAll(async () => {
+    const limits = { timeout: "90s", pids: 64 };
+    const flood = { image: "corral/python", command: python(FLOOD), output: "json", limits };
+    project = await openProject({ workers: { flood }, policy: "default" }, { engineEnv });
+  });
+  afterAll(() => project[Symbol.asyncDispose]());
+
   it("of 1,000 connections at once leaves 64 open, and the report says why", async () => {
     const before = site.connections;
     const result = await flooded({ port: 7000, count: 1000, text: "x\n" });

@@ -5,6 +5,7 @@ import { createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { connect } from "../../../src/isolation/engine/connect.ts";
 import { openCorral } from "../../../src/run/open/corral.ts";
 import { startOrchestrator } from "../../run/orchestrator.ts";
 import { openProject, type ProjectFixture, python, sh, writeProject } from "../../run/project-fixture.ts";
@@ -97,7 +98,6 @@ print(json.dumps({
 }))`;
 
 let sites: Sites;
-let project: ProjectFixture;
 let host: Server;
 let abstract: Server;
 const ABSTRACT = `corral-egress-${process.pid}`;
@@ -114,23 +114,26 @@ beforeAll(async () => {
     socket.destroy();
   }).listen(`\0${ABSTRACT}`);
   await Promise.all([once(host, "listening"), once(abstract, "listening")]);
-  project = await openProject({
-    workers: {
-      probe: { image: "corral/python", command: python(PROBE), output: "json" },
-      waits: { command: sh("echo up; exec sleep 60") },
-    },
-    policy: "default",
-  });
 });
 
 afterAll(async () => {
   host.close();
   abstract.close();
-  await project[Symbol.asyncDispose]();
   await sites[Symbol.asyncDispose]();
 });
 
-describe("the network namespace of a cell with an allow list", () => {
+describe.each([
+  { way: "as root", engineEnv: process.env },
+  { way: "by a second container", engineEnv: { ...process.env, CORRAL_LISTEN_BY_CONTAINER: "1" } },
+])("the network namespace of a cell with an allow list, made $way", ({ engineEnv }) => {
+  let project: ProjectFixture;
+  beforeAll(async () => {
+    const probe = { image: "corral/python", command: python(PROBE), output: "json" };
+    const waits = { command: sh("echo up; exec sleep 60") };
+    project = await openProject({ workers: { probe, waits }, policy: "default" }, { engineEnv });
+  });
+  afterAll(() => project[Symbol.asyncDispose]());
+
   it("has its places and nothing else, and the worker cannot change that", async () => {
     const site = await sites.open("site", { ports: { 7000: { kind: "echo" } } });
     const resolver = countingResolver({ "site.test": [site.address] });
@@ -202,7 +205,11 @@ describe("the network namespace of a cell with an allow list", () => {
 });
 
 describe("after kill -9 of the orchestrator", () => {
-  it("nothing listens in its cells, also before they are removed", async () => {
+  it.each([
+    { way: "as root", env: {} },
+    { way: "by a second container", env: { CORRAL_LISTEN_BY_CONTAINER: "1" } },
+  ])("nothing listens in its cells, also before they are removed: $way", async ({ env }) => {
+    const { docker } = await connect(process.env);
     const base = await mkdtemp(join(tmpdir(), "cr-"));
     const places = { projectDir: join(base, "p"), stateDir: join(base, "s") };
     const network = { allow: ["a.example:443", { to: "b.example:443", methods: ["GET"] }, "*.c.example:443"] };
@@ -210,11 +217,13 @@ describe("after kill -9 of the orchestrator", () => {
     await writeProject(places.projectDir, { workers: { waits }, sandbox: { network }, policy: "default" });
     await giveGate(places.stateDir);
     try {
-      await using victim = startOrchestrator({ ...places, worker: "waits", runs: 1 });
+      await using victim = startOrchestrator({ ...places, worker: "waits", runs: 1, env });
       await victim.said("began", 1);
       const run = victim.lines.find(({ began }) => began !== undefined)?.began;
-      const [cell] = await project.docker.listContainers({ filters: { label: [`dev.corral.run=${run}`] } });
-      const inspected = await project.docker.getContainer(cell?.Id ?? "").inspect();
+      const filters = { label: [`dev.corral.run=${run}`] };
+      const cells = await docker.listContainers({ all: true, filters });
+      expect(cells).toHaveLength(1);
+      const inspected = await docker.getContainer(cells[0]?.Id ?? "").inspect();
       const heard = () => listeners(inspected.State.Pid);
       expect(heard()).toEqual(["127.88.0.1:3128", "127.88.1.1:443", "127.88.1.2:443", "127.88.1.2:80"]);
       await victim.kill();
@@ -223,6 +232,33 @@ describe("after kill -9 of the orchestrator", () => {
       // Opening reaps.
       const corral = await openCorral({ ...places, engineEnv: process.env });
       expect(corral.reaped.cells).toHaveLength(1);
+      await corral[Symbol.asyncDispose]();
+      await rm(base, { recursive: true, force: true });
+    }
+  });
+
+  it("the second container ends by itself, and is removed with the cell", async () => {
+    const { docker } = await connect(process.env);
+    const base = await mkdtemp(join(tmpdir(), "cr-"));
+    const places = { projectDir: join(base, "p"), stateDir: join(base, "s") };
+    const network = { allow: ["a.example:443"] };
+    const name = `midway-${process.pid}`;
+    const midway = { command: sh("echo up; exec sleep 300"), sandbox: { network } };
+    await writeProject(places.projectDir, { workers: { [name]: midway }, sandbox: { network }, policy: "default" });
+    await giveGate(places.stateDir);
+    const containers = () => docker.listContainers({ all: true, filters: { label: [`dev.corral.worker=${name}`] } });
+    const seconds = async () => (await containers()).filter(({ HostConfig }) => HostConfig.NetworkMode !== "none");
+    try {
+      const env = { CORRAL_LISTEN_BY_CONTAINER: "1" };
+      await using victim = startOrchestrator({ ...places, worker: name, runs: 1, env });
+      await expect.poll(seconds, { timeout: 20_000, interval: 5 }).toMatchObject([{ State: "running" }]);
+      await victim.kill();
+      await expect.poll(seconds, { timeout: 20_000 }).toMatchObject([{ State: "exited" }]);
+    } finally {
+      // Opening reaps.
+      const corral = await openCorral({ ...places, engineEnv: process.env });
+      expect(corral.reaped.cells).toHaveLength(2);
+      expect(await containers()).toEqual([]);
       await corral[Symbol.asyncDispose]();
       await rm(base, { recursive: true, force: true });
     }

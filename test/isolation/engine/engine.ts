@@ -38,7 +38,8 @@ export async function openEngine() {
   const seccomp = { corral: await loadSeccompProfile() };
   const liveDir = join(stateDir, "live");
   const namesDir = join(stateDir, "names");
-  const driverOf = (as: Maker): Driver => dockerDriver({ docker, maker: as, seccomp, liveDir, namesDir });
+  const driverOf = (as: Maker, more: { readonly listensByContainer?: boolean } = {}): Driver =>
+    dockerDriver({ docker, maker: as, seccomp, liveDir, namesDir, ...more });
   const gate = await gateBinary({ docker, stateDir });
   const socket = join(dir, "s");
   const server = createServer();

@@ -1,0 +1,50 @@
+import { execFile } from "node:child_process";
+import { chown, cp, mkdir, mkdtemp, realpath, rm, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join, relative } from "node:path";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { connect } from "../../src/isolation/engine/connect.ts";
+import { PROGRAM } from "./program.ts";
+
+/** No account has this number; all that counts is that it is not root and in the group of the Engine's socket. */
+const UID = 23456;
+const ROOT = join(dirname(PROGRAM), "../..");
+
+let base: string;
+
+beforeAll(async () => {
+  base = await mkdtemp(join(tmpdir(), "cu-"));
+  // A copy that this user can reach, wherever the checkout is.
+  for (const part of ["package.json", "dist/cli", "policies", "images"])
+    await cp(join(ROOT, part), join(base, "c", part), { recursive: true });
+  await mkdir(join(base, "p/workers"), { recursive: true });
+  const network = "network: { allow: [a.example:443] }";
+  await writeFile(
+    join(base, "p/corral.yaml"),
+    `version: 1\npolicy: default\nsandbox: { mode: direct, zones: {}, ${network} }\n`,
+  );
+  await writeFile(join(base, "p/workers/w.worker"), `---\ncommand: [id]\nsandbox: { ${network} }\n---\n`);
+  await chown(base, UID, UID);
+});
+afterAll(async () => {
+  await rm(base, { recursive: true, force: true });
+});
+
+async function asUser(...args: readonly string[]): Promise<string> {
+  const { socketPath } = await connect(process.env);
+  if (socketPath === null) throw new Error("an Engine over TCP has no group");
+  const { gid } = await stat(await realpath(socketPath));
+  const path = `PATH=${dirname(process.execPath)}:/usr/bin`;
+  const env = [`HOME=${base}`, `CORRAL_STATE_DIR=${join(base, "s")}`, `DOCKER_HOST=unix://${socketPath}`, path];
+  const guise = [`--reuid=${UID}`, `--regid=${UID}`, `--groups=${gid}`, "env", "-i", ...env];
+  const line = [...guise, process.execPath, join(base, "c", relative(ROOT, PROGRAM)), ...args];
+  return await new Promise((resolve) => {
+    execFile("setpriv", line, { cwd: join(base, "p") }, (_, stdout, stderr) => resolve(stdout + stderr));
+  });
+}
+
+it("has an allow list, and is told by doctor and explain that a second container makes its network", async () => {
+  expect(await asUser("doctor")).toMatch(/allow lists.*second container, of corral\/node/);
+  expect(await asUser("run", "w")).toContain("uid=65532");
+  expect(await asUser("explain", "w")).toMatch(/note: Corral does not run as root: .*second container/);
+});
