@@ -16,7 +16,7 @@ export type ClientHello =
 export const HANDSHAKE_RECORD = 22;
 const CLIENT_HELLO = 1;
 const MAX_RECORD = 16_384;
-/** Clients send one or two. Each is looked at again as bytes arrive. */
+/** Clients send one or two. All of them are read again when bytes arrive. */
 const MAX_RECORDS = 64;
 const SERVER_NAME = 0;
 const ENCRYPTED = [0xfe0d, 0xffce];

@@ -77,7 +77,7 @@ export function outgoingHeaders({ head, target, secure, rule, set, whole }: Outg
     ["host", isUsual ? target.host : `${target.host}:${target.port}`],
     ...(whole ? [["accept-encoding", "identity"] as const] : []),
     ...bodyHeader(head),
-    // What a server leaves unread of a body would be another request, which nobody judged.
+    // What a server leaves unread of a body would be another request, which Corral did not judge.
     ["connection", head.body === 0 ? "keep-alive" : "close"],
     ...set,
   ];
