@@ -20,8 +20,8 @@ describe("the layers of src/", () => {
 });
 
 describe("the longest chain of imports", () => {
-  it("is at most 28 files, types included", async () => {
-    expect(longestChain(await ownSources()).length).toBeLessThanOrEqual(28);
+  it("is at most 29 files, types included", async () => {
+    expect(longestChain(await ownSources()).length).toBeLessThanOrEqual(29);
   });
 
   it("is counted in files", () => {

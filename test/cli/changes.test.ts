@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { ChangesetStore } from "../../src/changes/store/changeset-store.ts";
-import { applyVerb } from "../../src/cli/changes.ts";
+import { applyVerb } from "../../src/cli/changes/changes.ts";
 import type { Terminal } from "../../src/cli/terminal/terminal.ts";
 import { type StagedFolder, stagedFolder, treeAt } from "../changes/staged-folder.ts";
 import { type CliProject, cliProject } from "./cli-project.ts";

@@ -1,7 +1,7 @@
-import { listGrants, revokeGrant } from "../operations/grants.ts";
-import { printableLine } from "../operations/wording/printable.ts";
-import { stateDirFrom } from "../state/state-dir.ts";
-import { printJson, printList, say, type Terminal } from "./terminal/terminal.ts";
+import { listGrants, revokeGrant } from "../../operations/grants.ts";
+import { printableLine } from "../../operations/wording/printable.ts";
+import { stateDirFrom } from "../../state/state-dir.ts";
+import { printJson, printList, say, type Terminal } from "../terminal/terminal.ts";
 
 /** `corral grants ls`. Needs no Engine. */
 export async function listVerb(options: { readonly json?: boolean }, terminal: Terminal): Promise<number> {

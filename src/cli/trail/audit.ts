@@ -1,16 +1,16 @@
-import type { SealedRecord } from "../audit/seal.ts";
-import type { Verdict } from "../audit/verify.ts";
+import type { SealedRecord } from "../../audit/seal.ts";
+import type { Verdict } from "../../audit/verify.ts";
 import {
   type AuditFilter,
   auditRecords,
   newestAuditRecords,
   type ProjectPlace,
   verifyAudit,
-} from "../operations/audit.ts";
-import { printableLine } from "../operations/wording/printable.ts";
+} from "../../operations/audit.ts";
+import { printableLine } from "../../operations/wording/printable.ts";
+import { dateOf, type ProjectOptions, placeOf, UsageError } from "../terminal/arguments.ts";
+import { printJson, printResult, say, type Terminal } from "../terminal/terminal.ts";
 import { auditTable } from "./audit-text.ts";
-import { dateOf, type ProjectOptions, placeOf, UsageError } from "./terminal/arguments.ts";
-import { printJson, printResult, say, type Terminal } from "./terminal/terminal.ts";
 
 export interface AuditOptions extends ProjectOptions {
   readonly verify?: boolean;

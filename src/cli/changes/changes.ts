@@ -1,18 +1,18 @@
-import { type Approver, noTerminal } from "../approval/approver.ts";
-import type { Project } from "../declarations/project.ts";
-import { visibleName } from "../files/diff/visible.ts";
-import { type AppliedChangeset, Changesets, type ListedChangeset } from "../operations/changesets.ts";
-import { RequestError, type RequestErrorCode } from "../operations/request-error.ts";
-import { printableLine } from "../operations/wording/printable.ts";
-import type { ApprovalMode } from "../sandbox/approval.ts";
-import { parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
-import { stateDirFrom } from "../state/state-dir.ts";
+import { type Approver, noTerminal } from "../../approval/approver.ts";
+import type { Project } from "../../declarations/project.ts";
+import { visibleName } from "../../files/diff/visible.ts";
+import { type AppliedChangeset, Changesets, type ListedChangeset } from "../../operations/changesets.ts";
+import { RequestError, type RequestErrorCode } from "../../operations/request-error.ts";
+import { printableLine } from "../../operations/wording/printable.ts";
+import type { ApprovalMode } from "../../sandbox/approval.ts";
+import { parseVirtualPath, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { stateDirFrom } from "../../state/state-dir.ts";
+import { personAt } from "../consent/person.ts";
+import { type ProjectOptions, projectFolder, UsageError } from "../terminal/arguments.ts";
+import { EXIT } from "../terminal/exit-status.ts";
+import { stoppable } from "../terminal/stop.ts";
+import { colorsFor, printJson, printResult, say, type Terminal } from "../terminal/terminal.ts";
 import { changesText, countsText, diffText, listText } from "./changes-text.ts";
-import { personAt } from "./consent/person.ts";
-import { type ProjectOptions, projectFolder, UsageError } from "./terminal/arguments.ts";
-import { EXIT } from "./terminal/exit-status.ts";
-import { stoppable } from "./terminal/stop.ts";
-import { colorsFor, printJson, printResult, say, type Terminal } from "./terminal/terminal.ts";
 
 interface ListOptions extends ProjectOptions {
   readonly allProjects?: boolean;

@@ -1,8 +1,8 @@
-import { visibleName } from "../files/diff/visible.ts";
-import type { KeptChange, ListedChangeset } from "../operations/changesets.ts";
-import { type Colors, printableLine } from "../operations/wording/printable.ts";
-import { quotedLines } from "../operations/wording/quoted-lines.ts";
-import { columns } from "./terminal/terminal.ts";
+import { visibleName } from "../../files/diff/visible.ts";
+import type { KeptChange, ListedChangeset } from "../../operations/changesets.ts";
+import { type Colors, printableLine } from "../../operations/wording/printable.ts";
+import { quotedLines } from "../../operations/wording/quoted-lines.ts";
+import { columns } from "../terminal/terminal.ts";
 
 /** `2 applied, 1 conflict`. */
 export function countsText(changes: readonly { readonly outcome: string }[]): string {

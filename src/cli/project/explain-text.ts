@@ -1,16 +1,16 @@
-import type { Plan } from "../isolation/plan/plan.ts";
-import type { Colors } from "../operations/wording/printable.ts";
-import type { ExplainedAgent, ExplainedRun, Explanation } from "../run/explain/explain.ts";
-import { LIMIT_NAMES } from "../sandbox/limits.ts";
-import type { Mount } from "../sandbox/mount.ts";
-import { urlInside } from "../sandbox/network/rule.ts";
-import type { ShownNetwork } from "../sandbox/network/shown-rule.ts";
-import { networkText, networkTexts } from "../sandbox/network-text.ts";
-import { HARDENING_LINES } from "../sandbox/policy.ts";
-import type { ShownNarrowing } from "../sandbox/shown-narrowing.ts";
-import { formatBytes } from "../sandbox/units.ts";
-import { hardeningText, limitAmount, limitText } from "../sandbox/wording.ts";
-import { branch } from "./run/tree.ts";
+import type { Plan } from "../../isolation/plan/plan.ts";
+import type { Colors } from "../../operations/wording/printable.ts";
+import type { ExplainedAgent, ExplainedRun, Explanation } from "../../run/explain/explain.ts";
+import { LIMIT_NAMES } from "../../sandbox/limits.ts";
+import type { Mount } from "../../sandbox/mount.ts";
+import { urlInside } from "../../sandbox/network/rule.ts";
+import type { ShownNetwork } from "../../sandbox/network/shown-rule.ts";
+import { networkText, networkTexts } from "../../sandbox/network-text.ts";
+import { HARDENING_LINES } from "../../sandbox/policy.ts";
+import type { ShownNarrowing } from "../../sandbox/shown-narrowing.ts";
+import { formatBytes } from "../../sandbox/units.ts";
+import { hardeningText, limitAmount, limitText } from "../../sandbox/wording.ts";
+import { branch } from "../run/tree.ts";
 
 /** The explanation as a tree for people: each run with what it has, what it lost by whom, and below it its calls. */
 export function explanationText({ tree, notes }: Explanation, colors: Colors): string {

@@ -1,10 +1,10 @@
 import { resolve } from "node:path";
-import type { Colors } from "../operations/wording/printable.ts";
-import { checkProject } from "../operations/workers.ts";
-import type { CheckReport } from "../run/explain/check.ts";
-import { stateDirFrom } from "../state/state-dir.ts";
-import type { ProjectOptions } from "./terminal/arguments.ts";
-import { colorsFor, printJson, type Terminal, withoutControls } from "./terminal/terminal.ts";
+import type { Colors } from "../../operations/wording/printable.ts";
+import { checkProject } from "../../operations/workers.ts";
+import type { CheckReport } from "../../run/explain/check.ts";
+import { stateDirFrom } from "../../state/state-dir.ts";
+import type { ProjectOptions } from "../terminal/arguments.ts";
+import { colorsFor, printJson, type Terminal, withoutControls } from "../terminal/terminal.ts";
 
 /** `corral check`. Exit status 1 if anything would be refused. */
 export async function checkVerb(options: ProjectOptions, terminal: Terminal): Promise<number> {

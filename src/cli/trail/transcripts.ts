@@ -1,7 +1,7 @@
-import { listTranscripts, readTranscript } from "../operations/transcripts.ts";
-import { formatBytes } from "../sandbox/units.ts";
-import { type ProjectOptions, placeOf } from "./terminal/arguments.ts";
-import { printList, type Terminal } from "./terminal/terminal.ts";
+import { listTranscripts, readTranscript } from "../../operations/transcripts.ts";
+import { formatBytes } from "../../sandbox/units.ts";
+import { type ProjectOptions, placeOf } from "../terminal/arguments.ts";
+import { printList, type Terminal } from "../terminal/terminal.ts";
 import { transcriptText } from "./transcript-text.ts";
 
 /** `corral transcripts ls`: the conversations of the project's agents, the newest first. */

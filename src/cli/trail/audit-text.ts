@@ -1,6 +1,6 @@
-import type { SealedRecord } from "../audit/seal.ts";
-import { printableLine } from "../operations/wording/printable.ts";
-import { columns } from "./terminal/terminal.ts";
+import type { SealedRecord } from "../../audit/seal.ts";
+import { printableLine } from "../../operations/wording/printable.ts";
+import { columns } from "../terminal/terminal.ts";
 
 const HEAD = ["TIME", "RUN", "WORKER", "WHAT", "OUTCOME"];
 

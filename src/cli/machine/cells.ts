@@ -1,6 +1,6 @@
-import { listCells, reapCells } from "../operations/machine.ts";
-import { stateDirFrom } from "../state/state-dir.ts";
-import { printJson, printList, say, type Terminal } from "./terminal/terminal.ts";
+import { listCells, reapCells } from "../../operations/machine.ts";
+import { stateDirFrom } from "../../state/state-dir.ts";
+import { printJson, printList, say, type Terminal } from "../terminal/terminal.ts";
 
 /** `corral ps`: every container of this state directory, whatever its state. Removes nothing. */
 export async function psVerb(options: { readonly json?: boolean }, terminal: Terminal): Promise<number> {

@@ -1,10 +1,10 @@
-import type { ImageProgress } from "../isolation/port/images.ts";
-import { buildImages, listImages } from "../operations/machine.ts";
-import { printableLine } from "../operations/wording/printable.ts";
-import { stateDirFrom } from "../state/state-dir.ts";
-import { EXIT } from "./terminal/exit-status.ts";
-import { stoppable } from "./terminal/stop.ts";
-import { colorsFor, columns, printResult, say, type Terminal } from "./terminal/terminal.ts";
+import type { ImageProgress } from "../../isolation/port/images.ts";
+import { buildImages, listImages } from "../../operations/machine.ts";
+import { printableLine } from "../../operations/wording/printable.ts";
+import { stateDirFrom } from "../../state/state-dir.ts";
+import { EXIT } from "../terminal/exit-status.ts";
+import { stoppable } from "../terminal/stop.ts";
+import { colorsFor, columns, printResult, say, type Terminal } from "../terminal/terminal.ts";
 
 interface ImagesOptions {
   readonly json?: boolean;

@@ -1,9 +1,9 @@
-import { loadProject } from "../declarations/project.ts";
-import { explainWorker } from "../operations/workers.ts";
-import { stateDirFrom } from "../state/state-dir.ts";
+import { loadProject } from "../../declarations/project.ts";
+import { explainWorker } from "../../operations/workers.ts";
+import { stateDirFrom } from "../../state/state-dir.ts";
+import type { ProjectOptions } from "../terminal/arguments.ts";
+import { colorsFor, printJson, type Terminal, withoutControls } from "../terminal/terminal.ts";
 import { explanationText } from "./explain-text.ts";
-import type { ProjectOptions } from "./terminal/arguments.ts";
-import { colorsFor, printJson, type Terminal, withoutControls } from "./terminal/terminal.ts";
 
 interface ExplainOptions extends ProjectOptions {
   readonly policy?: string;

@@ -1,7 +1,7 @@
-import { examineMachine, type Finding } from "../operations/machine.ts";
-import type { Colors } from "../operations/wording/printable.ts";
-import { stateDirFrom } from "../state/state-dir.ts";
-import { colorsFor, printResult, type Terminal } from "./terminal/terminal.ts";
+import { examineMachine, type Finding } from "../../operations/machine.ts";
+import type { Colors } from "../../operations/wording/printable.ts";
+import { stateDirFrom } from "../../state/state-dir.ts";
+import { colorsFor, printResult, type Terminal } from "../terminal/terminal.ts";
 
 /** `corral doctor`. Exit status 1 if something is missing. */
 export async function doctorVerb(options: { readonly json?: boolean }, terminal: Terminal): Promise<number> {

@@ -1,0 +1,45 @@
+import type { Command } from "commander";
+import type { Frame } from "./frame.ts";
+import { json, project } from "./options.ts";
+
+export function addFleet({ does, group, terminal }: Frame): void {
+  const fleet = group("fleet", "Inspect, resume and retry fleets.");
+  const ofFleet = (usage: string, description: string): Command => fleet.verb(usage, description).addOption(project());
+  ofFleet("ls", "List the fleets of the project, the newest first.")
+    .addOption(json())
+    .action(does(async (options) => (await import("../fleet/fleet.ts")).listVerb(options, terminal)));
+  ofFleet("show <id>", "Show a fleet: items by status and error, the slowest, the last failures.")
+    .addOption(json())
+    .action(does(async (id, options) => (await import("../fleet/fleet.ts")).showVerb(id, options, terminal)));
+  ofFleet("resume <id>", "Resume a fleet that no process runs any more.")
+    .addOption(json("print one result per line as JSON"))
+    .addHelpText("after", LIKE_MAP)
+    .action(does(async (id, options) => (await import("../fleet/fleet.ts")).resumeVerb(id, options, terminal)));
+  ofFleet("retry <id>", "Run the failed items of a fleet again, as a new fleet.")
+    .option("--failed", "retry the failed items (the default and only choice)")
+    .addOption(json("print one result per line as JSON"))
+    .addHelpText("after", LIKE_MAP)
+    .action(does(async (id, options) => (await import("../fleet/fleet.ts")).retryVerb(id, options, terminal)));
+  ofFleet("cancel <id>", "Cancel the waiting items of a fleet; the process that runs it ends the others.").action(
+    does(async (id, options) => (await import("../fleet/fleet.ts")).cancelVerb(id, options, terminal)),
+  );
+  ofFleet("rm [ids...]", "Remove fleets that have ended, with their results. Files that they wrote stay.")
+    .option("--before <date>", "remove all that ended before this time; a date alone is UTC")
+    .addHelpText("after", "\nExit status: 0, or 2 if one does not exist or has not ended.\nThen none is removed.")
+    .action(does(async (ids, options) => (await import("../fleet/fleet.ts")).removeVerb(ids, options, terminal)));
+  ofFleet("results <id>", "Print the result of each item, in the order of the manifest.")
+    .option("--jsonl", "print one result per line as JSON (the default)")
+    .addOption(json("the same as --jsonl"))
+    .option("--csv", "print CSV with a line of headings")
+    .option("--status <status>", "print only items with this status")
+    .addHelpText("after", "\nExit status: 0, or 2 if there is no such fleet or status.")
+    .action(does(async (id, options) => (await import("../fleet/fleet.ts")).resultsVerb(id, options, terminal)));
+  ofFleet("report <id>", "Write a self-contained HTML page: timeline, durations, throughput, failures.")
+    .option("--html", "write HTML (the default and only choice)")
+    .option("--output <file>", "write it to this file instead of standard output")
+    .action(does(async (id, options) => (await import("../fleet/fleet.ts")).reportVerb(id, options, terminal)));
+}
+
+const LIKE_MAP = `
+Exit status: that of corral map. If nothing was run, because
+the fleet has no such items or another process runs it: 126.`;

@@ -1,0 +1,15 @@
+import type { Frame } from "./frame.ts";
+import { examples, json } from "./options.ts";
+
+export function addGrants({ does, group, terminal }: Frame): void {
+  const grants = group("grants", "List and revoke what running workers were granted beyond their files.");
+  grants
+    .verb("ls", "List the grants of all running workers.", { isDefault: true })
+    .addOption(json())
+    .action(does(async (options) => (await import("../machine/grants.ts")).listVerb(options, terminal)));
+  grants
+    .verb("revoke <id>", "Revoke a grant. The worker does not get it again while its corral runs.")
+    .addOption(json())
+    .addHelpText("after", examples("corral grants revoke 0123456789ab"))
+    .action(does(async (id, options) => (await import("../machine/grants.ts")).revokeVerb(id, options, terminal)));
+}

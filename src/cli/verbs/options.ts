@@ -1,0 +1,39 @@
+import { InvalidArgumentError, Option } from "commander";
+import { APPROVAL_MODE_NAMES } from "../../sandbox/approval.ts";
+
+export function project(): Option {
+  const absent = "the nearest with a corral.yaml, upwards";
+  return new Option("--project <dir>", "use the project in this folder").default(".", absent).argParser(notEmpty);
+}
+
+/** An unset variable of a script is not this folder. */
+function notEmpty(value: string): string {
+  if (value === "") throw new InvalidArgumentError("The value is empty.");
+  return value;
+}
+
+export function policy(): Option {
+  return new Option("--policy <name>", "use this policy instead of the project's");
+}
+
+export function approve(): Option {
+  const mode = new Option("--approve <mode>", "decide approvals this way instead of by the project's mode");
+  return mode.choices(APPROVAL_MODE_NAMES);
+}
+
+export function json(description = "print JSON"): Option {
+  return new Option("--json", description);
+}
+
+/** `absent`: what it means not to say it. */
+export function repeatable(flags: string, description: string, absent = "none"): Option {
+  return new Option(flags, `${description}; repeatable`).argParser(collect).default([], absent);
+}
+
+function collect(value: string, before: readonly string[]): readonly string[] {
+  return [...before, value];
+}
+
+export function examples(...lines: readonly string[]): string {
+  return `\nExamples:\n${lines.map((line) => `  ${line}`).join("\n")}`;
+}

@@ -1,0 +1,43 @@
+import type { Frame } from "./frame.ts";
+import { approve, examples, json, policy, project, repeatable } from "./options.ts";
+
+export function addRun({ does, terminal, verb }: Frame): void {
+  verb("run <worker>", "Run a worker and all workers that it calls.")
+    .addOption(project())
+    .option("--input <json>", "give the worker this JSON on its standard input; @FILE reads a file, - standard input")
+    .addOption(repeatable("--attach <path[=name]>", "give the worker this file below /attachments"))
+    .addOption(policy())
+    .addOption(approve())
+    .option("--tree", "print the tree of calls on standard error at the end, even without a terminal")
+    .option("--stream", "print what agents say and do on standard error at once, even without a terminal")
+    .option("--record <file>", "write an agent's conversation to a .jsonl file that `model: script/FILE` replays")
+    .option("--continue <run>", "continue the conversation of an agent's earlier run, with the rights that it has now")
+    .option(
+      "--learn-network",
+      "ask about each host that the worker tries to reach, and print the change that allows them",
+    )
+    .addOption(json("print only the result, with all calls, as JSON"))
+    .addHelpText("after", RUN_HELP)
+    .action(does(async (worker, options) => (await import("../run/run.ts")).runVerb(worker, options, terminal)));
+}
+
+const RUN_HELP = `
+The worker's standard output is on standard output,
+everything else on standard error.
+
+Exit status: the worker's own, or
+  2    wrong usage
+  124  timed out
+  125  Engine trouble, or the run was lost
+  126  refused or denied
+  130  cancelled
+  137  killed for memory
+  153  over a limit of output or disk
+  128+n  ended by signal n
+${examples(
+  "corral run triage --project inbox",
+  "corral run extract --attach ~/paper.pdf=in.pdf \\",
+  `    --input '{"pages": 3}'`,
+  "corral run extract --attach /data/paper.pdf \\",
+  "    --approve auto_deny --json",
+)}`;

@@ -1,0 +1,32 @@
+import type { Frame } from "./frame.ts";
+import { approve, examples, json, policy, project } from "./options.ts";
+
+export function addTool({ does, terminal, verb }: Frame): void {
+  verb(
+    "tool [name] [input]",
+    "Use one tool in a worker's sandbox. Without a name, list the tools; with --worker, its own, with their inputs.",
+  )
+    .option("--worker <name>", "use the sandbox of this worker")
+    .addOption(project())
+    .addOption(policy())
+    .addOption(approve())
+    .addOption(json("print the whole answer as JSON"))
+    .addHelpText("after", TOOL_HELP)
+    .action(
+      does(async (name, input, options) =>
+        (await import("../session/tool.ts")).toolVerb(name, input, options, terminal),
+      ),
+    );
+}
+
+const TOOL_HELP = `
+The input is JSON, @FILE, or - for standard input. The
+answer is on standard output, a refusal on standard error.
+
+Exit status: 0, or 126 refused or denied, 2 wrong usage. For
+exec, the same as corral run.
+${examples(
+  `corral tool list_files '{"path": "/"}' --worker triage`,
+  `corral tool exec '{"command": "wc -l /inbox/*"}' \\`,
+  "    --worker triage --json",
+)}`;

@@ -1,0 +1,16 @@
+import type { Frame } from "./frame.ts";
+import { json, project } from "./options.ts";
+
+export function addTranscripts({ does, group, terminal }: Frame): void {
+  const transcripts = group("transcripts", "Read the conversations of agents.");
+  transcripts
+    .verb("ls", "List the transcripts of the project, the newest first.")
+    .addOption(project())
+    .addOption(json())
+    .action(does(async (options) => (await import("../trail/transcripts.ts")).listVerb(options, terminal)));
+  transcripts
+    .verb("show <run>", "Show one transcript.")
+    .addOption(project())
+    .addOption(json("print lines of JSON, as `model: script/FILE` reads them"))
+    .action(does(async (run, options) => (await import("../trail/transcripts.ts")).showVerb(run, options, terminal)));
+}
