@@ -42,7 +42,7 @@ export type { WorkerPlan } from "./library/worker-plan.ts";
 export type { ToolsOptions, WorkerCall, WorkerTools } from "./library/worker-tools.ts";
 export type { AuditFilter, AuditRecords } from "./operations/audit.ts";
 export type { AppliedChangeset, KeptChange, ListedChangeset, ShownChangeset } from "./operations/changesets.ts";
-export type { CancelledFleet, FleetDetails } from "./operations/fleets.ts";
+export type { CancelledFleet, FleetDetails, ListedFleet } from "./operations/fleets.ts";
 // What an operation throws if it is asked for something that does not exist or cannot be done.
 export { RequestError, type RequestErrorCode } from "./operations/request-error.ts";
 export type { AttachedPath } from "./operations/workers.ts";

@@ -1,7 +1,6 @@
 import type { SealedRecord } from "../audit/seal.ts";
 import type { Verdict } from "../audit/verify.ts";
 import type { FleetEvent, FleetSummary } from "../fleet/events.ts";
-import type { FleetRecord } from "../fleet/journal/fleets.ts";
 import type { ItemResult } from "../fleet/model/item.ts";
 import {
   type AuditFilter,
@@ -17,7 +16,6 @@ import {
   Changesets,
   type ListedChangeset,
   type ShownChangeset,
-  unknownChangeset,
 } from "../operations/changesets.ts";
 import {
   type CancelledFleet,
@@ -26,6 +24,7 @@ import {
   type FleetPlace,
   fleetReport,
   fleetResults,
+  type ListedFleet,
   listFleets,
   removeFleets,
   showFleet,
@@ -45,7 +44,7 @@ export interface ContinueOptions {
 /** Results as they come; then how the fleet ended. A caller that stops taking them lets running items end. */
 export type FleetResults = AsyncGenerator<ItemResult, FleetSummary, undefined>;
 
-/** The project's fleets: `map` starts one. Methods that take an id throw a `RequestError`: `UNKNOWN_FLEET`. */
+/** The project's fleets: `map` starts one. Methods that take an id, a prefix of it or `latest` throw a `RequestError`: `UNKNOWN_FLEET`. */
 export class ProjectFleets {
   readonly #place: FleetPlace;
   readonly #run: (start: FleetStart, options: ContinueOptions) => FleetResults;
@@ -56,7 +55,7 @@ export class ProjectFleets {
   }
 
   /** The newest first. */
-  async list(limit?: number): Promise<FleetRecord[]> {
+  async list(limit?: number): Promise<ListedFleet[]> {
     return await listFleets(this.#place, limit);
   }
 
@@ -101,7 +100,7 @@ export interface ApplyOptions extends Pick<ApplyRequest, "only" | "signal"> {
   readonly agreed?: boolean;
 }
 
-/** What the project's runs wrote and was not applied. Methods that take an id throw a `RequestError`. */
+/** What the project's runs wrote and was not applied. Methods that take an id, a prefix of it or `latest` throw a `RequestError`. */
 export class ProjectChangesets {
   readonly #place: FleetPlace;
   readonly #ask: Exclude<ApplyRequest["approval"], "agreed">;
@@ -124,30 +123,29 @@ export class ProjectChangesets {
   }
 
   async show(id: string): Promise<ShownChangeset> {
-    const shown = await (await this.#open()).show(id);
-    if (shown.project !== this.#place.projectDir) throw unknownChangeset(id, "it is of another project");
-    return shown;
+    return await (await this.#open()).show(await this.#idOf(id));
   }
 
   /** A unified diff against the files as they are now. */
   async diff(id: string): Promise<string> {
-    await this.show(id);
-    return await (await this.#open()).diff(id);
+    return await (await this.#open()).diff(await this.#idOf(id));
   }
 
   /** Asks the project's rules and its approver, and applies what is approved; never overwrites a conflict. */
   async apply(id: string, { only, signal, agreed = false }: ApplyOptions = {}): Promise<AppliedChangeset> {
-    await this.show(id);
     const approval = agreed ? ("agreed" as const) : this.#ask;
     const request = { approval, signal: this.#until(signal), ...(only === undefined ? {} : { only }) };
-    return await (await this.#open()).apply(id, request);
+    return await (await this.#open()).apply(await this.#idOf(id), request);
   }
 
   /** Removes what was written there. */
   async discard(id: string): Promise<void> {
-    const known = (await this.list()).some((one) => one.id === id);
-    if (!known) throw unknownChangeset(id, "there is no such changeset in this project");
-    await (await this.#open()).discard(id);
+    await (await this.#open()).discard(await this.#idOf(id));
+  }
+
+  async #idOf(asked: string): Promise<string> {
+    const [id = asked] = await (await this.#open()).idsOf([asked], this.#place.projectDir, { elsewhere: false });
+    return id;
   }
 
   #open(): Promise<Changesets> {

@@ -14,6 +14,7 @@ import { openTrail } from "../run/recorded/open-trail.ts";
 import type { ApprovalMode } from "../sandbox/approval.ts";
 import { covers, parseVirtualPath } from "../sandbox/virtual-path.ts";
 import type { Env } from "../secrets/read-secret.ts";
+import { chosenId, LATEST } from "./chosen-id.ts";
 import { RequestError } from "./request-error.ts";
 import { printableLine } from "./wording/printable.ts";
 
@@ -99,6 +100,22 @@ export class Changesets {
   async list(project: string | null): Promise<ListedChangeset[]> {
     const kept = await this.#store.list();
     return kept.filter((one) => !one.ok || project === null || one.state.project === project).map(listed);
+  }
+
+  /**
+   * The ids of the changesets that a user means: whole ids, prefixes of them, or `latest`. Those of `project` come first; only if
+   * none of them fits, those of the other projects count. `elsewhere: false`: they never do.
+   *
+   * @throws RequestError UNKNOWN_CHANGESET, AMBIGUOUS_ID
+   */
+  async idsOf(asked: readonly string[], project: string, { elsewhere = true } = {}): Promise<string[]> {
+    const all = (await this.list(null)).toReversed();
+    const own = all.filter((one) => !one.ok || one.project === project);
+    return asked.map((text) => {
+      const isOwn = !elsewhere || text === LATEST || own.some(({ id }) => id.startsWith(text));
+      const known = (isOwn ? own : all).map((one) => ({ id: one.id, about: aboutListed(one) }));
+      return chosenId(text, known, () => unknownChangeset(text, "there is no such changeset"));
+    });
   }
 
   /** @throws RequestError UNKNOWN_CHANGESET, CHANGESET_BUSY, CHANGESET_BROKEN */
@@ -224,6 +241,10 @@ function listed(one: Listed): ListedChangeset {
   const { id, applying, state } = one;
   const { run, worker, project, createdAt, changes } = state;
   return { ok: true, id, run, worker, project, createdAt, applying, counts: outcomeCounts(changes) };
+}
+
+function aboutListed(one: ListedChangeset): string {
+  return one.ok ? `${one.worker}, ${one.createdAt}` : "cannot be read";
 }
 
 /** The changeset with the changes that can still be applied. */

@@ -5,33 +5,34 @@ import type { WorkerDefinition } from "../declarations/worker/worker.ts";
 import type { Continued } from "../run/model/job.ts";
 import { currentOwner, isDead, parseOwner } from "../state/owner.ts";
 import { RequestError } from "./request-error.ts";
+import { transcriptId } from "./transcripts.ts";
 import { printableLine } from "./wording/printable.ts";
 
 /**
  * The conversation of an agent's run that has ended, for another run of the same worker. It carries no rights: the new run's
- * sandbox is derived from the project's files as they are now.
+ * sandbox is derived from the project's files as they are now. `asked`: the run's id, a prefix of it, or `latest`.
  *
- * @throws RequestError UNKNOWN_TRANSCRIPT, CONTINUE
+ * @throws RequestError UNKNOWN_TRANSCRIPT, AMBIGUOUS_ID, CONTINUE
  */
 export async function continuedRun(
-  run: string,
+  asked: string,
   worker: WorkerDefinition,
   transcripts: Transcripts,
 ): Promise<Continued> {
-  const shown = printableLine(run, 80);
+  const shown = printableLine(asked, 80);
   const refused = (why: string): RequestError =>
-    new RequestError("CONTINUE", run, `cannot continue run ${shown}: ${why}`);
+    new RequestError("CONTINUE", asked, `cannot continue run ${shown}: ${why}`);
   if (worker.agent === undefined)
     throw refused(`worker ${worker.name} is a command; only the run of an agent (\`model:\`) can be continued`);
+  const unknown = () => {
+    const message = `there is no transcript of a run ${shown}; \`corral transcripts ls\` lists them`;
+    return new RequestError("UNKNOWN_TRANSCRIPT", asked, message);
+  };
+  const run = await transcriptId(asked, transcripts, unknown);
   const conversations: (readonly ModelMessage[])[] = [];
   for (let next: string | undefined = run; next !== undefined; ) {
     const text: string | null = await transcripts.read(next);
-    if (text === null && next === run)
-      throw new RequestError(
-        "UNKNOWN_TRANSCRIPT",
-        run,
-        `there is no transcript of a run ${shown}; \`corral transcripts ls\` lists them`,
-      );
+    if (text === null && next === run) throw unknown();
     if (text === null) throw refused(`the transcript of run ${next}, which it continues, does not exist any more`);
     const found = readTranscript(text);
     if (found === null) throw refused("its transcript is not complete: a line of it cannot be read; start a new run");

@@ -6,7 +6,9 @@ import { openJournal } from "../fleet/open-journal.ts";
 import { reportHtml } from "../fleet/report/html.ts";
 import { STATUSES } from "../fleet/report/measures/outcome.ts";
 import { openEngine } from "../isolation/open-engine.ts";
+import { lockOwner } from "../state/owner.ts";
 import type { ProjectPlace } from "./audit.ts";
+import { chosenId, ENOUGH_CANDIDATES, LATEST } from "./chosen-id.ts";
 import { RequestError, unknownError } from "./request-error.ts";
 import { printableLine } from "./wording/printable.ts";
 
@@ -15,8 +17,11 @@ export interface FleetPlace extends ProjectPlace {
   readonly engineEnv: Readonly<Record<string, string | undefined>>;
 }
 
+/** `interrupted`: the process that loaded or ran it has died. It can be resumed if its items were loaded. */
+export type ListedFleet = Omit<FleetRecord, "state"> & { readonly state: FleetRecord["state"] | "interrupted" };
+
 /** A fleet in detail. */
-export interface FleetDetails extends FleetRecord {
+export interface FleetDetails extends ListedFleet {
   /** How many items ended with which status and error code; the most frequent first. */
   readonly summary: readonly SummaryLine[];
   readonly slowest: readonly ItemResult[];
@@ -25,24 +30,35 @@ export interface FleetDetails extends FleetRecord {
 }
 
 /** `ended`: it had ended before; `removed`: its items were never all read; `cancelled`: `items` that waited will not run. */
-export type CancelledFleet =
+export type CancelledFleet = { readonly fleet: string } & (
   | { readonly outcome: "ended"; readonly state: FleetRecord["state"] }
   | { readonly outcome: "removed" }
-  | { readonly outcome: "cancelled"; readonly items: number };
+  | { readonly outcome: "cancelled"; readonly items: number }
+);
 
 const MAX_LISTED = 100;
 const MAX_SHOWN = 10;
 
 /** The newest first. */
-export async function listFleets(place: FleetPlace, limit = MAX_LISTED): Promise<FleetRecord[]> {
+export async function listFleets(place: FleetPlace, limit = MAX_LISTED): Promise<ListedFleet[]> {
   using journal = await journalAt(place);
-  return journal.list(limit);
+  return journal.list(limit).map(listing());
+}
+
+/** The journal still has the state of the process that ran it. */
+function listing(): (fleet: FleetRecord) => ListedFleet {
+  const { isDead } = lockOwner();
+  return (fleet) => {
+    const isOngoing = fleet.state === "running" || fleet.state === "loading";
+    return isOngoing && fleet.owner !== null && isDead(fleet.owner) ? { ...fleet, state: "interrupted" } : fleet;
+  };
 }
 
 /** @throws RequestError UNKNOWN_FLEET */
-export async function showFleet(place: FleetPlace, id: string): Promise<FleetDetails> {
+export async function showFleet(place: FleetPlace, asked: string): Promise<FleetDetails> {
   using journal = await journalAt(place);
-  const fleet = fleetIn(journal, id);
+  const fleet = listing()(fleetIn(journal, asked));
+  const { id } = fleet;
   const [slowest, lastFailures] = [journal.slowest(id, MAX_SHOWN), journal.lastFailures(id, MAX_SHOWN)];
   return { ...fleet, summary: journal.summary(id), slowest, lastFailures };
 }
@@ -59,32 +75,32 @@ export async function fleetResults(
   { status = null }: { readonly status?: string | null } = {},
 ): Promise<AsyncGenerator<ItemResult, void, undefined>> {
   if (status !== null && !STATUSES.includes(status)) throw unknownError("UNKNOWN_VALUE", "status", status, STATUSES);
-  return await reading(place, id, (journal) => journal.results(id, { status }));
+  return await reading(place, id, (journal, { id }) => journal.results(id, { status }));
 }
 
 /** A self-contained HTML page about a fleet, in pieces. @throws RequestError UNKNOWN_FLEET */
 export async function fleetReport(place: FleetPlace, id: string): Promise<AsyncGenerator<string, void, undefined>> {
-  return await reading(place, id, (journal) => {
-    const { spec, counts, ...fleet } = fleetIn(journal, id);
+  return await reading(place, id, (journal, { spec, counts, ...fleet }) => {
     const { worker, source, policy, reuse, concurrency } = spec;
     const about = { ...fleet, worker, source, policy, reuse, concurrency, items: counts.total };
-    return reportHtml({ fleet: about, results: journal.results(id), madeAt: new Date().toISOString() });
+    return reportHtml({ fleet: about, results: journal.results(fleet.id), madeAt: new Date().toISOString() });
   });
 }
 
 /** Rejects for an unknown fleet at once, and not with the first piece. */
 async function reading<T>(
   place: FleetPlace,
-  id: string,
-  read: (journal: FleetJournal) => Iterable<T> | AsyncIterable<T>,
+  asked: string,
+  read: (journal: FleetJournal, fleet: FleetRecord) => Iterable<T> | AsyncIterable<T>,
 ): Promise<AsyncGenerator<T, void, undefined>> {
-  {
+  const known = async (): Promise<FleetRecord> => {
     using journal = await journalAt(place);
-    fleetIn(journal, id);
-  }
+    return fleetIn(journal, asked);
+  };
+  const fleet = await known();
   return (async function* () {
     using journal = await journalAt(place);
-    yield* read(journal);
+    yield* read(journal, fleet);
   })();
 }
 
@@ -94,11 +110,11 @@ async function reading<T>(
  *
  * @throws RequestError UNKNOWN_FLEET; EngineUnavailableError
  */
-export async function cancelFleet(place: FleetPlace, id: string): Promise<CancelledFleet> {
+export async function cancelFleet(place: FleetPlace, asked: string): Promise<CancelledFleet> {
   using journal = await journalAt(place);
-  const { state, endedAt } = fleetIn(journal, id);
-  if (endedAt !== null) return { outcome: "ended", state };
-  if (state === "loading" && (await journal.discard(id))) return { outcome: "removed" };
+  const { id, state, endedAt } = fleetIn(journal, asked);
+  if (endedAt !== null) return { fleet: id, outcome: "ended", state };
+  if (state === "loading" && (await journal.discard(id))) return { fleet: id, outcome: "removed" };
   const why = "it was cancelled";
   let items = await journal.queue(id).cancelQueued(why);
   const taken = journal.takeOver(id);
@@ -109,7 +125,7 @@ export async function cancelFleet(place: FleetPlace, id: string): Promise<Cancel
     items += await journal.queue(id).cancelQueued(why);
     journal.end(id);
   }
-  return { outcome: "cancelled", items };
+  return { fleet: id, outcome: "cancelled", items };
 }
 
 /**
@@ -142,11 +158,15 @@ export async function removeFleets(
   return removed;
 }
 
-/** @throws RequestError UNKNOWN_FLEET */
-export function fleetIn(journal: FleetJournal, id: string): FleetRecord {
+/** `asked`: its id, a prefix of it, or `latest`. @throws RequestError UNKNOWN_FLEET, AMBIGUOUS_ID */
+export function fleetIn(journal: FleetJournal, asked: string): FleetRecord {
+  const unknown = () =>
+    new RequestError("UNKNOWN_FLEET", asked, `there is no fleet ${printableLine(asked, 80)} in this project`);
+  const fitting = asked === LATEST ? journal.list(1) : journal.like(asked, ENOUGH_CANDIDATES);
+  const known = fitting.map(({ id, spec, createdAt }) => ({ id, about: `${spec.worker}, ${createdAt}` }));
+  const id = chosenId(asked, known, unknown);
   const fleet = journal.find(id);
-  if (fleet === null)
-    throw new RequestError("UNKNOWN_FLEET", id, `there is no fleet ${printableLine(id, 80)} in this project`);
+  if (fleet === null) throw unknown();
   return fleet;
 }
 

@@ -1,6 +1,7 @@
 import { type LiveGrant, listLiveGrants, revokeLiveGrant } from "../state/live-grants.ts";
 import { currentOwner } from "../state/owner.ts";
 import { statePaths } from "../state/state-paths.ts";
+import { chosenId } from "./chosen-id.ts";
 import { RequestError } from "./request-error.ts";
 import { printableLine } from "./wording/printable.ts";
 
@@ -9,8 +10,20 @@ export async function listGrants(stateDir: string): Promise<LiveGrant[]> {
   return await listLiveGrants(statePaths(stateDir).live, currentOwner());
 }
 
-/** Takes a grant back. Tools lose it at once, and containers that have it are replaced. @throws RequestError UNKNOWN_GRANT */
-export async function revokeGrant(stateDir: string, id: string): Promise<void> {
-  if (await revokeLiveGrant(statePaths(stateDir).live, currentOwner(), id)) return;
-  throw new RequestError("UNKNOWN_GRANT", id, `there is no grant ${printableLine(id, 80)}`);
+/**
+ * Takes a grant back. Tools lose it at once, and containers that have it are replaced. `asked`: its id, a prefix of it, or
+ * `latest`. Answers with the id.
+ *
+ * @throws RequestError UNKNOWN_GRANT, AMBIGUOUS_ID
+ */
+export async function revokeGrant(stateDir: string, asked: string): Promise<string> {
+  const unknown = () => new RequestError("UNKNOWN_GRANT", asked, `there is no grant ${printableLine(asked, 80)}`);
+  const known = (await listGrants(stateDir)).toReversed().map((grant) => ({ id: grant.id, about: aboutGrant(grant) }));
+  const id = chosenId(asked, known, unknown);
+  if (!(await revokeLiveGrant(statePaths(stateDir).live, currentOwner(), id))) throw unknown();
+  return id;
+}
+
+function aboutGrant(grant: LiveGrant): string {
+  return `${grant.worker}: ${"to" in grant ? grant.to : grant.directory}, ${grant.grantedAt}`;
 }

@@ -8,8 +8,11 @@ export type RequestErrorCode =
   | "UNKNOWN_CHANGESET"
   /** No change of the changeset waits at or below these paths. */
   | "UNKNOWN_CHANGE"
+  | "UNKNOWN_RUN"
   | "UNKNOWN_GRANT"
   | "UNKNOWN_TRANSCRIPT"
+  /** A prefix that more than one id begins with. */
+  | "AMBIGUOUS_ID"
   /** The run cannot be continued: it has not ended, is another worker's, or is no agent's. */
   | "CONTINUE"
   | "UNKNOWN_IMAGE"

@@ -44,6 +44,14 @@ describe("Changesets", () => {
     await expect(changesets.diff("../changes")).rejects.toMatchObject({ code: "UNKNOWN_CHANGESET" });
   });
 
+  it("finds one by a beginning of its id, first in the project of the user, and `latest` only there", async () => {
+    expect(await changesets.idsOf(["012", "latest", ID], project)).toEqual([ID, ID, ID]);
+    expect(await changesets.idsOf(["012"], "/elsewhere")).toEqual([ID]);
+    await expect(changesets.idsOf(["latest"], "/elsewhere")).rejects.toMatchObject({ code: "UNKNOWN_CHANGESET" });
+    const own = changesets.idsOf(["012"], "/elsewhere", { elsewhere: false });
+    await expect(own).rejects.toMatchObject({ code: "UNKNOWN_CHANGESET" });
+  });
+
   it("asks the given approver once for what no rule decides, with the diff, and records the answer", async () => {
     await withApproval({ rules: [{ operation: "delete", decide: "deny", why: "keep it" }] });
     const asked = approverThat("approved");

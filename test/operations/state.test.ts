@@ -2,6 +2,7 @@ import { mkdtemp, realpath, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { Database } from "../../src/fleet/journal/database.ts";
 import { openJournal } from "../../src/fleet/open-journal.ts";
 import { auditRecords, newestAuditRecords, verifyAudit } from "../../src/operations/audit.ts";
 import {
@@ -17,6 +18,8 @@ import { RequestError } from "../../src/operations/request-error.ts";
 import { listTranscripts, readTranscript } from "../../src/operations/transcripts.ts";
 import { workerNamed } from "../../src/operations/workers.ts";
 import { openTrail } from "../../src/run/recorded/open-trail.ts";
+import { currentOwner, formatOwner } from "../../src/state/owner.ts";
+import { projectPaths } from "../../src/state/state-paths.ts";
 import { loadedFleet as loadedIn } from "../fleet/journal/journal-fixture.ts";
 
 let base: string;
@@ -38,7 +41,7 @@ describe("operations on fleets", () => {
     expect(await listFleets(place)).toMatchObject([{ id, state: "running", counts: { total: 3, done: 0 } }]);
     expect(await showFleet(place, id)).toMatchObject({ id, summary: [], slowest: [], lastFailures: [] });
     await expect(removeFleets(place, { ids: [id] })).rejects.toMatchObject({ code: "FLEET_NOT_ENDED" });
-    expect(await cancelFleet(place, id)).toEqual({ outcome: "cancelled", items: 3 });
+    expect(await cancelFleet(place, id)).toMatchObject({ outcome: "cancelled", items: 3 });
     const results = await Array.fromAsync(await fleetResults(place, id, { status: "cancelled" }));
     expect(results.map(({ status }) => status)).toEqual(["cancelled", "cancelled", "cancelled"]);
     const html = (await Array.fromAsync(await fleetReport(place, id))).join("");
@@ -50,10 +53,32 @@ describe("operations on fleets", () => {
     await cancelFleet(place, id);
     using journal = await openJournal(place.stateDir, place.projectDir);
     expect(journal.end(id)).toBe("cancelled");
-    expect(await cancelFleet(place, id)).toEqual({ outcome: "ended", state: "cancelled" });
+    expect(await cancelFleet(place, id)).toMatchObject({ outcome: "ended", state: "cancelled" });
     expect(await removeFleets(place, { endedBefore: 0 })).toEqual([]);
     expect(await removeFleets(place, { ids: [id], endedBefore: Date.now() + 1000 })).toEqual([id]);
     expect(await listFleets(place)).toEqual([]);
+  });
+
+  it("take a beginning of an id that no other has, and `latest`", async () => {
+    const [first, second] = [await loadedFleet(), await loadedFleet()];
+    expect((await showFleet(place, "latest")).id).toBe(second);
+    const short = first.slice(0, first[0] === second[0] ? 8 : 1);
+    expect((await showFleet(place, short)).id).toBe(first);
+    expect(await cancelFleet(place, short)).toMatchObject({ fleet: first, outcome: "cancelled" });
+    await expect(showFleet(place, "")).rejects.toMatchObject({ code: "UNKNOWN_FLEET" });
+    await expect(showFleet(place, "%")).rejects.toMatchObject({ code: "UNKNOWN_FLEET" });
+  });
+
+  it("are interrupted if the process that ran them is dead", async () => {
+    const id = await loadedFleet();
+    const dead = formatOwner({ ...currentOwner(), startTicks: "1" });
+    const path = projectPaths(place.stateDir, place.projectDir).fleets;
+    {
+      using db = await Database.open(path);
+      db.run("UPDATE fleets SET owner = ? WHERE name = ?", dead, id);
+    }
+    expect(await listFleets(place)).toMatchObject([{ id, state: "interrupted" }]);
+    expect(await showFleet(place, id)).toMatchObject({ id, state: "interrupted" });
   });
 
   it("reject an unknown fleet or status before the first piece", async () => {

@@ -2,7 +2,7 @@ import { type FileHandle, mkdir, open, readdir, readFile, rm, stat } from "node:
 import { join } from "node:path";
 import { hasCode } from "../../platform/errno.ts";
 import { projectPaths } from "../../state/state-paths.ts";
-import { noTranscripts, type TranscriptSink, type Transcripts } from "./transcript.ts";
+import { type KeptTranscript, noTranscripts, type TranscriptSink, type Transcripts } from "./transcript.ts";
 
 /** The newest transcripts that pruning keeps. */
 const MAX_KEPT = 1000;
@@ -11,12 +11,6 @@ const PRUNE_ABOVE = 1100;
 /** Longer transcripts are cut. */
 export const MAX_TRANSCRIPT_BYTES = 64 * 1024 * 1024;
 const RUN_ID = /^[0-9a-f]{12}$/;
-
-export interface KeptTranscript {
-  readonly run: string;
-  readonly bytes: number;
-  readonly modifiedMs: number;
-}
 
 /** The transcripts of one project in the state directory, which only its owner may read. */
 export class TranscriptFolder implements Transcripts {

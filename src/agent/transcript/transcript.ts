@@ -79,10 +79,19 @@ export class Transcript {
   }
 }
 
+/** A transcript that is on the disk. */
+export interface KeptTranscript {
+  readonly run: string;
+  readonly bytes: number;
+  readonly modifiedMs: number;
+}
+
 /** The transcripts of one project. */
 export interface Transcripts {
   /** Starts the transcript of a run. */
   open(run: string): Promise<TranscriptSink>;
+  /** The newest first. */
+  list(): Promise<KeptTranscript[]>;
   /** The lines of a transcript; null if it does not exist. */
   read(run: string): Promise<string | null>;
 }
@@ -94,6 +103,7 @@ export interface TranscriptSink extends AsyncDisposable {
 
 /** Keeps no transcripts. */
 export const noTranscripts: Transcripts = {
+  list: async () => [],
   read: async () => null,
   open: async () => ({ write: async () => {}, [Symbol.asyncDispose]: async () => {} }),
 };

@@ -47,17 +47,19 @@ export async function listVerb(options: ListOptions, terminal: Terminal): Promis
 }
 
 /** `corral changes show`. Host paths are in the JSON: its reader is the person whose files they are. */
-export async function showVerb(id: string, { json }: { readonly json?: boolean }, terminal: Terminal): Promise<number> {
-  const shown = await (await open(terminal)).show(id);
-  printResult(terminal, json, shown, () => changesText(shown.changes));
+export async function showVerb(asked: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
+  const changesets = await open(terminal);
+  const shown = await changesets.show(await chosen(changesets, asked, options, terminal));
+  printResult(terminal, options.json, shown, () => changesText(shown.changes));
   return 0;
 }
 
 /** `corral changes diff`: what is still kept, compared with the files as they are now. */
-export async function diffVerb(id: string, { json }: { readonly json?: boolean }, terminal: Terminal): Promise<number> {
+export async function diffVerb(asked: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
   const { stdout, env } = terminal;
   const changesets = await open(terminal);
-  if (json) {
+  const id = await chosen(changesets, asked, options, terminal);
+  if (options.json) {
     const { diffs, notShown } = await changesets.diffs(id);
     const shown = diffs.map(({ change: { index, path, kind, type }, verdict, lines }) => {
       return { index, path, kind, type, verdict, lines };
@@ -82,7 +84,7 @@ export async function applyVerb(
   if (only.length > 0 && ids.length !== 1) throw new UsageError("--only works with one changeset");
   if (options.yes && options.approve !== undefined) throw new UsageError("use either --yes or --approve");
   const changesets = await open(terminal);
-  const wanted = options.all ? await idsOfProject(changesets, options.project, terminal) : ids;
+  const wanted = await idsOfProject(changesets, ids, options, terminal);
   using stop = stoppable(terminal, (line) => say(terminal, line));
   let person: Approver | null = null;
   const asked = (project: Project) => {
@@ -139,7 +141,7 @@ export async function discardVerb(
 ): Promise<number> {
   refuseUnnamed("discard", ids, options);
   const changesets = await open(terminal);
-  const wanted = options.all ? await idsOfProject(changesets, options.project, terminal) : ids;
+  const wanted = await idsOfProject(changesets, ids, options, terminal);
   const discarded: string[] = [];
   const status = await forEach(wanted, terminal, async (id) => {
     await changesets.discard(id);
@@ -183,9 +185,26 @@ async function open(terminal: Terminal): Promise<Changesets> {
   return await Changesets.open(stateDirFrom(terminal.env), terminal.env, (text) => say(terminal, `corral: ${text}`));
 }
 
-async function idsOfProject(changesets: Changesets, dir: string, terminal: Terminal): Promise<string[]> {
-  const listed = await changesets.list(await projectFolder(dir, terminal));
-  return listed.filter(({ ok }) => ok).map(({ id }) => id);
+/** With `--all` every readable one of the project, else those that were named. */
+async function idsOfProject(
+  changesets: Changesets,
+  named: readonly string[],
+  { project, all }: DiscardOptions,
+  terminal: Terminal,
+): Promise<readonly string[]> {
+  const folder = await projectFolder(project, terminal);
+  if (!all) return await changesets.idsOf(named, folder);
+  return (await changesets.list(folder)).filter(({ ok }) => ok).map(({ id }) => id);
+}
+
+async function chosen(
+  changesets: Changesets,
+  asked: string,
+  { project }: ProjectOptions,
+  terminal: Terminal,
+): Promise<string> {
+  const [id = asked] = await changesets.idsOf([asked], await projectFolder(project, terminal));
+  return id;
 }
 
 function pathFrom(raw: string): VirtualPath {

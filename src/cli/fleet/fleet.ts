@@ -30,13 +30,13 @@ export async function listVerb(options: ProjectOptions, terminal: Terminal): Pro
   return 0;
 }
 
-export async function showVerb(id: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
-  const fleet = await showFleet(await placeOf(options, terminal), id);
+export async function showVerb(asked: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
+  const fleet = await showFleet(await placeOf(options, terminal), asked);
   if (options.json) {
     printJson(terminal, fleet);
     return 0;
   }
-  const { spec, state, why, counts, summary, slowest, lastFailures } = fleet;
+  const { id, spec, state, why, counts, summary, slowest, lastFailures } = fleet;
   const lines = [
     `Fleet ${id}: ${printableLine(spec.worker, 80)}, ${printableLine(spec.source, 200)}`,
     `${state}${why === null ? "" : ` (${printableLine(why, 200)})`}: ${counts.done} of ${counts.total} done, ${counts.failed} failed`,
@@ -67,8 +67,9 @@ export async function retryVerb(fleet: string, options: ProjectOptions, terminal
   return await ranFleet(await loadProject(options.project, terminal.env), options, terminal, { kind: "retry", fleet });
 }
 
-export async function cancelVerb(id: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
-  const cancelled = await cancelFleet(await placeOf(options, terminal), id);
+export async function cancelVerb(asked: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
+  const cancelled = await cancelFleet(await placeOf(options, terminal), asked);
+  const id = cancelled.fleet;
   if (cancelled.outcome === "ended") say(terminal, `Fleet ${id} has already ended: it is ${cancelled.state}.`);
   else if (cancelled.outcome === "removed") say(terminal, `Fleet ${id} was never loaded; it is removed.`);
   else say(terminal, `Fleet ${id} is cancelled; ${cancelled.items} items will not run.`);

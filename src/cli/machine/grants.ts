@@ -21,11 +21,11 @@ export async function listVerb(options: { readonly json?: boolean }, terminal: T
 
 /** `corral grants revoke`. */
 export async function revokeVerb(
-  id: string,
+  asked: string,
   options: { readonly json?: boolean },
   terminal: Terminal,
 ): Promise<number> {
-  await revokeGrant(stateDirFrom(terminal.env), id);
+  const id = await revokeGrant(stateDirFrom(terminal.env), asked);
   if (options.json) printJson(terminal, { revoked: id });
   else say(terminal, `Grant ${id} was revoked.`);
   return 0;

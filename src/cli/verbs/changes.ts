@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import type { Frame } from "./frame.ts";
-import { approve, examples, json, project, repeatable } from "./options.ts";
+import { approve, examples, IDS, json, project, repeatable } from "./options.ts";
 
 export function addChanges({ does, group, terminal }: Frame): void {
   const changes = group("changes", "Review and apply what runs wrote and no person approved yet.");
@@ -10,12 +10,12 @@ export function addChanges({ does, group, terminal }: Frame): void {
     .addOption(project())
     .option("--all-projects", "list those of every project")
     .action(does(async (options) => (await import("../changes/changes.ts")).listVerb(options, terminal)));
-  ofChanges("show <id>", "List the changes of one changeset and their state.").action(
-    does(async (id, options) => (await import("../changes/changes.ts")).showVerb(id, options, terminal)),
-  );
-  ofChanges("diff <id>", "Compare one changeset with the files as they are now.").action(
-    does(async (id, options) => (await import("../changes/changes.ts")).diffVerb(id, options, terminal)),
-  );
+  ofChanges("show <id>", "List the changes of one changeset and their state.")
+    .addOption(project())
+    .action(does(async (id, options) => (await import("../changes/changes.ts")).showVerb(id, options, terminal)));
+  ofChanges("diff <id>", "Compare one changeset with the files as they are now.")
+    .addOption(project())
+    .action(does(async (id, options) => (await import("../changes/changes.ts")).diffVerb(id, options, terminal)));
   ofChanges("apply [ids...]", "Show changes, ask, and apply them. Conflicts are never overwritten.")
     .addOption(project())
     .option("--all", "apply every changeset of the project, the oldest first")
@@ -36,8 +36,10 @@ export function addChanges({ does, group, terminal }: Frame): void {
 const CHANGES_HELP = `
 Every command first finishes what an interrupted corral had
 begun to apply.
+
+${IDS}
 ${examples(
   "corral changes ls",
-  "corral changes diff 0123456789ab",
+  "corral changes diff latest",
   "corral changes apply 0123456789ab --only /notes/today.md",
 )}`;

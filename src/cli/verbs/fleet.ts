@@ -1,9 +1,10 @@
 import type { Command } from "commander";
 import type { Frame } from "./frame.ts";
-import { json, project } from "./options.ts";
+import { IDS, json, project } from "./options.ts";
 
 export function addFleet({ does, group, terminal }: Frame): void {
   const fleet = group("fleet", "Inspect, resume and retry fleets.");
+  fleet.command.addHelpText("after", `\n${IDS}`);
   const ofFleet = (usage: string, description: string): Command => fleet.verb(usage, description).addOption(project());
   ofFleet("ls", "List the fleets of the project, the newest first.")
     .addOption(json())

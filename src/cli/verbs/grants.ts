@@ -1,5 +1,5 @@
 import type { Frame } from "./frame.ts";
-import { examples, json } from "./options.ts";
+import { examples, IDS, json } from "./options.ts";
 
 export function addGrants({ does, group, terminal }: Frame): void {
   const grants = group("grants", "List and revoke what running workers were granted beyond their files.");
@@ -10,6 +10,6 @@ export function addGrants({ does, group, terminal }: Frame): void {
   grants
     .verb("revoke <id>", "Revoke a grant. The worker does not get it again while its corral runs.")
     .addOption(json())
-    .addHelpText("after", examples("corral grants revoke 0123456789ab"))
+    .addHelpText("after", `\n${IDS}\n${examples("corral grants revoke latest")}`)
     .action(does(async (id, options) => (await import("../machine/grants.ts")).revokeVerb(id, options, terminal)));
 }

@@ -37,3 +37,7 @@ function collect(value: string, before: readonly string[]): readonly string[] {
 export function examples(...lines: readonly string[]): string {
   return `\nExamples:\n${lines.map((line) => `  ${line}`).join("\n")}`;
 }
+
+/** For the help of verbs that take ids. */
+export const IDS = `An id can be shortened to a beginning that no other has,
+and \`latest\` is the newest.`;

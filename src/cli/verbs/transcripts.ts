@@ -1,5 +1,5 @@
 import type { Frame } from "./frame.ts";
-import { json, project } from "./options.ts";
+import { examples, IDS, json, project } from "./options.ts";
 
 export function addTranscripts({ does, group, terminal }: Frame): void {
   const transcripts = group("transcripts", "Read the conversations of agents.");
@@ -12,5 +12,6 @@ export function addTranscripts({ does, group, terminal }: Frame): void {
     .verb("show <run>", "Show one transcript.")
     .addOption(project())
     .addOption(json("print lines of JSON, as `model: script/FILE` reads them"))
+    .addHelpText("after", `\n${IDS}\n${examples("corral transcripts show latest")}`)
     .action(does(async (run, options) => (await import("../trail/transcripts.ts")).showVerb(run, options, terminal)));
 }

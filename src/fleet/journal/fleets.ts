@@ -61,6 +61,12 @@ export function newestFleets(db: Database, limit: number): FleetRecord[] {
   return rows.map((row) => recordOf(db, row));
 }
 
+/** Those whose ids begin with `prefix`, the newest first. */
+export function fleetsLike(db: Database, prefix: string, limit: number): FleetRecord[] {
+  const like = "SELECT * FROM fleets WHERE substr(name, 1, ?) = ? ORDER BY id DESC LIMIT ?";
+  return db.all<FleetRow>(like, prefix.length, prefix, limit).map((row) => recordOf(db, row));
+}
+
 export function recordOf(db: Database, row: FleetRow): FleetRecord {
   return {
     id: row.name,

@@ -7,6 +7,7 @@ import {
   type FleetRecord,
   type FleetState,
   fleetRow,
+  fleetsLike,
   newestFleets,
   pauseFleet,
   recordOf,
@@ -137,6 +138,11 @@ export class FleetJournal implements Disposable {
   /** The newest first. */
   list(limit = 100): FleetRecord[] {
     return newestFleets(this.#db, limit);
+  }
+
+  /** Those whose ids begin with `prefix`, the newest first. */
+  like(prefix: string, limit: number): FleetRecord[] {
+    return fleetsLike(this.#db, prefix, limit);
   }
 
   succeededBefore(cacheKey: string): ReturnType<typeof earlierSuccess> {
