@@ -31,7 +31,7 @@ export interface ImageBuildRequest {
   readonly names?: readonly string[];
   readonly onProgress: OnImageProgress;
   readonly signal?: AbortSignal;
-  /** Only the proxy variables (`http_proxy`, …) are read. */
+  /** The proxy variables (`http_proxy`, …), and what npm of this machine needs, which fetches packages for some images. */
   readonly env?: Readonly<Record<string, string | undefined>>;
 }
 

@@ -51,7 +51,7 @@ async function writeImage(name: string, instructions: readonly string[], files: 
   }
 }
 
-function build(options: { names?: string[]; signal?: AbortSignal } = {}) {
+function build(options: { names?: string[]; signal?: AbortSignal; env?: Record<string, string> } = {}) {
   return buildImages({ docker, imagesDir, stateDir, prefix, onProgress: (event) => progress.push(event), ...options });
 }
 
@@ -133,6 +133,46 @@ describe("buildImages", () => {
       [true, true],
     ]);
     expect(progress.filter(({ text }) => text.startsWith("waiting for another build"))).toHaveLength(1);
+  });
+});
+
+describe("packages of npm in an image", () => {
+  const archive = [
+    "#!/bin/sh",
+    "for to; do :; done",
+    'cd "$(mktemp -d)" && mkdir package && echo 1 > package/file && tar -czf "$to/a.tgz" package',
+  ].join("\n");
+
+  async function npmThat(script: string): Promise<Record<string, string>> {
+    await mkdir(join(dir, "bin"));
+    await writeFile(join(dir, "bin/npm"), script, { mode: 0o755 });
+    return { PATH: `${join(dir, "bin")}:${process.env.PATH}`, HOME: dir };
+  }
+
+  const naming = (release: object) => ({ "npm-packages.json": JSON.stringify([{ release, into: "lib" }]) });
+
+  it("are refused if their digest is another one, and nothing stays", async () => {
+    const digest = `sha512-${"A".repeat(86)}==`;
+    await writeImage("more", ["ADD npm-packages.tar /"], naming({ any: { package: "a@1.0.0", integrity: digest } }));
+    const building = build({ env: await npmThat(archive) });
+    await expect(building).rejects.toThrow(/the package a@1\.0\.0 of npm has not the digest/);
+    expect(await states()).toEqual({ base: "present", more: "missing" });
+    expect((await readdir(stateDir)).filter((name) => name.startsWith("npm-packages"))).toEqual([]);
+  });
+
+  it("say what npm printed if it cannot fetch one", async () => {
+    await writeImage(
+      "more",
+      ["ADD npm-packages.tar /"],
+      naming({ any: { package: "a@1.0.0", integrity: "sha512-AA==" } }),
+    );
+    const building = build({ env: await npmThat("#!/bin/sh\necho no such registry >&2; exit 1\n") });
+    await expect(building).rejects.toThrow(/cannot be fetched[\s\S]*no such registry/);
+  });
+
+  it("are refused if there is none for the architecture", async () => {
+    await writeImage("more", ["ADD npm-packages.tar /"], naming({}));
+    await expect(build()).rejects.toThrow(/npm-packages\.json has no package for the architecture/);
   });
 });
 

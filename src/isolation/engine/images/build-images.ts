@@ -19,7 +19,7 @@ import type { StatusRequest } from "./status.ts";
 
 /** As `EngineImages.build` says, on a Debian that is pulled or made. */
 export async function buildImages(request: ImageBuildRequest & StatusRequest): Promise<BuiltImage[]> {
-  const { docker, imagesDir, stateDir, names, onProgress, signal, prefix = IMAGE_PREFIX } = request;
+  const { docker, imagesDir, stateDir, names, env = {}, onProgress, signal, prefix = IMAGE_PREFIX } = request;
   const sources = await listImages(imagesDir, prefix, names);
   await makeClosedDir(stateDir);
   await using _lock = await acquireLock(statePaths(stateDir).imagesLock, {
@@ -27,7 +27,7 @@ export async function buildImages(request: ImageBuildRequest & StatusRequest): P
     onWait: (pid) =>
       onProgress({ image: `${prefix}/${BASE_NAME}`, text: `waiting for another build (process ${pid})` }),
   });
-  const proxies = await findProxies(request.env ?? {});
+  const proxies = await findProxies(env);
   const network = await networkFor(docker, proxies);
   const debian = await ensureDebianBase({ docker, stateDir, onProgress, signal, proxies });
   const built: BuiltImage[] = [];
@@ -35,7 +35,10 @@ export async function buildImages(request: ImageBuildRequest & StatusRequest): P
   for (const source of sources) {
     const baseId = built[0]?.id ?? debian.id;
     const before = await inspectImage(docker, source.tag);
-    const image = await bringUpToDate({ docker, source, baseId, network, proxies, onProgress, signal }, before);
+    const image = await bringUpToDate(
+      { docker, stateDir, source, baseId, network, proxies, env, onProgress, signal },
+      before,
+    );
     if (before && before.Id !== image.id && before.Config.Labels?.[FINGERPRINT_LABEL]) superseded.unshift(before.Id);
     built.push(image);
   }

@@ -57,17 +57,20 @@ export function isCurrent(image: Docker.ImageInspectInfo, source: ImageSource, b
 
 /** The files that a build sees, packed so that the same files always make the same bytes. */
 export interface BuildContext {
-  readonly tar: Buffer;
+  readonly files: readonly ContextFile[];
   readonly sha256: string;
+}
+
+export interface ContextFile {
+  /** Relative to the folder, with slashes. */
+  readonly name: string;
+  readonly content: Buffer;
 }
 
 const MAX_FILES = 200;
 const MAX_BYTES = 16 * 1024 * 1024;
 
-/**
- * Packs a folder. Owners, times and modes are fixed, because a checkout or an npm package may change them;
- * a Dockerfile sets the modes that it needs.
- */
+/** Reads a folder, its files in the order of their names. */
 export async function readContext(dir: string): Promise<BuildContext> {
   const entries = await readdir(dir, { recursive: true, withFileTypes: true });
   const paths = entries
@@ -75,15 +78,22 @@ export async function readContext(dir: string): Promise<BuildContext> {
     .map((entry) => relative(dir, join(entry.parentPath, entry.name)));
   if (!paths.includes("Dockerfile")) throw new Error(`${dir} has no Dockerfile`);
   if (paths.length > MAX_FILES) throw new Error(`${dir} has more than ${MAX_FILES} files`);
-  const archive = pack();
+  const files: ContextFile[] = [];
   let bytes = 0;
   for (const path of paths.toSorted()) {
     const content = await readFile(join(dir, path));
     bytes += content.length;
     if (bytes > MAX_BYTES) throw new Error(`${dir} has more than ${MAX_BYTES} bytes`);
-    archive.entry({ name: path.split(sep).join("/"), mode: 0o644, uid: 0, gid: 0, mtime: new Date(0) }, content);
+    files.push({ name: path.split(sep).join("/"), content });
   }
+  return { files, sha256: sha256(await packedFiles(files)) };
+}
+
+/** A tar archive. Owners, times and modes are fixed, because a checkout or an npm package may change them; a Dockerfile sets the modes that it needs. */
+export async function packedFiles(files: readonly ContextFile[]): Promise<Buffer> {
+  const archive = pack();
+  for (const { name, content } of files)
+    archive.entry({ name, mode: 0o644, uid: 0, gid: 0, mtime: new Date(0) }, content);
   archive.finalize();
-  const tar = Buffer.concat(await Array.fromAsync(archive as AsyncIterable<Buffer>));
-  return { tar, sha256: sha256(tar) };
+  return Buffer.concat(await Array.fromAsync(archive as AsyncIterable<Buffer>));
 }
