@@ -12,13 +12,18 @@ export type EntryPath =
  * another git takes for its `.git` (CVE-2014-9390, CVE-2019-1352).
  */
 export function placeOfEntry(at: VirtualPath, path: string): EntryPath {
-  const parts = path.split("/");
-  if (parts.some((part) => part === "" || part === "." || part === ".."))
-    return { ok: false, fault: "is not a plain path" };
-  if (parts.some(isGitsOwn)) return { ok: false, fault: "is inside of git's own directory" };
+  const fault = faultOfEntry(path);
+  if (fault !== null) return { ok: false, fault };
   const parsed = parseVirtualPath(`${at}/${path}`);
   if (!parsed.ok) return { ok: false, fault: `is not possible here: ${parsed.reason}` };
   return parsed.path === joinVirtual(at, path) ? parsed : { ok: false, fault: "is not a plain path" };
+}
+
+/** Why git itself would not check an entry out; null if it would. The fault follows the path in a sentence. */
+export function faultOfEntry(path: string): string | null {
+  const parts = path.split("/");
+  if (parts.some((part) => part === "" || part === "." || part === "..")) return "is not a plain path";
+  return parts.some(isGitsOwn) ? "is inside of git's own directory" : null;
 }
 
 /** Characters that HFS+ ignores when it compares names. */

@@ -1,13 +1,17 @@
 import { lstat } from "node:fs/promises";
 import { basename, resolve } from "node:path";
-import type { AttachedPath } from "../../operations/workers.ts";
 import { isAttachmentName } from "../../run/calls/call.ts";
 import { UsageError } from "../terminal/arguments.ts";
 
+export interface NamedPath {
+  readonly path: string;
+  readonly name: string;
+}
+
 /** The values of `--attach`. `PATH=NAME` names the file below `/attachments`; a path with `=` in it is taken whole if it exists. */
-export async function attachedPaths(raws: readonly string[], cwd: string): Promise<readonly AttachedPath[]> {
+export async function attachedPaths(raws: readonly string[], cwd: string): Promise<readonly NamedPath[]> {
   const names = new Set<string>();
-  const attached: AttachedPath[] = [];
+  const attached: NamedPath[] = [];
   for (const raw of raws) {
     const { path, name } = await split(raw, cwd);
     if (!isAttachmentName(name)) throw new UsageError(`--attach ${raw}: ${JSON.stringify(name)} is not a file name`);

@@ -2,6 +2,7 @@ import { noTerminal } from "../../approval/approver.ts";
 import { loadProject, type Project } from "../../declarations/project.ts";
 import { openEngine } from "../../isolation/open-engine.ts";
 import type { EnginePort } from "../../isolation/port/engine.ts";
+import type { AttachedTree } from "../../operations/attached-tree.ts";
 import { runWorker, type WorkerRun, workerNamed } from "../../operations/workers.ts";
 import type { RunEvent } from "../../run/model/events.ts";
 import type { GrantRecord } from "../../run/model/grant.ts";
@@ -14,7 +15,7 @@ import { exitStatusOf } from "../terminal/exit-status.ts";
 import type { RunScreen } from "../terminal/screen.ts";
 import { type Stop, stoppable } from "../terminal/stop.ts";
 import type { Terminal } from "../terminal/terminal.ts";
-import { attachedPaths } from "./attachments.ts";
+import { attachedPaths, type NamedPath } from "./attachments.ts";
 import { readInput } from "./input.ts";
 import { refuseLearning } from "./learned-network.ts";
 import { recordRun, refuseRecording } from "./recorded-run.ts";
@@ -24,6 +25,8 @@ export interface RunOptions {
   readonly project: string;
   readonly input?: string;
   readonly attach: readonly string[];
+  /** A commit whose files are attached as an archive. */
+  readonly attachTree?: string;
   readonly policy?: string;
   readonly approve?: ApprovalMode;
   readonly tree?: boolean;
@@ -47,9 +50,11 @@ export async function runVerb(name: string, options: RunOptions, terminal: Termi
   if (options.record !== undefined) refuseRecording(options.record, worker, terminal);
   if (options.learnNetwork) await refuseLearning(worker, project, options, terminal);
   const input = await readInput(options.input, terminal);
-  const attachments = await attachedPaths(options.attach, terminal.cwd);
+  const files = await attachedPaths(options.attach, terminal.cwd);
   using screen = await screenFor(terminal, options);
   using stop = stoppable(terminal, (line) => screen.tell(line));
+  await using tree = await treeOf(options.attachTree, files, { cwd: terminal.cwd, signal: stop.signal });
+  const attachments = [...files, ...(tree?.attachments ?? [])];
   const { result, grants } = await ran({ worker, input, attachments }, project, options, {
     terminal,
     engine,
@@ -61,6 +66,17 @@ export async function runVerb(name: string, options: RunOptions, terminal: Termi
   if (options.record !== undefined) await recordRun(options.record, result, project, terminal);
   await tellSuggestion(project, options.project, grants, terminal);
   return exitStatusOf(result);
+}
+
+/** Few runs attach a tree, and git is loaded only for these. */
+async function treeOf(
+  commit: string | undefined,
+  others: readonly NamedPath[],
+  where: { readonly cwd: string; readonly signal: AbortSignal },
+): Promise<AttachedTree | null> {
+  if (commit === undefined) return null;
+  const { attachedTreeOf } = await import("./attached-tree.ts");
+  return await attachedTreeOf(commit, others, where);
 }
 
 interface Surroundings {

@@ -6,6 +6,10 @@ export function addRun({ does, terminal, verb }: Frame): void {
     .addOption(project())
     .option("--input <json>", "give the worker this JSON on its standard input; @FILE reads a file, - standard input")
     .addOption(repeatable("--attach <path[=name]>", "give the worker this file below /attachments"))
+    .option(
+      "--attach-tree <commit[=name]>",
+      "give the worker the files of a git commit as /attachments/tree.tar, as they are: no hook, filter or attribute counts",
+    )
     .addOption(policy())
     .addOption(approve())
     .option("--tree", "print the tree of calls on standard error at the end, even without a terminal")
@@ -38,6 +42,7 @@ ${examples(
   "corral run triage --project inbox",
   "corral run extract --attach ~/paper.pdf=in.pdf \\",
   `    --input '{"pages": 3}'`,
+  "corral run test --attach-tree origin/main",
   "corral run extract --attach /data/paper.pdf \\",
   "    --approve auto_deny --json",
 )}`;

@@ -1,0 +1,172 @@
+import { chmod, lstat, mkdir, mkdtemp, rm, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join, resolve } from "node:path";
+import { faultOfEntry, shown } from "./entry-path.ts";
+import { findGit, type GitCommand, type GitEnd, type GitProgram, runGit } from "./git-program.ts";
+import { GitRefusal } from "./refusal.ts";
+import { parseTree } from "./tree-entries.ts";
+
+/** The files of one commit in a tar archive, which disposing removes. */
+export interface TreeArchive extends AsyncDisposable {
+  /** Of the archive, on the host. */
+  readonly path: string;
+  /** Its id. */
+  readonly commit: string;
+}
+
+const MAX_ENTRIES = 200_000;
+const MAX_BYTES = 2 * 1024 ** 3;
+/** Of the list of the entries. */
+const MAX_LIST_BYTES = 32 * 1024 ** 2;
+const TIMEOUT_MS = 5 * 60_000;
+
+/**
+ * A `.gitattributes` of a stranger's commit can name filters, which are programs of the host, leave files out, or have others
+ * rewritten. Here git unsets each such attribute before it looks at the commit.
+ */
+const ATTRIBUTES = "* !export-ignore !export-subst !filter !ident !text !crlf !eol !working-tree-encoding\n";
+
+/**
+ * Writes the files of a commit of the repository in or above `cwd` into an archive, as they are in the commit. Git reads the objects
+ * alone: no configuration, no hook and no attribute of the repository or of the user counts. Submodules are empty directories.
+ *
+ * @throws GitRefusal
+ */
+export async function archiveOf(
+  revision: string,
+  { cwd, signal }: { readonly cwd: string; readonly signal: AbortSignal },
+): Promise<TreeArchive> {
+  const path = await findGit();
+  if (path === null) throw new GitRefusal("GIT_MISSING", "git is not installed");
+  const place = await mkdtemp(join(tmpdir(), "corral-tree-"));
+  const remove = async (): Promise<void> => await rm(place, { recursive: true, force: true });
+  try {
+    const archive = new Archive({ path, home: place }, signal);
+    const commit = await archive.write(revision, await repositoryAt(cwd), join(place, "tree.tar"));
+    return { path: join(place, "tree.tar"), commit, [Symbol.asyncDispose]: remove };
+  } catch (error) {
+    await remove();
+    throw error;
+  }
+}
+
+class Archive {
+  readonly #program: GitProgram;
+  readonly #signal: AbortSignal;
+
+  constructor(program: GitProgram, signal: AbortSignal) {
+    this.#program = program;
+    this.#signal = signal;
+  }
+
+  /** Answers with the id of the commit. */
+  async write(revision: string, repository: string, file: string): Promise<string> {
+    const commit = await this.#commitOf(revision, repository);
+    const objects = await this.#line(repository, ["rev-parse", "--path-format=absolute", "--git-path", "objects"]);
+    const format = await this.#line(repository, ["rev-parse", "--show-object-format"]);
+    const gitDir = join(this.#program.home, "git");
+    await makeEmptyRepository(gitDir, format);
+    const env = { GIT_OBJECT_DIRECTORY: objects };
+    const list = async (...how: string[]): Promise<GitEnd> =>
+      await this.#git(gitDir, ["ls-tree", "-r", "-z", "--full-tree", ...how, commit], env, MAX_LIST_BYTES);
+    // Sizes take git much longer than names, and a small pack can name a tree of any number of files.
+    refuseTooMany(await list("--name-only"), revision);
+    refuseUnfit(await list("-l"), revision);
+    const args = ["archive", "--format=tar", `--output=${file}`, commit];
+    const end = await this.#git(gitDir, args, env);
+    if (end.status !== 0) throw failure(end, revision);
+    // In the cell another user reads it.
+    await chmod(file, 0o444);
+    return commit;
+  }
+
+  async #commitOf(revision: string, repository: string): Promise<string> {
+    // What begins with a dash would be an option of git.
+    const id = revision.startsWith("-")
+      ? ""
+      : await this.#line(repository, ["rev-parse", "--verify", "--quiet", `${revision}^{commit}`]);
+    if (/^[0-9a-f]{40,64}$/.test(id)) return id;
+    throw new GitRefusal("NOT_FOUND", `the repository ${repository} has no commit ${shown(revision)}: fetch it first`);
+  }
+
+  async #line(gitDir: string, args: readonly string[]): Promise<string> {
+    const { status, stdout } = await this.#git(gitDir, args);
+    return status === 0 ? stdout.toString("utf8").trim() : "";
+  }
+
+  async #git(
+    gitDir: string,
+    args: readonly string[],
+    env: GitCommand["env"] = {},
+    maxOutputBytes = 64 * 1024,
+  ): Promise<GitEnd> {
+    const settings = ["tar.umask=0022"];
+    const signal = this.#signal;
+    const command = { gitDir, args, env, settings, signal, maxOutputBytes, timeoutMs: TIMEOUT_MS };
+    return await runGit(this.#program, { ...command, protocol: "file" });
+  }
+}
+
+function refuseTooMany({ status, stdout, stderr, cut, timedOut }: GitEnd, revision: string): void {
+  let count = 0;
+  for (let at = stdout.indexOf(0); at >= 0; at = stdout.indexOf(0, at + 1)) count += 1;
+  if (cut || count > MAX_ENTRIES) throw tooLarge(revision);
+  if (status !== 0) throw failure({ stderr, timedOut }, revision);
+}
+
+/** Nothing is written before the size of all files is known, and before git would check each of them out. */
+function refuseUnfit(list: GitEnd, revision: string): void {
+  if (list.status !== 0) throw list.cut ? tooLarge(revision) : failure(list, revision);
+  const { entries, unreadable } = parseTree(list.stdout);
+  if ([...entries.values()].reduce((sum, { size }) => sum + size, 0) > MAX_BYTES) throw tooLarge(revision);
+  for (const path of [...entries.keys(), ...unreadable]) {
+    const fault = faultOfEntry(path);
+    if (fault !== null)
+      throw new GitRefusal("GIT_PATH", `${shown(revision)} has a file '${shown(path)}', which ${fault}`);
+  }
+}
+
+function tooLarge(revision: string): GitRefusal {
+  const most = `at most ${MAX_ENTRIES} files and ${MAX_BYTES / 1024 ** 3} GiB can be attached`;
+  return new GitRefusal("GIT_TOO_LARGE", `the files of ${shown(revision)} are too many or too large: ${most}`);
+}
+
+function failure({ stderr, timedOut }: Pick<GitEnd, "stderr" | "timedOut">, revision: string): GitRefusal {
+  const why = timedOut ? "git did not end in time" : shown(stderr.trim().split("\n").at(-1) ?? "");
+  const hint = "a repository that was fetched with --filter has not all files";
+  return new GitRefusal("GIT_FAILED", `the files of ${shown(revision)} cannot be read: ${why} (${hint})`);
+}
+
+/** Only the objects of another one are read through it. */
+async function makeEmptyRepository(gitDir: string, objectFormat: string): Promise<void> {
+  await mkdir(join(gitDir, "info"), { recursive: true });
+  for (const folder of ["objects", "refs"]) await mkdir(join(gitDir, folder));
+  const sha256 = objectFormat === "sha256";
+  const core = `[core]\n\trepositoryformatversion = ${sha256 ? 1 : 0}\n\tbare = true\n`;
+  await writeFile(join(gitDir, "config"), core + (sha256 ? "[extensions]\n\tobjectformat = sha256\n" : ""));
+  await writeFile(join(gitDir, "HEAD"), "ref: refs/heads/none\n");
+  await writeFile(join(gitDir, "info", "attributes"), ATTRIBUTES);
+}
+
+/** The `.git` of the nearest folder that has one, upwards, or the nearest bare repository. */
+async function repositoryAt(cwd: string): Promise<string> {
+  for (let dir = resolve(cwd); ; dir = dirname(dir)) {
+    if (await exists(join(dir, ".git"))) return join(dir, ".git");
+    if ((await exists(join(dir, "HEAD"))) && (await isFolder(join(dir, "objects")))) return dir;
+    if (dir === dirname(dir)) throw new GitRefusal("NOT_FOUND", `there is no git repository in ${cwd} or its parents`);
+  }
+}
+
+async function exists(path: string): Promise<boolean> {
+  return await lstat(path).then(
+    () => true,
+    () => false,
+  );
+}
+
+async function isFolder(path: string): Promise<boolean> {
+  return await stat(path).then(
+    (found) => found.isDirectory(),
+    () => false,
+  );
+}
