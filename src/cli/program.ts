@@ -1,8 +1,8 @@
 import { Command, CommanderError } from "commander";
 import { packageVersion } from "../operations/package-version.ts";
 import { EXIT } from "./terminal/exit-status.ts";
-import { failureOf } from "./terminal/failure.ts";
-import { say, type Terminal } from "./terminal/terminal.ts";
+import { type Failure, failureOf } from "./terminal/failure.ts";
+import { printJson, say, type Terminal } from "./terminal/terminal.ts";
 import { addAudit } from "./verbs/audit.ts";
 import { addCells } from "./verbs/cells.ts";
 import { addChanges } from "./verbs/changes.ts";
@@ -15,6 +15,7 @@ import { addGrants } from "./verbs/grants.ts";
 import { addImages } from "./verbs/images.ts";
 import { addMap } from "./verbs/map.ts";
 import { addMcp } from "./verbs/mcp.ts";
+import { project } from "./verbs/options.ts";
 import { addRun } from "./verbs/run.ts";
 import { addShell } from "./verbs/shell.ts";
 import { addTool } from "./verbs/tool.ts";
@@ -46,11 +47,23 @@ export async function main(args: readonly string[], terminal: Terminal): Promise
     return await program.run(args);
   } catch (error) {
     // Commander has already said what is wrong, or printed the help or the version that was asked for.
-    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : EXIT.wrongUsage;
-    const { text, status } = failureOf(error, terminal.env);
-    say(terminal, text);
-    return status;
+    if (error instanceof CommanderError && error.exitCode === 0) return 0;
+    const failure = error instanceof CommanderError ? wrongUsage(error) : failureOf(error, terminal.env);
+    if (!(error instanceof CommanderError)) say(terminal, failure.text);
+    if (wantsJson(args)) printJson(terminal, { error: failure.error });
+    return failure.status;
   }
+}
+
+function wrongUsage({ code, message }: CommanderError): Failure {
+  const text = code === "commander.help" ? "a command is missing" : message.replace(/^error: /, "");
+  return { text, status: EXIT.wrongUsage, error: { code: "WRONG_USAGE", message: text } };
+}
+
+/** What follows `--` belongs to the worker. */
+function wantsJson(args: readonly string[]): boolean {
+  const end = args.indexOf("--");
+  return (end < 0 ? args : args.slice(0, end)).includes("--json");
 }
 
 interface Program {
@@ -63,7 +76,9 @@ function programFor(terminal: Terminal): Program {
   let status = 0;
   const corral = new Command("corral")
     .description("Run untrusted work in containers that see only what they were granted.")
-    .version(packageVersion(), "--version", "print the version")
+    .version(packageVersion(), "-V, --version", "print the version")
+    .addOption(project())
+    .enablePositionalOptions()
     .helpOption("-h, --help", "print this help")
     .exitOverride()
     .configureOutput({
@@ -76,6 +91,8 @@ function programFor(terminal: Terminal): Program {
     .showHelpAfterError("(--help prints the usage)");
   corral.hook("preAction", async (_, command) => {
     if (command.getOptionValueSource("project") !== "default") return;
+    if (corral.getOptionValueSource("project") !== "default")
+      return void command.setOptionValue("project", corral.getOptionValue("project"));
     const { nearestProject } = await import("./terminal/nearest-project.ts");
     // Changesets are found by their ids as well, wherever the user is.
     command.setOptionValue("project", await nearestProject(terminal, { orHere: command.parent?.name() === "changes" }));

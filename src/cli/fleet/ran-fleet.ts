@@ -2,12 +2,11 @@ import v8 from "node:v8";
 import { type Approver, denied } from "../../approval/approver.ts";
 import type { Project } from "../../declarations/project.ts";
 import type { FleetSummary } from "../../fleet/events.ts";
-import { RequestError } from "../../operations/request-error.ts";
 import { type FleetStart, runFleet } from "../../operations/run-fleet.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { EXIT } from "../terminal/exit-status.ts";
-import { say, type Terminal } from "../terminal/terminal.ts";
+import type { Terminal } from "../terminal/terminal.ts";
 import { fleetScreenFor } from "./screen.ts";
 
 /** No person answers for each of thousands of items, and the terminal shows the progress of the fleet. */
@@ -63,11 +62,6 @@ export async function ranFleet(
     if (summary.state !== "done") return asked > 0 ? EXIT.cancelled : EXIT.someFailed;
     const { succeeded = 0, cached = 0 } = summary.byStatus;
     return succeeded + cached === summary.items ? 0 : EXIT.someFailed;
-  } catch (error) {
-    if (!(error instanceof RequestError && error.code === "FLEET_REFUSED")) throw error;
-    for (const line of error.violations.length > 0 ? error.violations.map(({ message }) => message) : [error.message])
-      say(terminal, `corral: ${line}`);
-    return EXIT.refused;
   } finally {
     off();
   }

@@ -1,5 +1,6 @@
 import { noTerminal } from "../../approval/approver.ts";
 import { loadProject } from "../../declarations/project.ts";
+import { refusedError } from "../../operations/request-error.ts";
 import { deniedLine } from "../../operations/wording/denied-traffic.ts";
 import { printable } from "../../operations/wording/printable.ts";
 import { workerNamed } from "../../operations/workers.ts";
@@ -42,10 +43,7 @@ export async function inSession(
   });
   const policy = options.policy === undefined ? {} : { policy: options.policy };
   const opened = await openSession({ worker, signal: stop.signal, ...policy }, corral.environment);
-  if (!opened.ok) {
-    for (const { message } of opened.violations) say(terminal, `corral: ${message}`);
-    return EXIT.refused;
-  }
+  if (!opened.ok) throw refusedError("WORKER_REFUSED", worker.name, opened.violations);
   try {
     const status = await act(opened.session, stop);
     const failure = (await opened.finish())?.failure ?? null;

@@ -1,42 +1,70 @@
 import { UnknownPolicyError } from "../../declarations/policy/policy.ts";
-import { DeclarationError } from "../../declarations/yaml/problem.ts";
+import { DeclarationError, type Problem } from "../../declarations/yaml/problem.ts";
 import { ItemsError } from "../../fleet/items/faults.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { EngineUnavailableError } from "../../isolation/port/engine.ts";
 import { ImageBuildError } from "../../isolation/port/images.ts";
 import { RequestError, type RequestErrorCode } from "../../operations/request-error.ts";
+import type { DescribedViolation } from "../../run/model/result.ts";
 import { StateDirError } from "../../state/state-dir.ts";
 import { UsageError } from "./arguments.ts";
 import { EXIT } from "./exit-status.ts";
 
-export interface Failure {
-  readonly text: string;
-  readonly status: number;
+/** An error as `--json` prints it: `{"error": …}` on standard output. docs/formats.md has the codes. */
+export interface JsonError {
+  readonly code: string;
+  readonly message: string;
+  /** Every mistake in the files of a project, each at its place. */
+  readonly problems?: readonly Problem[];
+  /** Every violation of a refusal. */
+  readonly violations?: readonly DescribedViolation[];
 }
 
-/** What a person reads of an error, and the exit status that goes with it. */
+export interface Failure {
+  /** What a person reads of it. */
+  readonly text: string;
+  readonly status: number;
+  readonly error: JsonError;
+}
+
+/** What a person and a program read of an error, and the exit status that goes with it. */
 export function failureOf(error: unknown, env: Readonly<Record<string, string | undefined>>): Failure {
-  if (!(error instanceof Error)) return { text: `corral: ${String(error)}`, status: EXIT.engineTrouble };
+  if (!(error instanceof Error)) return failed("INTERNAL", `corral: ${String(error)}`, EXIT.engineTrouble);
   // Each line begins with its place in a file, which editors follow only at the start of the line.
-  if (error instanceof DeclarationError) return { text: error.message, status: EXIT.wrongUsage };
-  if ([UsageError, UnknownPolicyError, ItemsError].some((kind) => error instanceof kind)) {
-    return { text: `corral: ${error.message}`, status: EXIT.wrongUsage };
-  }
+  if (error instanceof DeclarationError)
+    return failed("WRONG_DECLARATION", error.message, EXIT.wrongUsage, { problems: error.problems });
   if (error instanceof RequestError) {
     const hint = HINTS[error.code];
     const text = `corral: ${error.message.replaceAll("\n", "\ncorral: ")}${hint === undefined ? "" : `; ${hint}`}`;
-    return { text, status: STATUSES[error.code] ?? EXIT.wrongUsage };
+    const { violations } = error;
+    const further = violations.length === 0 ? {} : { violations };
+    return failed(error.code, text, STATUSES[error.code] ?? EXIT.wrongUsage, further);
   }
-  const ofEngine = [EngineUnavailableError, EngineTrouble, ImageBuildError, StateDirError];
-  const known = ofEngine.some((kind) => error instanceof kind);
-  if (known) return { text: `corral: ${error.message}`, status: EXIT.engineTrouble };
+  const known = KNOWN.find(([kind]) => error instanceof kind);
+  if (known !== undefined) return failed(known[1], `corral: ${error.message}`, known[2]);
   const debug = Boolean(env.CORRAL_DEBUG);
-  if (!debug && isRefusedBySystem(error)) return { text: `corral: ${error.message}`, status: EXIT.engineTrouble };
+  if (!debug && isRefusedBySystem(error)) return failed("SYSTEM", `corral: ${error.message}`, EXIT.engineTrouble);
   const text = debug
     ? `corral: ${error.stack}`
     : `corral: unexpected error: ${error.message} (CORRAL_DEBUG=1 prints the stack)`;
-  return { text, status: EXIT.engineTrouble };
+  return failed("INTERNAL", text, EXIT.engineTrouble);
 }
+
+function failed(code: string, text: string, status: number, further: Partial<JsonError> = {}): Failure {
+  return { text, status, error: { code, message: text.replaceAll(/^corral: /gm, ""), ...further } };
+}
+
+type ErrorKind = abstract new (...args: never[]) => Error;
+
+const KNOWN: readonly (readonly [ErrorKind, code: string, status: number])[] = [
+  [UsageError, "WRONG_USAGE", EXIT.wrongUsage],
+  [UnknownPolicyError, "UNKNOWN_POLICY", EXIT.wrongUsage],
+  [ItemsError, "WRONG_ITEMS", EXIT.wrongUsage],
+  [EngineUnavailableError, "ENGINE_UNAVAILABLE", EXIT.engineTrouble],
+  [EngineTrouble, "ENGINE_TROUBLE", EXIT.engineTrouble],
+  [ImageBuildError, "IMAGE_NOT_BUILT", EXIT.engineTrouble],
+  [StateDirError, "STATE_DIRECTORY", EXIT.engineTrouble],
+];
 
 const HINTS: Partial<Record<RequestErrorCode, string>> = {
   UNKNOWN_FLEET: "`corral fleet ls` lists them",

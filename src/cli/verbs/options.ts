@@ -3,7 +3,7 @@ import { APPROVAL_MODE_NAMES } from "../../sandbox/approval.ts";
 
 export function project(): Option {
   const absent = "the nearest with a corral.yaml, upwards";
-  return new Option("--project <dir>", "use the project in this folder").default(".", absent).argParser(notEmpty);
+  return new Option("-C, --project <dir>", "use the project in this folder").default(".", absent).argParser(notEmpty);
 }
 
 /** An unset variable of a script is not this folder. */
