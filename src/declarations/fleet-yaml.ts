@@ -107,6 +107,7 @@ export const fleetYaml = map({
   key: template.optional(),
   ...manner,
   policy: name.optional(),
+  allow_empty: z.boolean().default(false),
 });
 
 export type FleetYaml = z.output<typeof fleetYaml>;

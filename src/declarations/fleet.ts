@@ -39,6 +39,14 @@ export interface FleetDefinition {
   readonly policyName: string | null;
   /** For one item; null: the worker's own. */
   readonly timeoutMs: number | null;
+  /** False: that there is no item is an error. */
+  readonly allowEmpty: boolean;
+}
+
+/** A fleet of a project. */
+export interface NamedFleet extends FleetDefinition {
+  /** A mistake that was found in a template later, at its place in the file. `about`: `attach {pth}=in.pdf`. */
+  readonly problemOf: (about: string, fault: string) => Problem;
 }
 
 /** Where a fleet's items come from. Host paths are as written, relative to the project. */
@@ -80,14 +88,18 @@ export async function fleetNamed(
   project: Pick<Project, "dir" | "workers" | "fleetsDir" | "fleet">,
   name: string,
   shownDir = project.dir,
-): Promise<FleetDefinition> {
+): Promise<NamedFleet> {
   const { fleetsDir } = project;
   if (fleetsDir === null) throw unnamed(join(shownDir, "corral.yaml"));
   const file = join(shownDir, relative(project.dir, fleetsDir), `${name}.yaml`);
   const read = readFleet(await textOf(fleetsDir, name, file), file, project.fleet);
   if (!read.ok) throw new DeclarationError(read.problems);
   const { fleet, document } = read.value;
-  if (project.workers.has(fleet.worker)) return fleet;
+  const problemOf: NamedFleet["problemOf"] = (about, fault) => {
+    const text = about.split(" ").slice(1).join(" ");
+    return document.problemAt(placeOf(about, document), text === "" ? fault : `${text}: ${fault}`);
+  };
+  if (project.workers.has(fleet.worker)) return { ...fleet, problemOf };
   const known = [...project.workers.keys()];
   const instead = nearest(fleet.worker, known) ?? (known.length === 0 ? "" : `; there are: ${known.join(", ")}`);
   throw new DeclarationError([
@@ -187,7 +199,16 @@ function definitionOf(yaml: FleetYaml, file: string, defaults: FleetManner): Fle
     ...defaults,
     ...mannerOf(yaml),
     policyName: yaml.policy ?? null,
+    allowEmpty: yaml.allow_empty,
   };
+}
+
+/** The key of a template, and its place in the list if the file has one. */
+function placeOf(about: string, { raw }: YamlDocument): (string | number)[] {
+  const [kind = "", ...words] = about.split(" ");
+  const templates = (raw as Readonly<Record<string, unknown>>)[kind];
+  const index = Array.isArray(templates) ? templates.indexOf(words.join(" ")) : -1;
+  return index < 0 ? [kind] : [kind, index];
 }
 
 function itemsOf({ over, manifest = "", format, within }: FleetYaml): FleetItems {

@@ -4,12 +4,15 @@ import { type Driver, EngineTrouble } from "../isolation/port/driver.ts";
 import type { RunEnvironment } from "../run/model/environment.ts";
 import { permissionOf, rootSandbox } from "../run/model/permission.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
+import { formatDuration } from "../sandbox/units.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import { fleetFacts } from "./cache/fleet-digest.ts";
 import type { OnFleetEvent } from "./events.ts";
 import { freshCells, type ItemExecutor } from "./executor.ts";
 import { type FleetJob, readByAll } from "./item-job.ts";
+import { begunItems } from "./items/begun-items.ts";
 import { type Collisions, collisionsIn } from "./items/collisions.ts";
+import { checkPaths, type TemplatePath } from "./items/template-paths.ts";
 import type { FleetJournal } from "./journal/journal.ts";
 import type { LoadProblem } from "./journal/load.ts";
 import type { FleetSpec, ItemRequest } from "./model/item.ts";
@@ -36,18 +39,24 @@ export type OpenedFleet =
 
 /**
  * Starts many runs of one worker, one for each item. All items are written to the journal and checked for colliding outputs
- * before any runs. From then on the fleet survives the end of this process and of the Engine.
+ * before any runs. From then on the fleet survives the end of this process and of the Engine. `paths`: literal beginnings of
+ * paths in templates. Nothing is in the journal before the first item is known.
+ *
+ * @throws TemplateError for a path at which the worker has nothing, and what `items` throws
  */
 export async function startFleet(
   spec: FleetSpec,
   items: AsyncIterable<ItemRequest>,
   env: FleetEnvironment,
+  paths: readonly TemplatePath[] = [],
 ): Promise<OpenedFleet> {
   const allowed = await permitted(spec, env);
   if (!("job" in allowed)) return allowed;
+  checkPaths(paths, allowed.job.sandbox);
   const { journal, onEvent, stop } = env;
+  await using begun = await begunItems(items);
   const id = journal.create(spec);
-  const loaded = await journal.load(id, items, { collisionsIn, signal: stop });
+  const loaded = await journal.load(id, begun.items, { collisionsIn, signal: stop });
   if (!loaded.ok) return loaded;
   onEvent({ type: "loaded", fleet: id, items: loaded.total, done: 0 });
   try {
@@ -99,9 +108,13 @@ async function permitted(
 ): Promise<Allowed | Extract<OpenedFleet, { ok: false }>> {
   const declared = run.project.workers.get(spec.worker);
   if (declared === undefined) return { ok: false, reason: `there is no worker ${spec.worker}` };
+  const caller = await rootSandbox(run, spec.policy, declared);
+  const own = await permissionOf(declared, caller, null, run);
+  if (!own.ok) return own;
+  const tooLong = whyTooLong(spec, own.sandbox);
+  if (tooLong !== null) return { ok: false, reason: tooLong };
   const worker = spec.timeoutMs === null ? declared : withTimeout(declared, spec.timeoutMs);
-  const caller = await rootSandbox(run, spec.policy, worker);
-  const derivation = await permissionOf(worker, caller, null, run);
+  const derivation = spec.timeoutMs === null ? own : await permissionOf(worker, caller, null, run);
   if (!derivation.ok) return derivation;
   const { sandbox } = derivation;
   const refusal = spec.reuse === "scrubbed" ? whyNotScrubbed(worker, sandbox) : null;
@@ -120,7 +133,14 @@ function withImages(run: RunEnvironment, images: ReadonlyMap<string, ImageFacts>
   return { ...run, driver: { ...driver, imageFacts } };
 }
 
-/** As if the worker's file declared it, so a time limit above the project's is refused. */
+/** A fleet only narrows its worker. */
+function whyTooLong({ worker, timeoutMs }: FleetSpec, { limits, policy }: Sandbox): string | null {
+  const limit = limits.timeoutMs ?? policy.maxLimits.timeoutMs;
+  if (timeoutMs === null || timeoutMs <= limit) return null;
+  return `the timeout ${formatDuration(timeoutMs)} is longer than the limit of worker ${worker}, which is ${formatDuration(limit)}: use a shorter one, or raise \`timeout\` in the worker's \`limits\``;
+}
+
+/** As if the worker's file declared it. */
 function withTimeout(worker: WorkerDefinition, timeoutMs: number): WorkerDefinition {
   return { ...worker, needs: { ...worker.needs, limits: { ...worker.needs.limits, timeoutMs } } };
 }

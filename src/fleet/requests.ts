@@ -1,5 +1,6 @@
-import { ItemRefusal } from "./items/faults.ts";
+import { ItemRefusal, TemplateError } from "./items/faults.ts";
 import { itemFiller } from "./items/fill-template.ts";
+import { hashOf, usesHash } from "./items/item-hash.ts";
 import { type Reading, readItems } from "./items/read-items.ts";
 import { folderOf, type ItemSource } from "./items/source.ts";
 import type { ItemRequest, ItemTemplate } from "./model/item.ts";
@@ -15,7 +16,9 @@ export interface RequestsOf {
 
 /**
  * The requests of all items, in order. An item that makes no valid request is refused alone, so one hostile line or file
- * name does not affect the other items.
+ * name does not affect the other items. A field that the first item does not have is a mistake of the template.
+ *
+ * @throws TemplateError, for every mistake before the first request
  */
 export async function* itemRequests(
   { source, template, within, templateDir }: RequestsOf,
@@ -23,12 +26,14 @@ export async function* itemRequests(
 ): AsyncGenerator<ItemRequest> {
   const manifestDir = folderOf(source, reading.cwd);
   const fill = itemFiller(template, { manifestDir, templateDir, within });
+  const isHashed = usesHash(template);
   for await (const item of readItems(source, reading)) {
     try {
-      yield fill(item);
+      yield fill(isHashed ? { ...item, hash: await hashOf(item) } : item);
     } catch (error) {
       if (!(error instanceof ItemRefusal)) throw error;
       const { index, place } = item;
+      if (index === 0 && error.ofTemplate.length > 0) throw new TemplateError(error.ofTemplate);
       yield { index, key: error.key ?? `item ${index}`, place, attachments: [], refusal: error.problems.join("; ") };
     }
   }

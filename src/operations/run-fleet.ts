@@ -2,6 +2,7 @@ import type { FleetEvent, FleetSummary } from "../fleet/events.ts";
 import { type FleetEnvironment, type OpenedFleet, resumeFleet, startFleet } from "../fleet/fleet.ts";
 import { type Collisions, describeCollisions } from "../fleet/items/collisions.ts";
 import type { LeftOut } from "../fleet/items/matching-files.ts";
+import { pathsIn } from "../fleet/items/template-paths.ts";
 import type { FleetJournal } from "../fleet/journal/journal.ts";
 import type { LoadProblem } from "../fleet/journal/load.ts";
 import type { FleetSpec, ItemRequest, ItemResult, ItemTemplate } from "../fleet/model/item.ts";
@@ -21,6 +22,8 @@ export type FleetStart =
       readonly requests: RequestsOf;
       readonly cwd: string;
       readonly leftOut?: (file: LeftOut) => void;
+      /** Absent: that there is no item is an error. */
+      readonly allowEmpty?: boolean;
     }
   /** One that no process runs any more. */
   | { readonly kind: "resume"; readonly fleet: string }
@@ -81,6 +84,8 @@ export interface MapRequest extends Partial<Omit<FleetSpec, "version" | "worker"
   readonly template: ItemTemplate;
   /** Folders, in addition to the project's, whose files items may name. Absolute. */
   readonly within?: readonly string[];
+  /** Absent: that there is no item is an error. */
+  readonly allowEmpty?: boolean;
   readonly signal?: AbortSignal;
 }
 
@@ -93,11 +98,11 @@ export async function* mapItems(
   corral: Pick<Corral, "environment" | "project" | "stateDir">,
   request: MapRequest,
 ): AsyncGenerator<ItemResult, FleetSummary, undefined> {
-  const { worker, items, template, within = [], signal, ...said } = request;
+  const { worker, items, template, within = [], allowEmpty = false, signal, ...said } = request;
   const { dir, fleet } = corral.project;
   const spec: FleetSpec = { ...DEFAULTS, ...fleet, ...said, worker, source: "a program" };
   const requests = { source: { kind: "values", values: items }, template, within, templateDir: dir } as const;
-  const start = { kind: "new", spec, requests, cwd: dir } as const;
+  const start = { kind: "new", spec, requests, cwd: dir, allowEmpty } as const;
   return yield* runFleet(corral, start, signal === undefined ? {} : { stop: signal });
 }
 
@@ -116,8 +121,9 @@ const NEVER = new AbortController().signal;
 
 async function openedFleet(start: FleetStart, env: FleetEnvironment): Promise<OpenedFleet> {
   if (start.kind === "new") {
-    const { spec, requests, cwd, leftOut = () => {} } = start;
-    return await startFleet(spec, itemRequests(requests, { cwd, signal: env.stop, leftOut }), env);
+    const { spec, requests, cwd, leftOut = () => {}, allowEmpty = false } = start;
+    const reading = { cwd, signal: env.stop, leftOut, allowEmpty };
+    return await startFleet(spec, itemRequests(requests, reading), env, pathsIn(requests.template));
   }
   const { spec, state, id } = fleetIn(env.journal, start.fleet);
   if (start.kind === "resume") return await resumeFleet(id, env);

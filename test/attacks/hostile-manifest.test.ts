@@ -8,7 +8,7 @@ import type { ItemRequest, ItemTemplate } from "../../src/fleet/model/item.ts";
 
 /** Fills, or answers with what was refused. */
 function attempt(template: Partial<ItemTemplate>, fields: Record<string, unknown>, within?: readonly string[]) {
-  const item = { index: 0, place: "m.jsonl:1", fields: withPathFields(fields, "/m") };
+  const item = { index: 0, place: "m.jsonl:1", fields: withPathFields(fields, "/m"), record: fields };
   try {
     const context = { manifestDir: "/m", templateDir: "/t", ...(within === undefined ? {} : { within }) };
     return itemFiller({ attach: [], key: "k", ...template }, context)(item);

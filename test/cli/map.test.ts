@@ -21,6 +21,8 @@ beforeAll(async () => {
       copy: { command: sh(COPY), sandbox: { zones: [text] } },
       echo: { command: ["cat"], output: "json" },
       fails: { command: ["false"] },
+      sleeps: { command: ["sleep", "60"], limits: { timeout: "5m" } },
+      reads: { command: ["cat"], sandbox: { zones: [{ name: "inbox", mode: "ro" }] } },
       asks: { command: sh("echo x > /text/asked"), sandbox: { zones: [{ name: "text", mode: "rw" }] } },
       greedy: { command: ["true"], sandbox: { zones: [{ name: "inbox", mode: "rw" }] } },
     },
@@ -36,6 +38,14 @@ beforeAll(async () => {
       "items.csv": "n,who\n1,a\n2,b\n",
       "broken.jsonl": '{"n":1}\n{"n":\n',
       "twice.jsonl": '{"n":1}\n{"n":1}\n',
+      "empty.csv": "n,who\n",
+      "fleets/mistaken.yaml": JSON.stringify({
+        version: 1,
+        worker: "echo",
+        over: "inbox/*",
+        attach: ["{pth}=in"],
+        input: ["{stm}"],
+      }),
       "fleets/nightly.yaml": JSON.stringify({
         version: 1,
         worker: "copy",
@@ -228,21 +238,77 @@ describe("corral map", () => {
     expect(status).toBe(1);
   });
 
-  it("refuses the items of which no request can be made, and says why", async () => {
-    const { status, stdout } = await project.corral([
-      "map",
-      "echo",
-      "--over",
-      "inbox/*",
-      "--attach",
-      "{pat}=in",
-      "--json",
-    ]);
-    expect(lines(stdout)).toMatchObject([
-      { key: "a.txt", status: "refused", error: { message: expect.stringContaining("did you mean `path`?") } },
-      { key: "b.txt", status: "refused" },
+  it("refuses only the items of which no request can be made, and says why", async () => {
+    const stdin = '{"n":1,"who":"a"}\n{"n":2}\n{"n":3,"who":"c"}\n';
+    const args = ["map", "echo", "--manifest", "-", "--input", '"{who}"', "--key", "{index:3}", "--json"];
+    const { status, stdout } = await project.corral(args, { stdin });
+    const results = lines(stdout).toSorted((a, b) => Number(a.index) - Number(b.index));
+    expect(results).toMatchObject([
+      { key: "000", status: "succeeded" },
+      { key: "001", status: "refused", error: { message: expect.stringContaining("there is no field `who`") } },
+      { key: "002", status: "succeeded", output: "c" },
     ]);
     expect(status).toBe(1);
+  });
+
+  it.each([
+    [
+      ["echo", "--over", "inbox/*", "--attach", "{pat}=in", "--key", "{nam}"],
+      [
+        /^corral: --attach \{pat\}=in: there is no field `pat`, did you mean `path`\? The fields are: name,.* hash$/m,
+        /^corral: --key \{nam\}: .*`name`/m,
+      ],
+    ],
+    [["echo", "--manifest", "items.csv", "--input", '{"x": "<{whom}>"}'], [/^corral: --input: "<\{whom\}>": .*`who`/m]],
+    [["echo", "--manifest", "items.csv", "--input", '{"x": '], [/^corral: --input: is not JSON/m]],
+    [
+      ["copy", "--over", "inbox/*", "--allow-write", "/txt/{stem}"],
+      [/^corral: --allow-write \/txt\/\{stem\}: .*\/text/m],
+    ],
+    [
+      ["copy", "--over", "inbox/*", "--allow-write", "/text/{path}"],
+      [/^corral: --allow-write \/text\/\{path\}: .* is absolute; use `\{relative\}`/m],
+    ],
+    [
+      ["reads", "--over", "inbox/*", "--allow-read", "/inbox", "--allow-write", "/inbox/{stem}"],
+      [/^corral: --allow-write \/inbox\/\{stem\}: /m],
+    ],
+    [
+      ["--fleet", "mistaken"],
+      [
+        /^fleets\/mistaken.yaml:1:\d+: attach\.0: \{pth\}=in: .*`path`/m,
+        /^fleets\/mistaken.yaml:1:\d+: input: "\{stm\}": .*`stem`/m,
+      ],
+    ],
+    [["echo", "--manifest", "empty.csv"], [/^corral: empty.csv has no items\..*--allow-empty/]],
+    [["echo", "--manifest", "items.csv", "--timeout", "30"], [/--timeout must be a duration such as/]],
+  ])("reports a mistake once, before there is a fleet: %j", async (args, says) => {
+    const before = await newest().catch(() => null);
+    const { status, stdout, stderr } = await project.corral(["map", ...args]);
+    for (const text of says) expect(stderr).toMatch(text);
+    expect(stderr.trim().split("\n")).toHaveLength(says.length);
+    expect([status, stdout]).toEqual([2, ""]);
+    expect(await newest().catch(() => null)).toEqual(before);
+  });
+
+  it("succeeds without items if that is allowed", async () => {
+    for (const source of [
+      ["--manifest", "empty.csv"],
+      ["--over", "inbox/*.none"],
+    ]) {
+      const { status, stderr } = await project.corral(["map", "echo", ...source, "--allow-empty"]);
+      expect(stderr).toContain("0 of 0 items done");
+      expect(status).toBe(0);
+    }
+  });
+
+  it("ends items at --timeout, which is not longer than the worker's own", async () => {
+    const late = ["map", "sleeps", "--manifest", "-", "--json"];
+    const { status, stdout } = await project.corral([...late, "--timeout", "500ms"], { stdin: '{"n":1}\n' });
+    expect([status, lines(stdout)[0]?.status]).toEqual([1, "timed_out"]);
+    const longer = await project.corral([...late, "--timeout", "6m"], { stdin: '{"n":1}\n' });
+    expect(longer.stderr).toContain("the timeout 6m is longer than the limit of worker sleeps, which is 5m");
+    expect([longer.status, longer.stdout]).toEqual([126, ""]);
   });
 });
 

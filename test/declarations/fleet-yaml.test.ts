@@ -60,6 +60,7 @@ timeout: 30s
       cache: false,
       policyName: "batch",
       timeoutMs: 30_000,
+      allowEmpty: false,
     });
   });
 
@@ -78,6 +79,7 @@ timeout: 30s
       cache: true,
       policyName: null,
       timeoutMs: null,
+      allowEmpty: false,
     });
     expect(parseFleet(LEAST.replace("over: inbox/*.pdf", "manifest: a.csv"), "f.yaml").items).toEqual({
       kind: "manifest",

@@ -1,7 +1,10 @@
 import { resolve } from "node:path";
-import { type FleetDefinition, fleetNamed } from "../../declarations/fleet.ts";
+import { fleetNamed, type NamedFleet } from "../../declarations/fleet.ts";
 import type { FleetManner } from "../../declarations/fleet-yaml.ts";
 import { loadProject, type Project } from "../../declarations/project.ts";
+import { DeclarationError } from "../../declarations/yaml/problem.ts";
+import { parseDuration } from "../../declarations/yaml/units.ts";
+import { TemplateError } from "../../fleet/items/faults.ts";
 import { formatOf, type ItemSource, type ManifestFormat } from "../../fleet/items/source.ts";
 import type { FleetSpec, ItemTemplate, Reuse } from "../../fleet/model/item.ts";
 import type { RequestsOf } from "../../fleet/requests.ts";
@@ -27,6 +30,8 @@ export interface MapOptions {
   readonly reuse?: Reuse;
   readonly retries?: string;
   readonly maxFailures?: string;
+  readonly timeout?: string;
+  readonly allowEmpty?: boolean;
   readonly cache: boolean;
   readonly policy?: string;
   readonly json?: boolean;
@@ -39,18 +44,25 @@ export async function mapVerb(name: string | undefined, options: MapOptions, ter
     options.fleet === undefined
       ? fromOptions(name, project, options, terminal)
       : fromFile(await fleetNamed(project, options.fleet, options.project), name, project, options);
-  return await ranFleet(project, options, terminal, {
-    kind: "new",
-    ...asked,
-    leftOut: ({ place, why }) =>
-      say(terminal, `corral: left out ${printableLine(place, 200)}: ${printableLine(why, 200)}`),
-  });
+  try {
+    return await ranFleet(project, options, terminal, {
+      kind: "new",
+      ...asked,
+      leftOut: ({ place, why }) =>
+        say(terminal, `corral: left out ${printableLine(place, 200)}: ${printableLine(why, 200)}`),
+    });
+  } catch (error) {
+    throw error instanceof TemplateError ? asked.mistakes(error) : error;
+  }
 }
 
 interface Asked {
   readonly spec: FleetSpec;
   readonly requests: RequestsOf;
   readonly cwd: string;
+  readonly allowEmpty: boolean;
+  /** The error for the user, with the place of each template. */
+  readonly mistakes: (error: TemplateError) => Error;
 }
 
 function fromOptions(name: string | undefined, project: Project, options: MapOptions, terminal: Terminal): Asked {
@@ -70,11 +82,22 @@ function fromOptions(name: string | undefined, project: Project, options: MapOpt
     spec: specOf(name, options, shownSource(options), project.fleet),
     requests: { source, template, within, templateDir: cwd },
     cwd,
+    allowEmpty: options.allowEmpty ?? false,
+    mistakes: inOptions,
   };
 }
 
+/** Each with its option: `--attach {pth}=in.pdf`. */
+function inOptions({ problems }: TemplateError): UsageError {
+  const lines = problems.map(({ about, fault }) => {
+    const [kind = "", ...text] = about.split(" ");
+    return printableLine(`${[`--${kind.replace("_", "-")}`, ...text].join(" ")}: ${fault}`, 1000);
+  });
+  return new UsageError(lines.join("\ncorral: "));
+}
+
 /** Options of the command line override the file. */
-function fromFile(fleet: FleetDefinition, name: string | undefined, project: Project, options: MapOptions): Asked {
+function fromFile(fleet: NamedFleet, name: string | undefined, project: Project, options: MapOptions): Asked {
   if (name !== undefined) throw new UsageError("use either a worker or --fleet NAME, which names its own");
   if (options.over !== undefined || options.manifest !== undefined)
     throw new UsageError("--fleet NAME defines the items: omit --over and --manifest");
@@ -90,7 +113,13 @@ function fromFile(fleet: FleetDefinition, name: string | undefined, project: Pro
     ...said,
     policy: options.policy ?? fleet.policyName,
   };
-  return { spec, requests: { source, template, within, templateDir: project.dir }, cwd: project.dir };
+  return {
+    spec,
+    requests: { source, template, within, templateDir: project.dir },
+    cwd: project.dir,
+    allowEmpty: options.allowEmpty ?? fleet.allowEmpty,
+    mistakes: ({ problems }) => new DeclarationError(problems.map(({ about, fault }) => fleet.problemOf(about, fault))),
+  };
 }
 
 const OF_MANIFESTS = ["format", "within"] as const;
@@ -132,7 +161,7 @@ function specOf(worker: string, options: MapOptions, source: string, otherwise: 
     policy: options.policy ?? null,
     concurrency: concurrencyOf(options) ?? concurrency,
     reuse: options.reuse ?? reuse,
-    timeoutMs,
+    timeoutMs: options.timeout === undefined ? timeoutMs : durationOf("--timeout", options.timeout),
     retries: options.retries === undefined ? retries : count("--retries", options.retries, 0),
     maxFailures: options.maxFailures === undefined ? maxFailures : count("--max-failures", options.maxFailures, 0),
     cache: options.cache && (otherwise.cache ?? true),
@@ -142,6 +171,12 @@ function specOf(worker: string, options: MapOptions, source: string, otherwise: 
 
 function concurrencyOf({ concurrency }: MapOptions): number | "auto" | undefined {
   return concurrency === undefined || concurrency === "auto" ? concurrency : count("--concurrency", concurrency, 1);
+}
+
+function durationOf(option: string, text: string): number {
+  const ms = parseDuration(text);
+  if (ms === null) throw new UsageError(`${option} must be a duration such as 500ms, 30s, 5m or 1h`);
+  return ms;
 }
 
 const MAX_COUNT = 1_000_000;

@@ -36,6 +36,8 @@ export function addMap({ does, terminal, verb }: Frame): void {
     )
     .option("--retries <n>", "retry an item whose worker failed so many times (0)")
     .option("--max-failures <n>", "start no more items after so many have failed")
+    .option("--timeout <time>", "end an item that takes longer, such as 30s; at most the worker's own limit")
+    .option("--allow-empty", "succeed even if there is no item")
     .option(
       "--no-cache",
       "run every item, even if it has succeeded before with the same worker, policy, image, input and files",
@@ -49,7 +51,9 @@ export function addMap({ does, terminal, verb }: Frame): void {
 const MAP_HELP = `
 Text in braces is a field of the item: path, relative, name,
 stem, ext and dir of a file, or the fields of a manifest's
-line. A manifest on standard input is .jsonl without --format.
+line. Every item has index (from 0; {index:4} is 0007) and
+hash (SHA-256 of the file or the line; {hash:12} its start).
+A manifest on standard input is .jsonl without --format.
 
 Ctrl-C waits for running items; Ctrl-C twice stops them.
 In both cases \`corral fleet resume\` continues the fleet.
@@ -57,7 +61,7 @@ In both cases \`corral fleet resume\` continues the fleet.
 Exit status:
   0    every item succeeded
   1    an item did not succeed
-  2    wrong usage, or no file matches the pattern
+  2    wrong usage, or there is no item
   126  nothing was run
   130  interrupted
 ${examples(

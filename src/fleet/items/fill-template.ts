@@ -16,7 +16,7 @@ export interface FillContext extends Partial<AttachmentPlaces> {
 }
 
 /**
- * Makes the requests of items. Throws an `ItemsError` if the template is invalid; the result throws an `ItemRefusal` with all
+ * Makes the requests of items. Throws a `TemplateError` if the template is invalid; the result throws an `ItemRefusal` with all
  * faults of an item.
  */
 export function itemFiller(template: ItemTemplate, context: FillContext): (item: ManifestItem) => ItemRequest {
@@ -29,7 +29,7 @@ export function itemFiller(template: ItemTemplate, context: FillContext): (item:
       fillAll(templates, (each) => fillVirtualPath(each, item, paths), faults);
     const attachments = fillAll(attach, (each) => fillAttachment(each, item, places), faults);
     noteTwins(attachments, faults);
-    const filledKey = faults.valueOf("key", keyOf(item, key));
+    const filledKey = faults.valueOf(key === null ? "key" : `key ${template.key}`, keyOf(item, key));
     const request: ItemRequest = {
       index: item.index,
       key: filledKey ?? "",
@@ -39,7 +39,7 @@ export function itemFiller(template: ItemTemplate, context: FillContext): (item:
       ...(allowRead === null ? {} : { allowRead: virtual(allowRead) }),
       ...(allowWrite === null ? {} : { allowWrite: virtual(allowWrite) }),
     };
-    if (faults.found.length > 0) throw new ItemRefusal(item, filledKey, faults.found);
+    if (faults.found.length > 0) throw new ItemRefusal(item, filledKey, faults);
     return request;
   };
 }

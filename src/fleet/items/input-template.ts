@@ -34,10 +34,17 @@ function parseInputText(raw: string): ReturnType<typeof parseJson> {
 }
 
 /** Carries a fault up the tree; does not leave this file. */
-class InputFault extends Error {}
+class InputFault extends Error {
+  readonly ofTemplate: boolean;
 
-function faultOf(error: unknown): { readonly ok: false; readonly fault: string } {
-  if (error instanceof InputFault) return { ok: false, fault: error.message };
+  constructor(message: string, ofTemplate = false) {
+    super(message);
+    this.ofTemplate = ofTemplate;
+  }
+}
+
+function faultOf(error: unknown): Extract<Outcome<never>, { ok: false }> {
+  if (error instanceof InputFault) return { ok: false, fault: error.message, ofTemplate: error.ofTemplate };
   throw error;
 }
 
@@ -75,25 +82,27 @@ function fillerOf(value: unknown, depth: number): Fill {
 
 function textFiller(raw: string): Fill {
   const parsed = parseTemplate(raw);
-  if (!parsed.ok) throw new InputFault(`${JSON.stringify(raw.slice(0, 100))} ${parsed.fault}`);
+  const shown = JSON.stringify(raw.slice(0, 100));
+  if (!parsed.ok) throw new InputFault(`${shown} ${parsed.fault}`);
   const [only, ...further] = parsed.parts;
   if (only !== undefined && "field" in only && further.length === 0)
-    return (filling) => wholeField(filling, only.field);
-  return (filling) => parsed.parts.map((part) => textOfPart(filling, part)).join("");
+    return (filling) => wholeField(filling, only.field, shown);
+  return (filling) => parsed.parts.map((part) => textOfPart(filling, part, shown)).join("");
 }
 
-function wholeField(filling: Filling, name: string): unknown {
+/** `shown`: the text of the template, for messages. */
+function wholeField(filling: Filling, name: string, shown: string): unknown {
   const field = fieldOf(filling.item, name);
-  if (!field.ok) throw new InputFault(field.fault);
+  if (!field.ok) throw new InputFault(`${shown}: ${field.fault}`, field.ofTemplate);
   const { value = null } = field;
   take(filling, typeof value === "string" ? value.length : JSON.stringify(value).length);
   return value;
 }
 
-function textOfPart(filling: Filling, part: TemplatePart): string {
+function textOfPart(filling: Filling, part: TemplatePart, shown: string): string {
   if ("text" in part) return part.text;
   const field = textOfField(filling.item, part.field);
-  if (!field.ok) throw new InputFault(field.fault);
+  if (!field.ok) throw new InputFault(`${shown}: ${field.fault}`, field.ofTemplate);
   take(filling, field.value.length);
   return field.value;
 }

@@ -7,14 +7,20 @@ import type { Outcome } from "./faults.ts";
 /** How many names are compared with an unknown one. */
 const MAX_COMPARED = 1000;
 const MAX_COMPARED_CHARS = 256;
-const MAX_LISTED = 12;
+const MAX_LISTED = 20;
 
-/** `meta.lang` is `lang` in `meta`, unless a field has that whole name. Only own properties count. */
-export function fieldOf({ fields }: ManifestItem, name: string): Outcome<unknown> {
+/**
+ * `meta.lang` is `lang` in `meta`, unless a field has that whole name. Only own properties count. `index` and `hash` are fields
+ * of every item, unless it has others with these names.
+ */
+export function fieldOf(item: ManifestItem, name: string): Outcome<unknown> {
+  const { fields } = item;
   if (Object.hasOwn(fields, name)) return { ok: true, value: fields[name] };
+  const made = madeField(item, name);
+  if (made !== null) return made;
   let value: unknown = fields;
   for (const step of name.split(".")) {
-    if (!holds(value, step)) return { ok: false, fault: unknownField(name, fields) };
+    if (!holds(value, step)) return { ok: false, fault: unknownField(name, fields), ofTemplate: true };
     value = value[step];
   }
   return { ok: true, value };
@@ -54,10 +60,26 @@ function unknownField(name: string, fields: Readonly<Record<string, unknown>>): 
   const known = Object.keys(fields)
     .slice(0, MAX_COMPARED)
     .filter((each) => each.length <= MAX_COMPARED_CHARS);
-  if (known.length === 0) return `there is no field \`${name}\`; the item has no fields`;
-  const listed = known.slice(0, MAX_LISTED).join(", ");
-  const all = `; the fields are: ${listed}${known.length > MAX_LISTED ? ", …" : ""}`;
-  return `there is no field \`${name}\`${nearest(name, known) ?? all}`;
+  const listed = [...known.slice(0, MAX_LISTED), ...(known.length > MAX_LISTED ? ["…"] : []), ...MADE];
+  const near = nearest(name, [...known, ...MADE]);
+  const lead = near === null ? "; the" : `${near} The`;
+  return `there is no field \`${name}\`${lead} fields are: ${listed.join(", ")}`;
+}
+
+/** Fields that every item has. */
+const MADE = ["index", "hash"];
+const MAX_DIGITS = 64;
+
+/** `{index:4}` is `0007`, `{hash:12}` the first 12 digits of the hash. Null: it is another field. */
+function madeField({ index, hash }: ManifestItem, name: string): Outcome<unknown> | null {
+  const [, made, digits] = /^(index|hash)(?::(\d{1,9}))?$/.exec(name) ?? [];
+  if (made === undefined) return null;
+  const count = digits === undefined ? null : Number(digits);
+  if (count !== null && (count < 1 || count > MAX_DIGITS))
+    return { ok: false, fault: `the field \`${name}\` has from 1 to ${MAX_DIGITS} digits`, ofTemplate: true };
+  if (made === "index") return { ok: true, value: count === null ? index : String(index).padStart(count, "0") };
+  if (hash === undefined) return null;
+  return hash.ok ? { ok: true, value: count === null ? hash.value : hash.value.slice(0, count) } : hash;
 }
 
 /**

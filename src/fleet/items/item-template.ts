@@ -1,7 +1,7 @@
 import { parseTemplate, type TemplatePart } from "../../declarations/terms/template-text.ts";
 import type { ItemTemplate } from "../model/item.ts";
 import { type AttachmentTemplate, parseAttachmentTemplate } from "./attachment-template.ts";
-import { Faults, ItemsError, type Outcome } from "./faults.ts";
+import { Faults, type Outcome, TemplateError } from "./faults.ts";
 import { type InputTemplate, parseInputTemplate } from "./input-template.ts";
 import type { PathTemplate } from "./path-template.ts";
 import { parseVirtualTemplate } from "./virtual-template.ts";
@@ -23,7 +23,7 @@ export interface Named<Template> {
 
 const MAX_PATHS = 100;
 
-/** Throws an `ItemsError` with all faults of the template that do not depend on items. */
+/** Throws a `TemplateError` with all faults of the template that do not depend on items. */
 export function parseItemTemplate({
   attach = [],
   allowRead,
@@ -36,10 +36,10 @@ export function parseItemTemplate({
     attach: parseAll("attach", attach, parseAttachmentTemplate, faults),
     allowRead: allowRead === undefined ? null : parseAll("allow_read", allowRead, parseVirtualTemplate, faults),
     allowWrite: allowWrite === undefined ? null : parseAll("allow_write", allowWrite, parseVirtualTemplate, faults),
-    input: input === undefined ? null : faults.valueOf("input", parseInputTemplate(input)),
-    key: key === undefined ? null : faults.valueOf(`key ${key}`, parseKey(key)),
+    input: input === undefined ? null : faults.valueOf("input", mistaken(parseInputTemplate(input))),
+    key: key === undefined ? null : faults.valueOf(`key ${key}`, mistaken(parseKey(key))),
   };
-  if (faults.found.length > 0) throw new ItemsError(faults.found.join("\n"));
+  if (faults.ofTemplate.length > 0) throw new TemplateError(faults.ofTemplate);
   return parsed;
 }
 
@@ -49,10 +49,11 @@ function parseAll<Template>(
   parse: (raw: string) => Outcome<Template>,
   faults: Faults,
 ): Named<Template>[] {
-  if (raws.length > MAX_PATHS) faults.found.push(`${kind}: ${raws.length} are given; at most ${MAX_PATHS} are allowed`);
+  const tooMany = `${raws.length} are given; at most ${MAX_PATHS} are allowed`;
+  if (raws.length > MAX_PATHS) faults.valueOf(kind, mistaken({ ok: false, fault: tooMany }));
   return raws.slice(0, MAX_PATHS).flatMap((raw) => {
     const about = `${kind} ${raw}`;
-    const template = faults.valueOf(about, raw === "" ? { ok: false, fault: "is empty" } : parse(raw));
+    const template = faults.valueOf(about, mistaken(raw === "" ? { ok: false, fault: "is empty" } : parse(raw)));
     return template === null ? [] : [{ about, template }];
   });
 }
@@ -60,4 +61,9 @@ function parseAll<Template>(
 function parseKey(raw: string): Outcome<readonly TemplatePart[]> {
   const parsed = parseTemplate(raw);
   return parsed.ok ? { ok: true, value: parsed.parts } : parsed;
+}
+
+/** Every fault that is found without an item is the template's. */
+function mistaken<Value>(outcome: Outcome<Value>): Outcome<Value> {
+  return outcome.ok ? outcome : { ...outcome, ofTemplate: true };
 }

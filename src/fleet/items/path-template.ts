@@ -89,7 +89,12 @@ function fillName(parts: readonly TemplatePart[], item: ManifestItem, whole: boo
     if (!value.ok) return value;
     const isPath = PATH_FIELDS.has(part.field);
     if (value.value.startsWith("/") && !whole)
-      return { ok: false, fault: `${aboutFields([part], item)} is absolute; use \`{relative}\` or \`{name}\`` };
+      return {
+        ok: false,
+        fault: `${aboutFields([part], item)} is absolute; use \`{relative}\` or \`{name}\``,
+        // The path of a file that matched a pattern always is.
+        ofTemplate: item.file !== undefined,
+      };
     if (value.value.includes("/") && !whole && !isPath)
       return {
         ok: false,
@@ -145,4 +150,14 @@ export function shownValue(value: string): string {
     /[\p{Cf}\u007f-\u009f\u2028\u2029]/gu,
     (character) => `\\u{${character.codePointAt(0)?.toString(16)}}`,
   );
+}
+
+/** The names before the first one with a field. */
+export function literalStart({ names }: PathTemplate): string {
+  const first = names.findIndex(hasField);
+  return `/${names
+    .slice(0, first < 0 ? names.length : first)
+    .map(literalOf)
+    .filter((name) => name !== "")
+    .join("/")}`;
 }

@@ -8,6 +8,12 @@ export interface ManifestItem {
   readonly fields: Readonly<Record<string, unknown>>;
   /** Where it comes from, for messages: `items.jsonl:12`, or the file itself. */
   readonly place: string;
+  /** As it was given, without the fields that are derived from its path. */
+  readonly record: Readonly<Record<string, unknown>>;
+  /** The file of the host that it is; absent: it is a record. */
+  readonly file?: string;
+  /** SHA-256 of the file's content or of the record, in hexadecimal, or why there is none. Absent: no template uses it. */
+  readonly hash?: { readonly ok: true; readonly value: string } | { readonly ok: false; readonly fault: string };
 }
 
 /** The request for one item's run, with all templates filled. Plain JSON, kept in the journal. */

@@ -11,11 +11,12 @@ export interface Collected {
 }
 
 /** Everything that a small source gives, also where it then fails. */
-export async function collected(source: ItemSource, cwd = "/"): Promise<Collected> {
+export async function collected(source: ItemSource, cwd = "/", allowEmpty = false): Promise<Collected> {
   const items: ManifestItem[] = [];
   const leftOut: LeftOut[] = [];
   try {
-    const reading = { cwd, signal: new AbortController().signal, leftOut: (what: LeftOut) => leftOut.push(what) };
+    const { signal } = new AbortController();
+    const reading = { cwd, signal, leftOut: (what: LeftOut) => leftOut.push(what), allowEmpty };
     for await (const item of readItems(source, reading)) items.push(item);
     return { items, leftOut, fault: null };
   } catch (error) {

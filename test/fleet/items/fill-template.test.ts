@@ -1,15 +1,20 @@
+import { mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ItemRefusal } from "../../../src/fleet/items/faults.ts";
 import { itemFiller } from "../../../src/fleet/items/fill-template.ts";
 import { withPathFields } from "../../../src/fleet/items/item-fields.ts";
+import { hashOf } from "../../../src/fleet/items/item-hash.ts";
 import type { ItemRequest, ItemTemplate, ManifestItem } from "../../../src/fleet/model/item.ts";
+import { sha256 } from "../../../src/platform/sha256.ts";
 import type { VirtualPath } from "../../../src/sandbox/virtual-path.ts";
 
 const CONTEXT = { manifestDir: "/m", templateDir: "/t" };
 
 function itemOf(fields: Record<string, unknown>, index = 4): ManifestItem {
-  return { index, place: "items.jsonl:5", fields: withPathFields(fields, "/m") };
+  return { index, place: "items.jsonl:5", fields: withPathFields(fields, "/m"), record: fields };
 }
 
 function filled(template: Partial<ItemTemplate>, fields: Record<string, unknown>, context = {}): ItemRequest {
@@ -107,9 +112,9 @@ describe("a template", () => {
     const fields = { path: "a.md", stem: "..", meta: {} };
     expect(() => filled(template, fields)).toThrow(
       [
-        "items.jsonl:5: attach {pth}: there is no field `pth`, did you mean `path`?",
-        "items.jsonl:5: key: there is no field `none`, did you mean `name`?",
-        "items.jsonl:5: input: there is no field `lang`; the fields are: name, stem, ext, relative, dir, path, meta",
+        "items.jsonl:5: attach {pth}: there is no field `pth`, did you mean `path`? The fields are: name, stem, ext, relative, dir, path, meta, index, hash",
+        "items.jsonl:5: key {none}: there is no field `none`, did you mean `name`? The fields are: name, stem, ext, relative, dir, path, meta, index, hash",
+        'items.jsonl:5: input: "{lang}": there is no field `lang`; the fields are: name, stem, ext, relative, dir, path, meta, index, hash',
         'items.jsonl:5: allow_write /text/{stem}: the field `stem` ("..") gives the name `..`, which leads to another directory',
       ].join("\n"),
     );
@@ -132,6 +137,56 @@ describe("a template", () => {
     [{ allowRead: Array.from({ length: 101 }, () => "/a") }, /^allow_read: 101 are given; at most 100 are allowed/],
   ])("is refused before any item where it is wrong itself: %#", (template, fault) => {
     expect(() => itemFiller({ attach: [], ...(template as Partial<ItemTemplate>) }, CONTEXT)).toThrow(fault);
+  });
+});
+
+describe("the fields that every item has", () => {
+  const hash = { ok: true, value: "0123456789abcdef".repeat(4) } as const;
+  const fill = (template: ItemTemplate, more: Partial<ManifestItem> = {}) =>
+    itemFiller(template, CONTEXT)({ ...itemOf({ path: "a.md" }, 7), hash, ...more });
+
+  it("are its number and its hash, whole or with so many digits", () => {
+    const template = {
+      key: "{index:4}-{hash:12}",
+      input: '["{index}", "{hash}", "n{index:1}"]',
+      allowWrite: ["/o/{hash:2}"],
+    };
+    const filled = fill(template);
+    expect(filled).toMatchObject({
+      key: "0007-0123456789ab",
+      input: [7, hash.value, "n7"],
+      allowWrite: ["/o/01"],
+    });
+  });
+
+  it("give way to the item's own", () => {
+    const fields = { index: "mine", hash: "too", "index:2": "and this" };
+    expect(fill({ key: "{index} {hash} {index:2}" }, { fields }).key).toBe("mine too and this");
+  });
+
+  it.each(["{index:0}", "{hash:65}", "{hash:999}"])("have from 1 to 64 digits: %s is the template's mistake", (key) => {
+    expect(() => fill({ key })).toThrow("has from 1 to 64 digits");
+  });
+
+  it("are hashes of content for files, and of the record for others, in any order of its fields", async () => {
+    const cwd = await mkdtemp(join(tmpdir(), "corral-hash-"));
+    try {
+      await writeFile(join(cwd, "a.txt"), "content\n");
+      await symlink("a.txt", join(cwd, "link.txt"));
+      const file = join(cwd, "a.txt");
+      expect(await hashOf({ ...itemOf({ path: file }), file })).toEqual({ ok: true, value: sha256("content\n") });
+      expect(await hashOf({ ...itemOf({}), file: join(cwd, "link.txt") })).toMatchObject({ ok: false });
+      expect(await hashOf(itemOf({ path: file }))).toEqual({ ok: true, value: sha256(JSON.stringify({ path: file })) });
+      const [ab, ba] = await Promise.all([
+        hashOf(itemOf({ a: 1, b: { c: 2, d: 3 } })),
+        hashOf(itemOf({ b: { d: 3, c: 2 }, a: 1 })),
+      ]);
+      expect(ab).toEqual(ba);
+      expect(ab).toEqual({ ok: true, value: sha256('{"a":1,"b":{"c":2,"d":3}}') });
+      expect(await hashOf(itemOf({ a: 1n }))).toMatchObject({ ok: false });
+    } finally {
+      await rm(cwd, { recursive: true });
+    }
   });
 });
 

@@ -17,10 +17,24 @@ async function faultIn(text: string | Buffer, format: ManifestFormat) {
   return (await collected(streamed(text, format))).fault;
 }
 
+describe("a manifest without items", () => {
+  it.each([
+    ["", "jsonl"],
+    ["\n \n", "jsonl"],
+    ["a,b\n", "csv"],
+    ["\n", "paths"],
+  ] as const)("is refused, unless that is allowed: %j", async (text, format) => {
+    expect(await collected(streamed(text, format))).toMatchObject({
+      fault: expect.stringMatching(/^in has no items\..*--allow-empty/),
+    });
+    expect(await collected(streamed(text, format), "/", true)).toEqual({ items: [], leftOut: [], fault: null });
+  });
+});
+
 describe("a manifest of JSON lines", () => {
   it("gives an item for each line, numbered, with its place", async () => {
     const { items } = await collected(streamed('{"n":1}\n\n  \r\n{"n":2}\r\n{"n":[3,{"x":null}]}', "jsonl"));
-    expect(items).toEqual([
+    expect(items).toMatchObject([
       { index: 0, place: "in:1", fields: { n: 1 } },
       { index: 1, place: "in:4", fields: { n: 2 } },
       { index: 2, place: "in:5", fields: { n: [3, { x: null }] } },
@@ -93,7 +107,7 @@ describe("a manifest of JSON lines", () => {
     await fc.assert(
       fc.asyncProperty(fc.array(line, { maxLength: 8 }), fc.integer({ min: 1, max: 40 }), async (lines, size) => {
         const text = lines.map((fields) => JSON.stringify(fields)).join("\n");
-        const { items, fault } = await collected(streamed(text, "jsonl", size));
+        const { items, fault } = await collected(streamed(text, "jsonl", size), "/", true);
         expect(fault).toBeNull();
         expect(items.map(({ fields }) => JSON.stringify(fields))).toEqual(
           lines.map((fields) => JSON.stringify(fields)),
