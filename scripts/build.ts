@@ -2,12 +2,13 @@
 import { spawnSync } from "node:child_process";
 import { chmodSync, existsSync, globSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { bundleProgram } from "./bundle.ts";
+import { bundlePrograms } from "./bundle.ts";
+import { removeUnreachable } from "./declarations.ts";
 
 const root = join(import.meta.dirname, "..");
 const dist = join(root, "dist");
 const stamp = join(dist, ".built");
-const inputs = ["src/**/*.ts", "tsconfig.json", "tsconfig.build.json", "package.json", "scripts/bundle.ts"];
+const inputs = ["src/**/*.ts", "tsconfig.json", "tsconfig.build.json", "package.json", "scripts/*.ts"];
 
 if (!isUpToDate()) await build();
 
@@ -24,9 +25,8 @@ async function build(): Promise<void> {
   const tsc = join(root, "node_modules/typescript/bin/tsc");
   const { status } = spawnSync(process.execPath, [tsc, "-p", "tsconfig.build.json"], { cwd: root, stdio: "inherit" });
   if (status !== 0) process.exit(status ?? 1);
-  // Nothing loads the compiler's version of the command line: the bundle replaces it.
-  rmSync(join(dist, "cli"), { recursive: true });
-  await bundleProgram(root);
+  removeUnreachable(dist, ["index.d.ts", "sandbox.d.ts"]);
+  await bundlePrograms(root);
   chmodSync(join(dist, "cli/corral.js"), 0o755);
   // Dated before the compiler read its files: a file that changed meanwhile is built the next time.
   writeFileSync(stamp, "");

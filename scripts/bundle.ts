@@ -8,28 +8,42 @@ import { type Plugin, rolldown } from "rolldown";
  */
 const LEFT_OUT = new Set(["ssh2", "@grpc/grpc-js", "@grpc/proto-loader", "protobufjs", "tar-fs"]);
 
+interface Bundle {
+  /** Below `dist/`. */
+  readonly dir: string;
+  /** What it starts with, by the name in `dir`. */
+  readonly input: Readonly<Record<string, string>>;
+}
+
+/** The file of a thread is started by its name from any file of a bundle: each bundle has it in its own folder. */
+const THREAD = { "schema-thread": "src/declarations/schema/schema-thread.ts" };
+/** The command line and the library have no files in common, so that each loads only what it uses itself. */
+const BUNDLES: readonly Bundle[] = [
+  { dir: "cli", input: { corral: "src/cli/corral.ts", ...THREAD } },
+  { dir: ".", input: { index: "src/index.ts", sandbox: "src/sandbox.ts", ...THREAD } },
+];
+
 /**
- * Bundles the command line and its dependencies into a few files: otherwise a short run spends a third of its time on
- * finding and loading hundreds of modules. The library stays as the compiler made it.
+ * Bundles command line and library with the packages that they use. A short run then does not spend a third of its time on finding and loading
+ * hundreds of modules, and an installation has exactly the packages that were tested, without those that are never used.
  */
-export async function bundleProgram(root: string): Promise<void> {
-  const bundle = await rolldown({
-    // The file of a thread is started by its name from any of the other files: it must be in the same folder.
-    input: {
-      corral: join(root, "src/cli/corral.ts"),
-      "schema-thread": join(root, "src/declarations/schema/schema-thread.ts"),
-    },
-    platform: "node",
-    cwd: root,
-    // The same target as the library's: the oldest Node that the package supports cannot parse `using`.
-    transform: { target: "node22" },
-    plugins: [withoutUnused()],
-  });
-  const dir = join(root, "dist/cli");
-  const { output } = await bundle.write({ dir, format: "esm", chunkFileNames: "[name]-[hash].js" });
-  await bundle.close();
-  const modules = output.flatMap((file) => (file.type === "chunk" ? file.moduleIds : []));
-  writeFileSync(join(dir, "THIRD-PARTY.txt"), licencesOf(modules));
+export async function bundlePrograms(root: string): Promise<void> {
+  const modules = new Set<string>();
+  for (const { dir, input } of BUNDLES) {
+    const bundle = await rolldown({
+      input: Object.fromEntries(Object.entries(input).map(([name, file]) => [name, join(root, file)])),
+      platform: "node",
+      cwd: root,
+      // The oldest Node that the package supports cannot parse `using`.
+      transform: { target: "node22" },
+      plugins: [withoutUnused()],
+    });
+    const target = join(root, "dist", dir);
+    const { output } = await bundle.write({ dir: target, format: "esm", chunkFileNames: "[name]-[hash].js" });
+    await bundle.close();
+    for (const file of output) if (file.type === "chunk") for (const id of file.moduleIds) modules.add(id);
+  }
+  writeFileSync(join(root, "dist/THIRD-PARTY.txt"), licencesOf([...modules]));
 }
 
 /** Replaces each module that is left out by one that throws when it is used, but not when it is loaded. */

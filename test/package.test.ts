@@ -92,6 +92,16 @@ describe("the package, packed and installed elsewhere", () => {
     expect(found).toEqual([]);
   });
 
+  it("brings one other package, and takes less than 60 MB", async () => {
+    const modules = join(dir, "node_modules");
+    expect((await readdir(modules)).filter((name) => !name.startsWith("."))).toEqual(["corral", "zod"]);
+    const { stdout } = await execute("du", ["-sm", modules]);
+    expect(Number.parseInt(stdout, 10)).toBeLessThan(60);
+    const licences = await readFile(join(modules, "corral/dist/THIRD-PARTY.txt"), "utf8");
+    expect(licences).toMatch(/^dockerode \d/m);
+    expect(licences).not.toMatch(/^ssh2 \d/m);
+  });
+
   it("holds no tests, no examples and no sources, nor maps to these", async () => {
     const all = await readdir(join(dir, "node_modules", "corral"), { recursive: true });
     expect(all.filter((name) => name.endsWith(".map"))).toEqual([]);

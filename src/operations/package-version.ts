@@ -1,12 +1,10 @@
 import { readFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
-
-/** `src/cli/` and `dist/cli/` are both two levels below the package. */
-const ROOT = new URL("../../", import.meta.url);
+import { join } from "node:path";
+import { PACKAGE_ROOT } from "../declarations/place/package-root.ts";
 
 /** The folder of the images that `corral images build` builds. */
-export const IMAGES_DIR = fileURLToPath(new URL("images", ROOT));
+export const IMAGES_DIR = join(PACKAGE_ROOT, "images");
 
 export function packageVersion(): string {
-  return (JSON.parse(readFileSync(new URL("package.json", ROOT), "utf8")) as { version: string }).version;
+  return (JSON.parse(readFileSync(join(PACKAGE_ROOT, "package.json"), "utf8")) as { version: string }).version;
 }

@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 
 /**
  * The folder of the Corral that runs: the nearest one with a `package.json`. It is searched for, because this file is three
- * levels below it in `src/` and `dist/`, and two where the command line is bundled.
+ * levels below it in `src/`, and is a part of bundles in `dist/`.
  */
 export const PACKAGE_ROOT = above(dirname(fileURLToPath(import.meta.url)));
 
