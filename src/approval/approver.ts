@@ -48,6 +48,8 @@ export interface Decision {
   readonly reason: string;
   /** For grants: the directory that was granted, if it is one of `wider`. */
   readonly directory?: string;
+  /** Of a denial: no person was asked and no rule decided, so what waits can still be approved. */
+  readonly unasked?: true;
 }
 
 /** Decides requests. Operations with consent `blocked` never reach it: no approver can allow them. */
@@ -57,6 +59,11 @@ export interface Approver {
 
 export function denied(reason: string): Decision {
   return { outcome: "denied", scope: "once", reason };
+}
+
+/** A denial because there is nobody to ask: what can wait for an answer waits. */
+export function unasked(reason: string): Decision {
+  return { ...denied(reason), unasked: true };
 }
 
 /** True for operations that go beyond the project's declarations. They are never approved automatically. */
@@ -90,5 +97,5 @@ export const noTerminal: Approver = {
 /** For the mode `interactive` in a program that set none. */
 export const noApprover: Approver = {
   decide: async () =>
-    denied("the approval mode is interactive, but no approver is set; set `approver` when the project is opened"),
+    unasked("the approval mode is interactive, but no approver is set; set `approver` when the project is opened"),
 };

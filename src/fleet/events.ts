@@ -22,8 +22,8 @@ export type FleetEvent =
 /** The state of a fleet, or how it ended. */
 export interface FleetSummary {
   readonly fleet: string;
-  readonly state: "running" | "done" | "paused" | "cancelled";
-  /** Why it is not done; null if it is. */
+  readonly state: "running" | "done" | "pending" | "paused" | "cancelled";
+  /** Why it has not ended; null if it has, with or without changes that wait. */
   readonly why: string | null;
   readonly items: number;
   readonly done: number;

@@ -9,14 +9,30 @@ export function itemResult(
   startedAt: Date | null,
   troubles: readonly string[],
 ): ItemResult {
-  const { status, exitCode, output, usage } = result;
+  const { exitCode, output, usage, changeset } = result;
   return {
-    ...unrunResult(claimed, status),
+    ...unrunResult(claimed, isPending(result) ? "pending" : result.status),
     ...{ run: claimed.run, attempt: claimed.attempt, exitCode, output, error: explained(result, troubles) },
     startedAt: startedAt?.toISOString() ?? null,
     durationMs: startedAt === null ? 0 : Math.max(0, Date.now() - startedAt.getTime()),
     memoryBytesPeak: usage.memoryBytesPeak,
+    ...(changeset === null ? {} : { changeset }),
   };
+}
+
+/** Why a run's result is no success although its worker succeeded: only its changes are not all applied. */
+const OF_CHANGES: ReadonlySet<string> = new Set([
+  "APPROVAL_DENIED",
+  "APPROVAL_TIMED_OUT",
+  "CHANGES_HELD",
+  "CHANGES_REFUSED",
+  "CHANGES_CONFLICT",
+]);
+
+/** Changes of a worker that succeeded wait for an answer. What a rule or a person denied does not wait. */
+function isPending({ status, changeset, error }: RunResult): boolean {
+  if (status !== "denied" && status !== "refused") return false;
+  return changeset !== null && changeset.id !== null && changeset.counts.held > 0 && OF_CHANGES.has(error?.code ?? "");
 }
 
 /** `lost` and `failed` do not give the cause, so the message gets the reported troubles or the end of standard error. */

@@ -6,7 +6,7 @@ const MAX_LOST_ATTEMPTS = 6;
 const FIRST_BACKOFF_MS = 500;
 
 /** Statuses that are never retried: success, and decisions of the project or of a person. */
-const FINAL = new Set(["succeeded", "refused", "denied", "cancelled"]);
+const FINAL = new Set(["succeeded", "refused", "denied", "cancelled", "pending"]);
 
 /** The delay before the next attempt in milliseconds; null if this result counts. `attempt` starts at 1. */
 export function retryInMs(status: string, attempt: number, { retries }: Pick<FleetSpec, "retries">): number | null {

@@ -11,8 +11,9 @@ import type { FleetSummary, OnFleetEvent } from "./events.ts";
 import type { ItemExecutor } from "./executor.ts";
 import { type FleetJob, itemJob } from "./item-job.ts";
 import { itemResult, unrunResult } from "./item-result.ts";
+import type { FleetState } from "./journal/fleets.ts";
 import type { FleetJournal } from "./journal/journal.ts";
-import { type FleetSpec, type ItemResult, isFailure } from "./model/item.ts";
+import { type FleetSpec, type ItemResult, isFailure, REVIEWED } from "./model/item.ts";
 import { type Claim, type ClaimedItem, type FleetQueue, LONGEST_DELAY_MS } from "./model/queue.ts";
 import { retryInMs } from "./retry.ts";
 import type { RunTroubles } from "./run-troubles.ts";
@@ -259,13 +260,14 @@ export class RunningFleet {
     const byReason: Record<string, number> = {};
     for (const { status, code, count } of lines) {
       byStatus[status] = (byStatus[status] ?? 0) + count;
-      if (code !== null && !SUCCESSES.has(status)) byReason[code] = (byReason[code] ?? 0) + count;
+      if (code !== null && !NO_REASONS.has(status)) byReason[code] = (byReason[code] ?? 0) + count;
     }
-    const state = record?.state === "done" || record?.state === "cancelled" ? record.state : "paused";
+    const stored = record?.state;
+    const state = hasEnded(stored) ? stored : "paused";
     return {
       fleet: this.id,
       state,
-      why: state === "done" ? null : (record?.why ?? this.#why),
+      why: state === "done" || state === "pending" ? null : (record?.why ?? this.#why),
       items: record?.counts.total ?? 0,
       done: record?.counts.done ?? 0,
       byStatus,
@@ -275,7 +277,12 @@ export class RunningFleet {
   }
 }
 
-const SUCCESSES: ReadonlySet<string> = new Set(["succeeded", "cached"]);
+/** Their errors are no failures of the fleet. */
+const NO_REASONS: ReadonlySet<string> = new Set(["succeeded", "cached", ...REVIEWED]);
+
+function hasEnded(state: FleetState | undefined): state is "done" | "pending" | "cancelled" {
+  return state === "done" || state === "pending" || state === "cancelled";
+}
 
 const WHY_NOT_RUNNING: Readonly<Record<Exclude<Claim["fleet"], "running">, string>> = {
   paused: "the fleet is paused",

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { retryInMs } from "../../src/fleet/retry.ts";
 
 describe("another attempt", () => {
-  it.each(["succeeded", "refused", "denied", "cancelled"])("is never made where an item %s", (status) => {
+  it.each(["succeeded", "refused", "denied", "cancelled", "pending"])("is never made where an item %s", (status) => {
     expect(retryInMs(status, 1, { retries: 9 })).toBeNull();
   });
 

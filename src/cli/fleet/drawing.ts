@@ -43,16 +43,17 @@ function progressLine({ items, done, failed }: FleetView, { columns, colors }: F
 }
 
 function countsLine(view: FleetView, { columns, colors }: FleetDrawingStyle): string {
-  const { succeeded, cached, failed, running, waiting, earlier } = view;
+  const { succeeded, cached, failed, pending, running, waiting, earlier } = view;
   const counts: readonly (readonly [string, number, Piece["paint"], boolean])[] = [
     ["✓", succeeded, colors.green, true],
     ["✗", failed, colors.red, true],
     ["▸", running, colors.cyan, true],
     ["≡", cached, colors.cyan, cached > 0],
+    ["◇", pending, colors.magenta, pending > 0],
     ["↻", waiting, colors.yellow, waiting > 0],
     ["·", earlier, colors.dim, earlier > 0],
   ];
-  const words = ["succeeded", "failed", "running", "cached", "to retry", "already done"];
+  const words = ["succeeded", "failed", "running", "cached", "pending", "to retry", "already done"];
   const pieces = counts.flatMap(([mark, count, paint, shown], index): Piece[] => {
     if (!shown) return [];
     const quiet = count === 0 ? colors.dim : paint;

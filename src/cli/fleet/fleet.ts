@@ -39,7 +39,7 @@ export async function showVerb(asked: string, options: ProjectOptions, terminal:
   const { id, spec, state, why, counts, summary, slowest, lastFailures } = fleet;
   const lines = [
     `Fleet ${id}: ${printableLine(spec.worker, 80)}, ${printableLine(spec.source, 200)}`,
-    `${state}${why === null ? "" : ` (${printableLine(why, 200)})`}: ${counts.done} of ${counts.total} done, ${counts.failed} failed`,
+    `${state}${why === null ? "" : ` (${printableLine(why, 200)})`}: ${counts.done} of ${counts.total} done, ${counts.failed} failed${counts.pending === 0 ? "" : `, ${counts.pending} pending`}`,
     "",
     columns(summary.map(({ status, code, count }) => [String(count), status, code ?? ""])),
     ...section(

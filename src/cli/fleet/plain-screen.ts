@@ -1,6 +1,6 @@
 import type { FleetEvent, FleetSummary } from "../../fleet/events.ts";
 import type { ItemResult } from "../../fleet/model/item.ts";
-import { isSuccess } from "../../fleet/report/measures/outcome.ts";
+import { isPending, isSuccess } from "../../fleet/report/measures/outcome.ts";
 import { countText } from "../../fleet/report/measures/quantity.ts";
 import type { FleetScreen } from "../terminal/screen.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
@@ -66,7 +66,7 @@ export class PlainFleetScreen implements FleetScreen {
 
   #settle(result: ItemResult): void {
     this.#done += 1;
-    if (!isSuccess(result.status)) {
+    if (!isSuccess(result.status) && !isPending(result.status)) {
       if (this.#failures.take()) this.tell(failureText(result));
       else if (this.#failures.isJustExceeded) this.tell("corral: further failures are only counted");
     }

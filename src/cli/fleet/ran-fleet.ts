@@ -1,5 +1,5 @@
 import v8 from "node:v8";
-import { type Approver, denied } from "../../approval/approver.ts";
+import { type Approver, unasked } from "../../approval/approver.ts";
 import type { Project } from "../../declarations/project.ts";
 import type { FleetSummary } from "../../fleet/events.ts";
 import { type FleetStart, runFleet } from "../../operations/run-fleet.ts";
@@ -12,7 +12,7 @@ import { fleetScreenFor } from "./screen.ts";
 /** No person answers for each of thousands of items, and the terminal shows the progress of the fleet. */
 const ASKS_NOBODY: Approver = {
   decide: async () =>
-    denied("the approval mode is interactive, and a fleet asks no person; a rule of the project can approve it"),
+    unasked("the approval mode is interactive, and a fleet asks no person; a rule of the project can approve it"),
 };
 
 /**
@@ -59,12 +59,18 @@ export async function ranFleet(
     });
     const summary = await ended(results);
     screen.end(summary);
-    if (summary.state !== "done") return asked > 0 ? EXIT.cancelled : EXIT.someFailed;
-    const { succeeded = 0, cached = 0 } = summary.byStatus;
-    return succeeded + cached === summary.items ? 0 : EXIT.someFailed;
+    return statusOf(summary, asked > 0);
   } finally {
     off();
   }
+}
+
+/** A failure is more than a change that waits: a script that can only retry looks for failures first. */
+function statusOf({ state, items, byStatus }: FleetSummary, isInterrupted: boolean): number {
+  if (state !== "done" && state !== "pending") return isInterrupted ? EXIT.cancelled : EXIT.someFailed;
+  const { succeeded = 0, cached = 0, applied = 0, pending = 0 } = byStatus;
+  if (succeeded + cached + applied + pending < items) return EXIT.someFailed;
+  return pending > 0 ? EXIT.pending : 0;
 }
 
 function waitingText(running: number): string {

@@ -24,6 +24,7 @@ export function summaryText(summary: FleetSummary): string {
 const STATES: Readonly<Record<FleetSummary["state"], string>> = {
   running: "is still running",
   done: "is done",
+  pending: "is pending",
   paused: "is paused",
   cancelled: "was cancelled",
 };
@@ -46,13 +47,19 @@ function countedLines(counts: readonly [string, number][]): string[] {
 }
 
 /** The next command, where there is one. */
-function ways({ fleet, state, byReason }: FleetSummary): string[] {
+function ways({ fleet, state, byReason, byStatus: { pending = 0 } }: FleetSummary): string[] {
   const id = printableLine(fleet, 40);
-  if (state === "paused") return [`corral: \`corral fleet resume ${id}\` continues it`];
-  if (Object.keys(byReason).length === 0) return [];
+  const review = pending === 0 ? [] : [`corral: ${changesOf(pending)} for consent: \`corral changes ls\` lists them`];
+  if (state === "paused") return [...review, `corral: \`corral fleet resume ${id}\` continues it`];
+  if (Object.keys(byReason).length === 0) return review;
   return [
+    ...review,
     `corral: \`corral fleet results ${id} --jsonl\` lists each, \`corral fleet retry ${id} --failed\` retries them`,
   ];
+}
+
+function changesOf(pending: number): string {
+  return pending === 1 ? "the changes of 1 item wait" : `the changes of ${countText(pending)} items wait`;
 }
 
 /** That the items are known. */
@@ -63,10 +70,10 @@ export function loadedText(fleet: string, items: number, done: number): string {
 
 /** How far it is, in one line. */
 export function progressText(view: FleetView): string {
-  const { items, done, failed, running, recentRate, leftMs } = view;
+  const { items, done, failed, pending, running, recentRate, leftMs } = view;
   const percent = items === 0 ? 100 : Math.floor((done * 100) / items);
   const left = leftMs === null ? "" : `, about ${durationText(Math.ceil(leftMs / 1000) * 1000)} left`;
-  return `corral: ${countText(done)} of ${countText(items)} done (${percent}%), ${countText(failed)} failed, ${countText(running)} running, ${rateText(recentRate)}${left}`;
+  return `corral: ${countText(done)} of ${countText(items)} done (${percent}%), ${countText(failed)} failed, ${pending === 0 ? "" : `${countText(pending)} pending, `}${countText(running)} running, ${rateText(recentRate)}${left}`;
 }
 
 /** One item that did not succeed. */

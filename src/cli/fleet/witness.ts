@@ -1,6 +1,6 @@
 import type { FleetEvent } from "../../fleet/events.ts";
 import type { ItemResult } from "../../fleet/model/item.ts";
-import { isSuccess } from "../../fleet/report/measures/outcome.ts";
+import { isPending, isSuccess } from "../../fleet/report/measures/outcome.ts";
 import { RecentRate } from "./rate.ts";
 
 /** The most of each list that is ever shown. */
@@ -18,6 +18,8 @@ export interface FleetView {
   readonly succeeded: number;
   readonly cached: number;
   readonly failed: number;
+  /** Their changes wait for a person. */
+  readonly pending: number;
   readonly running: number;
   /** Failed once, and wait to be tried again. */
   readonly waiting: number;
@@ -50,6 +52,7 @@ export class FleetWitness {
   #succeeded = 0;
   #cached = 0;
   #failed = 0;
+  #pending = 0;
   #draining: string | null = null;
 
   /** `now`: milliseconds of a clock that only goes forward. */
@@ -91,6 +94,7 @@ export class FleetWitness {
       succeeded: this.#succeeded,
       cached: this.#cached,
       failed: this.#failed,
+      pending: this.#pending,
       running: this.#running.size,
       waiting: this.#waiting.size,
       elapsedMs,
@@ -104,7 +108,7 @@ export class FleetWitness {
   }
 
   get #settled(): number {
-    return this.#succeeded + this.#cached + this.#failed;
+    return this.#succeeded + this.#cached + this.#failed + this.#pending;
   }
 
   #settle({ index, key, status, error }: ItemResult, again: boolean): void {
@@ -117,6 +121,7 @@ export class FleetWitness {
     this.#rate.add(this.#now());
     if (status === "cached") this.#cached += 1;
     else if (isSuccess(status)) this.#succeeded += 1;
+    else if (isPending(status)) this.#pending += 1;
     else {
       this.#failed += 1;
       this.#failures.push({ key, status, error });

@@ -6,6 +6,8 @@ export const EXIT = {
   /** Of a fleet: not every item succeeded. */
   someFailed: 1,
   wrongUsage: 2,
+  /** Of a fleet: no item failed, but changes of some wait for consent. A script must not take them for done. */
+  pending: 3,
   timedOut: 124,
   engineTrouble: 125,
   refused: 126,

@@ -62,6 +62,7 @@ Exit status:
   0    every item succeeded
   1    an item did not succeed
   2    wrong usage, or there is no item
+  3    no item failed, but changes wait for consent
   126  nothing was run
   130  interrupted
 ${examples(

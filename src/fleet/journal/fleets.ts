@@ -4,7 +4,9 @@ import type { ItemCounts } from "../model/queue.ts";
 import type { Database } from "./database.ts";
 
 /** `paused`: no process runs it, and it can be resumed. */
-export type FleetState = "loading" | "running" | "paused" | "cancelled" | "done";
+type StoredState = "loading" | "running" | "paused" | "cancelled" | "done";
+/** `pending`: every item has ended, and changes of some wait for a person. */
+export type FleetState = StoredState | "pending";
 
 /** The journal's record of a fleet. */
 export interface FleetRecord {
@@ -22,7 +24,8 @@ export interface FleetRecord {
   readonly counts: ItemCounts;
 }
 
-export interface FleetRow extends Pick<FleetRecord, "state" | "owner" | "why"> {
+export interface FleetRow extends Pick<FleetRecord, "owner" | "why"> {
+  readonly state: StoredState;
   /** The row's number in the database. */
   readonly id: number;
   readonly name: string;
@@ -68,29 +71,34 @@ export function fleetsLike(db: Database, prefix: string, limit: number): FleetRe
 }
 
 export function recordOf(db: Database, row: FleetRow): FleetRecord {
+  const counts = countsOf(db, row);
   return {
     id: row.name,
     spec: JSON.parse(row.spec) as FleetSpec,
-    state: row.state,
+    state: row.state === "done" && counts.pending > 0 ? "pending" : row.state,
     owner: row.owner,
     createdAt: new Date(row.created_at).toISOString(),
     endedAt: row.ended_at === null ? null : new Date(row.ended_at).toISOString(),
     why: row.why,
-    counts: countsOf(db, row),
+    counts,
   };
 }
 
 /** Its cost does not depend on the number of items: results are tallied as they come, and few items run at once. */
 export function countsOf(db: Database, { id, total }: Pick<FleetRow, "id" | "total">): ItemCounts {
-  const { done = 0, failed = 0 } =
-    db.get<{ done: number; failed: number }>(
-      "SELECT coalesce(sum(count), 0) AS done, coalesce(sum(count * failed), 0) AS failed FROM tallies WHERE fleet = ?",
-      id,
-    ) ?? {};
+  const {
+    done = 0,
+    failed = 0,
+    pending = 0,
+  } = db.get<{ done: number; failed: number; pending: number }>(
+    `SELECT coalesce(sum(count), 0) AS done, coalesce(sum(count * failed), 0) AS failed,
+         coalesce(sum(iif(status = 'pending', count, 0)), 0) AS pending FROM tallies WHERE fleet = ?`,
+    id,
+  ) ?? {};
   const { running = 0 } =
     db.get<{ running: number }>("SELECT count(*) AS running FROM items WHERE fleet = ? AND state = 'running'", id) ??
     {};
-  return { total, queued: total - running - done, running, done, failed };
+  return { total, queued: total - running - done, running, done, failed, pending };
 }
 
 /** Records that no process runs the fleet until it is resumed. False if `owner` did not run it. */

@@ -14,7 +14,7 @@ import {
 } from "../model/queue.ts";
 import { boundedResult } from "./bounded-result.ts";
 import type { Database } from "./database.ts";
-import { countsOf, type FleetRow, type FleetState } from "./fleets.ts";
+import { countsOf, type FleetRow } from "./fleets.ts";
 import type { GroupedWrites } from "./grouped-writes.ts";
 
 /** `not_before` of a new item is 0, so that new items sort before retries. */
@@ -183,7 +183,7 @@ export class JournalQueue implements FleetQueue {
     return { ok: false, code: "fenced", reason: `attempt ${attempt} of item ${index} no longer counts: ${instead}` };
   }
 
-  #row(): Pick<FleetRow, "id" | "owner" | "total"> & { readonly state: FleetState } {
+  #row(): Pick<FleetRow, "id" | "owner" | "total" | "state"> {
     const { db, fleet } = this.#options;
     const row = db.get<FleetRow>("SELECT id, state, owner, total FROM fleets WHERE id = ?", fleet);
     if (row === undefined) throw new Error("the fleet was removed from the journal");

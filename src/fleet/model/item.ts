@@ -66,7 +66,10 @@ export interface FleetSpec {
   readonly source: string;
 }
 
-/** The result of one item. `status` is a run's, or `cached` if an earlier success counts. */
+/**
+ * The result of one item. `status` is a run's; `cached` if an earlier success counts; `pending` if the worker succeeded and changes
+ * wait for consent, and after a person's decision `applied`, `partly_applied` or `discarded`.
+ */
 export interface ItemResult {
   readonly index: number;
   readonly key: string;
@@ -84,9 +87,23 @@ export interface ItemResult {
   readonly endedAt: string;
   readonly durationMs: number;
   readonly memoryBytesPeak: number | null;
+  /** Its changes to staged mounts; absent if there were none. */
+  readonly changeset?: ItemChangeset;
 }
 
-/** The meaning of `--failed` everywhere: the item did not succeed and was not cancelled. */
+export interface ItemChangeset {
+  /** Its id for `corral changes`; null if nothing waits there. */
+  readonly id: string | null;
+  /** How many changes have which outcome; `discarded` only after a person's decision. */
+  readonly counts: Readonly<Record<string, number>>;
+}
+
+/** Changes of the item wait for a person, or a person has decided on them. */
+export const REVIEWED = ["pending", "applied", "partly_applied", "discarded"] as const;
+
+const NO_FAILURES: ReadonlySet<string> = new Set(["succeeded", "cached", "cancelled", ...REVIEWED]);
+
+/** The meaning of `--failed` everywhere: the item did not succeed, was not cancelled, and does not wait for a person. */
 export function isFailure(status: string): boolean {
-  return !["succeeded", "cached", "cancelled"].includes(status);
+  return !NO_FAILURES.has(status);
 }

@@ -71,4 +71,6 @@ export interface ItemCounts {
   readonly done: number;
   /** Done items that neither succeeded nor were cached or cancelled. */
   readonly failed: number;
+  /** Done items whose changes wait for a person. */
+  readonly pending: number;
 }

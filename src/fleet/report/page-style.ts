@@ -3,12 +3,12 @@ export const PAGE_STYLE = `
 :root {
   color-scheme: light dark;
   --page: #f4f5f7; --card: #ffffff; --line: #dfe3e8; --ink: #1c2129; --soft: #5c6673; --accent: #3a6ea5;
-  --succeeded: #17855f; --cached: #4f93c9; --failed: #c8372d; --limited: #c27400; --refused: #8557c2; --stopped: #737a85;
+  --succeeded: #17855f; --cached: #4f93c9; --pending: #b5467f; --failed: #c8372d; --limited: #c27400; --refused: #8557c2; --stopped: #737a85;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --page: #0e1217; --card: #171c23; --line: #2b333d; --ink: #e4e8ee; --soft: #98a3b1; --accent: #6fa3dc;
-    --succeeded: #36a37b; --cached: #6cb2e6; --failed: #ee6a5f; --limited: #e59f35; --refused: #b08aec; --stopped: #8b95a3;
+    --succeeded: #36a37b; --cached: #6cb2e6; --pending: #e57fb2; --failed: #ee6a5f; --limited: #e59f35; --refused: #b08aec; --stopped: #8b95a3;
   }
 }
 * { box-sizing: border-box; }
@@ -42,8 +42,9 @@ svg .stack { shape-rendering: crispEdges; }
 svg .bar { fill: var(--accent); }
 svg line.quantile { stroke: var(--ink); stroke-width: 1; stroke-dasharray: 3 3; }
 svg text.quantile { fill: var(--ink); font-weight: 600; stroke: var(--card); stroke-width: 4px; paint-order: stroke; }
-svg .succeeded { fill: var(--succeeded); } svg .cached { fill: var(--cached); } svg .failed { fill: var(--failed); }
+svg .succeeded { fill: var(--succeeded); } svg .cached { fill: var(--cached); } svg .pending { fill: var(--pending); } svg .failed { fill: var(--failed); }
 svg .limited { fill: var(--limited); } svg .refused { fill: var(--refused); } svg .stopped { fill: var(--stopped); }
+.whole .pending, i.pending { background: var(--pending); }
 .whole .succeeded, i.succeeded { background: var(--succeeded); } .whole .cached, i.cached { background: var(--cached); }
 .whole .failed, i.failed { background: var(--failed); } .whole .limited, i.limited { background: var(--limited); }
 .whole .refused, i.refused { background: var(--refused); } .whole .stopped, i.stopped { background: var(--stopped); }

@@ -2,7 +2,7 @@ import type { Decision } from "../../approval/approver.ts";
 import { applyChangeset } from "../../changes/apply/apply.ts";
 import type { Verdict } from "../../changes/apply/verdict.ts";
 import type { Collected } from "../../changes/collect.ts";
-import { type ChangeOutcome, only } from "../../changes/model/changeset.ts";
+import { type ChangeOutcome, type Changeset, only } from "../../changes/model/changeset.ts";
 import type { Stage } from "../../changes/stage.ts";
 import type { Consent, Declared, Destinations } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
@@ -29,17 +29,20 @@ export async function settleChanges(
 ): Promise<Settlement> {
   const { changeset } = collected;
   const { decisions, unfit } = await decisionsOn(collected, job, env, signal);
+  const refused = changeset.changes.filter(({ refusal }) => refusal !== null).map(({ index }) => index);
+  /** With what is refused, so that whoever decides on the rest sees it. */
+  const kept = (indexes: readonly number[]): Changeset => only(changeset, new Set([...indexes, ...refused]));
   const withheld = new Set(
     [...decisions].filter(([, decision]) => decision.outcome !== "approved").map(([index]) => index),
   );
   // What waits is kept before anything is applied: a process that is killed in between loses nothing.
   for (const decision of new Set([...withheld].flatMap((index) => decisions.get(index) ?? []))) {
     const waiting = [...withheld].filter((index) => decisions.get(index) === decision);
-    await into.keep(only(changeset, new Set(waiting)), withheldAs(decision), decision.reason);
+    await into.keep(kept(waiting), withheldAs(decision), decision.reason);
   }
   for (const verdict of distinct([...unfit.values()])) {
     const alike = [...unfit].filter(([, one]) => isAlike(one, verdict)).map(([index]) => index);
-    await into.keep(only(changeset, new Set(alike)), verdict.outcome, verdict.reason ?? "");
+    await into.keep(kept(alike), verdict.outcome, verdict.reason ?? "");
   }
   const fit = changeset.changes.filter(
     ({ refusal, index }) => refusal === null && !withheld.has(index) && !unfit.has(index),
@@ -57,9 +60,11 @@ export async function settleChanges(
       return { change, outcome: withheldAs(decision), reason: decision.reason };
     return applied.get(change.index) ?? { change, outcome: "held", reason: "it was not reached" };
   });
+  const waits = withheld.size > 0 || outcomes.some(({ outcome }) => WAITS.has(outcome));
+  if (waits && withheld.size + unfit.size === 0 && refused.length > 0) await into.keep(kept([]), "refused", "");
   const all = [...decisions.values()];
   const decision = all.find(({ outcome }) => outcome !== "approved") ?? all[0] ?? null;
-  return { outcomes, decision, kept: withheld.size > 0 || outcomes.some(({ outcome }) => WAITS.has(outcome)) };
+  return { outcomes, decision, kept: waits };
 }
 
 function distinct(verdicts: readonly Verdict[]): Verdict[] {
@@ -81,13 +86,13 @@ export async function holdChanges({ changeset }: Collected, reason: string, into
         : { change, outcome: "refused", reason: change.refusal },
   );
   const waiting = new Set(outcomes.filter(({ outcome }) => outcome === "held").map(({ change }) => change.index));
-  if (waiting.size > 0) await into.keep(only(changeset, waiting), "held", reason);
+  if (waiting.size > 0) await into.keep(changeset, "held", reason);
   return { outcomes, decision: null, kept: waiting.size > 0 };
 }
 
 /** Without an answer nothing was denied: the changes can still be approved. */
-function withheldAs({ outcome }: Decision): "denied" | "held" {
-  return outcome === "denied" ? "denied" : "held";
+function withheldAs({ outcome, unasked }: Decision): "denied" | "held" {
+  return outcome === "denied" && !unasked ? "denied" : "held";
 }
 
 /**

@@ -99,7 +99,9 @@ function failureOf(settlement: Settlement, job: Job): SettledChanges["failure"] 
   }
   if (decision === null || decision.outcome === "approved") return heldFailure(outcomes, job);
   const timedOut = decision.outcome === "timed_out";
-  const answer = timedOut ? "no answer came in time" : `it was denied: ${decision.reason}`;
+  const answer = timedOut
+    ? "no answer came in time"
+    : `${decision.unasked ? "nobody was asked" : "it was denied"}: ${decision.reason}`;
   const withheld = outcomes.filter(({ outcome }) => outcome !== "applied").map(({ change }) => change.path);
   const shown = withheld.slice(0, 5).join(", ") + (withheld.length > 5 ? ` and ${withheld.length - 5} more` : "");
   const way =
@@ -107,7 +109,7 @@ function failureOf(settlement: Settlement, job: Job): SettledChanges["failure"] 
       ? `It waits: see \`corral changes show ${job.run}\`.`
       : "Declare `approval: pre_approved` for what it may write, or run it where a person can approve.";
   const message = `Worker ${job.worker.name} changed ${shown}; that needs approval, and ${answer}. ${way}`;
-  const code = timedOut ? "APPROVAL_TIMED_OUT" : "APPROVAL_DENIED";
+  const code = timedOut ? "APPROVAL_TIMED_OUT" : decision.unasked ? "CHANGES_HELD" : "APPROVAL_DENIED";
   return { status: "denied", violations: [], error: { code, message } };
 }
 

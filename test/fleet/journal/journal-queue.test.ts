@@ -38,7 +38,7 @@ it("gives items out once each, in their order, with an attempt of their own", as
   expect([nextAtMs, fleet]).toEqual([null, "running"]);
   expect(await claimed(queue, 5)).toEqual(["2.1"]);
   expect(await claimed(queue, 5)).toEqual([]);
-  expect(await queue.counts()).toEqual({ total: 3, queued: 0, running: 3, done: 0, failed: 0 });
+  expect(await queue.counts()).toEqual({ total: 3, queued: 0, running: 3, done: 0, failed: 0, pending: 0 });
 });
 
 it("gives an item that is tried again after the fresh ones, when it is due, and says when that is", async () => {
@@ -73,7 +73,7 @@ it("refuses what a fenced attempt says, and tells which one counts", async () =>
   });
   expect(await queue.settle(0, 2, settlementOf(0, { output: "right" }))).toEqual({ ok: true });
   expect(await queue.settle(0, 2, settlementOf(0, { output: "again" }))).toMatchObject({ code: "fenced" });
-  expect(await queue.counts()).toEqual({ total: 1, queued: 0, running: 0, done: 1, failed: 0 });
+  expect(await queue.counts()).toEqual({ total: 1, queued: 0, running: 0, done: 1, failed: 0, pending: 0 });
   expect(journal.list()[0]?.counts.done).toBe(1);
   expect([...journal.results(journal.list()[0]?.id ?? "")].map(({ output }) => output)).toEqual(["right"]);
 });
@@ -123,7 +123,7 @@ it("cancels what waits and leaves what runs to its claimer", async () => {
   await queue.requeue(1, 1, 9000);
   expect(await queue.cancelQueued("too many failures")).toBe(11_999);
   expect(await queue.claim(1, attempts())).toEqual({ items: [], nextAtMs: null, fleet: "cancelled" });
-  expect(await queue.counts()).toEqual({ total: 12_000, queued: 0, running: 1, done: 11_999, failed: 0 });
+  expect(await queue.counts()).toEqual({ total: 12_000, queued: 0, running: 1, done: 11_999, failed: 0, pending: 0 });
   expect(await queue.cancelQueued("again")).toBe(0);
   expect(await queue.settle(0, 1, settlementOf(0))).toEqual({ ok: true });
   const { id } = journal.list()[0] ?? { id: "" };

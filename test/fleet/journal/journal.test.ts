@@ -71,7 +71,7 @@ describe("a journal", () => {
       createdAt: "2026-01-01T00:00:00.000Z",
       endedAt: null,
       why: null,
-      counts: { total: 2, queued: 2, running: 0, done: 0, failed: 0 },
+      counts: { total: 2, queued: 2, running: 0, done: 0, failed: 0, pending: 0 },
     });
     expect(journal.find("000000000000")).toBeNull();
   });

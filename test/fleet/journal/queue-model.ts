@@ -46,7 +46,15 @@ export class QueueModel {
   counts(): ItemCounts {
     const of = (wanted: string): number => this.items.filter(({ state }) => state === wanted).length;
     const failed = this.items.filter(({ status }) => status === "failed" || status === "lost").length;
-    return { total: this.items.length, queued: of("queued"), running: of("running"), done: of("done"), failed };
+    const pending = this.items.filter(({ status }) => status === "pending").length;
+    return {
+      total: this.items.length,
+      queued: of("queued"),
+      running: of("running"),
+      done: of("done"),
+      failed,
+      pending,
+    };
   }
 
   #leave(index: number, attempt: number, change: Partial<ModelItem>): boolean {

@@ -14,7 +14,7 @@ const step = fc.oneof(
     weight: 6,
     arbitrary: fc.record({
       ...{ do: fc.constant("settle" as const), index, attempt },
-      status: fc.constantFrom("succeeded", "failed", "lost", "cached"),
+      status: fc.constantFrom("succeeded", "failed", "lost", "cached", "pending"),
     }),
   },
   { weight: 5, arbitrary: fc.record({ do: fc.constant("requeue" as const), index, attempt, wait: fc.nat(50) }) },

@@ -97,7 +97,7 @@ describe("what gives way to something else", () => {
       zones: { out: "rw" },
       files,
     });
-    const counts = { denied: 3, applied: 1 };
+    const counts = { held: 3, applied: 1 };
     expect(await project.run("w")).toMatchObject({ status: "denied", changeset: { counts } });
     expect(await readFile(join(project.dir, "out/now/precious"), "utf8")).toBe("p");
   });

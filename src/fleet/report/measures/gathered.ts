@@ -1,6 +1,6 @@
 import type { ReportData, ReportItem } from "./data.ts";
 import { LONGEST, shortened } from "./escaped.ts";
-import { isSuccess, OUTCOMES, type Outcome, outcomeOf } from "./outcome.ts";
+import { isPending, isSuccess, OUTCOMES, type Outcome, outcomeOf } from "./outcome.ts";
 import { DurationStatistics } from "./statistics.ts";
 import { TimeBins } from "./time-bins.ts";
 
@@ -93,7 +93,7 @@ class Gathering {
       this.#memoryBytesPeak = Math.max(this.#memoryBytesPeak ?? 0, item.memoryBytesPeak);
     }
     this.#addTimes(item, outcome);
-    if (!isSuccess(item.status)) this.#addFailure(item);
+    if (!isSuccess(item.status) && !isPending(item.status)) this.#addFailure(item);
   }
 
   end(): Gathered {
