@@ -44,6 +44,8 @@ export interface WorkerRun {
   readonly policy: string | null;
   /** Asks about every host that it tries to reach. Absent: false. */
   readonly learnsNetwork?: boolean;
+  /** Applies what the worker changed even if it fails, where this needs no further consent. Absent: false, and it waits. */
+  readonly appliesFailed?: boolean;
   /** Cancels the run: it ends as `cancelled`, and nothing is left of it. */
   readonly signal: AbortSignal;
 }
@@ -54,7 +56,16 @@ export interface WorkerRun {
  * @throws RequestError ATTACHMENT, UNKNOWN_TRANSCRIPT, CONTINUE before anything runs
  */
 export async function runWorker(request: WorkerRun, env: RunEnvironment): Promise<RunResult> {
-  const { worker, input, attachments = [], cwd, policy, learnsNetwork = false, signal } = request;
+  const {
+    worker,
+    input,
+    attachments = [],
+    cwd,
+    policy,
+    learnsNetwork = false,
+    appliesFailed = false,
+    signal,
+  } = request;
   const continues =
     request.continues === undefined
       ? {}
@@ -62,7 +73,16 @@ export async function runWorker(request: WorkerRun, env: RunEnvironment): Promis
   const files =
     attachments.length === 0 ? [] : await resolveAttachments(attachments, await rootSandbox(env, policy, worker), cwd);
   return await run(
-    { worker, input, attachments: files, signal, learnsNetwork, ...continues, ...(policy === null ? {} : { policy }) },
+    {
+      worker,
+      input,
+      attachments: files,
+      signal,
+      learnsNetwork,
+      appliesFailed,
+      ...continues,
+      ...(policy === null ? {} : { policy }),
+    },
     env,
   );
 }

@@ -40,12 +40,13 @@ export interface RunRequest {
   readonly policy?: string;
   /** Asks about every host that the worker, or one that it calls, tries to reach. Absent: false. */
   readonly learnsNetwork?: boolean;
+  readonly appliesFailed?: boolean;
   readonly signal: AbortSignal;
 }
 
 /** Runs a worker under the project. Every outcome is a result; it rejects only for a bug or a broken installation. */
 export async function run(request: RunRequest, env: RunEnvironment): Promise<RunResult> {
-  const { worker, input, attachments = [], continues, learnsNetwork = false, signal } = request;
+  const { worker, input, attachments = [], continues, learnsNetwork = false, appliesFailed = false, signal } = request;
   const run = newRunId();
   const project = await rootSandbox(env, request.policy ?? null, worker);
   const violations = nameViolations(attachments);
@@ -64,6 +65,7 @@ export async function run(request: RunRequest, env: RunEnvironment): Promise<Run
     attachments,
     signal,
     learnsNetwork,
+    appliesFailed,
     ...conversation,
   };
   return await perform(rootJob(asked, env.project.delegation), env);

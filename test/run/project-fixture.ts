@@ -41,6 +41,7 @@ export interface RunOptions {
   readonly attachments?: readonly Attachment[];
   readonly policy?: string;
   readonly learnsNetwork?: boolean;
+  readonly appliesFailed?: boolean;
   readonly signal?: AbortSignal;
 }
 

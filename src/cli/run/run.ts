@@ -36,6 +36,8 @@ export interface RunOptions {
   /** The id of an agent's earlier run. */
   readonly continue?: string;
   readonly learnNetwork?: boolean;
+  /** What a failed worker wrote is applied, too. */
+  readonly applyFailed?: boolean;
   readonly json?: boolean;
 }
 
@@ -106,7 +108,8 @@ async function ran(
   if (reapTrouble !== null) screen.tell(`corral: not everything could be reaped: ${reapTrouble}`);
   const earlier = options.continue === undefined ? {} : { continues: options.continue };
   const how = { cwd: terminal.cwd, policy: options.policy ?? null, learnsNetwork: options.learnNetwork ?? false };
-  const request = { ...what, ...earlier, ...how, signal: stop.signal };
+  const appliesFailed = options.applyFailed ?? false;
+  const request = { ...what, ...earlier, ...how, appliesFailed, signal: stop.signal };
   const result = await runWorker(request, environment);
   return { result, grants: environment.grants.told };
 }

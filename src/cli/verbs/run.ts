@@ -12,6 +12,10 @@ export function addRun({ does, terminal, verb }: Frame): void {
     )
     .addOption(policy())
     .addOption(approve())
+    .option(
+      "--apply-failed",
+      "apply what the worker wrote to staged directories even if it fails, such as reports of tests",
+    )
     .option("--tree", "print the tree of calls on standard error at the end, even without a terminal")
     .option("--stream", "print what agents say and do on standard error at once, even without a terminal")
     .option("--record <file>", "write an agent's conversation to a .jsonl file that `model: script/FILE` replays")

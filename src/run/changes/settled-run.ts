@@ -22,7 +22,7 @@ export interface SettledChanges {
 
 /**
  * The result of a run together with the outcome of its changes. A run that did not succeed changes nothing: what it wrote
- * waits for a person. If a run succeeded and not all of its changes were applied, its result is not a success.
+ * waits for a person, unless the user wants it anyway. If a run succeeded and not all of its changes were applied, its result is not a success.
  */
 export async function settledRun(
   job: Job,
@@ -31,7 +31,8 @@ export async function settledRun(
   env: Declared & Consent & Destinations,
 ): Promise<RunResult> {
   const succeeded = result.status === "succeeded";
-  const unfit = succeeded ? null : `the run did not succeed (${result.status})`;
+  const isApplied = succeeded || (job.appliesFailed === true && WORKER_FAILED.has(result.status));
+  const unfit = isApplied ? null : `the run did not succeed (${result.status})`;
   const settled = await settleEnded(job, stage, env, unfit);
   if (settled === null) return result;
   const { changes, changeset, failure } = settled;
@@ -40,6 +41,9 @@ export async function settledRun(
   const told = succeeded ? failure : { violations: [...result.violations, ...failure.violations] };
   return { ...result, changes, changeset, ...told };
 }
+
+/** The worker itself failed: what it wrote is whole. */
+const WORKER_FAILED: ReadonlySet<RunResult["status"]> = new Set(["failed", "signaled", "timed_out", "oom_killed"]);
 
 /** `unfit`: why nothing is applied in any case. Returns null if nothing was changed. */
 export async function settleEnded(

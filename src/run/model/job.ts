@@ -64,6 +64,8 @@ export interface Job {
   readonly continues?: Continued;
   /** The user wants to be asked about every host that this tree of runs tries to reach. Absent: false. */
   readonly learnsNetwork?: boolean;
+  /** What the run changed is settled as that of a success, even if its worker fails. Absent: false. */
+  readonly appliesFailed?: boolean;
   /**
    * Settles when the worker may begin; absent: at once. Its verified cell waits at the gate meanwhile, and the time
    * limit has not begun. Rejects with the reason of `signal`.
@@ -74,7 +76,7 @@ export interface Job {
 /** A job that a person or a program asks for: the first of its tree, under the project. */
 export function rootJob(
   asked: Pick<Job, "run" | "worker" | "callerSandbox" | "signal"> &
-    Partial<Pick<Job, "input" | "attachments" | "continues" | "learnsNetwork">>,
+    Partial<Pick<Job, "input" | "attachments" | "continues" | "learnsNetwork" | "appliesFailed">>,
   delegation: { maxDepth: number; maxCalls: number },
 ): Job {
   return {

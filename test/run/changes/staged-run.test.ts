@@ -80,6 +80,34 @@ describe.each([true, false])("a run whose writes must be agreed to (overlays: %s
     expect(await readFile(join(project.dir, "data/a.txt"), "utf8")).toBe("old\n");
   });
 
+  it("is settled as that of a success if the user wants what a failed worker wrote, and its status stays", async () => {
+    const { person, requests } = asked("approved");
+    await using project = await openProject(spec(`${script}; exit 3`), { person, overlays });
+    const result = await project.run("w", { appliesFailed: true });
+    expect(result).toMatchObject({ status: "failed", exitCode: 3, changeset: { id: null, counts: { applied: 4 } } });
+    expect(requests).toHaveLength(1);
+    expect(await readFile(join(project.dir, "data/a.txt"), "utf8")).not.toBe("old\n");
+  });
+
+  it("is refused where it must be, also if the user wants what a failed worker wrote", async () => {
+    const { person } = asked("approved");
+    await using project = await openProject(spec("ln -s /etc/passwd /data/link; exit 3"), { person, overlays });
+    const result = await project.run("w", { appliesFailed: true });
+    expect(result).toMatchObject({ status: "failed", exitCode: 3, changeset: { counts: { refused: 1, applied: 0 } } });
+    expect(result.violations).toHaveLength(1);
+    expect(await readdir(join(project.dir, "data"))).not.toContain("link");
+  });
+
+  it("is held even so if the run was cancelled", async () => {
+    const { person } = asked("approved");
+    await using project = await openProject(spec(`${script}; echo up; sleep 60`), { person, overlays });
+    const stop = new AbortController();
+    const running = project.run("w", { appliesFailed: true, signal: stop.signal });
+    await project.printed("w", "up");
+    stop.abort(new Error("stopped"));
+    expect(await running).toMatchObject({ status: "cancelled", changeset: { counts: { held: 4 } } });
+  });
+
   it("does not overwrite what somebody changed meanwhile", async () => {
     const { person } = asked("approved");
     const waiting = spec("echo new > /data/a.txt; echo up; sleep 1");
