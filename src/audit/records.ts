@@ -15,6 +15,8 @@ interface Contents {
     readonly parent: string | null;
     /** The names of its attachments. */
     readonly attachments: readonly string[];
+    /** The command that has no project, or the arguments that a user appended to a worker's. */
+    readonly arguments?: readonly string[] | undefined;
     /** The run of the same agent whose conversation it continues. */
     readonly continues?: string | undefined;
   };

@@ -20,6 +20,7 @@ import { addRun } from "./verbs/run.ts";
 import { addShell } from "./verbs/shell.ts";
 import { addTool } from "./verbs/tool.ts";
 import { addTranscripts } from "./verbs/transcripts.ts";
+import { isWithoutProject } from "./verbs/without-project.ts";
 
 /** All verbs, in the order of the help. Each file has the options and the help; what the verb does is loaded when it runs. */
 const VERBS: readonly ((frame: Frame) => void)[] = [
@@ -39,6 +40,9 @@ const VERBS: readonly ((frame: Frame) => void)[] = [
   addImages,
   addDoctor,
 ];
+
+/** What these show is there for a folder without a project too: commands were run in it. */
+const KEPT_ANYWHERE: ReadonlySet<string> = new Set(["changes", "audit"]);
 
 /** The whole command line: arguments in, exit status out. Every error ends here. */
 export async function main(args: readonly string[], terminal: Terminal): Promise<number> {
@@ -90,12 +94,12 @@ function programFor(terminal: Terminal): Program {
     .helpCommand("help [command]", "Print the help of a command.")
     .showHelpAfterError("(--help prints the usage)");
   corral.hook("preAction", async (_, command) => {
-    if (command.getOptionValueSource("project") !== "default") return;
+    if (isWithoutProject(command) || command.getOptionValueSource("project") !== "default") return;
     if (corral.getOptionValueSource("project") !== "default")
       return void command.setOptionValue("project", corral.getOptionValue("project"));
     const { nearestProject } = await import("./terminal/nearest-project.ts");
-    // Changesets are found by their ids as well, wherever the user is.
-    command.setOptionValue("project", await nearestProject(terminal, { orHere: command.parent?.name() === "changes" }));
+    const orHere = KEPT_ANYWHERE.has(command.parent?.name() ?? "") || KEPT_ANYWHERE.has(command.name());
+    command.setOptionValue("project", await nearestProject(terminal, { orHere }));
   });
   const frame = frameOf(corral, terminal, (ended) => {
     status = ended;

@@ -13,6 +13,7 @@ import { type ModelProvider, placesOfKeys, resolveModels } from "./models/models
 import { kindsOf } from "./network/package-rules.ts";
 import type { RawAllowList, RawNetwork } from "./network/raw-network.ts";
 import { type RegistryMap, readRegistries } from "./network/registries/read-registries.ts";
+import { foundProject } from "./place/found-project.ts";
 import { faultOf, followed } from "./place/host-place.ts";
 import { withOwnFilesReadOnly } from "./place/own-files.ts";
 import { corralsOwn } from "./place/package-root.ts";
@@ -23,7 +24,7 @@ import { defaultDeclaration, type ResolvedDeclaration, resolveDeclaration } from
 import { formProblems } from "./terms/sandbox-form.ts";
 import { type Exposure, secretsPlace, shownFolders, writableFolders } from "./worker/exposure.ts";
 import type { WorkerDefinition } from "./worker/worker.ts";
-import { readWorkers } from "./worker/workers.ts";
+import { readWorkers, readWorkerTexts } from "./worker/workers.ts";
 import { type Checked, checkShape } from "./yaml/check.ts";
 import { readDeclarationFile } from "./yaml/declaration-file.ts";
 import { parseYaml, type YamlDocument } from "./yaml/document.ts";
@@ -69,9 +70,32 @@ export interface Project {
  * settings of package tools and the home of their user; `root`: where the settings of the whole machine are.
  */
 export async function loadProject(dir: string, env: Env = {}, root = "/"): Promise<Project> {
-  const machine = { env, root };
+  return await readProject(dir, null, { env, root });
+}
+
+/** What the files of a project would say, for one that has none: a command line can say as much. */
+export interface DeclaredTexts {
+  readonly corral: string;
+  /** By the names of the workers. */
+  readonly workers: ReadonlyMap<string, string>;
+}
+
+/**
+ * The same from texts in place of files; its paths are relative to `dir`. No file of a project there is read, but those of the
+ * nearest one are as safe from workers as its own.
+ */
+export async function loadDeclaredProject(dir: string, texts: DeclaredTexts, env: Env = {}): Promise<Project> {
+  return await readProject(dir, texts, { env, root: "/" });
+}
+
+async function readProject(
+  dir: string,
+  texts: DeclaredTexts | null,
+  machine: { readonly env: Env; readonly root: string },
+): Promise<Project> {
+  const { env } = machine;
   const projectDir = await folderAt(dir);
-  const corral = await readCorral(projectDir, join(dir, "corral.yaml"));
+  const corral = await readCorral(projectDir, join(dir, "corral.yaml"), texts);
   const policiesDir = await subfolder(corral, "policies", projectDir);
   const ownRegistries = await readRegistries(
     corral.checked.ok ? networksOf([corral.checked.value.sandbox ?? {}]).flatMap(kindsOf) : [],
@@ -99,9 +123,10 @@ export async function loadProject(dir: string, env: Env = {}, root = "/"): Promi
     );
   }
   const { policy, approval, delegation, fleet } = corral.checked.value;
-  const file = corral.found ? join(projectDir, "corral.yaml") : null;
+  const file = corral.found && texts === null ? join(projectDir, "corral.yaml") : null;
   const says = [
     file,
+    ...(texts === null ? [] : await filesAround(projectDir)),
     join(projectDir, writtenFolder(corral, "workers")),
     policiesDir.value,
     join(projectDir, writtenFolder(corral, "fleets")),
@@ -181,8 +206,17 @@ function shielded(declaration: ProjectDeclaration, ownFiles: readonly string[]):
   return { ...declaration, mounts: withOwnFilesReadOnly(declaration.mounts, ownFiles) };
 }
 
+/** The files of the nearest project, whose workers are not these. */
+async function filesAround(projectDir: string): Promise<string[]> {
+  const around = await foundProject(projectDir);
+  const dir = around.found ? around.dir : projectDir;
+  return ["corral.yaml", "workers", "policies", "fleets"].map((name) => join(dir, name));
+}
+
 interface CorralFile {
   readonly found: boolean;
+  /** The texts of its workers; null: they are in files. */
+  readonly workers: DeclaredTexts["workers"] | null;
   readonly checked: Checked<CorralYaml>;
   /** Null if the text is not YAML. */
   readonly document: YamlDocument | null;
@@ -199,14 +233,15 @@ async function folderAt(dir: string): Promise<string> {
   throw wrong("the project must be a folder");
 }
 
-async function readCorral(projectDir: string, shownFile: string): Promise<CorralFile> {
-  const text = await readIfThere(join(projectDir, "corral.yaml"), shownFile);
+async function readCorral(projectDir: string, shownFile: string, texts: DeclaredTexts | null): Promise<CorralFile> {
+  const text = texts === null ? await readIfThere(join(projectDir, "corral.yaml"), shownFile) : texts.corral;
+  const workers = texts?.workers ?? null;
   const parsed = parseYaml(text ?? "version: 1", shownFile);
-  if (!parsed.ok) return { found: true, checked: parsed, document: null };
+  if (!parsed.ok) return { found: true, workers, checked: parsed, document: null };
   const { document } = parsed;
   const checked = checkShape(document, corralYaml);
   const problems = [...(checked.ok ? [] : checked.problems), ...formProblems(document)];
-  return { found: text !== null, checked: problems.length > 0 ? { ok: false, problems } : checked, document };
+  return { found: text !== null, workers, checked: problems.length > 0 ? { ok: false, problems } : checked, document };
 }
 
 async function readIfThere(file: string, shown: string): Promise<string | null> {
@@ -305,6 +340,7 @@ async function workersOf(
   shownDir: string,
   given: readonly string[] | null,
 ): Promise<Checked<ReadonlyMap<string, WorkerDefinition>>> {
+  if (corral.workers !== null) return await readWorkerTexts(corral.workers, given);
   const dir = await subfolder(corral, "workers", projectDir);
   if (!dir.ok) return dir;
   if (dir.value === null) return { ok: true, value: new Map() };

@@ -20,6 +20,8 @@ export type RequestErrorCode =
   | "UNKNOWN_VALUE"
   /** A file to attach does not exist, or is not a regular file. */
   | "ATTACHMENT"
+  /** The worker takes no arguments. */
+  | "ARGUMENTS"
   /** The worker may not have what its file asks for. */
   | "WORKER_REFUSED"
   /** No item was run: the worker may not, the items are in each other's way, or the fleet's state does not allow it. */

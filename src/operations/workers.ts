@@ -31,8 +31,26 @@ export function workerNamed(name: string, { workers }: Pick<Project, "workers">)
  */
 export type AttachedPath = string | { readonly path: string; readonly name?: string };
 
+/** The worker with further arguments of its command. @throws RequestError ARGUMENTS if it takes none */
+export function withArguments(worker: WorkerDefinition, words: readonly string[]): WorkerDefinition {
+  const { name, command, takesArguments = false } = worker;
+  if (words.length === 0) return worker;
+  const asked = words.join(" ");
+  if (command === null)
+    throw new RequestError("ARGUMENTS", asked, `${name} is an agent and takes no arguments; give it \`--input\``);
+  if (!takesArguments)
+    throw new RequestError(
+      "ARGUMENTS",
+      asked,
+      `${name} takes no arguments; \`arguments: true\` in its file lets a user append some to its command`,
+    );
+  return { ...worker, command: [...command, ...words] };
+}
+
 export interface WorkerRun {
   readonly worker: WorkerDefinition;
+  /** The words of its command that whoever runs it gave, for the audit trail. Absent: none. */
+  readonly words?: readonly string[];
   /** JSON for the worker's standard input, or for an agent to read; absent: none. */
   readonly input?: unknown;
   readonly attachments?: readonly AttachedPath[];
@@ -58,6 +76,7 @@ export interface WorkerRun {
 export async function runWorker(request: WorkerRun, env: RunEnvironment): Promise<RunResult> {
   const {
     worker,
+    words = [],
     input,
     attachments = [],
     cwd,
@@ -75,6 +94,7 @@ export async function runWorker(request: WorkerRun, env: RunEnvironment): Promis
   return await run(
     {
       worker,
+      words,
       input,
       attachments: files,
       signal,
@@ -129,13 +149,12 @@ export async function workerSandbox(
  * What a worker and all that it may call would get, and what took away the rest. Runs nothing; without an Engine it has
  * no plans.
  *
- * @throws RequestError UNKNOWN_WORKER; UnknownPolicyError
+ * @throws UnknownPolicyError
  */
 export async function explainWorker(
-  name: string,
+  worker: WorkerDefinition,
   { project, policy, ...machine }: Machine & { readonly project: Project; readonly policy: string | null },
 ): Promise<Explanation> {
-  const worker = workerNamed(name, project);
   return await explain(worker, policy, await openPreview(project, machine));
 }
 

@@ -31,6 +31,8 @@ import type { SessionParts } from "./session/session-hands.ts";
 /** A request of a user or a program: one worker of the project, run by itself. */
 export interface RunRequest {
   readonly worker: WorkerDefinition;
+  /** The words of its command that the user or the program gave, for the record. Absent: none. */
+  readonly words?: readonly string[];
   /** JSON for the worker's standard input; `undefined`: none. */
   readonly input?: unknown;
   readonly attachments?: readonly Attachment[];
@@ -46,20 +48,31 @@ export interface RunRequest {
 
 /** Runs a worker under the project. Every outcome is a result; it rejects only for a bug or a broken installation. */
 export async function run(request: RunRequest, env: RunEnvironment): Promise<RunResult> {
-  const { worker, input, attachments = [], continues, learnsNetwork = false, appliesFailed = false, signal } = request;
+  const {
+    worker,
+    words = [],
+    input,
+    attachments = [],
+    continues,
+    learnsNetwork = false,
+    appliesFailed = false,
+    signal,
+  } = request;
   const run = newRunId();
   const project = await rootSandbox(env, request.policy ?? null, worker);
   const violations = nameViolations(attachments);
   if (violations.length > 0) {
     const names = attachments.map(({ name }) => name);
     const earlier = continues === undefined ? {} : { continues: continues.run };
-    const at = { run, root: run, parent: null, worker: worker.name, attachments: names, ...earlier };
+    const said = words.length === 0 ? {} : { arguments: words };
+    const at = { run, root: run, parent: null, worker: worker.name, attachments: names, ...said, ...earlier };
     return emitRefusal(env.emit, at, violations);
   }
   const conversation = continues === undefined ? {} : { continues };
   const asked = {
     run,
     worker,
+    words,
     callerSandbox: project,
     input,
     attachments,

@@ -35,7 +35,7 @@ export interface CliProject extends AsyncDisposable {
   start(args: readonly string[], options?: StartOptions): { child: ChildProcess; ended: Promise<Outcome> };
 }
 
-/** `files` by path; `yaml` is `corral.yaml`. Workers are given as their front matter, JSON being YAML. */
+/** `files` by path; `yaml` is `corral.yaml`, null for none. Workers are given as their front matter, JSON being YAML. */
 export async function cliProject(spec: {
   readonly yaml: unknown;
   readonly workers: Readonly<Record<string, unknown>>;
@@ -49,7 +49,7 @@ export async function cliProject(spec: {
     await mkdir(dirname(join(dir, path)), { recursive: true });
     await writeFile(join(dir, path), text);
   };
-  await write("corral.yaml", JSON.stringify(spec.yaml));
+  if (spec.yaml !== null) await write("corral.yaml", JSON.stringify(spec.yaml));
   for (const [name, worker] of Object.entries(spec.workers)) {
     await write(`workers/${name}.worker`, `---\n${JSON.stringify(worker)}\n---\n`);
   }

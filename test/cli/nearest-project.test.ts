@@ -27,7 +27,7 @@ describe("the project of a command without --project", () => {
 
   it("is missed with the place where it was looked for", async () => {
     await expect(found("empty")).rejects.toThrow(
-      `No corral.yaml in ${base}/empty or its parents. Go to a project, or name its folder with --project`,
+      `No corral.yaml in ${base}/empty or its parents. Go to a project, or name its folder with --project. \`corral run --ro FOLDER -- COMMAND\` needs none`,
     );
     expect(await found("empty", true)).toBe(".");
   });

@@ -49,7 +49,13 @@ describe("the help of a command whose exit status says something", () => {
 describe("a mistake on the command line", () => {
   it.each([
     [["rnu"], "corral: unknown command 'rnu'\n(Did you mean run?)"],
-    [["run"], "corral: missing required argument 'worker'"],
+    [["run"], "corral: name a worker, or write a command after --, such as `corral run --ro inbox -- ls /inbox`"],
+    [["run", "w", "x"], "corral: write -- before the arguments of w, or before a command"],
+    [["run", "w", "--ro", "."], "corral: --ro is for a command without a project"],
+    [["run", "w", "--", "x"], "corral: w takes no arguments; `arguments: true` in its file"],
+    [["run", "--project", ".", "--", "ls"], "corral: --project is for a worker of that project"],
+    [["shell"], "corral: name a worker, or say with --image, --ro and --rw what the shell gets"],
+    [["mcp"], "corral: use --worker NAME"],
     [["run", "w", "--jsn"], "corral: unknown option '--jsn'\n(Did you mean --json?)"],
     [["run", "w", "--project", ""], "argument '' is invalid. The value is empty."],
     [["run", "w", "--input", "{"], "corral: --input:1:2: this is not JSON"],

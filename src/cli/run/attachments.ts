@@ -1,6 +1,6 @@
-import { lstat } from "node:fs/promises";
-import { basename, resolve } from "node:path";
+import { basename } from "node:path";
 import { isAttachmentName } from "../../run/calls/call.ts";
+import { namedPath } from "../declared/named-path.ts";
 import { UsageError } from "../terminal/arguments.ts";
 
 export interface NamedPath {
@@ -13,7 +13,7 @@ export async function attachedPaths(raws: readonly string[], cwd: string): Promi
   const names = new Set<string>();
   const attached: NamedPath[] = [];
   for (const raw of raws) {
-    const { path, name } = await split(raw, cwd);
+    const { path, name = basename(path) } = await namedPath(raw, cwd);
     if (!isAttachmentName(name)) throw new UsageError(`--attach ${raw}: ${JSON.stringify(name)} is not a file name`);
     if (names.has(name))
       throw new UsageError(`--attach ${raw}: another attachment has the name ${name}; write PATH=NAME`);
@@ -21,18 +21,4 @@ export async function attachedPaths(raws: readonly string[], cwd: string): Promi
     attached.push({ path, name });
   }
   return attached;
-}
-
-async function split(raw: string, cwd: string): Promise<{ path: string; name: string }> {
-  const equals = raw.lastIndexOf("=");
-  const name = raw.slice(equals + 1);
-  const named = equals > 0 && name !== "" && !name.includes("/") && !(await exists(resolve(cwd, raw)));
-  return named ? { path: raw.slice(0, equals), name } : { path: raw, name: basename(raw) };
-}
-
-async function exists(path: string): Promise<boolean> {
-  return await lstat(path).then(
-    () => true,
-    () => false,
-  );
 }

@@ -1,34 +1,31 @@
 import { noTerminal } from "../../approval/approver.ts";
-import { loadProject, type Project } from "../../declarations/project.ts";
+import type { Project } from "../../declarations/project.ts";
 import { openEngine } from "../../isolation/open-engine.ts";
 import type { EnginePort } from "../../isolation/port/engine.ts";
 import type { AttachedTree } from "../../operations/attached-tree.ts";
-import { runWorker, type WorkerRun, workerNamed } from "../../operations/workers.ts";
+import { runWorker, type WorkerRun } from "../../operations/workers.ts";
 import type { RunEvent } from "../../run/model/events.ts";
 import type { GrantRecord } from "../../run/model/grant.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
-import type { ApprovalMode } from "../../sandbox/approval.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { personAt, tellSuggestion } from "../consent/person.ts";
+import { type Asked, declaredWorker } from "../declared/declared-worker.ts";
 import { exitStatusOf } from "../terminal/exit-status.ts";
 import type { RunScreen } from "../terminal/screen.ts";
 import { type Stop, stoppable } from "../terminal/stop.ts";
-import type { Terminal } from "../terminal/terminal.ts";
+import { say, type Terminal } from "../terminal/terminal.ts";
 import { attachedPaths, type NamedPath } from "./attachments.ts";
 import { readInput } from "./input.ts";
 import { refuseLearning } from "./learned-network.ts";
 import { recordRun, refuseRecording } from "./recorded-run.ts";
 import { screenFor } from "./run-screen.ts";
 
-export interface RunOptions {
-  readonly project: string;
+export interface RunOptions extends Omit<Asked, "worker"> {
   readonly input?: string;
   readonly attach: readonly string[];
   /** A commit whose files are attached as an archive. */
   readonly attachTree?: string;
-  readonly policy?: string;
-  readonly approve?: ApprovalMode;
   readonly tree?: boolean;
   readonly stream?: boolean;
   /** Where an agent's conversation is written to, to be played again. */
@@ -41,14 +38,13 @@ export interface RunOptions {
   readonly json?: boolean;
 }
 
-/** `corral run`. The exit status is the worker's own, or one that says why there is none. */
-export async function runVerb(name: string, options: RunOptions, terminal: Terminal): Promise<number> {
+/** `corral run`; without a name, the command of the options. The exit status is the worker's own, or one that says why there is none. */
+export async function runVerb(name: string | undefined, options: RunOptions, terminal: Terminal): Promise<number> {
   // The Engine is asked while the project is read; errors of the project are reported first.
   const engine = openEngine({ stateDir: stateDirFrom(terminal.env), engineEnv: terminal.env });
-  const [loaded] = await Promise.allSettled([loadProject(options.project, terminal.env), engine]);
-  if (loaded.status === "rejected") throw loaded.reason;
-  const project = loaded.value;
-  const worker = workerNamed(name, project);
+  const [declared] = await Promise.allSettled([declaredWorker({ ...options, worker: name }, terminal), engine]);
+  if (declared.status === "rejected") throw declared.reason;
+  const { project, worker, policy, isImplied } = declared.value;
   if (options.record !== undefined) refuseRecording(options.record, worker, terminal);
   if (options.learnNetwork) await refuseLearning(worker, project, options, terminal);
   const input = await readInput(options.input, terminal);
@@ -57,16 +53,22 @@ export async function runVerb(name: string, options: RunOptions, terminal: Termi
   using stop = stoppable(terminal, (line) => screen.tell(line));
   await using tree = await treeOf(options.attachTree, files, { cwd: terminal.cwd, signal: stop.signal });
   const attachments = [...files, ...(tree?.attachments ?? [])];
-  const { result, grants } = await ran({ worker, input, attachments }, project, options, {
-    terminal,
-    engine,
-    screen,
-    stop,
-  });
+  const { result, grants } = await ran(
+    { worker, words: options.words ?? [], input, attachments, policy },
+    project,
+    options,
+    {
+      terminal,
+      engine,
+      screen,
+      stop,
+    },
+  );
   // Only now: the Engine has nothing of the run any more, and the reader of the result can rely on that.
   screen.end(result);
   if (options.record !== undefined) await recordRun(options.record, result, project, terminal);
-  await tellSuggestion(project, options.project, grants, terminal);
+  if (isImplied) tellWay(result, { name: worker.name, policy: project.policyName }, terminal);
+  else await tellSuggestion(project, options.project, grants, terminal);
   return exitStatusOf(result);
 }
 
@@ -81,6 +83,23 @@ async function treeOf(
   return await attachedTreeOf(commit, others, where);
 }
 
+/** The one command or option that leads on, for someone who has no files in which to look. */
+function tellWay({ changeset, violations }: RunResult, { name, policy }: ImpliedWay, terminal: Terminal): void {
+  if (changeset?.id != null)
+    say(terminal, `corral: \`corral changes apply ${changeset.id}\` shows what ${name} wrote, asks, and applies it`);
+  if (violations.some(({ code }) => code === "NETWORK_NOT_AVAILABLE"))
+    say(
+      terminal,
+      `corral: the policy ${policy} allows no network; if you trust the command with one, use --policy default`,
+    );
+}
+
+interface ImpliedWay {
+  /** Of the worker. */
+  readonly name: string;
+  readonly policy: string;
+}
+
 interface Surroundings {
   readonly terminal: Terminal;
   readonly engine: Promise<EnginePort>;
@@ -89,7 +108,7 @@ interface Surroundings {
 }
 
 async function ran(
-  what: Pick<WorkerRun, "worker" | "input" | "attachments">,
+  what: Pick<WorkerRun, "worker" | "words" | "input" | "attachments" | "policy">,
   project: Project,
   options: RunOptions,
   around: Surroundings,
@@ -100,14 +119,14 @@ async function ran(
     stateDir: stateDirFrom(terminal.env),
     engineEnv: terminal.env,
     emit: (event: RunEvent) => screen.see(event),
-    ...(options.approve === undefined ? {} : { approvalMode: options.approve }),
+    ...(options.approve === undefined || options.apply ? {} : { approvalMode: options.approve }),
     person: person ?? noTerminal,
   };
   await using corral = await openCorralFor(project, opening, engine);
   const { environment, reapTrouble } = corral;
   if (reapTrouble !== null) screen.tell(`corral: not everything could be reaped: ${reapTrouble}`);
   const earlier = options.continue === undefined ? {} : { continues: options.continue };
-  const how = { cwd: terminal.cwd, policy: options.policy ?? null, learnsNetwork: options.learnNetwork ?? false };
+  const how = { cwd: terminal.cwd, learnsNetwork: options.learnNetwork ?? false };
   const appliesFailed = options.applyFailed ?? false;
   const request = { ...what, ...earlier, ...how, appliesFailed, signal: stop.signal };
   const result = await runWorker(request, environment);

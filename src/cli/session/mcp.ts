@@ -1,14 +1,15 @@
 import { randomBytes } from "node:crypto";
-import { loadProject } from "../../declarations/project.ts";
 import { Connection } from "../../mcp/connection/connection.ts";
 import { nobodyAsks } from "../../mcp/questions/client-approver.ts";
 import { QuestionRoutes } from "../../mcp/questions/question-routes.ts";
 import { serveOnStdio } from "../../mcp/stdio.ts";
 import { deniedLine } from "../../operations/wording/denied-traffic.ts";
-import { workerNamed, workerSandbox } from "../../operations/workers.ts";
+import { workerSandbox } from "../../operations/workers.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { personAt, tellSuggestion } from "../consent/person.ts";
+import { declaredWorker } from "../declared/declared-worker.ts";
+import { impliedOptionsIn } from "../declared/implied-options.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";
 import { failureOf } from "../terminal/failure.ts";
@@ -16,8 +17,7 @@ import { stoppable } from "../terminal/stop.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 import type { SessionOptions } from "./opened-session.ts";
 
-export interface McpOptions extends Omit<SessionOptions, "worker"> {
-  readonly worker?: string;
+export interface McpOptions extends SessionOptions {
   /** The port, or true for any. */
   readonly http?: string | true;
   /** False: the client's roots are not asked for. */
@@ -26,13 +26,15 @@ export interface McpOptions extends Omit<SessionOptions, "worker"> {
 
 /** `corral mcp`: a worker's tools, files and container for any MCP client. */
 export async function mcpVerb(options: McpOptions, terminal: Terminal): Promise<number> {
-  if (options.worker === undefined)
-    throw new UsageError("use --worker NAME: the client gets the sandbox of this worker");
+  if (options.worker === undefined && impliedOptionsIn(options).length === 0)
+    throw new UsageError(
+      "use --worker NAME: the client gets the sandbox of this worker; or say with --ro and --rw what it gets",
+    );
   const port = options.http === undefined ? null : portOf(options.http);
   if (port !== null) refuseWeakToken(terminal.env.CORRAL_MCP_TOKEN);
   const tell = (line: string): void => say(terminal, `corral: ${line}`);
-  const project = await loadProject(options.project, terminal.env);
-  const worker = workerNamed(options.worker, project);
+  const declared = await declaredWorker(options, terminal);
+  const { project, worker, isImplied } = declared;
   using stop = stoppable(terminal, (line) => say(terminal, line));
   // On stdio, standard input belongs to the protocol.
   const person = port === null ? null : personAt(project, { terminal, stop });
@@ -45,12 +47,12 @@ export async function mcpVerb(options: McpOptions, terminal: Terminal): Promise<
       if (event.type === "trouble") tell(event.detail);
       else if (event.type === "network_denied") say(terminal, deniedLine(event.worker, event.denied));
     },
-    ...(options.approve === undefined ? {} : { approvalMode: options.approve }),
+    ...(options.approve === undefined || options.apply ? {} : { approvalMode: options.approve }),
     approver: routes,
   });
-  const { policy } = options;
+  const policy = declared.policy ?? undefined;
   // Checked before a client connects, which would only see that its server does nothing.
-  await workerSandbox(worker, policy ?? null, corral.environment);
+  await workerSandbox(worker, declared.policy, corral.environment);
   const connect = (isShared: boolean): Connection =>
     new Connection({
       worker,
@@ -87,7 +89,7 @@ export async function mcpVerb(options: McpOptions, terminal: Terminal): Promise<
       stop.signal.addEventListener("abort", () => resolve(), { once: true });
     });
   }
-  await tellSuggestion(project, options.project, corral.environment.grants.told, terminal);
+  if (!isImplied) await tellSuggestion(project, options.project, corral.environment.grants.told, terminal);
   return stop.signal.aborted ? EXIT.cancelled : 0;
 }
 

@@ -1,25 +1,18 @@
 import { noTerminal } from "../../approval/approver.ts";
-import { loadProject } from "../../declarations/project.ts";
 import { refusedError } from "../../operations/request-error.ts";
 import { deniedLine } from "../../operations/wording/denied-traffic.ts";
 import { printable } from "../../operations/wording/printable.ts";
-import { workerNamed } from "../../operations/workers.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
 import { openSession } from "../../run/open-session.ts";
 import type { Session } from "../../run/session/session.ts";
-import type { ApprovalMode } from "../../sandbox/approval.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { personAt, tellSuggestion } from "../consent/person.ts";
+import { type Asked, declaredWorker } from "../declared/declared-worker.ts";
 import { EXIT } from "../terminal/exit-status.ts";
 import { type Stop, stoppable } from "../terminal/stop.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 
-export interface SessionOptions {
-  readonly project: string;
-  readonly worker: string;
-  readonly policy?: string;
-  readonly approve?: ApprovalMode;
-}
+export type SessionOptions = Omit<Asked, "words">;
 
 /** Opens a session of a worker for one verb, and closes it after; for a refused one it prints why and sets the exit status. */
 export async function inSession(
@@ -27,8 +20,8 @@ export async function inSession(
   terminal: Terminal,
   act: (session: Session, stop: Stop) => Promise<number>,
 ): Promise<number> {
-  const project = await loadProject(options.project, terminal.env);
-  const worker = workerNamed(options.worker, project);
+  const declared = await declaredWorker(options, terminal);
+  const { project, worker, isImplied } = declared;
   using stop = stoppable(terminal, (line) => say(terminal, line));
   const person = personAt(project, { terminal, stop });
   await using corral = await openCorralFor(project, {
@@ -38,17 +31,17 @@ export async function inSession(
       if (event.type === "trouble") say(terminal, `corral: ${event.detail}`);
       else if (event.type === "network_denied") say(terminal, deniedLine(event.worker, event.denied));
     },
-    ...(options.approve === undefined ? {} : { approvalMode: options.approve }),
+    ...(options.approve === undefined || options.apply ? {} : { approvalMode: options.approve }),
     person: person ?? noTerminal,
   });
-  const policy = options.policy === undefined ? {} : { policy: options.policy };
+  const policy = declared.policy === null ? {} : { policy: declared.policy };
   const opened = await openSession({ worker, signal: stop.signal, ...policy }, corral.environment);
   if (!opened.ok) throw refusedError("WORKER_REFUSED", worker.name, opened.violations);
   try {
     const status = await act(opened.session, stop);
     const failure = (await opened.finish())?.failure ?? null;
     if (failure !== null) say(terminal, `corral: ${printable(failure.error.message)}`);
-    await tellSuggestion(project, options.project, corral.environment.grants.told, terminal);
+    if (!isImplied) await tellSuggestion(project, options.project, corral.environment.grants.told, terminal);
     return status === 0 && failure !== null ? EXIT.refused : status;
   } finally {
     await opened[Symbol.asyncDispose]();

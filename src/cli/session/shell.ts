@@ -1,6 +1,8 @@
 import type { Exec } from "../../isolation/port/exec.ts";
 import { endingOf } from "../../run/model/result.ts";
 import type { Session } from "../../run/session/session.ts";
+import { impliedOptionsIn } from "../declared/implied-options.ts";
+import { UsageError } from "../terminal/arguments.ts";
 import { EXIT, exitStatusOf } from "../terminal/exit-status.ts";
 import type { Stop } from "../terminal/stop.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
@@ -8,10 +10,12 @@ import { inSession, type SessionOptions } from "./opened-session.ts";
 
 /** `corral shell`: an interactive shell in a cell of the worker's, or one that reads commands from standard input. */
 export async function shellVerb(
-  worker: string,
+  worker: string | undefined,
   options: Omit<SessionOptions, "worker">,
   terminal: Terminal,
 ): Promise<number> {
+  if (worker === undefined && impliedOptionsIn(options).length === 0)
+    throw new UsageError("name a worker, or say with --image, --ro and --rw what the shell gets");
   return await inSession({ ...options, worker }, terminal, (session, stop) => inShell(session, stop, terminal));
 }
 

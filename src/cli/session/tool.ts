@@ -1,18 +1,17 @@
-import { loadProject } from "../../declarations/project.ts";
-import { workerNamed } from "../../operations/workers.ts";
 import type { RunStatus } from "../../run/model/result.ts";
 import { usefulTools } from "../../run/session/offered-tools.ts";
 import { inputSchemaOf } from "../../tools/input-schema.ts";
 import type { ToolResult } from "../../tools/tool-result.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
+import { declaredWorker } from "../declared/declared-worker.ts";
+import { impliedOptionsIn } from "../declared/implied-options.ts";
 import { readInput } from "../run/input.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT, exitStatusOf } from "../terminal/exit-status.ts";
 import { printJson, say, type Terminal } from "../terminal/terminal.ts";
 import { inSession, type SessionOptions } from "./opened-session.ts";
 
-export interface ToolOptions extends Omit<SessionOptions, "worker"> {
-  readonly worker?: string;
+export interface ToolOptions extends SessionOptions {
   readonly json?: boolean;
 }
 
@@ -24,14 +23,16 @@ export async function toolVerb(
   terminal: Terminal,
 ): Promise<number> {
   if (name === undefined) return await listTools(options, terminal);
-  const { worker } = options;
   if (!TOOLS.has(name)) {
     const offered = (await offeredTo(options, terminal)).join(", ") || "none";
     throw new UsageError(`there is no tool ${JSON.stringify(name)}; there are: ${offered}`);
   }
-  if (worker === undefined) throw new UsageError("use --worker NAME: the tool runs in the sandbox of this worker");
+  if (isNowhere(options))
+    throw new UsageError(
+      "use --worker NAME: the tool runs in the sandbox of this worker; or say with --ro and --rw what it gets",
+    );
   const rawInput = (await readInput(input, terminal, "the input")) ?? {};
-  return await inSession({ ...options, worker }, terminal, async (session, stop) => {
+  return await inSession(options, terminal, async (session, stop) => {
     const result = await session.runTool(name, rawInput, stop.signal);
     if (options.json) printJson(terminal, result);
     else if (result.ok) terminal.stdout.write(result.text.endsWith("\n") ? result.text : `${result.text}\n`);
@@ -48,8 +49,9 @@ function statusOf(name: string, result: ToolResult): number {
 }
 
 /** All tools; with a worker, those that it may use, and their schemas in the text as well. */
-async function listTools({ json, worker, project }: ToolOptions, terminal: Terminal): Promise<number> {
-  const offered = await offeredTo({ project, ...(worker === undefined ? {} : { worker }) }, terminal);
+async function listTools(options: ToolOptions, terminal: Terminal): Promise<number> {
+  const { json } = options;
+  const offered = await offeredTo(options, terminal);
   const known = [...TOOLS.values()].filter((tool) => offered.includes(tool.name));
   const tools = known.map((tool) => ({
     name: tool.name,
@@ -60,15 +62,17 @@ async function listTools({ json, worker, project }: ToolOptions, terminal: Termi
   else if (tools.length === 0) terminal.stdout.write("This worker may use no tools.\n");
   else
     for (const { name, description, input } of tools) {
-      const schema = worker === undefined ? "" : `  ${JSON.stringify(input)}\n`;
+      const schema = isNowhere(options) ? "" : `  ${JSON.stringify(input)}\n`;
       terminal.stdout.write(`${name}\n  ${description}\n${schema}`);
     }
   return 0;
 }
 
-async function offeredTo(
-  { worker, project }: Pick<ToolOptions, "worker" | "project">,
-  { env }: Terminal,
-): Promise<readonly string[]> {
-  return worker === undefined ? [...TOOLS.keys()] : usefulTools(workerNamed(worker, await loadProject(project, env)));
+async function offeredTo(options: ToolOptions, terminal: Terminal): Promise<readonly string[]> {
+  return isNowhere(options) ? [...TOOLS.keys()] : usefulTools((await declaredWorker(options, terminal)).worker);
+}
+
+/** No sandbox is named in which a tool could be used. */
+function isNowhere(options: ToolOptions): boolean {
+  return options.worker === undefined && impliedOptionsIn(options).length === 0;
 }

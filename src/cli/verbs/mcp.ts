@@ -1,10 +1,14 @@
 import type { Frame } from "./frame.ts";
 import { approve, examples, policy, project } from "./options.ts";
+import { save, withoutProject } from "./without-project.ts";
 
 export function addMcp({ does, terminal, verb }: Frame): void {
-  verb("mcp", "Serve a worker's tools, files and container to an MCP client.")
-    .option("--worker <name>", "give the client the sandbox of this worker")
-    .addOption(project())
+  const mcp = verb("mcp", "Serve a worker's tools, files and container to an MCP client.").option(
+    "--worker <name>",
+    "give the client the sandbox of this worker",
+  );
+  withoutProject(mcp.addOption(project()))
+    .addOption(save())
     .addOption(policy())
     .addOption(approve())
     .option(
@@ -20,9 +24,13 @@ const MCP_HELP = `
 The client starts this command and speaks to it on standard
 input and output. In the client's configuration:
 
-  { "mcpServers": { "notes": { "command": "corral",
-      "args": ["mcp", "--project", "/path/of/the/project",
-               "--worker", "notes"] } } }
+  { "mcpServers": { "desk": { "command": "corral",
+      "args": ["mcp", "--ro", "/home/me/papers",
+               "--rw", "/home/me/notes"] } } }
+
+With a project: --project FOLDER --worker NAME in place of the
+folders. Commands of the client run in a container under the
+policy untrusted, without a network.
 
 With --http it prints its URL and a token on standard error.
 CORRAL_MCP_TOKEN sets the token.

@@ -1,9 +1,14 @@
 import type { Frame } from "./frame.ts";
 import { approve, examples, json, policy, project, repeatable } from "./options.ts";
+import { oneWorker, save, withoutProject } from "./without-project.ts";
 
 export function addRun({ does, terminal, verb }: Frame): void {
-  verb("run <worker>", "Run a worker and all workers that it calls.")
-    .addOption(project())
+  const run = verb(
+    "run [worker] [words...]",
+    "Run a worker and all workers that it calls; or, without a project, the command after `--`.",
+  ).usage("[options] <worker> [-- arguments...]\n       corral run [options] -- <command...>");
+  withoutProject(run.addOption(project()))
+    .addOption(save())
     .option("--input <json>", "give the worker this JSON on its standard input; @FILE reads a file, - standard input")
     .addOption(repeatable("--attach <path[=name]>", "give the worker this file below /attachments"))
     .option(
@@ -26,10 +31,23 @@ export function addRun({ does, terminal, verb }: Frame): void {
     )
     .addOption(json("print only the result, with all calls, as JSON"))
     .addHelpText("after", RUN_HELP)
-    .action(does(async (worker, options) => (await import("../run/run.ts")).runVerb(worker, options, terminal)));
+    .action(
+      does(async (_worker, _words, options, command) => {
+        const { worker, words } = oneWorker(command);
+        return await (await import("../run/run.ts")).runVerb(worker, { ...options, words }, terminal);
+      }),
+    );
 }
 
 const RUN_HELP = `
+Without a project, the command after -- runs in a container
+that sees what --ro and --rw give, under the policy untrusted:
+no network, never root, low limits. --policy default allows
+more. What it writes below --rw is shown as a diff at the end,
+and you are asked. Without a terminal it waits for
+\`corral changes apply\`; --apply asks nothing. A missing folder
+of --rw below the working directory is made.
+
 The worker's standard output is on standard output,
 everything else on standard error.
 
@@ -43,6 +61,8 @@ Exit status: the worker's own, or
   153  over a limit of output or disk
   128+n  ended by signal n
 ${examples(
+  "corral run --image corral/documents --ro inbox --rw out \\",
+  "    -- pdftotext /inbox/a.pdf /out/a.txt",
   "corral run triage --project inbox",
   "corral run extract --attach ~/paper.pdf=in.pdf \\",
   `    --input '{"pages": 3}'`,

@@ -1,13 +1,18 @@
 import type { Frame } from "./frame.ts";
 import { examples, policy, project } from "./options.ts";
+import { save, withoutProject } from "./without-project.ts";
 
 export function addShell({ does, terminal, verb }: Frame): void {
-  verb("shell <worker>", "Open a shell in the container that a worker would get.")
-    .addOption(project())
+  const shell = verb(
+    "shell [worker]",
+    "Open a shell in the container that a worker would get, or in one that the options describe.",
+  );
+  withoutProject(shell.addOption(project()))
+    .addOption(save())
     .addOption(policy())
     .addHelpText(
       "after",
-      `\nExit status: the shell's own.\n${examples("corral shell extract", "echo 'ls /' | corral shell extract")}`,
+      `\nExit status: the shell's own.\n${examples("corral shell extract", "corral shell --image corral/documents --ro inbox", "echo 'ls /' | corral shell extract")}`,
     )
     .action(
       does(async (worker, options) => (await import("../session/shell.ts")).shellVerb(worker, options, terminal)),

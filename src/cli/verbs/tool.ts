@@ -1,13 +1,13 @@
 import type { Frame } from "./frame.ts";
 import { approve, examples, json, policy, project } from "./options.ts";
+import { withoutProject } from "./without-project.ts";
 
 export function addTool({ does, terminal, verb }: Frame): void {
-  verb(
+  const tool = verb(
     "tool [name] [input]",
     "Use one tool in a worker's sandbox. Without a name, list the tools; with --worker, its own, with their inputs.",
-  )
-    .option("--worker <name>", "use the sandbox of this worker")
-    .addOption(project())
+  ).option("--worker <name>", "use the sandbox of this worker");
+  withoutProject(tool.addOption(project()))
     .addOption(policy())
     .addOption(approve())
     .addOption(json("print the whole answer as JSON"))
@@ -27,6 +27,7 @@ Exit status: 0, or 126 refused or denied, 2 wrong usage. For
 exec, the same as corral run.
 ${examples(
   `corral tool list_files '{"path": "/"}' --worker triage`,
+  `corral tool list_files '{"path": "/inbox"}' --ro inbox`,
   `corral tool exec '{"command": "wc -l /inbox/*"}' \\`,
   "    --worker triage --json",
 )}`;

@@ -84,6 +84,11 @@ async function faultOfMaking(projectDir: string, host: string): Promise<string |
   }
 }
 
+/** True if nothing has this path. A link that leads nowhere is something. */
+export async function isMissing(path: string): Promise<boolean> {
+  return await isFree(path).catch(() => false);
+}
+
 /** A link that leads nowhere is not free. */
 async function isFree(path: string): Promise<boolean> {
   try {

@@ -1,3 +1,4 @@
+import { resolve } from "node:path";
 import { governingMount, namesBeforeColon } from "../../sandbox/access.ts";
 import {
   mountFromRoot,
@@ -11,7 +12,7 @@ import { parseVirtualPath, ROOT, type VirtualPath } from "../../sandbox/virtual-
 import type { RegistryMap } from "../network/registries/read-registries.ts";
 import { resolveNetwork } from "../network/resolve-network.ts";
 import { plantedLinkFault, resolveHostPlace } from "../place/host-place.ts";
-import { isBelowProject, type NewZone, type ZonePlace, zoneFolder } from "../place/zone-folder.ts";
+import { isBelowProject, isMissing, type NewZone, type ZonePlace, zoneFolder } from "../place/zone-folder.ts";
 import type { Checked } from "../yaml/check.ts";
 import type { KeyPath, YamlDocument } from "../yaml/document.ts";
 import type { Problem } from "../yaml/problem.ts";
@@ -96,7 +97,8 @@ async function mountsOf(sandbox: SandboxYaml, projectDir: string, hostOf: HostOf
   const places: NamedPlace[] = [];
   if (sandbox.paths !== undefined) {
     for (const [name, path] of sandbox.paths) {
-      const host = await hostOf(["sandbox", "paths", name, "root"], resolveHostPlace(projectDir, path.root));
+      const find = path.create ? madePlace(projectDir, path.root) : resolveHostPlace(projectDir, path.root);
+      const host = await hostOf(["sandbox", "paths", name, "root"], find);
       places.push({ name, at: path.at, host, mode: path.mode, ...constraintsOf(path) });
     }
     return mountsFromPaths(places);
@@ -110,6 +112,14 @@ async function mountsOf(sandbox: SandboxYaml, projectDir: string, hostOf: HostOf
     places.push({ name, at: zone.at, host, mode: zone.mode, ...constraintsOf(zone) });
   }
   return mountsFromZones(places);
+}
+
+/** A place that exists, or a folder below the project that the first run makes. */
+async function madePlace(projectDir: string, raw: string): Promise<ZonePlace> {
+  const place = await resolveHostPlace(projectDir, raw);
+  if (place.ok || !(await isMissing(resolve(projectDir, raw)))) return place;
+  if (isBelowProject(projectDir, raw)) return await zoneFolder(projectDir, ".", raw);
+  return { ok: false, fault: `${place.fault}, and only a folder below the project is created` };
 }
 
 type WorkingDir =

@@ -16,7 +16,15 @@ const zone = map({
   ...constraints,
   description,
 });
-const path = map({ root: hostPath, at: mountPlace.optional(), mode: mode.default("ro"), ...constraints, description });
+/** `create`: a folder below the project that does not exist is made by the first run. */
+const path = map({
+  root: hostPath,
+  at: mountPlace.optional(),
+  mode: mode.default("ro"),
+  create: z.literal(true, "can only be `true`; leave it out otherwise").optional(),
+  ...constraints,
+  description,
+});
 const rootForm = map({ root: hostPath, readonly: z.boolean().default(false), ...constraints, description });
 
 export const sandboxYaml = map({

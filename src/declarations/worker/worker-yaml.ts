@@ -144,6 +144,8 @@ export const workerYaml = map({
     .regex(/^[a-z0-9][A-Za-z0-9._/:@-]{0,254}$/, "must be the name of an image such as `corral/base`")
     .default("corral/base"),
   command: command.optional(),
+  /** Only `corral run WORKER -- ARGUMENT…` and programs give any; workers that call it cannot. */
+  arguments: z.boolean().optional(),
   model: model.optional(),
   tools: tools.optional(),
   input_schema: jsonSchema.optional(),

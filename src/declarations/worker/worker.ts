@@ -22,6 +22,8 @@ export interface WorkerDefinition {
   readonly image: string;
   /** A command worker's program and arguments; null for an agent worker. Exactly one of `command` and `model` is set. */
   readonly command: readonly string[] | null;
+  /** True: who runs it may append arguments to its command. Absent: it takes none. */
+  readonly takesArguments?: true;
   readonly model: string | null;
   /** Of an agent worker; absent for a command. */
   readonly agent?: AgentDefinition;
@@ -140,6 +142,8 @@ function identityProblems(document: YamlDocument, file: string): Problem[] {
       problemAt(["model"], "`command` and `model` cannot be used together; a worker is a command or an agent", "key"),
     );
   }
+  if ("arguments" in raw && "model" in raw)
+    problems.push(problemAt(["arguments"], "is only for a `command`, to which they are appended", "key"));
   if (!("command" in raw) && !("model" in raw)) {
     problems.push(problemAt([], "needs a `command` (what to run) or a `model` (for an agent)"));
   }
@@ -168,6 +172,7 @@ function definitionOf(yaml: WorkerYaml, instructions: string, file: string): Wor
     model: yaml.model === undefined ? null : modelText(yaml.model),
     ...present({
       agent: yaml.model && { model: yaml.model, budget: budgetOf(yaml) },
+      takesArguments: yaml.arguments || undefined,
       tools: yaml.tools && [...new Set(yaml.tools)],
       inputSchema: yaml.input_schema,
       outputSchema: yaml.output_schema,

@@ -24,17 +24,35 @@ export async function readWorkers(
   if (typeof entries === "string") return wrong(entries);
   const files = entries.filter((entry) => entry.endsWith(".worker") && !entry.startsWith(".")).toSorted();
   if (files.length > MAX_WORKERS) return wrong(`holds ${files.length} workers; at most ${MAX_WORKERS} are read`);
+  const workers: Checked<WorkerFile>[] = [];
+  for (const entry of files) workers.push(await readFrom(join(dir, entry), join(shownDir, entry)));
+  return await checkedTogether(workers, files.map(workerNameOf), given);
+}
+
+/** The same from the texts of such files, by the names of the workers. */
+export async function readWorkerTexts(
+  texts: ReadonlyMap<string, string>,
+  given: readonly string[] | null,
+): Promise<Checked<ReadonlyMap<string, WorkerDefinition>>> {
+  const workers = [...texts].map(([name, text]) => readWorker(text, `${name}.worker`));
+  return await checkedTogether(workers, [...texts.keys()], given);
+}
+
+async function checkedTogether(
+  workers: readonly Checked<WorkerFile>[],
+  names: readonly string[],
+  given: readonly string[] | null,
+): Promise<Checked<ReadonlyMap<string, WorkerDefinition>>> {
   const problems: Problem[] = [];
   const read: WorkerFile[] = [];
-  for (const entry of files) {
-    const worker = await readFrom(join(dir, entry), join(shownDir, entry));
+  for (const worker of workers) {
     const faults = worker.ok ? await schemaProblems(worker.value) : [];
     if (worker.ok && faults.length === 0) read.push(worker.value);
     else if (worker.ok) problems.push(...faults);
     else problems.push(...worker.problems);
   }
   // A worker whose file is wrong still exists: its callers are not to blame.
-  problems.push(...read.flatMap((caller) => unknownCalls(caller, files.map(workerNameOf))));
+  problems.push(...read.flatMap((caller) => unknownCalls(caller, names)));
   if (given !== null && problems.length === 0) problems.push(...misspeltZones(read, given));
   if (problems.length > 0) return { ok: false, problems };
   return { ok: true, value: new Map(read.map(({ worker }) => [worker.name, worker])) };

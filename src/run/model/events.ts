@@ -12,6 +12,8 @@ export interface RunIdentity {
   readonly worker: string;
   /** Names of the attachments that its caller gave it. */
   readonly attachments: readonly string[];
+  /** The words of its command that a user gave, for the record; absent: none. */
+  readonly arguments?: readonly string[];
   /** For an agent: the run whose conversation it continues. */
   readonly continues?: string;
 }

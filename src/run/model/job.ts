@@ -45,6 +45,8 @@ export interface Job {
   readonly callerSandbox: Sandbox;
   /** The run that calls, which would have to be granted what this one asks for; null for a root run. */
   readonly caller: Grantee | null;
+  /** The words of its command that a user or a program gave. Absent: none. */
+  readonly words?: readonly string[];
   /** Names of the workers from the root run to this one. */
   readonly path: readonly string[];
   readonly input: unknown;
@@ -76,7 +78,7 @@ export interface Job {
 /** A job that a person or a program asks for: the first of its tree, under the project. */
 export function rootJob(
   asked: Pick<Job, "run" | "worker" | "callerSandbox" | "signal"> &
-    Partial<Pick<Job, "input" | "attachments" | "continues" | "learnsNetwork" | "appliesFailed">>,
+    Partial<Pick<Job, "words" | "input" | "attachments" | "continues" | "learnsNetwork" | "appliesFailed">>,
   delegation: { maxDepth: number; maxCalls: number },
 ): Job {
   return {
@@ -129,8 +131,9 @@ export function newRunId(): string {
 
 export function identityOf(job: Job): RunIdentity {
   const attachments = job.attachments.map((attachment) => attachment.name);
-  const { run, root, parent, worker, continues } = job;
-  const identity = { run, root, parent, worker: worker.name, attachments };
+  const { run, root, parent, worker, words = [], continues } = job;
+  const said = words.length === 0 ? {} : { arguments: words };
+  const identity = { run, root, parent, worker: worker.name, attachments, ...said };
   return continues === undefined ? identity : { ...identity, continues: continues.run };
 }
 

@@ -42,6 +42,7 @@ function eventRecord(event: RunEvent): AuditRecord | null {
         worker,
         parent: event.parent,
         attachments: event.attachments,
+        arguments: event.arguments,
         continues: event.continues,
       };
     case "started":

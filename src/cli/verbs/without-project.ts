@@ -1,0 +1,84 @@
+import { type Command, Option } from "commander";
+import { impliedOptionsIn } from "../declared/implied-options.ts";
+import { UsageError } from "../terminal/arguments.ts";
+import { repeatable } from "./options.ts";
+
+/** The options that say what a command gets without a project, in the order of the help. */
+export function withoutProject(verb: Command): Command {
+  return verb
+    .option("--image <name>", "without a project: the image of the container (corral/base)")
+    .addOption(repeatable("--ro <path[=name]>", "without a project: show this folder or file at /NAME, read-only"))
+    .addOption(
+      repeatable("--rw <path[=name]>", "without a project: the same, writable; what changes is shown and asked about"),
+    )
+    .addOption(repeatable("--allow <host:port>", "without a project: let it reach this host"))
+    .addOption(repeatable("--packages <preset>", "without a project: let it reach this registry, such as npm or pypi"))
+    .option("--apply", "without a project: apply what changes without asking");
+}
+
+/** Of a verb that takes a command: writes what was said as a project. */
+export function save(): Option {
+  return new Option("--save <name>", "without a project: write all this as corral.yaml and workers/NAME.worker here");
+}
+
+/**
+ * What a command line says before `--`, and the words after it. Commander gives both together.
+ *
+ * The words are a command of their own, or arguments of a worker's: options of Corral end at `--`.
+ */
+export function aroundDashes(command: Command): {
+  readonly before: readonly string[];
+  readonly words: readonly string[];
+} {
+  const raw = rootOf(command).rawArgs;
+  const { args } = command;
+  const at = raw.indexOf("--");
+  const words = at < 0 ? [] : raw.slice(at + 1);
+  const start = args.length - words.length;
+  // The value of an option can be `--` as well; then it is not the end of the options.
+  const isEnd = start >= 0 && words.every((word, index) => args[start + index] === word);
+  return isEnd ? { before: args.slice(0, start), words } : { before: args, words: [] };
+}
+
+/** The worker before `--`, if any, and the words after it; one of them is needed. */
+export function oneWorker(command: Command): {
+  readonly worker: string | undefined;
+  readonly words: readonly string[];
+} {
+  const { before, words } = aroundDashes(command);
+  const [worker, extra] = before;
+  if (extra !== undefined) throw new UsageError(`write -- before the arguments of ${worker}, or before a command`);
+  if (worker === undefined && words.length === 0)
+    throw new UsageError(
+      `name a worker, or write a command after --, such as \`corral ${command.name()} --ro inbox -- ls /inbox\``,
+    );
+  return { worker, words };
+}
+
+/**
+ * True if the command line itself says what the command, the shell or the client gets, so that no project is looked for.
+ *
+ * @throws UsageError if it names a project as well, or nothing to run
+ */
+export function isWithoutProject(command: Command): boolean {
+  const isIt = TAKES_COMMAND.has(command.name())
+    ? oneWorker(command).worker === undefined
+    : TAKES_OPTIONS.has(command.name()) && isNameless(command) && impliedOptionsIn(command.opts()).length > 0;
+  if (isIt && [command, rootOf(command)].some((one) => one.getOptionValueSource("project") === "cli"))
+    throw new UsageError("--project is for a worker of that project; without a worker, leave it out");
+  return isIt;
+}
+
+const TAKES_COMMAND = new Set(["run", "explain"]);
+const TAKES_OPTIONS = new Set(["shell", "mcp", "tool"]);
+
+/** No worker is named, as an argument or by `--worker`. */
+function isNameless(command: Command): boolean {
+  return command.name() === "shell" ? command.args.length === 0 : command.opts().worker === undefined;
+}
+
+function rootOf(command: Command): Command & { readonly rawArgs: readonly string[] } {
+  let root = command;
+  while (root.parent !== null) root = root.parent;
+  return root as Command & { readonly rawArgs: readonly string[] };
+}

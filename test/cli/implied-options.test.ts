@@ -1,0 +1,68 @@
+import { mkdir, mkdtemp, realpath, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { impliedProject } from "../../src/cli/declared/implied-options.ts";
+
+let dir: string;
+
+beforeAll(async () => {
+  dir = await realpath(await mkdtemp(join(tmpdir(), "corral-implied-")));
+  for (const folder of ["inbox", "out", "a=b", "etc", "two words", "deep/inbox"])
+    await mkdir(join(dir, folder), { recursive: true });
+  await writeFile(join(dir, "one.pdf"), "");
+  await symlink("inbox", join(dir, "linked"));
+});
+afterAll(() => rm(dir, { recursive: true }));
+
+const paths = async (options: Parameters<typeof impliedProject>[0]) =>
+  (await impliedProject(options, ["ls"], dir)).paths;
+
+describe("--ro and --rw", () => {
+  it("name a mount by the last part of its real path, or by what follows `=`", async () => {
+    expect(await paths({ ro: ["./inbox/", "deep/inbox=more"], rw: ["out"] })).toEqual([
+      { name: "inbox", path: "./inbox/", mode: "ro", create: false },
+      { name: "more", path: "deep/inbox", mode: "ro", create: false },
+      { name: "out", path: "out", mode: "rw", create: true },
+    ]);
+    expect(await paths({ ro: ["linked"] })).toMatchObject([{ name: "inbox", path: "linked" }]);
+    expect(await paths({ ro: ["one.pdf"] })).toMatchObject([{ name: "one.pdf" }]);
+    expect(await paths({ ro: ["/"] }), "which the rules for all mounts refuse").toMatchObject([{ name: "host" }]);
+  });
+
+  it("make a missing folder below the working directory, and no other", async () => {
+    expect(await paths({ rw: ["new/deep"] })).toMatchObject([{ name: "deep", create: true }]);
+    await expect(paths({ rw: ["../elsewhere"] })).rejects.toThrow("only one below the working directory is made");
+    await expect(paths({ ro: ["new"] })).rejects.toThrow("--ro new: there is no such file or folder");
+  });
+
+  it.each([
+    [
+      { ro: ["inbox", "deep/inbox"] },
+      "another --ro or --rw has the name inbox; write PATH=NAME, such as --ro deep/inbox=in",
+    ],
+    [{ ro: ["etc"] }, 'the name "etc" is reserved: it would hide a system directory of the cell; write PATH=NAME'],
+    [{ ro: ["two words"] }, "write PATH=NAME, such as --ro 'two words'=in"],
+    [{ ro: ["a=b"] }, 'the name "a=b" must be 1 to 64 letters'],
+    [{ ro: [""] }, "its value is empty"],
+    [{ ro: ["\u001b[2J\u202e"] }, /^[\x20-\x7e]*$/],
+    [{ apply: true, approve: "auto_deny" as const }, "use either --apply or --approve"],
+    [{ save: "../x" }, "a worker's name must be 1 to 64 letters"],
+  ])("refuse %j", async (options, says) => {
+    await expect(paths(options)).rejects.toThrow(says);
+  });
+});
+
+it("is under the strictest policy if none is named", async () => {
+  expect(await impliedProject({}, null, dir)).toMatchObject({
+    policy: "untrusted",
+    image: "corral/base",
+    approval: "interactive",
+    name: "session",
+    runsCommands: true,
+  });
+  expect(await impliedProject({ policy: "default", apply: true }, ["ls"], dir)).toMatchObject({
+    policy: "default",
+    approval: "approve_all",
+  });
+});

@@ -1,0 +1,145 @@
+import { lstat, mkdir, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import type { RunResult } from "../../src/run/model/result.ts";
+import { type CliProject, cliProject } from "./cli-project.ts";
+
+let folder: CliProject;
+
+beforeAll(async () => {
+  const files = { "inbox/a.txt": "a letter\n", "one.txt": "one file\n" };
+  folder = await cliProject({ yaml: null, workers: {}, files });
+});
+afterAll(async () => {
+  await folder[Symbol.asyncDispose]();
+});
+beforeEach(async () => {
+  for (const name of ["out", "corral.yaml", "workers", "far"])
+    await rm(join(folder.dir, name), { recursive: true, force: true });
+});
+
+const here = (path: string) => join(folder.dir, path);
+const run = (...args: string[]) => folder.corral(["run", ...args]);
+const copies = ["--ro", "inbox", "--rw", "out", "--", "cp", "/inbox/a.txt", "/out/b.txt"];
+
+describe("a command without a project", () => {
+  it("reads what --ro shows, keeps both streams and its exit status, and sees nothing else", async () => {
+    const { status, stdout, stderr } = await run(
+      ...["--ro", "inbox", "--ro", "one.txt=single", "--", "sh", "-c"],
+      "cat /inbox/a.txt /single; ls -d /work /out; id -u; echo no > /inbox/x; exit 7",
+    );
+    expect(stdout).toBe("a letter\none file\n65532\n");
+    expect(stderr).toMatch(/'\/out': No such file.*cannot create \/inbox\/x/s);
+    expect(status).toBe(7);
+  });
+
+  it("takes input, attachments and --json as a worker does, and its words are in the audit trail", async () => {
+    const args = ["--input", '{"n":1}', "--attach", "one.txt=x", "--json", "--", "sh", "-c", "cat; cat /attachments/x"];
+    const { stdout } = await run(...args);
+    const result = JSON.parse(stdout) as RunResult;
+    expect(result).toMatchObject({ worker: "sh", status: "succeeded", stdout: '{"n":1}\none file\n' });
+    const trail = await folder.corral(["audit", "--run", result.run, "--type", "run_requested", "--json"]);
+    expect(JSON.parse(trail.stdout)).toMatchObject({ arguments: ["sh", "-c", "cat; cat /attachments/x"] });
+  });
+
+  it("changes nothing without consent: what it wrote waits, and one command applies it", async () => {
+    const { status, stderr } = await run(...copies);
+    expect(status).toBe(126);
+    expect(await readdir(here("out"))).toEqual([]);
+    const [, way = ""] = /`corral (changes apply [0-9a-f]{12})` shows what cp wrote/.exec(stderr) ?? [];
+    expect(await folder.corral([...way.split(" "), "--yes"])).toMatchObject({ status: 0 });
+    expect(await readFile(here("out/b.txt"), "utf8")).toBe("a letter\n");
+  });
+
+  it("applies with --apply, except a corral.yaml", async () => {
+    expect(await run("--apply", ...copies)).toMatchObject({ status: 0, stderr: "corral: changes: 1 applied\n" });
+    expect(await readdir(here("out"))).toEqual(["b.txt"]);
+    const plants = "echo x > /out/corral.yaml; mkdir /out/deep; echo y > /out/deep/y";
+    const planted = await run("--apply", "--rw", "out", "--", "sh", "-c", plants);
+    expect(planted.stderr).toContain("a corral.yaml says what the next run may do");
+    expect(await readdir(here("out"), { recursive: true })).toEqual(["b.txt", "deep", "deep/y"]);
+  });
+
+  it("is explained without making anything: neither its folder nor the state directory", async () => {
+    const state = here("far/state");
+    const explained = await folder.corral(["explain", ...copies], { env: { CORRAL_STATE_DIR: state } });
+    expect(explained).toMatchObject({ status: 0, stderr: "" });
+    expect(explained.stdout).toMatch(/\/out +rw .*staged/);
+    expect(explained.stdout).toContain("The folder of /out does not exist yet: the first run makes it.");
+    await expect(lstat(here("out"))).rejects.toThrow("ENOENT");
+    await expect(lstat(here("far"))).rejects.toThrow("ENOENT");
+  });
+
+  it("needs another policy for a network, and says which", async () => {
+    const refused = await run("--allow", "files.example.org:443", "--", "true");
+    expect(refused.status).toBe(126);
+    expect(refused.stderr).toContain("the policy untrusted allows no network");
+    expect(refused.stderr).toContain("--policy default");
+    const shown = await folder.corral([
+      "explain",
+      "--allow",
+      "files.example.org:443",
+      "--policy",
+      "default",
+      "--json",
+      "--",
+      "true",
+    ]);
+    expect(JSON.parse(shown.stdout).tree.sandbox.network.allow).toMatchObject([{ to: "files.example.org:443" }]);
+    expect((await run("--allow", "nonsense", "--", "true")).stderr).toMatch(/^corral: --allow nonsense: .*port.*\n$/);
+  });
+
+  it("runs beside others like it in the same folder", async () => {
+    const one = (name: string) => run("--apply", "--rw", `${name}`, "--", "sh", "-c", `echo ${name} > /${name}/x`);
+    const both = await Promise.all([one("out"), one("far")]);
+    expect(both.map(({ status }) => status)).toEqual([0, 0]);
+    expect([await readFile(here("out/x"), "utf8"), await readFile(here("far/x"), "utf8")]).toEqual(["out\n", "far\n"]);
+  });
+
+  it("is a file of a project with --save, which then does the same", async () => {
+    const saved = await run("--save", "copy", "--apply", ...copies);
+    expect(saved.stderr).toContain(
+      "corral: wrote corral.yaml and workers/copy.worker; `corral run copy` does the same\n",
+    );
+    expect(saved.status).toBe(0);
+    for (const file of ["corral.yaml", "workers/copy.worker"])
+      expect((await lstat(here(file))).mode & 0o777).toBe(0o644);
+    await rm(here("out/b.txt"));
+    expect(await folder.corral(["run", "copy"])).toMatchObject({ status: 0 });
+    expect(await readFile(here("out/b.txt"), "utf8")).toBe("a letter\n");
+    expect(await folder.corral(["check"])).toMatchObject({ status: 0 });
+    expect((await run("--save", "copy", "--", "true")).stderr).toContain("--save overwrites nothing, and corral.yaml");
+  });
+
+  it("does not save through a link, nor a part of it", async () => {
+    await mkdir(here("far"));
+    await symlink("far", here("workers"));
+    const refused = await run("--save", "copy", "--", "true");
+    expect(refused).toMatchObject({ status: 2, stdout: "" });
+    expect(refused.stderr).toContain("workers/copy.worker already exists");
+    expect(await readdir(here("far"))).toEqual([]);
+    await expect(lstat(here("corral.yaml"))).rejects.toThrow("ENOENT");
+    await symlink("far/corral.yaml", here("corral.yaml"));
+    expect((await run("--save", "copy", "--", "true")).stderr).toContain("corral.yaml already exists");
+    expect(await readdir(here("far"))).toEqual([]);
+  });
+
+  it("does not save a project whose worker could change it", async () => {
+    expect((await run("--save", "copy", "--rw", ".=all", "--", "true")).stderr).toContain("/all has them");
+    await expect(lstat(here("corral.yaml"))).rejects.toThrow("ENOENT");
+    await writeFile(here("corral.yaml"), "version: 1\n");
+    const beside = await run("--rw", ".=all", "--", "true");
+    expect([beside.status, beside.stderr]).toEqual([126, expect.stringContaining("the project's own corral.yaml")]);
+  });
+});
+
+describe("a session without a project", () => {
+  it("is a shell or a tool with the same options; docs/mcp.md has one for a client", async () => {
+    const shell = await folder.corral(["shell", "--ro", "inbox"], { stdin: "cat /inbox/a.txt; exit 3" });
+    expect(shell).toMatchObject({ status: 3, stdout: "a letter\n" });
+    const tool = await folder.corral(["tool", "read_file", '{"path": "/inbox/a.txt"}', "--ro", "inbox"]);
+    expect(tool).toMatchObject({ status: 0, stdout: expect.stringContaining("a letter") });
+    const exec = await folder.corral(["tool", "exec", '{"command": "cat /inbox/a.txt"}', "--ro", "inbox"]);
+    expect(exec).toMatchObject({ status: 0, stdout: expect.stringContaining("a letter") });
+  });
+});

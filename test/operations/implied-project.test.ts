@@ -1,0 +1,92 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { corralYaml } from "../../src/declarations/corral-yaml.ts";
+import { parseWorker } from "../../src/declarations/worker/worker.ts";
+import { checkShape } from "../../src/declarations/yaml/check.ts";
+import { parseYaml } from "../../src/declarations/yaml/document.ts";
+import { type ImpliedProject, impliedName, impliedTexts } from "../../src/operations/implied-project.ts";
+
+const BASIC: ImpliedProject = {
+  name: "pdftotext",
+  image: "corral/documents",
+  command: ["pdftotext", "/inbox/a.pdf", "/out/a.txt"],
+  paths: [
+    { name: "inbox", path: "./inbox", mode: "ro", create: false },
+    { name: "out", path: "./out", mode: "rw", create: true },
+  ],
+  allow: [],
+  packages: [],
+  policy: "untrusted",
+  approval: "interactive",
+  runsCommands: false,
+};
+
+function read(project: ImpliedProject) {
+  const { corral, workers } = impliedTexts(project);
+  const parsed = parseYaml(corral, "corral.yaml");
+  if (!parsed.ok) throw new Error(parsed.problems[0]?.message);
+  const checked = checkShape(parsed.document, corralYaml);
+  if (!checked.ok) throw new Error(checked.problems[0]?.message);
+  return { yaml: checked.value, worker: parseWorker(workers.get(project.name) ?? "", `${project.name}.worker`) };
+}
+
+describe("the texts of a project that a command line implies", () => {
+  it("say what was asked for and nothing more: writing is staged and asked about, and there is no network", () => {
+    const { yaml, worker } = read(BASIC);
+    expect(yaml).toMatchObject({ policy: "untrusted", approval: { mode: "interactive" } });
+    expect(yaml.sandbox?.paths).toEqual(
+      new Map([
+        ["inbox", { root: "./inbox", mode: "ro" }],
+        ["out", { root: "./out", mode: "rw", create: true, stage: true }],
+      ]),
+    );
+    expect(yaml.sandbox?.network).toBeUndefined();
+    expect(worker).toMatchObject({ image: "corral/documents", command: BASIC.command, needs: { inherit: true } });
+    expect(worker.shellRules.default).toBe("ask");
+  });
+
+  it("ask for the network twice: the project gives it, and the worker takes it", () => {
+    const { yaml, worker } = read({ ...BASIC, allow: ["files.example.org:443"], packages: ["npm"] });
+    expect(yaml.sandbox?.network).toMatchObject({ packages: [{ kind: "npm" }] });
+    expect(worker.needs.network).toEqual(yaml.sandbox?.network);
+  });
+
+  it("keep every word of a command and every path as they were typed", () => {
+    const word = fc.string({ unit: "binary", maxLength: 40 }).filter((text) => !text.includes("\0"));
+    fc.assert(
+      fc.property(fc.array(word, { maxLength: 5 }), word, (words, path) => {
+        const command = ["sh", ...words];
+        const root = `./${path}`;
+        const { yaml, worker } = read({
+          ...BASIC,
+          command,
+          paths: [{ name: "in", path: root, mode: "ro", create: false }],
+        });
+        expect(worker.command).toEqual(command.map((one) => one.toWellFormed()));
+        expect(yaml.sandbox?.paths?.get("in")?.root).toBe(root);
+      }),
+      { numRuns: 50 },
+    );
+  });
+
+  it("end the front matter where it ends, whatever a command says", () => {
+    const command = ["sh", "-c", "a\n---\nimage: evil\n---\n# b\n"];
+    expect(read({ ...BASIC, command }).worker).toMatchObject({ command, image: "corral/documents", instructions: "" });
+  });
+
+  it("deny a corral.yaml at the top of what the command may write", () => {
+    expect(read(BASIC).yaml.approval.rules).toMatchObject([{ decide: "deny", paths: ["/out/corral.yaml"] }]);
+  });
+});
+
+describe("the name of such a worker", () => {
+  it.each([
+    [["/usr/bin/pdftotext", "a"], "pdftotext"],
+    [["sh"], "sh"],
+    [["./a b"], "command"],
+    [["\u001b[2J"], "command"],
+    [["/"], "command"],
+  ])("of %j is %s", (command, name) => {
+    expect(impliedName(command)).toBe(name);
+  });
+});
