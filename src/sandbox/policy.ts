@@ -121,6 +121,8 @@ export const BASELINE = Object.fromEntries(
 export interface Policy {
   readonly name: string;
   readonly description: string;
+  /** The policies that it extends, the nearest first; absent: none. Everything else here is already resolved. */
+  readonly inherits?: readonly string[];
   readonly hardening: Hardening;
   /** The most a run under this policy may have. */
   readonly network: Network;

@@ -16,12 +16,14 @@ export async function checkVerb(options: ProjectOptions, terminal: Terminal): Pr
 }
 
 function reportText(report: CheckReport, dir: string, colors: Colors): string {
-  const { problems, failing, warnings, workers, paths, cut } = report;
+  const { problems, failing, warnings, workers, paths, cut, inherits } = report;
   const lines = [...problems];
   for (const { path, outcome, message } of failing) {
     lines.push(`${colors.red(outcome)} ${path.join(" > ")}`, ...message.split("\n").map((line) => `  - ${line}`));
   }
   for (const warning of warnings) lines.push(`${colors.yellow("warning")} ${warning}`);
+  for (const [name, parents] of Object.entries(inherits))
+    lines.push(`policy ${[name, ...parents].join(", which extends ")}`);
   if (problems.length > 0)
     lines.push(`${count(problems.length, "mistake")}. Fix these first; call paths are checked after that`);
   else if (workers === 0) lines.push(`Nothing to check: there are no workers in ${dir}.`);

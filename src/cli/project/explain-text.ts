@@ -6,7 +6,7 @@ import type { Mount } from "../../sandbox/mount.ts";
 import { urlInside } from "../../sandbox/network/rule.ts";
 import type { ShownNetwork } from "../../sandbox/network/shown-rule.ts";
 import { networkText, networkTexts } from "../../sandbox/network-text.ts";
-import { HARDENING_LINES } from "../../sandbox/policy.ts";
+import { HARDENING_LINES, type Policy } from "../../sandbox/policy.ts";
 import type { ShownNarrowing } from "../../sandbox/shown-narrowing.ts";
 import { formatBytes } from "../../sandbox/units.ts";
 import { hardeningText, limitAmount, limitText } from "../../sandbox/wording.ts";
@@ -45,7 +45,7 @@ function bodyOf(
   if (sandbox !== null) {
     lines.push(...table("files", sandbox.mounts.length === 0 ? ["none"] : mountLines(sandbox.mounts, plan), colors));
     lines.push(...table("network", networkLines(sandbox.network), colors));
-    lines.push(...table("policy", [sandbox.policy.name], colors));
+    lines.push(...table("policy", [policyText(sandbox.policy)], colors));
   }
   if (agent !== null) lines.push(...agentLines(agent, colors));
   if (plan !== null) lines.push(...planLines(plan, colors));
@@ -55,6 +55,10 @@ function bodyOf(
   lines.push(...table("narrowed", taken, colors));
   lines.push(...notes.map((note) => colors.dim(`note: ${note}`)));
   return lines;
+}
+
+function policyText({ name, inherits = [] }: Policy): string {
+  return [name, ...inherits].join(", which extends ");
 }
 
 function agentLines({ model, tools, budget }: ExplainedAgent, colors: Colors): string[] {

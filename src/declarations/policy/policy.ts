@@ -5,7 +5,7 @@ import { PACKAGE_ROOT } from "../place/package-root.ts";
 import { readDeclarationFile } from "../yaml/declaration-file.ts";
 import { nearest } from "../yaml/issue.ts";
 import { DeclarationError, type Problem } from "../yaml/problem.ts";
-import { parsePolicy } from "./policy-yaml.ts";
+import { extendedBy, policyDocument, policyOf } from "./policy-yaml.ts";
 
 export interface PolicyFile {
   readonly name: string;
@@ -30,16 +30,37 @@ export class UnknownPolicyError extends Error {
   }
 }
 
-/** The policy of that name. Throws `UnknownPolicyError`, or `DeclarationError` if its file has problems. */
+/**
+ * The policy of that name, with what it inherits. Throws `UnknownPolicyError`, or `DeclarationError` if its file, or one that
+ * it extends, has problems.
+ */
 export async function loadPolicy(name: string, search: PolicySearch): Promise<Policy> {
   const known = await listPolicies(search);
-  const found = known.find((candidate) => candidate.name === name);
-  if (found === undefined)
-    throw new UnknownPolicyError(
-      name,
-      known.map((candidate) => candidate.name),
-    );
-  return parsePolicy(await readDeclarationFile(found.file, found.file), found.file, name);
+  const names = known.map((candidate) => candidate.name);
+  if (!names.includes(name)) throw new UnknownPolicyError(name, names);
+  return await loadFrom(known, [name]);
+}
+
+/** The most policies from the one that is asked for to the last that is extended. */
+const MAX_CHAIN = 8;
+
+/** `chain`: from the policy that was asked for to the one to load. */
+async function loadFrom(known: readonly PolicyFile[], chain: readonly string[]): Promise<Policy> {
+  const name = chain.at(-1) ?? "";
+  const file = known.find((candidate) => candidate.name === name)?.file ?? "";
+  const document = policyDocument(await readDeclarationFile(file, file), file);
+  const parent = extendedBy(document);
+  if (parent === null) return policyOf(document, name, null);
+  const names = known.map((candidate) => candidate.name);
+  const fault = chain.includes(parent)
+    ? `goes in a circle: ${[...chain, parent].join(" > ")}`
+    : !names.includes(parent)
+      ? `there is no policy of this name${nearest(parent, names) ?? `; there are: ${names.join(", ")}`}`
+      : chain.length >= MAX_CHAIN
+        ? `would be the policy number ${MAX_CHAIN + 1} in a chain of at most ${MAX_CHAIN}`
+        : null;
+  if (fault !== null) throw new DeclarationError([document.problemAt(["extends"], fault)]);
+  return policyOf(document, name, await loadFrom(known, [...chain, parent]));
 }
 
 /** Every policy that can be named, sorted. Throws `DeclarationError` for a file with the name of one of Corral's own. */

@@ -110,8 +110,8 @@ export function amountOf({ unit, min = 0, max = Number.MAX_SAFE_INTEGER }: Limit
 type LimitKey = (typeof LIMITS)[LimitName]["key"];
 
 /** A key for each limit, with what `schemaOf` makes of its row. */
-export function limitKeys<Schema extends z.ZodType>(schemaOf: (row: LimitRow) => Schema) {
-  const keys = LIMIT_NAMES.map((name) => [LIMITS[name].key, schemaOf(LIMITS[name])] as const);
+export function limitKeys<Schema extends z.ZodType>(schemaOf: (row: LimitRow, limit: LimitName) => Schema) {
+  const keys = LIMIT_NAMES.map((name) => [LIMITS[name].key, schemaOf(LIMITS[name], name)] as const);
   return Object.fromEntries(keys) as Record<LimitKey, Schema>;
 }
 

@@ -118,6 +118,7 @@ const tools = byKind(
 const jsonSchema = byLook(
   (raw) => (kindOf(raw) === "map" ? z.custom<JsonSchema>() : undefined),
   "must be a JSON Schema, which is a map",
+  () => ({ type: "object" }),
 );
 
 /** The files that its caller may attach. */

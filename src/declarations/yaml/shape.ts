@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { describeIssue, describeUnknownKey } from "./issue.ts";
+import { type Look, rawValue } from "./raw-value.ts";
 
 type Issue = z.core.$ZodIssue;
 
@@ -25,7 +26,8 @@ export function namedMap<Value extends z.ZodType>(
   nameFault: (name: string) => string | null,
   maxEntries: number,
 ) {
-  return z.unknown().transform((raw, context): ReadonlyMap<string, z.output<Value>> => {
+  const look: Look = (of) => ({ type: "object", additionalProperties: of(value), maxProperties: maxEntries });
+  return rawValue(look).transform((raw, context): ReadonlyMap<string, z.output<Value>> => {
     const entries = new Map<string, z.output<Value>>();
     if (kindOf(raw) !== "map") return refuse(context, raw, "must be a map of names");
     const names = Object.keys(raw as object);
@@ -52,12 +54,13 @@ type Kind = "map" | "list" | "text" | "switch" | "number" | "nothing";
  * `z.union` would try each form and report the problems of all of them; a person means only one.
  */
 export function byKind<Forms extends Partial<Record<Kind, z.ZodType>>>(forms: Forms, expected: string) {
-  return byLook((raw) => forms[kindOf(raw)] as Extract<Forms[keyof Forms], z.ZodType> | undefined, expected);
+  const look: Look = (of) => ({ anyOf: Object.values(forms).map((form) => of(form)) });
+  return byLook((raw) => forms[kindOf(raw)] as Extract<Forms[keyof Forms], z.ZodType> | undefined, expected, look);
 }
 
 /** Like {@link byKind}, if the kind is not enough: `pick` chooses the form by the raw value. */
-export function byLook<Form extends z.ZodType>(pick: (raw: unknown) => Form | undefined, expected: string) {
-  return z.unknown().transform((raw, context): z.output<Form> => {
+export function byLook<Form extends z.ZodType>(pick: (raw: unknown) => Form | undefined, expected: string, look: Look) {
+  return rawValue(look).transform((raw, context): z.output<Form> => {
     if (raw === undefined) return refuse(context, raw, "is missing");
     const form = pick(raw);
     if (form === undefined) return refuse(context, raw, expected);

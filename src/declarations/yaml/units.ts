@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { type JsonLook, rawValue } from "./raw-value.ts";
 
 const MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 } as const;
 const BYTES = { "": 1, k: 1024, m: 1024 ** 2, g: 1024 ** 3 } as const;
@@ -16,13 +17,21 @@ export function parseSize(raw: unknown): number | null {
 }
 
 /** A duration in a file, parsed to milliseconds. */
-export const duration = unit(parseDuration, "must be a duration such as `500ms`, `30s`, `5m` or `1h`");
+export const duration = unit(
+  parseDuration,
+  { type: "string", pattern: "^[0-9]{1,9}(ms|s|m|h)$" },
+  "must be a duration such as `500ms`, `30s`, `5m` or `1h`",
+);
 
 /** A size in a file, parsed to bytes. */
-export const size = unit(parseSize, "must be a size such as `512k`, `64m`, `1g`, or a number of bytes");
+export const size = unit(
+  parseSize,
+  { type: ["integer", "string"], minimum: 1, pattern: "^[0-9]{1,15}[kmg]?$" },
+  "must be a size such as `512k`, `64m`, `1g`, or a number of bytes",
+);
 
-function unit(parse: (raw: unknown) => number | null, message: string) {
-  return z.unknown().transform((raw, context): number => {
+function unit(parse: (raw: unknown) => number | null, look: JsonLook, message: string) {
+  return rawValue(() => look).transform((raw, context): number => {
     const parsed = raw === undefined ? null : parse(raw);
     if (parsed !== null) return parsed;
     context.issues.push({ code: "custom", input: raw, message: raw === undefined ? "is missing" : message });

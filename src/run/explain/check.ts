@@ -22,6 +22,8 @@ export interface CheckReport {
   readonly paths: number;
   /** True if there are more paths than were checked. */
   readonly cut: boolean;
+  /** For each policy that something in the project names and that extends others: these, the nearest first. */
+  readonly inherits: Readonly<Record<string, readonly string[]>>;
 }
 
 /** A call path, from the worker that a person runs to the one that would not run. */
@@ -36,7 +38,7 @@ const MAX_PATHS = 10_000;
 
 /** A report for a project whose files do not parse. */
 export function checkDeclaration(error: DeclarationError): CheckReport {
-  const nothing = { failing: [], warnings: [], workers: 0, paths: 0, cut: false };
+  const nothing = { failing: [], warnings: [], workers: 0, paths: 0, cut: false, inherits: {} };
   return { ok: false, problems: error.problems.map(describeProblem), ...nothing };
 }
 
@@ -46,7 +48,8 @@ export async function check(preview: Preview, maxPaths = MAX_PATHS): Promise<Che
   const workers = [...project.workers.values()];
   const scripts = await scriptFaults(project);
   const fleets = await fleetsOf(project);
-  const problems = [...(await policyProblems(preview, fleets.read)), ...scripts.problems, ...fleets.problems];
+  const policies = await policiesOf(preview, fleets.read);
+  const problems = [...policies.problems, ...scripts.problems, ...fleets.problems];
   const budget = new Budget(maxPaths);
   const failing: FailingPath[] = [];
   const missing = new Map<string, Set<string>>();
@@ -73,26 +76,29 @@ export async function check(preview: Preview, maxPaths = MAX_PATHS): Promise<Che
     workers: workers.length,
     paths: budget.spent,
     cut: budget.cut,
+    inherits: Object.fromEntries(policies.inherits),
   };
 }
 
-/** Every policy that is named, by the project, a worker or a fleet, exists and is sound. */
-async function policyProblems(
+/** Whether every policy that is named, by the project, a worker or a fleet, exists and is sound, and what each extends. */
+async function policiesOf(
   { project, environment }: Preview,
   fleets: readonly FleetDefinition[],
-): Promise<string[]> {
+): Promise<{ problems: readonly string[]; inherits: ReadonlyMap<string, readonly string[]> }> {
   const problems = new Set<string>();
+  const inherits = new Map<string, readonly string[]>();
   const own = { file: project.file ?? project.dir, policyName: project.policyName };
   for (const { file, policyName } of [own, ...project.workers.values(), ...fleets]) {
     try {
-      if (policyName !== null) await environment.policyNamed(policyName);
+      const policy = policyName === null ? null : await environment.policyNamed(policyName);
+      if (policy?.inherits !== undefined) inherits.set(policy.name, policy.inherits);
     } catch (error) {
       if (error instanceof UnknownPolicyError) problems.add(`${file}: policy: ${error.message}`);
       else if (error instanceof DeclarationError) for (const one of error.problems) problems.add(describeProblem(one));
       else throw error;
     }
   }
-  return [...problems];
+  return { problems: [...problems], inherits };
 }
 
 /**

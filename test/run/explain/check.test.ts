@@ -51,6 +51,7 @@ describe("check", () => {
       workers: 2,
       paths: 3,
       cut: false,
+      inherits: {},
     });
   });
 
