@@ -1,0 +1,157 @@
+import { execFileSync, spawn } from "node:child_process";
+import { chmod, chown, cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { delimiter, dirname, join } from "node:path";
+import { PROGRAM } from "../../cli/program.ts";
+import { giveGate } from "../../tiers/give-gate.ts";
+
+const EXAMPLE = join(import.meta.dirname, "../../../examples/ci");
+/** The user that cells run as if the folders of the project belong to it. */
+const WORKER_UID = 65532;
+
+export interface Step {
+  readonly status: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** A repository with the example's `ci/` on its branch `main`, branches of strangers, and the folder of a CI job. */
+export interface BranchJob extends AsyncDisposable {
+  /** The bare repository that everybody pushes to. */
+  readonly origin: string;
+  /** The folder of the job. After {@link checkOut} it has the base. */
+  readonly dir: string;
+  /** A stranger's commit on top of `main`: contents by path, `link:TARGET` for a symbolic link, null for a file that goes. */
+  branch(files: Readonly<Record<string, string | null>>): Promise<string>;
+  /** What the checkout of a CI system does with the base. */
+  checkOut(): Promise<void>;
+  /** A step of a job: a script as the runner starts it, with `corral` in its path. */
+  step(script: string, env?: Readonly<Record<string, string>>): Promise<Step>;
+}
+
+/** The lock file of a project without packages: fetching them needs no network. */
+const NO_PACKAGES = {
+  "package.json": JSON.stringify({ name: "p", version: "1.0.0", type: "module" }),
+  "package-lock.json": JSON.stringify({
+    name: "p",
+    version: "1.0.0",
+    lockfileVersion: 3,
+    requires: true,
+    packages: { "": { name: "p", version: "1.0.0" } },
+  }),
+  "p.test.js": 'import { test } from "node:test";\ntest("passes", () => {});\n',
+};
+
+/** `address`: of a registry that is not at a public address. `project`: the files of the base beside `ci/`. */
+export async function branchJob({
+  address = null,
+  project = NO_PACKAGES,
+}: {
+  readonly address?: string | null;
+  readonly project?: Readonly<Record<string, string>> | string;
+} = {}): Promise<BranchJob> {
+  const root = await mkdtemp(join(tmpdir(), "corral-ci-"));
+  const [origin, dir, home, bin] = ["origin.git", "job", "home", "bin"].map((name) => join(root, name)) as [
+    string,
+    string,
+    string,
+    string,
+  ];
+  const stateDir = join(root, "state");
+  const env = { ...process.env, HOME: home, NO_COLOR: "1", CORRAL_STATE_DIR: stateDir, ...AUTHOR };
+  const git = (cwd: string, ...args: string[]): string =>
+    execFileSync("git", args, { cwd, env, stdio: "pipe" }).toString().trim();
+  await Promise.all([giveGate(stateDir), mkdir(dir), mkdir(home), mkdir(bin)]);
+  await writeFile(join(bin, "corral"), `#!/bin/sh\nexec "${process.execPath}" "${PROGRAM}" "$@"\n`);
+  await chmod(join(bin, "corral"), 0o755);
+
+  git(root, "init", "--quiet", "--bare", "--initial-branch=main", origin);
+  // As GitHub and GitLab do: a commit of a pull request can be fetched by its id.
+  git(origin, "config", "uploadpack.allowAnySHA1InWant", "true");
+  const author = join(root, "author");
+  await mkdir(author);
+  if (typeof project === "string") await cp(project, author, { recursive: true });
+  else await writeAll(author, project);
+  for (const part of PARTS) await cp(join(EXAMPLE, part), join(author, "ci", part), { recursive: true });
+  if (address !== null) await nameAddress(join(author, "ci"), address);
+  git(author, "init", "--quiet", "--initial-branch=main");
+  const push = (branch: string): string => {
+    git(author, "add", "--all", "--force");
+    git(author, "commit", "--quiet", "--allow-empty", "--message", branch);
+    git(author, "push", "--quiet", "--force", origin, `HEAD:${branch}`);
+    return git(author, "rev-parse", "HEAD");
+  };
+  push("refs/heads/main");
+
+  return {
+    origin,
+    dir,
+    async branch(files) {
+      git(author, "checkout", "--quiet", "--force", "-B", "stranger", "main");
+      await writeAll(author, files);
+      // As a stranger's: nothing of the configuration here may count for it.
+      return push("refs/pull/7/head");
+    },
+    async checkOut() {
+      await rm(dir, { recursive: true, force: true });
+      git(root, "clone", "--quiet", "--branch=main", origin, dir);
+      await ownedByWorker(join(dir, "ci"));
+    },
+    step: async (script, more = {}) =>
+      await outcomeOf(script, dir, { ...env, PATH: `${bin}${delimiter}${process.env.PATH}`, ...more }),
+    async [Symbol.asyncDispose]() {
+      await rm(root, { recursive: true, force: true });
+    },
+  };
+}
+
+const PARTS = ["corral.yaml", "workers", "policies", "scripts", "lock", "cache", "packages", "reports"];
+const AUTHOR = {
+  GIT_CONFIG_NOSYSTEM: "1",
+  GIT_AUTHOR_NAME: "A Stranger",
+  GIT_AUTHOR_EMAIL: "stranger@example.org",
+  GIT_COMMITTER_NAME: "A Stranger",
+  GIT_COMMITTER_EMAIL: "stranger@example.org",
+};
+
+/** As a user that is not root has them: its own. Root gives them away, since the policies have no user 0. */
+export async function ownedByWorker(ci: string): Promise<void> {
+  if (process.getuid?.() !== 0) return;
+  for (const folder of ["cache", "packages", "reports"]) await chown(join(ci, folder), WORKER_UID, WORKER_UID);
+}
+
+async function nameAddress(ci: string, address: string): Promise<void> {
+  const preset = `packages: [{ kind: npm, addresses: [${address}/32] }]`;
+  const change = async (file: string, before: string, after: string): Promise<void> => {
+    const text = await readFile(join(ci, file), "utf8");
+    if (!text.includes(before)) throw new Error(`${file} has no ${before}`);
+    await writeFile(join(ci, file), text.replace(before, after));
+  };
+  await change("corral.yaml", "packages: [npm]", preset);
+  for (const worker of ["install", "warm"])
+    await change(`workers/${worker}.worker`, "network: {", `network: { ${preset},`);
+}
+
+async function writeAll(dir: string, files: Readonly<Record<string, string | null>>): Promise<void> {
+  for (const [path, content] of Object.entries(files)) {
+    const target = join(dir, path);
+    await rm(target, { recursive: true, force: true });
+    if (content === null) continue;
+    await mkdir(dirname(target), { recursive: true });
+    if (content.startsWith("link:")) await symlink(content.slice("link:".length), target);
+    else await writeFile(target, content);
+  }
+}
+
+async function outcomeOf(script: string, cwd: string, env: NodeJS.ProcessEnv): Promise<Step> {
+  const { promise, resolve, reject } = Promise.withResolvers<Step>();
+  const child = spawn("bash", ["-e", "-c", script], { cwd, env, stdio: ["ignore", "pipe", "pipe"] });
+  const text = { stdout: "", stderr: "" };
+  for (const stream of ["stdout", "stderr"] as const) {
+    child[stream].setEncoding("utf8").on("data", (chunk: string) => {
+      text[stream] += chunk;
+    });
+  }
+  child.once("error", reject).once("close", (status) => resolve({ status, ...text }));
+  return await promise;
+}
