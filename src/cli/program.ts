@@ -41,8 +41,8 @@ const VERBS: readonly ((frame: Frame) => void)[] = [
   addDoctor,
 ];
 
-/** What these show is there for a folder without a project too: commands were run in it. */
-const KEPT_ANYWHERE: ReadonlySet<string> = new Set(["changes", "audit"]);
+/** What these show is there for a folder without a project too: commands were run in it, and Corral has images of its own. */
+const KEPT_ANYWHERE: ReadonlySet<string> = new Set(["changes", "audit", "images"]);
 
 /** The whole command line: arguments in, exit status out. Every error ends here. */
 export async function main(args: readonly string[], terminal: Terminal): Promise<number> {

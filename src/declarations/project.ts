@@ -23,6 +23,7 @@ import { resolveSecrets, unknownSecrets } from "./secrets/secrets.ts";
 import { defaultDeclaration, type ResolvedDeclaration, resolveDeclaration } from "./terms/declaration.ts";
 import { formProblems } from "./terms/sandbox-form.ts";
 import { type Exposure, secretsPlace, shownFolders, writableFolders } from "./worker/exposure.ts";
+import { environmentKinds, imageFiles } from "./worker/image-files.ts";
 import type { WorkerDefinition } from "./worker/worker.ts";
 import { readWorkers, readWorkerTexts } from "./worker/workers.ts";
 import { type Checked, checkShape } from "./yaml/check.ts";
@@ -112,12 +113,23 @@ async function readProject(
     workers.ok && declaration.ok && exposure ? await gitOf(corral, workers.value, declaration.value, exposure) : NO_GIT;
   const models = await modelsOf(corral, workers, exposure);
   const secrets = await secretsOf(corral, workers, exposure);
+  const images = await imageFiles(projectDir, workers, declaration);
   const folders = policiesDir.ok && fleetsDir.ok;
   if (
-    !(corral.checked.ok && workers.ok && folders && resolved.ok && declaration.ok && git.ok && models.ok && secrets.ok)
+    !(
+      corral.checked.ok &&
+      workers.ok &&
+      folders &&
+      resolved.ok &&
+      declaration.ok &&
+      git.ok &&
+      models.ok &&
+      secrets.ok &&
+      images.ok
+    )
   ) {
     throw new DeclarationError(
-      [corral.checked, workers, policiesDir, fleetsDir, declaration, git, models, secrets].flatMap((part) =>
+      [corral.checked, workers, policiesDir, fleetsDir, declaration, git, models, secrets, images].flatMap((part) =>
         part.ok ? [] : part.problems,
       ),
     );
@@ -141,7 +153,12 @@ async function readProject(
   ]);
   const played = [...scriptsOf(workers.value), ...networks.flatMap(({ lockfiles = [] }) => lockfiles)];
   const scripts = played.map((file) => resolve(projectDir, file));
-  const ownFiles = [...(await ownFilesOf([...says, ...scripts])), ...(await stillToBe(scripts)), ...corralsOwn()];
+  const ownFiles = [
+    ...images.value,
+    ...(await ownFilesOf([...says, ...scripts])),
+    ...(await stillToBe(scripts)),
+    ...corralsOwn(),
+  ];
   return {
     dir: projectDir,
     file,
@@ -162,7 +179,7 @@ async function readProject(
     ...(git.value === null ? {} : { git: git.value }),
     fleet,
     secrets: secrets.value,
-    registries: await readRegistries(networks.flatMap(kindsOf), machine),
+    registries: await readRegistries([...networks.flatMap(kindsOf), ...environmentKinds(workers.value)], machine),
   };
 }
 

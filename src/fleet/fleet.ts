@@ -3,6 +3,7 @@ import type { ImageFacts } from "../isolation/plan/plan-for.ts";
 import { type Driver, EngineTrouble } from "../isolation/port/driver.ts";
 import type { RunEnvironment } from "../run/model/environment.ts";
 import { permissionOf, rootSandbox } from "../run/model/permission.ts";
+import { unmadeViolation } from "../run/model/worker-images.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { formatDuration } from "../sandbox/units.ts";
 import type { Violation } from "../sandbox/violation.ts";
@@ -15,6 +16,7 @@ import { type Collisions, collisionsIn } from "./items/collisions.ts";
 import { checkPaths, type TemplatePath } from "./items/template-paths.ts";
 import type { FleetJournal } from "./journal/journal.ts";
 import type { LoadProblem } from "./journal/load.ts";
+import { imageAsk } from "./model/image-ask.ts";
 import type { FleetSpec, ItemRequest } from "./model/item.ts";
 import { RunTroubles } from "./run-troubles.ts";
 import { RunningFleet } from "./running-fleet.ts";
@@ -104,7 +106,7 @@ interface Allowed {
 
 async function permitted(
   spec: FleetSpec,
-  { run }: FleetEnvironment,
+  { run, stop }: FleetEnvironment,
 ): Promise<Allowed | Extract<OpenedFleet, { ok: false }>> {
   const declared = run.project.workers.get(spec.worker);
   if (declared === undefined) return { ok: false, reason: `there is no worker ${spec.worker}` };
@@ -119,9 +121,12 @@ async function permitted(
   const { sandbox } = derivation;
   const refusal = spec.reuse === "scrubbed" ? whyNotScrubbed(worker, sandbox) : null;
   if (refusal !== null) return { ok: false, reason: refusal };
-  const image = await run.driver.imageFacts(worker.image);
+  const ready = await run.images.ready(worker, imageAsk(worker, run, stop));
+  if (ready.state === "unmade") return { ok: false, violations: ready.parts.map(unmadeViolation) };
+  if (ready.state === "refused") return { ok: false, violations: ready.violations };
+  const image = await run.driver.imageFacts(ready.name);
   if (image === null) return { ok: false, violations: [{ code: "IMAGE_MISSING", image: worker.image }] };
-  const { digest, images } = await fleetFacts(worker, sandbox, run);
+  const { digest, images } = await fleetFacts(worker, sandbox, run, stop);
   const reads = readByAll(sandbox, spec.reuse);
   return { job: { worker, caller, sandbox, reads, env: withImages(run, images) }, digest };
 }

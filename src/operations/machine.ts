@@ -3,9 +3,8 @@ import { runSystemProgram } from "../files/host/system-program.ts";
 import { openEngine } from "../isolation/open-engine.ts";
 import type { CellInfo, Reaped } from "../isolation/port/driver.ts";
 import { type EnginePort, EngineUnavailableError } from "../isolation/port/engine.ts";
-import { type BuiltImage, IMAGE_PREFIX, type ImageStatus, type OnImageProgress } from "../isolation/port/images.ts";
+import { IMAGE_PREFIX } from "../isolation/port/images.ts";
 import { IMAGES_DIR, packageVersion } from "./package-version.ts";
-import { unknownError } from "./request-error.ts";
 
 /** This machine's Engine, and where Corral keeps its own. Each operation throws EngineUnavailableError if no Engine answers. */
 export interface Machine {
@@ -24,43 +23,6 @@ export async function listCells(machine: Machine): Promise<CellInfo[]> {
 /** Removes what dead orchestrators left behind, and nothing else. */
 export async function reapCells(machine: Machine): Promise<Reaped> {
   return await (await openEngine(machine)).driver.reap();
-}
-
-/** The images that Corral builds, and whether each exists and is up to date. */
-export async function listImages(machine: Machine): Promise<ImageStatus[]> {
-  return await (await openEngine(machine)).images.status(IMAGES_DIR);
-}
-
-/**
- * Builds the images that are missing or stale; `names`: only these (`base` or `corral/base`), and what they need.
- *
- * @throws RequestError UNKNOWN_IMAGE; ImageBuildError
- */
-export async function buildImages(
-  machine: Machine,
-  {
-    names = [],
-    onProgress = () => {},
-    signal,
-  }: { readonly names?: readonly string[]; readonly onProgress?: OnImageProgress; readonly signal?: AbortSignal },
-): Promise<BuiltImage[]> {
-  const { images } = await openEngine(machine);
-  if (names.length > 0) refuseUnknown(names, await images.status(IMAGES_DIR));
-  return await images.build({
-    imagesDir: IMAGES_DIR,
-    env: machine.engineEnv,
-    onProgress,
-    ...(names.length === 0 ? {} : { names }),
-    ...(signal === undefined ? {} : { signal }),
-  });
-}
-
-function refuseUnknown(names: readonly string[], known: readonly ImageStatus[]): void {
-  const folders = known.map(({ name }) => name);
-  for (const raw of names) {
-    const name = raw.startsWith(`${IMAGE_PREFIX}/`) ? raw.slice(IMAGE_PREFIX.length + 1) : raw;
-    if (!folders.includes(name)) throw unknownError("UNKNOWN_IMAGE", "image", raw, folders);
-  }
 }
 
 /** One thing that `examineMachine` checked. No worker can run while one is `missing`; with a `warning` they can. */

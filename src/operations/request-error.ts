@@ -16,6 +16,8 @@ export type RequestErrorCode =
   /** The run cannot be continued: it has not ended, is another worker's, or is no agent's. */
   | "CONTINUE"
   | "UNKNOWN_IMAGE"
+  /** An image of a worker could not be built, pulled or prepared. */
+  | "IMAGE_NOT_MADE"
   /** A filter names a value that nothing can have: a status of items, a type of records. */
   | "UNKNOWN_VALUE"
   /** A file to attach does not exist, or is not a regular file. */

@@ -84,8 +84,8 @@ const WORDS: Words = {
   ATTACHMENTS_NOT_TAKEN: (v) => `The worker ${quote(v.worker)} was not run: ${v.reason}.`,
   INPUT_NOT_VALID: (v) =>
     `The worker ${quote(v.worker)} was not run: its input does not match its schema: ${v.reason}.`,
-  IMAGE_MISSING: (v) =>
-    `The image ${quote(v.image)} does not exist on this container engine. Build or load it, or use another.`,
+  IMAGE_MISSING: (v) => `The image ${quote(v.image)} does not exist on this container engine. ${wayToImage(v.image)}`,
+  IMAGE_NOT_MADE: (v) => `${quote(v.image)} is not there: ${v.reason}. Run \`${v.get}\`.`,
   ENFORCEMENT_MISSING: (v) =>
     `The cell is not isolated as planned: ${list(v.missing)}. Corral does not run a worker with less isolation than its policy requires. Use an engine and an image that provide it.`,
 };
@@ -105,6 +105,13 @@ export function hardeningText(line: HardeningLine, hardening: Hardening): string
   const value = hardening[line];
   if (value === undefined) return null;
   return `${HARDENING[line].key} ${Array.isArray(value) ? value.join(" ") || "none" : value}`;
+}
+
+/** Names before the slash are Corral's own. */
+function wayToImage(image: string): string {
+  const own = /^corral\/([a-z0-9._-]+)$/.exec(image)?.[1];
+  if (own !== undefined) return `Run \`corral images build ${own}\`.`;
+  return `Load it into the engine (\`docker load\`), or let Corral fetch it: \`corral images pull ${image}\` prints what to write.`;
 }
 
 function weaker(line: string): string {

@@ -28,12 +28,17 @@ export function statePaths(stateDir: string) {
   };
 }
 
+/** The name of a project wherever names must be short. `projectDir`: absolute, without symbolic links. */
+export function projectMark(projectDir: string): string {
+  return sha256(projectDir).slice(0, 16);
+}
+
 /** The audit trail of one project. */
 export type TrailPaths = ReturnType<typeof projectPaths>["trail"];
 
 /** What is kept of one project. `projectDir`: absolute, without symbolic links, so that one project has one name. */
 export function projectPaths(stateDir: string, projectDir: string) {
-  const name = sha256(projectDir).slice(0, 16);
+  const name = projectMark(projectDir);
   const trailDir = join(stateDir, "audit", name);
   return {
     /** The database of its fleets. */

@@ -7,6 +7,8 @@ import { rootSandbox } from "../../src/run/model/permission.ts";
 import { memoryEngine } from "../run/memory-engine.ts";
 import { openFleetProject } from "./fleet-fixture.ts";
 
+const NEVER = new AbortController().signal;
+
 const OUT = { name: "out", mode: "rw", approval: "pre_approved" };
 const ITEMS = ["a", "b"].map((key) => ({ key, input: key, allowWrite: [`/out/${key}`] }));
 
@@ -174,11 +176,11 @@ describe("the digest of a fleet", () => {
     const root = await rootSandbox(environment, null);
     if (worker === undefined) throw new Error("the fixture's project is not as it should be");
     const digestWith = async (more: Partial<typeof environment>) =>
-      (await fleetFacts(worker, root, { ...environment, ...more })).digest;
+      (await fleetFacts(worker, root, { ...environment, ...more }, NEVER)).digest;
     const first = await digestWith({});
     expect(first).not.toBeNull();
     expect(await digestWith({})).toBe(first);
-    expect((await fleetFacts(worker, { ...root, network: true }, environment)).digest).toBeNull();
+    expect((await fleetFacts(worker, { ...root, network: true }, environment, NEVER)).digest).toBeNull();
     const denied = { ...project, approval: { ...project.approval, mode: "auto_deny" as const } };
     const approved = { ...project, approval: { ...project.approval, mode: "approve_all" as const } };
     expect(await digestWith({ project: denied })).not.toBe(await digestWith({ project: approved }));

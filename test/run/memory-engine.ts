@@ -1,7 +1,21 @@
 import type { EnginePort } from "../../src/isolation/port/engine.ts";
+import type { EngineImages } from "../../src/isolation/port/images.ts";
 import { currentOwner, loadSealKey } from "../../src/state/owner.ts";
 import { type FakeDriverOptions, fakeDriver } from "../isolation/fake/driver.ts";
 import { type FakeEngine, fakeEngine } from "../isolation/fake/engine.ts";
+
+const fails = async (): Promise<never> => {
+  throw new Error("an engine in memory makes no images");
+};
+const noImages: EngineImages = {
+  status: async () => [],
+  build: async () => [],
+  made: async () => [],
+  find: async () => null,
+  remove: async () => false,
+  make: fails,
+  pull: fails,
+};
 
 /** An engine in memory, for a project of tests that need no real one. */
 export interface MemoryEngine {
@@ -19,7 +33,7 @@ export function memoryEngine(options: Pick<FakeDriverOptions, "programs" | "devi
       const maker = { owner: currentOwner(), sealKey: await loadSealKey(stateDir) };
       return {
         driver: fakeDriver({ ...options, engine, maker }),
-        images: { status: async () => [], build: async () => [] },
+        images: noImages,
         // Any file will do: no kernel runs it.
         gate: async () => import.meta.filename,
         knownGate: async () => import.meta.filename,

@@ -64,6 +64,12 @@ const examples: { readonly [Code in ViolationCode]: Extract<Violation, { code: C
   USER_NOT_ALLOWED: { code: "USER_NOT_ALLOWED", reason: "the files belong to root" },
   COMMAND_NOT_FOUND: { code: "COMMAND_NOT_FOUND", command: "pdftotext", image: "corral/base" },
   IMAGE_MISSING: { code: "IMAGE_MISSING", image: "corral/base" },
+  IMAGE_NOT_MADE: {
+    code: "IMAGE_NOT_MADE",
+    image: "images/ocr",
+    reason: "it is not built yet",
+    get: "corral images build images/ocr",
+  },
   ATTACHMENTS_NOT_TAKEN: {
     code: "ATTACHMENTS_NOT_TAKEN",
     worker: "writer",

@@ -6,6 +6,7 @@ import { type FleetStart, runFleet } from "../../operations/run-fleet.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { EXIT } from "../terminal/exit-status.ts";
+import { ImageLines } from "../terminal/image-lines.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { fleetScreenFor } from "./screen.ts";
 
@@ -28,6 +29,7 @@ export async function ranFleet(
   using screen = await fleetScreenFor(terminal, { json: json ?? false });
   const [drain, stop] = [new AbortController(), new AbortController()];
   const running = new Set<number>();
+  const images = new ImageLines();
   let asked = 0;
   const off = terminal.onStop(() => {
     asked += 1;
@@ -43,7 +45,10 @@ export async function ranFleet(
     await using corral = await openCorralFor(project, {
       stateDir: stateDirFrom(terminal.env),
       engineEnv: terminal.env,
-      emit: (event) => void (event.type === "trouble" && screen.tell(`corral: ${event.detail}`)),
+      emit(event) {
+        for (const line of images.see(event)) screen.tell(line);
+        if (event.type === "trouble") screen.tell(`corral: ${event.detail}`);
+      },
       approver: ASKS_NOBODY,
     });
     const results = runFleet(corral, start, {

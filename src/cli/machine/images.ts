@@ -1,37 +1,132 @@
+import { confirm } from "@clack/prompts";
+import { loadProject, type Project } from "../../declarations/project.ts";
+import { DeclarationError } from "../../declarations/yaml/problem.ts";
 import type { ImageProgress } from "../../isolation/port/images.ts";
-import { buildImages, listImages } from "../../operations/machine.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
+import {
+  buildImages,
+  type ImagesOf,
+  type ListedImage,
+  listImages,
+  pullImage,
+  removableImages,
+  removeImages,
+} from "../../operations/images.ts";
+import { printable, printableLine } from "../../operations/wording/printable.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
+import { type ProjectOptions, UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";
 import { stoppable } from "../terminal/stop.ts";
 import { colorsFor, columns, printResult, say, type Terminal } from "../terminal/terminal.ts";
 
-interface ImagesOptions {
-  readonly json?: boolean;
+interface RemoveOptions extends ProjectOptions {
+  readonly unused?: boolean;
+  readonly yes?: boolean;
 }
 
 /** `corral images build`: what is missing or stale. Its progress is for people; the result is what is there now. */
-export async function buildVerb(names: readonly string[], options: ImagesOptions, terminal: Terminal): Promise<number> {
-  const { env } = terminal;
+export async function buildVerb(
+  names: readonly string[],
+  options: ProjectOptions,
+  terminal: Terminal,
+): Promise<number> {
+  return await stoppably(terminal, async (signal) => {
+    const of = await imagesOf(options, terminal, names);
+    const built = await buildImages(of, { names, onProgress: progressAt(terminal), signal });
+    const rows = built.map(({ tag, name, built, sizeBytes }) => [
+      tag?.startsWith("corral/") ? tag : name,
+      built ? "built" : "up to date",
+      size(sizeBytes),
+    ]);
+    printResult(terminal, options.json, built, () => columns(rows));
+  });
+}
+
+/** `corral images ls`. */
+export async function listVerb(options: ProjectOptions, terminal: Terminal): Promise<number> {
+  const listed = await listImages(await imagesOf(options, terminal));
+  const head = ["IMAGE", "STATE", "SIZE", "ID", "USED BY"];
+  printResult(terminal, options.json, listed, () => columns([head, ...listed.map(row)]));
+  return 0;
+}
+
+function row({ name, kind, tag, state, sizeBytes, id, usedBy }: ListedImage): string[] {
+  const shown = kind === "own" ? (tag ?? name) : name;
+  return [printableLine(shown, 60), state, size(sizeBytes), shortId(id), printableLine(usedBy.join(" "), 60)];
+}
+
+/** `corral images pull`: for a worker's file, the digest matters. */
+export async function pullVerb(name: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
+  return await stoppably(terminal, async (signal) => {
+    const of = await imagesOf(options, terminal);
+    const pulled = await pullImage(of, name, { onProgress: progressAt(terminal), signal });
+    const { reference, digest } = pulled;
+    printResult(terminal, options.json, pulled, () =>
+      digest === null ? reference : `image: { pull: "${reference}", digest: "${digest}" }`,
+    );
+  });
+}
+
+/** `corral images rm`. Asks at a terminal; elsewhere the command itself is the answer. */
+export async function removeVerb(
+  names: readonly string[],
+  options: RemoveOptions,
+  terminal: Terminal,
+): Promise<number> {
+  if ((names.length === 0) === !options.unused) throw new UsageError("name the images to remove, or use --unused");
+  const of = await imagesOf(options, terminal);
+  const chosen = await removableImages(of, options.unused ? "unused" : names);
+  const asks = chosen.length > 0 && !options.yes && terminal.stdin.isTTY && terminal.stderr.isTTY;
+  if (asks && !(await agreed(chosen, terminal))) return EXIT.cancelled;
+  await removeImages(of, chosen);
+  printResult(terminal, options.json, chosen, () =>
+    chosen.length === 0 ? "nothing to remove" : chosen.map((one) => `removed ${nameOf(one)}`).join("\n"),
+  );
+  return 0;
+}
+
+async function agreed(chosen: readonly ListedImage[], terminal: Terminal): Promise<boolean> {
+  for (const one of chosen) say(terminal, `  ${nameOf(one)}  ${size(one.sizeBytes)}`);
+  const streams = { input: terminal.stdin, output: terminal.stderr };
+  return (
+    (await confirm({ message: `Remove ${chosen.length === 1 ? "it" : "them"}?`, initialValue: false, ...streams })) ===
+    true
+  );
+}
+
+function nameOf({ name, id }: ListedImage): string {
+  return `${printableLine(name, 80)} ${shortId(id)}`;
+}
+
+/** A project with mistakes has no images that could be listed; those that come with Corral need none. */
+async function imagesOf(options: ProjectOptions, terminal: Terminal, names: readonly string[] = []): Promise<ImagesOf> {
+  const machine = { stateDir: stateDirFrom(terminal.env), engineEnv: terminal.env };
+  return { ...machine, project: await projectAt(options, terminal, names) };
+}
+
+async function projectAt(
+  { project }: ProjectOptions,
+  terminal: Terminal,
+  names: readonly string[],
+): Promise<Project | null> {
+  if (names.length > 0 && names.every((name) => name.startsWith("corral/"))) return null;
+  try {
+    return await loadProject(project, terminal.env);
+  } catch (error) {
+    if (!(error instanceof DeclarationError)) throw error;
+    say(terminal, `corral: only the images that come with Corral are known here: ${printable(error.message)}`);
+    return null;
+  }
+}
+
+async function stoppably(terminal: Terminal, act: (signal: AbortSignal) => Promise<void>): Promise<number> {
   using stop = stoppable(terminal, (line) => say(terminal, line));
   try {
-    const machine = { stateDir: stateDirFrom(env), engineEnv: env };
-    const built = await buildImages(machine, { names, onProgress: progressAt(terminal), signal: stop.signal });
-    const rows = built.map((image) => [image.tag, image.built ? "built" : "up to date", size(image.sizeBytes)]);
-    printResult(terminal, options.json, built, () => columns(rows));
+    await act(stop.signal);
     return 0;
   } catch (error) {
     if (stop.signal.aborted) return EXIT.cancelled;
     throw error;
   }
-}
-
-/** `corral images ls`. */
-export async function listVerb(options: ImagesOptions, terminal: Terminal): Promise<number> {
-  const statuses = await listImages({ stateDir: stateDirFrom(terminal.env), engineEnv: terminal.env });
-  const rows = statuses.map(({ tag, state, sizeBytes, id }) => [tag, state, size(sizeBytes), shortId(id)]);
-  printResult(terminal, options.json, statuses, () => columns([["IMAGE", "STATE", "SIZE", "ID"], ...rows]));
-  return 0;
 }
 
 /** Milestones and steps as lines; on a terminal also what each program prints, in one line that is written over. */

@@ -1,6 +1,7 @@
 import { deniedLines } from "../../operations/wording/denied-traffic.ts";
 import type { RunEvent } from "../../run/model/events.ts";
 import type { RunResult } from "../../run/model/result.ts";
+import { ImageLines } from "../terminal/image-lines.ts";
 import type { RunScreen } from "../terminal/screen.ts";
 import { colorsFor, say, type Terminal } from "../terminal/terminal.ts";
 import { AgentLines } from "./agent-lines.ts";
@@ -14,6 +15,7 @@ export class LiveScreen implements RunScreen {
   readonly #witness = new Witness();
   readonly #live: LiveTree;
   readonly #agents: AgentLines;
+  readonly #images = new ImageLines();
 
   constructor(terminal: Terminal) {
     this.#terminal = terminal;
@@ -23,7 +25,7 @@ export class LiveScreen implements RunScreen {
 
   see(event: RunEvent): void {
     this.#witness.see(event);
-    for (const line of this.#agents.see(event)) this.tell(line);
+    for (const line of [...this.#agents.see(event), ...this.#images.see(event)]) this.tell(line);
     if (event.type === "output" && event.parent === null) this.#live.write(this.#terminal[event.stream], event.chunk);
     else if (event.type === "trouble") this.tell(troubleText(event));
   }

@@ -2,6 +2,7 @@ import { deniedLines } from "../../operations/wording/denied-traffic.ts";
 import { printableLine } from "../../operations/wording/printable.ts";
 import type { RunEvent } from "../../run/model/events.ts";
 import type { RunResult } from "../../run/model/result.ts";
+import { ImageLines } from "../terminal/image-lines.ts";
 import type { RunScreen } from "../terminal/screen.ts";
 import { colorsFor, printJson, say, type Terminal } from "../terminal/terminal.ts";
 import { AgentLines } from "./agent-lines.ts";
@@ -26,8 +27,12 @@ export async function screenFor(terminal: Terminal, options: ScreenOptions): Pro
 /** Only the result; the worker's output is in it. */
 function jsonScreen(terminal: Terminal): RunScreen {
   const tell = (line: string): void => say(terminal, line);
+  const images = new ImageLines();
   return {
-    see: (event) => void (event.type === "trouble" && tell(troubleText(event))),
+    see(event) {
+      for (const line of images.see(event)) tell(line);
+      if (event.type === "trouble") tell(troubleText(event));
+    },
     tell,
     end(result) {
       for (const line of deniedLines(result)) tell(line);
@@ -42,6 +47,7 @@ class PlainScreen implements RunScreen {
   readonly #terminal: Terminal;
   readonly #witness: Witness | null;
   readonly #agents: AgentLines | null;
+  readonly #images = new ImageLines();
 
   constructor(terminal: Terminal, { tree, stream }: ScreenOptions) {
     this.#terminal = terminal;
@@ -51,7 +57,7 @@ class PlainScreen implements RunScreen {
 
   see(event: RunEvent): void {
     this.#witness?.see(event);
-    for (const line of this.#agents?.see(event) ?? []) this.tell(line);
+    for (const line of [...(this.#agents?.see(event) ?? []), ...this.#images.see(event)]) this.tell(line);
     if (event.type === "output" && event.parent === null) this.#terminal[event.stream].write(event.chunk);
     else if (event.type === "trouble") this.tell(troubleText(event));
     else if (event.type === "ended" && event.parent !== null && event.result.error !== null) {

@@ -13,6 +13,7 @@ import { impliedOptionsIn } from "../declared/implied-options.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";
 import { failureOf } from "../terminal/failure.ts";
+import { ImageLines } from "../terminal/image-lines.ts";
 import { stoppable } from "../terminal/stop.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 import type { SessionOptions } from "./opened-session.ts";
@@ -40,10 +41,12 @@ export async function mcpVerb(options: McpOptions, terminal: Terminal): Promise<
   const person = port === null ? null : personAt(project, { terminal, stop });
   const otherwise = person ?? nobodyAsks;
   const routes = new QuestionRoutes(otherwise);
+  const images = new ImageLines();
   await using corral = await openCorralFor(project, {
     stateDir: stateDirFrom(terminal.env),
     engineEnv: terminal.env,
     emit(event) {
+      for (const line of images.see(event)) say(terminal, line);
       if (event.type === "trouble") tell(event.detail);
       else if (event.type === "network_denied") say(terminal, deniedLine(event.worker, event.denied));
     },

@@ -9,6 +9,7 @@ import { stateDirFrom } from "../../state/state-dir.ts";
 import { personAt, tellSuggestion } from "../consent/person.ts";
 import { type Asked, declaredWorker } from "../declared/declared-worker.ts";
 import { EXIT } from "../terminal/exit-status.ts";
+import { ImageLines } from "../terminal/image-lines.ts";
 import { type Stop, stoppable } from "../terminal/stop.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 
@@ -24,10 +25,12 @@ export async function inSession(
   const { project, worker, isImplied } = declared;
   using stop = stoppable(terminal, (line) => say(terminal, line));
   const person = personAt(project, { terminal, stop });
+  const images = new ImageLines();
   await using corral = await openCorralFor(project, {
     stateDir: stateDirFrom(terminal.env),
     engineEnv: terminal.env,
     emit(event) {
+      for (const line of images.see(event)) say(terminal, line);
       if (event.type === "trouble") say(terminal, `corral: ${event.detail}`);
       else if (event.type === "network_denied") say(terminal, deniedLine(event.worker, event.denied));
     },

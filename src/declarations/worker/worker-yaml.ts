@@ -1,4 +1,6 @@
 import { z } from "zod";
+import { environment } from "../images/environment-yaml.ts";
+import { image } from "../images/image-yaml.ts";
 import type { JsonSchema } from "../schema/json-schema.ts";
 import { mountNameFault, nameFault, repositoryNameFault, variableNameFault } from "../terms/names.ts";
 import { network } from "../terms/network.ts";
@@ -140,10 +142,8 @@ const limits = map({
 export const workerYaml = map({
   name: named(nameFault).optional(),
   description: z.string().max(2000).default(""),
-  image: z
-    .string()
-    .regex(/^[a-z0-9][A-Za-z0-9._/:@-]{0,254}$/, "must be the name of an image such as `corral/base`")
-    .default("corral/base"),
+  image: image.prefault("corral/base"),
+  environment: environment.optional(),
   command: command.optional(),
   /** Only `corral run WORKER -- ARGUMENT…` and programs give any; workers that call it cannot. */
   arguments: z.boolean().optional(),

@@ -1,4 +1,6 @@
 import { basename } from "node:path";
+import type { Environment } from "../images/environment-yaml.ts";
+import type { ImageSource } from "../images/image-source.ts";
 import type { JsonSchema } from "../schema/json-schema.ts";
 import { nameFault } from "../terms/names.ts";
 import { present } from "../terms/present.ts";
@@ -19,7 +21,12 @@ export interface WorkerDefinition {
   /** As it was found; for messages. */
   readonly file: string;
   readonly description: string;
+  /** The name of its image for people and, if it is not made from something, for the Engine. */
   readonly image: string;
+  /** What Corral makes its image from; absent: the Engine has to have it. */
+  readonly imageFrom?: ImageSource;
+  /** Packages that are prepared for it once; absent: none. */
+  readonly environment?: Environment;
   /** A command worker's program and arguments; null for an agent worker. Exactly one of `command` and `model` is set. */
   readonly command: readonly string[] | null;
   /** True: who runs it may append arguments to its command. Absent: it takes none. */
@@ -49,9 +56,16 @@ export interface WorkerDefinition {
   /** Null: the caller's policy. */
   readonly policyName: string | null;
   readonly output: "text" | "json";
+  /** The places of `image` and `environment` in its file, without a message, for what is found out later. */
+  readonly imagePlaces?: ImagePlaces;
   /** What its file says and Corral does not do, each at its place; absent: nothing. */
   readonly withoutEffect?: readonly Problem[];
   readonly env: Readonly<Record<string, string>>;
+}
+
+export interface ImagePlaces {
+  readonly image: Problem;
+  readonly environment: Problem;
 }
 
 export interface AgentDefinition {
@@ -106,6 +120,7 @@ export function readWorker(text: string, file: string): Checked<WorkerFile> {
   const worker = {
     ...definitionOf(checked.value, split.instructions, file),
     ...withoutEffect(checked.value, document),
+    ...imagePlaces(checked.value, document),
   };
   return { ok: true, value: { worker, document } };
 }
@@ -167,7 +182,8 @@ function definitionOf(yaml: WorkerYaml, instructions: string, file: string): Wor
     name: workerNameOf(file),
     file,
     description: yaml.description,
-    image: yaml.image,
+    image: yaml.image.name,
+    ...present({ imageFrom: yaml.image.from, environment: yaml.environment }),
     command: yaml.command ?? null,
     model: yaml.model === undefined ? null : modelText(yaml.model),
     ...present({
@@ -194,6 +210,14 @@ function withoutEffect({ sandbox }: WorkerYaml, { problemAt }: YamlDocument): Pi
   if (sandbox.require_os_sandbox !== false) return {};
   const message = "`false` has no effect: Corral runs a worker isolated or not at all";
   return { withoutEffect: [problemAt(["sandbox", "require_os_sandbox"], message)] };
+}
+
+function imagePlaces(
+  { image, environment }: WorkerYaml,
+  { problemAt }: YamlDocument,
+): Pick<WorkerDefinition, "imagePlaces"> {
+  if (image.from === undefined && environment === undefined) return {};
+  return { imagePlaces: { image: problemAt(["image"], ""), environment: problemAt(["environment"], "") } };
 }
 
 function modelText(model: ModelRef): string {

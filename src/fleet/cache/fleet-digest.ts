@@ -5,6 +5,7 @@ import type { ImageFacts } from "../../isolation/plan/plan-for.ts";
 import { sha256 } from "../../platform/sha256.ts";
 import type { RunEnvironment } from "../../run/model/environment.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { imageAsk } from "../model/image-ask.ts";
 
 /** What all items of a fleet have in common, apart from the files that they can read. */
 export interface FleetFacts {
@@ -19,16 +20,21 @@ export async function fleetFacts(
   worker: WorkerDefinition,
   { mounts, network, workingDir, limits, policy }: Sandbox,
   run: RunEnvironment,
+  signal: AbortSignal,
 ): Promise<FleetFacts> {
   const { project } = run;
   const workers = [worker, ...calledBy(worker, project.workers)];
   const images = new Map<string, ImageFacts>();
   const parts: unknown[] = [];
   for (const one of workers) {
-    const image = images.get(one.image) ?? (await run.driver.imageFacts(one.image));
-    if (image !== null) images.set(one.image, image);
+    const ready = await run.images.ready(one, imageAsk(one, run, signal));
+    const [name, environments] = ready.state === "ready" ? [ready.name, ready.environments] : [one.image, []];
+    const image = images.get(name) ?? (await run.driver.imageFacts(name));
+    if (image !== null) images.set(name, image);
     const own = one.policyName === null ? null : await run.policyNamed(one.policyName);
-    parts.push([whatMatters(one), image?.id ?? null, own, await scriptOf(one, project.dir)]);
+    const prepared = environments.map(({ kind, digest }) => [kind, digest]);
+    const made = prepared.length === 0 ? [] : [prepared];
+    parts.push([whatMatters(one), image?.id ?? null, own, await scriptOf(one, project.dir), ...made]);
   }
   // Hosts, repositories and directories that are granted while it runs can be different each time.
   const isKnown = network === false && workers.every(({ git = [], dynamic }) => git.length === 0 && dynamic === null);
@@ -43,7 +49,14 @@ export async function fleetFacts(
 }
 
 /** Leaves out what is only for people. The text below a command worker's front matter is a note. */
-function whatMatters({ name, file: _, description: __, instructions, ...rest }: WorkerDefinition): unknown {
+function whatMatters({
+  name,
+  file: _,
+  description: __,
+  imagePlaces: ___,
+  instructions,
+  ...rest
+}: WorkerDefinition): unknown {
   return [name, rest, rest.agent === undefined ? null : instructions];
 }
 

@@ -32,11 +32,16 @@ export async function openDockerEngine({
       // Only root may enter a network. The variable is for tests: both ways enforce the same.
       listensByContainer: process.getuid?.() !== 0 || engineEnv.CORRAL_LISTEN_BY_CONTAINER === "1",
     }),
-    // Both are loaded when they are needed: most commands build no image.
+    // They are loaded when they are needed: most commands build no image.
     images: {
       status: async (imagesDir) => (await import("./images/status.ts")).imageStatus({ docker, stateDir, imagesDir }),
       build: async (request) =>
         (await import("./images/build-images.ts")).buildImages({ ...request, docker, stateDir }),
+      make: async (request) => (await import("./images/made-images.ts")).makeImage(request, { docker, stateDir }),
+      made: async () => (await import("./images/made-images.ts")).madeImages(docker),
+      pull: async (reference, how) => (await import("./images/made-images.ts")).pullNamed(docker, reference, how),
+      find: async (reference) => (await import("./images/made-images.ts")).findImage(docker, reference),
+      remove: async (reference) => (await import("./images/made-images.ts")).removeImage(docker, reference),
     },
     gate: async () => await closedGate(await gateBinary({ docker, stateDir })),
     knownGate: async () => {

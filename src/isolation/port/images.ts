@@ -3,7 +3,7 @@ export const IMAGE_PREFIX = "corral";
 /** The image on which the others are built, and which holds the gate. */
 export const BASE_NAME = "base";
 
-/** The images that Corral builds itself, each from a folder of `imagesDir` with a Dockerfile. */
+/** The images of the engine: those that come with Corral, and those that a project's workers have of their own. */
 export interface EngineImages {
   /** Which images exist and are up to date. Asks the engine only: no registry is asked, nothing is built. */
   status(imagesDir: string): Promise<ImageStatus[]>;
@@ -14,6 +14,83 @@ export interface EngineImages {
    * @throws ImageBuildError with the step and the last lines of its output.
    */
   build(request: ImageBuildRequest): Promise<BuiltImage[]>;
+  /**
+   * Builds an image for a project from files that were read already, unless it exists. Two processes with one state directory
+   * take turns. What the build fetches goes through this machine's proxies.
+   *
+   * @throws ImageBuildError with the step and the last lines of its output.
+   */
+  make(request: MakeImageRequest): Promise<FoundImage>;
+  /** The images of the engine that `make` made, for any project. */
+  made(): Promise<MadeImage[]>;
+  /**
+   * Fetches an image from its registry, without a login.
+   *
+   * @throws ImageBuildError with what the registry or the engine said.
+   */
+  pull(reference: string, request: Pick<MakeImageRequest, "onProgress" | "signal">): Promise<FoundImage>;
+  /** By its name or id; null if the engine does not have it. */
+  find(reference: string): Promise<FoundImage | null>;
+  /** Takes the name away and, if it was the last one, the image. False if it is gone already. A cell may still use it: an `ImageBuildError`. */
+  remove(reference: string): Promise<boolean>;
+}
+
+export interface MakeImageRequest {
+  /** Where the image belongs to, and what it is made of. Its name and these labels say the same. */
+  readonly made: MadeFrom;
+  readonly files: readonly ContextFile[];
+  readonly onProgress: OnImageProgress;
+  readonly signal?: AbortSignal | undefined;
+  /** Only the proxy variables (`http_proxy`, …) are read. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+}
+
+/** One file that a build sees. */
+export interface ContextFile {
+  /** Relative to the folder of the Dockerfile, with slashes. */
+  readonly name: string;
+  readonly content: Buffer;
+  /** Absent: false. */
+  readonly executable?: boolean;
+}
+
+export interface MadeFrom {
+  /** `build` from a folder of the project, `apt` with packages of Debian. */
+  readonly kind: "build" | "apt";
+  /** The project's mark, as in the state directory. */
+  readonly project: string;
+  /** For people: `images/ocr`, or the names of the packages. */
+  readonly name: string;
+  /** SHA-256 of everything that it is made of: files and base images. */
+  readonly digest: string;
+}
+
+export interface FoundImage {
+  readonly id: string;
+  readonly sizeBytes: number;
+  /** `python@sha256:…`, for an image of a registry. */
+  readonly digests: readonly string[];
+}
+
+export interface MadeImage extends MadeFrom {
+  /** Its name at the engine. */
+  readonly tag: string;
+  readonly id: string;
+  readonly sizeBytes: number;
+}
+
+/** The repository of every image that is made for a project. No registry is ever asked for it. */
+export const MADE_PREFIX = "corral-built";
+
+/** The engine's name of a made image: by its contents, so that a changed folder has another one. */
+export function madeTag({ kind, name, digest }: MadeFrom): string {
+  const last = kind === "apt" ? kind : (name.split("/").at(-1) ?? "");
+  const plain = last
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, "-")
+    .replace(/^-+|-+$/g, "")
+    .slice(0, 40);
+  return `${MADE_PREFIX}/${plain || "image"}:${digest.slice(0, 20)}`;
 }
 
 export interface ImageStatus {

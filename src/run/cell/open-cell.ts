@@ -4,6 +4,7 @@ import { networkFiles } from "../../isolation/plan/network.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import type { Accept, Cell, Listening } from "../../isolation/port/cell.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
+import type { OnImageProgress } from "../../isolation/port/images.ts";
 import type { Pins } from "../../isolation/sources/pin.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
@@ -74,7 +75,8 @@ export async function openCell<C extends Cell>(
   const socket = broker === null ? {} : { socket: broker.socket };
   const files = parts.use(await writeCellFiles(env.ownerDir, job.run, networkFiles(sandbox.network)));
   const given = { ...socket, files: files.files, ...kind.given };
-  const preparation = parts.use(await prepare(job, sandbox, given, env));
+  const onProgress: OnImageProgress = (progress) => env.emit({ type: "image", ...owner, progress });
+  const preparation = parts.use(await prepare(job, sandbox, given, env, { signal, onProgress }));
   if (!preparation.ok) return refused(preparation.violations);
   const { plan, pins } = preparation;
   const started = await kind.start(env.driver, { plan, pins, signal });

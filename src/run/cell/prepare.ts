@@ -7,6 +7,7 @@ import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import type { CellHost } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
+import { type MakeAsk, unmadeViolation } from "../model/worker-images.ts";
 import { attachmentViolations, sourceViolations } from "./attachment-pins.ts";
 
 /** A plan, and its mount sources, which are held open until it is disposed of. */
@@ -41,8 +42,12 @@ export async function prepare(
   sandbox: Sandbox,
   plumbing: Plumbing,
   env: CellHost,
+  ask: MakeAsk,
 ): Promise<Preparation> {
-  const image = await env.driver.imageFacts(job.worker.image);
+  const ready = await env.images.ready(job.worker, ask);
+  if (ready.state === "unmade") return refused(ready.parts.map(unmadeViolation));
+  if (ready.state === "refused") return refused(ready.violations);
+  const image = await env.driver.imageFacts(ready.name);
   if (image === null) return refused([{ code: "IMAGE_MISSING", image: job.worker.image }]);
 
   const hosts = [...sandbox.mounts.map((mount) => mount.host), ...job.attachments.map((attachment) => attachment.host)];

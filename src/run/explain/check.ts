@@ -6,6 +6,7 @@ import { UnknownPolicyError } from "../../declarations/policy/policy.ts";
 import type { Project } from "../../declarations/project.ts";
 import { DeclarationError, describeProblem } from "../../declarations/yaml/problem.ts";
 import type { DescribedViolation } from "../model/result.ts";
+import { madeAtFirstUse, NO_ASK } from "../model/worker-images.ts";
 import type { Preview } from "../open/preview.ts";
 import { Budget, type ExplainedRun, explainRoot } from "./explain.ts";
 
@@ -52,18 +53,14 @@ export async function check(preview: Preview, maxPaths = MAX_PATHS): Promise<Che
   const problems = [...policies.problems, ...scripts.problems, ...fleets.problems];
   const budget = new Budget(maxPaths);
   const failing: FailingPath[] = [];
-  const missing = new Map<string, Set<string>>();
   for (const worker of problems.length > 0 ? [] : workers) {
     const root = await explainRoot(worker, null, { preview, budget });
     for (const run of everyRun(root)) {
-      for (const image of missingImages(run)) missing.set(image, (missing.get(image) ?? new Set()).add(run.worker));
       const failure = failureOf(run);
       if (failure !== null) failing.push(failure);
     }
   }
-  const warnings = [...missing].map(
-    ([image, users]) => `The Engine has no image ${image}. Workers that need it: ${[...users].sort().join(", ")}.`,
-  );
+  const warnings = await unmadeImages(preview);
   for (const { withoutEffect = [] } of workers) warnings.push(...withoutEffect.map(describeProblem));
   for (const registries of project.registries.values()) warnings.push(...notesOf(registries));
   warnings.push(...scripts.missing, ...missingKeys(preview), ...(await missingFolders(project)));
@@ -170,13 +167,19 @@ function everyRun(run: ExplainedRun): ExplainedRun[] {
   return [run, ...run.calls.flatMap(everyRun)];
 }
 
-function missingImages(run: ExplainedRun): string[] {
-  return (run.refused ?? []).flatMap((violation) => (violation.code === "IMAGE_MISSING" ? [violation.image] : []));
+/** What the first run builds, pulls or prepares, each once. */
+async function unmadeImages({ project, environment, unavailable }: Preview): Promise<string[]> {
+  const notes = new Set<string>();
+  for (const worker of unavailable === null ? project.workers.values() : []) {
+    const ready = await environment.images.ready(worker, NO_ASK);
+    const parts = ready.state === "unmade" ? ready.parts : [];
+    for (const part of parts) if (part.kind !== "named") notes.add(madeAtFirstUse(part));
+  }
+  return [...notes];
 }
 
-/** A missing image says nothing about what is declared: it is built later, or on another machine. */
 function failureOf({ path, refused, consent }: ExplainedRun): FailingPath | null {
-  const violations = (refused ?? []).filter((violation) => violation.code !== "IMAGE_MISSING");
+  const violations = refused ?? [];
   if (violations.length > 0) {
     const message = violations.map((violation) => violation.message).join("\n");
     return { path, outcome: "refused", violations, message };

@@ -8,6 +8,7 @@ import { deliveryOf } from "../../sandbox/staging.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { type Plumbing, prepare } from "../cell/prepare.ts";
 import type { Job } from "../model/job.ts";
+import { madeAtFirstUse, NO_ASK, unmadeViolation, type WorkerImages } from "../model/worker-images.ts";
 import { NO_GATE, type Preview } from "../open/preview.ts";
 
 export interface ExplainedPlan {
@@ -19,19 +20,35 @@ export interface ExplainedPlan {
 /** The plan of a run, made by the same step as the run's own. */
 export async function explainPlan(job: Job, sandbox: Sandbox, preview: Preview): Promise<ExplainedPlan> {
   const { environment } = preview;
-  const { image } = job.worker;
   if (preview.unavailable !== null) {
     return { plan: null, violations: await violationsWithoutImage(job, sandbox, preview), notes: [] };
   }
-  if ((await environment.driver.imageFacts(image)) === null) {
+  const { violations, notes } = await imageFindings(job, environment);
+  if (violations.length + notes.length > 0) {
     const others = await violationsWithoutImage(job, sandbox, preview);
-    return { plan: null, violations: [{ code: "IMAGE_MISSING", image }, ...others], notes: [] };
+    return { plan: null, violations: [...violations, ...others], notes };
   }
   const plumbing = await plumbingOf(preview, sandbox);
-  await using preparation = await prepare(job, sandbox, plumbing, environment);
+  await using preparation = await prepare(job, sandbox, plumbing, environment, NO_ASK);
   if (!preparation.ok) return { plan: null, violations: preparation.violations, notes: [] };
   const { plan } = preparation;
   return { plan, violations: [], notes: [...mountNotes(plan, sandbox, plumbing), ...networkNotes(plan)] };
+}
+
+/** What the first run makes is no reason to refuse it. */
+async function imageFindings(
+  { worker }: Job,
+  { images, driver }: Preview["environment"],
+): Promise<Pick<ExplainedPlan, "violations" | "notes">> {
+  const ready = await images.ready(worker, NO_ASK);
+  if (ready.state === "refused") return { violations: ready.violations, notes: [] };
+  if (ready.state === "ready") {
+    const found = (await driver.imageFacts(ready.name)) !== null;
+    return { violations: found ? [] : [{ code: "IMAGE_MISSING", image: worker.image }], notes: [] };
+  }
+  const named = ready.parts.filter(({ kind }) => kind === "named");
+  const made = ready.parts.filter(({ kind }) => kind !== "named");
+  return { violations: named.map(unmadeViolation), notes: made.map(madeAtFirstUse) };
 }
 
 function networkNotes({ network }: Plan): string[] {
@@ -63,8 +80,10 @@ async function plumbingOf({ project }: Preview, { network }: Sandbox) {
 async function violationsWithoutImage(job: Job, sandbox: Sandbox, preview: Preview): Promise<readonly Violation[]> {
   const { environment } = preview;
   const imageFacts = async (name: string): Promise<ImageFacts> => ({ name, id: "", env: [], volumes: [] });
-  const imageless = { ...environment, driver: { ...environment.driver, imageFacts }, gate: NO_GATE };
-  await using preparation = await prepare(job, sandbox, await plumbingOf(preview, sandbox), imageless);
+  const driver = { ...environment.driver, imageFacts };
+  const ready: WorkerImages["ready"] = async ({ image: name }) => ({ state: "ready", name, environments: [] });
+  const imageless = { ...environment, driver, images: { ready }, gate: NO_GATE };
+  await using preparation = await prepare(job, sandbox, await plumbingOf(preview, sandbox), imageless, NO_ASK);
   return preparation.ok ? [] : preparation.violations;
 }
 

@@ -12,6 +12,7 @@ import type { Emit } from "./events.ts";
 import type { Grants } from "./grant.ts";
 import type { Changesets } from "./reported.ts";
 import type { SchemaChecks } from "./schema-check.ts";
+import type { WorkerImages } from "./worker-images.ts";
 
 /** What a project's files declare, for code that derives a sandbox or checks a value. */
 export interface Declared {
@@ -25,6 +26,8 @@ export interface Declared {
 /** What cells are made with, and which host directories no cell may be shown. */
 export interface CellHost {
   readonly driver: Driver;
+  /** Makes what a worker's cells need, if it is missing. */
+  readonly images: WorkerImages;
   /** The static binary that every cell starts with, on the host. */
   readonly gate: string;
   /** This process's own directory for sockets: short, and only reached by its user. */

@@ -1,5 +1,6 @@
 import type { AgentEvent } from "../../agent/events.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
+import type { ImageProgress } from "../../isolation/port/images.ts";
 import type { DeniedTraffic, NetworkReport } from "../../sandbox/network/report.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { type RunResult, refusedResult } from "./result.ts";
@@ -35,6 +36,8 @@ export type RunEvent =
   | ({ readonly type: "network_denied"; readonly denied: DeniedTraffic } & RunIdentity)
   /** Once, when the network of a run is closed; not if nothing used it. */
   | ({ readonly type: "network_used"; readonly report: NetworkReport } & RunIdentity)
+  /** The image of the run is made, or what is prepared on it. For people: it may hold what a build printed. */
+  | ({ readonly type: "image"; readonly progress: ImageProgress } & RunIdentity)
   /** For people and not for workers: it may hold host paths. */
   | ({ readonly type: "trouble"; readonly detail: string } & RunIdentity)
   | ({ readonly type: "ended"; readonly result: RunResult } & RunIdentity);

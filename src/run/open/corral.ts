@@ -12,6 +12,7 @@ import { statePaths } from "../../state/state-paths.ts";
 import { finishInterrupted, type ToldFinish } from "../changes/finish-interrupted.ts";
 import { changesetStore, intoProject } from "../changes/into-project.ts";
 import { GrantLedger } from "../grants/ledger.ts";
+import { makingImages } from "../images/worker-images.ts";
 import type { RunEnvironment } from "../model/environment.ts";
 import type { Emit } from "../model/events.ts";
 import type { GrantRecord } from "../model/grant.ts";
@@ -20,6 +21,7 @@ import { RecordedApprover } from "../recorded/approver.ts";
 import { recordedEmit } from "../recorded/emit.ts";
 import { openTrail } from "../recorded/open-trail.ts";
 import { watchOwnDeath } from "./death-watch.ts";
+import { imagePlaceOf } from "./image-place.ts";
 import { networkHostOf } from "./network-host.ts";
 import { approverFor, type OpenOptions } from "./options.ts";
 import { policiesExist, policiesOf } from "./policies.ts";
@@ -85,6 +87,7 @@ export async function openCorralFor(
       project,
       policyNamed,
       driver,
+      images: makingImages(imagePlaceOf(project, engine.images, options)),
       approver: new RecordedApprover(approverFor(project, options), trail, around),
       audit: trail,
       refusedSources: refusedSourcesFor(options.stateDir, engine.hostPlaces),

@@ -5,13 +5,15 @@ import { openEngine } from "../../isolation/open-engine.ts";
 import type { ImageFacts } from "../../isolation/plan/plan-for.ts";
 import type { Driver } from "../../isolation/port/driver.ts";
 import { EngineUnavailableError } from "../../isolation/port/engine.ts";
-import { ImageBuildError } from "../../isolation/port/images.ts";
+import { type EngineImages, ImageBuildError } from "../../isolation/port/images.ts";
 import { refusedSourcesFor } from "../../isolation/sources/refused-sources.ts";
 import type { ApprovalMode } from "../../sandbox/approval.ts";
 import { noChangesets } from "../changes/into-project.ts";
 import { GrantLedger } from "../grants/ledger.ts";
+import { lookingImages } from "../images/worker-images.ts";
 import type { RunEnvironment } from "../model/environment.ts";
 import { SchemaChecks } from "../model/schema-check.ts";
+import { imagePlaceOf } from "./image-place.ts";
 import { networkHostOf } from "./network-host.ts";
 import { approverFor, type OpenOptions } from "./options.ts";
 import { policiesOf } from "./policies.ts";
@@ -51,9 +53,10 @@ export async function openPreview(
     emit: () => {},
     now: () => performance.now(),
   };
-  const { driver, hostPlaces, gate, unavailable } = await engineOrNone(options);
+  const { driver, engineImages, hostPlaces, gate, unavailable } = await engineOrNone(options);
+  const images = lookingImages(imagePlaceOf(project, engineImages, options));
   const refusedSources = refusedSourcesFor(options.stateDir, hostPlaces);
-  return { environment: { ...environment, driver, refusedSources, gate }, project, approvalMode, unavailable };
+  return { environment: { ...environment, driver, images, refusedSources, gate }, project, approvalMode, unavailable };
 }
 
 /** In place of an Engine that is missing, or has no images: one that fails with the reason. */
@@ -61,10 +64,11 @@ async function engineOrNone(options: Pick<OpenOptions, "stateDir" | "engineEnv">
   try {
     const engine = await openEngine({ ...options, looksOnly: true });
     const [driver, gate] = [rememberingImages(engine.driver), (await engine.knownGate()) ?? NO_GATE];
-    return { driver, hostPlaces: engine.hostPlaces, gate, unavailable: null };
+    return { driver, engineImages: engine.images, hostPlaces: engine.hostPlaces, gate, unavailable: null };
   } catch (error) {
     if (!(error instanceof EngineUnavailableError || error instanceof ImageBuildError)) throw error;
-    return { driver: absentEngine(error), hostPlaces: null, gate: "", unavailable: error.message };
+    const [driver, engineImages] = [absentEngine(error), absentImages(error)];
+    return { driver, engineImages, hostPlaces: null, gate: "", unavailable: error.message };
   }
 }
 
@@ -79,6 +83,13 @@ function rememberingImages(driver: Driver): Driver {
       return facts;
     },
   };
+}
+
+function absentImages(reason: Error): EngineImages {
+  const fail = async (): Promise<never> => {
+    throw reason;
+  };
+  return { status: fail, build: fail, make: fail, made: fail, pull: fail, find: fail, remove: fail };
 }
 
 /** In place of an Engine for previews: every request fails with the reason why there is none. */

@@ -23,6 +23,7 @@ import type { CellHost, Consent, Declared, Destinations, Records } from "../mode
 import type { GrantChange, Grantee } from "../model/grantee.ts";
 import type { Job } from "../model/job.ts";
 import type { RunResult } from "../model/result.ts";
+import { knownFacts } from "../model/worker-images.ts";
 import { AgreedInTool } from "./agreed-in-tool.ts";
 import { type Ask, askFor } from "./ask.ts";
 import { refuseUnfit } from "./checked-command.ts";
@@ -134,7 +135,7 @@ export class SessionHands implements Hands, Disposable {
     onOutput: OnOutput = () => undefined,
   ): Promise<ExecToolAnswer> {
     const { job, env, cell, over } = this.#request;
-    const volumes = async () => (await env.driver.imageFacts(job.worker.image).catch(() => null))?.volumes ?? [];
+    const volumes = async () => (await knownFacts(job.worker, env).catch(() => null))?.volumes ?? [];
     const refuse = () => refuseUnfit(asked, this.#request.stage.sandbox, volumes);
     const request = await agreedCommand(asked, job.worker.shellRules, this.#ask, refuse, signal);
     const stopped = AbortSignal.any([signal, job.signal, over]);

@@ -64,6 +64,9 @@ function opened() {
   };
   const env = {
     driver: fakeDriver({ programs, maker, engine }),
+    images: {
+      ready: async ({ image: name }: { image: string }) => ({ state: "ready", name, environments: [] }) as const,
+    },
     gate,
     ownerDir,
     refusedSources: refusedSourcesFor("/nowhere", null),

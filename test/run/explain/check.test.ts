@@ -147,12 +147,27 @@ describe("check", () => {
     }
   });
 
-  it("warns of images that the Engine does not have, and of nothing else for that", async () => {
+  it("fails for images that the Engine does not have, and says how to get them", async () => {
+    const { ok, failing } = await checked({
+      workers: { a: { command, image: "nobody/nothing", calls: ["b"] }, b: { command, image: "corral/pyton" } },
+    });
+    expect(ok).toBe(false);
+    expect(failing.map(({ path, message }) => [path.join(" > "), message])).toEqual([
+      ["a", expect.stringContaining("`corral images pull nobody/nothing` prints what to write")],
+      ["a > b", expect.stringContaining("Run `corral images build pyton`")],
+      ["b", expect.stringContaining("Run `corral images build pyton`")],
+    ]);
+  });
+
+  it("warns of images that the first run makes", async () => {
     const { ok, warnings } = await checked({
-      workers: { a: { command, image: "nobody/nothing", calls: ["b"] }, b: { command, image: "nobody/nothing" } },
+      workers: { a: { command, image: { build: "img" } } },
+      files: { "img/Dockerfile": "FROM corral/base\nRUN echo never built\n" },
     });
     expect(ok).toBe(true);
-    expect(warnings).toEqual(["The Engine has no image nobody/nothing. Workers that need it: a, b."]);
+    expect(warnings).toEqual([
+      "img: it is not built yet. The first run does it, and so does `corral images build img`.",
+    ]);
   });
 
   it("names policies that do not exist, with the files that name them", async () => {

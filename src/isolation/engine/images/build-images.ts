@@ -11,10 +11,11 @@ import {
   type ImageBuildRequest,
 } from "../../port/images.ts";
 import { type BuildRequest, buildImage } from "./build-image.ts";
-import { FINGERPRINT_LABEL, type ImageSource, isCurrent, listImages } from "./catalog.ts";
+import { BASE_LABEL, FINGERPRINT_LABEL, fingerprint, type ImageSource, isCurrent, listImages } from "./catalog.ts";
 import { ensureDebianBase } from "./debian-base.ts";
 import { findProxies } from "./host-apt.ts";
 import { inspectImage } from "./inspect.ts";
+import { type NpmPackagesRequest, npmPackages } from "./npm-packages.ts";
 import type { StatusRequest } from "./status.ts";
 
 /** As `EngineImages.build` says, on a Debian that is pulled or made. */
@@ -35,10 +36,8 @@ export async function buildImages(request: ImageBuildRequest & StatusRequest): P
   for (const source of sources) {
     const baseId = built[0]?.id ?? debian.id;
     const before = await inspectImage(docker, source.tag);
-    const image = await bringUpToDate(
-      { docker, stateDir, source, baseId, network, proxies, env, onProgress, signal },
-      before,
-    );
+    const how = { docker, stateDir, network, proxies, env, onProgress, signal };
+    const image = await bringUpToDate(source, baseId, how, before);
     if (before && before.Id !== image.id && before.Config.Labels?.[FINGERPRINT_LABEL]) superseded.unshift(before.Id);
     built.push(image);
   }
@@ -51,12 +50,28 @@ export async function buildImages(request: ImageBuildRequest & StatusRequest): P
   return built;
 }
 
-async function bringUpToDate(request: BuildRequest, before: Docker.ImageInspectInfo | null): Promise<BuiltImage> {
-  const { docker, source, baseId, onProgress } = request;
+type How = Omit<BuildRequest, "tag" | "shownAs" | "files" | "arguments" | "labels"> &
+  Pick<NpmPackagesRequest, "stateDir" | "env">;
+
+async function bringUpToDate(
+  source: ImageSource,
+  baseId: string,
+  how: How,
+  before: Docker.ImageInspectInfo | null,
+): Promise<BuiltImage> {
+  const { docker, onProgress } = how;
   const started = performance.now();
   if (before && isCurrent(before, source, baseId)) return describe(source, before, false, started);
   onProgress({ image: source.tag, text: before ? "stale, building it again" : "building" });
-  await buildImage(request);
+  const { Arch: architecture } = await docker.version();
+  await buildImage({
+    ...how,
+    tag: source.tag,
+    shownAs: source.tag,
+    files: [...source.context.files, ...(await npmPackages({ ...how, source, architecture }))],
+    arguments: { BASE: baseId },
+    labels: { [FINGERPRINT_LABEL]: fingerprint(source, baseId), [BASE_LABEL]: baseId },
+  });
   const after = await inspectImage(docker, source.tag);
   if (!after || !isCurrent(after, source, baseId))
     throw new ImageBuildError(source.tag, "the Engine ended the build without an image");
@@ -78,7 +93,10 @@ function describe(
 }
 
 /** A build fetches packages: through the host's network if the Engine has no bridge, or if the proxy listens on the host itself. */
-async function networkFor(docker: Docker, proxies: Readonly<Record<string, string>>): Promise<"host" | undefined> {
+export async function networkFor(
+  docker: Docker,
+  proxies: Readonly<Record<string, string>>,
+): Promise<"host" | undefined> {
   const networks = await docker.listNetworks({ filters: { driver: ["bridge"] } });
   const localProxy = Object.values(proxies).some((proxy) => /\/\/(localhost|127\.|\[::1\])/.test(proxy));
   return networks.length === 0 || localProxy ? "host" : undefined;

@@ -3,7 +3,7 @@ import { join, relative, sep } from "node:path";
 import type Docker from "dockerode";
 import { pack } from "tar-stream";
 import { sha256 } from "../../../platform/sha256.ts";
-import { BASE_NAME } from "../../port/images.ts";
+import { BASE_NAME, type ContextFile } from "../../port/images.ts";
 
 /** An image that Corral can build: a folder of `imagesDir` with a Dockerfile. */
 export interface ImageSource {
@@ -61,12 +61,6 @@ export interface BuildContext {
   readonly sha256: string;
 }
 
-export interface ContextFile {
-  /** Relative to the folder, with slashes. */
-  readonly name: string;
-  readonly content: Buffer;
-}
-
 const MAX_FILES = 200;
 const MAX_BYTES = 16 * 1024 * 1024;
 
@@ -92,8 +86,8 @@ export async function readContext(dir: string): Promise<BuildContext> {
 /** A tar archive. Owners, times and modes are fixed, because a checkout or an npm package may change them; a Dockerfile sets the modes that it needs. */
 export async function packedFiles(files: readonly ContextFile[]): Promise<Buffer> {
   const archive = pack();
-  for (const { name, content } of files)
-    archive.entry({ name, mode: 0o644, uid: 0, gid: 0, mtime: new Date(0) }, content);
+  for (const { name, content, executable } of files)
+    archive.entry({ name, mode: executable ? 0o755 : 0o644, uid: 0, gid: 0, mtime: new Date(0) }, content);
   archive.finalize();
   return Buffer.concat(await Array.fromAsync(archive as AsyncIterable<Buffer>));
 }

@@ -6,8 +6,8 @@ import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
 import { extract, type Pack, pack } from "tar-stream";
 import { z } from "zod";
-import { ImageBuildError, type OnImageProgress } from "../../port/images.ts";
-import type { ContextFile, ImageSource } from "./catalog.ts";
+import { type ContextFile, ImageBuildError, type OnImageProgress } from "../../port/images.ts";
+import type { ImageSource } from "./catalog.ts";
 import { runHostCommand, SYSTEM_PATH } from "./host-command.ts";
 
 /**

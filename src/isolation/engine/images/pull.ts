@@ -4,15 +4,16 @@ import { readMessages } from "./engine-messages.ts";
 const FIRST_BYTE_TIMEOUT_MS = 8_000;
 const TOTAL_TIMEOUT_MS = 10 * 60_000;
 
-/** Pulls `debian:bookworm-slim` or `debian@sha256:…`. Null on success, else why no registry provided it. */
+/** Pulls a tag such as `debian:bookworm-slim`, or `debian@sha256:…`. Null on success, else why no registry provided it. */
 export async function pullImage(
   reference: string,
   { docker, onProgress, signal }: Pick<BootstrapRequest, "docker" | "onProgress" | "signal">,
+  firstByteTimeoutMs = FIRST_BYTE_TIMEOUT_MS,
 ): Promise<string | null> {
   const givenUp = new AbortController();
   const firstByte = setTimeout(
-    () => givenUp.abort(new Error(`no registry answered within ${FIRST_BYTE_TIMEOUT_MS / 1000} s`)),
-    FIRST_BYTE_TIMEOUT_MS,
+    () => givenUp.abort(new Error(`no registry answered within ${firstByteTimeoutMs / 1000} s`)),
+    firstByteTimeoutMs,
   );
   // Cleared at the end: the timer of AbortSignal.timeout would keep the process alive once a request listens to it.
   const total = setTimeout(

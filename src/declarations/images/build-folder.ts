@@ -1,0 +1,80 @@
+import { constants } from "node:fs";
+import { readdir } from "node:fs/promises";
+import { join, relative, sep } from "node:path";
+import { openRegular } from "../../platform/open-regular.ts";
+import { sha256 } from "../../platform/sha256.ts";
+import { formatBytes } from "../../sandbox/units.ts";
+import { ignoredBy } from "./ignored-files.ts";
+import type { Read } from "./read.ts";
+
+/** A file that a build sees. */
+export interface BuildFile {
+  /** From the folder, with `/`. */
+  readonly name: string;
+  readonly content: Buffer;
+  readonly executable: boolean;
+}
+
+/** A folder to build an image from, read once: what is built is what was read. */
+export interface BuildFolder {
+  readonly files: readonly BuildFile[];
+  /** The text of its Dockerfile. */
+  readonly dockerfile: string;
+  /** Changes with each name, content and executable bit. Owners and times do not count. */
+  readonly sha256: string;
+}
+
+export const MAX_BUILD_FILES = 1000;
+export const MAX_BUILD_BYTES = 64 * 1024 * 1024;
+const MAX_IGNORE_BYTES = 64 * 1024;
+/** Names that are looked at, with those that are left out. */
+const MAX_NAMES = 20_000;
+
+/** Reads the folder at an absolute path without symbolic links. A link in it is a fault, because it could lead anywhere. */
+export async function readBuildFolder(dir: string): Promise<Read<BuildFolder>> {
+  const fault = (text: string) => ({ ok: false, fault: text }) as const;
+  const entries = await readdir(dir, { recursive: true, withFileTypes: true });
+  if (entries.length > MAX_NAMES) return fault(`it has more than ${MAX_NAMES} names`);
+  const named = entries.map((entry) => ({
+    entry,
+    path: relative(dir, join(entry.parentPath, entry.name)).split(sep).join("/"),
+  }));
+  const ignore = named.find(({ path }) => path === ".dockerignore");
+  const ignored =
+    ignore === undefined
+      ? null
+      : ignoredBy((await fileAt(dir, ignore.path, MAX_IGNORE_BYTES))?.content.toString() ?? "!");
+  if (ignored?.ok === false) return ignored;
+  const kept = named
+    .filter(({ path }) => path === "Dockerfile" || (path !== ".dockerignore" && ignored?.value(path) !== true))
+    .filter(({ entry }) => !entry.isDirectory())
+    .sort((a, b) => (a.path < b.path ? -1 : 1));
+  const strange = kept.find(({ entry }) => !entry.isFile());
+  if (strange !== undefined) return fault(`${strange.path} is ${kindOf(strange.entry)}, which no build takes`);
+  if (!kept.some(({ path }) => path === "Dockerfile")) return fault("it has no Dockerfile");
+  if (kept.length > MAX_BUILD_FILES) return fault(`it has more than ${MAX_BUILD_FILES} files`);
+  const files: BuildFile[] = [];
+  let left = MAX_BUILD_BYTES;
+  for (const { path } of kept) {
+    const file = await fileAt(dir, path, left);
+    if (file === null) return fault(`it has more than ${formatBytes(MAX_BUILD_BYTES)}`);
+    left -= file.content.length;
+    files.push(file);
+  }
+  const dockerfile = files.find(({ name }) => name === "Dockerfile")?.content.toString() ?? "";
+  const lines = files.map(({ name, content, executable }) => [name, executable, sha256(content)]);
+  return { ok: true, value: { files, dockerfile, sha256: sha256(JSON.stringify(lines)) } };
+}
+
+/** Null if it is larger. */
+async function fileAt(dir: string, name: string, maxBytes: number): Promise<BuildFile | null> {
+  await using file = await openRegular(join(dir, name), constants.O_RDONLY);
+  const { size, mode } = await file.stat();
+  if (size > maxBytes) return null;
+  const content = await file.readFile();
+  return content.length > maxBytes ? null : { name, content, executable: (mode & 0o100) !== 0 };
+}
+
+function kindOf(entry: { isSymbolicLink(): boolean }): string {
+  return entry.isSymbolicLink() ? "a symbolic link" : "no regular file";
+}

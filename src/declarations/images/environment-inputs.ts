@@ -1,0 +1,73 @@
+import { constants } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import { openRegular } from "../../platform/open-regular.ts";
+import { sha256 } from "../../platform/sha256.ts";
+import type { Environment } from "./environment-yaml.ts";
+
+/** What one environment is prepared from; the bytes that were read are the ones that are used. */
+export interface EnvironmentInput {
+  readonly kind: "pip" | "npm";
+  /** As declared: the path of the file that names the packages. */
+  readonly path: string;
+  readonly files: readonly { readonly name: string; readonly content: Buffer }[];
+  /** True if the contents of every file that is fetched are known: then nothing else is fetched. */
+  readonly isLocked: boolean;
+  /** Of the names and contents. */
+  readonly sha256: string;
+}
+
+export type EnvironmentInputs =
+  | { readonly ok: true; readonly inputs: readonly EnvironmentInput[] }
+  | { readonly ok: false; readonly faults: readonly string[] };
+
+const MAX_INPUT_BYTES = 32 * 1024 * 1024;
+
+/** Reads the files of an environment. The caller knows that they are the project's own, and that no worker may write them. */
+export async function environmentInputs(projectDir: string, { pip, npm }: Environment): Promise<EnvironmentInputs> {
+  const faults: string[] = [];
+  const inputs: EnvironmentInput[] = [];
+  const read = async (path: string): Promise<Buffer> => {
+    await using file = await openRegular(resolve(projectDir, path), constants.O_RDONLY);
+    if ((await file.stat()).size <= MAX_INPUT_BYTES) return await file.readFile();
+    faults.push(`\`${path}\` is larger than ${MAX_INPUT_BYTES} bytes`);
+    return Buffer.alloc(0);
+  };
+  if (pip !== undefined) {
+    const content = await read(pip);
+    const { isLocked, fault } = requirements(content.toString());
+    if (fault !== null) faults.push(`${pip}${fault}`);
+    inputs.push(input("pip", pip, [{ name: "requirements.txt", content }], isLocked));
+  }
+  if (npm !== undefined) {
+    const files = [
+      { name: "package.json", content: await read(join(dirname(npm), "package.json")) },
+      { name: "package-lock.json", content: await read(npm) },
+    ];
+    inputs.push(input("npm", npm, files, true));
+  }
+  return faults.length > 0 ? { ok: false, faults } : { ok: true, inputs };
+}
+
+function input(
+  kind: EnvironmentInput["kind"],
+  path: string,
+  files: EnvironmentInput["files"],
+  isLocked: boolean,
+): EnvironmentInput {
+  const digest = sha256(JSON.stringify(files.map(({ name, content }) => [name, sha256(content)])));
+  return { kind, path, files, isLocked, sha256: digest };
+}
+
+/** Options that name another file or another place: the cell has neither. */
+const ELSEWHERE =
+  /^(-r|-c|-e|-f|-i|--(requirement|constraint|editable|find-links|index-url|extra-index-url|no-index))\b/;
+
+/** With one `--hash` pip wants hashes of all. `fault` begins with the line, as `:3: …`. */
+function requirements(text: string): { readonly isLocked: boolean; readonly fault: string | null } {
+  const lines = text.split(/\r?\n/);
+  const at = lines.findIndex((line) => ELSEWHERE.test(line.trim()));
+  const option = lines[at]?.trim().split(/[\s=]/)[0];
+  const fault =
+    at < 0 ? null : `:${at + 1}: \`${option}\` is not taken: write all packages into this file, and nothing else`;
+  return { isLocked: lines.some((line) => /(^|\s)--hash[=\s]/.test(line.replace(/(^|\s)#.*$/, ""))), fault };
+}
