@@ -4,7 +4,7 @@ if [ -e "/cache/$archive" ]; then
   echo "The cache has $archive."
   exit
 fi
-mkdir /tmp/project
+mkdir -p /tmp/project /tmp/npm/_cacache
 cd /tmp/project
 cp /lock/package.json /lock/package-lock.json .
 npm ci --ignore-scripts --no-fund --cache /tmp/npm
