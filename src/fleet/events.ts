@@ -1,3 +1,4 @@
+import type { FailureGroup } from "./model/cause.ts";
 import type { ItemResult } from "./model/item.ts";
 
 /** What happens while a fleet runs. Times are milliseconds of a monotonic clock. */
@@ -31,6 +32,8 @@ export interface FleetSummary {
   readonly byStatus: Readonly<Record<string, number>>;
   /** Unsuccessful items by error code. */
   readonly byReason: Readonly<Record<string, number>>;
+  /** Failed items by their last words; the 20 largest groups. */
+  readonly failures: readonly FailureGroup[];
   readonly durationMs: number;
 }
 

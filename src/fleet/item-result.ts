@@ -1,4 +1,5 @@
 import type { RunResult } from "../run/model/result.ts";
+import { HAS_LAST_WORDS } from "./model/cause.ts";
 import type { ItemResult } from "./model/item.ts";
 import type { ClaimedItem } from "./model/queue.ts";
 
@@ -13,6 +14,7 @@ export function itemResult(
   return {
     ...unrunResult(claimed, isPending(result) ? "pending" : result.status),
     ...{ run: claimed.run, attempt: claimed.attempt, exitCode, output, error: explained(result, troubles) },
+    stderrLine: lastLines(result.stderr).at(-1) ?? null,
     startedAt: startedAt?.toISOString() ?? null,
     durationMs: startedAt === null ? 0 : Math.max(0, Date.now() - startedAt.getTime()),
     memoryBytesPeak: usage.memoryBytesPeak,
@@ -35,27 +37,28 @@ function isPending({ status, changeset, error }: RunResult): boolean {
   return changeset !== null && changeset.id !== null && changeset.counts.held > 0 && OF_CHANGES.has(error?.code ?? "");
 }
 
-/** `lost` and `failed` do not give the cause, so the message gets the reported troubles or the end of standard error. */
+/** `lost` and `failed` do not give the cause, so the message gets the reported troubles, or begins with the end of standard error. */
 function explained({ status, error, stderr }: RunResult, troubles: readonly string[]): RunResult["error"] {
   if (error === null) return null;
-  const why = status === "lost" ? troubles.join("; ") : HAS_STDERR.has(status) ? lastWords(stderr) : "";
-  return why === "" ? error : { ...error, message: `${error.message} (${why})` };
+  if (status === "lost" && troubles.length > 0)
+    return { ...error, message: `${error.message} (${troubles.join("; ")})` };
+  const words = HAS_LAST_WORDS.has(status)
+    ? lastLines(stderr).join(" / ").slice(-MAX_LAST_CHARACTERS).toWellFormed()
+    : "";
+  return words === "" ? error : { ...error, message: `${words} (${error.message})` };
 }
 
-/** For these statuses standard error may explain the failure. */
-const HAS_STDERR: ReadonlySet<string> = new Set(["failed", "signaled", "timed_out", "oom_killed", "disk_limit"]);
 const MAX_LAST_LINES = 3;
 const MAX_LAST_CHARACTERS = 500;
 
-/** The last lines of standard error, joined into one. */
-function lastWords(stderr: string): string {
+/** The last lines that are not empty. */
+function lastLines(stderr: string): string[] {
   const lines = stderr
     .slice(-4 * MAX_LAST_CHARACTERS)
     .split("\n")
-    .map((line) => line.trim())
+    .map((line) => line.trim().slice(-MAX_LAST_CHARACTERS).toWellFormed())
     .filter((line) => line !== "");
-  const words = lines.slice(-MAX_LAST_LINES).join(" / ").slice(-MAX_LAST_CHARACTERS).toWellFormed();
-  return words === "" ? "" : `stderr: ${words}`;
+  return lines.slice(-MAX_LAST_LINES);
 }
 
 /** The result of an item that did not run. */
@@ -71,6 +74,7 @@ export function unrunResult({ request }: ClaimedItem, status: string): ItemResul
       output: null,
       error: null,
     },
+    ...{ stderrLine: null, fields: request.fields ?? {} },
     ...{ startedAt: null, endedAt: new Date().toISOString(), durationMs: 0, memoryBytesPeak: null },
   };
 }

@@ -14,7 +14,7 @@ import { itemResult, unrunResult } from "./item-result.ts";
 import type { FleetState } from "./journal/fleets.ts";
 import type { FleetJournal } from "./journal/journal.ts";
 import { type FleetSpec, type ItemResult, isFailure, REVIEWED } from "./model/item.ts";
-import { type Claim, type ClaimedItem, type FleetQueue, LONGEST_DELAY_MS } from "./model/queue.ts";
+import { type Claim, type ClaimedItem, type FleetQueue, LONGEST_DELAY_MS, type Settlement } from "./model/queue.ts";
 import { retryInMs } from "./retry.ts";
 import type { RunTroubles } from "./run-troubles.ts";
 import { Semaphore } from "./semaphore.ts";
@@ -180,14 +180,14 @@ export class RunningFleet {
     try {
       if (request.refusal !== undefined) {
         const error = { code: "ITEM_REFUSED", message: request.refusal };
-        return await this.#settle(claimed, { ...unrunResult(claimed, "refused"), error }, null);
+        return await this.#settle(claimed, { ...unrunResult(claimed, "refused"), error }, UNRUN);
       }
       const job = await itemJob(fleet, request, { run, signal: ends.signal, turn });
       const entry = (await this.#cache?.entryOf(job)) ?? null;
       const earlier = entry === null ? null : journal.succeededBefore(entry.key);
       if (earlier !== null) {
         const cached = { ...unrunResult(claimed, "cached"), exitCode: 0, output: earlier.result.output };
-        return await this.#settle(claimed, cached, null);
+        return await this.#settle(claimed, cached, UNRUN);
       }
       const ran = await executor.run(job).catch((error: unknown) => this.#brokenRun(claimed, error));
       const result = itemResult(claimed, ran, startedAt, troubles.take(run));
@@ -195,7 +195,7 @@ export class RunningFleet {
       if (result.status === "cancelled" && ends.signal.aborted)
         return void (await this.#queue.requeue(request.index, attempt, 0));
       const cacheKey = result.status === "succeeded" ? await entry?.keyAfter() : null;
-      await this.#settle(claimed, result, cacheKey ?? null);
+      await this.#settle(claimed, result, { cacheKey: cacheKey ?? null, streams: ran });
     } finally {
       stop.removeEventListener("abort", onStop);
       this.#waiting.delete(ends);
@@ -212,7 +212,11 @@ export class RunningFleet {
     return brokenResult({ run, worker: this.#parts.spec.worker });
   }
 
-  async #settle({ request, attempt }: ClaimedItem, result: ItemResult, cacheKey: string | null): Promise<void> {
+  async #settle(
+    { request, attempt }: ClaimedItem,
+    result: ItemResult,
+    more: Omit<Settlement, "result">,
+  ): Promise<void> {
     const { onEvent, spec, job } = this.#parts;
     const at = job.env.now();
     if (result.error?.code === "HOST_TROUBLE") {
@@ -233,7 +237,7 @@ export class RunningFleet {
       this.drain("the container engine does not answer");
       return;
     }
-    const taken = await this.#queue.settle(request.index, attempt, { result, cacheKey });
+    const taken = await this.#queue.settle(request.index, attempt, { result, ...more });
     if (!taken.ok) return onEvent({ type: "trouble", detail: taken.reason });
     onEvent({ type: "settled", result, retryInMs: null, at });
     if (isFailure(result.status)) this.#failed += 1;
@@ -272,6 +276,7 @@ export class RunningFleet {
       done: record?.counts.done ?? 0,
       byStatus,
       byReason,
+      failures: journal.failureGroups(this.id),
       durationMs: Math.round(job.env.now() - this.#begunAt),
     };
   }
@@ -283,6 +288,9 @@ const NO_REASONS: ReadonlySet<string> = new Set(["succeeded", "cached", ...REVIE
 function hasEnded(state: FleetState | undefined): state is "done" | "pending" | "cancelled" {
   return state === "done" || state === "pending" || state === "cancelled";
 }
+/** Nothing ran. */
+const UNRUN = { cacheKey: null, streams: null } as const;
+
 
 const WHY_NOT_RUNNING: Readonly<Record<Exclude<Claim["fleet"], "running">, string>> = {
   paused: "the fleet is paused",

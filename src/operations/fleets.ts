@@ -1,10 +1,13 @@
 import type { FleetRecord } from "../fleet/journal/fleets.ts";
+import type { ItemLog, JournalItem } from "../fleet/journal/item-details.ts";
 import type { FleetJournal } from "../fleet/journal/journal.ts";
 import type { SummaryLine } from "../fleet/journal/results.ts";
+import type { FailureGroup } from "../fleet/model/cause.ts";
 import type { ItemResult } from "../fleet/model/item.ts";
 import { openJournal } from "../fleet/open-journal.ts";
 import { reportHtml } from "../fleet/report/html.ts";
 import { STATUSES } from "../fleet/report/measures/outcome.ts";
+import { resultsCsv } from "../fleet/report/results-export.ts";
 import { openEngine } from "../isolation/open-engine.ts";
 import { lockOwner } from "../state/owner.ts";
 import type { ProjectPlace } from "./audit.ts";
@@ -24,6 +27,8 @@ export type ListedFleet = Omit<FleetRecord, "state"> & { readonly state: FleetRe
 export interface FleetDetails extends ListedFleet {
   /** How many items ended with which status and error code; the most frequent first. */
   readonly summary: readonly SummaryLine[];
+  /** Failed items by their last words; the 20 largest groups. */
+  readonly failures: readonly FailureGroup[];
   readonly slowest: readonly ItemResult[];
   /** The newest first. */
   readonly lastFailures: readonly ItemResult[];
@@ -38,6 +43,10 @@ export type CancelledFleet = { readonly fleet: string } & (
 
 const MAX_LISTED = 100;
 const MAX_SHOWN = 10;
+/** Keys that are compared with an unknown one. */
+const MAX_COMPARED = 1000;
+/** Columns of a CSV for fields of items. */
+const MAX_COLUMNS = 500;
 
 /** The newest first. */
 export async function listFleets(place: FleetPlace, limit = MAX_LISTED): Promise<ListedFleet[]> {
@@ -60,7 +69,41 @@ export async function showFleet(place: FleetPlace, asked: string): Promise<Fleet
   const fleet = listing()(fleetIn(journal, asked));
   const { id } = fleet;
   const [slowest, lastFailures] = [journal.slowest(id, MAX_SHOWN), journal.lastFailures(id, MAX_SHOWN)];
-  return { ...fleet, summary: journal.summary(id), slowest, lastFailures };
+  return { ...fleet, summary: journal.summary(id), failures: journal.failureGroups(id), slowest, lastFailures };
+}
+
+/** One item of a fleet, by its key. */
+export interface FleetItem extends JournalItem {
+  readonly fleet: string;
+  readonly key: string;
+}
+
+/** @throws RequestError UNKNOWN_FLEET, UNKNOWN_ITEM */
+export async function showItem(place: FleetPlace, asked: string, key: string): Promise<FleetItem> {
+  using journal = await journalAt(place);
+  const { id } = fleetIn(journal, asked);
+  const item = journal.item(id, key);
+  if (item === null) throw unknownError("UNKNOWN_ITEM", "item", key, journal.keys(id, MAX_COMPARED), "it has no items");
+  return { fleet: id, key, ...item };
+}
+
+/** What items printed, in the order of the manifest; items that printed nothing are left out. @throws RequestError UNKNOWN_FLEET */
+export async function fleetLogs(
+  place: FleetPlace,
+  asked: string,
+  { failed = false }: { readonly failed?: boolean } = {},
+): Promise<AsyncGenerator<ItemLog, void, undefined>> {
+  return await reading(place, asked, (journal, { id }) => journal.logs(id, { failed }));
+}
+
+/** Results of the items that have ended, as CSV with a column for each field of the items. @throws as {@link fleetResults} */
+export async function fleetResultsCsv(
+  place: FleetPlace,
+  asked: string,
+  filter: { readonly status?: string | null } = {},
+): Promise<AsyncGenerator<string, void, undefined>> {
+  const results = await fleetResults(place, asked, filter);
+  return await reading(place, asked, (journal, { id }) => resultsCsv(results, journal.fieldNames(id, MAX_COLUMNS)));
 }
 
 /**

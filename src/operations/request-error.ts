@@ -5,6 +5,7 @@ import { printableLine } from "./wording/printable.ts";
 export type RequestErrorCode =
   | "UNKNOWN_WORKER"
   | "UNKNOWN_FLEET"
+  | "UNKNOWN_ITEM"
   | "UNKNOWN_CHANGESET"
   /** No change of the changeset waits at or below these paths. */
   | "UNKNOWN_CHANGE"

@@ -72,6 +72,7 @@ const SUMMARY: FleetSummary = {
   done: 10,
   byStatus: { timed_out: 1, succeeded: 7, cached: 2 },
   byReason: { TIMED_OUT: 1 },
+  failures: [{ count: 1, status: "timed_out", code: "TIMED_OUT", text: "page 7 of 9", example: "inbox/7.pdf" }],
   durationMs: 12_400,
 };
 
@@ -95,8 +96,8 @@ describe("a fleet where standard error is no terminal", () => {
       "  7  succeeded",
       "  2  cached",
       "  1  timed out",
-      "corral: errors:",
-      "  1  TIMED_OUT",
+      "corral: failures:",
+      "  1 item: timed out: page 7 of 9 (e.g. inbox/7.pdf)",
       "corral: `corral fleet results 0123456789ab --jsonl` lists each, `corral fleet retry 0123456789ab --failed` retries them",
     ]);
     expect(stdout.text).toBe("");
@@ -122,7 +123,7 @@ describe("a fleet where standard error is no terminal", () => {
     for (let index = 0; index < 30; index += 1) screen.see(settled(index, failure, 500));
     expect(stderr.text).not.toContain("failed");
     for (let index = 0; index < 30; index += 1) screen.see(settled(index, failure));
-    expect(stderr.text.match(/^corral: inbox\/\d+\.pdf failed: EXIT: ended with 1$/gm)).toHaveLength(20);
+    expect(stderr.text.match(/^corral: inbox\/\d+\.pdf failed: ended with 1$/gm)).toHaveLength(20);
     expect(stderr.text.match(/further failures are only counted/g)).toHaveLength(1);
   });
 
@@ -260,7 +261,7 @@ describe("drawFleet", () => {
       "▸ slow.pdf  5s",
       "▸ 文書.pdf  3s",
       "last failures",
-      "✗ bad.pdf  failed  EXIT: ended with 1",
+      "✗ bad.pdf  failed  ended with 1",
     ]);
   });
 });

@@ -5,7 +5,7 @@ import { type CliProject, cliProject, sh } from "./cli-project.ts";
 
 const text = { name: "text", mode: "rw", approval: "pre_approved" };
 const COPY =
-  'read -r x < /attachments/in; cat > /dev/null; case "$x" in *bad*) exit 3;; esac; echo "$x" | tee "$(echo /text/*)/out"';
+  'read -r x < /attachments/in; cat > /dev/null; case "$x" in *bad*) echo this is bad >&2; exit 3;; esac; echo "$x" | tee "$(echo /text/*)/out"';
 const EACH = ["--attach", "{path}=in", "--allow-read", "/text/{stem}", "--allow-write", "/text/{stem}"];
 
 let project: CliProject;
@@ -169,7 +169,28 @@ describe("corral map", () => {
     expect(show.stdout).toMatch(/2 of 2 done, 1 failed/);
     expect(JSON.parse(shown.stdout)).toMatchObject({ id, counts: { total: 2, done: 2, failed: 1 } });
     expect(lines(jsonl.stdout)).toMatchObject([{ status: "failed", exitCode: 3, attempt: 2 }]);
-    expect(csv.stdout).toMatch(/^index,.*\r?\n0,/);
+    expect(csv.stdout).toMatch(/^index,.*,stderr_line,item\.path\r?\n0,.*c\.txt\r?\n/);
+    expect(stderr).toMatch(/corral: c\.txt failed: this is bad \(Worker copy ended with exit code 3\.\)/);
+    expect(stderr).toContain("corral: failures:\n  1 item: this is bad (e.g. c.txt)\n");
+    expect(show.stdout).toContain("Failures:\n1 item: this is bad (e.g. c.txt)\n");
+    const [item, itemJson, log, logs, unknown] = await Promise.all([
+      of("show", "c.txt"),
+      of("show", "c.txt", "--json"),
+      of("logs", "c.txt"),
+      of("logs", "--failed"),
+      of("logs", "c.tx"),
+    ]);
+    expect(item.stdout).toMatch(
+      /^Item c\.txt: failed, exit code 3\n[\s\S]*attachment {2}in {2}.*c\.txt\nmay read {4}\/text\/c\n[\s\S]*stderr:\n {2}this is bad\n/,
+    );
+    expect(JSON.parse(itemJson.stdout)).toMatchObject({
+      key: "c.txt",
+      result: { exitCode: 3, stderrLine: "this is bad" },
+    });
+    expect(log).toMatchObject({ status: 0, stdout: "", stderr: "this is bad\n" });
+    expect(logs.stdout).toBe("==> c.txt (failed, exit code 3) stderr\nthis is bad\n");
+    expect(unknown).toMatchObject({ status: 2, stderr: expect.stringContaining("did you mean `c.txt`?") });
+    expect((await of("logs", "d.txt")).stdout).toBe("document d\n");
     expect(report.status, report.stderr).toBe(0);
     expect(await readFile(join(project.dir, "report.html"), "utf8")).toMatch(/^<!doctype html>/i);
     expect((await of("results", "--status", "failed", "--json")).stdout).toBe(jsonl.stdout);

@@ -185,7 +185,7 @@ describe("a fleet", () => {
       ]);
       expect(results.get("0")?.error).toEqual({
         code: "FAILED",
-        message: expect.stringMatching(/exit code 4.* \(stderr: 99 \/ 100 \/ no such page\)$/),
+        message: expect.stringMatching(/^99 \/ 100 \/ no such page \(Worker .* exit code 4\.\)$/),
       });
       expect(results.get("1")).toMatchObject({
         status: "refused",

@@ -89,7 +89,7 @@ function slowestLines({ slowest }: FleetView, listed: number, style: FleetDrawin
 function failureLines({ failures }: FleetView, listed: number, style: FleetDrawingStyle): string[] {
   const { red, dim } = style.colors;
   const rows = failures.slice(0, listed).map(({ key, status, error }): Row => {
-    const why = error === null ? "" : printableLine(`${error.code}: ${error.message}`, 300);
+    const why = error === null ? "" : printableLine(error.message, 300);
     const words = printableLine(status.replaceAll("_", " "), 40);
     return {
       key,

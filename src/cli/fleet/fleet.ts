@@ -2,12 +2,13 @@ import { createWriteStream } from "node:fs";
 import { resolve } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { loadProject } from "../../declarations/project.ts";
-import { inChunks, resultsCsv, resultsJsonl } from "../../fleet/report/results-export.ts";
+import { inChunks, resultsJsonl } from "../../fleet/report/results-export.ts";
 import {
   cancelFleet,
   type FleetPlace,
   fleetReport,
   fleetResults,
+  fleetResultsCsv,
   listFleets,
   removeFleets,
   showFleet,
@@ -16,7 +17,9 @@ import { printableLine } from "../../operations/wording/printable.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { dateOf, type ProjectOptions, UsageError } from "../terminal/arguments.ts";
 import { columns, printJson, printList, say, type Terminal } from "../terminal/terminal.ts";
+import { showItemVerb } from "./item.ts";
 import { ranFleet } from "./ran-fleet.ts";
+import { groupText } from "./text.ts";
 
 export async function listVerb(options: ProjectOptions, terminal: Terminal): Promise<number> {
   const fleets = await listFleets(await placeOf(options, terminal));
@@ -30,18 +33,25 @@ export async function listVerb(options: ProjectOptions, terminal: Terminal): Pro
   return 0;
 }
 
-export async function showVerb(asked: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
+export async function showVerb(
+  asked: string,
+  key: string | undefined,
+  options: ProjectOptions,
+  terminal: Terminal,
+): Promise<number> {
+  if (key !== undefined) return await showItemVerb(asked, key, options, terminal);
   const fleet = await showFleet(await placeOf(options, terminal), asked);
   if (options.json) {
     printJson(terminal, fleet);
     return 0;
   }
-  const { id, spec, state, why, counts, summary, slowest, lastFailures } = fleet;
+  const { id, spec, state, why, counts, summary, failures, slowest, lastFailures } = fleet;
   const lines = [
     `Fleet ${id}: ${printableLine(spec.worker, 80)}, ${printableLine(spec.source, 200)}`,
     `${state}${why === null ? "" : ` (${printableLine(why, 200)})`}: ${counts.done} of ${counts.total} done, ${counts.failed} failed${counts.pending === 0 ? "" : `, ${counts.pending} pending`}`,
     "",
     columns(summary.map(({ status, code, count }) => [String(count), status, code ?? ""])),
+    ...(failures.length === 0 ? [] : ["", "Failures:", ...failures.map(groupText)]),
     ...section(
       "Slowest",
       slowest.map(({ key, durationMs, status }) => [printableLine(key, 60), `${durationMs} ms`, status]),
@@ -100,8 +110,10 @@ export async function resultsVerb(
   terminal: Terminal,
 ): Promise<number> {
   if (options.csv && (options.jsonl || options.json)) throw new UsageError("use either --csv or --jsonl");
-  const results = await fleetResults(await placeOf(options, terminal), id, { status: options.status ?? null });
-  const text = options.csv ? resultsCsv(results) : resultsJsonl(results);
+  const [place, filter] = [await placeOf(options, terminal), { status: options.status ?? null }];
+  const text = options.csv
+    ? await fleetResultsCsv(place, id, filter)
+    : resultsJsonl(await fleetResults(place, id, filter));
   await pipeline(inChunks(text), terminal.stdout, { end: false });
   return 0;
 }
@@ -123,7 +135,7 @@ export async function reportVerb(
   return 0;
 }
 
-async function placeOf({ project }: ProjectOptions, { env }: Terminal): Promise<FleetPlace> {
+export async function placeOf({ project }: ProjectOptions, { env }: Terminal): Promise<FleetPlace> {
   const { dir } = await loadProject(project, env);
   return { stateDir: stateDirFrom(env), projectDir: dir, engineEnv: env };
 }

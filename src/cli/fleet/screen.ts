@@ -1,4 +1,4 @@
-import { resultLine } from "../../fleet/report/results-export.ts";
+import { jsonLine } from "../../fleet/report/results-export.ts";
 import type { FleetScreen } from "../terminal/screen.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { PlainFleetScreen } from "./plain-screen.ts";
@@ -21,7 +21,7 @@ async function screenForPeople(terminal: Terminal): Promise<FleetScreen> {
 function jsonScreen({ stdout }: Terminal, people: FleetScreen): FleetScreen {
   return {
     see(event) {
-      if (event.type === "settled" && event.retryInMs === null) stdout.write(resultLine(event.result));
+      if (event.type === "settled" && event.retryInMs === null) stdout.write(jsonLine(event.result));
       people.see(event);
     },
     tell: (line) => people.tell(line),

@@ -1,12 +1,10 @@
 import type { FleetSummary } from "../../fleet/events.ts";
+import type { FailureGroup } from "../../fleet/model/cause.ts";
 import type { ItemResult } from "../../fleet/model/item.ts";
 import { OUTCOMES, outcomeOf } from "../../fleet/report/measures/outcome.ts";
 import { counted, countText, durationText, rateText } from "../../fleet/report/measures/quantity.ts";
 import { printable, printableLine } from "../../operations/wording/printable.ts";
 import type { FleetView } from "./witness.ts";
-
-/** More reasons than this are counted as one. */
-const MAX_REASONS = 20;
 
 /** How a fleet ended: the status of its items, why some did not succeed, and what the user can do. */
 export function summaryText(summary: FleetSummary): string {
@@ -16,8 +14,7 @@ export function summaryText(summary: FleetSummary): string {
     `corral: fleet ${printableLine(fleet, 40)} ${STATES[state]} after ${durationText(durationMs)}, ${countText(done)} of ${counted(items, "item")} done${reason}`,
     ...countedLines(statusesOf(summary)),
   ];
-  const reasons = Object.entries(summary.byReason).sort(([, a], [, b]) => b - a);
-  if (reasons.length > 0) lines.push("corral: errors:", ...countedLines(cut(reasons)));
+  lines.push(...failuresText(summary));
   return [...lines, ...ways(summary)].join("\n");
 }
 
@@ -36,9 +33,22 @@ function statusesOf({ byStatus }: FleetSummary): [string, number][] {
     .map(([status, count]) => [status.replaceAll("_", " "), count]);
 }
 
-function cut(reasons: readonly [string, number][]): [string, number][] {
-  const others = reasons.slice(MAX_REASONS).reduce((sum, [, count]) => sum + count, 0);
-  return [...reasons.slice(0, MAX_REASONS), ...(others === 0 ? [] : [["others", others] as [string, number]])];
+/** Failed items by their last words. What is in no group is counted together. */
+function failuresText({ failures, byReason }: FleetSummary): string[] {
+  if (failures.length === 0) return [];
+  const all = Object.values(byReason).reduce((sum, count) => sum + count, 0);
+  const others = all - failures.reduce((sum, { count }) => sum + count, 0);
+  return [
+    "corral: failures:",
+    ...failures.map((group) => `  ${groupText(group)}`),
+    ...(others > 0 ? [`  ${counted(others, "other item")}`] : []),
+  ];
+}
+
+/** `312 items: Couldn't find trailer dictionary (e.g. inbox/a.pdf)`. */
+export function groupText({ count, status, text, example }: FailureGroup): string {
+  const how = status === "failed" ? "" : `${printableLine(status.replaceAll("_", " "), 40)}: `;
+  return `${counted(count, "item")}: ${how}${printableLine(text, 300)} (e.g. ${printableLine(example, 120)})`;
 }
 
 function countedLines(counts: readonly [string, number][]): string[] {
@@ -76,9 +86,9 @@ export function progressText(view: FleetView): string {
   return `corral: ${countText(done)} of ${countText(items)} done (${percent}%), ${countText(failed)} failed, ${pending === 0 ? "" : `${countText(pending)} pending, `}${countText(running)} running, ${rateText(recentRate)}${left}`;
 }
 
-/** One item that did not succeed. */
+/** One item that did not succeed: first the last words of its worker. */
 export function failureText({ key, status, error }: ItemResult): string {
-  const why = error === null ? "" : `: ${printableLine(`${error.code}: ${error.message}`, 1000)}`;
+  const why = error === null ? "" : `: ${printableLine(error.message, 1000)}`;
   return `corral: ${printableLine(key)} ${printableLine(status.replaceAll("_", " "), 40)}${why}`;
 }
 

@@ -9,9 +9,21 @@ export function addFleet({ does, group, terminal }: Frame): void {
   ofFleet("ls", "List the fleets of the project, the newest first.")
     .addOption(json())
     .action(does(async (options) => (await import("../fleet/fleet.ts")).listVerb(options, terminal)));
-  ofFleet("show <id>", "Show a fleet: items by status and error, the slowest, the last failures.")
+  ofFleet(
+    "show <id> [key]",
+    "Show a fleet: items by status, groups of failures, the slowest. With a key, show one item.",
+  )
     .addOption(json())
-    .action(does(async (id, options) => (await import("../fleet/fleet.ts")).showVerb(id, options, terminal)));
+    .action(does(async (id, key, options) => (await import("../fleet/fleet.ts")).showVerb(id, key, options, terminal)));
+  ofFleet("logs <id> [key]", "Print what items printed: with a key, both streams of one item as they were.")
+    .option("--failed", "print only items that failed")
+    .option("--stderr", "print only standard error")
+    .addOption(json("print one item per line as JSON"))
+    .addHelpText(
+      "after",
+      "\nOf each stream the first 16,384 and the last 49,152\ncharacters are kept, as long as the fleet has room.",
+    )
+    .action(does(async (id, key, options) => (await import("../fleet/item.ts")).logsVerb(id, key, options, terminal)));
   ofFleet("resume <id>", "Resume a fleet that no process runs any more.")
     .addOption(json("print one result per line as JSON"))
     .addHelpText("after", LIKE_MAP)

@@ -11,9 +11,9 @@ export interface BoundedResult {
 
 /** A result as JSON of at most 64 KiB. An output that is too long is kept as text, cut, with a mark. */
 export function boundedResult(result: ItemResult): BoundedResult {
-  const { error } = result;
-  const kept =
-    error === null ? result : { ...result, error: { ...error, message: cut(error.message, MAX_MESSAGE_CHARACTERS) } };
+  // The fields are those of the request.
+  const { fields: _, error, ...rest } = result;
+  const kept = { ...rest, error: error && { ...error, message: cut(error.message, MAX_MESSAGE_CHARACTERS) } };
   const json = JSON.stringify(kept);
   if (Buffer.byteLength(json) <= MAX_RESULT_BYTES) return { json, isWhole: true };
   const text = typeof kept.output === "string" ? kept.output : JSON.stringify(kept.output);

@@ -1,4 +1,5 @@
 import { setImmediate as turn } from "node:timers/promises";
+import { causeOf } from "../model/cause.ts";
 import type { ItemRequest } from "../model/item.ts";
 import { isFailure } from "../model/item.ts";
 import {
@@ -16,6 +17,7 @@ import { boundedResult } from "./bounded-result.ts";
 import type { Database } from "./database.ts";
 import { countsOf, type FleetRow } from "./fleets.ts";
 import type { GroupedWrites } from "./grouped-writes.ts";
+import { StreamStore } from "./streams.ts";
 
 /** `not_before` of a new item is 0, so that new items sort before retries. */
 const AT_ONCE = 1;
@@ -34,9 +36,11 @@ interface JournalQueueOptions {
 /** The queue of a fleet that one process runs, stored in the journal. */
 export class JournalQueue implements FleetQueue {
   readonly #options: JournalQueueOptions;
+  readonly #streams: StreamStore;
 
   constructor(options: JournalQueueOptions) {
     this.#options = options;
+    this.#streams = new StreamStore(options.db, options.fleet);
   }
 
   async claim(count: number, newAttempt: () => NewAttempt): Promise<Claim> {
@@ -50,7 +54,7 @@ export class JournalQueue implements FleetQueue {
     });
   }
 
-  async settle(index: number, attempt: number, { result, cacheKey }: Settlement): Promise<Taken> {
+  async settle(index: number, attempt: number, { result, cacheKey, streams }: Settlement): Promise<Taken> {
     const { db, writes, fleet } = this.#options;
     const failed = isFailure(result.status) ? 1 : 0;
     const code = result.error?.code ?? "";
@@ -58,16 +62,19 @@ export class JournalQueue implements FleetQueue {
     const { json, isWhole } = boundedResult(result);
     // A cached result must be the same as a run's result, so a cut one is not used.
     const foundBy = isWhole ? cacheKey : null;
+    const cause = causeOf(result);
+    const printed = streams === null ? NOTHING : this.#streams.encoded(streams, isWhole ? result.output : null);
     return await writes.add(() => {
-      const item = db.get<{ id: number }>(
+      const item = db.get<{ id: number; earlier: number }>(
         `UPDATE items SET state = 'done', status = ?, code = ?, failed = ?, ended_at = ?, duration_ms = ?, cache_key = ?,
-           cell = NULL, owner = NULL
-         WHERE fleet = ? AND position = ? AND state = 'running' AND attempt = ? RETURNING id`,
+           cause = ?, cell = NULL, owner = NULL
+         WHERE fleet = ? AND position = ? AND state = 'running' AND attempt = ? RETURNING id, earlier`,
         ...[result.status, code, failed, endedAt, result.durationMs],
-        ...[foundBy, fleet, index, attempt],
+        ...[foundBy, cause, fleet, index, attempt],
       );
       if (item === undefined) return this.#fencedOff(index, attempt);
-      db.run("INSERT INTO results (item, json) VALUES (?, ?)", item.id, json);
+      db.run("INSERT OR REPLACE INTO results (item, json) VALUES (?, ?)", item.id, json);
+      this.#streams.keep(item.id, printed, item.earlier === 0);
       this.#tally(result.status, code, failed, 1);
       return { ok: true };
     });
@@ -190,6 +197,9 @@ export class JournalQueue implements FleetQueue {
     return row;
   }
 }
+
+/** A run that did not print. */
+const NOTHING = [null, null] as const;
 
 interface Due {
   readonly id: number;

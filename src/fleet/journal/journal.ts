@@ -1,3 +1,4 @@
+import type { FailureGroup } from "../model/cause.ts";
 import type { FleetSpec, ItemRequest, ItemResult } from "../model/item.ts";
 import type { FleetQueue, Taken } from "../model/queue.ts";
 import { Database } from "./database.ts";
@@ -15,12 +16,15 @@ import {
 } from "./fleets.ts";
 import { discardLoading, forgetEnded } from "./forget.ts";
 import { GroupedWrites } from "./grouped-writes.ts";
+import { type ItemLog, itemOf, type JournalItem, keysOf, logsOf } from "./item-details.ts";
 import { JournalQueue } from "./journal-queue.ts";
 import { type Loaded, type LoadOptions, loadItems } from "./load.ts";
 import {
   earlierSuccess,
   endCacheKeys,
   failedRequests,
+  failureGroups,
+  fieldNames,
   firstResults,
   resultsOf,
   type SummaryLine,
@@ -172,6 +176,30 @@ export class FleetJournal implements Disposable {
 
   summary(fleet: string): SummaryLine[] {
     return summaryOf(this.#db, rowOf(this.#db, fleet).id);
+  }
+
+  failureGroups(fleet: string): FailureGroup[] {
+    return failureGroups(this.#db, rowOf(this.#db, fleet).id);
+  }
+
+  /** Null if the fleet has no item with this key. */
+  item(fleet: string, key: string): JournalItem | null {
+    return itemOf(this.#db, rowOf(this.#db, fleet).id, key);
+  }
+
+  /** Keys of items, the first ones; for messages. */
+  keys(fleet: string, limit: number): string[] {
+    return keysOf(this.#db, rowOf(this.#db, fleet).id, limit);
+  }
+
+  /** What items printed, in the order of the manifest. */
+  logs(fleet: string, { failed }: { readonly failed: boolean }): Generator<ItemLog> {
+    return logsOf(this.#db, rowOf(this.#db, fleet).id, failed);
+  }
+
+  /** The names of the items' own fields, at most so many, in the order in which items have them. */
+  fieldNames(fleet: string, limit: number): string[] {
+    return fieldNames(this.#db, rowOf(this.#db, fleet).id, limit);
   }
 
   slowest(fleet: string, limit: number): ItemResult[] {

@@ -1,10 +1,11 @@
+import { causeText, type FailureGroup } from "../model/cause.ts";
 import type { ItemRequest, ItemResult } from "../model/item.ts";
 import type { Database } from "./database.ts";
 
 /** Small enough for memory with the longest results. No statement stays open between pages. */
 const PAGE = 200;
 
-interface ResultRow {
+export interface ResultRow {
   readonly position: number;
   readonly key: string;
   readonly attempt: number;
@@ -12,6 +13,7 @@ interface ResultRow {
   readonly run: string | null;
   readonly ended_at: number;
   readonly json: string | null;
+  readonly fields: string | null;
   readonly why: string | null;
 }
 
@@ -31,8 +33,10 @@ export function summaryOf(db: Database, fleet: number): SummaryLine[] {
   );
 }
 
-const COLUMNS = "position, key, attempt, status, run, items.ended_at, json, why";
-const JOINED = `items JOIN fleets ON fleets.id = items.fleet LEFT JOIN results ON results.item = items.id`;
+export const COLUMNS =
+  "position, key, attempt, status, run, items.ended_at, results.json, why, requests.json ->> '$.fields' AS fields";
+export const JOINED = `items JOIN fleets ON fleets.id = items.fleet
+  LEFT JOIN requests ON requests.item = items.id LEFT JOIN results ON results.item = items.id`;
 
 /** Results of done items, in the order of the manifest. Of a running fleet, each page shows the state when it is read. */
 export function* resultsOf(
@@ -63,6 +67,24 @@ export function* failedRequests(db: Database, fleet: number): Generator<ItemRequ
   for (const { json } of rows) yield JSON.parse(json) as ItemRequest;
 }
 
+const MAX_GROUPS = 20;
+
+/** The largest first. */
+export function failureGroups(db: Database, fleet: number): FailureGroup[] {
+  const groups = db.all<{ count: number; status: string; code: string; first: number }>(
+    `SELECT status, code, cause, count(*) AS count, min(position) AS first FROM items
+     WHERE fleet = ? AND failed = 1 AND state = 'done' GROUP BY status, code, cause ORDER BY count DESC, first LIMIT ?`,
+    ...[fleet, MAX_GROUPS],
+  );
+  return groups.map(({ first, ...group }) => {
+    const row = db.get<ResultRow>(`SELECT ${COLUMNS} FROM ${JOINED} WHERE fleet = ? AND position = ?`, fleet, first);
+    if (row === undefined) throw new Error(`the fleet has no item ${first}`);
+    const example = resultFrom(row);
+    const { count, status, code } = group;
+    return { count, status, code, text: causeText(example), example: example.key };
+  });
+}
+
 const CHOICES = {
   slowest: "items.state = 'done' ORDER BY duration_ms",
   "newest failures": "failed = 1 ORDER BY items.ended_at",
@@ -75,7 +97,7 @@ export function firstResults(db: Database, fleet: number, which: keyof typeof CH
 }
 
 /** Rows by position, in pages; no statement is open between pages. */
-function* pages<Row extends { readonly position: number }>(
+export function* pages<Row extends { readonly position: number }>(
   pageAfter: (position: number) => Row[],
 ): Generator<Row, undefined, undefined> {
   let after = -1;
@@ -88,14 +110,29 @@ function* pages<Row extends { readonly position: number }>(
   }
 }
 
-/** An item that never ran has only its row. */
-function resultFrom(row: ResultRow): ItemResult {
-  if (row.json !== null) return JSON.parse(row.json) as ItemResult;
+const NEWER = { stderrLine: null };
+
+/** An item that never ran has only its row. A result of an earlier Corral has fewer keys. */
+export function resultFrom(row: ResultRow): ItemResult {
+  const fields = JSON.parse(row.fields ?? "{}") as ItemResult["fields"];
+  if (row.json !== null)
+    return { ...NEWER, ...(JSON.parse(row.json) as Omit<ItemResult, "fields" | "stderrLine">), fields };
   return {
+    ...{ stderrLine: null, fields },
     ...{ index: row.position, key: row.key, status: row.status, run: null, attempt: row.attempt, exitCode: null },
     ...{ output: null, error: { code: row.status, message: row.why ?? "the fleet was cancelled" } },
     ...{ startedAt: null, endedAt: new Date(row.ended_at).toISOString(), durationMs: 0, memoryBytesPeak: null },
   };
+}
+
+/** The names of the items' own fields, in the order in which items have them. */
+export function fieldNames(db: Database, fleet: number, limit: number): string[] {
+  const rows = db.all<{ name: string }>(
+    `SELECT fields.key AS name FROM items JOIN requests ON requests.item = items.id, json_each(requests.json, '$.fields') AS fields
+     WHERE fleet = ? GROUP BY fields.key ORDER BY min(position), min(fields.id) LIMIT ?`,
+    ...[fleet, limit],
+  );
+  return rows.map(({ name }) => name);
 }
 
 export function* writtenPaths(db: Database, fleet: number): Generator<string, undefined, undefined> {

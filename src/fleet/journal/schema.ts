@@ -59,6 +59,17 @@ const MIGRATIONS: readonly string[] = [
      count INTEGER NOT NULL,
      PRIMARY KEY (fleet, status, code)
    ) STRICT, WITHOUT ROWID;`,
+  // `cause` groups failures. `earlier`: attempts before the item was last retried in place; its result of then stays until
+  // the new attempt ends, so an item that waits or runs can have a status.
+  `ALTER TABLE items ADD COLUMN cause TEXT;
+   ALTER TABLE items ADD COLUMN earlier INTEGER NOT NULL DEFAULT 0;
+   CREATE TABLE streams (item INTEGER PRIMARY KEY, stdout BLOB, stderr BLOB) STRICT;
+   CREATE TABLE attempts (
+     item INTEGER NOT NULL,
+     attempt INTEGER NOT NULL,
+     json TEXT NOT NULL,
+     PRIMARY KEY (item, attempt)
+   ) STRICT, WITHOUT ROWID;`,
 ];
 
 /** @throws JournalError if a newer Corral wrote the journal. */

@@ -29,6 +29,8 @@ export interface ItemRequest {
   /** Virtual paths of the fleet's sandbox that this item may read or write; absent: all. */
   readonly allowRead?: readonly string[];
   readonly allowWrite?: readonly string[];
+  /** The fields that the item had itself, for exports: long ones are left out. */
+  readonly fields?: Readonly<Record<string, unknown>>;
   /** Why the item never runs: its manifest entry makes no valid request. */
   readonly refusal?: string;
 }
@@ -82,6 +84,10 @@ export interface ItemResult {
   /** The worker's output: parsed JSON or text; long output is cut. */
   readonly output: unknown;
   readonly error: { readonly code: string; readonly message: string } | null;
+  /** The last line of its standard error that is not empty; null if there is none. */
+  readonly stderrLine: string | null;
+  /** The item's own fields: those of its line, or `path`. Long ones are left out. */
+  readonly fields: Readonly<Record<string, unknown>>;
   /** ISO 8601, UTC; null if nothing ran. */
   readonly startedAt: string | null;
   readonly endedAt: string;

@@ -59,6 +59,8 @@ export interface Settlement {
   readonly result: ItemResult;
   /** A hash of everything that the result depends on, in hexadecimal. Null: the result is not used as a cache entry. */
   readonly cacheKey: string | null;
+  /** What the worker printed; null if nothing ran. */
+  readonly streams: { readonly stdout: string; readonly stderr: string } | null;
 }
 
 /** Whether the attempt still counted. If not, nothing of it was recorded. */

@@ -17,17 +17,31 @@ const COLUMNS: readonly (readonly [string, (result: ItemResult) => string | numb
   ["ended_at", ({ endedAt }) => endedAt],
   ["duration_ms", ({ durationMs }) => durationMs],
   ["memory_bytes_peak", ({ memoryBytesPeak }) => memoryBytesPeak],
-  ["output", ({ output }) => (typeof output === "string" || output === null ? output : JSON.stringify(output))],
+  ["output", ({ output }) => textOf(output)],
+  ["stderr_line", ({ stderrLine }) => stderrLine],
 ];
+
+/** A field of the item may be called like one of these. */
+const FIELD_PREFIX = "item.";
 
 /**
  * Results as CSV (RFC 4180) with a header line. Spreadsheets run text that starts with `=`, `+`, `-` or `@` as a formula, so
  * such text gets a leading `'`. Control and formatting characters become their codes, and long outputs are cut. JSON lines
- * contain the unchanged values.
+ * contain the unchanged values. `fields`: the items' own, each in a column `item.NAME` after the others.
  */
-export async function* resultsCsv(results: AsyncIterable<ItemResult> | Iterable<ItemResult>): AsyncGenerator<string> {
-  yield line(COLUMNS.map(([name]) => name));
-  for await (const result of results) yield line(COLUMNS.map(([, textOf]) => textOf(result)));
+export async function* resultsCsv(
+  results: AsyncIterable<ItemResult> | Iterable<ItemResult>,
+  fields: readonly string[] = [],
+): AsyncGenerator<string> {
+  yield line([...COLUMNS.map(([name]) => name), ...fields.map((name) => `${FIELD_PREFIX}${name}`)]);
+  for await (const result of results) {
+    const own = fields.map((name) => (Object.hasOwn(result.fields, name) ? textOf(result.fields[name]) : null));
+    yield line([...COLUMNS.map(([, cellOf]) => cellOf(result)), ...own]);
+  }
+}
+
+function textOf(value: unknown): string | null {
+  return typeof value === "string" || value === null || value === undefined ? (value ?? null) : JSON.stringify(value);
 }
 
 function line(values: readonly (string | number | null)[]): string {
@@ -48,15 +62,15 @@ function withoutFormula(text: string): string {
 
 /** Results as JSON lines, in their order. */
 export async function* resultsJsonl(results: AsyncIterable<ItemResult> | Iterable<ItemResult>): AsyncGenerator<string> {
-  for await (const result of results) yield resultLine(result);
+  for await (const result of results) yield jsonLine(result);
 }
 
 /**
- * One result as a JSON line. Control and formatting characters are escaped, so that a worker cannot control a terminal that
+ * A value as a JSON line. Control and formatting characters are escaped, so that a worker cannot control a terminal that
  * shows the line. A parser gets the original text.
  */
-export function resultLine(result: ItemResult): string {
-  const json = JSON.stringify(result).replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (character) =>
+export function jsonLine(value: object): string {
+  const json = JSON.stringify(value).replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (character) =>
     // A character beyond the first 65,536 is two code units in JSON.
     Array.from({ length: character.length }, (_, index) => hex(character.charCodeAt(index))).join(""),
   );

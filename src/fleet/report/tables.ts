@@ -40,9 +40,10 @@ export function failuresTable(items: readonly ReportItem[]): Iterable<string> {
 }
 
 const REASON_COLUMNS: readonly Column<Reason>[] = [
-  { head: "Code", kind: "", cell: ({ code }) => `<code>${escaped(code, LONGEST.word)}</code>` },
   { head: "Items", kind: "number", cell: ({ count }) => countText(count) },
-  { head: "Example", kind: "message", cell: ({ message }) => `<bdi>${escaped(message)}</bdi>` },
+  { head: "Last line", kind: "message", cell: ({ text }) => `<bdi>${escaped(text)}</bdi>` },
+  { head: "Code", kind: "", cell: ({ code }) => `<code>${escaped(code, LONGEST.word)}</code>` },
+  { head: "For example", kind: "key", cell: ({ example }) => `<bdi>${escaped(example, LONGEST.key)}</bdi>` },
 ];
 
 const KEY: Column<ReportItem> = {

@@ -88,13 +88,15 @@ export function settlementOf(
     exitCode: 0,
     output: "text",
     error: null,
+    stderrLine: null,
+    fields: {},
     startedAt: new Date(START).toISOString(),
     endedAt: new Date(START + 1000).toISOString(),
     durationMs: 1000,
     memoryBytesPeak: null,
     ...more,
   };
-  return { result, cacheKey };
+  return { result, cacheKey, streams: null };
 }
 
 /** Claims everything that is due, and settles it. */

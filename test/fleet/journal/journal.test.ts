@@ -33,7 +33,7 @@ afterEach(() => {
 /** How many rows there are in all, of anything that belongs to fleets. */
 function rows(): number {
   using db = new DatabaseSync(fixture.path, { readOnly: true });
-  const tables = ["fleets", "items", "requests", "results", "outputs", "tallies"];
+  const tables = ["fleets", "items", "requests", "results", "outputs", "tallies", "streams", "attempts"];
   return tables.reduce((sum, table) => sum + Number(db.prepare(`SELECT count(*) AS n FROM ${table}`).get()?.n), 0);
 }
 
@@ -46,7 +46,7 @@ describe("a journal", () => {
   it("of a newer Corral is refused, and left as it is", async () => {
     using db = new DatabaseSync(fixture.path);
     db.exec("PRAGMA user_version = 99");
-    await expect(fixture.open()).rejects.toThrow(/version 99, but this Corral supports only 1\. Use the newer Corral/);
+    await expect(fixture.open()).rejects.toThrow(/version 99, but this Corral supports only 2\. Use the newer Corral/);
     expect(db.prepare("PRAGMA user_version").get()).toEqual({ user_version: 99 });
   });
 

@@ -20,6 +20,8 @@ export function result(index: number, { atMs = 0, durationMs = 100, ...special }
     exitCode: 0,
     output: null,
     error: null,
+    stderrLine: null,
+    fields: {},
     startedAt: new Date(BEGIN_MS + atMs).toISOString(),
     endedAt: new Date(BEGIN_MS + atMs + durationMs).toISOString(),
     durationMs,

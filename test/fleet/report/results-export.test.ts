@@ -2,13 +2,13 @@ import { parse } from "csv-parse/sync";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { ItemResult } from "../../../src/fleet/model/item.ts";
-import { inChunks, resultLine, resultsCsv, resultsJsonl } from "../../../src/fleet/report/results-export.ts";
+import { inChunks, jsonLine, resultsCsv, resultsJsonl } from "../../../src/fleet/report/results-export.ts";
 import { result } from "./report-fleet.ts";
 
 const anyText = fc.string({ unit: "binary", maxLength: 40 });
 
 async function csvOf(results: readonly ItemResult[]): Promise<string> {
-  return (await Array.fromAsync(resultsCsv(results))).join("");
+  return (await Array.fromAsync(resultsCsv(results, ["path", "=n"]))).join("");
 }
 
 describe("resultsCsv", () => {
@@ -20,7 +20,7 @@ describe("resultsCsv", () => {
         );
         const records = parse(await csvOf(results)) as string[][];
         expect(records).toHaveLength(results.length + 1);
-        expect(new Set(records.map((record) => record.length))).toEqual(new Set([13]));
+        expect(new Set(records.map((record) => record.length))).toEqual(new Set([16]));
         expect(records.slice(1).map(([index]) => index)).toEqual(results.map(({ index }) => String(index)));
       }),
     );
@@ -32,8 +32,14 @@ describe("resultsCsv", () => {
     expect(head?.slice(0, 3)).toEqual(["index", "key", "status"]);
     expect(record?.[1]).toBe('a "b", c\nd');
     expect(record?.[12]).toBe('{"n":[1,"x"]}');
-    expect(csv).toMatch(/^index,key,[a-z_,]+output\r\n0,"a ""b"", c\nd",succeeded,/);
+    expect(csv).toMatch(/^index,key,[a-z_,]+output,stderr_line,item\.path,item\.=n\r\n0,"a ""b"", c\nd",succeeded,/);
     expect(csv).toMatch(/\r\n$/);
+  });
+
+  it("has a column for each field of the items, whatever they are called, and the last line of standard error", async () => {
+    const fields = { path: "@a", "=n": { deep: [1] } };
+    const [, record] = parse(await csvOf([result(0, { stderrLine: "-x", fields }), result(1)])) as string[][];
+    expect(record?.slice(13)).toEqual(["'-x", "'@a", '{"deep":[1]}']);
   });
 
   it.each(["=cmd()", "+1", "-1", "@x", " =1", "\t=1", "\r=1", "\n=1", "\uff1d1", '=HYPERLINK("x")'])(
@@ -57,7 +63,7 @@ describe("resultsJsonl", () => {
     fc.assert(
       fc.property(anyText, anyText, (key, output) => {
         const given = result(0, { key, output: { [key]: output } });
-        const line = resultLine(given);
+        const line = jsonLine(given);
         expect(line.indexOf("\n")).toBe(line.length - 1);
         expect(line.slice(0, -1)).not.toMatch(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u);
         expect(JSON.parse(line)).toEqual(JSON.parse(JSON.stringify(given)));

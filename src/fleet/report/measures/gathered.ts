@@ -1,3 +1,4 @@
+import { causeOf, causeText } from "../../model/cause.ts";
 import type { ReportData, ReportItem } from "./data.ts";
 import { LONGEST, shortened } from "./escaped.ts";
 import { isPending, isSuccess, OUTCOMES, type Outcome, outcomeOf } from "./outcome.ts";
@@ -27,8 +28,10 @@ export interface Cell {
 export interface Reason {
   readonly code: string;
   readonly count: number;
-  /** The message of the first item with this code. */
-  readonly message: string;
+  /** The last words of the first of these items. */
+  readonly text: string;
+  /** Its key. */
+  readonly example: string;
 }
 
 /** Everything that a page shows of a fleet's results, in bounded memory. */
@@ -72,7 +75,8 @@ class Gathering {
   #cells: Cell[] | null = [];
   readonly #byStatus = new Map<string, number>();
   readonly #byOutcome = new Map<Outcome, number>();
-  readonly #reasons = new Map<string, { count: number; readonly message: string }>();
+  /** By code and last words. */
+  readonly #reasons = new Map<string, { -readonly [Key in keyof Reason]: Reason[Key] }>();
   readonly #durations = new DurationStatistics();
   readonly #work = new TimeBins(OUTCOMES.length, DENSITY_BINS);
   readonly #ended: TimeBins;
@@ -97,12 +101,11 @@ class Gathering {
   }
 
   end(): Gathered {
-    const reasons = [...this.#reasons].map(([code, { count, message }]) => ({ code, count, message }));
     return {
       done: this.#done,
       byStatus: this.#byStatus,
       byOutcome: this.#byOutcome,
-      reasons: reasons.sort((a, b) => b.count - a.count),
+      reasons: [...this.#reasons.values()].sort((a, b) => b.count - a.count),
       durations: this.#durations,
       memoryBytesPeak: this.#memoryBytesPeak,
       span: this.#toMs >= this.#fromMs ? { fromMs: this.#fromMs, toMs: this.#toMs } : null,
@@ -145,17 +148,26 @@ class Gathering {
 
   #addFailure(item: ReportItem): void {
     this.#failed += 1;
-    const code = bounded(this.#reasons, item.error?.code ?? item.status);
-    const reason = this.#reasons.get(code);
+    const code = shortened(item.error?.code ?? item.status, LONGEST.word);
+    const group = bounded(this.#reasons, `${code} ${causeOf(item) ?? ""}`, LONGEST.message);
+    const reason = this.#reasons.get(group);
     if (reason === undefined) {
-      this.#reasons.set(code, { count: 1, message: shortened(item.error?.message ?? "", LONGEST.message) });
+      const text = shortened(causeText(item), LONGEST.message);
+      const isOthers = group === OTHERS;
+      this.#reasons.set(group, {
+        code: isOthers ? OTHERS : code,
+        count: 1,
+        text: isOthers ? "" : text,
+        example: shortened(item.key, LONGEST.key),
+      });
     } else reason.count += 1;
     if (this.#failures.length < MAX_FAILURES) this.#failures.push(kept(item));
   }
 }
 
-/** Only the fields that are shown, without the output, which may be large. */
-function kept({ output: _, key, error, ...shown }: ReportItem & { readonly output?: unknown }): ReportItem {
+/** Only the fields that are shown, without the output and the item's own, which may be large. */
+function kept({ output: _, key, error, ...rest }: ReportItem & { readonly output?: unknown }): ReportItem {
+  const shown = { ...rest, fields: {} };
   const short = error && { code: error.code, message: shortened(error.message, LONGEST.message) };
   return { ...shown, key: shortened(key, LONGEST.key), error: short };
 }
@@ -164,8 +176,10 @@ function addOne<Key>(counts: Map<Key, number>, key: Key): void {
   counts.set(key, (counts.get(key) ?? 0) + 1);
 }
 
+const OTHERS = "others";
+
 /** The name, or `others` if there are too many names. */
-function bounded(seen: ReadonlyMap<string, unknown>, name: string): string {
-  const short = shortened(name, LONGEST.word);
-  return seen.has(short) || seen.size < MAX_NAMES ? short : "others";
+function bounded(seen: ReadonlyMap<string, unknown>, name: string, longest: number = LONGEST.word): string {
+  const short = shortened(name, longest);
+  return seen.has(short) || seen.size < MAX_NAMES ? short : OTHERS;
 }

@@ -1,0 +1,144 @@
+import { randomBytes } from "node:crypto";
+import { DatabaseSync } from "node:sqlite";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { FleetJournal } from "../../../src/fleet/journal/journal.ts";
+import type { ItemResult } from "../../../src/fleet/model/item.ts";
+import {
+  attempts,
+  itemAt,
+  items,
+  type JournalFixture,
+  journalFixture,
+  noCollisions,
+  SPEC,
+  settlementOf,
+} from "./journal-fixture.ts";
+
+let fixture: JournalFixture;
+let journal: FleetJournal;
+
+beforeEach(async () => {
+  fixture = journalFixture();
+  journal = await fixture.open();
+});
+
+afterEach(() => {
+  journal[Symbol.dispose]();
+  fixture[Symbol.dispose]();
+});
+
+/** A fleet whose items print and end as said. */
+async function fleetOf(
+  ends: readonly (Partial<ItemResult> & { readonly stdout?: string; readonly stderr?: string })[],
+): Promise<string> {
+  const fleet = journal.create(SPEC);
+  const fields = (index: number) => ({
+    fields: { path: `/in/doc-${index}.pdf`, ...(index === 1 ? { lang: "de" } : {}) },
+  });
+  await journal.load(
+    fleet,
+    items(ends.length, (index) => ({ ...itemAt(index), ...fields(index) })),
+    noCollisions,
+  );
+  const queue = journal.queue(fleet);
+  const { items: claimed } = await queue.claim(1000, attempts());
+  for (const { request, attempt } of claimed) {
+    const { stdout = "", stderr = "", ...more } = ends[request.index] ?? {};
+    const settled = settlementOf(request.index, { output: stdout || "text", ...more });
+    await queue.settle(request.index, attempt, { ...settled, streams: { stdout, stderr } });
+  }
+  return fleet;
+}
+
+const failed = (stderrLine: string, more: Partial<ItemResult> = {}): Partial<ItemResult> => ({
+  status: "failed",
+  exitCode: 1,
+  error: { code: "FAILED", message: `${stderrLine} (Worker w ended with exit code 1.)` },
+  stderrLine,
+  ...more,
+});
+
+describe("what an item printed", () => {
+  it("is kept: both streams, short and long, as text", async () => {
+    const random = randomBytes(20_000).toString("base64");
+    const fleet = await fleetOf([
+      { stdout: "out\n", stderr: "err \u{1f600}\n" },
+      { stdout: random, stderr: "x".repeat(60_000), output: { parsed: true } },
+      {},
+    ]);
+    expect(journal.item(fleet, "doc-0.pdf")?.streams).toEqual({ stdout: "out\n", stderr: "err \u{1f600}\n" });
+    expect(journal.item(fleet, "doc-1.pdf")?.streams).toEqual({ stdout: random, stderr: "x".repeat(60_000) });
+    expect(journal.item(fleet, "doc-2.pdf")?.streams).toEqual({ stdout: "", stderr: "" });
+    expect(journal.item(fleet, "doc-3.pdf")).toBeNull();
+    expect([...journal.logs(fleet, { failed: false })].map(({ key }) => key)).toEqual(["doc-0.pdf", "doc-1.pdf"]);
+  });
+
+  it("has its beginning and its end if it is long", async () => {
+    const fleet = await fleetOf([{ stderr: `begin${"-".repeat(1_000_000)}end`, stdout: `${"y".repeat(200_000)}last` }]);
+    const { stdout = "", stderr = "" } = journal.item(fleet, "doc-0.pdf")?.streams ?? {};
+    expect(stderr).toMatch(/^begin-+\n… \(934472 characters left out\)\n-+end$/);
+    expect(stdout.length).toBeLessThan(66_000);
+    expect(stdout.endsWith("last")).toBe(true);
+  });
+
+  it("goes with its fleet", async () => {
+    const fleet = await fleetOf([{ stderr: "x" }]);
+    journal.end(fleet);
+    expect(await journal.forget(fleet)).toBe(true);
+    using db = new DatabaseSync(fixture.path, { readOnly: true });
+    expect(db.prepare("SELECT count(*) AS n FROM streams").get()?.n).toBe(0);
+  });
+});
+
+describe("failures", () => {
+  it("are grouped by their last words, apart from numbers and names of items", async () => {
+    const fleet = await fleetOf([
+      failed("doc-0.pdf: page 1 of 20 is broken"),
+      failed("doc-1.pdf: page 17 of 3 is broken"),
+      failed("no such file"),
+      { status: "timed_out", exitCode: null, error: { code: "TIMED_OUT", message: "took too long" } },
+      failed("doc-4.pdf: page 9 of 9 is broken"),
+      {},
+    ]);
+    expect(journal.failureGroups(fleet)).toEqual([
+      { count: 3, status: "failed", code: "FAILED", text: "doc-0.pdf: page 1 of 20 is broken", example: "doc-0.pdf" },
+      { count: 1, status: "failed", code: "FAILED", text: "no such file", example: "doc-2.pdf" },
+      { count: 1, status: "timed_out", code: "TIMED_OUT", text: "took too long", example: "doc-3.pdf" },
+    ]);
+  });
+});
+
+describe("the fields of items", () => {
+  it("are in results, and their names are known", async () => {
+    const fleet = await fleetOf([{}, {}]);
+    expect([...journal.results(fleet)].map(({ fields }) => fields)).toEqual([
+      { path: "/in/doc-0.pdf" },
+      { path: "/in/doc-1.pdf", lang: "de" },
+    ]);
+    expect(journal.fieldNames(fleet, 10)).toEqual(["path", "lang"]);
+    expect(journal.fieldNames(fleet, 1)).toEqual(["path"]);
+  });
+});
+
+describe("a journal of version 1", () => {
+  it("is migrated: its results are read, its items can be run, and failures without a cause are grouped by their code", async () => {
+    const fleet = await fleetOf([failed("one"), failed("two"), {}]);
+    journal.pause(fleet, "a test");
+    journal[Symbol.dispose]();
+    using old = new DatabaseSync(fixture.path);
+    old.exec(`ALTER TABLE items DROP COLUMN cause; ALTER TABLE items DROP COLUMN earlier; DROP TABLE streams;
+      DROP TABLE attempts; UPDATE requests SET json = json_remove(json, '$.fields');
+      UPDATE results SET json = json_remove(json, '$.stderrLine'); PRAGMA user_version = 1`);
+    old.close();
+    journal = await fixture.open();
+    expect([...journal.results(fleet)]).toMatchObject([
+      { key: "doc-0.pdf", status: "failed", stderrLine: null, fields: {} },
+      { key: "doc-1.pdf" },
+      { key: "doc-2.pdf", status: "succeeded", output: "text" },
+    ]);
+    expect(journal.item(fleet, "doc-2.pdf")).toMatchObject({ streams: { stdout: "", stderr: "" }, attempts: [] });
+    expect(journal.failureGroups(fleet)).toMatchObject([{ count: 2, code: "FAILED", example: "doc-0.pdf" }]);
+    using db = new DatabaseSync(fixture.path, { readOnly: true });
+    expect(db.prepare("PRAGMA user_version").get()).toEqual({ user_version: 2 });
+  });
+});
