@@ -291,7 +291,6 @@ function hasEnded(state: FleetState | undefined): state is "done" | "pending" | 
 /** Nothing ran. */
 const UNRUN = { cacheKey: null, streams: null } as const;
 
-
 const WHY_NOT_RUNNING: Readonly<Record<Exclude<Claim["fleet"], "running">, string>> = {
   paused: "the fleet is paused",
   cancelled: "the fleet was cancelled",

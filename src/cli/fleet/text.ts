@@ -1,6 +1,6 @@
 import type { FleetSummary } from "../../fleet/events.ts";
 import type { FailureGroup } from "../../fleet/model/cause.ts";
-import type { ItemResult } from "../../fleet/model/item.ts";
+import { type ItemResult, isFailure } from "../../fleet/model/item.ts";
 import { OUTCOMES, outcomeOf } from "../../fleet/report/measures/outcome.ts";
 import { counted, countText, durationText, rateText } from "../../fleet/report/measures/quantity.ts";
 import { printable, printableLine } from "../../operations/wording/printable.ts";
@@ -34,10 +34,11 @@ function statusesOf({ byStatus }: FleetSummary): [string, number][] {
 }
 
 /** Failed items by their last words. What is in no group is counted together. */
-function failuresText({ failures, byReason }: FleetSummary): string[] {
+function failuresText({ failures, byStatus }: FleetSummary): string[] {
   if (failures.length === 0) return [];
-  const all = Object.values(byReason).reduce((sum, count) => sum + count, 0);
-  const others = all - failures.reduce((sum, { count }) => sum + count, 0);
+  const failed = Object.entries(byStatus).filter(([status]) => isFailure(status));
+  const others =
+    failed.reduce((sum, [, count]) => sum + count, 0) - failures.reduce((sum, { count }) => sum + count, 0);
   return [
     "corral: failures:",
     ...failures.map((group) => `  ${groupText(group)}`),
