@@ -5,7 +5,6 @@ import { loadProject } from "../../declarations/project.ts";
 import { inChunks, resultsJsonl } from "../../fleet/report/results-export.ts";
 import {
   cancelFleet,
-  type FleetPlace,
   fleetReport,
   fleetResults,
   fleetResultsCsv,
@@ -14,9 +13,9 @@ import {
   showFleet,
 } from "../../operations/fleets.ts";
 import { printableLine } from "../../operations/wording/printable.ts";
-import { stateDirFrom } from "../../state/state-dir.ts";
 import { dateOf, type ProjectOptions, UsageError } from "../terminal/arguments.ts";
 import { columns, printJson, printList, say, type Terminal } from "../terminal/terminal.ts";
+import { placeOf } from "./fleet-place.ts";
 import { showItemVerb } from "./item.ts";
 import { ranFleet } from "./ran-fleet.ts";
 import { groupText } from "./text.ts";
@@ -133,11 +132,6 @@ export async function reportVerb(
     say(terminal, `The report is in ${output}.`);
   }
   return 0;
-}
-
-export async function placeOf({ project }: ProjectOptions, { env }: Terminal): Promise<FleetPlace> {
-  const { dir } = await loadProject(project, env);
-  return { stateDir: stateDirFrom(env), projectDir: dir, engineEnv: env };
 }
 
 function section(title: string, rows: readonly (readonly string[])[]): string[] {

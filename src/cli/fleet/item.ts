@@ -6,7 +6,7 @@ import { type FleetItem, fleetLogs, showItem } from "../../operations/fleets.ts"
 import { printable, printableLine } from "../../operations/wording/printable.ts";
 import { type ProjectOptions, UsageError } from "../terminal/arguments.ts";
 import { printResult, type Terminal } from "../terminal/terminal.ts";
-import { placeOf } from "./fleet.ts";
+import { placeOf } from "./fleet-place.ts";
 
 /** The last lines of a stream that `fleet show` prints; `fleet logs` has the rest. */
 const MAX_LINES = 20;
