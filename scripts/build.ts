@@ -2,6 +2,7 @@
 import { spawnSync } from "node:child_process";
 import { chmodSync, existsSync, globSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { writeSchemas } from "../src/cli/shell/schema.ts";
 import { bundlePrograms } from "./bundle.ts";
 import { removeUnreachable } from "./declarations.ts";
 
@@ -28,6 +29,7 @@ async function build(): Promise<void> {
   removeUnreachable(dist, ["index.d.ts", "sandbox.d.ts"]);
   await bundlePrograms(root);
   chmodSync(join(dist, "cli/corral.js"), 0o755);
+  await writeSchemas(join(dist, "schemas"));
   // Dated before the compiler read its files: a file that changed meanwhile is built the next time.
   writeFileSync(stamp, "");
   utimesSync(stamp, started, started);

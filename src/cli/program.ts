@@ -17,16 +17,19 @@ import { addMap } from "./verbs/map.ts";
 import { addMcp } from "./verbs/mcp.ts";
 import { project } from "./verbs/options.ts";
 import { addRun } from "./verbs/run.ts";
+import { addSchema } from "./verbs/schema.ts";
 import { addShell } from "./verbs/shell.ts";
 import { addTool } from "./verbs/tool.ts";
 import { addTranscripts } from "./verbs/transcripts.ts";
 import { isWithoutProject } from "./verbs/without-project.ts";
+import { addWorkers } from "./verbs/workers.ts";
 
 /** All verbs, in the order of the help. Each file has the options and the help; what the verb does is loaded when it runs. */
 const VERBS: readonly ((frame: Frame) => void)[] = [
   addRun,
   addExplain,
   addCheck,
+  addWorkers,
   addTool,
   addShell,
   addMcp,
@@ -39,6 +42,7 @@ const VERBS: readonly ((frame: Frame) => void)[] = [
   addGrants,
   addImages,
   addDoctor,
+  addSchema,
 ];
 
 /** What these show is there for a folder without a project too: commands were run in it, and Corral has images of its own. */

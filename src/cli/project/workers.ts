@@ -1,0 +1,19 @@
+import { listWorkers } from "../../operations/listed-workers.ts";
+import { printableLine } from "../../operations/wording/printable.ts";
+import type { ProjectOptions } from "../terminal/arguments.ts";
+import { printJson, printList, say, type Terminal } from "../terminal/terminal.ts";
+
+/** `corral workers ls`. Exit status 1 if a file of the project has a mistake. */
+export async function listVerb(options: ProjectOptions, terminal: Terminal): Promise<number> {
+  const { workers, problems } = await listWorkers(options.project, terminal.env);
+  if (options.json) printJson(terminal, { workers, problems });
+  else if (problems.length > 0) for (const problem of problems) say(terminal, problem);
+  else
+    printList(terminal, false, workers, {
+      head: ["WORKER", "IMAGE OR MODEL", "POLICY", "CALLS", "DESCRIPTION"],
+      rowOf: ({ name, description, image, model, policy, calls }) =>
+        [name, model ?? image, policy, calls.join(",") || "-", description].map((cell) => printableLine(cell, 60)),
+      none: "There are no workers in this project.",
+    });
+  return problems.length === 0 ? 0 : 1;
+}

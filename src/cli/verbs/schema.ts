@@ -1,0 +1,16 @@
+import { Argument } from "commander";
+import { FILES_OF, SCHEMA_KINDS } from "../../declarations/editor/kinds.ts";
+import type { Frame } from "./frame.ts";
+import { examples } from "./options.ts";
+
+export function addSchema({ does, terminal, verb }: Frame): void {
+  verb("schema", "Print the format of a file as JSON Schema, for editors. Without a kind, list the kinds.")
+    .addArgument(new Argument("[kind]", "the kind of file").choices(SCHEMA_KINDS))
+    .option("--write <folder>", "write all of them into this folder, and print the settings for editors")
+    .addHelpText("after", SCHEMA_HELP)
+    .action(does(async (kind, options) => (await import("../shell/schema.ts")).schemaVerb(kind, options, terminal)));
+}
+
+const SCHEMA_HELP = `
+Kinds: ${SCHEMA_KINDS.map((kind) => `${kind} (${FILES_OF[kind]})`).join(",\n  ")}
+${examples("corral schema project | jq .properties.approval", "corral schema --write .schemas")}`;
