@@ -35,16 +35,20 @@ interface Found {
  * Refuses a deletion that would lose data: of an entry whose replacement is refused, and of a file with the size of a refused
  * new file, since it may have been moved there.
  */
-function stayingFor(
-  refused: ReadonlySet<string>,
-  moved: ReadonlySet<number>,
-  change: Found["change"],
-): Found["change"] {
+function stayingFor(refused: ReadonlySet<string>, moved: ReadonlySet<number>, change: Change): Change {
   if (change.kind !== "delete" || change.refusal !== null) return change;
   if (refused.size > 0 && placesAbove(change).some((place) => refused.has(place)))
     return { ...change, refusal: "its replacement was refused" };
   const isMoved = change.base?.type === "file" && moved.has(change.base.size);
   return isMoved ? { ...change, refusal: "the file that it may have been moved to was refused" } : change;
+}
+
+/** The same changes, without deletions of what a refused change would have brought back. */
+export function keepingWhatMayBeLost(changes: readonly Change[]): Change[] {
+  const refusals = changes.filter(({ kind, refusal }) => kind === "create" && refusal !== null);
+  const refused = new Set(refusals.flatMap((change) => placesAbove(change)[0] ?? []));
+  const moved = new Set(refusals.flatMap(({ next }) => (next?.type === "file" && next.size > 0 ? next.size : [])));
+  return changes.map((change) => stayingFor(refused, moved, change));
 }
 
 /** Every difference in the views whose changes are applied, each one checked. Null if there is none. */
@@ -90,12 +94,7 @@ export async function collectChanges(
   }
   if (found.length > MAX_TOTAL) throw new TooManyChanges(`there are more than ${MAX_TOTAL} changes`);
   if (found.length === 0) return null;
-  const refusals = found
-    .map(({ change }) => change)
-    .filter(({ kind, refusal }) => kind === "create" && refusal !== null);
-  const refused = new Set(refusals.flatMap((change) => placesAbove(change)[0] ?? []));
-  const moved = new Set(refusals.flatMap(({ next }) => (next?.type === "file" && next.size > 0 ? next.size : [])));
-  const changes = found.map(({ change }, index): Change => ({ index, ...stayingFor(refused, moved, change) }));
+  const changes = keepingWhatMayBeLost(found.map(({ change }, index): Change => ({ index, ...change })));
   return {
     changeset: { version: 1, ...of, mounts, changes },
     toAsk: changes.filter(({ refusal }, index) => refusal === null && found[index]?.asks),

@@ -94,7 +94,7 @@ async function fileLike(named: Descriptor, to: string, signal: AbortSignal | und
   return factsOf(fs.fstatSync(file.fd, { bigint: true }));
 }
 
-function nameOf(root: string, parts: readonly string[]): Descriptor {
+export function nameOf(root: string, parts: readonly string[]): Descriptor {
   using top = Descriptor.name(root, true);
   using folder = top.below(parts.slice(0, -1));
   return folder.child(parts.at(-1) ?? ".");

@@ -9,6 +9,7 @@ import type { Sandbox } from "../sandbox/sandbox.ts";
 import { comesBack, deliveryOf, throughView } from "../sandbox/staging.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import { below, covers, type VirtualPath } from "../sandbox/virtual-path.ts";
+import type { SecretSearch } from "../secrets/secret-search.ts";
 import { Agreed } from "./agreed.ts";
 import { type ChangesOf, type Collected, collectChanges, withoutAgreed } from "./collect.ts";
 import type { Change, Changeset } from "./model/changeset.ts";
@@ -19,6 +20,7 @@ import { hiddenBelow, hiddenSizeAt } from "./view/hidden.ts";
 import { existsBelow, makeFolders, openNewFolder } from "./view/new-folder.ts";
 import { rebase } from "./view/rebase.ts";
 import { openView, type View } from "./view/view.ts";
+import { withoutSecrets } from "./without-secrets.ts";
 
 export interface StageRequest {
   readonly sandbox: Sandbox;
@@ -31,6 +33,12 @@ export interface StageRequest {
   /** Writable directories that do not exist are made in their views, below the mounts of this sandbox. Absent: they are refused. */
   readonly makesBelow?: Pick<Sandbox, "mounts">;
   readonly signal?: AbortSignal;
+}
+
+export interface CollectOptions {
+  readonly signal?: AbortSignal;
+  /** Makes searches for secrets: changes that contain one are refused. */
+  readonly search?: (() => SecretSearch) | null;
 }
 
 export type Staging =
@@ -207,17 +215,22 @@ export class Stage implements AsyncDisposable {
   }
 
   /** The changes of a run that has ended: nothing may write to its views any more. Closes the views. */
-  async collect(of: ChangesOf, signal?: AbortSignal): Promise<Collected | null> {
-    const collected = await this.#collect(of, signal);
+  async collect(of: ChangesOf, { signal, search }: CollectOptions = {}): Promise<Collected | null> {
+    const found = await this.#collect(of, signal);
     await this.#closeViews();
-    return collected === null ? null : await withoutAgreed(collected, this.#agreed, signal);
+    if (found === null) return null;
+    const collected = search ? await withoutSecrets(found, search, signal) : found;
+    return await withoutAgreed(collected, this.#agreed, signal);
   }
 
   /**
    * The changes so far of a run that continues. Each is copied, so that what is approved is what is applied; disposing of the
    * result deletes the copies. Not to be called concurrently.
    */
-  async collectSoFar(of: ChangesOf, signal?: AbortSignal): Promise<(Collected & AsyncDisposable) | null> {
+  async collectSoFar(
+    of: ChangesOf,
+    { signal, search }: CollectOptions = {},
+  ): Promise<(Collected & AsyncDisposable) | null> {
     this.#commits += 1;
     const collected = await this.#collect(of, signal);
     if (collected === null) return null;
@@ -228,7 +241,9 @@ export class Stage implements AsyncDisposable {
       const taken = new Map(changeset.changes.map((change) => [change.index, change]));
       const asTaken = (changes: readonly Change[]) => changes.flatMap(({ index }) => taken.get(index) ?? []);
       const [toAsk, leftToCallers] = [asTaken(collected.toAsk), asTaken(collected.leftToCallers)];
-      const open = await withoutAgreed({ changeset, toAsk, leftToCallers }, this.#agreed, signal);
+      const copied = { changeset, toAsk, leftToCallers };
+      const clean = search ? await withoutSecrets(copied, search, signal) : copied;
+      const open = await withoutAgreed(clean, this.#agreed, signal);
       return { ...open, [Symbol.asyncDispose]: remove };
     } catch (error) {
       await remove();

@@ -22,6 +22,7 @@ import { placesOnHost, resolveGitRepos, unknownRepos } from "./repos.ts";
 import { resolveSecrets, unknownSecrets } from "./secrets/secrets.ts";
 import { defaultDeclaration, type ResolvedDeclaration, resolveDeclaration } from "./terms/declaration.ts";
 import { formProblems } from "./terms/sandbox-form.ts";
+import { secretNameFault } from "./terms/secret-yaml.ts";
 import { type Exposure, secretsPlace, shownFolders, writableFolders } from "./worker/exposure.ts";
 import { environmentKinds, imageFiles } from "./worker/image-files.ts";
 import type { WorkerDefinition } from "./worker/worker.ts";
@@ -60,7 +61,7 @@ export interface Project {
   readonly fleetsDir: string | null;
   /** Defaults for fleets. A fleet's own file and its caller override them. */
   readonly fleet: FleetManner;
-  /** Where secrets are that rules of a network set, by name. */
+  /** Where secrets are that rules of a network set and workers have inside, by name. */
   readonly secrets: ReadonlyMap<string, SecretSource>;
   /** The registries of the presets that something in the project uses, as this machine was configured when it was read. */
   readonly registries: RegistryMap;
@@ -105,7 +106,8 @@ async function readProject(
   const resolved = await declarationOf(corral, projectDir, ownRegistries);
   const declaration = resolved.ok ? ({ ok: true, value: resolved.value.declaration } as const) : resolved;
   const given = corral.checked.ok && declaration.ok ? declaration.value.mounts.map(({ name }) => name) : null;
-  const workers = await workersOf(corral, projectDir, dir, given);
+  const secretNames = corral.checked.ok ? [...(corral.checked.value.secrets?.keys() ?? [])] : null;
+  const workers = await workersOf(corral, projectDir, dir, given, secretNames);
   const fleetsDir = await subfolder(corral, "fleets", projectDir);
   const exposure =
     workers.ok && declaration.ok ? await exposureOf(projectDir, declaration.value, workers.value, env) : null;
@@ -313,7 +315,7 @@ async function modelsOf(
   return await resolveModels(checked.value.models ?? new Map(), workers.value, exposure, document.problemAt);
 }
 
-/** Also checks the names of secrets in every network. */
+/** Also checks the names of secrets in every network, and of those that workers may have inside. */
 async function secretsOf(
   { checked, document }: CorralFile,
   workers: Checked<ReadonlyMap<string, WorkerDefinition>>,
@@ -325,6 +327,10 @@ async function secretsOf(
     ...unknownSecrets(sandbox?.network, secrets.keys()).map(({ at, fault }) =>
       document.problemAt(["sandbox", "network", ...at], fault),
     ),
+    ...(sandbox?.secrets ?? []).flatMap((name, index) => {
+      const fault = secretNameFault(name, [...secrets.keys()]);
+      return fault === null ? [] : [document.problemAt(["sandbox", "secrets", index], fault)];
+    }),
     ...[...workers.value.values()].flatMap(({ file, needs }) =>
       unknownSecrets(needs.network, secrets.keys()).map(({ at, fault }) => {
         const path = ["sandbox", "network", ...at].join(".");
@@ -356,12 +362,13 @@ async function workersOf(
   projectDir: string,
   shownDir: string,
   given: readonly string[] | null,
+  secrets: readonly string[] | null,
 ): Promise<Checked<ReadonlyMap<string, WorkerDefinition>>> {
   if (corral.workers !== null) return await readWorkerTexts(corral.workers, given);
   const dir = await subfolder(corral, "workers", projectDir);
   if (!dir.ok) return dir;
   if (dir.value === null) return { ok: true, value: new Map() };
-  return readWorkers(dir.value, join(shownDir, writtenFolder(corral, "workers")), given);
+  return readWorkers(dir.value, join(shownDir, writtenFolder(corral, "workers")), given, secrets);
 }
 
 /** The folder that `corral.yaml` names under `key`, else the folder with that name; null if it is not named and does not exist. */

@@ -37,7 +37,10 @@ import { type NetworkRequest, networkOf } from "./network-request.ts";
  * a directory, because the disk is not read.
  */
 export interface DeriveRequest
-  extends Omit<Needs, "allowRead" | "allowWrite" | "workingDir" | "paths" | "inherit" | "readonly" | "network"> {
+  extends Omit<
+    Needs,
+    "allowRead" | "allowWrite" | "workingDir" | "paths" | "inherit" | "readonly" | "network" | "secrets"
+  > {
   /** Absent: the same as `allowWrite`. An empty list: the child reads nothing. */
   readonly allowRead?: string | readonly string[];
   /** Absent: if `allowRead` is given, the child writes nothing. What it may write must be readable too. */

@@ -97,6 +97,7 @@ export async function openSession(
   const close = async (): Promise<void> => {
     await using _ = parts;
     await end("the session was not ended in order");
+    env.masking.release(job.root);
   };
   return { ok: true, run: job.run, session, finish: () => end(null), [Symbol.asyncDispose]: close };
 }

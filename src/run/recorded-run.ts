@@ -13,10 +13,12 @@ export async function recordedRun(job: Job, env: Records, act: () => Promise<Run
   const requestedAt = env.now();
   const outcome = await outcomeOf(job, env, act).catch((error: unknown) => {
     env.emit({ type: "ended", ...identityOf(job), result: brokenResult({ run: job.run, worker: job.worker.name }) });
+    if (job.parent === null) env.masking.release(job.root);
     throw error;
   });
-  const result = { ...outcome, durationMs: Math.round(env.now() - requestedAt) };
+  const result = env.masking.value(job.root, { ...outcome, durationMs: Math.round(env.now() - requestedAt) });
   env.emit({ type: "ended", ...identityOf(job), result });
+  if (job.parent === null) env.masking.release(job.root);
   return result;
 }
 

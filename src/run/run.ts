@@ -19,6 +19,7 @@ import type { RunEnvironment } from "./model/environment.ts";
 import { emitRefusal } from "./model/events.ts";
 import { Grantee } from "./model/grantee.ts";
 import { type Attachment, type Continued, identityOf, inputBytes, type Job, newRunId, rootJob } from "./model/job.ts";
+import { MaskedOutput } from "./model/masked-output.ts";
 import { BoundedOutput } from "./model/output.ts";
 import { permissionOf, rootSandbox } from "./model/permission.ts";
 import { type RunResult, refusedResult } from "./model/result.ts";
@@ -142,7 +143,8 @@ async function planned({ job, grantee, stage, env }: Parts, network: RunNetwork)
   const unread = await readingRefused(grantee, surroundingsOf(job, env), job.signal);
   if (unread.length > 0) return refusedResult({ run: job.run, worker: job.worker.name }, unread);
   const { output, flooded } = printing(job, stage.sandbox, env);
-  const kind = workerCell(stage, (stream, chunk) => output.add(stream, chunk));
+  const masked = new MaskedOutput(env.masking, job.root, (stream, chunk) => output.add(stream, chunk));
+  const kind = workerCell(stage, (stream, chunk) => masked.add(stream, chunk));
   const { sandbox } = stage;
   const { accept, follow, meter } = network;
   const request = { job, sandbox, kind, owner, signal: job.signal, accept, follow, turn: job.turn };
@@ -174,6 +176,7 @@ async function planned({ job, grantee, stage, env }: Parts, network: RunNetwork)
   cell.release(inputBytes(job.input));
   const bounds = { timeoutMs: deadline - begunAt, signal: job.signal, flooded, overDisk: opened.overDisk };
   const { exit, stopped: reason } = await supervise(cell, bounds);
+  masked.end();
   const stopped = reason ?? ((await opened.isOverDisk()) ? "disk_limit" : null);
   const made = await calls.end();
 

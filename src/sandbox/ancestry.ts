@@ -39,6 +39,12 @@ export type Narrowing =
       readonly from: number | null;
       readonly to: number;
     }
+  | {
+      readonly by: string;
+      readonly kind: "secrets";
+      readonly from: readonly string[];
+      readonly to: readonly string[];
+    }
   | { readonly by: string; readonly kind: "policy"; readonly from: string; readonly to: string }
   | {
       readonly by: string;

@@ -8,6 +8,7 @@ import { canonicalNetwork } from "./network/network.ts";
 import type { Network } from "./network/rule.ts";
 import type { Policy } from "./policy.ts";
 import type { Sandbox } from "./sandbox.ts";
+import { projectSecrets } from "./secret-needs.ts";
 import { stagingOf } from "./staging.ts";
 import type { Violation } from "./violation.ts";
 import { ROOT, type VirtualPath } from "./virtual-path.ts";
@@ -20,6 +21,8 @@ export interface ProjectDeclaration {
   readonly rooted: boolean;
   /** Absent: none. */
   readonly network?: Network;
+  /** Names of the secrets that its workers may have inside of their cells. Absent: none. */
+  readonly secrets?: readonly string[];
   readonly limits?: Limits;
   readonly workingDir?: VirtualPath;
   /** True: every mount is read-only. */
@@ -61,15 +64,17 @@ export interface RootPlace extends Constraints {
 export function projectSandbox(declaration: ProjectDeclaration, policy: Policy): Sandbox {
   const asked = { network: declaration.network ?? false, limits: declaration.limits ?? {} };
   const { network, limits, violations } = withinCeilings(asked, policy);
+  const secrets = projectSecrets(declaration.secrets ?? [], policy);
   const mounts = declaration.mounts.map((mount) => (declaration.readonly ? { ...mount, mode: "ro" as const } : mount));
   return {
     chain: ["project"],
     ...withheldApart(canonicalMounts(mounts)),
     workingDir: declaration.workingDir ?? ROOT,
     network,
+    ...secrets.given,
     limits,
     policy,
-    narrowings: violations.flatMap((violation) => narrowingOf(violation, network)),
+    narrowings: [...violations.flatMap((violation) => narrowingOf(violation, network)), ...secrets.narrowings],
     rooted: declaration.rooted,
     ...(declaration.ownPaths ? { ownPaths: true as const } : {}),
   };

@@ -8,6 +8,7 @@ import { narrowingsOf } from "./narrowing.ts";
 import type { Needs } from "./needs.ts";
 import { openPaths } from "./path-needs.ts";
 import type { Derivation, Sandbox } from "./sandbox.ts";
+import { deriveSecrets } from "./secret-needs.ts";
 import type { Violation } from "./violation.ts";
 import { ROOT } from "./virtual-path.ts";
 import { declaredBy, withheldApart } from "./withheld.ts";
@@ -19,12 +20,14 @@ export function derive(given: Sandbox, needs: Needs, child: string): Derivation 
   const parent = declaredBy(given);
   const files = openFiles(parent, needs);
   const { network, limits, policy, violations } = deriveCeilings(parent, needs);
+  const secrets = deriveSecrets(parent, needs.secrets ?? [], policy);
   const mounts = canonicalMounts(files.mounts.map(({ mount }) => mount));
   const refused = [
     ...readonlyEscalation(parent, needs),
     // If files were refused, the mounts are not those that were asked for: a check of the directory would mislead.
     ...(files.violations.length > 0 ? files.violations : unseenWorkingDir(mounts, needs)),
     ...violations,
+    ...secrets.violations,
   ];
   if (refused.length > 0) return { ok: false, violations: withoutRepeats(refused) };
 
@@ -33,6 +36,7 @@ export function derive(given: Sandbox, needs: Needs, child: string): Derivation 
     mounts,
     workingDir: needs.workingDir ?? ROOT,
     network,
+    ...secrets.given,
     limits,
     policy,
     // Mounts that a worker names itself make a namespace of their own, in which `/` is no mount.

@@ -19,6 +19,7 @@ export function narrowingsOf(
     ...lostMounts(parent, child, by),
     ...granted.flatMap((each) => [...lostWriting(each, by), ...lostConstraints(each, by), ...lostConsent(each, by)]),
     ...lostNetwork(parent, child, by),
+    ...lostSecrets(parent, child, by),
     ...lostLimits(parent, child, by),
     ...lostPolicy(parent, child, by),
   ];
@@ -58,6 +59,10 @@ function lostConsent({ mount, source }: GrantedMount, by: string): Narrowing[] {
 function lostNetwork(parent: Sandbox, child: Narrowed, by: string): Narrowing[] {
   if (JSON.stringify(parent.network) === JSON.stringify(child.network)) return [];
   return [{ by, kind: "network", from: parent.network, to: child.network }];
+}
+
+function lostSecrets({ secrets: from = [] }: Sandbox, { secrets: to = [] }: Narrowed, by: string): Narrowing[] {
+  return from.length === to.length ? [] : [{ by, kind: "secrets", from, to }];
 }
 
 function lostLimits(parent: Sandbox, child: Narrowed, by: string): Narrowing[] {

@@ -27,6 +27,8 @@ export interface Needs {
   readonly workingDir?: VirtualPath;
   /** Absent: none. */
   readonly network?: Network;
+  /** Names of secrets that it needs inside of its cell. Absent: none. */
+  readonly secrets?: readonly string[];
   /** Absent, whole or in part: the caller's. */
   readonly limits?: Limits;
   /** Absent: the caller's. */

@@ -75,6 +75,14 @@ export const HARDENING = {
     weaker: "makes files in /tmp and home executable",
     meaning: "files in `/tmp` and home cannot be executed",
   },
+  secrets: {
+    key: "secrets",
+    kind: "level",
+    levels: ["allowed", "none"],
+    strictest: "none",
+    weaker: "lets workers have secrets inside",
+    meaning: "no secret is ever inside of a cell; `allowed`: those that the project, the callers and the worker name",
+  },
   runtime: {
     key: "runtime",
     kind: "runtime",

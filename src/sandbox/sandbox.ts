@@ -19,6 +19,8 @@ export interface Sandbox {
   readonly withheld?: readonly Mount[];
   readonly workingDir: VirtualPath;
   readonly network: Network;
+  /** Names of the secrets whose values are files in its cell, sorted. Absent: none. */
+  readonly secrets?: readonly string[];
   readonly limits: Limits;
   readonly policy: Policy;
   /** What each derivation took away and what was granted since, oldest first. Violations and `explain` name the cause from it. */

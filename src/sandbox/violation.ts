@@ -66,6 +66,17 @@ type Refusal =
     }
   /** A line of a worker's network from which no rules can be made, `packages` or `lockfiles.0`. */
   | { readonly code: "NETWORK_NOT_RESOLVED"; readonly at: string; readonly reason: string }
+  /** A secret that the caller does not have inside. `valid`: those that it has. */
+  | {
+      readonly code: "SECRET_NOT_AVAILABLE";
+      readonly asked: string;
+      readonly by: string;
+      readonly valid: readonly string[];
+    }
+  /** A secret whose value cannot be read, or is not fit for a cell. `reason` holds no part of it. */
+  | { readonly code: "SECRET_NOT_READ"; readonly secret: string; readonly reason: string }
+  /** A cell that cannot hold secrets. */
+  | { readonly code: "SECRETS_NOT_ENFORCEABLE"; readonly reason: string }
   | {
       readonly code: "LIMIT_TOO_LARGE";
       readonly limit: LimitName;

@@ -42,6 +42,11 @@ const WORDS: Words = {
   NETWORK_NOT_AVAILABLE: (v) =>
     `Network access to ${list(v.exceeding.map(excessText))} is more than what is allowed: ${networkText(shownNetwork(v.has))} (set by ${who(v.by)}). Ask for at most that, or set \`network: false\`.`,
   NETWORK_NOT_RESOLVED: (v) => `\`${v.at}\` of this worker's \`network\` ${v.reason}.`,
+  SECRET_NOT_AVAILABLE: (v) =>
+    `The secret ${quote(v.asked)} is not available inside of this worker: ${lost(v.by)}. Available: ${list(v.valid)}. A secret that only goes to a host can stay outside: see \`set\` of \`network\`.`,
+  SECRET_NOT_READ: (v) =>
+    `The secret ${quote(v.secret)} (\`secrets.${v.secret}\` of corral.yaml) cannot be given to this worker: ${v.reason}.`,
+  SECRETS_NOT_ENFORCEABLE: (v) => `This worker cannot have its secrets inside: ${v.reason}.`,
   LIMIT_TOO_LARGE: (v) =>
     `\`${LIMITS[v.limit].key}: ${limitAmount(v.limit, v.asked)}\` is more than the limit of ${limitAmount(v.limit, v.has)} (set by ${who(v.by)}). Ask for at most ${limitAmount(v.limit, v.has)}, or leave it out.`,
   POLICY_WEAKER: (v) =>

@@ -1,3 +1,5 @@
+import { formsOf } from "./forms.ts";
+
 /** The replacement for a secret. */
 export const REDACTED = "[secret]";
 
@@ -31,8 +33,15 @@ export class Redactor {
   value(value: unknown): unknown {
     if (typeof value === "string") return this.text(value);
     if (Array.isArray(value)) return value.map((item) => this.value(item));
-    if (typeof value !== "object" || value === null) return value;
+    if (typeof value !== "object" || value === null || !isPlain(value)) return value;
     return Object.fromEntries(Object.entries(value).map(([name, part]) => [this.text(name), this.value(part)]));
+  }
+
+  /** The beginning of a text that continues, redacted: `held` is its end, which may be a part of a secret. */
+  parted(text: string): { readonly free: string; readonly held: string } {
+    const clean = this.text(text);
+    const free = clean.length - this.#heldOf(clean);
+    return { free: clean.slice(0, free), held: clean.slice(free) };
   }
 
   /** For a text that arrives in pieces: its end is held back until it cannot be part of a secret. */
@@ -40,10 +49,9 @@ export class Redactor {
     let held = "";
     return {
       add: (piece) => {
-        const clean = this.text(held + piece);
-        const free = clean.length - this.#heldOf(clean);
-        held = clean.slice(free);
-        return clean.slice(0, free);
+        const parted = this.parted(held + piece);
+        held = parted.held;
+        return parted.free;
       },
       end: () => {
         const rest = held;
@@ -63,8 +71,8 @@ export class Redactor {
   }
 }
 
-/** The secret in all the encodings in which programs repeat it. */
-function formsOf(secret: string): string[] {
-  const json = JSON.stringify(secret).slice(1, -1);
-  return [secret, json, encodeURIComponent(secret), Buffer.from(secret).toString("base64")];
+/** Bytes, dates and the like have no field names. */
+function isPlain(value: object): boolean {
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === Object.prototype || prototype === null;
 }

@@ -1,4 +1,4 @@
-import type { Plan } from "../../isolation/plan/plan.ts";
+import { type Plan, SECRETS_PATH } from "../../isolation/plan/plan.ts";
 import type { Colors } from "../../operations/wording/printable.ts";
 import type { ExplainedAgent, ExplainedRun, Explanation } from "../../run/explain/explain.ts";
 import { LIMIT_NAMES } from "../../sandbox/limits.ts";
@@ -45,6 +45,7 @@ function bodyOf(
   if (sandbox !== null) {
     lines.push(...table("files", sandbox.mounts.length === 0 ? ["none"] : mountLines(sandbox.mounts, plan), colors));
     lines.push(...table("network", networkLines(sandbox.network), colors));
+    if (sandbox.secrets !== undefined) lines.push(...table("secrets", sandbox.secrets.map(secretFile), colors));
     lines.push(...table("policy", [policyText(sandbox.policy)], colors));
   }
   if (agent !== null) lines.push(...agentLines(agent, colors));
@@ -85,6 +86,10 @@ function planLines(plan: Plan, colors: Colors): string[] {
     ...table("hardening", [hard.join(", ")], colors),
     ...table("own disk", [plan.tmpfs.map(({ path, bytes }) => `${path} ${formatBytes(bytes)}`).join(", ")], colors),
   ];
+}
+
+function secretFile(name: string): string {
+  return `${name} as ${SECRETS_PATH}/${name}`;
 }
 
 /** The lines of a network begin with its rules. For a rule that is looked into, what a program in the cell writes. */
@@ -139,6 +144,8 @@ function narrowingText(narrowing: ShownNarrowing): string {
       return `${narrowing.path} ${CONSTRAINTS[narrowing.constraint]} ${valueText(narrowing.from)} → ${valueText(narrowing.to)}`;
     case "network":
       return `network ${networkText(narrowing.from)} → ${networkText(narrowing.to)}`;
+    case "secrets":
+      return `secrets ${names(narrowing.from)} → ${names(narrowing.to)}`;
     case "limit":
       return `${limitText(narrowing.limit, narrowing.from)} → ${limitAmount(narrowing.limit, narrowing.to)}`;
     case "policy":
@@ -148,6 +155,10 @@ function narrowingText(narrowing: ShownNarrowing): string {
     case "grant_network":
       return `network ${narrowing.to}, granted`;
   }
+}
+
+function names(secrets: readonly string[]): string {
+  return secrets.join(" ") || "none";
 }
 
 const CONSTRAINTS = { suffixes: "suffixes", maxFileBytes: "largest file" } as const;

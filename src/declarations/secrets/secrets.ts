@@ -1,11 +1,10 @@
 import type { NetworkRule } from "../../sandbox/network/rule.ts";
 import type { SecretSource } from "../../secrets/read-secret.ts";
 import type { RawNetwork } from "../network/raw-network.ts";
-import { type SecretsYaml, sourceOf } from "../terms/secret-yaml.ts";
+import { type SecretsYaml, secretNameFault, sourceOf } from "../terms/secret-yaml.ts";
 import { type Exposure, secretFault } from "../worker/exposure.ts";
 import type { Checked } from "../yaml/check.ts";
 import type { YamlDocument } from "../yaml/document.ts";
-import { nearest } from "../yaml/issue.ts";
 import type { Problem } from "../yaml/problem.ts";
 
 /** The I/O step of the section `secrets`: what it names may not be where a worker reads or writes. */
@@ -33,13 +32,9 @@ export function unknownSecrets(
   const names = [...known];
   if (network === undefined || typeof network === "boolean") return [];
   return network.allow.flatMap(({ set = {} }: NetworkRule, index) =>
-    Object.entries(set)
-      .filter(([, { secret }]) => !names.includes(secret))
-      .map(([header, { secret }]) => {
-        const advice =
-          names.length === 0 ? "; declare it under `secrets` of corral.yaml" : `; there are: ${names.join(", ")}`;
-        const fault = `there is no secret \`${secret}\`${nearest(secret, names) ?? advice}`;
-        return { at: ["allow", index, "set", header, "secret"], fault };
-      }),
+    Object.entries(set).flatMap(([header, { secret }]) => {
+      const fault = secretNameFault(secret, names);
+      return fault === null ? [] : [{ at: ["allow", index, "set", header, "secret"], fault }];
+    }),
   );
 }

@@ -79,10 +79,10 @@ export async function resolveDeclaration(
   if (!resolved.ok)
     problems.push(...resolved.faults.map(({ at, fault }) => problemAt(["sandbox", "network", ...at], fault)));
   if (problems.length > 0 || !resolved.ok) return { ok: false, problems };
-  const { limits, own_paths } = sandbox;
+  const { limits, own_paths, secrets } = sandbox;
   const network = sandbox.network && resolved.network;
   const ownPaths = own_paths === "allowed" || undefined;
-  const further = present({ network, limits, workingDir: workingDir?.path, ownPaths });
+  const further = present({ network, secrets, limits, workingDir: workingDir?.path, ownPaths });
   return { ok: true, value: { declaration: { mounts, rooted, ...further }, newZones } };
 }
 

@@ -1,7 +1,9 @@
 import { z } from "zod";
 import { byKind, map, namedMap } from "../yaml/shape.ts";
-import { mountNameFault } from "./names.ts";
+import { named } from "./named.ts";
+import { mountNameFault, nameFault } from "./names.ts";
 import { network } from "./network.ts";
+import { MAX_SECRETS } from "./secret-yaml.ts";
 import { constraints, hostPath, limits, mode, mountPlace, refuseSamePlace, virtualPath } from "./terms.ts";
 
 const MAX_MOUNTS = 100;
@@ -37,6 +39,8 @@ export const sandboxYaml = map({
   paths: namedMap(path, mountNameFault, MAX_MOUNTS).superRefine(refuseSamePlace).optional(),
   own_paths: z.enum(["inside", "allowed"]).optional(),
   network: network.optional(),
+  /** The secrets that workers may have inside of their cells. */
+  secrets: z.array(named(nameFault)).max(MAX_SECRETS).optional(),
   limits: limits.optional(),
   working_dir: virtualPath.optional(),
 });

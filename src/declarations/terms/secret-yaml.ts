@@ -1,5 +1,6 @@
 import { z } from "zod";
 import type { SecretSource } from "../../secrets/read-secret.ts";
+import { nearest } from "../yaml/issue.ts";
 import { map, namedMap } from "../yaml/shape.ts";
 import { nameFault, variableNameFault } from "./names.ts";
 
@@ -43,12 +44,20 @@ export const secretSource = map({
 
 export type SecretYaml = z.output<typeof secretSource>;
 
-const MAX_SECRETS = 100;
+export const MAX_SECRETS = 100;
 
 /** The section `secrets` of `corral.yaml`. */
 export const secrets = namedMap(secretSource, nameFault, MAX_SECRETS);
 
 export type SecretsYaml = z.output<typeof secrets>;
+
+/** What is wrong with a name of a secret that is used, or null. `known`: those of `corral.yaml`. */
+export function secretNameFault(name: string, known: readonly string[]): string | null {
+  if (known.includes(name)) return null;
+  const advice =
+    known.length === 0 ? "; declare it under `secrets` of corral.yaml" : `; there are: ${known.join(", ")}`;
+  return `there is no secret \`${name}\`${nearest(name, known) ?? advice}`;
+}
 
 /** Null if nothing is declared. */
 export function sourceOf({ env, file, command }: Partial<SecretYaml>): SecretSource | null {

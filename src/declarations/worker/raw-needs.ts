@@ -23,6 +23,8 @@ export interface RawNeeds {
   readonly discard?: true;
   readonly workingDir?: string;
   readonly network?: RawNetwork;
+  /** Names of secrets that it has inside of its cell. */
+  readonly secrets?: readonly string[];
   readonly limits?: Limits;
 }
 

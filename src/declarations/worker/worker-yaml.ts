@@ -2,6 +2,7 @@ import { z } from "zod";
 import { environment } from "../images/environment-yaml.ts";
 import { image } from "../images/image-yaml.ts";
 import type { JsonSchema } from "../schema/json-schema.ts";
+import { named } from "../terms/named.ts";
 import { mountNameFault, nameFault, repositoryNameFault, variableNameFault } from "../terms/names.ts";
 import { network } from "../terms/network.ts";
 import {
@@ -21,12 +22,6 @@ import { parseModelRef } from "./agent.ts";
 import { shellRules } from "./shell-rules.ts";
 import { TOOL_NAMES } from "./tool-names.ts";
 
-const named = (fault: (name: string) => string | null) =>
-  z.string().superRefine((name, context) => {
-    const message = fault(name);
-    if (message !== null) context.addIssue({ code: "custom", message });
-  });
-
 const zone = map({ name: named(mountNameFault), mode: mode.optional(), approval: approval.optional(), ...sides });
 const path = map({
   root: hostPath,
@@ -40,6 +35,9 @@ const pathList = byKind(
   { text: virtualPath.transform((only) => [only]), list: z.array(virtualPath).max(100) },
   "must be a path or a list of paths",
 );
+
+/** Their files are in memory, in a place whose size counts on it. */
+const MAX_SECRETS_INSIDE = 16;
 
 /** The maximum of directories that are granted while a worker runs, and the default. */
 const MAX_GRANTS = 64;
@@ -153,6 +151,7 @@ export const workerYaml = map({
   output_schema: jsonSchema.optional(),
   attachments: attachments.optional(),
   calls: z.array(named(nameFault)).max(100).default([]),
+  secrets: z.array(named(nameFault)).max(MAX_SECRETS_INSIDE).optional(),
   git: z.array(named(repositoryNameFault)).max(100).optional(),
   sandbox: sandbox.prefault({}),
   shell_rules: shellRules.prefault({}),

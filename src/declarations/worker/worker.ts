@@ -234,7 +234,7 @@ function attachmentRules(raw: NonNullable<WorkerYaml["attachments"]>): Attachmen
   return present({ maxCount: raw.max_count, maxBytes: raw.max_bytes, suffixes });
 }
 
-function needsOf({ sandbox, limits }: WorkerYaml): RawNeeds {
+function needsOf({ sandbox, limits, secrets }: WorkerYaml): RawNeeds {
   const { inherit, readonly, approval, stage, discard, network } = sandbox;
   const paths =
     sandbox.paths &&
@@ -257,6 +257,7 @@ function needsOf({ sandbox, limits }: WorkerYaml): RawNeeds {
     discard,
     workingDir: sandbox.working_dir,
     network,
+    secrets: secrets && [...new Set(secrets)],
     limits: limits && limitsOf(limits),
   });
 }

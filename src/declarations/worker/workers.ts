@@ -1,6 +1,7 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { faultOf } from "../place/host-place.ts";
+import { secretNameFault } from "../terms/secret-yaml.ts";
 import type { Checked } from "../yaml/check.ts";
 import { readDeclarationFile } from "../yaml/declaration-file.ts";
 import { nearest } from "../yaml/issue.ts";
@@ -11,12 +12,13 @@ const MAX_WORKERS = 1000;
 
 /**
  * Every `*.worker` file of a folder, by name; `shownDir` is how messages name it. Problems of all files come together.
- * `given`: the names of the project's mounts; null if they are not known.
+ * `given`: the names of the project's mounts, `secrets`: of its secrets; null if they are not known.
  */
 export async function readWorkers(
   dir: string,
   shownDir: string,
   given: readonly string[] | null,
+  secrets: readonly string[] | null,
 ): Promise<Checked<ReadonlyMap<string, WorkerDefinition>>> {
   const wrong = (message: string) =>
     ({ ok: false, problems: [{ file: shownDir, line: 1, column: 1, path: "", message }] }) as const;
@@ -53,6 +55,7 @@ async function checkedTogether(
   }
   // A worker whose file is wrong still exists: its callers are not to blame.
   problems.push(...read.flatMap((caller) => unknownCalls(caller, names)));
+  if (secrets !== null) problems.push(...read.flatMap((file) => unknownInside(file, secrets)));
   if (given !== null && problems.length === 0) problems.push(...misspeltZones(read, given));
   if (problems.length > 0) return { ok: false, problems };
   return { ok: true, value: new Map(read.map(({ worker }) => [worker.name, worker])) };
@@ -91,6 +94,15 @@ function unknownCalls({ worker, document }: WorkerFile, known: readonly string[]
         `\`${worker.name}\` cannot call \`${name}\`, which does not exist${instead}`,
       ),
     ];
+  });
+}
+
+function unknownInside({ worker, document }: WorkerFile, known: readonly string[]): Problem[] {
+  const { secrets = [] } = worker.needs;
+  const written = (document.raw as { secrets?: readonly string[] }).secrets ?? [];
+  return secrets.flatMap((name) => {
+    const fault = secretNameFault(name, known);
+    return fault === null ? [] : [document.problemAt(["secrets", written.indexOf(name)], fault)];
   });
 }
 

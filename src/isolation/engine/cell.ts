@@ -29,12 +29,14 @@ interface Parts {
   /** The wait that began before the start. */
   readonly wait: Promise<unknown>;
   readonly enforcement: Enforcement;
+  /** What the gate reads before the worker's input. */
+  readonly ahead: Buffer;
   readonly listen: Cell["listen"];
   readonly remove: () => Promise<void>;
 }
 
 /** A verified container whose worker waits behind the gate. */
-export function dockerCell({ container, attachment, wait, enforcement, listen, remove }: Parts): Cell {
+export function dockerCell({ container, attachment, wait, enforcement, ahead, listen, remove }: Parts): Cell {
   const sampler = new UsageSampler(container);
   let killed = false;
   const first = findFirstProcess(container.id);
@@ -46,7 +48,7 @@ export function dockerCell({ container, attachment, wait, enforcement, listen, r
     exit,
     release(input) {
       sampler.begin();
-      attachment.release(input);
+      attachment.release(ahead.length === 0 ? input : Buffer.concat([ahead, input]));
     },
     listen,
     unnamedBytes: () => unnamedBytes(container),

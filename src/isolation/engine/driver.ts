@@ -5,6 +5,7 @@ import { onAbort } from "../../platform/on-abort.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { formatOwner } from "../../state/owner.ts";
 import { parseGateReport } from "../gate/report.ts";
+import { gateSecrets, secretLines } from "../gate/script.ts";
 import { verifyCell } from "../gate/verify.ts";
 import type { Cell, ServingCell } from "../port/cell.ts";
 import { type Driver, EngineTrouble, type Start, type StartRequest } from "../port/driver.ts";
@@ -23,7 +24,7 @@ import { NameFileSet } from "./name-files.ts";
 import { listVolumes, ownerOfVolume, pinnedVolumes } from "./pinned-volume.ts";
 import { listCells, type ReapScope, reap } from "./reap.ts";
 import { Answers, dockerServing } from "./serving.ts";
-import { dockerSession } from "./session.ts";
+import { dockerSession, fillSecrets } from "./session.ts";
 
 /** More starts at once do not end sooner: the Engine is the limit (docs/architecture.md, fact: engine-start-ceiling). */
 const MAX_CONCURRENT_STARTS = 4;
@@ -53,7 +54,7 @@ export function dockerDriver(given: DockerDriverOptions): Driver {
     capabilities: () => told(capabilities(options.docker)),
     imageFacts: (image) => told(imageFacts(options.docker, image)),
     start: (request) => starts.add(() => start(options, request)),
-    startSession: (request) => starts.add(() => start(options, request)).then(opened),
+    startSession: (request) => starts.add(() => start(options, request)).then((started) => opened(started, request)),
     startServing: (request) => starts.add(() => startServing(options, request)),
     list: () => told(listCells(options.docker, options.maker)),
     reap: () => told(reap(options)),
@@ -93,9 +94,19 @@ class CellRemains {
   }
 }
 
-function opened(started: Start<SessionCell>): Start<SessionCell> {
-  if (started.ok) started.cell.release(new Uint8Array());
-  return started;
+/** Its commands are another user than its gate, so a program of theirs makes the files of its secrets, before any command. */
+async function opened(started: Start<SessionCell>, { plan, secrets }: StartRequest): Promise<Start<SessionCell>> {
+  if (!started.ok) return started;
+  const { cell } = started;
+  cell.release(new Uint8Array());
+  if (plan.secrets === undefined) return started;
+  try {
+    await fillSecrets(cell, plan.secrets, secrets ?? NO_SECRETS);
+    return started;
+  } catch (error) {
+    await cell[Symbol.asyncDispose]();
+    throw error;
+  }
 }
 
 /** Released at once: it then waits for the first item. */
@@ -205,9 +216,12 @@ async function startVerified(
   const namespace = report.namespaces.get("/proc/self/ns/net") ?? "";
   const listen: Cell["listen"] = (places, accept) => network.listen(namespace, places, accept);
   const remove = (): Promise<void> => remains.remove();
-  const cell = dockerCell({ container, attachment, wait, enforcement, listen, remove });
+  const ahead = secretLines(gateSecrets(plan), request.secrets ?? NO_SECRETS);
+  const cell = dockerCell({ container, attachment, wait, enforcement, ahead, listen, remove });
   return { ok: true, cell, container, attachment };
 }
+
+const NO_SECRETS: ReadonlyMap<string, string> = new Map();
 
 const CONTAINER_ID = /^[0-9a-f]{64}$/;
 

@@ -1,7 +1,9 @@
 import type Docker from "dockerode";
 import { within } from "../../platform/within.ts";
+import { FILL_SECRETS, secretLines } from "../gate/script.ts";
 import { GATE_PATH, type Plan, type PlannedUser } from "../plan/plan.ts";
 import type { Cell } from "../port/cell.ts";
+import { EngineTrouble } from "../port/driver.ts";
 import type { ExecExit, ExecRequest, SessionCell } from "../port/exec.ts";
 import { execIn, OOM_KILLS_SCRIPT, parseOomKills, type RawExit } from "./exec.ts";
 
@@ -54,6 +56,18 @@ export function dockerSession(cell: Cell, container: Docker.Container, { user, k
       return end.code === 0;
     },
   };
+}
+
+/** Rejects with `EngineTrouble` if they are not all there. */
+export async function fillSecrets(
+  cell: SessionCell,
+  names: readonly string[],
+  values: ReadonlyMap<string, string>,
+): Promise<void> {
+  const argv = [GATE_PATH, "sh", "-c", FILL_SECRETS, GATE_PATH, names.join(" ")];
+  const exec = await cell.exec({ argv, cwd: "/", env: {}, stdin: secretLines(names, values), onOutput: () => {} });
+  const exit = await within(exec.exit, SCRIPT_MS);
+  if (exit?.kind !== "exited" || exit.code !== 0) throw new EngineTrouble("the cell did not take its secrets");
 }
 
 /** How long one of Corral's own scripts may take in a cell. */

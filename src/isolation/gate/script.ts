@@ -1,4 +1,4 @@
-import { GATE_PATH, type Plan } from "../plan/plan.ts";
+import { GATE_PATH, type Plan, SECRETS_PATH } from "../plan/plan.ts";
 
 /** The line that opens the gate. Any other line, or the end of its input, ends the cell without running the worker. */
 export const GO = "go\n";
@@ -6,6 +6,19 @@ export const GO = "go\n";
 export const BEGUN = "== begun\n";
 /** Exit codes of a gate that did not run the worker's command. */
 export const GATE_SHUT = 125;
+
+/**
+ * Makes the files of secrets from lines of its input, one for each name of `$1`. All of it is done by this shell itself: no value
+ * is an argument, and none is in the environment of a process. What is there already is never written to.
+ */
+export const FILL_SECRETS = `
+set -fC; umask 377; IFS=' '
+for name in $1; do IFS= read -r value && printf %s "$value" > ${SECRETS_PATH}/"$name" || exit 1; done`;
+
+/** The lines that {@link FILL_SECRETS} reads. A value has no line break. */
+export function secretLines(names: readonly string[], values: ReadonlyMap<string, string>): Buffer {
+  return Buffer.from(names.map((name) => `${values.get(name) ?? ""}\n`).join(""));
+}
 
 /**
  * Runs between the start of a cell and the worker's first instruction, in Corral's own static busybox, so
@@ -41,27 +54,36 @@ echo '== directory'
 cd "$2" 2> /dev/null && echo entered
 shift 2
 corral_gate_command=$(
-case $1 in
-*/*) [ -f "$1" ] && [ -x "$1" ] && echo "$1" ;;
-*) set -f; IFS=:; for dir in $PATH; do [ -f "$dir/$1" ] && [ -x "$dir/$1" ] && echo "$dir/$1" && break; done ;;
+case $2 in
+*/*) [ -f "$2" ] && [ -x "$2" ] && echo "$2" ;;
+*) set -f; IFS=:; for dir in $PATH; do [ -f "$dir/$2" ] && [ -x "$dir/$2" ] && echo "$dir/$2" && break; done ;;
 esac
 )
 echo '== command'
 echo "$corral_gate_command"
 echo '== end'
 ( IFS= read -r go && [ "$go" = go ] ) || exit ${GATE_SHUT}
+( ${FILL_SECRETS} ) || exit ${GATE_SHUT}
 echo '${BEGUN.trim()}'
 [ -n "$corral_gate_command" ] || exit 127
-shift
+shift 2
 set -- "$corral_gate_command" "$@"
 unset corral_gate_command PWD OLDPWD SHLVL
 exec "$@"
 `;
 
-/** The container's whole argument list: the gate, the mount points to identify, where to begin, and the worker's command. */
+/** The names of a session's secrets are given to its first command: the keeper is another user than its commands. */
+export function gateSecrets({ keeper, secrets = [] }: Plan): readonly string[] {
+  return keeper === undefined ? secrets : [];
+}
+
+/**
+ * The container's whole argument list: the gate, the mount points to identify, where to begin, the names of secrets, and the
+ * worker's command.
+ */
 export function gateCommand(plan: Plan): string[] {
   const paths = plan.mounts.map((mount) => mount.path).join("\n");
   // A session's keeper may have fewer rights than its commands, each of which enters its own directory.
   const directory = plan.keeper === undefined ? plan.workingDir : "/";
-  return [GATE_PATH, "sh", "-c", SCRIPT, GATE_PATH, paths, directory, ...plan.command];
+  return [GATE_PATH, "sh", "-c", SCRIPT, GATE_PATH, paths, directory, gateSecrets(plan).join(" "), ...plan.command];
 }

@@ -1,6 +1,6 @@
 import type { Violation } from "../../sandbox/violation.ts";
 import type { Enforcement, EnforcementLine, EnforcementLines } from "../plan/enforcement.ts";
-import type { Plan, PlannedMount, PlannedTmpfs } from "../plan/plan.ts";
+import { type Plan, type PlannedMount, type PlannedTmpfs, SECRETS_PATH } from "../plan/plan.ts";
 import type { GateReport, ReportedMount } from "./report.ts";
 
 /**
@@ -82,8 +82,10 @@ function requestedLines(plan: Plan): EnforcementLines {
 function actualLines(plan: Plan, report: GateReport, inPlace: number): EnforcementLines {
   const strangers = report.mounts.filter((mount) => !isExpected(mount, plan)).map((mount) => mount.path);
   const missing = plan.tmpfs.filter(({ path }) => !report.mounts.some((mount) => mount.path === path));
+  const covered = plan.secrets === undefined || isOnTop(report.mounts, SECRETS_PATH) ? [] : [`${SECRETS_PATH} covered`];
   const others = [
     strangers.length === 0 ? "no others" : `and also ${strangers.join(" ")}`,
+    ...covered,
     ...missing.map(({ path }) => `no tmpfs at ${path}`),
   ].join(", ");
   const uids = report.status.get("Uid")?.split(/\s+/) ?? [];
@@ -104,6 +106,12 @@ function actualLines(plan: Plan, report: GateReport, inPlace: number): Enforceme
     openFiles: report.limits.get("Max open files") ?? "unknown",
     fileSize: report.limits.get("Max file size") ?? "unknown",
   };
+}
+
+/** True if no mount that was made later is at a directory around it: the kernel lists mounts in their order. */
+function isOnTop(mounts: readonly ReportedMount[], path: string): boolean {
+  const last = mounts.findLast((mount) => path === mount.path || path.startsWith(`${mount.path.replace(/\/$/, "")}/`));
+  return last?.path === path;
 }
 
 /** The last mount made at a path is the visible one. */

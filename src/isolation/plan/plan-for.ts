@@ -12,6 +12,7 @@ import {
   type PlannedLimits,
   type PlannedTmpfs,
   type PlannedUser,
+  SECRETS_PATH,
   SOCKET_PATH,
 } from "./plan.ts";
 import { serveCommand } from "./serve-script.ts";
@@ -55,6 +56,8 @@ export function planFor(request: PlanRequest): Planning {
   const isSession = request.plumbing.output !== undefined;
   const serves = request.plumbing.items !== undefined;
   const network = planNetwork({ ...request, serves }, violations);
+  const { secrets } = sandbox;
+  if (secrets !== undefined) refuseSecrets(request, serves, violations);
   if (violations.length > 0) return { ok: false, violations };
 
   const base = sandbox.rooted ? ROOTED_BASE : "";
@@ -83,6 +86,7 @@ export function planFor(request: PlanRequest): Planning {
       ...(isSession ? { keeper: keeperBeside(user) } : {}),
       mounts,
       tmpfs,
+      ...(secrets === undefined ? {} : { secrets }),
       network,
       limits,
       hardening: sandbox.policy.hardening,
@@ -139,11 +143,33 @@ function imageEnvironment(image: ImageFacts): Record<string, string> {
 /** For the mount points below `/root`, which need no space. */
 const ROOT_BYTES = 4096;
 
+/**
+ * For the files of a worker's secrets, each at most 10,000 bytes. Root owns it, as it owns `/tmp`: the worker may remove its
+ * copies and cannot change the place.
+ */
+const SECRETS_BYTES = 1024 ** 2;
+
+/**
+ * What an item leaves in a place that the next one reads would be the next one's secret, and the first process of such a cell
+ * has the rights of its items.
+ */
+function refuseSecrets({ image }: PlanRequest, serves: boolean, violations: Violation[]): void {
+  if (serves) {
+    const reason = "a cell that serves many items holds no secret. Use `reuse: fresh`";
+    violations.push({ code: "SECRETS_NOT_ENFORCEABLE", reason });
+  }
+  if (volumePaths(image).some((path) => path.startsWith(`${SECRETS_PATH}/`)))
+    violations.push({ code: "MOUNT_RESERVED", path: SECRETS_PATH, because: "volume" });
+}
+
 /** `/tmp` and home, and one over each VOLUME of the image, for which the Engine would otherwise use disk space. */
 function planTmpfs(request: PlanRequest, home: string, mounts: Plan["mounts"]): PlannedTmpfs[] {
   const { policy } = request.sandbox;
   const exec = policy.hardening.tmpExec;
   const wanted: PlannedTmpfs[] = [
+    ...(request.sandbox.secrets === undefined
+      ? []
+      : [{ path: SECRETS_PATH, bytes: SECRETS_BYTES, exec: false, mode: "1777" }]),
     { path: "/tmp", bytes: policy.tmpBytes, exec, mode: "1777" },
     { path: home, bytes: policy.homeBytes, exec, mode: "0700" },
     ...volumePaths(request.image).map((path) => ({ path, bytes: policy.tmpBytes, exec, mode: "1777" })),

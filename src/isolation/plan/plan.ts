@@ -79,6 +79,8 @@ export interface Plan {
   readonly keeper?: PlannedUser;
   readonly mounts: readonly PlannedMount[];
   readonly tmpfs: readonly PlannedTmpfs[];
+  /** Names of the secrets whose values become files in memory, for its user alone. Absent: none. No plan has a value. */
+  readonly secrets?: readonly string[];
   /** `none`: a loopback device and nothing else; `open`: the Engine's bridge. */
   readonly network: "none" | "open" | PlannedNetwork;
   readonly limits: PlannedLimits;
@@ -93,6 +95,7 @@ export const HOSTS_PATH = "/etc/hosts";
 /** Where a session keeps the full output of its commands. */
 export const OUTPUT_PATH = "/.corral/output";
 export const ATTACHMENTS_PATH = "/attachments";
+export const SECRETS_PATH = "/run/secrets";
 export const HOME_PATH = "/home/worker";
 /** The user of a cell that writes to no mount: no distribution uses this id. */
 export const UNPRIVILEGED_ID = 65532;

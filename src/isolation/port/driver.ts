@@ -36,6 +36,8 @@ export interface Driver {
 export interface StartRequest {
   readonly plan: Plan;
   readonly pins: Pins;
+  /** The values of the plan's secrets, by name. They reach the cell over its standard input, and are kept nowhere. */
+  readonly secrets?: ReadonlyMap<string, string>;
   /** Called with each piece of output, from the first byte; never after {@link Cell.exit} has settled. */
   readonly onOutput: (stream: "stdout" | "stderr", chunk: Buffer) => void;
   readonly signal: AbortSignal;

@@ -95,9 +95,11 @@ async function worked(
     const names = tools.map(({ name }) => name);
     env.emit({ type: "agent_started", ...identityOf(job), ...startOf(job, session), tools: names });
     await using sink = await env.transcripts.open(run);
-    const transcript = new Transcript(sink.write, opened.redact);
+    const masked = (text: string): string => env.masking.text(root, text);
+    const transcript = new Transcript(sink.write, (text) => masked(opened.redact(text)));
     const system = systemPrompt(job, session.sandbox);
-    const task = taskText(job);
+    // A worker that has a secret may have called it with that.
+    const task = masked(taskText(job));
     const owner = formatOwner(currentOwner());
     const earlier = job.continues === undefined ? {} : { continues: job.continues.run };
     await transcript.begin({ run, root, worker: worker.name, model: opened.name, owner, ...earlier }, new Date());

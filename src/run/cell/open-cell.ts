@@ -16,6 +16,7 @@ import type { CellKind } from "./cell-kinds.ts";
 import { GrowingNetwork } from "./growing-network.ts";
 import { type PlannedJob, prepare } from "./prepare.ts";
 import type { RunNetwork } from "./run-network.ts";
+import { readSecretsInside } from "./secrets-inside.ts";
 
 /** One file may be as large as the limit, which the kernel enforces; there may be small ones beside it. */
 export const SMALL_FILES_BYTES = 1024 ** 2;
@@ -71,6 +72,10 @@ export async function openCell<C extends Cell>(
 ): Promise<CellOpening<C>> {
   const trouble = (detail: string): void => env.emit({ type: "trouble", ...owner, detail });
   await using parts = new Disposables();
+  // The gate waits until the plan was verified: then the values reach it, and nothing else than the cell has them.
+  const secrets = await readSecretsInside(sandbox, env, signal);
+  if (!secrets.ok) return refused(secrets.violations);
+  env.masking.hold(owner.root, secrets.values);
   const broker = kind.hasSocket ? parts.use(await openBroker(env.ownerDir, job.run)) : null;
   const socket = broker === null ? {} : { socket: broker.socket };
   const files = parts.use(await writeCellFiles(env.ownerDir, job.run, networkFiles(sandbox.network)));
@@ -79,7 +84,7 @@ export async function openCell<C extends Cell>(
   const preparation = parts.use(await prepare(job, sandbox, given, env, { signal, onProgress }));
   if (!preparation.ok) return refused(preparation.violations);
   const { plan, pins } = preparation;
-  const started = await kind.start(env.driver, { plan, pins, signal });
+  const started = await kind.start(env.driver, { plan, pins, secrets: secrets.values, signal });
   if (!started.ok) return refused(started.violations);
   const { cell } = started;
   parts.use(removalOf(cell, trouble));

@@ -1,7 +1,7 @@
 import type { ChangesOf, Collected } from "../../changes/collect.ts";
 import { TooManyChanges } from "../../changes/scan/draft.ts";
 import type { Stage } from "../../changes/stage.ts";
-import type { Consent, Declared, Destinations } from "../model/environment.ts";
+import type { Consent, Declared, Destinations, Records } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
 import { counted, type ReportedChange, type ReportedChangeset, reported, violationsOf } from "../model/reported.ts";
 import { type DescribedViolation, describeAll, type RunError, type RunResult } from "../model/result.ts";
@@ -28,7 +28,7 @@ export async function settledRun(
   job: Job,
   result: RunResult,
   stage: Stage,
-  env: Declared & Consent & Destinations,
+  env: Declared & Consent & Destinations & Pick<Records, "masking">,
 ): Promise<RunResult> {
   const succeeded = result.status === "succeeded";
   const isApplied = succeeded || (job.appliesFailed === true && WORKER_FAILED.has(result.status));
@@ -49,14 +49,14 @@ const WORKER_FAILED: ReadonlySet<RunResult["status"]> = new Set(["failed", "sign
 export async function settleEnded(
   job: Job,
   stage: Stage,
-  env: Declared & Consent & Destinations,
+  env: Declared & Consent & Destinations & Pick<Records, "masking">,
   unfit: string | null,
 ): Promise<SettledChanges | null> {
   const isRoot = job.parent === null;
   const into = destinationOf(job, stage, env);
   let collected: Collected | null;
   try {
-    collected = await stage.collect(changesOf(job, env));
+    collected = await stage.collect(changesOf(job, env), { search: env.masking.search(job.root) });
   } catch (error) {
     if (!(error instanceof TooManyChanges)) throw error;
     return notTaken(error.message);

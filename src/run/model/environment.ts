@@ -7,6 +7,7 @@ import type { Repositories } from "../../git/repositories.ts";
 import type { Driver } from "../../isolation/port/driver.ts";
 import type { RefusedSources } from "../../isolation/sources/refused-sources.ts";
 import type { Policy } from "../../sandbox/policy.ts";
+import type { Masking } from "../../secrets/masking.ts";
 import type { SecretOf } from "../../secrets/named-secrets.ts";
 import type { Emit } from "./events.ts";
 import type { Grants } from "./grant.ts";
@@ -35,6 +36,8 @@ export interface CellHost {
   readonly refusedSources: RefusedSources;
   /** False: views are copies, even if the host has overlays. */
   readonly overlays: boolean;
+  /** The value of a secret that a worker has inside of its cell, by its name in `secrets` of `corral.yaml`. Read for each cell. */
+  readonly secretInside: SecretOf;
 }
 
 /** What the hosts of allow lists are reached with, outside of every cell. */
@@ -58,6 +61,8 @@ export interface Records {
   /** Whatever must not happen unrecorded waits for it. */
   readonly audit: AuditTrail;
   readonly emit: Emit;
+  /** Hides the secrets that are inside of cells in everything that is shown, reported or stored. */
+  readonly masking: Masking;
   /** Milliseconds of a clock that only goes forward. */
   readonly now: () => number;
 }

@@ -6,6 +6,8 @@ import { openEngine } from "../../isolation/open-engine.ts";
 import { type Driver, EngineTrouble, type Reaped } from "../../isolation/port/driver.ts";
 import type { EnginePort } from "../../isolation/port/engine.ts";
 import { refusedSourcesFor } from "../../isolation/sources/refused-sources.ts";
+import { Masking } from "../../secrets/masking.ts";
+import { namedSecrets } from "../../secrets/named-secrets.ts";
 import { makeOwnerDir, removeOwnerDir } from "../../state/live-dir.ts";
 import { currentOwner } from "../../state/owner.ts";
 import { statePaths } from "../../state/state-paths.ts";
@@ -19,6 +21,7 @@ import type { GrantRecord } from "../model/grant.ts";
 import { SchemaChecks } from "../model/schema-check.ts";
 import { RecordedApprover } from "../recorded/approver.ts";
 import { recordedEmit } from "../recorded/emit.ts";
+import { maskedApprover, maskedEmit, maskedTrail } from "../recorded/masked.ts";
 import { openTrail } from "../recorded/open-trail.ts";
 import { watchOwnDeath } from "./death-watch.ts";
 import { imagePlaceOf } from "./image-place.ts";
@@ -83,13 +86,17 @@ export async function openCorralFor(
       finishInterrupted(store, options.stateDir),
     ]);
     for (const told of finished) tellFinish(told, around.emit);
+    const masking = new Masking();
+    const audit = maskedTrail(trail, masking);
     const environment: RunEnvironment = {
       project,
       policyNamed,
       driver,
       images: makingImages(imagePlaceOf(project, engine.images, options)),
-      approver: new RecordedApprover(approverFor(project, options), trail, around),
-      audit: trail,
+      approver: new RecordedApprover(maskedApprover(approverFor(project, options), masking), audit, around),
+      audit,
+      masking,
+      secretInside: namedSecrets(project.secrets, options.engineEnv),
       refusedSources: refusedSourcesFor(options.stateDir, engine.hostPlaces),
       grants,
       changesets: intoProject(store, trail),
@@ -103,7 +110,7 @@ export async function openCorralFor(
       gate,
       ownerDir,
       ...around,
-      emit: recordedEmit(around.emit, trail),
+      emit: maskedEmit(recordedEmit(around.emit, trail), masking),
     };
     const { stateDir } = options;
     return { environment, project, stateDir, reaped, reapTrouble, [Symbol.asyncDispose]: close };

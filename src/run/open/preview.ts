@@ -8,6 +8,8 @@ import { EngineUnavailableError } from "../../isolation/port/engine.ts";
 import { type EngineImages, ImageBuildError } from "../../isolation/port/images.ts";
 import { refusedSourcesFor } from "../../isolation/sources/refused-sources.ts";
 import type { ApprovalMode } from "../../sandbox/approval.ts";
+import { Masking } from "../../secrets/masking.ts";
+import { namedSecrets } from "../../secrets/named-secrets.ts";
 import { noChangesets } from "../changes/into-project.ts";
 import { GrantLedger } from "../grants/ledger.ts";
 import { lookingImages } from "../images/worker-images.ts";
@@ -49,6 +51,8 @@ export async function openPreview(
     schemas: new SchemaChecks(),
     transcripts: noTranscripts,
     ...networkHostOf(project, options.engineEnv),
+    masking: new Masking(),
+    secretInside: namedSecrets(project.secrets, options.engineEnv),
     overlays: false,
     emit: () => {},
     now: () => performance.now(),

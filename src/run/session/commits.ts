@@ -5,7 +5,7 @@ import type { CommitAnswer } from "../../tools/hands.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
 import { destinationOf, settleChanges } from "../changes/settle.ts";
 import { changesOf } from "../changes/settled-run.ts";
-import type { Consent, Declared, Destinations } from "../model/environment.ts";
+import type { Consent, Declared, Destinations, Records } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
 import { reported } from "../model/reported.ts";
 
@@ -16,7 +16,7 @@ const MAX_COMMITS = 500;
  * The commits of one session, one after another: each is compared with the state after the previous one. Each applies
  * the changes so far for which there is consent.
  */
-export function commitsOf(job: Job, stage: Stage, env: Declared & Consent & Destinations) {
+export function commitsOf(job: Job, stage: Stage, env: Declared & Consent & Destinations & Pick<Records, "masking">) {
   const queue = new PQueue({ concurrency: 1 });
   // The session's end counts as the first.
   let count = 1;
@@ -36,14 +36,16 @@ async function commitSoFar(
   job: Job,
   stage: Stage,
   commit: number,
-  env: Declared & Consent & Destinations,
+  env: Declared & Consent & Destinations & Pick<Records, "masking">,
   signal: AbortSignal,
 ): Promise<CommitAnswer> {
-  const collected = await stage.collectSoFar(changesOf(job, env, commit), signal).catch((error: unknown) => {
-    if (error instanceof TooManyChanges)
-      throw new ToolRefusal("CHANGES_NOT_TAKEN", `Nothing was applied: ${error.message}.`);
-    throw error;
-  });
+  const collected = await stage
+    .collectSoFar(changesOf(job, env, commit), { signal, search: env.masking.search(job.root) })
+    .catch((error: unknown) => {
+      if (error instanceof TooManyChanges)
+        throw new ToolRefusal("CHANGES_NOT_TAKEN", `Nothing was applied: ${error.message}.`);
+      throw error;
+    });
   if (collected === null) return { changes: [], decision: null };
   await using _ = collected;
   const into = destinationOf(job, stage, env);

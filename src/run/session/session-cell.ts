@@ -16,6 +16,7 @@ import type { RunNetwork } from "../cell/run-network.ts";
 import { inCell } from "../model/cell-path.ts";
 import type { CellHost, Records } from "../model/environment.ts";
 import { identityOf, type Job, newRunId } from "../model/job.ts";
+import { maskedSession } from "../model/masked-output.ts";
 import { describeAll, refusalError } from "../model/result.ts";
 import type { OutputDir } from "./output-dir.ts";
 
@@ -56,7 +57,7 @@ export async function openSessionCell(
   try {
     const { plan } = opened;
     if (await opened.isOverDisk()) throw new ToolRefusal("DISK_LIMIT", overDiskBefore(plan));
-    const cell = opened.begin(owner, serviceFor(plan));
+    const cell = maskedSession(opened.begin(owner, serviceFor(plan)), env.masking, owner.root);
     return { ...opened, cell, facts: factsOf(plan, sandbox, await notShownIn(stage)) };
   } catch (error) {
     await opened[Symbol.asyncDispose]();

@@ -113,7 +113,7 @@ export class Session implements AsyncDisposable {
   /** A failed tool may have acted before it failed: it is recorded too. A bug must not end the worker, nor what runs beside it. */
   async #recorded(name: string, rawInput: unknown, use: () => Promise<ToolResult>): Promise<ToolResult> {
     try {
-      const result = await use();
+      const result = this.#masked(await use());
       this.#record?.(name, rawInput, result);
       return result;
     } catch (error) {
@@ -127,6 +127,14 @@ export class Session implements AsyncDisposable {
       });
       return { ...BROKEN_OFF, message: BROKEN_OFF_MESSAGE };
     }
+  }
+
+  /** A picture stays as it is. */
+  #masked(result: ToolResult): ToolResult {
+    const { job, env } = this.#request;
+    if (!result.ok || result.image === undefined) return env.masking.value(job.root, result);
+    const { image, ...rest } = result;
+    return { ...env.masking.value(job.root, rest), image };
   }
 
   async #runTool(call: ToolCall, signal: AbortSignal): Promise<ToolResult> {

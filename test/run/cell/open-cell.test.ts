@@ -24,6 +24,7 @@ import { type CellKind, servingCell, sessionCell, workerCell } from "../../../sr
 import { openCell } from "../../../src/run/cell/open-cell.ts";
 import type { RunEvent } from "../../../src/run/model/events.ts";
 import type { Network } from "../../../src/sandbox/network/rule.ts";
+import { Masking } from "../../../src/secrets/masking.ts";
 import { currentOwner } from "../../../src/state/owner.ts";
 import { fakeDriver } from "../../isolation/fake/driver.ts";
 import { fakeEngine } from "../../isolation/fake/engine.ts";
@@ -74,6 +75,8 @@ function opened() {
     audit: noTrail,
     emit: (event: RunEvent) => void events.push(event),
     now: () => 0,
+    masking: new Masking(),
+    secretInside: async () => "",
   };
   const stage = { paths: new Set<never>(), written: [] };
   const kinds = {

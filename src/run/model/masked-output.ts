@@ -1,0 +1,45 @@
+import type { Exec, ExecRequest, SessionCell } from "../../isolation/port/exec.ts";
+import { MaskedBytes, type Masking } from "../../secrets/masking.ts";
+
+type StreamName = "stdout" | "stderr";
+
+/** Both streams of a program in a cell, without the secrets of its tree. */
+export class MaskedOutput<Taken> {
+  readonly #streams: readonly (readonly [StreamName, MaskedBytes])[];
+  readonly #onOutput: (stream: StreamName, chunk: Buffer) => Taken;
+
+  constructor(masking: Masking, root: string, onOutput: (stream: StreamName, chunk: Buffer) => Taken) {
+    this.#onOutput = onOutput;
+    this.#streams = (["stdout", "stderr"] as const).map((name) => [name, new MaskedBytes(() => masking.of(root))]);
+  }
+
+  add(stream: StreamName, chunk: Buffer): Taken | undefined {
+    const bytes = this.#streams.find(([name]) => name === stream)?.[1].add(chunk);
+    return bytes === undefined || bytes.length === 0 ? undefined : this.#onOutput(stream, bytes);
+  }
+
+  /** Passes on the ends that were held back. */
+  end(): readonly (Taken | undefined)[] {
+    return this.#streams.map(([name, bytes]) => {
+      const rest = bytes.end();
+      return rest.length === 0 ? undefined : this.#onOutput(name, rest);
+    });
+  }
+}
+
+/** The same cell, whose commands' output has no secret of the tree. */
+export function maskedSession(cell: SessionCell, masking: Masking, root: string): SessionCell {
+  return {
+    ...cell,
+    [Symbol.asyncDispose]: () => cell[Symbol.asyncDispose](),
+    async exec(request: ExecRequest): Promise<Exec> {
+      const output = new MaskedOutput(masking, root, request.onOutput);
+      const exec = await cell.exec({ ...request, onOutput: (stream, chunk) => output.add(stream, chunk) });
+      const exit = exec.exit.then(async (ended) => {
+        await Promise.all(output.end());
+        return ended;
+      });
+      return { ...exec, exit };
+    },
+  };
+}
