@@ -26,7 +26,7 @@ import { secretNameFault } from "./terms/secret-yaml.ts";
 import { type Exposure, secretsPlace, shownFolders, writableFolders } from "./worker/exposure.ts";
 import { environmentKinds, imageFiles } from "./worker/image-files.ts";
 import type { WorkerDefinition } from "./worker/worker.ts";
-import { readWorkers, readWorkerTexts } from "./worker/workers.ts";
+import { type KnownNames, readWorkers, readWorkerTexts } from "./worker/workers.ts";
 import { type Checked, checkShape } from "./yaml/check.ts";
 import { readDeclarationFile } from "./yaml/declaration-file.ts";
 import { parseYaml, type YamlDocument } from "./yaml/document.ts";
@@ -107,7 +107,7 @@ async function readProject(
   const declaration = resolved.ok ? ({ ok: true, value: resolved.value.declaration } as const) : resolved;
   const given = corral.checked.ok && declaration.ok ? declaration.value.mounts.map(({ name }) => name) : null;
   const secretNames = corral.checked.ok ? [...(corral.checked.value.secrets?.keys() ?? [])] : null;
-  const workers = await workersOf(corral, projectDir, dir, given, secretNames);
+  const workers = await workersOf(corral, projectDir, dir, { mounts: given, secrets: secretNames });
   const fleetsDir = await subfolder(corral, "fleets", projectDir);
   const exposure =
     workers.ok && declaration.ok ? await exposureOf(projectDir, declaration.value, workers.value, env) : null;
@@ -321,16 +321,19 @@ async function secretsOf(
   workers: Checked<ReadonlyMap<string, WorkerDefinition>>,
   exposure: Exposure | null,
 ): Promise<Checked<ReadonlyMap<string, SecretSource>>> {
-  if (!checked.ok || document === null || !workers.ok || exposure === null) return { ok: true, value: new Map() };
+  if (!checked.ok || document === null) return { ok: true, value: new Map() };
   const { secrets = new Map(), sandbox } = checked.value;
+  const inside = (sandbox?.secrets ?? []).flatMap((name, index) => {
+    const fault = secretNameFault(name, [...secrets.keys()]);
+    return fault === null ? [] : [document.problemAt(["sandbox", "secrets", index], fault)];
+  });
+  if (!workers.ok || exposure === null)
+    return inside.length > 0 ? { ok: false, problems: inside } : { ok: true, value: new Map() };
   const problems = [
     ...unknownSecrets(sandbox?.network, secrets.keys()).map(({ at, fault }) =>
       document.problemAt(["sandbox", "network", ...at], fault),
     ),
-    ...(sandbox?.secrets ?? []).flatMap((name, index) => {
-      const fault = secretNameFault(name, [...secrets.keys()]);
-      return fault === null ? [] : [document.problemAt(["sandbox", "secrets", index], fault)];
-    }),
+    ...inside,
     ...[...workers.value.values()].flatMap(({ file, needs }) =>
       unknownSecrets(needs.network, secrets.keys()).map(({ at, fault }) => {
         const path = ["sandbox", "network", ...at].join(".");
@@ -361,14 +364,13 @@ async function workersOf(
   corral: CorralFile,
   projectDir: string,
   shownDir: string,
-  given: readonly string[] | null,
-  secrets: readonly string[] | null,
+  known: KnownNames,
 ): Promise<Checked<ReadonlyMap<string, WorkerDefinition>>> {
-  if (corral.workers !== null) return await readWorkerTexts(corral.workers, given);
+  if (corral.workers !== null) return await readWorkerTexts(corral.workers, known);
   const dir = await subfolder(corral, "workers", projectDir);
   if (!dir.ok) return dir;
   if (dir.value === null) return { ok: true, value: new Map() };
-  return readWorkers(dir.value, join(shownDir, writtenFolder(corral, "workers")), given, secrets);
+  return readWorkers(dir.value, join(shownDir, writtenFolder(corral, "workers")), known);
 }
 
 /** The folder that `corral.yaml` names under `key`, else the folder with that name; null if it is not named and does not exist. */

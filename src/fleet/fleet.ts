@@ -154,6 +154,8 @@ function withTimeout(worker: WorkerDefinition, timeoutMs: number): WorkerDefinit
 function whyNotScrubbed(worker: WorkerDefinition, sandbox: Sandbox): string | null {
   if (sandbox.policy.reuse !== "scrubbed")
     return `the policy ${sandbox.policy.name} does not allow \`reuse: scrubbed\`; use \`fresh\`, or a policy that does, such as batch`;
+  if (sandbox.secrets !== undefined)
+    return `worker ${worker.name} has secrets inside, and a cell that serves many items holds none: use \`reuse: fresh\``;
   const { seccomp, readOnlyRoot, noNewPrivileges, rootUser, capabilities } = sandbox.policy.hardening;
   if (seccomp !== "corral" || !readOnlyRoot || !noNewPrivileges || rootUser || capabilities.length > 0)
     return `the policy ${sandbox.policy.name} weakens the isolation between items of a shared cell (seccomp, root user, capabilities or the read-only root): use \`reuse: fresh\``;

@@ -138,3 +138,53 @@ describe("presets and lock files of a project", () => {
     ]);
   });
 });
+
+describe("secrets inside of workers", () => {
+  const SOURCES = "secrets: { github: { env: GITHUB_TOKEN }, npm: { env: NPM_TOKEN } }\n";
+  const worker = (front: string): string => `---\ncommand: [w]\n${front}---\n`;
+
+  it("are named by the project and by the worker", async () => {
+    const dir = await projectFolder({
+      "corral.yaml": `version: 1\nsandbox: { zones: {}, secrets: [npm, github] }\n${SOURCES}`,
+      "workers/w.worker": worker("secrets: [npm, npm]\n"),
+      "workers/x.worker": worker(""),
+    });
+    const { declaration, workers } = await loadProject(dir);
+    expect(declaration.secrets).toEqual(["npm", "github"]);
+    expect(workers.get("w")?.needs.secrets).toEqual(["npm"]);
+    expect(workers.get("x")?.needs).not.toHaveProperty("secrets");
+  });
+
+  it("that do not exist are told at their place, with the nearest that does", async () => {
+    const dir = await projectFolder({
+      "corral.yaml": `version: 1\nsandbox:\n  zones: {}\n  secrets: [npm, githbu]\n${SOURCES}`,
+      "workers/w.worker": worker("secrets:\n  - npm\n  - githbu\n  - other\n"),
+    });
+    const error = await loadProject(dir).catch((caught: DeclarationError) => caught);
+    expect(
+      (error as DeclarationError).problems.map(({ line, column, path, message }) => [line, column, path, message]),
+    ).toEqual([
+      [4, 18, "sandbox.secrets.1", "there is no secret `githbu`, did you mean `github`?"],
+      [5, 5, "secrets.1", "there is no secret `githbu`, did you mean `github`?"],
+      [6, 5, "secrets.2", "there is no secret `other`; there are: github, npm"],
+    ]);
+  });
+
+  it("are lists of names, of a bounded length", async () => {
+    const many = Array.from({ length: 17 }, (_, index) => `s${index}`).join(", ");
+    const dir = await projectFolder({
+      "corral.yaml": `version: 1\n${SOURCES}`,
+      "workers/a.worker": worker("secrets: npm\n"),
+      "workers/b.worker": worker("secrets: [../npm]\n"),
+      "workers/c.worker": worker(`secrets: [${many}]\n`),
+      "workers/d.worker": worker("secret: [npm]\n"),
+    });
+    const error = await loadProject(dir).catch((caught: DeclarationError) => caught);
+    expect((error as DeclarationError).problems.map(({ path, message }) => `${path}: ${message}`)).toEqual([
+      expect.stringMatching(/^secrets: .*list/),
+      expect.stringMatching(/^secrets\.0: must be 1 to 64/),
+      expect.stringMatching(/^secrets: .*16/),
+      expect.stringMatching(/^secret: .*`secrets`/),
+    ]);
+  });
+});

@@ -395,7 +395,7 @@ describe("network, limits and policy", () => {
         code: "POLICY_WEAKER",
         asked: "roomy",
         has: "strict",
-        lines: ["rootUser", "capabilities", "seccomp", "fileWatches", "tmpExec"],
+        lines: ["rootUser", "capabilities", "seccomp", "fileWatches", "tmpExec", "secrets"],
         by: "caller",
       },
     ]);
@@ -408,6 +408,36 @@ describe("network, limits and policy", () => {
         { code: "LIMIT_TOO_LARGE", by: "policy strict" },
       ],
     );
+  });
+});
+
+describe("secrets inside", () => {
+  const given = project([], { secrets: ["token", "key"] });
+
+  it("are given by name alone, in one order, and to no worker that does not ask", () => {
+    expect(child(given, { secrets: ["token", "key", "token"] }).secrets).toEqual(["key", "token"]);
+    expect(child(given, { inherit: true }).secrets).toBeUndefined();
+    expect(child(given, { secrets: [] }).secrets).toBeUndefined();
+    expect(child(project([]), {}).secrets).toBeUndefined();
+  });
+
+  it("are at most the caller's, and a violation says who took one away", () => {
+    expect(refusals(project([]), { secrets: ["token"] })).toEqual([
+      { code: "SECRET_NOT_AVAILABLE", asked: "token", by: "project", valid: [] },
+    ]);
+    const caller = child(given, { secrets: ["key"] }, "caller");
+    const below = child(caller, { secrets: ["key"] }, "below");
+    expect(refusals(below, { secrets: ["key", "token"] })).toEqual([
+      { code: "SECRET_NOT_AVAILABLE", asked: "token", by: "caller", valid: ["key"] },
+    ]);
+    expect(refusals(child(below, {}, "last"), { secrets: ["key"] })).toMatchObject([{ by: "last", valid: [] }]);
+  });
+
+  it("are none under a policy that forbids them, of the project or of the worker", () => {
+    const forbidden = { asked: "token", by: "policy strict", valid: [] };
+    expect(refusals(project([], { secrets: ["token"] }, strict), { secrets: ["token"] })).toMatchObject([forbidden]);
+    expect(refusals(given, { secrets: ["token"], policy: strict })).toMatchObject([forbidden]);
+    expect(child(given, { policy: strict }).secrets).toBeUndefined();
   });
 });
 

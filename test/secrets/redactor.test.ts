@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { MaskedBytes, Masking } from "../../src/secrets/masking.ts";
 import { REDACTED, Redactor } from "../../src/secrets/redactor.ts";
 
 const KEY = 'sk-"canary"/+key=';
@@ -10,6 +11,18 @@ describe("a redactor", () => {
     for (const form of [KEY, encodeURIComponent(KEY), Buffer.from(KEY).toString("base64")])
       expect(redactor.text(`before ${form} after`)).toBe(`before ${REDACTED} after`);
     expect(redactor.text(JSON.stringify({ key: KEY }))).toBe(JSON.stringify({ key: REDACTED }));
+  });
+
+  it("takes it out where it is encoded together with other text, and leaves bytes that are no text", () => {
+    const redactor = new Redactor([KEY]);
+    for (const before of ["", "u:", "us:", "user:"])
+      expect(
+        Buffer.from(redactor.text(Buffer.from(before + KEY).toString("base64")), "base64").toString(),
+      ).not.toContain("canary");
+    const bytes = Buffer.from([0, 255, 128, 10]);
+    const stream = new MaskedBytes(() => redactor);
+    const pieces = [...Buffer.concat([bytes, Buffer.from(KEY), bytes])].map((byte) => stream.add(Buffer.from([byte])));
+    expect(Buffer.concat([...pieces, stream.end()])).toEqual(Buffer.concat([bytes, Buffer.from(REDACTED), bytes]));
   });
 
   it("takes it out of a value, wherever it stands in it", () => {
@@ -50,5 +63,33 @@ describe("a redactor", () => {
     expect(pieces.add("sec")).toBe("");
     expect(pieces.add("ret!")).toBe(`${REDACTED}!`);
     expect(pieces.end()).toBe("");
+  });
+});
+
+describe("what is hidden in a tree of runs", () => {
+  it("is what its cells have, until it has ended", () => {
+    const masking = new Masking();
+    masking.hold("root", new Map([["a", "value-one"]]));
+    masking.hold("root", new Map([["b", "value-two"]]));
+    // A secret that was read twice.
+    masking.hold("root", new Map([["a", "value-new"]]));
+    const all = "value-one value-two value-new";
+    expect(masking.text("root", all)).toBe("[secret] [secret] [secret]");
+    expect(masking.text("other", all)).toBe(all);
+    expect(masking.search("root")?.().add(Buffer.from("value-new"))).toBe("a");
+    expect(masking.search("other")).toBeNull();
+    masking.release("root");
+    expect(masking.value("root", [all])).toEqual([all]);
+  });
+
+  it("is found in a content that comes in pieces, in all its encodings", () => {
+    const masking = new Masking();
+    masking.hold("root", new Map([["a", KEY]]));
+    for (const form of [KEY, Buffer.from(`user:${KEY}`).toString("base64"), encodeURIComponent(KEY)]) {
+      const search = masking.search("root")?.();
+      const found = [...`before ${form} after`].map((letter) => search?.add(Buffer.from(letter)));
+      expect(found.filter((name) => name === "a")).not.toEqual([]);
+    }
+    expect(masking.search("root")?.().add(Buffer.from("nothing"))).toBeNull();
   });
 });

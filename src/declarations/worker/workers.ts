@@ -10,15 +10,17 @@ import { readWorker, type WorkerDefinition, type WorkerFile, workerNameOf } from
 
 const MAX_WORKERS = 1000;
 
-/**
- * Every `*.worker` file of a folder, by name; `shownDir` is how messages name it. Problems of all files come together.
- * `given`: the names of the project's mounts, `secrets`: of its secrets; null if they are not known.
- */
+/** Names that the project has; null if they are not known. */
+export interface KnownNames {
+  readonly mounts: readonly string[] | null;
+  readonly secrets: readonly string[] | null;
+}
+
+/** Every `*.worker` file of a folder, by name; `shownDir` is how messages name it. Problems of all files come together. */
 export async function readWorkers(
   dir: string,
   shownDir: string,
-  given: readonly string[] | null,
-  secrets: readonly string[] | null,
+  known: KnownNames,
 ): Promise<Checked<ReadonlyMap<string, WorkerDefinition>>> {
   const wrong = (message: string) =>
     ({ ok: false, problems: [{ file: shownDir, line: 1, column: 1, path: "", message }] }) as const;
@@ -28,22 +30,22 @@ export async function readWorkers(
   if (files.length > MAX_WORKERS) return wrong(`holds ${files.length} workers; at most ${MAX_WORKERS} are read`);
   const workers: Checked<WorkerFile>[] = [];
   for (const entry of files) workers.push(await readFrom(join(dir, entry), join(shownDir, entry)));
-  return await checkedTogether(workers, files.map(workerNameOf), given);
+  return await checkedTogether(workers, files.map(workerNameOf), known);
 }
 
 /** The same from the texts of such files, by the names of the workers. */
 export async function readWorkerTexts(
   texts: ReadonlyMap<string, string>,
-  given: readonly string[] | null,
+  known: KnownNames,
 ): Promise<Checked<ReadonlyMap<string, WorkerDefinition>>> {
   const workers = [...texts].map(([name, text]) => readWorker(text, `${name}.worker`));
-  return await checkedTogether(workers, [...texts.keys()], given);
+  return await checkedTogether(workers, [...texts.keys()], known);
 }
 
 async function checkedTogether(
   workers: readonly Checked<WorkerFile>[],
   names: readonly string[],
-  given: readonly string[] | null,
+  { mounts, secrets }: KnownNames,
 ): Promise<Checked<ReadonlyMap<string, WorkerDefinition>>> {
   const problems: Problem[] = [];
   const read: WorkerFile[] = [];
@@ -56,7 +58,7 @@ async function checkedTogether(
   // A worker whose file is wrong still exists: its callers are not to blame.
   problems.push(...read.flatMap((caller) => unknownCalls(caller, names)));
   if (secrets !== null) problems.push(...read.flatMap((file) => unknownInside(file, secrets)));
-  if (given !== null && problems.length === 0) problems.push(...misspeltZones(read, given));
+  if (mounts !== null && problems.length === 0) problems.push(...misspeltZones(read, mounts));
   if (problems.length > 0) return { ok: false, problems };
   return { ok: true, value: new Map(read.map(({ worker }) => [worker.name, worker])) };
 }

@@ -1,7 +1,7 @@
 import type Docker from "dockerode";
 import { within } from "../../platform/within.ts";
 import { FILL_SECRETS, secretLines } from "../gate/script.ts";
-import { GATE_PATH, type Plan, type PlannedUser } from "../plan/plan.ts";
+import { GATE_PATH, type Plan, type PlannedUser, SECRETS_PATH } from "../plan/plan.ts";
 import type { Cell } from "../port/cell.ts";
 import { EngineTrouble } from "../port/driver.ts";
 import type { ExecExit, ExecRequest, SessionCell } from "../port/exec.ts";
@@ -67,7 +67,8 @@ export async function fillSecrets(
   const argv = [GATE_PATH, "sh", "-c", FILL_SECRETS, GATE_PATH, names.join(" ")];
   const exec = await cell.exec({ argv, cwd: "/", env: {}, stdin: secretLines(names, values), onOutput: () => {} });
   const exit = await within(exec.exit, SCRIPT_MS);
-  if (exit?.kind !== "exited" || exit.code !== 0) throw new EngineTrouble("the cell did not take its secrets");
+  if (exit?.kind !== "exited" || exit.code !== 0)
+    throw new EngineTrouble(`the secrets could not be written: the image may have files at ${SECRETS_PATH}`);
 }
 
 /** How long one of Corral's own scripts may take in a cell. */

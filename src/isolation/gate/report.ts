@@ -20,6 +20,8 @@ export interface GateReport {
   readonly directoryEntered: boolean;
   /** Parts that no gate writes: some of the text comes from the image, which could add sections of its own. */
   readonly flaws: readonly string[];
+  /** True if something is in the place of secrets before they are: the Engine copies what the image has there. */
+  readonly secretsTaken: boolean;
   /** The program that the worker's command names, absolute in the cell; empty if the image does not have it. */
   readonly command: string;
 }
@@ -73,13 +75,14 @@ export function parseGateReport(text: string): GateReport {
         .map(([id, path]) => [path, id]),
     ),
     directoryEntered: section("directory").join("\n") === "entered",
+    secretsTaken: sections.has("secrets"),
     command: section("command")[0] ?? "",
     flaws,
   };
 }
 
 const SECTIONS: ReadonlySet<string> = new Set(
-  "mountinfo status limits dev meminfo cgroup namespaces identities directory command end".split(" "),
+  "mountinfo status limits dev meminfo cgroup namespaces identities directory command secrets end".split(" "),
 );
 
 /** `== name` as the gate's script writes it, and `==> /proc/self/name <==` as its `head` does. */

@@ -8,11 +8,13 @@ export const BEGUN = "== begun\n";
 export const GATE_SHUT = 125;
 
 /**
- * Makes the files of secrets from lines of its input, one for each name of `$1`. All of it is done by this shell itself: no value
- * is an argument, and none is in the environment of a process. What is there already is never written to.
+ * Makes the files of secrets from lines of its input, one for each name of `$1`. The shell itself reads and writes them: no value
+ * is an argument, and none is in the environment of a process. What is there already is never written to. The Engine gives
+ * the directory the mode that it has in the image.
  */
 export const FILL_SECRETS = `
 set -fC; umask 377; IFS=' '
+[ -z "$1" ] || "$0" chmod 700 ${SECRETS_PATH} || exit 1
 for name in $1; do IFS= read -r value && printf %s "$value" > ${SECRETS_PATH}/"$name" || exit 1; done`;
 
 /** The lines that {@link FILL_SECRETS} reads. A value has no line break. */
@@ -61,6 +63,11 @@ esac
 )
 echo '== command'
 echo "$corral_gate_command"
+if [ -n "$1" ]; then (
+  for left in ${SECRETS_PATH}/* ${SECRETS_PATH}/.[!.]* ${SECRETS_PATH}/..?*; do
+    if [ -e "$left" ] || [ -L "$left" ]; then echo '== secrets'; echo taken; break; fi
+  done
+) fi
 echo '== end'
 ( IFS= read -r go && [ "$go" = go ] ) || exit ${GATE_SHUT}
 ( ${FILL_SECRETS} ) || exit ${GATE_SHUT}

@@ -82,10 +82,10 @@ function requestedLines(plan: Plan): EnforcementLines {
 function actualLines(plan: Plan, report: GateReport, inPlace: number): EnforcementLines {
   const strangers = report.mounts.filter((mount) => !isExpected(mount, plan)).map((mount) => mount.path);
   const missing = plan.tmpfs.filter(({ path }) => !report.mounts.some((mount) => mount.path === path));
-  const covered = plan.secrets === undefined || isOnTop(report.mounts, SECRETS_PATH) ? [] : [`${SECRETS_PATH} covered`];
   const others = [
     strangers.length === 0 ? "no others" : `and also ${strangers.join(" ")}`,
-    ...covered,
+    ...(plan.secrets === undefined || isOnTop(report.mounts, SECRETS_PATH) ? [] : [`${SECRETS_PATH} covered`]),
+    ...(report.secretsTaken ? [`${SECRETS_PATH} not empty`] : []),
     ...missing.map(({ path }) => `no tmpfs at ${path}`),
   ].join(", ");
   const uids = report.status.get("Uid")?.split(/\s+/) ?? [];

@@ -143,16 +143,10 @@ function imageEnvironment(image: ImageFacts): Record<string, string> {
 /** For the mount points below `/root`, which need no space. */
 const ROOT_BYTES = 4096;
 
-/**
- * For the files of a worker's secrets, each at most 10,000 bytes. Root owns it, as it owns `/tmp`: the worker may remove its
- * copies and cannot change the place.
- */
+/** For the files of a worker's secrets, each at most 10,000 bytes. */
 const SECRETS_BYTES = 1024 ** 2;
 
-/**
- * What an item leaves in a place that the next one reads would be the next one's secret, and the first process of such a cell
- * has the rights of its items.
- */
+/** The worker owns the place of its secrets: what one item leaves there, if only a mode, the next one could read. */
 function refuseSecrets({ image }: PlanRequest, serves: boolean, violations: Violation[]): void {
   if (serves) {
     const reason = "a cell that serves many items holds no secret. Use `reuse: fresh`";
@@ -169,7 +163,7 @@ function planTmpfs(request: PlanRequest, home: string, mounts: Plan["mounts"]): 
   const wanted: PlannedTmpfs[] = [
     ...(request.sandbox.secrets === undefined
       ? []
-      : [{ path: SECRETS_PATH, bytes: SECRETS_BYTES, exec: false, mode: "1777" }]),
+      : [{ path: SECRETS_PATH, bytes: SECRETS_BYTES, exec: false, mode: "0700" }]),
     { path: "/tmp", bytes: policy.tmpBytes, exec, mode: "1777" },
     { path: home, bytes: policy.homeBytes, exec, mode: "0700" },
     ...volumePaths(request.image).map((path) => ({ path, bytes: policy.tmpBytes, exec, mode: "1777" })),

@@ -1,6 +1,6 @@
 import { posix } from "node:path";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
-import { ATTACHMENTS_PATH } from "../../isolation/plan/plan.ts";
+import { ATTACHMENTS_PATH, SECRETS_PATH } from "../../isolation/plan/plan.ts";
 import { readablePaths, writablePaths } from "../../sandbox/access.ts";
 import { ROOTED_BASE } from "../../sandbox/reserved.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
@@ -28,6 +28,11 @@ function surroundings(worker: WorkerDefinition, sandbox: Sandbox, readable: read
     ...(waiting.length === 0
       ? []
       : [`Readable after the user agrees, who is asked when you use them: ${paths(waiting)}.`]),
+    ...(sandbox.secrets === undefined
+      ? []
+      : [
+          `Commands find secrets as files below ${SECRETS_PATH}: ${sandbox.secrets.join(", ")}. You see \`[secret]\` in their place.`,
+        ]),
     `Relative paths begin at ${sandbox.workingDir}.`,
     ...(sandbox.rooted
       ? [`Commands see these directories below ${ROOTED_BASE}; tools take both paths of a file.`]

@@ -1,5 +1,5 @@
 import { posix } from "node:path";
-import { ATTACHMENTS_PATH, type Plan } from "../../isolation/plan/plan.ts";
+import { ATTACHMENTS_PATH, type Plan, SECRETS_PATH } from "../../isolation/plan/plan.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import { shownNetwork } from "../../sandbox/network/shown-rule.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
@@ -25,6 +25,7 @@ export function sandboxView(job: Job, sandbox: Sandbox, plan: Plan): unknown {
     attachments: job.attachments.map((attachment) => posix.join(ATTACHMENTS_PATH, attachment.name)),
     workingDir: plan.workingDir,
     network: shownNetwork(sandbox.network),
+    secrets: (plan.secrets ?? []).map((name) => posix.join(SECRETS_PATH, name)),
     limits: plan.limits,
     policy: plan.policy,
     calls: job.worker.calls,

@@ -123,6 +123,7 @@ async function explainRun(job: Job, objections: readonly Violation[], walk: Walk
       ...(consent === null ? [] : [consent.note]),
       ...consentNotes(job.worker, sandbox),
       ...furtherNotes(job.worker),
+      ...secretNotes(sandbox),
       ...skippedFor(job.worker, project.registries),
       ...planning.notes,
     ],
@@ -163,6 +164,14 @@ function furtherNotes({ dynamic, git = [], withoutEffect = [] }: WorkerDefinitio
   }
   if (git.length > 0) notes.push(`It may use these git repositories, as far as its callers may: ${git.join(", ")}.`);
   return notes;
+}
+
+function secretNotes({ secrets = [] }: Sandbox): string[] {
+  if (secrets.length === 0) return [];
+  const what = secrets.length === 1 ? "the value of a secret" : `the values of ${secrets.length} secrets`;
+  return [
+    `Its programs have ${what}, and can write it wherever they can write. If it only goes to a host, \`set\` in \`network\` keeps it outside.`,
+  ];
 }
 
 /** Registries of this machine that the presets of its network would mean, and that are not used. */

@@ -40,6 +40,7 @@ const LOOSER = [
   ["capabilities", "[CAP_SETUID, CAP_CHOWN]", { capabilities: ["CAP_CHOWN", "CAP_SETUID"] }],
   ["file_watches", "true", { fileWatches: true }],
   ["tmp_exec", "true", { tmpExec: true }],
+  ["secrets", "allowed", { secrets: "allowed" }],
 ] as const;
 
 describe("the policies of the package", () => {
@@ -65,7 +66,7 @@ describe("the policies of the package", () => {
   it("loosen only what they are for", async () => {
     const loosened = async (name: string) =>
       policyWeaknesses(await loadPolicy(name, { dirs: [] }), await loadPolicy("untrusted", { dirs: [] }));
-    expect(await loosened("default")).toEqual(["rootUser", "fileWatches"]);
+    expect(await loosened("default")).toEqual(["rootUser", "fileWatches", "secrets"]);
     expect(await loosened("ci")).toEqual(["fileWatches", "tmpExec"]);
   });
 });

@@ -294,3 +294,34 @@ describe("a cell that is not what was planned is refused, and named is", () => {
 function asPattern(text: string): RegExp {
   return new RegExp(`^${text.replace(/[.*+?^${}()|[\]\\/]/g, "\\$&")}$`);
 }
+
+describe("a cell with secrets", () => {
+  const withSecrets: Plan = {
+    ...plan,
+    secrets: ["token"],
+    tmpfs: [...plan.tmpfs, { path: "/run/secrets", bytes: 1024 ** 2, exec: false, mode: "0700" }],
+  };
+  const line = (path: string, more = "rw,nosuid,nodev,noexec,relatime - tmpfs tmpfs rw,size=1024k"): string =>
+    `195 168 0:76 / ${path} ${more}\n`;
+  const reported = (...lines: string[]): string =>
+    altered(SOUND_REPORT, "\n\n==> /proc/self/status", `\n${lines.join("")}\n==> /proc/self/status`);
+
+  it("has them in memory at their place, and nothing over it", () => {
+    expect(violations(reported(line("/run/secrets")), withSecrets)).toEqual([]);
+  });
+
+  it("is refused if something is there already, which another engine may copy from the image", () => {
+    const taken = altered(reported(line("/run/secrets")), "== end", "== secrets\ntaken\n== end");
+    expect(missing(taken, withSecrets).join()).toContain("/run/secrets not empty");
+  });
+
+  it.each([
+    ["nowhere", [line("/proc/scsi")], "no tmpfs at /run/secrets"],
+    ["where a link of the image leads", [line("/etc/secrets")], "and also /etc/secrets"],
+    ["on a disk", [line("/run/secrets", "rw,nosuid,nodev,noexec - ext4 /dev/vda rw")], "and also /run/secrets"],
+    ["with room for more", [line("/run/secrets", "rw,nosuid,nodev,noexec - tmpfs tmpfs rw")], "and also /run/secrets"],
+    ["below a mount that was made later", [line("/run/secrets"), line("/run")], "/run/secrets covered"],
+  ])("is refused if they are %s", (_, lines, found) => {
+    expect(missing(reported(...lines), withSecrets).join()).toContain(found);
+  });
+});

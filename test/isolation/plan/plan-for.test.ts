@@ -50,6 +50,7 @@ const GOLDEN: Readonly<Record<string, RequestAsked>> = {
   },
   "single-file": { sandbox: under([mount("/notes.md", "ro")]), files: ["/host/notes.md"] },
   "network-open": { sandbox: project([], { network: true }, { ...roomy, name: "roomy" }) },
+  secrets: { sandbox: project([], { network: false, secrets: ["token", "key"] }, { ...roomy, name: "roomy" }) },
   "network-of-names": {
     sandbox: under([], untrusted, {
       network: {
@@ -213,6 +214,24 @@ describe("what no cell can express", () => {
     const sources = new Map([...request.sources, [items.io, folder], [items.attachments, folder]]);
     const planning = planFor({ ...request, sources, plumbing: { ...request.plumbing, items } });
     expect(planning).toMatchObject({ ok: false, violations: [{ code: "NETWORK_NOT_ENFORCEABLE" }] });
+  });
+
+  it("is a secret in a cell that serves many items, or below which the image has a volume", () => {
+    const sandbox = project([], { network: false, secrets: ["token"] });
+    const request = requestFor({ sandbox, image: { volumes: ["/run/secrets/token/"] } });
+    const items = { io: "/state/live/owner/io", attachments: "/state/live/owner/at" };
+    const folder = { device: "8", inode: "13", uid: 65532, gid: 65532, kind: "directory" } as const;
+    const sources = new Map([...request.sources, [items.io, folder], [items.attachments, folder]]);
+    expect(planFor({ ...request, sources, plumbing: { ...request.plumbing, items } })).toEqual({
+      ok: false,
+      violations: [
+        { code: "SECRETS_NOT_ENFORCEABLE", reason: expect.stringContaining("Use `reuse: fresh`") },
+        { code: "MOUNT_RESERVED", path: "/run/secrets", because: "volume" },
+      ],
+    });
+    const inItsPlace = planFor(requestFor({ sandbox, image: { volumes: ["/run/secrets", "/run"] } }));
+    if (!inItsPlace.ok) throw new Error(JSON.stringify(inItsPlace.violations));
+    expect(inItsPlace.plan.tmpfs.filter(({ path }) => path === "/run/secrets")).toMatchObject([{ bytes: 1024 ** 2 }]);
   });
 
   it("is a file of Corral's own below a mount: its place would be made on the host, by root", () => {
