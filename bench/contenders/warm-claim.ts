@@ -38,6 +38,7 @@ export async function warmClaim(bench: Bench): Promise<Contender> {
       const { signal } = new AbortController();
       const job = await itemJob({ worker, caller: caller, sandbox: derived.sandbox, reads: [], env }, item, {
         run,
+        fleet: "",
         signal,
         turn,
       });

@@ -51,7 +51,7 @@ async function perLiveCell(bench: Bench): Promise<number> {
       return mayBegin.promise;
     };
     const item = { index, key: String(index), place: "the bench", attachments: [] };
-    const asked = { run: newRunId(), signal: new AbortController().signal, turn };
+    const asked = { run: newRunId(), fleet: "", signal: new AbortController().signal, turn };
     const running = executor.run(
       await itemJob({ worker, caller: caller, sandbox: derived.sandbox, reads: [], env }, item, asked),
     );

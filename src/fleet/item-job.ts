@@ -29,11 +29,17 @@ export function readByAll({ mounts }: Sandbox, reuse: Reuse): string[] {
 export async function itemJob(
   { worker, caller, sandbox, reads, env }: FleetJob,
   item: ItemRequest,
-  { run, signal, turn }: Pick<Job, "run" | "signal"> & { turn: () => Promise<void> },
+  { run, fleet, signal, turn }: Pick<Job, "run" | "signal"> & { fleet: string; turn: () => Promise<void> },
 ): Promise<Job> {
   const attachments = await Promise.all(item.attachments.map((attachment) => resolved(attachment, caller)));
   const asked = { run, worker, callerSandbox: caller, signal, attachments, input: item.input };
-  return { ...rootJob(asked, env.project.delegation), narrow: narrowOf(item, reads), makesBelow: sandbox, turn };
+  return {
+    ...rootJob(asked, env.project.delegation),
+    narrow: narrowOf(item, reads),
+    makesBelow: sandbox,
+    turn,
+    fleet: { id: fleet, item: item.index },
+  };
 }
 
 /** The paths to write narrow only writing: reading stays as it is, unless the item says what it reads too. */

@@ -182,7 +182,7 @@ export class RunningFleet {
         const error = { code: "ITEM_REFUSED", message: request.refusal };
         return await this.#settle(claimed, { ...unrunResult(claimed, "refused"), error }, UNRUN);
       }
-      const job = await itemJob(fleet, request, { run, signal: ends.signal, turn });
+      const job = await itemJob(fleet, request, { run, fleet: this.id, signal: ends.signal, turn });
       const entry = (await this.#cache?.entryOf(job)) ?? null;
       const earlier = entry === null ? null : journal.succeededBefore(entry.key);
       if (earlier !== null) {

@@ -3,9 +3,15 @@ import { changesApplied, changesApplying, changesDiscarded, outcomeCounts } from
 import type { AuditTrail } from "../audit/trail.ts";
 import { type ChangeDiff, changeDiffs, changesetDiff } from "../changes/diff.ts";
 import { type Change, type ChangeOutcome, type Changeset, only } from "../changes/model/changeset.ts";
-import type { ChangesetStore, KeptChangeset, Listed, NotKept } from "../changes/store/changeset-store.ts";
+import {
+  type ChangesetStore,
+  digestOf,
+  type KeptChangeset,
+  type Listed,
+  type NotKept,
+} from "../changes/store/changeset-store.ts";
 import { loadProject, type Project } from "../declarations/project.ts";
-import { type Decided, decisionsOn } from "../run/changes/decisions.ts";
+import { type Decided, decisionsOn, ruledChange } from "../run/changes/decisions.ts";
 import { finishInterrupted } from "../run/changes/finish-interrupted.ts";
 import { changesetStore } from "../run/changes/into-project.ts";
 import { approverFor } from "../run/open/options.ts";
@@ -15,7 +21,9 @@ import type { ApprovalMode } from "../sandbox/approval.ts";
 import { covers, parseVirtualPath } from "../sandbox/virtual-path.ts";
 import type { Env } from "../secrets/read-secret.ts";
 import { chosenId, LATEST } from "./chosen-id.ts";
+import { type Foreseen, type ForeseenPart, foreseen, withDirectories } from "./foreseen-changes.ts";
 import { RequestError } from "./request-error.ts";
+import { recordEnded } from "./reviewed-items.ts";
 import { printableLine } from "./wording/printable.ts";
 
 /** One changeset in a list. `ok: false`: its record cannot be read, so its project is not known. */
@@ -39,6 +47,8 @@ export interface KeptChange extends Pick<Change, "index" | "path" | "kind" | "ty
 }
 
 export interface ShownChangeset extends Pick<Changeset, "id" | "run" | "root" | "worker" | "project" | "createdAt"> {
+  /** For `apply`, so that a decision is on what was shown. */
+  readonly digest: string;
   /** The changed directories: as the worker saw them, and on the host. */
   readonly mounts: readonly { readonly path: string; readonly host: string }[];
   readonly changes: readonly KeptChange[];
@@ -54,6 +64,10 @@ export interface ApplyApproval {
 export interface ApplyRequest {
   /** Only changes at or below these paths, and the directories that they need. Absent or empty: all. */
   readonly only?: readonly string[];
+  /** In place of `only`: the changes of these indexes, and the directories that they need. */
+  readonly which?: readonly number[];
+  /** The digest of what was shown: nothing is applied if the changeset has another one now. Absent: that of this moment. */
+  readonly digest?: string;
   /**
    * `agreed`: the caller has already agreed to all of it, so no person is asked; rules of the project that deny still deny.
    * A function is called once for each project.
@@ -73,6 +87,21 @@ export interface AppliedChangeset {
 
 export type AppliedChange = Omit<KeptChange, "bytes">;
 
+/** A changeset as it is reviewed. `digest`: what `apply` compares, so that a decision is on what was shown. */
+export interface ForeseenChangeset extends Omit<Foreseen, "parts">, Pick<Changeset, "id" | "worker" | "project"> {
+  readonly digest: string;
+  /** How many changes can still be applied. */
+  readonly waiting: number;
+  /** The project's approval mode. */
+  readonly mode: ApprovalMode;
+  readonly parts: readonly RuledPart[];
+}
+
+/** `ruled`: the decision of the project's rules; null: a person decides. */
+export interface RuledPart extends ForeseenPart {
+  readonly ruled: Decision | null;
+}
+
 /**
  * The changesets of a state directory: what runs wrote and was not applied yet. Opening finishes what a dead process had
  * begun to apply, and reports each with `onFinished`, in words for people. `env`: Corral's own environment, for reading projects.
@@ -84,6 +113,8 @@ export class Changesets {
   /** One approver for each project and way to ask, so that an answer for the session covers further changesets. */
   readonly #asked = new Map<string, { project: Project; approver: Approver; approval: ApplyRequest["approval"] }>();
 
+  readonly #projects = new Map<string, Project>();
+
   private constructor(stateDir: string, env: Env, store: ChangesetStore) {
     this.#stateDir = stateDir;
     this.#env = env;
@@ -93,6 +124,7 @@ export class Changesets {
   static async open(stateDir: string, env: Env, onFinished: (text: string) => void = () => {}): Promise<Changesets> {
     const store = changesetStore(stateDir);
     for (const { text } of await finishInterrupted(store, stateDir)) onFinished(text);
+    await recordEnded(store, stateDir);
     return new Changesets(stateDir, env, store);
   }
 
@@ -129,7 +161,39 @@ export class Changesets {
       const bytes = change.type === "file" ? (change.next?.size ?? null) : null;
       return { ...facts(change), bytes, outcome, reason };
     });
-    return { id, run, root, worker, project, createdAt, mounts: places, changes: shown };
+    const digest = digestOf(changeset);
+    return { id, run, root, worker, project, createdAt, digest, mounts: places, changes: shown };
+  }
+
+  /** What it would do now, part by part, and what the project's rules alone say of each. @throws as `show` */
+  async foresee(id: string): Promise<ForeseenChangeset> {
+    const kept = await this.#load(id);
+    const { run, root, worker, project: dir } = kept.changeset;
+    const project = await this.#projectOf(dir);
+    const ruled = ruledChange(project, { run, root, worker: { name: worker } });
+    const changes = new Map(kept.changeset.changes.map((change) => [change.index, change]));
+    const { parts, ...rest } = await foreseen(kept);
+    const decided = parts.map((part): RuledPart => {
+      const rulings = part.indexes.flatMap((index) => changes.get(index) ?? []).map(ruled);
+      const denial = rulings.find((one) => one?.outcome === "denied") ?? null;
+      return { ...part, ruled: denial ?? (rulings.includes(null) ? null : (rulings[0] ?? null)) };
+    });
+    const { mode } = project.approval;
+    return {
+      id,
+      worker,
+      project: dir,
+      mode,
+      digest: digestOf(kept.changeset),
+      waiting: kept.waiting.size,
+      ...rest,
+      parts: decided,
+    };
+  }
+
+  /** What `apply` compares with what was shown. @throws as `show` */
+  async digest(id: string): Promise<string> {
+    return digestOf((await this.#load(id)).changeset);
   }
 
   /** What is still kept, compared with the files as they are now: a unified diff. @throws as `show` */
@@ -138,10 +202,13 @@ export class Changesets {
   }
 
   /** The same, change by change; `notShown`: how many are beyond the limit. @throws as `show` */
-  async diffs(id: string): Promise<{ readonly diffs: readonly ChangeDiff[]; readonly notShown: number }> {
-    const waiting = waitingOf(await this.#load(id));
+  async diffs(
+    id: string,
+  ): Promise<{ readonly digest: string; readonly diffs: readonly ChangeDiff[]; readonly notShown: number }> {
+    const kept = await this.#load(id);
+    const waiting = waitingOf(kept);
     const diffs = await Array.fromAsync(changeDiffs(waiting));
-    return { diffs, notShown: waiting.changes.length - diffs.length };
+    return { digest: digestOf(kept.changeset), diffs, notShown: waiting.changes.length - diffs.length };
   }
 
   /**
@@ -151,9 +218,15 @@ export class Changesets {
    * @throws RequestError UNKNOWN_CHANGE for a path of `only` at which no change waits, DeclarationError if the project has mistakes,
    *   and as `show`; nothing was applied then.
    */
-  async apply(id: string, { only: paths = [], approval, signal = NEVER }: ApplyRequest): Promise<AppliedChangeset> {
+  async apply(
+    id: string,
+    { only: paths = [], which, digest: shown, approval, signal = NEVER }: ApplyRequest,
+  ): Promise<AppliedChangeset> {
     const kept = await this.#load(id);
-    const { changes, unmatched } = selectChanges(waitingOf(kept), paths);
+    const digest = digestOf(kept.changeset);
+    if (shown !== undefined && shown !== digest) throw new RequestError("CHANGESET_CHANGED", id, CHANGED);
+    const waiting = waitingOf(kept);
+    const { changes, unmatched } = which === undefined ? selectChanges(waiting, paths) : chosenChanges(waiting, which);
     if (unmatched.length > 0) {
       const places = unmatched.map((path) => printableLine(path)).join(", ");
       throw new RequestError("UNKNOWN_CHANGE", id, `no change waits at ${places}`);
@@ -174,11 +247,18 @@ export class Changesets {
       });
     if (agreed.length === 0) return { id, changes: withheld, left: kept.waiting.size };
     await trail.append(changesApplying(selected, agreed));
-    const applied = await this.#store.applyKept(id, new Set(agreed.map(({ index }) => index)), { signal });
+    const indexes = new Set(agreed.map(({ index }) => index));
+    const applied = await this.#store.applyKept(id, indexes, { signal, digest });
     if (!applied.ok) throw notKept(id, applied);
     const settled = applied.settled.map(({ change, ...verdict }) => ({ ...facts(change), ...verdict }));
     await trail.append(changesApplied(selected, settled));
-    return { id, changes: [...settled, ...withheld].sort((a, b) => a.index - b.index), left: applied.left };
+    if (applied.left === 0) await recordEnded(this.#store, this.#stateDir, id);
+    const done = new Set(settled.map(({ index }) => index));
+    const elsewhere = agreed
+      .filter(({ index }) => !done.has(index))
+      .map((change): AppliedChange => ({ ...facts(change), outcome: "conflict", reason: DECIDED_ELSEWHERE }));
+    const all = [...settled, ...elsewhere, ...withheld].sort((a, b) => a.index - b.index);
+    return { id, changes: all, left: applied.left };
   }
 
   /** Removes a changeset with all that was written there; what was applied before stays applied. @throws as `show`, but not for a broken one */
@@ -186,9 +266,11 @@ export class Changesets {
     const loaded = await this.#store.load(id);
     const done = await this.#store.discard(id);
     if (!done.ok) throw notKept(id, done);
-    if (!loaded.ok) return;
-    await using trail = await openTrail(this.#stateDir, loaded.changeset.project);
-    await trail.append(changesDiscarded(loaded.changeset, waitingOf(loaded).changes));
+    if (loaded.ok) {
+      await using trail = await openTrail(this.#stateDir, loaded.changeset.project);
+      await trail.append(changesDiscarded(loaded.changeset, waitingOf(loaded).changes));
+    }
+    await recordEnded(this.#store, this.#stateDir, id);
   }
 
   async #load(id: string): Promise<KeptChangeset> {
@@ -215,10 +297,16 @@ export class Changesets {
     );
   }
 
+  async #projectOf(dir: string): Promise<Project> {
+    const project = this.#projects.get(dir) ?? (await loadProject(dir, this.#env));
+    this.#projects.set(dir, project);
+    return project;
+  }
+
   async #asking(dir: string, approval: ApplyRequest["approval"]) {
     const before = this.#asked.get(dir);
     if (before !== undefined && before.approval === approval) return before;
-    const project = await loadProject(dir, this.#env);
+    const project = await this.#projectOf(dir);
     const asked = approval === "agreed" ? AGREED : approval(project);
     const asking = { project, approver: approverFor(project, asked), approval };
     this.#asked.set(dir, asking);
@@ -227,6 +315,8 @@ export class Changesets {
 }
 
 const NEVER = new AbortController().signal;
+const CHANGED = "the changeset is not what was shown any more, so nothing was applied: look at it again";
+const DECIDED_ELSEWHERE = "another process decided on it first";
 
 /** Takes the place of a person's answer, whatever the project's mode; its rules come first all the same. */
 const AGREED: ApplyApproval = {
@@ -254,6 +344,7 @@ function waitingOf({ changeset, waiting }: KeptChangeset): Changeset {
 
 function notKept(id: string, { code, reason }: NotKept): RequestError {
   if (code === "missing") return unknownChangeset(id, reason);
+  if (code === "changed") return new RequestError("CHANGESET_CHANGED", id, reason);
   return new RequestError(code === "busy" ? "CHANGESET_BUSY" : "CHANGESET_BROKEN", id, reason);
 }
 
@@ -270,6 +361,13 @@ function withheldAs(change: Change, decision: Decision | undefined): AppliedChan
   return { ...facts(change), outcome, reason: decision?.reason ?? "nothing decided on it" };
 }
 
+/** What does not wait any more, another process has decided on. */
+function chosenChanges(waiting: Changeset, which: readonly number[]): ReturnType<typeof selectChanges> {
+  const wanted = new Set(which);
+  const chosen = new Set(waiting.changes.filter(({ index }) => wanted.has(index)));
+  return { changes: withDirectories(waiting, chosen), unmatched: [] };
+}
+
 /** The changes at or below some paths, and the directories that they need; all of them if there is no path. */
 function selectChanges(
   { changes: waiting }: Changeset,
@@ -279,21 +377,9 @@ function selectChanges(
   const parsed = asked.map((raw) => ({ raw, place: parseVirtualPath(raw) }));
   const paths = parsed.flatMap(({ place }) => (place.ok ? [place.path] : []));
   const chosen = new Set(waiting.filter(({ path }) => paths.some((wanted) => covers(wanted, path))));
-  const above = new Set([...chosen].filter(({ kind }) => kind !== "delete").flatMap(({ path }) => parentsOf(path)));
-  const made = new Set(waiting.filter((one) => above.has(one.path) && makesDirectory(one)).map(({ path }) => path));
-  // What gives way to such a directory has to go before it.
-  const changes = waiting.filter((one) => chosen.has(one) || made.has(one.path));
+  const changes = withDirectories({ changes: waiting }, chosen);
   const unmatched = parsed
     .filter(({ place }) => !place.ok || !waiting.some(({ path }) => covers(place.path, path)))
     .map(({ raw }) => raw);
   return { changes, unmatched };
-}
-
-function makesDirectory({ kind, type }: Change): boolean {
-  return kind === "create" && type === "directory";
-}
-
-function parentsOf(path: string): string[] {
-  const parts = path.split("/");
-  return parts.slice(2).map((_, index) => parts.slice(0, index + 2).join("/"));
 }

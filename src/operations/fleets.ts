@@ -9,10 +9,12 @@ import { reportHtml } from "../fleet/report/html.ts";
 import { STATUSES } from "../fleet/report/measures/outcome.ts";
 import { resultsCsv } from "../fleet/report/results-export.ts";
 import { openEngine } from "../isolation/open-engine.ts";
+import { changesetStore } from "../run/changes/into-project.ts";
 import { lockOwner } from "../state/owner.ts";
 import type { ProjectPlace } from "./audit.ts";
 import { chosenId, ENOUGH_CANDIDATES, LATEST } from "./chosen-id.ts";
 import { RequestError, unknownError } from "./request-error.ts";
+import { recordEnded } from "./reviewed-items.ts";
 import { printableLine } from "./wording/printable.ts";
 
 export interface FleetPlace extends ProjectPlace {
@@ -184,15 +186,16 @@ export async function removeFleets(
   using journal = await journalAt(place);
   const named = ids.map((id) => fleetIn(journal, id));
   for (const { id, state, endedAt } of named) {
-    const message = `fleet ${id} is ${state}; only a fleet that has ended can be removed`;
-    if (endedAt === null) throw new RequestError("FLEET_NOT_ENDED", id, message);
+    const waits = state === "pending" ? ": changes of its items wait for consent" : "";
+    const message = `fleet ${id} is ${state}${waits}; only a fleet that has ended can be removed`;
+    if (endedAt === null || state === "pending") throw new RequestError("FLEET_NOT_ENDED", id, message);
   }
   const old =
     endedBefore === null
       ? []
       : journal
           .list(Number.MAX_SAFE_INTEGER)
-          .filter(({ endedAt }) => endedAt !== null && Date.parse(endedAt) < endedBefore);
+          .filter(({ endedAt, state }) => state !== "pending" && endedAt !== null && Date.parse(endedAt) < endedBefore);
   const removed: string[] = [];
   for (const id of new Set([...named, ...old].map((fleet) => fleet.id))) {
     if (await journal.forget(id)) removed.push(id);
@@ -214,5 +217,6 @@ export function fleetIn(journal: FleetJournal, asked: string): FleetRecord {
 }
 
 async function journalAt({ stateDir, projectDir }: FleetPlace): Promise<FleetJournal> {
+  await recordEnded(changesetStore(stateDir), stateDir);
   return await openJournal(stateDir, projectDir);
 }

@@ -33,6 +33,8 @@ export type RequestErrorCode =
   | "FLEET_NOT_ENDED"
   /** Another process works on the changeset. */
   | "CHANGESET_BUSY"
+  /** The changeset is not the one that was shown. */
+  | "CHANGESET_CHANGED"
   /** The record of the changeset cannot be read. */
   | "CHANGESET_BROKEN";
 

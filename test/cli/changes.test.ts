@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { ChangesetStore } from "../../src/changes/store/changeset-store.ts";
-import { applyVerb } from "../../src/cli/changes/changes.ts";
+import { applyVerb } from "../../src/cli/changes/apply.ts";
 import type { Terminal } from "../../src/cli/terminal/terminal.ts";
 import { type StagedFolder, stagedFolder, treeAt } from "../changes/staged-folder.ts";
 import { type CliProject, cliProject } from "./cli-project.ts";
@@ -166,7 +166,8 @@ describe("corral changes", () => {
 
   it("discards one, or all of the project and no other", async () => {
     await keepForeign();
-    expect(await changes("discard", "--all")).toMatchObject({ status: 0, stdout: `discarded ${ID}\n` });
+    expect(await changes("discard", "--all")).toMatchObject({ status: 2, stderr: expect.stringContaining("--yes") });
+    expect(await changes("discard", "--all", "--yes")).toMatchObject({ status: 0, stdout: `discarded ${ID}\n` });
     expect(await changes("discard", "ffffffffffff", "--json")).toMatchObject({
       status: 0,
       stdout: '{"discarded":["ffffffffffff"]}\n',
@@ -243,17 +244,17 @@ describe("corral changes apply at a terminal", () => {
     [["\u001b[B", "\r"], 0, "new\n"],
     [["\r"], 1, "old\n"],
     [["\u0003"], 130, "old\n"],
-  ])("asks as a run does, with the diff; the keys %j end with %i", async (keys, status, content) => {
+  ])("asks for each file, with the diff; the keys %j end with %i", async (keys, status, content) => {
     const { terminal, stdin, stderr } = fakeTerminal();
     const left = [...keys];
-    const typed = setInterval(() => stderr().includes("Allow it?") && stdin.write(left.shift() ?? ""), 50);
+    const typed = setInterval(() => stderr().includes("Apply it?") && stdin.write(left.shift() ?? ""), 50);
     try {
       expect(await applyVerb([ID], { project: project.dir, only: ["/work/a.txt"] }, terminal)).toBe(status);
     } finally {
       clearInterval(typed);
     }
     expect(stderr()).toContain("+new");
-    expect(stderr()).toContain("Worker w asks to write in /work/a.txt. Allow it?");
+    expect(stderr()).toContain("File 1 of 1: modify, +1 -1. Apply it?");
     expect(fs.readFileSync(join(staged.target, "a.txt"), "utf8")).toBe(content);
   });
 });
@@ -266,11 +267,12 @@ describe("Ctrl-C at a question of corral changes apply --all", () => {
       await store.keep({ ...changeset, createdAt: `2026-11-2${3 + index}T00:00:00.000Z` }, "held");
     }
     const { terminal, stdin, stdout, stderr } = fakeTerminal();
-    const left = ["\u001b[B", "\r", "\u0003"];
+    // All files of the first changeset, and then Ctrl-C.
+    const left = ["\u001b[B", "\u001b[B", "\r", "\u0003"];
     let asked = 0;
     const typed = setInterval(() => {
-      const questions = stderr().split("Allow it?").length - 1;
-      if (questions > asked || left.length === 2) stdin.write(left.shift() ?? "");
+      const questions = stderr().split("Apply it?").length - 1;
+      if (questions > asked || left.length > 1) stdin.write(left.shift() ?? "");
       asked = questions;
     }, 100);
     try {
@@ -279,7 +281,7 @@ describe("Ctrl-C at a question of corral changes apply --all", () => {
       clearInterval(typed);
     }
     expect(stdout()).toBe("6 applied\n");
-    expect(stderr().split("+new").length - 1, "of the third changeset nothing is shown").toBe(3);
+    expect(stderr().split("+new").length - 1, "of the third changeset nothing is shown").toBe(2);
     expect(stderr()).toMatch(/corral: Stopped: 2 of 3 changesets were not applied. See `corral changes ls`.\n$/);
     expect(tree()).toMatchObject({ "a.txt": "new\n" });
     expect(folders.map(({ target }) => fs.readFileSync(join(target, "f.txt"), "utf8"))).toEqual(["old\n", "old\n"]);

@@ -254,7 +254,7 @@ describe("corral map", () => {
   it("asks nobody what needs agreement, and says so", async () => {
     const { status, stderr } = await project.corral(["map", "asks", "--manifest", "-"], { stdin: '{"n":1}\n' });
     expect(stderr).toMatch(/fleet [0-9a-f]{12} is pending after .*, 1 of 1 item done\n +1 {2}pending\n/);
-    expect(stderr).toMatch(/the changes of 1 item wait for consent: `corral changes ls` lists them/);
+    expect(stderr).toMatch(/the changes of 1 item wait for consent: `corral changes apply --fleet [0-9a-f]{12}` shows/);
     expect(status).toBe(3);
   });
 

@@ -1,6 +1,11 @@
-import { existsSync, readdirSync } from "node:fs";
+import { existsSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import type { Approver } from "../../src/approval/approver.ts";
+import { ChangesetStore } from "../../src/changes/store/changeset-store.ts";
+import { Changesets } from "../../src/operations/changesets.ts";
+import { removeFleets, showFleet } from "../../src/operations/fleets.ts";
+import { pendingItems } from "../../src/operations/pending-items.ts";
 import { runFleet } from "../../src/operations/run-fleet.ts";
 import { sh } from "../run/project-fixture.ts";
 import { type FleetFixture, openFleetProject } from "./fleet-fixture.ts";
@@ -64,3 +69,81 @@ describe("a fleet whose items' changes wait for consent", () => {
     expect(results.get("a")?.changeset).toMatchObject({ counts: { denied: 2, held: 0 } });
   });
 });
+
+describe("the changes of a fleet that is pending", () => {
+  const opened = (f: FleetFixture) => Changesets.open(f.project.stateDir, {});
+  const place = (f: FleetFixture) => ({ stateDir: f.project.stateDir, projectDir: f.project.dir, engineEnv: {} });
+
+  it("are applied item by item, and then the fleet is done and its items say so", async () => {
+    await using f = await project();
+    const { summary, results } = await f.map({}, items("a", "b", "pipe"));
+    const changesets = await opened(f);
+    const { count, each } = await pendingItems(place(f), summary.fleet);
+    expect(count).toBe(3);
+    for await (const { run } of each()) await changesets.apply(run, { approval: "agreed" });
+    expect(readdirSync(join(f.project.dir, "out"))).toEqual(["a", "b", "keep", "pipe"]);
+    expect(readdirSync(join(f.project.dir, "out/pipe"))).toEqual(["f"]);
+    const shown = await showFleet(place(f), summary.fleet);
+    expect(shown).toMatchObject({ state: "done", counts: { pending: 0, failed: 0, done: 3 } });
+    expect(shown.summary).toEqual([
+      { status: "applied", code: null, count: 2 },
+      { status: "partly_applied", code: "CHANGES_PARTLY_APPLIED", count: 1 },
+    ]);
+    const after = [...f.journal.results(summary.fleet)];
+    expect(after[0]).toMatchObject({ status: "applied", error: null, changeset: { id: null, counts: { applied: 2 } } });
+    expect(after[2]).toMatchObject({ changeset: { id: null, counts: { applied: 2, refused: 1 } } });
+    expect(await changesets.list(null)).toEqual([]);
+    expect(readdirSync(join(f.project.stateDir, "changes"))).toEqual([]);
+    await expect(changesets.show(results.get("a")?.run ?? "")).rejects.toMatchObject({ code: "UNKNOWN_CHANGESET" });
+  });
+
+  it("wait as long as one of an item's does, and what is discarded then was applied in part", async () => {
+    await using f = await project();
+    const { summary, results } = await f.map({}, items("a", "b"));
+    const changesets = await opened(f);
+    const [a = "", b = ""] = ["a", "b"].map((key) => results.get(key)?.run ?? "");
+    const seen = await changesets.foresee(a);
+    expect(seen.parts.map(({ path, added, bytes }) => [path, added, bytes])).toEqual([["/out/a/f", 1, 2]]);
+    await changesets.apply(a, { only: ["/out/a"], approval: () => ({ approver: deniesFiles }) });
+    expect((await showFleet(place(f), summary.fleet)).counts.pending).toBe(2);
+    await changesets.discard(a);
+    await changesets.discard(b);
+    expect([...f.journal.results(summary.fleet)].map(({ status }) => status)).toEqual(["discarded", "discarded"]);
+    expect(readdirSync(join(f.project.dir, "out"))).toEqual(["keep"]);
+  });
+
+  it("are recorded by the next command, if the process that applied them was killed before it could", async () => {
+    await using f = await project();
+    const { summary, results } = await f.map({}, items("a", "b"));
+    const [a = "", b = ""] = ["a", "b"].map((key) => results.get(key)?.run ?? "");
+    // As a process leaves it that ends between the store and the journal.
+    const store = new ChangesetStore(f.project.stateDir, { name: "a process", isDead: () => true });
+    const loaded = await store.load(a);
+    expect(await store.applyKept(a, loaded.ok ? loaded.waiting : new Set())).toMatchObject({ ok: true, left: 0 });
+    await store.discard(b);
+    expect(f.journal.find(summary.fleet)).toMatchObject({ state: "pending", counts: { pending: 2 } });
+    await expect(removeFleets(place(f), { ids: [summary.fleet] })).resolves.toEqual([summary.fleet]);
+    expect(readdirSync(join(f.project.stateDir, "changes"))).toEqual([]);
+  });
+
+  it("keep their fleet from being removed", async () => {
+    await using f = await project();
+    const { summary } = await f.map({}, items("a"));
+    const removed = removeFleets(place(f), { ids: [summary.fleet] });
+    await expect(removed).rejects.toMatchObject({ code: "FLEET_NOT_ENDED", message: /changes of its items wait/ });
+    expect(await removeFleets(place(f), { endedBefore: Number.MAX_SAFE_INTEGER })).toEqual([]);
+  });
+
+  it("end as discarded where their folder was removed by hand", async () => {
+    await using f = await project();
+    const { summary, results } = await f.map({}, items("a"));
+    rmSync(join(f.project.stateDir, "changes", results.get("a")?.run ?? "none"), { recursive: true });
+    const { each } = await pendingItems(place(f), summary.fleet);
+    expect(await Array.fromAsync(each())).toEqual([]);
+    expect(await showFleet(place(f), summary.fleet)).toMatchObject({ state: "done", counts: { pending: 0 } });
+  });
+});
+
+const deniesFiles: Approver = {
+  decide: async () => ({ outcome: "denied", scope: "once", reason: "as the test says" }),
+};

@@ -64,6 +64,14 @@ export interface Changeset {
   readonly createdAt: string;
   readonly mounts: readonly ChangedMount[];
   readonly changes: readonly Change[];
+  /** The item of a fleet whose run this was: the fleet's journal has to learn the end of it. Absent: no item. */
+  readonly fleet?: ChangedItem;
+}
+
+export interface ChangedItem {
+  readonly id: string;
+  /** The item's index in its fleet. */
+  readonly item: number;
 }
 
 /** The outcome of one change. `held`: it waits, since its run failed or was not approved in time. */

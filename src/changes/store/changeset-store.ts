@@ -3,6 +3,7 @@ import { mkdir, readdir, rename, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { removeTree } from "../../files/host/remove-tree.ts";
 import { hasCode } from "../../platform/errno.ts";
+import { sha256 } from "../../platform/sha256.ts";
 import { isHeld, type LockOwner, tryHoldFile } from "../../state/file-lock.ts";
 import { statePaths } from "../../state/state-paths.ts";
 import type { ApplicationOptions } from "../apply/application.ts";
@@ -28,10 +29,13 @@ export type Listed =
   | { readonly id: string; readonly ok: true; readonly state: KeptState; readonly applying: boolean }
   | { readonly id: string; readonly ok: false; readonly reason: string };
 
-/** Why nothing was done: the changeset does not exist, another process is working on it, or its record cannot be read. */
+/**
+ * Why nothing was done: the changeset does not exist, another process is working on it, its record cannot be read, or it is not
+ * the one that was shown.
+ */
 export interface NotKept {
   readonly ok: false;
-  readonly code: "missing" | "busy" | "broken";
+  readonly code: "missing" | "busy" | "broken" | "changed";
   readonly reason: string;
 }
 
@@ -44,7 +48,15 @@ export type Finished =
   | { readonly id: string; readonly ok: true; readonly changeset: Changeset; readonly settled: readonly Settled[] }
   | { readonly id: string; readonly ok: false; readonly reason: string };
 
+/** The end of a changeset of a fleet's item: what is not `applied` was discarded or refused. */
+export interface Ended {
+  readonly id: string;
+  readonly state: KeptState;
+}
+
 export interface StoreOptions extends ApplicationOptions {
+  /** What was shown: see {@link digestOf}. If the changeset has another digest now, nothing is applied. */
+  readonly digest?: string | undefined;
   readonly limits?: ApplyLimits | undefined;
 }
 
@@ -121,11 +133,35 @@ export class ChangesetStore {
     return await this.#unlessBroken(id, async () => {
       await this.#finish(folder, options);
       const kept = await read(folder);
+      if (options.digest !== undefined && options.digest !== digestOf(kept.changeset)) return changed(id);
       const settled = await this.#apply(folder, kept, which, options);
       const left = (await read(folder)).waiting.size;
-      if (left === 0) await this.#remove(folder);
+      if (left === 0) await this.#end(folder);
       return { ok: true, settled, left };
     });
+  }
+
+  /** Changesets of fleets' items that ended, until {@link forgetEnded}: a process may die before the fleet's journal knows. `id`: only this one. */
+  async *ended(id: string | null = null): AsyncGenerator<Ended> {
+    for (const name of id === null ? await namesIn(this.#root) : [`${ENDED}${id}`]) {
+      const ended = name.startsWith(ENDED) ? name.slice(ENDED.length) : "";
+      if (!isChangesetId(ended)) continue;
+      const state = await new KeptFolder(join(this.#root, name)).readState().catch((error: unknown) => {
+        // Another process has removed it meanwhile.
+        if (error instanceof BrokenRecord) return null;
+        throw error;
+      });
+      if (state !== null) yield { id: ended, state };
+    }
+  }
+
+  async forgetEnded(id: string): Promise<void> {
+    if (isChangesetId(id)) await removeTree(join(this.#root, `${ENDED}${id}`));
+  }
+
+  /** True while it waits, and until the journal of its fleet knows its end. */
+  async isKnown(id: string): Promise<boolean> {
+    return (await this.#has(id)) || (isChangesetId(id) && (await isThere(join(this.#root, `${ENDED}${id}`))));
   }
 
   /** Removes a changeset, after finishing an interrupted application. One that cannot be read is removed as it is. */
@@ -139,7 +175,7 @@ export class ChangesetStore {
       return { ok: true };
     });
     if (!finished.ok && finished.code !== "broken") return finished;
-    await this.#remove(folder);
+    await this.#end(folder);
     return { ok: true };
   }
 
@@ -154,7 +190,7 @@ export class ChangesetStore {
       const done = await this.#unlessBroken(id, async () => {
         const settled = await this.#finish(folder, options);
         const { changeset, waiting } = await read(folder);
-        if (waiting.size === 0) await this.#remove(folder);
+        if (waiting.size === 0) await this.#end(folder);
         return { ok: true, changeset, settled };
       });
       if (!done.ok) finished.push({ id, ok: false, reason: done.reason });
@@ -250,7 +286,10 @@ export class ChangesetStore {
     return held;
   }
 
-  async #unlessBroken<T extends { readonly ok: true }>(id: string, act: () => Promise<T>): Promise<T | NotKept> {
+  async #unlessBroken<T extends { readonly ok: true }>(
+    id: string,
+    act: () => Promise<T | NotKept>,
+  ): Promise<T | NotKept> {
     try {
       return await act();
     } catch (error) {
@@ -266,6 +305,16 @@ export class ChangesetStore {
     await removeTree(away);
   }
 
+  /** The end of an item's changeset stays until the journal of its fleet knows it. */
+  async #end(folder: KeptFolder): Promise<void> {
+    const state = await folder.readState().catch((error: unknown) => {
+      if (error instanceof BrokenRecord) return null;
+      throw error;
+    });
+    if (state?.fleet === undefined) return await this.#remove(folder);
+    await rename(folder.dir, join(this.#root, `${ENDED}${state.id}`));
+  }
+
   async #clear(): Promise<void> {
     for (const name of await namesIn(this.#root)) {
       if (name.startsWith(REMOVED)) await removeTree(join(this.#root, name));
@@ -274,6 +323,13 @@ export class ChangesetStore {
 }
 
 const REMOVED = ".removed-";
+const ENDED = ".ended-";
+
+/** A SHA-256 of what a person is shown of a changeset and what is applied: its directories and all its changes. */
+export function digestOf({ id, project, mounts, changes }: Changeset): string {
+  const places = mounts.map(({ path, target, targetIdentity, closed }) => [path, target, targetIdentity, closed]);
+  return sha256(JSON.stringify([id, project, places, changes]));
+}
 
 async function read(folder: KeptFolder): Promise<KeptChangeset> {
   const [changeset, state] = await Promise.all([folder.readChangeset(), folder.readState()]);
@@ -287,6 +343,10 @@ function missing(id: string): NotKept {
 
 function busy(id: string): NotKept {
   return { ok: false, code: "busy", reason: `another process is working on changeset ${id}` };
+}
+
+function changed(id: string): NotKept {
+  return { ok: false, code: "changed", reason: `changeset ${id} is not what was shown any more: look at it again` };
 }
 
 /** False if it already exists. */

@@ -54,7 +54,15 @@ const mount = z.strictObject({
   closed: z.array(virtual).max(MAX_MOUNTS),
 });
 
-const about = { version: z.literal(1), id, run: text, worker: text, project: text, createdAt: z.iso.datetime() };
+const about = {
+  version: z.literal(1),
+  id,
+  run: text,
+  worker: text,
+  project: text,
+  createdAt: z.iso.datetime(),
+  fleet: z.strictObject({ id: text, item: index }).exactOptional(),
+};
 
 const changeset = z
   .strictObject({

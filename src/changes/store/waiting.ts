@@ -15,12 +15,13 @@ export function waitingIn({ changes }: Pick<Changeset, "changes">, state: KeptSt
 
 /** The first state of a kept changeset, with the reason why it waits. */
 export function stateOf(changeset: Changeset, outcome: ChangeOutcome, reason: string | null): KeptState {
-  const { version, id, run, worker, project, createdAt, changes } = changeset;
+  const { version, id, run, worker, project, createdAt, changes, fleet } = changeset;
   const outcomes = changes.map(({ index, refusal }): KeptOutcome => {
     if (refusal !== null) return { index, outcome: "refused", reason: refusal };
     return { index, outcome, reason: reason === null ? null : reason.slice(0, MAX_REASON_CHARS) };
   });
-  return { version, id, run, worker, project, createdAt, changes: outcomes };
+  const of = fleet === undefined ? {} : { fleet };
+  return { version, id, run, worker, project, createdAt, changes: outcomes, ...of };
 }
 
 /** The state with the new outcomes of some changes. */

@@ -2,6 +2,7 @@ import { visibleName } from "../../files/diff/visible.ts";
 import type { KeptChange, ListedChangeset } from "../../operations/changesets.ts";
 import { type Colors, printableLine } from "../../operations/wording/printable.ts";
 import { quotedLines } from "../../operations/wording/quoted-lines.ts";
+import { paintOf } from "../terminal/diff-colors.ts";
 import { columns } from "../terminal/terminal.ts";
 
 /** `2 applied, 1 conflict`. */
@@ -35,12 +36,4 @@ export function changesText(changes: readonly KeptChange[]): string {
 export function diffText(diff: string, width: number, colors: Colors): string {
   const lines = diff.split("\n").flatMap((line) => quotedLines(line, width, paintOf(line, colors)));
   return lines.join("\n");
-}
-
-function paintOf(line: string, colors: Colors): (text: string) => string {
-  if (line.startsWith("+++ ") || line.startsWith("--- ")) return colors.bold;
-  if (line.startsWith("+")) return colors.green;
-  if (line.startsWith("-")) return colors.red;
-  if (line.startsWith("conflict: ") || line.startsWith("refused: ")) return colors.yellow;
-  return line.startsWith("@@") ? colors.cyan : (text) => text;
 }

@@ -1,6 +1,6 @@
 import { countText, durationText, rateText, roughBytesText } from "../../fleet/report/measures/quantity.ts";
 import { type Colors, printableLine } from "../../operations/wording/printable.ts";
-import { columnsOf, fittedLine, type Piece, paddedText } from "./line.ts";
+import { columnsOf, fittedLine, type Piece, paddedText } from "../terminal/fitted-text.ts";
 import type { FleetView } from "./witness.ts";
 
 export interface FleetDrawingStyle {

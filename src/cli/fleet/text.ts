@@ -60,7 +60,10 @@ function countedLines(counts: readonly [string, number][]): string[] {
 /** The next command, where there is one. */
 function ways({ fleet, state, byReason, byStatus: { pending = 0 } }: FleetSummary): string[] {
   const id = printableLine(fleet, 40);
-  const review = pending === 0 ? [] : [`corral: ${changesOf(pending)} for consent: \`corral changes ls\` lists them`];
+  const review =
+    pending === 0
+      ? []
+      : [`corral: ${changesOf(pending)} for consent: \`corral changes apply --fleet ${id}\` shows and applies them`];
   if (state === "paused") return [...review, `corral: \`corral fleet resume ${id}\` continues it`];
   if (Object.keys(byReason).length === 0) return review;
   return [

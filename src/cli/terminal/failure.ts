@@ -68,7 +68,7 @@ const KNOWN: readonly (readonly [ErrorKind, code: string, status: number])[] = [
 
 const HINTS: Partial<Record<RequestErrorCode, string>> = {
   UNKNOWN_FLEET: "`corral fleet ls` lists them",
-  FLEET_NOT_ENDED: "`corral fleet cancel` ends it",
+  FLEET_NOT_ENDED: "`corral fleet cancel` or `corral changes` ends it",
   UNKNOWN_CHANGESET: "`corral changes ls --all-projects` lists them",
   UNKNOWN_CHANGE: "`corral changes show` lists them",
   UNKNOWN_GRANT: "`corral grants ls` lists them",
@@ -79,6 +79,7 @@ const HINTS: Partial<Record<RequestErrorCode, string>> = {
 const STATUSES: Partial<Record<RequestErrorCode, number>> = {
   CHANGESET_BUSY: 1,
   CHANGESET_BROKEN: 1,
+  CHANGESET_CHANGED: 1,
   WORKER_REFUSED: EXIT.refused,
   FLEET_REFUSED: EXIT.refused,
 };

@@ -1,4 +1,4 @@
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import type { Frame } from "./frame.ts";
 import { approve, examples, IDS, json, project, repeatable } from "./options.ts";
 
@@ -9,29 +9,47 @@ export function addChanges({ does, group, terminal }: Frame): void {
   ofChanges("ls", "List the changesets that wait for approval.")
     .addOption(project())
     .option("--all-projects", "list those of every project")
+    .addOption(fleet())
     .action(does(async (options) => (await import("../changes/changes.ts")).listVerb(options, terminal)));
-  ofChanges("show <id>", "List the changes of one changeset and their state.")
+  ofChanges("show [id]", "List the changes of one changeset, or of a fleet, and their state.")
     .addOption(project())
+    .addOption(fleet())
     .action(does(async (id, options) => (await import("../changes/changes.ts")).showVerb(id, options, terminal)));
-  ofChanges("diff <id>", "Compare one changeset with the files as they are now.")
+  ofChanges("diff [id]", "Compare one changeset, or those of a fleet, with the files as they are now.")
     .addOption(project())
+    .addOption(fleet())
     .action(does(async (id, options) => (await import("../changes/changes.ts")).diffVerb(id, options, terminal)));
   ofChanges("apply [ids...]", "Show changes, ask, and apply them. Conflicts are never overwritten.")
     .addOption(project())
     .option("--all", "apply every changeset of the project, the oldest first")
+    .addOption(fleet())
     .addOption(repeatable("--only <path>", "apply only changes at or below this path of the worker", "all"))
     .addOption(approve())
+    .option("--digest <sha256>", "apply nothing unless the changeset is the one that `show --json` printed")
     .option("--yes", "approve without being asked; rules of the project that deny still deny")
-    .addHelpText(
-      "after",
-      "\nExit status: 0 if all was applied, 1 if something was not,\n2 wrong usage, 130 stopped by Ctrl-C. Changesets that were not\nreached then stay as they are.",
-    )
-    .action(does(async (ids, options) => (await import("../changes/changes.ts")).applyVerb(ids, options, terminal)));
+    .addHelpText("after", APPLY_HELP)
+    .action(does(async (ids, options) => (await import("../changes/apply.ts")).applyVerb(ids, options, terminal)));
   ofChanges("discard [ids...]", "Remove changesets and all that was written there.")
     .addOption(project())
     .option("--all", "discard every changeset of the project")
-    .action(does(async (ids, options) => (await import("../changes/changes.ts")).discardVerb(ids, options, terminal)));
+    .addOption(fleet())
+    .option("--yes", "do not ask before --all or --fleet")
+    .action(does(async (ids, options) => (await import("../changes/discard.ts")).discardVerb(ids, options, terminal)));
 }
+
+function fleet(): Option {
+  return new Option("--fleet <id>", "take the changesets of all items of this fleet");
+}
+
+const APPLY_HELP = `
+At a terminal it shows each file and asks: apply it, skip it,
+apply the rest of its changeset or of all, or stop. Answers
+take effect at once. The project's rules come first. Without a
+terminal only what rules approve is applied, or all with --yes.
+
+Exit status: 0 if all was applied, 1 if something was not,
+2 wrong usage, 130 stopped by Ctrl-C. What was applied then
+stays applied, and the rest waits.`;
 
 const CHANGES_HELP = `
 Every command first finishes what an interrupted corral had
@@ -42,4 +60,5 @@ ${examples(
   "corral changes ls",
   "corral changes diff latest",
   "corral changes apply 0123456789ab --only /notes/today.md",
+  "corral changes ls --fleet latest",
 )}`;

@@ -31,8 +31,11 @@ import {
   summaryOf,
   writtenPaths,
 } from "./results.ts";
+import { type PendingItem, pendingAfter, type Reviewed, recordReviewed } from "./reviewed.ts";
 import { migrate } from "./schema.ts";
 import { type FencedItem, type TakenOver, takeOverFleet } from "./take-over.ts";
+
+const PENDING_PAGE = 500;
 
 export interface JournalOptions {
   /** Identifies this process among all past and future ones. */
@@ -172,6 +175,24 @@ export class FleetJournal implements Disposable {
   /** The requests of the failed items, in the order of the manifest. */
   failed(fleet: string): Generator<ItemRequest> {
     return failedRequests(this.#db, rowOf(this.#db, fleet).id);
+  }
+
+  /** The items whose changes wait, in the order of the manifest. Others may be decided on between two of them. */
+  *pending(fleet: string): Generator<PendingItem, undefined, undefined> {
+    const { id } = rowOf(this.#db, fleet);
+    for (let after = -1; ; ) {
+      const page = pendingAfter(this.#db, id, after, PENDING_PAGE);
+      yield* page;
+      const last = page.at(-1);
+      if (last === undefined) return;
+      after = last.index;
+    }
+  }
+
+  /** Records what a person decided on pending items. It is on disk when this returns. */
+  reviewed(items: readonly Reviewed[]): void {
+    this.#writes.flush();
+    recordReviewed(this.#db, items);
   }
 
   summary(fleet: string): SummaryLine[] {

@@ -64,6 +64,12 @@ export async function decisionsOn(
   return { decisions: withWhatGivesWay(decisions, changeset.changes), unfit };
 }
 
+/** What the project's rules alone say of one change: null if a person decides. */
+export function ruledChange({ approval }: Deciding["project"], job: ChangingRun): (change: Change) => Decision | null {
+  const byRules = ruling(approval.rules);
+  return (change) => byRules(requestFor([change], job));
+}
+
 /** The reason of a rule is never empty. */
 const FOR_A_PERSON = "";
 

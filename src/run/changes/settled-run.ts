@@ -88,6 +88,8 @@ export function changesOf(job: Job, env: Declared & Consent & Destinations, comm
     worker: job.worker.name,
     project: env.project.dir,
     createdAt: new Date().toISOString(),
+    // A commit on the way has an id of its own; only the changes at the end are the item's.
+    ...(job.fleet === undefined || commit > 1 ? {} : { fleet: job.fleet }),
   };
 }
 

@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import type { ModelMessage } from "ai";
 import type { Spending } from "../../agent/spending.ts";
+import type { ChangedItem } from "../../changes/model/changeset.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import type { Meter } from "../../egress/traffic/meter.ts";
 import type { MountView } from "../../sandbox/mount.ts";
@@ -52,6 +53,8 @@ export interface Job {
   readonly input: unknown;
   readonly attachments: readonly Attachment[];
   readonly narrow: Narrow | null;
+  /** The item of a fleet that this run is an attempt at; absent: none. */
+  readonly fleet?: ChangedItem;
   /** Directories that this run writes and that do not exist are made in its views, below the mounts of this sandbox. Absent: none. */
   readonly makesBelow?: Sandbox;
   /** On the environment's clock; a child's is never later than its parent's. */

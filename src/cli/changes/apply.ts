@@ -1,0 +1,207 @@
+import { type Approver, noTerminal } from "../../approval/approver.ts";
+import type { Project } from "../../declarations/project.ts";
+import type {
+  AppliedChange,
+  AppliedChangeset,
+  ApplyRequest,
+  Changesets,
+  ForeseenChangeset,
+} from "../../operations/changesets.ts";
+import { printableLine } from "../../operations/wording/printable.ts";
+import type { ApprovalMode } from "../../sandbox/approval.ts";
+import { covers, parseVirtualPath, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { personAt } from "../consent/person.ts";
+import { UsageError } from "../terminal/arguments.ts";
+import { EXIT } from "../terminal/exit-status.ts";
+import { stoppable } from "../terminal/stop.ts";
+import { say, type Terminal } from "../terminal/terminal.ts";
+import { AppliedTally } from "./applied-tally.ts";
+import { forEach, NONE, openChangesets, type Target, type TargetOptions, type Targets, targetsOf } from "./targets.ts";
+
+interface ApplyVerbOptions extends TargetOptions {
+  readonly only: readonly string[];
+  readonly approve?: ApprovalMode;
+  readonly digest?: string;
+  readonly yes?: boolean;
+}
+
+/**
+ * `corral changes apply`. The project's rules come first, then its mode. In the mode interactive a person at a terminal decides
+ * file by file; without a terminal nothing is applied that no rule approves. Exit status 1 if anything was not applied.
+ */
+export async function applyVerb(
+  ids: readonly string[],
+  options: ApplyVerbOptions,
+  terminal: Terminal,
+): Promise<number> {
+  const only = options.only.map(pathFrom);
+  const isOne = ids.length === 1;
+  if (only.length > 0 && !isOne) throw new UsageError("--only works with one changeset");
+  if (options.digest !== undefined && !isOne) throw new UsageError("--digest works with one changeset");
+  if (options.yes && options.approve !== undefined) throw new UsageError("use either --yes or --approve");
+  const changesets = await openChangesets(terminal);
+  const targets = await targetsOf("apply", changesets, ids, options, terminal);
+  using stop = stoppable(terminal, (line) => say(terminal, line));
+  const tally = new AppliedTally(terminal, { json: options.json === true, isFleet: targets.fleet !== null, isOne });
+  const applying = new Applying(changesets, { ...options, only }, terminal, stop, tally);
+  const status = await forEach(targets, terminal, (target, at) => applying.one(target, at, targets)).catch(
+    (error: unknown) => {
+      if (stop.signal.aborted) return EXIT.cancelled;
+      throw error;
+    },
+  );
+  tally.end();
+  if (targets.count === 0 && !options.json) say(terminal, NONE);
+  if (!stop.signal.aborted) return status;
+  say(terminal, stoppedText(applying.decided, targets));
+  return EXIT.cancelled;
+}
+
+const USER_APPROVED: ApplyRequest["approval"] = () => ({
+  approvalMode: "interactive",
+  approver: { decide: async () => ({ outcome: "approved", scope: "once", reason: "the user approved it" }) },
+});
+
+type ApplyingOptions = Omit<ApplyVerbOptions, "only"> & { readonly only: readonly VirtualPath[] };
+
+class Applying {
+  readonly #changesets: Changesets;
+  readonly #options: ApplyingOptions;
+  readonly #terminal: Terminal;
+  readonly #stop: ReturnType<typeof stoppable>;
+  readonly #tally: AppliedTally;
+  readonly #approval: ApplyRequest["approval"];
+  /** What further changesets were when the person agreed to all of them; null: the person is asked. */
+  #agreed: ReadonlyMap<string, string> | null = null;
+  #shown: ReadonlyMap<string, string> | null = null;
+  /** Changesets that were decided on. */
+  decided = 0;
+
+  constructor(
+    changesets: Changesets,
+    options: ApplyingOptions,
+    terminal: Terminal,
+    stop: ReturnType<typeof stoppable>,
+    tally: AppliedTally,
+  ) {
+    this.#changesets = changesets;
+    this.#options = options;
+    this.#terminal = terminal;
+    this.#stop = stop;
+    this.#tally = tally;
+    let person: Approver | null = null;
+    const asked = (project: Project) => {
+      person ??= personAt(project, { terminal, stop });
+      return {
+        ...(options.approve === undefined ? {} : { approvalMode: options.approve }),
+        person: person ?? noTerminal,
+      };
+    };
+    this.#approval = options.yes ? "agreed" : asked;
+  }
+
+  /** The exit status; null: the person stopped. */
+  async one(target: Target, at: number, targets: Targets): Promise<number | null> {
+    this.#stop.signal.throwIfAborted();
+    const seen = this.#asksHere && this.#agreed === null ? await this.#seen(target.id) : null;
+    if (seen !== null) return await this.#reviewed(seen, target, at, targets);
+    // What was not there when the person agreed has no digest, and so is not applied.
+    const digest = this.#agreed === null ? this.#options.digest : (this.#agreed.get(target.id) ?? "");
+    const done = await this.#changesets.apply(target.id, {
+      only: this.#options.only,
+      approval: this.#agreed === null ? this.#approval : USER_APPROVED,
+      signal: this.#stop.signal,
+      ...(digest === undefined ? {} : { digest }),
+    });
+    return this.#decided(done, target);
+  }
+
+  get #asksHere(): boolean {
+    const { stdin, stderr } = this.#terminal;
+    return stdin.isTTY === true && stderr.isTTY === true && !this.#options.yes;
+  }
+
+  /** Null if no person decides in this project's mode. */
+  async #seen(id: string): Promise<ForeseenChangeset | null> {
+    const seen = await this.#changesets.foresee(id);
+    if ((this.#options.approve ?? seen.mode) !== "interactive") return null;
+    const { only, digest = seen.digest } = this.#options;
+    if (only.length === 0) return { ...seen, digest };
+    const parts = seen.parts.filter(({ path }) => only.some((wanted) => covers(wanted, path)));
+    // `apply` names what is wrong with the paths.
+    return parts.length === 0 ? null : { ...seen, digest, parts };
+  }
+
+  async #reviewed(seen: ForeseenChangeset, target: Target, at: number, targets: Targets): Promise<number | null> {
+    const { reviewed } = await import("../consent/review.ts");
+    this.#shown ??= await this.#digests(targets);
+    const done: AppliedChange[] = [];
+    let left = seen.waiting;
+    const end = await reviewed(seen, this.#terminal, {
+      title: titleOf(target, at, targets),
+      further: targets.count - at - 1,
+      signal: this.#stop.signal,
+      apply: async (which) => {
+        const request = { which, digest: seen.digest, approval: USER_APPROVED };
+        const applied = await this.#changesets.apply(seen.id, request);
+        done.push(...applied.changes);
+        left = applied.left;
+      },
+    });
+    if (end === "rest") this.#agreed = this.#shown;
+    if (end === "stop") {
+      // What was not asked about has no outcome.
+      if (done.length > 0) this.#tally.add({ id: seen.id, changes: done, left }, target);
+      this.#stop.cancel();
+      return null;
+    }
+    const settled = new Set(done.map(({ index }) => index));
+    return this.#decided({ id: seen.id, changes: [...done, ...leftOf(seen, settled)], left }, target);
+  }
+
+  /** Of all that may be agreed to at once, as it is before the first question: nothing that comes later is meant. */
+  async #digests(targets: Targets): Promise<ReadonlyMap<string, string>> {
+    const digests = new Map<string, string>();
+    if (targets.count < 2) return digests;
+    for await (const { id } of targets.each()) digests.set(id, await this.#changesets.digest(id).catch(() => ""));
+    return digests;
+  }
+
+  #decided(done: AppliedChangeset, target: Target): number {
+    this.decided += 1;
+    this.#tally.add(done, target);
+    return done.changes.every(({ outcome }) => outcome === "applied") ? 0 : 1;
+  }
+}
+
+/** What was not applied, and why. */
+function leftOf({ parts, unfit }: ForeseenChangeset, done: ReadonlySet<number>): AppliedChange[] {
+  const skipped = parts.flatMap(({ indexes, path, kind, type, ruled }): AppliedChange[] => {
+    const [index = -1] = indexes;
+    if (done.has(index)) return [];
+    return ruled?.outcome === "denied"
+      ? [{ index, path, kind, type, outcome: "denied", reason: ruled.reason }]
+      : [{ index, path, kind, type, outcome: "held", reason: "it was not chosen" }];
+  });
+  return [...skipped, ...unfit];
+}
+
+function titleOf({ id, item }: Target, at: number, { count }: Targets): string {
+  const what = item === undefined ? "Changeset" : "Item";
+  const name = item === undefined ? id : printableLine(item.key, 60);
+  return count === 1 ? `${what} ${name}` : `${what} ${at + 1} of ${count}, ${name}`;
+}
+
+function stoppedText(decided: number, { count, fleet }: Targets): string {
+  const others = count - decided;
+  if (others <= 0) return "corral: Stopped after the last changeset.";
+  const what = others === 1 ? "changeset was" : "changesets were";
+  const where = fleet === null ? "corral changes ls" : `corral changes ls --fleet ${fleet}`;
+  return `corral: Stopped: ${others} of ${count} ${what} not applied. See \`${where}\`.`;
+}
+
+function pathFrom(raw: string): VirtualPath {
+  const parsed = parseVirtualPath(raw);
+  if (!parsed.ok) throw new UsageError(`--only ${printableLine(raw, 80)}: ${parsed.reason}`);
+  return parsed.path;
+}

@@ -1,0 +1,94 @@
+import { Changesets } from "../../operations/changesets.ts";
+import { pendingItems } from "../../operations/pending-items.ts";
+import { RequestError, type RequestErrorCode } from "../../operations/request-error.ts";
+import { printableLine } from "../../operations/wording/printable.ts";
+import { stateDirFrom } from "../../state/state-dir.ts";
+import { type ProjectOptions, placeOf, projectFolder, UsageError } from "../terminal/arguments.ts";
+import { say, type Terminal } from "../terminal/terminal.ts";
+
+export interface TargetOptions extends ProjectOptions {
+  /** Every changeset of the project, in the order in which they were made. */
+  readonly all?: boolean;
+  /** Those of the items of this fleet. */
+  readonly fleet?: string;
+}
+
+/** The changesets that a command is for, one after another. */
+export interface Targets {
+  readonly count: number;
+  /** Null: they are no fleet's. */
+  readonly fleet: string | null;
+  each(): AsyncIterable<Target> | Iterable<Target>;
+}
+
+export interface Target {
+  readonly id: string;
+  /** The item that left it. */
+  readonly item?: { readonly index: number; readonly key: string };
+}
+
+export const NONE = "No changes wait.";
+
+export async function openChangesets(terminal: Terminal): Promise<Changesets> {
+  return await Changesets.open(stateDirFrom(terminal.env), terminal.env, (text) => say(terminal, `corral: ${text}`));
+}
+
+/** `named`: ids, prefixes of them, or `latest`. Exactly one of `named`, `--all` and `--fleet` says which. */
+export async function targetsOf(
+  verb: string,
+  changesets: Changesets,
+  named: readonly string[],
+  options: TargetOptions,
+  terminal: Terminal,
+): Promise<Targets> {
+  const { all = false, fleet } = options;
+  if (Number(named.length > 0) + Number(all) + Number(fleet !== undefined) !== 1)
+    throw new UsageError(`name the changesets to ${verb}, or use --fleet ID, or --all for all of the project`);
+  if (fleet !== undefined) return await ofFleet(fleet, options, terminal);
+  const folder = await projectFolder(options.project, terminal);
+  const ids = all
+    ? (await changesets.list(folder)).filter(({ ok }) => ok).map(({ id }) => id)
+    : await changesets.idsOf(named, folder);
+  return { count: ids.length, fleet: null, each: () => ids.map((id) => ({ id })) };
+}
+
+export async function ofFleet(asked: string, options: ProjectOptions, terminal: Terminal): Promise<Targets> {
+  const { fleet, count, each } = await pendingItems(await placeOf(options, terminal), asked);
+  return {
+    ...{ fleet, count },
+    async *each() {
+      for await (const { index, key, run } of each()) yield { id: run, item: { index, key } };
+    },
+  };
+}
+
+const UNAVAILABLE: readonly RequestErrorCode[] = ["CHANGESET_BUSY", "CHANGESET_BROKEN", "CHANGESET_CHANGED"];
+
+/**
+ * The highest status of all. A changeset that cannot be worked on now stops none of the others; `act` answers with null to stop.
+ * An item whose changeset disappeared meanwhile was decided on by another process.
+ */
+export async function forEach(
+  targets: Targets,
+  terminal: Terminal,
+  act: (target: Target, at: number) => Promise<number | null>,
+): Promise<number> {
+  let status = 0;
+  let at = 0;
+  for await (const target of targets.each()) {
+    try {
+      const answer = await act(target, at);
+      if (answer === null) break;
+      status = Math.max(status, answer);
+    } catch (error) {
+      if (!(error instanceof RequestError)) throw error;
+      const isGone = error.code === "UNKNOWN_CHANGESET" && (targets.fleet !== null || targets.count > 1);
+      if (!isGone && !UNAVAILABLE.includes(error.code)) throw error;
+      const why = isGone ? `another process has decided on changeset ${target.id}` : error.message;
+      say(terminal, `corral: ${printableLine(why)}`);
+      status = Math.max(status, 1);
+    }
+    at += 1;
+  }
+  return status;
+}

@@ -1,0 +1,95 @@
+import { isCancel, select } from "@clack/prompts";
+import { visibleName } from "../../files/diff/visible.ts";
+import { counted } from "../../fleet/report/measures/quantity.ts";
+import type { ForeseenChangeset, RuledPart } from "../../operations/changesets.ts";
+import { printableLine } from "../../operations/wording/printable.ts";
+import { quotedLines } from "../../operations/wording/quoted-lines.ts";
+import { paintOf } from "../terminal/diff-colors.ts";
+import { colorsFor, say, type Terminal } from "../terminal/terminal.ts";
+import { amountText } from "./amount-text.ts";
+
+const DEFAULT_COLUMNS = 80;
+/** Of one file; the whole is shown on request. */
+const MAX_LINES = 60;
+/** Of what cannot be applied. */
+const MAX_UNFIT = 50;
+
+/** What a person wants next: the next changeset, this one and all further ones without questions, or nothing more. */
+export type ReviewEnd = "next" | "rest" | "stop";
+
+export interface Reviewing {
+  /** `Item 3 of 7: report-a`. */
+  readonly title: string;
+  /** How many changesets follow. */
+  readonly further: number;
+  readonly signal: AbortSignal;
+  /** Applies these changes now: what was agreed to stays applied, whatever comes next. */
+  apply(indexes: readonly number[]): Promise<void>;
+}
+
+type Choice = "skip" | "one" | "all" | "rest" | "whole" | "stop";
+
+/** Shows a changeset file by file and asks about each. What cannot be applied is shown first, with the reason. */
+export async function reviewed(seen: ForeseenChangeset, terminal: Terminal, asked: Reviewing): Promise<ReviewEnd> {
+  say(terminal, `${asked.title}: ${amountText(seen.total)}`);
+  tellUnfit(seen, terminal);
+  const byRules = seen.parts.filter(({ ruled }) => ruled?.outcome === "approved");
+  if (byRules.length > 0) await asked.apply(indexesOf(byRules));
+  const open = seen.parts.filter(({ ruled }) => ruled === null);
+  for (const [at, part] of open.entries()) {
+    const choice = await choiceOn(part, { at, of: open.length }, terminal, asked);
+    if (choice === "stop") return "stop";
+    if (choice === "one") await asked.apply(part.indexes);
+    if (choice === "all" || choice === "rest") {
+      await asked.apply(indexesOf(open.slice(at)));
+      return choice === "all" ? "next" : "rest";
+    }
+  }
+  return "next";
+}
+
+function tellUnfit({ unfit, parts, notShown }: ForeseenChangeset, terminal: Terminal): void {
+  for (const { path, outcome, reason } of unfit.slice(0, MAX_UNFIT))
+    say(terminal, `  ${outcome}: ${visibleName(path)}: ${printableLine(reason, 500)}`);
+  if (unfit.length > MAX_UNFIT) say(terminal, `  and ${unfit.length - MAX_UNFIT} more that cannot be applied`);
+  for (const { path, ruled } of parts.filter((part) => part.ruled?.outcome === "denied").slice(0, MAX_UNFIT))
+    say(terminal, `  denied: ${visibleName(path)}: ${printableLine(ruled?.reason ?? "", 500)}`);
+  if (notShown > 0) say(terminal, `  ${counted(notShown, "change")} beyond the limit of a diff wait`);
+}
+
+async function choiceOn(
+  part: RuledPart,
+  { at, of }: { readonly at: number; readonly of: number },
+  terminal: Terminal,
+  { signal, further }: Reviewing,
+): Promise<Exclude<Choice, "whole">> {
+  const { stderr, env } = terminal;
+  const columns = stderr.columns || DEFAULT_COLUMNS;
+  const colors = colorsFor(stderr, env);
+  const lines = part.lines.flatMap((line) => quotedLines(line, columns, paintOf(line, colors)));
+  // The name comes first, by itself: no line of a file can be taken for it.
+  stderr.write(`${[...quotedLines(visibleName(part.path), columns), ...lines.slice(0, MAX_LINES)].join("\n")}\n`);
+  const what = part.type === "file" ? part.kind : `${part.kind} ${part.type}`;
+  const message = `File ${at + 1} of ${of}: ${what}, +${part.added} -${part.removed}. Apply it?`;
+  for (let rest = lines.slice(MAX_LINES); ; rest = []) {
+    const options: { value: Choice; label: string }[] = [
+      { value: "skip", label: "Skip it: it waits" },
+      { value: "one", label: "Apply this file" },
+      ...(of - at > 1 ? [{ value: "all", label: `Apply all ${of - at} files left here` } as const] : []),
+      ...(further > 0 ? [{ value: "rest", label: `Apply all the rest: ${further} more changesets` } as const] : []),
+      ...(rest.length > 0 ? [{ value: "whole", label: `Show the other ${rest.length} lines` } as const] : []),
+      { value: "stop", label: "Stop: the rest waits" },
+    ];
+    const answer = await select<Choice>({
+      ...{ message, options, initialValue: "skip", signal },
+      ...{ input: terminal.stdin, output: stderr },
+    });
+    if (isCancel(answer) || signal.aborted) return "stop";
+    if (answer !== "whole") return answer;
+    stderr.write(`${rest.join("\n")}\n`);
+  }
+}
+
+function indexesOf(parts: readonly RuledPart[]): number[] {
+  return parts.flatMap(({ indexes }) => indexes);
+}

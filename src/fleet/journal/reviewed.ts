@@ -1,0 +1,72 @@
+import type { ItemResult } from "../model/item.ts";
+import type { Database } from "./database.ts";
+
+/** A person's decisions on all changes of an item that was `pending`. */
+export interface Reviewed {
+  readonly fleet: string;
+  /** The item's index. */
+  readonly item: number;
+  /** The run that made the changes: an item that ran again meanwhile is not meant. */
+  readonly run: string;
+  /** How many of its changes have which outcome now. */
+  readonly counts: Readonly<Record<string, number>>;
+}
+
+/** An item whose changes wait. */
+export interface PendingItem {
+  readonly index: number;
+  readonly key: string;
+  readonly run: string;
+}
+
+/**
+ * Records the decisions on items, all at once and on disk when it returns. An item that is no longer pending stays as it is, so
+ * the same may be recorded twice.
+ */
+export function recordReviewed(db: Database, reviewed: readonly Reviewed[]): void {
+  db.durably(() => {
+    for (const one of reviewed) record(db, one);
+  });
+}
+
+/** The first pending items after an index, in the order of the manifest. */
+export function pendingAfter(db: Database, fleet: number, index: number, limit: number): PendingItem[] {
+  return db.all<PendingItem>(
+    `SELECT position AS "index", key, run FROM items
+     WHERE fleet = ? AND status = 'pending' AND state = 'done' AND run IS NOT NULL AND position > ? ORDER BY position LIMIT ?`,
+    ...[fleet, index, limit],
+  );
+}
+
+function record(db: Database, { fleet, item, run, counts }: Reviewed): void {
+  const row = db.get<{ id: number; fleet: number; code: string; json: string }>(
+    `SELECT items.id, items.fleet, code, json FROM items JOIN fleets ON fleets.id = items.fleet
+     JOIN results ON results.item = items.id
+     WHERE fleets.name = ? AND position = ? AND run = ? AND items.state = 'done' AND status = 'pending'`,
+    ...[fleet, item, run],
+  );
+  if (row === undefined) return;
+  const before = JSON.parse(row.json) as ItemResult;
+  const { status, error } = outcomeOf(counts);
+  const after: ItemResult = { ...before, status, error, changeset: { id: null, counts } };
+  const code = error?.code ?? "";
+  db.run("UPDATE items SET status = ?, code = ? WHERE id = ?", status, code, row.id);
+  db.run("UPDATE results SET json = ? WHERE item = ?", JSON.stringify(after), row.id);
+  const key = [row.fleet, "pending", row.code] as const;
+  db.run("UPDATE tallies SET count = count - 1 WHERE fleet = ? AND status = ? AND code = ?", ...key);
+  db.run("DELETE FROM tallies WHERE fleet = ? AND status = ? AND code = ? AND count <= 0", ...key);
+  db.run(
+    `INSERT INTO tallies (fleet, status, code, failed, count) VALUES (?, ?, ?, 0, 1)
+     ON CONFLICT (fleet, status, code) DO UPDATE SET count = count + 1`,
+    ...[row.fleet, status, code],
+  );
+}
+
+function outcomeOf(counts: Reviewed["counts"]): Pick<ItemResult, "error"> & { status: string } {
+  const applied = counts.applied ?? 0;
+  const all = Object.values(counts).reduce((sum, count) => sum + count, 0);
+  if (applied === all && all > 0) return { status: "applied", error: null };
+  const message = `Of its ${all} changes, ${applied} were applied. The others were discarded or refused.`;
+  if (applied === 0) return { status: "discarded", error: { code: "CHANGES_DISCARDED", message } };
+  return { status: "partly_applied", error: { code: "CHANGES_PARTLY_APPLIED", message } };
+}

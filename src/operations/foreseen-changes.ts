@@ -1,0 +1,111 @@
+import { changeDiffs } from "../changes/diff.ts";
+import { type Change, type Changeset, only } from "../changes/model/changeset.ts";
+import type { KeptChangeset } from "../changes/store/changeset-store.ts";
+
+/** What a changeset would do now, so that a person can decide on each part of it. */
+export interface Foreseen {
+  /** What cannot be applied, and why: refused for ever, or in conflict with what stands there now. */
+  readonly unfit: readonly UnfitChange[];
+  /** What a person decides on, in the order of applying. */
+  readonly parts: readonly ForeseenPart[];
+  readonly total: Amount;
+  /** Changes beyond the limit of a diff: they are applied only with the whole changeset. */
+  readonly notShown: number;
+}
+
+export interface UnfitChange extends Pick<Change, "index" | "path" | "kind" | "type"> {
+  readonly outcome: "refused" | "conflict";
+  readonly reason: string;
+}
+
+/** One path. A directory is made with the first file in it and is no part of its own, unless it stays empty. */
+export interface ForeseenPart extends Pick<Change, "path" | "kind" | "type">, Amount {
+  /** The changes at this path: two, if another type of entry gives way. */
+  readonly indexes: readonly number[];
+  /** Each line is safe to print. */
+  readonly lines: readonly string[];
+}
+
+export interface Amount {
+  /** Files, links and deletions. */
+  readonly files: number;
+  /** Of texts that a diff can show. */
+  readonly added: number;
+  readonly removed: number;
+  /** Of the files that are written. */
+  readonly bytes: number;
+}
+
+export async function foreseen({ changeset, waiting }: KeptChangeset): Promise<Foreseen> {
+  const refused = changeset.changes.filter(({ refusal }) => refusal !== null).map(({ index }) => index);
+  const shown = only(changeset, new Set([...waiting, ...refused]));
+  const unfit: UnfitChange[] = [];
+  const parts = new Map<string, ForeseenPart>();
+  let count = 0;
+  for await (const { change, verdict, lines } of changeDiffs(shown, undefined, changeset)) {
+    count += 1;
+    const { path, kind, type, index } = change;
+    if (verdict !== null) {
+      const outcome = verdict.outcome === "conflict" ? "conflict" : "refused";
+      unfit.push({ index, path, kind, type, outcome, reason: verdict.reason ?? "" });
+      continue;
+    }
+    const before = parts.get(path);
+    const amount = amountOf(change, lines);
+    parts.set(path, {
+      ...{ path, kind: before === undefined ? kind : "modify", type },
+      indexes: [...(before?.indexes ?? []), index],
+      lines: [...(before?.lines ?? []), ...lines],
+      ...(before === undefined ? amount : sum([before, amount])),
+    });
+  }
+  const whole = [...parts.values()];
+  const filled = new Set(whole.flatMap(({ path }) => parentsOf(path)));
+  const decided = whole.filter(
+    ({ kind, type, path }) => kind !== "create" || type !== "directory" || !filled.has(path),
+  );
+  return { unfit, parts: decided, total: sum(whole), notShown: shown.changes.length - count };
+}
+
+export function sum(amounts: readonly Amount[]): Amount {
+  const total = { files: 0, added: 0, removed: 0, bytes: 0 };
+  for (const { files, added, removed, bytes } of amounts) {
+    total.files += files;
+    total.added += added;
+    total.removed += removed;
+    total.bytes += bytes;
+  }
+  return total;
+}
+
+function amountOf({ kind, type, next }: Change, lines: readonly string[]): Amount {
+  // The two lines of headings name the versions.
+  const start = lines.findIndex((line) => line.startsWith("@@"));
+  const hunks = start < 0 ? [] : lines.slice(start);
+  return {
+    files: type === "directory" ? 0 : 1,
+    added: hunks.filter((line) => line.startsWith("+")).length,
+    removed: hunks.filter((line) => line.startsWith("-")).length,
+    bytes: kind !== "delete" && type === "file" ? (next?.size ?? 0) : 0,
+  };
+}
+
+/** The changes that are asked for, with the directories that they need, in the order of applying. */
+export function withDirectories(
+  { changes }: Pick<Changeset, "changes">,
+  chosen: ReadonlySet<Change>,
+): readonly Change[] {
+  const above = new Set([...chosen].filter(({ kind }) => kind !== "delete").flatMap(({ path }) => parentsOf(path)));
+  const made = new Set(changes.filter((one) => above.has(one.path) && makesDirectory(one)).map(({ path }) => path));
+  // What gives way to such a directory has to go before it.
+  return changes.filter((one) => chosen.has(one) || made.has(one.path));
+}
+
+function makesDirectory({ kind, type }: Change): boolean {
+  return kind === "create" && type === "directory";
+}
+
+function parentsOf(path: string): string[] {
+  const parts = path.split("/");
+  return parts.slice(2).map((_, index) => parts.slice(0, index + 2).join("/"));
+}
