@@ -19,6 +19,7 @@ export { DeclarationError, type Problem } from "./declarations/yaml/problem.ts";
 export type { FleetEvent, FleetSummary } from "./fleet/events.ts";
 export type { FleetRecord } from "./fleet/journal/fleets.ts";
 export type { ItemResult, ItemTemplate, Reuse } from "./fleet/model/item.ts";
+export type { RecordedCall, RecordedStream, RunRecord } from "./history/run-record.ts";
 export type { Plan } from "./isolation/plan/plan.ts";
 export { type CellInfo, EngineTrouble } from "./isolation/port/driver.ts";
 export { EngineUnavailableError, type UnavailableReason } from "./isolation/port/engine.ts";
@@ -28,6 +29,7 @@ export type { FileSandbox } from "./library/file-sandbox.ts";
 // Begin here.
 export { type OpenProjectOptions, openProject } from "./library/open-project.ts";
 export type { OpenedProject, PolicyChoice, ProjectMap, ProjectRun } from "./library/opened-project.ts";
+export type { LogOptions, ProjectRuns } from "./library/project-runs.ts";
 export type {
   ApplyOptions,
   ContinueOptions,
@@ -45,6 +47,8 @@ export type { AppliedChangeset, KeptChange, ListedChangeset, ShownChangeset } fr
 export type { CancelledFleet, FleetDetails, ListedFleet } from "./operations/fleets.ts";
 // What an operation throws if it is asked for something that does not exist or cannot be done.
 export { RequestError, type RequestErrorCode } from "./operations/request-error.ts";
+export type { OutputPiece } from "./operations/run-output.ts";
+export type { RunFilter, RunsToRemove, StoppedRun } from "./operations/runs.ts";
 export type { AttachedPath } from "./operations/workers.ts";
 // Runs, and what they would get.
 export type { SettledChanges } from "./run/changes/settled-run.ts";

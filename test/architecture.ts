@@ -27,7 +27,7 @@ const LAYER_0 = ["sandbox"];
 /** What knows nothing of ours. */
 const FOUNDATIONS = [...LAYER_0, "platform", "secrets", "json"];
 const LAYERS_0_TO_1 = [...FOUNDATIONS, "declarations", "files", "approval", "state"];
-const LAYERS_0_TO_2 = [...LAYERS_0_TO_1, "isolation", "egress", "tools", "agent", "changes", "audit", "git"];
+const LAYERS_0_TO_2 = [...LAYERS_0_TO_1, "isolation", "egress", "tools", "agent", "changes", "audit", "git", "history"];
 const LAYERS_0_TO_4 = [...LAYERS_0_TO_2, "run", "fleet"];
 const LAYERS_0_TO_5 = [...LAYERS_0_TO_4, "operations"];
 const FACES = ["cli", "mcp", "library", "serve"];
@@ -52,6 +52,7 @@ export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   changes: LAYERS_0_TO_1,
   audit: LAYERS_0_TO_1,
   git: LAYERS_0_TO_1,
+  history: LAYERS_0_TO_1,
   run: LAYERS_0_TO_2,
   fleet: [...LAYERS_0_TO_2, "run"],
   operations: LAYERS_0_TO_4,
@@ -74,6 +75,7 @@ const MAY_READ_DISKS = [
   "changes/",
   "audit/",
   "git/",
+  "history/",
   "fleet/journal",
   "cli/",
 ];

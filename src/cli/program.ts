@@ -17,6 +17,7 @@ import { addMap } from "./verbs/map.ts";
 import { addMcp } from "./verbs/mcp.ts";
 import { project } from "./verbs/options.ts";
 import { addRun } from "./verbs/run.ts";
+import { addRuns } from "./verbs/runs.ts";
 import { addSchema } from "./verbs/schema.ts";
 import { addShell } from "./verbs/shell.ts";
 import { addTool } from "./verbs/tool.ts";
@@ -35,6 +36,7 @@ const VERBS: readonly ((frame: Frame) => void)[] = [
   addMcp,
   addMap,
   addFleet,
+  addRuns,
   addCells,
   addAudit,
   addTranscripts,
@@ -46,7 +48,7 @@ const VERBS: readonly ((frame: Frame) => void)[] = [
 ];
 
 /** What these show is there for a folder without a project too: commands were run in it, and Corral has images of its own. */
-const KEPT_ANYWHERE: ReadonlySet<string> = new Set(["changes", "audit", "images"]);
+const KEPT_ANYWHERE: ReadonlySet<string> = new Set(["changes", "audit", "images", "runs"]);
 
 /** The whole command line: arguments in, exit status out. Every error ends here. */
 export async function main(args: readonly string[], terminal: Terminal): Promise<number> {

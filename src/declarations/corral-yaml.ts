@@ -3,6 +3,7 @@ import { APPROVAL_MODE_NAMES } from "../sandbox/approval.ts";
 import { approvalRules } from "./approval-rules.ts";
 import { fleetManner } from "./fleet-yaml.ts";
 import { git } from "./git/git-yaml.ts";
+import { history } from "./history-yaml.ts";
 import { models } from "./models/models-yaml.ts";
 import { nameFault } from "./terms/names.ts";
 import { sandboxYaml } from "./terms/sandbox-yaml.ts";
@@ -36,6 +37,7 @@ export const corralYaml = map({
   models: models.optional(),
   secrets: secrets.optional(),
   fleet: fleetManner.prefault({}),
+  history: history.prefault({}),
 });
 
 export type CorralYaml = z.output<typeof corralYaml>;

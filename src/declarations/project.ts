@@ -61,6 +61,8 @@ export interface Project {
   readonly fleetsDir: string | null;
   /** Defaults for fleets. A fleet's own file and its caller override them. */
   readonly fleet: FleetManner;
+  /** What is kept of its runs; null: nothing. */
+  readonly history: { readonly days: number; readonly runs: number } | null;
   /** Where secrets are that rules of a network set and workers have inside, by name. */
   readonly secrets: ReadonlyMap<string, SecretSource>;
   /** The registries of the presets that something in the project uses, as this machine was configured when it was read. */
@@ -136,7 +138,7 @@ async function readProject(
       ),
     );
   }
-  const { policy, approval, delegation, fleet } = corral.checked.value;
+  const { policy, approval, delegation, fleet, history } = corral.checked.value;
   const file = corral.found && texts === null ? join(projectDir, "corral.yaml") : null;
   const says = [
     file,
@@ -180,6 +182,7 @@ async function readProject(
     models: models.value,
     ...(git.value === null ? {} : { git: git.value }),
     fleet,
+    history,
     secrets: secrets.value,
     registries: await readRegistries([...networks.flatMap(kindsOf), ...environmentKinds(workers.value)], machine),
   };

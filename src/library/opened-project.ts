@@ -12,6 +12,7 @@ import { type Corral, openCorralFor } from "../run/open/corral.ts";
 import type { OpenOptions } from "../run/open/options.ts";
 import { openPreview } from "../run/open/preview.ts";
 import { FileSandbox } from "./file-sandbox.ts";
+import { ProjectRuns } from "./project-runs.ts";
 import { type FleetResults, Grants, ProjectAudit, ProjectChangesets, ProjectFleets } from "./project-state.ts";
 import { type WorkerPlan, workerPlan } from "./worker-plan.ts";
 import { openTools, type ToolsOptions, type WorkerTools } from "./worker-tools.ts";
@@ -51,6 +52,8 @@ export class OpenedProject implements AsyncDisposable {
   readonly definition: Project;
   /** The absolute path of Corral's state directory. */
   readonly stateDir: string;
+  /** The history of its runs: list, show, logs, stop, remove. */
+  readonly runs: ProjectRuns;
   /** Fleets of this project: list, resume, retry, cancel, results. */
   readonly fleets: ProjectFleets;
   /** Changes of its runs that are not applied yet: list, show, diff, apply, discard. */
@@ -74,6 +77,7 @@ export class OpenedProject implements AsyncDisposable {
     this.#options = options;
     this.#policy = policy;
     const place = { stateDir: this.stateDir, projectDir: definition.dir, engineEnv: options.engineEnv };
+    this.runs = new ProjectRuns(place);
     this.fleets = new ProjectFleets(place, (start, { signal, onEvent }) =>
       this.#ended((corral) =>
         runFleet(corral, start, { stop: this.#until(signal), ...(onEvent === undefined ? {} : { onEvent }) }),

@@ -31,6 +31,8 @@ export type RequestErrorCode =
   | "FLEET_REFUSED"
   /** The fleet still has items to run, so it cannot be removed. */
   | "FLEET_NOT_ENDED"
+  /** The run is not over, so its record cannot be removed. */
+  | "RUN_NOT_ENDED"
   /** Another process works on the changeset. */
   | "CHANGESET_BUSY"
   /** The changeset is not the one that was shown. */

@@ -1,14 +1,16 @@
 import type { WorkerDefinition } from "../declarations/worker/worker.ts";
 import type { Pins } from "../isolation/sources/pin.ts";
+import { bugText } from "../platform/bug-text.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { Calls } from "./calls/calls.ts";
 import { openRunNetwork } from "./cell/run-network.ts";
 import { openStage, refusedMounts } from "./changes/open-stage.ts";
 import { type SettledChanges, settleEnded } from "./changes/settled-run.ts";
+import { keptRun } from "./kept-run.ts";
 import { Disposables } from "./model/disposables.ts";
 import type { RunEnvironment } from "./model/environment.ts";
 import { Grantee } from "./model/grantee.ts";
-import { type Narrow, newRunId, rootJob } from "./model/job.ts";
+import { identityOf, type Job, type Narrow, newRunId, rootJob } from "./model/job.ts";
 import { permissionOf, rootSandbox } from "./model/permission.ts";
 import { type DescribedViolation, describeAll } from "./model/result.ts";
 import { perform } from "./run.ts";
@@ -36,6 +38,11 @@ export type OpenedSession =
     }
   | { readonly ok: false; readonly violations: readonly DescribedViolation[] };
 
+/** Nobody waits for the end of a session that was stopped from outside. */
+function reportTo({ emit }: Pick<RunEnvironment, "emit">, job: Job): (error: unknown) => void {
+  return (error) => emit({ type: "trouble", ...identityOf(job), detail: bugText(error) });
+}
+
 const NO_ATTACHMENTS: Pins = { sources: new Map(), [Symbol.asyncDispose]: async () => {} };
 
 /**
@@ -44,22 +51,27 @@ const NO_ATTACHMENTS: Pins = { sources: new Map(), [Symbol.asyncDispose]: async 
  */
 export async function openSession(
   { worker, policy, narrow: narrowing, signal }: SessionRequest,
-  env: RunEnvironment,
+  environment: RunEnvironment,
 ): Promise<OpenedSession> {
-  const project = await rootSandbox(env, policy ?? null, worker);
-  const whole = await permissionOf(worker, project, null, env);
+  const project = await rootSandbox(environment, policy ?? null, worker);
+  const whole = await permissionOf(worker, project, null, environment);
   if (!whole.ok) return { ok: false, violations: describeAll(whole.violations) };
   const narrow = narrowing?.(whole.sandbox) ?? null;
-  const derivation = narrow === null ? whole : await permissionOf(worker, project, narrow, env);
+  const derivation = narrow === null ? whole : await permissionOf(worker, project, narrow, environment);
   if (!derivation.ok) return { ok: false, violations: describeAll(derivation.violations) };
   const { sandbox } = derivation;
-  const refused = refusedMounts(sandbox, env);
+  const refused = refusedMounts(sandbox, environment);
   if (refused.length > 0) return { ok: false, violations: describeAll(refused) };
-  const asked = { run: newRunId(), worker, callerSandbox: project, signal };
+  const run = newRunId();
+  await using opening = new Disposables();
+  const begun = { run, kind: "session", worker: worker.name, attachments: [] } as const;
+  const { env, stopped, closed } = keptRun(begun, environment);
+  // Only if it is not opened: what is closed first counts.
+  opening.use({ [Symbol.dispose]: () => closed({ status: "cancelled", changeset: null, network: null }) });
+  const asked = { run, worker, callerSandbox: project, signal };
   const job = { ...rootJob(asked, env.project.delegation), narrow };
   const staging = await openStage(job, sandbox, env);
   if (!staging.ok) return { ok: false, violations: describeAll(staging.violations) };
-  await using opening = new Disposables();
   const stage = opening.use(staging.stage);
   const grantee = new Grantee(job, stage);
   opening.use(await env.grants.join(grantee));
@@ -87,15 +99,30 @@ export async function openSession(
   const end = async (unfit: string | null): Promise<SettledChanges | null> => {
     if (isOver) return null;
     isOver = true;
+    let settled: SettledChanges | null = null;
     try {
-      await calls.end();
+      try {
+        await calls.end();
+      } finally {
+        await session[Symbol.asyncDispose]();
+      }
+      settled = await settleEnded(job, stage, env, unfit);
+      return settled;
     } finally {
-      await session[Symbol.asyncDispose]();
+      const { network: used = null } = network.report();
+      closed({
+        status: stopped.aborted ? "cancelled" : "closed",
+        changeset: settled?.changeset ?? null,
+        network: used === null ? null : { ...used },
+      });
     }
-    return await settleEnded(job, stage, env, unfit);
   };
+  // What it wrote waits for the user, who stopped it.
+  const onStopped = (): void => void end("the session was stopped").catch(reportTo(env, job));
+  stopped.addEventListener("abort", onStopped, { once: true });
   const close = async (): Promise<void> => {
     await using _ = parts;
+    stopped.removeEventListener("abort", onStopped);
     await end("the session was not ended in order");
     env.masking.release(job.root);
   };

@@ -15,6 +15,7 @@ import { requestAccess } from "./grants/access-request.ts";
 import { learningNetwork } from "./grants/learned-network.ts";
 import { readingRefused } from "./grants/reading-first.ts";
 import { surroundingsOf } from "./grants/surroundings.ts";
+import { keptRun } from "./kept-run.ts";
 import type { RunEnvironment } from "./model/environment.ts";
 import { emitRefusal } from "./model/events.ts";
 import { Grantee } from "./model/grantee.ts";
@@ -48,7 +49,7 @@ export interface RunRequest {
 }
 
 /** Runs a worker under the project. Every outcome is a result; it rejects only for a bug or a broken installation. */
-export async function run(request: RunRequest, env: RunEnvironment): Promise<RunResult> {
+export async function run(request: RunRequest, environment: RunEnvironment): Promise<RunResult> {
   const {
     worker,
     words = [],
@@ -60,7 +61,12 @@ export async function run(request: RunRequest, env: RunEnvironment): Promise<Run
     signal,
   } = request;
   const run = newRunId();
-  const project = await rootSandbox(env, request.policy ?? null, worker);
+  const project = await rootSandbox(environment, request.policy ?? null, worker);
+  const begun = { run, kind: "run", worker: worker.name, input, attachments } as const;
+  const { env, stopped } = keptRun(
+    continues === undefined ? begun : { ...begun, continues: continues.run },
+    environment,
+  );
   const violations = nameViolations(attachments);
   if (violations.length > 0) {
     const names = attachments.map(({ name }) => name);
@@ -77,7 +83,7 @@ export async function run(request: RunRequest, env: RunEnvironment): Promise<Run
     callerSandbox: project,
     input,
     attachments,
-    signal,
+    signal: AbortSignal.any([signal, stopped]),
     learnsNetwork,
     appliesFailed,
     ...conversation,

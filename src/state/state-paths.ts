@@ -23,6 +23,8 @@ export function statePaths(stateDir: string) {
     imagesRecord: join(stateDir, "images.json"),
     /** Held by the one process that builds images. */
     imagesLock: join(stateDir, "images.lock"),
+    /** What is kept of runs that users and programs started, by project. */
+    runs: join(stateDir, "runs"),
     /** Node's compile cache of the command line. */
     compiled: join(stateDir, "compiled"),
   };
@@ -44,6 +46,7 @@ export function projectPaths(stateDir: string, projectDir: string) {
     /** The database of its fleets. */
     fleets: join(stateDir, "fleets", name, "fleets.db"),
     transcripts: join(stateDir, "transcripts", name),
+    runs: join(stateDir, "runs", name),
     /** Mirrors of its repositories. */
     git: join(stateDir, "git", name),
     trail: {

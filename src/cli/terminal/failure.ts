@@ -69,6 +69,8 @@ const KNOWN: readonly (readonly [ErrorKind, code: string, status: number])[] = [
 const HINTS: Partial<Record<RequestErrorCode, string>> = {
   UNKNOWN_FLEET: "`corral fleet ls` lists them",
   FLEET_NOT_ENDED: "`corral fleet cancel` or `corral changes` ends it",
+  UNKNOWN_RUN: "`corral runs ls --all-projects` lists them",
+  RUN_NOT_ENDED: "`corral runs stop` ends it",
   UNKNOWN_CHANGESET: "`corral changes ls --all-projects` lists them",
   UNKNOWN_CHANGE: "`corral changes show` lists them",
   UNKNOWN_GRANT: "`corral grants ls` lists them",

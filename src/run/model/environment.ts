@@ -11,6 +11,7 @@ import type { Masking } from "../../secrets/masking.ts";
 import type { SecretOf } from "../../secrets/named-secrets.ts";
 import type { Emit } from "./events.ts";
 import type { Grants } from "./grant.ts";
+import type { History } from "./history.ts";
 import type { Changesets } from "./reported.ts";
 import type { SchemaChecks } from "./schema-check.ts";
 import type { WorkerImages } from "./worker-images.ts";
@@ -67,6 +68,11 @@ export interface Records {
   readonly now: () => number;
 }
 
+/** What is kept of the runs that users and programs start. Items of fleets are in the journal of their fleet. */
+export interface Kept {
+  readonly history: History;
+}
+
 /** Where what runs produce goes to in the end. */
 export interface Destinations {
   /** The changes of root runs are applied from there, and wait there. */
@@ -82,4 +88,12 @@ export interface AgentHost {
 }
 
 /** Everything that the runs of one project share. Passed in; a function takes the ports that it uses. */
-export interface RunEnvironment extends Declared, CellHost, Consent, Records, Destinations, AgentHost, NetworkHost {}
+export interface RunEnvironment
+  extends Declared,
+    CellHost,
+    Consent,
+    Records,
+    Kept,
+    Destinations,
+    AgentHost,
+    NetworkHost {}

@@ -24,6 +24,7 @@ import { recordedEmit } from "../recorded/emit.ts";
 import { maskedApprover, maskedEmit, maskedTrail } from "../recorded/masked.ts";
 import { openTrail } from "../recorded/open-trail.ts";
 import { watchOwnDeath } from "./death-watch.ts";
+import { openHistory } from "./history.ts";
 import { imagePlaceOf } from "./image-place.ts";
 import { networkHostOf } from "./network-host.ts";
 import { approverFor, type OpenOptions } from "./options.ts";
@@ -68,10 +69,12 @@ export async function openCorralFor(
   const store = changesetStore(options.stateDir);
   const git = repositoriesOf(project, options, { ownerDir, liveDir, trail });
   const around = { emit: options.emit ?? (() => {}), now: () => performance.now() };
+  const { history, close: closeHistory } = openHistory(project, options, ownerDir, around.emit);
   const grants = new GrantLedger(ownerDir, recordedRevocations(trail, around.emit));
   const watch = watchOwnDeath(options);
   const close = async (): Promise<void> => {
     using _ = watch;
+    await closeHistory();
     await git?.[Symbol.asyncDispose]();
     await grants[Symbol.asyncDispose]();
     await Promise.all([trail.close(), removeOwnerDir(ownerDir)]);
@@ -99,6 +102,7 @@ export async function openCorralFor(
       secretInside: namedSecrets(project.secrets, options.engineEnv),
       refusedSources: refusedSourcesFor(options.stateDir, engine.hostPlaces),
       grants,
+      history,
       changesets: intoProject(store, trail),
       models: { providers: project.models, projectDir: project.dir, env: options.engineEnv },
       schemas: new SchemaChecks(),

@@ -14,6 +14,7 @@ import { noChangesets } from "../changes/into-project.ts";
 import { GrantLedger } from "../grants/ledger.ts";
 import { lookingImages } from "../images/worker-images.ts";
 import type { RunEnvironment } from "../model/environment.ts";
+import { noHistory } from "../model/history.ts";
 import { SchemaChecks } from "../model/schema-check.ts";
 import { imagePlaceOf } from "./image-place.ts";
 import { networkHostOf } from "./network-host.ts";
@@ -46,6 +47,7 @@ export async function openPreview(
     ownerDir: "",
     // Nothing runs, so nothing is granted, and no directory is made.
     grants: new GrantLedger("", async () => {}),
+    history: noHistory,
     changesets: noChangesets,
     models: { providers: project.models, projectDir: project.dir, env: options.engineEnv },
     schemas: new SchemaChecks(),

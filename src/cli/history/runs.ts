@@ -1,0 +1,88 @@
+import { counted, durationText } from "../../fleet/report/measures/quantity.ts";
+import { listRuns, type RunsToRemove, removeRuns, runsToRemove, showRun, stopRun } from "../../operations/runs.ts";
+import { printableLine } from "../../operations/wording/printable.ts";
+import { agreesTo } from "../terminal/agrees.ts";
+import { dateOf, type ProjectOptions, placeOf, UsageError } from "../terminal/arguments.ts";
+import { printJson, printList, printResult, say, type Terminal } from "../terminal/terminal.ts";
+import { ageText, runText, statusText } from "./runs-text.ts";
+
+interface ListOptions extends ProjectOptions {
+  readonly worker?: string;
+  readonly status?: string;
+  readonly limit?: string;
+  readonly allProjects?: boolean;
+}
+
+interface RemoveOptions extends ProjectOptions {
+  readonly before?: string;
+  readonly all?: boolean;
+  readonly yes?: boolean;
+}
+
+/** `corral runs ls`: the newest first. */
+export async function listVerb(options: ListOptions, terminal: Terminal): Promise<number> {
+  const { worker, status, allProjects = false } = options;
+  const limit = options.limit === undefined ? {} : { limit: countOf("--limit", options.limit) };
+  const filter = {
+    ...limit,
+    ...(worker === undefined ? {} : { worker }),
+    ...(status === undefined ? {} : { status: status.replaceAll(" ", "_") }),
+    allProjects,
+  };
+  const { runs, unreadable } = await listRuns(await placeOf(options, terminal), filter);
+  const nowMs = Date.now();
+  printList(terminal, options.json, runs, {
+    head: ["RUN", "STATUS", "WORKER", "BEGAN", "TOOK", ...(allProjects ? ["PROJECT"] : [])],
+    rowOf: (record) => {
+      const { id, kind, worker: of, queuedAt, durationMs, project } = record;
+      const took = durationMs === null ? "-" : durationText(durationMs);
+      const shown = printableLine(kind === "session" ? `${of} (session)` : of, 40);
+      const began = ageText(nowMs - Date.parse(queuedAt));
+      return [id, statusText(record), shown, began, took, ...(allProjects ? [printableLine(project)] : [])];
+    },
+    none: "There are no runs. Items of fleets are in `corral fleet ls`.",
+  });
+  if (unreadable > 0) say(terminal, `corral: ${unreadable} records cannot be read`);
+  return 0;
+}
+
+export async function showVerb(asked: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
+  const record = await showRun(await placeOf(options, terminal), asked);
+  printResult(terminal, options.json, record, () => runText(record, Date.now()));
+  return 0;
+}
+
+/** Exit status 1 if it has not ended in time. */
+export async function stopVerb(asked: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
+  const stopped = await stopRun(await placeOf(options, terminal), asked);
+  const { run, outcome, status } = stopped;
+  if (options.json) printJson(terminal, stopped);
+  else if (outcome === "ended") say(terminal, `Run ${run} has already ended: it is ${printableLine(status, 40)}.`);
+  else if (outcome === "stopped") say(terminal, `Run ${run} is stopped: it is ${printableLine(status, 40)}.`);
+  else
+    say(
+      terminal,
+      `corral: run ${run} was asked to stop, and has not ended yet; \`corral runs show ${run}\` looks again`,
+    );
+  return outcome === "asked" ? 1 : 0;
+}
+
+export async function removeVerb(ids: readonly string[], options: RemoveOptions, terminal: Terminal): Promise<number> {
+  const { before, all = false } = options;
+  const ways = [ids.length > 0, before !== undefined, all].filter((way) => way).length;
+  if (ways !== 1) throw new UsageError("name runs to remove, or use --before DATE or --all");
+  const place = await placeOf(options, terminal);
+  const which: RunsToRemove = before === undefined ? { ids, all } : { before: dateOf("--before", before) };
+  const found = await runsToRemove(place, which);
+  const what = counted(found.length, "run");
+  const isAgreed = options.yes || found.length === 0 || (await agreesTo(`Remove the history of ${what}?`, terminal));
+  const removed = isAgreed ? await removeRuns(place, which) : [];
+  if (options.json) printJson(terminal, { removed });
+  else say(terminal, isAgreed ? `${removed.length} of ${what} removed from the history.` : "Nothing was removed.");
+  return 0;
+}
+
+function countOf(option: string, text: string): number {
+  if (/^[1-9]\d{0,5}$/.test(text)) return Number(text);
+  throw new UsageError(`${option} takes a number from 1, not ${printableLine(text, 80)}`);
+}

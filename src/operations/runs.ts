@@ -1,0 +1,159 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { projectFolders, type RunFolder, removeRunFolder, runFolders } from "../history/run-folders.ts";
+import { type RunRecord, readHead, readRun } from "../history/run-record.ts";
+import { stopLiveRun } from "../state/live-runs.ts";
+import { currentOwner, lockOwner } from "../state/owner.ts";
+import { projectPaths, statePaths } from "../state/state-paths.ts";
+import type { ProjectPlace } from "./audit.ts";
+import { chosenId, LATEST } from "./chosen-id.ts";
+import { RequestError } from "./request-error.ts";
+import { printableLine } from "./wording/printable.ts";
+
+/** Which runs are listed. What is absent does not filter. */
+export interface RunFilter {
+  readonly worker?: string;
+  /** As in a record: that of a result, `running`, `interrupted` or `closed`. */
+  readonly status?: string;
+  /** At most so many, the newest; absent: 50. */
+  readonly limit?: number;
+  /** Of every project of the state directory. */
+  readonly allProjects?: boolean;
+}
+
+export interface ListedRuns {
+  /** The newest first. */
+  readonly runs: readonly RunRecord[];
+  /** Folders whose record cannot be read. */
+  readonly unreadable: number;
+}
+
+/** `ended`: it had ended before, with this status; `stopped`: it ended now; `asked`: its process has not ended it in time. */
+export interface StoppedRun {
+  readonly run: string;
+  readonly outcome: "ended" | "stopped" | "asked";
+  readonly status: string;
+}
+
+export interface RunsToRemove {
+  /** Ids, prefixes of them, or `latest`. */
+  readonly ids?: readonly string[];
+  /** All that began before, in milliseconds since 1970. */
+  readonly before?: number;
+  readonly all?: boolean;
+}
+
+const DEFAULT_LIMIT = 50;
+/** How long a run may take to end after it was stopped: its container is removed. */
+const STOP_MS = 15_000;
+const LOOK_MS = 50;
+/** Candidates that are described in the error of an ambiguous prefix; the others are known by their time. */
+const MAX_DESCRIBED = 11;
+
+/** The runs of the project; items of fleets are in the journals of their fleets. */
+export async function listRuns(place: ProjectPlace, filter: RunFilter = {}): Promise<ListedRuns> {
+  const { worker, status, limit = DEFAULT_LIMIT, allProjects = false } = filter;
+  const { isDead } = lockOwner();
+  const runs: RunRecord[] = [];
+  let unreadable = 0;
+  for (const { dir } of allProjects ? await allFolders(place) : await ownFolders(place)) {
+    if (runs.length >= limit) break;
+    const record = await readRun(dir, isDead);
+    if (record === null) unreadable += 1;
+    else if ((worker ?? record.worker) === record.worker && (status ?? record.status) === record.status)
+      runs.push(record);
+  }
+  return { runs, unreadable };
+}
+
+/** `asked`: its id, a prefix of it, or `latest`. @throws RequestError UNKNOWN_RUN, AMBIGUOUS_ID */
+export async function showRun(place: ProjectPlace, asked: string): Promise<RunRecord> {
+  return (await foundRun(place, asked)).record;
+}
+
+/**
+ * Stops a run of any process of this user: the process is told by a file, and ends the run itself. Its status becomes
+ * `cancelled`, and what it wrote in views waits.
+ *
+ * @throws RequestError UNKNOWN_RUN, AMBIGUOUS_ID
+ */
+export async function stopRun(place: ProjectPlace, asked: string, waitMs = STOP_MS): Promise<StoppedRun> {
+  const { dir, record } = await foundRun(place, asked);
+  const { id: run, status } = record;
+  if (status !== "running") return { run, outcome: "ended", status };
+  await stopLiveRun(statePaths(place.stateDir).live, currentOwner(), run);
+  const { isDead } = lockOwner();
+  const until = performance.now() + waitMs;
+  for (;;) {
+    const now = (await readRun(dir, isDead))?.status ?? status;
+    if (now !== "running") return { run, outcome: "stopped", status: now };
+    if (performance.now() >= until) return { run, outcome: "asked", status: now };
+    await sleep(LOOK_MS);
+  }
+}
+
+/**
+ * The ids of what {@link removeRuns} would remove. Of several, runs that are not over are left out.
+ *
+ * @throws RequestError RUN_NOT_ENDED for one in `ids`, UNKNOWN_RUN, AMBIGUOUS_ID
+ */
+export async function runsToRemove(place: ProjectPlace, which: RunsToRemove): Promise<string[]> {
+  return (await foldersToRemove(place, which)).map(({ run }) => run);
+}
+
+/** Removes records of runs that have ended, and answers with their ids. Nothing is removed if it throws. @throws as `runsToRemove` */
+export async function removeRuns(place: ProjectPlace, which: RunsToRemove): Promise<string[]> {
+  const removed: string[] = [];
+  for (const { run, dir } of await foldersToRemove(place, which)) if (await removeRunFolder(dir)) removed.push(run);
+  return removed;
+}
+
+async function foldersToRemove(
+  place: ProjectPlace,
+  { ids = [], before, all = false }: RunsToRemove,
+): Promise<RunFolder[]> {
+  const chosen = new Map<string, RunFolder>();
+  for (const asked of ids) {
+    const { record, ...folder } = await foundRun(place, asked);
+    const message = `run ${record.id} is running; only a run that has ended can be removed`;
+    if (record.status === "running") throw new RequestError("RUN_NOT_ENDED", asked, message);
+    chosen.set(folder.dir, folder);
+  }
+  const { isDead } = lockOwner();
+  for (const folder of all || before !== undefined ? await ownFolders(place) : []) {
+    if (before !== undefined && folder.beganMs >= before) continue;
+    if ((await readRun(folder.dir, isDead))?.status !== "running") chosen.set(folder.dir, folder);
+  }
+  return [...chosen.values()];
+}
+
+/** A run with its folder, first among those of the project. @throws RequestError UNKNOWN_RUN, AMBIGUOUS_ID */
+export async function foundRun(
+  place: ProjectPlace,
+  asked: string,
+): Promise<RunFolder & { readonly record: RunRecord }> {
+  const unknown = () => new RequestError("UNKNOWN_RUN", asked, `there is no run ${printableLine(asked, 80)}`);
+  const own = await ownFolders(place);
+  const isOwn = asked === LATEST || own.some(({ run }) => run.startsWith(asked));
+  const known = isOwn ? own : await allFolders(place);
+  const fitting = asked === LATEST ? known.slice(0, 1) : known.filter(({ run }) => run.startsWith(asked));
+  const described = fitting.slice(0, MAX_DESCRIBED).map(async ({ run, dir, beganMs }) => {
+    const worker = fitting.length > 1 ? `${(await readHead(dir))?.worker ?? "cannot be read"}, ` : "";
+    return { id: run, about: `${worker}${new Date(beganMs).toISOString()}` };
+  });
+  const id = chosenId(asked, await Promise.all(described), unknown);
+  const folder = fitting.find(({ run }) => run === id);
+  const record = folder === undefined ? null : await readRun(folder.dir, lockOwner().isDead);
+  if (folder === undefined || record === null) throw unknown();
+  return { ...folder, record };
+}
+
+async function ownFolders({ stateDir, projectDir }: ProjectPlace): Promise<RunFolder[]> {
+  return await runFolders(projectPaths(stateDir, projectDir).runs);
+}
+
+/** The newest first. */
+async function allFolders({ stateDir }: Pick<ProjectPlace, "stateDir">): Promise<RunFolder[]> {
+  const folders: RunFolder[] = [];
+  for (const project of await projectFolders(statePaths(stateDir).runs)) folders.push(...(await runFolders(project)));
+  return folders.toSorted((a, b) => b.beganMs - a.beganMs);
+}

@@ -1,0 +1,218 @@
+import type { EndedEntry, StartedEntry } from "../../history/entry.ts";
+import { MAX_STREAMS_BYTES } from "../../history/kept-stream.ts";
+import { Pruning } from "../../history/pruning.ts";
+import { Recording } from "../../history/recording.ts";
+import type { Keep } from "../../history/retention.ts";
+import { runFolderName } from "../../history/run-folders.ts";
+import { sha256 } from "../../platform/sha256.ts";
+import { LiveRuns } from "../../state/live-runs.ts";
+import { lockOwner } from "../../state/owner.ts";
+import { projectPaths, statePaths } from "../../state/state-paths.ts";
+import type { Emit, RunEvent } from "../model/events.ts";
+import type { BegunRun, ClosedSession, History, RunHistory } from "../model/history.ts";
+import { inputBytes } from "../model/job.ts";
+import type { RunResult } from "../model/result.ts";
+
+/** What a worker chose is cut to this in the record. */
+const MAX_NAME = 200;
+const MAX_MESSAGE = 8 * 1024;
+const MAX_NAMES = 200;
+/** A report of a network that is longer, as JSON, is left out. */
+const MAX_REPORT = 128 * 1024;
+
+export interface HistoryPlace {
+  readonly stateDir: string;
+  readonly projectDir: string;
+  /** This process's own directory. */
+  readonly ownerDir: string;
+  readonly keep: Keep;
+  /** Of all projects together. */
+  readonly maxBytes: number;
+}
+
+/** The history of one project on the disk, as one process adds to it. */
+export class ProjectHistory implements History, AsyncDisposable {
+  readonly #place: HistoryPlace;
+  readonly #projectRuns: string;
+  readonly #owner: string;
+  readonly #emit: Emit;
+  readonly #live: LiveRuns;
+  readonly #pruning: Pruning;
+  readonly #ending = new Set<Promise<void>>();
+  #isPruned = false;
+
+  constructor(place: HistoryPlace, emit: Emit) {
+    const { stateDir, projectDir, ownerDir, keep, maxBytes } = place;
+    const { name, isDead } = lockOwner();
+    this.#place = place;
+    this.#projectRuns = projectPaths(stateDir, projectDir).runs;
+    this.#owner = name;
+    this.#emit = emit;
+    this.#live = new LiveRuns(ownerDir);
+    this.#pruning = new Pruning({ runsDir: statePaths(stateDir).runs, keep, maxBytes, isDead });
+  }
+
+  begin(begun: BegunRun): RunHistory {
+    const { run, worker } = begun;
+    const tell = (why: string): void => {
+      const detail = `the history of run ${run} could not be written: ${why}`;
+      this.#emit({ type: "trouble", run, root: run, parent: null, worker, attachments: [], detail });
+    };
+    const recording = new Recording(`${this.#projectRuns}/${runFolderName(run, Date.now())}`, tell);
+    recording.add({ type: "begin", version: 1, ...this.#headOf(begun), at: now() });
+    recording.digest(begun.attachments.map(({ name, host }) => ({ name: cut(name), host })));
+    const stopped = this.#stoppable(run, tell);
+    const end = (last: (() => EndedEntry) | null): void => {
+      const written = last === null ? recording.discard() : recording.end(last);
+      const ending = written.then(() => {
+        this.#live.remove(run);
+        if (last !== null) this.#pruning.added(Math.min(recording.outputBytes, MAX_STREAMS_BYTES));
+      });
+      this.#ending.add(ending);
+      void ending.finally(() => this.#ending.delete(ending));
+    };
+    if (!this.#isPruned) this.#pruning.begin(this.#projectRuns);
+    this.#isPruned = true;
+    return recorded(begun, recording, stopped, end);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all(this.#ending);
+    await this.#pruning.idle();
+    this.#live[Symbol.dispose]();
+  }
+
+  #headOf({ run, kind, worker, input, attachments, continues }: BegunRun) {
+    const { keep, projectDir: project } = this.#place;
+    const earlier = continues === undefined ? {} : { continues };
+    const names = attachments.slice(0, MAX_NAMES).map(({ name }) => cut(name));
+    return {
+      run,
+      kind,
+      worker,
+      project,
+      owner: this.#owner,
+      input: digestOf(input),
+      attachments: names,
+      keep,
+      ...earlier,
+    };
+  }
+
+  #stoppable(run: string, tell: (why: string) => void): AbortSignal {
+    try {
+      return this.#live.add(run);
+    } catch (error) {
+      tell(`it cannot be stopped from outside: ${(error as Error).message}`);
+      return new AbortController().signal;
+    }
+  }
+}
+
+function recorded(
+  { run: root }: BegunRun,
+  recording: Recording,
+  stopped: AbortSignal,
+  end: (last: (() => EndedEntry) | null) => void,
+): RunHistory {
+  const startedAt = Date.now();
+  let isOver = false;
+  // A session of which nothing is to be told: its tools are in the audit trail.
+  let isEmpty = true;
+  return {
+    stopped,
+    see(event) {
+      const { run, parent, worker, attachments } = event;
+      const isRoot = run === root;
+      if (event.type === "started" || event.type === "requested") isEmpty = false;
+      if (event.type === "output") {
+        if (isRoot) recording.output(event.stream, event.chunk);
+      } else if (event.type === "requested") {
+        const names = attachments.slice(0, MAX_NAMES).map(cut);
+        const called = { type: "called", run, parent, worker: cut(worker), at: now(), attachments: names } as const;
+        if (!isRoot) recording.add(called, { mayBeLeftOut: true });
+      } else if (event.type === "started" || event.type === "agent_started") {
+        recording.add(startedOf(event), { mayBeLeftOut: !isRoot });
+      } else if (event.type === "ended" && isRoot) {
+        // An agent says its answer at its end.
+        if (recording.outputBytes === 0) recording.output("stdout", Buffer.from(event.result.stdout));
+        end(() => endedOf(run, event.result, recording.leftOut));
+      } else if (event.type === "ended") {
+        recording.add(endedOf(run, event.result, 0), { mayBeLeftOut: true });
+      }
+    },
+    closed: ({ status, ...rest }: ClosedSession) => {
+      if (isOver) return;
+      isOver = true;
+      if (isEmpty && rest.changeset === null) return end(null);
+      const none = { exitCode: null, signal: null, error: null, cpuMs: null, memoryBytesPeak: null, agent: null };
+      const durationMs = Math.max(0, Date.now() - startedAt);
+      end(() => ({
+        type: "ended",
+        run: root,
+        at: now(),
+        status,
+        ...none,
+        durationMs,
+        truncated: false,
+        leftOut: recording.leftOut,
+        ...rest,
+        network: bounded(rest.network),
+      }));
+    },
+  };
+}
+
+function startedOf(event: Extract<RunEvent, { type: "started" | "agent_started" }>): StartedEntry {
+  const { type: _, run, policy } = { ...event, policy: "plan" in event ? event.plan.policy : event.policy };
+  const what =
+    "plan" in event
+      ? { image: event.plan.image.name, model: null, limits: { ...event.plan.limits } }
+      : { image: null, model: event.model, limits: null };
+  return { type: "started", run, at: now(), policy, ...what };
+}
+
+function endedOf(run: string, result: RunResult, leftOut: number): EndedEntry {
+  const { status, exitCode, signal, error, durationMs, truncated, changeset, usage, network, agent } = result;
+  return {
+    type: "ended",
+    run,
+    at: now(),
+    status,
+    exitCode,
+    signal,
+    error: error === null ? null : { code: error.code, message: cut(error.message, MAX_MESSAGE) },
+    durationMs,
+    cpuMs: usage.cpuMs,
+    memoryBytesPeak: usage.memoryBytesPeak,
+    truncated,
+    changeset: changeset === null ? null : { id: changeset.id, counts: { ...changeset.counts } },
+    network: bounded(network),
+    agent: agent === undefined ? null : { ...agent },
+    leftOut,
+  };
+}
+
+function bounded(report: object | null | undefined): Readonly<Record<string, unknown>> | null {
+  if (report === null || report === undefined || JSON.stringify(report).length > MAX_REPORT) return null;
+  return { ...report } as Record<string, unknown>;
+}
+
+/** Null if there is none. An input that is no JSON is refused by the run. */
+function digestOf(input: unknown): { bytes: number; sha256: string } | null {
+  if (input === undefined) return null;
+  try {
+    const bytes = inputBytes(input);
+    return { bytes: bytes.length, sha256: sha256(bytes) };
+  } catch {
+    return null;
+  }
+}
+
+function cut(text: string, max = MAX_NAME): string {
+  return text.length > max ? `${text.slice(0, max - 1)}…` : text;
+}
+
+function now(): string {
+  return new Date().toISOString();
+}
