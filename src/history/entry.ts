@@ -24,6 +24,8 @@ export const BeginEntry = z.object({
   at: text,
   /** Of what the worker reads on its standard input; the input itself is not kept. Null: it has none. */
   input: z.object({ bytes: count, sha256: text }).nullable(),
+  /** What was added to the command of its worker. */
+  arguments: z.array(text).optional(),
   /** By name. */
   attachments: z.array(text),
   /** The run whose conversation it continues. */

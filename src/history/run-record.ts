@@ -67,6 +67,8 @@ export interface RunRecord extends Omit<RecordedCall, "run" | "attachments"> {
     readonly bytes: number | null;
     readonly sha256: string | null;
   }[];
+  /** What was added to the command of its worker. */
+  readonly arguments: readonly string[];
   readonly continues: string | null;
   /** The process that runs it, or ran it. */
   readonly owner: string;
@@ -81,7 +83,7 @@ export async function readRun(dir: string, isDead: (owner: string) => boolean): 
   const entries = await entriesIn(dir);
   const begin = entries.find((entry) => entry.type === "begin");
   if (begin === undefined) return null;
-  const { run, kind, project, owner, input, continues = null } = begin;
+  const { run, kind, project, owner, input, continues = null, arguments: words = [] } = begin;
   const left = isDead(owner) ? "interrupted" : "running";
   const { run: _, attachments: names, ...root } = treeOf(begin, entries, left);
   const files = new Map(
@@ -93,7 +95,19 @@ export async function readRun(dir: string, isDead: (owner: string) => boolean): 
     0,
   );
   const streams = { stdout: await streamOf(dir, "stdout"), stderr: await streamOf(dir, "stderr") };
-  return { id: run, kind, project, owner, input, continues, attachments, leftOut, ...root, ...streams };
+  return {
+    id: run,
+    kind,
+    project,
+    owner,
+    input,
+    arguments: words,
+    continues,
+    attachments,
+    leftOut,
+    ...root,
+    ...streams,
+  };
 }
 
 /** The first line of a record; null if it cannot be read. */

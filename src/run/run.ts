@@ -62,7 +62,7 @@ export async function run(request: RunRequest, environment: RunEnvironment): Pro
   } = request;
   const run = newRunId();
   const project = await rootSandbox(environment, request.policy ?? null, worker);
-  const begun = { run, kind: "run", worker: worker.name, input, attachments } as const;
+  const begun = { run, kind: "run", worker: worker.name, words, input, attachments } as const;
   const { env, stopped } = keptRun(
     continues === undefined ? begun : { ...begun, continues: continues.run },
     environment,

@@ -38,13 +38,19 @@ export class LiveRuns implements Disposable {
   }
 
   remove(run: string): void {
-    if (this.#runs.delete(run)) rmSync(join(this.#dir, run), { force: true });
+    if (!this.#runs.delete(run)) return;
+    if (this.#runs.size === 0) this[Symbol.dispose]();
+    else rmSync(join(this.#dir, run), { force: true });
   }
 
+  /** Leaves nothing behind. */
   [Symbol.dispose](): void {
     this.#watcher?.close();
+    this.#watcher = null;
     if (this.#timer !== null) clearInterval(this.#timer);
+    this.#timer = null;
     if (this.#isMade) rmSync(this.#dir, { recursive: true, force: true });
+    this.#isMade = false;
   }
 
   #look(): void {

@@ -47,6 +47,7 @@ describe("a project's declaration", () => {
       ownFiles: expect.not.arrayContaining([dir]),
       approval: { mode: "interactive", timeoutMs: 300_000, rules: [] },
       delegation: { maxDepth: 5, maxCalls: 100, maxParallel: 4 },
+      history: { days: 30, runs: 1000 },
       models: expect.any(Map),
       workers: new Map(),
       fleet: {},

@@ -20,6 +20,7 @@ export function runText(record: RunRecord, nowMs: number): string {
     ["process", record.status === "running" || record.status === "interrupted" ? pidOf(record.owner) : null],
     ["input", input === null ? null : `${roughBytesText(input.bytes)}, sha256 ${input.sha256}`],
     ...attachments.map(attachmentRow),
+    ["arguments", record.arguments.length === 0 ? null : name(JSON.stringify(record.arguments), 500)],
     ["policy", policy === null ? null : name(policy)],
     ["image", image === null ? null : name(image)],
     ["model", model === null ? null : name(model)],

@@ -6,6 +6,8 @@ export interface BegunRun {
   readonly run: string;
   readonly kind: "run" | "session";
   readonly worker: string;
+  /** What was added to its command. */
+  readonly words?: readonly string[];
   readonly input?: unknown;
   readonly attachments: readonly Attachment[];
   /** The run whose conversation it continues. */

@@ -64,8 +64,9 @@ export class ProjectHistory implements History, AsyncDisposable {
     const stopped = this.#stoppable(run, tell);
     const end = (last: (() => EndedEntry) | null): void => {
       const written = last === null ? recording.discard() : recording.end(last);
+      // Its last line is written: who looks now sees that it is over.
+      this.#live.remove(run);
       const ending = written.then(() => {
-        this.#live.remove(run);
         if (last !== null) this.#pruning.added(Math.min(recording.outputBytes, MAX_STREAMS_BYTES));
       });
       this.#ending.add(ending);
@@ -82,10 +83,11 @@ export class ProjectHistory implements History, AsyncDisposable {
     this.#live[Symbol.dispose]();
   }
 
-  #headOf({ run, kind, worker, input, attachments, continues }: BegunRun) {
+  #headOf({ run, kind, worker, words = [], input, attachments, continues }: BegunRun) {
     const { keep, projectDir: project } = this.#place;
     const earlier = continues === undefined ? {} : { continues };
     const names = attachments.slice(0, MAX_NAMES).map(({ name }) => cut(name));
+    const said = words.length === 0 ? {} : { arguments: words.slice(0, MAX_NAMES).map((word) => cut(word)) };
     return {
       run,
       kind,
@@ -95,6 +97,7 @@ export class ProjectHistory implements History, AsyncDisposable {
       input: digestOf(input),
       attachments: names,
       keep,
+      ...said,
       ...earlier,
     };
   }
