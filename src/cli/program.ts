@@ -1,5 +1,6 @@
 import { Command, CommanderError } from "commander";
 import { packageVersion } from "../operations/package-version.ts";
+import { stopWorkflowCommands } from "./github/workflow-commands.ts";
 import { EXIT } from "./terminal/exit-status.ts";
 import { type Failure, failureOf } from "./terminal/failure.ts";
 import { printJson, say, type Terminal } from "./terminal/terminal.ts";
@@ -100,6 +101,7 @@ function programFor(terminal: Terminal): Program {
     .helpCommand("help [command]", "Print the help of a command.")
     .showHelpAfterError("(--help prints the usage)");
   corral.hook("preAction", async (_, command) => {
+    stopWorkflowCommands(terminal);
     if (isWithoutProject(command) || command.getOptionValueSource("project") !== "default") return;
     if (corral.getOptionValueSource("project") !== "default")
       return void command.setOptionValue("project", corral.getOptionValue("project"));

@@ -64,6 +64,10 @@ export async function ranFleet(
     });
     const summary = await ended(results);
     screen.end(summary);
+    if (terminal.env.GITHUB_STEP_SUMMARY) {
+      const place = { stateDir: corral.stateDir, projectDir: project.dir, engineEnv: terminal.env };
+      await (await import("../github/step-summary.ts")).addFleetToStepSummary(summary, place, terminal);
+    }
     return statusOf(summary, asked > 0);
   } finally {
     off();

@@ -66,6 +66,8 @@ export async function runVerb(name: string | undefined, options: RunOptions, ter
   );
   // Only now: the Engine has nothing of the run any more, and the reader of the result can rely on that.
   screen.end(result);
+  if (terminal.env.GITHUB_STEP_SUMMARY)
+    await (await import("../github/step-summary.ts")).addRunToStepSummary(result, terminal);
   if (options.record !== undefined) await recordRun(options.record, result, project, terminal);
   if (isImplied) tellWay(result, { name: worker.name, policy: project.policyName }, terminal);
   else await tellSuggestion(project, options.project, grants, terminal);
