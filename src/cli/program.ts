@@ -8,6 +8,7 @@ import { addAudit } from "./verbs/audit.ts";
 import { addCells } from "./verbs/cells.ts";
 import { addChanges } from "./verbs/changes.ts";
 import { addCheck } from "./verbs/check.ts";
+import { addCompletion } from "./verbs/completion.ts";
 import { addDoctor } from "./verbs/doctor.ts";
 import { addExplain } from "./verbs/explain.ts";
 import { addFleet } from "./verbs/fleet.ts";
@@ -46,6 +47,7 @@ const VERBS: readonly ((frame: Frame) => void)[] = [
   addImages,
   addDoctor,
   addSchema,
+  addCompletion,
 ];
 
 /** What these show is there for a folder without a project too: commands were run in it, and Corral has images of its own. */
