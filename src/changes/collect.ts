@@ -135,5 +135,6 @@ function changedMount(view: View): ChangedMount {
     targetIdentity: view.target.identity(),
     content: view.contentPath,
     closed: view.closed,
+    ...(view.lent ? { lent: true as const } : {}),
   };
 }

@@ -17,6 +17,7 @@ import { rawNameOf } from "./model/raw-name.ts";
 import { digestAt, snapshotOf } from "./snapshot.ts";
 import { CannotStage } from "./view/base-tree.ts";
 import { hiddenBelow, hiddenSizeAt } from "./view/hidden.ts";
+import { lendings, type Owner } from "./view/lending.ts";
 import { existsBelow, makeFolders, openNewFolder } from "./view/new-folder.ts";
 import { rebase } from "./view/rebase.ts";
 import { openView, type View } from "./view/view.ts";
@@ -32,6 +33,8 @@ export interface StageRequest {
   readonly overlays: boolean;
   /** Writable directories that do not exist are made in their views, below the mounts of this sandbox. Absent: they are refused. */
   readonly makesBelow?: Pick<Sandbox, "mounts">;
+  /** Whether a host path may be no mount at all. Absent: none is lent. */
+  readonly isRefused?: (host: string) => boolean;
   readonly signal?: AbortSignal;
 }
 
@@ -89,14 +92,20 @@ export class Stage implements AsyncDisposable {
     const made: View[] = [];
     const violations: Violation[] = [];
     const missing = this.#missing(sandbox);
+    const { isRefused } = this.#request;
+    const lent = isRefused === undefined ? new Map<VirtualPath, Owner>() : lendings(sandbox, isRefused);
     try {
       for (const mount of sandbox.mounts) {
         const known = this.#views.find((view) => view.host === mount.host && view.mount.path === mount.path);
         if (known !== undefined && known.mount.mode === mount.mode) kept.push(known);
-        else if (deliveryOf(mount) === "view" || missing.some(({ path }) => isBelow(mount.path, path))) {
+        else if (
+          deliveryOf(mount) === "view" ||
+          lent.has(mount.path) ||
+          missing.some(({ path }) => isBelow(mount.path, path))
+        ) {
           // A read-only view that becomes writable is made again from its original.
           const shown = known === undefined ? mount : { ...mount, host: known.mount.host };
-          const view = await this.#opened(shown, sandbox, missing);
+          const view = await this.#opened(shown, sandbox, missing, lent.get(mount.path));
           if (typeof view === "string")
             violations.push({ code: "MOUNT_SOURCE_REFUSED", path: mount.path, reason: view });
           else made.push(view);
@@ -128,14 +137,19 @@ export class Stage implements AsyncDisposable {
     });
   }
 
-  async #opened(mount: Mount, sandbox: Sandbox, missing: readonly Mount[]): Promise<View | string> {
+  async #opened(
+    mount: Mount,
+    sandbox: Sandbox,
+    missing: readonly Mount[],
+    lentTo: Owner | undefined,
+  ): Promise<View | string> {
     const { dir, overlays, signal } = this.#request;
     if (this.#made === 0) await mkdir(dir, { mode: 0o700 });
     const own = join(dir, String(this.#made));
     this.#made += 1;
     await mkdir(own, { mode: 0o700 });
     try {
-      const request = { mount, mounts: sandbox.mounts, dir: own, overlays, signal };
+      const request = { mount, mounts: sandbox.mounts, dir: own, overlays, lentTo, signal };
       const around = missing.includes(mount)
         ? governingMount(this.#request.makesBelow ?? sandbox, mount.path)
         : undefined;
@@ -150,7 +164,8 @@ export class Stage implements AsyncDisposable {
       return view;
     } catch (error) {
       if (!(error instanceof CannotStage)) throw error;
-      return `writes to it must be staged, and ${error.message}`;
+      const why = mount.mode === "rw" ? "writes to it must be staged" : "its user cannot read all of it";
+      return `${why}, and ${error.message}`;
     }
   }
 

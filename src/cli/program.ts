@@ -15,6 +15,7 @@ import { addFleet } from "./verbs/fleet.ts";
 import { type Frame, frameOf } from "./verbs/frame.ts";
 import { addGrants } from "./verbs/grants.ts";
 import { addImages } from "./verbs/images.ts";
+import { addInit } from "./verbs/init.ts";
 import { addMap } from "./verbs/map.ts";
 import { addMcp } from "./verbs/mcp.ts";
 import { project } from "./verbs/options.ts";
@@ -29,6 +30,7 @@ import { addWorkers } from "./verbs/workers.ts";
 
 /** All verbs, in the order of the help. Each file has the options and the help; what the verb does is loaded when it runs. */
 const VERBS: readonly ((frame: Frame) => void)[] = [
+  addInit,
   addRun,
   addExplain,
   addCheck,

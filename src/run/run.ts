@@ -8,6 +8,7 @@ import { openCell } from "./cell/open-cell.ts";
 import { openRunNetwork, type RunNetwork } from "./cell/run-network.ts";
 import { sandboxView } from "./cell/sandbox-view.ts";
 import { supervise } from "./cell/supervise.ts";
+import { lentAttachments } from "./changes/lent-attachments.ts";
 import { openStage } from "./changes/open-stage.ts";
 import { settledRun } from "./changes/settled-run.ts";
 import { endedResult } from "./ended.ts";
@@ -111,9 +112,11 @@ async function staged(job: Job, sandbox: Sandbox, env: RunEnvironment): Promise<
   const staging = await openStage(job, sandbox, env);
   if (!staging.ok) return refusedResult({ run: job.run, worker: job.worker.name }, staging.violations);
   await using stage = staging.stage;
+  await using lent = await lentAttachments(job, stage.sandbox, env);
+  if (!lent.ok) return refusedResult({ run: job.run, worker: job.worker.name }, lent.violations);
   const grantee = new Grantee(job, stage);
   await using _ = await env.grants.join(grantee);
-  const parts = { job, grantee, stage, env };
+  const parts = { job: { ...job, attachments: lent.attachments }, grantee, stage, env };
   return await settledRun(job, await networked(parts), stage, env);
 }
 

@@ -111,6 +111,9 @@ export type Hardening = {
   readonly [Line in Exclude<HardeningLine, OpenLine>]: ValueOf<(typeof HARDENING)[Line]>;
 } & { readonly [Line in OpenLine]?: ValueOf<(typeof HARDENING)[Line]> };
 
+/** The user and the group of a cell for which no owner of files is there: no distribution uses this id. */
+export const CELL_USER_ID = 65532;
+
 export const HARDENING_LINES = Object.keys(HARDENING) as readonly HardeningLine[];
 
 export function hardeningRow(line: HardeningLine): HardeningRow {

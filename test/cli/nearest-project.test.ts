@@ -27,7 +27,7 @@ describe("the project of a command without --project", () => {
 
   it("is missed with the place where it was looked for", async () => {
     await expect(found("empty")).rejects.toThrow(
-      `No corral.yaml in ${base}/empty or its parents. Go to a project, or name its folder with --project. \`corral run --ro FOLDER -- COMMAND\` needs none`,
+      `No corral.yaml in ${base}/empty or its parents. \`corral init\` makes a project, \`corral run --ro FOLDER -- COMMAND\` needs none, and --project names the folder of one`,
     );
     expect(await found("empty", true)).toBe(".");
   });

@@ -20,7 +20,7 @@ afterAll(async () => {
 });
 
 const VERBS =
-  "run explain check tool shell mcp map fleet ps reap audit transcripts changes grants images doctor fleet,ls " +
+  "init run explain check tool shell mcp map fleet ps reap audit transcripts changes grants images doctor fleet,ls " +
   "fleet,show fleet,resume fleet,retry fleet,cancel fleet,rm fleet,results fleet,report transcripts,ls transcripts,show " +
   "changes,ls changes,show changes,diff changes,apply changes,discard grants,ls grants,revoke images,build images,ls";
 
@@ -37,7 +37,7 @@ describe("the help", () => {
 
 describe("the help of a command whose exit status says something", () => {
   it.each(
-    "run explain check tool shell map fleet,resume fleet,retry fleet,rm fleet,results audit changes,apply doctor".split(
+    "init run explain check tool shell map fleet,resume fleet,retry fleet,rm fleet,results audit changes,apply doctor".split(
       " ",
     ),
   )("names it: %s", async (verb) => {

@@ -1,4 +1,4 @@
-import { lstat, mkdir, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { chmod, lstat, mkdir, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { RunResult } from "../../src/run/model/result.ts";
@@ -58,6 +58,34 @@ describe("a command without a project", () => {
     const planted = await run("--apply", "--rw", "out", "--", "sh", "-c", plants);
     expect(planted.stderr).toContain("a corral.yaml says what the next run may do");
     expect(await readdir(here("out"), { recursive: true })).toEqual(["b.txt", "deep", "deep/y"]);
+  });
+
+  it.runIf(process.getuid?.() === 0)("reads and changes root's private files, which stay root's", async () => {
+    await mkdir(here("out"));
+    await chmod(here("out"), 0o700);
+    await writeFile(here("out/kept"), "private\n", { mode: 0o600 });
+    await chmod(here("one.txt"), 0o600);
+    const script =
+      "id -u; cat /one /out/kept /attachments/a; echo more >> /out/kept; mkdir /out/new; echo x > /out/new/x";
+    const args = ["--apply", "--ro", "one.txt=one", "--rw", "out", "--attach", "one.txt=a", "--", "sh", "-c", script];
+    const { stdout, status } = await run(...args);
+    expect(stdout).toBe("65532\none file\nprivate\none file\n");
+    expect(status).toBe(0);
+    expect(await readFile(here("out/kept"), "utf8")).toBe("private\nmore\n");
+    for (const [path, mode] of [
+      ["out/kept", 0o600],
+      ["out/new", 0o755],
+      ["out/new/x", 0o644],
+    ] as const)
+      expect(await lstat(here(path)), path).toMatchObject({
+        uid: 0,
+        gid: 0,
+        mode: expect.toSatisfy((all) => (all & 0o777) === mode),
+      });
+    const { stdout: explained } = await folder.corral(["explain", "--rw", "out", "--", "ls"]);
+    expect(explained).toMatch(/user +65532:65532/);
+    expect(explained).toContain("The worker gets a copy of /out");
+    await chmod(here("one.txt"), 0o644);
   });
 
   it("is explained without making anything: neither its folder nor the state directory", async () => {

@@ -140,9 +140,10 @@ export class Application implements Disposable {
 
   async #make(change: Change, slot: Slot, temporary: string): Promise<Made | Verdict> {
     const { next, type, linkText = "" } = change;
-    const content = openContent(change, this.#mounts);
-    if (isVerdict(content)) return content;
-    using _ = content;
+    const found = openContent(change, this.#mounts);
+    if (isVerdict(found)) return found;
+    using _ = found;
+    const content = { ...found, ...this.#mounts.owner(change.mount, slot) };
     if (next === null) throw new RangeError("a deletion brings nothing");
     this.#step(`make ${change.index}`);
     try {

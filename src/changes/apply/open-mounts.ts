@@ -16,12 +16,17 @@ export interface Slot extends Disposable {
 
 /** The mounts of a changeset, held open: for each the directory that receives the changes, and the run's own version. */
 export class OpenMounts implements Disposable {
-  readonly #opened: readonly { readonly target: Descriptor | null; readonly content: Descriptor | null }[];
+  readonly #opened: readonly {
+    readonly target: Descriptor | null;
+    readonly content: Descriptor | null;
+    readonly lent: boolean;
+  }[];
 
   constructor({ mounts }: Pick<Changeset, "mounts">) {
     this.#opened = mounts.map((mount) => ({
       target: identified(mount.target, mount.targetIdentity),
       content: pinned(mount.content),
+      lent: mount.lent ?? false,
     }));
   }
 
@@ -29,6 +34,13 @@ export class OpenMounts implements Disposable {
   target(mount: number, parts: readonly string[]): Slot | Verdict {
     const root = this.#opened[mount]?.target ?? null;
     return root === null ? refused("its directory was replaced since the run began") : open(root, parts);
+  }
+
+  /** Whose a new entry in the slot is; null: as in the run's own version. */
+  owner(mount: number, { folder, name }: Slot): Pick<Content, "uid" | "gid"> | null {
+    if (this.#opened[mount]?.lent !== true) return null;
+    const { uid, gid } = fs.lstatSync(folder.path(name), { throwIfNoEntry: false }) ?? folder.stat();
+    return { uid, gid };
   }
 
   /** Opens the folder of a change in the run's own version. */

@@ -45,6 +45,11 @@ export interface ChangedMount {
   readonly content: string;
   /** Paths of other mounts inside, and of the project's own files: nothing there may be changed. */
   readonly closed: readonly VirtualPath[];
+  /**
+   * The run's own versions belong to the user of its cell. What is applied gets the owner of what it replaces, or of the directory
+   * that it comes into.
+   */
+  readonly lent?: true;
 }
 
 /**

@@ -52,6 +52,7 @@ const mount = z.strictObject({
   targetIdentity: z.string().regex(/^[0-9]+:[0-9]+$/),
   content: absolute,
   closed: z.array(virtual).max(MAX_MOUNTS),
+  lent: z.literal(true).exactOptional(),
 });
 
 const about = {

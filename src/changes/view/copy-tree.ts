@@ -5,6 +5,7 @@ import { codeOf, hasCode } from "../../platform/errno.ts";
 import { formatBytes } from "../../sandbox/units.ts";
 import { type RawName, rawChild, rawPath, rawStat } from "../model/raw-name.ts";
 import { type BaseNode, type BaseTree, CannotStage } from "./base-tree.ts";
+import type { Owner } from "./lending.ts";
 
 /** The most bytes that are copied for one view. */
 export const MAX_COPIED_BYTES = 4 * 1024 ** 3;
@@ -16,15 +17,28 @@ const UNAVAILABLE: ReadonlySet<string> = new Set(["ENOENT", "ENOTDIR", "EACCES",
  * Copies what a base tree shows, with owners and permission bits, and notes the identity of each copy. An entry that changed
  * since the tree was read is copied as it is now: applying a change to it finds the conflict.
  */
-export async function copyTree(from: Descriptor, to: Descriptor, tree: BaseTree, signal?: AbortSignal): Promise<void> {
-  await new TreeCopy(signal).copy(from, to, tree);
+export async function copyTree(
+  from: Descriptor,
+  to: Descriptor,
+  tree: BaseTree,
+  { owner, signal }: CopyOptions = {},
+): Promise<void> {
+  await new TreeCopy(owner, signal).copy(from, to, tree);
+}
+
+interface CopyOptions {
+  /** Whose the copy is. Absent: each entry keeps its owner. */
+  readonly owner?: Owner | undefined;
+  readonly signal?: AbortSignal | undefined;
 }
 
 class TreeCopy {
+  readonly #owner: Owner | undefined;
   readonly #signal: AbortSignal | undefined;
   #bytes = 0;
 
-  constructor(signal: AbortSignal | undefined) {
+  constructor(owner: Owner | undefined, signal: AbortSignal | undefined) {
+    this.#owner = owner;
     this.#signal = signal;
   }
 
@@ -49,7 +63,7 @@ class TreeCopy {
         return;
       case "link":
         fs.symlinkSync(fs.readlinkSync(rawPath(from, name), { encoding: "buffer" }), rawPath(to, name));
-        giveLink(to, name, fs.lstatSync(rawPath(from, name)));
+        giveLink(to, name, this.#owner ?? fs.lstatSync(rawPath(from, name)));
         break;
       default:
         await this.#copyFile(from, to, name);
@@ -63,14 +77,15 @@ class TreeCopy {
     fs.mkdirSync(rawPath(to, name), 0o700);
     using target = rawChild(to, name, true);
     await this.copy(source, target, children);
-    likeFolder(target, source);
+    likeFolder(target, source, this.#owner);
   }
 
   async #copyFile(from: Descriptor, to: Descriptor, name: RawName): Promise<void> {
     using named = rawChild(from, name);
     const stats = named.stat();
     if (!stats.isFile()) throw Object.assign(new Error("it is no longer a file"), { code: "EINVAL" });
-    const { size, mode, uid, gid, atime, mtime } = stats;
+    const { size, mode, atime, mtime } = stats;
+    const { uid, gid } = this.#owner ?? stats;
     this.#bytes += size;
     if (this.#bytes > MAX_COPIED_BYTES)
       throw new CannotStage(`it holds more than ${formatBytes(MAX_COPIED_BYTES)} that would have to be copied`);
@@ -93,15 +108,14 @@ function openNow(named: Descriptor): Descriptor {
   }
 }
 
-/** Sets owner and permission bits like those of another folder. Only root can change the owner. */
-export function likeFolder(folder: Descriptor, model: Descriptor): void {
+/** Sets owner (`owner`, if there is one) and permission bits like those of another folder. Only root can change the owner. */
+export function likeFolder(folder: Descriptor, model: Descriptor, owner: Owner = model.stat()): void {
   using opened = folder.reopen(fs.constants.O_RDONLY | fs.constants.O_DIRECTORY);
-  const { mode, uid, gid } = model.stat();
-  if (isRoot()) fs.fchownSync(opened.fd, uid, gid);
-  fs.fchmodSync(opened.fd, mode & 0o1777);
+  if (isRoot()) fs.fchownSync(opened.fd, owner.uid, owner.gid);
+  fs.fchmodSync(opened.fd, model.stat().mode & 0o1777);
 }
 
-function giveLink(folder: Descriptor, name: RawName, { uid, gid }: fs.Stats): void {
+function giveLink(folder: Descriptor, name: RawName, { uid, gid }: Owner): void {
   if (isRoot()) fs.lchownSync(rawPath(folder, name), uid, gid);
 }
 

@@ -22,7 +22,7 @@ export function existsBelow(around: Mount, path: VirtualPath): boolean {
  * A view of a directory that does not exist yet, below the mount `around`: only the view has it, and it becomes a change like
  * all that is written in it. Null if it exists already, or if something else is in its place.
  */
-export async function openNewFolder({ mount, mounts, dir }: ViewRequest, around: Mount): Promise<View | null> {
+export async function openNewFolder({ mount, mounts, dir, lentTo }: ViewRequest, around: Mount): Promise<View | null> {
   const names = namesBelow(around, mount.path);
   const reached = deepest(around, names);
   if (reached === null) return null;
@@ -44,8 +44,8 @@ export async function openNewFolder({ mount, mounts, dir }: ViewRequest, around:
     const path = join(dir, "copy");
     await mkdir(path, { mode: 0o700 });
     const shown = opened(path);
-    likeFolder(shown, target);
-    makeFolders(shown, made, target);
+    likeFolder(shown, target, lentTo);
+    makeFolders(shown, made);
     const there = names.slice(0, names.length - made.length);
     const at = joinVirtual(around.path, there.join("/"));
     return {
@@ -61,6 +61,7 @@ export async function openNewFolder({ mount, mounts, dir }: ViewRequest, around:
       at,
       made,
       single: false,
+      lent: lentTo !== undefined,
       pathOf(parts) {
         const texts = parts.map(textOf);
         return texts.includes(null) ? null : joinVirtual(at, texts.join("/"));

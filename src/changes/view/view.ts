@@ -9,6 +9,7 @@ import { below, covers, joinVirtual, type VirtualPath } from "../../sandbox/virt
 import { type RawName, rawNameOf, textOf } from "../model/raw-name.ts";
 import { type BaseTree, readBaseTree } from "./base-tree.ts";
 import { copyTree, likeFolder, makeMountPoint } from "./copy-tree.ts";
+import type { Owner } from "./lending.ts";
 import { mountOverlay, type Overlay } from "./overlay.ts";
 
 /** How a view is made. A `copy` works everywhere and takes as much space as the directory; an overlay takes almost none. */
@@ -42,6 +43,8 @@ export interface View {
   readonly single: boolean;
   /** The paths of other mounts inside, which do not belong to it. */
   readonly closed: readonly VirtualPath[];
+  /** True if all of it belongs to the user of the cell, and not to the owner of the directory. */
+  readonly lent: boolean;
   /** Removes the view. What was written stays in {@link contentPath}. */
   close(): Promise<void>;
 }
@@ -54,11 +57,13 @@ export interface ViewRequest {
   readonly dir: string;
   /** False: do not try an overlay. */
   readonly overlays: boolean;
+  /** Whose everything in the view is. Absent: as in the directory. */
+  readonly lentTo?: Owner | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
 /** Null if the directory can no longer be opened. Rejects with `CannotStage` if it cannot be staged. */
-export async function openView({ mount, mounts, dir, overlays, signal }: ViewRequest): Promise<View | null> {
+export async function openView({ mount, mounts, dir, overlays, lentTo, signal }: ViewRequest): Promise<View | null> {
   const found = pinned(mount.host);
   if (found === null) return null;
   const single = !found.stat().isDirectory();
@@ -95,13 +100,13 @@ export async function openView({ mount, mounts, dir, overlays, signal }: ViewReq
       },
       signal,
     };
-    const asCopy = constrained || single || !overlays;
+    const asCopy = constrained || single || !overlays || lentTo !== undefined;
     const needsBase = comesBack(mount) || asCopy;
     overlay = asCopy ? null : await mountOverlay(target, dir);
     const base = needsBase || overlay === null ? await readBaseTree(target, rules) : new Map();
     const dirs =
       overlay === null
-        ? await copied(target, base, dir, { mount, closed, signal })
+        ? await copied(target, base, dir, { mount, closed, lentTo, signal })
         : { shown: overlay.merged, content: overlay.upper };
     return {
       mount,
@@ -118,6 +123,7 @@ export async function openView({ mount, mounts, dir, overlays, signal }: ViewReq
       pathOf,
       single,
       closed,
+      lent: lentTo !== undefined,
       close,
     };
   } catch (error) {
@@ -135,13 +141,13 @@ async function copied(
   target: Descriptor,
   base: BaseTree,
   dir: string,
-  { mount, closed, signal }: { mount: Mount; closed: readonly VirtualPath[]; signal: AbortSignal | undefined },
+  { mount, closed, lentTo, signal }: Pick<ViewRequest, "mount" | "lentTo" | "signal"> & Pick<View, "closed">,
 ): Promise<{ shown: string; content: string }> {
   const path = join(dir, "copy");
   await mkdir(path, { mode: 0o700 });
   using copy = Descriptor.name(path, true);
-  await copyTree(target, copy, base, signal);
+  await copyTree(target, copy, base, { owner: lentTo, signal });
   for (const inner of closed) makeMountPoint(target, copy, (below(mount.path, inner) ?? "").split("/").map(rawNameOf));
-  likeFolder(copy, target);
+  likeFolder(copy, target, lentTo);
   return { shown: path, content: path };
 }

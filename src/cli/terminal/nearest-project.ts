@@ -14,7 +14,7 @@ export async function nearestProject({ cwd }: Pick<Terminal, "cwd">, { orHere }:
   if (orHere) return ".";
   if (project.foreign === null)
     throw new UsageError(
-      `No corral.yaml in ${printableLine(cwd, 500)} or its parents. Go to a project, or name its folder with --project. \`corral run --ro FOLDER -- COMMAND\` needs none`,
+      `No corral.yaml in ${printableLine(cwd, 500)} or its parents. \`corral init\` makes a project, \`corral run --ro FOLDER -- COMMAND\` needs none, and --project names the folder of one`,
     );
   throw new UsageError(
     `${printableLine(project.foreign, 500)} belongs to another user. If you trust it, name its folder with --project`,

@@ -14,7 +14,7 @@ export const PACKAGE_ROOT = above(dirname(fileURLToPath(import.meta.url)));
  */
 export function corralsOwn(): string[] {
   const modules = /^.*?\/node_modules(?=\/)/.exec(PACKAGE_ROOT)?.[0];
-  const inside = ["src", "dist", "policies", "images", "node_modules", "package.json"].map((name) =>
+  const inside = ["src", "dist", "policies", "images", "templates", "node_modules", "package.json"].map((name) =>
     join(PACKAGE_ROOT, name),
   );
   return [...(modules === undefined ? [] : [modules]), ...inside.filter((path) => existsSync(path))];

@@ -2,11 +2,9 @@ import { constants } from "node:fs";
 import { lstat, mkdir, open, realpath, stat } from "node:fs/promises";
 import { join, relative, resolve, sep } from "node:path";
 import { hasCode } from "../../platform/errno.ts";
+import { CELL_USER_ID } from "../../sandbox/policy.ts";
 import { DeclarationError, type Problem } from "../yaml/problem.ts";
 import { faultOf, type HostPlace } from "./host-place.ts";
-
-/** The default user of cells; no account has that number. */
-const CELL_USER_ID = 65532;
 
 /** A zone's folder that does not exist. Opening the project for runs makes it; commands that only look do not. */
 export interface NewZone {

@@ -4,10 +4,11 @@ import type Docker from "dockerode";
 import { z } from "zod";
 import { within } from "../../platform/within.ts";
 import type { NetworkPlace } from "../../sandbox/network/places.ts";
+import { CELL_USER_ID } from "../../sandbox/policy.ts";
 import { type Door, openDoor } from "../network/door.ts";
 import { enteringProgram, giveChannel } from "../network/hand-over.ts";
 import { listeningProgram, type OpenPlaces, takePlaces } from "../network/listen-in.ts";
-import { KEEPER_IDS, type Plan, SOCKET_PATH, UNPRIVILEGED_ID } from "../plan/plan.ts";
+import { KEEPER_IDS, type Plan, SOCKET_PATH } from "../plan/plan.ts";
 import { EngineTrouble } from "../port/driver.ts";
 import { IMAGE_PREFIX } from "../port/images.ts";
 import { labelsFor } from "../port/labels.ts";
@@ -74,7 +75,7 @@ function listeningConfig(
   const name = `corral-${plan.run}-${randomBytes(4).toString("hex")}`;
   // Neither the worker's user nor its keeper's: no process of the cell is one of this user.
   const used = [plan.user.uid, plan.keeper?.uid];
-  const user = [UNPRIVILEGED_ID, ...KEEPER_IDS].find((id) => !used.includes(id));
+  const user = [CELL_USER_ID, ...KEEPER_IDS].find((id) => !used.includes(id));
   return {
     name,
     Image: image,

@@ -97,8 +97,6 @@ export const OUTPUT_PATH = "/.corral/output";
 export const ATTACHMENTS_PATH = "/attachments";
 export const SECRETS_PATH = "/run/secrets";
 export const HOME_PATH = "/home/worker";
-/** The user of a cell that writes to no mount: no distribution uses this id. */
-export const UNPRIVILEGED_ID = 65532;
 /** The user of a session's keeper, and the one to use if the worker itself has that id. */
 export const KEEPER_IDS = [65533, 65534] as const;
 /** A session's first process, the keeper: it waits until its orchestrator closes its input or ends; then the cell ends. */

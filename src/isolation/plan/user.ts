@@ -1,6 +1,7 @@
+import { CELL_USER_ID } from "../../sandbox/policy.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import type { MountRequest, PlannedSource } from "./mounts.ts";
-import { type PlannedMount, type PlannedUser, UNPRIVILEGED_ID } from "./plan.ts";
+import type { PlannedMount, PlannedUser } from "./plan.ts";
 
 export interface UserRequest extends Pick<MountRequest, "sandbox" | "sources"> {
   /** The uid that Corral runs as. It decides whose files a cell may write. */
@@ -37,17 +38,17 @@ export function planUser(request: UserRequest, mounts: readonly PlannedMount[], 
 }
 
 function readerOf(request: UserRequest, mounts: readonly PlannedMount[]): PlannedUser {
-  const [user, ...others] = ownersOf(request, mounts);
-  const alone = user !== undefined && others.length === 0 && user.uid !== 0;
+  const [user, ...others] = ownersOf(request, mounts).filter(({ uid }) => uid !== 0);
+  const alone = user !== undefined && others.length === 0;
   const allowed = alone && (request.orchestratorUid === 0 || user.uid === request.orchestratorUid);
-  return allowed ? user : { uid: UNPRIVILEGED_ID, gid: UNPRIVILEGED_ID };
+  return allowed ? user : { uid: CELL_USER_ID, gid: CELL_USER_ID };
 }
 
 function ownersOf(request: UserRequest, mounts: readonly PlannedMount[]): PlannedUser[] {
   const owners = new Map<string, PlannedUser>();
   for (const mount of mounts) {
     const { uid, gid: own } = request.sources.get(mount.host) as PlannedSource;
-    const gid = own === 0 && !request.sandbox.policy.hardening.rootUser ? UNPRIVILEGED_ID : own;
+    const gid = own === 0 && !request.sandbox.policy.hardening.rootUser ? CELL_USER_ID : own;
     owners.set(`${uid}:${gid}`, { uid, gid });
   }
   return [...owners.values()];

@@ -29,6 +29,8 @@ export interface Plumbing {
   readonly views: { readonly paths: ReadonlySet<string> } | "would-be";
   /** If nothing runs: what does not exist yet, by the host path that it will have. */
   readonly wouldBe?: ReadonlyMap<string, PlannedSource>;
+  /** If nothing runs: the owners of copies that would be mounted in place of these host paths. */
+  readonly lent?: ReadonlyMap<string, Pick<PlannedSource, "uid" | "gid">>;
 }
 
 const NOTHING: ReadonlyMap<string, PlannedSource> = new Map();
@@ -79,7 +81,7 @@ async function plannedWith(
 ): Promise<Planning> {
   const violations = attachmentViolations(job, pins);
   if (violations.length > 0) return { ok: false, violations };
-  const { socket, files = [], outputDir, items, views, wouldBe = NOTHING } = plumbing;
+  const { socket, files = [], outputDir, items, views, wouldBe = NOTHING, lent } = plumbing;
   const { gate } = env;
   const gateFile = wouldBe.get(gate) ?? (await gateSource(gate));
   return planFor({
@@ -89,7 +91,7 @@ async function plannedWith(
     image,
     sources: new Map([
       ...wouldBe,
-      ...pins.sources,
+      ...[...pins.sources].map(([host, source]) => [host, { ...source, ...lent?.get(host) }] as const),
       [gate, gateFile],
       ...(socket === undefined ? [] : [[socket.path, socket.source] as const]),
     ]),

@@ -27,6 +27,7 @@ export async function openStage(job: Job, sandbox: Sandbox, env: CellHost): Prom
     dir: join(env.ownerDir, `${job.run}.stage`),
     maxBytes: sandbox.limits.diskBytes ?? sandbox.policy.maxLimits.diskBytes,
     overlays: env.overlays,
+    isRefused: (host) => refusalOf(host, env.refusedSources) !== null,
     signal: job.signal,
     ...(job.makesBelow === undefined ? {} : { makesBelow: job.makesBelow }),
   });

@@ -1,8 +1,10 @@
+import { lendings } from "../../changes/view/lending.ts";
 import { ownerOfNewZone, stillMissing } from "../../declarations/place/zone-folder.ts";
 import type { PlannedSource } from "../../isolation/plan/mounts.ts";
 import { networkFiles } from "../../isolation/plan/network.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import type { ImageFacts } from "../../isolation/plan/plan-for.ts";
+import { refusalOf } from "../../isolation/sources/refused-sources.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { deliveryOf } from "../../sandbox/staging.ts";
 import type { Violation } from "../../sandbox/violation.ts";
@@ -59,10 +61,13 @@ function networkNotes({ network }: Plan): string[] {
 }
 
 /** A run's socket is made with the run, and so is what else is missing. Nothing else in the plan depends on it. */
-async function plumbingOf({ project }: Preview, { network }: Sandbox) {
+async function plumbingOf({ project, environment }: Preview, sandbox: Sandbox) {
+  const { network, mounts } = sandbox;
   const nowhere = { device: "0", inode: "0" };
   const owner = await ownerOfNewZone(project.dir);
   const missing = await stillMissing(project.newZones);
+  const isRefused = (host: string) => missing.includes(host) || refusalOf(host, environment.refusedSources) !== null;
+  const lent = lendings(sandbox, isRefused);
   const zones = missing.map((host) => [host, { ...nowhere, ...owner, kind: "directory" }] as const);
   return {
     socket: { path: "SOCKET", source: { ...nowhere, uid: 0, gid: 0, kind: "socket" } },
@@ -72,6 +77,7 @@ async function plumbingOf({ project }: Preview, { network }: Sandbox) {
       source: { ...nowhere, uid: 0, gid: 0, kind: "file" as const },
     })),
     views: "would-be",
+    lent: new Map([...lent].map(([path, to]) => [mounts.find((mount) => mount.path === path)?.host ?? "", to])),
     wouldBe: new Map<string, PlannedSource>([...zones, [NO_GATE, { ...nowhere, uid: 0, gid: 0, kind: "file" }]]),
   } satisfies Plumbing;
 }
@@ -87,12 +93,21 @@ async function violationsWithoutImage(job: Job, sandbox: Sandbox, preview: Previ
   return preparation.ok ? [] : preparation.violations;
 }
 
-function mountNotes({ mounts }: Plan, sandbox: Sandbox, { wouldBe }: Required<Pick<Plumbing, "wouldBe">>): string[] {
+function mountNotes(
+  { mounts }: Plan,
+  sandbox: Sandbox,
+  { wouldBe, lent }: Required<Pick<Plumbing, "wouldBe" | "lent">>,
+): string[] {
   const missing = sandbox.mounts.filter(({ host }) => wouldBe.has(host));
+  const borrowed = sandbox.mounts.filter(({ host }) => lent.has(host));
   const heldBack = mounts.filter((mount) => mount.heldBack !== undefined);
   const kept = sandbox.mounts.filter((mount) => deliveryOf(mount) === "view" && mount.discard && mount.mode === "rw");
   return [
     ...missing.map(({ path }) => `The folder of ${path} does not exist yet: the first run makes it.`),
+    ...borrowed.map(
+      ({ path }) =>
+        `The worker gets a copy of ${path}: it belongs to another user than the worker's, which could not use it.`,
+    ),
     ...heldBack.map(
       ({ path }) => `${path} is read-only in the container, since writing and deleting are blocked there.`,
     ),

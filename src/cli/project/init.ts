@@ -1,0 +1,67 @@
+import { mkdir } from "node:fs/promises";
+import { relative, resolve } from "node:path";
+import { NameTaken } from "../../files/host/new-files.ts";
+import { makeProject, PROJECT_KINDS, type ProjectKind } from "../../operations/new-project.ts";
+import { printableLine } from "../../operations/wording/printable.ts";
+import { UsageError } from "../terminal/arguments.ts";
+import { EXIT } from "../terminal/exit-status.ts";
+import { printJson, type Terminal } from "../terminal/terminal.ts";
+
+/** `corral init`: writes a project that runs as it is, and says what to type next. */
+export async function initVerb(
+  said: string | undefined,
+  dir: string,
+  { json }: { readonly json?: boolean },
+  terminal: Terminal,
+): Promise<number> {
+  const kind = said ?? (await askedKind(terminal));
+  if (kind === null) return EXIT.cancelled;
+  if (!isKind(kind))
+    throw new UsageError(`there is no kind ${printableLine(kind, 80)} of project; there are: ${KINDS}`);
+  const folder = resolve(terminal.cwd, dir);
+  await mkdir(folder, { recursive: true });
+  const files = await written(kind, folder);
+  const { next } = PROJECT_KINDS[kind];
+  if (json) {
+    printJson(terminal, { kind, dir: folder, files, next });
+    return 0;
+  }
+  const shown = relative(terminal.cwd, folder);
+  const go = shown === "" ? [] : [`  cd ${quoted(shown)}`];
+  const lines = [`Wrote ${files.length} files:`, ...files.map((file) => `  ${file}`), "Next:", ...go];
+  terminal.stdout.write(`${[...lines, ...next.map((line) => `  ${line}`)].join("\n")}\n`);
+  return 0;
+}
+
+async function written(kind: ProjectKind, folder: string): Promise<readonly string[]> {
+  try {
+    return await makeProject(kind, folder);
+  } catch (error) {
+    if (!(error instanceof NameTaken)) throw error;
+    throw new UsageError(
+      `init overwrites nothing, and ${error.message}; name another folder: corral init ${kind} FOLDER`,
+    );
+  }
+}
+
+/** Null if the user stops the question. */
+async function askedKind({ stdin, stderr }: Terminal): Promise<string | null> {
+  if (!stdin.isTTY || !stderr.isTTY)
+    throw new UsageError(`name a kind of project: corral init ${KINDS.replaceAll(", ", "|")}`);
+  const { isCancel, select } = await import("@clack/prompts");
+  const options = Object.entries(PROJECT_KINDS).map(([value, { does }]) => ({ value, label: value, hint: does }));
+  const answer = await select({ message: "What is the project for?", options, input: stdin, output: stderr });
+  return isCancel(answer) ? null : answer;
+}
+
+const KINDS = Object.keys(PROJECT_KINDS).join(", ");
+
+function isKind(kind: string): kind is ProjectKind {
+  return Object.hasOwn(PROJECT_KINDS, kind);
+}
+
+/** As a shell reads it. */
+function quoted(path: string): string {
+  const shown = printableLine(path, 500);
+  return /^[\w@%+:,./-]+$/.test(shown) ? shown : `'${shown.replaceAll("'", `'\\''`)}'`;
+}

@@ -1,0 +1,23 @@
+import type { Frame } from "./frame.ts";
+import { examples, json } from "./options.ts";
+
+export function addInit({ does, terminal, verb }: Frame): void {
+  verb("init [kind] [dir]", "Write a project that runs at once: documents, batch, agent or ci.")
+    .addOption(json("print what was written as JSON"))
+    .addHelpText("after", INIT_HELP)
+    .action(
+      does(async (kind, dir, options) => {
+        return await (await import("../project/init.ts")).initVerb(kind, dir ?? ".", options, terminal);
+      }),
+    );
+}
+
+const INIT_HELP = `
+documents  turns strangers' PDF files into text
+batch      runs one worker over many items
+agent      lets a model read files and write notes; a script
+           plays the model, so it needs no key
+ci         tests a stranger's branch without a network
+
+Without a kind, a terminal is asked. Nothing is overwritten.
+${examples("corral init documents", "corral init agent ~/notes")}`;

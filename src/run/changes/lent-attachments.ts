@@ -1,0 +1,44 @@
+import { join } from "node:path";
+import { CannotStage } from "../../changes/view/base-tree.ts";
+import { lendFiles } from "../../changes/view/lent-copies.ts";
+import { refusalOf } from "../../isolation/sources/refused-sources.ts";
+import { ASK } from "../../sandbox/approval.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import type { Violation } from "../../sandbox/violation.ts";
+import type { CellHost } from "../model/environment.ts";
+import type { Attachment, Job } from "../model/job.ts";
+
+/** The attachments of a run, as copies where the user of its cell could not read them. */
+export type LentAttachments = AsyncDisposable &
+  (
+    | { readonly ok: true; readonly attachments: readonly Attachment[] }
+    | { readonly ok: false; readonly violations: readonly Violation[] }
+  );
+
+/** `sandbox`: with its views. */
+export async function lentAttachments(
+  { run, attachments, signal }: Pick<Job, "run" | "attachments" | "signal">,
+  sandbox: Sandbox,
+  env: CellHost,
+): Promise<LentAttachments> {
+  const own = attachments.filter(({ view, identity }) => view === undefined && identity === undefined);
+  const request = {
+    sandbox,
+    dir: join(env.ownerDir, `${run}.attached`),
+    isRefused: (host: string) => refusalOf(host, env.refusedSources) !== null,
+    signal,
+  };
+  try {
+    const lent = await lendFiles([...new Set(own.map(({ host }) => host))], request);
+    const shown = attachments.map((one): Attachment => {
+      const copy = own.includes(one) ? lent.copies.get(one.host) : undefined;
+      return copy === undefined ? one : { ...one, host: copy, view: { origin: one.host, asked: ASK } };
+    });
+    return { ok: true, attachments: shown, [Symbol.asyncDispose]: () => lent[Symbol.asyncDispose]() };
+  } catch (error) {
+    if (!(error instanceof CannotStage)) throw error;
+    const reason = `its user cannot read the attachments, and ${error.message}`;
+    const violations: Violation[] = [{ code: "MOUNT_SOURCE_REFUSED", path: "/attachments", reason }];
+    return { ok: false, violations, [Symbol.asyncDispose]: async () => {} };
+  }
+}

@@ -1,0 +1,89 @@
+import { mkdir, mkdtemp, readdir, readFile, realpath, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { PROJECT_KINDS } from "../../src/operations/new-project.ts";
+import { type CliProject, cliProject } from "./cli-project.ts";
+
+const KINDS = Object.keys(PROJECT_KINDS);
+
+let folder: CliProject;
+
+beforeAll(async () => {
+  folder = await cliProject({ yaml: null, workers: {} });
+});
+afterAll(async () => {
+  await folder[Symbol.asyncDispose]();
+});
+
+describe("corral init", () => {
+  it.each(KINDS)("writes a project for %s whose next two commands work, and its check", async (kind) => {
+    const { status, stdout } = await folder.corral(["init", kind, `new/${kind}`]);
+    expect(status).toBe(0);
+    const [, listed = "", next = ""] = /^Wrote \d files:\n([\s\S]*)Next:\n {2}cd \S+\n([\s\S]*)$/.exec(stdout) ?? [];
+    const files = await readdir(join(folder.dir, "new", kind), { recursive: true, withFileTypes: true });
+    const written = files.filter((one) => one.isFile()).map(({ name }) => name);
+    expect(
+      listed
+        .trim()
+        .split("\n")
+        .map((line) => line.trim().split("/").at(-1))
+        .toSorted(),
+    ).toEqual(written.toSorted());
+    expect(written).toContain(".gitignore");
+    const commands = next
+      .trim()
+      .split("\n")
+      .map((line) => line.trim());
+    expect(commands).toHaveLength(2);
+    for (const command of [...commands, "corral check"]) {
+      const [, ...args] = command.split(" ");
+      expect(await folder.corral(args, { cwd: `new/${kind}` }), command).toMatchObject({ status: 0 });
+    }
+  });
+
+  it("makes text of the document, and ignores it in git", async () => {
+    expect(await readFile(join(folder.dir, "new/documents/text/hello.txt"), "utf8")).toContain("Hello from a PDF.");
+    expect(await readFile(join(folder.dir, "new/documents/.gitignore"), "utf8")).toBe("/text/\n");
+  });
+
+  it("overwrites nothing, and then writes nothing", async () => {
+    const at = join(folder.dir, "taken");
+    await mkdir(at);
+    await writeFile(join(at, "corral.yaml"), "version: 1\n");
+    const again = await folder.corral(["init", "documents", "taken"]);
+    expect([again.status, again.stderr]).toEqual([2, expect.stringContaining("corral.yaml already exists")]);
+    expect(await readdir(at)).toEqual(["corral.yaml"]);
+    const linked = join(folder.dir, "linked");
+    await mkdir(linked);
+    await symlink("../taken", join(linked, "workers"));
+    expect((await folder.corral(["init", "documents", "linked"])).stderr).toContain(
+      "workers/extract.worker already exists",
+    );
+    expect([await readdir(at), await readdir(linked)]).toEqual([["corral.yaml"], ["workers"]]);
+  });
+
+  it("asks at a terminal only, and names the kinds elsewhere", async () => {
+    expect(await folder.corral(["init"])).toMatchObject({
+      status: 2,
+      stderr: "corral: name a kind of project: corral init documents|batch|agent|ci\n",
+    });
+    expect((await folder.corral(["init", "docs"])).stderr).toContain("there are: documents, batch, agent, ci");
+  });
+});
+
+it("nothing is made by check and explain, not even the state directory", async () => {
+  const dir = await realpath(await mkdtemp(join(tmpdir(), "corral-none-")));
+  try {
+    const env = { CORRAL_STATE_DIR: join(dir, "state") };
+    const at = join(folder.dir, "fresh");
+    await folder.corral(["init", "agent", "fresh"]);
+    const before = (await readdir(at, { recursive: true })).toSorted();
+    for (const args of [["check"], ["explain", "clerk"]])
+      expect(await folder.corral(args, { cwd: "fresh", env })).toMatchObject({ status: 0 });
+    expect(await readdir(dir)).toEqual([]);
+    expect((await readdir(at, { recursive: true })).toSorted()).toEqual(before);
+  } finally {
+    await rm(dir, { recursive: true });
+  }
+});
