@@ -82,6 +82,12 @@ describe("the package, packed and installed elsewhere", () => {
     expect(ran.stdout).toContain("applied create /notes/length.txt");
   });
 
+  it("writes a project with all files of its template, .gitignore too, which no package of npm can hold", async () => {
+    const program = join(dir, "node_modules", "corral", "dist", "cli", "corral.js");
+    const { stdout } = await execute(process.execPath, [program, "init", "ci", join(dir, "ci"), "--json"], { env });
+    expect(JSON.parse(stdout).files).toEqual([".gitignore", "code/test.sh", "corral.yaml", "workers/test.worker"]);
+  });
+
   it("holds nothing that the oldest Node it asks for does not know", async () => {
     const dist = join(dir, "node_modules", "corral", "dist");
     const files = (await readdir(dist, { recursive: true })).filter((file) => file.endsWith(".js"));
@@ -115,6 +121,7 @@ describe("the package, packed and installed elsewhere", () => {
       "images",
       "package.json",
       "policies",
+      "templates",
     ]);
   });
 });

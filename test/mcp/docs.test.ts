@@ -60,7 +60,7 @@ describe("the README", () => {
 describe("docs/mcp.md", () => {
   it("has a configuration that puts a client into a container that sees two folders", async () => {
     const [config = ""] = await blocks("json");
-    const { mcpServers } = JSON.parse(config.replaceAll("/home/me", project.dir)) as {
+    const { mcpServers } = JSON.parse(config.replaceAll("/srv", project.dir)) as {
       mcpServers: { desk: Launched };
     };
     const { command, args } = mcpServers.desk;

@@ -19,5 +19,8 @@ agent      lets a model read files and write notes; a script
            plays the model, so it needs no key
 ci         tests a stranger's branch without a network
 
-Without a kind, a terminal is asked. Nothing is overwritten.
+Without a kind, you are asked at a terminal.
+
+Exit status: 0, or 2 if one of the files is there already;
+then nothing is written.
 ${examples("corral init documents", "corral init agent ~/notes")}`;
