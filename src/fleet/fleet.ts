@@ -92,6 +92,29 @@ export async function resumeFleet(id: string, env: FleetEnvironment): Promise<Op
   }
 }
 
+/**
+ * Runs the failed items of a fleet again, in the same fleet; if it was paused, its other items too. Each result is replaced when
+ * its new attempt ends. The worker is that of now.
+ */
+export async function retryFleet(id: string, spec: FleetSpec, env: FleetEnvironment): Promise<OpenedFleet> {
+  const { journal, run, onEvent } = env;
+  const allowed = await permitted(spec, env);
+  if (!("job" in allowed)) return allowed;
+  const taken = journal.takeOverToRetry(id);
+  if (!taken.ok) return { ok: false, reason: taken.reason };
+  try {
+    if (taken.running.length > 0) await fenceOff(run);
+    for (const item of taken.running) await journal.fenced(id, item);
+    await journal.retryFailed(id);
+    const { total, done } = await journal.queue(id).counts();
+    onEvent({ type: "loaded", fleet: id, items: total, done });
+    return await opened(id, spec, allowed, env);
+  } catch (error) {
+    journal.pause(id, "its items could not be retried");
+    throw error;
+  }
+}
+
 /** No cell of a dead process may still work on an item when the next attempt starts. */
 async function fenceOff({ driver }: RunEnvironment): Promise<void> {
   await driver.reap();

@@ -213,7 +213,7 @@ export class RunningFleet {
   }
 
   async #settle(
-    { request, attempt }: ClaimedItem,
+    { request, attempt, earlier }: ClaimedItem,
     result: ItemResult,
     more: Omit<Settlement, "result">,
   ): Promise<void> {
@@ -225,7 +225,7 @@ export class RunningFleet {
       return this.drain(result.error.message);
     }
     const isBroken = result.error?.code === "INTERNAL";
-    const retry = isBroken ? null : retryInMs(result.status, attempt, spec);
+    const retry = isBroken ? null : retryInMs(result.status, attempt - earlier, spec);
     if (retry !== null) {
       await this.#queue.requeue(request.index, attempt, Date.now() + retry);
       onEvent({ type: "settled", result, retryInMs: retry, at });

@@ -21,6 +21,7 @@ import {
   type CancelledFleet,
   cancelFleet,
   type FleetDetails,
+  type FleetItem,
   type FleetPlace,
   fleetReport,
   fleetResults,
@@ -28,6 +29,7 @@ import {
   listFleets,
   removeFleets,
   showFleet,
+  showItem,
 } from "../operations/fleets.ts";
 import { listGrants, revokeGrant } from "../operations/grants.ts";
 import type { FleetStart } from "../operations/run-fleet.ts";
@@ -78,9 +80,18 @@ export class ProjectFleets {
     return this.#run({ kind: "resume", fleet: id }, options);
   }
 
-  /** Runs the failed items of a fleet again, as a new fleet. @throws RequestError FLEET_REFUSED with the first result */
-  retry(id: string, options: ContinueOptions = {}): FleetResults {
-    return this.#run({ kind: "retry", fleet: id }, options);
+  /**
+   * Runs the failed items of a fleet again, in the same fleet, or with `asNew` in a new one.
+   *
+   * @throws RequestError FLEET_REFUSED with the first result
+   */
+  retry(id: string, { asNew = false, ...options }: ContinueOptions & { readonly asNew?: boolean } = {}): FleetResults {
+    return this.#run({ kind: "retry", fleet: id, asNew }, options);
+  }
+
+  /** One item: its result, request, earlier attempts and both streams. @throws RequestError UNKNOWN_ITEM */
+  async item(id: string, key: string): Promise<FleetItem> {
+    return await showItem(this.#place, id, key);
   }
 
   /** Items that wait will not run; a process that runs the fleet sees this at its next item. */

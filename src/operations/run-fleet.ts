@@ -1,5 +1,5 @@
 import type { FleetEvent, FleetSummary } from "../fleet/events.ts";
-import { type FleetEnvironment, type OpenedFleet, resumeFleet, startFleet } from "../fleet/fleet.ts";
+import { type FleetEnvironment, type OpenedFleet, resumeFleet, retryFleet, startFleet } from "../fleet/fleet.ts";
 import { type Collisions, describeCollisions } from "../fleet/items/collisions.ts";
 import type { LeftOut } from "../fleet/items/matching-files.ts";
 import { pathsIn } from "../fleet/items/template-paths.ts";
@@ -27,8 +27,8 @@ export type FleetStart =
     }
   /** One that no process runs any more. */
   | { readonly kind: "resume"; readonly fleet: string }
-  /** The failed items of one that has stopped, as a new fleet with the same worker. */
-  | { readonly kind: "retry"; readonly fleet: string };
+  /** The failed items of one that has stopped: in the same fleet, or with `asNew` in another one with the same worker. */
+  | { readonly kind: "retry"; readonly fleet: string; readonly asNew?: boolean };
 
 export interface FleetRunOptions {
   readonly onEvent?: (event: FleetEvent) => void;
@@ -127,9 +127,11 @@ async function openedFleet(start: FleetStart, env: FleetEnvironment): Promise<Op
   }
   const { spec, state, id } = fleetIn(env.journal, start.fleet);
   if (start.kind === "resume") return await resumeFleet(id, env);
-  if (state === "running" || state === "loading")
+  // Whether the process of a running fleet is alive is known when it is taken over.
+  if (state === "loading" || (state === "running" && start.asNew))
     return { ok: false, reason: `fleet ${id} is ${state}; its failed items can be retried when it has ended` };
   if (!hasFailed(env.journal, id)) return { ok: false, reason: `fleet ${id} has no failed items` };
+  if (!start.asNew) return await retryFleet(id, spec, env);
   return await startFleet({ ...spec, source: `failed items of ${id}` }, failedItems(env.journal, id), env);
 }
 

@@ -195,8 +195,12 @@ describe("corral map", () => {
     expect(await readFile(join(project.dir, "report.html"), "utf8")).toMatch(/^<!doctype html>/i);
     expect((await of("results", "--status", "failed", "--json")).stdout).toBe(jsonl.stdout);
     const [retry, resume] = [await of("retry", "--failed", "--json"), await of("resume")];
-    expect(lines(retry.stdout)).toMatchObject([{ status: "failed", exitCode: 3 }]);
-    expect(retry.status).toBe(1);
+    expect(lines(retry.stdout)).toMatchObject([{ status: "failed", exitCode: 3, attempt: 4 }]);
+    expect([retry.status, (await newest()).id]).toEqual([1, id]);
+    expect((await of("show", "c.txt")).stdout).toMatch(/^earlier +attempt 2, .*, failed, exit code 3: this is bad$/m);
+    const retriedAsNew = await of("retry", "--new", "--json");
+    expect(lines(retriedAsNew.stdout)).toMatchObject([{ index: 0, status: "failed", exitCode: 3, attempt: 2 }]);
+    expect((await newest()).id).not.toBe(id);
     expect(resume.stderr).toContain("no item is left");
     expect(resume.status).toBe(126);
     expect(await of("cancel")).toMatchObject({
@@ -309,6 +313,48 @@ describe("corral map", () => {
     expect(stderr.trim().split("\n")).toHaveLength(says.length);
     expect([status, stdout]).toEqual([2, ""]);
     expect(await newest().catch(() => null)).toEqual(before);
+  });
+
+  it("writes events for other programs, runs a command at the end, and minds neither's failure", async () => {
+    const stdin = '{"n":1}\n{"n":2,"who":"x"}\n';
+    const map = ["map", "fails", "--manifest", "-"];
+    const out = await project.corral([...map, "--events", "-", "--notify", "sh -c 'cat > summary.json; exit 7'"], {
+      stdin,
+    });
+    const events = lines(out.stdout);
+    expect(events.map(({ type }) => type)).toEqual(expect.arrayContaining(["item_started", "item_ended", "progress"]));
+    expect(events[0]).toMatchObject({ type: "fleet_started", items: 2, done: 0, at: expect.stringMatching(/Z$/) });
+    expect(events.filter(({ type }) => type === "item_ended")).toMatchObject([
+      { status: "failed", exitCode: 1, retryInMs: null },
+      { status: "failed" },
+    ]);
+    expect(events.findLast(({ type }) => type === "progress")).toMatchObject({
+      items: 2,
+      done: 2,
+      failed: 2,
+      running: 0,
+    });
+    expect(events.at(-1)).toMatchObject({ type: "fleet_ended", state: "done", byStatus: { failed: 2 } });
+    const summary = JSON.parse(await readFile(join(project.dir, "summary.json"), "utf8"));
+    expect(summary).toMatchObject({ fleet: events[0]?.fleet, byStatus: { failed: 2 } });
+    expect(out.stderr).toContain("corral: warning: --notify sh ended with exit status 7");
+    expect(out.status).toBe(1);
+    const toFile = await project.corral([...map, "--json", "--events", "events.jsonl", "--notify", "no-such-program"], {
+      stdin,
+    });
+    expect(lines(toFile.stdout)).toHaveLength(2);
+    expect(lines(await readFile(join(project.dir, "events.jsonl"), "utf8")).at(-1)?.type).toBe("fleet_ended");
+    expect(toFile.stderr).toMatch(/warning: --notify no-such-program could not be started/);
+  });
+
+  it.each([
+    [["--json", "--events", "-"], "cannot both write to standard output"],
+    [["--events", "no/where/x"], "--events no/where/x: ENOENT"],
+    [["--notify", "mail me | cat"], "no shell reads this command"],
+  ])("refuses %j before anything runs", async (args, says) => {
+    const { status, stderr } = await project.corral(["map", "echo", "--manifest", "items.csv", ...args]);
+    expect(stderr).toContain(says);
+    expect(status).toBe(2);
   });
 
   it("succeeds without items if that is allowed", async () => {

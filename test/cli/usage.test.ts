@@ -21,7 +21,7 @@ afterAll(async () => {
 
 const VERBS =
   "init run explain check tool shell mcp map fleet ps reap audit transcripts changes grants images doctor fleet,ls " +
-  "fleet,show fleet,resume fleet,retry fleet,cancel fleet,rm fleet,results fleet,report transcripts,ls transcripts,show " +
+  "fleet,show fleet,logs fleet,resume fleet,retry fleet,cancel fleet,rm fleet,results fleet,report transcripts,ls transcripts,show " +
   "changes,ls changes,show changes,diff changes,apply changes,discard grants,ls grants,revoke images,build images,ls";
 
 describe("the help", () => {

@@ -17,7 +17,7 @@ import { dateOf, type ProjectOptions, UsageError } from "../terminal/arguments.t
 import { columns, printJson, printList, say, type Terminal } from "../terminal/terminal.ts";
 import { placeOf } from "./fleet-place.ts";
 import { showItemVerb } from "./item.ts";
-import { ranFleet } from "./ran-fleet.ts";
+import { ranFleet, type WatchOptions } from "./ran-fleet.ts";
 import { groupText } from "./text.ts";
 
 export async function listVerb(options: ProjectOptions, terminal: Terminal): Promise<number> {
@@ -68,12 +68,21 @@ export async function showVerb(
   return 0;
 }
 
-export async function resumeVerb(fleet: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
+export async function resumeVerb(
+  fleet: string,
+  options: ProjectOptions & WatchOptions,
+  terminal: Terminal,
+): Promise<number> {
   return await ranFleet(await loadProject(options.project, terminal.env), options, terminal, { kind: "resume", fleet });
 }
 
-export async function retryVerb(fleet: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
-  return await ranFleet(await loadProject(options.project, terminal.env), options, terminal, { kind: "retry", fleet });
+export async function retryVerb(
+  fleet: string,
+  options: ProjectOptions & WatchOptions & { readonly new?: boolean },
+  terminal: Terminal,
+): Promise<number> {
+  const start = { kind: "retry", fleet, asNew: options.new ?? false } as const;
+  return await ranFleet(await loadProject(options.project, terminal.env), options, terminal, start);
 }
 
 export async function cancelVerb(asked: string, options: ProjectOptions, terminal: Terminal): Promise<number> {

@@ -12,9 +12,9 @@ import { printableLine } from "../../operations/wording/printable.ts";
 import { workerNamed } from "../../operations/workers.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
-import { ranFleet } from "./ran-fleet.ts";
+import { ranFleet, type WatchOptions } from "./ran-fleet.ts";
 
-export interface MapOptions {
+export interface MapOptions extends WatchOptions {
   readonly project: string;
   readonly fleet?: string;
   readonly over?: string;
@@ -34,7 +34,6 @@ export interface MapOptions {
   readonly allowEmpty?: boolean;
   readonly cache: boolean;
   readonly policy?: string;
-  readonly json?: boolean;
 }
 
 /** `corral map`: one worker over many items, each in a sandbox of its own. Exit status 0 where every item succeeded. */

@@ -5,9 +5,13 @@ import type { FleetSummary } from "../../fleet/events.ts";
 import { type FleetStart, runFleet } from "../../operations/run-fleet.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
+import { UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";
 import { ImageLines } from "../terminal/image-lines.ts";
-import type { Terminal } from "../terminal/terminal.ts";
+import { say, type Terminal } from "../terminal/terminal.ts";
+import { EventLines } from "./event-lines.ts";
+import { EventSink } from "./event-sink.ts";
+import { commandWords, notified } from "./notify.ts";
 import { fleetScreenFor } from "./screen.ts";
 
 /** No person answers for each of thousands of items, and the terminal shows the progress of the fleet. */
@@ -16,22 +20,38 @@ const ASKS_NOBODY: Approver = {
     unasked("the approval mode is interactive, and a fleet asks no person; a rule of the project can approve it"),
 };
 
+/** Who else is told of a fleet that runs. */
+export interface WatchOptions {
+  readonly json?: boolean;
+  /** A file, or `-` for standard output. */
+  readonly events?: string;
+  readonly notify?: string;
+}
+
 /**
  * Runs a fleet to its end, or until the user interrupts it: once, and running items end by themselves; twice, and they are
  * ended. In both cases it can be resumed.
  */
 export async function ranFleet(
   project: Project,
-  { json }: { readonly json?: boolean },
+  options: WatchOptions,
   terminal: Terminal,
   start: FleetStart,
 ): Promise<number> {
-  using screen = await fleetScreenFor(terminal, { json: json ?? false });
+  const { json, events: target, notify } = options;
+  if (json && target === "-") throw new UsageError("--json and --events - cannot both write to standard output");
+  const command = notify === undefined ? null : commandWords(notify);
+  using screen = await fleetScreenFor(terminal, options);
+  const lost = (why: string): void => screen.tell(`corral: warning: --events ${target}: ${why}`);
+  await using events = target === undefined ? null : new EventLines(EventSink.open(target, terminal, lost));
   const [drain, stop] = [new AbortController(), new AbortController()];
   const running = new Set<number>();
   const images = new ImageLines();
   let asked = 0;
+  const notifying = new AbortController();
+  let hasEnded = false;
   const off = terminal.onStop(() => {
+    if (hasEnded) return notifying.abort();
     asked += 1;
     if (asked === 1) {
       drain.abort();
@@ -56,6 +76,7 @@ export async function ranFleet(
         if (event.type === "started") running.add(event.index);
         else if (event.type === "settled") running.delete(event.result.index);
         screen.see(event);
+        events?.see(event);
       },
       // A fresh cell costs the Engine so much that this is not felt; a scrubbed one is quick enough to feel it.
       onOpened: ({ reuse }) => void (reuse === "fresh" && keepHeapSmall()),
@@ -63,11 +84,15 @@ export async function ranFleet(
       stop: stop.signal,
     });
     const summary = await ended(results);
+    hasEnded = true;
     screen.end(summary);
     if (terminal.env.GITHUB_STEP_SUMMARY) {
       const place = { stateDir: corral.stateDir, projectDir: project.dir, engineEnv: terminal.env };
       await (await import("../github/step-summary.ts")).addFleetToStepSummary(summary, place, terminal);
     }
+    events?.end(summary);
+    const warning = command === null ? null : await notified(command, summary, terminal, notifying.signal);
+    if (warning !== null) say(terminal, warning);
     return statusOf(summary, asked > 0);
   } finally {
     off();

@@ -4,11 +4,14 @@ import type { Terminal } from "../terminal/terminal.ts";
 import { PlainFleetScreen } from "./plain-screen.ts";
 
 /** On a terminal a live drawing, elsewhere plain lines: both on standard error. With `json`, results on standard output. */
-export async function fleetScreenFor(terminal: Terminal, { json }: { readonly json?: boolean }): Promise<FleetScreen> {
-  if (!json) return await screenForPeople(terminal);
-  // Results that scroll through the same terminal would tear a drawing apart.
+export async function fleetScreenFor(
+  terminal: Terminal,
+  { json, events }: { readonly json?: boolean; readonly events?: string },
+): Promise<FleetScreen> {
+  if (!json && events !== "-") return await screenForPeople(terminal);
+  // Lines that scroll through the same terminal would tear a drawing apart.
   const people = terminal.stdout.isTTY ? new PlainFleetScreen(terminal) : await screenForPeople(terminal);
-  return jsonScreen(terminal, people);
+  return json ? jsonScreen(terminal, people) : people;
 }
 
 async function screenForPeople(terminal: Terminal): Promise<FleetScreen> {

@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import type { Frame } from "./frame.ts";
-import { IDS, json, project } from "./options.ts";
+import { events, IDS, json, notify, project } from "./options.ts";
 
 export function addFleet({ does, group, terminal }: Frame): void {
   const fleet = group("fleet", "Inspect, resume and retry fleets.");
@@ -25,11 +25,16 @@ export function addFleet({ does, group, terminal }: Frame): void {
     )
     .action(does(async (id, key, options) => (await import("../fleet/item.ts")).logsVerb(id, key, options, terminal)));
   ofFleet("resume <id>", "Resume a fleet that no process runs any more.")
+    .addOption(events())
+    .addOption(notify())
     .addOption(json("print one result per line as JSON"))
     .addHelpText("after", LIKE_MAP)
     .action(does(async (id, options) => (await import("../fleet/fleet.ts")).resumeVerb(id, options, terminal)));
-  ofFleet("retry <id>", "Run the failed items of a fleet again, as a new fleet.")
+  ofFleet("retry <id>", "Run the failed items of a fleet again, in place: each result is replaced when its item ends.")
     .option("--failed", "retry the failed items (the default and only choice)")
+    .option("--new", "make a new fleet of them, and leave this one as it is")
+    .addOption(events())
+    .addOption(notify())
     .addOption(json("print one result per line as JSON"))
     .addHelpText("after", LIKE_MAP)
     .action(does(async (id, options) => (await import("../fleet/fleet.ts")).retryVerb(id, options, terminal)));

@@ -1,6 +1,6 @@
 import { Option } from "commander";
 import type { Frame } from "./frame.ts";
-import { examples, json, policy, project, repeatable } from "./options.ts";
+import { events, examples, json, notify, policy, project, repeatable } from "./options.ts";
 
 export function addMap({ does, terminal, verb }: Frame): void {
   verb("map [worker]", "Run a worker over many items, each in its own sandbox.")
@@ -43,6 +43,8 @@ export function addMap({ does, terminal, verb }: Frame): void {
       "run every item, even if it has succeeded before with the same worker, policy, image, input and files",
     )
     .addOption(policy())
+    .addOption(events())
+    .addOption(notify())
     .addOption(json("print one result per line as JSON"))
     .addHelpText("after", MAP_HELP)
     .action(does(async (worker, options) => (await import("../fleet/map.ts")).mapVerb(worker, options, terminal)));

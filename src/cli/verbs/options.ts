@@ -25,6 +25,17 @@ export function json(description = "print JSON"): Option {
   return new Option("--json", description);
 }
 
+export function events(): Option {
+  return new Option("--events <file>", "append what happens to this file or FIFO as JSON lines; - is standard output");
+}
+
+export function notify(): Option {
+  return new Option(
+    "--notify <command>",
+    "run this command at the end, with the summary as JSON on its standard input",
+  );
+}
+
 /** `absent`: what it means not to say it. */
 export function repeatable(flags: string, description: string, absent = "none"): Option {
   return new Option(flags, `${description}; repeatable`).argParser(collect).default([], absent);

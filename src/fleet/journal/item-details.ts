@@ -29,8 +29,8 @@ interface Blobs {
 }
 
 export function itemOf(db: Database, fleet: number, key: string): JournalItem | null {
-  const row = db.get<ResultRow & Blobs & { id: number; state: JournalItem["state"]; request: string }>(
-    `SELECT ${COLUMNS}, items.id, items.state, requests.json AS request, stdout, stderr
+  const row = db.get<ResultRow & Blobs & { id: number; state: JournalItem["state"]; earlier: number; request: string }>(
+    `SELECT ${COLUMNS}, items.id, items.state, earlier, requests.json AS request, stdout, stderr
      FROM ${JOINED} LEFT JOIN streams ON streams.item = items.id WHERE fleet = ? AND key = ?`,
     ...[fleet, key],
   );
@@ -38,7 +38,8 @@ export function itemOf(db: Database, fleet: number, key: string): JournalItem | 
   const result = row.status === null ? null : resultFrom(row);
   const attempts = db.all<{ json: string }>(
     "SELECT json FROM attempts WHERE item = ? AND attempt <> ? ORDER BY attempt DESC",
-    ...[row.id, result?.attempt ?? 0],
+    // Of an item that waits or runs again, the result is still that of before.
+    ...[row.id, row.state === "done" ? row.attempt : row.earlier],
   );
   return {
     state: row.state,

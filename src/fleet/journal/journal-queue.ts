@@ -120,6 +120,8 @@ export class JournalQueue implements FleetQueue {
 
   #cancelSome(): number {
     const { db, fleet, now } = this.#options;
+    const kept = this.#keepSome();
+    if (kept > 0) return kept;
     const some = db.run(
       `UPDATE items SET state = 'done', status = 'cancelled', code = 'cancelled', ended_at = ?, duration_ms = 0
        WHERE id IN (SELECT id FROM items WHERE fleet = ? AND state = 'queued' LIMIT ?)`,
@@ -127,6 +129,19 @@ export class JournalQueue implements FleetQueue {
     );
     if (some > 0) this.#tally("cancelled", "cancelled", 0, some);
     return some;
+  }
+
+  /** Items that wait to be retried: their earlier results count again. */
+  #keepSome(): number {
+    const { db, fleet } = this.#options;
+    const kept = db.all<{ status: string; code: string; failed: number }>(
+      `UPDATE items SET state = 'done'
+       WHERE id IN (SELECT id FROM items WHERE fleet = ? AND state = 'queued' AND status IS NOT NULL LIMIT ?)
+       RETURNING status, code, failed`,
+      ...[fleet, CANCEL_CHUNK],
+    );
+    for (const { status, code, failed } of kept) this.#tally(status, code, failed, 1);
+    return kept.length;
   }
 
   #standing(): Claim["fleet"] {
@@ -146,19 +161,19 @@ export class JournalQueue implements FleetQueue {
   #due(nowMs: number, count: number): Due[] {
     const { db, fleet } = this.#options;
     return db.all<Due>(
-      `SELECT items.id, attempt, json FROM items JOIN requests ON requests.item = items.id
+      `SELECT items.id, attempt, earlier, json FROM items JOIN requests ON requests.item = items.id
        WHERE fleet = ? AND state = 'queued' AND not_before <= ? ORDER BY not_before, position LIMIT ?`,
       ...[fleet, nowMs, count],
     );
   }
 
-  #begin({ id, attempt, json }: Due, { run, cell }: NewAttempt): ClaimedItem {
+  #begin({ id, attempt, earlier, json }: Due, { run, cell }: NewAttempt): ClaimedItem {
     const { db, owner } = this.#options;
     db.run(
       "UPDATE items SET state = 'running', attempt = ?, run = ?, cell = ?, owner = ? WHERE id = ?",
       ...[attempt + 1, run, cell, owner, id],
     );
-    return { request: JSON.parse(json) as ItemRequest, attempt: attempt + 1, run, cell };
+    return { request: JSON.parse(json) as ItemRequest, attempt: attempt + 1, earlier, run, cell };
   }
 
   #nextAfter(nowMs: number): number | null {
@@ -204,6 +219,7 @@ const NOTHING = [null, null] as const;
 interface Due {
   readonly id: number;
   readonly attempt: number;
+  readonly earlier: number;
   readonly json: string;
 }
 

@@ -31,6 +31,7 @@ import {
   summaryOf,
   writtenPaths,
 } from "./results.ts";
+import { retryFailed } from "./retry-failed.ts";
 import { type PendingItem, pendingAfter, type Reviewed, recordReviewed } from "./reviewed.ts";
 import { migrate } from "./schema.ts";
 import { type FencedItem, type TakenOver, takeOverFleet } from "./take-over.ts";
@@ -116,7 +117,18 @@ export class FleetJournal implements Disposable {
   /** Makes this process the owner of the fleet, if no living process is. */
   takeOver(fleet: string): TakenOver {
     this.#writes.flush();
-    return takeOverFleet(this.#db, fleet, this.#options.self, this.#options.isDead);
+    return takeOverFleet(this.#db, fleet, this.#options);
+  }
+
+  /** The same for a fleet whose failed items are to be retried in place; it may be done. */
+  takeOverToRetry(fleet: string): TakenOver {
+    this.#writes.flush();
+    return takeOverFleet(this.#db, fleet, { ...this.#options, retries: true });
+  }
+
+  /** Queues the failed items of a fleet that this process took over, and returns their number. */
+  async retryFailed(fleet: string): Promise<number> {
+    return await retryFailed(this.#db, rowOf(this.#db, fleet).id);
   }
 
   /** Records that nothing is left of that attempt, so its item can be claimed again. */

@@ -38,7 +38,7 @@ export const COLUMNS =
 export const JOINED = `items JOIN fleets ON fleets.id = items.fleet
   LEFT JOIN requests ON requests.item = items.id LEFT JOIN results ON results.item = items.id`;
 
-/** Results of done items, in the order of the manifest. Of a running fleet, each page shows the state when it is read. */
+/** Results of items, in the order of the manifest; that of an item which is retried stays until the new attempt ends. Of a running fleet, each page shows the state when it is read. */
 export function* resultsOf(
   db: Database,
   fleet: number,
@@ -48,7 +48,7 @@ export function* resultsOf(
   const rows = pages<ResultRow>((after) =>
     db.all(
       `SELECT ${COLUMNS} FROM ${JOINED}
-       WHERE fleet = ? ${filter} AND position > ? AND items.state = 'done' ORDER BY position LIMIT ?`,
+       WHERE fleet = ? ${filter} AND position > ? AND status IS NOT NULL ORDER BY position LIMIT ?`,
       ...[fleet, ...values, after, PAGE],
     ),
   );

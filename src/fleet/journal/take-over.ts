@@ -4,7 +4,7 @@ import type { Database } from "./database.ts";
 import { type FleetRecord, type FleetRow, fleetRow, recordOf, rowOf } from "./fleets.ts";
 
 /** An item that ran when its owner died. Its container must be removed before the item may run again. */
-export interface FencedItem extends Pick<ItemRequest, "index" | "key">, Omit<ClaimedItem, "request"> {
+export interface FencedItem extends Pick<ItemRequest, "index" | "key">, Omit<ClaimedItem, "request" | "earlier"> {
   readonly owner: string;
 }
 
@@ -16,21 +16,32 @@ export type TakenOver =
   | { readonly ok: true; readonly fleet: FleetRecord; readonly running: readonly FencedItem[] }
   | { readonly ok: false; readonly code: Code; readonly reason: string; readonly owner: string | null };
 
-type Code = "unknown" | "owned" | "never_loaded" | "over";
+type Code = "unknown" | "owned" | "never_loaded" | "over" | "cancelled";
+
+interface TakeOverOptions {
+  readonly self: string;
+  readonly isDead: (owner: string) => boolean;
+  /** To retry items: a fleet that is done can be taken over too, and one that is cancelled cannot. */
+  readonly retries?: boolean;
+}
 
 /**
  * Makes `self` the owner of a fleet that no process runs, atomically, so that only one of two concurrent attempts succeeds. A
  * cancelled fleet that has not ended can be taken over too and stays cancelled, so that its owner can end it.
  */
-export function takeOverFleet(db: Database, name: string, self: string, isDead: (owner: string) => boolean): TakenOver {
+export function takeOverFleet(
+  db: Database,
+  name: string,
+  { self, isDead, retries = false }: TakeOverOptions,
+): TakenOver {
   return db.transaction(() => {
     const fleet = fleetRow(db, name);
     if (fleet === undefined) return refused("unknown", `there is no fleet ${name} in this project`);
-    const refusal = whyNot(fleet, isDead);
+    const refusal = whyNot(fleet, isDead, retries);
     if (refusal !== null) return refusal;
     db.run(
       `UPDATE fleets SET owner = ?, why = iif(state = 'cancelled', why, NULL),
-         state = iif(state = 'cancelled', 'cancelled', 'running') WHERE id = ?`,
+         state = iif(state = 'cancelled', 'cancelled', 'running'), ended_at = NULL WHERE id = ?`,
       self,
       fleet.id,
     );
@@ -44,9 +55,11 @@ export function takeOverFleet(db: Database, name: string, self: string, isDead: 
   });
 }
 
-function whyNot(fleet: FleetRow, isDead: (owner: string) => boolean): TakenOver | null {
+function whyNot(fleet: FleetRow, isDead: (owner: string) => boolean, retries: boolean): TakenOver | null {
   const { name, state, owner, ended_at } = fleet;
-  if (ended_at !== null) return refused("over", `fleet ${name} is ${state}: no item is left to run`);
+  if (retries && state === "cancelled")
+    return refused("cancelled", `fleet ${name} was cancelled: its failed items can be retried as a new fleet`);
+  if (ended_at !== null && !retries) return refused("over", `fleet ${name} is ${state}: no item is left to run`);
   if (owner !== null && !isDead(owner))
     return refused("owned", `another process ${state === "loading" ? "loads" : "runs"} fleet ${name}`, owner);
   if (state === "loading")

@@ -45,6 +45,8 @@ export interface ClaimedItem extends NewAttempt {
   readonly request: ItemRequest;
   /** From 1. */
   readonly attempt: number;
+  /** Attempts before the item was last retried in place: they do not count for further retries. */
+  readonly earlier: number;
 }
 
 export interface Claim {

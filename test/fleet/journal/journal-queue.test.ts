@@ -32,7 +32,7 @@ it("gives items out once each, in their order, with an attempt of their own", as
   const queue = await queueOf(3);
   const { items, nextAtMs, fleet } = await queue.claim(2, attempts());
   expect(items).toMatchObject([
-    { request: { index: 0, key: "doc-0.pdf", input: { lang: "en" } }, attempt: 1, run: "r1", cell: null },
+    { request: { index: 0, key: "doc-0.pdf", input: { lang: "en" } }, attempt: 1, earlier: 0, run: "r1", cell: null },
     { request: { index: 1 }, attempt: 1, run: "r2" },
   ]);
   expect([nextAtMs, fleet]).toEqual([null, "running"]);
