@@ -48,3 +48,16 @@ it("has an allow list, and is told by doctor and explain that a second container
   expect(await asUser("run", "w")).toContain("uid=65532");
   expect(await asUser("explain", "w")).toMatch(/note: Corral does not run as root: .*second container/);
 });
+
+it("runs a command without a project at once: its private files are read, and what it writes is its own", async () => {
+  await mkdir(join(base, "p/in"));
+  await writeFile(join(base, "p/in/a"), "private\n", { mode: 0o600 });
+  for (const path of ["p", "p/in", "p/in/a"]) await chown(join(base, path), UID, UID);
+  await writeFile(join(base, "p/roots"), "of root\n");
+  const script = "id -u; cat /in/a /roots; cp /in/a /out/b";
+  expect(await asUser("run", "--ro", "in", "--ro", "roots", "--rw", "out", "--apply", "--", "sh", "-c", script)).toBe(
+    `${UID}\nprivate\nof root\ncorral: changes: 1 applied\n`,
+  );
+  expect(await stat(join(base, "p/out/b"))).toMatchObject({ uid: UID, gid: UID });
+  expect(await asUser("run", "--ro", "in", "--ro", "roots", "--", "cat", "/in/a")).toBe("private\n");
+});
