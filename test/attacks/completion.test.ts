@@ -64,7 +64,7 @@ const answer = (...words: string[]): string[] => run("corral", "complete", "zsh"
 const SHELLS = ["bash", "zsh", "fish"] as const;
 /** Why a shell is not tried; null: it is. */
 const missing = (shell: string): string | null =>
-  spawnSync(shell, ["-c", "true"]).status === 0 ? null : `${shell} is not installed on this machine`;
+  spawnSync(shell, ["-c", "true"], { cwd: tmpdir() }).status === 0 ? null : `${shell} is not installed on this machine`;
 
 /** What a shell offers for a line, asked in the way that a key press does as far as it can be done without a terminal. */
 function offered(shell: (typeof SHELLS)[number], ...words: string[]): string[] {

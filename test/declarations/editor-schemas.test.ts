@@ -36,7 +36,7 @@ function isParsed(kind: SchemaKind, raw: unknown): boolean {
   if (kind !== "policy")
     return { project: corralYaml, worker: workerYaml, fleet: fleetYaml }[kind].safeParse(raw).success;
   try {
-    parsePolicy(JSON.stringify(raw), "p.yaml", (raw as { name: string }).name, PARENT);
+    parsePolicy(JSON.stringify(raw), "p.yaml", String((raw as { name: unknown }).name), PARENT);
     return true;
   } catch {
     return false;
@@ -246,7 +246,7 @@ describe("what a schema refuses", () => {
         if (kind === "policy" && !("extends" in (value as object))) return;
         expect([value, faults(kind, value)]).toEqual([value, []]);
       }),
-      { numRuns: 1500 },
+      { numRuns: 600 },
     );
     expect(accepted).toBeGreaterThan(30);
   });

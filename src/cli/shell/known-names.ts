@@ -13,6 +13,7 @@ export type NameKind =
   | "fleet_files"
   | "fleets"
   | "transcripts"
+  | "runs"
   | "changesets"
   | "grants"
   | "tools";
@@ -40,7 +41,13 @@ const NAMES: Readonly<Record<NameKind, (place: NamesPlace) => Promise<readonly s
     ...(await stems(await ownFolder("policies", place), ".yaml")),
   ],
   transcripts: async (place) => await stems((await kept(place))?.transcripts ?? null, ".jsonl"),
-  changesets: async ({ env }) => await stems(statePaths(stateDirFrom(env)).changes, ""),
+  runs: async (place) => {
+    const { runFolders } = await import("../../history/run-folders.ts");
+    const paths = await kept(place);
+    return paths === null ? [] : (await runFolders(paths.runs)).map(({ run }) => run);
+  },
+  changesets: async ({ env }) =>
+    (await stems(statePaths(stateDirFrom(env)).changes, "")).filter((name) => /^[0-9a-f]{12}$/.test(name)),
   grants: async ({ env }) => {
     const { listGrants } = await import("../../operations/grants.ts");
     return (await listGrants(stateDirFrom(env))).map(({ id }) => id);

@@ -120,6 +120,7 @@ const PROJECT: Texts = {
   "sandbox.own_paths":
     "`allowed`: a worker that is run by itself may bring any host folder. `inside`: only what is given here.",
   ...below("sandbox", NETWORK),
+  "sandbox.secrets": "The secrets that workers may have inside of their containers.",
   "sandbox.limits": "The most that any run may have.",
   ...below("sandbox.limits", LIMITS),
   "sandbox.working_dir": "Where commands run and relative paths start. Absent: /.",
@@ -169,6 +170,9 @@ const PROJECT: Texts = {
   }),
   secrets: "Secrets by name. Each has one source.",
   ...below("secrets.*", SECRET),
+  history: "What is kept of runs that have ended.",
+  "history.days": "For how many days.",
+  "history.runs": "Of how many runs, the newest.",
   fleet: "Defaults of all fleets.",
   ...below("fleet", MANNER),
 };
@@ -221,6 +225,7 @@ const WORKER: Texts = {
   "limits.steps": "Answers of the agent's model.",
   "limits.tokens": "Tokens in and out together.",
   "limits.cost": "US dollars, by the prices of corral.yaml.",
+  secrets: "Secrets of the project that it has inside, as files at /run/secrets/NAME.",
   policy: "The policy of its container.",
   output: "`json`: standard output must be JSON.",
   env: "Environment variables. Nothing of the host's environment enters a container.",
