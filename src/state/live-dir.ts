@@ -58,6 +58,11 @@ export async function livingOwnerDirs(liveDir: string, self: Owner): Promise<str
   return living.map(({ name }) => join(liveDir, name));
 }
 
+/** The names of the directories of owners that are certainly dead: what {@link reapLiveDirs} would remove. */
+export async function deadOwnerDirs(liveDir: string, self: Owner): Promise<string[]> {
+  return (await ownerDirs(liveDir)).filter(({ owner }) => isDead(owner, self)).map(({ name }) => name);
+}
+
 async function ownerDirs(liveDir: string): Promise<{ readonly name: string; readonly owner: Owner }[]> {
   const found: { name: string; owner: Owner }[] = [];
   const names = await readdir(liveDir).catch(() => [] as string[]);

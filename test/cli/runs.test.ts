@@ -131,6 +131,27 @@ describe("corral runs", () => {
   });
 });
 
+describe("corral du and corral gc", () => {
+  it("show what Corral keeps, and remove what is older", async () => {
+    await project.corral(["run", "prints"]);
+    const [runs] = await json("du");
+    expect(runs).toMatchObject({ name: "runs", complete: true });
+    expect(runs.count).toBeGreaterThan(0);
+    expect((await project.corral(["du"])).stdout).toMatch(/^runs +[\d.]+ KiB +\d+ runs$/m);
+    const rehearsed = await project.corral(["gc", "--dry-run", "--older-than", "0d"]);
+    expect(rehearsed.stdout).toMatch(/^would remove runs: [0-9a-f]{12}, /m);
+    expect((await json("runs", "ls")).length).toBeGreaterThan(0);
+    const { status, stdout, stderr } = await project.corral(["gc", "--older-than", "0d"]);
+    expect({ status, stdout }).toMatchObject({
+      status: 0,
+      stdout: rehearsed.stdout.replaceAll("would remove", "removed"),
+    });
+    expect(stderr).toContain("kept audit: 1 projects");
+    expect(await json("runs", "ls")).toEqual([]);
+    expect((await project.corral(["gc", "--older-than", "soon"])).status).toBe(2);
+  });
+});
+
 describe("the history", () => {
   it("is off where corral.yaml or the environment says so", async () => {
     await using silent = await cliProject({ yaml: { version: 1, history: "off" }, workers });

@@ -20,6 +20,16 @@ export function dateOf(option: string, text: string): number {
   return at;
 }
 
+const AGE_MS = { d: 86_400_000, h: 3_600_000, m: 60_000 } as const;
+
+/** What an option that takes an age says, in milliseconds. */
+export function ageOf(option: string, text: string): number {
+  const [, amount, unit] = /^(\d{1,6})([dhm])$/.exec(text) ?? [];
+  if (amount === undefined)
+    throw new UsageError(`${option} takes an age such as 30d, 12h or 90m, not ${printableLine(text, 80)}`);
+  return Number(amount) * AGE_MS[unit as keyof typeof AGE_MS];
+}
+
 export interface ProjectOptions {
   readonly project: string;
   readonly json?: boolean;

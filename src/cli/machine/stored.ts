@@ -1,0 +1,74 @@
+import { roughBytesText } from "../../fleet/report/measures/quantity.ts";
+import { collectState, measureState } from "../../operations/stored/stored-state.ts";
+import { printable, printableLine } from "../../operations/wording/printable.ts";
+import { stateDirFrom } from "../../state/state-dir.ts";
+import { ageOf } from "../terminal/arguments.ts";
+import { columns, printJson, say, type Terminal } from "../terminal/terminal.ts";
+
+interface CollectOptions {
+  readonly dryRun?: boolean;
+  readonly olderThan?: string;
+  readonly json?: boolean;
+}
+
+/** More of one kind is counted, and is in the JSON. */
+const MAX_LINES = 20;
+
+/** `corral du`: what Corral keeps, and how much of it. */
+export async function duVerb(options: { readonly json?: boolean }, terminal: Terminal): Promise<number> {
+  const { env, stdout } = terminal;
+  const kinds = await measureState({ stateDir: stateDirFrom(env), engineEnv: env });
+  if (options.json) {
+    printJson(
+      terminal,
+      kinds.map(({ measured, ...kind }) => ({
+        ...kind,
+        ...(measured ?? { bytes: null, count: null, complete: false }),
+      })),
+    );
+    return 0;
+  }
+  const sum = kinds.reduce((total, { measured }) => total + (measured?.bytes ?? 0), 0);
+  const rows = kinds.map(({ name, unit, measured }) => {
+    if (measured === null) return [name, "?", ""];
+    const size = `${measured.complete ? "" : "≥ "}${roughBytesText(measured.bytes)}`;
+    return [name, size, `${measured.count} ${unit}`];
+  });
+  stdout.write(`${columns([["KIND", "SIZE", "COUNT"], ...rows, ["all", roughBytesText(sum), ""]])}\n`);
+  for (const { name, trouble } of kinds)
+    if (trouble !== null) say(terminal, `corral: ${name}: ${printableLine(trouble, 500)}`);
+  return 0;
+}
+
+/** `corral gc`: removes what may go. Exit status 1 if something could not be looked at. */
+export async function gcVerb(options: CollectOptions, terminal: Terminal): Promise<number> {
+  const { dryRun = false, olderThan } = options;
+  const { env, stdout } = terminal;
+  const olderThanMs = olderThan === undefined ? null : ageOf("--older-than", olderThan);
+  const kinds = await collectState({ stateDir: stateDirFrom(env), engineEnv: env }, { dryRun, olderThanMs });
+  const status = kinds.some(({ trouble }) => trouble !== null) ? 1 : 0;
+  if (options.json) {
+    printJson(terminal, { dryRun, kinds });
+    return status;
+  }
+  const done = dryRun ? "would remove" : "removed";
+  let [count, bytes] = [0, 0];
+  for (const { name, unit, rule, removed, stays, trouble } of kinds) {
+    count += removed.length;
+    for (const one of removed) bytes += one.bytes ?? 0;
+    const lines = removed.slice(0, MAX_LINES).map(({ what, why, bytes: size }) => {
+      return `${done} ${name}: ${printable(what)}${size === null ? "" : `, ${roughBytesText(size)}`} (${why})`;
+    });
+    if (removed.length > MAX_LINES) lines.push(`${done} ${name}: ${removed.length - MAX_LINES} more`);
+    for (const line of lines) stdout.write(`${line}\n`);
+    if (stays > 0) say(terminal, `kept ${name}: ${stays} ${unit} (${rule})`);
+    if (trouble !== null) say(terminal, `corral: ${name}: ${printableLine(trouble, 500)}`);
+  }
+  if (count === 0) say(terminal, "There is nothing to remove.");
+  else
+    say(
+      terminal,
+      `corral: ${done} ${count} of what Corral keeps, at least ${roughBytesText(bytes)}. \`corral du\` shows the rest`,
+    );
+  return status;
+}

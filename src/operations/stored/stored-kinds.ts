@@ -1,0 +1,186 @@
+import { join } from "node:path";
+import { openJournalAt } from "../../fleet/open-journal.ts";
+import { DEFAULT_KEEP, prune } from "../../history/retention.ts";
+import { projectFolders, runFolders } from "../../history/run-folders.ts";
+import { openEngine } from "../../isolation/open-engine.ts";
+import { historyBytes } from "../../run/open/history.ts";
+import { deadOwnerDirs, livingOwnerDirs } from "../../state/live-dir.ts";
+import { currentOwner, lockOwner } from "../../state/owner.ts";
+import { removeStateEntry, type StateEntry, stateEntries } from "../../state/state-entries.ts";
+import { statePaths } from "../../state/state-paths.ts";
+import { listCells, reapCells } from "../machine.ts";
+import { IMAGES_DIR } from "../package-version.ts";
+import { type CollectOptions, measured, nothing, type Removed, type StoredKind } from "./stored-kind.ts";
+
+const DAY_MS = 86_400_000;
+const ANYTHING = /^/;
+const CHANGESET = /^[0-9a-f]/;
+const PROJECT = /^[0-9a-f]{16}$/;
+
+/** Everything that Corral keeps, each kind once. `du` measures it, `gc` removes what may go. */
+export const STORED_KINDS: readonly StoredKind[] = [
+  {
+    name: "runs",
+    unit: "runs",
+    rule: "30 days, 1,000 of a project, 1 GiB in all, if nothing else is set",
+    async measure({ stateDir }, signal) {
+      const projects = await projectFolders(statePaths(stateDir).runs);
+      const folders = (await Promise.all(projects.map(runFolders))).flat();
+      const paths = folders.map(({ dir }) => dir);
+      return { ...(await measured(paths, signal)), count: folders.length };
+    },
+    async collect({ stateDir, engineEnv }, { olderThanMs, nowMs, dryRun }) {
+      // Where the history is off, what is left of it goes by its age.
+      const maxBytes = historyBytes(engineEnv) ?? Number.POSITIVE_INFINITY;
+      const age = olderThanMs === null ? {} : { olderThanMs };
+      const options = { maxBytes, nowMs, dryRun, isDead: lockOwner().isDead, ...age };
+      const { removed } = await prune(statePaths(stateDir).runs, options);
+      return removed.map(({ run, bytes, why }) => ({ what: run, bytes, why }));
+    },
+  },
+  {
+    name: "fleets",
+    unit: "projects",
+    rule: "results, also as a cache; only with --older-than, or `corral fleet rm`",
+    measure: ({ stateDir }, signal) => measuredEntries(join(stateDir, "fleets"), PROJECT, signal),
+    collect: collectFleets,
+  },
+  {
+    name: "changes",
+    unit: "changesets",
+    rule: "never: they wait for `corral changes apply` or `discard`",
+    measure: ({ stateDir }, signal) => measuredEntries(statePaths(stateDir).changes, CHANGESET, signal),
+    staying: async ({ stateDir }) => (await stateEntries(statePaths(stateDir).changes, CHANGESET)).length,
+    collect: nothing,
+  },
+  {
+    name: "transcripts",
+    unit: "projects",
+    rule: "30 days, if nothing else is said",
+    measure: ({ stateDir }, signal) => measuredEntries(join(stateDir, "transcripts"), PROJECT, signal),
+    async collect({ stateDir }, options) {
+      const projects = await stateEntries(join(stateDir, "transcripts"), PROJECT);
+      const files = await Promise.all(projects.map(({ path }) => stateEntries(path, /^[0-9a-f]{12}\.jsonl$/)));
+      return await removeOld(files.flat(), options);
+    },
+  },
+  {
+    name: "audit",
+    unit: "projects",
+    rule: "never: a trail with a gap proves nothing",
+    measure: ({ stateDir }, signal) => measuredEntries(join(stateDir, "audit"), PROJECT, signal),
+    staying: async ({ stateDir }) => (await stateEntries(join(stateDir, "audit"), PROJECT)).length,
+    collect: nothing,
+  },
+  {
+    name: "live",
+    unit: "processes",
+    rule: "directories and containers of dead processes, as `corral reap` does",
+    measure: ({ stateDir }, signal) => measuredEntries(statePaths(stateDir).live, ANYTHING, signal),
+    collect: collectDead,
+  },
+  {
+    name: "git",
+    unit: "projects",
+    rule: "mirrors that no run used for 30 days, while no corral runs",
+    measure: ({ stateDir }, signal) => measuredEntries(join(stateDir, "git"), PROJECT, signal),
+    async collect({ stateDir }, options) {
+      if ((await livingOwnerDirs(statePaths(stateDir).live, currentOwner())).length > 0) return [];
+      const projects = await stateEntries(join(stateDir, "git"), PROJECT);
+      const mirrors = await Promise.all(projects.map(({ path }) => stateEntries(path, /\.git(\.removed)?$/)));
+      return await removeOld(mirrors.flat(), options);
+    },
+  },
+  {
+    name: "compiled",
+    unit: "versions",
+    rule: "what Node compiled and did not use for 30 days; made again",
+    measure: ({ stateDir }, signal) => measuredEntries(statePaths(stateDir).compiled, ANYTHING, signal),
+    collect: async ({ stateDir }, options) =>
+      await removeOld(await stateEntries(statePaths(stateDir).compiled, ANYTHING), options),
+  },
+  {
+    name: "images",
+    unit: "images",
+    rule: "`corral images rm` removes those of projects; layers count in each",
+    async measure(machine) {
+      const { images } = await openEngine({ ...machine, looksOnly: true });
+      const [own, made] = await Promise.all([images.status(IMAGES_DIR), images.made()]);
+      const sizes = [...own, ...made].flatMap(({ sizeBytes }) => sizeBytes ?? []);
+      return { bytes: sizes.reduce((sum, bytes) => sum + bytes, 0), count: sizes.length, complete: true };
+    },
+    collect: nothing,
+  },
+  {
+    name: "other",
+    unit: "entries",
+    rule: "the gate, keys and records of Corral; never",
+    measure: ({ stateDir }, signal) => measuredEntries(stateDir, OTHER, signal),
+    collect: nothing,
+  },
+];
+
+/** What no other kind is. */
+const OTHER = /^(?!(?:runs|fleets|changes|transcripts|audit|live|git|compiled)$)/;
+
+async function measuredEntries(dir: string, fits: RegExp, signal: AbortSignal) {
+  const entries = await stateEntries(dir, fits);
+  const paths = entries.map(({ path }) => path);
+  return { ...(await measured(paths, signal)), count: entries.length };
+}
+
+async function removeOld(entries: readonly StateEntry[], options: CollectOptions): Promise<Removed[]> {
+  const { olderThanMs, nowMs, dryRun } = options;
+  const age = olderThanMs ?? DEFAULT_KEEP.days * DAY_MS;
+  const removed: Removed[] = [];
+  for (const entry of entries.filter(({ modifiedMs }) => modifiedMs < nowMs - age)) {
+    // What is below a folder is looked at before it is gone.
+    const { bytes } = await measured([entry.path], AbortSignal.timeout(LOOK_MS));
+    if (dryRun || (await removeStateEntry(entry))) removed.push({ what: entry.name, bytes, why: ageText(options) });
+  }
+  return removed;
+}
+
+const LOOK_MS = 5000;
+
+function ageText({ olderThanMs }: CollectOptions): string {
+  return olderThanMs === null ? `not used for ${DEFAULT_KEEP.days} days` : "older than --older-than";
+}
+
+/** Their results are the user's: nothing is removed of them that was not asked for. */
+async function collectFleets({ stateDir }: { stateDir: string }, options: CollectOptions): Promise<Removed[]> {
+  const { olderThanMs, nowMs, dryRun } = options;
+  if (olderThanMs === null) return [];
+  const removed: Removed[] = [];
+  for (const { path } of await stateEntries(join(stateDir, "fleets"), PROJECT)) {
+    if ((await stateEntries(path, /^fleets\.db$/)).length === 0) continue;
+    using journal = await openJournalAt(join(path, "fleets.db"));
+    const old = journal
+      .list(Number.MAX_SAFE_INTEGER)
+      .filter(
+        ({ endedAt, state }) => state !== "pending" && endedAt !== null && Date.parse(endedAt) < nowMs - olderThanMs,
+      );
+    for (const { id } of old)
+      if (dryRun || (await journal.forget(id))) removed.push({ what: id, bytes: null, why: ageText(options) });
+    if (!dryRun && old.length > 0) journal.shrink();
+  }
+  return removed;
+}
+
+async function collectDead(
+  machine: Parameters<StoredKind["collect"]>[0],
+  { dryRun }: CollectOptions,
+): Promise<Removed[]> {
+  const why = "its process is dead";
+  const as = (what: string): Removed => ({ what, bytes: null, why });
+  if (!dryRun) {
+    const { cells, volumes, directories } = await reapCells(machine);
+    const names = [...cells.map((run) => `container of run ${run}`), ...volumes.map((name) => `volume ${name}`)];
+    return [...names, ...directories.map((name) => `directory ${name}`)].map(as);
+  }
+  const dead = (await listCells(machine)).filter(({ ownerAlive }) => !ownerAlive);
+  const directories = await deadOwnerDirs(statePaths(machine.stateDir).live, currentOwner());
+  return [...dead.map(({ run }) => `container of run ${run}`), ...directories.map((name) => `directory ${name}`)].map(
+    as,
+  );
+}

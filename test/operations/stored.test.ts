@@ -1,0 +1,111 @@
+import { mkdir, mkdtemp, readdir, realpath, rm, symlink, utimes, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { openJournal } from "../../src/fleet/open-journal.ts";
+import { cancelFleet } from "../../src/operations/fleets.ts";
+import { measured } from "../../src/operations/stored/stored-kind.ts";
+import { collectState, measureState } from "../../src/operations/stored/stored-state.ts";
+import { makeOwnerDir } from "../../src/state/live-dir.ts";
+import { currentOwner } from "../../src/state/owner.ts";
+import { loadedFleet } from "../fleet/journal/journal-fixture.ts";
+
+const PROJECT = "0123456789abcdef";
+const DAY_MS = 86_400_000;
+let base: string;
+let machine: { stateDir: string; engineEnv: Record<string, string> };
+
+beforeEach(async () => {
+  base = await realpath(await mkdtemp(join(tmpdir(), "corral-stored-")));
+  machine = { stateDir: join(base, "state"), engineEnv: { DOCKER_HOST: "unix:///nonexistent/docker.sock" } };
+  await mkdir(machine.stateDir, { mode: 0o700 });
+});
+
+afterEach(async () => {
+  await rm(base, { recursive: true, force: true });
+});
+
+describe("what Corral keeps", () => {
+  it("is measured by kind, and what needs an Engine says why it is not known", async () => {
+    await add(`transcripts/${PROJECT}/aaaaaaaaaaaa.jsonl`, 100_000);
+    await add("changes/bbbbbbbbbbbb/content/0/file", 200_000);
+    await add("seal.key", 32);
+    const kinds = new Map((await measureState(machine)).map((kind) => [kind.name, kind]));
+    expect(kinds.get("transcripts")?.measured).toMatchObject({ count: 1, complete: true });
+    expect(kinds.get("transcripts")?.measured?.bytes).toBeGreaterThanOrEqual(100_000);
+    expect(kinds.get("changes")?.measured?.bytes).toBeGreaterThanOrEqual(200_000);
+    expect(kinds.get("other")?.measured).toMatchObject({ count: 1 });
+    expect(kinds.get("images")).toMatchObject({ measured: null, trouble: expect.stringContaining("docker.sock") });
+  });
+
+  it("is measured without following a link", async () => {
+    await add("../elsewhere/large", 5_000_000);
+    await mkdir(join(machine.stateDir, "changes/cccccccccccc"), { recursive: true });
+    await symlink(join(base, "elsewhere"), join(machine.stateDir, "changes/cccccccccccc/link"));
+    await symlink(join(base, "elsewhere"), join(machine.stateDir, "changes/dddddddddddd"));
+    const changes = (await measureState(machine)).find(({ name }) => name === "changes");
+    expect(changes?.measured?.bytes).toBeLessThan(100_000);
+  });
+
+  it("that is too much to be measured in time is not complete", async () => {
+    for (let n = 0; n < 3000; n += 1) await add(`changes/aaaaaaaaaaaa/${n % 50}/${n}`, 0);
+    const late = await measured([join(machine.stateDir, "changes/aaaaaaaaaaaa")], AbortSignal.abort());
+    expect(late.complete).toBe(false);
+  });
+});
+
+describe("collecting it", () => {
+  it("removes old transcripts and mirrors, and never changes that wait or an audit trail", async () => {
+    const old = [
+      `transcripts/${PROJECT}/aaaaaaaaaaaa.jsonl`,
+      `audit/${PROJECT}/trail.ndjson`,
+      "changes/bbbbbbbbbbbb/x",
+    ];
+    for (const path of [...old, `git/${PROJECT}/r.git/config`]) await add(path, 10, 31);
+    await utimes(join(machine.stateDir, `git/${PROJECT}/r.git`), 1, 1);
+    await add(`transcripts/${PROJECT}/cccccccccccc.jsonl`, 10, 29);
+    expect(await removedOf(await collectState(machine, { dryRun: true }))).toEqual(["aaaaaaaaaaaa.jsonl", "r.git"]);
+    expect(await readdir(join(machine.stateDir, `transcripts/${PROJECT}`))).toHaveLength(2);
+    const kinds = await collectState(machine);
+    expect(await removedOf(kinds)).toEqual(["aaaaaaaaaaaa.jsonl", "r.git"]);
+    expect(kinds.filter(({ stays }) => stays > 0).map(({ name }) => name)).toEqual(["changes", "audit"]);
+    expect(kinds.find(({ name }) => name === "live")?.trouble).toContain("docker.sock");
+    expect(await readdir(join(machine.stateDir, `transcripts/${PROJECT}`))).toEqual(["cccccccccccc.jsonl"]);
+    expect(await readdir(join(machine.stateDir, `audit/${PROJECT}`))).toEqual(["trail.ndjson"]);
+    expect(await readdir(join(machine.stateDir, "changes"))).toEqual(["bbbbbbbbbbbb"]);
+    expect(await readdir(join(machine.stateDir, `git/${PROJECT}`))).toEqual([]);
+  });
+
+  it("leaves mirrors alone while a corral process lives, which may use one", async () => {
+    await add(`git/${PROJECT}/r.git/config`, 10, 31);
+    await utimes(join(machine.stateDir, `git/${PROJECT}/r.git`), 1, 1);
+    await makeOwnerDir(join(machine.stateDir, "live"), currentOwner());
+    expect(await removedOf(await collectState(machine))).toEqual([]);
+  });
+
+  it("removes fleets only if it is told an age, and none that has not ended", async () => {
+    const place = { ...machine, projectDir: join(base, "project") };
+    using journal = await openJournal(place.stateDir, place.projectDir);
+    const [ended, running] = [await loadedFleet(journal, 3), await loadedFleet(journal, 3)];
+    await cancelFleet(place, ended);
+    expect(journal.end(ended)).toBe("cancelled");
+    await new Promise((resolve) => setTimeout(resolve, 10));
+    expect(await removedOf(await collectState(machine))).toEqual([]);
+    expect(await removedOf(await collectState(machine, { olderThanMs: DAY_MS }))).toEqual([]);
+    expect(await removedOf(await collectState(machine, { olderThanMs: 1, dryRun: true }))).toEqual([ended]);
+    expect(await removedOf(await collectState(machine, { olderThanMs: 1 }))).toEqual([ended]);
+    expect(journal.list().map(({ id }) => id)).toEqual([running]);
+  });
+});
+
+async function removedOf(kinds: Awaited<ReturnType<typeof collectState>>): Promise<string[]> {
+  return kinds.flatMap(({ removed }) => removed.map(({ what }) => what));
+}
+
+async function add(path: string, bytes: number, ageDays = 0): Promise<void> {
+  const file = join(machine.stateDir, path);
+  await mkdir(join(file, ".."), { recursive: true });
+  await writeFile(file, Buffer.alloc(bytes, 1));
+  const at = (Date.now() - ageDays * DAY_MS) / 1000;
+  await utimes(file, at, at);
+}
