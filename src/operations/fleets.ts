@@ -6,6 +6,7 @@ import type { FailureGroup } from "../fleet/model/cause.ts";
 import type { ItemResult } from "../fleet/model/item.ts";
 import { openJournal } from "../fleet/open-journal.ts";
 import { reportHtml } from "../fleet/report/html.ts";
+import { junitXml } from "../fleet/report/junit.ts";
 import { STATUSES } from "../fleet/report/measures/outcome.ts";
 import { resultsCsv } from "../fleet/report/results-export.ts";
 import { openEngine } from "../isolation/open-engine.ts";
@@ -130,6 +131,18 @@ export async function fleetReport(place: FleetPlace, id: string): Promise<AsyncG
     const about = { ...fleet, worker, source, policy, reuse, concurrency, items: counts.total };
     return reportHtml({ fleet: about, results: journal.results(fleet.id), madeAt: new Date().toISOString() });
   });
+}
+
+/** Its results in the form of JUnit, in pieces. @throws RequestError UNKNOWN_FLEET */
+export async function fleetJunit(place: FleetPlace, id: string): Promise<AsyncGenerator<string, void, undefined>> {
+  return await reading(place, id, (journal, { spec: { worker }, counts, ...fleet }) =>
+    junitXml({
+      fleet: { ...fleet, worker, items: counts.total },
+      summary: journal.summary(fleet.id),
+      results: journal.results(fleet.id),
+      stderrOf: (key) => journal.item(fleet.id, key)?.streams.stderr ?? "",
+    }),
+  );
 }
 
 /** Rejects for an unknown fleet at once, and not with the first piece. */

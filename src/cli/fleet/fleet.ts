@@ -5,6 +5,7 @@ import { loadProject } from "../../declarations/project.ts";
 import { inChunks, resultsJsonl } from "../../fleet/report/results-export.ts";
 import {
   cancelFleet,
+  fleetJunit,
   fleetReport,
   fleetResults,
   fleetResultsCsv,
@@ -128,14 +129,15 @@ export async function resultsVerb(
 
 export async function reportVerb(
   id: string,
-  options: ProjectOptions & { readonly output?: string },
+  options: ProjectOptions & { readonly output?: string; readonly html?: boolean; readonly junit?: boolean },
   terminal: Terminal,
 ): Promise<number> {
-  const html = await fleetReport(await placeOf(options, terminal), id);
+  if (options.html && options.junit) throw new UsageError("use either --html or --junit");
+  const report = await (options.junit ? fleetJunit : fleetReport)(await placeOf(options, terminal), id);
   const { output } = options;
-  if (output === undefined) await pipeline(inChunks(html), terminal.stdout, { end: false });
+  if (output === undefined) await pipeline(inChunks(report), terminal.stdout, { end: false });
   else {
-    await pipeline(inChunks(html), createWriteStream(resolve(terminal.cwd, output))).catch((error: Error) => {
+    await pipeline(inChunks(report), createWriteStream(resolve(terminal.cwd, output))).catch((error: Error) => {
       throw new UsageError(`--output ${output}: ${error.message}`, { cause: error });
     });
     say(terminal, `The report is in ${output}.`);

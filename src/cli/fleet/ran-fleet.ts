@@ -11,6 +11,7 @@ import { ImageLines } from "../terminal/image-lines.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 import { EventLines } from "./event-lines.ts";
 import { EventSink } from "./event-sink.ts";
+import { openJunitFile, writeJunit } from "./junit-file.ts";
 import { commandWords, notified } from "./notify.ts";
 import { fleetScreenFor } from "./screen.ts";
 
@@ -26,6 +27,8 @@ export interface WatchOptions {
   /** A file, or `-` for standard output. */
   readonly events?: string;
   readonly notify?: string;
+  /** A file for its results in the form of JUnit. */
+  readonly junit?: string;
 }
 
 /**
@@ -38,9 +41,10 @@ export async function ranFleet(
   terminal: Terminal,
   start: FleetStart,
 ): Promise<number> {
-  const { json, events: target, notify } = options;
+  const { json, events: target, notify, junit } = options;
   if (json && target === "-") throw new UsageError("--json and --events - cannot both write to standard output");
   const command = notify === undefined ? null : commandWords(notify);
+  await using report = junit === undefined ? null : await openJunitFile(junit, terminal);
   using screen = await fleetScreenFor(terminal, options);
   const lost = (why: string): void => screen.tell(`corral: warning: --events ${target}: ${why}`);
   await using events = target === undefined ? null : new EventLines(EventSink.open(target, terminal, lost));
@@ -86,8 +90,9 @@ export async function ranFleet(
     const summary = await ended(results);
     hasEnded = true;
     screen.end(summary);
+    const place = { stateDir: corral.stateDir, projectDir: project.dir, engineEnv: terminal.env };
+    if (report !== null) await writeJunit(report, summary.fleet, place);
     if (terminal.env.GITHUB_STEP_SUMMARY) {
-      const place = { stateDir: corral.stateDir, projectDir: project.dir, engineEnv: terminal.env };
       await (await import("../github/step-summary.ts")).addFleetToStepSummary(summary, place, terminal);
     }
     events?.end(summary);

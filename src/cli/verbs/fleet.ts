@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import type { Frame } from "./frame.ts";
-import { events, IDS, json, notify, project } from "./options.ts";
+import { events, IDS, json, junit, notify, project } from "./options.ts";
 
 export function addFleet({ does, group, terminal }: Frame): void {
   const fleet = group("fleet", "Inspect, resume and retry fleets.");
@@ -28,6 +28,7 @@ export function addFleet({ does, group, terminal }: Frame): void {
     .addOption(events())
     .addOption(notify())
     .addOption(json("print one result per line as JSON"))
+    .addOption(junit())
     .addHelpText("after", LIKE_MAP)
     .action(does(async (id, options) => (await import("../fleet/fleet.ts")).resumeVerb(id, options, terminal)));
   ofFleet("retry <id>", "Run the failed items of a fleet again, in place: each result is replaced when its item ends.")
@@ -36,6 +37,7 @@ export function addFleet({ does, group, terminal }: Frame): void {
     .addOption(events())
     .addOption(notify())
     .addOption(json("print one result per line as JSON"))
+    .addOption(junit())
     .addHelpText("after", LIKE_MAP)
     .action(does(async (id, options) => (await import("../fleet/fleet.ts")).retryVerb(id, options, terminal)));
   ofFleet("cancel <id>", "Cancel the waiting items of a fleet; the process that runs it ends the others.").action(
@@ -52,8 +54,9 @@ export function addFleet({ does, group, terminal }: Frame): void {
     .option("--status <status>", "print only items with this status")
     .addHelpText("after", "\nExit status: 0, or 2 if there is no such fleet or status.")
     .action(does(async (id, options) => (await import("../fleet/fleet.ts")).resultsVerb(id, options, terminal)));
-  ofFleet("report <id>", "Write a self-contained HTML page: timeline, durations, throughput, failures.")
-    .option("--html", "write HTML (the default and only choice)")
+  ofFleet("report <id>", "Write a self-contained HTML page (timeline, durations, throughput, failures), or JUnit.")
+    .option("--html", "write HTML (the default)")
+    .option("--junit", "write XML in the form of JUnit, with a test case for each item")
     .option("--output <file>", "write it to this file instead of standard output")
     .action(does(async (id, options) => (await import("../fleet/fleet.ts")).reportVerb(id, options, terminal)));
 }

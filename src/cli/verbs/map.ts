@@ -1,6 +1,6 @@
 import { Option } from "commander";
 import type { Frame } from "./frame.ts";
-import { events, examples, json, notify, policy, project, repeatable } from "./options.ts";
+import { events, examples, json, junit, notify, policy, project, repeatable } from "./options.ts";
 
 export function addMap({ does, terminal, verb }: Frame): void {
   verb("map [worker]", "Run a worker over many items, each in its own sandbox.")
@@ -46,6 +46,7 @@ export function addMap({ does, terminal, verb }: Frame): void {
     .addOption(events())
     .addOption(notify())
     .addOption(json("print one result per line as JSON"))
+    .addOption(junit())
     .addHelpText("after", MAP_HELP)
     .action(does(async (worker, options) => (await import("../fleet/map.ts")).mapVerb(worker, options, terminal)));
 }

@@ -36,6 +36,11 @@ export function notify(): Option {
   );
 }
 
+/** Of verbs that run a fleet. */
+export function junit(): Option {
+  return new Option("--junit <file>", "write the results to this file as XML in the form of JUnit");
+}
+
 /** `absent`: what it means not to say it. */
 export function repeatable(flags: string, description: string, absent = "none"): Option {
   return new Option(flags, `${description}; repeatable`).argParser(collect).default([], absent);

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type CliProject, cliProject, sh } from "../../cli/cli-project.ts";
+import { strictXml } from "../../fleet/report/strict-xml.ts";
 
 /* What a worker prints, in a step of GitHub Actions: commands to its runner, and texts in the summary of the step. */
 
@@ -23,6 +24,7 @@ const COMMANDS = [
   "text ##[add-mask]e",
   "##[add-path]/evil",
   "\\r::error::forged",
+  "\\377\\001\\033[2J]]><testcase/>",
   "<h1>forged</h1> ![x](https://evil.example/x.png)",
 ];
 
@@ -78,9 +80,18 @@ describe("what a worker prints in a step of GitHub Actions", () => {
 
   it("is none of either as an item of a fleet", async () => {
     const env = { GITHUB_ACTIONS: "true", GITHUB_STEP_SUMMARY: join(dir, "map.md") };
-    const ran = await project.corral(["map", "w", "--manifest", "items.jsonl", "--json"], { env });
+    const ran = await project.corral(["map", "w", "--manifest", "items.jsonl", "--json", "--junit", "junit.xml"], {
+      env,
+    });
     expect(ran.status).toBe(1);
     expect(carriedOut(ran)).toEqual([]);
+    // Bytes that are no UTF-8, controls and the end of a section are in what it printed.
+    const report = strictXml(await readFile(join(project.dir, "junit.xml"), "utf8"));
+    expect(report.attributes).toMatchObject({ tests: "1", failures: "1", errors: "0" });
+    const [item] = report.children[0]?.children ?? [];
+    expect(item).toMatchObject({ name: "testcase", attributes: { name: "::error::forged ##[add-mask]e" } });
+    expect(item?.children.map(({ name }) => name)).toEqual(["failure", "system-err"]);
+    expect(item?.children[1]?.text).toContain("]]><testcase/>");
     const summary = await readFile(join(dir, "map.md"), "utf8");
     expect(summary).toContain("<td>done: 1 of 1 item");
     expect(summary).toContain("<code>::error::forged ##[add-mask]e</code>");
