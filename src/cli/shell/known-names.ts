@@ -92,8 +92,7 @@ async function fleetIds(place: NamesPlace): Promise<readonly string[]> {
   const paths = await kept(place);
   const dir = await projectDir(place);
   if (paths === null || dir === null || (await stems(join(paths.fleets, ".."), ".db")).length === 0) return [];
-  const { listFleets } = await import("../../operations/fleets.ts");
-  const stateDir = stateDirFrom(place.env);
-  const fleets = await listFleets({ stateDir, projectDir: await projectFolder(dir, place), engineEnv: {} });
-  return fleets.map(({ id }) => id);
+  const { openJournal } = await import("../../fleet/open-journal.ts");
+  using journal = await openJournal(stateDirFrom(place.env), await projectFolder(dir, place));
+  return journal.list(MAX_NAMES).map(({ id }) => id);
 }
