@@ -46,7 +46,7 @@ describe("a command without a project", () => {
     const { status, stderr } = await run(...copies);
     expect(status).toBe(126);
     expect(await readdir(here("out"))).toEqual([]);
-    const [, way = ""] = /`corral (changes apply [0-9a-f]{12})` shows what cp wrote/.exec(stderr) ?? [];
+    const [, way = ""] = /review and apply it with `corral (changes apply [0-9a-f]{12})`/.exec(stderr) ?? [];
     expect(await folder.corral([...way.split(" "), "--yes"])).toMatchObject({ status: 0 });
     expect(await readFile(here("out/b.txt"), "utf8")).toBe("a letter\n");
   });

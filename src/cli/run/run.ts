@@ -69,7 +69,7 @@ export async function runVerb(name: string | undefined, options: RunOptions, ter
   if (terminal.env.GITHUB_STEP_SUMMARY)
     await (await import("../github/step-summary.ts")).addRunToStepSummary(result, terminal);
   if (options.record !== undefined) await recordRun(options.record, result, project, terminal);
-  if (isImplied) tellWay(result, { name: worker.name, policy: project.policyName }, terminal);
+  if (isImplied) tellWay(result, project.policyName, terminal);
   else await tellSuggestion(project, options.project, grants, terminal);
   return exitStatusOf(result);
 }
@@ -86,20 +86,13 @@ async function treeOf(
 }
 
 /** The one command or option that leads on, for someone who has no files in which to look. */
-function tellWay({ changeset, violations }: RunResult, { name, policy }: ImpliedWay, terminal: Terminal): void {
-  if (changeset?.id != null)
-    say(terminal, `corral: \`corral changes apply ${changeset.id}\` shows what ${name} wrote, asks, and applies it`);
+function tellWay({ changeset, violations }: RunResult, policy: string, terminal: Terminal): void {
+  if (changeset?.id != null) say(terminal, `corral: review and apply it with \`corral changes apply ${changeset.id}\``);
   if (violations.some(({ code }) => code === "NETWORK_NOT_AVAILABLE"))
     say(
       terminal,
       `corral: the policy ${policy} allows no network; if you trust the command with one, use --policy default`,
     );
-}
-
-interface ImpliedWay {
-  /** Of the worker. */
-  readonly name: string;
-  readonly policy: string;
 }
 
 interface Surroundings {

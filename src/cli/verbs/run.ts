@@ -41,12 +41,12 @@ export function addRun({ does, terminal, verb }: Frame): void {
 
 const RUN_HELP = `
 Without a project, the command after -- runs in a container
-that sees what --ro and --rw give, under the policy untrusted:
-no network, never root, low limits. --policy default allows
-more. What it writes below --rw is shown as a diff at the end,
-and you are asked. Without a terminal it waits for
-\`corral changes apply\`; --apply asks nothing. A missing folder
-of --rw below the working directory is made.
+that sees what --ro and --rw give. The policy is untrusted:
+no network, never root, low limits; --policy default allows
+more. What it writes below --rw is shown as a diff at the
+end, and you are asked. Without a terminal it waits for
+\`corral changes apply\`; --apply asks nothing. If a folder of
+--rw below the working directory is missing, it is made.
 
 The worker's standard output is on standard output,
 everything else on standard error.

@@ -5,20 +5,24 @@ import { repeatable } from "./options.ts";
 
 /** The options that say what a command gets without a project, in the order of the help. */
 export function withoutProject(verb: Command): Command {
-  return verb
-    .option("--image <name>", "without a project: the image of the container (corral/base)")
-    .addOption(repeatable("--ro <path[=name]>", "without a project: show this folder or file at /NAME, read-only"))
-    .addOption(
-      repeatable("--rw <path[=name]>", "without a project: the same, writable; what changes is shown and asked about"),
-    )
-    .addOption(repeatable("--allow <host:port>", "without a project: let it reach this host"))
-    .addOption(repeatable("--packages <preset>", "without a project: let it reach this registry, such as npm or pypi"))
-    .option("--apply", "without a project: apply what changes without asking");
+  const options = [
+    new Option("--image <name>", "run it in this image (corral/base)"),
+    repeatable("--ro <path[=name]>", "show this folder or file at /NAME, read-only"),
+    repeatable("--rw <path[=name]>", "the same, writable: what changes is shown and asked about"),
+    repeatable("--allow <host:port>", "let it reach this host"),
+    repeatable("--packages <preset>", "let it reach this registry, such as npm or pypi"),
+    new Option("--apply", "apply what changes without asking"),
+  ];
+  for (const option of options) verb.addOption(option.helpGroup(GROUP));
+  return verb;
 }
+
+const GROUP = "Without a project:";
 
 /** Of a verb that takes a command: writes what was said as a project. */
 export function save(): Option {
-  return new Option("--save <name>", "without a project: write all this as corral.yaml and workers/NAME.worker here");
+  const write = new Option("--save <name>", "write all this as corral.yaml and workers/NAME.worker here");
+  return write.helpGroup(GROUP);
 }
 
 /**
