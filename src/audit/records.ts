@@ -26,6 +26,8 @@ interface Contents {
     readonly plan: string;
     readonly policy: string;
     readonly image: { readonly name: string; readonly id: string };
+    /** The packages that were prepared for it. */
+    readonly environments?: readonly { readonly kind: "pip" | "npm"; readonly digest: string }[] | undefined;
     /** `none`, `open`, or the hosts of its allow list. */
     readonly network: string;
     readonly mounts: readonly { readonly path: string; readonly mode: "ro" | "rw" }[];

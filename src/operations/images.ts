@@ -8,6 +8,8 @@ import { type ReachedParts, reachParts } from "../run/images/worker-images.ts";
 import type { PartOfImage } from "../run/model/worker-images.ts";
 import { openCorralFor } from "../run/open/corral.ts";
 import { imagePlaceOf } from "../run/open/image-place.ts";
+import { removeEnvironment, storedEnvironments } from "../state/environments/stored-environments.ts";
+import { projectMark } from "../state/state-paths.ts";
 import type { Machine } from "./machine.ts";
 import { IMAGES_DIR } from "./package-version.ts";
 import { RequestError, unknownError } from "./request-error.ts";
@@ -72,19 +74,23 @@ function rowOf({ kind, name, found }: ReachedParts["parts"][number]): ListedImag
   if (found === null) return { ...row, state: "missing", tag: null, id: null, sizeBytes: null };
   if ("reference" in found)
     return { ...row, state: "present", tag: found.reference, id: found.id, sizeBytes: found.sizeBytes };
-  return { ...row, state: "present", tag: null, id: found.digest, sizeBytes: null };
+  return { ...row, state: "present", tag: null, id: found.digest, sizeBytes: found.sizeBytes };
 }
 
 /** What was made for this project and is not what its workers would get now. */
 async function superseded(
-  { project }: ImagesOf,
+  { project, stateDir }: ImagesOf,
   engine: EnginePort,
   current: readonly ListedImage[],
 ): Promise<ListedImage[]> {
-  const mark = project === null ? "" : imagePlaceOf(project, engine.images, { engineEnv: {} }).project;
-  const made = (await engine.images.made()).filter((one) => one.project === mark);
-  return made
-    .filter(({ tag }) => !current.some((row) => row.tag === tag))
+  const mark = project === null ? "" : projectMark(project.dir);
+  const [made, prepared] = await Promise.all([engine.images.made(), storedEnvironments(stateDir)]);
+  const rows = [
+    ...made.filter((one) => one.project === mark),
+    ...prepared.filter((one) => one.project === mark).map((one) => ({ ...one, tag: null, id: one.digest })),
+  ];
+  return rows
+    .filter(({ id }) => !current.some((row) => row.id === id))
     .map(({ kind, name, tag, id, sizeBytes }) => ({ name, kind, state: "stale", tag, id, sizeBytes, usedBy: [] }));
 }
 
@@ -143,6 +149,7 @@ async function madeFor(
   const workers = new Set(chosen.flatMap(({ usedBy }) => usedBy));
   for (const name of workers) {
     const ready = await corral.environment.images.ready(project.workers.get(name) as WorkerDefinition, {
+      owner: null,
       signal,
       onProgress,
     });
@@ -195,10 +202,18 @@ export async function removableImages(of: ImagesOf, names: readonly string[] | "
   return listed.filter(({ name, state }) => state !== "missing" && names.includes(name));
 }
 
-/** @throws ImageBuildError if a cell still uses one */
+/** @throws ImageBuildError, RequestError IMAGE_IN_USE if a cell still uses one; those before it are removed then */
 export async function removeImages(of: ImagesOf, chosen: readonly ListedImage[]): Promise<void> {
   const { images } = await openEngine(of);
-  for (const { tag } of chosen) if (tag !== null) await images.remove(tag);
+  for (const { kind, name, tag, id } of chosen) {
+    if (tag !== null) await images.remove(tag);
+    else if ((kind === "pip" || kind === "npm") && !(await removeEnvironment(of.stateDir, id ?? "")))
+      throw new RequestError(
+        "IMAGE_IN_USE",
+        name,
+        `${name} is in use by a running Corral; try again when that has ended`,
+      );
+  }
 }
 
 function refuseUnknown(names: readonly string[], known: readonly string[]): void {

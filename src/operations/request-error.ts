@@ -17,6 +17,8 @@ export type RequestErrorCode =
   /** The run cannot be continued: it has not ended, is another worker's, or is no agent's. */
   | "CONTINUE"
   | "UNKNOWN_IMAGE"
+  /** A running cell uses it. */
+  | "IMAGE_IN_USE"
   /** An image of a worker could not be built, pulled or prepared. */
   | "IMAGE_NOT_MADE"
   /** A filter names a value that nothing can have: a status of items, a type of records. */

@@ -135,8 +135,8 @@ type Refusal =
   | {
       readonly code: "MOUNT_RESERVED";
       readonly path: string;
-      /** Absent: a system directory. Else the image has a volume inside of it, or it is inside of an unrelated mount. */
-      readonly because?: "volume" | "nesting";
+      /** Absent: a system directory. Else the image has a volume inside of it, it is inside of an unrelated mount, or the worker's `environment` is there. */
+      readonly because?: "volume" | "nesting" | "environment";
     }
   /** The working directory does not exist, or the worker may not enter it. */
   | { readonly code: "WORKING_DIR_MISSING"; readonly path: string }

@@ -152,7 +152,9 @@ function who(by: string): string {
   return by.startsWith("policy ") ? by : quote(by);
 }
 
-function reserved(path: string, because: "volume" | "nesting" | undefined): string {
+function reserved(path: string, because: "volume" | "nesting" | "environment" | undefined): string {
+  if (because === "environment")
+    return `${quote(path)} cannot be a mount: the packages of the worker's \`environment\` are there. Give it another name in the project.`;
   if (because === "volume")
     return `${quote(path)} cannot be a mount: the image has a volume inside of it. Give it another name in the project, or use another image.`;
   if (because === "nesting")

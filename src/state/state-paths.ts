@@ -25,6 +25,8 @@ export function statePaths(stateDir: string) {
     imagesLock: join(stateDir, "images.lock"),
     /** What is kept of runs that users and programs started, by project. */
     runs: join(stateDir, "runs"),
+    /** Packages that were prepared for cells, by the digest of what they are made of. */
+    environments: join(stateDir, "environments"),
     /** Node's compile cache of the command line. */
     compiled: join(stateDir, "compiled"),
   };

@@ -231,6 +231,6 @@ async function socketDirs(stateDir: string): Promise<string[]> {
   const live = join(stateDir, "live");
   const owners = await readdir(live);
   const names = await Promise.all(owners.map((owner) => readdir(join(live, owner))));
-  // `owner` says who it is, and `fleets` holds a file for each fleet that runs.
-  return names.flat().filter((name) => name !== "owner" && name !== "fleets");
+  // `owner` says who it is; `fleets` and `environments` hold a file for each that the process runs or uses.
+  return names.flat().filter((name) => !["owner", "fleets", "environments"].includes(name));
 }

@@ -1,3 +1,4 @@
+import { ENVIRONMENT_PLACE } from "../../isolation/plan/environments.ts";
 import { type Plan, SECRETS_PATH } from "../../isolation/plan/plan.ts";
 import type { Colors } from "../../operations/wording/printable.ts";
 import type { ExplainedAgent, ExplainedRun, Explanation } from "../../run/explain/explain.ts";
@@ -72,12 +73,18 @@ function agentLines({ model, tools, budget }: ExplainedAgent, colors: Colors): s
   ];
 }
 
+/** `pip at /env/python`. */
+function packagesOf({ environments = [] }: Plan): string[] {
+  return environments.map(({ kind, digest }) => `${kind} at ${ENVIRONMENT_PLACE[kind]}, ${digest.slice(0, 12)}`);
+}
+
 function planLines(plan: Plan, colors: Colors): string[] {
   const { limits, hardening } = plan;
   const bounds = [...LIMIT_NAMES.map((name) => limitText(name, limits[name])), `open files ${limits.nofile}`];
   const hard = HARDENING_LINES.flatMap((line) => hardeningText(line, hardening) ?? []);
   return [
     ...table("image", [`${plan.image.name} ${colors.dim(plan.image.id.replace("sha256:", "").slice(0, 12))}`], colors),
+    ...table("packages", packagesOf(plan), colors),
     // An agent's cell is for the commands that its model runs.
     ...(plan.command.length === 0 ? [] : table("command", [plan.command.map(argument).join(" ")], colors)),
     ...table("user", [`${plan.user.uid}:${plan.user.gid}`], colors),

@@ -1,4 +1,7 @@
+import { basename } from "node:path";
 import { z } from "zod";
+import { present } from "../terms/present.ts";
+import { hostPath } from "../terms/terms.ts";
 import { map } from "../yaml/shape.ts";
 
 /** The packages that a worker needs beside what its image has. Paths are relative to the project. */
@@ -9,6 +12,8 @@ export interface Environment {
   readonly npm?: string;
   /** Debian's packages, each as `name` or `name=version`; sorted. */
   readonly apt?: readonly string[];
+  /** The only addresses at which the registries of pip and npm may be; absent: any that is public. */
+  readonly addresses?: readonly string[];
 }
 
 const MAX_APT_PACKAGES = 200;
@@ -18,12 +23,22 @@ const aptPackage = z
   .max(200)
   .regex(/^[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+:~*-]+)?$/, "must be a package of Debian such as `tesseract-ocr`");
 
-export const environment = map({
-  apt: z.array(aptPackage).min(1).max(MAX_APT_PACKAGES).optional(),
-})
-  .refine(({ apt }) => apt, "needs `apt`")
-  .transform(
-    ({ apt }): Environment => ({
-      ...(apt === undefined ? {} : { apt: [...new Set(apt)].sort() }),
-    }),
-  );
+const lockFile = hostPath.refine(
+  (path) => basename(path) === "package-lock.json",
+  "must be a `package-lock.json`, which names each file and its contents",
+);
+
+/** `addresses`: as a rule of a network has them. */
+export function environmentYaml(addresses: z.ZodType<string[]>) {
+  return map({
+    pip: hostPath.optional(),
+    npm: lockFile.optional(),
+    apt: z.array(aptPackage).min(1).max(MAX_APT_PACKAGES).optional(),
+    addresses: addresses.optional(),
+  })
+    .refine(({ pip, npm, apt }) => pip ?? npm ?? apt, "needs at least one of `pip`, `npm` and `apt`")
+    .transform(
+      ({ pip, npm, apt, addresses }): Environment =>
+        present({ pip, npm, apt: apt && [...new Set(apt)].sort(), addresses }),
+    );
+}

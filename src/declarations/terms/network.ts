@@ -57,12 +57,15 @@ function refusePrivateAddress(rule: NetworkRule, context: z.core.$RefinementCtx)
   if (fault !== null) issue(context, rule, fault);
 }
 
+/** The only addresses that may be dialled. */
+export const addressList = z.array(text(readAddresses)).min(1).max(100);
+
 /** The terms of one rule beside its target, as files and programs write them. */
 export const ruleTerms = {
   methods: z.array(text(readMethod)).min(1).max(30).optional(),
   paths: z.array(text(readPath)).min(1).max(100).optional(),
   set: set.optional(),
-  addresses: z.array(text(readAddresses)).min(1).max(100).optional(),
+  addresses: addressList.optional(),
   tls: z.literal(false, "can only be `false`; leave it out otherwise").optional(),
 };
 

@@ -1,10 +1,10 @@
 import { z } from "zod";
-import { environment } from "../images/environment-yaml.ts";
+import { environmentYaml } from "../images/environment-yaml.ts";
 import { image } from "../images/image-yaml.ts";
 import type { JsonSchema } from "../schema/json-schema.ts";
 import { named } from "../terms/named.ts";
 import { mountNameFault, nameFault, repositoryNameFault, variableNameFault } from "../terms/names.ts";
-import { network } from "../terms/network.ts";
+import { addressList, network } from "../terms/network.ts";
 import {
   approval,
   constraints,
@@ -141,7 +141,7 @@ export const workerYaml = map({
   name: named(nameFault).optional(),
   description: z.string().max(2000).default(""),
   image: image.prefault("corral/base"),
-  environment: environment.optional(),
+  environment: environmentYaml(addressList).optional(),
   command: command.optional(),
   /** Only `corral run WORKER -- ARGUMENT…` and programs give any; workers that call it cannot. */
   arguments: z.boolean().optional(),

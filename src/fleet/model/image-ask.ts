@@ -5,5 +5,5 @@ import type { MakeAsk } from "../../run/model/worker-images.ts";
 /** The image of a worker is made for the fleet, and not for one of its items. */
 export function imageAsk({ name: worker }: WorkerDefinition, run: RunEnvironment, signal: AbortSignal): MakeAsk {
   const of = { run: "", root: "", parent: null, worker, attachments: [] };
-  return { signal, onProgress: (progress) => run.emit({ type: "image", ...of, progress }) };
+  return { owner: null, signal, onProgress: (progress) => run.emit({ type: "image", ...of, progress }) };
 }

@@ -5,6 +5,7 @@ import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { deliveryOf } from "../../sandbox/staging.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { below, ROOT } from "../../sandbox/virtual-path.ts";
+import { environmentMounts, type PlannedEnvironment, refuseHiddenEnvironments } from "./environments.ts";
 import {
   ATTACHMENTS_PATH,
   GATE_PATH,
@@ -57,6 +58,7 @@ export interface MountRequest {
     readonly files?: readonly OwnFile[];
     readonly output?: string;
     readonly items?: ItemPlumbing;
+    readonly environments?: readonly PlannedEnvironment[];
   };
 }
 
@@ -76,12 +78,14 @@ export function planMounts(request: MountRequest, violations: Violation[]): Plan
   for (const { name, host } of request.attachments) {
     mounts.push({ ...bindOf(request, join(ATTACHMENTS_PATH, name), host), mode: "ro", origin: "attachment" });
   }
-  const { gate, socket, files = [], output, items } = request.plumbing;
+  const { gate, socket, files = [], output, items, environments = [] } = request.plumbing;
+  refuseHiddenEnvironments(environments, request.sandbox, violations);
   const own: [path: string, host: string, mode?: "rw"][] = [
     [GATE_PATH, gate],
     ...(socket === undefined ? [] : [[SOCKET_PATH, socket] as [string, string]]),
     ...(output === undefined ? [] : [[OUTPUT_PATH, output] as [string, string]]),
     ...(items === undefined ? [] : itemMounts(items)),
+    ...environmentMounts(environments),
   ];
   for (const [path, host, mode = "ro"] of own) {
     mounts.push({ ...bindOf(request, path, host), mode, origin: "corral" });

@@ -2,6 +2,7 @@ import { join, normalize } from "node:path/posix";
 import { ROOTED_BASE } from "../../sandbox/reserved.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
+import { environmentVariables } from "./environments.ts";
 import { type MountRequest, planMounts } from "./mounts.ts";
 import { networkEnvironment, planNetwork } from "./network.ts";
 import {
@@ -49,6 +50,7 @@ const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/b
  */
 export function planFor(request: PlanRequest): Planning {
   const { sandbox, image, run, worker } = request;
+  const { environments = [] } = request.plumbing;
   const violations: Violation[] = [];
   const mounts = planMounts(request, violations);
   refuseVolumesBelow(mounts, image, violations);
@@ -78,6 +80,9 @@ export function planFor(request: PlanRequest): Planning {
       worker: worker.name,
       policy: sandbox.policy.name,
       image: { name: image.name, id: image.id },
+      ...(environments.length === 0
+        ? {}
+        : { environments: environments.map(({ kind, digest }) => ({ kind, digest })) }),
       command: isSession ? KEEP_COMMAND : serves ? served() : worker.command,
       env: planEnvironment(request, home, network),
       workingDir: planWorkingDir(base, sandbox, mounts),
@@ -116,9 +121,10 @@ function planWorkingDir(base: string, sandbox: Sandbox, mounts: Plan["mounts"]):
  * may replace what leads programs to its hosts: such a variable permits nothing.
  */
 function planEnvironment(request: PlanRequest, home: string, network: Plan["network"]): Record<string, string> {
+  const given = { PATH: DEFAULT_PATH, ...imageEnvironment(request.image) };
   return {
-    PATH: DEFAULT_PATH,
-    ...imageEnvironment(request.image),
+    ...given,
+    ...environmentVariables(request.plumbing.environments ?? [], given.PATH),
     LANG: "C.UTF-8",
     TMPDIR: "/tmp",
     ...networkEnvironment(network, request.sandbox.network),

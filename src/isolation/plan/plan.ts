@@ -68,6 +68,8 @@ export interface Plan {
   readonly worker: string;
   readonly policy: string;
   readonly image: { readonly name: string; readonly id: string };
+  /** The packages that were prepared for it, and are shown to it; absent: none. */
+  readonly environments?: readonly { readonly kind: "pip" | "npm"; readonly digest: string }[];
   readonly command: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   readonly workingDir: string;

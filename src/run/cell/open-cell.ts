@@ -81,7 +81,7 @@ export async function openCell<C extends Cell>(
   const files = parts.use(await writeCellFiles(env.ownerDir, job.run, networkFiles(sandbox.network)));
   const given = { ...socket, files: files.files, ...kind.given };
   const onProgress: OnImageProgress = (progress) => env.emit({ type: "image", ...owner, progress });
-  const preparation = parts.use(await prepare(job, sandbox, given, env, { signal, onProgress }));
+  const preparation = parts.use(await prepare(job, sandbox, given, env, { owner, signal, onProgress }));
   if (!preparation.ok) return refused(preparation.violations);
   const { plan, pins } = preparation;
   const started = await kind.start(env.driver, { plan, pins, secrets: secrets.values, signal });

@@ -1,4 +1,5 @@
 import { lstat } from "node:fs/promises";
+import { environmentSources } from "../../isolation/plan/environments.ts";
 import type { ItemPlumbing, OwnFile, PlannedSource } from "../../isolation/plan/mounts.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import { type ImageFacts, type Planning, planFor } from "../../isolation/plan/plan-for.ts";
@@ -7,7 +8,7 @@ import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import type { CellHost } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
-import { type MakeAsk, unmadeViolation } from "../model/worker-images.ts";
+import { type MakeAsk, type ShownEnvironment, unmadeViolation } from "../model/worker-images.ts";
 import { attachmentViolations, sourceViolations } from "./attachment-pins.ts";
 
 /** A plan, and its mount sources, which are held open until it is disposed of. */
@@ -25,6 +26,8 @@ export interface Plumbing {
   readonly outputDir?: string;
   /** For a cell that serves items: their directories. */
   readonly items?: ItemPlumbing;
+  /** Directories of Corral's own that the sandbox mounts: only those in which packages are prepared. */
+  readonly filled?: readonly string[];
   /** Which mounts of the sandbox are views; `would-be` if nothing runs: those that would have to be. */
   readonly views: { readonly paths: ReadonlySet<string> } | "would-be";
   /** If nothing runs: what does not exist yet, by the host path that it will have. */
@@ -53,30 +56,40 @@ export async function prepare(
   if (image === null) return refused([{ code: "IMAGE_MISSING", image: job.worker.image }]);
 
   const hosts = [...sandbox.mounts.map((mount) => mount.host), ...job.attachments.map((attachment) => attachment.host)];
-  const { outputDir, items, wouldBe = NOTHING } = plumbing;
+  const { outputDir, items, filled = [], wouldBe = NOTHING } = plumbing;
+  const { environments } = ready;
   // Views are Corral's own, this run's and those of the runs that called it; what they show was judged when they were made.
   const viewed = [...sandbox.mounts, ...job.attachments].filter(({ view }) => view !== undefined);
   const given = [outputDir, items?.io, items?.attachments].filter((dir) => dir !== undefined);
-  const ownDirs = [...given, ...viewed.map(({ host }) => host)];
+  const ownDirs = [...given, ...filled, ...environmentSources(environments), ...viewed.map(({ host }) => host)];
   const there = hosts.filter((host) => !wouldBe.has(host));
   const pinning = await pinSources(there, env.refusedSources, ownDirs);
   if (!pinning.ok)
     return refused(pinning.refusals.flatMap((refusal) => sourceViolations(refusal, sandbox, job.attachments)));
   const { pins } = pinning;
-  const planning = await plannedWith(pins, job, { image, sandbox, plumbing }, env).catch(async (error: unknown) => {
-    await pins[Symbol.asyncDispose]();
-    throw error;
-  });
+  const planning = await plannedWith(pins, job, { image, sandbox, plumbing, environments }, env).catch(
+    async (error: unknown) => {
+      await pins[Symbol.asyncDispose]();
+      throw error;
+    },
+  );
   if (planning.ok)
     return { ok: true, plan: planning.plan, pins, [Symbol.asyncDispose]: () => pins[Symbol.asyncDispose]() };
   await pins[Symbol.asyncDispose]();
   return refused(planning.violations);
 }
 
+interface PlanParts {
+  readonly image: ImageFacts;
+  readonly sandbox: Sandbox;
+  readonly plumbing: Plumbing;
+  readonly environments: readonly ShownEnvironment[];
+}
+
 async function plannedWith(
   pins: Pins,
   job: PlannedJob,
-  { image, sandbox, plumbing }: { image: ImageFacts; sandbox: Sandbox; plumbing: Plumbing },
+  { image, sandbox, plumbing, environments }: PlanParts,
   env: CellHost,
 ): Promise<Planning> {
   const violations = attachmentViolations(job, pins);
@@ -103,6 +116,7 @@ async function plannedWith(
       ...(socket === undefined ? {} : { socket: socket.path }),
       ...(outputDir === undefined ? {} : { output: outputDir }),
       ...(items === undefined ? {} : { items }),
+      environments,
     },
     orchestratorUid: process.getuid?.() ?? 0,
   });

@@ -12,32 +12,8 @@ import {
   madeTag,
 } from "../../isolation/port/images.ts";
 import { sha256 } from "../../platform/sha256.ts";
-import type { MakeAsk, PartOfImage } from "../model/worker-images.ts";
-
-/** An image that is there, by the Engine's name for it. */
-export interface ImageThere extends FoundImage {
-  readonly reference: string;
-}
-
-/** One thing that is looked for, and made if it is missing. */
-export interface Step<Found> extends PartOfImage {
-  /** Null if it is missing, or not as its files are now. Makes nothing. */
-  look(): Promise<Found | null>;
-  /** @throws ImageBuildError with a message for people. */
-  make(ask: MakeAsk): Promise<Found>;
-}
-
-/** Where images are made, and for which project. */
-export interface ImagePlace {
-  readonly images: EngineImages;
-  /** The folder with the images that come with Corral. */
-  readonly imagesDir: string;
-  readonly projectDir: string;
-  /** The project's mark on what is made for it. */
-  readonly project: string;
-  /** Corral's own environment, for the proxies of builds. */
-  readonly env: Readonly<Record<string, string | undefined>>;
-}
+import type { MakeAsk } from "../model/worker-images.ts";
+import type { ImagePlace, ImageThere, Step } from "./step.ts";
 
 /** The image itself, before anything is added to it. */
 export function imageStep({ image: name, imageFrom }: WorkerDefinition, place: ImagePlace): Step<ImageThere> {

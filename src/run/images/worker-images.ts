@@ -1,3 +1,4 @@
+import { environmentInputs } from "../../declarations/images/environment-inputs.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { ImageBuildError } from "../../isolation/port/images.ts";
 import {
@@ -8,7 +9,9 @@ import {
   type ShownEnvironment,
   type WorkerImages,
 } from "../model/worker-images.ts";
-import { aptStep, type ImagePlace, type ImageThere, imageStep, type Step } from "./image-steps.ts";
+import { environmentStep } from "./environment-step.ts";
+import { aptStep, imageStep } from "./image-steps.ts";
+import type { ImagePlace, ImageThere, Step } from "./step.ts";
 
 type WorkerParts = Pick<WorkerDefinition, "image" | "imageFrom" | "environment">;
 
@@ -33,7 +36,16 @@ export async function reachParts(worker: WorkerDefinition, place: ImagePlace, re
   let image = await through(imageStep(worker, place));
   const { apt } = worker.environment ?? {};
   if (apt !== undefined) image = await through(aptStep(apt, image, place));
-  return { image, environments: [], parts };
+  const environments: (ShownEnvironment | null)[] = [];
+  for (const input of await inputsOf(worker, place))
+    environments.push(await through(environmentStep(input, worker.environment ?? {}, image, place)));
+  return { image, environments, parts };
+}
+
+async function inputsOf({ image, environment }: WorkerDefinition, { projectDir }: ImagePlace) {
+  const read = environment === undefined ? null : await environmentInputs(projectDir, environment);
+  if (read?.ok === false) throw new ImageBuildError(image, read.faults.join("\n"));
+  return read?.inputs ?? [];
 }
 
 /** For runs: what is missing is made. Each worker's parts are looked for once, so that all its runs have the same. */
@@ -90,11 +102,15 @@ function rememberingReady(find: WorkerImages["ready"]): WorkerImages {
 }
 
 /** The person sees the whole of it as progress; a worker that called this one sees the first line. */
-function failed({ image, imageFrom }: WorkerParts, error: unknown, { signal, onProgress }: MakeAsk): Readiness {
+function failed(worker: WorkerParts, error: unknown, { signal, onProgress }: MakeAsk): Readiness {
   signal.throwIfAborted();
   if (!(error instanceof ImageBuildError)) throw error;
+  const { imageFrom, environment } = worker;
+  // What is added to an image has a name of its own; a base image has none here.
+  const isAdded = environment !== undefined && /^(pip|npm|apt):/.test(error.image);
+  const image = isAdded ? error.image : worker.image;
   const [reason = "", ...rest] = error.message.replace(`${image}: `, "").split("\n");
-  if (rest.length > 0) onProgress({ image: error.image, text: [reason, ...rest].join("\n") });
-  const part = { kind: imageFrom?.kind ?? "build", name: image };
-  return { state: "refused", violations: [{ code: "IMAGE_NOT_MADE", image, reason, get: getCommand(part) }] };
+  if (rest.length > 0) onProgress({ image, text: [reason, ...rest].join("\n") });
+  const get = getCommand({ kind: isAdded ? "build" : (imageFrom?.kind ?? "named"), name: image });
+  return { state: "refused", violations: [{ code: "IMAGE_NOT_MADE", image, reason, get }] };
 }

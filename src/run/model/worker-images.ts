@@ -3,6 +3,7 @@ import type { ImageFacts } from "../../isolation/plan/plan-for.ts";
 import type { Driver } from "../../isolation/port/driver.ts";
 import type { OnImageProgress } from "../../isolation/port/images.ts";
 import type { Violation } from "../../sandbox/violation.ts";
+import type { RunIdentity } from "./events.ts";
 
 /** Brings the image of a worker, and what is prepared on it, to this machine, or says what is missing. */
 export interface WorkerImages {
@@ -10,6 +11,8 @@ export interface WorkerImages {
 }
 
 export interface MakeAsk {
+  /** The run that needs it, which is the parent of what is run to make it; null: none. */
+  readonly owner: RunIdentity | null;
   readonly signal: AbortSignal;
   readonly onProgress: OnImageProgress;
 }
@@ -31,6 +34,7 @@ export interface ShownEnvironment {
   readonly digest: string;
   /** The directory on the host. */
   readonly host: string;
+  readonly sizeBytes: number;
 }
 
 /** One of the things that a worker's cells are made of. */
@@ -64,7 +68,7 @@ export function madeAtFirstUse(part: PartOfImage): string {
 }
 
 /** Of those that make nothing. */
-export const NO_ASK: MakeAsk = { signal: new AbortController().signal, onProgress: () => {} };
+export const NO_ASK: MakeAsk = { owner: null, signal: new AbortController().signal, onProgress: () => {} };
 
 /** What the Engine reports of the image of a worker that runs; null if it has none. */
 export async function knownFacts(

@@ -14,6 +14,7 @@ import { statePaths } from "../../state/state-paths.ts";
 import { finishInterrupted, type ToldFinish } from "../changes/finish-interrupted.ts";
 import { changesetStore, intoProject } from "../changes/into-project.ts";
 import { GrantLedger } from "../grants/ledger.ts";
+import { preparingInCells } from "../images/prepare-in-cell.ts";
 import { makingImages } from "../images/worker-images.ts";
 import type { RunEnvironment } from "../model/environment.ts";
 import type { Emit } from "../model/events.ts";
@@ -91,11 +92,12 @@ export async function openCorralFor(
     for (const told of finished) tellFinish(told, around.emit);
     const masking = new Masking();
     const audit = maskedTrail(trail, masking);
+    const prepare = preparingInCells(() => environment);
     const environment: RunEnvironment = {
       project,
       policyNamed,
       driver,
-      images: makingImages(imagePlaceOf(project, engine.images, options)),
+      images: makingImages(imagePlaceOf(project, engine.images, options, { ownerDir, prepare })),
       approver: new RecordedApprover(maskedApprover(approverFor(project, options), masking), audit, around),
       audit,
       masking,

@@ -3,7 +3,7 @@ import { PACKAGE_ROOT } from "../../declarations/place/package-root.ts";
 import type { Project } from "../../declarations/project.ts";
 import type { EngineImages } from "../../isolation/port/images.ts";
 import { projectMark } from "../../state/state-paths.ts";
-import type { ImagePlace } from "../images/image-steps.ts";
+import type { ImagePlace } from "../images/step.ts";
 import type { OpenOptions } from "./options.ts";
 
 /** The images that come with Corral. */
@@ -13,7 +13,9 @@ const IMAGES_DIR = join(PACKAGE_ROOT, "images");
 export function imagePlaceOf(
   { dir }: Pick<Project, "dir">,
   images: EngineImages,
-  { engineEnv }: Pick<OpenOptions, "engineEnv">,
+  { stateDir, engineEnv }: Pick<OpenOptions, "stateDir" | "engineEnv">,
+  { ownerDir, prepare }: Pick<ImagePlace, "ownerDir" | "prepare"> = { ownerDir: null, prepare: null },
 ): ImagePlace {
-  return { images, imagesDir: IMAGES_DIR, projectDir: dir, project: projectMark(dir), env: engineEnv };
+  const project = projectMark(dir);
+  return { images, imagesDir: IMAGES_DIR, projectDir: dir, project, stateDir, ownerDir, prepare, env: engineEnv };
 }

@@ -64,9 +64,9 @@ function eventRecord(event: RunEvent): AuditRecord | null {
 
 function startedRecord(of: AuditedRun, plan: Plan): AuditRecord {
   const mounts = plan.mounts.filter(({ origin }) => origin !== "corral").map(({ path, mode }) => ({ path, mode }));
-  const { policy, image } = plan;
+  const { policy, image, environments } = plan;
   const network = typeof plan.network === "string" ? plan.network : plan.network.rules.map(({ to }) => to).join(", ");
-  return { type: "run_started", ...of, plan: planHash(plan), policy, image, network, mounts };
+  return { type: "run_started", ...of, plan: planHash(plan), policy, image, environments, network, mounts };
 }
 
 function endedRecord(of: AuditedRun, result: RunResult): AuditRecord {

@@ -17,9 +17,16 @@ export interface RegistryServer extends TestServer {
   spoil(): void;
 }
 
+/** What the package of npm has beside its name. */
+export interface PackageContents {
+  readonly manifest?: Readonly<Record<string, unknown>>;
+  /** By path. */
+  readonly files?: Readonly<Record<string, string>>;
+}
+
 /** For `npm.example` and `pypi.example`. Everything is below `/base`. */
-export async function registryServer(): Promise<RegistryServer> {
-  const { tarball, wheel } = await packages();
+export async function registryServer(further: PackageContents = {}): Promise<RegistryServer> {
+  const { tarball, wheel } = await packages(further);
   const identity = identityFor("npm.example", "pypi.example");
   const requests: string[] = [];
   let spoilt = false;
@@ -54,13 +61,14 @@ export async function registryServer(): Promise<RegistryServer> {
   };
 }
 
-async function packages(): Promise<{ tarball: Buffer; wheel: Buffer }> {
+async function packages({ manifest = {}, files = {} }: PackageContents): Promise<{ tarball: Buffer; wheel: Buffer }> {
   const dir = await mkdtemp(join(tmpdir(), "corral-packages-"));
   try {
     await mkdir(join(dir, "package"));
     await mkdir(join(dir, "demo-1.0.dist-info"));
     const texts = {
-      "package/package.json": JSON.stringify({ name: "@acme/demo", version: "1.0.0" }),
+      "package/package.json": JSON.stringify({ name: "@acme/demo", version: "1.0.0", ...manifest }),
+      ...Object.fromEntries(Object.entries(files).map(([path, text]) => [`package/${path}`, text])),
       "demo.py": "word = 'hello from a wheel'\n",
       "demo-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n",
       "demo-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
