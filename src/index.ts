@@ -33,6 +33,7 @@ export type { LogOptions, ProjectRuns } from "./library/project-runs.ts";
 export type {
   ApplyOptions,
   ContinueOptions,
+  FleetChangeset,
   FleetResults,
   Grants,
   ProjectAudit,
@@ -43,7 +44,14 @@ export type { ToolCallOptions, ToolFunction, ToolFunctions, ToolInputs } from ".
 export type { WorkerPlan } from "./library/worker-plan.ts";
 export type { ToolsOptions, WorkerCall, WorkerTools } from "./library/worker-tools.ts";
 export type { AuditFilter, AuditRecords } from "./operations/audit.ts";
-export type { AppliedChangeset, KeptChange, ListedChangeset, ShownChangeset } from "./operations/changesets.ts";
+export type {
+  AppliedChangeset,
+  ForeseenChangeset,
+  KeptChange,
+  ListedChangeset,
+  RuledPart,
+  ShownChangeset,
+} from "./operations/changesets.ts";
 export type { CancelledFleet, FleetDetails, ListedFleet } from "./operations/fleets.ts";
 // What an operation throws if it is asked for something that does not exist or cannot be done.
 export { RequestError, type RequestErrorCode } from "./operations/request-error.ts";

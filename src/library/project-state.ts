@@ -14,6 +14,7 @@ import {
   type AppliedChangeset,
   type ApplyRequest,
   Changesets,
+  type ForeseenChangeset,
   type ListedChangeset,
   type ShownChangeset,
 } from "../operations/changesets.ts";
@@ -32,6 +33,7 @@ import {
   showItem,
 } from "../operations/fleets.ts";
 import { listGrants, revokeGrant } from "../operations/grants.ts";
+import { pendingItems } from "../operations/pending-items.ts";
 import type { FleetStart } from "../operations/run-fleet.ts";
 import type { LiveGrant } from "../state/live-grants.ts";
 
@@ -106,7 +108,12 @@ export class ProjectFleets {
   }
 }
 
-export interface ApplyOptions extends Pick<ApplyRequest, "only" | "signal"> {
+/** What the item of a fleet would change now. */
+export interface FleetChangeset extends ForeseenChangeset {
+  readonly item: { readonly index: number; readonly key: string };
+}
+
+export interface ApplyOptions extends Pick<ApplyRequest, "only" | "which" | "digest" | "signal"> {
   /** True: the program approved all of it, so no person is asked; rules of the project that deny still deny. */
   readonly agreed?: boolean;
 }
@@ -142,10 +149,23 @@ export class ProjectChangesets {
     return await (await this.#open()).diff(await this.#idOf(id));
   }
 
+  /** What it would do now, file by file, and what the project's rules say of each. */
+  async foresee(id: string): Promise<ForeseenChangeset> {
+    await this.show(id);
+    return await (await this.#open()).foresee(id);
+  }
+
+  /** Those of a fleet's items, in the order of the manifest, each as {@link foresee} answers. `fleet`: its id, a prefix, or `latest`. */
+  async *ofFleet(fleet: string): AsyncGenerator<FleetChangeset, void, undefined> {
+    const changesets = await this.#open();
+    const { each } = await pendingItems(this.#place, fleet);
+    for await (const { index, key, run } of each()) yield { item: { index, key }, ...(await changesets.foresee(run)) };
+  }
+
   /** Asks the project's rules and its approver, and applies what is approved; never overwrites a conflict. */
-  async apply(id: string, { only, signal, agreed = false }: ApplyOptions = {}): Promise<AppliedChangeset> {
+  async apply(id: string, { signal, agreed = false, ...what }: ApplyOptions = {}): Promise<AppliedChangeset> {
     const approval = agreed ? ("agreed" as const) : this.#ask;
-    const request = { approval, signal: this.#until(signal), ...(only === undefined ? {} : { only }) };
+    const request = { approval, signal: this.#until(signal), ...what };
     return await (await this.#open()).apply(await this.#idOf(id), request);
   }
 
