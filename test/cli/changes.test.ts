@@ -259,6 +259,66 @@ describe("corral changes apply at a terminal", () => {
   });
 });
 
+describe("file by file, corral changes apply", () => {
+  const DOWN = "\u001b[B";
+
+  /** Presses the next keys at each new question. */
+  async function answering(answers: readonly (readonly string[])[], options: object, onQuestion = (_: number) => {}) {
+    const { terminal, stdin, stdout, stderr } = fakeTerminal();
+    let asked = 0;
+    let keys: string[] = [];
+    const typed = setInterval(() => {
+      const questions = stderr().split("◆ ").length - 1;
+      if (keys.length > 0) stdin.write(keys.shift() ?? "");
+      else if (questions > asked && stderr().split("Apply it?").length > asked + 1) {
+        asked += 1;
+        onQuestion(asked);
+        keys = [...(answers[asked - 1] ?? ["\u0003"])];
+      }
+    }, 60);
+    try {
+      const named = "all" in options ? [] : [ID];
+      return {
+        status: await applyVerb(named, { project: project.dir, only: [], ...options }, terminal),
+        stdout,
+        stderr,
+      };
+    } finally {
+      clearInterval(typed);
+    }
+  }
+
+  it("applies what was chosen, and the rest waits", async () => {
+    // By name: a.txt and b.txt, then the new file, then the deletion.
+    const { status, stdout } = await answering([["\r"], [DOWN, "\r"], ["\r"], ["\r"]], {});
+    expect(status).toBe(1);
+    expect(stdout()).toMatch(/^1 applied, 3 held; 5 wait\n$/);
+    const now = tree();
+    expect(Object.keys(now).toSorted().length).toBeGreaterThan(0);
+    const changed = (["a.txt", "b.txt"] as const).filter((name) => now[name] === "new\n");
+    const others = [now["gone.txt"] === undefined, now["new/deep/c.txt"] !== undefined].filter(Boolean);
+    expect(changed.length + others.length).toBe(1);
+  });
+
+  it("refuses a changeset that is not the one that was agreed to with all the rest", async () => {
+    using second = stagedFolder({ a: "1" }, { a: "2" });
+    const later = "111111111111";
+    const createdAt = "2026-11-23T00:00:00.000Z";
+    await store.keep({ ...second.changeset(later), project: fs.realpathSync(project.dir), createdAt }, "held");
+    const record = join(project.stateDir, "changes", later, "changeset.json");
+    const exchange = () =>
+      fs.writeFileSync(
+        record,
+        fs.readFileSync(record, "utf8").replaceAll('"w"', '"v"').replace('"size":1', '"size":9'),
+      );
+    const { status, stderr } = await answering([[DOWN, DOWN, DOWN, "\r"]], { all: true }, exchange);
+    expect(status).toBe(1);
+    expect(stderr()).toContain("the changeset is not what was shown any more");
+    expect(tree()).toMatchObject({ "a.txt": "new\n" });
+    expect(treeAt(second.target)).toEqual({ a: "1" });
+  });
+});
+
 describe("Ctrl-C at a question of corral changes apply --all", () => {
   it("stops: nothing more is asked or applied, and what was applied is reported", async () => {
     const folders = [1, 2].map((n) => stagedFolder({ "f.txt": "old\n" }, { "f.txt": `new ${n}\n` }));

@@ -12,6 +12,9 @@ interface Manner {
   readonly isOne: boolean;
 }
 
+/** The reason of what a person skipped. */
+export const NOT_CHOSEN = "it was not chosen";
+
 /** Of a fleet, how many changes that were not applied are named one by one. */
 const MAX_NAMED = 50;
 
@@ -52,7 +55,8 @@ export class AppliedTally {
 
   #tellUnapplied(changes: readonly AppliedChange[]): void {
     const withheld = new Map<string, number>();
-    for (const { path, outcome, reason } of changes) {
+    // A person who skipped a file knows it.
+    for (const { path, outcome, reason } of changes.filter((one) => one.reason !== NOT_CHOSEN)) {
       const why = printableLine(reason ?? "", 500);
       // One answer may be on thousands of changes.
       if (outcome === "denied" || outcome === "held") withheld.set(why, (withheld.get(why) ?? 0) + 1);

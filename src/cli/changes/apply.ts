@@ -15,7 +15,7 @@ import { UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";
 import { stoppable } from "../terminal/stop.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
-import { AppliedTally } from "./applied-tally.ts";
+import { AppliedTally, NOT_CHOSEN } from "./applied-tally.ts";
 import { forEach, NONE, openChangesets, type Target, type TargetOptions, type Targets, targetsOf } from "./targets.ts";
 
 interface ApplyVerbOptions extends TargetOptions {
@@ -181,7 +181,7 @@ function leftOf({ parts, unfit }: ForeseenChangeset, done: ReadonlySet<number>):
     if (done.has(index)) return [];
     return ruled?.outcome === "denied"
       ? [{ index, path, kind, type, outcome: "denied", reason: ruled.reason }]
-      : [{ index, path, kind, type, outcome: "held", reason: "it was not chosen" }];
+      : [{ index, path, kind, type, outcome: "held", reason: NOT_CHOSEN }];
   });
   return [...skipped, ...unfit];
 }

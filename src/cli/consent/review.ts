@@ -76,7 +76,9 @@ async function choiceOn(
       { value: "skip", label: "Skip it: it waits" },
       { value: "one", label: "Apply this file" },
       ...(of - at > 1 ? [{ value: "all", label: `Apply all ${of - at} files left here` } as const] : []),
-      ...(further > 0 ? [{ value: "rest", label: `Apply all the rest: ${further} more changesets` } as const] : []),
+      ...(further > 0
+        ? [{ value: "rest", label: `Apply all the rest: ${counted(further, "more changeset")}` } as const]
+        : []),
       ...(rest.length > 0 ? [{ value: "whole", label: `Show the other ${rest.length} lines` } as const] : []),
       { value: "stop", label: "Stop: the rest waits" },
     ];
