@@ -1,13 +1,11 @@
 import { execFileSync, spawn } from "node:child_process";
-import { chmod, chown, cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { chmod, cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import { PROGRAM } from "../../cli/program.ts";
 import { giveGate } from "../../tiers/give-gate.ts";
 
 const EXAMPLE = join(import.meta.dirname, "../../../examples/ci");
-/** The user that cells run as if the folders of the project belong to it. */
-const WORKER_UID = 65532;
 
 export interface Step {
   readonly status: number | null;
@@ -95,7 +93,6 @@ export async function branchJob({
     async checkOut() {
       await rm(dir, { recursive: true, force: true });
       git(root, "clone", "--quiet", "--branch=main", origin, dir);
-      await ownedByWorker(join(dir, "ci"));
     },
     step: async (script, more = {}) =>
       await outcomeOf(script, dir, { ...env, PATH: `${bin}${delimiter}${process.env.PATH}`, ...more }),
@@ -105,7 +102,7 @@ export async function branchJob({
   };
 }
 
-const PARTS = ["corral.yaml", "workers", "policies", "scripts", "lock", "cache", "packages", "reports"];
+const PARTS = ["corral.yaml", "workers", "policies", "scripts"];
 const AUTHOR = {
   GIT_CONFIG_NOSYSTEM: "1",
   GIT_AUTHOR_NAME: "A Stranger",
@@ -113,12 +110,6 @@ const AUTHOR = {
   GIT_COMMITTER_NAME: "A Stranger",
   GIT_COMMITTER_EMAIL: "stranger@example.org",
 };
-
-/** As a user that is not root has them: its own. Root gives them away, since the policies have no user 0. */
-export async function ownedByWorker(ci: string): Promise<void> {
-  if (process.getuid?.() !== 0) return;
-  for (const folder of ["cache", "packages", "reports"]) await chown(join(ci, folder), WORKER_UID, WORKER_UID);
-}
 
 async function nameAddress(ci: string, address: string): Promise<void> {
   const preset = `packages: [{ kind: npm, addresses: [${address}/32] }]`;
