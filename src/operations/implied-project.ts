@@ -13,6 +13,8 @@ export interface ImpliedPath {
   readonly mode: "ro" | "rw";
   /** True: the first run makes the folder if it is missing. */
   readonly create: boolean;
+  /** The name of the file, if it is one; null for a folder. */
+  readonly file: string | null;
 }
 
 /** A worker and its project as a command line gives them: nothing of it is in a file. */
@@ -49,7 +51,7 @@ export function impliedTexts(project: ImpliedProject): DeclaredTexts {
 function corralText(project: ImpliedProject): string {
   const { name, policy, approval, paths } = project;
   const network = networkOf(project);
-  const writable = paths.filter(({ mode }) => mode === "rw");
+  const own = ownPlaces(paths);
   return [
     `# A project of Corral. \`corral explain ${name}\` shows what its worker gets; docs/formats.md has every key.`,
     "version: 1",
@@ -67,7 +69,7 @@ function corralText(project: ImpliedProject): string {
     }),
     "",
     "# Changes are shown as a diff, and applied when the user agrees. `approve_all` applies them without asking.",
-    block({ approval: { mode: approval, ...(writable.length === 0 ? {} : { rules: [ownRule(writable)] }) } }),
+    block({ approval: { mode: approval, ...(own.length === 0 ? {} : { rules: [ownRule(own)] }) } }),
     "",
   ].join("\n");
 }
@@ -76,9 +78,18 @@ function pathOf({ path, mode, create }: ImpliedPath) {
   return mode === "ro" ? { root: path, mode } : { root: path, mode, ...(create ? { create } : {}), stage: true };
 }
 
+const OWN_FILE = "corral.yaml";
+
+/** Where the command could leave a project. */
+function ownPlaces(paths: readonly ImpliedPath[]): string[] {
+  return paths.flatMap(({ name, mode, file }) => {
+    if (mode === "ro") return [];
+    return file === null ? [`/${name}/${OWN_FILE}`] : file === OWN_FILE ? [`/${name}`] : [];
+  });
+}
+
 /** What a run leaves there must not be the project of the next one. */
-function ownRule(writable: readonly ImpliedPath[]) {
-  const paths = writable.map(({ name }) => `/${name}/corral.yaml`);
+function ownRule(paths: readonly string[]) {
   const why = "a corral.yaml says what the next run may do";
   return { decide: "deny", operation: ["write", "delete"], paths, why };
 }

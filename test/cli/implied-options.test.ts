@@ -20,13 +20,13 @@ const paths = async (options: Parameters<typeof impliedProject>[0]) =>
 
 describe("--ro and --rw", () => {
   it("name a mount by the last part of its real path, or by what follows `=`", async () => {
-    expect(await paths({ ro: ["./inbox/", "deep/inbox=more"], rw: ["out"] })).toEqual([
+    expect(await paths({ ro: ["./inbox/", "deep/inbox=more"], rw: ["out"] })).toMatchObject([
       { name: "inbox", path: "./inbox/", mode: "ro", create: false },
       { name: "more", path: "deep/inbox", mode: "ro", create: false },
       { name: "out", path: "out", mode: "rw", create: true },
     ]);
     expect(await paths({ ro: ["linked"] })).toMatchObject([{ name: "inbox", path: "linked" }]);
-    expect(await paths({ ro: ["one.pdf"] })).toMatchObject([{ name: "one.pdf" }]);
+    expect(await paths({ ro: ["one.pdf"] })).toMatchObject([{ name: "one.pdf", file: "one.pdf" }]);
     expect(await paths({ ro: ["/"] }), "which the rules for all mounts refuse").toMatchObject([{ name: "host" }]);
   });
 

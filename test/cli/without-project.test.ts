@@ -88,6 +88,13 @@ describe("a command without a project", () => {
     await chmod(here("one.txt"), 0o644);
   });
 
+  it("changes a single file that --rw names", async () => {
+    const { status, stdout } = await run("--apply", "--rw", "one.txt=f", "--", "sh", "-c", "cat /f; echo more >> /f");
+    expect([status, stdout]).toEqual([0, "one file\n"]);
+    expect(await readFile(here("one.txt"), "utf8")).toBe("one file\nmore\n");
+    await writeFile(here("one.txt"), "one file\n");
+  });
+
   it("is explained without making anything: neither its folder nor the state directory", async () => {
     const state = here("far/state");
     const explained = await folder.corral(["explain", ...copies], { env: { CORRAL_STATE_DIR: state } });

@@ -11,8 +11,8 @@ const BASIC: ImpliedProject = {
   image: "corral/documents",
   command: ["pdftotext", "/inbox/a.pdf", "/out/a.txt"],
   paths: [
-    { name: "inbox", path: "./inbox", mode: "ro", create: false },
-    { name: "out", path: "./out", mode: "rw", create: true },
+    { name: "inbox", path: "./inbox", mode: "ro", create: false, file: null },
+    { name: "out", path: "./out", mode: "rw", create: true, file: null },
   ],
   allow: [],
   packages: [],
@@ -60,7 +60,7 @@ describe("the texts of a project that a command line implies", () => {
         const { yaml, worker } = read({
           ...BASIC,
           command,
-          paths: [{ name: "in", path: root, mode: "ro", create: false }],
+          paths: [{ name: "in", path: root, mode: "ro", create: false, file: null }],
         });
         expect(worker.command).toEqual(command.map((one) => one.toWellFormed()));
         expect(yaml.sandbox?.paths?.get("in")?.root).toBe(root);
@@ -76,6 +76,10 @@ describe("the texts of a project that a command line implies", () => {
 
   it("deny a corral.yaml at the top of what the command may write", () => {
     expect(read(BASIC).yaml.approval.rules).toMatchObject([{ decide: "deny", paths: ["/out/corral.yaml"] }]);
+    const one = (file: string) =>
+      read({ ...BASIC, paths: [{ name: "f", path: file, mode: "rw", create: false, file }] });
+    expect(one("corral.yaml").yaml.approval.rules).toMatchObject([{ decide: "deny", paths: ["/f"] }]);
+    expect(one("notes.txt").yaml.approval.rules).toEqual([]);
   });
 });
 

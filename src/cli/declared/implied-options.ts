@@ -98,7 +98,7 @@ async function impliedPath(
   if (fault !== null) throw new UsageError(`${told}: the name ${JSON.stringify(name)} ${fault}; ${advice}`);
   if (others.some((other) => other.name === name))
     throw new UsageError(`${told}: another --ro or --rw has the name ${name}; ${advice}`);
-  return { name, path, mode, create: isMade };
+  return { name, path, mode, create: isMade, file: kind === "file" ? basename(real) : null };
 }
 
 /** As a shell reads it back. */
