@@ -18,7 +18,7 @@ export function runText(record: RunRecord, nowMs: number): string {
     ["ended", endedAt],
     ["took", record.durationMs === null ? null : durationText(record.durationMs)],
     ["process", record.status === "running" || record.status === "interrupted" ? pidOf(record.owner) : null],
-    ["input", input === null ? null : `${roughBytesText(input.bytes)}, sha256 ${input.sha256}`],
+    ["input", input === null ? null : `${roughBytesText(input.bytes)}, sha256 ${shortDigest(input.sha256)}`],
     ...attachments.map(attachmentRow),
     ["arguments", record.arguments.length === 0 ? null : name(JSON.stringify(record.arguments), 500)],
     ["policy", policy === null ? null : name(policy)],
@@ -77,7 +77,12 @@ function callLines(calls: readonly RecordedCall[], depth: number): string[] {
 
 function attachmentRow({ name: file, bytes, sha256 }: RunRecord["attachments"][number]): [string, string] {
   const size = bytes === null ? "" : `, ${roughBytesText(bytes)}`;
-  return ["attachment", `${name(file)}${size}${sha256 === null ? "" : `, sha256 ${sha256}`}`];
+  return ["attachment", `${name(file)}${size}${sha256 === null ? "" : `, sha256 ${shortDigest(sha256)}`}`];
+}
+
+/** Enough to compare by eye; the JSON has all of it. */
+function shortDigest(sha256: string): string {
+  return `${sha256.slice(0, 16)}…`;
 }
 
 function streamText({ bytes, keptBytes }: RecordedStream, truncated: boolean): string | null {
