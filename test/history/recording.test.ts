@@ -139,6 +139,7 @@ describe("a recording", () => {
     const record = await readRun(dir, alive);
     expect(record?.status).toBe("failed");
     expect(record?.calls.length).toBeGreaterThan(10);
+    expect(record?.leftOut).toBeGreaterThan(10);
     expect((record?.leftOut ?? 0) + (record?.calls.length ?? 0)).toBe(100);
   });
 });
