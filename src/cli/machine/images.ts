@@ -138,7 +138,7 @@ function progressAt(terminal: Terminal): (progress: ImageProgress) => void {
     const fresh = step !== undefined && `${image} ${step}` !== lastStep;
     if (fresh) lastStep = `${image} ${step}`;
     const back = stderr.isTTY ? "\r\u001b[K" : "";
-    if (step === undefined) say(terminal, `${back}${colors.bold(image)} ${printableLine(text, 150)}`);
+    if (step === undefined) say(terminal, `${back}${colors.bold(image)} ${printable(text)}`);
     else if (fresh) say(terminal, `${back}${colors.bold(image)} ${colors.dim(printableLine(step, 150))}`);
     if (step !== undefined && stderr.isTTY) {
       stderr.write(`${back}${colors.dim(printableLine(text, Math.max(10, (stderr.columns ?? 80) - 1)))}`);
