@@ -1,3 +1,5 @@
+import type { Project } from "../declarations/project.ts";
+import { type DryRun, dryRun } from "../fleet/dry-run.ts";
 import type { FleetEvent, FleetSummary } from "../fleet/events.ts";
 import { type FleetEnvironment, type OpenedFleet, resumeFleet, retryFleet, startFleet } from "../fleet/fleet.ts";
 import { type Collisions, describeCollisions } from "../fleet/items/collisions.ts";
@@ -8,9 +10,12 @@ import type { LoadProblem } from "../fleet/journal/load.ts";
 import type { FleetSpec, ItemRequest, ItemResult, ItemTemplate } from "../fleet/model/item.ts";
 import { openJournal } from "../fleet/open-journal.ts";
 import { itemRequests, type RequestsOf } from "../fleet/requests.ts";
+import { type FleetTotals, totalsOf } from "../fleet/totals.ts";
 import { describeAll } from "../run/model/result.ts";
 import type { Corral } from "../run/open/corral.ts";
+import { openPreview } from "../run/open/preview.ts";
 import { fleetIn } from "./fleets.ts";
+import type { Machine } from "./machine.ts";
 import { RequestError, refusedError } from "./request-error.ts";
 
 /** Which fleet to run. */
@@ -76,16 +81,42 @@ export async function* runFleet(
   return await ended;
 }
 
+/**
+ * What a new fleet would run: all items are read and checked, the sandboxes of the first `shown` ones are derived. Nothing runs
+ * and nothing is kept. No Engine is needed.
+ *
+ * @throws RequestError FLEET_REFUSED if nothing would run
+ */
+export async function dryRunFleet(
+  { spec, requests, cwd, leftOut = () => {}, allowEmpty = false }: Extract<FleetStart, { kind: "new" }>,
+  { project, ...machine }: Machine & { readonly project: Project },
+  { shown, signal }: { readonly shown: number; readonly signal: AbortSignal },
+): Promise<DryRun> {
+  const { environment } = await openPreview(project, machine);
+  const items = itemRequests(requests, { cwd, signal, leftOut, allowEmpty });
+  const outcome = await dryRun({ spec, items, paths: pathsIn(requests.template), shown, signal }, environment);
+  if (!outcome.ok) throw refusalOf(spec.worker, outcome);
+  return outcome.dryRun;
+}
+
 /** A new fleet in a program's words. What is absent is as on the command line. */
 export interface MapRequest extends Partial<Omit<FleetSpec, "version" | "worker" | "source">> {
   readonly worker: string;
   /** Maps of fields, or paths: what the template is filled with. */
   readonly items: AsyncIterable<unknown> | Iterable<unknown>;
-  readonly template: ItemTemplate;
+  /** Absent: nothing of an item is given to the worker. */
+  readonly template?: ItemTemplate;
   /** Folders, in addition to the project's, whose files items may name. Absolute. */
   readonly within?: readonly string[];
   /** Absent: that there is no item is an error. */
   readonly allowEmpty?: boolean;
+  /** Receives what happens, as `--events` writes it. It must not throw. */
+  readonly onEvent?: (event: FleetEvent) => void;
+  /** Receives how far the fleet is, whenever that changes. It must not throw. */
+  readonly onProgress?: (totals: FleetTotals) => void;
+  /** Starts no further item; running items end. The fleet can be resumed. */
+  readonly drain?: AbortSignal;
+  /** Ends running items at once. The fleet can be resumed. */
   readonly signal?: AbortSignal;
 }
 
@@ -98,12 +129,21 @@ export async function* mapItems(
   corral: Pick<Corral, "environment" | "project" | "stateDir">,
   request: MapRequest,
 ): AsyncGenerator<ItemResult, FleetSummary, undefined> {
-  const { worker, items, template, within = [], allowEmpty = false, signal, ...said } = request;
+  const { worker, items, template = {}, within = [], allowEmpty = false, ...more } = request;
+  const { onEvent, onProgress, drain, signal, ...said } = more;
   const { dir, fleet } = corral.project;
   const spec: FleetSpec = { ...DEFAULTS, ...fleet, ...said, worker, source: "a program" };
   const requests = { source: { kind: "values", values: items }, template, within, templateDir: dir } as const;
   const start = { kind: "new", spec, requests, cwd: dir, allowEmpty } as const;
-  return yield* runFleet(corral, start, signal === undefined ? {} : { stop: signal });
+  const tell = onProgress === undefined ? () => {} : totalsOf(onProgress);
+  return yield* runFleet(corral, start, {
+    onEvent(event) {
+      onEvent?.(event);
+      tell(event);
+    },
+    ...(drain === undefined ? {} : { drain }),
+    ...(signal === undefined ? {} : { stop: signal }),
+  });
 }
 
 const DEFAULTS: Omit<FleetSpec, "worker" | "source"> = {

@@ -315,6 +315,43 @@ describe("corral map", () => {
     expect(await newest().catch(() => null)).toEqual(before);
   });
 
+  it("shows the first items with --dry-run: runs nothing, makes no fleet, and needs no Engine", async () => {
+    const before = await newest().catch(() => null);
+    const env = { DOCKER_HOST: "unix:///nowhere/docker.sock" };
+    const dry = async (...args: string[]) => await project.corral(["map", "copy", ...args], { env });
+    const { status, stdout, stderr } = await dry(
+      "--over",
+      "inbox/*",
+      ...EACH,
+      "--input",
+      '{"n": "{index}"}',
+      "--dry-run",
+      "1",
+    );
+    expect(stdout).toMatch(
+      /^a\.txt\n {2}input +\{"n":0\}\n {2}attached +\/attachments\/in {2}.*a\.txt\n {2}files +\/text\/a rw {2}\//,
+    );
+    expect(stdout).toContain("… and 1 item more\n\n2 items with 2 attachments for copy. Nothing was run.\n");
+    expect([status, stderr]).toEqual([0, ""]);
+    const json = await dry("--over", "inbox/*", ...EACH, "--dry-run", "--json");
+    expect(JSON.parse(json.stdout)).toMatchObject({
+      items: 2,
+      refused: 0,
+      attachments: 2,
+      first: [{ key: "a.txt", problems: [], mounts: [{ path: "/text/a", mode: "rw" }] }, { key: "b.txt" }],
+    });
+    const [twice, mistaken, absent] = await Promise.all([
+      dry("--over", "twice/*", ...EACH, "--dry-run"),
+      dry("--over", "inbox/*", "--key", "{nam}", "--dry-run"),
+      dry("--manifest", "items.csv", "--attach", "/no/such/{who}=in", "--dry-run"),
+    ]);
+    expect([twice.status, twice.stderr]).toEqual([126, expect.stringContaining("/text/a")]);
+    expect([mistaken.status, mistaken.stderr]).toEqual([2, expect.stringContaining("did you mean `name`?")]);
+    expect([absent.status, absent.stdout]).toEqual([1, expect.stringContaining("✗ /no/such/a: no such file")]);
+    expect((await dry("--over", "inbox/*", "--dry-run", "none")).status).toBe(2);
+    expect(await newest().catch(() => null)).toEqual(before);
+  });
+
   it("writes events for other programs, runs a command at the end, and minds neither's failure", async () => {
     const stdin = '{"n":1}\n{"n":2,"who":"x"}\n';
     const map = ["map", "fails", "--manifest", "-"];

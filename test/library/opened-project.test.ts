@@ -174,8 +174,16 @@ describe("project.map", () => {
     const { project, dir, events, stateDir } = fixture;
     const template = { attach: ["{path}"] };
     const items = [join(dir, "b.txt"), join(dir, "in/a.txt")];
-    const results = await Array.fromAsync(project.map("count", { template, items }));
+    const [types, totals]: [string[], FleetTotals[]] = [[], []];
+    const onEvent = ({ type }: FleetEvent): void => void types.push(type);
+    const onProgress = (now: FleetTotals): void => void totals.push(now);
+    const results = await Array.fromAsync(project.map("count", { template, items, onEvent, onProgress }));
     expect(results.map(({ status }) => status)).toEqual(["succeeded", "succeeded"]);
+    expect([types[0], types.at(-1)]).toEqual(["loaded", "ended"]);
+    expect(totals[0]).toMatchObject({ items: 2, done: 0, running: 0 });
+    expect(totals.at(-1)).toMatchObject({ items: 2, done: 2, succeeded: 2, failed: 0, running: 0 });
+    await expect(Array.fromAsync(project.map("count", { items: [] }))).rejects.toThrow(/has no items/);
+    expect(await Array.fromAsync(project.map("count", { items: [], allowEmpty: true }))).toEqual([]);
 
     const many = [1, 2, 3, 4].map((n) => ({ n }));
     const keyed = {

@@ -5,6 +5,7 @@ import { loadProject, type Project } from "../../declarations/project.ts";
 import { DeclarationError } from "../../declarations/yaml/problem.ts";
 import { parseDuration } from "../../declarations/yaml/units.ts";
 import { TemplateError } from "../../fleet/items/faults.ts";
+import type { LeftOut } from "../../fleet/items/matching-files.ts";
 import { formatOf, type ItemSource, type ManifestFormat } from "../../fleet/items/source.ts";
 import type { FleetSpec, ItemTemplate, Reuse } from "../../fleet/model/item.ts";
 import type { RequestsOf } from "../../fleet/requests.ts";
@@ -32,6 +33,7 @@ export interface MapOptions extends WatchOptions {
   readonly maxFailures?: string;
   readonly timeout?: string;
   readonly allowEmpty?: boolean;
+  readonly dryRun?: string | true;
   readonly cache: boolean;
   readonly policy?: string;
 }
@@ -43,13 +45,16 @@ export async function mapVerb(name: string | undefined, options: MapOptions, ter
     options.fleet === undefined
       ? fromOptions(name, project, options, terminal)
       : fromFile(await fleetNamed(project, options.fleet, options.project), name, project, options);
+  const start = {
+    kind: "new",
+    ...asked,
+    leftOut: ({ place, why }: LeftOut) =>
+      say(terminal, `corral: left out ${printableLine(place, 200)}: ${printableLine(why, 200)}`),
+  } as const;
+  const { dryRun, json = false } = options;
   try {
-    return await ranFleet(project, options, terminal, {
-      kind: "new",
-      ...asked,
-      leftOut: ({ place, why }) =>
-        say(terminal, `corral: left out ${printableLine(place, 200)}: ${printableLine(why, 200)}`),
-    });
+    if (dryRun === undefined) return await ranFleet(project, options, terminal, start);
+    return await (await import("./dry-run.ts")).dryRunVerb(project, { dryRun, json }, terminal, start);
   } catch (error) {
     throw error instanceof TemplateError ? asked.mistakes(error) : error;
   }

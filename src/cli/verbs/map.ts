@@ -38,6 +38,7 @@ export function addMap({ does, terminal, verb }: Frame): void {
     .option("--max-failures <n>", "start no more items after so many have failed")
     .option("--timeout <time>", "end an item that takes longer, such as 30s; at most the worker's own limit")
     .option("--allow-empty", "succeed even if there is no item")
+    .option("--dry-run [n]", "run nothing: check all items, and show the first (3) with their sandboxes and inputs")
     .option(
       "--no-cache",
       "run every item, even if it has succeeded before with the same worker, policy, image, input and files",
@@ -63,7 +64,7 @@ In both cases \`corral fleet resume\` continues the fleet.
 
 Exit status:
   0    every item succeeded
-  1    an item did not succeed
+  1    an item did not succeed; with --dry-run, one would be refused
   2    wrong usage, or there is no item
   3    no item failed, but changes wait for consent
   126  nothing was run
