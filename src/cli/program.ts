@@ -2,7 +2,7 @@ import { Command, CommanderError } from "commander";
 import { packageVersion } from "../operations/package-version.ts";
 import { stopWorkflowCommands } from "./github/workflow-commands.ts";
 import { EXIT } from "./terminal/exit-status.ts";
-import { type Failure, failureOf } from "./terminal/failure.ts";
+import type { Failure } from "./terminal/failure.ts";
 import { printJson, say, type Terminal } from "./terminal/terminal.ts";
 import { addAudit } from "./verbs/audit.ts";
 import { addCells } from "./verbs/cells.ts";
@@ -63,11 +63,16 @@ export async function main(args: readonly string[], terminal: Terminal): Promise
   } catch (error) {
     // Commander has already said what is wrong, or printed the help or the version that was asked for.
     if (error instanceof CommanderError && error.exitCode === 0) return 0;
-    const failure = error instanceof CommanderError ? wrongUsage(error) : failureOf(error, terminal.env);
+    const failure = error instanceof CommanderError ? wrongUsage(error) : await failureFor(error, terminal);
     if (!(error instanceof CommanderError)) say(terminal, failure.text);
     if (wantsJson(args)) printJson(terminal, { error: failure.error });
     return failure.status;
   }
+}
+
+/** What words an error knows all kinds of errors, most of which no command loads. */
+async function failureFor(error: unknown, { env }: Terminal): Promise<Failure> {
+  return (await import("./terminal/failure.ts")).failureOf(error, env);
 }
 
 function wrongUsage({ code, message }: CommanderError): Failure {

@@ -7,7 +7,8 @@ import { printableLine } from "../../operations/wording/printable.ts";
 import { withArguments, workerNamed } from "../../operations/workers.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
-import { type ImpliedOptions, impliedOptionsIn, impliedProject } from "./implied-options.ts";
+import { type ImpliedOptions, impliedOptionsIn } from "./given-options.ts";
+import { impliedProject } from "./implied-options.ts";
 
 /** What a command line names: a worker of a project, or a command and what it gets. */
 export interface Asked extends ImpliedOptions {

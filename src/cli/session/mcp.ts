@@ -9,7 +9,7 @@ import { openCorralFor } from "../../run/open/corral.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { personAt, tellSuggestion } from "../consent/person.ts";
 import { declaredWorker } from "../declared/declared-worker.ts";
-import { impliedOptionsIn } from "../declared/implied-options.ts";
+import { impliedOptionsIn } from "../declared/given-options.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";
 import { failureOf } from "../terminal/failure.ts";

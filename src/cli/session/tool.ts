@@ -4,7 +4,7 @@ import { inputSchemaOf } from "../../tools/input-schema.ts";
 import type { ToolResult } from "../../tools/tool-result.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
 import { declaredWorker } from "../declared/declared-worker.ts";
-import { impliedOptionsIn } from "../declared/implied-options.ts";
+import { impliedOptionsIn } from "../declared/given-options.ts";
 import { readInput } from "../run/input.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT, exitStatusOf } from "../terminal/exit-status.ts";
