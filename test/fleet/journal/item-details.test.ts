@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { FleetJournal } from "../../../src/fleet/journal/journal.ts";
+import { causeOf } from "../../../src/fleet/model/cause.ts";
 import type { ItemResult } from "../../../src/fleet/model/item.ts";
 import {
   attempts,
@@ -105,6 +106,15 @@ describe("failures", () => {
       { count: 1, status: "failed", code: "FAILED", text: "no such file", example: "doc-2.pdf" },
       { count: 1, status: "timed_out", code: "TIMED_OUT", text: "took too long", example: "doc-3.pdf" },
     ]);
+  });
+});
+
+describe("the cause of a failure", () => {
+  it.each(["alpha", "beta"])("has neither the item's name nor numbers: %s", (stem) => {
+    const line = `/in/${stem}.pdf: ${stem} has page 0x1f of ${stem.length}`;
+    expect(causeOf({ ...settlementOf(0, { key: `in/${stem}.pdf`, ...failed(line) }).result })).toBe(
+      "/<item>: <item> has page N of N",
+    );
   });
 });
 
