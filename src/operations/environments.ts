@@ -17,13 +17,17 @@ export async function listEnvironments({ stateDir }: Pick<Machine, "stateDir">):
  */
 export async function removeUnusedEnvironments(
   { stateDir }: Pick<Machine, "stateDir">,
-  { unusedMs, now = Date.now() }: { readonly unusedMs: number; readonly now?: number },
+  {
+    unusedMs,
+    now = Date.now(),
+    dryRun = false,
+  }: { readonly unusedMs: number; readonly now?: number; readonly dryRun?: boolean },
 ): Promise<StoredEnvironment[]> {
-  await removeUnfinished(stateDir);
+  if (!dryRun) await removeUnfinished(stateDir);
   const removed: StoredEnvironment[] = [];
   for (const one of await storedEnvironments(stateDir)) {
     if (now - one.usedAt < unusedMs) continue;
-    if (await removeEnvironment(stateDir, one.digest)) removed.push(one);
+    if (dryRun || (await removeEnvironment(stateDir, one.digest))) removed.push(one);
   }
   return removed;
 }

@@ -55,6 +55,24 @@ describe("what Corral keeps", () => {
 });
 
 describe("collecting it", () => {
+  it("removes environments that no run used for long, and tells what it would remove", async () => {
+    const [old, young] = ["a".repeat(64), "b".repeat(64)];
+    for (const digest of [old, young]) {
+      const record = { kind: "pip", name: "pip:requirements.txt", project: PROJECT, sizeBytes: 7, entries: 1 };
+      await add(`environments/${digest}/tree/file`, 7);
+      await writeFile(join(machine.stateDir, `environments/${digest}/record.json`), JSON.stringify(record));
+    }
+    const past = (Date.now() - 40 * DAY_MS) / 1000;
+    await utimes(join(machine.stateDir, `environments/${old}/record.json`), past, past);
+    const names = () => readdir(join(machine.stateDir, "environments"));
+    const asked = { olderThanMs: null, nowMs: Date.now() };
+    const foreseen = await collectState(machine, { ...asked, dryRun: true });
+    expect(foreseen.find(({ name }) => name === "environments")?.removed).toMatchObject([{ bytes: 7 }]);
+    expect(await names()).toHaveLength(2);
+    await collectState(machine, { ...asked, dryRun: false });
+    expect(await names()).toEqual([young]);
+  });
+
   it("removes old transcripts and mirrors, and never changes that wait or an audit trail", async () => {
     const old = [
       `transcripts/${PROJECT}/aaaaaaaaaaaa.jsonl`,

@@ -8,6 +8,7 @@ import { deadOwnerDirs, livingOwnerDirs } from "../../state/live-dir.ts";
 import { currentOwner, lockOwner } from "../../state/owner.ts";
 import { removeStateEntry, type StateEntry, stateEntries } from "../../state/state-entries.ts";
 import { statePaths } from "../../state/state-paths.ts";
+import { removeUnusedEnvironments } from "../environments.ts";
 import { listCells, reapCells } from "../machine.ts";
 import { IMAGES_DIR } from "../package-version.ts";
 import { type CollectOptions, measured, nothing, type Removed, type StoredKind } from "./stored-kind.ts";
@@ -16,6 +17,7 @@ const DAY_MS = 86_400_000;
 const ANYTHING = /^/;
 const CHANGESET = /^[0-9a-f]/;
 const PROJECT = /^[0-9a-f]{16}$/;
+const ENVIRONMENT = /^[0-9a-f]{64}(\.new)?$/;
 
 /** Everything that Corral keeps, each kind once. `du` measures it, `gc` removes what may go. */
 export const STORED_KINDS: readonly StoredKind[] = [
@@ -100,6 +102,20 @@ export const STORED_KINDS: readonly StoredKind[] = [
       await removeOld(await stateEntries(statePaths(stateDir).compiled, ANYTHING), options),
   },
   {
+    name: "environments",
+    unit: "environments",
+    rule: "packages of workers that no run used for 30 days; prepared again",
+    async measure({ stateDir }, signal) {
+      return await measuredEntries(statePaths(stateDir).environments, ENVIRONMENT, signal);
+    },
+    async collect(machine, options) {
+      const { olderThanMs, nowMs: now, dryRun } = options;
+      const unusedMs = olderThanMs ?? DEFAULT_KEEP.days * DAY_MS;
+      const removed = await removeUnusedEnvironments(machine, { unusedMs, now, dryRun });
+      return removed.map(({ name, sizeBytes }) => ({ what: name, bytes: sizeBytes, why: ageText(options) }));
+    },
+  },
+  {
     name: "images",
     unit: "images",
     rule: "`corral images rm` removes those of projects; layers count in each",
@@ -121,7 +137,7 @@ export const STORED_KINDS: readonly StoredKind[] = [
 ];
 
 /** What no other kind is. */
-const OTHER = /^(?!(?:runs|fleets|changes|transcripts|audit|live|git|compiled)$)/;
+const OTHER = /^(?!(?:runs|fleets|changes|transcripts|audit|live|git|compiled|environments)$)/;
 
 async function measuredEntries(dir: string, fits: RegExp, signal: AbortSignal) {
   const entries = await stateEntries(dir, fits);
