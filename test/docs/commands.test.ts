@@ -57,7 +57,7 @@ function unknownIn(line: string): string[] {
 describe("the pages", () => {
   it("quote commands and options that the program has", async () => {
     const pages = await Array.fromAsync(
-      glob(["*.md", "docs/*.md", "policies/*.md", "examples/*/README.md"], { cwd: ROOT }),
+      glob(["*.md", "docs/**/*.md", "policies/*.md", "examples/*/README.md"], { cwd: ROOT }),
     );
     let lines = 0;
     const unknown: string[] = [];

@@ -7,7 +7,7 @@ const ROOT = join(import.meta.dirname, "../..");
 
 async function pages(): Promise<string[]> {
   const found = await Array.fromAsync(
-    glob(["*.md", "docs/*.md", "policies/*.md", "examples/*/README.md"], { cwd: ROOT }),
+    glob(["*.md", "docs/**/*.md", "policies/*.md", "examples/*/README.md"], { cwd: ROOT }),
   );
   return found.sort();
 }

@@ -7,6 +7,7 @@ import { HeldDescriptors } from "../../isolation/disk/held-descriptors.ts";
 import type { PlannedSource } from "../../isolation/plan/mounts.ts";
 import { bugText } from "../../platform/bug-text.ts";
 import { createServer } from "../../platform/http.ts";
+import { StateDirError } from "../../state/state-dir.ts";
 import type { ToolResult } from "../../tools/tool-result.ts";
 import type { CallRequest } from "../calls/call.ts";
 import { type AccessAnswer, type AccessRequest, parseAccessBody } from "../grants/access-request.ts";
@@ -50,7 +51,7 @@ export async function openBroker(ownerDir: string, run: string): Promise<Broker>
   const dir = join(ownerDir, run);
   const socketPath = join(dir, "s");
   if (Buffer.byteLength(socketPath) > MAX_SOCKET_PATH_BYTES) {
-    throw new Error(
+    throw new StateDirError(
       `the state directory's path is too long for a Unix socket (${socketPath}); set CORRAL_STATE_DIR to a shorter one`,
     );
   }

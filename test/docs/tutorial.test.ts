@@ -1,0 +1,44 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { PROGRAM } from "../cli/program.ts";
+import { isShown, runSteps, stepsOf } from "./page-session.ts";
+
+describe("docs/tutorial.md", () => {
+  it("has commands that print what the page shows", async () => {
+    const steps = stepsOf(await readFile(join(import.meta.dirname, "../../docs/tutorial.md"), "utf8"));
+    expect(steps.length).toBeGreaterThan(12);
+    const printed = await runSteps(steps, PROGRAM);
+    expect(printed).toHaveLength(steps.length);
+    for (const [index, { shown, line }] of steps.entries()) {
+      const text = printed[index] ?? "";
+      expect(isShown(text, shown ?? ""), `line ${line}; printed:\n${text}`).toBe(true);
+    }
+  });
+});
+
+describe("the comparison", () => {
+  it.each([
+    ["a\nb\n", "a\nb", true],
+    ["a\nb\nc\nd\n", "a\n…\nd", true],
+    ["a\nd\n", "a\n…\nd", true],
+    ["a\nb\n", "a", false],
+    ["a\nb\n", "b", false],
+    ["a (x)\n", "a .x.", false],
+    ["run 0123456789ab took 1.3s\n", "run ba9876543210 took 25ms", true],
+    ["2 succeeded\n", "3 succeeded", false],
+    ["", "", true],
+    ["something\n", "", false],
+  ])("of %j with %j is %s", (printed, shown, is) => {
+    expect(isShown(printed, shown)).toBe(is);
+  });
+
+  it("leaves out what a page marks, and only that", () => {
+    const page = [
+      "```sh\ntrue\n```\n",
+      "```text\nyes\n```\n",
+      "<!-- not run on this page: a reason -->\n\n```sh\nfalse\n```\n",
+    ];
+    expect(stepsOf(page.join("\n"))).toEqual([{ commands: "true\n", shown: "yes\n", line: 1 }]);
+  });
+});
