@@ -129,10 +129,11 @@ describe("the status of a run", () => {
       workers: { w: { command: sh("echo no > /out/f"), sandbox: { zones: [{ name: "out", mode: "rw" }] } } },
       zones: { out: "rw" },
     } as const;
+    const codes = { auto_deny: "APPROVAL_DENIED", interactive: "CHANGES_HELD" } as const;
     for (const approvalMode of ["auto_deny", "interactive"] as const) {
       await using project = await openProject(spec, { approvalMode });
       const result = await project.run("w");
-      expect(result).toMatchObject({ status: "denied", exitCode: 0, error: { code: "APPROVAL_DENIED" } });
+      expect(result).toMatchObject({ status: "denied", exitCode: 0, error: { code: codes[approvalMode] } });
       expect(result.error?.message).toContain("/out/f");
       expect(await readdir(`${project.dir}/out`)).toEqual([]);
     }
