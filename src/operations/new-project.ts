@@ -1,3 +1,5 @@
+import { type SchemaKind, schemaFileName, schemaModeline } from "../declarations/editor/kinds.ts";
+import { schemaFiles } from "../declarations/editor/schemas.ts";
 import { templateFiles } from "../declarations/place/template-files.ts";
 import { writeNewFiles } from "../files/host/new-files.ts";
 
@@ -21,13 +23,34 @@ export const PROJECT_KINDS = {
 
 export type ProjectKind = keyof typeof PROJECT_KINDS;
 
+/** Where a new project has the formats of its files, for editors. They are for git too: who clones the project has them. */
+const SCHEMAS = ".corral/schemas";
+
+export interface NewProject {
+  /** The paths of its files. */
+  readonly files: readonly string[];
+  /** The folder of the schemas that these files name. */
+  readonly schemas: string;
+}
+
 /**
- * Writes a new project into a folder that exists. Answers with the paths of its files.
+ * Writes a new project into a folder that exists.
  *
- * @throws NameTaken if one is there already; then nothing was written
+ * @throws NameTaken if one of its files is there already; then nothing was written
  */
-export async function makeProject(kind: ProjectKind, dir: string): Promise<readonly string[]> {
+export async function makeProject(kind: ProjectKind, dir: string): Promise<NewProject> {
   const files = await templateFiles(kind);
-  writeNewFiles(dir, files);
-  return [...files.keys()];
+  const named = [...files].map(([path, text]) => [path, withModeline(path, text)] as const);
+  const schemas = [...schemaFiles()].map(([name, text]) => [`${SCHEMAS}/${name}`, text] as const);
+  writeNewFiles(dir, new Map([...named, ...schemas]));
+  return { files: [...files.keys()], schemas: SCHEMAS };
+}
+
+/** A `*.worker` has no such line: editors do not read it as YAML by themselves. */
+function withModeline(path: string, text: string): string {
+  const kind: SchemaKind | null =
+    path === "corral.yaml" ? "project" : /^fleets\/[^/]+\.yaml$/.test(path) ? "fleet" : null;
+  if (kind === null) return text;
+  const up = "../".repeat(path.split("/").length - 1);
+  return `${schemaModeline(`${up}${SCHEMAS}/${schemaFileName(kind)}`)}\n${text}`;
 }

@@ -1,7 +1,9 @@
 import { mkdir, mkdtemp, readdir, readFile, realpath, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
+import { Ajv2020 } from "ajv/dist/2020.js";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { parse } from "yaml";
 import { PROJECT_KINDS } from "../../src/operations/new-project.ts";
 import { type CliProject, cliProject } from "./cli-project.ts";
 
@@ -20,9 +22,14 @@ describe("corral init", () => {
   it.each(KINDS)("writes a project for %s whose next two commands work, and its check", async (kind) => {
     const { status, stdout } = await folder.corral(["init", kind, `new/${kind}`]);
     expect(status).toBe(0);
-    const [, listed = "", next = ""] = /^Wrote \d files:\n([\s\S]*)Next:\n {2}cd \S+\n([\s\S]*)$/.exec(stdout) ?? [];
+    const [, listed = "", next = ""] =
+      /^Wrote \d files:\n([\s\S]*)and their formats for editors, in .corral\/schemas\/\nNext:\n {2}cd \S+\n([\s\S]*)$/.exec(
+        stdout,
+      ) ?? [];
     const files = await readdir(join(folder.dir, "new", kind), { recursive: true, withFileTypes: true });
-    const written = files.filter((one) => one.isFile()).map(({ name }) => name);
+    const written = files
+      .filter((one) => one.isFile() && !one.parentPath.endsWith("/.corral/schemas"))
+      .map(({ name }) => name);
     expect(
       listed
         .trim()
@@ -39,6 +46,25 @@ describe("corral init", () => {
     for (const command of [...commands, "corral check"]) {
       const [, ...args] = command.split(" ");
       expect(await folder.corral(args, { cwd: `new/${kind}` }), command).toMatchObject({ status: 0 });
+    }
+  });
+
+  it("names in each YAML file a schema that is there and fits it, through which git sees no ignored file", async () => {
+    for (const kind of KINDS) {
+      const project = join(folder.dir, "new", kind);
+      const all = (await readdir(project, { recursive: true })).filter((path) => /^(corral|fleets\/.*)\.yaml$/.test(path));
+      expect(all).toContain("corral.yaml");
+      for (const path of all) {
+        const [first = "", ...rest] = (await readFile(join(project, path), "utf8")).split("\n");
+        const place = /^# yaml-language-server: \$schema=(\S+)$/.exec(first)?.[1] ?? "none";
+        const schema = JSON.parse(await readFile(join(project, dirname(path), place), "utf8"));
+        const fits = new Ajv2020({ strict: false }).compile(schema);
+        expect([fits(parse(rest.join("\n"))), fits.errors], path).toEqual([true, null]);
+        expect(schema.title).toBe(`Corral: ${path === "corral.yaml" ? path : "fleets/*.yaml"}`);
+      }
+      const written = (await readdir(join(project, ".corral/schemas"))).toSorted();
+      expect(written).toEqual(["fleet", "policy", "project", "worker"].map((name) => `${name}.schema.json`));
+      expect(await readFile(join(project, ".gitignore"), "utf8")).not.toContain("corral");
     }
   });
 

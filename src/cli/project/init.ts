@@ -1,7 +1,7 @@
 import { mkdir } from "node:fs/promises";
 import { relative, resolve } from "node:path";
 import { NameTaken } from "../../files/host/new-files.ts";
-import { makeProject, PROJECT_KINDS, type ProjectKind } from "../../operations/new-project.ts";
+import { makeProject, type NewProject, PROJECT_KINDS, type ProjectKind } from "../../operations/new-project.ts";
 import { printableLine } from "../../operations/wording/printable.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";
@@ -20,20 +20,26 @@ export async function initVerb(
     throw new UsageError(`there is no kind ${printableLine(kind, 80)} of project; there are: ${KINDS}`);
   const folder = resolve(terminal.cwd, dir);
   await mkdir(folder, { recursive: true });
-  const files = await written(kind, folder);
+  const { files, schemas } = await written(kind, folder);
   const { next } = PROJECT_KINDS[kind];
   if (json) {
-    printJson(terminal, { kind, dir: folder, files, next });
+    printJson(terminal, { kind, dir: folder, files, schemas, next });
     return 0;
   }
   const shown = relative(terminal.cwd, folder);
   const go = shown === "" ? [] : [`  cd ${quoted(shown)}`];
-  const lines = [`Wrote ${files.length} files:`, ...files.map((file) => `  ${file}`), "Next:", ...go];
+  const lines = [
+    `Wrote ${files.length} files:`,
+    ...files.map((file) => `  ${file}`),
+    `and their formats for editors, in ${schemas}/`,
+    "Next:",
+    ...go,
+  ];
   terminal.stdout.write(`${[...lines, ...next.map((line) => `  ${line}`)].join("\n")}\n`);
   return 0;
 }
 
-async function written(kind: ProjectKind, folder: string): Promise<readonly string[]> {
+async function written(kind: ProjectKind, folder: string): Promise<NewProject> {
   try {
     return await makeProject(kind, folder);
   } catch (error) {

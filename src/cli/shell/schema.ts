@@ -1,7 +1,7 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { FILES_OF, SCHEMA_KINDS, type SchemaKind, schemaFileName } from "../../declarations/editor/kinds.ts";
-import { editorSchema } from "../../declarations/editor/schemas.ts";
+import { editorSchema, schemaFiles } from "../../declarations/editor/schemas.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { columns, type Terminal } from "../terminal/terminal.ts";
 
@@ -23,8 +23,7 @@ export async function schemaVerb(
 /** Also the build does this, for the package. */
 export async function writeSchemas(dir: string): Promise<void> {
   await mkdir(dir, { recursive: true });
-  for (const kind of SCHEMA_KINDS)
-    await writeFile(join(dir, schemaFileName(kind)), `${JSON.stringify(editorSchema(kind), null, 2)}\n`);
+  for (const [name, text] of schemaFiles()) await writeFile(join(dir, name), text);
 }
 
 /** For `.vscode/settings.json`, and for other editors with the YAML language server. */

@@ -5,7 +5,7 @@ import { policyYaml } from "../policy/policy-yaml.ts";
 import { workerYaml } from "../worker/worker-yaml.ts";
 import { type JsonLook, lookOf } from "../yaml/raw-value.ts";
 import { FIELD_TEXTS } from "./field-texts.ts";
-import { FILES_OF, type SchemaKind } from "./kinds.ts";
+import { FILES_OF, SCHEMA_KINDS, type SchemaKind, schemaFileName } from "./kinds.ts";
 
 /** Like {@link JsonLook}, while it is made. */
 type Json = { [key: string]: unknown };
@@ -23,6 +23,12 @@ export function editorSchema(kind: SchemaKind): Json {
     ...schema,
     ...WHOLE_FILE[kind],
   };
+}
+
+/** All schemas as files, by their names. */
+export function schemaFiles(): ReadonlyMap<string, string> {
+  const text = (kind: SchemaKind): string => `${JSON.stringify(editorSchema(kind), null, 2)}\n`;
+  return new Map(SCHEMA_KINDS.map((kind) => [schemaFileName(kind), text(kind)]));
 }
 
 const SCHEMAS: Readonly<Record<SchemaKind, () => z.ZodType>> = {
