@@ -21,8 +21,8 @@ export interface StagedFolder extends Disposable {
 
 export const MOUNT = "/work" as VirtualPath;
 
-export function stagedFolder(before: Tree, after: Tree): StagedFolder {
-  const folder = temporaryFolder();
+/** `folder`: an empty one, in place of a temporary folder of its own. */
+export function stagedFolder(before: Tree, after: Tree, folder = temporaryFolder()): StagedFolder {
   const [target, content, logDir] = ["target", "content", "journal"].map((name) => join(folder.path, name)) as [
     string,
     string,
