@@ -49,10 +49,12 @@ describe("corral init", () => {
     }
   });
 
-  it("names in each YAML file a schema that is there and fits it, through which git sees no ignored file", async () => {
+  it("names in each YAML file a schema that is there and fits it, and git does not ignore it", async () => {
     for (const kind of KINDS) {
       const project = join(folder.dir, "new", kind);
-      const all = (await readdir(project, { recursive: true })).filter((path) => /^(corral|fleets\/.*)\.yaml$/.test(path));
+      const all = (await readdir(project, { recursive: true })).filter((path) =>
+        /^(corral|fleets\/.*)\.yaml$/.test(path),
+      );
       expect(all).toContain("corral.yaml");
       for (const path of all) {
         const [first = "", ...rest] = (await readFile(join(project, path), "utf8")).split("\n");
