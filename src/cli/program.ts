@@ -87,12 +87,14 @@ function wantsJson(args: readonly string[]): boolean {
 }
 
 interface Program {
+  /** All verbs with their options, for what reads command lines without running them. */
+  readonly command: Command;
   /** Runs the verb that the arguments name; answers with its exit status. */
   run(args: readonly string[]): Promise<number>;
 }
 
 /** The program with all its verbs. */
-function programFor(terminal: Terminal): Program {
+export function programFor(terminal: Terminal): Program {
   let status = 0;
   const corral = new Command("corral")
     .description("Run untrusted work in containers that see only what they were granted.")
@@ -124,6 +126,7 @@ function programFor(terminal: Terminal): Program {
   for (const add of VERBS) add(frame);
 
   return {
+    command: corral,
     async run(args) {
       await corral.parseAsync([...args], { from: "user" });
       return status;
