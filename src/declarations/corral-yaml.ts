@@ -12,7 +12,7 @@ import { hostPath } from "./terms/terms.ts";
 import { map } from "./yaml/shape.ts";
 import { duration } from "./yaml/units.ts";
 
-/** `corral.yaml`, as in docs/formats.md. `sandbox-form.ts` checks which parts of `sandbox` may be combined. */
+/** `corral.yaml`, as in docs/formats/project.md. `sandbox-form.ts` checks which parts of `sandbox` may be combined. */
 export const corralYaml = map({
   version: z.literal(1),
   sandbox: sandboxYaml.optional(),

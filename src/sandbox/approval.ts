@@ -4,7 +4,7 @@ export type Consent = (typeof CONSENTS)[number];
 
 /**
  * Who decides about a request that no rule of the project decides, one row for each mode. The file format, `--approve`,
- * `corral explain` and the table in docs/formats.md are derived from it; a new mode is a row here, and its approver.
+ * `corral explain` and the table in docs/formats/approvals.md are derived from it; a new mode is a row here, and its approver.
  */
 export const APPROVAL_MODES = {
   interactive: {

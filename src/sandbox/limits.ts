@@ -15,7 +15,7 @@ export interface LimitRow {
 
 /**
  * Every limit of a run, one row each. The file format, {@link Limits}, the plan, the refusals, `corral explain` and the
- * table in docs/formats.md are derived from it: a new limit is a row here, its enforcement in a driver, and a test.
+ * table in docs/formats/limits.md are derived from it: a new limit is a row here, its enforcement in a driver, and a test.
  */
 export const LIMITS = {
   timeoutMs: { key: "timeout", unit: "duration", meaning: "how long the run may take, its calls included" },

@@ -94,7 +94,7 @@ describe("the schemas for editors", () => {
 
   it("accept every file that the pages show", async () => {
     let shown = 0;
-    for await (const page of glob(["*.md", "docs/*.md", "policies/*.md", "examples/*/*.md"], { cwd: ROOT })) {
+    for await (const page of glob(["*.md", "docs/**/*.md", "policies/*.md", "examples/*/*.md"], { cwd: ROOT })) {
       const text = await readFile(join(ROOT, page), "utf8");
       for (const [, block = ""] of text.matchAll(/^```yaml\n([\s\S]*?)^```$/gm)) {
         const named = /^# ((?:[\w-]+\/)*[\w-]+\.(?:yaml|worker))\b/m.exec(block)?.[1];

@@ -29,10 +29,11 @@ async function page(path: string, heading = ""): Promise<string> {
 const missing = (names: readonly string[], text: string): string[] =>
   names.filter((name) => !new RegExp(`\\b${name}\\b`).test(text));
 
-describe("docs/formats.md", () => {
+describe("docs/formats", () => {
   it("names every field of a RunResult", async () => {
     const fields = Object.keys(unstartedResult({ run: "r", worker: "w" }, "lost", { code: "X", message: "x" }));
-    const [, listed = ""] = /`\{(run, worker[^}]*)\}`/.exec(await page("docs/formats.md", "## RunResult")) ?? [];
+    const [, listed = ""] =
+      /`\{(run, worker[^}]*)\}`/.exec(await page("docs/formats/results.md", "## RunResult")) ?? [];
     expect(missing(fields, listed)).toEqual([]);
   });
 
@@ -45,7 +46,7 @@ describe("docs/formats.md", () => {
       worker: _worker,
       ...fields
     } = approvalDecided(request, { outcome: "denied", scope: "once", reason: "x" }, 1);
-    const row = /\| `approval` \|([^|]*\|){2}/.exec(await page("docs/formats.md", "## Audit trail"))?.[0] ?? "";
+    const row = /\| `approval` \|([^|]*\|){2}/.exec(await page("docs/formats/audit-trail.md"))?.[0] ?? "";
     expect(missing([...Object.keys(fields), "note"], row)).toEqual([]);
   });
 
@@ -53,7 +54,7 @@ describe("docs/formats.md", () => {
     const source = await readFile(join(ROOT, "src/run/cell/broker.ts"), "utf8");
     const statuses = new Set([...source.matchAll(/(?<!= )\b([245]\d\d)\b/g)].map(([, status = ""]) => status));
     expect(statuses.size).toBeGreaterThan(4);
-    expect(missing([...statuses], await page("docs/formats.md", "## Inside a cell"))).toEqual([]);
+    expect(missing([...statuses], await page("docs/formats/inside-a-cell.md"))).toEqual([]);
   });
 
   it("names every field of what a run may do", async () => {
@@ -67,13 +68,13 @@ describe("docs/formats.md", () => {
       run: string;
       worker: string;
     };
-    expect(missing(Object.keys(view), await page("docs/formats.md", "## Inside a cell"))).toEqual([]);
+    expect(missing(Object.keys(view), await page("docs/formats/inside-a-cell.md"))).toEqual([]);
   });
 
   it("says that only what can be written is staged", async () => {
     const [mount] = sandboxOf({ mounts: { a: { host: "/srv/a", stage: true } } }).data.mounts;
     expect(mount && deliveryOf(mount)).toBe("direct");
-    expect(await page("docs/formats.md", "## Staged mounts")).toMatch(/or that can be written and says `stage: true`/);
+    expect(await page("docs/formats/staged-mounts.md")).toMatch(/or that can be written and says `stage: true`/);
     expect(await page("docs/agreement.md")).toMatch(/With `stage: true` a mount that can be written is a view/);
   });
 });

@@ -8,9 +8,9 @@ import { TOOLS } from "../../src/tools/toolbox.ts";
 const ROOT = join(import.meta.dirname, "../..");
 const read = async (path: string): Promise<string> => await readFile(join(ROOT, path), "utf8");
 
-/** The first cells of the table below a heading. */
-function firstCells(page: string, heading: string): string[] {
-  const [, rest = ""] = page.split(`\n${heading}\n`);
+/** The first cells of the table below a heading, or of the whole page. */
+function firstCells(page: string, heading: string | null): string[] {
+  const [, rest = ""] = heading === null ? ["", page] : page.split(`\n${heading}\n`);
   const section = rest.split(/^## /m)[0] ?? "";
   return [...section.matchAll(/^\| `(\w+)` +\|/gm)].map(([, name = ""]) => name);
 }
@@ -22,7 +22,7 @@ describe("the pages", () => {
   });
 
   it("name every type of audit record", async () => {
-    expect(firstCells(await read("docs/formats.md"), "## Audit trail").toSorted()).toEqual([...AUDIT_TYPES].toSorted());
+    expect(firstCells(await read("docs/formats/audit-trail.md"), null).toSorted()).toEqual([...AUDIT_TYPES].toSorted());
   });
 
   it("name every path of the state directory", async () => {
@@ -40,7 +40,7 @@ describe("the pages", () => {
     );
     const text = sources.join("\n");
     const unknown: string[] = [];
-    for (const page of await Array.fromAsync(glob(["*.md", "docs/*.md"], { cwd: ROOT }))) {
+    for (const page of await Array.fromAsync(glob(["*.md", "docs/**/*.md"], { cwd: ROOT }))) {
       const codes = [...(await read(page)).matchAll(/`([A-Z]+(?:_[A-Z]+)+)`/g)].map(([, code = ""]) => code);
       unknown.push(...codes.filter((code) => !text.includes(code)).map((code) => `${page}: ${code}`));
     }

@@ -152,9 +152,9 @@ describe("what docs/agents.md prints", () => {
   });
 });
 
-describe("what docs/formats.md prints", () => {
+describe("what docs/formats/approvals.md prints", () => {
   it("is a program that the compiler takes, and that decides", async () => {
-    const printed = await blockWith("docs/formats.md", "ts", "callbackApprover(");
+    const printed = await blockWith("docs/formats/approvals.md", "ts", "callbackApprover(");
     const asked = (more: string) =>
       `(await approver.decide({ run: "r", root: "r", worker: "w", ${more} }, new AbortController().signal)).outcome`;
     const program = `import { callbackApprover, openProject } from "corral";

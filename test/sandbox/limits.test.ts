@@ -21,9 +21,9 @@ describe("limits", () => {
 });
 
 describe("the table of limits", () => {
-  it("is the one in docs/formats.md, in its order", async () => {
+  it("is the one in docs/formats/limits.md, in its order", async () => {
     const written = { duration: "a duration", bytes: "a size", number: "a number", count: "a whole number" };
-    expect(await docTable("docs/formats.md", ["limit", "written as", "what it limits"])).toEqual(
+    expect(await docTable("docs/formats/limits.md", ["limit", "written as", "what it limits"])).toEqual(
       Object.values(LIMITS).map(({ key, unit, meaning }) => [`\`${key}\``, written[unit], meaning]),
     );
   });

@@ -5,7 +5,7 @@ import { FleetWitness } from "./witness.ts";
 
 const PROGRESS_MS = 1000;
 
-/** `--events`: what happens in a fleet, as JSON lines for other programs (docs/formats.md has their shapes). */
+/** `--events`: what happens in a fleet, as JSON lines for other programs (docs/formats/results.md has their shapes). */
 export class EventLines implements AsyncDisposable {
   readonly #sink: EventSink;
   readonly #witness = new FleetWitness();

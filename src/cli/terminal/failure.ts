@@ -10,7 +10,7 @@ import { StateDirError } from "../../state/state-dir.ts";
 import { UsageError } from "./arguments.ts";
 import { EXIT } from "./exit-status.ts";
 
-/** An error as `--json` prints it: `{"error": …}` on standard output. docs/formats.md has the codes. */
+/** An error as `--json` prints it: `{"error": …}` on standard output. docs/troubleshooting.md has the codes. */
 export interface JsonError {
   readonly code: string;
   readonly message: string;

@@ -136,7 +136,7 @@ const limits = map({
   cost: z.number().min(0).max(1_000_000).optional(),
 });
 
-/** The front matter of a `*.worker` file, as in docs/formats.md. */
+/** The front matter of a `*.worker` file, as in docs/formats/worker.md. */
 export const workerYaml = map({
   name: named(nameFault).optional(),
   description: z.string().max(2000).default(""),

@@ -46,7 +46,7 @@ const MAX_TOOLS_AT_ONCE = 8;
 /** The kernel's limit for the path of a Unix socket, with its closing zero. */
 const MAX_SOCKET_PATH_BYTES = 107;
 
-/** A Unix socket that speaks HTTP and JSON, for one run; its routes are in docs/formats.md. */
+/** A Unix socket that speaks HTTP and JSON, for one run; its routes are in docs/formats/inside-a-cell.md. */
 export async function openBroker(ownerDir: string, run: string): Promise<Broker> {
   const dir = join(ownerDir, run);
   const socketPath = join(dir, "s");
