@@ -4,9 +4,11 @@ import { describe, expect, it } from "vitest";
 import { PROGRAM } from "../cli/program.ts";
 import { isShown, runSteps, stepsOf } from "./page-session.ts";
 
+const ROOT = join(import.meta.dirname, "../..");
+
 describe("docs/tutorial.md", () => {
   it("has commands that print what the page shows", async () => {
-    const steps = stepsOf(await readFile(join(import.meta.dirname, "../../docs/tutorial.md"), "utf8"));
+    const steps = stepsOf(await readFile(join(ROOT, "docs/tutorial.md"), "utf8"));
     expect(steps.length).toBeGreaterThan(12);
     const printed = await runSteps(steps, PROGRAM);
     expect(printed).toHaveLength(steps.length);
@@ -14,6 +16,20 @@ describe("docs/tutorial.md", () => {
       const text = printed[index] ?? "";
       expect(isShown(text, shown ?? ""), `line ${line}; printed:\n${text}`).toBe(true);
     }
+  });
+});
+
+describe("README.md", () => {
+  it("begins with a command that prints what the page shows", async () => {
+    const [first] = stepsOf(await readFile(join(ROOT, "README.md"), "utf8"));
+    expect(first?.shown).toContain("Hello from a PDF.");
+    const before = {
+      commands: `mkdir inbox; cp '${ROOT}/templates/documents/inbox/hello.pdf' inbox/`,
+      shown: null,
+      line: 0,
+    };
+    const [, printed = ""] = first === undefined ? [] : await runSteps([before, first], PROGRAM);
+    expect(isShown(printed, first?.shown ?? ""), printed).toBe(true);
   });
 });
 
