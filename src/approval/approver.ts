@@ -91,7 +91,7 @@ export const autoDeny: Approver = {
 
 /** For the mode `interactive` on a command line without a terminal. */
 export const noTerminal: Approver = {
-  decide: async () => denied("the approval mode is interactive, but there is no terminal for the question"),
+  decide: async () => unasked("the approval mode is interactive, but there is no terminal for the question"),
 };
 
 /** For the mode `interactive` in a program that set none. */

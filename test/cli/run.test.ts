@@ -174,7 +174,7 @@ describe("corral run, used wrongly", () => {
     [["run", "three", "--policy", "untrusty"], "`untrusted`"],
     [["run", "three", "--approve", "perhaps"], "approve_all"],
     [["run", "three", "--project", "nowhere"], "nowhere: the project's folder does not exist"],
-    [["run"], "missing required argument"],
+    [["run"], "name a worker, or write a command after --"],
     [["rum"], "Did you mean run?"],
   ])("says what is wrong with %j, and ends with 2", async (args, says) => {
     const { status, stdout, stderr } = await project.corral(args);
