@@ -1,8 +1,11 @@
 #!/usr/bin/env node
 import { type Stats, statSync } from "node:fs";
 import module from "node:module";
+import { packageVersion } from "../operations/package-version.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
 import { statePaths } from "../state/state-paths.ts";
+import { EXIT } from "./terminal/exit-status.ts";
+import { type Terminal, terminalOf } from "./terminal/terminal.ts";
 
 /** As `engines` of the package says. An older one fails somewhere in the middle, over words that it does not know. */
 const OLDEST_NODE = [22, 13] as const;
@@ -22,19 +25,29 @@ const state = stateOf(stateDir);
 if (state !== undefined && state.uid === process.geteuid?.() && (state.mode & 0o022) === 0)
   module.enableCompileCache(statePaths(stateDir).compiled);
 
-// Loaded only now, for the cache to be of use.
-const [{ main }, { terminalOf }, { EXIT }] = await Promise.all([
-  import("./program.ts"),
-  import("./terminal/terminal.ts"),
-  import("./terminal/exit-status.ts"),
-]);
+const args = process.argv.slice(2);
 const terminal = terminalOf(process);
-const status = await main(process.argv.slice(2), terminal);
+const status = await (isVersionAsked(args) ? printVersion(terminal) : run(args, terminal));
 
 // Whatever a library still holds open must not keep a finished command alive. What was printed is read first.
 const written = (stream: NodeJS.WriteStream) => new Promise((resolve) => stream.write("", resolve));
 await Promise.all([written(process.stdout), written(process.stderr)]);
 process.exit(terminal.fault === null ? status : EXIT.engineTrouble);
+
+/** Scripts ask for it often, and it needs no parser. */
+function isVersionAsked([first]: readonly string[]): boolean {
+  return first === "--version" || first === "-V";
+}
+
+function printVersion({ stdout }: Terminal): number {
+  stdout.write(`${packageVersion()}\n`);
+  return 0;
+}
+
+/** The code is loaded only now, for the cache to be of use. */
+async function run(args: readonly string[], terminal: Terminal): Promise<number> {
+  return await (await import("./program.ts")).main(args, terminal);
+}
 
 /** The code that needs an unreadable path reports it. */
 function stateOf(dir: string): Stats | undefined {

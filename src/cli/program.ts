@@ -4,62 +4,17 @@ import { stopWorkflowCommands } from "./github/workflow-commands.ts";
 import { EXIT } from "./terminal/exit-status.ts";
 import type { Failure } from "./terminal/failure.ts";
 import { printJson, say, type Terminal } from "./terminal/terminal.ts";
-import { addAudit } from "./verbs/audit.ts";
-import { addCells } from "./verbs/cells.ts";
-import { addChanges } from "./verbs/changes.ts";
-import { addCheck } from "./verbs/check.ts";
-import { addCompletion } from "./verbs/completion.ts";
-import { addDoctor } from "./verbs/doctor.ts";
-import { addExplain } from "./verbs/explain.ts";
-import { addFleet } from "./verbs/fleet.ts";
-import { type Frame, frameOf } from "./verbs/frame.ts";
-import { addGrants } from "./verbs/grants.ts";
-import { addImages } from "./verbs/images.ts";
-import { addInit } from "./verbs/init.ts";
-import { addMap } from "./verbs/map.ts";
-import { addMcp } from "./verbs/mcp.ts";
+import { addVerbs, type OutlinedVerb } from "./verbs/frame.ts";
 import { project } from "./verbs/options.ts";
-import { addRun } from "./verbs/run.ts";
-import { addRuns } from "./verbs/runs.ts";
-import { addSchema } from "./verbs/schema.ts";
-import { addShell } from "./verbs/shell.ts";
-import { addTool } from "./verbs/tool.ts";
-import { addTranscripts } from "./verbs/transcripts.ts";
 import { isWithoutProject } from "./verbs/without-project.ts";
-import { addWorkers } from "./verbs/workers.ts";
-
-/** All verbs, in the order of the help. Each file has the options and the help; what the verb does is loaded when it runs. */
-const VERBS: readonly ((frame: Frame) => void)[] = [
-  addInit,
-  addRun,
-  addExplain,
-  addCheck,
-  addWorkers,
-  addTool,
-  addShell,
-  addMcp,
-  addMap,
-  addFleet,
-  addRuns,
-  addCells,
-  addAudit,
-  addTranscripts,
-  addChanges,
-  addGrants,
-  addImages,
-  addDoctor,
-  addSchema,
-  addCompletion,
-];
 
 /** What these show is there for a folder without a project too: commands were run in it, and Corral has images of its own. */
 const KEPT_ANYWHERE: ReadonlySet<string> = new Set(["changes", "audit", "images", "runs"]);
 
 /** The whole command line: arguments in, exit status out. Every error ends here. */
 export async function main(args: readonly string[], terminal: Terminal): Promise<number> {
-  const program = programFor(terminal);
   try {
-    return await program.run(args);
+    return await (await programFor(terminal, args)).run();
   } catch (error) {
     // Commander has already said what is wrong, or printed the help or the version that was asked for.
     if (error instanceof CommanderError && error.exitCode === 0) return 0;
@@ -87,14 +42,13 @@ function wantsJson(args: readonly string[]): boolean {
 }
 
 interface Program {
-  /** All verbs with their options, for what reads command lines without running them. */
   readonly command: Command;
   /** Runs the verb that the arguments name; answers with its exit status. */
-  run(args: readonly string[]): Promise<number>;
+  run(): Promise<number>;
 }
 
-/** The program with all its verbs. */
-export function programFor(terminal: Terminal): Program {
+/** The program with all its verbs. Those that the arguments name have their options. */
+export async function programFor(terminal: Terminal, args: readonly string[]): Promise<Program> {
   let status = 0;
   const corral = new Command("corral")
     .description("Run untrusted work in containers that see only what they were granted.")
@@ -120,14 +74,16 @@ export function programFor(terminal: Terminal): Program {
     const orHere = KEPT_ANYWHERE.has(command.parent?.name() ?? "") || KEPT_ANYWHERE.has(command.name());
     command.setOptionValue("project", await nearestProject(terminal, { orHere }));
   });
-  const frame = frameOf(corral, terminal, (ended) => {
-    status = ended;
+  await addVerbs(corral, OUTLINE, {
+    args,
+    terminal,
+    ended(ended) {
+      status = ended;
+    },
   });
-  for (const add of VERBS) add(frame);
-
   return {
     command: corral,
-    async run(args) {
+    async run() {
       await corral.parseAsync([...args], { from: "user" });
       return status;
     },
@@ -142,3 +98,130 @@ function termOf(command: Command): string {
   });
   return [command.name(), ...args].join(" ");
 }
+
+/** All verbs, in the order of the help. */
+const OUTLINE: readonly OutlinedVerb[] = [
+  {
+    usage: "init [kind] [dir]",
+    description: "Write a project that runs at once: documents, batch, agent or ci.",
+    load: async () => (await import("./verbs/init.ts")).addInit,
+  },
+  {
+    usage: "run [worker] [words...]",
+    description: "Run a worker and all workers that it calls; or, without a project, the command after `--`.",
+    load: async () => (await import("./verbs/run.ts")).addRun,
+  },
+  {
+    usage: "explain [worker] [words...]",
+    description:
+      "Show what a worker, or a command without a project, would get and what removed the rest, without running it.",
+    load: async () => (await import("./verbs/explain.ts")).addExplain,
+  },
+  {
+    usage: "check",
+    description: "Find every call path of the project that would be refused. Run nothing.",
+    load: async () => (await import("./verbs/check.ts")).addCheck,
+  },
+  {
+    usage: "workers",
+    description: "List the workers of a project.",
+    load: async () => (await import("./verbs/workers.ts")).addWorkers,
+  },
+  {
+    usage: "tool [name] [input]",
+    description:
+      "Use one tool in a worker's sandbox. Without a name, list the tools; with --worker, its own, with their inputs.",
+    load: async () => (await import("./verbs/tool.ts")).addTool,
+  },
+  {
+    usage: "shell [worker]",
+    description: "Open a shell in the container that a worker would get, or in one that the options describe.",
+    load: async () => (await import("./verbs/shell.ts")).addShell,
+  },
+  {
+    usage: "mcp",
+    description: "Serve a worker's tools, files and container to an MCP client.",
+    load: async () => (await import("./verbs/mcp.ts")).addMcp,
+  },
+  {
+    usage: "map [worker]",
+    description: "Run a worker over many items, each in its own sandbox.",
+    load: async () => (await import("./verbs/map.ts")).addMap,
+  },
+  {
+    usage: "fleet",
+    description: "Inspect, resume and retry fleets.",
+    load: async () => (await import("./verbs/fleet.ts")).addFleet,
+  },
+  {
+    usage: "runs",
+    description: "List, read and stop runs, and show what they printed.",
+    load: async () => (await import("./verbs/runs.ts")).addRuns,
+  },
+  {
+    usage: "ps",
+    description: "List the containers of running workers, and those left behind.",
+    load: async () => (await import("./verbs/cells.ts")).addCells,
+  },
+  {
+    usage: "reap",
+    description: "Remove what dead corral processes left behind, and nothing else.",
+    load: async () => (await import("./verbs/cells.ts")).addCells,
+  },
+  {
+    usage: "du",
+    description: "Show how much Corral keeps on this machine, by kind.",
+    load: async () => (await import("./verbs/cells.ts")).addCells,
+  },
+  {
+    usage: "gc",
+    description: "Remove what is too old of all that Corral keeps, and what dead processes left.",
+    load: async () => (await import("./verbs/cells.ts")).addCells,
+  },
+  {
+    usage: "audit",
+    description: "Show the audit trail of a project: what was asked, approved and done.",
+    load: async () => (await import("./verbs/audit.ts")).addAudit,
+  },
+  {
+    usage: "transcripts",
+    description: "Read the conversations of agents.",
+    load: async () => (await import("./verbs/transcripts.ts")).addTranscripts,
+  },
+  {
+    usage: "changes",
+    description: "Review and apply what runs wrote and no person approved yet.",
+    load: async () => (await import("./verbs/changes.ts")).addChanges,
+  },
+  {
+    usage: "grants",
+    description: "List and revoke what running workers were granted beyond their files.",
+    load: async () => (await import("./verbs/grants.ts")).addGrants,
+  },
+  {
+    usage: "images",
+    description: "List, build, pull and remove images, those of Corral and those of a project.",
+    load: async () => (await import("./verbs/images.ts")).addImages,
+  },
+  {
+    usage: "doctor",
+    description: "Check whether this machine can run workers, and what is missing.",
+    load: async () => (await import("./verbs/doctor.ts")).addDoctor,
+  },
+  {
+    usage: "schema [kind]",
+    description: "Print the format of a file as JSON Schema, for editors. Without a kind, list the kinds.",
+    load: async () => (await import("./verbs/schema.ts")).addSchema,
+  },
+  {
+    usage: "completion <shell>",
+    description: "Print the script with which a shell completes corral.",
+    load: async () => (await import("./verbs/completion.ts")).addCompletion,
+  },
+  {
+    usage: "complete <shell> [words...]",
+    description: "Print how a command line continues.",
+    isHidden: true,
+    load: async () => (await import("./verbs/completion.ts")).addCompletion,
+  },
+];

@@ -13,9 +13,21 @@ const terminalTo = (write: (text: string) => void): Terminal =>
   ({ env: {}, cwd: "/", stdout: { write }, stderr: { write } }) as unknown as Terminal;
 
 /** The words of every command that has no commands below it. */
-function verbs(command: Command = programFor(terminalTo(() => {})).command, path: readonly string[] = []): string[][] {
+async function verbs(): Promise<string[][]> {
+  const programNaming = async (names: readonly string[]): Promise<Command> =>
+    (
+      await programFor(
+        terminalTo(() => {}),
+        names,
+      )
+    ).command;
+  const names = (await programNaming([])).commands.map((one) => one.name());
+  return verbsBelow(await programNaming(names));
+}
+
+function verbsBelow(command: Command, path: readonly string[] = []): string[][] {
   const below = command.commands.filter((one) => one.name() !== "help");
-  return below.length === 0 ? [[...path]] : below.flatMap((one) => verbs(one, [...path, one.name()]));
+  return below.length === 0 ? [[...path]] : below.flatMap((one) => verbsBelow(one, [...path, one.name()]));
 }
 
 /** The examples at the end of a help. */
@@ -52,7 +64,7 @@ describe("every example", () => {
   it("of a help is one too, and is an example of that command", async () => {
     const faults: string[] = [];
     let count = 0;
-    for (const verb of verbs()) {
+    for (const verb of await verbs()) {
       const text = await examplesOf(verb);
       const lines = corralLinesOf(text.replace(/^ {2}/gm, ""));
       if (text !== "" && lines.length < (text.match(/^ {2}corral /gm)?.length ?? 0))

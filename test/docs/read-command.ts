@@ -29,7 +29,8 @@ export async function faultOf(words: readonly string[]): Promise<string | null> 
   };
   // A folder with a project, because the program looks for one before it runs a verb.
   const cwd = join(import.meta.dirname, "../../examples/inbox");
-  const { command } = programFor({ env: {}, cwd, stdout: stream, stderr: stream } as unknown as Terminal);
+  const terminal = { env: {}, cwd, stdout: stream, stderr: stream } as unknown as Terminal;
+  const { command } = await programFor(terminal, words);
   let reached = false;
   const withoutActions = (one: Command): void => {
     if (one.commands.length === 0)

@@ -2,7 +2,7 @@ import type { Frame } from "./frame.ts";
 import { examples, json, project } from "./options.ts";
 
 export function addAudit({ does, terminal, verb }: Frame): void {
-  verb("audit", "Show the audit trail of a project: what was asked, approved and done.")
+  verb("audit")
     .addOption(project())
     .option("--verify", "verify every record's seal and place, and print the verdict")
     .option("--run <id>", "show only this run, or the tree of calls below it")

@@ -2,19 +2,19 @@ import type { Frame } from "./frame.ts";
 import { examples, json } from "./options.ts";
 
 export function addCells({ does, terminal, verb }: Frame): void {
-  verb("ps", "List the containers of running workers, and those left behind.")
+  verb("ps")
     .addOption(json())
     .action(does(async (options) => (await import("../machine/cells.ts")).psVerb(options, terminal)));
 
-  verb("reap", "Remove what dead corral processes left behind, and nothing else.")
+  verb("reap")
     .addOption(json())
     .action(does(async (options) => (await import("../machine/cells.ts")).reapVerb(options, terminal)));
 
-  verb("du", "Show how much Corral keeps on this machine, by kind.")
+  verb("du")
     .addOption(json())
     .action(does(async (options) => (await import("../machine/stored.ts")).duVerb(options, terminal)));
 
-  verb("gc", "Remove what is too old of all that Corral keeps, and what dead processes left.")
+  verb("gc")
     .option("--dry-run", "print what would be removed, and remove nothing")
     .option("--older-than <age>", "remove what is older, such as 30d or 12h, and ended fleets too")
     .addOption(json())

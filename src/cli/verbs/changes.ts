@@ -3,7 +3,7 @@ import type { Frame } from "./frame.ts";
 import { approve, examples, IDS, json, project, repeatable } from "./options.ts";
 
 export function addChanges({ does, group, terminal }: Frame): void {
-  const changes = group("changes", "Review and apply what runs wrote and no person approved yet.");
+  const changes = group("changes");
   changes.command.addHelpText("after", CHANGES_HELP);
   const ofChanges = (usage: string, description: string): Command => changes.verb(usage, description).addOption(json());
   ofChanges("ls", "List the changesets that wait for approval.")

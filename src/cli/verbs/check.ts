@@ -2,7 +2,7 @@ import type { Frame } from "./frame.ts";
 import { examples, json, project } from "./options.ts";
 
 export function addCheck({ does, terminal, verb }: Frame): void {
-  verb("check", "Find every call path of the project that would be refused. Run nothing.")
+  verb("check")
     .addOption(project())
     .addOption(json())
     .addHelpText(

@@ -1,11 +1,9 @@
-import { Argument } from "commander";
 import { COMPLETED_SHELLS } from "../shell/kinds.ts";
 import type { Frame } from "./frame.ts";
-import { examples } from "./options.ts";
+import { examples, oneOf } from "./options.ts";
 
 export function addCompletion({ does, terminal, verb }: Frame): void {
-  verb("completion", "Print the script with which a shell completes corral.")
-    .addArgument(new Argument("<shell>", "the shell").choices(COMPLETED_SHELLS))
+  oneOf(verb("completion"), "the shell", COMPLETED_SHELLS)
     .addHelpText(
       "after",
       examples('eval "$(corral completion bash)"', "corral completion fish > ~/.config/fish/completions/corral.fish"),
@@ -13,7 +11,7 @@ export function addCompletion({ does, terminal, verb }: Frame): void {
     .action(does(async (shell) => (await import("../shell/completion.ts")).completionVerb(shell, terminal)));
 
   // The scripts call it; it is not for people.
-  verb("complete <shell> [words...]", "Print how a command line continues.", { hidden: true }).action(
+  verb("complete").action(
     does(async (shell, words, _, command) =>
       (await import("../shell/complete.ts")).completeVerb(shell, words, command.parent, terminal),
     ),

@@ -2,7 +2,7 @@ import type { Frame } from "./frame.ts";
 import { json } from "./options.ts";
 
 export function addDoctor({ does, terminal, verb }: Frame): void {
-  verb("doctor", "Check whether this machine can run workers, and what is missing.")
+  verb("doctor")
     .addOption(json())
     .addHelpText("after", "\nExit status: 0 if nothing is missing, otherwise 1.")
     .action(does(async (options) => (await import("../machine/doctor.ts")).doctorVerb(options, terminal)));

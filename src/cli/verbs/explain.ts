@@ -3,10 +3,9 @@ import { examples, json, policy, project } from "./options.ts";
 import { oneWorker, withoutProject } from "./without-project.ts";
 
 export function addExplain({ does, terminal, verb }: Frame): void {
-  const explain = verb(
-    "explain [worker] [words...]",
-    "Show what a worker, or a command without a project, would get and what removed the rest, without running it.",
-  ).usage("[options] <worker> [-- arguments...]\n       corral explain [options] -- <command...>");
+  const explain = verb("explain").usage(
+    "[options] <worker> [-- arguments...]\n       corral explain [options] -- <command...>",
+  );
   withoutProject(explain.addOption(project()))
     .addOption(policy())
     .addOption(json())

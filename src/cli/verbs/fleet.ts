@@ -3,7 +3,7 @@ import type { Frame } from "./frame.ts";
 import { events, IDS, json, junit, notify, project } from "./options.ts";
 
 export function addFleet({ does, group, terminal }: Frame): void {
-  const fleet = group("fleet", "Inspect, resume and retry fleets.");
+  const fleet = group("fleet");
   fleet.command.addHelpText("after", `\n${IDS}`);
   const ofFleet = (usage: string, description: string): Command => fleet.verb(usage, description).addOption(project());
   ofFleet("ls", "List the fleets of the project, the newest first.")

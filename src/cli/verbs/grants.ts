@@ -2,7 +2,7 @@ import type { Frame } from "./frame.ts";
 import { examples, IDS, json } from "./options.ts";
 
 export function addGrants({ does, group, terminal }: Frame): void {
-  const grants = group("grants", "List and revoke what running workers were granted beyond their files.");
+  const grants = group("grants");
   grants
     .verb("ls", "List the grants of all running workers.", { isDefault: true })
     .addOption(json())

@@ -2,7 +2,7 @@ import type { Frame } from "./frame.ts";
 import { examples, json, project } from "./options.ts";
 
 export function addImages({ does, group, terminal }: Frame): void {
-  const images = group("images", "List, build, pull and remove images, those of Corral and those of a project.");
+  const images = group("images");
   images
     .verb(
       "build [names...]",

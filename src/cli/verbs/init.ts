@@ -2,7 +2,7 @@ import type { Frame } from "./frame.ts";
 import { examples, json } from "./options.ts";
 
 export function addInit({ does, terminal, verb }: Frame): void {
-  verb("init [kind] [dir]", "Write a project that runs at once: documents, batch, agent or ci.")
+  verb("init")
     .addOption(json("print what was written as JSON"))
     .addHelpText("after", INIT_HELP)
     .action(

@@ -3,7 +3,7 @@ import type { Frame } from "./frame.ts";
 import { events, examples, json, junit, notify, policy, project, repeatable } from "./options.ts";
 
 export function addMap({ does, terminal, verb }: Frame): void {
-  verb("map [worker]", "Run a worker over many items, each in its own sandbox.")
+  verb("map")
     .addOption(project())
     .option("--over <glob>", "make one item for each file that matches")
     .option(

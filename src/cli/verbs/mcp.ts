@@ -3,10 +3,7 @@ import { approve, examples, policy, project } from "./options.ts";
 import { save, withoutProject } from "./without-project.ts";
 
 export function addMcp({ does, terminal, verb }: Frame): void {
-  const mcp = verb("mcp", "Serve a worker's tools, files and container to an MCP client.").option(
-    "--worker <name>",
-    "give the client the sandbox of this worker",
-  );
+  const mcp = verb("mcp").option("--worker <name>", "give the client the sandbox of this worker");
   withoutProject(mcp.addOption(project()))
     .addOption(save())
     .addOption(policy())

@@ -1,4 +1,4 @@
-import { InvalidArgumentError, Option } from "commander";
+import { type Command, InvalidArgumentError, Option } from "commander";
 import { APPROVAL_MODE_NAMES } from "../../sandbox/approval.ts";
 
 export function project(): Option {
@@ -48,6 +48,15 @@ export function repeatable(flags: string, description: string, absent = "none"):
 
 function collect(value: string, before: readonly string[]): readonly string[] {
   return [...before, value];
+}
+
+/** A verb whose only argument, which the outline has, is one of these. */
+export function oneOf(verb: Command, meaning: string, choices: readonly string[]): Command {
+  for (const argument of verb.registeredArguments) {
+    argument.description = meaning;
+    argument.choices(choices);
+  }
+  return verb;
 }
 
 export function examples(...lines: readonly string[]): string {

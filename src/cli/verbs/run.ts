@@ -3,10 +3,7 @@ import { approve, examples, json, policy, project, repeatable } from "./options.
 import { oneWorker, save, withoutProject } from "./without-project.ts";
 
 export function addRun({ does, terminal, verb }: Frame): void {
-  const run = verb(
-    "run [worker] [words...]",
-    "Run a worker and all workers that it calls; or, without a project, the command after `--`.",
-  ).usage("[options] <worker> [-- arguments...]\n       corral run [options] -- <command...>");
+  const run = verb("run").usage("[options] <worker> [-- arguments...]\n       corral run [options] -- <command...>");
   withoutProject(run.addOption(project()))
     .addOption(save())
     .option("--input <json>", "give the worker this JSON on its standard input; @FILE reads a file, - standard input")

@@ -3,7 +3,7 @@ import type { Frame } from "./frame.ts";
 import { examples, IDS, json, project } from "./options.ts";
 
 export function addRuns({ does, group, terminal }: Frame): void {
-  const runs = group("runs", "List, read and stop runs, and show what they printed.");
+  const runs = group("runs");
   runs.command.addHelpText("after", RUNS_HELP);
   const ofRuns = (usage: string, description: string): Command => runs.verb(usage, description).addOption(project());
   ofRuns("ls", "List the runs of the project, the newest first. Items of fleets are in their fleets.")

@@ -1,11 +1,9 @@
-import { Argument } from "commander";
 import { FILES_OF, SCHEMA_KINDS } from "../../declarations/editor/kinds.ts";
 import type { Frame } from "./frame.ts";
-import { examples } from "./options.ts";
+import { examples, oneOf } from "./options.ts";
 
 export function addSchema({ does, terminal, verb }: Frame): void {
-  verb("schema", "Print the format of a file as JSON Schema, for editors. Without a kind, list the kinds.")
-    .addArgument(new Argument("[kind]", "the kind of file").choices(SCHEMA_KINDS))
+  oneOf(verb("schema"), "the kind of file", SCHEMA_KINDS)
     .option("--write <folder>", "write all of them into this folder, and print the settings for editors")
     .addHelpText("after", SCHEMA_HELP)
     .action(does(async (kind, options) => (await import("../shell/schema.ts")).schemaVerb(kind, options, terminal)));

@@ -3,10 +3,7 @@ import { examples, policy, project } from "./options.ts";
 import { save, withoutProject } from "./without-project.ts";
 
 export function addShell({ does, terminal, verb }: Frame): void {
-  const shell = verb(
-    "shell [worker]",
-    "Open a shell in the container that a worker would get, or in one that the options describe.",
-  );
+  const shell = verb("shell");
   withoutProject(shell.addOption(project()))
     .addOption(save())
     .addOption(policy())

@@ -3,10 +3,7 @@ import { approve, examples, json, policy, project } from "./options.ts";
 import { withoutProject } from "./without-project.ts";
 
 export function addTool({ does, terminal, verb }: Frame): void {
-  const tool = verb(
-    "tool [name] [input]",
-    "Use one tool in a worker's sandbox. Without a name, list the tools; with --worker, its own, with their inputs.",
-  ).option("--worker <name>", "use the sandbox of this worker");
+  const tool = verb("tool").option("--worker <name>", "use the sandbox of this worker");
   withoutProject(tool.addOption(project()))
     .addOption(policy())
     .addOption(approve())

@@ -2,7 +2,7 @@ import type { Frame } from "./frame.ts";
 import { examples, IDS, json, project } from "./options.ts";
 
 export function addTranscripts({ does, group, terminal }: Frame): void {
-  const transcripts = group("transcripts", "Read the conversations of agents.");
+  const transcripts = group("transcripts");
   transcripts
     .verb("ls", "List the transcripts of the project, the newest first.")
     .addOption(project())

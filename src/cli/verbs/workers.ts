@@ -2,7 +2,7 @@ import type { Frame } from "./frame.ts";
 import { examples, json, project } from "./options.ts";
 
 export function addWorkers({ does, group, terminal }: Frame): void {
-  const workers = group("workers", "List the workers of a project.");
+  const workers = group("workers");
   workers
     .verb("ls", "List the workers of the project, or what is wrong in its files.", { isDefault: true })
     .addOption(project())

@@ -1,0 +1,72 @@
+import { spawnSync } from "node:child_process";
+import { statSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, it } from "vitest";
+import { main } from "../../src/cli/program.ts";
+import type { Terminal } from "../../src/cli/terminal/terminal.ts";
+import { PROGRAM } from "./program.ts";
+
+const SOURCE = join(import.meta.dirname, "../../src/cli/corral.ts");
+
+/** Prints the address of each module of a file that is loaded. Standard output belongs to the command. */
+const PRINT_LOADED = `import { registerHooks } from "node:module"; import { writeSync } from "node:fs";
+registerHooks({ load(url, context, next) { if (url.startsWith("file:")) writeSync(2, url + "\\n"); return next(url, context); } });`;
+
+function loadedBy(program: string, ...args: readonly string[]): string[] {
+  const { status, stdout, stderr } = spawnSync(
+    process.execPath,
+    ["--import", `data:text/javascript,${encodeURIComponent(PRINT_LOADED)}`, program, ...args],
+    { encoding: "utf8", env: { ...process.env, CORRAL_STATE_DIR: "/nowhere/state" } },
+  );
+  expect([status, stdout === ""]).toEqual([0, false]);
+  return stderr.trim().split("\n");
+}
+
+function packagesOf(urls: readonly string[]): string[] {
+  const names = urls.flatMap((url) => /\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(url)?.[1] ?? []);
+  return [...new Set(names)].sort();
+}
+
+describe("a command that prints what it is", () => {
+  it("loads nothing but the parser of the command line and colours: no zod, no yaml, no client of the Engine", () => {
+    expect(packagesOf(loadedBy(SOURCE, "--help"))).toEqual(["commander", "picocolors"]);
+    expect(packagesOf(loadedBy(SOURCE, "run", "--help"))).toEqual(["commander", "picocolors"]);
+    expect(packagesOf(loadedBy(SOURCE, "--version"))).toEqual(["picocolors"]);
+  });
+
+  it("loads the options of no verb that the arguments do not name", () => {
+    const verbFiles = (...args: readonly string[]): string[] =>
+      loadedBy(SOURCE, ...args).flatMap((url) => /\/cli\/verbs\/([\w-]+)\.ts$/.exec(url)?.[1] ?? []);
+    const always = verbFiles("--help");
+    expect(always).not.toContain("run");
+    expect(verbFiles("fleet", "--help").filter((name) => !always.includes(name))).toEqual(["fleet"]);
+  });
+
+  it.each([
+    [["--version"], 24],
+    [["--help"], 110],
+  ])("reads few and small files of the built program: %j", (args, maxKib) => {
+    const files = loadedBy(PROGRAM, ...args).map((url) => fileURLToPath(url));
+    const bytes = files.reduce((sum, file) => sum + statSync(file).size, 0);
+    expect(bytes).toBeLessThan(maxKib * 1024);
+    expect(files.length).toBeLessThan(8);
+  });
+});
+
+describe("each verb of the program", () => {
+  it("gets its options when it is named", async () => {
+    const verbs = [...(await helpOf()).matchAll(/^ {2}([a-z]+)/gm)].map(([, name = ""]) => name);
+    expect(verbs.length).toBeGreaterThan(20);
+    for (const verb of [...verbs, "complete"].filter((name) => name !== "help"))
+      expect(await helpOf(verb), verb).toContain("print this help");
+  });
+});
+
+async function helpOf(...verb: readonly string[]): Promise<string> {
+  let text = "";
+  const stream = { write: (piece: string) => (text += piece) };
+  const terminal = { env: {}, cwd: "/", stdout: stream, stderr: stream } as unknown as Terminal;
+  expect(await main([...verb, "--help"], terminal)).toBe(0);
+  return text;
+}
