@@ -29,7 +29,7 @@ describe("the cell of a worker that declares a secret", () => {
       stat -c '%a %u %s' /run/secrets/token
       ls /run/secrets
       stat -f -c %T /run/secrets
-      cat /proc/*/environ /proc/*/cmdline | tr '\\0' '\\n' | grep -c -F "$(cat /run/secrets/token)"
+      cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -c -F -f /run/secrets/token
       cat; cat /run/secrets/token`);
     await using opened = await openWithSecret({ workers: { w: { command, secrets: ["token"] } } }, {}, canary);
     const result = await opened.project.run("w", { input: "its input" });
