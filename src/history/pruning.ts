@@ -9,6 +9,8 @@ import { type Keep, prune } from "./retention.ts";
 const TOTAL_FILE = "total";
 const MAX_TOTAL_FILE_BYTES = 64 * 1024;
 const EVERY_MS = 6 * 3_600_000;
+/** A process that lives long looks again after any of these: runs that it began, bytes that they printed, and time. */
+const LOOK_AGAIN = { runs: 100, bytes: 64 * 1024 ** 2, ms: 3_600_000 };
 /** So many more than a project keeps are tolerated, so that not each run prunes. */
 const TOLERANCE = 1.1;
 /** Records that one run removes beside its own work. */
@@ -27,13 +29,23 @@ export interface PruningOptions {
 export class Pruning {
   readonly #options: PruningOptions;
   #working: Promise<void> = Promise.resolve();
+  /** Since it looked last; null: it never has. */
+  #since: { runs: number; bytes: number; readonly atMs: number } | null = null;
 
   constructor(options: PruningOptions) {
     this.#options = options;
   }
 
-  /** Prunes if it is time. `projectRuns`: the records of the project that runs something. */
+  /** A run begins. Prunes if it is time. `projectRuns`: the records of the project that runs something. */
   begin(projectRuns: string): void {
+    const since = this.#since;
+    if (since !== null) {
+      since.runs += 1;
+      const { runs, bytes, ms } = LOOK_AGAIN;
+      // A clock that was set back is no reason to wait.
+      if (since.runs < runs && since.bytes < bytes && Math.abs(Date.now() - since.atMs) < ms) return;
+    }
+    this.#since = { runs: 0, bytes: 0, atMs: Date.now() };
     this.#work(async () => {
       if (await this.#isDue(projectRuns)) await pruneNow(this.#options, MAX_REMOVED);
     });
@@ -41,6 +53,7 @@ export class Pruning {
 
   /** So many bytes were added. */
   added(bytes: number): void {
+    if (this.#since !== null) this.#since.bytes += LEAST_BYTES + bytes;
     this.#work(() => appendFile(join(this.#options.runsDir, TOTAL_FILE), `${LEAST_BYTES + bytes}\n`, { mode: 0o600 }));
   }
 

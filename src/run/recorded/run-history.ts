@@ -39,7 +39,6 @@ export class ProjectHistory implements History, AsyncDisposable {
   readonly #live: LiveRuns;
   readonly #pruning: Pruning;
   readonly #ending = new Set<Promise<void>>();
-  #isPruned = false;
 
   constructor(place: HistoryPlace, emit: Emit) {
     const { stateDir, projectDir, ownerDir, keep, maxBytes } = place;
@@ -72,8 +71,7 @@ export class ProjectHistory implements History, AsyncDisposable {
       this.#ending.add(ending);
       void ending.finally(() => this.#ending.delete(ending));
     };
-    if (!this.#isPruned) this.#pruning.begin(this.#projectRuns);
-    this.#isPruned = true;
+    this.#pruning.begin(this.#projectRuns);
     return recorded(begun, recording, stopped, end);
   }
 
