@@ -4,7 +4,9 @@ import { auditKey, type SealedRecord } from "../audit/seal.ts";
 import { type Verdict, verifyTrail } from "../audit/verify.ts";
 import { loadSealKey } from "../state/owner.ts";
 import { projectPaths } from "../state/state-paths.ts";
-import { unknownError } from "./request-error.ts";
+import { chosenId, ENOUGH_CANDIDATES, LATEST, type Nameable } from "./chosen-id.ts";
+import { RequestError, unknownError } from "./request-error.ts";
+import { printableLine } from "./wording/printable.ts";
 
 /** A project, and where Corral keeps its data. Both paths are absolute; `projectDir` contains no symbolic link, and need not exist any more. */
 export interface ProjectPlace {
@@ -14,7 +16,7 @@ export interface ProjectPlace {
 
 /** A record must fit all fields that are there. */
 export interface AuditFilter {
-  /** Of this run, or of the tree of which it is the root. */
+  /** Of this run, or of the tree of which it is the root: its id, a prefix of it, or `latest` for the newest root run. */
   readonly run?: string;
   /** One of `AUDIT_TYPES`. */
   readonly type?: string;
@@ -34,14 +36,15 @@ export interface AuditRecords {
 /**
  * All records that fit, some at a time; a trail may be long. Reads what is there and checks each seal, not the order.
  *
- * @throws RequestError UNKNOWN_VALUE for a type that no record has
+ * @throws RequestError UNKNOWN_VALUE for a type that no record has; UNKNOWN_RUN, AMBIGUOUS_ID
  */
 export async function* auditRecords(
   place: ProjectPlace,
   filter: AuditFilter = {},
 ): AsyncGenerator<AuditRecords, void, undefined> {
-  const fits = filterOf(filter);
   const { trail, key } = await trailOf(place);
+  const run = filter.run === undefined ? undefined : await meantRun(filter.run, recordsOf(trail, key));
+  const fits = filterOf({ ...filter, ...(run === undefined ? {} : { run }) });
   for await (const lines of recordsOf(trail, key)) {
     const sealed = lines.filter((line) => line !== null);
     yield { records: sealed.filter(fits), sealed: sealed.length, foreign: lines.length - sealed.length };
@@ -72,6 +75,28 @@ export async function verifyAudit(place: ProjectPlace): Promise<Verdict | null> 
 
 async function trailOf({ stateDir, projectDir }: ProjectPlace) {
   return { trail: projectPaths(stateDir, projectDir).trail, key: auditKey(await loadSealKey(stateDir), projectDir) };
+}
+
+const WHOLE_ID = /^[0-9a-f]{12}$/;
+
+/** A whole id need not be looked up: nothing may be recorded of it. */
+async function meantRun(asked: string, trail: ReturnType<typeof recordsOf>): Promise<string> {
+  if (WHOLE_ID.test(asked)) return asked;
+  // The oldest first; few are kept, since a trail may be long.
+  const found = new Map<string, Nameable>();
+  for await (const lines of trail) {
+    for (const record of lines) {
+      const id = record?.run;
+      if (record === null || id === undefined || found.has(id)) continue;
+      const fits = asked === LATEST ? record.type === "run_requested" && record.root === id : id.startsWith(asked);
+      if (!fits) continue;
+      found.set(id, { id, about: `${record.worker ?? "no worker"}, ${record.at}` });
+      const [oldest = ""] = found.keys();
+      if (found.size > ENOUGH_CANDIDATES) found.delete(oldest);
+    }
+  }
+  const unknown = () => new RequestError("UNKNOWN_RUN", asked, `the trail has no run ${printableLine(asked, 80)}`);
+  return chosenId(asked, [...found.values()].toReversed(), unknown);
 }
 
 function filterOf({ run, type, since }: AuditFilter): (record: SealedRecord) => boolean {

@@ -67,7 +67,7 @@ describe("corral audit", () => {
   });
 
   it("tells a trail without a record from one in which none matches", async () => {
-    const none = await project.corral(["audit", "--run", "nobody"]);
+    const none = await project.corral(["audit", "--run", "000000000000"]);
     expect(none).toMatchObject({ status: 0, stdout: "", stderr: "No record matches.\n" });
     const empty = await project.corral(["audit", "--project", "elsewhere"]);
     expect(empty).toMatchObject({ status: 0, stdout: "", stderr: "Nothing is recorded.\n" });
@@ -89,6 +89,12 @@ describe("corral audit", () => {
 
   it.each([
     ["of a run", () => ["--run", run], ["run_requested", "run_started", "run_ended"]],
+    [
+      "of a run, by a prefix of its id",
+      () => ["--run", run.slice(0, 6)],
+      ["run_requested", "run_started", "run_ended"],
+    ],
+    ["of the newest run", () => ["--run", "latest"], ["run_requested", "refused"]],
     ["of a tree of runs, by its root", () => ["--run", "bbbbbbbbbbbb"], ["approval"]],
     ["of a type", () => ["--type", "refused"], ["refused"]],
     ["the newest", () => ["--limit", "2"], ["refused", "approval"]],
@@ -104,6 +110,8 @@ describe("corral audit", () => {
     [["--type", "aproval"], "did you mean `approval`?"],
     [["--since", "yesterday"], "--since takes a date"],
     [["--limit", "0"], "--limit takes a number"],
+    [["--run", "nobody"], "the trail has no run nobody"],
+    [["--run", ""], "the trail has no run"],
   ])("refuses %j as wrong usage", async (options, told) => {
     const { status, stderr } = await project.corral(["audit", ...options]);
     expect(stderr).toContain(told);

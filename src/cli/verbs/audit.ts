@@ -5,7 +5,7 @@ export function addAudit({ does, terminal, verb }: Frame): void {
   verb("audit")
     .addOption(project())
     .option("--verify", "verify every record's seal and place, and print the verdict")
-    .option("--run <id>", "show only this run, or the tree of calls below it")
+    .option("--run <id>", "show only this run, or the tree of calls below it: an id, its beginning, or latest")
     .option("--type <type>", "show only records of this type")
     .option("--since <date>", "show only records since this time; a date alone is UTC")
     .option("--limit <n>", "show at most so many, the newest (50; with --json all)")
