@@ -66,7 +66,7 @@ export async function* changeDiffs(
   const left = { bytes: limits.totalBytes, read: limits.readBytes };
   for (const change of changeset.changes.slice(0, limits.changes)) {
     const verdict = verdictOn(change, mounts, coming);
-    const diff = verdict === null ? await diffOf(change, mounts, limits, left) : marked(change, verdict);
+    const diff = verdict === null ? diffOf(change, mounts, limits, left) : marked(change, verdict);
     left.bytes -= bytesOf(diff.lines);
     yield diff;
   }
@@ -93,7 +93,7 @@ function verdictOn(change: Change, mounts: OpenMounts, coming: Coming): Verdict 
   return kind === "create" && comes ? null : whyNot(change, mounts);
 }
 
-async function diffOf(change: Change, mounts: OpenMounts, limits: DiffLimits, left: Left): Promise<ChangeDiff> {
+function diffOf(change: Change, mounts: OpenMounts, limits: DiffLimits, left: Left): ChangeDiff {
   const { kind, type, next, base } = change;
   if (kind === "delete" || type !== "file" || next === null) return shown(change, [heading(change)]);
   const sizes = `${sizeOf(base)}${next.size} bytes`;
@@ -101,7 +101,7 @@ async function diffOf(change: Change, mounts: OpenMounts, limits: DiffLimits, le
   if (size > limits.fileBytes) return shown(change, [`${heading(change)} (${sizes}; too large to show)`]);
   if (left.bytes <= 0 || left.read < size) return shown(change, [`${heading(change)} (${sizes}; not shown)`]);
   left.read -= size;
-  const versions = await versionsOf(change, mounts).catch(impossible);
+  const versions = readVersions(change, mounts);
   if (isVerdict(versions)) return marked(change, versions);
   const { before, after } = versions;
   if (!isText(before) || !isText(after)) return shown(change, [`${heading(change)} (binary, ${sizes})`]);
@@ -111,6 +111,14 @@ async function diffOf(change: Change, mounts: OpenMounts, limits: DiffLimits, le
   const name = visibleName(change.path);
   const title = hunks.length === 0 ? [] : [`--- ${kind === "create" ? "/dev/null" : name}`, `+++ ${name}`];
   return shown(change, [...(title.length === 0 || modeOf(change) !== "" ? [heading(change)] : []), ...title, ...hunks]);
+}
+
+function readVersions(change: Change, mounts: OpenMounts): ReturnType<typeof versionsOf> {
+  try {
+    return versionsOf(change, mounts);
+  } catch (error) {
+    return impossible(error);
+  }
 }
 
 /** The change in one line: `modify /work/run.sh, mode 644 -> 755`. */

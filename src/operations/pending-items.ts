@@ -25,7 +25,7 @@ export async function pendingItems({ stateDir, projectDir }: ProjectPlace, asked
     async *each() {
       using reading = await openJournal(stateDir, projectDir);
       for (const item of reading.pending(id)) {
-        if (await store.isKnown(item.run)) yield item;
+        if (store.isKnown(item.run)) yield item;
         // It was removed by hand, or another process recorded its end since the page was read; then this changes nothing.
         else reading.reviewed([{ fleet: id, item: item.index, run: item.run, counts: { discarded: 1 } }]);
       }

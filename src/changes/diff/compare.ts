@@ -1,7 +1,5 @@
 import fs from "node:fs";
-import { contentOf } from "../../files/host/content.ts";
 import type { Descriptor } from "../../files/host/descriptor.ts";
-import { readAll } from "../../files/read/byte-source.ts";
 import { currentEntry, isAsItWas, whyConflict } from "../apply/current-entry.ts";
 import type { OpenMounts } from "../apply/open-mounts.ts";
 import { openContent } from "../apply/open-mounts.ts";
@@ -22,14 +20,14 @@ export function whyNot(change: Change, mounts: OpenMounts): Verdict | null {
 }
 
 /** Reads both versions of a file that was written. Each must be the one that the changeset records; a missing one is empty. */
-export async function versionsOf(
+export function versionsOf(
   change: Change,
   mounts: OpenMounts,
-): Promise<{ readonly before: Buffer; readonly after: Buffer } | Verdict> {
+): { readonly before: Buffer; readonly after: Buffer } | Verdict {
   const content = openContent(change, mounts);
   if (isVerdict(content)) return content;
   using _ = content;
-  const after = await contentAt(content.descriptor);
+  const after = contentAt(content.descriptor);
   if (change.kind === "create" || change.base?.type !== "file") return { before: Buffer.alloc(0), after };
   const slot = mounts.target(change.mount, change.parts);
   if (isVerdict(slot)) return slot;
@@ -37,11 +35,15 @@ export async function versionsOf(
   using named = slot.folder.child(slot.name);
   if (!isAsItWas(change.base, factsOf(fs.fstatSync(named.fd, { bigint: true })) ?? "other"))
     return conflict("it was changed since the run began");
-  return { before: await contentAt(named), after };
+  return { before: contentAt(named), after };
 }
 
-/** The name must already be known to be a regular file: opening a FIFO would block. */
-async function contentAt(named: Descriptor): Promise<Buffer> {
+/** The name must already be known to be a regular file, since opening a FIFO would block, and to be small: it is read at once. */
+function contentAt(named: Descriptor): Buffer {
   using file = named.reopen(fs.constants.O_RDONLY);
-  return await readAll(contentOf(file));
+  const bytes = Buffer.alloc(fs.fstatSync(file.fd).size);
+  let length = 0;
+  for (let read = 1; read > 0 && length < bytes.length; length += read)
+    read = fs.readSync(file.fd, bytes, length, bytes.length - length, length);
+  return bytes.subarray(0, length);
 }

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
-import { mkdir, readdir, rename, stat } from "node:fs/promises";
+import { statSync } from "node:fs";
+import { mkdir, readdir, rename } from "node:fs/promises";
 import { join } from "node:path";
 import { removeTree } from "../../files/host/remove-tree.ts";
 import { hasCode } from "../../platform/errno.ts";
@@ -120,13 +121,13 @@ export class ChangesetStore {
   }
 
   async load(id: string): Promise<Loaded> {
-    if (!(await this.#has(id))) return missing(id);
+    if (!this.#has(id)) return missing(id);
     return await this.#unlessBroken(id, async () => ({ ok: true, ...(await read(this.#folder(id))) }));
   }
 
   /** Applies some of the waiting changes. If none is left, the changeset is removed. */
   async applyKept(id: string, which: ReadonlySet<number>, options: StoreOptions = {}): Promise<Applied> {
-    if (!(await this.#has(id))) return missing(id);
+    if (!this.#has(id)) return missing(id);
     const folder = this.#folder(id);
     await using held = await this.#hold(folder);
     if (held === null) return busy(id);
@@ -160,13 +161,13 @@ export class ChangesetStore {
   }
 
   /** True while it waits, and until the journal of its fleet knows its end. */
-  async isKnown(id: string): Promise<boolean> {
-    return (await this.#has(id)) || (isChangesetId(id) && (await isThere(join(this.#root, `${ENDED}${id}`))));
+  isKnown(id: string): boolean {
+    return this.#has(id) || (isChangesetId(id) && isThere(join(this.#root, `${ENDED}${id}`)));
   }
 
   /** Removes a changeset, after finishing an interrupted application. One that cannot be read is removed as it is. */
   async discard(id: string): Promise<Discarded> {
-    if (!(await this.#has(id))) return missing(id);
+    if (!this.#has(id)) return missing(id);
     const folder = this.#folder(id);
     await using held = await this.#hold(folder);
     if (held === null) return busy(id);
@@ -184,7 +185,7 @@ export class ChangesetStore {
     const finished: Finished[] = [];
     for (const id of await this.#ids()) {
       const folder = this.#folder(id);
-      if (!(await isThere(folder.applyLog)) && (await this.#seemsToWait(folder))) continue;
+      if (!isThere(folder.applyLog) && (await this.#seemsToWait(folder))) continue;
       await using held = await this.#hold(folder);
       if (held === null) continue;
       const done = await this.#unlessBroken(id, async () => {
@@ -236,7 +237,7 @@ export class ChangesetStore {
 
   /** Null if no application was begun. */
   async #finish(folder: KeptFolder, { signal, onStep }: ApplicationOptions): Promise<readonly Settled[] | null> {
-    if (!(await isThere(folder.applyLog))) return null;
+    if (!isThere(folder.applyLog)) return null;
     const { changeset, state } = await read(folder);
     return await finishInterrupted(changeset, {
       signal,
@@ -261,8 +262,8 @@ export class ChangesetStore {
     return (await namesIn(this.#root)).filter(isChangesetId);
   }
 
-  async #has(id: string): Promise<boolean> {
-    return isChangesetId(id) && (await isThere(this.#folder(id).dir));
+  #has(id: string): boolean {
+    return isChangesetId(id) && isThere(this.#folder(id).dir);
   }
 
   #folder(id: string): KeptFolder {
@@ -360,14 +361,14 @@ async function isMade(dir: string): Promise<boolean> {
   }
 }
 
-async function isThere(path: string): Promise<boolean> {
-  return await stat(path).then(
-    () => true,
-    (error: unknown) => {
-      if (hasCode(error, "ENOENT", "ENOTDIR")) return false;
-      throw error;
-    },
-  );
+/** Other errors are thrown: then it is not known. */
+function isThere(path: string): boolean {
+  try {
+    return statSync(path, { throwIfNoEntry: false }) !== undefined;
+  } catch (error) {
+    if (hasCode(error, "ENOTDIR")) return false;
+    throw error;
+  }
 }
 
 async function namesIn(dir: string): Promise<string[]> {

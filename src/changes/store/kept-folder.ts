@@ -1,4 +1,5 @@
-import { mkdir, readFile, rename, stat } from "node:fs/promises";
+import { readFileSync, statSync } from "node:fs";
+import { mkdir, rename } from "node:fs/promises";
 import { join } from "node:path";
 import { hasCode } from "../../platform/errno.ts";
 import { writeAtomically } from "../../platform/write-file.ts";
@@ -62,11 +63,12 @@ export class KeptFolder {
     for (const [index, mount] of mounts.entries()) await rename(this.content(index), mount.content);
   }
 
+  /** At once: each step through Node's pool of threads takes longer than to read a small file, and a review of a fleet reads thousands. */
   async #read<T>(name: string, parse: (raw: unknown) => T): Promise<T> {
     const path = join(this.dir, name);
     try {
-      if ((await stat(path)).size > MAX_RECORD_BYTES) throw new Error("it is too large");
-      return parse(JSON.parse(await readFile(path, "utf8")));
+      if (statSync(path).size > MAX_RECORD_BYTES) throw new Error("it is too large");
+      return parse(JSON.parse(readFileSync(path, "utf8")));
     } catch (cause) {
       throw new BrokenRecord(`${name}: ${whyBroken(cause)}`, { cause });
     }

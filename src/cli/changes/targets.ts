@@ -1,3 +1,4 @@
+import { setImmediate as turn } from "node:timers/promises";
 import { Changesets } from "../../operations/changesets.ts";
 import { pendingItems } from "../../operations/pending-items.ts";
 import { RequestError, type RequestErrorCode } from "../../operations/request-error.ts";
@@ -76,6 +77,8 @@ export async function forEach(
   let status = 0;
   let at = 0;
   for await (const target of targets.each()) {
+    // Small records are read at once: without a turn of the event loop, Ctrl-C would wait for the end of all of them.
+    await turn();
     try {
       const answer = await act(target, at);
       if (answer === null) break;
