@@ -26,11 +26,21 @@ import { secretNameFault } from "./terms/secret-yaml.ts";
 import { type Exposure, secretsPlace, shownFolders, writableFolders } from "./worker/exposure.ts";
 import { environmentKinds, imageFiles } from "./worker/image-files.ts";
 import type { WorkerDefinition } from "./worker/worker.ts";
-import { type KnownNames, readWorkers, readWorkerTexts } from "./worker/workers.ts";
+import { type CheckedWorkers, type KnownNames, readWorkers, readWorkerTexts, withoutFaults } from "./worker/workers.ts";
 import { type Checked, checkShape } from "./yaml/check.ts";
 import { readDeclarationFile } from "./yaml/declaration-file.ts";
 import { parseYaml, type YamlDocument } from "./yaml/document.ts";
 import { DeclarationError, type Problem } from "./yaml/problem.ts";
+
+/** What is wrong in the files of a project, and the workers with whose own files nothing is. None of them may be run. */
+export class ProjectError extends DeclarationError {
+  readonly sound: ReadonlyMap<string, WorkerDefinition>;
+
+  constructor(problems: readonly Problem[], workers: ReadonlyMap<string, WorkerDefinition> = new Map()) {
+    super(problems);
+    this.sound = withoutFaults(workers, problems);
+  }
+}
 
 /** A folder whose files may be granted, and the workers that may be run on them. Checked, resolved, plain data. */
 export interface Project {
@@ -132,11 +142,18 @@ async function readProject(
       images.ok
     )
   ) {
-    throw new DeclarationError(
-      [corral.checked, workers, policiesDir, fleetsDir, declaration, git, models, secrets, images].flatMap((part) =>
-        part.ok ? [] : part.problems,
-      ),
-    );
+    const problems = [
+      corral.checked,
+      workers,
+      policiesDir,
+      fleetsDir,
+      declaration,
+      git,
+      models,
+      secrets,
+      images,
+    ].flatMap((part) => (part.ok ? [] : part.problems));
+    throw new ProjectError(problems, workers.ok ? workers.value : workers.sound);
   }
   const { policy, approval, delegation, fleet, history } = corral.checked.value;
   const file = corral.found && texts === null ? join(projectDir, "corral.yaml") : null;
@@ -368,7 +385,7 @@ async function workersOf(
   projectDir: string,
   shownDir: string,
   known: KnownNames,
-): Promise<Checked<ReadonlyMap<string, WorkerDefinition>>> {
+): Promise<CheckedWorkers> {
   if (corral.workers !== null) return await readWorkerTexts(corral.workers, known);
   const dir = await subfolder(corral, "workers", projectDir);
   if (!dir.ok) return dir;

@@ -1,4 +1,5 @@
-import { loadProject } from "../declarations/project.ts";
+import { loadProject, ProjectError } from "../declarations/project.ts";
+import type { WorkerDefinition } from "../declarations/worker/worker.ts";
 import { DeclarationError, describeProblem } from "../declarations/yaml/problem.ts";
 
 /** A worker of a project, as a list shows it. */
@@ -10,24 +11,31 @@ export interface ListedWorker {
   readonly image: string;
   /** Of an agent; null: it runs a command. */
   readonly model: string | null;
-  /** The policy of a run by itself. */
-  readonly policy: string;
+  /** The policy of a run by itself; null: that of the project, whose files are wrong. */
+  readonly policy: string | null;
   readonly calls: readonly string[];
 }
 
-/** All workers of a project's folder, by name; or every mistake in its files, as `corral check` says them. Runs nothing. */
+/**
+ * All workers of a project's folder, by name. If its files have mistakes: those with whose own files nothing is wrong, and every
+ * mistake, as `corral check` says it. Runs nothing.
+ */
 export async function listWorkers(
   dir: string,
   env: Readonly<Record<string, string | undefined>>,
 ): Promise<{ readonly workers: readonly ListedWorker[]; readonly problems: readonly string[] }> {
   try {
     const { workers, policyName } = await loadProject(dir, env);
-    const listed = [...workers.values()].map(({ name, description, file, image, model, calls, policyName: own }) => {
-      return { name, description, file, image, model, policy: own ?? policyName, calls };
-    });
-    return { workers: listed, problems: [] };
+    return { workers: listed(workers, policyName), problems: [] };
   } catch (error) {
     if (!(error instanceof DeclarationError)) throw error;
-    return { workers: [], problems: error.problems.map(describeProblem) };
+    const sound = error instanceof ProjectError ? listed(error.sound, null) : [];
+    return { workers: sound, problems: error.problems.map(describeProblem) };
   }
+}
+
+function listed(workers: ReadonlyMap<string, WorkerDefinition>, projectPolicy: string | null): ListedWorker[] {
+  return [...workers.values()].map(({ name, description, file, image, model, calls, policyName }) => {
+    return { name, description, file, image, model, policy: policyName ?? projectPolicy, calls };
+  });
 }

@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
@@ -28,6 +28,31 @@ it("corral schema prints a schema, lists the kinds, and writes all of them with 
   expect(JSON.parse(await readFile(join(dir, "a/b/worker.schema.json"), "utf8"))).toEqual(editorSchema("worker"));
   expect(await corral(dir, "schema", "wroker")).toMatchObject({ status: 2, stdout: "" });
   expect(await corral(dir, "schema", "worker", "--write", "x")).toMatchObject({ status: 2, stdout: "" });
+});
+
+it("corral workers ls lists the sound workers beside every mistake, with status 1", async () => {
+  const at = await mkdtemp(join(tmpdir(), "corral-unsound-"));
+  onTestFinished(() => rm(at, { recursive: true }));
+  await mkdir(join(at, "workers"), { recursive: true });
+  const files = {
+    "corral.yaml": "version: 1\nsandbox: { paths: {} }\n",
+    "workers/good.worker": "---\ncommand: [echo]\n---\nSays something.\n",
+    "workers/wrong.worker": "---\ncomand: [echo]\n---\n",
+    "workers/lost.worker": "---\ncommand: [echo]\ncalls: [nobody]\n---\n",
+  };
+  for (const [name, text] of Object.entries(files)) await writeFile(join(at, name), text);
+  const shown = await corral("/", "-C", at, "workers", "ls");
+  expect(shown.status).toBe(1);
+  expect(shown.stdout).toMatch(/^WORKER .*\ngood {2}.*\n$/);
+  expect(shown.stderr).toMatch(/lost\.worker:3:.*nobody[\s\S]*wrong\.worker:/);
+  const json = await corral("/", "-C", at, "workers", "ls", "--json");
+  const { workers, problems } = JSON.parse(json.stdout);
+  expect([json.status, workers.map(({ name }: { name: string }) => name)]).toEqual([1, ["good"]]);
+  expect(problems.length).toBeGreaterThanOrEqual(2);
+  await writeFile(join(at, "corral.yaml"), "version: 1\npolicies: none\n");
+  expect((await corral("/", "-C", at, "workers", "ls")).stdout, "the project's own file is wrong").toMatch(
+    /\ngood {2}/,
+  );
 });
 
 it("corral workers ls lists workers, or every mistake with its place and status 1", async () => {

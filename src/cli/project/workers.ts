@@ -7,13 +7,15 @@ import { printJson, printList, say, type Terminal } from "../terminal/terminal.t
 export async function listVerb(options: ProjectOptions, terminal: Terminal): Promise<number> {
   const { workers, problems } = await listWorkers(options.project, terminal.env);
   if (options.json) printJson(terminal, { workers, problems });
-  else if (problems.length > 0) for (const problem of problems) say(terminal, problem);
-  else
+  else if (workers.length > 0 || problems.length === 0)
     printList(terminal, false, workers, {
       head: ["WORKER", "IMAGE OR MODEL", "POLICY", "CALLS", "DESCRIPTION"],
       rowOf: ({ name, description, image, model, policy, calls }) =>
-        [name, model ?? image, policy, calls.join(",") || "-", description].map((cell) => printableLine(cell, 60)),
+        [name, model ?? image, policy ?? "-", calls.join(",") || "-", description].map((cell) =>
+          printableLine(cell, 60),
+        ),
       none: "There are no workers in this project.",
     });
+  if (!options.json) for (const problem of problems) say(terminal, problem);
   return problems.length === 0 ? 0 : 1;
 }

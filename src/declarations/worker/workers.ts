@@ -16,12 +16,17 @@ export interface KnownNames {
   readonly secrets: readonly string[] | null;
 }
 
+/** `sound`: of the workers, if something is wrong, those whose own files are not. */
+export type CheckedWorkers =
+  | { readonly ok: true; readonly value: ReadonlyMap<string, WorkerDefinition> }
+  | {
+      readonly ok: false;
+      readonly problems: readonly Problem[];
+      readonly sound?: ReadonlyMap<string, WorkerDefinition>;
+    };
+
 /** Every `*.worker` file of a folder, by name; `shownDir` is how messages name it. Problems of all files come together. */
-export async function readWorkers(
-  dir: string,
-  shownDir: string,
-  known: KnownNames,
-): Promise<Checked<ReadonlyMap<string, WorkerDefinition>>> {
+export async function readWorkers(dir: string, shownDir: string, known: KnownNames): Promise<CheckedWorkers> {
   const wrong = (message: string) =>
     ({ ok: false, problems: [{ file: shownDir, line: 1, column: 1, path: "", message }] }) as const;
   const entries = await readdir(dir).catch(faultOf);
@@ -34,10 +39,7 @@ export async function readWorkers(
 }
 
 /** The same from the texts of such files, by the names of the workers. */
-export async function readWorkerTexts(
-  texts: ReadonlyMap<string, string>,
-  known: KnownNames,
-): Promise<Checked<ReadonlyMap<string, WorkerDefinition>>> {
+export async function readWorkerTexts(texts: ReadonlyMap<string, string>, known: KnownNames): Promise<CheckedWorkers> {
   const workers = [...texts].map(([name, text]) => readWorker(text, `${name}.worker`));
   return await checkedTogether(workers, [...texts.keys()], known);
 }
@@ -46,7 +48,7 @@ async function checkedTogether(
   workers: readonly Checked<WorkerFile>[],
   names: readonly string[],
   { mounts, secrets }: KnownNames,
-): Promise<Checked<ReadonlyMap<string, WorkerDefinition>>> {
+): Promise<CheckedWorkers> {
   const problems: Problem[] = [];
   const read: WorkerFile[] = [];
   for (const worker of workers) {
@@ -59,8 +61,17 @@ async function checkedTogether(
   problems.push(...read.flatMap((caller) => unknownCalls(caller, names)));
   if (secrets !== null) problems.push(...read.flatMap((file) => unknownInside(file, secrets)));
   if (mounts !== null && problems.length === 0) problems.push(...misspeltZones(read, mounts));
-  if (problems.length > 0) return { ok: false, problems };
-  return { ok: true, value: new Map(read.map(({ worker }) => [worker.name, worker])) };
+  const value = new Map(read.map(({ worker }) => [worker.name, worker]));
+  return problems.length > 0 ? { ok: false, problems, sound: withoutFaults(value, problems) } : { ok: true, value };
+}
+
+/** Those with whose own files no problem is. */
+export function withoutFaults(
+  workers: ReadonlyMap<string, WorkerDefinition>,
+  problems: readonly Problem[],
+): ReadonlyMap<string, WorkerDefinition> {
+  const wrong = new Set(problems.map(({ file }) => file));
+  return new Map([...workers].filter(([, { file }]) => !wrong.has(file)));
 }
 
 async function readFrom(path: string, file: string): Promise<Checked<WorkerFile>> {
