@@ -1,44 +1,11 @@
 import { glob, readFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { Command } from "commander";
 import { describe, expect, it } from "vitest";
-import { main, programFor } from "../../src/cli/program.ts";
-import type { Terminal } from "../../src/cli/terminal/terminal.ts";
+import { examplesOf, verbs } from "./help-examples.ts";
 import { corralLinesOf, faultOf } from "./read-command.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
 const PAGES = ["*.md", "docs/**/*.md", "policies/*.md", "examples/*/README.md"];
-
-const terminalTo = (write: (text: string) => void): Terminal =>
-  ({ env: {}, cwd: "/", stdout: { write }, stderr: { write } }) as unknown as Terminal;
-
-/** The words of every command that has no commands below it. */
-async function verbs(): Promise<string[][]> {
-  const programNaming = async (names: readonly string[]): Promise<Command> =>
-    (
-      await programFor(
-        terminalTo(() => {}),
-        names,
-      )
-    ).command;
-  const names = (await programNaming([])).commands.map((one) => one.name());
-  return verbsBelow(await programNaming(names));
-}
-
-function verbsBelow(command: Command, path: readonly string[] = []): string[][] {
-  const below = command.commands.filter((one) => one.name() !== "help");
-  return below.length === 0 ? [[...path]] : below.flatMap((one) => verbsBelow(one, [...path, one.name()]));
-}
-
-/** The examples at the end of a help. */
-async function examplesOf(verb: readonly string[]): Promise<string> {
-  let help = "";
-  const write = (text: string): void => {
-    help += text;
-  };
-  await main([...verb, "--help"], terminalTo(write));
-  return /^Examples:\n((?: {2}.*\n)+)/m.exec(help)?.[1] ?? "";
-}
 
 describe("every example", () => {
   it("of a page is a command line that the program understands", async () => {
@@ -66,9 +33,8 @@ describe("every example", () => {
     let count = 0;
     for (const verb of await verbs()) {
       const text = await examplesOf(verb);
-      const lines = corralLinesOf(text.replace(/^ {2}/gm, ""));
-      if (text !== "" && lines.length < (text.match(/^ {2}corral /gm)?.length ?? 0))
-        faults.push(`cannot be read: ${text}`);
+      const lines = corralLinesOf(text);
+      if (text !== "" && lines.length < (text.match(/^corral /gm)?.length ?? 0)) faults.push(`cannot be read: ${text}`);
       for (const words of lines) {
         count += 1;
         const fault = words.join(" ").startsWith(verb.join(" ")) ? await faultOf(words) : `is in the help of ${verb}`;

@@ -43,7 +43,16 @@ export async function runSteps(steps: readonly Step[], program: string): Promise
     await writeFile(join(bin, "corral"), `#!/bin/sh\nexec '${process.execPath}' '${program}' "$@"\n`);
     await chmod(join(bin, "corral"), 0o755);
     const script = steps.map(({ commands }) => `${commands}\necho '${MARK}'\n`).join("");
-    const env = { ...process.env, PATH: `${bin}:${process.env.PATH}`, CORRAL_STATE_DIR: stateDir, NO_COLOR: "1" };
+    // Where the Engine is can be in the home directory of the user who runs the test.
+    const docker = process.env.DOCKER_CONFIG ?? join(process.env.HOME ?? "/", ".docker");
+    const env = {
+      ...process.env,
+      PATH: `${bin}:${process.env.PATH}`,
+      CORRAL_STATE_DIR: stateDir,
+      NO_COLOR: "1",
+      HOME: home,
+      DOCKER_CONFIG: docker,
+    };
     const printed = await new Promise<string>((resolve) => {
       const shell = execFile("sh", ["-c", `exec 2>&1\n${script}`], { cwd: home, env, timeout: 100_000 }, (_, stdout) =>
         resolve(stdout),
