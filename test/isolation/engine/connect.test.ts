@@ -68,6 +68,20 @@ describe("connect", () => {
     expect(inspect(agent, { showHidden: true, depth: null })).toBe("Agent");
   });
 
+  it("lets Node derive no name for TLS of a plain connection: that takes longer than the call", async () => {
+    const { docker } = await connect({ DOCKER_HOST: `unix://${socket}` });
+    type Inside = { readonly options: object; addRequest(request: unknown, options: object): void };
+    const { agent } = docker.modem as unknown as { agent: Inside };
+    const names: unknown[] = [];
+    const add = agent.addRequest.bind(agent);
+    agent.addRequest = (request, options) => {
+      add(request, options);
+      names.push(({ ...options, ...agent.options } as { servername?: string }).servername);
+    };
+    await docker.ping();
+    expect(names).toEqual([""]);
+  });
+
   it("follows DOCKER_HOST over TCP, with or without its scheme", async () => {
     const remote = createServer(answer);
     await new Promise<void>((listening) => remote.listen(0, "127.0.0.1", listening));
