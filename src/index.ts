@@ -54,7 +54,7 @@ export type {
   ListedChangeset,
   RuledPart,
   ShownChangeset,
-} from "./operations/changesets.ts";
+} from "./operations/changeset-facts.ts";
 export type { CancelledFleet, FleetDetails, ListedFleet } from "./operations/fleets.ts";
 // What an operation throws if it is asked for something that does not exist or cannot be done.
 export { RequestError, type RequestErrorCode } from "./operations/request-error.ts";

@@ -10,14 +10,14 @@ import {
   type ProjectPlace,
   verifyAudit,
 } from "../operations/audit.ts";
-import {
-  type AppliedChangeset,
-  type ApplyRequest,
-  Changesets,
-  type ForeseenChangeset,
-  type ListedChangeset,
-  type ShownChangeset,
-} from "../operations/changesets.ts";
+import type {
+  AppliedChangeset,
+  ApplyRequest,
+  ForeseenChangeset,
+  ListedChangeset,
+  ShownChangeset,
+} from "../operations/changeset-facts.ts";
+import { Changesets } from "../operations/changesets.ts";
 import {
   type CancelledFleet,
   cancelFleet,

@@ -2,7 +2,7 @@ import type { Approver, Decision } from "../approval/approver.ts";
 import { changesApplied, changesApplying, changesDiscarded, outcomeCounts } from "../audit/records.ts";
 import type { AuditTrail } from "../audit/trail.ts";
 import { type ChangeDiff, changeDiffs, changesetDiff } from "../changes/diff.ts";
-import { type Change, type ChangeOutcome, type Changeset, only } from "../changes/model/changeset.ts";
+import { type Change, type Changeset, only } from "../changes/model/changeset.ts";
 import {
   type ChangesetStore,
   digestOf,
@@ -17,90 +17,24 @@ import { changesetStore } from "../run/changes/into-project.ts";
 import { approverFor } from "../run/open/options.ts";
 import { RecordedApprover } from "../run/recorded/approver.ts";
 import { openTrail } from "../run/recorded/open-trail.ts";
-import type { ApprovalMode } from "../sandbox/approval.ts";
-import { covers, parseVirtualPath } from "../sandbox/virtual-path.ts";
 import type { Env } from "../secrets/read-secret.ts";
+import type {
+  AppliedChange,
+  AppliedChangeset,
+  ApplyApproval,
+  ApplyRequest,
+  ForeseenChangeset,
+  KeptChange,
+  ListedChangeset,
+  RuledPart,
+  ShownChangeset,
+} from "./changeset-facts.ts";
 import { chosenId, LATEST } from "./chosen-id.ts";
-import { type Foreseen, type ForeseenPart, foreseen, withDirectories } from "./foreseen-changes.ts";
+import { foreseen } from "./foreseen-changes.ts";
 import { RequestError } from "./request-error.ts";
 import { recordEnded } from "./reviewed-items.ts";
+import { chosenChanges, selectChanges } from "./selected-changes.ts";
 import { printableLine } from "./wording/printable.ts";
-
-/** One changeset in a list. `ok: false`: its record cannot be read, so its project is not known. */
-export type ListedChangeset =
-  | (Pick<Changeset, "id" | "run" | "worker" | "project" | "createdAt"> & {
-      readonly ok: true;
-      /** A process applies it at this moment. */
-      readonly applying: boolean;
-      /** How many changes have which outcome. */
-      readonly counts: Readonly<Record<string, number>>;
-    })
-  | { readonly ok: false; readonly id: string; readonly reason: string };
-
-/** One change of a kept changeset. */
-export interface KeptChange extends Pick<Change, "index" | "path" | "kind" | "type"> {
-  /** Size of a file that was written, in bytes; otherwise null. */
-  readonly bytes: number | null;
-  readonly outcome: ChangeOutcome;
-  /** Why it waits or was not applied; null if there is no reason to report. */
-  readonly reason: string | null;
-}
-
-export interface ShownChangeset extends Pick<Changeset, "id" | "run" | "root" | "worker" | "project" | "createdAt"> {
-  /** For `apply`, so that a decision is on what was shown. */
-  readonly digest: string;
-  /** The changed directories: as the worker saw them, and on the host. */
-  readonly mounts: readonly { readonly path: string; readonly host: string }[];
-  readonly changes: readonly KeptChange[];
-}
-
-/** Whom `apply` asks: as a run of the project would. Absent fields: the project's mode, with no person to ask. */
-export interface ApplyApproval {
-  readonly approvalMode?: ApprovalMode;
-  readonly approver?: Approver;
-  readonly person?: Approver;
-}
-
-export interface ApplyRequest {
-  /** Only changes at or below these paths, and the directories that they need. Absent or empty: all. */
-  readonly only?: readonly string[];
-  /** In place of `only`: the changes of these indexes, and the directories that they need. */
-  readonly which?: readonly number[];
-  /** The digest of what was shown: nothing is applied if the changeset has another one now. Absent: that of this moment. */
-  readonly digest?: string;
-  /**
-   * `agreed`: the caller has already agreed to all of it, so no person is asked; rules of the project that deny still deny.
-   * A function is called once for each project.
-   */
-  readonly approval: "agreed" | ((project: Project) => ApplyApproval);
-  readonly signal?: AbortSignal;
-}
-
-/** What `apply` did with one changeset. */
-export interface AppliedChangeset {
-  readonly id: string;
-  /** Every change that was asked for. `denied`, and `held` if there was no answer in time: not applied, and still kept. */
-  readonly changes: readonly AppliedChange[];
-  /** How many changes are still kept. */
-  readonly left: number;
-}
-
-export type AppliedChange = Omit<KeptChange, "bytes">;
-
-/** A changeset as it is reviewed. `digest`: what `apply` compares, so that a decision is on what was shown. */
-export interface ForeseenChangeset extends Omit<Foreseen, "parts">, Pick<Changeset, "id" | "worker" | "project"> {
-  readonly digest: string;
-  /** How many changes can still be applied. */
-  readonly waiting: number;
-  /** The project's approval mode. */
-  readonly mode: ApprovalMode;
-  readonly parts: readonly RuledPart[];
-}
-
-/** `ruled`: the decision of the project's rules; null: a person decides. */
-export interface RuledPart extends ForeseenPart {
-  readonly ruled: Decision | null;
-}
 
 /**
  * The changesets of a state directory: what runs wrote and was not applied yet. Opening finishes what a dead process had
@@ -359,27 +293,4 @@ function facts({ index, path, kind, type }: Change): Pick<Change, "index" | "pat
 function withheldAs(change: Change, decision: Decision | undefined): AppliedChange {
   const outcome = decision?.outcome === "timed_out" ? "held" : "denied";
   return { ...facts(change), outcome, reason: decision?.reason ?? "nothing decided on it" };
-}
-
-/** What does not wait any more, another process has decided on. */
-function chosenChanges(waiting: Changeset, which: readonly number[]): ReturnType<typeof selectChanges> {
-  const wanted = new Set(which);
-  const chosen = new Set(waiting.changes.filter(({ index }) => wanted.has(index)));
-  return { changes: withDirectories(waiting, chosen), unmatched: [] };
-}
-
-/** The changes at or below some paths, and the directories that they need; all of them if there is no path. */
-function selectChanges(
-  { changes: waiting }: Changeset,
-  asked: readonly string[],
-): { readonly changes: readonly Change[]; readonly unmatched: readonly string[] } {
-  if (asked.length === 0) return { changes: waiting, unmatched: [] };
-  const parsed = asked.map((raw) => ({ raw, place: parseVirtualPath(raw) }));
-  const paths = parsed.flatMap(({ place }) => (place.ok ? [place.path] : []));
-  const chosen = new Set(waiting.filter(({ path }) => paths.some((wanted) => covers(wanted, path))));
-  const changes = withDirectories({ changes: waiting }, chosen);
-  const unmatched = parsed
-    .filter(({ place }) => !place.ok || !waiting.some(({ path }) => covers(place.path, path)))
-    .map(({ raw }) => raw);
-  return { changes, unmatched };
 }

@@ -1,5 +1,5 @@
 import { visibleName } from "../../files/diff/visible.ts";
-import type { AppliedChange, AppliedChangeset } from "../../operations/changesets.ts";
+import type { AppliedChange, AppliedChangeset } from "../../operations/changeset-facts.ts";
 import { printableLine } from "../../operations/wording/printable.ts";
 import { printJson, say, type Terminal } from "../terminal/terminal.ts";
 import { countsText } from "./changes-text.ts";

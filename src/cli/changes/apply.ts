@@ -4,9 +4,9 @@ import type {
   AppliedChange,
   AppliedChangeset,
   ApplyRequest,
-  Changesets,
   ForeseenChangeset,
-} from "../../operations/changesets.ts";
+} from "../../operations/changeset-facts.ts";
+import type { Changesets } from "../../operations/changesets.ts";
 import { printableLine } from "../../operations/wording/printable.ts";
 import type { ApprovalMode } from "../../sandbox/approval.ts";
 import { covers, parseVirtualPath, type VirtualPath } from "../../sandbox/virtual-path.ts";

@@ -1,5 +1,5 @@
 import { visibleName } from "../../files/diff/visible.ts";
-import type { KeptChange, ListedChangeset } from "../../operations/changesets.ts";
+import type { KeptChange, ListedChangeset } from "../../operations/changeset-facts.ts";
 import { type Colors, printableLine } from "../../operations/wording/printable.ts";
 import { quotedLines } from "../../operations/wording/quoted-lines.ts";
 import { paintOf } from "../terminal/diff-colors.ts";

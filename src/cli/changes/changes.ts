@@ -1,4 +1,5 @@
-import type { Changesets, ListedChangeset } from "../../operations/changesets.ts";
+import type { ListedChangeset } from "../../operations/changeset-facts.ts";
+import type { Changesets } from "../../operations/changesets.ts";
 import { printableLine } from "../../operations/wording/printable.ts";
 import { type ProjectOptions, projectFolder, UsageError } from "../terminal/arguments.ts";
 import { colorsFor, printJson, printResult, say, type Terminal } from "../terminal/terminal.ts";

@@ -1,6 +1,7 @@
 import { visibleName } from "../../files/diff/visible.ts";
 import { counted, countText, roughBytesText } from "../../fleet/report/measures/quantity.ts";
-import type { Changesets, ForeseenChangeset } from "../../operations/changesets.ts";
+import type { ForeseenChangeset } from "../../operations/changeset-facts.ts";
+import type { Changesets } from "../../operations/changesets.ts";
 import { type Amount, sum, type UnfitChange } from "../../operations/foreseen-changes.ts";
 import { printableLine } from "../../operations/wording/printable.ts";
 import { amountText } from "../consent/amount-text.ts";

@@ -1,7 +1,7 @@
 import { isCancel, select } from "@clack/prompts";
 import { visibleName } from "../../files/diff/visible.ts";
 import { counted } from "../../fleet/report/measures/quantity.ts";
-import type { ForeseenChangeset, RuledPart } from "../../operations/changesets.ts";
+import type { ForeseenChangeset, RuledPart } from "../../operations/changeset-facts.ts";
 import { printableLine } from "../../operations/wording/printable.ts";
 import { quotedLines } from "../../operations/wording/quoted-lines.ts";
 import { paintOf } from "../terminal/diff-colors.ts";
