@@ -99,22 +99,22 @@ function failureOf(settlement: Settlement, job: Job): SettledChanges["failure"] 
   const counts = counted(outcomes);
   if (violations.length > 0) {
     const code = counts.refused > 0 ? "CHANGES_REFUSED" : "CHANGES_CONFLICT";
-    const what = `Of ${outcomes.length} changes of worker ${job.worker.name}, ${counts.applied} were applied.`;
+    const what = `Corral applied ${counts.applied} of ${outcomes.length} changes of worker ${job.worker.name}.`;
     const message = [what, ...violations.map((violation) => violation.message)].join("\n");
     return { status: "refused", violations, error: { code, message } };
   }
   if (decision === null || decision.outcome === "approved") return heldFailure(outcomes, job);
   const timedOut = decision.outcome === "timed_out";
-  const answer = timedOut
-    ? "no answer came in time"
-    : `${decision.unasked ? "nobody was asked" : "it was denied"}: ${decision.reason}`;
   const withheld = outcomes.filter(({ outcome }) => outcome !== "applied").map(({ change }) => change.path);
   const shown = withheld.slice(0, 5).join(", ") + (withheld.length > 5 ? ` and ${withheld.length - 5} more` : "");
   const way =
     job.parent === null
-      ? `It waits: see \`corral changes show ${job.run}\`.`
+      ? `See \`corral changes show ${job.run}\`.`
       : "Declare `approval: pre_approved` for what it may write, or run it where a person can approve.";
-  const message = `Worker ${job.worker.name} changed ${shown}; that needs approval, and ${answer}. ${way}`;
+  const what = `Worker ${job.worker.name} changed ${shown}`;
+  const message = decision.unasked
+    ? `${what}, which waits for approval: ${decision.reason}. ${way}`
+    : `${what}; that needs approval, and ${timedOut ? "no answer came in time" : `it was denied: ${decision.reason}`}. ${way}`;
   const code = timedOut ? "APPROVAL_TIMED_OUT" : decision.unasked ? "CHANGES_HELD" : "APPROVAL_DENIED";
   return { status: "denied", violations: [], error: { code, message } };
 }
@@ -124,8 +124,9 @@ function heldFailure(outcomes: Settlement["outcomes"], job: Job): SettledChanges
   const held = outcomes.filter(({ outcome }) => outcome !== "applied");
   const [first] = held;
   if (first === undefined) return null;
-  const way = job.parent === null ? ` It waits: see \`corral changes show ${job.run}\`.` : "";
-  const message = `Of ${outcomes.length} changes of worker ${job.worker.name}, ${held.length} were not applied: ${first.reason}.${way}`;
+  const way = job.parent === null ? ` See \`corral changes show ${job.run}\`.` : "";
+  const applied = outcomes.length - held.length;
+  const message = `Corral applied ${applied} of ${outcomes.length} changes of worker ${job.worker.name}: ${first.reason}.${way}`;
   return { status: "refused", violations: [], error: { code: "CHANGES_HELD", message } };
 }
 
