@@ -1,4 +1,5 @@
 import { posix } from "node:path";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ItemRefusal } from "../../src/fleet/items/faults.ts";
@@ -59,7 +60,7 @@ describe("a hostile manifest that wants another folder to write to", () => {
     expect(attempt({ allowWrite: [allowWrite] }, fields)).toMatch(problem);
   });
 
-  it("gets nothing but what is below the folder that the template spells out, whatever it says", () => {
+  it("gets nothing but what is below the folder that the template spells out, whatever it says", async () => {
     const templates = [
       "/text/{a}",
       "/text/{a}/{b}",
@@ -71,22 +72,26 @@ describe("a hostile manifest that wants another folder to write to", () => {
       "/text/{path}.d/{b}",
     ];
     const value = fc.oneof(hostile, fc.string({ unit: "binary" }), fc.jsonValue());
-    fc.assert(
-      fc.property(
-        fc.constantFrom(...templates),
-        fc.record({ a: value, b: value, dir: value, path: value }),
-        (one, fields) => {
-          const request = attempt({ allowRead: [one], allowWrite: [one] }, fields);
-          if (typeof request === "string") return;
-          for (const path of [...(request.allowRead ?? []), ...(request.allowWrite ?? [])]) {
-            expect(path.startsWith("/text/") && path.length > "/text/".length).toBe(true);
-            expect(posix.normalize(path)).toBe(path);
-            expect(path).not.toMatch(/\p{Cc}|\/-/u);
-          }
-        },
-      ),
-      { numRuns: 5000 },
-    );
+    // In parts, because one turn of the loop is watched: what Corral does for a thousand items is not one of its steps.
+    for (let part = 0; part < 50; part += 1) {
+      fc.assert(
+        fc.property(
+          fc.constantFrom(...templates),
+          fc.record({ a: value, b: value, dir: value, path: value }),
+          (one, fields) => {
+            const request = attempt({ allowRead: [one], allowWrite: [one] }, fields);
+            if (typeof request === "string") return;
+            for (const path of [...(request.allowRead ?? []), ...(request.allowWrite ?? [])]) {
+              expect(path.startsWith("/text/") && path.length > "/text/".length).toBe(true);
+              expect(posix.normalize(path)).toBe(path);
+              expect(path).not.toMatch(/\p{Cc}|\/-/u);
+            }
+          },
+        ),
+        { numRuns: 100 },
+      );
+      await nextTurn();
+    }
   });
 });
 
