@@ -61,7 +61,7 @@ export function denied(reason: string): Decision {
   return { outcome: "denied", scope: "once", reason };
 }
 
-/** A denial because there is nobody to ask: what can wait for an answer waits. */
+/** A denial because no user can be asked. A change that can wait for an answer waits. */
 export function unasked(reason: string): Decision {
   return { ...denied(reason), unasked: true };
 }

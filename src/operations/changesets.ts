@@ -14,6 +14,7 @@ import { loadProject, type Project } from "../declarations/project.ts";
 import { type Decided, decisionsOn, ruledChange } from "../run/changes/decisions.ts";
 import { finishInterrupted } from "../run/changes/finish-interrupted.ts";
 import { changesetStore } from "../run/changes/into-project.ts";
+import { withheldAs } from "../run/changes/settle.ts";
 import { approverFor } from "../run/open/options.ts";
 import { RecordedApprover } from "../run/recorded/approver.ts";
 import { openTrail } from "../run/recorded/open-trail.ts";
@@ -176,7 +177,7 @@ export class Changesets {
       .map((change): AppliedChange => {
         const verdict = unfit.get(change.index);
         return verdict === undefined
-          ? withheldAs(change, decisions.get(change.index))
+          ? withheldChange(change, decisions.get(change.index))
           : { ...facts(change), ...verdict };
       });
     if (agreed.length === 0) return { id, changes: withheld, left: kept.waiting.size };
@@ -290,7 +291,7 @@ function facts({ index, path, kind, type }: Change): Pick<Change, "index" | "pat
   return { index, path, kind, type };
 }
 
-function withheldAs(change: Change, decision: Decision | undefined): AppliedChange {
-  const outcome = decision?.outcome === "timed_out" ? "held" : "denied";
+function withheldChange(change: Change, decision: Decision | undefined): AppliedChange {
+  const outcome = decision === undefined ? "denied" : withheldAs(decision);
   return { ...facts(change), outcome, reason: decision?.reason ?? "nothing decided on it" };
 }

@@ -4,7 +4,7 @@ import type { KeptChangeset } from "../changes/store/changeset-store.ts";
 
 /** What a changeset would do now, so that a person can decide on each part of it. */
 export interface Foreseen {
-  /** What cannot be applied, and why: refused for ever, or in conflict with what stands there now. */
+  /** What cannot be applied, and why: refused for good, or in conflict with the present files. */
   readonly unfit: readonly UnfitChange[];
   /** What a person decides on, in the order of applying. */
   readonly parts: readonly ForeseenPart[];

@@ -71,7 +71,7 @@ export async function showRun(place: ProjectPlace, asked: string): Promise<RunRe
 }
 
 /**
- * Stops a run of any process of this user: the process is told by a file, and ends the run itself. Its status becomes
+ * Stops a run of any process of this user: a file tells the process, which ends the run itself. Its status becomes
  * `cancelled`, and what it wrote in views waits.
  *
  * @throws RequestError UNKNOWN_RUN, AMBIGUOUS_ID

@@ -49,7 +49,7 @@ export function withArguments(worker: WorkerDefinition, words: readonly string[]
 
 export interface WorkerRun {
   readonly worker: WorkerDefinition;
-  /** The words of its command that whoever runs it gave, for the audit trail. Absent: none. */
+  /** The arguments of its command that the user gave, for the audit trail. Absent: none. */
   readonly words?: readonly string[];
   /** JSON for the worker's standard input, or for an agent to read; absent: none. */
   readonly input?: unknown;

@@ -87,9 +87,9 @@ describe("Changesets", () => {
     expect(treeAt(staged.target)).toMatchObject({ "a.txt": "old\n", "b.txt": "new\n" });
   });
 
-  it("denies by the project's mode if nobody can be asked", async () => {
+  it("holds by the project's mode if no user can be asked", async () => {
     const applied = await changesets.apply(ID, { approval: () => ({}) });
-    expect(applied.changes[0]).toMatchObject({ outcome: "denied", reason: expect.stringContaining("interactive") });
+    expect(applied.changes[0]).toMatchObject({ outcome: "held", reason: expect.stringContaining("interactive") });
     expect(treeAt(staged.target)).toEqual(BEFORE);
   });
 

@@ -16,7 +16,7 @@ export interface Owner {
   readonly gid: number;
 }
 
-/** The entries of one directory that are looked at. A larger one is shown as it is, whoever can read it. */
+/** How many entries of one directory Corral examines. A larger directory is shown unchanged, even if the worker cannot read all of it. */
 const MAX_LOOKED_AT = 20_000;
 const MAX_DEPTH = 128;
 

@@ -45,7 +45,7 @@ export async function discardVerb(
 
 async function isConfirmed({ count, fleet }: Targets, { stdin, stderr }: Terminal): Promise<boolean> {
   if (!stdin.isTTY || !stderr.isTTY)
-    throw new UsageError(`this discards ${count} changesets, and there is no terminal for the question: use --yes`);
+    throw new UsageError(`there is no terminal for the question whether to discard ${count} changesets: use --yes`);
   const what = fleet === null ? `all ${count} changesets of the project` : `the changes of ${itemsText(count)}`;
   const answer = await select({
     message: `Discard ${what}? They cannot be brought back.`,

@@ -21,7 +21,7 @@ const ASKS_NOBODY: Approver = {
     unasked("the approval mode is interactive, and a fleet asks no person; a rule of the project can approve it"),
 };
 
-/** Who else is told of a fleet that runs. */
+/** Who else follows a running fleet. */
 export interface WatchOptions {
   readonly json?: boolean;
   /** A file, or `-` for standard output. */

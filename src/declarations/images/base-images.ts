@@ -37,7 +37,7 @@ export function baseImagesOf(dockerfile: string): Read<readonly string[]> {
   return { ok: true, value: [...bases].sort() };
 }
 
-/** Without comments; a line that ends with a backslash goes on. */
+/** Without comments. A backslash at the end of a line joins it with the next one. */
 function instructionsOf(dockerfile: string): string[] {
   return dockerfile
     .split(/\r?\n/)

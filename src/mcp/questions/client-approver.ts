@@ -1,6 +1,6 @@
 import type { ElicitRequestFormParams } from "@modelcontextprotocol/server";
 import type { ApprovalRequest, Approver, Decision } from "../../approval/approver.ts";
-import { denied } from "../../approval/approver.ts";
+import { unasked } from "../../approval/approver.ts";
 import { mayBeOnce } from "../../approval/memory.ts";
 import { QueuedApprover } from "../../approval/queued-approver.ts";
 import type { Call } from "../calls/call.ts";
@@ -57,10 +57,10 @@ export class ClientApprover implements Approver {
     return new QueuedApprover({
       ask: async (question, signal) => {
         const call = callInQuestion();
-        if (call === null) return denied("the client that could be asked is gone");
-        if (isShared && !mayBeOnce(question)) return denied("it would last, and others share this session");
+        if (call === null) return unasked("the client that could be asked is gone");
+        if (isShared && !mayBeOnce(question)) return unasked("it would last, and others share this session");
         const form = questionForm(question, isShared);
-        if (form === null) return denied("it is too long to be shown to the client");
+        if (form === null) return unasked("it is too long to be shown to the client");
         return answerIn(await ask(call, form, signal), question, isShared);
       },
       timeoutMs,
@@ -72,5 +72,5 @@ export class ClientApprover implements Approver {
 
 /** For the mode `interactive`, if neither the client nor a terminal can ask a person. */
 export const nobodyAsks: Approver = {
-  decide: async () => denied("the approval mode is interactive, and the client offers no way to ask a person"),
+  decide: async () => unasked("the approval mode is interactive, and the client offers no way to ask a person"),
 };

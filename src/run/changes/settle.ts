@@ -30,7 +30,7 @@ export async function settleChanges(
   const { changeset } = collected;
   const { decisions, unfit } = await decisionsOn(collected, job, env, signal);
   const refused = changeset.changes.filter(({ refusal }) => refusal !== null).map(({ index }) => index);
-  /** With what is refused, so that whoever decides on the rest sees it. */
+  /** With what is refused, so that the user who decides on the rest sees it. */
   const kept = (indexes: readonly number[]): Changeset => only(changeset, new Set([...indexes, ...refused]));
   const withheld = new Set(
     [...decisions].filter(([, decision]) => decision.outcome !== "approved").map(([index]) => index),
@@ -91,7 +91,7 @@ export async function holdChanges({ changeset }: Collected, reason: string, into
 }
 
 /** Without an answer nothing was denied: the changes can still be approved. */
-function withheldAs({ outcome, unasked }: Decision): "denied" | "held" {
+export function withheldAs({ outcome, unasked }: Decision): "denied" | "held" {
   return outcome === "denied" && !unasked ? "denied" : "held";
 }
 

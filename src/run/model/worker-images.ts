@@ -44,7 +44,7 @@ export interface PartOfImage {
   readonly name: string;
 }
 
-/** What is missing, as a violation: a run needs it, and nobody made it. */
+/** What a run needs and the Engine does not have, as a violation. */
 export function unmadeViolation({ kind, name }: PartOfImage): Violation {
   if (kind === "named") return { code: "IMAGE_MISSING", image: name };
   return { code: "IMAGE_NOT_MADE", image: name, reason: unmadeText(kind), get: getCommand({ kind, name }) };

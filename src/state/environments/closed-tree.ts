@@ -14,7 +14,7 @@ const SLICE = 500;
 const LINK_IN_TREE = /^(?:\.\.\/)*(?!\.\.?(?:\/|$))[^/]+(?:\/(?!\.\.?(?:\/|$))[^/]+)*\/?$/;
 
 /**
- * Looks at everything that a cell has left in a tree, and closes it: everybody may read it, and nobody but Corral's user write
+ * Examines everything that a cell left in a tree, and closes it: every user may read it, and only Corral's user may write
  * it. What a package should never bring is refused: setuid and setgid, devices, FIFOs, sockets, links that may leave the tree.
  * Nothing runs that could change the tree meanwhile.
  */

@@ -53,7 +53,7 @@ export async function storedEnvironments(stateDir: string): Promise<StoredEnviro
 }
 
 /**
- * The one with this digest, marked as used by the process of `ownerDir` until its end, so that nobody removes it; null if there
+ * The one with this digest, marked as used by the process of `ownerDir` until its end, so that it is not removed; null if there
  * is none. `ownerDir` null: only looks.
  */
 export async function findEnvironment(
