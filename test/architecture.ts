@@ -94,6 +94,8 @@ const DISK_EXCEPTIONS: Readonly<Record<string, string>> = {
   "run/cell/prepare.ts": "looks at the gate's binary, for its identity in the plan",
 };
 
+/** The drivers, which do not know each other. */
+const DRIVERS = ["isolation/engine/", "isolation/runc/"];
 /** The one file that knows which engines there are. */
 const ENGINE_CHOICE = "isolation/open-engine.ts";
 
@@ -131,10 +133,10 @@ const RULES: readonly Rule[] = [
       .map((name) => breach(path, `imports ${name}`, "the Engine is spoken to in isolation/engine/ alone"));
   },
   function enginePort({ path, code }) {
-    if (path === ENGINE_CHOICE || path.startsWith("isolation/engine/")) return [];
+    if (path === ENGINE_CHOICE) return [];
     const why = `an engine is chosen in ${ENGINE_CHOICE} alone, and known by its port, so that another one can take its place`;
     return ownImports(path, code)
-      .filter((target) => target.startsWith("isolation/engine/"))
+      .filter((target) => DRIVERS.some((driver) => target.startsWith(driver) && !path.startsWith(driver)))
       .map((target) => breach(path, `imports ${target}`, why));
   },
   function disks({ path, code }) {

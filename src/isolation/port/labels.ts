@@ -6,7 +6,10 @@ import type { Plan } from "../plan/plan.ts";
 const PREFIX = "dev.corral.";
 export const RUN_LABEL = `${PREFIX}run`;
 
-/** What Corral's labels say about a container or volume of this state directory. */
+/** A container or volume of the Engine, or a cell that Corral made with runc. */
+export type LabelledKind = "container" | "volume" | "cell";
+
+/** What Corral's labels say about a container, volume or cell of this state directory. */
 export interface Labelled {
   readonly run: string;
   readonly root: string;
@@ -25,12 +28,7 @@ export interface Maker {
  * All labels of a container or volume. The seal covers `name`: the container's name, or for a volume, which the Engine
  * names, the directory that it shows. Every label is always set, so that no label of an image can replace one.
  */
-export function labelsFor(
-  maker: Maker,
-  kind: "container" | "volume",
-  name: string,
-  plan: Plan,
-): Record<string, string> {
+export function labelsFor(maker: Maker, kind: LabelledKind, name: string, plan: Plan): Record<string, string> {
   const owner = formatOwner(maker.owner);
   return {
     [RUN_LABEL]: plan.run,
@@ -46,7 +44,7 @@ export function labelsFor(
 /** Reads what {@link labelsFor} wrote; null if this maker's key did not seal it. */
 export function readLabels(
   sealKey: Buffer,
-  kind: "container" | "volume",
+  kind: LabelledKind,
   name: string,
   labels: Readonly<Record<string, string>> | null,
 ): Labelled | null {

@@ -1,0 +1,57 @@
+import { join } from "node:path";
+import { sha256 } from "../../../platform/sha256.ts";
+import { statePaths } from "../../../state/state-paths.ts";
+
+/** What the cells of one state directory have on disk. No cell is ever shown any of it. */
+export function runcPaths(stateDir: string) {
+  const { runc } = statePaths(stateDir);
+  return {
+    /** `--root` of runc: a directory for each cell, by {@link cellId}, with runc's own notes. */
+    state: join(runc, "state"),
+    /** A directory for each cell, by its run: {@link cellPaths}. */
+    cells: join(runc, "cells"),
+  };
+}
+
+export type RuncPaths = ReturnType<typeof runcPaths>;
+
+/** How the directory of a cell is called until its labels are in it: then it is renamed, so a cell without labels is never seen. */
+export const DRAFT_PREFIX = ".new-";
+
+/** The directory of one cell, which is the bundle for runc. It is made before anything else of the cell, and removed last. */
+export function cellPaths(dir: string) {
+  return {
+    dir,
+    /** The sealed labels, as `port/labels.ts` makes them with the kind `cell` and the name {@link cellId}. */
+    labels: join(dir, "labels.json"),
+    /** What runc reads. */
+    config: join(dir, "config.json"),
+    /** runc's own messages. */
+    log: join(dir, "log"),
+    /** What is written over the image, and the kernel's work directory of that overlay. */
+    upper: join(dir, "upper"),
+    work: join(dir, "work"),
+    /** An empty directory. The cell's root file system is mounted there, in a mount namespace that this machine does not see. */
+    root: join(dir, "root"),
+  };
+}
+
+export type CellPaths = ReturnType<typeof cellPaths>;
+
+/** The name of a cell for runc, of its control groups, and under its seal: unlike that of any other state directory. */
+export function cellId(sealKey: Buffer, run: string): string {
+  return `corral-${sha256(sealKey).slice(0, 8)}-${run}`;
+}
+
+/** Who makes control groups: runc itself, or systemd if it is the first process of the machine. */
+export type CgroupManager = "cgroupfs" | "systemd";
+
+/** `cgroupsPath` of a cell, as each manager takes it. */
+export function cgroupsPath(id: string, manager: CgroupManager): string {
+  return manager === "systemd" ? `corral.slice:corral:${id.slice("corral-".length)}` : `/corral/${id}`;
+}
+
+/** Where both managers put the control groups of a cell, below the mount point of each hierarchy. */
+export function cgroupPlaces(id: string): readonly string[] {
+  return [`corral/${id}`, `corral.slice/${id}.scope`];
+}

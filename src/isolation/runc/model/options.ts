@@ -1,0 +1,25 @@
+import type { Maker } from "../../port/labels.ts";
+import type { ImageRoots } from "./images.ts";
+import type { CgroupManager, RuncPaths } from "./layout.ts";
+
+/** What the cells of this driver are made with. */
+export interface RuncOptions {
+  readonly maker: Maker;
+  readonly paths: RuncPaths;
+  readonly images: ImageRoots;
+  /** The seccomp profile `corral`, as JSON text in the Engine's format. */
+  readonly seccomp: string;
+  /** The directory of `hosts`, `resolv.conf` and `hostname`; no worker can write there. */
+  readonly namesDir: string;
+  readonly programs: RuncPrograms;
+  readonly cgroups: CgroupManager;
+  /** The AppArmor profile of the Engine's own containers, if this machine enforces one. */
+  readonly apparmor?: string;
+}
+
+/** Absolute paths of programs of this machine, which belong to root and which nobody else can write. */
+export interface RuncPrograms {
+  readonly runc: string;
+  /** The static init that the Engine's containers have as their first process, e.g. `/usr/bin/docker-init`. */
+  readonly init: string;
+}
