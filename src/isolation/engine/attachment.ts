@@ -1,9 +1,7 @@
 import type { Duplex } from "node:stream";
-import { StringDecoder } from "node:string_decoder";
 import type Docker from "dockerode";
-import { END_OF_REPORT, MAX_REPORT_BYTES } from "../gate/report.ts";
-import { BEGUN, GO } from "../gate/script.ts";
-import { EngineTrouble } from "../port/driver.ts";
+import { GateStreams } from "../gate/gate-streams.ts";
+import { GO } from "../gate/script.ts";
 import { Demultiplexer, type OnChunk } from "./demux.ts";
 
 /** The attached standard streams of a cell: first the gate's report, and after {@link Attachment.release} the worker's output. */
@@ -39,16 +37,8 @@ export async function attach(
   ])) as [Duplex | null, Duplex];
   const input = own === null ? new InputAtOnce(container, output) : new LastingInput(own);
 
-  let released = false;
-  let closed = false;
-  const gate = new GateOutput();
-  const beginning = new Beginning();
-  const streams = new Demultiplexer((name, chunk) => {
-    if (closed) return;
-    if (!released) return gate.add(name, chunk);
-    const printed = name === "stdout" ? beginning.add(chunk) : chunk;
-    if (printed.length > 0) onOutput(name, printed);
-  });
+  const gate = new GateStreams(onOutput);
+  const streams = new Demultiplexer((name, chunk) => gate.add(name, chunk));
   output.on("data", (chunk: Buffer) => {
     if (!streams.add(chunk)) output.destroy(new Error("the Engine sent data that is not the cell's output streams"));
   });
@@ -63,14 +53,14 @@ export async function attach(
   return {
     report: gate.report,
     ended,
-    hasBegun: () => beginning.isOver,
+    hasBegun: () => gate.hasBegun,
     release(bytes) {
-      released = true;
+      gate.release();
       input.release(bytes);
     },
     write: (text) => input.write(text),
     close() {
-      closed = true;
+      gate.close();
       input.close();
       output.destroy();
     },
@@ -144,52 +134,4 @@ class LastingInput {
 /** Nothing arrives on an input connection; it is read to notice its end. The worker's exit explains why it broke. */
 function unread(input: Duplex): Duplex {
   return input.resume().on("error", () => {});
-}
-
-/** Takes the gate's last line, which it prints when it becomes the worker, from the beginning of the output. */
-class Beginning {
-  #left = Buffer.from(BEGUN);
-
-  get isOver(): boolean {
-    return this.#left.length === 0;
-  }
-
-  /** What follows the line. */
-  add(chunk: Buffer): Buffer {
-    const length = Math.min(this.#left.length, chunk.length);
-    // Anything else is of a gate that did not open: the worker has printed nothing.
-    if (!chunk.subarray(0, length).equals(this.#left.subarray(0, length))) return Buffer.alloc(0);
-    this.#left = this.#left.subarray(length);
-    return chunk.subarray(length);
-  }
-}
-
-/** Collects what the gate prints, and its errors for the message of a failure. */
-class GateOutput {
-  readonly #settle = Promise.withResolvers<string>();
-  readonly report = this.#settle.promise;
-  // A chunk may end in the middle of a character, because mount points may have any name.
-  readonly #decoders = { stdout: new StringDecoder("utf8"), stderr: new StringDecoder("utf8") };
-  #stdout = "";
-  #stderr = "";
-
-  constructor() {
-    // The report is awaited only after the start; an earlier failure is reported then.
-    this.report.catch(() => {});
-  }
-
-  add(stream: "stdout" | "stderr", chunk: Buffer): void {
-    const text = this.#decoders[stream].write(chunk);
-    if (stream === "stdout") this.#stdout += text;
-    else this.#stderr += text;
-    if (this.#stdout.length + this.#stderr.length > MAX_REPORT_BYTES) {
-      this.#settle.reject(new EngineTrouble("the cell printed more than a gate report before its worker was released"));
-    } else if (this.#stdout.endsWith(END_OF_REPORT)) this.#settle.resolve(this.#stdout);
-  }
-
-  end(): void {
-    this.#settle.reject(
-      new EngineTrouble(`the cell ended before its worker was released: ${this.#stderr.trim() || "no reason given"}`),
-    );
-  }
 }

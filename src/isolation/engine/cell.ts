@@ -2,15 +2,16 @@ import { setTimeout as pause } from "node:timers/promises";
 import Docker from "dockerode";
 import { z } from "zod";
 import { Agent } from "../../platform/http.ts";
+import { endedFromOutside, type FirstProcess } from "../kernel/first-process.ts";
+import { UsageSampler } from "../kernel/usage-sampler.ts";
 import type { Enforcement } from "../plan/enforcement.ts";
 import type { Cell, CellExit, CellUsage } from "../port/cell.ts";
 import { EngineTrouble } from "../port/driver.ts";
 import { ANYTHING, answerOf, asked, ContainerState, isConflict } from "./answers/asked.ts";
 import { engineMessage, engineTrouble, isGone } from "./answers/engine-error.ts";
 import type { Attachment } from "./attachment.ts";
-import { endedFromOutside, type FirstProcess, findFirstProcess } from "./first-process.ts";
-import { unnamedBytes } from "./unnamed-files.ts";
-import { UsageSampler } from "./usage.ts";
+import { firstProcessOf, measureOf } from "./container-files.ts";
+import { unnamedBytes } from "./unnamed-bytes.ts";
 
 /** How long the streams of an ended container may take to drain. */
 const DRAIN_MS = 5000;
@@ -37,9 +38,9 @@ interface Parts {
 
 /** A verified container whose worker waits behind the gate. */
 export function dockerCell({ container, attachment, wait, enforcement, ahead, listen, remove }: Parts): Cell {
-  const sampler = new UsageSampler(container);
+  const sampler = new UsageSampler(() => measureOf(container));
   let killed = false;
-  const first = findFirstProcess(container.id);
+  const first = firstProcessOf(container.id);
   const known = { first, usage: () => sampler.last(), killed: () => killed };
   const exit = ended(container, attachment, wait, known).finally(() => sampler.stop());
   return {

@@ -1,10 +1,10 @@
 import type Docker from "dockerode";
 import { gateCommand } from "../gate/script.ts";
-import { HOSTS_PATH, type Plan, type PlannedMount, type PlannedTmpfs } from "../plan/plan.ts";
-import type { NameFiles } from "./name-files.ts";
+import type { NameFiles } from "../network/name-files.ts";
+import { HOSTS_PATH, type Plan, type PlannedMount } from "../plan/plan.ts";
+import { tmpfsOptions } from "../plan/tmpfs-options.ts";
+import { plannedSeccomp } from "../seccomp/planned-profile.ts";
 import type { PinnedVolume } from "./pinned-volume.ts";
-import { servingSeccomp } from "./serving-seccomp.ts";
-import { watchingSeccomp } from "./watching-seccomp.ts";
 
 /** How mounts are passed to the daemon: a pinned directory as a volume, a file by its path. */
 export interface ContainerSources {
@@ -87,18 +87,8 @@ export function containerConfig(
 function securityOptions(plan: Plan, seccomp: SeccompProfiles): string[] {
   const options: string[] = [];
   if (plan.hardening.noNewPrivileges) options.push("no-new-privileges");
-  if (plan.hardening.seccomp === "corral") options.push(`seccomp=${seccompProfile(plan, seccomp.corral)}`);
+  if (plan.hardening.seccomp === "corral") options.push(`seccomp=${plannedSeccomp(plan, seccomp.corral)}`);
   return options;
-}
-
-function seccompProfile({ hardening, serves }: Plan, strictest: string): string {
-  const profile = hardening.fileWatches ? watchingSeccomp(strictest) : strictest;
-  return serves === true ? servingSeccomp(profile) : profile;
-}
-
-function tmpfsOptions(tmpfs: PlannedTmpfs, plan: Plan): string {
-  const owner = tmpfs.mode === "1777" ? "" : `,uid=${plan.user.uid},gid=${plan.user.gid}`;
-  return `rw,nosuid,nodev,${tmpfs.exec ? "exec" : "noexec"},size=${tmpfs.bytes},mode=${tmpfs.mode}${owner}`;
 }
 
 /** Never recursive: a file system that is mounted below a source is not part of what was granted. */

@@ -1,35 +1,33 @@
 import type Docker from "dockerode";
 import PQueue from "p-queue";
 import { z } from "zod";
-import { onAbort } from "../../platform/on-abort.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { formatOwner } from "../../state/owner.ts";
+import { reportWithin } from "../gate/await-report.ts";
 import { parseGateReport } from "../gate/report.ts";
 import { gateSecrets, secretLines } from "../gate/script.ts";
 import { verifyCell } from "../gate/verify.ts";
+import { CellNetwork, enterFromOutside } from "../network/cell-network.ts";
+import { NameFileSet } from "../network/name-files.ts";
 import type { Cell, ServingCell } from "../port/cell.ts";
 import { type Driver, EngineTrouble, type Start, type StartRequest } from "../port/driver.ts";
 import type { SessionCell } from "../port/exec.ts";
 import { labelsFor, readLabels } from "../port/labels.ts";
+import { Answers, servingCell } from "../serving/serving-cell.ts";
 import { asked, inTime, isConflict, untilGone } from "./answers/asked.ts";
 import { engineMessage, engineTrouble, statusCodeOf, told } from "./answers/engine-error.ts";
 import { type Attachment, attach } from "./attachment.ts";
 import { capabilities } from "./capabilities.ts";
 import { dockerCell } from "./cell.ts";
-import { CellNetwork, enterFromOutside } from "./cell-network.ts";
 import { containerConfig, type SeccompProfiles } from "./container-config.ts";
 import { imageFacts } from "./images/inspect.ts";
 import { enterByContainer } from "./listening-container.ts";
-import { NameFileSet } from "./name-files.ts";
 import { listVolumes, ownerOfVolume, pinnedVolumes } from "./pinned-volume.ts";
 import { listCells, type ReapScope, reap } from "./reap.ts";
-import { Answers, dockerServing } from "./serving.ts";
 import { dockerSession, fillSecrets } from "./session.ts";
 
 /** More starts at once do not end sooner: the Engine is the limit (docs/architecture.md, fact: engine-start-ceiling). */
 const MAX_CONCURRENT_STARTS = 4;
-/** How long a started container may take to send its gate report. */
-const REPORT_TIMEOUT_MS = 30_000;
 /** How often a cell is made before its start has failed. */
 const MAX_ATTEMPTS = 3;
 
@@ -118,7 +116,7 @@ async function startServing(
   const answered = { ...request, onOutput: answers.add.bind(answers) };
   const parts = await started(options, answered, "lasting");
   if (!parts.ok) return parts;
-  const cell = dockerServing(parts.cell, parts.attachment, answers);
+  const cell = servingCell(parts.cell, (text) => parts.attachment.write(text), answers);
   cell.release(new Uint8Array());
   return { ok: true, cell };
 }
@@ -205,11 +203,11 @@ async function startVerified(
   const network = new CellNetwork((places) =>
     listensByContainer
       ? enterByContainer({ docker, maker, liveDir, seccomp, plan, cell: container.id }, places)
-      : enterFromOutside(container, places),
+      : pidOf(container).then((pid) => enterFromOutside(pid, places)),
   );
   remains.network = network;
   if (typeof plan.network !== "string") network.openAhead(plan.network.listeners);
-  const report = parseGateReport(await reportWithin(attachment, signal));
+  const report = parseGateReport(await reportWithin(attachment.report, signal));
 
   const { enforcement, violations } = verifyCell(plan, report);
   if (violations.length > 0) return { ok: false, violations };
@@ -219,6 +217,12 @@ async function startVerified(
   const ahead = secretLines(gateSecrets(plan), request.secrets ?? NO_SECRETS);
   const cell = dockerCell({ container, attachment, wait, enforcement, ahead, listen, remove });
   return { ok: true, cell, container, attachment };
+}
+
+const Running = z.object({ State: z.object({ Pid: z.int().positive() }) });
+
+async function pidOf(container: Docker.Container): Promise<number> {
+  return (await told(asked(() => container.inspect(), Running))).State.Pid;
 }
 
 const NO_SECRETS: ReadonlyMap<string, string> = new Map();
@@ -239,18 +243,6 @@ const Labelled = z.object({
   Config: z.object({ Labels: z.record(z.string(), z.string()).nullable() }),
   State: z.object({ Status: z.string() }),
 });
-
-async function reportWithin(attachment: Attachment, signal: AbortSignal): Promise<string> {
-  const { promise: stopped, reject } = Promise.withResolvers<never>();
-  const late = (): void => reject(new EngineTrouble(`the cell sent no report within ${REPORT_TIMEOUT_MS / 1000} s`));
-  const timer = setTimeout(late, REPORT_TIMEOUT_MS);
-  using _ = onAbort(signal, () => reject(signal.reason));
-  try {
-    return await Promise.race([attachment.report, stopped]);
-  } finally {
-    clearTimeout(timer);
-  }
-}
 
 /** The few errors of the Engine that are about the request and not about the Engine. */
 function refusalFrom(error: unknown, { plan }: StartRequest): Violation | null {

@@ -2,11 +2,12 @@ import type Docker from "dockerode";
 import { z } from "zod";
 import { reapLiveDirs } from "../../state/live-dir.ts";
 import { isDead } from "../../state/owner.ts";
+import { endedFromOutside } from "../kernel/first-process.ts";
 import { type CellInfo, EngineTrouble, type Reaped } from "../port/driver.ts";
 import { type Maker, RUN_LABEL, readLabels } from "../port/labels.ts";
 import { asked, isConflict, untilGone } from "./answers/asked.ts";
 import { engineMessage } from "./answers/engine-error.ts";
-import { endedFromOutside, findFirstProcess } from "./first-process.ts";
+import { firstProcessOf } from "./container-files.ts";
 import { listVolumes, ownerOfVolume } from "./pinned-volume.ts";
 
 /** Where to look, and as whom. */
@@ -45,7 +46,7 @@ export async function listCells(docker: Docker, maker: Maker): Promise<CellInfo[
 export async function reap({ docker, maker, liveDir }: ReapScope): Promise<Reaped> {
   const dead = (await listCells(docker, maker)).filter((cell) => !cell.ownerAlive);
   const cells = await removeEach(dead, async ({ id, run }) => {
-    await endedFromOutside(findFirstProcess(id), () =>
+    await endedFromOutside(firstProcessOf(id), () =>
       untilGone(() => docker.getContainer(id).remove({ force: true, v: true })),
     );
     return run;

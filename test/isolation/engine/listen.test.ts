@@ -1,7 +1,7 @@
 import { readdir, readlink } from "node:fs/promises";
 import type { Socket } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { CellNetwork, enterFromOutside } from "../../../src/isolation/engine/cell-network.ts";
+import { CellNetwork, enterFromOutside } from "../../../src/isolation/network/cell-network.ts";
 import type { Cell } from "../../../src/isolation/port/cell.ts";
 import type { NetworkPlace } from "../../../src/sandbox/network/places.ts";
 import { cellOf, type Engine, openEngine } from "./engine.ts";
@@ -25,6 +25,10 @@ async function waiting(script: string, byContainer = false): Promise<{ cell: Cel
   const signal = new AbortController().signal;
   const driver = engine.driverOf(engine.maker, { listensByContainer: byContainer });
   return { cell: cellOf(await driver.start({ plan, pins, signal, onOutput })), printed: () => text };
+}
+
+async function pidOf(cell: Cell): Promise<number> {
+  return (await engine.docker.getContainer(cell.id).inspect()).State.Pid;
 }
 
 /** Descriptors of this process that are sockets. Some are connections to the Engine, which stay open for some seconds. */
@@ -122,7 +126,7 @@ describe("listening in the network of a cell", () => {
       throw new Error("it accepted");
     };
     for (const ahead of [true, false]) {
-      const network = new CellNetwork((places) => enterFromOutside(engine.docker.getContainer(cell.id), places));
+      const network = new CellNetwork(async (places) => await enterFromOutside(await pidOf(cell), places));
       const places = [HTTP];
       if (ahead) network.openAhead(places);
       expect(await network.listen("4026531840", places, accept)).toMatchObject({ ok: false });
@@ -134,7 +138,7 @@ describe("listening in the network of a cell", () => {
     const { cell } = await waiting("true");
     await using _ = cell;
     const before = await sockets();
-    const network = new CellNetwork((places) => enterFromOutside(engine.docker.getContainer(cell.id), places));
+    const network = new CellNetwork(async (places) => await enterFromOutside(await pidOf(cell), places));
     network.openAhead([HTTP, HTTPS]);
     await network[Symbol.asyncDispose]();
     expect(await sockets()).toBe(before);

@@ -1,6 +1,5 @@
 import type { Cell, ServingCell } from "../port/cell.ts";
 import { EngineTrouble } from "../port/driver.ts";
-import type { Attachment } from "./attachment.ts";
 
 /** An answer is one short line; the cell's first process writes nothing longer. */
 const MAX_ANSWER_BYTES = 4096;
@@ -44,15 +43,15 @@ export class Answers {
   }
 }
 
-/** The cell behind an attachment whose output goes to `answers`. It is released at once, and waits for items. */
-export function dockerServing(cell: Cell, attachment: Attachment, answers: Answers): ServingCell {
+/** A cell whose output goes to `answers`, and whose input `write` adds to. It is released at once, and waits for items. */
+export function servingCell(cell: Cell, write: (text: string) => void, answers: Answers): ServingCell {
   let killed = 0;
   return {
     ...cell,
     [Symbol.asyncDispose]: () => cell[Symbol.asyncDispose](),
     async serve(id) {
       const answer = answers.next();
-      attachment.write(`run ${id}\n`);
+      write(`run ${id}\n`);
       const line = await Promise.race([answer, cell.exit.then(() => null)]);
       if (line === null) return { kind: "gone" };
       const served = parseAnswer(line, id);

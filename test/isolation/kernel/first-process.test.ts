@@ -1,19 +1,19 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { endedFromOutside } from "../../../src/isolation/engine/first-process.ts";
+import { endedFromOutside } from "../../../src/isolation/kernel/first-process.ts";
 
 afterEach(() => {
   vi.useRealTimers();
 });
 
 describe("a cell that the Engine ends", () => {
-  const first = () => ({ isAlive: () => true, kill: vi.fn() });
+  const first = () => ({ pid: 1, isAlive: () => true, signal: vi.fn() });
 
   it("is left to the Engine while that answers", async () => {
     vi.useFakeTimers();
     const process = first();
     expect(await endedFromOutside(process, async () => "ended")).toBe("ended");
     await vi.advanceTimersByTimeAsync(60_000);
-    expect(process.kill).not.toHaveBeenCalled();
+    expect(process.signal).not.toHaveBeenCalled();
   });
 
   it("is ended by its first process if the Engine waits, for example for a program that the worker stopped", async () => {
@@ -21,11 +21,11 @@ describe("a cell that the Engine ends", () => {
     const process = first();
     const { promise, resolve } = Promise.withResolvers<string>();
     const ended = endedFromOutside(process, () => promise);
-    process.kill.mockImplementation(() => resolve("ended"));
+    process.signal.mockImplementation(() => resolve("ended"));
     await vi.advanceTimersByTimeAsync(2_000);
-    expect(process.kill).not.toHaveBeenCalled();
+    expect(process.signal).not.toHaveBeenCalled();
     await vi.advanceTimersByTimeAsync(2_000);
     expect(await ended).toBe("ended");
-    expect(process.kill).toHaveBeenCalledOnce();
+    expect(process.signal.mock.calls).toEqual([["SIGKILL"]]);
   });
 });

@@ -2,7 +2,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { NameFileSet } from "../../../src/isolation/engine/name-files.ts";
+import { NameFileSet } from "../../../src/isolation/network/name-files.ts";
 
 let dir: string;
 let made: NameFileSet;

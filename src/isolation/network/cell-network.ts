@@ -1,17 +1,11 @@
-import type Docker from "dockerode";
-import { z } from "zod";
 import { nullFor } from "../../platform/errno.ts";
 import type { NetworkPlace } from "../../sandbox/network/places.ts";
-import { type OpenPlaces, openPlaces } from "../network/listen-in.ts";
-import { openNetworkNamespace } from "../network/namespace.ts";
 import type { Accept, Listening } from "../port/cell.ts";
-import { asked } from "./answers/asked.ts";
-import { told } from "./answers/engine-error.ts";
+import { type OpenPlaces, openPlaces } from "./listen-in.ts";
+import { openNetworkNamespace } from "./namespace.ts";
 
 /** Opens places in the network of one container; null if that cannot be entered. */
 export type Enter = (places: readonly NetworkPlace[]) => Promise<OpenPlaces | null>;
-
-const Running = z.object({ State: z.object({ Pid: z.int().positive() }) });
 
 /** Listens in the network of one container, from outside. */
 export class CellNetwork implements AsyncDisposable {
@@ -51,13 +45,9 @@ export class CellNetwork implements AsyncDisposable {
   }
 }
 
-/** Enters the network of a container as root. */
-export async function enterFromOutside(
-  container: Docker.Container,
-  places: readonly NetworkPlace[],
-): Promise<OpenPlaces | null> {
-  const { State } = await told(asked(() => container.inspect(), Running));
-  await using namespace = await openNetworkNamespace(State.Pid).catch(nullFor("ENOENT", "ESRCH"));
+/** Enters the network of a process as root. `pid`: as this machine sees it. */
+export async function enterFromOutside(pid: number, places: readonly NetworkPlace[]): Promise<OpenPlaces | null> {
+  await using namespace = await openNetworkNamespace(pid).catch(nullFor("ENOENT", "ESRCH"));
   return namespace === null ? null : await openPlaces(namespace.descriptor, places);
 }
 

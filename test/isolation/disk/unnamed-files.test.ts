@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { describe, expect, it } from "vitest";
-import { heldBytes } from "../../../src/isolation/engine/unnamed-files.ts";
+import { heldBytes } from "../../../src/isolation/disk/unnamed-files.ts";
 import { temporaryFolder } from "../../files/temporary-folder.ts";
 
 const MEBIBYTE = 1024 ** 2;

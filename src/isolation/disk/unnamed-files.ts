@@ -2,10 +2,7 @@ import fs from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import type Docker from "dockerode";
-import { z } from "zod";
 import { hasCode } from "../../platform/errno.ts";
-import { asked } from "./answers/asked.ts";
 
 /** At most so many processes, and open or mapped files of each, are checked. */
 const MAX_PROCESSES = 5000;
@@ -17,33 +14,19 @@ const BLOCK_BYTES = 512;
 /** `f_type` of what is in memory and not on a disk (statfs(2)). */
 const TMPFS = 0x01021994;
 
-const ProcessTable = z.object({ Titles: z.array(z.string()), Processes: z.array(z.array(z.string())) });
-
 /**
- * The bytes of deleted regular files that a cell's processes still hold open or mapped: they take space, and no
- * directory shows them. A file that is in transit between two processes cannot be measured, and counts as infinite; one
- * that no process can receive any more is freed.
- * Null if this user may not inspect the cell's processes.
+ * The bytes of deleted regular files that processes still hold open or mapped: they take space, and no directory shows
+ * them. A file that is in transit between two processes cannot be measured, and counts as infinite; one that no process
+ * can receive any more is freed. `pids`: as this machine sees them. Each counts only if `counts` is still true after it
+ * was checked.
+ * Null if this user may not inspect them.
  */
-export async function unnamedBytes(container: Docker.Container): Promise<number | null> {
-  await collectSockets();
-  const table = await asked(() => container.top(), ProcessTable).catch(() => null);
-  if (table === null) return null;
-  const column = table.Titles.indexOf("PID");
-  const pids = table.Processes.slice(0, MAX_PROCESSES).map((process) => Number(process[column]));
-  // A process may have ended and its id been reused: files of the new process are not this cell's.
-  const isItsOwn = async (pid: number): Promise<boolean> =>
-    (await readFile(`/proc/${pid}/cgroup`, "latin1").catch(() => "")).includes(container.id);
-  return await heldBytes(pids, isItsOwn);
-}
-
-/** The same for any processes, by their ids on this machine. Each counts only if `counts` is still true after it was checked. */
 export async function heldBytes(
   pids: readonly number[],
   counts: (pid: number) => Promise<boolean> = async () => true,
 ): Promise<number | null> {
   const held = new HeldFiles();
-  for (const pid of pids) {
+  for (const pid of pids.slice(0, MAX_PROCESSES)) {
     const before = held.bytes;
     const isAllowed = await held.lookInto(pid);
     if (!(await counts(pid))) held.bytes = before;
@@ -135,7 +118,7 @@ function deletedMaps(maps: string): string[] {
  * Sockets that only wait in each other's queues, with the files that wait beside them, belong to no process. The kernel
  * frees them when some Unix socket is closed.
  */
-async function collectSockets(): Promise<void> {
+export async function collectSockets(): Promise<void> {
   await new Promise((closed) => connect(NO_SOCKET).on("error", closed));
 }
 

@@ -1,0 +1,33 @@
+import type Docker from "dockerode";
+import { type ControlGroup, findControlGroup } from "../kernel/control-group.ts";
+import { type FirstProcess, findFirstProcess } from "../kernel/first-process.ts";
+import type { Measure } from "../kernel/usage-sampler.ts";
+import type { CellUsage } from "../port/cell.ts";
+
+/** Where Engines put a container's control groups: with their own names, or with systemd's. Null if they are in neither place, as with an Engine that runs in a container. */
+function controlGroupOf(container: string): ControlGroup | null {
+  return findControlGroup([`docker/${container}`, `system.slice/docker-${container}.scope`]);
+}
+
+/** Process 1 of a container; null if this machine does not show it, e.g. with a runtime that has processes of its own. */
+export function firstProcessOf(container: string): FirstProcess | null {
+  return findFirstProcess(controlGroupOf(container));
+}
+
+/** How to measure a container. */
+export function measureOf(container: Docker.Container): Measure {
+  const group = controlGroupOf(container.id);
+  return group === null
+    ? { by: "request", ask: () => askEngine(container) }
+    : { by: "files", read: () => group.usage() };
+}
+
+async function askEngine(container: Docker.Container): Promise<CellUsage | null> {
+  const stats = await container.stats({ stream: false, "one-shot": true }).catch(() => null);
+  // For a container that has ended the Engine reports zeros, and some runtimes nothing: that is no measurement.
+  if (stats === null || !(stats.cpu_stats?.cpu_usage?.total_usage > 0)) return null;
+  return {
+    cpuMs: Math.round(stats.cpu_stats.cpu_usage.total_usage / 1e6),
+    memoryBytesPeak: stats.memory_stats?.max_usage ?? stats.memory_stats?.usage ?? null,
+  };
+}

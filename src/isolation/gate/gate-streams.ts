@@ -1,0 +1,99 @@
+import { StringDecoder } from "node:string_decoder";
+import { EngineTrouble, type StartRequest } from "../port/driver.ts";
+import { END_OF_REPORT, MAX_REPORT_BYTES } from "./report.ts";
+import { BEGUN } from "./script.ts";
+
+/** The two streams of a cell: first the gate's report, and after {@link GateStreams.release} the worker's output. */
+export class GateStreams {
+  readonly #onOutput: StartRequest["onOutput"];
+  readonly #gate = new GateOutput();
+  readonly #beginning = new Beginning();
+  #released = false;
+  #closed = false;
+
+  constructor(onOutput: StartRequest["onOutput"]) {
+    this.#onOutput = onOutput;
+  }
+
+  /** The whole report; rejects if the cell ends, or prints too much, before the report is complete. */
+  get report(): Promise<string> {
+    return this.#gate.report;
+  }
+
+  /** True if the gate has reported that it became the worker. */
+  get hasBegun(): boolean {
+    return this.#beginning.isOver;
+  }
+
+  add(stream: "stdout" | "stderr", chunk: Buffer): void {
+    if (this.#closed) return;
+    if (!this.#released) this.#gate.add(stream, chunk);
+    else this.#pass(stream, stream === "stdout" ? this.#beginning.add(chunk) : chunk);
+  }
+
+  #pass(stream: "stdout" | "stderr", printed: Buffer): void {
+    if (printed.length > 0) this.#onOutput(stream, printed);
+  }
+
+  release(): void {
+    this.#released = true;
+  }
+
+  /** Nothing is delivered after this call. */
+  close(): void {
+    this.#closed = true;
+  }
+
+  /** The streams have ended. */
+  end(): void {
+    this.#gate.end();
+  }
+}
+
+/** Takes the gate's last line, which it prints when it becomes the worker, from the beginning of the output. */
+class Beginning {
+  #left = Buffer.from(BEGUN);
+
+  get isOver(): boolean {
+    return this.#left.length === 0;
+  }
+
+  /** What follows the line. */
+  add(chunk: Buffer): Buffer {
+    const length = Math.min(this.#left.length, chunk.length);
+    // Anything else is of a gate that did not open: the worker has printed nothing.
+    if (!chunk.subarray(0, length).equals(this.#left.subarray(0, length))) return Buffer.alloc(0);
+    this.#left = this.#left.subarray(length);
+    return chunk.subarray(length);
+  }
+}
+
+/** Collects what the gate prints, and its errors for the message of a failure. */
+class GateOutput {
+  readonly #settle = Promise.withResolvers<string>();
+  readonly report = this.#settle.promise;
+  // A chunk may end in the middle of a character, because mount points may have any name.
+  readonly #decoders = { stdout: new StringDecoder("utf8"), stderr: new StringDecoder("utf8") };
+  #stdout = "";
+  #stderr = "";
+
+  constructor() {
+    // The report is awaited only after the start; an earlier failure is reported then.
+    this.report.catch(() => {});
+  }
+
+  add(stream: "stdout" | "stderr", chunk: Buffer): void {
+    const text = this.#decoders[stream].write(chunk);
+    if (stream === "stdout") this.#stdout += text;
+    else this.#stderr += text;
+    if (this.#stdout.length + this.#stderr.length > MAX_REPORT_BYTES) {
+      this.#settle.reject(new EngineTrouble("the cell printed more than a gate report before its worker was released"));
+    } else if (this.#stdout.endsWith(END_OF_REPORT)) this.#settle.resolve(this.#stdout);
+  }
+
+  end(): void {
+    this.#settle.reject(
+      new EngineTrouble(`the cell ended before its worker was released: ${this.#stderr.trim() || "no reason given"}`),
+    );
+  }
+}

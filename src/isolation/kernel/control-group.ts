@@ -1,0 +1,80 @@
+import { existsSync, readFileSync } from "node:fs";
+import type { CellUsage } from "../port/cell.ts";
+
+const ROOT = "/sys/fs/cgroup";
+/** A cell whose worker has not begun has an init and the gate; one that is reaped may be full. */
+const MAX_PROCESSES = 5000;
+
+/** What the kernel accounts for a cell. All of it is read as files of this machine, which are in memory: synchronously. */
+export interface ControlGroup {
+  /** The ids of its processes as this machine sees them; empty if it is gone. */
+  processes(): number[];
+  /** Null if it is gone. */
+  usage(): CellUsage | null;
+  /** How many processes of it the kernel has killed for memory; null if that is not known. */
+  oomKills(): number | null;
+}
+
+/** `places`: where it may be, below the mount point of a hierarchy. Null if this machine does not show it. */
+export function findControlGroup(places: readonly string[]): ControlGroup | null {
+  for (const place of places) {
+    if (existsSync(`${ROOT}/cpuacct/${place}/cpuacct.usage`)) return version1(place);
+    if (existsSync(`${ROOT}/${place}/cpu.stat`)) return version2(place);
+  }
+  return null;
+}
+
+function version1(place: string): ControlGroup {
+  return {
+    processes: () => numbersOf(`${ROOT}/pids/${place}/cgroup.procs`),
+    oomKills: () => fieldIn(`${ROOT}/memory/${place}/memory.oom_control`, "oom_kill"),
+    usage() {
+      const nanoseconds = numberIn(`${ROOT}/cpuacct/${place}/cpuacct.usage`);
+      if (nanoseconds === null) return null;
+      const memoryBytesPeak = numberIn(`${ROOT}/memory/${place}/memory.max_usage_in_bytes`);
+      return { cpuMs: Math.round(nanoseconds / 1e6), memoryBytesPeak };
+    },
+  };
+}
+
+/** Kernels from 5.19 on report the peak of memory. */
+function version2(place: string): ControlGroup {
+  const dir = `${ROOT}/${place}`;
+  return {
+    processes: () => numbersOf(`${dir}/cgroup.procs`),
+    oomKills: () => fieldIn(`${dir}/memory.events`, "oom_kill"),
+    usage() {
+      const microseconds = fieldIn(`${dir}/cpu.stat`, "usage_usec");
+      if (microseconds === null) return null;
+      const memoryBytesPeak = numberIn(`${dir}/memory.peak`) ?? numberIn(`${dir}/memory.current`);
+      return { cpuMs: Math.round(microseconds / 1000), memoryBytesPeak };
+    },
+  };
+}
+
+function numbersOf(file: string): number[] {
+  const lines = textOf(file)?.split("\n").slice(0, MAX_PROCESSES) ?? [];
+  return lines.filter((line) => line !== "").map(Number);
+}
+
+function numberIn(file: string): number | null {
+  const text = textOf(file)?.trim() ?? "";
+  return /^\d+$/.test(text) ? Number(text) : null;
+}
+
+/** `usage_usec 1234` among other lines. */
+function fieldIn(file: string, name: string): number | null {
+  const line = textOf(file)
+    ?.split("\n")
+    .find((each) => each.startsWith(`${name} `));
+  const value = line?.slice(name.length + 1) ?? "";
+  return /^\d+$/.test(value) ? Number(value) : null;
+}
+
+function textOf(file: string): string | null {
+  try {
+    return readFileSync(file, "latin1");
+  } catch {
+    return null;
+  }
+}
