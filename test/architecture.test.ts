@@ -157,16 +157,25 @@ describe("the check of the layers", () => {
 
   it.each([
     [
-      "two sub-folders",
+      "two sub-folders that",
       { "run/a/x.ts": 'import { y } from "../b/y.ts";', "run/b/z.ts": 'import type { w } from "../a/w.ts";' },
-      "run/a/x.ts makes run/ a knot: a and b import each other (see run/b/z.ts)",
+      "run/a/x.ts makes run/ a knot: a > b > a (see run/b/z.ts)",
     ],
     [
-      "a folder's own files and a sub-folder",
+      "a folder's own files and a sub-folder that",
       { "run/x.ts": 'import { y } from "./b/y.ts";', "run/b/z.ts": 'import type { w } from "../w.ts";' },
-      "run/x.ts makes run/ a knot: . and b import each other (see run/b/z.ts)",
+      "run/x.ts makes run/ a knot: . > b > . (see run/b/z.ts)",
     ],
-  ])("finds %s that import each other", (_, files, knot) => {
+    [
+      "three sub-folders, no two of which",
+      {
+        "run/a/x.ts": 'import { y } from "../b/y.ts";',
+        "run/b/z.ts": 'import type { w } from "../c/w.ts";',
+        "run/c/v.ts": 'const u = await import("../a/u.ts");',
+      },
+      "run/a/x.ts makes run/ a knot: a > b > c > a (see run/b/z.ts, run/c/v.ts)",
+    ],
+  ])("finds %s import each other", (_, files, knot) => {
     const breaches = breachesOf(new Map(Object.entries(files)));
     expect(breaches.map(({ file, what }) => `${file} ${what}`)).toEqual([knot]);
   });

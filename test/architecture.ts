@@ -252,25 +252,57 @@ function cyclesOf(files: readonly File[]): Breach[] {
 }
 
 /**
- * Sub-folders of one folder that import each other, each pair once. The files that stand in the folder itself count as one of
- * them, called `.`: they are above its sub-folders or below them, and not both.
+ * Sub-folders of one folder that import each other, also around third ones, each circle once. The files that stand in the
+ * folder itself count as one of them, called `.`: they are above its sub-folders or below them, and not both.
  */
 function mutualFolders(files: readonly File[]): Breach[] {
-  const first = new Map<string, string>();
+  const folders = new Map<string, Map<string, Map<string, string>>>();
   for (const { path, code } of files) {
     for (const target of ownImports(path, code)) {
       const { parent, from, to } = parting(path, target);
-      const key = `${parent}|${from}|${to}`;
-      if (from !== to && !first.has(key)) first.set(key, path);
+      if (from === to) continue;
+      const within = entryOf(folders, parent, () => new Map<string, Map<string, string>>());
+      entryOf(
+        entryOf(within, from, () => new Map<string, string>()),
+        to,
+        () => path,
+      );
     }
   }
-  return [...first].flatMap(([key, path]) => {
-    const [parent, from = "", to = ""] = key.split("|");
-    const back = first.get(`${parent}|${to}|${from}`);
-    if (back === undefined || from > to) return [];
-    const what = `makes ${parent || "src"}/ a knot: ${from} and ${to} import each other (see ${back})`;
-    return [breach(path, what, "folders of one floor do not need each other, or one of them is below")];
-  });
+  return [...folders].flatMap(([parent, within]) =>
+    circlesOf(within).map((circle) => {
+      const steps = circle.slice(1).map((to, index) => ({ from: circle[index] ?? "", to }));
+      const seen = steps.map(({ from, to }) => within.get(from)?.get(to) ?? "");
+      const what = `makes ${parent || "src"}/ a knot: ${circle.join(" > ")} (see ${seen.slice(1).join(", ")})`;
+      return breach(seen[0] ?? "", what, "folders of one floor do not need each other, or one of them is below");
+    }),
+  );
+}
+
+function entryOf<K, V>(map: Map<K, V>, key: K, make: () => V): V {
+  const value = map.get(key) ?? make();
+  map.set(key, value);
+  return value;
+}
+
+/** For each node that reaches itself and is not on an earlier circle: a shortest way around, from it to itself. */
+function circlesOf(edges: ReadonlyMap<string, ReadonlyMap<string, string>>): string[][] {
+  const circles: string[][] = [];
+  for (const start of [...edges.keys()].toSorted()) {
+    if (circles.some((circle) => circle.includes(start))) continue;
+    const ways: string[][] = [[start]];
+    const reached = new Set<string>();
+    for (const way of ways) {
+      for (const next of edges.get(way.at(-1) ?? "")?.keys() ?? []) {
+        if (reached.has(next)) continue;
+        reached.add(next);
+        ways.push([...way, next]);
+      }
+    }
+    const around = ways.find((way) => way.length > 1 && way.at(-1) === start);
+    if (around) circles.push(around);
+  }
+  return circles;
 }
 
 /** The deepest folder that holds both files, and which of its parts each of them is in. */

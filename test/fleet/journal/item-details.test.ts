@@ -1,32 +1,12 @@
 import { randomBytes } from "node:crypto";
 import { DatabaseSync } from "node:sqlite";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { FleetJournal } from "../../../src/fleet/journal/journal.ts";
+import { describe, expect, it } from "vitest";
 import { causeOf } from "../../../src/fleet/model/cause.ts";
 import type { ItemResult } from "../../../src/fleet/model/item.ts";
-import {
-  attempts,
-  itemAt,
-  items,
-  type JournalFixture,
-  journalFixture,
-  noCollisions,
-  SPEC,
-  settlementOf,
-} from "./journal-fixture.ts";
+import { attempts, itemAt, items, noCollisions, SPEC, settlementOf } from "./journal-fixture.ts";
+import { fixture, journal, journalForEach, reopen } from "./journal-for-each.ts";
 
-let fixture: JournalFixture;
-let journal: FleetJournal;
-
-beforeEach(async () => {
-  fixture = journalFixture();
-  journal = await fixture.open();
-});
-
-afterEach(() => {
-  journal[Symbol.dispose]();
-  fixture[Symbol.dispose]();
-});
+journalForEach();
 
 /** A fleet whose items print and end as said. */
 async function fleetOf(
@@ -140,7 +120,7 @@ describe("a journal of version 1", () => {
       DROP TABLE attempts; UPDATE requests SET json = json_remove(json, '$.fields');
       UPDATE results SET json = json_remove(json, '$.stderrLine'); PRAGMA user_version = 1`);
     old.close();
-    journal = await fixture.open();
+    await reopen();
     expect([...journal.results(fleet)]).toMatchObject([
       { key: "doc-0.pdf", status: "failed", stderrLine: null, fields: {} },
       { key: "doc-1.pdf" },

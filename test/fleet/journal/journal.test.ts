@@ -1,13 +1,11 @@
 import { statSync } from "node:fs";
 import { dirname } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { FleetJournal } from "../../../src/fleet/journal/journal.ts";
+import { describe, expect, it } from "vitest";
 import {
   attempts,
   itemAt,
   items,
-  type JournalFixture,
   journalFixture,
   loadedFleet,
   noCollisions,
@@ -16,19 +14,9 @@ import {
   START,
   settlementOf,
 } from "./journal-fixture.ts";
+import { fixture, journal, journalForEach, reopen } from "./journal-for-each.ts";
 
-let fixture: JournalFixture;
-let journal: FleetJournal;
-
-beforeEach(async () => {
-  fixture = journalFixture();
-  journal = await fixture.open();
-});
-
-afterEach(() => {
-  journal[Symbol.dispose]();
-  fixture[Symbol.dispose]();
-});
+journalForEach();
 
 /** How many rows there are in all, of anything that belongs to fleets. */
 function rows(): number {
@@ -80,7 +68,7 @@ describe("a journal", () => {
     const queue = journal.queue(await loadedFleet(journal, 1));
     journal[Symbol.dispose]();
     await expect(queue.claim(1, attempts())).rejects.toThrow("closed");
-    journal = await fixture.open();
+    await reopen();
   });
 
   it("writes what was asked for before it closes", async () => {
@@ -90,7 +78,7 @@ describe("a journal", () => {
     const settled = queue.settle(0, 1, settlementOf(0));
     journal[Symbol.dispose]();
     expect(await settled).toEqual({ ok: true });
-    journal = await fixture.open();
+    await reopen();
     expect(journal.find(fleet)?.counts.done).toBe(1);
   });
 });

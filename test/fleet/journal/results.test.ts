@@ -1,27 +1,8 @@
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { FleetJournal } from "../../../src/fleet/journal/journal.ts";
-import {
-  attempts,
-  type JournalFixture,
-  journalFixture,
-  loadedFleet,
-  runAll,
-  START,
-  settlementOf,
-} from "./journal-fixture.ts";
+import { describe, expect, it } from "vitest";
+import { attempts, loadedFleet, runAll, START, settlementOf } from "./journal-fixture.ts";
+import { journal, journalForEach } from "./journal-for-each.ts";
 
-let fixture: JournalFixture;
-let journal: FleetJournal;
-
-beforeEach(async () => {
-  fixture = journalFixture();
-  journal = await fixture.open();
-});
-
-afterEach(() => {
-  journal[Symbol.dispose]();
-  fixture[Symbol.dispose]();
-});
+journalForEach();
 
 const at = (ms: number): string => new Date(START + ms).toISOString();
 

@@ -1,20 +1,9 @@
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { FleetJournal } from "../../../src/fleet/journal/journal.ts";
+import { describe, expect, it } from "vitest";
 import type { FleetQueue } from "../../../src/fleet/model/queue.ts";
-import { attempts, type JournalFixture, journalFixture, loadedFleet, settlementOf } from "./journal-fixture.ts";
+import { attempts, loadedFleet, settlementOf } from "./journal-fixture.ts";
+import { fixture, journal, journalForEach } from "./journal-for-each.ts";
 
-let fixture: JournalFixture;
-let journal: FleetJournal;
-
-beforeEach(async () => {
-  fixture = journalFixture();
-  journal = await fixture.open();
-});
-
-afterEach(() => {
-  journal[Symbol.dispose]();
-  fixture[Symbol.dispose]();
-});
+journalForEach();
 
 const failure = (stderrLine: string) =>
   ({ status: "failed", exitCode: 1, error: { code: "FAILED", message: stderrLine }, stderrLine }) as const;

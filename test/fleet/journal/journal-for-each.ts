@@ -1,0 +1,24 @@
+import { afterEach, beforeEach } from "vitest";
+import type { FleetJournal } from "../../../src/fleet/journal/journal.ts";
+import { type JournalFixture, journalFixture } from "./journal-fixture.ts";
+
+/** What `journalForEach` opened last. */
+export let fixture: JournalFixture;
+export let journal: FleetJournal;
+
+/** Gives each test of a file a journal of its own. */
+export function journalForEach(): void {
+  beforeEach(async () => {
+    fixture = journalFixture();
+    journal = await fixture.open();
+  });
+  afterEach(() => {
+    journal[Symbol.dispose]();
+    fixture[Symbol.dispose]();
+  });
+}
+
+/** The same journal, opened again after a test closed it. */
+export async function reopen(): Promise<void> {
+  journal = await fixture.open();
+}
