@@ -208,7 +208,7 @@ describe("a client that speaks no protocol", () => {
       `{"jsonrpc":"2.0","id":1,"method":"${"x".repeat(100_000)}"}`,
       '{"__proto__":{"polluted":true},"jsonrpc":"2.0","id":2,"method":"__proto__"}',
     ];
-    const { status } = await mcp.project.corral(["mcp", "--worker", "w"], { stdin: `${lines.join("\n")}\n` });
+    const { status } = await mcp.project.built(["mcp", "--worker", "w"], { stdin: `${lines.join("\n")}\n` });
     expect(status).toBe(0);
     expect(await readdir(join(mcp.project.dir, "out"))).not.toContain("early");
   });
@@ -250,7 +250,7 @@ describe("a client that speaks no protocol", () => {
 
   it("is cut off where its message has no end", async () => {
     await writeFile(join(mcp.project.dir, "endless"), "");
-    const { status, stdout } = await mcp.project.corral(["mcp", "--worker", "w"], {
+    const { status, stdout } = await mcp.project.built(["mcp", "--worker", "w"], {
       stdin: "x".repeat(20 * 1024 ** 2),
     });
     expect({ status, stdout }).toEqual({ status: 0, stdout: "" });

@@ -39,7 +39,7 @@ describe("corral run of an agent", () => {
   it("prints its answer alone, and with --stream tells what it says and does as it comes", async () => {
     const quiet = await project.corral(["run", "a"]);
     expect(quiet).toMatchObject({ status: 0, stdout: "Two \u001b[31mfiles.\n", stderr: "" });
-    const { status, stdout, stderr } = await project.corral(["run", "a", "--stream"]);
+    const { status, stdout, stderr } = await project.built(["run", "a", "--stream"]);
     expect({ status, stdout }).toEqual({ status: 0, stdout: quiet.stdout });
     expect(stderr.trimEnd().split("\n")).toEqual([
       "a │ I look.",
@@ -57,7 +57,7 @@ describe("corral run of an agent", () => {
     expect(agent).toMatchObject({ model: "script/s/a.yaml", steps: 2 });
     const listed = await project.corral(["transcripts", "ls", "--json"]);
     expect(JSON.parse(listed.stdout)[0]).toMatchObject({ run });
-    const shown = await project.corral(["transcripts", "show", run]);
+    const shown = await project.built(["transcripts", "show", run]);
     expect(shown.stdout).toContain("[write_file: PATH_NOT_WRITABLE]");
     expect(shown.stdout).toContain("Two \\u{1b}[31mfiles.");
     const lines = await project.corral(["transcripts", "show", run, "--json"]);

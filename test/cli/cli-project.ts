@@ -6,6 +6,7 @@ import type { CellInfo } from "../../src/isolation/port/driver.ts";
 import { listCells } from "../../src/operations/machine.ts";
 import { giveGate } from "../tiers/give-gate.ts";
 import { PROGRAM } from "./program.ts";
+import { withinProcess } from "./within-process.ts";
 
 /** The user that cells run as where nothing else is said. */
 const WORKER_UID = 65532;
@@ -24,14 +25,17 @@ export interface StartOptions {
   readonly cwd?: string;
 }
 
-/** A project in a temporary folder, and the command line in a process of its own, with a state directory of its own. */
+/** A project in a temporary folder, and the command line for it, with a state directory of its own. */
 export interface CliProject extends AsyncDisposable {
   readonly dir: string;
   readonly stateDir: string;
+  /** The whole command line in the process of the test, which saves most of the time of a short command. */
   corral(args: readonly string[], options?: StartOptions): Promise<Outcome>;
+  /** The built program in a process of its own, for what only a process shows. */
+  built(args: readonly string[], options?: StartOptions): Promise<Outcome>;
   /** Its containers, as `corral ps` lists them, which a test asks for often. */
   cells(): Promise<readonly CellInfo[]>;
-  /** The process, for those that stop it on its way. */
+  /** That process, for those that stop it on its way. */
   start(args: readonly string[], options?: StartOptions): { child: ChildProcess; ended: Promise<Outcome> };
 }
 
@@ -76,7 +80,13 @@ export async function cliProject(spec: {
     dir,
     stateDir,
     start,
-    corral: (args, options) => start(args, options).ended,
+    corral: (args, { stdin = "", env = {}, cwd = "." } = {}) =>
+      withinProcess(args, {
+        stdin,
+        env: { ...process.env, NO_COLOR: "1", CORRAL_STATE_DIR: stateDir, ...env },
+        cwd: join(dir, cwd),
+      }),
+    built: (args, options) => start(args, options).ended,
     cells: () => listCells({ stateDir, engineEnv: process.env }),
     async [Symbol.asyncDispose]() {
       // A test that failed in the middle has a process that is still on, and what that left behind.

@@ -47,11 +47,11 @@ describe("corral grants", () => {
     let listed: Listed[] = [];
     while (listed.length === 0 && running.child.exitCode === null) {
       await sleep(200);
-      listed = JSON.parse((await p.corral(["grants", "ls", "--json"])).stdout) as Listed[];
+      listed = JSON.parse((await p.built(["grants", "ls", "--json"])).stdout) as Listed[];
     }
     expect(listed).toMatchObject([{ worker: "w", through: ["w"], directory: `${host}/src`, mode: "read" }]);
     expect((await p.corral(["grants"])).stdout).toMatch(/^ID +WORKER +DIRECTORY/);
-    const revoked = await p.corral(["grants", "revoke", listed[0]?.id ?? ""]);
+    const revoked = await p.built(["grants", "revoke", listed[0]?.id ?? ""]);
     expect(revoked).toMatchObject({ status: 0 });
     const { status, stdout, stderr } = await running.ended;
     expect({ status, stdout, stderr }).toMatchObject({ status: 0, stdout: expect.stringContaining("GRANT_REVOKED") });

@@ -20,7 +20,7 @@ afterAll(async () => {
 
 describe("corral init", () => {
   it.each(KINDS)("writes a project for %s whose next two commands work, and its check", async (kind) => {
-    const { status, stdout } = await folder.corral(["init", kind, `new/${kind}`]);
+    const { status, stdout } = await folder.built(["init", kind, `new/${kind}`]);
     expect(status).toBe(0);
     const [, listed = "", next = ""] =
       /^Wrote \d files:\n([\s\S]*)and their formats for editors, in .corral\/schemas\/\nNext:\n {2}cd \S+\n([\s\S]*)$/.exec(

@@ -78,14 +78,7 @@ async function newest(): Promise<{ id: string; state: string; spec: { worker: st
 
 describe("corral map", () => {
   it("runs one worker over the files of a pattern, and prints nothing but results with --json", async () => {
-    const { status, stdout, stderr } = await project.corral([
-      "map",
-      "copy",
-      "--over",
-      "inbox/*.txt",
-      ...EACH,
-      "--json",
-    ]);
+    const { status, stdout, stderr } = await project.built(["map", "copy", "--over", "inbox/*.txt", ...EACH, "--json"]);
     expect(status, stderr).toBe(0);
     const results = lines(stdout).toSorted((a, b) => Number(a.index) - Number(b.index));
     expect(results).toMatchObject([
@@ -355,7 +348,7 @@ describe("corral map", () => {
   it("writes events for other programs, runs a command at the end, and minds neither's failure", async () => {
     const stdin = '{"n":1}\n{"n":2,"who":"x"}\n';
     const map = ["map", "fails", "--manifest", "-"];
-    const out = await project.corral([...map, "--events", "-", "--notify", "sh -c 'cat > summary.json; exit 7'"], {
+    const out = await project.built([...map, "--events", "-", "--notify", "sh -c 'cat > summary.json; exit 7'"], {
       stdin,
     });
     const events = lines(out.stdout);
@@ -376,7 +369,7 @@ describe("corral map", () => {
     expect(summary).toMatchObject({ fleet: events[0]?.fleet, byStatus: { failed: 2 } });
     expect(out.stderr).toContain("corral: warning: --notify sh ended with exit status 7");
     expect(out.status).toBe(1);
-    const toFile = await project.corral([...map, "--json", "--events", "events.jsonl", "--notify", "no-such-program"], {
+    const toFile = await project.built([...map, "--json", "--events", "events.jsonl", "--notify", "no-such-program"], {
       stdin,
     });
     expect(lines(toFile.stdout)).toHaveLength(2);

@@ -46,7 +46,7 @@ afterAll(async () => {
 describe("corral run", () => {
   it("gives the worker its input and attachments, and keeps its two streams apart", async () => {
     const attached = ["--attach", "own.txt=mine.txt", "--attach", "/docs/a.txt", "--attach", "name=odd"];
-    const { status, stdout, stderr } = await project.corral(["run", "echo", "--input", '{"n":1}', ...attached]);
+    const { status, stdout, stderr } = await project.built(["run", "echo", "--input", '{"n":1}', ...attached]);
     expect(stdout).toBe('{"n":1}\na.txt\nmine.txt\nname=odd\na document\na file of the person\nodd\n');
     expect(stderr).toBe("to people\n");
     expect(status).toBe(0);
@@ -185,7 +185,7 @@ describe("corral run, used wrongly", () => {
   });
 
   it("prints its version, and help with examples", async () => {
-    expect((await project.corral(["--version"])).stdout).toMatch(/^\d+\.\d+\.\d+\n$/);
+    expect((await project.built(["--version"])).stdout).toMatch(/^\d+\.\d+\.\d+\n$/);
     const help = await project.corral(["run", "--help"]);
     expect(help.stdout).toContain("Examples:");
     expect(help.status).toBe(0);

@@ -57,7 +57,7 @@ describe("corral runs", () => {
 
   it("prints what it printed, each stream to its own, or the last lines of one", async () => {
     await project.corral(["run", "prints", "--input", "[1]"]);
-    expect(await project.corral(["runs", "logs", "latest"])).toMatchObject({ stdout: "[1]\nout\n", stderr: "err\n" });
+    expect(await project.built(["runs", "logs", "latest"])).toMatchObject({ stdout: "[1]\nout\n", stderr: "err\n" });
     expect((await project.corral(["runs", "logs", "latest", "--stderr"])).stdout).toBe("err\n");
     expect((await project.corral(["runs", "logs", "latest", "--stdout", "-n", "1"])).stdout).toBe("out\n");
     expect((await project.corral(["runs", "logs", "latest", "--stdout", "-n", "0"])).stdout).toBe("");

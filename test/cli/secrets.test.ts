@@ -47,11 +47,11 @@ it("check reports a worker that asks for more than the project gives", async () 
 });
 
 it("run and shell print no value, on any stream", async () => {
-  const run = await project.corral(["run", "w"], { env });
+  const run = await project.built(["run", "w"], { env });
   expect(run).toMatchObject({ status: 0, stdout: "[secret]" });
-  const json = await project.corral(["run", "w", "--json"], { env });
+  const json = await project.built(["run", "w", "--json"], { env });
   expect(JSON.parse(json.stdout)).toMatchObject({ status: "succeeded", stdout: "[secret]" });
-  const shell = await project.corral(["shell", "w"], { env, stdin: `${COMMAND}; ${COMMAND} >&2\n` });
+  const shell = await project.built(["shell", "w"], { env, stdin: `${COMMAND}; ${COMMAND} >&2\n` });
   expect([shell.stdout, shell.stderr]).toEqual(["[secret]", expect.stringContaining("[secret]")]);
   expect(canary.isIn(JSON.stringify([run, json, shell]))).toBe(false);
 });

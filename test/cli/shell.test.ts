@@ -32,7 +32,7 @@ async function expectNothingLeft(): Promise<void> {
 describe("corral shell, fed by a pipe", () => {
   it("runs what it reads in the worker's cell, keeps both streams apart, and ends as the shell does", async () => {
     const stdin = "id -u; ls /\ncat > /out/x <<'.'\nhere\n.\ncat /out/x; echo err >&2\nexit 5\n";
-    const { status, stdout, stderr } = await project.corral(["shell", "w"], { stdin });
+    const { status, stdout, stderr } = await project.built(["shell", "w"], { stdin });
     expect(stdout).toMatch(/^65532\n(.*\n)*out\n(.*\n)*here\n$/);
     expect(stderr).toBe("err\n");
     expect(status).toBe(5);

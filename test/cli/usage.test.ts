@@ -73,7 +73,7 @@ describe("a mistake on the command line", () => {
     const [, major = "", minor = ""] = /^>=(\d+)\.(\d+)$/.exec(asked) ?? [];
     const on = async (version: string) => {
       const pretended = `data:text/javascript,Object.defineProperty(process,"versions",{value:{node:"${version}"}})`;
-      return await project.corral(["check"], { env: { NODE_OPTIONS: `--import ${pretended.replaceAll('"', "%22")}` } });
+      return await project.built(["check"], { env: { NODE_OPTIONS: `--import ${pretended.replaceAll('"', "%22")}` } });
     };
     const older = `${major}.${Number(minor) - 1}.0`;
     expect(await on(older)).toMatchObject({

@@ -61,7 +61,7 @@ function carriedOut({ stdout, stderr }: { readonly stdout: string; readonly stde
 describe("what a worker prints in a step of GitHub Actions", () => {
   it("is no command to the runner, and no markup in the summary", async () => {
     const env = { GITHUB_ACTIONS: "true", GITHUB_STEP_SUMMARY: join(dir, "run.md"), GITHUB_ENV: join(dir, "env") };
-    const ran = await project.corral(["run", "w"], { env });
+    const ran = await project.built(["run", "w"], { env });
     expect(ran.status).toBe(3);
     // Its own output is not changed: a program may read it.
     expect(ran.stdout).toMatch(/^0\n::error file=src\/a\.js,line=1::forged\n/);
@@ -80,7 +80,7 @@ describe("what a worker prints in a step of GitHub Actions", () => {
 
   it("is none of either as an item of a fleet", async () => {
     const env = { GITHUB_ACTIONS: "true", GITHUB_STEP_SUMMARY: join(dir, "map.md") };
-    const ran = await project.corral(["map", "w", "--manifest", "items.jsonl", "--json", "--junit", "junit.xml"], {
+    const ran = await project.built(["map", "w", "--manifest", "items.jsonl", "--json", "--junit", "junit.xml"], {
       env,
     });
     expect(ran.status).toBe(1);
