@@ -5,8 +5,10 @@ import { parseArgs } from "node:util";
 export type Level = "quick" | "usual" | "full";
 
 /** In the order in which they run. */
-export const SUITE_NAMES = ["memory", "runs", "rates", "growth", "tools", "network", "pure"] as const;
+export const SUITE_NAMES = ["memory", "runs", "rates", "growth", "exec", "tools", "network", "pure"] as const;
 export type SuiteName = (typeof SUITE_NAMES)[number];
+
+const MAX_REPEATS = 9;
 
 export interface BenchOptions {
   readonly level: Level;
@@ -15,7 +17,11 @@ export interface BenchOptions {
   readonly svg: string | null;
   /** True: install the peers' packages first. */
   readonly peers: boolean;
+  /** How often all of it is measured; the medians count. */
+  readonly repeat: number;
   readonly suites: readonly SuiteName[];
+  /** The command, as it was typed. */
+  readonly command: string;
 }
 
 /** Parses the arguments of `npm run bench -- …`. Throws for an unknown option. */
@@ -26,12 +32,16 @@ export function parseOptions(args: readonly string[], cwd: string): BenchOptions
       quick: { type: "boolean", default: false },
       full: { type: "boolean", default: false },
       peers: { type: "boolean", default: false },
+      repeat: { type: "string", default: "1" },
       json: { type: "string" },
       svg: { type: "string" },
       only: { type: "string", multiple: true, default: [] },
     },
   });
   if (values.quick && values.full) throw new Error("--quick and --full exclude each other");
+  const repeat = Number(values.repeat);
+  if (!Number.isInteger(repeat) || repeat < 1 || repeat > MAX_REPEATS)
+    throw new Error(`--repeat takes a number from 1 to ${MAX_REPEATS}, not ${values.repeat}`);
   const unknown = values.only.find((name) => !SUITE_NAMES.some((known) => known === name));
   if (unknown !== undefined) throw new Error(`there is no suite ${unknown}; there are ${SUITE_NAMES.join(", ")}`);
   return {
@@ -39,6 +49,8 @@ export function parseOptions(args: readonly string[], cwd: string): BenchOptions
     json: values.json === undefined ? null : resolve(cwd, values.json),
     svg: values.svg === undefined ? null : resolve(cwd, values.svg),
     peers: values.peers,
+    repeat,
+    command: ["npm run bench", ...(args.length === 0 ? [] : ["--", ...args])].join(" "),
     suites: SUITE_NAMES.filter((name) => values.only.length === 0 || values.only.includes(name)),
   };
 }

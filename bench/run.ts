@@ -1,14 +1,17 @@
 import { writeFile } from "node:fs/promises";
-import { availableParallelism, loadavg, totalmem } from "node:os";
+import { loadavg } from "node:os";
 import { type Bench, openBench } from "./bench.ts";
 import { hasDockerCommand } from "./contenders/docker-run.ts";
 import { installPeers } from "./contenders/open-peers.ts";
+import { machineFacts } from "./machine.ts";
 import { type BenchOptions, parseOptions, type SuiteName } from "./options.ts";
-import { chartOf } from "./outcome/chart.ts";
+import { pictureOf } from "./outcome/picture.ts";
+import { medianGroups, medianTargets } from "./outcome/repeated.ts";
 import type { BenchReport, Group } from "./outcome/report.ts";
 import { tablesOf } from "./outcome/table.ts";
 import { targetsOf } from "./outcome/targets.ts";
 import { SIZES } from "./sizes.ts";
+import { EXEC } from "./suites/exec.ts";
 import { GROWTH } from "./suites/growth.ts";
 import { MEMORY } from "./suites/memory.ts";
 import { NETWORK } from "./suites/network.ts";
@@ -24,43 +27,62 @@ const SUITES: Readonly<Record<SuiteName, Suite>> = {
   runs: RUNS,
   rates: RATES,
   growth: GROWTH,
+  exec: EXEC,
   tools: TOOLS,
   network: NETWORK,
   pure: PURE,
 };
 
 const options = parseOptions(process.argv.slice(2), process.cwd());
-const report = await measured(options);
+const stopped = Promise.withResolvers<never>();
+for (const signal of ["SIGINT", "SIGTERM"] as const)
+  process.once(signal, () => stopped.reject(new Error(`the bench was stopped by ${signal}`)));
+const report = await measured(options).catch((error: Error) => {
+  console.error(`bench: ${error.message}`);
+  // Contenders may still run: what the bench made is removed already.
+  process.exit(1);
+});
 console.log(`\n${tablesOf(report)}`);
 if (options.json !== null) await writeFile(options.json, `${JSON.stringify(report, null, 2)}\n`);
-if (options.svg !== null) await writeFile(options.svg, chartOf(report));
+if (options.svg !== null) await writeFile(options.svg, pictureOf(report));
 
-async function measured({ level, peers: wanted, suites }: BenchOptions): Promise<BenchReport> {
+async function measured({ level, peers: wanted, suites, repeat, command }: BenchOptions): Promise<BenchReport> {
   const startedAt = new Date();
   const [loadBefore = 0] = loadavg();
   const failure = wanted ? await installPeers() : null;
-  const hasDocker = await hasDockerCommand();
-  await using bench = await openBench({ sizes: SIZES[level], hasDocker });
-  const groups: Group[] = [];
-  const notes = [
-    ...(hasDocker ? [] : ["The docker command is not installed: nothing is compared with `docker run`."]),
-    ...(failure === null ? [] : [`The peers could not be installed: ${failure}`]),
-    ...bench.peers.map(({ difference }) => `${difference}.`),
-    ...bench.absentPeers.map(({ name, absent }) => `${name} was not measured: ${absent}.`),
-  ];
-  for (const name of suites) {
-    process.stderr.write(`bench: ${name}\n`);
-    const { groups: added, notes: said = [] } = await SUITES[name].measure(bench);
-    groups.push(...added);
-    notes.push(...said);
+  await using bench = await openBench({ sizes: SIZES[level], hasDocker: await hasDockerCommand() });
+  const passes: Group[][] = [];
+  const notes = new Set<string>(notesOn(bench, failure));
+  for (let pass = 1; pass <= repeat; pass += 1) {
+    const groups: Group[] = [];
+    for (const name of suites) {
+      process.stderr.write(`bench: ${name}${repeat === 1 ? "" : `, pass ${pass} of ${repeat}`}\n`);
+      const { groups: added, notes: said = [] } = await Promise.race([SUITES[name].measure(bench), stopped.promise]);
+      groups.push(...added);
+      for (const note of said) notes.add(note);
+    }
+    passes.push(groups);
   }
-  const machine = { ...(await machineOf(bench)), loadBefore, loadAfter: loadavg()[0] ?? 0 };
-  const durationMs = Date.now() - startedAt.getTime();
-  const targets = targetsOf(groups);
-  return { version: 1, level, startedAt: startedAt.toISOString(), durationMs, machine, groups, targets, notes };
+  const { driver } = bench.ours[0];
+  return {
+    version: 2,
+    level,
+    command,
+    driver,
+    startedAt: startedAt.toISOString(),
+    durationMs: Date.now() - startedAt.getTime(),
+    machine: await machineFacts(bench.docker, loadBefore),
+    groups: medianGroups(passes),
+    targets: medianTargets(passes.map((groups) => targetsOf(groups, driver))),
+    notes: [...notes],
+  };
 }
 
-async function machineOf({ docker }: Bench) {
-  const { Version: engine } = await docker.version();
-  return { cores: availableParallelism(), memoryBytes: totalmem(), node: process.versions.node, engine };
+function notesOn({ hasDocker, peers, absent }: Bench, failure: string | null): string[] {
+  return [
+    ...(hasDocker ? [] : ["The docker command is not installed: nothing is compared with `docker run`."]),
+    ...(failure === null ? [] : [`The peers could not be installed: ${failure}`]),
+    ...peers.present.map(({ difference }) => `${difference}.`),
+    ...absent.map(({ name, absent: why }) => `${name} was not measured: ${why}.`),
+  ];
 }

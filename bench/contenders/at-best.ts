@@ -1,5 +1,6 @@
 import { type Around, atOnce, type Contender, interleaved, rate, type Series } from "../measure.ts";
 import { percentile } from "../outcome/percentile.ts";
+import { nameAtAnyConcurrency } from "../outcome/report.ts";
 
 /** One way of running an item. It is measured at several concurrencies. */
 export interface Parallel {
@@ -38,7 +39,7 @@ export function quickest<Tried extends { readonly rate: number }>(all: readonly 
 export function bestOf(series: readonly Series[]): Series[] {
   const best = new Map<string, Series>();
   for (const one of series) {
-    const name = one.name.replace(/, \d+ at once$/, "");
+    const name = nameAtAnyConcurrency(one.name);
     const other = best.get(name);
     if (other === undefined || percentile(one.values, 0.5) > percentile(other.values, 0.5)) best.set(name, one);
   }

@@ -1,11 +1,11 @@
 import { type OpenedFleet, startFleet } from "../../src/fleet/fleet.ts";
 import type { FleetSpec, ItemRequest, Reuse } from "../../src/fleet/model/item.ts";
-import type { Bench } from "../bench.ts";
 import { inputOf } from "../project.ts";
+import type { Ours } from "./ours.ts";
 
 /** Runs a whole fleet over the first `items` items: from opening the journal until its last cell is removed. */
-export async function runFleet(bench: Bench, reuse: Reuse, items: number): Promise<void> {
-  await using opened = await openFleet(bench, reuse, items);
+export async function runFleet(ours: Ours, reuse: Reuse, items: number): Promise<void> {
+  await using opened = await openFleet(ours, reuse, items);
   const { fleet } = opened;
   const [summary] = await Promise.all([fleet.run(), taken(fleet.results)]);
   if (summary.byStatus.succeeded !== items)
@@ -14,11 +14,7 @@ export async function runFleet(bench: Bench, reuse: Reuse, items: number): Promi
     );
 }
 
-export async function openFleet(
-  bench: Bench,
-  reuse: Reuse,
-  items: number,
-): Promise<Extract<OpenedFleet, { ok: true }>> {
+export async function openFleet(ours: Ours, reuse: Reuse, items: number): Promise<Extract<OpenedFleet, { ok: true }>> {
   const spec: FleetSpec = {
     version: 1,
     worker: "item",
@@ -31,7 +27,7 @@ export async function openFleet(
     cache: false,
     source: "the bench",
   };
-  const { corral, journal, projectDir } = bench;
+  const { corral, journal, projectDir } = ours;
   const stop = new AbortController().signal;
   const env = { run: corral.environment, journal, onEvent: () => {}, stop };
   const opened = await startFleet(spec, requests(projectDir, items), env);

@@ -2,16 +2,15 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import type { Bench } from "../bench.ts";
+import type { Ours } from "./ours.ts";
 
 const CORRAL = fileURLToPath(new URL("../../dist/cli/corral.js", import.meta.url));
 const LOOK_MS = 50;
 const ITEM = ["--attach", "{path}=in", "--allow-read", "/out/{name}", "--allow-write", "/out/{name}", "--no-cache"];
 
 /** The peak resident memory of `corral map` over all items of the bench's project, with scrubbed cells. */
-export async function mostResidentBytes({ projectDir, stateDir }: Bench): Promise<number> {
+export async function mostResidentBytes({ projectDir, env }: Ours): Promise<number> {
   const over = ["--over", `${projectDir}/inbox/*`, "--reuse", "scrubbed", "--project", projectDir];
-  const env = { ...process.env, CORRAL_STATE_DIR: stateDir };
   const child = spawn(process.execPath, [CORRAL, "map", "item", ...over, ...ITEM], { env, stdio: "ignore" });
   let most = 0;
   const looking = setInterval(() => {

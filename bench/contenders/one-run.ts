@@ -28,7 +28,7 @@ export async function itemRun(projectDir: string, index: number, { user }: Pick<
     command: ["sh", "-c", ITEM_SCRIPT],
     binds: [
       { host: inputOf(projectDir, index), path: "/attachments/in", mode: "ro", kind: "file" },
-      { host: out, path: `/out/${index}`, mode: "rw", kind: "directory" },
+      { host: out, path: "/out/item", mode: "rw", kind: "directory" },
     ],
   };
 }

@@ -2,6 +2,7 @@ import { execFile } from "node:child_process";
 import { chown } from "node:fs/promises";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
+import { SANDBOX_RUNTIME } from "../outcome/names.ts";
 import type { OneRun } from "./one-run.ts";
 import type { OpenedPeer } from "./peer.ts";
 
@@ -20,7 +21,6 @@ interface Config {
   readonly filesystem: { readonly denyRead: string[]; readonly allowWrite: string[]; readonly denyWrite: string[] };
 }
 
-const NAME = "sandbox-runtime";
 const execute = promisify(execFile);
 
 /** `entry`: the package's file. It needs bubblewrap, socat and ripgrep on the machine. */
@@ -28,10 +28,10 @@ export async function openSandboxRuntime(entry: string): Promise<OpenedPeer> {
   try {
     const { SandboxManager } = (await import(pathToFileURL(entry).href)) as SandboxRuntime;
     const { errors } = SandboxManager.checkDependencies();
-    if (errors.length > 0) return { name: NAME, absent: errors.join("; ") };
+    if (errors.length > 0) return { name: SANDBOX_RUNTIME, absent: errors.join("; ") };
     await SandboxManager.initialize(configFor([]));
     return {
-      name: NAME,
+      name: SANDBOX_RUNTIME,
       difference:
         "sandbox-runtime makes no container: the host's files stay readable, and time, memory and processes are not limited",
       async run(_plan, run) {
@@ -45,7 +45,7 @@ export async function openSandboxRuntime(entry: string): Promise<OpenedPeer> {
       [Symbol.asyncDispose]: () => SandboxManager.reset(),
     };
   } catch (error) {
-    return { name: NAME, absent: (error as Error).message };
+    return { name: SANDBOX_RUNTIME, absent: (error as Error).message };
   }
 }
 

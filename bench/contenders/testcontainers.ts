@@ -1,4 +1,5 @@
 import { pathToFileURL } from "node:url";
+import { TESTCONTAINERS } from "../outcome/names.ts";
 import type { OpenedPeer, Peer } from "./peer.ts";
 
 /** The part of the package that the bench uses. The type checker may not find the package, so it is declared here. */
@@ -19,8 +20,6 @@ interface Container {
   withWaitStrategy(strategy: unknown): Container;
   start(): Promise<{ stop(options: { remove: boolean; timeout: number }): Promise<unknown> }>;
 }
-
-const NAME = "testcontainers";
 
 /** `entry`: the package's file. Its helper container needs an image from a registry, so it is switched off. */
 export async function openTestcontainers(entry: string, image: string): Promise<OpenedPeer> {
@@ -46,8 +45,8 @@ export async function openTestcontainers(entry: string, image: string): Promise<
       },
       [Symbol.asyncDispose]: async () => {},
     };
-    return { name: NAME, ...peer };
+    return { name: TESTCONTAINERS, ...peer };
   } catch (error) {
-    return { name: NAME, absent: (error as Error).message };
+    return { name: TESTCONTAINERS, absent: (error as Error).message };
   }
 }

@@ -3,9 +3,9 @@ import { freshCells } from "../../src/fleet/executor.ts";
 import { itemJob } from "../../src/fleet/item-job.ts";
 import { newRunId } from "../../src/run/model/job.ts";
 import { permissionOf, rootSandbox } from "../../src/run/model/permission.ts";
-import type { Bench } from "../bench.ts";
 import type { Contender } from "../measure.ts";
 import { FIRST_BYTE, WARM_RESULT } from "../outcome/names.ts";
+import type { Ours } from "./ours.ts";
 
 /** When a cell reports, the Engine is still busy with earlier work; in a fleet, items wait longer than this. */
 const SETTLE_MS = 50;
@@ -14,21 +14,21 @@ const SETTLE_MS = 50;
  * An item of a fleet as its executor runs it. Its turn comes when its cell is verified and waits at the gate. Measures the
  * time from the turn to the worker's first byte, and to its result, when its cell is removed.
  */
-export async function warmClaim(bench: Bench): Promise<Contender> {
-  const { environment: env } = bench.corral;
-  const worker = bench.worker("echo");
+export async function warmClaim(ours: Ours): Promise<Contender> {
+  const { environment: env } = ours.corral;
+  const worker = ours.worker("echo");
   const caller = await rootSandbox(env, null);
   const derived = await permissionOf(worker, caller, null, env);
   if (!derived.ok) throw new Error("the bench's worker may not run");
   const item = { index: 0, key: "0", place: "the bench", attachments: [] };
   return {
-    names: [FIRST_BYTE, WARM_RESULT],
+    names: [ours.row(FIRST_BYTE), ours.row(WARM_RESULT)],
     async once() {
       await using executor = freshCells(derived.sandbox, env);
       const run = newRunId();
       const [atGate, mayBegin, printed] = [0, 1, 2].map(() => Promise.withResolvers<void>());
       if (!atGate || !mayBegin || !printed) throw new RangeError("three promises were made");
-      using _ = bench.watch((event) => {
+      using _ = ours.watch((event) => {
         if (event.type === "output" && event.run === run) printed.resolve();
       });
       const turn = (): Promise<void> => {

@@ -1,60 +1,106 @@
 import { numberText } from "./number-text.ts";
-import { type BenchReport, type Group, moreIsBetter, type Row } from "./report.ts";
 
-const WIDTH = 900;
-const NAMES = 300;
-const NUMBERS = 130;
-const BARS = WIDTH - NAMES - NUMBERS;
-const LINE = 24;
-const TITLE = 44;
-const BOTTOM = 44;
+export interface Bar {
+  readonly name: string;
+  readonly value: number;
+  readonly kind: "ours" | "other" | "weaker";
+}
 
-/**
- * One SVG: the groups below each other, with a bar for each p50 and a thin line to the p99. Each group has its own scale,
- * which begins at 0.
- */
-export function chartOf({ groups, machine, startedAt }: BenchReport): string {
-  let y = 16;
+/** Bars with one scale, which begins at 0. */
+export interface Panel {
+  readonly title: string;
+  readonly unit: string;
+  readonly moreIsBetter: boolean;
+  readonly bars: readonly Bar[];
+}
+
+const WIDTH = 860;
+const EDGE = 20;
+const BARS_FROM = 240;
+/** Room for the number behind the longest bar. */
+const LONGEST = WIDTH - BARS_FROM - EDGE - 70;
+const [TITLE, LINE, GAP, CAPTION] = [30, 22, 18, 17];
+
+/** So many fit below the panels, in every usual font of a system. */
+const CAPTION_CHARACTERS = 120;
+
+/** Dark where the reader's system is dark. It has its own ground: a page may be light on a dark system. */
+const STYLE = `
+text { font: 13px system-ui, sans-serif; fill: #1f2328; }
+.title { font-weight: 600; }
+.small { font-size: 11.5px; fill: #59636e; }
+.ground { fill: #ffffff; stroke: #d1d9e0; }
+.ours { fill: #1f6feb; }
+.other { fill: #8c959f; }
+.weaker { fill: #c8ced5; }
+@media (prefers-color-scheme: dark) {
+  text { fill: #f0f6fc; }
+  .small { fill: #9198a1; }
+  .ground { fill: #0d1117; stroke: #3d444d; }
+  .ours { fill: #58a6ff; }
+  .other { fill: #6e7681; }
+  .weaker { fill: #3d444d; }
+}
+`;
+
+/** One SVG: the panels below each other, and the lines of the caption below them. */
+export function chartOf(panels: readonly Panel[], caption: readonly string[]): string {
+  let y = EDGE;
   const parts: string[] = [];
-  for (const group of groups) {
-    parts.push(drawn(group, y));
-    y += TITLE + group.rows.length * LINE;
+  for (const panel of panels) {
+    parts.push(drawn(panel, y));
+    y += TITLE + panel.bars.length * LINE + GAP;
   }
-  const caption = `p50 as a bar, p99 as a line · ${machine.cores} cores, Docker Engine ${machine.engine}, load ${machine.loadBefore.toFixed(1)} to ${machine.loadAfter.toFixed(1)} · ${startedAt.slice(0, 10)}`;
-  const height = y + BOTTOM;
-  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" width="${WIDTH}" height="${height}" role="img" font-family="system-ui, sans-serif" font-size="13">
+  for (const line of caption.flatMap(wrapped)) {
+    y += CAPTION;
+    parts.push(text(line, { x: EDGE, y, class: "small" }));
+  }
+  const height = y + EDGE;
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" width="${WIDTH}" height="${height}" role="img">
 <title>The cost of Corral, compared with other ways of running the same work</title>
-<rect width="100%" height="100%" fill="#fff"/>
+<style>${STYLE}</style>
+<rect class="ground" x="0.5" y="0.5" width="${WIDTH - 1}" height="${height - 1}" rx="8"/>
 ${parts.join("\n")}
-<text x="16" y="${height - 16}" fill="#666" font-size="11">${escaped(caption)}</text>
 </svg>
 `;
 }
 
-function drawn({ title, unit, rows }: Group, top: number): string {
-  const most = Math.max(0, ...rows.flatMap(({ p50, p99 }) => [p50, p99]).filter(Number.isFinite));
-  const scale = most === 0 ? 0 : BARS / most;
-  const better = moreIsBetter(unit) ? "more is better" : "less is better";
-  const head = `<text x="16" y="${top + 20}" font-weight="600" fill="#111">${escaped(title)}</text><text x="${WIDTH - 16}" y="${top + 20}" text-anchor="end" fill="#666" font-size="11">${unit}, ${better}</text>`;
-  return [head, ...rows.map((row, index) => drawnRow(row, top + TITLE - 12 + index * LINE, scale))].join("\n");
+function drawn({ title, unit, moreIsBetter, bars }: Panel, top: number): string {
+  const most = Math.max(0, ...bars.map(({ value }) => value));
+  const scale = most === 0 ? 0 : LONGEST / most;
+  const better = `${unit}, ${moreIsBetter ? "more" : "less"} is better`;
+  return [
+    text(title, { x: EDGE, y: top + 14, class: "title" }),
+    text(better, { x: WIDTH - EDGE, y: top + 14, class: "small", "text-anchor": "end" }),
+    ...bars.map((bar, index) => drawnBar(bar, top + TITLE + index * LINE, scale)),
+  ].join("\n");
 }
 
-function drawnRow({ name, p50, p99, ratio }: Row, y: number, scale: number): string {
-  const [to, far] = [p50, p99].map((value) => NAMES + (Number.isFinite(value) ? value * scale : 0));
-  const middle = y + LINE / 2;
-  const colour = name.startsWith("Corral") ? "#2563eb" : "#9ca3af";
-  const bar = `<rect x="${NAMES}" y="${y + 4}" width="${round(Math.max(1, (to ?? NAMES) - NAMES))}" height="${LINE - 8}" rx="2" fill="${colour}"/>`;
-  const line = `<line x1="${round(to ?? 0)}" x2="${round(far ?? 0)}" y1="${middle}" y2="${middle}" stroke="#374151" stroke-width="1.5"/>`;
-  const times = ratio === null ? "" : ` <tspan fill="#666">×${numberText(ratio)}</tspan>`;
-  const label = `<text x="${NAMES - 10}" y="${middle + 4}" text-anchor="end" fill="#111">${escaped(name)}</text>`;
-  const value = `<text x="${WIDTH - 16}" y="${middle + 4}" text-anchor="end" fill="#111">${numberText(p50)}${times}</text>`;
-  return bar + line + label + value;
+function drawnBar({ name, value, kind }: Bar, y: number, scale: number): string {
+  const width = Number(Math.max(1, value * scale).toFixed(1));
+  return [
+    text(name, { x: BARS_FROM - 10, y: y + 12, "text-anchor": "end" }),
+    `<rect class="${kind}" x="${BARS_FROM}" y="${y}" width="${width}" height="${LINE - 7}" rx="2"/>`,
+    text(numberText(value), { x: BARS_FROM + width + 7, y: y + 12 }),
+  ].join("");
 }
 
-function round(value: number): string {
-  return String(Number(value.toFixed(1)));
+/** Lines that fit, broken between words: SVG breaks no lines. A single long word is not broken. */
+function wrapped(line: string): string[] {
+  const lines = [""];
+  for (const word of line.split(" ")) {
+    const last = lines.at(-1) ?? "";
+    if (last !== "" && last.length + 1 + word.length > CAPTION_CHARACTERS) lines.push(word);
+    else lines[lines.length - 1] = last === "" ? word : `${last} ${word}`;
+  }
+  return lines;
 }
 
-function escaped(text: string): string {
-  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll('"', "&quot;");
+function text(content: string, attributes: Readonly<Record<string, string | number>>): string {
+  const written = Object.entries(attributes).map(([name, value]) => ` ${name}="${value}"`);
+  return `<text${written.join("")}>${escaped(content)}</text>`;
+}
+
+function escaped(content: string): string {
+  return content.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll('"', "&quot;");
 }

@@ -1,11 +1,33 @@
-/** The names of the rows that targets refer to. */
+/** The drivers of Corral, the one that it prefers first, and what each calls itself. */
+export const DRIVER_NAMES = { runc: "runc", engine: "docker" } as const;
+export type DriverName = keyof typeof DRIVER_NAMES;
+
+/** How rows of Corral begin. */
+export function oursOn(driver: DriverName): string {
+  return `Corral on ${driver === "engine" ? "the Engine" : driver}`;
+}
+
+/** The names of the rows that targets and the picture refer to. */
 export const DOCKER_RUN = "docker run";
 export const ENGINE_API = "Engine API";
 export const ENGINE_API_DISABLED = "Engine API, network disabled";
-export const FRESH = "Corral: fleet, fresh cells";
-export const SCRUBBED = "Corral: fleet, scrubbed cells";
-export const FIRST_BYTE = "Corral: warm claim to first byte";
-export const WARM_RESULT = "Corral: warm claim to result";
+export const RUNC_RUN = "runc run";
+export const BUBBLEWRAP = "bwrap";
+export const SANDBOX_RUNTIME = "sandbox-runtime";
+export const TESTCONTAINERS = "testcontainers";
+export const DOCKER_EXEC = "docker exec";
+export const ENGINE_EXEC = "Engine API: exec";
+export const RUNC_EXEC = "runc exec";
+/** These are preceded by {@link oursOn}. */
+export const COLD_LIBRARY = "cold run, library";
+export const COLD_COMMAND_LINE = "cold run, command line";
+export const NESTED_CALL = "nested call";
+export const FIRST_BYTE = "warm claim to first byte";
+export const WARM_RESULT = "warm claim to result";
+export const FRESH = "fleet, fresh cells";
+export const SCRUBBED = "fleet, scrubbed cells";
+export const SESSION_EXEC = "exec in a session";
+/** In the tables of the network, Corral has the driver that it chooses by itself. */
 export const DIRECT = "direct: the host's own network";
 export const SIDECAR = "CONNECT proxy in a sidecar";
 export const TUNNEL = "Corral: tunnel";
@@ -13,3 +35,7 @@ export const PROXY = "Corral: CONNECT, for wildcards";
 export const LOOKED_INTO = "Corral: looked into";
 export const CELL_ALONE = "Corral: no network";
 export const CELL_LISTED = "Corral: an allow list of 1 host";
+
+export function amongItems(items: number): string {
+  return `an item among ${items.toLocaleString("en-US")}`;
+}

@@ -1,4 +1,5 @@
 import type { Series } from "../measure.ts";
+import type { DriverName } from "./names.ts";
 import { percentile } from "./percentile.ts";
 
 export type Unit = "ms" | "µs" | "items/s" | "MB/s" | "KB";
@@ -29,8 +30,10 @@ export interface Group {
 /** A goal of the project and the measured value. A missed target is no failure: machines are shared and noisy. */
 export interface Target {
   readonly what: string;
-  /** Null if it was not measured. */
+  /** Null if it was not measured. Of several passes, the median. */
   readonly measured: number | null;
+  /** What each pass of several measured. */
+  readonly passes?: readonly number[];
   readonly bound: "at least" | "at most";
   readonly wanted: number;
 }
@@ -38,8 +41,13 @@ export interface Target {
 export interface Machine {
   readonly cores: number;
   readonly memoryBytes: number;
+  /** As the kernel names it; empty if it does not. */
+  readonly processor: string;
+  readonly kernel: string;
   readonly node: string;
   readonly engine: string;
+  /** Null if runc is not installed. */
+  readonly runc: string | null;
   /** The load average over one minute, before and after. */
   readonly loadBefore: number;
   readonly loadAfter: number;
@@ -47,8 +55,12 @@ export interface Machine {
 
 /** One whole run of the bench, as in its JSON. */
 export interface BenchReport {
-  readonly version: 1;
+  readonly version: 2;
   readonly level: string;
+  /** The command that made it, as it was typed. */
+  readonly command: string;
+  /** The driver whose rows the targets are about. */
+  readonly driver: DriverName;
   /** ISO 8601, UTC. */
   readonly startedAt: string;
   readonly durationMs: number;
@@ -84,10 +96,12 @@ export function groupOf(
 
 /** The p50 of a row by its group and its name, at any concurrency; null if it was not measured. */
 export function medianOf(groups: readonly Group[], group: string, row: string): number | null {
-  const isRow = (name: string): boolean => name === row || name.replace(AT_ONCE, "") === row;
+  const isRow = (name: string): boolean => name === row || nameAtAnyConcurrency(name) === row;
   const found = groups.find(({ name }) => name === group)?.rows.find(({ name }) => isRow(name));
   return found === undefined || Number.isNaN(found.p50) ? null : found.p50;
 }
 
-/** The name of a contender with many items ends with the concurrency at which it was quickest. */
-const AT_ONCE = /, \d+ at once$/;
+/** The name of a contender with many items ends with the concurrency at which it was quickest: the name without it. */
+export function nameAtAnyConcurrency(name: string): string {
+  return name.replace(/, \d+ at once$/, "");
+}

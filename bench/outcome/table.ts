@@ -1,17 +1,16 @@
+import { loadText, machineText } from "./machine-text.ts";
+import { type DriverName, oursOn } from "./names.ts";
 import { numberText } from "./number-text.ts";
 import type { BenchReport, Group, Target } from "./report.ts";
 import { isMet } from "./targets.ts";
 
 /** The report as Markdown that is also readable as plain text. */
-export function tablesOf({ machine, level, durationMs, groups, targets, notes }: BenchReport): string {
-  const memory = `${Math.round(machine.memoryBytes / 1024 ** 3)} GB`;
-  const head = [
-    `${machine.cores} cores, ${memory}, Node ${machine.node}, Docker Engine ${machine.engine};`,
-    `load ${machine.loadBefore.toFixed(1)} before, ${machine.loadAfter.toFixed(1)} after;`,
-    `level ${level}, ${Math.round(durationMs / 1000)} s.`,
-  ].join(" ");
+export function tablesOf({ machine, level, driver, durationMs, groups, targets, notes }: BenchReport): string {
+  const head = `${machineText(machine)}; ${loadText(machine)}; level ${level}, ${Math.round(durationMs / 1000)} s.`;
   const noteList = notes.map((note) => `- ${note}`).join("\n");
-  return [head, ...groups.map(groupTable), targetTable(targets), noteList].filter((part) => part !== "").join("\n\n");
+  return [head, ...groups.map(groupTable), targetTable(targets, driver), noteList]
+    .filter((part) => part !== "")
+    .join("\n\n");
 }
 
 export function groupTable({ title, unit, rows }: Group): string {
@@ -26,18 +25,23 @@ export function groupTable({ title, unit, rows }: Group): string {
   return aligned([head, ...lines]);
 }
 
-function targetTable(targets: readonly Target[]): string {
+function targetTable(targets: readonly Target[], driver: DriverName): string {
   const lines = targets.map((target) => {
     const met = isMet(target);
-    const measured = target.measured === null ? "not measured" : numberText(target.measured);
     return [
       target.what,
-      measured,
+      measuredText(target),
       `${target.bound} ${target.wanted}`,
       { true: "met", false: "missed", null: "–" }[`${met}`],
     ];
   });
-  return aligned([["target", "measured", "wanted", ""], ...lines]);
+  return aligned([[`target, with ${oursOn(driver)}`, "measured", "wanted", ""], ...lines]);
+}
+
+function measuredText({ measured, passes = [] }: Target): string {
+  if (measured === null) return "not measured";
+  if (passes.length < 2) return numberText(measured);
+  return `${numberText(measured)} (${numberText(Math.min(...passes))} to ${numberText(Math.max(...passes))})`;
 }
 
 /** A Markdown table with aligned columns: the first to the left, the others to the right. */

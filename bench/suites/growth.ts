@@ -1,7 +1,8 @@
-import type { Bench } from "../bench.ts";
 import { runFleet } from "../contenders/fleet.ts";
+import type { Ours } from "../contenders/ours.ts";
 import type { Contender } from "../measure.ts";
 import { interleaved } from "../measure.ts";
+import { amongItems } from "../outcome/names.ts";
 import { groupOf } from "../outcome/report.ts";
 import { canScrub } from "./rates.ts";
 import type { Suite } from "./suite.ts";
@@ -11,18 +12,18 @@ export const GROWTH: Suite = {
   async measure(bench) {
     if (!canScrub()) return { groups: [] };
     const { growth, growthRounds } = bench.sizes;
-    const contenders = growth.map((items) => costPerItem(bench, items));
+    const contenders = bench.ours.flatMap((ours) => growth.map((items) => costPerItem(ours, items)));
     const series = await interleaved(contenders, growthRounds, 0);
     return { groups: [groupOf("growth", "The cost of an item in a scrubbed fleet, by its size", "ms", series)] };
   },
 };
 
-function costPerItem(bench: Bench, items: number): Contender {
+function costPerItem(ours: Ours, items: number): Contender {
   return {
-    names: [`${items} items`],
+    names: [ours.row(amongItems(items))],
     async once() {
       const begun = performance.now();
-      await runFleet(bench, "scrubbed", items);
+      await runFleet(ours, "scrubbed", items);
       return [(performance.now() - begun) / items];
     },
   };

@@ -4,25 +4,28 @@ import { freshCells } from "../../src/fleet/executor.ts";
 import { itemJob } from "../../src/fleet/item-job.ts";
 import { newRunId } from "../../src/run/model/job.ts";
 import { permissionOf, rootSandbox } from "../../src/run/model/permission.ts";
-import type { Bench } from "../bench.ts";
 import { openFleet } from "../contenders/fleet.ts";
 import { mostResidentBytes } from "../contenders/map-process.ts";
+import type { Ours } from "../contenders/ours.ts";
+import type { Series } from "../measure.ts";
 import { groupOf } from "../outcome/report.ts";
 import { canScrub } from "./rates.ts";
 import type { Suite } from "./suite.ts";
 
-const MAP_RESIDENT = "Corral: the map verb, most resident";
 const BYTES_PER_KB = 1000;
 
 /** What the orchestrator itself keeps in memory, on its heap and outside it, after a garbage collection. */
 export const MEMORY: Suite = {
   async measure(bench) {
-    const series = [
-      { name: "Corral: a live cell", values: [await perLiveCell(bench)] },
-      { name: "Corral: a queued item", values: [await perQueuedItem(bench)] },
-      ...(canScrub() ? [{ name: MAP_RESIDENT, values: [(await mostResidentBytes(bench)) / BYTES_PER_KB] }] : []),
-    ];
+    const series: Series[] = [];
     const { liveCells, queuedItems } = bench.sizes;
+    for (const ours of bench.ours) {
+      const said = (what: string, kilobytes: number): unknown =>
+        series.push({ name: ours.row(what), values: [kilobytes] });
+      said("a live cell", await perLiveCell(ours, liveCells));
+      said("a queued item", await perQueuedItem(ours, queuedItems));
+      if (canScrub()) said("the map verb, most resident", (await mostResidentBytes(ours)) / BYTES_PER_KB);
+    }
     return {
       groups: [groupOf("memory", "The orchestrator's memory", "KB", series, "different")],
       notes: [
@@ -33,9 +36,9 @@ export const MEMORY: Suite = {
   },
 };
 
-async function perLiveCell(bench: Bench): Promise<number> {
-  const { environment: env } = bench.corral;
-  const worker = bench.worker("echo");
+async function perLiveCell(ours: Ours, liveCells: number): Promise<number> {
+  const { environment: env } = ours.corral;
+  const worker = ours.worker("echo");
   const caller = await rootSandbox(env, null);
   const derived = await permissionOf(worker, caller, null, env);
   if (!derived.ok) throw new Error("the bench's worker may not run");
@@ -44,7 +47,7 @@ async function perLiveCell(bench: Bench): Promise<number> {
   const before = usedBytes();
   const runs: Promise<unknown>[] = [];
   const stood: Promise<unknown>[] = [];
-  for (let index = 0; index < bench.sizes.liveCells; index += 1) {
+  for (let index = 0; index < liveCells; index += 1) {
     const atGate = Promise.withResolvers<void>();
     const turn = (): Promise<void> => {
       atGate.resolve();
@@ -62,13 +65,12 @@ async function perLiveCell(bench: Bench): Promise<number> {
   const used = usedBytes() - before;
   mayBegin.resolve();
   await Promise.all(runs);
-  return used / bench.sizes.liveCells / BYTES_PER_KB;
+  return used / liveCells / BYTES_PER_KB;
 }
 
-async function perQueuedItem(bench: Bench): Promise<number> {
-  const { queuedItems } = bench.sizes;
+async function perQueuedItem(ours: Ours, queuedItems: number): Promise<number> {
   const before = usedBytes();
-  await using opened = await openFleet(bench, "fresh", queuedItems);
+  await using opened = await openFleet(ours, "fresh", queuedItems);
   const used = usedBytes() - before;
   opened.fleet.drain("the bench only measures its memory");
   await opened.fleet.run();

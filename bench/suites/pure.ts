@@ -47,7 +47,7 @@ function timed(name: string, act: () => boolean): Contender {
   };
 }
 
-async function sandboxWithMounts({ corral }: Bench): Promise<Sandbox> {
+async function sandboxWithMounts({ ours: [{ corral }] }: Bench): Promise<Sandbox> {
   const root = await rootSandbox(corral.environment, null);
   const mounts = Array.from({ length: MOUNTS }, (_, index) => {
     const name = `zone${index}`;
@@ -56,7 +56,7 @@ async function sandboxWithMounts({ corral }: Bench): Promise<Sandbox> {
   return { ...root, mounts };
 }
 
-async function planRequest({ corral, plan, worker }: Bench): Promise<Parameters<typeof planFor>[0]> {
+async function planRequest({ ours: [{ corral, worker }], plan }: Bench): Promise<Parameters<typeof planFor>[0]> {
   const { environment: env } = corral;
   const definition = worker("echo");
   const root = await rootSandbox(env, null);

@@ -6,6 +6,7 @@ import { dockerRun } from "../contenders/docker-run.ts";
 import { engineRun } from "../contenders/engine-api.ts";
 import { runFleet } from "../contenders/fleet.ts";
 import { checkedItems, itemRun, type OneRun } from "../contenders/one-run.ts";
+import type { Ours } from "../contenders/ours.ts";
 import { type Contender, interleaved, rate } from "../measure.ts";
 import { DOCKER_RUN, ENGINE_API, ENGINE_API_DISABLED, FRESH, SCRUBBED } from "../outcome/names.ts";
 import { groupOf } from "../outcome/report.ts";
@@ -15,12 +16,12 @@ import type { Suite } from "./suite.ts";
 export const RATES: Suite = {
   async measure(bench) {
     const { sizes, projectDir } = bench;
-    const fleet = (name: string, reuse: Reuse, items: number): Contender =>
-      rate(name, items, () => runFleet(bench, reuse, items), checkedItems(projectDir, items));
+    const fleet = (ours: Ours, name: string, reuse: Reuse, items: number): Contender =>
+      rate(ours.row(name), items, () => runFleet(ours, reuse, items), checkedItems(projectDir, items));
     const contenders = [
       ...(await finalists(await parallels(bench), sizes, sizes.freshItems)),
-      fleet(FRESH, "fresh", sizes.freshItems),
-      ...(canScrub() ? [fleet(SCRUBBED, "scrubbed", sizes.scrubbedItems)] : []),
+      ...bench.ours.map((ours) => fleet(ours, FRESH, "fresh", sizes.freshItems)),
+      ...(canScrub() ? bench.ours.map((ours) => fleet(ours, SCRUBBED, "scrubbed", sizes.scrubbedItems)) : []),
     ];
     const series = bestOf(await interleaved(contenders, sizes.rateRounds, 0));
     const notes = [
@@ -46,6 +47,6 @@ async function parallels({ docker, plan, peers, hasDocker, projectDir }: Bench):
     ...(hasDocker ? [parallel(DOCKER_RUN, (run) => dockerRun(plan, run))] : []),
     parallel(ENGINE_API, (run) => engineRun(docker, plan, run, seccomp, "none")),
     parallel(ENGINE_API_DISABLED, (run) => engineRun(docker, plan, run, seccomp, "disabled")),
-    ...peers.map((peer) => parallel(peer.name, (run) => peer.run(plan, run))),
+    ...peers.present.map((peer) => parallel(peer.name, (run) => peer.run(plan, run))),
   ];
 }

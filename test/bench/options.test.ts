@@ -8,7 +8,9 @@ describe("the bench's options", () => {
       json: null,
       svg: null,
       peers: false,
+      repeat: 1,
       suites: SUITE_NAMES,
+      command: "npm run bench",
     });
   });
 
@@ -22,7 +24,14 @@ describe("the bench's options", () => {
       json: "/here/out.json",
       svg: "/tmp/c.svg",
       suites: ["runs", "rates"],
+      command: "npm run bench -- --quick --json out.json --svg /tmp/c.svg --only rates --only runs",
     });
+  });
+
+  it("repeat the whole, a few times at most", () => {
+    expect(parseOptions(["--repeat", "3"], "/").repeat).toBe(3);
+    for (const wrong of ["0", "10", "2.5", "often"])
+      expect(() => parseOptions(["--repeat", wrong], "/")).toThrow(`from 1 to 9, not ${wrong}`);
   });
 
   it("are refused where they contradict each other, or where there is no such option", () => {

@@ -1,0 +1,34 @@
+import { percentile } from "./percentile.ts";
+import { type Group, nameAtAnyConcurrency, type Row, type Target } from "./report.ts";
+
+/** The groups of one or several passes as one: each row is the one whose p50 is the median. */
+export function medianGroups(passes: readonly (readonly Group[])[]): Group[] {
+  const [first = []] = passes;
+  return first.map((group) => {
+    const others = passes.flatMap((groups) => groups.filter(({ name }) => name === group.name));
+    const rows = group.rows.map((row) => medianRow(row, others));
+    const [base] = rows;
+    return { ...group, rows: rows.map((row) => ({ ...row, ratio: row.ratio && base ? row.p50 / base.p50 : null })) };
+  });
+}
+
+/** The median of what each pass measured by itself: the ratio of two medians would mix minutes of the machine. */
+export function medianTargets(passes: readonly (readonly Target[])[]): Target[] {
+  const [first = []] = passes;
+  return first.map((target) => {
+    const values = passes
+      .flatMap((targets) => targets.filter(({ what }) => what === target.what))
+      .flatMap(({ measured }) => (measured === null ? [] : [measured]));
+    return values.length === 0 ? target : { ...target, measured: percentile(values, 0.5), passes: values };
+  });
+}
+
+function medianRow(row: Row, groups: readonly Group[]): Row {
+  const name = nameAtAnyConcurrency(row.name);
+  const all = groups.flatMap(({ rows }) => rows.filter((other) => nameAtAnyConcurrency(other.name) === name));
+  const p50 = percentile(
+    all.map((other) => other.p50),
+    0.5,
+  );
+  return all.find((other) => other.p50 === p50) ?? row;
+}
