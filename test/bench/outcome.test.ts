@@ -1,3 +1,4 @@
+import { readFile } from "node:fs/promises";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { amongItems, type DriverName, oursOn } from "../../bench/outcome/names.ts";
@@ -114,6 +115,14 @@ describe("targets", () => {
         "an item among 10,000 / among 1,000": 10_001 / 1001,
       });
     }
+  });
+
+  it("are those of the table in docs/bench.md", async () => {
+    const page = await readFile(new URL("../../docs/bench.md", import.meta.url), "utf8");
+    const table = page.slice(page.indexOf("| work ")).split("\n\n", 1)[0] ?? "";
+    const rows = [...table.matchAll(/^\| (.+?) +\| (at (?:most|least) [\d.]+) +\|$/gm)];
+    const documented = rows.map(([, what = "", wanted]) => [what.replaceAll("`", ""), wanted]);
+    expect(documented).toEqual(targetsOf([], "runc").map(({ what, bound, wanted }) => [what, `${bound} ${wanted}`]));
   });
 
   it("of the network compare a tunnel with the host's own network", () => {
