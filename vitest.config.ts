@@ -1,5 +1,13 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { defineConfig } from "vitest/config";
 import { tiersOf } from "./test/tiers/tiers.ts";
+
+// Tests start some programs hundreds of times; each is compiled once in a run.
+const compiled = mkdtempSync(join(tmpdir(), "corral-compiled-"));
+process.env.NODE_COMPILE_CACHE = compiled;
+process.on("exit", () => rmSync(compiled, { recursive: true, force: true }));
 
 const { unit, long, engine } = tiersOf(import.meta.dirname);
 const always = ["test/setup-warnings.ts", "test/tiers/watched-loop.ts"];

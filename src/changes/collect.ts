@@ -65,7 +65,7 @@ export async function collectChanges(
   const found: Found[] = [];
   for (const view of views.filter(({ mount }) => comesBack(mount))) {
     const asked = askedOnApplying(view.mount);
-    const drafts = await scanView(view, signal);
+    const drafts = await scanView(view, { signal });
     // A directory that was made for the run and in which it wrote nothing is no change.
     const isUnused = drafts.every(({ names }) => names.length <= view.made.length);
     for (const draft of isUnused ? [] : inOrderOfApplying(drafts)) {

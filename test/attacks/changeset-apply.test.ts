@@ -255,7 +255,7 @@ describe("what stands in the way", () => {
 
 it("applies thousands of tiny files with few descriptors", { timeout: 300_000 }, async () => {
   // As many as a run may bring back, or as show that descriptors are given back.
-  const count = AT_LENGTH ? 50_000 : 5000;
+  const count = AT_LENGTH ? 50_000 : 2000;
   using staged = stagedFolder({}, {});
   for (let folder = 0; folder < 50; folder++) fs.mkdirSync(join(staged.content, `d${folder}`));
   for (let file = 0; file < count; file++) fs.writeFileSync(join(staged.content, `d${file % 50}/f${file}`), "x");

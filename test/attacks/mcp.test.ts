@@ -7,12 +7,14 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { PROGRAM } from "../cli/program.ts";
 import { HANDY_PROJECT, type McpProject, mcpProject, textOf } from "../mcp/mcp-project.ts";
 
+const BUILT = { built: true };
 const CANARY = "CANARY: no client may read or change this";
 
 let mcp: McpProject;
 
 beforeAll(async () => {
-  mcp = await mcpProject({ ...HANDY_PROJECT, files: { ...HANDY_PROJECT.files, "secret/canary": CANARY } });
+  const files = { ...HANDY_PROJECT.files, "secret/canary": CANARY };
+  mcp = await mcpProject({ ...HANDY_PROJECT, files }, BUILT);
   await symlink("../secret/canary", join(mcp.project.dir, "out/relative"));
   await symlink(join(mcp.project.dir, "secret"), join(mcp.project.dir, "out/absolute"));
 });
@@ -145,9 +147,9 @@ describe.each([false, true])("a hostile client (2026-07-28: %s)", (modern) => {
     expect(textOf(await client.callTool({ name: "list_files", arguments: { path: "/" } }))).toContain("/docs/");
   });
 
-  it("has a bounded number of its 1000 calls worked on; the rest is refused at once, and all are answered", async () => {
+  it("has a bounded number of its 400 calls worked on; the rest is refused at once, and all are answered", async () => {
     await open();
-    const calls = Array.from({ length: 1000 }, (_, index) =>
+    const calls = Array.from({ length: 400 }, (_, index) =>
       client.callTool({ name: "exec", arguments: { command: `sleep 0.01; echo ${index}` } }, { timeout: 170_000 }),
     );
     const answers = await Promise.all(calls);
@@ -157,7 +159,7 @@ describe.each([false, true])("a hostile client (2026-07-28: %s)", (modern) => {
     const done = answers.filter(({ isError }) => !isError);
     expect(done.length).toBeGreaterThan(50);
     expect(done.length).toBeLessThanOrEqual(300);
-    expect(done.length + refused.length).toBe(1000);
+    expect(done.length + refused.length).toBe(400);
     expect(await mcp.cells()).toHaveLength(1);
   }, 180_000);
 
@@ -263,11 +265,14 @@ describe("a worker whose output no message holds", () => {
     async (modern) => {
       const print = ["sh", "-c", "head -c 1000000 /dev/zero | tr '\\0' '\\1'"];
       const { workers, files } = HANDY_PROJECT;
-      await using hostile = await mcpProject({
-        ...HANDY_PROJECT,
-        workers: { ...workers, kid: { command: print, sandbox: {} } },
-        files: { ...files, "docs/text": "\u0001".repeat(1_900_000) },
-      });
+      await using hostile = await mcpProject(
+        {
+          ...HANDY_PROJECT,
+          workers: { ...workers, kid: { command: print, sandbox: {} } },
+          files: { ...files, "docs/text": "\u0001".repeat(1_900_000) },
+        },
+        BUILT,
+      );
       const image = Buffer.alloc(9 * 1024 ** 2);
       Buffer.from("89504e470d0a1a0a0000000d49484452", "hex").copy(image);
       await writeFile(join(hostile.project.dir, "docs/large.png"), image);
@@ -350,7 +355,7 @@ describe("a client that asks and does not read", () => {
   });
 
   it("has no more done than what is held for it, and what it asked for besides is refused", async () => {
-    const image = Buffer.alloc(5 * 1024 ** 2);
+    const image = Buffer.alloc(2 * 1024 ** 2);
     Buffer.from("89504e470d0a1a0a0000000d49484452", "hex").copy(image);
     await writeFile(join(mcp.project.dir, "docs/large.png"), image);
     await using client = await deaf();
@@ -359,7 +364,8 @@ describe("a client that asks and does not read", () => {
       client.ask(id, "tools/call", { name: "read_file", arguments: { path: "/docs/large.png" } });
       if (id % 100 === 0) await new Promise((resolve) => setTimeout(resolve, 1000));
     }
-    expect(megabytesOf(client.server) - before).toBeLessThan(500);
+    // All of them are more than 1 GB as base64.
+    expect(megabytesOf(client.server) - before).toBeLessThan(300);
     const codes = await client.read(400);
     expect(codes.length).toBeGreaterThan(200);
     expect(new Set(codes)).toEqual(new Set(['"code":"TOO_MANY_REQUESTS"']));

@@ -1,28 +1,34 @@
 import { PassThrough } from "node:stream";
-import { finished } from "node:stream/promises";
+import { text } from "node:stream/consumers";
 import { main } from "../../src/cli/program.ts";
 import type { Terminal } from "../../src/cli/terminal/terminal.ts";
 import type { Outcome } from "./cli-project.ts";
 
 export interface Around {
-  readonly stdin: string;
   readonly env: NodeJS.ProcessEnv;
   readonly cwd: string;
 }
 
+/** A command that runs in this process, at the other ends of its streams. */
+export interface Command {
+  readonly stdin: PassThrough;
+  readonly stdout: PassThrough;
+  readonly stderr: PassThrough;
+  /** Its exit status. */
+  readonly ended: Promise<number>;
+}
+
 /**
- * One command, as a process would run it whose streams are pipes. It is given all that it has of a process, so it may use
- * nothing of this one; that it ends what it began is not seen here, as a process ends with its command.
+ * Starts the command line as a process would whose streams are pipes. It is given all that it has of a process; relative
+ * paths are still those of this one. That it ends what it began is not seen here, as a process ends with its command.
  */
-export async function withinProcess(args: readonly string[], { stdin, env, cwd }: Around): Promise<Outcome> {
-  const [stdout, stderr] = [new Gathered(), new Gathered()];
-  const input = new PassThrough();
-  input.end(stdin);
+export function startWithin(args: readonly string[], { env, cwd }: Around): Command {
+  const [stdin, stdout, stderr] = [new PassThrough(), new PassThrough(), new PassThrough()];
   let left: number | null = null;
   const terminal: Terminal = {
     env,
     cwd,
-    stdin: input as unknown as NodeJS.ReadStream,
+    stdin: stdin as unknown as NodeJS.ReadStream,
     stdout: stdout as unknown as NodeJS.WriteStream,
     stderr: stderr as unknown as NodeJS.WriteStream,
     onStop: () => () => {},
@@ -31,9 +37,20 @@ export async function withinProcess(args: readonly string[], { stdin, env, cwd }
       throw new Error(`left with ${status}`);
     },
   };
-  using _ = workingIn(cwd);
-  const status = await main(args, terminal);
-  return { status: left ?? status, signal: null, stdout: await stdout.text(), stderr: await stderr.text() };
+  const ended = main(args, terminal).then((status) => {
+    for (const stream of [stdout, stderr]) stream.end();
+    return left ?? status;
+  });
+  return { stdin, stdout, stderr, ended };
+}
+
+/** One command from its start to its end. */
+export async function withinProcess(args: readonly string[], around: Around & { stdin: string }): Promise<Outcome> {
+  using _ = workingIn(around.cwd);
+  const { stdin, stdout, stderr, ended } = startWithin(args, around);
+  stdin.end(around.stdin);
+  const [status, out, err] = await Promise.all([ended, text(stdout), text(stderr)]);
+  return { status, signal: null, stdout: out, stderr: err };
 }
 
 let home = "";
@@ -52,20 +69,4 @@ function workingIn(cwd: string): Disposable {
       if (commands === 0) process.chdir(home);
     },
   };
-}
-
-/** What a pipe's other end read. */
-class Gathered extends PassThrough {
-  readonly #chunks: Buffer[] = [];
-
-  constructor() {
-    super();
-    this.on("data", (chunk: Buffer) => void this.#chunks.push(chunk));
-  }
-
-  async text(): Promise<string> {
-    this.end();
-    await finished(this);
-    return Buffer.concat(this.#chunks).toString();
-  }
 }

@@ -3,6 +3,7 @@ import { Client, type ClientOptions } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import { type CliProject, cliProject } from "../cli/cli-project.ts";
 import { PROGRAM } from "../cli/program.ts";
+import { WithinTransport } from "./within-transport.ts";
 
 /** A worker that reads `docs`, writes `out`, may run anything, and has one to call. */
 export const HANDY = {
@@ -29,7 +30,7 @@ export const HANDY_PROJECT = {
 
 export interface McpProject extends AsyncDisposable {
   readonly project: CliProject;
-  /** A client of the SDK, whose server is a process of its own. */
+  /** A client of the SDK with a server of its own. */
   connect(options?: ConnectOptions): Promise<ConnectedClient>;
   /** Ids of the project's containers, as its own Engine's labels tell. */
   cells(): Promise<readonly unknown[]>;
@@ -47,14 +48,19 @@ export interface ConnectOptions extends ClientOptions {
 
 export interface ConnectedClient {
   readonly client: Client;
+  /** Of the server, if that is a process. */
   readonly pid: number;
   /** What the server has said to people so far. */
   stderr(): string;
-  /** As the SDK ends its server: end of input, and only later signals. */
+  /** As the SDK ends its server: end of input, and, if it is a process, later signals. */
   close(): Promise<void>;
 }
 
-export async function mcpProject(spec: Parameters<typeof cliProject>[0] = HANDY_PROJECT): Promise<McpProject> {
+/** `built`: servers are the built program in processes of their own, and not the same code in that of the test. */
+export async function mcpProject(
+  spec: Parameters<typeof cliProject>[0] = HANDY_PROJECT,
+  { built = false } = {},
+): Promise<McpProject> {
   const project = await cliProject(spec);
   const open = new Set<ConnectedClient>();
   const leave = async (): Promise<void> => {
@@ -64,7 +70,7 @@ export async function mcpProject(spec: Parameters<typeof cliProject>[0] = HANDY_
   return {
     project,
     async connect(options) {
-      const connected = await connect(project, options);
+      const connected = await (built ? connect : connectWithin)(project, options);
       open.add(connected);
       return connected;
     },
@@ -75,6 +81,23 @@ export async function mcpProject(spec: Parameters<typeof cliProject>[0] = HANDY_
       await project[Symbol.asyncDispose]();
     },
   };
+}
+
+async function connectWithin(
+  { dir, stateDir }: CliProject,
+  { args = ["--worker", "w"], modern = false, prepare, ...options }: ConnectOptions = {},
+): Promise<ConnectedClient> {
+  let said = "";
+  const env = { ...process.env, NO_COLOR: "1", CORRAL_STATE_DIR: stateDir };
+  const transport = new WithinTransport(["mcp", "--project", dir, ...args], { env, cwd: dir }, (text) => {
+    said += text;
+  });
+  const client = clientOf(options, modern);
+  prepare?.(client);
+  await client.connect(transport).catch((cause: unknown) => {
+    throw new Error(`the client could not connect; its server said: ${said}`, { cause });
+  });
+  return { client, pid: Number.NaN, stderr: () => said, close: () => client.close() };
 }
 
 async function connect(

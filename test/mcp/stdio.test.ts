@@ -12,27 +12,32 @@ const PNG = Buffer.from(
   "base64",
 );
 
+const BUILT = { built: true };
+
 let remote: Remote;
 let mcp: McpProject;
 
 beforeAll(async () => {
   remote = bareRemote({ "a.md": "one\n" });
-  mcp = await mcpProject({
-    ...HANDY_PROJECT,
-    yaml: {
-      ...HANDY_PROJECT.yaml,
-      git: { repos: { notes: { url: remote.path, at: "/out/notes" } } },
-      approval: { rules: [{ operation: "push", paths: ["/out/notes/**"], decide: "approve" }] },
+  mcp = await mcpProject(
+    {
+      ...HANDY_PROJECT,
+      yaml: {
+        ...HANDY_PROJECT.yaml,
+        git: { repos: { notes: { url: remote.path, at: "/out/notes" } } },
+        approval: { rules: [{ operation: "push", paths: ["/out/notes/**"], decide: "approve" }] },
+      },
+      workers: {
+        ...HANDY_PROJECT.workers,
+        w: { ...HANDY, git: ["notes"], calls: ["kid", "slow"] },
+        slow: { command: ["sleep", "30"], sandbox: {} },
+        plain: { command: ["true"], sandbox: { zones: [{ name: "docs" }] } },
+        few: { command: ["true"], sandbox: { zones: [{ name: "docs" }] }, tools: ["read_file", "list_files"] },
+        greedy: { command: ["true"], sandbox: { zones: [{ name: "docs", mode: "rw" }] } },
+      },
     },
-    workers: {
-      ...HANDY_PROJECT.workers,
-      w: { ...HANDY, git: ["notes"], calls: ["kid", "slow"] },
-      slow: { command: ["sleep", "30"], sandbox: {} },
-      plain: { command: ["true"], sandbox: { zones: [{ name: "docs" }] } },
-      few: { command: ["true"], sandbox: { zones: [{ name: "docs" }] }, tools: ["read_file", "list_files"] },
-      greedy: { command: ["true"], sandbox: { zones: [{ name: "docs", mode: "rw" }] } },
-    },
-  });
+    BUILT,
+  );
   await writeFile(join(mcp.project.dir, "docs/i.png"), PNG);
 });
 afterEach(() => mcp.leave());
@@ -245,10 +250,13 @@ describe("corral mcp on stdio", () => {
   });
 
   it("keeps what was staged and nobody agreed to, and says where it waits", async () => {
-    await using asking = await mcpProject({
-      ...HANDY_PROJECT,
-      workers: { w: { ...HANDY, calls: [], sandbox: { zones: [{ name: "out", mode: "rw" }] } } },
-    });
+    await using asking = await mcpProject(
+      {
+        ...HANDY_PROJECT,
+        workers: { w: { ...HANDY, calls: [], sandbox: { zones: [{ name: "out", mode: "rw" }] } } },
+      },
+      BUILT,
+    );
     const connected = await asking.connect();
     const written = await connected.client.callTool({ name: "exec", arguments: { command: "echo hi > /out/new" } });
     expect(written.isError).toBeFalsy();

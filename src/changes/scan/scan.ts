@@ -15,12 +15,18 @@ import { sameFile } from "./same-file.ts";
 const SLICE = 500;
 const EMPTY: BaseTree = new Map();
 
+export interface ScanOptions {
+  readonly signal?: AbortSignal | undefined;
+  /** More are refused. */
+  readonly maxChanges?: number;
+}
+
 /**
  * Finds what differs between a view and its base. It compares what the view shows with what was there, so it need not know
  * how the kernel records a deletion. In an overlay it descends only into what was written.
  */
-export async function scanView(view: View, signal?: AbortSignal): Promise<Draft[]> {
-  return await new Scan(view, signal).run();
+export async function scanView(view: View, options: ScanOptions = {}): Promise<Draft[]> {
+  return await new Scan(view, options).run();
 }
 
 /** One folder: as the view shows it, the run's own version, and the original. */
@@ -38,12 +44,14 @@ interface Place {
 class Scan {
   readonly #view: View;
   readonly #signal: AbortSignal | undefined;
+  readonly #maxChanges: number;
   readonly #drafts: Draft[] = [];
   #looked = 0;
 
-  constructor(view: View, signal: AbortSignal | undefined) {
+  constructor(view: View, { signal, maxChanges = MAX_CHANGES }: ScanOptions) {
     this.#view = view;
     this.#signal = signal;
+    this.#maxChanges = maxChanges;
   }
 
   async run(): Promise<Draft[]> {
@@ -160,7 +168,8 @@ class Scan {
   }
 
   #add(draft: Draft): void {
-    if (this.#drafts.length >= MAX_CHANGES) throw new TooManyChanges(`there are more than ${MAX_CHANGES} changes`);
+    if (this.#drafts.length >= this.#maxChanges)
+      throw new TooManyChanges(`there are more than ${this.#maxChanges} changes`);
     this.#drafts.push(draft);
   }
 

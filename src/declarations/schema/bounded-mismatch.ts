@@ -15,12 +15,16 @@ const MAX_CHARACTERS_IN_PLACE = 10_000;
 /** These backtrack, compare all pairs, or recurse: a small value can keep them busy forever. */
 const COSTLY = /"(?:pattern|patternProperties|uniqueItems|\$ref|\$dynamicRef)":/;
 
-const TOO_LONG = `it could not be checked within ${LIMIT_MS / 1000} s`;
 const TOO_BIG = `it could not be checked within ${LIMIT_MEGABYTES} MB of memory`;
 
 /** Checks values, as many at once as there are threads for: what uses it shares those. */
 export class BoundedChecks {
   readonly #threads = new PQueue({ concurrency: MAX_THREADS });
+  readonly #limitMs: number;
+
+  constructor({ limitMs = LIMIT_MS }: { readonly limitMs?: number } = {}) {
+    this.#limitMs = limitMs;
+  }
 
   /**
    * What of a value is not as the schema asks, as `schemaMismatch` has it. Values come from cells and models, and may be made
@@ -31,13 +35,13 @@ export class BoundedChecks {
     const json: string | undefined = JSON.stringify(value);
     const isCheap = json === undefined || json.length <= MAX_CHARACTERS_IN_PLACE;
     if (isCheap && !COSTLY.test(JSON.stringify(schema))) return schemaMismatch(schema, value);
-    return await this.#threads.add(() => onThread({ schema, json: json ?? "null" }, signal), { signal });
+    return await this.#threads.add(() => onThread({ schema, json: json ?? "null" }, this.#limitMs, signal), { signal });
   }
 }
 
 const NEVER = new AbortController().signal;
 
-async function onThread(task: ThreadTask, signal: AbortSignal): Promise<string | null> {
+async function onThread(task: ThreadTask, limitMs: number, signal: AbortSignal): Promise<string | null> {
   const { promise, resolve, reject } = Promise.withResolvers<string | null>();
   // The source, the compiled library and the bundled command line each have it beside this file, under their own ending.
   const program = new URL(`./schema-thread${extname(import.meta.url)}`, import.meta.url);
@@ -47,7 +51,7 @@ async function onThread(task: ThreadTask, signal: AbortSignal): Promise<string |
     execArgv: [],
     resourceLimits: { maxOldGenerationSizeMb: LIMIT_MEGABYTES },
   });
-  const timer = setTimeout(() => resolve(TOO_LONG), LIMIT_MS);
+  const timer = setTimeout(() => resolve(`it could not be checked within ${limitMs / 1000} s`), limitMs);
   const onAbort = (): void => reject(signal.reason);
   signal.addEventListener("abort", onAbort, { once: true });
   thread.once("message", resolve);

@@ -7,6 +7,8 @@ import { describe, expect, it } from "vitest";
 import { projectFolder } from "../../declarations/project-folder.ts";
 import { AT_LENGTH } from "../../tiers/at-length.ts";
 
+/** Long, so that fewer lines are as much text. */
+const NAME = `${"report-of-the-day-".repeat(12)}.pdf`;
 /** Far less than the text of all lines, not to speak of what is made of it. */
 const HEAP_MB = 32;
 
@@ -24,11 +26,11 @@ describe("a manifest of very many lines", () => {
   it.each([
     [
       "items.jsonl",
-      AT_LENGTH ? 1_000_000 : 300_000,
+      AT_LENGTH ? 1_000_000 : 100_000,
       "",
-      (n: number) => `{"path":"documents/${n}/report-of-the-day.pdf","lang":"de"}\n`,
+      (n: number) => `{"path":"documents/${n}/${NAME}","lang":"de"}\n`,
     ],
-    ["items.csv", 300_000, "path,lang\n", (n: number) => `documents/${n}/report-of-the-day.pdf,de\n`],
+    ["items.csv", 100_000, "path,lang\n", (n: number) => `documents/${n}/${NAME},de\n`],
   ])(
     "is read and filled in a heap that could not hold it: %s, %i lines",
     async (name, lines, head, lineOf) => {
@@ -43,7 +45,7 @@ describe("a manifest of very many lines", () => {
       expect(last).toMatchObject({
         index: lines - 1,
         input: { lang: "de" },
-        attachments: [{ path: `/in/documents/${lines - 1}/report-of-the-day.pdf`, name: "report-of-the-day.pdf" }],
+        attachments: [{ path: `/in/documents/${lines - 1}/${NAME}`, name: NAME }],
       });
     },
     180_000,

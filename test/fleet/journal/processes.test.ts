@@ -54,11 +54,11 @@ describe("several processes at one journal", () => {
   });
 });
 
-it("holds a few of 100,000 items in memory: all of them are four times as large as what a process is given", async () => {
-  const order = { path: fixture.path, load: 100_000, inputSize: 1500, width: 2, claims: 50 };
+it("holds a few of 40,000 items in memory: all of them are four times as large as what a process is given", async () => {
+  const order = { path: fixture.path, load: 40_000, inputSize: 3750, width: 2, claims: 50 };
   const running = orchestrate(order, ["--max-old-space-size=36", "--max-semi-space-size=1"]);
   expect(await running.exit).toBe(0);
   expect(running.told("ended")).toEqual(["done"]);
   using journal = await fixture.open();
-  expect(journal.find(running.told("fleet")[0] ?? "")?.counts.done).toBe(100_000);
+  expect(journal.find(running.told("fleet")[0] ?? "")?.counts.done).toBe(40_000);
 }, 120_000);
