@@ -9,6 +9,7 @@ import { gateSecrets, secretLines } from "../gate/script.ts";
 import { verifyCell } from "../gate/verify.ts";
 import { CellNetwork, enterFromOutside } from "../network/cell-network.ts";
 import { NameFileSet } from "../network/name-files.ts";
+import { refusalFrom } from "../plan/start-refusal.ts";
 import type { Cell, ServingCell } from "../port/cell.ts";
 import { type Driver, EngineTrouble, type Start, type StartRequest } from "../port/driver.ts";
 import type { SessionCell } from "../port/exec.ts";
@@ -163,7 +164,7 @@ async function failed(error: unknown, request: StartRequest, remains: CellRemain
   );
   request.signal.throwIfAborted();
   if (left !== null) throw new EngineTrouble(`${engineMessage(error)}; and ${left.message}`, { cause: error });
-  const violation = refusalFrom(error, request);
+  const violation = violationFrom(error, request);
   return violation === null ? null : { ok: false, violations: [violation] };
 }
 
@@ -244,27 +245,10 @@ const Labelled = z.object({
   State: z.object({ Status: z.string() }),
 });
 
-/** The few errors of the Engine that are about the request and not about the Engine. */
-function refusalFrom(error: unknown, { plan }: StartRequest): Violation | null {
+/** Null if the error is about the Engine and not about the request. */
+function violationFrom(error: unknown, { plan }: StartRequest): Violation | null {
   if (statusCodeOf(error) === null) return null;
   const message = engineMessage(error);
   if (/no such image/i.test(message)) return { code: "IMAGE_MISSING", image: plan.image.name };
-  if (CANNOT_ENFORCE.test(message)) return { code: "ENFORCEMENT_MISSING", missing: [message] };
-  // A source that was swapped after the check shows here if it cannot be mounted, else in the verification.
-  const isOwn = plan.mounts.some(({ origin, host }) => origin === "corral" && message.includes(host));
-  if (!isOwn && CANNOT_MOUNT.test(message)) {
-    const granted = plan.mounts.filter((mount) => mount.origin !== "corral").map((mount) => mount.path);
-    const named = granted.filter((path) => message.includes(`"${path}"`) || message.includes(`${path}:`));
-    const path = (named.length > 0 ? named : granted).join(", ");
-    const reason = "it was removed or replaced while the cell was starting";
-    if (granted.length > 0) return { code: "MOUNT_SOURCE_REFUSED", path, reason };
-  }
-  return null;
+  return refusalFrom(message, plan);
 }
-
-/** Errors of the Engine for a runtime that it does not have, and for limits that are too small for it. */
-const CANNOT_ENFORCE = /unknown (or invalid )?runtime|minimum memory limit|cpu cfs quota/i;
-
-/** Errors for a mount whose source is gone, or whose mount point is missing and cannot be made. */
-const CANNOT_MOUNT =
-  /\b(mount|mounting|bind source)\b.*(does not exist|not a directory|no such file or directory|read-only file system)/is;

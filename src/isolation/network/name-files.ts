@@ -8,10 +8,12 @@ import { LOCAL_NAMES } from "../plan/network.ts";
 export interface NameFiles {
   readonly hosts: string;
   readonly resolver: string;
+  readonly hostname: string;
 }
 
 /** A cell without a network must not learn the host's name servers. */
 const RESOLVER = "nameserver 127.0.0.1\n";
+const HOSTNAME = "corral\n";
 
 /** The files of one directory that no worker can write. Several processes may make them at once. */
 export class NameFileSet {
@@ -25,14 +27,17 @@ export class NameFileSet {
 
   /** Makes them if they are missing or were changed, for example by a clean-up during a long-lived process. */
   async files(): Promise<NameFiles> {
-    const [hosts, resolver] = [join(this.#dir, "hosts"), join(this.#dir, "resolv.conf")];
-    if (![hosts, resolver].every((file) => this.#made.has(file) && this.#made.get(file) === traitsOf(file))) {
+    const place = (name: string): string => join(this.#dir, name);
+    const files: NameFiles = { hosts: place("hosts"), resolver: place("resolv.conf"), hostname: place("hostname") };
+    const all = Object.values(files);
+    if (!all.every((file) => this.#made.has(file) && this.#made.get(file) === traitsOf(file))) {
       await mkdir(this.#dir, { recursive: true, mode: 0o755 });
-      await writeUnlessSame(hosts, LOCAL_NAMES);
-      await writeUnlessSame(resolver, RESOLVER);
-      this.#made = new Map([hosts, resolver].map((file) => [file, traitsOf(file)]));
+      await writeUnlessSame(files.hosts, LOCAL_NAMES);
+      await writeUnlessSame(files.resolver, RESOLVER);
+      await writeUnlessSame(files.hostname, HOSTNAME);
+      this.#made = new Map(all.map((file) => [file, traitsOf(file)]));
     }
-    return { hosts, resolver };
+    return files;
   }
 }
 

@@ -1,0 +1,39 @@
+import { availableParallelism } from "node:os";
+import PQueue from "p-queue";
+import { NameFileSet } from "../network/name-files.ts";
+import type { ServingCell } from "../port/cell.ts";
+import type { Start, StartRequest } from "../port/driver.ts";
+import { Answers, servingCell } from "../serving/serving-cell.ts";
+import { type StartOptions, startVerified } from "./cells/start.ts";
+import type { RuncCells } from "./model/cells.ts";
+import type { RuncOptions } from "./model/options.ts";
+
+/** Cells that Corral makes with runc itself, without the Engine. */
+export function runcCells(given: RuncOptions): RuncCells {
+  const options: StartOptions = { ...given, nameFiles: new NameFileSet(given.namesDir) };
+  // More starts at once do not end sooner: each needs a processor for most of its time.
+  const starts = new PQueue({ concurrency: Math.max(4, 2 * availableParallelism()) });
+  return {
+    start: (request) => starts.add(() => start(options, request)),
+    startSession: () => Promise.reject(new Error("not yet")),
+    startServing: (request) => starts.add(() => startServing(options, request)),
+  };
+}
+
+async function start(options: StartOptions, request: StartRequest): Promise<Start> {
+  const started = await startVerified(options, request, request.plan.keeper === undefined ? "at-once" : "lasting");
+  return started.ok ? { ok: true, cell: started.cell } : started;
+}
+
+/** Released at once: it then waits for the first item. */
+async function startServing(
+  options: StartOptions,
+  request: Omit<StartRequest, "onOutput">,
+): Promise<Start<ServingCell>> {
+  const answers = new Answers();
+  const started = await startVerified(options, { ...request, onOutput: answers.add.bind(answers) }, "lasting");
+  if (!started.ok) return started;
+  const cell = servingCell(started.cell, (text) => started.process.write(text), answers);
+  cell.release(new Uint8Array());
+  return { ok: true, cell };
+}

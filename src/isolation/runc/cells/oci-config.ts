@@ -1,0 +1,133 @@
+import { gateCommand } from "../../gate/script.ts";
+import type { Plan, PlannedUser } from "../../plan/plan.ts";
+import { plannedSeccomp } from "../../seccomp/planned-profile.ts";
+import { cgroupsPath } from "../model/layout.ts";
+import type { RuncOptions } from "../model/options.ts";
+import { INIT_PATH, type MountSources, ociMounts } from "./oci-mounts.ts";
+import { ociSeccomp } from "./oci-seccomp.ts";
+
+/** The kernel's own default. */
+const CPU_PERIOD_US = 100_000;
+
+/** What the Engine gives a container whose image sets no PATH. */
+const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const HOSTNAME = "corral";
+
+/** Characters 1:3 null, 1:5 zero, 1:8 random, 1:9 urandom, 5:0 tty, 5:1 console; runc adds those of terminals. */
+const DEVICES = [
+  [1, 5],
+  [1, 3],
+  [1, 9],
+  [1, 8],
+  [5, 0],
+  [5, 1],
+] as const;
+
+/** As the Engine's containers have them, old versions' and new ones'. */
+const MASKED_PATHS = [
+  "/proc/asound",
+  "/proc/acpi",
+  "/proc/interrupts",
+  "/proc/kcore",
+  "/proc/keys",
+  "/proc/latency_stats",
+  "/proc/timer_list",
+  "/proc/timer_stats",
+  "/proc/sched_debug",
+  "/proc/scsi",
+  "/sys/firmware",
+  "/sys/devices/virtual/powercap",
+];
+const READ_ONLY_PATHS = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+
+export interface ConfigRequest extends MountSources {
+  readonly plan: Plan;
+  readonly id: string;
+  /** Relative to the cell's directory. */
+  readonly root: string;
+  readonly options: Pick<RuncOptions, "seccomp" | "cgroups" | "apparmor">;
+  /** Version 2 of control groups hides where a cell is in them. */
+  readonly ownCgroupNamespace: boolean;
+}
+
+/** Translates a plan for runc (OCI runtime specification 1.0.2), and decides nothing. */
+export function ociConfig({ plan, id, root, options, ownCgroupNamespace, ...sources }: ConfigRequest): object {
+  const { hardening, limits, keeper: first = plan.user } = plan;
+  const gate = gateCommand(plan);
+  return {
+    ociVersion: "1.0.2",
+    process: ociProcess(plan, options.apparmor, {
+      user: first,
+      // A serving cell's first process is its own init: the worker could signal any other process of its user.
+      args: plan.serves === true ? gate : [INIT_PATH, "--", ...gate],
+      env: plan.env,
+      terminal: false,
+    }),
+    root: { path: root, readonly: hardening.readOnlyRoot },
+    hostname: HOSTNAME,
+    mounts: ociMounts(plan, sources),
+    linux: {
+      // Its namespace has a loopback device and nothing else, so these give nothing away.
+      sysctl: { "net.ipv4.ip_unprivileged_port_start": "0", "net.ipv4.ping_group_range": "0 2147483647" },
+      resources: {
+        devices: [
+          { allow: false, access: "rwm" },
+          ...DEVICES.map(([major, minor]) => ({ allow: true, type: "c", major, minor, access: "rwm" })),
+        ],
+        memory: { limit: limits.memoryBytes, swap: limits.memoryBytes, disableOOMKiller: false },
+        cpu: { quota: Math.round(limits.cpus * CPU_PERIOD_US), period: CPU_PERIOD_US },
+        pids: { limit: limits.pids },
+      },
+      cgroupsPath: cgroupsPath(id, options.cgroups),
+      namespaces: ["mount", "network", "uts", "pid", "ipc", ...(ownCgroupNamespace ? ["cgroup"] : [])].map((type) => ({
+        type,
+      })),
+      ...(hardening.seccomp === "corral"
+        ? { seccomp: ociSeccomp(plannedSeccomp(plan, options.seccomp), process.arch) }
+        : {}),
+      maskedPaths: MASKED_PATHS,
+      readonlyPaths: READ_ONLY_PATHS,
+    },
+  };
+}
+
+export interface ProcessRequest {
+  readonly user: PlannedUser;
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly terminal: boolean;
+}
+
+/** A process of a cell: its first one, or a command. Both have the same rights. */
+export function ociProcess(
+  { hardening, limits }: Plan,
+  apparmor: string | undefined,
+  { user, args, env, terminal }: ProcessRequest,
+): object {
+  const all = { PATH: DEFAULT_PATH, HOSTNAME, ...(terminal ? { TERM: "xterm" } : {}), ...env };
+  const { capabilities } = hardening;
+  // As a program that is executed by another user than root: it holds none, and a set-user-ID program could gain them.
+  const held = user.uid === 0 ? capabilities : [];
+  return {
+    terminal,
+    user: { uid: user.uid, gid: user.gid, additionalGids: [user.gid] },
+    args,
+    env: Object.entries(all).map(([name, value]) => `${name}=${value}`),
+    // The gate enters the worker's directory: runc would create a missing one, as root, in a granted directory.
+    cwd: "/",
+    capabilities: { bounding: capabilities, effective: held, permitted: held, inheritable: [], ambient: [] },
+    rlimits: [
+      { type: "RLIMIT_NOFILE", soft: limits.nofile, hard: limits.nofile },
+      { type: "RLIMIT_FSIZE", soft: limits.diskBytes, hard: limits.diskBytes },
+      { type: "RLIMIT_CORE", soft: 0, hard: 0 },
+      // The kernel counts the bytes of message queues for each user number, and files made in /dev/mqueue are queues too.
+      { type: "RLIMIT_MSGQUEUE", soft: 0, hard: 0 },
+      // Otherwise this process's own would be inherited.
+      { type: "RLIMIT_RTPRIO", soft: 0, hard: 0 },
+      { type: "RLIMIT_NICE", soft: 0, hard: 0 },
+    ],
+    noNewPrivileges: hardening.noNewPrivileges,
+    ...(apparmor === undefined ? {} : { apparmorProfile: apparmor }),
+    oomScoreAdj: 0,
+  };
+}

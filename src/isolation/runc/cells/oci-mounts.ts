@@ -1,0 +1,114 @@
+import { readFileSync } from "node:fs";
+import type { NameFiles } from "../../network/name-files.ts";
+import { HOSTS_PATH, type Plan, type PlannedMount } from "../../plan/plan.ts";
+import { tmpfsOptions } from "../../plan/tmpfs-options.ts";
+import type { Pins } from "../../sources/pin.ts";
+
+/** One mount as runc reads it. */
+export interface OciMount {
+  readonly destination: string;
+  readonly type: string;
+  readonly source: string;
+  readonly options: readonly string[];
+}
+
+/** Where the Engine's containers have their init, and where the gate expects it. */
+export const INIT_PATH = "/sbin/docker-init";
+
+/** What every container of the Engine has, in its order. */
+const OF_THE_KERNEL: readonly OciMount[] = [
+  { destination: "/proc", type: "proc", source: "proc", options: ["nosuid", "noexec", "nodev"] },
+  {
+    destination: "/dev",
+    type: "tmpfs",
+    source: "tmpfs",
+    options: ["nosuid", "strictatime", "mode=755", "size=65536k"],
+  },
+  {
+    destination: "/dev/pts",
+    type: "devpts",
+    source: "devpts",
+    options: ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"],
+  },
+  { destination: "/sys", type: "sysfs", source: "sysfs", options: ["nosuid", "noexec", "nodev", "ro"] },
+  { destination: "/sys/fs/cgroup", type: "cgroup", source: "cgroup", options: ["ro", "nosuid", "noexec", "nodev"] },
+  { destination: "/dev/mqueue", type: "mqueue", source: "mqueue", options: ["nosuid", "noexec", "nodev"] },
+  {
+    destination: "/dev/shm",
+    type: "tmpfs",
+    source: "shm",
+    options: ["nosuid", "noexec", "nodev", "mode=1777", "size=67108864"],
+  },
+];
+
+/** What a cell's mounts are made from, beside its plan. */
+export interface MountSources {
+  readonly pins: Pins;
+  readonly names: NameFiles;
+  readonly init: string;
+}
+
+/**
+ * All mounts of a cell, shallow ones first.
+ *
+ * runc resolves the path of a source once more: the gate refuses the cell if that leads to anything but what is pinned. Until
+ * all mounts are made, a directory with a mount below it is read-only: otherwise runc could make a mount point in a directory
+ * that took its place.
+ */
+export function ociMounts(plan: Plan, { pins, names, init }: MountSources): OciMount[] {
+  const planned = plan.mounts.map((mount) => bindMount(mount, pins));
+  const own = [
+    ...(plan.serves === true ? [] : [fileMount(init, INIT_PATH)]),
+    ...plan.tmpfs.map(
+      (tmpfs): OciMount => ({
+        destination: tmpfs.path,
+        type: "tmpfs",
+        source: "tmpfs",
+        options: ["rprivate", ...tmpfsOptions(tmpfs, plan).split(",")],
+      }),
+    ),
+    ...(plan.mounts.some(({ path }) => path === HOSTS_PATH) ? [] : [fileMount(names.hosts, HOSTS_PATH)]),
+    fileMount(names.resolver, "/etc/resolv.conf"),
+    fileMount(names.hostname, "/etc/hostname"),
+  ];
+  const mounts = [...own, ...planned].sort((a, b) => depthOf(a.destination) - depthOf(b.destination));
+  const outer = planned.filter(
+    (mount) => !isReadOnly(mount) && mounts.some(({ destination }) => destination.startsWith(`${mount.destination}/`)),
+  );
+  return [
+    ...OF_THE_KERNEL,
+    ...mounts.map((mount) => (outer.includes(mount) ? { ...mount, options: [...mount.options, "ro"] } : mount)),
+    ...outer.map((mount) => ({ ...mount, options: [...mount.options, "remount"] })),
+  ];
+}
+
+/** Never recursive: a file system that is mounted below a source is not part of what was granted. */
+function bindMount({ path, host, mode }: PlannedMount, pins: Pins): OciMount {
+  const pinned = pins.sources.get(host);
+  const kept = pinned === undefined ? [] : flagsOf(pinned.descriptorPath);
+  const options = ["bind", "rprivate", "nosuid", "nodev", ...(mode === "ro" ? ["ro"] : []), ...kept];
+  return { destination: path, type: "bind", source: host, options: [...new Set(options)] };
+}
+
+function fileMount(source: string, destination: string): OciMount {
+  return { destination, type: "bind", source, options: ["bind", "rprivate", "nosuid", "nodev", "ro"] };
+}
+
+/** What the source's own mount forbids: options that are set for a bind mount replace those that it would have from there. */
+function flagsOf(descriptorPath: string): string[] {
+  const id = /^mnt_id:\s*(\d+)$/m.exec(readFileSync(descriptorPath.replace("/fd/", "/fdinfo/"), "latin1"))?.[1];
+  const line = readFileSync("/proc/self/mountinfo", "latin1")
+    .split("\n")
+    .find((each) => id !== undefined && each.startsWith(`${id} `));
+  if (line === undefined) throw new Error("the kernel does not show the mount of a pinned source");
+  const flags = line.split(" ")[5]?.split(",") ?? [];
+  return ["ro", "noexec"].filter((flag) => flags.includes(flag));
+}
+
+function isReadOnly({ options }: OciMount): boolean {
+  return options.includes("ro");
+}
+
+function depthOf(path: string): number {
+  return path.split("/").length;
+}

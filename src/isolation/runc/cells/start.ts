@@ -1,0 +1,221 @@
+import { readlinkSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { setTimeout as pause } from "node:timers/promises";
+import { within } from "../../../platform/within.ts";
+import type { NetworkPlace } from "../../../sandbox/network/places.ts";
+import type { Violation } from "../../../sandbox/violation.ts";
+import { reportWithin } from "../../gate/await-report.ts";
+import { parseGateReport } from "../../gate/report.ts";
+import { gateSecrets, secretLines } from "../../gate/script.ts";
+import { verifyCell } from "../../gate/verify.ts";
+import { findControlGroup } from "../../kernel/control-group.ts";
+import { findFirstProcess } from "../../kernel/first-process.ts";
+import { CellNetwork, enterFromOutside } from "../../network/cell-network.ts";
+import type { OpenPlaces } from "../../network/listen-in.ts";
+import type { NameFileSet } from "../../network/name-files.ts";
+import { GATE_PATH } from "../../plan/plan.ts";
+import { refusalFrom } from "../../plan/start-refusal.ts";
+import type { Cell } from "../../port/cell.ts";
+import { EngineTrouble, type Start, type StartRequest } from "../../port/driver.ts";
+import { notForRunc } from "../model/cells.ts";
+import { type CellPaths, cellId, cgroupPlaces } from "../model/layout.ts";
+import type { RuncOptions } from "../model/options.ts";
+import { isUnified, killCell } from "../remains/control-groups.ts";
+import { removeCell } from "../remains/remove-cell.ts";
+import { runcCell } from "./cell.ts";
+import { CellNameTaken, makeCellFolder } from "./cell-folder.ts";
+import { ociConfig } from "./oci-config.ts";
+import { type RuncProcess, type RuncRequest, startRunc } from "./runc-process.ts";
+
+/** How often a cell is made before its start has failed. */
+const MAX_ATTEMPTS = 3;
+/** How long runc may take to notice the end of its cell. */
+const END_MS = 10_000;
+
+export interface StartOptions extends RuncOptions {
+  readonly nameFiles: NameFileSet;
+}
+
+/** The parts of a verified cell, from which each kind of cell is made. */
+export type Started =
+  | { readonly ok: true; readonly cell: Cell; readonly process: RuncProcess; readonly folder: CellPaths }
+  | Extract<Start, { ok: false }>;
+
+/**
+ * Nothing of the worker has run before its cell is verified. So a start that failed is undone and made again, whatever
+ * failed.
+ */
+export async function startVerified(
+  options: StartOptions,
+  request: StartRequest,
+  input: RuncRequest["input"],
+): Promise<Started> {
+  const reason = notForRunc(request.plan);
+  if (reason !== null) return refused({ code: "ENFORCEMENT_MISSING", missing: [`a cell of runc: ${reason}`] });
+  for (let attempt = 1; ; attempt += 1) {
+    const remains = new CellRemains(options, request.plan.run);
+    try {
+      const made = await startOnce(options, request, input, remains);
+      if (!made.ok) await remains.remove();
+      return made;
+    } catch (error) {
+      const violation = await undone(error, request, remains);
+      if (violation !== null) return refused(violation);
+      if (attempt === MAX_ATTEMPTS || error instanceof CellNameTaken) throw asTrouble(error);
+    }
+  }
+}
+
+function refused(violation: Violation): Started {
+  return { ok: false, violations: [violation] };
+}
+
+/** Cleans up after a start that failed. Null if it may be made again. */
+async function undone(error: unknown, { plan, signal }: StartRequest, remains: CellRemains): Promise<Violation | null> {
+  const left = await remains.remove().then(
+    () => null,
+    (trouble: Error) => trouble,
+  );
+  signal.throwIfAborted();
+  if (left !== null)
+    throw new EngineTrouble(`${(error as Error).message}; and a cell could not be removed: ${left.message}`, {
+      cause: error,
+    });
+  return refusalFrom((error as Error).message, plan);
+}
+
+function asTrouble(error: unknown): EngineTrouble {
+  return error instanceof EngineTrouble ? error : new EngineTrouble((error as Error).message, { cause: error });
+}
+
+/** What was made for one cell, and how to remove all of it in any state. */
+class CellRemains {
+  folder: CellPaths | null = null;
+  process: RuncProcess | null = null;
+  network: CellNetwork | null = null;
+  readonly id: string;
+  readonly #options: RuncOptions;
+  #removal: Promise<void> | null = null;
+
+  constructor(options: RuncOptions, run: string) {
+    this.#options = options;
+    this.id = cellId(options.maker.sealKey, run);
+  }
+
+  /** Once, for however often it is called; again if it failed. */
+  async remove(): Promise<void> {
+    this.#removal ??= this.#remove();
+    try {
+      await this.#removal;
+    } catch (error) {
+      this.#removal = null;
+      throw asTrouble(error);
+    }
+  }
+
+  async #remove(): Promise<void> {
+    const { folder, process, network } = this;
+    process?.close();
+    await this.#endProcess(process);
+    await network?.[Symbol.asyncDispose]();
+    if (folder !== null) await removeCell(this.#options, this.id, folder.dir);
+  }
+
+  /** A runc that is still about to make the cell makes new processes while others end. */
+  async #endProcess(process: RuncProcess | null): Promise<void> {
+    if (process === null) return;
+    await killCell(this.id);
+    if ((await within(process.end, GRACE_MS)) !== null) return;
+    process.kill();
+    await killCell(this.id);
+    if ((await within(process.end, END_MS)) === null) throw new EngineTrouble("runc does not end");
+  }
+}
+
+/** How long runc may take to notice that its cell was ended. */
+const GRACE_MS = 250;
+
+async function startOnce(
+  options: StartOptions,
+  request: StartRequest,
+  input: RuncRequest["input"],
+  remains: CellRemains,
+): Promise<Started> {
+  const { maker, paths, images, nameFiles, programs } = options;
+  const { plan, signal, pins } = request;
+  const { id } = remains;
+  signal.throwIfAborted();
+  const image = await images.rootOf(plan.image.id);
+  if (image === null) return refused({ code: "IMAGE_MISSING", image: plan.image.name });
+  const gate = plan.mounts.find(({ path }) => path === GATE_PATH)?.host;
+  if (gate === undefined) throw new Error("the plan has no gate");
+  const sources = { pins, names: await nameFiles.files(), init: programs.init };
+  const config = ociConfig({ plan, id, root: "root", options, ownCgroupNamespace: isUnified(), ...sources });
+
+  const folder = await makeCellFolder(paths, maker, plan);
+  remains.folder = folder;
+  await writeFile(folder.config, JSON.stringify(config), { mode: 0o600 });
+  signal.throwIfAborted();
+
+  const process = startRunc({
+    id,
+    cell: folder,
+    image,
+    gate,
+    runc: programs.runc,
+    state: paths.state,
+    input,
+    onOutput: request.onOutput,
+  });
+  remains.process = process;
+  const network = new CellNetwork((places) => enter(id, process, places));
+  remains.network = network;
+  if (typeof plan.network !== "string") network.openAhead(plan.network.listeners);
+  const report = parseGateReport(await reportWithin(process.streams.report, signal));
+
+  const { enforcement, violations } = verifyCell(plan, report);
+  if (violations.length > 0) return { ok: false, violations };
+  const group = findControlGroup(cgroupPlaces(id));
+  const first = findFirstProcess(group);
+  if (group === null || first === null) throw new EngineTrouble("this machine does not show the processes of a cell");
+  const cell = runcCell({
+    id,
+    process,
+    first,
+    group,
+    enforcement,
+    ahead: secretLines(gateSecrets(plan), request.secrets ?? new Map()),
+    namespace: report.namespaces.get("/proc/self/ns/net") ?? "",
+    network,
+    remove: () => remains.remove(),
+  });
+  return { ok: true, cell, process, folder };
+}
+
+/** How often a cell that is starting is looked at. */
+const LOOK_MS = 2;
+const MAX_LOOKS = 15_000;
+
+/** Enters the network of a cell as soon as its loopback device is up: runc has brought it up when the first process is no longer runc's. */
+async function enter(id: string, process: RuncProcess, places: readonly NetworkPlace[]): Promise<OpenPlaces | null> {
+  let over = false;
+  void process.end.then(() => {
+    over = true;
+  });
+  for (let looks = 0; looks < MAX_LOOKS; looks += 1) {
+    const first = findFirstProcess(findControlGroup(cgroupPlaces(id)));
+    if (first !== null && hasBegun(first.pid)) return await enterFromOutside(first.pid, places);
+    await pause(LOOK_MS);
+    if (over) break;
+  }
+  throw new EngineTrouble("the cell has ended, so nothing can listen in its network");
+}
+
+/** False while it is a program of runc, which may be one in memory. */
+function hasBegun(pid: number): boolean {
+  try {
+    return !/runc/.test(readlinkSync(`/proc/${pid}/exe`));
+  } catch {
+    return false;
+  }
+}

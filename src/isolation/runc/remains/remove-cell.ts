@@ -1,0 +1,37 @@
+import { readdir, rm, rmdir } from "node:fs/promises";
+import { join } from "node:path";
+import { runSystemProgram } from "../../../files/host/system-program.ts";
+import { hasCode } from "../../../platform/errno.ts";
+import { cellPaths } from "../model/layout.ts";
+import type { RuncOptions } from "../model/options.ts";
+import { killCell, removeGroups } from "./control-groups.ts";
+
+/**
+ * Ends a cell and removes everything of it, in any state, also one that is half made or half removed: processes, control
+ * groups, runc's notes, and last its directory. Its root file system is mounted in namespaces that end with their processes.
+ * Rejects with `EngineTrouble` if something cannot be removed; then the labels are still there.
+ *
+ * @param dir the directory of the cell.
+ */
+export async function removeCell(
+  { programs, paths, cgroups }: Pick<RuncOptions, "programs" | "paths" | "cgroups">,
+  id: string,
+  dir: string,
+): Promise<void> {
+  await killCell(id);
+  // systemd has a unit for each cell. Without it a program more would only take time.
+  if (cgroups === "systemd") await runSystemProgram(programs.runc, ["--root", paths.state, "delete", "--force", id]);
+  await removeGroups(id);
+  await rm(join(paths.state, id), { recursive: true, force: true });
+  const { labels } = cellPaths(dir);
+  const names = await readdir(dir).catch((error: unknown) => {
+    if (hasCode(error, "ENOENT")) return [];
+    throw error;
+  });
+  const others = names.map((name) => join(dir, name)).filter((path) => path !== labels);
+  await Promise.all(others.map((path) => rm(path, { recursive: true, force: true })));
+  await rm(labels, { force: true });
+  await rmdir(dir).catch((error: unknown) => {
+    if (!hasCode(error, "ENOENT")) throw error;
+  });
+}

@@ -1,0 +1,61 @@
+import { execFile } from "node:child_process";
+import { existsSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { loadSeccompProfile } from "../../../src/declarations/policy/seccomp.ts";
+import type { Driver } from "../../../src/isolation/port/driver.ts";
+import type { Maker } from "../../../src/isolation/port/labels.ts";
+import { runcCells } from "../../../src/isolation/runc/cells.ts";
+import type { ImageRoots } from "../../../src/isolation/runc/model/images.ts";
+import { cellId, cgroupPlaces, runcPaths } from "../../../src/isolation/runc/model/layout.ts";
+import { openEngine } from "../engine/engine.ts";
+
+/** The real runc, with images, plans and a state directory as the tests of the Engine's driver have them. */
+export type Runc = Awaited<ReturnType<typeof openRunc>>;
+
+export async function openRunc() {
+  const engine = await openEngine();
+  const paths = runcPaths(engine.stateDir);
+  const seccomp = await loadSeccompProfile();
+  const images: ImageRoots = {
+    async rootOf(id) {
+      const { GraphDriver } = await engine.docker.getImage(id).inspect();
+      const { UpperDir, LowerDir } = GraphDriver.Data as unknown as { UpperDir: string; LowerDir?: string };
+      return { layers: [UpperDir, ...(LowerDir?.split(":") ?? [])] };
+    },
+  };
+  const options = (maker: Maker) => ({
+    maker,
+    paths,
+    images,
+    seccomp,
+    namesDir: engine.namesDir,
+    programs: { runc: "/usr/sbin/runc", init: "/usr/bin/docker-init" },
+    cgroups: "cgroupfs" as const,
+  });
+  const driverOf = (maker: Maker): Driver => ({
+    ...engine.driverOf(maker),
+    ...runcCells(options(maker)),
+    name: "runc",
+  });
+  return {
+    ...engine,
+    paths,
+    driverOf,
+    driver: driverOf(engine.maker),
+    /** Everything on this machine that is of a run. */
+    async traces(run: string): Promise<string[]> {
+      const id = cellId(engine.maker.sealKey, run);
+      const hierarchies = readdirSync("/sys/fs/cgroup").map((name) => join("/sys/fs/cgroup", name));
+      const places = ["/sys/fs/cgroup", ...hierarchies].flatMap((dir) =>
+        cgroupPlaces(id).map((place) => join(dir, place)),
+      );
+      const { stdout } = await promisify(execFile)("ps", ["-eo", "pid,args"], { maxBuffer: 64 << 20 });
+      return [
+        ...[join(paths.cells, run), join(paths.state, id), ...places].filter((path) => existsSync(path)),
+        ...stdout.split("\n").filter((line) => line.includes(id)),
+      ];
+    },
+    [Symbol.asyncDispose]: () => engine[Symbol.asyncDispose](),
+  };
+}
