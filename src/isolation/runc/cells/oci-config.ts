@@ -117,17 +117,21 @@ export function ociProcess(
     cwd: "/",
     capabilities: { bounding: capabilities, effective: held, permitted: held, inheritable: [], ambient: [] },
     rlimits: [
-      { type: "RLIMIT_NOFILE", soft: limits.nofile, hard: limits.nofile },
-      { type: "RLIMIT_FSIZE", soft: limits.diskBytes, hard: limits.diskBytes },
-      { type: "RLIMIT_CORE", soft: 0, hard: 0 },
+      limitOf("NOFILE", limits.nofile),
+      limitOf("FSIZE", limits.diskBytes),
+      limitOf("CORE", 0),
       // The kernel counts the bytes of message queues for each user number, and files made in /dev/mqueue are queues too.
-      { type: "RLIMIT_MSGQUEUE", soft: 0, hard: 0 },
+      limitOf("MSGQUEUE", 0),
       // Otherwise this process's own would be inherited.
-      { type: "RLIMIT_RTPRIO", soft: 0, hard: 0 },
-      { type: "RLIMIT_NICE", soft: 0, hard: 0 },
+      limitOf("RTPRIO", 0),
+      limitOf("NICE", 0),
     ],
     noNewPrivileges: hardening.noNewPrivileges,
     ...(apparmor === undefined ? {} : { apparmorProfile: apparmor }),
     oomScoreAdj: 0,
   };
+}
+
+function limitOf(name: string, value: number): object {
+  return { type: `RLIMIT_${name}`, soft: value, hard: value };
 }
