@@ -35,8 +35,10 @@ const SUITES: Readonly<Record<SuiteName, Suite>> = {
 
 const options = parseOptions(process.argv.slice(2), process.cwd());
 const stopped = Promise.withResolvers<never>();
+stopped.promise.catch(() => {});
+// Not `once`: packages of the peers end the process on a signal that nothing else listens for any more.
 for (const signal of ["SIGINT", "SIGTERM"] as const)
-  process.once(signal, () => stopped.reject(new Error(`the bench was stopped by ${signal}`)));
+  process.on(signal, () => stopped.reject(new Error(`the bench was stopped by ${signal}`)));
 const report = await measured(options).catch((error: Error) => {
   console.error(`bench: ${error.message}`);
   // Contenders may still run: what the bench made is removed already.
