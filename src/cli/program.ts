@@ -144,6 +144,11 @@ const OUTLINE: readonly OutlinedVerb[] = [
     load: async () => (await import("./verbs/mcp.ts")).addMcp,
   },
   {
+    usage: "serve",
+    description: "Serve projects over HTTP: an API to run, watch and decide.",
+    load: async () => (await import("./verbs/serve.ts")).addServe,
+  },
+  {
     usage: "map [worker]",
     description: "Run a worker over many items, each in its own sandbox.",
     load: async () => (await import("./verbs/map.ts")).addMap,

@@ -1,6 +1,7 @@
 import type { Approver, Decision } from "../approval/approver.ts";
 import { changesApplied, changesApplying, changesDiscarded, outcomeCounts } from "../audit/records.ts";
 import type { AuditTrail } from "../audit/trail.ts";
+import { type ChangedFile, changedFiles } from "../changes/changed-files.ts";
 import { type ChangeDiff, changeDiffs, changesetDiff } from "../changes/diff.ts";
 import { type Change, type Changeset, only } from "../changes/model/changeset.ts";
 import {
@@ -131,6 +132,11 @@ export class Changesets {
     return digestOf((await this.#load(id)).changeset);
   }
 
+  /** The files that it would write, with their content as the run left it. What is not there any more is left out. @throws as `show` */
+  async files(id: string): Promise<AsyncGenerator<ChangedFile, void, undefined>> {
+    return changedFiles(waitingOf(await this.#load(id)));
+  }
+
   /** What is still kept, compared with the files as they are now: a unified diff. @throws as `show` */
   async diff(id: string): Promise<string> {
     return await changesetDiff(waitingOf(await this.#load(id)));
@@ -196,10 +202,15 @@ export class Changesets {
     return { id, changes: all, left: applied.left };
   }
 
-  /** Removes a changeset with all that was written there; what was applied before stays applied. @throws as `show`, but not for a broken one */
-  async discard(id: string): Promise<void> {
+  /**
+   * Removes a changeset with all that was written there; what was applied before stays applied. `digest`: of what was shown; if it
+   * has another one now, nothing is removed.
+   *
+   * @throws as `show`, but not for a broken one
+   */
+  async discard(id: string, { digest }: { readonly digest?: string } = {}): Promise<void> {
     const loaded = await this.#store.load(id);
-    const done = await this.#store.discard(id);
+    const done = await this.#store.discard(id, digest);
     if (!done.ok) throw notKept(id, done);
     if (loaded.ok) {
       await using trail = await openTrail(this.#stateDir, loaded.changeset.project);

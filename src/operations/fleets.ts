@@ -1,5 +1,5 @@
 import type { FleetRecord } from "../fleet/journal/fleets.ts";
-import type { ItemLog, JournalItem } from "../fleet/journal/item-details.ts";
+import type { ItemFilter, ItemLog, JournalItem, ListedItem } from "../fleet/journal/item-details.ts";
 import type { FleetJournal } from "../fleet/journal/journal.ts";
 import type { SummaryLine } from "../fleet/journal/results.ts";
 import type { FailureGroup } from "../fleet/model/cause.ts";
@@ -88,6 +88,24 @@ export async function showItem(place: FleetPlace, asked: string, key: string): P
   const item = journal.item(id, key);
   if (item === null) throw unknownError("UNKNOWN_ITEM", "item", key, journal.keys(id, MAX_COMPARED), "it has no items");
   return { fleet: id, key, ...item };
+}
+
+/**
+ * Items in the order of the manifest, beginning after the item with the index `after` (-1: the first).
+ *
+ * @throws RequestError UNKNOWN_FLEET, and UNKNOWN_VALUE for a status that no item can have
+ */
+export async function listItems(
+  place: FleetPlace,
+  asked: string,
+  filter: ItemFilter,
+  page: { readonly after: number; readonly limit: number },
+): Promise<ListedItem[]> {
+  const { status } = filter;
+  if (status !== undefined && !STATUSES.includes(status))
+    throw unknownError("UNKNOWN_VALUE", "status", status, STATUSES);
+  using journal = await journalAt(place);
+  return journal.items(fleetIn(journal, asked).id, filter, page);
 }
 
 /** What items printed, in the order of the manifest; items that printed nothing are left out. @throws RequestError UNKNOWN_FLEET */

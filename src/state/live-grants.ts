@@ -20,6 +20,8 @@ export type LiveGrant = LiveDirectoryGrant | LiveHostGrant;
 interface Live {
   readonly id: string;
   readonly run: string;
+  /** The root of its tree. */
+  readonly root: string;
   readonly worker: string;
   /** The workers from the root run down to the one that requested it. */
   readonly through: readonly string[];

@@ -29,6 +29,8 @@ export function statePaths(stateDir: string) {
     runs: join(stateDir, "runs"),
     /** Packages that were prepared for cells, by the digest of what they are made of. */
     environments: join(stateDir, "environments"),
+    /** Tokens, events and fleets of `corral serve`. */
+    service: join(stateDir, "service"),
     /** Node's compile cache of the command line. */
     compiled: join(stateDir, "compiled"),
   };

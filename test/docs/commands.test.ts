@@ -19,6 +19,13 @@ const verbsIn = (text: string): string[] =>
     .map(([, name = ""]) => name)
     .filter((name) => name !== "help");
 
+/** With that of the verbs below it: `serve token` has some. */
+async function helpBelow(...verb: string[]): Promise<string[]> {
+  const own = await help(...verb);
+  const below = own.includes("\nCommands:") ? verbsIn(own) : [];
+  return [own, ...(await Promise.all(below.map((name) => help(...verb, name))))];
+}
+
 /** The help of each verb, with that of the verbs below it; and these. */
 const verbs = new Map<string, { readonly text: string; readonly below: readonly string[] }>();
 
@@ -26,7 +33,7 @@ beforeAll(async () => {
   for (const verb of verbsIn(await help())) {
     const own = await help(verb);
     const below = own.includes("\nCommands:") ? verbsIn(own) : [];
-    const texts = await Promise.all(below.map((name) => help(verb, name)));
+    const texts = (await Promise.all(below.map((name) => helpBelow(verb, name)))).flat();
     verbs.set(verb, { text: [own, ...texts].join("\n"), below });
   }
 });
@@ -45,7 +52,7 @@ function unknownIn(line: string): string[] {
   const [, verb = "", rest = ""] = /^corral ([a-z]+)(.*?)(?: #.*| > .*)?$/.exec(line) ?? [];
   const found = verbs.get(verb);
   if (found === undefined) return [`corral ${verb}`];
-  const below = found.below.length === 0 ? [] : rest.split("|").map((part) => /^\W*([a-z]+)/.exec(part)?.[1]);
+  const below = found.below.length === 0 ? [] : rest.split("|").map((part) => /^[^\w-]*([a-z]+)/.exec(part)?.[1]);
   const wrong = below.filter((name) => name !== undefined && !found.below.includes(name));
   const options = [...rest.matchAll(/(?<=[\s[])--[a-z-]+/g)].map(([option]) => option);
   return [

@@ -165,17 +165,18 @@ export class ChangesetStore {
     return this.#has(id) || (isChangesetId(id) && isThere(join(this.#root, `${ENDED}${id}`)));
   }
 
-  /** Removes a changeset, after finishing an interrupted application. One that cannot be read is removed as it is. */
-  async discard(id: string): Promise<Discarded> {
+  /** Removes a changeset, after finishing an interrupted application. One that cannot be read is removed as it is. `digest`: see {@link StoreOptions}. */
+  async discard(id: string, digest?: string): Promise<Discarded> {
     if (!this.#has(id)) return missing(id);
     const folder = this.#folder(id);
     await using held = await this.#hold(folder);
     if (held === null) return busy(id);
     const finished = await this.#unlessBroken(id, async () => {
       await this.#finish(folder, {});
+      if (digest !== undefined && digest !== digestOf(await folder.readChangeset())) return changed(id);
       return { ok: true };
     });
-    if (!finished.ok && finished.code !== "broken") return finished;
+    if (!finished.ok && (finished.code !== "broken" || digest !== undefined)) return finished;
     await this.#end(folder);
     return { ok: true };
   }

@@ -2,13 +2,13 @@ import { resolve } from "node:path";
 import { fleetNamed, type NamedFleet } from "../../declarations/fleet.ts";
 import type { FleetManner } from "../../declarations/fleet-yaml.ts";
 import { loadProject, type Project } from "../../declarations/project.ts";
-import { DeclarationError } from "../../declarations/yaml/problem.ts";
 import { parseDuration } from "../../declarations/yaml/units.ts";
 import { TemplateError } from "../../fleet/items/faults.ts";
 import type { LeftOut } from "../../fleet/items/matching-files.ts";
 import { formatOf, type ItemSource, type ManifestFormat } from "../../fleet/items/source.ts";
 import type { FleetSpec, ItemTemplate, Reuse } from "../../fleet/model/item.ts";
 import type { RequestsOf } from "../../fleet/requests.ts";
+import { itemsOfNamed } from "../../operations/fleet-start.ts";
 import { printableLine } from "../../operations/wording/printable.ts";
 import { workerNamed } from "../../operations/workers.ts";
 import { UsageError } from "../terminal/arguments.ts";
@@ -106,23 +106,15 @@ function fromFile(fleet: NamedFleet, name: string | undefined, project: Project,
   if (options.over !== undefined || options.manifest !== undefined)
     throw new UsageError("--fleet NAME defines the items: omit --over and --manifest");
   refuseIdle(options, [...OF_MANIFESTS, ...OF_ITEMS], "is set in the file of --fleet NAME: change it there");
-  const { items, template } = fleet;
-  const source: ItemSource =
-    items.kind === "glob"
-      ? items
-      : { kind: "manifest", path: items.path, ...(items.format === null ? {} : { format: items.format }) };
-  const within = items.kind === "glob" ? [] : items.within.map((folder) => resolve(project.dir, folder));
   const said = specOf(fleet.worker, options, `fleets/${fleet.name}.yaml`, fleet);
   const spec: FleetSpec = {
     ...said,
     policy: options.policy ?? fleet.policyName,
   };
   return {
+    ...itemsOfNamed(fleet, project),
     spec,
-    requests: { source, template, within, templateDir: project.dir },
-    cwd: project.dir,
     allowEmpty: options.allowEmpty ?? fleet.allowEmpty,
-    mistakes: ({ problems }) => new DeclarationError(problems.map(({ about, fault }) => fleet.problemOf(about, fault))),
   };
 }
 

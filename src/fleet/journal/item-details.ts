@@ -20,6 +20,55 @@ export type EarlierAttempt = Pick<
   "attempt" | "status" | "run" | "exitCode" | "error" | "stderrLine" | "startedAt" | "endedAt" | "durationMs"
 >;
 
+/** One item of a list: what it is and how it ended, without what it printed. */
+export interface ListedItem {
+  readonly index: number;
+  readonly key: string;
+  readonly state: JournalItem["state"];
+  /** Of the last attempt that ended; null if none has. */
+  readonly status: string | null;
+  readonly code: string | null;
+  /** Claims of it, the present one included. */
+  readonly attempt: number;
+  readonly run: string | null;
+  /** ISO 8601. */
+  readonly endedAt: string | null;
+  readonly durationMs: number | null;
+}
+
+/** Which items are listed. What is absent does not filter. */
+export interface ItemFilter {
+  readonly state?: JournalItem["state"];
+  readonly status?: string;
+  /** A part of the key. */
+  readonly search?: string;
+  /** Only failed ones. */
+  readonly failed?: boolean;
+}
+
+/** In the order of the manifest, beginning after the item with this index. */
+export function listedItems(
+  db: Database,
+  fleet: number,
+  { state, status, search, failed = false }: ItemFilter,
+  { after, limit }: { readonly after: number; readonly limit: number },
+): ListedItem[] {
+  const terms: readonly (readonly [string, string | number | undefined])[] = [
+    ["state = ?", state],
+    ["status = ?", status],
+    ["instr(key, ?) > 0", search],
+    ["failed = ?", failed ? 1 : undefined],
+  ];
+  const given = terms.flatMap(([term, value]) => (value === undefined ? [] : [[term, value] as const]));
+  const rows = db.all<Omit<ListedItem, "endedAt"> & { readonly endedAt: number | null }>(
+    `SELECT position AS "index", key, state, status, nullif(code, '') AS code, attempt, run, ended_at AS endedAt,
+            duration_ms AS durationMs
+     FROM items WHERE fleet = ? AND position > ? ${given.map(([term]) => `AND ${term}`).join(" ")} ORDER BY position LIMIT ?`,
+    ...[fleet, after, ...given.map(([, value]) => value), limit],
+  );
+  return rows.map((row) => ({ ...row, endedAt: row.endedAt === null ? null : new Date(row.endedAt).toISOString() }));
+}
+
 /** What one item printed. */
 export interface ItemLog extends ItemStreams, Pick<ItemResult, "key" | "status" | "exitCode"> {}
 

@@ -16,7 +16,16 @@ import {
 } from "./fleets.ts";
 import { discardLoading, forgetEnded } from "./forget.ts";
 import { GroupedWrites } from "./grouped-writes.ts";
-import { type ItemLog, itemOf, type JournalItem, keysOf, logsOf } from "./item-details.ts";
+import {
+  type ItemFilter,
+  type ItemLog,
+  itemOf,
+  type JournalItem,
+  keysOf,
+  type ListedItem,
+  listedItems,
+  logsOf,
+} from "./item-details.ts";
 import { JournalQueue } from "./journal-queue.ts";
 import { type Loaded, type LoadOptions, loadItems } from "./load.ts";
 import {
@@ -218,6 +227,12 @@ export class FleetJournal implements Disposable {
   /** Null if the fleet has no item with this key. */
   item(fleet: string, key: string): JournalItem | null {
     return itemOf(this.#db, rowOf(this.#db, fleet).id, key);
+  }
+
+  /** Items in the order of the manifest, beginning after the item with the index `after`. */
+  items(fleet: string, filter: ItemFilter, page: { readonly after: number; readonly limit: number }): ListedItem[] {
+    this.#writes.flush();
+    return listedItems(this.#db, rowOf(this.#db, fleet).id, filter, page);
   }
 
   /** Keys of items, the first ones; for messages. */

@@ -121,8 +121,8 @@ export class GrantLedger implements Grants, AsyncDisposable {
 
 /** What `corral grants` shows; null for a directory that was granted for one operation. */
 function liveOf(record: GrantRecord): LiveGrant | null {
-  const { id, run, worker, through, grantedAt } = record;
-  const who = { id, run, worker, through, grantedAt };
+  const { id, run, root, worker, through, grantedAt } = record;
+  const who = { id, run, root, worker, through, grantedAt };
   if ("to" in record) return { ...who, to: record.to, scope: record.scope };
   const { directory, host, mode, scope } = record;
   return scope === "once" ? null : { ...who, directory, host, mode, scope };

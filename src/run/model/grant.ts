@@ -10,7 +10,6 @@ export type Mode = "read" | "write";
 export type GrantRecord = DirectoryGrantRecord | HostGrantRecord;
 
 interface Reported {
-  readonly root: string;
   /** The workers of `through` that were granted it: the one that asked, and all that lacked it above. */
   readonly granted: readonly string[];
   readonly why: string;

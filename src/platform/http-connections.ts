@@ -1,9 +1,6 @@
 import type { Server } from "node:http";
 import type { Socket } from "node:net";
 
-/** Of all clients together. */
-const MAX_CONNECTIONS = 128;
-
 /**
  * The connections of a server that takes a bounded number. Every process on this machine can open one, also
  * without a token: if all are taken, the oldest that has not shown one is closed, so silent clients shut out no other.
@@ -11,9 +8,12 @@ const MAX_CONNECTIONS = 128;
 export class Connections {
   /** In the order in which they came. */
   readonly #unknown = new Set<Socket>();
+  readonly #max: number;
   #count = 0;
 
-  constructor(server: Server) {
+  /** `max`: of all clients together. */
+  constructor(server: Server, max = 128) {
+    this.#max = max;
     server.on("connection", (socket) => this.#add(socket));
   }
 
@@ -23,7 +23,7 @@ export class Connections {
   }
 
   #add(socket: Socket): void {
-    if (this.#count >= MAX_CONNECTIONS) {
+    if (this.#count >= this.#max) {
       const [oldest] = this.#unknown;
       if (oldest === undefined) return void socket.destroy();
       this.#unknown.delete(oldest);

@@ -1,0 +1,84 @@
+import { isIP } from "node:net";
+import { resolve } from "node:path";
+import { type Address, isLoopback } from "../../serve/http/admission.ts";
+import { ListenError } from "../../serve/http/listener.ts";
+import { type LogLevel, openLog } from "../../serve/logging/log.ts";
+import { openService, ServiceRunningError } from "../../serve/service.ts";
+import { Tokens } from "../../state/service/tokens.ts";
+import { stateDirFrom } from "../../state/state-dir.ts";
+import { UsageError } from "../terminal/arguments.ts";
+import { stoppable } from "../terminal/stop.ts";
+import { say, type Terminal, withoutControls } from "../terminal/terminal.ts";
+
+export interface ServeOptions {
+  readonly project: string | readonly string[];
+  readonly listen: string;
+  readonly remote?: boolean;
+  readonly host: readonly string[];
+  readonly logLevel: LogLevel;
+}
+
+/** `corral serve`: projects over HTTP, until Ctrl-C. */
+export async function serveVerb(options: ServeOptions, terminal: Terminal): Promise<number> {
+  const { env, cwd, stdout, stderr } = terminal;
+  const address = addressOf(options.listen, cwd);
+  const isReachable = address.kind === "tcp" && !isLoopback(address.host);
+  if (isReachable && options.remote !== true)
+    throw new UsageError(
+      `--listen ${options.listen}: other machines can reach this address, and the connection is not encrypted; put a proxy with TLS in front of a loopback address, or say --remote`,
+    );
+  for (const name of options.host)
+    if (!/^[\w.-]{1,253}$/.test(name))
+      throw new UsageError(`--host takes a name without a port, not ${JSON.stringify(name)}`);
+  const stateDir = stateDirFrom(env);
+  const pretty = stderr.isTTY === true;
+  const write = (line: string): void => void stderr.write(pretty ? `${withoutControls(line.trimEnd())}\n` : line);
+  const log = openLog({ level: options.logLevel, pretty, write });
+  using stop = stoppable(terminal, () => log.info("stopping: what runs is cancelled; Ctrl-C again exits now"));
+  const projects = [options.project].flat().map((dir) => resolve(cwd, dir));
+  const how = { address, hosts: options.host, projects, stateDir, env, log };
+  await using service = await openService(how).catch((error: Error) => {
+    if (error instanceof ListenError)
+      throw new UsageError(`--listen ${options.listen}: ${error.message}`, { cause: error });
+    if (error instanceof ServiceRunningError) throw new UsageError(error.message, { cause: error });
+    throw error;
+  });
+  if (isReachable) say(terminal, "corral: other machines can reach this address, and tokens travel unencrypted");
+  const token = address.kind === "tcp" ? await firstToken(stateDir) : null;
+  stdout.write(`${urlOf(service.address)}\n`);
+  if (token !== null) stdout.write(`token (admin, shown only now): ${token}\n`);
+  log.info({ projects: service.projects }, "serving");
+  await new Promise<void>((done) => {
+    if (stop.signal.aborted) done();
+    stop.signal.addEventListener("abort", () => done(), { once: true });
+  });
+  return 0;
+}
+
+/** Null if there are tokens already. */
+async function firstToken(stateDir: string): Promise<string | null> {
+  const tokens = new Tokens(stateDir);
+  return (await tokens.list()).length > 0 ? null : (await tokens.create("first", ["admin"])).value;
+}
+
+function addressOf(text: string, cwd: string): Address {
+  if (text.startsWith("unix:")) {
+    const path = resolve(cwd, text.slice("unix:".length));
+    // The kernel takes no longer one, and Node would cut it.
+    if (text === "unix:" || Buffer.byteLength(path) > 107)
+      throw new UsageError("--listen unix: takes a path of at most 107 bytes");
+    return { kind: "unix", path };
+  }
+  const [, bracketed, plain, port = ""] = /^(?:\[([^\]]+)\]|([^:]+)):(\d{1,5})$/.exec(text) ?? [];
+  const host = bracketed ?? plain ?? "";
+  if (Number(port) > 65_535 || (host !== "localhost" && isIP(host) === 0))
+    throw new UsageError(
+      `--listen takes ADDRESS:PORT such as 127.0.0.1:7420, or unix:/PATH, not ${JSON.stringify(text)}`,
+    );
+  return { kind: "tcp", host, port: Number(port) };
+}
+
+function urlOf(address: Address): string {
+  if (address.kind === "unix") return `unix:${address.path}`;
+  return `http://${isIP(address.host) === 6 ? `[${address.host}]` : address.host}:${address.port}`;
+}

@@ -1,0 +1,137 @@
+import { z } from "zod";
+import { unknownChangeset } from "../../operations/changesets.ts";
+import { type Route, route } from "../http/route.ts";
+import { tarOf } from "../http/tar.ts";
+import type { Served } from "./service.ts";
+import { changesetId, digest, inProject, projectName, time, workerName } from "./shapes.ts";
+
+const listed = z.looseObject({
+  id: changesetId,
+  run: z.string(),
+  worker: z.string(),
+  project: projectName,
+  createdAt: time,
+  applying: z.boolean(),
+  counts: z.record(z.string(), z.int()),
+});
+const change = z.looseObject({
+  index: z.int(),
+  path: z.string(),
+  kind: z.enum(["create", "modify", "delete"]),
+  type: z.enum(["file", "directory", "link"]),
+  outcome: z.string(),
+  reason: z.string().nullable(),
+});
+const shown = z.looseObject({
+  id: changesetId,
+  run: z.string(),
+  worker: z.string(),
+  project: projectName,
+  createdAt: time,
+  digest,
+  changes: z.array(change),
+  diff: z.string().describe("A unified diff with the files as they are now"),
+});
+const inChangeset = z.strictObject({ changeset: changesetId });
+
+export function changesetRoutes({ projects, changesets }: Served): Route[] {
+  /** What belongs to no served project does not exist. @throws RequestError UNKNOWN_CHANGESET */
+  const owned = async (id: string) => {
+    const { mounts: _, project, ...found } = await changesets.show(id);
+    const name = projects.nameOf(project);
+    if (name === null) throw unknownChangeset(id, "there is no such changeset");
+    return { ...found, project: name };
+  };
+  return [
+    route(
+      {
+        method: "GET",
+        path: "/v1/changesets",
+        role: "read",
+        summary: "List what runs wrote and was not applied yet, the oldest first.",
+        query: z.strictObject({ ...inProject, worker: workerName.optional() }),
+        answers: { 200: z.object({ changesets: z.array(listed) }) },
+      },
+      async ({ query: { project, worker } }) => {
+        const dirs = new Set(projects.chosen(project).map(({ dir }) => dir));
+        const all = (await changesets.list(null)).flatMap((one) => {
+          if (!one.ok || !dirs.has(one.project) || (worker ?? one.worker) !== one.worker) return [];
+          const { ok: _, ...rest } = one;
+          return [{ ...rest, project: projects.nameOf(one.project) }];
+        });
+        return { status: 200, json: { changesets: all } };
+      },
+    ),
+    route(
+      {
+        method: "GET",
+        path: "/v1/changesets/{changeset}",
+        role: "read",
+        summary: "Show a changeset with its diff, and the digest that a decision on it names.",
+        params: inChangeset,
+        answers: { 200: shown },
+        faults: [404, 409, 500],
+      },
+      async ({ params: { changeset } }) => {
+        const found = await owned(changeset);
+        return { status: 200, json: { ...found, diff: await changesets.diff(changeset) } };
+      },
+    ),
+    route(
+      {
+        method: "GET",
+        path: "/v1/changesets/{changeset}/files",
+        role: "read",
+        summary: "Send the files that it would write as a tar archive, without links.",
+        params: inChangeset,
+        answers: { 200: { contentType: "application/x-tar", description: "Regular files and directories" } },
+        faults: [404, 409, 500],
+      },
+      async ({ params: { changeset } }) => {
+        await owned(changeset);
+        const headers = { "content-disposition": `attachment; filename="${changeset}.tar"` };
+        const pieces = tarOf(await changesets.files(changeset));
+        return { status: 200, contentType: "application/x-tar", headers, pieces };
+      },
+    ),
+    route(
+      {
+        method: "POST",
+        path: "/v1/changesets/{changeset}/apply",
+        role: "decide",
+        summary: "Apply changes. Rules of the project that deny still deny; no conflict is overwritten.",
+        params: inChangeset,
+        body: z.strictObject({
+          digest,
+          only: z.array(z.string().max(4096)).max(10_000).optional().describe("Paths; absent: all"),
+          which: z.array(z.int().min(0)).max(100_000).optional().describe("Indexes, in place of only"),
+        }),
+        answers: { 200: z.looseObject({ id: changesetId, changes: z.array(change), left: z.int() }) },
+        faults: [404, 409, 415, 422, 500],
+      },
+      async ({ params: { changeset }, body: { digest: seen, only, which } }) => {
+        await owned(changeset);
+        const what = { ...(only === undefined ? {} : { only }), ...(which === undefined ? {} : { which }) };
+        const applied = await changesets.apply(changeset, { approval: "agreed", digest: seen, ...what });
+        return { status: 200, json: applied };
+      },
+    ),
+    route(
+      {
+        method: "POST",
+        path: "/v1/changesets/{changeset}/discard",
+        role: "decide",
+        summary: "Discard a changeset. What was applied before stays.",
+        params: inChangeset,
+        body: z.strictObject({ digest }),
+        answers: { 200: z.object({ id: changesetId, outcome: z.literal("discarded") }) },
+        faults: [404, 409, 415, 500],
+      },
+      async ({ params: { changeset }, body }) => {
+        await owned(changeset);
+        await changesets.discard(changeset, body);
+        return { status: 200, json: { id: changeset, outcome: "discarded" } };
+      },
+    ),
+  ];
+}

@@ -1,0 +1,110 @@
+import { z } from "zod";
+import { nameFault } from "../../declarations/terms/names.ts";
+
+/* Forms that several routes share. Those of answers are open: a later Corral may add fields. */
+
+export const runId = z
+  .string()
+  .regex(/^[0-9a-f]{12}$/, "12 hexadecimal digits")
+  .describe("The id of a run");
+export const fleetId = z
+  .string()
+  .regex(/^[0-9a-f]{12}$/, "12 hexadecimal digits")
+  .describe("The id of a fleet");
+export const changesetId = z
+  .string()
+  .regex(/^[0-9a-f]{12}(\.\d{1,6})?$/, "the id of a run, and a number for a later one of the same session")
+  .describe("The id of a changeset");
+export const digest = z
+  .string()
+  .regex(/^[0-9a-f]{64}$/, "64 hexadecimal digits")
+  .describe("SHA-256 of what was shown");
+export const projectName = z
+  .string()
+  .min(1)
+  .max(80)
+  .regex(/^[\w.-]+$/)
+  .describe("A name of /v1/projects");
+export const workerName = z
+  .string()
+  .superRefine((name, context) => {
+    const fault = nameFault(name);
+    if (fault !== null) context.addIssue({ code: "custom", message: fault });
+  })
+  .describe("The name of a worker");
+export const policyName = workerName.describe("A policy in place of the project's; needs the role admin");
+export const time = z.iso.datetime().describe("ISO 8601, UTC");
+
+/** A number in a query. */
+export const count = (least: number, most: number) =>
+  z
+    .string()
+    .regex(/^\d{1,9}$/, "a whole number")
+    .transform(Number)
+    .refine((number) => number >= least && number <= most, `from ${least} to ${most}`);
+
+export const flag = z.enum(["true", "false"]).transform((text) => text === "true");
+
+export const inProject = { project: projectName.optional().describe("Absent: the only one, or for lists all") };
+
+const violation = z.looseObject({ code: z.string(), message: z.string() });
+
+export const fault = z.object({
+  error: z.object({
+    code: z.string().describe("docs/troubleshooting.md has all"),
+    message: z.string(),
+    problems: z.array(z.looseObject({ message: z.string() })).optional(),
+    violations: z.array(violation).optional(),
+  }),
+});
+
+export const runError = z.looseObject({ code: z.string(), message: z.string() }).nullable();
+
+export const changeset = z
+  .looseObject({ id: changesetId.nullable(), counts: z.record(z.string(), z.int()) })
+  .nullable()
+  .describe("What it wrote in staged mounts; null if nothing");
+
+const streams = z.object({ bytes: z.int(), keptBytes: z.int() });
+
+/** A run of the history, without the folder of its project and the process. */
+export const run = z.looseObject({
+  id: runId,
+  project: projectName,
+  kind: z.enum(["run", "session"]),
+  worker: z.string(),
+  status: z.string().describe("That of its result; running, interrupted or closed"),
+  queuedAt: time,
+  startedAt: time.nullable(),
+  endedAt: time.nullable(),
+  exitCode: z.int().nullable(),
+  signal: z.string().nullable(),
+  error: runError,
+  durationMs: z.number().nullable(),
+  changeset,
+  stdout: streams,
+  stderr: streams,
+  calls: z.array(z.looseObject({ run: runId, worker: z.string(), status: z.string() })),
+});
+
+export const result = z.looseObject({
+  run: runId,
+  worker: z.string(),
+  status: z.string(),
+  exitCode: z.int().nullable(),
+  output: z.unknown(),
+  stdout: z.string(),
+  stderr: z.string(),
+  truncated: z.boolean(),
+  violations: z.array(violation),
+  changes: z.array(z.looseObject({ path: z.string(), outcome: z.string() })),
+  changeset,
+  durationMs: z.number(),
+  error: runError,
+});
+
+export const EVENTS = {
+  contentType: "text/event-stream",
+  description:
+    "Server-sent events; data is JSON with the fields type and at. Send the id of the last one as Last-Event-ID to continue; 204: all were sent",
+};

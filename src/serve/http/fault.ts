@@ -1,0 +1,112 @@
+import { UnknownPolicyError } from "../../declarations/policy/policy.ts";
+import { DeclarationError, type Problem } from "../../declarations/yaml/problem.ts";
+import { ItemsError, TemplateError } from "../../fleet/items/faults.ts";
+import { EngineTrouble } from "../../isolation/port/driver.ts";
+import { EngineUnavailableError } from "../../isolation/port/engine.ts";
+import { ImageBuildError } from "../../isolation/port/images.ts";
+import { RequestError, type RequestErrorCode } from "../../operations/request-error.ts";
+import type { DescribedViolation } from "../../run/model/result.ts";
+import { StateDirError } from "../../state/state-dir.ts";
+
+export type Status = 400 | 401 | 403 | 404 | 405 | 409 | 413 | 415 | 422 | 500 | 503;
+
+/** The body of every error: `{"error": …}`. The codes are those of `--json`, and the service's own. */
+export interface FaultBody {
+  readonly code: string;
+  readonly message: string;
+  readonly problems?: readonly Problem[];
+  readonly violations?: readonly DescribedViolation[];
+}
+
+/** The service's own reason not to do what was asked. */
+export class ServiceFault extends Error {
+  override readonly name = "ServiceFault";
+  readonly status: Status;
+  readonly code: ServiceCode;
+
+  constructor(status: Status, code: ServiceCode, message: string) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+export type ServiceCode =
+  /** No token, or one that is unknown. */
+  | "UNAUTHORIZED"
+  /** The token does not have the role. */
+  | "FORBIDDEN"
+  /** The Host or the Origin of the request is not this service. */
+  | "FOREIGN_REQUEST"
+  | "NOT_FOUND"
+  | "METHOD_NOT_ALLOWED"
+  | "WRONG_CONTENT_TYPE"
+  | "TOO_LARGE"
+  | "WRONG_REQUEST"
+  | "TOO_MANY"
+  | "STOPPING"
+  | "UNKNOWN_PROJECT"
+  | "UNKNOWN_SESSION"
+  | "UNKNOWN_APPROVAL"
+  /** Somebody else was faster. */
+  | "ALREADY_DECIDED"
+  /** The question is not the one that was shown. */
+  | "QUESTION_CHANGED"
+  /** The service did not start it, or has removed its events. */
+  | "NO_EVENTS"
+  /** Its result is not there yet. */
+  | "RUN_NOT_OVER";
+
+/** What a client reads of an error. `isBug`: the log gets it, and the client nothing of it. */
+export function faultOf(error: unknown): {
+  readonly status: Status;
+  readonly body: FaultBody;
+  readonly isBug: boolean;
+} {
+  const fault = (status: Status, code: string, message: string, further: Partial<FaultBody> = {}) => ({
+    status,
+    body: { code, message, ...further },
+    isBug: false,
+  });
+  if (error instanceof ServiceFault) return fault(error.status, error.code, error.message);
+  if (error instanceof RequestError) {
+    const { code, message, violations } = error;
+    return fault(STATUSES[code] ?? 404, code, message, violations.length === 0 ? {} : { violations });
+  }
+  if (error instanceof DeclarationError)
+    return fault(422, "WRONG_DECLARATION", error.message, { problems: error.problems });
+  if (error instanceof TemplateError)
+    return fault(400, "WRONG_ITEMS", error.problems.map(({ about, fault }) => `${about}: ${fault}`).join("\n"));
+  const known = KNOWN.find(([kind]) => error instanceof kind);
+  if (known !== undefined) return fault(known[1], known[2], (error as Error).message);
+  return { ...fault(500, "INTERNAL", "unexpected error; the log of the service has it"), isBug: true };
+}
+
+type ErrorKind = abstract new (...args: never[]) => Error;
+
+const KNOWN: readonly (readonly [ErrorKind, Status, string])[] = [
+  [UnknownPolicyError, 400, "UNKNOWN_POLICY"],
+  [ItemsError, 400, "WRONG_ITEMS"],
+  [EngineUnavailableError, 503, "ENGINE_UNAVAILABLE"],
+  [EngineTrouble, 503, "ENGINE_TROUBLE"],
+  [ImageBuildError, 503, "IMAGE_NOT_BUILT"],
+  [StateDirError, 503, "STATE_DIRECTORY"],
+];
+
+/** All others are of something that does not exist. */
+const STATUSES: Partial<Record<RequestErrorCode, Status>> = {
+  AMBIGUOUS_ID: 400,
+  ATTACHMENT: 400,
+  ARGUMENTS: 400,
+  UNKNOWN_VALUE: 400,
+  CONTINUE: 409,
+  IMAGE_IN_USE: 409,
+  IMAGE_NOT_MADE: 422,
+  WORKER_REFUSED: 422,
+  FLEET_REFUSED: 422,
+  FLEET_NOT_ENDED: 409,
+  RUN_NOT_ENDED: 409,
+  CHANGESET_BUSY: 409,
+  CHANGESET_CHANGED: 409,
+  CHANGESET_BROKEN: 500,
+};

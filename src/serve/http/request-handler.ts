@@ -1,0 +1,87 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Log } from "../logging/log.ts";
+import { checkMeant, type OwnNames } from "./admission.ts";
+import { send, sendFault } from "./answer.ts";
+import { faultOf, ServiceFault } from "./fault.ts";
+import type { Caller } from "./route.ts";
+import type { Router } from "./router.ts";
+
+/** Requests at once; more are refused, so that memory is bounded. */
+const MAX_REQUESTS = 200;
+
+export interface Handling {
+  readonly router: Router;
+  readonly names: OwnNames;
+  readonly log: Log;
+  /** @throws ServiceFault */
+  readonly authenticate: (request: IncomingMessage) => Promise<Caller>;
+  /** The request came from a client with a valid token. */
+  readonly known: (request: IncomingMessage) => void;
+}
+
+/** Answers requests. What is asked of one before anything of it is believed comes first, the cheapest first. */
+export function requestHandler(handling: Handling): (request: IncomingMessage, response: ServerResponse) => void {
+  let open = 0;
+  return (request, response) => {
+    const gone = new AbortController();
+    const started = performance.now();
+    open += 1;
+    response.once("close", () => {
+      open -= 1;
+      gone.abort();
+    });
+    // A connection that breaks is no error of the service.
+    response.on("error", () => {});
+    request.on("error", () => {});
+    const about = { method: request.method, route: "", caller: "" };
+    const full = open > MAX_REQUESTS;
+    handle(request, response, { handling, gone: gone.signal, about, full })
+      .catch((error: unknown) => {
+        const { isBug, body } = faultOf(error);
+        if (isBug) handling.log.error({ ...about, ...whereOf(error) }, "unexpected error");
+        else handling.log.debug({ ...about, code: body.code }, "refused");
+        sendFault(response, error);
+      })
+      .finally(() => {
+        const ms = Math.round(performance.now() - started);
+        handling.log.debug({ ...about, status: response.statusCode, ms }, "request");
+      });
+  };
+}
+
+async function handle(
+  request: IncomingMessage,
+  response: ServerResponse,
+  {
+    handling,
+    gone,
+    about,
+    full,
+  }: { handling: Handling; gone: AbortSignal; about: Record<string, unknown>; full: boolean },
+): Promise<void> {
+  const { router, names, authenticate, known } = handling;
+  checkMeant(request, names);
+  if (full) throw new ServiceFault(503, "TOO_MANY", `${MAX_REQUESTS} requests are being answered already`);
+  const [path = "", query = "", more] = (request.url ?? "").split("?");
+  if (more !== undefined) throw new ServiceFault(400, "WRONG_REQUEST", "the URL has two queries");
+  const isPublic = request.method === "GET" && path === "/v1/health";
+  const caller = isPublic ? NOBODY : await authenticate(request);
+  about.caller = caller.name;
+  if (!isPublic) known(request);
+  const found = router.find(request.method ?? "", path);
+  // The pattern, and not the path, which may have a key of an item.
+  about.route = found.route.path;
+  await send(response, await router.run(found, new URLSearchParams(query), { caller, gone, request }));
+}
+
+const NOBODY: Caller = { name: "", roles: [], token: null };
+
+/** Where a bug is, without its message, which may hold contents and paths. */
+function whereOf(error: unknown): { readonly error: string; readonly at: readonly string[] } {
+  const { name = "", stack = "" } = error instanceof Error ? error : {};
+  const at = stack
+    .split("\n")
+    .filter((line) => /^\s+at /.test(line))
+    .slice(0, 5);
+  return { error: name, at: at.map((line) => line.trim().replaceAll(/(?:file:\/\/)?\/\S*\//g, "")) };
+}

@@ -1,0 +1,115 @@
+import type { IncomingMessage } from "node:http";
+import { z } from "zod";
+import type { Answer } from "./answer.ts";
+import { contentTypeOf, hasBody, readJson } from "./body.ts";
+import { ServiceFault } from "./fault.ts";
+import type { Caller, Route } from "./route.ts";
+
+const MAX_BODY_BYTES = 1024 ** 2;
+
+/** A route that fits a request, and the parts of the path that are parameters. */
+interface Found {
+  readonly route: Route;
+  readonly params: Readonly<Record<string, string>>;
+}
+
+/** Finds the route of a request, checks all that it brings, and runs it. */
+export class Router {
+  readonly #routes: readonly { readonly route: Route; readonly parts: readonly string[] }[];
+
+  constructor(routes: readonly Route[]) {
+    this.#routes = routes.map((route) => ({ route, parts: route.path.split("/") }));
+  }
+
+  /** @throws ServiceFault */
+  find(method: string, path: string): Found {
+    const asked = path.split("/");
+    const allowed: string[] = [];
+    for (const { route, parts } of this.#routes) {
+      const params = parts.length === asked.length ? paramsIn(parts, asked) : null;
+      if (params === null) continue;
+      if (route.method === method) return { route, params };
+      allowed.push(route.method);
+    }
+    if (allowed.length > 0)
+      throw new ServiceFault(405, "METHOD_NOT_ALLOWED", `this takes ${[...new Set(allowed)].join(", ")}`);
+    throw new ServiceFault(404, "NOT_FOUND", "there is no such resource; /openapi.json lists all");
+  }
+
+  /** @throws ServiceFault, and whatever the route throws */
+  async run(
+    { route, params: rawParams }: Found,
+    query: URLSearchParams,
+    {
+      caller,
+      gone,
+      request,
+    }: { readonly caller: Caller; readonly gone: AbortSignal; readonly request: IncomingMessage },
+  ): Promise<Answer> {
+    const { role } = route;
+    if (role !== null && !permits(caller, role))
+      throw new ServiceFault(403, "FORBIDDEN", `this needs a token with the role ${role}`);
+    const params = checked(route.params ?? NOTHING, decoded(rawParams), "path");
+    const asked = checked(route.query ?? NOTHING, single(query), "query");
+    return await route.handle({ params, query: asked, body: await bodyOf(route, request), caller, gone, request });
+  }
+}
+
+/** `admin` may do all, and each role may read. */
+export function permits({ roles }: Pick<Caller, "roles">, role: string): boolean {
+  return roles.some((own) => own === "admin" || own === role) || (role === "read" && roles.length > 0);
+}
+
+const NOTHING = z.strictObject({});
+
+async function bodyOf(route: Route, request: IncomingMessage): Promise<unknown> {
+  const { body, maxBodyBytes = MAX_BODY_BYTES, takesForm = false } = route;
+  if (takesForm && contentTypeOf(request) === "multipart/form-data") return undefined;
+  if (body !== undefined) return checked(body, await readJson(request, maxBodyBytes), "body");
+  if (hasBody(request)) throw new ServiceFault(400, "WRONG_REQUEST", "this takes no body");
+  return undefined;
+}
+
+/** The value as its schema has it. @throws ServiceFault */
+export function checked(schema: z.ZodType, raw: unknown, what: string): unknown {
+  const parsed = schema.safeParse(raw);
+  if (parsed.success) return parsed.data;
+  const issues = parsed.error.issues.slice(0, 20);
+  const lines = issues.map(({ path, message }) => `${[what, ...path].map(String).join(".")}: ${message}`);
+  throw new ServiceFault(400, "WRONG_REQUEST", lines.join("\n").slice(0, 4000));
+}
+
+function paramsIn(parts: readonly string[], asked: readonly string[]): Record<string, string> | null {
+  const params: Record<string, string> = {};
+  for (const [index, part] of parts.entries()) {
+    const given = asked[index] ?? "";
+    const name = /^\{(\w+)\}$/.exec(part)?.[1];
+    if (name !== undefined && given !== "") params[name] = given;
+    else if (part !== given) return null;
+  }
+  return params;
+}
+
+function decoded(params: Readonly<Record<string, string>>): Record<string, string> {
+  try {
+    return Object.fromEntries(Object.entries(params).map(([name, text]) => [name, decodeURIComponent(text)]));
+  } catch {
+    throw new ServiceFault(400, "WRONG_REQUEST", "the path is not valid UTF-8");
+  }
+}
+
+/** A key that comes twice could mean one thing here and another one in a proxy. */
+function single(query: URLSearchParams): Record<string, string> {
+  const given: Record<string, string> = Object.create(null);
+  for (const [name, value] of query) {
+    if (name === "token" || name === "access_token")
+      throw new ServiceFault(
+        400,
+        "WRONG_REQUEST",
+        "a token in a URL ends up in logs: send it in the header Authorization",
+      );
+    if (name in given) throw new ServiceFault(400, "WRONG_REQUEST", "a field of the query comes twice");
+    given[name] = value;
+  }
+  return { ...given };
+}

@@ -1,0 +1,99 @@
+import { isDeepStrictEqual } from "node:util";
+import type { Inbox } from "../../approval/inbox.ts";
+import { loadProject, type Project } from "../../declarations/project.ts";
+import type { FleetPlace } from "../../operations/fleets.ts";
+import type { Machine } from "../../operations/machine.ts";
+import type { Emit } from "../../run/model/events.ts";
+import { type Corral, openCorralFor } from "../../run/open/corral.ts";
+
+/** The project as its files were, ready to run; several runs use it at once. */
+interface Opened {
+  readonly project: Project;
+  readonly corral: Promise<Corral>;
+  users: number;
+  /** The files have changed since: it is closed with its last run. */
+  isOld: boolean;
+}
+
+/** One project of the service. Its files are read anew for everything that is started. */
+export class ServedProject implements AsyncDisposable {
+  /** In URLs and answers, which do not have the path of the folder. */
+  readonly name: string;
+  /** Absolute, with no symbolic link in it. */
+  readonly dir: string;
+  readonly place: FleetPlace;
+  readonly #machine: Machine;
+  readonly #inbox: Inbox;
+  readonly #emit: Emit;
+  #current: Opened | null = null;
+  readonly #closing = new Set<Promise<unknown>>();
+
+  constructor(
+    at: { readonly name: string; readonly dir: string },
+    { machine, inbox, emit }: { readonly machine: Machine; readonly inbox: Inbox; readonly emit: Emit },
+  ) {
+    this.name = at.name;
+    this.dir = at.dir;
+    this.place = { ...machine, projectDir: at.dir };
+    this.#machine = machine;
+    this.#inbox = inbox;
+    this.#emit = emit;
+  }
+
+  /** @throws DeclarationError with every mistake in its files */
+  async load(): Promise<Project> {
+    return await loadProject(this.dir, this.#machine.engineEnv);
+  }
+
+  /**
+   * Runs something with the project as its files are now.
+   *
+   * @throws DeclarationError, EngineUnavailableError
+   */
+  async use<T>(act: (corral: Corral) => Promise<T>): Promise<T> {
+    const opened = this.#openedFor(await this.load());
+    opened.users += 1;
+    try {
+      return await act(await opened.corral);
+    } catch (error) {
+      // The next one tries again.
+      await opened.corral.catch(() => this.#retire(opened));
+      throw error;
+    } finally {
+      opened.users -= 1;
+      if (opened.isOld && opened.users === 0) this.#close(opened);
+    }
+  }
+
+  /** What runs in it has ended before. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#current !== null) this.#retire(this.#current);
+    await Promise.allSettled(this.#closing);
+  }
+
+  #openedFor(project: Project): Opened {
+    const current = this.#current;
+    if (current !== null && isDeepStrictEqual(current.project, project)) return current;
+    if (current !== null) this.#retire(current);
+    const { stateDir, engineEnv } = this.#machine;
+    const person = this.#inbox.approver(this.name, project.approval.timeoutMs);
+    const corral = openCorralFor(project, { stateDir, engineEnv, person, emit: this.#emit });
+    // Whoever uses it gets the error.
+    corral.catch(() => {});
+    this.#current = { project, corral, users: 0, isOld: false };
+    return this.#current;
+  }
+
+  #retire(opened: Opened): void {
+    if (this.#current === opened) this.#current = null;
+    if (opened.isOld) return;
+    opened.isOld = true;
+    if (opened.users === 0) this.#close(opened);
+  }
+
+  #close({ corral }: Opened): void {
+    const closed = corral.then((one) => one[Symbol.asyncDispose]()).catch(() => {});
+    this.#closing.add(closed);
+    void closed.finally(() => this.#closing.delete(closed));
+  }
+}

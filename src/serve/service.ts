@@ -1,0 +1,132 @@
+import { join } from "node:path";
+import { Inbox } from "../approval/inbox.ts";
+import { loadProject } from "../declarations/project.ts";
+import { Changesets } from "../operations/changesets.ts";
+import { reapCells } from "../operations/machine.ts";
+import { packageVersion } from "../operations/package-version.ts";
+import { tryHoldFile } from "../state/file-lock.ts";
+import { lockOwner } from "../state/owner.ts";
+import { EventLogs } from "../state/service/event-log.ts";
+import { StartedFleets as FleetRecord } from "../state/service/started-fleets.ts";
+import { Tokens } from "../state/service/tokens.ts";
+import { UploadFolder } from "../state/service/upload-folder.ts";
+import { makeClosedDir, makeStateDir } from "../state/state-dir.ts";
+import { statePaths } from "../state/state-paths.ts";
+import { routesOf } from "./api/routes.ts";
+import { type Address, ownNames } from "./http/admission.ts";
+import { authenticated, SOCKET_CALLER } from "./http/authentication.ts";
+import { type Listener, listen } from "./http/listener.ts";
+import { requestHandler } from "./http/request-handler.ts";
+import { Router } from "./http/router.ts";
+import type { Log } from "./logging/log.ts";
+import { ServedProject } from "./projects/served-project.ts";
+import { projectNames, ServedProjects } from "./projects/served-projects.ts";
+import { OpenSessions } from "./work/open-sessions.ts";
+import { StartedFleets } from "./work/started-fleets.ts";
+import { StartedRuns } from "./work/started-runs.ts";
+
+/** How long clients may take for the answers that are under way when the service is stopped. */
+const GRACE_MS = 3000;
+
+export interface ServiceOptions {
+  readonly address: Address;
+  /** Names of the machine, beside its own, that clients may ask for. */
+  readonly hosts: readonly string[];
+  /** Folders of projects. */
+  readonly projects: readonly string[];
+  readonly stateDir: string;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly log: Log;
+}
+
+export interface Service extends AsyncDisposable {
+  readonly address: Address;
+  /** The names of the projects. */
+  readonly projects: readonly string[];
+}
+
+/** Another service uses the state directory. */
+export class ServiceRunningError extends Error {
+  override readonly name = "ServiceRunningError";
+}
+
+/**
+ * Serves projects over HTTP until it is disposed: what runs is cancelled then, and fleets wait for the next service, which
+ * continues them. So it does with those of a service that was killed.
+ *
+ * @throws DeclarationError, ListenError, ServiceRunningError, StateDirError
+ */
+export async function openService({ address, hosts, projects: dirs, ...machine }: ServiceOptions): Promise<Service> {
+  const { stateDir, env, log } = machine;
+  await makeStateDir(stateDir);
+  const { service: dir } = statePaths(stateDir);
+  await makeClosedDir(dir);
+  await using opening = new AsyncDisposableStack();
+  const lock = await tryHoldFile(join(dir, "lock"), lockOwner());
+  if (lock === null)
+    throw new ServiceRunningError(
+      "another `corral serve` uses this state directory: stop it, or add the project to it",
+    );
+  opening.use(lock);
+  const over = new AbortController();
+  const inbox = new Inbox();
+  const logs = new EventLogs(stateDir);
+  const runs = new StartedRuns(logs, log, over.signal);
+  const opened = [...projectNames(await realDirs(dirs, env))].map(([name, dir]) => {
+    const shared = { machine: { stateDir, engineEnv: env }, inbox, emit: runs.see.bind(runs) };
+    return opening.use(new ServedProject({ name, dir }, shared));
+  });
+  const projects = new ServedProjects(opened);
+  const uploads = opening.use(await UploadFolder.make(stateDir));
+  const changesets = await Changesets.open(stateDir, env, () => log.info("an interrupted application was finished"));
+  const fleets = new StartedFleets({ logs, record: new FleetRecord(stateDir), log, over: over.signal });
+  const sessions = new OpenSessions(log, over.signal);
+  await logs.prepare({ type: "interrupted" });
+  const served = { stateDir, projects, inbox, changesets, runs, fleets, sessions, logs, uploads, over: over.signal };
+  const router = new Router(routesOf(served, env, packageVersion()));
+  const tokens = new Tokens(stateDir);
+  let handle: ReturnType<typeof requestHandler> | null = null;
+  const listener: Listener = await listen(address, (request, response) => handle?.(request, response));
+  handle = requestHandler({
+    router,
+    names: ownNames(listener.address, hosts),
+    log,
+    authenticate: async (request) => (address.kind === "unix" ? SOCKET_CALLER : await authenticated(request, tokens)),
+    known: (request) => listener.known(request),
+  });
+  // After a service that was killed its containers are removed, and its fleets go on.
+  void resume(opened, fleets, { stateDir, engineEnv: env }, log);
+  const rest = opening.move();
+  return {
+    address: listener.address,
+    projects: opened.map(({ name }) => name),
+    async [Symbol.asyncDispose]() {
+      await using _ = rest;
+      over.abort(new Error("the service is being stopped"));
+      await Promise.all([listener.close(GRACE_MS), sessions.end(), runs.idle(), fleets.idle()]);
+    },
+  };
+}
+
+async function resume(
+  projects: readonly ServedProject[],
+  fleets: StartedFleets,
+  machine: Parameters<typeof reapCells>[0],
+  log: Log,
+): Promise<void> {
+  try {
+    await reapCells(machine);
+  } catch (error) {
+    log.warn({ error: (error as Error).name }, "the Engine does not answer: runs will be refused until it does");
+  }
+  for (const project of projects)
+    await fleets.resume(project).catch((error: Error) => {
+      log.warn({ project: project.name, error: error.name }, "fleets of a project could not be looked for");
+    });
+}
+
+/** Each folder once. Their files are checked now, so that a service does not begin with projects that cannot run. */
+async function realDirs(dirs: readonly string[], env: ServiceOptions["env"]): Promise<string[]> {
+  const real = await Promise.all(dirs.map(async (dir) => (await loadProject(dir, env)).dir));
+  return [...new Set(real)];
+}

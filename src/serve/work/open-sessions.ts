@@ -1,0 +1,144 @@
+import { refusedError } from "../../operations/request-error.ts";
+import { workerNamed } from "../../operations/workers.ts";
+import type { SettledChanges } from "../../run/changes/settled-run.ts";
+import { type OpenedSession, openSession } from "../../run/open-session.ts";
+import { usefulTools } from "../../run/session/offered-tools.ts";
+import type { ToolResult } from "../../tools/tool-result.ts";
+import { ServiceFault } from "../http/fault.ts";
+import type { Log } from "../logging/log.ts";
+import type { ServedProject } from "../projects/served-project.ts";
+
+/** Each may have a container. */
+const MAX_SESSIONS = 64;
+/** A session that nobody uses ends; what it wrote waits. */
+export const IDLE_MS = 30 * 60_000;
+/** Calls of one session at once. */
+const MAX_CALLS = 16;
+
+type Open = Extract<OpenedSession, { ok: true }>;
+
+/** A session as clients see it. Its id is that of its run. */
+export interface ShownSession {
+  readonly id: string;
+  readonly project: string;
+  readonly worker: string;
+  /** The tools that it has. */
+  readonly tools: readonly string[];
+  /** ISO 8601. */
+  readonly openedAt: string;
+}
+
+interface Kept {
+  readonly shown: ShownSession;
+  readonly session: Open;
+  readonly close: () => void;
+  readonly closed: Promise<void>;
+  calls: number;
+  timer: NodeJS.Timeout | undefined;
+}
+
+/** The sandboxes that clients use by tools. */
+export class OpenSessions {
+  readonly #log: Log;
+  readonly #over: AbortSignal;
+  readonly #idleMs: number;
+  readonly #sessions = new Map<string, Kept>();
+  #opening = 0;
+
+  constructor(log: Log, over: AbortSignal, idleMs = IDLE_MS) {
+    this.#log = log;
+    this.#over = over;
+    this.#idleMs = idleMs;
+  }
+
+  get all(): readonly ShownSession[] {
+    return [...this.#sessions.values()].map(({ shown }) => shown);
+  }
+
+  /** @throws RequestError WORKER_REFUSED, UNKNOWN_WORKER */
+  async open(project: ServedProject, workerName: string, policy: string | null): Promise<ShownSession> {
+    if (this.#sessions.size + this.#opening >= MAX_SESSIONS)
+      throw new ServiceFault(503, "TOO_MANY", `${MAX_SESSIONS} sessions are open already`);
+    this.#opening += 1;
+    const opened = Promise.withResolvers<ShownSession>();
+    const closing = Promise.withResolvers<void>();
+    // The project stays open as long as the session is.
+    const closed = project.use(async (corral) => {
+      const worker = workerNamed(workerName, corral.project);
+      const how = policy === null ? {} : { policy };
+      const session = await openSession({ worker, signal: this.#over, ...how }, corral.environment);
+      if (!session.ok) throw refusedError("WORKER_REFUSED", worker.name, session.violations);
+      const openedAt = new Date().toISOString();
+      const { run: id } = session;
+      const shown = { id, project: project.name, worker: worker.name, tools: usefulTools(worker), openedAt };
+      const kept: Kept = { shown, session, close: closing.resolve, closed: ended(), calls: 0, timer: undefined };
+      this.#sessions.set(id, kept);
+      this.#rest(kept);
+      opened.resolve(shown);
+      try {
+        await closing.promise;
+      } finally {
+        clearTimeout(kept.timer);
+        this.#sessions.delete(id);
+        await session[Symbol.asyncDispose]();
+        this.#log.info({ run: id, worker: worker.name }, "session ended");
+      }
+    });
+    const ended = (): Promise<void> => closed;
+    closed.catch((error: Error) => opened.reject(error));
+    try {
+      return await opened.promise;
+    } finally {
+      this.#opening -= 1;
+    }
+  }
+
+  /** @throws ServiceFault UNKNOWN_SESSION */
+  find(id: string): ShownSession {
+    return this.#kept(id).shown;
+  }
+
+  /** @throws ServiceFault UNKNOWN_SESSION, TOO_MANY */
+  async runTool(id: string, tool: string, input: unknown, signal: AbortSignal): Promise<ToolResult> {
+    const kept = this.#kept(id);
+    if (kept.calls >= MAX_CALLS)
+      throw new ServiceFault(503, "TOO_MANY", `${MAX_CALLS} calls of this session are running`);
+    kept.calls += 1;
+    clearTimeout(kept.timer);
+    try {
+      return await kept.session.session.runTool(tool, input, signal);
+    } finally {
+      kept.calls -= 1;
+      if (kept.calls === 0) this.#rest(kept);
+    }
+  }
+
+  /** Ends it, and applies the changes for which there is consent; null if there are none. @throws ServiceFault UNKNOWN_SESSION */
+  async finish(id: string): Promise<SettledChanges | null> {
+    const kept = this.#kept(id);
+    try {
+      return await kept.session.finish();
+    } finally {
+      kept.close();
+      await kept.closed;
+    }
+  }
+
+  /** Ends all. What they wrote waits. */
+  async end(): Promise<void> {
+    const all = [...this.#sessions.values()];
+    for (const { close } of all) close();
+    await Promise.allSettled(all.map(({ closed }) => closed));
+  }
+
+  #rest(kept: Kept): void {
+    clearTimeout(kept.timer);
+    kept.timer = setTimeout(kept.close, this.#idleMs).unref();
+  }
+
+  #kept(id: string): Kept {
+    const kept = this.#sessions.get(id);
+    if (kept === undefined) throw new ServiceFault(404, "UNKNOWN_SESSION", "there is no such session, or it has ended");
+    return kept;
+  }
+}

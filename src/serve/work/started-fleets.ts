@@ -1,0 +1,111 @@
+import type { FleetEvent, FleetSummary } from "../../fleet/events.ts";
+import { listFleets } from "../../operations/fleets.ts";
+import { RequestError } from "../../operations/request-error.ts";
+import { type FleetStart, runFleet } from "../../operations/run-fleet.ts";
+import type { Corral } from "../../run/open/corral.ts";
+import type { EventLog, EventLogs } from "../../state/service/event-log.ts";
+import type { StartedFleets as FleetRecord } from "../../state/service/started-fleets.ts";
+import { ServiceFault } from "../http/fault.ts";
+import type { Log } from "../logging/log.ts";
+import type { ServedProject } from "../projects/served-project.ts";
+import { sentFleetEvent } from "./fleet-events.ts";
+
+/** They share the machine: more would only wait for each other. */
+const MAX_FLEETS = 16;
+/** The newest of a project in which those to continue are looked for. */
+const MAX_LOOKED = 10_000;
+
+/** The fleets that the service runs. One that it does not end is continued by the next service. */
+export class StartedFleets {
+  readonly #logs: EventLogs;
+  readonly #record: FleetRecord;
+  readonly #log: Log;
+  readonly #over: AbortSignal;
+  readonly #running = new Map<string, Promise<void>>();
+  #count = 0;
+
+  constructor({ logs, record, log, over }: { logs: EventLogs; record: FleetRecord; log: Log; over: AbortSignal }) {
+    this.#logs = logs;
+    this.#record = record;
+    this.#log = log;
+    this.#over = over;
+  }
+
+  /** Answers with its id when all items are read and checked. `start` is made with the project as its files are now. @throws RequestError FLEET_REFUSED, UNKNOWN_FLEET */
+  async start(project: ServedProject, startOf: (corral: Corral) => Promise<FleetStart>): Promise<string> {
+    if (this.#count >= MAX_FLEETS) throw new ServiceFault(503, "TOO_MANY", `${MAX_FLEETS} fleets are running already`);
+    this.#count += 1;
+    const loaded = Promise.withResolvers<string>();
+    const over = this.#run(project, startOf, loaded.resolve)
+      .catch((error: Error) => loaded.reject(error))
+      .finally(() => {
+        this.#count -= 1;
+      });
+    // If it ends without having loaded anything, somebody must be told.
+    void over.then(() => loaded.reject(new RequestError("FLEET_REFUSED", "", "the fleet ended before it had begun")));
+    const id = await loaded.promise;
+    this.#running.set(id, over);
+    void over.finally(() => this.#running.delete(id));
+    return id;
+  }
+
+  /** Continues what an earlier service has started in this project and not ended. */
+  async resume(project: ServedProject): Promise<void> {
+    const fleets = new Map((await listFleets(project.place, MAX_LOOKED)).map((fleet) => [fleet.id, fleet]));
+    for (const id of await this.#record.list(project.dir)) {
+      const state = fleets.get(id)?.state;
+      if (state !== "interrupted" && state !== "paused") {
+        await this.#record.remove(project.dir, id);
+        continue;
+      }
+      try {
+        await this.start(project, async () => ({ kind: "resume", fleet: id }));
+        this.#log.info({ project: project.name, fleet: id }, "fleet continued");
+      } catch (error) {
+        this.#log.warn(
+          { project: project.name, fleet: id, error: (error as Error).name },
+          "a fleet could not be continued",
+        );
+      }
+    }
+  }
+
+  async idle(): Promise<void> {
+    await Promise.allSettled(this.#running.values());
+  }
+
+  async #run(
+    project: ServedProject,
+    startOf: (corral: Corral) => Promise<FleetStart>,
+    loaded: (fleet: string) => void,
+  ): Promise<void> {
+    let events: EventLog | null = null;
+    let id = "";
+    const recorded: Promise<void>[] = [];
+    const onEvent = (event: FleetEvent): void => {
+      if (event.type === "loaded") {
+        id = event.fleet;
+        events = this.#logs.append(id);
+        recorded.push(this.#record.add(project.dir, id));
+      }
+      events?.write(sentFleetEvent(event), event.type === "ended");
+      if (event.type === "loaded") loaded(id);
+    };
+    try {
+      const summary = await project.use(async (corral): Promise<FleetSummary> => {
+        const results = runFleet(corral, await startOf(corral), { onEvent, stop: this.#over });
+        // The results are in the journal: here they are only taken.
+        for (;;) {
+          const next = await results.next();
+          if (next.done) return next.value;
+        }
+      });
+      this.#log.info({ project: project.name, fleet: id, state: summary.state }, "fleet ended");
+    } finally {
+      await Promise.allSettled(recorded);
+      (events as EventLog | null)?.end();
+      // One that the end of the service stopped is continued by the next.
+      if (id !== "" && !this.#over.aborted) await this.#record.remove(project.dir, id);
+    }
+  }
+}

@@ -1,0 +1,134 @@
+import { runWorker, withArguments, workerNamed } from "../../operations/workers.ts";
+import type { RunEvent } from "../../run/model/events.ts";
+import type { RunResult } from "../../run/model/result.ts";
+import type { EventLog, EventLogs } from "../../state/service/event-log.ts";
+import { ServiceFault } from "../http/fault.ts";
+import type { Log } from "../logging/log.ts";
+import type { ServedProject } from "../projects/served-project.ts";
+import { RunEvents, type SentEvent } from "./run-events.ts";
+
+/** Each may have a container. */
+const MAX_RUNS = 64;
+
+export interface RunOrder {
+  readonly project: ServedProject;
+  readonly worker: string;
+  readonly words: readonly string[];
+  readonly input: unknown;
+  readonly attachments: readonly { readonly path: string; readonly name: string }[];
+  readonly continues?: string;
+  readonly policy: string | null;
+  /** When the run has ended, or was not started. */
+  readonly ended: () => Promise<void>;
+}
+
+interface Followed {
+  readonly log: EventLog;
+  readonly events: RunEvents;
+}
+
+/** The runs that the service has started and that have not ended. */
+export class StartedRuns {
+  readonly #logs: EventLogs;
+  readonly #log: Log;
+  readonly #followed = new Map<string, Followed>();
+  readonly #running = new Map<string, Promise<void>>();
+  readonly #over: AbortSignal;
+  #count = 0;
+
+  constructor(logs: EventLogs, log: Log, over: AbortSignal) {
+    this.#logs = logs;
+    this.#log = log;
+    this.#over = over;
+  }
+
+  /** Receives every event of every project; masked. */
+  see(event: RunEvent): void {
+    const followed = this.#followed.get(event.root);
+    const sent = followed?.events.sent(event) ?? null;
+    if (followed === undefined || sent === null) return;
+    try {
+      followed.log.write(sent, event.type === "ended" && event.run === event.root);
+    } catch (error) {
+      this.#log.error(
+        { run: event.root, code: (error as NodeJS.ErrnoException).code },
+        "an event could not be written",
+      );
+    }
+  }
+
+  /** Answers with the id of the run when it has begun. @throws RequestError, DeclarationError, ServiceFault if it cannot begin */
+  async start(order: RunOrder): Promise<string> {
+    if (this.#count >= MAX_RUNS) {
+      await order.ended();
+      throw new ServiceFault(503, "TOO_MANY", `${MAX_RUNS} runs are running already`);
+    }
+    const begun = Promise.withResolvers<string>();
+    let id: string | null = null;
+    this.#count += 1;
+    const onBegun = (run: string): void => {
+      id = run;
+      begun.resolve(run);
+    };
+    const done = this.#run(order, onBegun).then(
+      (result) => this.#end(result),
+      (error: Error) => {
+        begun.reject(error);
+        if (id !== null) this.#fail(id, error);
+      },
+    );
+    const over = done.finally(async () => {
+      this.#count -= 1;
+      await order.ended();
+    });
+    over.catch(() => {});
+    const run = await begun.promise;
+    this.#running.set(run, over);
+    void over.finally(() => this.#running.delete(run)).catch(() => {});
+    return run;
+  }
+
+  /** When the run has ended; null if it is none of those that run. */
+  ending(run: string): Promise<void> | null {
+    return this.#running.get(run) ?? null;
+  }
+
+  /** When all have ended. */
+  async idle(): Promise<void> {
+    await Promise.allSettled(this.#running.values());
+  }
+
+  async #run(order: RunOrder, begun: (run: string) => void): Promise<RunResult> {
+    const { project, input, attachments, words, continues, policy } = order;
+    return await project.use(async ({ environment, project: { workers } }) => {
+      const worker = withArguments(workerNamed(order.worker, { workers }), words);
+      // Only to learn the id: what is sent comes from `see`, without secrets.
+      const emit = (event: RunEvent): void => {
+        if (event.type === "requested" && event.run === event.root && !this.#followed.has(event.run)) {
+          this.#followed.set(event.run, { log: this.#logs.append(event.run), events: new RunEvents() });
+          begun(event.run);
+        }
+        environment.emit(event);
+      };
+      const request = { worker, words, input, attachments, cwd: project.dir, policy, signal: this.#over };
+      const earlier = continues === undefined ? {} : { continues };
+      return await runWorker({ ...request, ...earlier }, { ...environment, emit });
+    });
+  }
+
+  #end(result: RunResult): void {
+    const { run, worker, status, durationMs } = result;
+    this.#followed.get(run)?.log.end(JSON.stringify(result));
+    this.#followed.delete(run);
+    this.#log.info({ run, worker, status, durationMs: Math.round(durationMs) }, "run ended");
+  }
+
+  /** Only for a bug, or a host that fails. */
+  #fail(run: string, error: Error): void {
+    const log = this.#followed.get(run)?.log;
+    log?.write({ type: "failed", at: new Date().toISOString(), run } as SentEvent, true);
+    log?.end();
+    this.#followed.delete(run);
+    this.#log.error({ run, error: error.name }, "a run failed to run");
+  }
+}

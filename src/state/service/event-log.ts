@@ -1,0 +1,258 @@
+import {
+  closeSync,
+  constants,
+  existsSync,
+  fstatSync,
+  openSync,
+  readSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
+import { mkdir, readdir, readFile, rm, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { nullFor } from "../../platform/errno.ts";
+import { statePaths } from "../state-paths.ts";
+
+/** One event, as JSON; `type` names it. */
+export interface LoggedEvent {
+  readonly type: string;
+}
+
+/** A line of the log. Its end in bytes is its id: a reader that continues there misses nothing and sees nothing twice. */
+export interface EventLine {
+  readonly id: number;
+  readonly json: string;
+}
+
+/** Of one log. What comes later is left out, and a line says so; the last event is always written. */
+export const MAX_LOG_BYTES = 64 * 1024 ** 2;
+/** Of all logs together, and how many. The oldest are removed. */
+const MAX_LOGS = 2000;
+const MAX_TOTAL_BYTES = 2 * 1024 ** 3;
+const READ_BYTES = 256 * 1024;
+const MAX_LINE_BYTES = 8 * 1024 ** 2;
+const NAME = /^[0-9a-f]{12}$/;
+
+/** No line has this id. */
+export class EventIdError extends Error {
+  override readonly name = "EventIdError";
+}
+
+/** The events of what a service started, on disk: what a client has not read yet takes no memory, and outlives the service. */
+export class EventLogs {
+  readonly #dir: string;
+  readonly #open = new Map<string, EventLog>();
+
+  constructor(stateDir: string) {
+    this.#dir = join(statePaths(stateDir).service, "events");
+  }
+
+  /** Ready for logs; removes the oldest. Those that a dead service left open get `last` as their end. */
+  async prepare(last: LoggedEvent): Promise<void> {
+    await mkdir(this.#dir, { recursive: true, mode: 0o700 });
+    await this.prune();
+    for (const name of await this.#names()) {
+      if (existsSync(this.#path(name, ".end"))) continue;
+      const log = this.append(name);
+      log.write(last);
+      log.end();
+    }
+  }
+
+  /** Opens the log of a run or a fleet, to write to; continues one that is there. */
+  append(id: string): EventLog {
+    const known = this.#open.get(id);
+    if (known !== undefined) return known;
+    rmSync(this.#path(id, ".end"), { force: true });
+    const log = new EventLog(this.#path(id), (result) => {
+      writeFileSync(this.#path(id, ".end"), result, { mode: 0o600 });
+      this.#open.delete(id);
+    });
+    this.#open.set(id, log);
+    return log;
+  }
+
+  has(id: string): boolean {
+    return NAME.test(id) && existsSync(this.#path(id));
+  }
+
+  /** Lines after `from`, some at a time; waits for new ones until the log has ended. Ends early with the signal. @throws EventIdError */
+  async *read(
+    id: string,
+    from: number,
+    signal: AbortSignal,
+    idleMs: number,
+  ): AsyncGenerator<EventLine[], void, undefined> {
+    const fd = openSync(this.#path(id), constants.O_RDONLY | constants.O_NOFOLLOW);
+    try {
+      let at = startOf(fd, from);
+      while (!signal.aborted) {
+        // Asked first: what is written before the end is then read.
+        const log = this.#open.get(id);
+        const lines = linesFrom(fd, at);
+        at = lines.at(-1)?.id ?? at;
+        if (lines.length > 0) yield lines;
+        else if (log === undefined) return;
+        else if (!(await log.changed(signal, idleMs)) && !signal.aborted) yield [];
+      }
+    } finally {
+      closeSync(fd);
+    }
+  }
+
+  /** The JSON that the end of a log has; null if there is none. */
+  async result(id: string): Promise<string | null> {
+    if (!NAME.test(id)) return null;
+    return (await readFile(this.#path(id, ".end"), "utf8").catch(nullFor("ENOENT"))) || null;
+  }
+
+  /** The end of the newest line, for clients that want only what comes. */
+  endOf(id: string): number {
+    const fd = openSync(this.#path(id), constants.O_RDONLY | constants.O_NOFOLLOW);
+    try {
+      return fstatSync(fd).size;
+    } finally {
+      closeSync(fd);
+    }
+  }
+
+  async prune(): Promise<void> {
+    const files: { name: string; bytes: number; ms: number }[] = [];
+    for (const name of await this.#names()) {
+      const found = await stat(this.#path(name)).catch(nullFor("ENOENT"));
+      if (found !== null) files.push({ name, bytes: found.size, ms: found.mtimeMs });
+    }
+    let bytes = 0;
+    for (const [index, file] of files.sort((a, b) => b.ms - a.ms).entries()) {
+      bytes += file.bytes;
+      if ((index < MAX_LOGS && bytes <= MAX_TOTAL_BYTES) || this.#open.has(file.name)) continue;
+      for (const end of ["", ".end"]) await rm(this.#path(file.name, end), { force: true });
+    }
+  }
+
+  async #names(): Promise<string[]> {
+    return ((await readdir(this.#dir).catch(nullFor("ENOENT"))) ?? []).filter((name) => NAME.test(name));
+  }
+
+  #path(id: string, end = ""): string {
+    if (!NAME.test(id)) throw new RangeError("that is not the id of a run or a fleet");
+    return join(this.#dir, `${id}${end}`);
+  }
+}
+
+/** A log that is being written. Written at once, so nothing waits in memory and the order is that of the events. */
+export class EventLog {
+  readonly #fd: number;
+  readonly #onEnd: (result: string) => void;
+  #bytes: number;
+  #isFull = false;
+  #isOver = false;
+  #next = Promise.withResolvers<void>();
+
+  constructor(path: string, onEnd: (result: string) => void) {
+    const { O_CREAT, O_APPEND, O_RDWR, O_NOFOLLOW } = constants;
+    this.#fd = openSync(path, O_CREAT | O_APPEND | O_RDWR | O_NOFOLLOW, 0o600);
+    this.#onEnd = onEnd;
+    this.#bytes = fstatSync(this.#fd).size;
+    this.#closeLine();
+  }
+
+  /** `isLast`: is written although the log is full. Throws if the disk refuses it. */
+  write(event: LoggedEvent, isLast = false): void {
+    if (this.#isOver) return;
+    const line = Buffer.from(`${JSON.stringify(event)}\n`);
+    const fits = this.#bytes + line.length <= MAX_LOG_BYTES && line.length <= MAX_LINE_BYTES;
+    if (fits || (isLast && line.length <= MAX_LINE_BYTES)) this.#put(line);
+    else if (!this.#isFull) {
+      this.#isFull = true;
+      this.#put(Buffer.from(`${JSON.stringify({ type: "left_out", maxBytes: MAX_LOG_BYTES })}\n`));
+    }
+  }
+
+  /** No event follows. `result`: JSON that is kept beside it. */
+  end(result = ""): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    closeSync(this.#fd);
+    try {
+      this.#onEnd(result);
+    } finally {
+      this.#tell();
+    }
+  }
+
+  /** True when there may be more, false after `idleMs`. */
+  async changed(signal: AbortSignal, idleMs: number): Promise<boolean> {
+    if (this.#isOver) return true;
+    const idle = Promise.withResolvers<boolean>();
+    const stop = (): void => idle.resolve(false);
+    const timer = setTimeout(stop, idleMs);
+    signal.addEventListener("abort", stop, { once: true });
+    try {
+      return await Promise.race([this.#next.promise.then(() => true), idle.promise]);
+    } finally {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", stop);
+    }
+  }
+
+  #put(line: Buffer): void {
+    for (let at = 0; at < line.length; ) at += writeSync(this.#fd, line, at);
+    this.#bytes += line.length;
+    this.#tell();
+  }
+
+  /** A process that was killed may have written a part of a line: it is ended, and readers leave it out. */
+  #closeLine(): void {
+    if (this.#bytes === 0) return;
+    const last = Buffer.alloc(1);
+    readSync(this.#fd, last, 0, 1, this.#bytes - 1);
+    if (last[0] !== LINE_BREAK) this.#put(Buffer.from("\n"));
+  }
+
+  #tell(): void {
+    this.#next.resolve();
+    this.#next = Promise.withResolvers();
+  }
+}
+
+const LINE_BREAK = 0x0a;
+
+/** @throws EventIdError if no line ends there */
+function startOf(fd: number, from: number): number {
+  if (from === 0) return 0;
+  const before = Buffer.alloc(1);
+  const isEnd = Number.isSafeInteger(from) && from > 0 && readSync(fd, before, 0, 1, from - 1) === 1;
+  if (!isEnd || before[0] !== LINE_BREAK) throw new EventIdError("no event has this id");
+  return from;
+}
+
+/** Whole lines that are JSON. One that is longer than a piece is read alone. */
+function linesFrom(fd: number, at: number): EventLine[] {
+  for (let bytes = READ_BYTES; bytes <= MAX_LINE_BYTES + READ_BYTES; bytes *= 2) {
+    const piece = Buffer.alloc(Math.min(bytes, Math.max(0, fstatSync(fd).size - at)));
+    const length = readSync(fd, piece, 0, piece.length, at);
+    const end = piece.lastIndexOf(LINE_BREAK, length - 1);
+    if (length === 0) return [];
+    if (end >= 0) return split(piece.subarray(0, end + 1), at);
+    if (length < bytes) return [];
+  }
+  return [];
+}
+
+function split(piece: Buffer, start: number): EventLine[] {
+  const lines: EventLine[] = [];
+  for (let at = 0; at < piece.length; ) {
+    const end = piece.indexOf(LINE_BREAK, at);
+    const json = piece.toString("utf8", at, end);
+    lines.push({ id: start + end + 1, json: isJson(json) ? json : '{"type":"broken"}' });
+    at = end + 1;
+  }
+  return lines;
+}
+
+/** Only of a line that was cut by the end of its process is that not known. */
+function isJson(text: string): boolean {
+  return text.startsWith("{") && text.endsWith("}");
+}

@@ -1,0 +1,274 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { buffer } from "node:stream/consumers";
+import tar from "tar-stream";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { CliProject } from "../cli/cli-project.ts";
+import { servedProject } from "./served-project.ts";
+import { describedRoutes, eventsFrom, startService, type TestService } from "./service-client.ts";
+
+let project: CliProject;
+let service: TestService;
+
+beforeAll(async () => {
+  project = await servedProject();
+  service = await startService(project);
+});
+afterAll(async () => {
+  await service?.[Symbol.asyncDispose]();
+  await project?.[Symbol.asyncDispose]();
+});
+
+const start = async (body: unknown): Promise<string> => {
+  const { status, json } = await service.ask("POST", "/v1/runs", { body });
+  expect(status, JSON.stringify(json)).toBe(202);
+  return json.run;
+};
+const resultOf = async (run: string) => (await service.ask("GET", `/v1/runs/${run}/result?wait=30`)).json;
+const waiting = async () =>
+  await expect
+    .poll(async () => (await service.ask("GET", "/v1/approvals")).json.approvals, { interval: 100 })
+    .not.toEqual([]);
+
+describe("runs", () => {
+  it("start, are followed to their end, and leave their output and result", async () => {
+    const run = await start({ worker: "echo", input: { a: 1 } });
+    const events = await eventsFrom(await service.open("GET", `/v1/runs/${run}/events`));
+    expect(events.map(({ event }) => event)).toEqual(["requested", "started", "output", "ended"]);
+    expect(events[2]?.data.text).toBe('{"a":1}\n');
+    expect(await resultOf(run)).toMatchObject({ run, status: "succeeded", stdout: '{"a":1}\n' });
+    expect((await service.ask("GET", `/v1/runs/${run}/output`)).text).toBe('{"a":1}\n');
+    const { json } = await service.ask("GET", `/v1/runs/${run}`);
+    expect(json).toMatchObject({ id: run, status: "succeeded", worker: "echo" });
+    expect(JSON.stringify(json)).not.toContain(project.dir);
+    expect((await service.ask("GET", "/v1/runs?limit=1")).json.runs).toMatchObject([{ id: run }]);
+  });
+
+  it("take arguments, and attachments as a form", async () => {
+    expect(await resultOf(await start({ worker: "words", arguments: ["one", "two words"] }))).toMatchObject({
+      stdout: "one two words\n",
+    });
+    const form = new FormData();
+    form.set("request", JSON.stringify({ worker: "attached" }));
+    form.set("any", new File(["the content\n"], "a file.txt"));
+    const sent = new Response(form);
+    const raw = Buffer.from(await sent.arrayBuffer());
+    const headers = { "content-type": sent.headers.get("content-type") ?? "" };
+    const { status, json } = await service.ask("POST", "/v1/runs", { raw, headers });
+    expect(status).toBe(202);
+    expect(await resultOf(json.run)).toMatchObject({ stdout: "a file.txt\nthe content\n" });
+  });
+
+  it("are stopped", async () => {
+    const run = await start({ worker: "slow" });
+    expect((await service.ask("GET", `/v1/runs/${run}/result`)).json.error.code).toBe("RUN_NOT_OVER");
+    const output = await service.open("GET", `/v1/runs/${run}/output?follow=true`);
+    await new Promise((resolve) => output.once("data", resolve));
+    expect((await service.ask("DELETE", `/v1/runs/${run}`)).json).toMatchObject({
+      outcome: "stopped",
+      status: "cancelled",
+    });
+    expect(await resultOf(run)).toMatchObject({ status: "cancelled" });
+  });
+
+  it("lose no event over a reconnect, and send none twice", async () => {
+    const run = await start({ worker: "slow" });
+    const all: number[] = [];
+    let last = "0";
+    for (let turn = 0; turn < 4; turn += 1) {
+      const response = await service.open("GET", `/v1/runs/${run}/events`, { headers: { "last-event-id": last } });
+      const events = await eventsFrom(response, 5);
+      response.destroy();
+      all.push(...events.map(({ id }) => id));
+      last = String(events.at(-1)?.id);
+    }
+    await service.ask("DELETE", `/v1/runs/${run}`);
+    const whole = await eventsFrom(await service.open("GET", `/v1/runs/${run}/events`));
+    expect(whole.slice(0, all.length).map(({ id }) => id)).toEqual(all);
+    const ticks = whole.flatMap(({ data }) => (data.type === "output" ? data.text : [])).join("");
+    expect((await service.ask("GET", `/v1/runs/${run}/output`)).text).toBe(ticks);
+    const headers = { "last-event-id": String(whole.at(-1)?.id) };
+    expect((await service.ask("GET", `/v1/runs/${run}/events`, { headers })).status).toBe(204);
+    const wrong = { "last-event-id": String((whole.at(-1)?.id ?? 0) - 1) };
+    expect((await service.ask("GET", `/v1/runs/${run}/events`, { headers: wrong })).status).toBe(400);
+  });
+
+  it("are refused with a code", async () => {
+    for (const [body, status, code] of [
+      [{ worker: "nobody" }, 404, "UNKNOWN_WORKER"],
+      [{ worker: "echo", project: "other" }, 404, "UNKNOWN_PROJECT"],
+      [{ worker: "echo", arguments: ["x"] }, 400, "ARGUMENTS"],
+      [{ worker: "echo", continues: "0123456789ab" }, 409, "CONTINUE"],
+      [{ worker: "echo", policy: "nowhere" }, 400, "UNKNOWN_POLICY"],
+      [{ worker: "echo", inputs: 1 }, 400, "WRONG_REQUEST"],
+    ] as const) {
+      const reply = await service.ask("POST", "/v1/runs", { body });
+      expect([reply.status, reply.json.error.code]).toEqual([status, code]);
+    }
+    const refused = await resultOf(await start({ worker: "hungry" }));
+    expect(refused).toMatchObject({ status: "refused", violations: [{ code: "PATH_NOT_AVAILABLE" }] });
+  });
+
+  it("show what the command line has run as well", async () => {
+    await project.corral(["run", "echo", "--input", "1"]);
+    const [run] = (await service.ask("GET", "/v1/runs?worker=echo&status=succeeded&limit=1")).json.runs;
+    expect((await service.ask("GET", `/v1/runs/${run.id}/output`)).text).toBe("1\n");
+    expect((await service.ask("GET", `/v1/runs/${run.id}/events`)).json.error.code).toBe("NO_EVENTS");
+  });
+});
+
+describe("what waits", () => {
+  it("is a changeset with its diff and its files, applied only as it was shown", async () => {
+    const run = await start({ worker: "writer" });
+    expect(await resultOf(run)).toMatchObject({ status: "failed", exitCode: 3 });
+    expect((await service.ask("GET", "/v1/changesets")).json.changesets).toMatchObject([{ id: run }]);
+    const { json } = await service.ask("GET", `/v1/changesets/${run}`);
+    expect(json.diff).toContain("+new");
+    expect(JSON.stringify(json)).not.toContain(project.dir);
+    const archive = await buffer(await service.open("GET", `/v1/changesets/${run}/files`));
+    expect(await entriesOf(archive)).toEqual({ "out/dir": "", "out/dir/x": "x\n", "out/new.txt": "new\n" });
+    const other = { digest: "0".repeat(64) };
+    for (const verb of ["apply", "discard"]) {
+      const reply = await service.ask("POST", `/v1/changesets/${run}/${verb}`, { body: other });
+      expect([reply.status, reply.json.error.code]).toEqual([409, "CHANGESET_CHANGED"]);
+    }
+    const body = { digest: json.digest, only: ["/out/new.txt"] };
+    expect((await service.ask("POST", `/v1/changesets/${run}/apply`, { body })).json).toMatchObject({ left: 2 });
+    expect(await readFile(join(project.dir, "out/new.txt"), "utf8")).toBe("new\n");
+    const rest = { digest: (await service.ask("GET", `/v1/changesets/${run}`)).json.digest };
+    expect((await service.ask("POST", `/v1/changesets/${run}/discard`, { body: rest })).status).toBe(200);
+    expect((await service.ask("GET", `/v1/changesets/${run}`)).status).toBe(404);
+  });
+
+  it("is a question, which one client decides and the others see", async () => {
+    const run = await start({ worker: "asks" });
+    await waiting();
+    const [asked] = (await service.ask("GET", "/v1/approvals")).json.approvals;
+    expect(asked).toMatchObject({ state: "waiting", question: { run, worker: "asks", operations: ["write"] } });
+    expect(asked.question.diff).toContain("+asked");
+    const path = `/v1/approvals/${asked.id}`;
+    const stale = await service.ask("POST", `${path}/decision`, { body: { answer: "once", digest: "1".repeat(64) } });
+    expect([stale.status, stale.json.error.code]).toEqual([409, "QUESTION_CHANGED"]);
+    const body = { answer: "once", digest: asked.digest };
+    const both = await Promise.all([1, 2].map(() => service.ask("POST", `${path}/decision`, { body })));
+    expect(both.map(({ status }) => status).toSorted()).toEqual([200, 409]);
+    expect(await resultOf(run)).toMatchObject({ status: "succeeded", changes: [{ outcome: "applied" }] });
+    expect((await service.ask("GET", path)).json).toMatchObject({ state: "decided", outcome: "approved", by: "first" });
+    expect((await service.ask("GET", "/v1/approvals?state=decided")).json.approvals).toMatchObject([{ id: asked.id }]);
+    const { records } = (await service.ask("GET", `/v1/audit?run=${run}&type=approval`)).json;
+    expect(JSON.stringify(records)).toContain("first approved it");
+  });
+});
+
+describe("fleets", () => {
+  it("run items, show them in pages and by filter, and are followed", async () => {
+    const items = Array.from({ length: 7 }, (_, index) => ({ id: `item ${index}`, n: index }));
+    const body = { worker: "echo", items, template: { input: { n: "{n}" } }, cache: false };
+    const { fleet } = (await service.ask("POST", "/v1/fleets", { body })).json;
+    const events = await eventsFrom(await service.open("GET", `/v1/fleets/${fleet}/events`));
+    expect(events.filter(({ event }) => event === "settled").length).toBe(7);
+    expect(events.at(-1)?.data).toMatchObject({ type: "ended", summary: { state: "done", done: 7 } });
+    const keys: string[] = [];
+    for (let cursor: number | null = 0; cursor !== null; ) {
+      const page: { items: { key: string }[]; next: number | null } = (
+        await service.ask("GET", `/v1/fleets/${fleet}/items?limit=3&cursor=${cursor}`)
+      ).json;
+      keys.push(...page.items.map(({ key }) => key));
+      cursor = page.next;
+    }
+    expect(keys).toEqual(items.map(({ id }) => id));
+    const found = await service.ask("GET", `/v1/fleets/${fleet}/items?search=m%204&status=succeeded&state=done`);
+    expect(found.json.items).toMatchObject([{ key: "item 4", index: 4 }]);
+    expect((await service.ask("GET", `/v1/fleets/${fleet}/items?failed=true`)).json.items).toEqual([]);
+    const one = await service.ask("GET", `/v1/fleets/${fleet}/item?key=item%204`);
+    expect(one.json.result.output).toBe('{"n":4}\n');
+    expect((await service.ask("GET", `/v1/fleets/${fleet}`)).json).toMatchObject({ state: "done", id: fleet });
+    expect((await service.ask("GET", "/v1/fleets")).json.fleets[0]).toMatchObject({ id: fleet });
+    for (const verb of ["resume", "retry"]) {
+      const again = await service.ask("POST", `/v1/fleets/${fleet}/${verb}`);
+      expect([again.status, again.json.error.code]).toEqual([422, "FLEET_REFUSED"]);
+    }
+    expect((await service.ask("POST", `/v1/fleets/${fleet}/cancel`)).json).toMatchObject({ outcome: "ended" });
+  });
+
+  it("are those that files of the project declare", async () => {
+    const { status, json } = await service.ask("POST", "/v1/fleets", { body: { fleet: "all" } });
+    expect(status).toBe(202);
+    await eventsFrom(await service.open("GET", `/v1/fleets/${json.fleet}/events`));
+    const { items } = (await service.ask("GET", `/v1/fleets/${json.fleet}/items`)).json;
+    expect(items).toMatchObject([{ status: "succeeded" }]);
+    const wrong = await service.ask("POST", "/v1/fleets", { body: { fleet: "none" } });
+    expect([wrong.status, wrong.json.error.code]).toEqual([422, "WRONG_DECLARATION"]);
+  });
+});
+
+describe("sessions", () => {
+  it("have a worker's tools, and end with what was changed", async () => {
+    const opened = await service.ask("POST", "/v1/sessions", { body: { worker: "desk" } });
+    expect(opened.status).toBe(201);
+    const { id } = opened.json;
+    const tool = async (name: string, body: unknown) =>
+      (await service.ask("POST", `/v1/sessions/${id}/tools/${name}`, { body })).json;
+    expect(await tool("read_file", { path: "/docs/a.txt" })).toMatchObject({ ok: true });
+    expect(await tool("read_file", { path: "/etc/passwd" })).toMatchObject({ ok: false });
+    expect(await tool("exec", { command: "cat /docs/a.txt; echo from > /out/session.txt" })).toMatchObject({
+      ok: true,
+      data: { stdout: "a document\n" },
+    });
+    expect((await service.ask("GET", "/v1/sessions")).json.sessions).toMatchObject([{ id, worker: "desk" }]);
+    expect((await service.ask("GET", `/v1/sessions/${id}`)).status).toBe(200);
+    const ending = service.ask("DELETE", `/v1/sessions/${id}`);
+    await waiting();
+    const [asked] = (await service.ask("GET", "/v1/approvals")).json.approvals;
+    const body = { answer: "tree", digest: asked.digest };
+    await service.ask("POST", `/v1/approvals/${asked.id}/decision`, { body });
+    expect((await ending).json).toMatchObject({ id, changes: [{ path: "/out/session.txt", outcome: "applied" }] });
+    expect((await service.ask("GET", `/v1/sessions/${id}`)).status).toBe(404);
+  });
+});
+
+describe("the description", () => {
+  it("has the rest of the routes too, and every route was answered as it says", async () => {
+    expect((await service.ask("GET", "/v1/health", { token: null })).json).toEqual({ status: "ok" });
+    const { name } = (await service.ask("GET", "/v1/projects")).json.projects[0];
+    const { workers, problems } = (await service.ask("GET", `/v1/projects/${name}/workers`)).json;
+    expect([workers.length, problems]).toEqual([11, []]);
+    expect((await service.ask("GET", `/v1/projects/${name}/workers/echo`)).json).toMatchObject({ worker: "echo" });
+    expect((await service.ask("GET", "/v1/grants")).json).toEqual({ grants: [] });
+    expect((await service.ask("DELETE", "/v1/grants/0123456789ab")).status).toBe(404);
+    const first = (await service.ask("GET", "/v1/audit?limit=3")).json;
+    const second = (await service.ask("GET", `/v1/audit?limit=3&cursor=${first.next}`)).json;
+    const seqs = [...first.records, ...second.records].map(({ seq }) => seq);
+    expect(seqs).toEqual(seqs.map((_, index) => seqs[0] - index));
+    const streams = (route: string) => /\/(events|files)$/.test(route) || route === "GET /openapi.json";
+    const unseen = (await describedRoutes(service)).filter((route) => !service.seen.has(route) && !streams(route));
+    expect(unseen).toEqual([]);
+  });
+
+  it("is OpenAPI 3.1 with a role for every route but one", async () => {
+    const { json } = await service.ask("GET", "/openapi.json");
+    expect(json.openapi).toBe("3.1.0");
+    const operations = Object.values(json.paths as Record<string, Record<string, Record<string, unknown>>>).flatMap(
+      (methods) => Object.values(methods),
+    );
+    expect(operations.filter((operation) => operation["x-corral-role"] === undefined).length).toBe(1);
+    expect(new Set(operations.map(({ operationId }) => operationId)).size).toBe(operations.length);
+  });
+});
+
+describe("the log", () => {
+  it("has neither contents nor paths of the host", async () => {
+    const log = service.log();
+    expect(log).toContain('"run ended"');
+    for (const secret of [project.dir, project.stateDir, "the content", "two words", service.token, "item 4"])
+      expect(log).not.toContain(secret);
+  });
+});
+
+async function entriesOf(archive: Buffer): Promise<Record<string, string>> {
+  const entries: Record<string, string> = {};
+  const extract = tar.extract();
+  extract.end(archive);
+  for await (const entry of extract) entries[entry.header.name] = (await buffer(entry)).toString();
+  return entries;
+}
