@@ -24,6 +24,8 @@ interface Contents {
   run_started: {
     /** The hash of the plan, as on the cell's label. */
     readonly plan: string;
+    /** What made the cell: `engine` or `runc`. Absent in records of versions that had the Engine alone. */
+    readonly driver?: string | undefined;
     readonly policy: string;
     readonly image: { readonly name: string; readonly id: string };
     /** The packages that were prepared for it. */

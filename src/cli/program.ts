@@ -5,7 +5,7 @@ import { EXIT } from "./terminal/exit-status.ts";
 import type { Failure } from "./terminal/failure.ts";
 import { printJson, say, type Terminal } from "./terminal/terminal.ts";
 import { addVerbs, type OutlinedVerb } from "./verbs/frame.ts";
-import { project } from "./verbs/options.ts";
+import { driver, project } from "./verbs/options.ts";
 import { isWithoutProject } from "./verbs/without-project.ts";
 
 /** What these show is there for a folder without a project too: commands were run in it, and Corral has images of its own. */
@@ -48,12 +48,16 @@ interface Program {
 }
 
 /** The program with all its verbs. Those that the arguments name have their options. */
-export async function programFor(terminal: Terminal, args: readonly string[]): Promise<Program> {
+export async function programFor(of: Terminal, args: readonly string[]): Promise<Program> {
   let status = 0;
+  // `--driver` is the variable for this one command.
+  const env = { ...of.env };
+  const terminal: Terminal = Object.create(of, { env: { value: env } });
   const corral = new Command("corral")
     .description("Run untrusted work in containers that see only what they were granted.")
     .version(packageVersion(), "-V, --version", "print the version")
     .addOption(project())
+    .addOption(driver())
     .enablePositionalOptions()
     .helpOption("-h, --help", "print this help")
     .exitOverride()
@@ -67,6 +71,8 @@ export async function programFor(terminal: Terminal, args: readonly string[]): P
     .showHelpAfterError("(--help prints the usage)");
   corral.hook("preAction", async (_, command) => {
     stopWorkflowCommands(terminal);
+    const asked = command.getOptionValue("driver") ?? corral.getOptionValue("driver");
+    if (asked !== undefined) env.CORRAL_DRIVER = asked;
     if (isWithoutProject(command) || command.getOptionValueSource("project") !== "default") return;
     if (corral.getOptionValueSource("project") !== "default")
       return void command.setOptionValue("project", corral.getOptionValue("project"));

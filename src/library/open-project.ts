@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import type { Approver } from "../approval/approver.ts";
 import { loadProject } from "../declarations/project.ts";
+import { DRIVER_CHOICES, type DriverChoice } from "../isolation/port/engine.ts";
 import type { Emit } from "../run/model/events.ts";
 import { APPROVAL_MODE_NAMES, type ApprovalMode } from "../sandbox/approval.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
@@ -32,6 +33,11 @@ export interface OpenProjectOptions {
   readonly approvalMode?: ApprovalMode;
   /** Replaces the project's policy, for every worker that names none. */
   readonly policy?: string;
+  /**
+   * What makes containers: the Engine, runc without it, or what fits on this machine. Replaces `CORRAL_DRIVER` of `env`; absent
+   * in both: `auto`. With `runc` nothing runs if runc cannot be used.
+   */
+  readonly driver?: DriverChoice;
   /** Receives every event of every run. It must not throw. */
   readonly emit?: Emit;
 }
@@ -42,12 +48,15 @@ export interface OpenProjectOptions {
  *     await using project = await openProject(".", { env: process.env });
  *     const { status, output } = await project.run("summarize", { attachments: ["./paper.txt"] });
  *
- * @throws DeclarationError with every mistake in the project's files; RangeError for an option or an `approvalMode` that does
- *   not exist.
+ * @throws DeclarationError with every mistake in the project's files; RangeError for an option, an `approvalMode` or a `driver`
+ *   that does not exist.
  */
 export async function openProject(dir: string, options: OpenProjectOptions = {}): Promise<OpenedProject> {
   checkKeys(options, OPTIONS, "openProject");
-  const { env = {}, stateDir, policy = null, ...rest } = options;
+  const { env: given = {}, driver, stateDir, policy = null, ...rest } = options;
+  if (driver !== undefined && !DRIVER_CHOICES.includes(driver))
+    throw new RangeError(`\`driver\` must be one of ${DRIVER_CHOICES.join(", ")}, not ${JSON.stringify(driver)}`);
+  const env = driver === undefined ? given : { ...given, CORRAL_DRIVER: driver };
   const { approvalMode } = rest;
   if (approvalMode !== undefined && !APPROVAL_MODE_NAMES.includes(approvalMode)) {
     const names = APPROVAL_MODE_NAMES.join(", ");
@@ -65,5 +74,6 @@ const OPTIONS: Checks<OpenProjectOptions> = {
   person: any,
   approvalMode: any,
   policy: any,
+  driver: any,
   emit: any,
 };

@@ -53,6 +53,7 @@ async function findingsOn(machine: Machine): Promise<Finding[]> {
     const engine = await openEngine(machine);
     findings.push(await stateDirFinding(stateDir), { what: "engine", state: "ok", detail: engine.description });
     findings.push(...(await capabilityFindings(engine)), ...(await imageFindings(engine)), await gateFinding(engine));
+    findings.push(await driverFinding(engine));
   } catch (error) {
     const what = error instanceof EngineUnavailableError ? "engine" : "state directory";
     findings.push({ what, state: "missing", detail: (error as Error).message });
@@ -105,6 +106,18 @@ async function capabilityFindings({ driver }: EnginePort): Promise<Finding[]> {
     { what: "engine", state: "ok", detail: `${engine} ${version}: ${about.join("; ")}` },
     ...missing.map((need): Finding => ({ what: "engine", state: "missing", detail: need })),
   ];
+}
+
+/** `auto` with the Engine is as good as it ever was; a driver that was asked for and cannot be used is not. */
+async function driverFinding(engine: EnginePort): Promise<Finding> {
+  const what = "driver";
+  try {
+    const { driver, why } = await engine.driving();
+    if (driver === null) return { what, state: "missing", detail: `none: ${why}` };
+    return { what, state: "ok", detail: `${driver}: ${why}` };
+  } catch (error) {
+    return { what, state: "missing", detail: (error as Error).message };
+  }
 }
 
 async function imageFindings({ images }: EnginePort): Promise<Finding[]> {

@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { loadProject } from "../../src/declarations/project.ts";
-import { engineDataDirs } from "../../src/isolation/engine/capabilities.ts";
+import { openedEngine } from "../../src/isolation/engine/capabilities.ts";
 import { connect } from "../../src/isolation/engine/connect.ts";
 import { pinSources } from "../../src/isolation/sources/pin.ts";
 import { type RefusedSources, refusedSourcesFor } from "../../src/isolation/sources/refused-sources.ts";
@@ -23,7 +23,7 @@ beforeAll(async () => {
   await mkdir(join(stateDir, "live"), { recursive: true });
   await mkdir(join(dir, "home/beside"));
   const { docker, socketPath } = await connect({});
-  engineData = await engineDataDirs(docker);
+  engineData = [...(await openedEngine(docker)).dataDirs];
   engineSocket = await realpath(socketPath ?? "");
 });
 afterEach(() => {

@@ -22,7 +22,7 @@ const mounts = [
   { path: "/.corral/socket", mode: "ro", origin: "corral" },
 ];
 const started = (run: string, parent: string | null): RunEvent => {
-  return { type: "started", ...place(run, parent), plan: { mounts } as unknown as Plan };
+  return { type: "started", ...place(run, parent), plan: { mounts } as unknown as Plan, driver: "engine" };
 };
 
 describe("Witness", () => {

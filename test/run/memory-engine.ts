@@ -38,6 +38,8 @@ export function memoryEngine(options: Pick<FakeDriverOptions, "programs" | "devi
         gate: async () => import.meta.filename,
         knownGate: async () => import.meta.filename,
         hostPlaces: { data: [], sockets: [] },
+        driving: async () => ({ driver: "engine", why: "there is no other" }),
+        letGo: async () => ({ letGo: [], inUse: [] }),
         description: "an engine in memory",
       };
     },

@@ -6,9 +6,9 @@ import { printJson, printList, say, type Terminal } from "../terminal/terminal.t
 export async function psVerb(options: { readonly json?: boolean }, terminal: Terminal): Promise<number> {
   const cells = await listCells({ stateDir: stateDirFrom(terminal.env), engineEnv: terminal.env });
   printList(terminal, options.json, cells, {
-    head: ["RUN", "WORKER", "STATE", "CALLED BY", "OWNER", "CREATED"],
-    rowOf: ({ run, worker, state, parent, owner, ownerAlive, createdAt }) => {
-      return [run, worker, state, parent ?? "-", `${owner.pid}${ownerAlive ? "" : " (dead)"}`, createdAt];
+    head: ["RUN", "WORKER", "STATE", "DRIVER", "CALLED BY", "OWNER", "CREATED"],
+    rowOf: ({ run, worker, state, driver, parent, owner, ownerAlive, createdAt }) => {
+      return [run, worker, state, driver, parent ?? "-", `${owner.pid}${ownerAlive ? "" : " (dead)"}`, createdAt];
     },
     none: "There are no containers.",
   });

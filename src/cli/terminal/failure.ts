@@ -2,7 +2,7 @@ import { UnknownPolicyError } from "../../declarations/policy/policy.ts";
 import { DeclarationError, type Problem } from "../../declarations/yaml/problem.ts";
 import { ItemsError } from "../../fleet/items/faults.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
-import { EngineUnavailableError } from "../../isolation/port/engine.ts";
+import { DriverUnavailableError, EngineUnavailableError } from "../../isolation/port/engine.ts";
 import { ImageBuildError } from "../../isolation/port/images.ts";
 import { RequestError, type RequestErrorCode } from "../../operations/request-error.ts";
 import type { DescribedViolation } from "../../run/model/result.ts";
@@ -60,6 +60,7 @@ const KNOWN: readonly (readonly [ErrorKind, code: string, status: number])[] = [
   [UsageError, "WRONG_USAGE", EXIT.wrongUsage],
   [UnknownPolicyError, "UNKNOWN_POLICY", EXIT.wrongUsage],
   [ItemsError, "WRONG_ITEMS", EXIT.wrongUsage],
+  [DriverUnavailableError, "DRIVER_UNAVAILABLE", EXIT.engineTrouble],
   [EngineUnavailableError, "ENGINE_UNAVAILABLE", EXIT.engineTrouble],
   [EngineTrouble, "ENGINE_TROUBLE", EXIT.engineTrouble],
   [ImageBuildError, "IMAGE_NOT_BUILT", EXIT.engineTrouble],

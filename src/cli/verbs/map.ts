@@ -1,6 +1,6 @@
 import { Option } from "commander";
 import type { Frame } from "./frame.ts";
-import { events, examples, json, junit, notify, policy, project, repeatable } from "./options.ts";
+import { driver, events, examples, json, junit, notify, policy, project, repeatable } from "./options.ts";
 
 export function addMap({ does, terminal, verb }: Frame): void {
   verb("map")
@@ -44,6 +44,7 @@ export function addMap({ does, terminal, verb }: Frame): void {
       "run every item, even if it has succeeded before with the same worker, policy, image, input and files",
     )
     .addOption(policy())
+    .addOption(driver())
     .addOption(events())
     .addOption(notify())
     .addOption(json("print one result per line as JSON"))

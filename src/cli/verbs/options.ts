@@ -1,4 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
+import { DRIVER_CHOICES } from "../../isolation/port/engine.ts";
 import { APPROVAL_MODE_NAMES } from "../../sandbox/approval.ts";
 
 export function project(): Option {
@@ -14,6 +15,12 @@ function notEmpty(value: string): string {
 
 export function policy(): Option {
   return new Option("--policy <name>", "use this policy instead of the project's");
+}
+
+/** Of verbs that start containers, and of the program for all of them. */
+export function driver(): Option {
+  const how = new Option("--driver <name>", "make containers with the Engine, with runc, or with what fits (auto)");
+  return how.choices(DRIVER_CHOICES);
 }
 
 export function approve(): Option {

@@ -1,5 +1,5 @@
 import type { Frame } from "./frame.ts";
-import { approve, examples, json, policy, project, repeatable } from "./options.ts";
+import { approve, driver, examples, json, policy, project, repeatable } from "./options.ts";
 import { oneWorker, save, withoutProject } from "./without-project.ts";
 
 export function addRun({ does, terminal, verb }: Frame): void {
@@ -14,6 +14,7 @@ export function addRun({ does, terminal, verb }: Frame): void {
     )
     .addOption(policy())
     .addOption(approve())
+    .addOption(driver())
     .option(
       "--apply-failed",
       "apply what the worker wrote to staged directories even if it fails, such as reports of tests",

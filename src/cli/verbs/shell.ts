@@ -1,5 +1,5 @@
 import type { Frame } from "./frame.ts";
-import { examples, policy, project } from "./options.ts";
+import { driver, examples, policy, project } from "./options.ts";
 import { save, withoutProject } from "./without-project.ts";
 
 export function addShell({ does, terminal, verb }: Frame): void {
@@ -7,6 +7,7 @@ export function addShell({ does, terminal, verb }: Frame): void {
   withoutProject(shell.addOption(project()))
     .addOption(save())
     .addOption(policy())
+    .addOption(driver())
     .addHelpText(
       "after",
       `\nExit status: the shell's own.\n${examples("corral shell extract", "corral shell --image corral/documents --ro inbox", "echo 'ls /' | corral shell extract")}`,

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import type Docker from "dockerode";
 import { z } from "zod";
 import type { Capabilities } from "../port/driver.ts";
+import type { EngineFacts } from "../port/ground.ts";
 import { asked } from "./answers/asked.ts";
 
 /** The fields of the Engine's `GET /info` that matter here. */
@@ -18,7 +19,9 @@ const EngineInfo = z.object({
   PidsLimit: z.boolean(),
   CpuCfsQuota: z.boolean(),
   SecurityOptions: z.array(z.string()).nullish(),
-  Runtimes: z.record(z.string(), z.unknown()).nullish(),
+  Runtimes: z.record(z.string(), z.looseObject({ path: z.string().nullish() }).nullish()).nullish(),
+  DefaultRuntime: z.string().nullish(),
+  InitBinary: z.string().nullish(),
 });
 
 const EngineVersion = z.object({ ApiVersion: z.string() });
@@ -57,11 +60,38 @@ export async function capabilities(docker: Docker): Promise<Capabilities> {
   };
 }
 
-/** Directories with the Engine's own data, which no mount may show. */
-export async function engineDataDirs(docker: Docker): Promise<string[]> {
-  const { DockerRootDir } = await asked(() => docker.info(), EngineInfo.pick({ DockerRootDir: true }));
-  return [DockerRootDir, "/var/lib/docker", "/var/lib/containerd"];
+/** What the Engine says of itself when it is opened. */
+export interface OpenedEngine {
+  /** Directories with the Engine's own data, which no mount may show. */
+  readonly dataDirs: readonly string[];
+  readonly facts: Omit<EngineFacts, "isLocal">;
 }
+
+export async function openedEngine(docker: Docker): Promise<OpenedEngine> {
+  const info = await asked(() => docker.info(), EngineInfo.pick(OPENED));
+  const runtime = info.DefaultRuntime ?? "";
+  return {
+    dataDirs: [info.DockerRootDir, "/var/lib/docker", "/var/lib/containerd"],
+    facts: {
+      version: info.ServerVersion,
+      storage: info.Driver,
+      // `name=seccomp,profile=default`.
+      security: (info.SecurityOptions ?? []).map((option) => /^name=([^,]*)/.exec(option)?.[1] ?? option),
+      runc: runtime === "runc" ? (info.Runtimes?.runc?.path ?? "runc") : null,
+      init: info.InitBinary || "docker-init",
+    },
+  };
+}
+
+const OPENED = {
+  DockerRootDir: true,
+  ServerVersion: true,
+  Driver: true,
+  SecurityOptions: true,
+  DefaultRuntime: true,
+  Runtimes: true,
+  InitBinary: true,
+} as const;
 
 /** False for a text that is no version. */
 function isAtLeast(version: string, major: number, minor: number): boolean {

@@ -5,7 +5,7 @@ import Docker from "dockerode";
 import { Agent } from "../../platform/http.ts";
 import { EngineUnavailableError, type UnavailableReason } from "../port/engine.ts";
 import { ANYTHING, asked } from "./answers/asked.ts";
-import { engineDataDirs } from "./capabilities.ts";
+import { type OpenedEngine, openedEngine } from "./capabilities.ts";
 import { describeEndpoint, type Endpoint, type Env, resolveEndpoint } from "./endpoint.ts";
 
 export interface EngineConnection {
@@ -13,8 +13,7 @@ export interface EngineConnection {
   readonly endpoint: Endpoint;
   /** The Engine's Unix socket, which no mount may hold; null for an Engine over TCP. */
   readonly socketPath: string | null;
-  /** Where the Engine keeps its own data, which no mount may hold either. */
-  readonly dataDirs: readonly string[];
+  readonly opened: OpenedEngine;
 }
 
 const ANSWER_TIMEOUT_MS = 5_000;
@@ -32,8 +31,8 @@ export async function connect(env: Env): Promise<EngineConnection> {
   try {
     const docker = new Docker(clientOptions(endpoint));
     // In parallel, because each takes a while. Even a busy Engine answers the ping.
-    const [, dataDirs] = await Promise.all([asked(() => ping(docker), ANYTHING), engineDataDirs(docker)]);
-    return { docker, endpoint, socketPath: socketPathOf(endpoint) ?? null, dataDirs };
+    const [, opened] = await Promise.all([asked(() => ping(docker), ANYTHING), openedEngine(docker)]);
+    return { docker, endpoint, socketPath: socketPathOf(endpoint) ?? null, opened };
   } catch (cause) {
     throw engineUnavailable(endpoint, cause);
   }

@@ -49,7 +49,7 @@ export function dockerDriver(given: DockerDriverOptions): Driver {
   const options: StartOptions = { ...given, nameFiles: new NameFileSet(given.namesDir) };
   const starts = new PQueue({ concurrency: MAX_CONCURRENT_STARTS });
   return {
-    name: "docker",
+    name: "engine",
     capabilities: () => told(capabilities(options.docker)),
     imageFacts: (image) => told(imageFacts(options.docker, image)),
     start: (request) => starts.add(() => start(options, request)),
@@ -210,7 +210,7 @@ async function startVerified(
   if (typeof plan.network !== "string") network.openAhead(plan.network.listeners);
   const report = parseGateReport(await reportWithin(attachment.report, signal));
 
-  const { enforcement, violations } = verifyCell(plan, report);
+  const { enforcement, violations } = verifyCell(plan, report, "engine");
   if (violations.length > 0) return { ok: false, violations };
   const namespace = report.namespaces.get("/proc/self/ns/net") ?? "";
   const listen: Cell["listen"] = (places, accept) => network.listen(namespace, places, accept);

@@ -4,28 +4,39 @@ import { currentOwner, KEY_BYTES, loadSealKey } from "../../state/owner.ts";
 import { statePaths } from "../../state/state-paths.ts";
 import { closedGate, knownClosedGate } from "../gate/closed-gate.ts";
 import type { EnginePort, OpenEngineRequest } from "../port/engine.ts";
+import type { EngineGround } from "../port/ground.ts";
+import type { Maker } from "../port/labels.ts";
 import { connect } from "./connect.ts";
 import { dockerDriver } from "./driver.ts";
 import { describeEndpoint } from "./endpoint.ts";
 import { gateBinary, knownGate } from "./images/gate.ts";
+import { layerStore } from "./images/layer-store.ts";
+
+/** What another driver needs of it. */
+export interface DockerEngine extends Omit<EnginePort, "driving" | "letGo"> {
+  readonly ground: EngineGround;
+  readonly maker: Maker;
+  readonly seccomp: string;
+}
 
 /** The Docker Engine of this machine, as the port that the rest of Corral uses. */
 export async function openDockerEngine({
   stateDir,
   engineEnv,
   looksOnly = false,
-}: OpenEngineRequest): Promise<EnginePort> {
-  const [{ docker, endpoint, socketPath, dataDirs }, sealKey, seccomp] = await Promise.all([
+}: OpenEngineRequest): Promise<DockerEngine> {
+  const [{ docker, endpoint, socketPath, opened }, sealKey, seccomp] = await Promise.all([
     connect(engineEnv),
     // What only looks seals nothing.
     looksOnly ? randomBytes(KEY_BYTES) : loadSealKey(stateDir),
     loadSeccompProfile(),
   ]);
   const { live, names } = statePaths(stateDir);
+  const maker: Maker = { owner: currentOwner(), sealKey };
   return {
     driver: dockerDriver({
       docker,
-      maker: { owner: currentOwner(), sealKey },
+      maker,
       seccomp: { corral: seccomp },
       liveDir: live,
       namesDir: names,
@@ -48,7 +59,10 @@ export async function openDockerEngine({
       const gate = await knownGate({ docker, stateDir });
       return gate === null ? null : await knownClosedGate(gate);
     },
-    hostPlaces: { data: dataDirs, sockets: socketPath === null ? [] : [socketPath] },
+    hostPlaces: { data: opened.dataDirs, sockets: socketPath === null ? [] : [socketPath] },
     description: describeEndpoint(endpoint),
+    ground: { facts: { ...opened.facts, isLocal: socketPath !== null }, ...layerStore(docker, sealKey) },
+    maker,
+    seccomp,
   };
 }

@@ -37,7 +37,8 @@ export async function listCells(docker: Docker, maker: Maker): Promise<CellInfo[
     const labelled = readLabels(maker.sealKey, "container", (Names?.[0] ?? "").replace(/^\//, ""), Labels);
     if (labelled === null) continue;
     const createdAt = new Date(Created * 1000).toISOString();
-    cells.push({ ...labelled, id: Id, state: State, createdAt, ownerAlive: !isDead(labelled.owner, maker.owner) });
+    const ownerAlive = !isDead(labelled.owner, maker.owner);
+    cells.push({ ...labelled, driver: "engine", id: Id, state: State, createdAt, ownerAlive });
   }
   return cells;
 }

@@ -11,6 +11,7 @@ import type { GateReport, ReportedMount } from "./report.ts";
 export function verifyCell(
   plan: Plan,
   report: GateReport,
+  driver: Enforcement["driver"],
 ): { readonly enforcement: Enforcement; readonly violations: readonly Violation[] } {
   const violations: Violation[] = [];
   const strayed = plan.mounts.filter((mount) => !isInPlace(mount, report));
@@ -30,7 +31,7 @@ export function verifyCell(
   if (!report.directoryEntered) violations.push({ code: "WORKING_DIR_MISSING", path: plan.workingDir });
   if (report.command === "")
     violations.push({ code: "COMMAND_NOT_FOUND", command: plan.command[0] ?? "", image: plan.image.name });
-  return { enforcement: { requested, actual }, violations };
+  return { enforcement: { driver, requested, actual }, violations };
 }
 
 /** The numbers that the kernel gives to the namespaces of the machine itself (include/linux/proc_ns.h). */

@@ -1,3 +1,7 @@
+/** What makes cells: the Engine, or the runtime without it. */
+export const DRIVER_NAMES = ["engine", "runc"] as const;
+export type DriverName = (typeof DRIVER_NAMES)[number];
+
 /** What a plan requests for isolation, each line as the text that is compared. */
 export type EnforcementLine =
   | "mounts"
@@ -18,6 +22,8 @@ export type EnforcementLines = Readonly<Record<EnforcementLine, string>>;
 
 /** What a plan requested, and what the cell reported before its worker ran. Never assumed, always reported. */
 export interface Enforcement {
+  /** What made the cell. */
+  readonly driver: DriverName;
   readonly requested: EnforcementLines;
   readonly actual: EnforcementLines;
 }

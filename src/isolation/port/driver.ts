@@ -1,4 +1,5 @@
 import type { Violation } from "../../sandbox/violation.ts";
+import type { DriverName } from "../plan/enforcement.ts";
 import type { Plan } from "../plan/plan.ts";
 import type { ImageFacts } from "../plan/plan-for.ts";
 import type { Pins } from "../sources/pin.ts";
@@ -8,7 +9,7 @@ import type { Labelled } from "./labels.ts";
 
 /** Makes cells from plans. Every driver passes one contract suite, `test/isolation/driver.contract.ts`. */
 export interface Driver {
-  readonly name: string;
+  readonly name: DriverName | "none";
   /** What this driver's engine is, and what it cannot enforce on this host. */
   capabilities(): Promise<Capabilities>;
   /** Null if there is no such image. */
@@ -58,6 +59,7 @@ export interface Capabilities {
 
 export interface CellInfo extends Labelled {
   readonly id: string;
+  readonly driver: DriverName;
   readonly state: string;
   readonly createdAt: string;
   readonly ownerAlive: boolean;

@@ -1,3 +1,4 @@
+import { DRIVER_NAMES, type DriverName } from "../plan/enforcement.ts";
 import type { EngineHostPlaces } from "../sources/refused-sources.ts";
 import type { Driver } from "./driver.ts";
 import type { EngineImages } from "./images.ts";
@@ -16,16 +17,36 @@ export interface EnginePort {
   knownGate(): Promise<string | null>;
   /** What of the engine itself is on this host; no mount may show it. */
   readonly hostPlaces: EngineHostPlaces;
+  /** Which driver makes the cells here, and why. Found out once, when a cell is first needed. */
+  driving(): Promise<Driving>;
+  /** Lets images go that were kept for cells and that no living process uses. They stay at the engine. */
+  letGo(options: { readonly dryRun: boolean }): Promise<LetGo>;
   /** Where the engine is and which setting says so, in one line for people. */
   readonly description: string;
 }
+
+/** The ids of images. */
+export interface LetGo {
+  readonly letGo: readonly string[];
+  readonly inUse: readonly string[];
+}
+
+/** `driver`: null if the one that was asked for cannot make cells here; then none does. `why`: for people. */
+export interface Driving {
+  readonly driver: DriverName | null;
+  readonly why: string;
+}
+
+/** What `CORRAL_DRIVER` takes. */
+export const DRIVER_CHOICES = ["auto", ...DRIVER_NAMES] as const;
+export type DriverChoice = (typeof DRIVER_CHOICES)[number];
 
 export interface OpenEngineRequest {
   /** Absolute, and made already, unless it `looksOnly`. */
   readonly stateDir: string;
   /** True: only images are asked about. Nothing is made, in the state directory or on the engine. */
   readonly looksOnly?: boolean;
-  /** Says where the engine is, e.g. DOCKER_HOST, and HOME for its client's configuration. */
+  /** Says where the engine is, e.g. DOCKER_HOST, HOME for its client's configuration, and CORRAL_DRIVER. */
   readonly engineEnv: Readonly<Record<string, string | undefined>>;
 }
 
@@ -43,5 +64,14 @@ export class EngineUnavailableError extends Error {
     super(message, { cause: about.cause });
     this.reason = about.reason;
     this.source = about.source;
+  }
+}
+
+/** The driver that was asked for cannot make cells here. The message says why, and what to do. */
+export class DriverUnavailableError extends Error {
+  override readonly name = "DriverUnavailableError";
+
+  constructor(why: string) {
+    super(`${why}. Set CORRAL_DRIVER (or --driver) to auto or engine, or correct that; \`corral doctor\` tries again`);
   }
 }

@@ -3,13 +3,14 @@ import { openJournalAt } from "../../fleet/open-journal.ts";
 import { DEFAULT_KEEP, prune } from "../../history/retention.ts";
 import { projectFolders, runFolders } from "../../history/run-folders.ts";
 import { openEngine } from "../../isolation/open-engine.ts";
+import type { LetGo } from "../../isolation/port/engine.ts";
 import { historyBytes } from "../../run/open/history.ts";
 import { deadOwnerDirs, livingOwnerDirs } from "../../state/live-dir.ts";
 import { currentOwner, lockOwner } from "../../state/owner.ts";
 import { removeStateEntry, type StateEntry, stateEntries } from "../../state/state-entries.ts";
 import { statePaths } from "../../state/state-paths.ts";
 import { removeUnusedEnvironments } from "../environments.ts";
-import { listCells, reapCells } from "../machine.ts";
+import { listCells, type Machine, reapCells } from "../machine.ts";
 import { IMAGES_DIR } from "../package-version.ts";
 import { type CollectOptions, measured, nothing, type Removed, type StoredKind } from "./stored-kind.ts";
 
@@ -128,6 +129,19 @@ export const STORED_KINDS: readonly StoredKind[] = [
     collect: nothing,
   },
   {
+    name: "kept images",
+    unit: "images",
+    rule: "kept from removal for cells of runc; let go if no process uses them",
+    async measure(machine) {
+      const { letGo, inUse } = await keptImages(machine, { dryRun: true });
+      return { bytes: 0, count: letGo.length + inUse.length, complete: true };
+    },
+    async collect(machine, { dryRun }) {
+      const { letGo } = await keptImages(machine, { dryRun });
+      return letGo.map((id) => ({ what: id, bytes: null, why: "no process uses it; the image itself stays" }));
+    },
+  },
+  {
     name: "other",
     unit: "entries",
     rule: "the gate, keys and records of Corral; never",
@@ -138,6 +152,10 @@ export const STORED_KINDS: readonly StoredKind[] = [
 
 /** What no other kind is. */
 const OTHER = /^(?!(?:runs|fleets|changes|transcripts|audit|live|git|compiled|environments)$)/;
+
+async function keptImages(machine: Machine, options: { readonly dryRun: boolean }): Promise<LetGo> {
+  return await (await openEngine(machine)).letGo(options);
+}
 
 async function measuredEntries(dir: string, fits: RegExp, signal: AbortSignal) {
   const entries = await stateEntries(dir, fits);

@@ -115,7 +115,7 @@ export async function openCell<C extends Cell>(
     hasEnded: () => hasEnded,
     begin(who, service) {
       if (service !== null) broker?.serve(service);
-      env.emit({ type: "started", ...who, plan });
+      env.emit({ type: "started", ...who, plan, driver: cell.enforcement.driver });
       return cell;
     },
     kill,

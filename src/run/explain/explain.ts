@@ -4,6 +4,7 @@ import { type AgentBudget, toolNameOf } from "../../declarations/worker/agent.ts
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { describeProblem } from "../../declarations/yaml/problem.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
+import type { Driving } from "../../isolation/port/engine.ts";
 import { type ShownNetwork, shownNetwork } from "../../sandbox/network/shown-rule.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { type ShownNarrowing, shownNarrowing } from "../../sandbox/shown-narrowing.ts";
@@ -24,6 +25,8 @@ import { explainPlan } from "./explained-plan.ts";
 export interface Explanation {
   readonly worker: string;
   readonly tree: ExplainedRun;
+  /** What would make the containers, and why: `engine`, `runc`, or null if the one that was asked for cannot. Null without an Engine. */
+  readonly driving: Driving | null;
   /** What holds for the whole of it. */
   readonly notes: readonly string[];
 }
@@ -41,7 +44,10 @@ export async function explain(worker: WorkerDefinition, policy: string | null, p
   if (preview.unavailable !== null)
     notes.push(`There are no plans, since no container can be made: ${preview.unavailable}`);
   if (budget.cut) notes.push(`Only the first ${MAX_RUNS} runs are shown.`);
-  return { worker: worker.name, tree, notes };
+  const { driving } = preview;
+  if (driving?.driver === null) notes.push(`No container can be made: ${driving.why}`);
+  else if (driving !== null) notes.push(`The driver is ${driving.driver}: ${driving.why}.`);
+  return { worker: worker.name, tree, driving, notes };
 }
 
 /** One run as it would be: the same steps as `run.ts` takes, up to the container that it would start. */

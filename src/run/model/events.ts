@@ -1,4 +1,5 @@
 import type { AgentEvent } from "../../agent/events.ts";
+import type { DriverName } from "../../isolation/plan/enforcement.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import type { ImageProgress } from "../../isolation/port/images.ts";
 import type { DeniedTraffic, NetworkReport } from "../../sandbox/network/report.ts";
@@ -22,7 +23,7 @@ export interface RunIdentity {
 /** The events of a tree of runs. Every run begins with `requested` and ends with `ended`. */
 export type RunEvent =
   | ({ readonly type: "requested" } & RunIdentity)
-  | ({ readonly type: "started"; readonly plan: Plan } & RunIdentity)
+  | ({ readonly type: "started"; readonly plan: Plan; readonly driver: DriverName } & RunIdentity)
   | ({
       readonly type: "agent_started";
       readonly model: string;

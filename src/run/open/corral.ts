@@ -4,7 +4,7 @@ import { makeZoneFolders } from "../../declarations/place/zone-folder.ts";
 import { loadProject, type Project } from "../../declarations/project.ts";
 import { openEngine } from "../../isolation/open-engine.ts";
 import { type Driver, EngineTrouble, type Reaped } from "../../isolation/port/driver.ts";
-import type { EnginePort } from "../../isolation/port/engine.ts";
+import { DriverUnavailableError, type EnginePort } from "../../isolation/port/engine.ts";
 import { refusedSourcesFor } from "../../isolation/sources/refused-sources.ts";
 import { Masking } from "../../secrets/masking.ts";
 import { namedSecrets } from "../../secrets/named-secrets.ts";
@@ -47,7 +47,7 @@ export interface Corral extends AsyncDisposable {
  * Brings together a project, an Engine and this process's own place on the host.
  *
  * @throws DeclarationError for a project with mistakes, or whose folders cannot be made, EngineUnavailableError if no Engine answers,
- *   ImageBuildError if the images were not built.
+ *   DriverUnavailableError if the driver that was asked for cannot make cells, ImageBuildError if the images were not built.
  */
 export async function openCorral(options: OpenOptions): Promise<Corral> {
   return await openCorralFor(await loadProject(options.projectDir, options.engineEnv), options);
@@ -60,6 +60,8 @@ export async function openCorralFor(
   opening: Promise<EnginePort> = openEngine(options),
 ): Promise<Corral> {
   const engine = await opening;
+  const driving = await engine.driving();
+  if (driving.driver === null) throw new DriverUnavailableError(driving.why);
   await makeZoneFolders(project);
   const { driver } = engine;
   const liveDir = statePaths(options.stateDir).live;

@@ -4,7 +4,7 @@ import type { Project } from "../../declarations/project.ts";
 import { openEngine } from "../../isolation/open-engine.ts";
 import type { ImageFacts } from "../../isolation/plan/plan-for.ts";
 import type { Driver } from "../../isolation/port/driver.ts";
-import { EngineUnavailableError } from "../../isolation/port/engine.ts";
+import { type Driving, EngineUnavailableError } from "../../isolation/port/engine.ts";
 import { type EngineImages, ImageBuildError } from "../../isolation/port/images.ts";
 import { refusedSourcesFor } from "../../isolation/sources/refused-sources.ts";
 import type { ApprovalMode } from "../../sandbox/approval.ts";
@@ -26,6 +26,8 @@ export interface Preview {
   readonly environment: RunEnvironment;
   readonly project: Project;
   readonly approvalMode: ApprovalMode;
+  /** What would make the cells, and why; null without an Engine. */
+  readonly driving: Driving | null;
   /** Why no plan can be made; null if an Engine answers and has the base image. */
   readonly unavailable: string | null;
 }
@@ -59,10 +61,16 @@ export async function openPreview(
     emit: () => {},
     now: () => performance.now(),
   };
-  const { driver, engineImages, hostPlaces, gate, unavailable } = await engineOrNone(options);
+  const { driver, engineImages, hostPlaces, gate, driving, unavailable } = await engineOrNone(options);
   const images = lookingImages(imagePlaceOf(project, engineImages, options));
   const refusedSources = refusedSourcesFor(options.stateDir, hostPlaces);
-  return { environment: { ...environment, driver, images, refusedSources, gate }, project, approvalMode, unavailable };
+  return {
+    environment: { ...environment, driver, images, refusedSources, gate },
+    project,
+    approvalMode,
+    driving,
+    unavailable,
+  };
 }
 
 /** In place of an Engine that is missing, or has no images: one that fails with the reason. */
@@ -70,11 +78,12 @@ async function engineOrNone(options: Pick<OpenOptions, "stateDir" | "engineEnv">
   try {
     const engine = await openEngine({ ...options, looksOnly: true });
     const [driver, gate] = [rememberingImages(engine.driver), (await engine.knownGate()) ?? NO_GATE];
-    return { driver, engineImages: engine.images, hostPlaces: engine.hostPlaces, gate, unavailable: null };
+    const { images: engineImages, hostPlaces } = engine;
+    return { driver, engineImages, hostPlaces, gate, driving: await engine.driving(), unavailable: null };
   } catch (error) {
     if (!(error instanceof EngineUnavailableError || error instanceof ImageBuildError)) throw error;
     const [driver, engineImages] = [absentEngine(error), absentImages(error)];
-    return { driver, engineImages, hostPlaces: null, gate: "", unavailable: error.message };
+    return { driver, engineImages, hostPlaces: null, gate: "", driving: null, unavailable: error.message };
   }
 }
 

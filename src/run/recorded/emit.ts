@@ -46,7 +46,7 @@ function eventRecord(event: RunEvent): AuditRecord | null {
         continues: event.continues,
       };
     case "started":
-      return startedRecord({ run, root, worker }, event.plan);
+      return startedRecord({ run, root, worker }, event.plan, event.driver);
     case "agent_started": {
       const { type, model, tools, policy, mounts } = event;
       return { type, run, root, worker, model, tools, policy, mounts };
@@ -62,11 +62,11 @@ function eventRecord(event: RunEvent): AuditRecord | null {
   }
 }
 
-function startedRecord(of: AuditedRun, plan: Plan): AuditRecord {
+function startedRecord(of: AuditedRun, plan: Plan, driver: string): AuditRecord {
   const mounts = plan.mounts.filter(({ origin }) => origin !== "corral").map(({ path, mode }) => ({ path, mode }));
   const { policy, image, environments } = plan;
   const network = typeof plan.network === "string" ? plan.network : plan.network.rules.map(({ to }) => to).join(", ");
-  return { type: "run_started", ...of, plan: planHash(plan), policy, image, environments, network, mounts };
+  return { type: "run_started", ...of, plan: planHash(plan), driver, policy, image, environments, network, mounts };
 }
 
 function endedRecord(of: AuditedRun, result: RunResult): AuditRecord {

@@ -34,7 +34,7 @@ export interface FakeDriverOptions {
 export function fakeDriver(options: FakeDriverOptions): Driver {
   const { maker, engine = fakeEngine() } = options;
   return {
-    name: "fake",
+    name: "engine",
     capabilities: async () => ({ engine: "fake", version: "0", missing: [], facts: {} }),
     async imageFacts(name) {
       if (engine.images === null) return { name, id: `fake:${name}`, env: [], volumes: [] };
@@ -88,7 +88,7 @@ async function start(
     container.state = "running";
     const program = resident ?? options.programs[plan.command[0] ?? ""];
     const sound = soundReport(plan, pins, program === undefined ? "" : (plan.command[0] ?? ""));
-    const { enforcement, violations } = verifyCell(plan, options.deviate?.(sound, plan) ?? sound);
+    const { enforcement, violations } = verifyCell(plan, options.deviate?.(sound, plan) ?? sound, "engine");
     if (program === undefined || violations.length > 0) return { ok: false, violations };
     const cell = new FakeCell(container, request, program, enforcement);
     const takeOff = container.remove;
@@ -123,6 +123,6 @@ function cellsOf(engine: FakeEngine, maker: Maker): CellInfo[] {
     const labelled = readLabels(maker.sealKey, "container", name, labels);
     return labelled === null
       ? []
-      : [{ ...labelled, id, state, createdAt, ownerAlive: !isDead(labelled.owner, maker.owner) }];
+      : [{ ...labelled, driver: "engine", id, state, createdAt, ownerAlive: !isDead(labelled.owner, maker.owner) }];
   });
 }

@@ -27,7 +27,7 @@ function altered(report: string, from: RegExp | string, to: string): string {
 }
 
 function violations(report: string, planned = plan): readonly Violation[] {
-  return verifyCell(planned, parseGateReport(report)).violations;
+  return verifyCell(planned, parseGateReport(report), "engine").violations;
 }
 
 /** What is named as missing; anything else that is refused fails the test. */
@@ -51,7 +51,7 @@ describe("a cell that is what was planned", () => {
       altered(altered(SOUND_REPORT, /.*memsw.*\n/, ""), /SwapTotal:.*/, "SwapTotal:             0 kB"),
     ],
   ])("passes, and what was found is told as it was asked (%s)", (_, report) => {
-    const { violations, enforcement } = verifyCell(plan, parseGateReport(report));
+    const { violations, enforcement } = verifyCell(plan, parseGateReport(report), "engine");
     expect(violations).toEqual([]);
     expect(enforcement.actual).toEqual(enforcement.requested);
   });
@@ -62,7 +62,7 @@ describe("a cell that is what was planned", () => {
       requestFor({ sandbox: { ...project([], { network: false }, strict), network: { allow } } }),
     );
     if (!planning.ok) throw new Error(JSON.stringify(planning.violations));
-    const networkOf = (report: string) => verifyCell(planning.plan, parseGateReport(report)).enforcement;
+    const networkOf = (report: string) => verifyCell(planning.plan, parseGateReport(report), "engine").enforcement;
     const line = "loopback only, 1 host and a proxy through Corral";
     expect(networkOf(SOUND_REPORT)).toMatchObject({ requested: { network: line }, actual: { network: line } });
     const more = altered(SOUND_REPORT, "    lo:", "  eth0:\n    lo:");
@@ -283,7 +283,7 @@ describe("a cell that is not what was planned is refused, and named is", () => {
       new Set(["MOUNT_SOURCE_REFUSED", "ENFORCEMENT_MISSING", "WORKING_DIR_MISSING", "COMMAND_NOT_FOUND"]),
     );
     const named = violations("").find(({ code }) => code === "ENFORCEMENT_MISSING");
-    const lines = Object.keys(verifyCell(plan, parseGateReport("")).enforcement.requested);
+    const lines = Object.keys(verifyCell(plan, parseGateReport(""), "engine").enforcement.requested);
     // `mounts` is told by the mounts themselves.
     for (const line of lines.filter((line) => line !== "mounts")) {
       expect(JSON.stringify(named)).toContain(`"${line}: planned`);

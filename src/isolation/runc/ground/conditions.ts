@@ -1,0 +1,87 @@
+import { existsSync, readFileSync, realpathSync, statSync } from "node:fs";
+import { dirname, join } from "node:path";
+import type { EngineFacts } from "../../port/ground.ts";
+import type { CgroupManager } from "../model/layout.ts";
+import type { RuncPrograms } from "../model/options.ts";
+
+/** What cells are made with on this machine. */
+export interface Conditions {
+  readonly programs: RuncPrograms;
+  readonly cgroups: CgroupManager;
+  /** The profile that the Engine's containers have; null if it uses none. */
+  readonly apparmor: string | null;
+}
+
+export type Judged =
+  | { readonly ok: true; readonly conditions: Conditions }
+  /** `reason`: for people, what is missing. */
+  | { readonly ok: false; readonly reason: string };
+
+/** Whether cells can be made here without the Engine, as strong as its own. Asks this machine only. */
+export function conditionsFor(facts: EngineFacts): Judged {
+  const against = objection(facts);
+  if (against !== null) return { ok: false, reason: against };
+  const runc = trustedProgram(facts.runc ?? "");
+  if (runc === null)
+    return { ok: false, reason: "the program runc was not found, or another user than root can write it" };
+  const init = trustedProgram(facts.init);
+  if (init === null)
+    return { ok: false, reason: `the program ${facts.init} was not found, or another user than root can write it` };
+  const cgroups: CgroupManager = existsSync("/run/systemd/system") ? "systemd" : "cgroupfs";
+  // The Engine loads this profile when it starts.
+  const apparmor = facts.security.includes("apparmor") ? "docker-default" : null;
+  return { ok: true, conditions: { programs: { runc, init }, cgroups, apparmor } };
+}
+
+/** What an Engine's containers have and this driver cannot give must not be lost without a word. */
+const FOREIGN: Readonly<Record<string, string>> = {
+  selinux: "the Engine's containers have SELinux labels, which cells of runc would not have",
+  userns: "the Engine's containers have users of their own (userns-remap), which cells of runc would not have",
+  rootless: "the Engine is rootless",
+};
+
+function objection({ isLocal, storage, security, runc }: EngineFacts): string | null {
+  if (process.geteuid?.() !== 0) return "Corral does not run as root";
+  if (!isLocal) return "the Engine is not reached over a Unix socket of this machine";
+  if (storage !== "overlay2") return `the Engine keeps its images in ${storage}, and not in overlay2`;
+  for (const name of security) if (FOREIGN[name] !== undefined) return FOREIGN[name];
+  if (runc === null) return "the Engine's default runtime is not runc";
+  return missingCgroups();
+}
+
+/** Every limit of a cell is one of a control group. */
+const CONTROLLERS = ["cpu", "memory", "pids"] as const;
+const CGROUPS = "/sys/fs/cgroup";
+
+function missingCgroups(): string | null {
+  const unified = textOf(join(CGROUPS, "cgroup.controllers"))?.trim().split(" ");
+  const has = (name: string): boolean => unified?.includes(name) ?? existsSync(join(CGROUPS, name, "cgroup.procs"));
+  const missing = CONTROLLERS.filter((name) => !has(name));
+  return missing.length === 0 ? null : `the kernel has no control groups for ${missing.join(", ")}`;
+}
+
+function textOf(file: string): string | null {
+  try {
+    return readFileSync(file, "utf8");
+  } catch {
+    return null;
+  }
+}
+
+/** Where an Engine finds the programs that it starts. */
+const PLACES = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/libexec/docker"];
+
+/** The program itself, behind all links. Null if there is none, or if anyone but root could replace it. */
+function trustedProgram(name: string): string | null {
+  const named = name.startsWith("/") ? [name] : name === "" ? [] : PLACES.map((place) => join(place, name));
+  const first = named.find((path) => existsSync(path));
+  if (first === undefined) return null;
+  const path = realpathSync(first);
+  return statSync(path).isFile() && isOfRoot(path) ? path : null;
+}
+
+function isOfRoot(path: string): boolean {
+  const { uid, mode } = statSync(path);
+  if (uid !== 0 || (mode & 0o022) !== 0) return false;
+  return path === "/" || isOfRoot(dirname(path));
+}

@@ -1,0 +1,125 @@
+import { randomBytes } from "node:crypto";
+import { join } from "node:path";
+import { statePaths } from "../../state/state-paths.ts";
+import type { Plan } from "../plan/plan.ts";
+import type { ImageFacts } from "../plan/plan-for.ts";
+import type { CellInfo } from "../port/driver.ts";
+import type { EngineGround } from "../port/ground.ts";
+import type { Maker } from "../port/labels.ts";
+import { type Conditions, conditionsFor, type Judged } from "./ground/conditions.ts";
+import { KeptImages } from "./ground/kept-images.ts";
+import { probeCell } from "./ground/probe-cell.ts";
+import { type Probed, probeConditions, rememberedProbe, rememberProbe } from "./ground/probe-memory.ts";
+import { recordedCells } from "./ledger/recorded-cells.ts";
+import { reapCells } from "./ledger/remove-cell.ts";
+import { notForRunc, type RuncCells } from "./model/cells.ts";
+import { type RuncPaths, runcPaths } from "./model/layout.ts";
+import type { RuncOptions } from "./model/options.ts";
+
+export interface RuncRequest {
+  readonly stateDir: string;
+  readonly maker: Maker;
+  /** As in `RuncOptions`. */
+  readonly seccomp: string;
+  readonly ground: EngineGround;
+  /** Null: this Corral has nothing yet that makes them. */
+  readonly makeCells: ((options: RuncOptions) => RuncCells) | null;
+}
+
+/** What a probe needs. Both reject with the reason if it is missing. */
+export interface ProbeNeeds {
+  /** The image of the probe; null if the Engine does not have it. */
+  image(): Promise<ImageFacts | null>;
+  gate(): Promise<string>;
+}
+
+export type Usable = { readonly ok: true; readonly cells: RuncCells } | { readonly ok: false; readonly reason: string };
+
+/** Cells of runc for one state directory. What dead processes left is found and removed also where none can be made. */
+export class Runc {
+  readonly images: KeptImages;
+  readonly #request: RuncRequest;
+  readonly #paths: RuncPaths;
+
+  constructor(request: RuncRequest) {
+    this.#request = request;
+    const { stateDir, maker, ground } = request;
+    this.#paths = runcPaths(stateDir);
+    this.images = new KeptImages({ dir: join(statePaths(stateDir).runc, "images"), store: ground, owner: maker.owner });
+  }
+
+  /** Why such a plan is for the Engine; null if its cells can be made here, if any can. */
+  async objection(plan: Plan): Promise<string | null> {
+    return notForRunc(plan) ?? (await this.images.objection(plan.image.id));
+  }
+
+  async list(): Promise<CellInfo[]> {
+    return await recordedCells(this.#paths, this.#request.maker);
+  }
+
+  /** Answers with the runs whose cells were removed. */
+  async reap(): Promise<string[]> {
+    const runs = await reapCells(this.#paths, this.#request.maker);
+    await this.images.reap();
+    return runs;
+  }
+
+  /** Whether cells can be made here: what this machine has, and what came of a cell that was tried, now or before. */
+  async usable(needs: ProbeNeeds): Promise<Usable> {
+    const judged = this.#judged();
+    if (!judged.ok) return judged;
+    const cells = this.#cellsUnder(judged.conditions);
+    const probed = await this.#probed(judged.conditions, cells, needs);
+    return probed.ok ? { ok: true, cells } : probed;
+  }
+
+  /** The same without trying anything: `null` if that is only found out by a first cell. */
+  async known(): Promise<Usable | null> {
+    const judged = this.#judged();
+    if (!judged.ok) return judged;
+    const { conditions } = judged;
+    const before = await rememberedProbe(this.#probeFile(), this.#probeConditions(conditions), Date.now());
+    return before?.ok ? { ok: true, cells: this.#cellsUnder(conditions) } : before;
+  }
+
+  #judged(): Judged {
+    if (this.#request.makeCells === null)
+      return { ok: false, reason: "this version of Corral has no cells of runc yet" };
+    return conditionsFor(this.#request.ground.facts);
+  }
+
+  async #probed(conditions: Conditions, cells: RuncCells, needs: ProbeNeeds): Promise<Probed> {
+    const file = this.#probeFile();
+    const of = this.#probeConditions(conditions);
+    const before = await rememberedProbe(file, of, Date.now());
+    if (before !== null) return before;
+    const [image, gate] = [await needs.image(), await needs.gate()];
+    if (image === null) return { ok: false, reason: "the image for a first cell is not built" };
+    const probed = await probeCell(cells, image, gate, randomBytes(6).toString("hex"));
+    await rememberProbe(file, of, probed, Date.now());
+    return probed;
+  }
+
+  #cellsUnder({ programs, cgroups, apparmor }: Conditions): RuncCells {
+    const { stateDir, maker, seccomp, makeCells } = this.#request;
+    if (makeCells === null) throw new Error("nothing makes cells of runc");
+    return makeCells({
+      maker,
+      paths: this.#paths,
+      images: this.images,
+      seccomp,
+      namesDir: statePaths(stateDir).names,
+      programs,
+      cgroups,
+      ...(apparmor === null ? {} : { apparmor }),
+    });
+  }
+
+  #probeConditions(conditions: Conditions): string {
+    return probeConditions(conditions, this.#request.ground.facts.version);
+  }
+
+  #probeFile(): string {
+    return join(statePaths(this.#request.stateDir).runc, "probe.json");
+  }
+}
