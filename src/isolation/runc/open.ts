@@ -6,15 +6,15 @@ import type { ImageFacts } from "../plan/plan-for.ts";
 import type { CellInfo } from "../port/driver.ts";
 import type { EngineGround } from "../port/ground.ts";
 import type { Maker } from "../port/labels.ts";
-import { type Conditions, conditionsFor, type Judged } from "./ground/conditions.ts";
+import { runcCells } from "./cells.ts";
+import { type Conditions, cgroupManager, conditionsFor, trustedProgram } from "./ground/conditions.ts";
 import { KeptImages } from "./ground/kept-images.ts";
 import { probeCell } from "./ground/probe-cell.ts";
 import { type Probed, probeConditions, rememberedProbe, rememberProbe } from "./ground/probe-memory.ts";
+import { reapCells } from "./ledger/reap-cells.ts";
 import { recordedCells } from "./ledger/recorded-cells.ts";
-import { reapCells } from "./ledger/remove-cell.ts";
 import { notForRunc, type RuncCells } from "./model/cells.ts";
 import { type RuncPaths, runcPaths } from "./model/layout.ts";
-import type { RuncOptions } from "./model/options.ts";
 
 export interface RuncRequest {
   readonly stateDir: string;
@@ -22,8 +22,6 @@ export interface RuncRequest {
   /** As in `RuncOptions`. */
   readonly seccomp: string;
   readonly ground: EngineGround;
-  /** Null: this Corral has nothing yet that makes them. */
-  readonly makeCells: ((options: RuncOptions) => RuncCells) | null;
 }
 
 /** What a probe needs. Both reject with the reason if it is missing. */
@@ -59,14 +57,17 @@ export class Runc {
 
   /** Answers with the runs whose cells were removed. */
   async reap(): Promise<string[]> {
-    const runs = await reapCells(this.#paths, this.#request.maker);
+    // Also where no cell can be made any more, e.g. since runc was removed.
+    const runc = trustedProgram(this.#request.ground.facts.runc ?? "runc") ?? "runc";
+    const how = { programs: { runc, init: "" }, paths: this.#paths, cgroups: cgroupManager() };
+    const runs = await reapCells(this.#request.maker, how);
     await this.images.reap();
     return runs;
   }
 
   /** Whether cells can be made here: what this machine has, and what came of a cell that was tried, now or before. */
   async usable(needs: ProbeNeeds): Promise<Usable> {
-    const judged = this.#judged();
+    const judged = conditionsFor(this.#request.ground.facts);
     if (!judged.ok) return judged;
     const cells = this.#cellsUnder(judged.conditions);
     const probed = await this.#probed(judged.conditions, cells, needs);
@@ -75,17 +76,11 @@ export class Runc {
 
   /** The same without trying anything: `null` if that is only found out by a first cell. */
   async known(): Promise<Usable | null> {
-    const judged = this.#judged();
+    const judged = conditionsFor(this.#request.ground.facts);
     if (!judged.ok) return judged;
     const { conditions } = judged;
     const before = await rememberedProbe(this.#probeFile(), this.#probeConditions(conditions), Date.now());
     return before?.ok ? { ok: true, cells: this.#cellsUnder(conditions) } : before;
-  }
-
-  #judged(): Judged {
-    if (this.#request.makeCells === null)
-      return { ok: false, reason: "this version of Corral has no cells of runc yet" };
-    return conditionsFor(this.#request.ground.facts);
   }
 
   async #probed(conditions: Conditions, cells: RuncCells, needs: ProbeNeeds): Promise<Probed> {
@@ -101,9 +96,8 @@ export class Runc {
   }
 
   #cellsUnder({ programs, cgroups, apparmor }: Conditions): RuncCells {
-    const { stateDir, maker, seccomp, makeCells } = this.#request;
-    if (makeCells === null) throw new Error("nothing makes cells of runc");
-    return makeCells({
+    const { stateDir, maker, seccomp } = this.#request;
+    return runcCells({
       maker,
       paths: this.#paths,
       images: this.images,

@@ -3,10 +3,13 @@ import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { loadSeccompProfile } from "../../../src/declarations/policy/seccomp.ts";
+import { layerStore } from "../../../src/isolation/engine/images/layer-store.ts";
 import type { Driver } from "../../../src/isolation/port/driver.ts";
 import type { Maker } from "../../../src/isolation/port/labels.ts";
 import { runcCells } from "../../../src/isolation/runc/cells.ts";
-import type { ImageRoots } from "../../../src/isolation/runc/model/images.ts";
+import { KeptImages } from "../../../src/isolation/runc/ground/kept-images.ts";
+import { reapCells } from "../../../src/isolation/runc/ledger/reap-cells.ts";
+import { recordedCells } from "../../../src/isolation/runc/ledger/recorded-cells.ts";
 import { cellId, cgroupPlaces, runcPaths } from "../../../src/isolation/runc/model/layout.ts";
 import { openEngine } from "../engine/engine.ts";
 
@@ -17,13 +20,8 @@ export async function openRunc() {
   const engine = await openEngine();
   const paths = runcPaths(engine.stateDir);
   const seccomp = await loadSeccompProfile();
-  const images: ImageRoots = {
-    async rootOf(id) {
-      const { GraphDriver } = await engine.docker.getImage(id).inspect();
-      const { UpperDir, LowerDir } = GraphDriver.Data as unknown as { UpperDir: string; LowerDir?: string };
-      return { layers: [UpperDir, ...(LowerDir?.split(":") ?? [])] };
-    },
-  };
+  const store = layerStore(engine.docker, engine.maker.sealKey);
+  const images = new KeptImages({ dir: join(engine.stateDir, "runc/images"), store, owner: engine.maker.owner });
   const options = (maker: Maker) => ({
     maker,
     paths,
@@ -37,6 +35,8 @@ export async function openRunc() {
     ...engine.driverOf(maker),
     ...runcCells(options(maker)),
     name: "runc",
+    list: () => recordedCells(paths, maker),
+    reap: async () => ({ cells: await reapCells(maker, options(maker)), volumes: [], directories: [] }),
   });
   return {
     ...engine,
@@ -56,6 +56,9 @@ export async function openRunc() {
         ...stdout.split("\n").filter((line) => line.includes(id)),
       ];
     },
-    [Symbol.asyncDispose]: () => engine[Symbol.asyncDispose](),
+    async [Symbol.asyncDispose](): Promise<void> {
+      for (const image of await store.kept()) await store.release(image);
+      await engine[Symbol.asyncDispose]();
+    },
   };
 }

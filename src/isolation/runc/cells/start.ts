@@ -173,7 +173,7 @@ async function startOnce(
   if (typeof plan.network !== "string") network.openAhead(plan.network.listeners);
   const report = parseGateReport(await reportWithin(process.streams.report, signal));
 
-  const { enforcement, violations } = verifyCell(plan, report);
+  const { enforcement, violations } = verifyCell(plan, report, "runc");
   if (violations.length > 0) return { ok: false, violations };
   const group = findControlGroup(cgroupPlaces(id));
   const first = findFirstProcess(group);

@@ -27,10 +27,13 @@ export function conditionsFor(facts: EngineFacts): Judged {
   const init = trustedProgram(facts.init);
   if (init === null)
     return { ok: false, reason: `the program ${facts.init} was not found, or another user than root can write it` };
-  const cgroups: CgroupManager = existsSync("/run/systemd/system") ? "systemd" : "cgroupfs";
   // The Engine loads this profile when it starts.
   const apparmor = facts.security.includes("apparmor") ? "docker-default" : null;
-  return { ok: true, conditions: { programs: { runc, init }, cgroups, apparmor } };
+  return { ok: true, conditions: { programs: { runc, init }, cgroups: cgroupManager(), apparmor } };
+}
+
+export function cgroupManager(): CgroupManager {
+  return existsSync("/run/systemd/system") ? "systemd" : "cgroupfs";
 }
 
 /** What an Engine's containers have and this driver cannot give must not be lost without a word. */
@@ -72,7 +75,7 @@ function textOf(file: string): string | null {
 const PLACES = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/libexec/docker"];
 
 /** The program itself, behind all links. Null if there is none, or if anyone but root could replace it. */
-function trustedProgram(name: string): string | null {
+export function trustedProgram(name: string): string | null {
   const named = name.startsWith("/") ? [name] : name === "" ? [] : PLACES.map((place) => join(place, name));
   const first = named.find((path) => existsSync(path));
   if (first === undefined) return null;

@@ -1,19 +1,18 @@
-import { readFileSync } from "node:fs";
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
 import { parseJson } from "../../../json/parse-json.ts";
 import { nullFor } from "../../../platform/errno.ts";
 import { isDead } from "../../../state/owner.ts";
+import { findControlGroup } from "../../kernel/control-group.ts";
 import type { CellInfo } from "../../port/driver.ts";
 import { type Maker, readLabels } from "../../port/labels.ts";
-import { cellId, cellPaths, DRAFT_PREFIX, type RuncPaths } from "../model/layout.ts";
+import { cellId, cellPaths, cgroupPlaces, DRAFT_PREFIX, type RuncPaths } from "../model/layout.ts";
 
 /** More cells than any machine runs; the rest is not read. */
 const MAX_CELLS = 100_000;
 const RUN = /^[0-9a-zA-Z-]{1,64}$/;
 const Labels = z.record(z.string(), z.string());
-const State = z.looseObject({ init_process_pid: z.int(), init_process_start: z.int() });
 
 /** Every cell of runc that this state directory's orchestrators made, in any state. */
 export async function recordedCells(paths: RuncPaths, maker: Maker): Promise<CellInfo[]> {
@@ -36,7 +35,8 @@ async function recordedCell(run: string, paths: RuncPaths, maker: Maker): Promis
   if (labelled === null || labelled.run !== run) return null;
   const made = await stat(file).catch(nullFor("ENOENT"));
   if (made === null) return null;
-  const state = (await isRunning(id, paths)) ? "running" : "exited";
+  const group = findControlGroup(cgroupPlaces(id));
+  const state = (group?.processes().length ?? 0) > 0 ? "running" : "exited";
   return {
     ...labelled,
     driver: "runc",
@@ -45,23 +45,6 @@ async function recordedCell(run: string, paths: RuncPaths, maker: Maker): Promis
     createdAt: made.mtime.toISOString(),
     ownerAlive: !isDead(labelled.owner, maker.owner),
   };
-}
-
-/** What runc noted of its first process; another process that has the same number now began at another time. */
-async function isRunning(id: string, { state }: RuncPaths): Promise<boolean> {
-  const noted = State.safeParse(await jsonIn(join(state, id, "state.json"))).data;
-  return noted !== undefined && startTicksOf(noted.init_process_pid) === String(noted.init_process_start);
-}
-
-/** proc(5). Null if it has ended. */
-function startTicksOf(pid: number): string | null {
-  try {
-    const text = readFileSync(`/proc/${pid}/stat`, "utf8");
-    const [state, ...fields] = text.slice(text.lastIndexOf(")") + 2).split(" ");
-    return state === "Z" || state === "X" ? null : (fields[18] ?? null);
-  } catch {
-    return null;
-  }
 }
 
 async function jsonIn(file: string): Promise<unknown> {

@@ -1,41 +1,34 @@
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { detachMountsBelow } from "../../../files/host/kernel-mounts.ts";
 import { removeTree } from "../../../files/host/remove-tree.ts";
 import { nullFor } from "../../../platform/errno.ts";
 import { EngineTrouble } from "../../port/driver.ts";
 import type { Maker } from "../../port/labels.ts";
-import { cellId, DRAFT_PREFIX, type RuncPaths } from "../model/layout.ts";
-import { endControlGroups } from "./control-groups.ts";
+import { DRAFT_PREFIX, type RuncPaths } from "../model/layout.ts";
+import type { RuncOptions } from "../model/options.ts";
+import { removeCell } from "../remains/remove-cell.ts";
 import { recordedCells } from "./recorded-cells.ts";
-
-/** Ends a cell in whatever state, and removes all that there is of it: its directory last, which tells that it exists. */
-export async function removeCell(run: string, paths: RuncPaths, sealKey: Buffer): Promise<void> {
-  const id = cellId(sealKey, run);
-  await endControlGroups(id);
-  await removeTree(join(paths.state, id));
-  const dir = join(paths.cells, run);
-  await detachMountsBelow(dir);
-  await removeTree(dir);
-}
 
 /** Nothing of a cell exists before its directory has its name, which takes some milliseconds. */
 const DRAFT_MS = 10 * 60_000;
 
 /** Removes the cells of owners that are certainly dead, and answers with their runs. One that cannot be removed does not stop the others. */
-export async function reapCells(paths: RuncPaths, maker: Maker): Promise<string[]> {
+export async function reapCells(
+  maker: Maker,
+  how: Pick<RuncOptions, "programs" | "paths" | "cgroups">,
+): Promise<string[]> {
   const removed: string[] = [];
   const failures: Error[] = [];
-  for (const { run, ownerAlive } of await recordedCells(paths, maker)) {
+  for (const { run, id, ownerAlive } of await recordedCells(how.paths, maker)) {
     if (ownerAlive) continue;
     try {
-      await removeCell(run, paths, maker.sealKey);
+      await removeCell(how, id, join(how.paths.cells, run));
       removed.push(run);
     } catch (error) {
       failures.push(error as Error);
     }
   }
-  await removeDrafts(paths);
+  await removeDrafts(how.paths);
   const [first] = failures;
   if (first !== undefined) {
     const reasons = failures.map(({ message }) => message).join("; ");
