@@ -1,0 +1,193 @@
+import { mkdir, readFile, utimes } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { bothDrivers } from "../../src/isolation/both-drivers.ts";
+import { openDockerEngine } from "../../src/isolation/engine/open.ts";
+import { openEngine as openPort } from "../../src/isolation/open-engine.ts";
+import { type Driver, EngineTrouble } from "../../src/isolation/port/driver.ts";
+import type { EngineFacts } from "../../src/isolation/port/ground.ts";
+import { conditionsFor } from "../../src/isolation/runc/ground/conditions.ts";
+import { probeCell } from "../../src/isolation/runc/ground/probe-cell.ts";
+import { probeConditions, rememberedProbe, rememberProbe } from "../../src/isolation/runc/ground/probe-memory.ts";
+import { currentOwner } from "../../src/state/owner.ts";
+import { statePaths } from "../../src/state/state-paths.ts";
+import { cellOf } from "./engine/engine.ts";
+import { openRunc, type Runc } from "./runc/runc.ts";
+
+let runc: Runc;
+beforeAll(async () => {
+  runc = await openRunc();
+});
+afterAll(() => runc[Symbol.asyncDispose]());
+
+const undisturbed = { signal: new AbortController().signal, onOutput: () => {} };
+const FACTS: EngineFacts = {
+  isLocal: true,
+  version: "20.10",
+  storage: "overlay2",
+  security: ["seccomp"],
+  runc: "runc",
+  init: "docker-init",
+};
+
+async function portFor(driver: string | undefined, stateDir = runc.stateDir) {
+  return await openPort({ stateDir, engineEnv: { ...process.env, CORRAL_DRIVER: driver } });
+}
+
+/** What the machine's own conditions are, as the probe remembers them. */
+async function conditionsHere(): Promise<string> {
+  const { ground } = await openDockerEngine({ stateDir: runc.stateDir, engineEnv: process.env });
+  const judged = conditionsFor(ground.facts);
+  if (!judged.ok) throw new Error(judged.reason);
+  return probeConditions(judged.conditions, ground.facts.version);
+}
+
+describe("CORRAL_DRIVER", () => {
+  it("takes no other value, and none means auto", async () => {
+    await expect(portFor("docker")).rejects.toThrow(
+      'CORRAL_DRIVER is "docker", and must be one of: auto, engine, runc',
+    );
+    expect((await (await portFor(undefined)).driving()).driver).not.toBeNull();
+  });
+
+  it("runc makes a first cell to see that it is as planned, once, and remembers it", async () => {
+    expect(await (await portFor("runc")).driving()).toEqual({ driver: "runc", why: "CORRAL_DRIVER is runc" });
+    const file = join(statePaths(runc.stateDir).runc, "probe.json");
+    const before = await readFile(file, "utf8");
+    expect(JSON.parse(before)).toMatchObject({ ok: true });
+    await (await portFor("runc")).driving();
+    expect(await readFile(file, "utf8")).toBe(before);
+    expect((await (await portFor("engine")).driver.list()).filter(({ worker }) => worker === "probe")).toEqual([]);
+  });
+
+  it("runc starts nothing anywhere if the first cell was not as planned, and says why", async () => {
+    const stateDir = join(runc.dir, "failed");
+    await mkdir(stateDir, { mode: 0o700 });
+    const file = join(statePaths(stateDir).runc, "probe.json");
+    await rememberProbe(file, await conditionsHere(), { ok: false, reason: "seccomp: found absent" }, Date.now());
+    const port = await portFor("runc", stateDir);
+    const why = "runc cannot make cells here: seccomp: found absent";
+    expect(await port.driving()).toEqual({ driver: null, why });
+    const { plan, pins } = await runc.plan({ command: ["true"] });
+    await expect(port.driver.start({ plan, pins, ...undisturbed })).rejects.toThrow(why);
+    expect(await runc.traces(plan.run)).toEqual([]);
+    expect((await port.driver.list()).map(({ run }) => run)).not.toContain(plan.run);
+  });
+
+  it("runc refuses a plan that only the Engine can carry, and the Engine does not make its cell either", async () => {
+    const hardening = { ...runc.untrusted.hardening, seccomp: "engine" as const };
+    const { plan, pins } = await runc.plan({ command: ["true"], policy: { ...runc.untrusted, hardening } });
+    const { driver } = await portFor("runc");
+    const missing = [
+      expect.stringMatching(/^runc, which CORRAL_DRIVER asks for: it has the Engine's own seccomp profile/),
+    ];
+    const refused = { ok: false, violations: [{ code: "ENFORCEMENT_MISSING", missing }] };
+    expect(await driver.start({ plan, pins, ...undisturbed })).toEqual(refused);
+    expect((await driver.list()).map(({ run }) => run)).not.toContain(plan.run);
+  });
+
+  it("engine lists and reaps the cells of runc, too", async () => {
+    const dead = { ...runc.maker, owner: { ...currentOwner(), startTicks: "1" } };
+    const { plan, pins } = await runc.plan({ command: ["sleep", "60"] });
+    const cell = cellOf(await runc.driverOf(dead).start({ plan, pins, ...undisturbed }));
+    const { driver } = await portFor("engine");
+    const listed = (await driver.list()).filter(({ run }) => run === plan.run);
+    expect(listed).toMatchObject([{ driver: "runc", state: "running", ownerAlive: false }]);
+    expect((await driver.reap()).cells).toContain(plan.run);
+    expect(await runc.traces(plan.run)).toEqual([]);
+    await cell[Symbol.asyncDispose]();
+  });
+});
+
+it("auto gives a plan that the other driver cannot carry to the Engine", async () => {
+  const made: string[] = [];
+  const recording = (name: string): Driver => ({
+    ...runc.driver,
+    start: async () => {
+      made.push(name);
+      throw new EngineTrouble(name);
+    },
+  });
+  const other = { objection: async () => "it cannot", list: async () => [], reap: async () => [] };
+  const driving = { driver: "runc", why: "" } as const;
+  const choose = async () => ({ driving, cells: recording("runc"), demanded: false });
+  const { plan, pins } = await runc.plan({ command: ["true"] });
+  await expect(bothDrivers(recording("engine"), other, choose).start({ plan, pins, ...undisturbed })).rejects.toThrow();
+  expect(made).toEqual(["engine"]);
+});
+
+describe("the first cell of runc", () => {
+  const image = async () =>
+    (await runc.driver.imageFacts("corral/base")) as NonNullable<Awaited<ReturnType<Driver["imageFacts"]>>>;
+  const gate = async () => await (await portFor("engine")).gate();
+
+  it("is good if it does what a cell must", async () => {
+    expect(await probeCell(runc.driver, await image(), await gate(), "a00000000001")).toEqual({ ok: true });
+    expect(await runc.traces("a00000000001")).toEqual([]);
+  });
+
+  it.each([
+    [
+      "is refused by its verification",
+      { start: async () => ({ ok: false, violations: [{ code: "ENFORCEMENT_MISSING", missing: ["seccomp"] }] }) },
+    ],
+    ["cannot be made", { start: async () => Promise.reject(new EngineTrouble("no cgroup")) }],
+    ["ends in another way", { start: async () => ({ ok: true, cell: endedCell(3) }) }],
+    ["prints nothing", { start: async () => ({ ok: true, cell: endedCell(0) }) }],
+  ])("is no reason to use runc if it %s", async (_, cells) => {
+    const probed = await probeCell({ ...runc.driver, ...cells } as never, await image(), await gate(), "a00000000002");
+    expect(probed).toEqual({ ok: false, reason: expect.stringMatching(/./) });
+  });
+
+  it("is made again under other conditions, and a day after it failed", async () => {
+    const file = join(runc.dir, "probe/probe.json");
+    await rememberProbe(file, "conditions", { ok: false, reason: "busy" }, 1000);
+    expect(await rememberedProbe(file, "conditions", 2000)).toEqual({ ok: false, reason: "busy" });
+    expect(await rememberedProbe(file, "others", 2000)).toBeNull();
+    expect(await rememberedProbe(file, "conditions", 1000 + 25 * 3_600_000)).toBeNull();
+    await rememberProbe(file, "conditions", { ok: true }, 1000);
+    expect(await rememberedProbe(file, "conditions", 1000 + 25 * 3_600_000)).toEqual({ ok: true });
+  });
+});
+
+describe("the conditions of runc", () => {
+  it("are met on this machine", () => {
+    expect(conditionsFor(FACTS)).toMatchObject({ ok: true, conditions: { apparmor: null } });
+    const { conditions } = conditionsFor({ ...FACTS, security: ["apparmor", "seccomp"] }) as { conditions?: object };
+    expect(conditions).toMatchObject({ apparmor: "docker-default" });
+  });
+
+  it.each([
+    [{ isLocal: false }, "Unix socket"],
+    [{ storage: "overlayfs" }, "overlayfs"],
+    [{ security: ["seccomp", "selinux"] }, "SELinux"],
+    [{ security: ["userns"] }, "userns-remap"],
+    [{ security: ["rootless"] }, "rootless"],
+    [{ runc: null }, "default runtime"],
+    [{ runc: "/nowhere/runc" }, "runc was not found"],
+    [{ init: "no-such-init" }, "no-such-init was not found"],
+    [{ runc: join(import.meta.dirname, "nothing") }, "runc was not found"],
+  ] satisfies [Partial<EngineFacts>, string][])("are not met by an Engine with %o", (facts, reason) => {
+    expect(conditionsFor({ ...FACTS, ...facts })).toEqual({ ok: false, reason: expect.stringContaining(reason) });
+  });
+});
+
+it("a draft of a cell that stayed behind is removed, and one that is being made is not", async () => {
+  const [old, fresh] = ["old", "fresh"].map((name) => join(runc.paths.cells, `.new-${name}`)) as [string, string];
+  await mkdir(old, { recursive: true });
+  await mkdir(fresh, { recursive: true });
+  await utimes(old, 1, 1);
+  await runc.driver.reap();
+  await expect(readFile(join(old, "x"))).rejects.toThrow("ENOENT");
+  await expect(mkdir(fresh)).rejects.toThrow("EEXIST");
+  await expect(mkdir(old)).resolves.toBeUndefined();
+});
+
+function endedCell(code: number) {
+  const usage = { cpuMs: null, memoryBytesPeak: null };
+  return {
+    release() {},
+    exit: Promise.resolve({ kind: "exited", code, outOfMemory: false, usage }),
+    [Symbol.asyncDispose]: async () => {},
+  };
+}
