@@ -9,12 +9,34 @@ import { connect } from "../../src/isolation/engine/connect.ts";
 import { openCorral } from "../../src/run/open/corral.ts";
 import { PROGRAM } from "../cli/program.ts";
 import { killAlone } from "../run/kill-alone.ts";
-import { writeProject } from "../run/project-fixture.ts";
-import { HANDY, openHandySession } from "../run/session/session-fixture.ts";
+import { type ProjectSpec, writeProject } from "../run/project-fixture.ts";
+import { HANDY, openHandySession, openSessionIn } from "../run/session/session-fixture.ts";
+
+/** Under the Engine's own seccomp profile, a session's first process starts no commands: the Engine does. */
+const KEPT: ProjectSpec = {
+  workers: { w: HANDY },
+  zones: { docs: "ro", out: "rw" },
+  policy: "kept",
+  yaml: { policies: "policies" },
+  files: {
+    "policies/kept.yaml": `name: kept
+description: the Engine's own profile
+extends: untrusted
+hardening:
+  seccomp: { value: engine, why: a test of it }
+  file_watches: { value: true, why: that profile lets every program watch files }
+`,
+  },
+};
 
 describe("a command that attacks its cell", () => {
-  it("cannot end the keeper or the init, whose user is another", async () => {
-    await using s = await openHandySession();
+  it("cannot end the first process, or what keeps its cell open as another user", async () => {
+    await using first = await openHandySession();
+    await first.exec("echo kept > /tmp/kept");
+    await first.exec("kill -9 -1; kill -9 1; kill -STOP 1; exit 0");
+    expect((await first.exec("cat /tmp/kept")).stdout).toBe("kept\n");
+
+    await using s = await openSessionIn(KEPT);
     const before = await s.exec("echo kept > /tmp/kept; cat /proc/[0-9]*/status | grep ^Uid: | cut -f2 | sort -u");
     expect(before.stdout.trim().split("\n")).toEqual(["65532", "65533"]);
     const kill = "for p in $(ls /proc | grep -x '[0-9]*'); do kill -KILL $p 2>&1; kill -STOP $p 2>&1; done";
@@ -43,7 +65,7 @@ describe("a command that attacks its cell", () => {
     const look =
       "ls /.corral/output; ls -A /.corral; cat /proc/[0-9]*/cmdline | tr '\\0' ' '; cat /proc/self/mountinfo";
     const { stdout } = await other.exec(look);
-    expect(stdout).toMatch(/^busybox\noutput\nsocket\n/);
+    expect(stdout).toMatch(/^busybox\ncommands\noutput\nsocket\n/);
     expect(stdout).not.toContain("4741");
     expect(stdout).not.toContain(one.project.dir.split("/")[2]);
   });

@@ -58,8 +58,8 @@ export function containerConfig(
       CapAdd: [...hardening.capabilities],
       SecurityOpt: securityOptions(plan, seccomp),
       Privileged: false,
-      // A serving cell's first process is its own init: the worker could signal any other process of its user.
-      Init: plan.serves !== true,
+      // A first process of the worker's user is its own init: the worker could signal any other process of its user.
+      Init: plan.serves !== true && plan.startsCommands !== true,
       IpcMode: "private",
       ...(hardening.runtime === undefined ? {} : { Runtime: hardening.runtime }),
       Memory: limits.memoryBytes,

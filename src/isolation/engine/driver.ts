@@ -3,6 +3,8 @@ import PQueue from "p-queue";
 import { z } from "zod";
 import type { Violation } from "../../sandbox/violation.ts";
 import { formatOwner } from "../../state/owner.ts";
+import { CommandServer, commandsDir } from "../commands/command-server.ts";
+import { SERVER_SCRIPT } from "../commands/server-script.ts";
 import { reportWithin } from "../gate/await-report.ts";
 import { parseGateReport } from "../gate/report.ts";
 import { gateSecrets, secretLines } from "../gate/script.ts";
@@ -25,7 +27,7 @@ import { imageFacts } from "./images/inspect.ts";
 import { enterByContainer } from "./listening-container.ts";
 import { listVolumes, ownerOfVolume, pinnedVolumes } from "./pinned-volume.ts";
 import { listCells, type ReapScope, reap } from "./reap.ts";
-import { dockerSession, fillSecrets } from "./session.ts";
+import { dockerCommands, dockerSession, fillSecrets } from "./session.ts";
 
 /** More starts at once do not end sooner: the Engine is the limit (docs/architecture.md, fact: engine-start-ceiling). */
 const MAX_CONCURRENT_STARTS = 4;
@@ -53,7 +55,10 @@ export function dockerDriver(given: DockerDriverOptions): Driver {
     capabilities: () => told(capabilities(options.docker)),
     imageFacts: (image) => told(imageFacts(options.docker, image)),
     start: (request) => starts.add(() => start(options, request)),
-    startSession: (request) => starts.add(() => start(options, request)).then((started) => opened(started, request)),
+    startSession: (request) =>
+      request.plan.startsCommands === true
+        ? starts.add(() => startServer(options, request))
+        : starts.add(() => start(options, request)).then((started) => opened(started, request)),
     startServing: (request) => starts.add(() => startServing(options, request)),
     list: () => told(listCells(options.docker, options.maker)),
     reap: () => told(reap(options)),
@@ -106,6 +111,24 @@ async function opened(started: Start<SessionCell>, { plan, secrets }: StartReque
     await cell[Symbol.asyncDispose]();
     throw error;
   }
+}
+
+/** Released at once: its first process then waits for commands. */
+async function startServer(options: StartOptions, request: StartRequest): Promise<Start<SessionCell>> {
+  let server: CommandServer | undefined;
+  const onOutput: StartRequest["onOutput"] = (stream, chunk) => {
+    if (stream === "stdout") server?.add(chunk);
+  };
+  const parts = await started(options, { ...request, onOutput }, "lasting");
+  if (!parts.ok) return parts;
+  const { cell, attachment, container } = parts;
+  server = new CommandServer({
+    dir: commandsDir(request.plan),
+    write: (text) => attachment.write(text),
+    exit: cell.exit,
+  });
+  cell.release(Buffer.from(SERVER_SCRIPT));
+  return { ok: true, cell: dockerCommands(cell, container, request.plan, server) };
 }
 
 /** Released at once: it then waits for the first item. */

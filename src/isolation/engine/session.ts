@@ -1,5 +1,6 @@
 import type Docker from "dockerode";
 import { within } from "../../platform/within.ts";
+import type { CommandServer } from "../commands/command-server.ts";
 import { FILL_SECRETS, secretLines } from "../gate/script.ts";
 import { GATE_PATH, type Plan, type PlannedUser, SECRETS_PATH } from "../plan/plan.ts";
 import type { Cell } from "../port/cell.ts";
@@ -43,7 +44,10 @@ export function dockerSession(cell: Cell, container: Docker.Container, { user, k
     return { code: null, output: "" };
   };
   // The keeper's user: no command can signal a process of it.
-  const askOomKills = () => script(keeper, OOM_KILLS_SCRIPT);
+  const askOomKills = async (): Promise<OomKills> => {
+    const { code, output } = await script(keeper, OOM_KILLS_SCRIPT);
+    return code === 0 ? { oomKills: parseOomKills(output) } : null;
+  };
   return {
     ...cell,
     [Symbol.asyncDispose]: () => cell[Symbol.asyncDispose](),
@@ -54,6 +58,37 @@ export function dockerSession(cell: Cell, container: Docker.Container, { user, k
     async signalAll(signal) {
       const end = await script(user, SIGNAL_ALL_SCRIPT, signal === "SIGTERM" ? "TERM" : "KILL");
       return end.code === 0;
+    },
+  };
+}
+
+/** A container whose first process starts commands. One at a terminal is started by the Engine, as the worker's user. */
+export function dockerCommands(
+  cell: Cell,
+  container: Docker.Container,
+  { user }: Plan,
+  server: CommandServer,
+): SessionCell {
+  const askOomKills = () => server.oomKills();
+  return {
+    ...cell,
+    async [Symbol.asyncDispose]() {
+      server[Symbol.dispose]();
+      await cell[Symbol.asyncDispose]();
+    },
+    async exec(request: ExecRequest) {
+      if (request.tty === undefined) return await server.exec(request);
+      const exec = await execIn(container, user, request);
+      return { ...exec, exit: exec.exit.then((exit) => judged(exit, cell, askOomKills)) };
+    },
+    async signalAll(signal) {
+      const gone = await server.signalAll(signal);
+      if (!gone && signal === "SIGKILL")
+        await within(
+          cell.kill("SIGKILL").catch(() => {}),
+          CELL_END_MS,
+        );
+      return gone;
     },
   };
 }
@@ -78,18 +113,21 @@ const KILLED = 137;
 /** How long to wait for the end of a cell in which nothing can be started any more. */
 const CELL_END_MS = 5000;
 
+/** Null if the cell did not answer. */
+type OomKills = { readonly oomKills: number | null } | null;
+
 /**
  * A command that was killed may end before the Engine reports the end of its whole cell, so Corral asks the cell itself.
  * Only kills for memory since the command's own start count: an earlier command may have lost a child and continued
  * (docs/architecture.md, fact: oom-of-a-child).
  */
-async function judged(exit: RawExit, cell: Cell, askOomKills: () => Promise<ScriptEnd>): Promise<ExecExit> {
+async function judged(exit: RawExit, cell: Cell, askOomKills: () => Promise<OomKills>): Promise<ExecExit> {
   if (exit.kind === "lost") return exit;
   const { oomKillsBefore, ...rest } = exit;
   if (exit.cellAlive && exit.code !== KILLED) return { ...rest, outOfMemory: false };
-  const { code, output } = exit.cellAlive ? await askOomKills() : { code: null, output: "" };
-  if (code === 0) {
-    const oomKills = parseOomKills(output);
+  const told = exit.cellAlive ? await askOomKills() : null;
+  if (told !== null) {
+    const { oomKills } = told;
     return { ...rest, outOfMemory: oomKills !== null && oomKillsBefore !== null && oomKills > oomKillsBefore };
   }
   const end = await within(cell.exit, CELL_END_MS);

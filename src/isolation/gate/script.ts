@@ -79,7 +79,7 @@ unset corral_gate_command PWD OLDPWD SHLVL
 exec "$@"
 `;
 
-/** The names of a session's secrets are given to its first command: the keeper is another user than its commands. */
+/** The names of secrets whose values the gate takes. With a keeper, a command takes them: it is another user than the keeper. */
 export function gateSecrets({ keeper, secrets = [] }: Plan): readonly string[] {
   return keeper === undefined ? secrets : [];
 }
@@ -90,7 +90,8 @@ export function gateSecrets({ keeper, secrets = [] }: Plan): readonly string[] {
  */
 export function gateCommand(plan: Plan): string[] {
   const paths = plan.mounts.map((mount) => mount.path).join("\n");
-  // A session's keeper may have fewer rights than its commands, each of which enters its own directory.
-  const directory = plan.keeper === undefined ? plan.workingDir : "/";
+  // Each command of a session enters its own directory, for which a keeper may have too few rights.
+  const isSession = plan.keeper !== undefined || plan.startsCommands === true;
+  const directory = isSession ? "/" : plan.workingDir;
   return [GATE_PATH, "sh", "-c", SCRIPT, GATE_PATH, paths, directory, gateSecrets(plan).join(" "), ...plan.command];
 }

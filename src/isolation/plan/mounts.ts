@@ -8,6 +8,7 @@ import { below, ROOT } from "../../sandbox/virtual-path.ts";
 import { environmentMounts, type PlannedEnvironment, refuseHiddenEnvironments } from "./environments.ts";
 import {
   ATTACHMENTS_PATH,
+  COMMANDS_PATH,
   GATE_PATH,
   OUTPUT_PATH,
   type PlannedMount,
@@ -57,6 +58,8 @@ export interface MountRequest {
     /** Of a cell with an allow list: what leads its programs to the hosts. */
     readonly files?: readonly OwnFile[];
     readonly output?: string;
+    /** Of a session whose first process starts its commands: the directory of their pipes. */
+    readonly commands?: string;
     readonly items?: ItemPlumbing;
     readonly environments?: readonly PlannedEnvironment[];
   };
@@ -78,12 +81,13 @@ export function planMounts(request: MountRequest, violations: Violation[]): Plan
   for (const { name, host } of request.attachments) {
     mounts.push({ ...bindOf(request, join(ATTACHMENTS_PATH, name), host), mode: "ro", origin: "attachment" });
   }
-  const { gate, socket, files = [], output, items, environments = [] } = request.plumbing;
+  const { gate, socket, files = [], output, commands, items, environments = [] } = request.plumbing;
   refuseHiddenEnvironments(environments, request.sandbox, violations);
   const own: [path: string, host: string, mode?: "rw"][] = [
     [GATE_PATH, gate],
     ...(socket === undefined ? [] : [[SOCKET_PATH, socket] as [string, string]]),
     ...(output === undefined ? [] : [[OUTPUT_PATH, output] as [string, string]]),
+    ...(commands === undefined ? [] : [[COMMANDS_PATH, commands] as [string, string]]),
     ...(items === undefined ? [] : itemMounts(items)),
     ...environmentMounts(environments),
   ];

@@ -14,6 +14,7 @@ import {
   type PlannedTmpfs,
   type PlannedUser,
   SECRETS_PATH,
+  SERVER_COMMAND,
   SOCKET_PATH,
 } from "./plan.ts";
 import { serveCommand } from "./serve-script.ts";
@@ -56,6 +57,7 @@ export function planFor(request: PlanRequest): Planning {
   refuseVolumesBelow(mounts, image, violations);
   const user = planUser(request, mounts, violations);
   const isSession = request.plumbing.output !== undefined;
+  const startsCommands = isSession && request.plumbing.commands !== undefined;
   const serves = request.plumbing.items !== undefined;
   const network = planNetwork({ ...request, serves }, violations);
   const { secrets } = sandbox;
@@ -83,12 +85,13 @@ export function planFor(request: PlanRequest): Planning {
       ...(environments.length === 0
         ? {}
         : { environments: environments.map(({ kind, digest }) => ({ kind, digest })) }),
-      command: isSession ? KEEP_COMMAND : serves ? served() : worker.command,
+      command: startsCommands ? SERVER_COMMAND : isSession ? KEEP_COMMAND : serves ? served() : worker.command,
       env: planEnvironment(request, home, network),
       workingDir: planWorkingDir(base, sandbox, mounts),
       ...(serves ? { serves } : {}),
+      ...(startsCommands ? { startsCommands } : {}),
       user,
-      ...(isSession ? { keeper: keeperBeside(user) } : {}),
+      ...(isSession && !startsCommands ? { keeper: keeperBeside(user) } : {}),
       mounts,
       tmpfs,
       ...(secrets === undefined ? {} : { secrets }),
@@ -102,6 +105,15 @@ export function planFor(request: PlanRequest): Planning {
 /** Every place in memory that the worker can write, including the Engine's own. */
 function inMemory(tmpfs: readonly PlannedTmpfs[]): string[] {
   return [...tmpfs.map(({ path }) => path), "/dev/shm"];
+}
+
+/**
+ * True if the first process of a session may start its commands, as one of the worker's own user. That needs the profile that keeps
+ * them from changing its limits, the kernel itself, which lets no process look into it, and no right that makes an exception.
+ */
+export function canStartCommands({ policy: { hardening } }: Sandbox): boolean {
+  const { seccomp, runtime, capabilities, noNewPrivileges } = hardening;
+  return seccomp === "corral" && runtime === undefined && capabilities.length === 0 && noNewPrivileges;
 }
 
 function keeperBeside(user: PlannedUser): PlannedUser {

@@ -75,9 +75,14 @@ export interface Plan {
   readonly workingDir: string;
   /** True if its first process serves one item after another, without an init before it; else absent. */
   readonly serves?: true;
+  /** True if its first process starts a session's commands, without an init before it; else absent. */
+  readonly startsCommands?: true;
   /** The user of the worker's programs. */
   readonly user: PlannedUser;
-  /** A session's first process belongs to another user, whom its commands cannot signal; absent for a cell of one command. */
+  /**
+   * The first process of a session whose commands the engine starts belongs to another user, whom they cannot signal; else
+   * absent.
+   */
   readonly keeper?: PlannedUser;
   readonly mounts: readonly PlannedMount[];
   readonly tmpfs: readonly PlannedTmpfs[];
@@ -96,10 +101,14 @@ export const SOCKET_PATH = "/.corral/socket";
 export const HOSTS_PATH = "/etc/hosts";
 /** Where a session keeps the full output of its commands. */
 export const OUTPUT_PATH = "/.corral/output";
+/** The named pipes of a session's commands. */
+export const COMMANDS_PATH = "/.corral/commands";
 export const ATTACHMENTS_PATH = "/attachments";
 export const SECRETS_PATH = "/run/secrets";
 export const HOME_PATH = "/home/worker";
 /** The user of a session's keeper, and the one to use if the worker itself has that id. */
 export const KEEPER_IDS = [65533, 65534] as const;
-/** A session's first process, the keeper: it waits until its orchestrator closes its input or ends; then the cell ends. */
+/** The first process of a session that starts its commands itself: a shell that reads its script from its input. */
+export const SERVER_COMMAND = [GATE_PATH, "sh"] as const;
+/** The first process of any other session, the keeper: it waits until its orchestrator closes its input or ends; then the cell ends. */
 export const KEEP_COMMAND = [GATE_PATH, "sh", "-c", "while IFS= read -r _; do :; done"] as const;

@@ -1,26 +1,4 @@
-interface Rule {
-  readonly names: readonly string[];
-  readonly action: string;
-  readonly args?: readonly Argument[];
-}
-
-interface Argument {
-  readonly index: number;
-  readonly value: number;
-  readonly valueTwo: number;
-  readonly op: string;
-}
-
-/** An argument whose bits of `mask` are those of `value`. */
-const has = (index: number, mask: number, value: number): Argument => ({
-  index,
-  value: mask,
-  valueTwo: value,
-  op: "SCMP_CMP_MASKED_EQ",
-});
-
-/** The kernel reads 32 bits of such an argument, and ignores the bits above. */
-const is = (index: number, value: number): Argument => has(index, 0xffffffff, value);
+import { type AllowedWays, allows, has, is, narrowedProfile } from "./narrowed-profile.ts";
 
 /**
  * Commands of fcntl(2) with which the kernel signals a process later, also when the item has ended: F_SETOWN, F_SETSIG,
@@ -42,7 +20,7 @@ const IOCTL_COMMANDS = [
  * By system call, the arguments with which it acts on the caller itself and ends with it, each list a way that is allowed.
  * Process 0 is the caller; `IOPRIO_WHO_PROCESS` is 1.
  */
-const ON_ITSELF: Readonly<Record<string, readonly (readonly Argument[])[]>> = {
+const ON_ITSELF: AllowedWays = {
   prlimit64: [[is(0, 0)]],
   setpriority: [[is(0, 0), is(1, 0)]],
   ioprio_set: [[is(0, 1), is(1, 0)]],
@@ -59,26 +37,9 @@ const ON_ITSELF: Readonly<Record<string, readonly (readonly Argument[])[]>> = {
  * process, from which later items inherit, or end a later item.
  */
 export function servingSeccomp(profile: string): string {
-  const parsed = JSON.parse(profile) as { readonly syscalls: readonly Rule[] };
-  const narrowed = parsed.syscalls.flatMap((rule): Rule[] => {
-    if (rule.action !== "SCMP_ACT_ALLOW") return [rule];
-    if (rule.names.includes("fcntl")) return LATER_SIGNALS.some((command) => allows(rule, 1, command)) ? [] : [rule];
-    const others = rule.names.filter((name) => ON_ITSELF[name] === undefined);
-    const own = rule.names.flatMap((name) =>
-      (ON_ITSELF[name] ?? []).map((args): Rule => ({ ...rule, names: [name], args: [...(rule.args ?? []), ...args] })),
-    );
-    return others.length === 0 ? own : [{ ...rule, names: others }, ...own];
-  });
-  return JSON.stringify({ ...parsed, syscalls: narrowed });
-}
-
-/** True if the rule may allow this value of an argument. */
-function allows({ args = [] }: Rule, index: number, value: number): boolean {
-  return args.every(
-    (own) =>
-      own.index !== index ||
-      own.op !== "SCMP_CMP_MASKED_EQ" ||
-      // BigInt: these are 64 bits.
-      (BigInt(value) & BigInt(own.value)) === BigInt(own.valueTwo),
+  return narrowedProfile(
+    profile,
+    ON_ITSELF,
+    (rule) => rule.names.includes("fcntl") && LATER_SIGNALS.some((command) => allows(rule, 1, command)),
   );
 }

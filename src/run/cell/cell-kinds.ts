@@ -32,11 +32,18 @@ export function workerCell(stage: StagedViews, onOutput: StartRequest["onOutput"
   };
 }
 
-/** Runs a session's commands, one after another. `outputDir`: the directory with what they printed. */
-export function sessionCell(stage: StagedViews, outputDir: string, baseline: DiskBaseline): CellKind<SessionCell> {
+/**
+ * Runs a session's commands. `outputDir`: the directory with what they printed; `commandsDir`: of their pipes, if its first process
+ * starts them.
+ */
+export function sessionCell(
+  stage: StagedViews,
+  dirs: Pick<Plumbing, "outputDir" | "commandsDir">,
+  baseline: DiskBaseline,
+): CellKind<SessionCell> {
   return {
     start: (driver, request) => driver.startSession({ ...request, onOutput: () => {} }),
-    given: { outputDir, views: stage },
+    given: { ...dirs, views: stage },
     hasSocket: true,
     written: (plan, pins) => [...writtenDirectly(plan, pins), ...stage.written],
     baseline,

@@ -24,6 +24,8 @@ export interface Plumbing {
   /** Of a cell with an allow list. */
   readonly files?: readonly OwnFile[];
   readonly outputDir?: string;
+  /** Of a session whose first process starts its commands: the directory of their pipes. */
+  readonly commandsDir?: string;
   /** For a cell that serves items: their directories. */
   readonly items?: ItemPlumbing;
   /** Directories of Corral's own that the sandbox mounts: only those in which packages are prepared. */
@@ -56,11 +58,11 @@ export async function prepare(
   if (image === null) return refused([{ code: "IMAGE_MISSING", image: job.worker.image }]);
 
   const hosts = [...sandbox.mounts.map((mount) => mount.host), ...job.attachments.map((attachment) => attachment.host)];
-  const { outputDir, items, filled = [], wouldBe = NOTHING } = plumbing;
+  const { outputDir, commandsDir, items, filled = [], wouldBe = NOTHING } = plumbing;
   const { environments } = ready;
   // Views are Corral's own, this run's and those of the runs that called it; what they show was judged when they were made.
   const viewed = [...sandbox.mounts, ...job.attachments].filter(({ view }) => view !== undefined);
-  const given = [outputDir, items?.io, items?.attachments].filter((dir) => dir !== undefined);
+  const given = [outputDir, commandsDir, items?.io, items?.attachments].filter((dir) => dir !== undefined);
   const ownDirs = [...given, ...filled, ...environmentSources(environments), ...viewed.map(({ host }) => host)];
   const there = hosts.filter((host) => !wouldBe.has(host));
   const pinning = await pinSources(there, env.refusedSources, ownDirs);
@@ -94,7 +96,7 @@ async function plannedWith(
 ): Promise<Planning> {
   const violations = attachmentViolations(job, pins);
   if (violations.length > 0) return { ok: false, violations };
-  const { socket, files = [], outputDir, items, views, wouldBe = NOTHING, lent } = plumbing;
+  const { socket, files = [], outputDir, commandsDir, items, views, wouldBe = NOTHING, lent } = plumbing;
   const { gate } = env;
   const gateFile = wouldBe.get(gate) ?? (await gateSource(gate));
   return planFor({
@@ -115,6 +117,7 @@ async function plannedWith(
       files,
       ...(socket === undefined ? {} : { socket: socket.path }),
       ...(outputDir === undefined ? {} : { output: outputDir }),
+      ...(commandsDir === undefined ? {} : { commands: commandsDir }),
       ...(items === undefined ? {} : { items }),
       environments,
     },

@@ -4,21 +4,26 @@ import { join } from "node:path";
 /** How much output a session keeps for all its commands together: the oldest files are removed first. */
 const MAX_KEPT_BYTES = 256 * 1024 * 1024;
 
-/** The directory with the whole output of one session's commands; removed with the session. */
+/** The directories with the whole output of one session's commands, and with their pipes; removed with the session. */
 export class OutputDir implements AsyncDisposable {
   readonly path: string;
+  /** Named pipes of commands that have not begun. No other user can list it. */
+  readonly pipes: string;
   readonly #kept: { readonly name: string; readonly bytes: number }[] = [];
   #used = false;
 
   /** Below this process's own directory, so that it is reaped with it. Readable, because the cell has another user. */
   static async make(ownerDir: string, run: string): Promise<OutputDir> {
     const path = join(ownerDir, `${run}.out`);
+    const pipes = join(ownerDir, `${run}.pipes`);
     await mkdir(path, { mode: 0o755 });
-    return new OutputDir(path);
+    await mkdir(pipes, { mode: 0o711 });
+    return new OutputDir(path, pipes);
   }
 
-  private constructor(path: string) {
+  private constructor(path: string, pipes: string) {
     this.path = path;
+    this.pipes = pipes;
   }
 
   /** True after the first file was kept. */
@@ -42,5 +47,6 @@ export class OutputDir implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await rm(this.path, { recursive: true, force: true });
+    await rm(this.pipes, { recursive: true, force: true });
   }
 }

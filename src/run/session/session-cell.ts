@@ -4,6 +4,7 @@ import type { NotShown } from "../../files/model/hidden.ts";
 import { countNotShown } from "../../files/not-shown.ts";
 import type { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
+import { canStartCommands } from "../../isolation/plan/plan-for.ts";
 import type { SessionCell } from "../../isolation/port/exec.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { formatBytes } from "../../sandbox/units.ts";
@@ -48,7 +49,8 @@ export async function openSessionCell(
 ): Promise<OpenSessionCell> {
   const { sandbox } = stage;
   const owner = identityOf(job);
-  const kind = sessionCell(stage, output.path, baseline);
+  const pipes = canStartCommands(sandbox) ? { commandsDir: output.pipes } : {};
+  const kind = sessionCell(stage, { outputDir: output.path, ...pipes }, baseline);
   const opened = await openCell(
     { job: { ...job, run: newRunId() }, sandbox, kind, owner, signal, accept: network.accept, follow: network.follow },
     env,

@@ -81,7 +81,7 @@ function opened() {
   const stage = { paths: new Set<never>(), written: [] };
   const kinds = {
     worker: workerCell(stage, () => {}),
-    session: sessionCell(stage, out, new DiskBaseline()),
+    session: sessionCell(stage, { outputDir: out }, new DiskBaseline()),
     serving: servingCell({ io, attachments }, data),
   };
   const sandbox = project([mount("/data", "rw", { host: data, approval: FREE })], { network: { allow: [] } }, strict);

@@ -13,7 +13,7 @@ export interface SessionFixture extends AsyncDisposable {
   exec(command: string, more?: Omit<ExecToolRequest, "command">, signal?: AbortSignal): Promise<ExecToolAnswer>;
   /** The Engine's id of the session's one cell. */
   cellId(): Promise<string>;
-  /** The command lines of all processes of the worker's user in the cell, as the host sees them. */
+  /** The command lines of all processes of the worker's user in the cell, as the host sees them; not Corral's own. */
   processes(): Promise<string[]>;
   /** Ends the session, and applies what was changed in it. */
   finish(): Promise<SettledChanges | null>;
@@ -74,7 +74,8 @@ async function sessionOf(project: ProjectFixture, name: string): Promise<Session
       const { plan } = await session.cell(never);
       const top = await project.docker.getContainer(await cellId()).top({ ps_args: "-eo uid,pid,args" });
       const rows = top.Processes as string[][];
-      return rows.filter(([uid]) => uid === String(plan.user.uid)).map(([, , ...words]) => words.join(" "));
+      const lines = rows.filter(([uid]) => uid === String(plan.user.uid)).map(([, , ...words]) => words.join(" "));
+      return lines.filter((line) => line !== plan.command.join(" "));
     },
     finish: () => opened.finish(),
     close,

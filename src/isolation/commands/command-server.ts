@@ -1,0 +1,285 @@
+import { randomBytes } from "node:crypto";
+import type { Socket } from "node:net";
+import { within } from "../../platform/within.ts";
+import { COMMANDS_PATH, type Plan } from "../plan/plan.ts";
+import type { CellExit } from "../port/cell.ts";
+import { EngineTrouble } from "../port/driver.ts";
+import type { Exec, ExecExit, ExecRequest } from "../port/exec.ts";
+import { CommandOutput } from "./command-output.ts";
+import { type CommandPipes, PipeNames } from "./command-pipes.ts";
+import {
+  type Answer,
+  countRequest,
+  lookRequest,
+  MAX_COMMANDS,
+  parseAnswer,
+  REAP_REQUEST,
+  runRequest,
+  signalRequest,
+} from "./requests.ts";
+
+/** An answer is one short line. */
+const MAX_ANSWER_BYTES = 4096;
+/** How long the first process may take for a request that is not a command. */
+const ANSWER_MS = 5000;
+/** How often it takes processes that have ended, while nothing else is asked of it. */
+const REAP_MS = 1000;
+/** How often it is asked about a command whose output has not ended. */
+const LOOK_MS = 250;
+/** Of one whose output has ended: at intervals that double from the first to the last. */
+const FIRST_LOOK_MS = 1;
+const LAST_LOOK_MS = 100;
+/** Streams of ended commands that processes still hold; of more, the oldest is closed. */
+const MAX_HELD = 32;
+/** Exit code of a program that a SIGKILL ended: from Corral, another program, or the kernel for memory. */
+const KILLED = 137;
+
+/** The first process of a session's cell, as a driver reaches it. */
+export interface FirstProcessLink {
+  /** The host path of the directory that the cell has at `COMMANDS_PATH`. */
+  readonly dir: string;
+  readonly write: (text: string) => void;
+  readonly exit: Promise<CellExit>;
+}
+
+/** The host path of the directory of a planned cell's pipes. */
+export function commandsDir({ mounts }: Plan): string {
+  const mount = mounts.find(({ path }) => path === COMMANDS_PATH);
+  if (mount === undefined) throw new Error("the plan has no directory for the pipes of commands");
+  return mount.host;
+}
+
+/**
+ * Starts commands through a cell's first process (`server-script.ts`), without the engine (docs/architecture.md,
+ * fact: commands-without-the-engine). What a command prints comes over named pipes that Corral made.
+ */
+export class CommandServer implements Disposable {
+  readonly #link: FirstProcessLink;
+  readonly #names: PipeNames;
+  readonly #commands = new Map<string, RunningCommand>();
+  readonly #asked = new Map<string, (answer: Answer) => void>();
+  readonly #held = new Set<CommandOutput>();
+  readonly #reaping: NodeJS.Timeout;
+  #text = "";
+  #isOver = false;
+
+  constructor(link: FirstProcessLink) {
+    this.#link = link;
+    this.#names = new PipeNames(link.dir);
+    this.#names.prepare();
+    this.#reaping = setInterval(() => link.write(REAP_REQUEST), REAP_MS).unref();
+    void link.exit.then((exit) => this.#end(exit));
+  }
+
+  /** What the first process has written. */
+  add(chunk: Buffer): void {
+    this.#text += chunk.toString("latin1");
+    for (let end = this.#text.indexOf("\n"); end >= 0; end = this.#text.indexOf("\n")) {
+      const answer = parseAnswer(this.#text.slice(0, end));
+      this.#text = this.#text.slice(end + 1);
+      if (answer !== null) this.#settle(answer);
+    }
+    if (this.#text.length > MAX_ANSWER_BYTES)
+      this.#end({ kind: "lost", reason: "a cell sent an answer that is too long" });
+  }
+
+  /** Resolves when the command has begun. Rejects with `EngineTrouble` if it could not. */
+  async exec(request: ExecRequest): Promise<Exec> {
+    if (this.#commands.size >= MAX_COMMANDS)
+      throw new EngineTrouble(`a cell runs at most ${MAX_COMMANDS} commands at once`);
+    const command = this.#opened(await this.#names.take(), request);
+    try {
+      if (this.#isOver) throw new EngineTrouble("the cell has ended");
+      this.#commands.set(command.name, command);
+      this.#link.write(command.request);
+      await command.begun;
+    } catch (error) {
+      this.#forget(command);
+      command.output.close();
+      throw error;
+    }
+    const exit = command.exit.then(async (end) => {
+      this.#forget(command);
+      this.#hold(command.output);
+      await command.output.drained();
+      return end;
+    });
+    return {
+      exit,
+      write: (chunk) => void command.input?.write(chunk),
+      closeInput: () => void command.input?.end(),
+      resize: async () => {},
+    };
+  }
+
+  /** False if some may be left. */
+  async signalAll(signal: "SIGTERM" | "SIGKILL"): Promise<boolean> {
+    const answer = await this.#ask((name) => signalRequest(name, signal === "SIGTERM" ? "TERM" : "KILL"));
+    return answer?.kind === "signalled" && !answer.left;
+  }
+
+  /** How many processes the kernel has killed for memory so far, if that is known. Null if there is no answer. */
+  async oomKills(): Promise<{ readonly oomKills: number | null } | null> {
+    const answer = await this.#ask(countRequest);
+    return answer?.kind === "counted" ? answer : null;
+  }
+
+  [Symbol.dispose](): void {
+    this.#end({ kind: "lost", reason: "the cell was removed" });
+    for (const output of this.#held) output.close();
+  }
+
+  async #ask(request: (name: string) => string): Promise<Answer | null> {
+    if (this.#isOver) return null;
+    const name = randomBytes(8).toString("hex");
+    const { promise, resolve } = Promise.withResolvers<Answer>();
+    this.#asked.set(name, resolve);
+    this.#link.write(request(name));
+    const gone = this.#link.exit.then(() => null);
+    const answer = await within(Promise.race([promise, gone]), ANSWER_MS);
+    this.#asked.delete(name);
+    return answer;
+  }
+
+  #opened(pipes: CommandPipes, request: ExecRequest): RunningCommand {
+    try {
+      return new RunningCommand(pipes, request, (text) => this.#link.write(text));
+    } catch (error) {
+      pipes.letGo();
+      if (error instanceof EngineTrouble) throw error;
+      throw new EngineTrouble(`the pipes of a command could not be opened: ${(error as Error).message}`, {
+        cause: error,
+      });
+    }
+  }
+
+  #settle(answer: Answer): void {
+    this.#asked.get(answer.name)?.(answer);
+    this.#commands.get(answer.name)?.settle(answer);
+  }
+
+  /** Another process may hold its output for as long as the cell lives. */
+  #hold(output: CommandOutput): void {
+    this.#held.add(output);
+    void output.ended.then(() => this.#held.delete(output));
+    for (const oldest of this.#held) {
+      if (this.#held.size <= MAX_HELD) break;
+      this.#held.delete(oldest);
+      oldest.close();
+    }
+  }
+
+  #forget(command: RunningCommand): void {
+    this.#commands.delete(command.name);
+    command[Symbol.dispose]();
+  }
+
+  #end(exit: CellExit): void {
+    this.#isOver = true;
+    clearInterval(this.#reaping);
+    for (const command of this.#commands.values()) command.cellEnded(exit);
+  }
+}
+
+/** One command, from its request until its own end. */
+class RunningCommand implements Disposable {
+  readonly request: string;
+  readonly output: CommandOutput;
+  /** Null if it has no input. */
+  readonly input: Socket | null;
+  readonly #pipes: CommandPipes;
+  readonly #write: (text: string) => void;
+  readonly #begun = Promise.withResolvers<void>();
+  readonly #exit = Promise.withResolvers<ExecExit>();
+  #oomKillsBefore: number | null = null;
+  #pid: number | null = null;
+  #job: number | null = null;
+  #timer: NodeJS.Timeout | undefined;
+  #intervalMs = LOOK_MS;
+
+  constructor(pipes: CommandPipes, request: ExecRequest, write: (text: string) => void) {
+    const hasInput = request.stdin === undefined || request.stdin.length > 0;
+    this.request = runRequest(pipes.name, request, hasInput);
+    this.#pipes = pipes;
+    this.#write = write;
+    this.#begun.promise.catch(() => {});
+    this.input = hasInput ? pipes.writer() : null;
+    // A command that ends without reading its input breaks the pipe; the first process reports how it ended.
+    this.input?.on("error", () => {});
+    this.output = new CommandOutput(pipes.reader("out"), pipes.reader("err"), request.onOutput);
+    if (request.stdin !== undefined) this.input?.end(request.stdin);
+    void this.output.ended.then(() => {
+      this.#intervalMs = FIRST_LOOK_MS;
+      this.#look();
+    });
+  }
+
+  get name(): string {
+    return this.#pipes.name;
+  }
+
+  get begun(): Promise<void> {
+    return this.#begun.promise;
+  }
+
+  get exit(): Promise<ExecExit> {
+    return this.#exit.promise;
+  }
+
+  settle(answer: Answer): void {
+    switch (answer.kind) {
+      case "begun":
+        this.#oomKillsBefore = answer.oomKills;
+        this.#pid = answer.pid;
+        this.#pipes.letGo();
+        this.#begun.resolve();
+        this.#look();
+        break;
+      case "started":
+        this.#job = answer.job;
+        this.#look();
+        break;
+      case "refused":
+        this.#begun.reject(new EngineTrouble(REFUSED));
+        break;
+      case "ended":
+        this.#over({ kind: "exited", code: answer.code, cellAlive: true, outOfMemory: this.#isOutOfMemory(answer) });
+    }
+  }
+
+  #isOutOfMemory({ code, oomKills }: Extract<Answer, { kind: "ended" }>): boolean {
+    const before = this.#oomKillsBefore;
+    return code === KILLED && before !== null && oomKills !== null && oomKills > before;
+  }
+
+  cellEnded(exit: CellExit): void {
+    if (exit.kind === "lost") this.#over(exit);
+    else this.#over({ kind: "exited", code: KILLED, cellAlive: false, outOfMemory: exit.outOfMemory });
+  }
+
+  [Symbol.dispose](): void {
+    clearTimeout(this.#timer);
+    this.#pipes.letGo();
+    this.input?.destroy();
+  }
+
+  #over(exit: ExecExit): void {
+    // It may have been killed before it could say that it begins.
+    this.#begun.resolve();
+    this.#exit.resolve(exit);
+  }
+
+  /** Asks now if its output has ended, because it has probably ended too; else after a while. */
+  #look(): void {
+    clearTimeout(this.#timer);
+    if (this.#pid === null || this.#job === null) return;
+    if (this.#intervalMs < LOOK_MS) this.#write(lookRequest(this.#job, this.#pid));
+    this.#timer = setTimeout(() => {
+      if (this.#intervalMs < LOOK_MS) this.#intervalMs = Math.min(2 * this.#intervalMs, LAST_LOOK_MS);
+      else if (this.#job !== null && this.#pid !== null) this.#write(lookRequest(this.#job, this.#pid));
+      this.#look();
+    }, this.#intervalMs);
+  }
+}
+
+const REFUSED = "the cell has as many processes as its limit allows, so the command could not be started";
