@@ -36,6 +36,7 @@ export async function readForm(
   const form = formOf(request, limits);
   const done = Promise.withResolvers<void>();
   const kept: Promise<UploadedFile>[] = [];
+  const contents = new Set<Readable>();
   const names = new Set<string>();
   let text: string | null = null;
   let total = 0;
@@ -43,6 +44,8 @@ export async function readForm(
     done.reject(error);
     request.unpipe(form);
     form.destroy();
+    // The parser ends no file that breaks off: who writes it would wait for the rest.
+    for (const content of contents) content.destroy(new Error("the upload has ended"));
   };
   form.on("field", (name, value, _, isCut) => {
     if (name !== "request" || text !== null) return fail(wrong("the form has one part `request`, and files"));
@@ -56,6 +59,8 @@ export async function readForm(
       return fail(wrong(fault));
     }
     names.add(name);
+    contents.add(content);
+    content.once("close", () => contents.delete(content));
     content.on("limit", () => fail(tooLarge(`a file has more than ${limits.fileBytes} bytes`)));
     const one = keep(content).then((path) => ({ name, path }));
     one.catch(fail);

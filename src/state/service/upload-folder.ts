@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { createWriteStream } from "node:fs";
-import { lstat, mkdir, mkdtemp, readFile, rm } from "node:fs/promises";
+import { chmod, lstat, mkdir, mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import type { Readable } from "node:stream";
@@ -55,11 +55,13 @@ export class UploadBatch implements AsyncDisposable {
     this.#dir = dir;
   }
 
-  /** Answers with the path of the file. */
+  /** Answers with the path of the file. The user of a cell may read it there; on the host nobody else can enter its folder. */
   async keep(content: Readable): Promise<string> {
     this.#count += 1;
     const path = join(this.#dir, String(this.#count));
     await pipeline(content, createWriteStream(path, { flags: "wx", mode: 0o600 }));
+    // Whatever the umask of the service.
+    await chmod(path, 0o644);
     return path;
   }
 
