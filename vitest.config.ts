@@ -17,7 +17,7 @@ const withoutEngine = [...always, "test/tiers/no-engine.ts"];
 export default defineConfig({
   test: {
     // Tests of the Engine wait for it much of the time, so there is work for more files than a small machine has cores.
-    maxWorkers: 3,
+    maxWorkers: 4,
     // Files share a process, so each module loads once. Nothing of Corral has module state that a file could leave behind.
     isolate: false,
     testTimeout: 120_000,

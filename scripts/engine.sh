@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes sure that a container Engine answers: engine.sh NODE. If there is none at the default place, installs Debian's
 # docker.io and starts dockerd, which needs root on Debian or Ubuntu. Anywhere else it reports what is missing.
+# `engine.sh install` only installs, and needs no Node.
 set -eu
 cd "$(dirname "$0")/.."
 node=$1
@@ -8,7 +9,13 @@ log=/var/log/corral-dockerd.log
 # The Engine usually answers within 2 s; a slow disk may need longer.
 wait_s=60
 
+trouble='No container Engine is installed.'
+
 main() {
+  if [ "$node" = install ]; then
+    install_engine
+    return
+  fi
   trouble=$("$node" scripts/engine-answers.ts 2>&1) && return
   status=$?
   [ "$status" -eq 3 ] || give_up "$trouble"

@@ -55,6 +55,11 @@ function build(options: { names?: string[]; signal?: AbortSignal; env?: Record<s
   return buildImages({ docker, imagesDir, stateDir, prefix, onProgress: (event) => progress.push(event), ...options });
 }
 
+/** The containers in which the Engine builds with such a command. */
+async function buildersOf(command: string) {
+  return (await docker.listContainers({ all: true })).filter(({ Command }) => Command.includes(command));
+}
+
 async function states(): Promise<Record<string, string>> {
   const statuses = await imageStatus({ docker, imagesDir, stateDir, prefix });
   return Object.fromEntries(statuses.map(({ name, state }) => [name, state]));
@@ -118,11 +123,17 @@ describe("buildImages", () => {
       onProgress: ({ text }) => text === "sleeping" && stop.abort(new Error("enough")),
     });
     await expect(building).rejects.toThrow();
-    await expect
-      .poll(async () =>
-        (await docker.listContainers({ all: true })).filter(({ Command }) => Command.includes(duration)),
-      )
-      .toEqual([]);
+    await expect.poll(() => buildersOf(duration)).toEqual([]);
+    await expect(stat(join(stateDir, "images.lock"))).rejects.toThrow("ENOENT");
+  });
+
+  it("builds those that stand on the base at the same time, and ends all of them if one fails", async () => {
+    const duration = `${20_000 + process.pid}`;
+    await writeImage("fails", ["RUN sleep 3; exit 9"]);
+    await writeImage("more", [`RUN echo sleeping; sleep ${duration}`]);
+    await expect(build()).rejects.toThrow(/fails: the build failed at step 3/);
+    expect(progress.filter(({ text }) => text === "sleeping").map(({ image }) => image)).toContain(`${prefix}/more`);
+    await expect.poll(() => buildersOf(duration)).toEqual([]);
     await expect(stat(join(stateDir, "images.lock"))).rejects.toThrow("ENOENT");
   });
 

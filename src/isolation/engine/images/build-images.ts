@@ -31,23 +31,48 @@ export async function buildImages(request: ImageBuildRequest & StatusRequest): P
   const proxies = await findProxies(env);
   const network = await networkFor(docker, proxies);
   const debian = await ensureDebianBase({ docker, stateDir, onProgress, signal, proxies });
-  const built: BuiltImage[] = [];
+  const [baseSource, ...others] = sources;
+  if (baseSource === undefined) return [];
   const superseded: string[] = [];
-  for (const source of sources) {
-    const baseId = built[0]?.id ?? debian.id;
+  const failed = new AbortController();
+  const how = { docker, stateDir, network, proxies, env, onProgress, signal: eitherOf(signal, failed.signal) };
+  const build = async (source: ImageSource, baseId: string): Promise<BuiltImage> => {
     const before = await inspectImage(docker, source.tag);
-    const how = { docker, stateDir, network, proxies, env, onProgress, signal };
     const image = await bringUpToDate(source, baseId, how, before);
     if (before && before.Id !== image.id && before.Config.Labels?.[FINGERPRINT_LABEL]) superseded.unshift(before.Id);
-    built.push(image);
-  }
+    return image;
+  };
+  const base = await build(baseSource, debian.id);
+  // All others stand on the base. They are built at the same time, since each waits for the network for much of its own.
+  const built = await allOrNone(
+    others.map((source) => build(source, base.id)),
+    failed,
+  );
   // An image that a running cell still uses stays, without a name.
   for (const id of superseded)
     await docker
       .getImage(id)
       .remove()
       .catch(() => {});
-  return built;
+  return [base, ...built];
+}
+
+/** Rejects with the first failure, once all others have ended, which `failed` tells them to. */
+async function allOrNone<T>(works: readonly Promise<T>[], failed: AbortController): Promise<T[]> {
+  let reason: unknown;
+  const ended = works.map((work) =>
+    work.catch((error: unknown) => {
+      if (!failed.signal.aborted) reason = error;
+      failed.abort(error);
+    }),
+  );
+  await Promise.all(ended);
+  if (failed.signal.aborted) throw reason;
+  return await Promise.all(works);
+}
+
+function eitherOf(signal: AbortSignal | undefined, other: AbortSignal): AbortSignal {
+  return signal === undefined ? other : AbortSignal.any([signal, other]);
 }
 
 type How = Omit<BuildRequest, "tag" | "shownAs" | "files" | "arguments" | "labels"> &
