@@ -1,35 +1,29 @@
-import { readdir, realpath, stat } from "node:fs/promises";
-import { basename, dirname, join, resolve } from "node:path";
-import { hasCode } from "../platform/errno.ts";
+import { join, resolve } from "node:path";
 import type { ApprovalMode } from "../sandbox/approval.ts";
 import type { ProjectDeclaration } from "../sandbox/declare.ts";
 import type { Mount } from "../sandbox/mount.ts";
 import type { Env, SecretSource } from "../secrets/read-secret.ts";
 import type { ApprovalRuleYaml } from "./approval-rules.ts";
-import { type CorralYaml, corralYaml } from "./corral-yaml.ts";
+import { type CorralFile, type DeclaredTexts, folderAt, readCorral, subfolder, writtenFolder } from "./corral-file.ts";
 import type { FleetManner } from "./fleet-yaml.ts";
 import type { GitRepo } from "./git/repo.ts";
 import { type ModelProvider, placesOfKeys, resolveModels } from "./models/models.ts";
 import { kindsOf } from "./network/package-rules.ts";
 import type { RawAllowList, RawNetwork } from "./network/raw-network.ts";
 import { type RegistryMap, readRegistries } from "./network/registries/read-registries.ts";
-import { foundProject } from "./place/found-project.ts";
-import { faultOf, followed } from "./place/host-place.ts";
+import { filesAround, ownFilesOf, stillToBe } from "./place/own-file-places.ts";
 import { withOwnFilesReadOnly } from "./place/own-files.ts";
 import { corralsOwn } from "./place/package-root.ts";
 import type { NewZone } from "./place/zone-folder.ts";
 import { placesOnHost, resolveGitRepos, unknownRepos } from "./repos.ts";
 import { resolveSecrets, unknownSecrets } from "./secrets/secrets.ts";
 import { defaultDeclaration, type ResolvedDeclaration, resolveDeclaration } from "./terms/declaration.ts";
-import { formProblems } from "./terms/sandbox-form.ts";
 import { secretNameFault } from "./terms/secret-yaml.ts";
 import { type Exposure, secretsPlace, shownFolders, writableFolders } from "./worker/exposure.ts";
 import { environmentKinds, imageFiles } from "./worker/image-files.ts";
 import type { WorkerDefinition } from "./worker/worker.ts";
 import { type CheckedWorkers, type KnownNames, readWorkers, readWorkerTexts, withoutFaults } from "./worker/workers.ts";
-import { type Checked, checkShape } from "./yaml/check.ts";
-import { readDeclarationFile } from "./yaml/declaration-file.ts";
-import { parseYaml, type YamlDocument } from "./yaml/document.ts";
+import type { Checked } from "./yaml/check.ts";
 import { DeclarationError, type Problem } from "./yaml/problem.ts";
 
 /** What is wrong in the files of a project, and the workers with whose own files nothing is. None of them may be run. */
@@ -85,13 +79,6 @@ export interface Project {
  */
 export async function loadProject(dir: string, env: Env = {}, root = "/"): Promise<Project> {
   return await readProject(dir, null, { env, root });
-}
-
-/** What the files of a project would say, for one that has none: a command line can say as much. */
-export interface DeclaredTexts {
-  readonly corral: string;
-  /** By the names of the workers. */
-  readonly workers: ReadonlyMap<string, string>;
 }
 
 /**
@@ -210,87 +197,9 @@ function networksOf(declared: readonly { readonly network?: RawNetwork | undefin
   return declared.flatMap(({ network }) => (typeof network === "object" ? [network] : []));
 }
 
-/**
- * Without a workers' folder nothing can run that could create one. A link to one of these files counts as the file itself,
- * because replacing the link replaces the file.
- */
-async function ownFilesOf(places: readonly (string | null)[]): Promise<string[]> {
-  const found = new Set<string>();
-  for (const place of places.filter((one) => one !== null)) {
-    const names = await readdir(place).catch(() => []);
-    for (const path of [place, ...names.map((name) => join(place, name))]) {
-      const way = await followed(path).catch(() => null);
-      for (const own of way === null ? [] : [...way.links, way.host]) found.add(own);
-    }
-  }
-  return [...found];
-}
-
-/** A script that does not exist yet is also the project's own: a worker that may write there could create it. */
-async function stillToBe(files: readonly string[]): Promise<string[]> {
-  const places: string[] = [];
-  for (const file of files) if ((await realpath(file).catch(() => null)) === null) places.push(await placeToBe(file));
-  return places;
-}
-
-/** Where it would be, once all that is missing on the way to it is made. */
-async function placeToBe(path: string): Promise<string> {
-  const folder = dirname(path);
-  const known = await realpath(folder).catch(() => null);
-  return join(known ?? (await placeToBe(folder)), basename(path));
-}
-
 function shielded(declaration: ProjectDeclaration, ownFiles: readonly string[]): ProjectDeclaration {
   if (!declaration.rooted) return declaration;
   return { ...declaration, mounts: withOwnFilesReadOnly(declaration.mounts, ownFiles) };
-}
-
-/** The files of the nearest project, whose workers are not these. */
-async function filesAround(projectDir: string): Promise<string[]> {
-  const around = await foundProject(projectDir);
-  const dir = around.found ? around.dir : projectDir;
-  return ["corral.yaml", "workers", "policies", "fleets"].map((name) => join(dir, name));
-}
-
-interface CorralFile {
-  readonly found: boolean;
-  /** The texts of its workers; null: they are in files. */
-  readonly workers: DeclaredTexts["workers"] | null;
-  readonly checked: Checked<CorralYaml>;
-  /** Null if the text is not YAML. */
-  readonly document: YamlDocument | null;
-}
-
-async function folderAt(dir: string): Promise<string> {
-  const wrong = (message: string) => new DeclarationError([{ file: dir, line: 0, column: 0, path: "", message }]);
-  try {
-    const real = await realpath(resolve(dir));
-    if ((await stat(real)).isDirectory()) return real;
-  } catch (error) {
-    throw wrong(`the project's folder ${faultOf(error)}`);
-  }
-  throw wrong("the project must be a folder");
-}
-
-async function readCorral(projectDir: string, shownFile: string, texts: DeclaredTexts | null): Promise<CorralFile> {
-  const text = texts === null ? await readIfThere(join(projectDir, "corral.yaml"), shownFile) : texts.corral;
-  const workers = texts?.workers ?? null;
-  const parsed = parseYaml(text ?? "version: 1", shownFile);
-  if (!parsed.ok) return { found: true, workers, checked: parsed, document: null };
-  const { document } = parsed;
-  const checked = checkShape(document, corralYaml);
-  const problems = [...(checked.ok ? [] : checked.problems), ...formProblems(document)];
-  return { found: text !== null, workers, checked: problems.length > 0 ? { ok: false, problems } : checked, document };
-}
-
-async function readIfThere(file: string, shown: string): Promise<string | null> {
-  try {
-    return await readDeclarationFile(file, shown);
-  } catch (error) {
-    if (error instanceof DeclarationError) throw error;
-    if (hasCode(error, "ENOENT")) return null;
-    throw new DeclarationError([{ file: shown, line: 1, column: 1, path: "", message: faultOf(error) }]);
-  }
 }
 
 /**
@@ -393,34 +302,9 @@ async function workersOf(
   return readWorkers(dir.value, join(shownDir, writtenFolder(corral, "workers")), known);
 }
 
-/** The folder that `corral.yaml` names under `key`, else the folder with that name; null if it is not named and does not exist. */
-async function subfolder(corral: CorralFile, key: OwnFolder, projectDir: string): Promise<Checked<string | null>> {
-  // These count only if `corral.yaml` names them: a folder that a worker created must not become the project's own.
-  if (key !== "workers" && !isWritten(corral, key)) return { ok: true, value: null };
-  const folder = resolve(projectDir, writtenFolder(corral, key));
-  const found = await stat(folder).catch((error: unknown) => faultOf(error));
-  if (typeof found !== "string" && found.isDirectory()) return { ok: true, value: folder };
-  if (!isWritten(corral, key) || corral.document === null) return { ok: true, value: null };
-  const problems: Problem[] = [corral.document.problemAt([key], typeof found === "string" ? found : "is not a folder")];
-  return { ok: false, problems };
-}
-
-type OwnFolder = "workers" | "policies" | "fleets";
-
 /** `fleets/`, or null if a worker may write there, since the worker could have created it. */
 function unnamedFleets(projectDir: string, mounts: readonly Mount[]): string | null {
   const folder = join(projectDir, "fleets");
   const writable = mounts.some(({ mode, host }) => mode === "rw" && (host === folder || folder.startsWith(`${host}/`)));
   return writable ? null : folder;
-}
-
-function isWritten({ checked }: CorralFile, key: OwnFolder): boolean {
-  return checked.ok && checked.value[key] !== undefined;
-}
-
-/** From the raw document, so that workers are checked even if something else in `corral.yaml` is wrong. */
-function writtenFolder({ document }: CorralFile, key: OwnFolder): string {
-  const raw = document?.raw as Record<string, unknown> | null | undefined;
-  const written = raw?.[key];
-  return typeof written === "string" && written !== "" && !written.includes("\0") ? written : key;
 }

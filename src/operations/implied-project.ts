@@ -1,6 +1,6 @@
 import { basename } from "node:path";
 import { stringify } from "yaml";
-import type { DeclaredTexts } from "../declarations/project.ts";
+import type { DeclaredTexts } from "../declarations/corral-file.ts";
 import { nameFault } from "../declarations/terms/names.ts";
 import type { ApprovalMode } from "../sandbox/approval.ts";
 

@@ -1,0 +1,93 @@
+import { realpath, stat } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { hasCode } from "../platform/errno.ts";
+import { type CorralYaml, corralYaml } from "./corral-yaml.ts";
+import { faultOf } from "./place/host-place.ts";
+import { formProblems } from "./terms/sandbox-form.ts";
+import { type Checked, checkShape } from "./yaml/check.ts";
+import { readDeclarationFile } from "./yaml/declaration-file.ts";
+import { parseYaml, type YamlDocument } from "./yaml/document.ts";
+import { DeclarationError, type Problem } from "./yaml/problem.ts";
+
+/** What the files of a project would say, for one that has none: a command line can say as much. */
+export interface DeclaredTexts {
+  readonly corral: string;
+  /** By the names of the workers. */
+  readonly workers: ReadonlyMap<string, string>;
+}
+
+/** `corral.yaml` as it was read, valid or not. */
+export interface CorralFile {
+  readonly found: boolean;
+  /** The texts of its workers; null: they are in files. */
+  readonly workers: DeclaredTexts["workers"] | null;
+  readonly checked: Checked<CorralYaml>;
+  /** Null if the text is not YAML. */
+  readonly document: YamlDocument | null;
+}
+
+/** The folder of a project. Absolute, with no symbolic link in it. */
+export async function folderAt(dir: string): Promise<string> {
+  const wrong = (message: string) => new DeclarationError([{ file: dir, line: 0, column: 0, path: "", message }]);
+  try {
+    const real = await realpath(resolve(dir));
+    if ((await stat(real)).isDirectory()) return real;
+  } catch (error) {
+    throw wrong(`the project's folder ${faultOf(error)}`);
+  }
+  throw wrong("the project must be a folder");
+}
+
+export async function readCorral(
+  projectDir: string,
+  shownFile: string,
+  texts: DeclaredTexts | null,
+): Promise<CorralFile> {
+  const text = texts === null ? await readIfThere(join(projectDir, "corral.yaml"), shownFile) : texts.corral;
+  const workers = texts?.workers ?? null;
+  const parsed = parseYaml(text ?? "version: 1", shownFile);
+  if (!parsed.ok) return { found: true, workers, checked: parsed, document: null };
+  const { document } = parsed;
+  const checked = checkShape(document, corralYaml);
+  const problems = [...(checked.ok ? [] : checked.problems), ...formProblems(document)];
+  return { found: text !== null, workers, checked: problems.length > 0 ? { ok: false, problems } : checked, document };
+}
+
+async function readIfThere(file: string, shown: string): Promise<string | null> {
+  try {
+    return await readDeclarationFile(file, shown);
+  } catch (error) {
+    if (error instanceof DeclarationError) throw error;
+    if (hasCode(error, "ENOENT")) return null;
+    throw new DeclarationError([{ file: shown, line: 1, column: 1, path: "", message: faultOf(error) }]);
+  }
+}
+
+/** The folder that `corral.yaml` names under `key`, else the folder with that name; null if it is not named and does not exist. */
+export async function subfolder(
+  corral: CorralFile,
+  key: OwnFolder,
+  projectDir: string,
+): Promise<Checked<string | null>> {
+  // These count only if `corral.yaml` names them: a folder that a worker created must not become the project's own.
+  if (key !== "workers" && !isWritten(corral, key)) return { ok: true, value: null };
+  const folder = resolve(projectDir, writtenFolder(corral, key));
+  const found = await stat(folder).catch((error: unknown) => faultOf(error));
+  if (typeof found !== "string" && found.isDirectory()) return { ok: true, value: folder };
+  if (!isWritten(corral, key) || corral.document === null) return { ok: true, value: null };
+  const problems: Problem[] = [corral.document.problemAt([key], typeof found === "string" ? found : "is not a folder")];
+  return { ok: false, problems };
+}
+
+type OwnFolder = "workers" | "policies" | "fleets";
+
+function isWritten({ checked }: CorralFile, key: OwnFolder): boolean {
+  return checked.ok && checked.value[key] !== undefined;
+}
+
+/** From the raw document, so that workers are checked even if something else in `corral.yaml` is wrong. */
+export function writtenFolder({ document }: CorralFile, key: OwnFolder): string {
+  const raw = document?.raw as Record<string, unknown> | null | undefined;
+  const written = raw?.[key];
+  return typeof written === "string" && written !== "" && !written.includes("\0") ? written : key;
+}
