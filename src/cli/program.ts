@@ -186,7 +186,7 @@ const OUTLINE: readonly OutlinedVerb[] = [
   },
   {
     usage: "gc",
-    description: "Remove what is too old of all that Corral keeps, and what dead processes left.",
+    description: "Remove old data that Corral keeps, and what dead processes left.",
     load: async () => (await import("./verbs/cells.ts")).addCells,
   },
   {

@@ -40,7 +40,7 @@ export async function duVerb(options: { readonly json?: boolean }, terminal: Ter
   return 0;
 }
 
-/** `corral gc`: removes what may go. Exit status 1 if something could not be looked at. */
+/** `corral gc`: removes what may go. Exit status 1 if something could not be read. */
 export async function gcVerb(options: CollectOptions, terminal: Terminal): Promise<number> {
   const { dryRun = false, olderThan } = options;
   const { env, stdout } = terminal;

@@ -35,7 +35,7 @@ function entryText(entry: TranscriptEntry): string {
     case "system":
       return `[system]\n${indented(entry.text)}`;
     case "told":
-      return `[told]\n${indented(entry.text)}`;
+      return `[note from Corral]\n${indented(entry.text)}`;
     case "answer": {
       const calls = entry.calls.map(
         ({ tool, input }) => `  → ${named(tool)} ${printableLine(JSON.stringify(input) ?? "", 400)}`,

@@ -27,5 +27,5 @@ Without --older-than, runs go by the retention of their
 project, transcripts and unused mirrors after 30 days, and
 fleets stay. Changes that wait and audit trails always stay.
 
-Exit status: 0, or 1 if something could not be looked at.
+Exit status: 0, or 1 if something could not be read.
 ${examples("corral gc --dry-run", "corral gc --older-than 90d")}`;
