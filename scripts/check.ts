@@ -16,7 +16,7 @@ await pass("types", "typescript/bin/tsc", "--noEmit");
 await pass("unit tests (no Engine)", "vitest/vitest.mjs", "run", "--project", "unit");
 if (images !== null) {
   await ended("images", images);
-  await pass("tests on a real Engine", "vitest/vitest.mjs", "run", "--project", "long", "--project", "engine");
+  await pass("all other tests (on a real Engine)", "vitest/vitest.mjs", "run", "--project", "!unit");
 }
 
 async function pass(what: string, program: string, ...args: string[]): Promise<void> {
