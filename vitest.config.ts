@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { defineConfig } from "vitest/config";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
 import { tiersOf } from "./test/tiers/tiers.ts";
 
 // Tests start some programs hundreds of times; each is compiled once in a run.
@@ -13,6 +14,15 @@ const { unit, long, engine } = tiersOf(import.meta.dirname);
 const always = ["test/setup-warnings.ts", "test/tiers/watched-loop.ts"];
 const withoutEngine = [...always, "test/tiers/no-engine.ts"];
 
+/** Those of the tier `long` are among the longest and small as files, and would else run last, beside idle workers. */
+class LongFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const sorted = await super.sort(files);
+    const isLong = ({ project }: TestSpecification): boolean => project.name === "long";
+    return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))];
+  }
+}
+
 // The unit tier retries nothing. Tests on a real Engine share it with others: what fails twice in a row is no noise.
 export default defineConfig({
   test: {
@@ -20,6 +30,7 @@ export default defineConfig({
     maxWorkers: 4,
     // Files share a process, so each module loads once. Nothing of Corral has module state that a file could leave behind.
     isolate: false,
+    sequence: { sequencer: LongFirst },
     testTimeout: 120_000,
     hookTimeout: 120_000,
     // What a test waits for may come late on a busy machine; one that polls ends as soon as it is there.
