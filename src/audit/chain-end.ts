@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { createHash, type KeyObject } from "node:crypto";
 import type { FileHandle } from "node:fs/promises";
 import type { ReadHead } from "./head.ts";
 import { linesOf } from "./lines.ts";
@@ -31,11 +31,17 @@ export interface ChainEnd {
   readonly openLine: boolean;
 }
 
-/** Finds the end of the chain. Reads only what was written after the head, which after a crash is one batch. */
-export async function chainEnd(handle: FileHandle, size: number, head: ReadHead, key: Buffer): Promise<ChainEnd> {
+/** Null if the trail has to be read for it. */
+export function intactEnd(size: number, head: ReadHead): ChainEnd | null {
   if (typeof head === "object" && head.size === size)
     return { seq: head.seq, hash: head.hash, repair: null, openLine: false };
-  if (head === "absent" && size === 0) return { seq: 0, hash: GENESIS, repair: null, openLine: false };
+  return head === "absent" && size === 0 ? { seq: 0, hash: GENESIS, repair: null, openLine: false } : null;
+}
+
+/** Finds the end of the chain. Reads only what was written after the head, which after a crash is one batch. */
+export async function chainEnd(handle: FileHandle, size: number, head: ReadHead, key: KeyObject): Promise<ChainEnd> {
+  const intact = intactEnd(size, head);
+  if (intact !== null) return intact;
   const openLine = size > 0 && !(await endsWithLineBreak(handle, size));
   if (typeof head === "object" && head.size > size)
     return { seq: head.seq, hash: head.hash, repair: repairOf("truncated", NOTHING), openLine };
@@ -54,7 +60,7 @@ async function followed(
   handle: FileHandle,
   size: number,
   from: { seq: number; hash: string; size: number },
-  key: Buffer,
+  key: KeyObject,
 ): Promise<{ seq: number; hash: string; end: number }> {
   let { seq, hash } = from;
   let end = from.size;

@@ -1,7 +1,8 @@
-import { constants } from "node:fs";
-import { open, rename, rm } from "node:fs/promises";
+import type { KeyObject } from "node:crypto";
+import fs, { constants } from "node:fs";
+import { promisify } from "node:util";
 import { hasCode } from "../platform/errno.ts";
-import { openRegular } from "../platform/open-regular.ts";
+import { openRegularNow } from "../platform/open-regular.ts";
 import { type Head, sealedHead, unsealedHead } from "./seal.ts";
 
 /** `absent`: there is no such file. `broken`: its content was not sealed with this key. */
@@ -10,11 +11,12 @@ export type ReadHead = Head | "absent" | "broken";
 /** Longer than any head. */
 const MAX_HEAD_BYTES = 4096;
 
-export async function readHead(path: string, key: Buffer): Promise<ReadHead> {
+export function readHead(path: string, key: KeyObject): ReadHead {
   try {
-    await using file = await openRegular(path, constants.O_RDONLY);
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(MAX_HEAD_BYTES), 0, MAX_HEAD_BYTES, 0);
-    return unsealedHead(key, buffer.toString("utf8", 0, bytesRead)) ?? "broken";
+    using file = openRegularNow(path, constants.O_RDONLY);
+    const bytes = Buffer.allocUnsafe(MAX_HEAD_BYTES);
+    const read = fs.readSync(file.fd, bytes, 0, MAX_HEAD_BYTES, 0);
+    return unsealedHead(key, bytes.toString("utf8", 0, read)) ?? "broken";
   } catch (error) {
     if (hasCode(error, "ENOENT")) return "absent";
     throw error;
@@ -22,16 +24,27 @@ export async function readHead(path: string, key: Buffer): Promise<ReadHead> {
 }
 
 /** Replaces the head atomically, also across a power failure. The caller must hold the trail's lock. */
-export async function writeHead(path: string, key: Buffer, head: Head): Promise<void> {
+export async function writeHead(path: string, key: KeyObject, head: Head): Promise<void> {
   const draft = `${path}.new`;
-  // Left by a crash, if it is there.
-  await rm(draft, { force: true });
-  const handle = await open(draft, "wx", 0o600);
+  const fd = openDraft(draft);
   try {
-    await handle.writeFile(sealedHead(key, head));
-    await handle.datasync();
+    fs.writeFileSync(fd, sealedHead(key, head));
+    await flushed(fd);
   } finally {
-    await handle.close();
+    fs.closeSync(fd);
   }
-  await rename(draft, path);
+  fs.renameSync(draft, path);
+}
+
+const flushed = promisify(fs.fdatasync);
+
+function openDraft(path: string): number {
+  try {
+    return fs.openSync(path, "wx", 0o600);
+  } catch (error) {
+    if (!hasCode(error, "EEXIST")) throw error;
+  }
+  // Left by a crash.
+  fs.rmSync(path, { force: true });
+  return fs.openSync(path, "wx", 0o600);
 }

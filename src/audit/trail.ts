@@ -1,12 +1,14 @@
-import { constants } from "node:fs";
+import type { KeyObject } from "node:crypto";
+import fs, { constants } from "node:fs";
 import { mkdir, open, writeFile } from "node:fs/promises";
+import { promisify } from "node:util";
 import { hasCode } from "../platform/errno.ts";
-import { openRegular } from "../platform/open-regular.ts";
+import { openRegular, openRegularNow } from "../platform/open-regular.ts";
 import { FileLock, type LockOwner } from "../state/file-lock.ts";
 import type { TrailPaths } from "../state/state-paths.ts";
 import { boundedJson } from "./bounded.ts";
-import { type ChainEnd, chainEnd } from "./chain-end.ts";
-import { readHead, writeHead } from "./head.ts";
+import { type ChainEnd, chainEnd, intactEnd } from "./chain-end.ts";
+import { type ReadHead, readHead, writeHead } from "./head.ts";
 import type { AuditRecord } from "./records.ts";
 import { GENESIS, sealedLine } from "./seal.ts";
 
@@ -31,7 +33,7 @@ export class AuditTrailError extends Error {
 export interface TrailOptions {
   readonly place: TrailPaths;
   /** See `auditKey`. */
-  readonly key: Buffer;
+  readonly key: KeyObject;
   readonly owner: LockOwner;
   /** The wall clock; replaced only in tests. */
   readonly clock?: () => Date;
@@ -134,20 +136,29 @@ export class TrailFile implements AuditTrail, AsyncDisposable {
     const { place, key } = this.#options;
     if (!this.#isMade) await this.#make();
     await using _ = await this.#lock.take();
-    const head = await readHead(place.head, key);
-    await using handle = await openRegular(place.trail, APPENDING, 0o600);
-    const { size } = await handle.stat();
+    const head = readHead(place.head, key);
+    using file = openRegularNow(place.trail, APPENDING, 0o600);
+    const { fd, size } = file;
     // The head is written first, so that a trail without a head has lost it.
     if (head === "absent" && size === 0) {
       await writeHead(place.head, key, { seq: 0, hash: GENESIS, size: 0 });
       await flushDirectory(place.dir);
     }
-    const end = await chainEnd(handle, size, head, key);
+    const end = await this.#chainEnd(size, head);
     const { text, seq, hash } = this.#linesAfter(end, batch);
     const bytes = Buffer.from(text);
-    await handle.appendFile(bytes);
-    await handle.datasync();
+    fs.writeFileSync(fd, bytes);
+    await flushed(fd);
     await writeHead(place.head, key, { seq, hash, size: size + bytes.length });
+  }
+
+  /** Unless the last writer was killed, the trail ends where its head says. */
+  async #chainEnd(size: number, head: ReadHead): Promise<ChainEnd> {
+    const { place, key } = this.#options;
+    const intact = intactEnd(size, head);
+    if (intact !== null) return intact;
+    await using handle = await openRegular(place.trail, constants.O_RDONLY);
+    return await chainEnd(handle, size, head, key);
   }
 
   #linesAfter(end: ChainEnd, batch: readonly Queued[]): { text: string; seq: number; hash: string } {
@@ -174,6 +185,8 @@ export class TrailFile implements AuditTrail, AsyncDisposable {
 
 const { O_RDWR, O_APPEND, O_CREAT } = constants;
 const APPENDING = O_RDWR | O_APPEND | O_CREAT;
+
+const flushed = promisify(fs.fdatasync);
 
 async function flushDirectory(path: string): Promise<void> {
   await using handle = await open(path, "r");

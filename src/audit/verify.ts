@@ -1,3 +1,4 @@
+import type { KeyObject } from "node:crypto";
 import type { FileHandle } from "node:fs/promises";
 import type { TrailPaths } from "../state/state-paths.ts";
 import { isRepaired } from "./chain-end.ts";
@@ -27,9 +28,9 @@ export interface Verdict {
 export const MAX_REMARKS = 100;
 
 /** Verifies the seals of a whole trail, which is read in chunks. Null if there is no trail. */
-export async function verifyTrail(place: TrailPaths, key: Buffer): Promise<Verdict | null> {
+export async function verifyTrail(place: TrailPaths, key: KeyObject): Promise<Verdict | null> {
   // The head is read first: a concurrent append can only make the trail longer than the head says.
-  const head = await readHead(place.head, key);
+  const head = readHead(place.head, key);
   await using handle = await openTrail(place.trail);
   if (handle === null && head === "absent") return null;
   const chain = new Chain(handle, head);

@@ -1,4 +1,4 @@
-import { lstat } from "node:fs/promises";
+import fs from "node:fs";
 import { posix } from "node:path";
 import { governingMount, namesBeforeColon, readablePaths } from "../sandbox/access.ts";
 import type { Needs, PathNeed } from "../sandbox/needs.ts";
@@ -37,9 +37,9 @@ export async function resolveNeeds(raw: RawNeeds, context: ResolveContext): Prom
     if (!parsed.ok) violations.push(notAPath(parent, path));
     return parsed.ok ? parsed.path : undefined;
   };
-  const directories = async (paths: readonly string[] | undefined) => {
+  const directories = (paths: readonly string[] | undefined) => {
     const places = paths?.map(place).filter((path) => path !== undefined);
-    return places && [...new Set(await Promise.all(places.map((path) => directoryOf(parent, path))))];
+    return places && [...new Set(places.map((path) => directoryOf(parent, path)))];
   };
 
   const paths: PathNeed[] = [];
@@ -48,8 +48,8 @@ export async function resolveNeeds(raw: RawNeeds, context: ResolveContext): Prom
     if ("code" in resolved) violations.push(resolved);
     else paths.push(resolved);
   }
-  const allowRead = await directories(raw.allowRead);
-  const allowWrite = await directories(raw.allowWrite);
+  const allowRead = directories(raw.allowRead);
+  const allowWrite = directories(raw.allowWrite);
   const workingDir = raw.workingDir === undefined ? undefined : place(raw.workingDir);
   const network = raw.network === undefined ? undefined : await resolveNetwork(raw.network, { projectDir, registries });
   if (network?.ok === false)
@@ -104,16 +104,25 @@ async function resolvePath(
  * No link below the mount is followed, since a worker may have planted it: such an entry stays as it is, and is
  * refused when it is opened. What does not exist yet stays as it is too.
  */
-async function directoryOf(parent: Sandbox, path: VirtualPath): Promise<VirtualPath> {
+function directoryOf(parent: Sandbox, path: VirtualPath): VirtualPath {
   const mount = governingMount(parent, path);
   const parts = mount === undefined ? [] : (below(mount.path, path) ?? "").split("/").filter((part) => part !== "");
   let host = mount?.host ?? "";
   for (const [index, part] of parts.entries()) {
     host = posix.join(host, part);
-    const found = await lstat(host).catch(() => null);
+    const found = entryAt(host);
     if (found === null || found.isSymbolicLink()) return path;
     const last = index === parts.length - 1;
     if (!found.isDirectory()) return last ? (posix.dirname(path) as VirtualPath) : path;
   }
   return path;
+}
+
+/** Null if nothing is known to be there. One call for a name takes microseconds; to have another thread do it costs more. */
+function entryAt(host: string): fs.Stats | null {
+  try {
+    return fs.lstatSync(host, { throwIfNoEntry: false }) ?? null;
+  } catch {
+    return null;
+  }
 }

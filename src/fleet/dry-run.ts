@@ -78,7 +78,7 @@ async function dryItem(
   if (item.refusal !== undefined) return { ...about, mounts: null, problems: [item.refusal] };
   const reads = readByAll(sandbox, spec.reuse);
   const asked = { fleet: "dry-run", run: newRunId(), signal: new AbortController().signal, turn: async () => {} };
-  const job = await itemJob({ worker, caller, sandbox, reads, env }, item, asked);
+  const job = itemJob({ worker, caller, sandbox, reads, env }, item, asked);
   const derivation = await permissionOf(worker, caller, job.narrow, env);
   const problems = derivation.ok ? [] : textsOf(derivation.violations);
   for (const { path } of attachments) {

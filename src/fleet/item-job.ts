@@ -1,4 +1,4 @@
-import { lstat } from "node:fs/promises";
+import fs from "node:fs";
 import type { WorkerDefinition } from "../declarations/worker/worker.ts";
 import type { RunEnvironment } from "../run/model/environment.ts";
 import { type Attachment, type Job, type Narrow, rootJob } from "../run/model/job.ts";
@@ -26,12 +26,12 @@ export function readByAll({ mounts }: Sandbox, reuse: Reuse): string[] {
 }
 
 /** One item as a job: the fleet's worker, narrowed to the paths that this item may access. */
-export async function itemJob(
+export function itemJob(
   { worker, caller, sandbox, reads, env }: FleetJob,
   item: ItemRequest,
   { run, fleet, signal, turn }: Pick<Job, "run" | "signal"> & { fleet: string; turn: () => Promise<void> },
-): Promise<Job> {
-  const attachments = await Promise.all(item.attachments.map((attachment) => resolved(attachment, caller)));
+): Job {
+  const attachments = item.attachments.map((attachment) => resolved(attachment, caller));
   const asked = { run, worker, callerSandbox: caller, signal, attachments, input: item.input };
   return {
     ...rootJob(asked, env.project.delegation),
@@ -52,10 +52,17 @@ function narrowOf({ allowRead, allowWrite }: ItemRequest, reads: readonly string
  * A file on the host, or else in the project. The run opens it without following links, and refuses the item if it is not a
  * regular file.
  */
-async function resolved({ path, name }: ItemRequest["attachments"][number], caller: Sandbox): Promise<Attachment> {
-  const onHost = await lstat(path).catch(() => null);
-  if (onHost !== null) return { name, host: path, asked: path };
+function resolved({ path, name }: ItemRequest["attachments"][number], caller: Sandbox): Attachment {
+  if (isThere(path)) return { name, host: path, asked: path };
   const parsed = parsePathIn(caller, path);
   const readable = parsed.ok && checkRead(caller, parsed.path) === null;
   return { name, host: (readable ? hostPathOf(caller, parsed.path) : null) ?? path, asked: path };
+}
+
+function isThere(path: string): boolean {
+  try {
+    return fs.lstatSync(path, { throwIfNoEntry: false }) !== undefined;
+  } catch {
+    return false;
+  }
 }

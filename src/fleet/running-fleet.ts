@@ -55,6 +55,8 @@ export class RunningFleet {
   readonly #cache: FleetCache | null;
   #why: string | null = null;
   #failed = 0;
+  /** Items that have ended, and whose results are being recorded. */
+  #recording = 0;
   #cancelled = false;
   #hasRoom: () => void = () => {};
   /** Aborts the items that still wait for the semaphore. */
@@ -122,7 +124,7 @@ export class RunningFleet {
 
   async #claimAll(failures: unknown[]): Promise<void> {
     while (this.#why === null) {
-      const room = this.#flight.concurrency - this.#flight.pending - this.#flight.size;
+      const room = this.#flight.concurrency - this.#flight.pending - this.#flight.size + this.#recording;
       if (room <= 0) {
         await this.#settledOne();
         continue;
@@ -182,7 +184,7 @@ export class RunningFleet {
         const error = { code: "ITEM_REFUSED", message: request.refusal };
         return await this.#settle(claimed, { ...unrunResult(claimed, "refused"), error }, UNRUN);
       }
-      const job = await itemJob(fleet, request, { run, fleet: this.id, signal: ends.signal, turn });
+      const job = itemJob(fleet, request, { run, fleet: this.id, signal: ends.signal, turn });
       const entry = (await this.#cache?.entryOf(job)) ?? null;
       const earlier = entry === null ? null : journal.succeededBefore(entry.key);
       if (earlier !== null) {
@@ -237,13 +239,37 @@ export class RunningFleet {
       this.drain("the container engine does not answer");
       return;
     }
-    const taken = await this.#queue.settle(request.index, attempt, { result, ...more });
-    if (!taken.ok) return onEvent({ type: "trouble", detail: taken.reason });
+    const failed = isFailure(result.status) ? 1 : 0;
+    this.#failed += failed;
+    const taken = await this.#recorded(() => this.#queue.settle(request.index, attempt, { result, ...more }));
+    if (!taken.ok) {
+      this.#failed -= failed;
+      return onEvent({ type: "trouble", detail: taken.reason });
+    }
     onEvent({ type: "settled", result, retryInMs: null, at });
-    if (isFailure(result.status)) this.#failed += 1;
-    if (spec.maxFailures !== null && this.#failed > spec.maxFailures)
-      this.drain(`more than ${spec.maxFailures} items failed`);
+    if (this.#hasFailed) this.drain(`more than ${spec.maxFailures} items failed`);
     await this.#results.put(result);
+  }
+
+  get #hasFailed(): boolean {
+    const { maxFailures } = this.#parts.spec;
+    return maxFailures !== null && this.#failed > maxFailures;
+  }
+
+  /**
+   * The next item is claimed in the transaction that records this one: it begins when that is committed, as before, and each
+   * item costs one transaction in place of two. No item is claimed after the last failure that the fleet may have.
+   */
+  async #recorded<T>(record: () => Promise<T>): Promise<T> {
+    const written = record();
+    if (this.#hasFailed || this.#why !== null) return await written;
+    this.#recording += 1;
+    this.#hasRoom();
+    try {
+      return await written;
+    } finally {
+      this.#recording -= 1;
+    }
   }
 
   async #engineAnswers(): Promise<boolean> {

@@ -1,4 +1,4 @@
-import { constants } from "node:fs";
+import fs, { constants } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
 
 const { O_NOFOLLOW, O_NONBLOCK } = constants;
@@ -11,9 +11,33 @@ export async function openRegular(path: string, flags: number, mode?: number): P
   const handle = await open(path, flags | O_NOFOLLOW | O_NONBLOCK, mode);
   try {
     if ((await handle.stat()).isFile()) return handle;
-    throw new Error(`${path} is not a regular file. Remove it`);
+    throw notRegular(path);
   } catch (error) {
     await handle.close();
     throw error;
   }
+}
+
+/** A descriptor of this process, with the size that the file had. */
+export interface OpenFile extends Disposable {
+  readonly fd: number;
+  readonly size: number;
+}
+
+/** The same in one turn, for a short file that is read or written often: another thread for each call costs more than the call. */
+export function openRegularNow(path: string, flags: number, mode?: number): OpenFile {
+  const fd = fs.openSync(path, flags | O_NOFOLLOW | O_NONBLOCK, mode);
+  const close = (): void => fs.closeSync(fd);
+  try {
+    const stats = fs.fstatSync(fd);
+    if (stats.isFile()) return { fd, size: stats.size, [Symbol.dispose]: close };
+    throw notRegular(path);
+  } catch (error) {
+    close();
+    throw error;
+  }
+}
+
+function notRegular(path: string): Error {
+  return new Error(`${path} is not a regular file. Remove it`);
 }

@@ -1,3 +1,4 @@
+import type { KeyObject } from "node:crypto";
 import { mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -18,7 +19,7 @@ export interface TrailFixture extends Disposable {
   /** Appends so many records, and closes. */
   write(count: number, worker?: string): Promise<void>;
   /** Fails where there is no trail. */
-  verify(key?: Buffer): Promise<Verdict>;
+  verify(key?: KeyObject): Promise<Verdict>;
 }
 
 export function trailFixture(): TrailFixture {

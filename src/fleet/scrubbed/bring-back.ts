@@ -3,10 +3,10 @@ import { posix } from "node:path";
 import { linkTextFault } from "../../changes/model/link-text.ts";
 import { contentOf, copyContent } from "../../files/host/content.ts";
 import { Descriptor, isRoot } from "../../files/host/descriptor.ts";
-import { openSlot } from "../../files/host/folder.ts";
-import { openRoots } from "../../files/host/roots.ts";
+import { openSlot, type Slot } from "../../files/host/folder.ts";
+import type { HeldFolders } from "../../files/host/held-folders.ts";
+import { unfit } from "../../files/model/refusals.ts";
 import { hasCode } from "../../platform/errno.ts";
-import type { Mount } from "../../sandbox/mount.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { ItemOutput } from "./shape.ts";
 
@@ -20,6 +20,14 @@ export interface BroughtBack {
   readonly bytes: number;
 }
 
+/** What an item left under one name. Nothing changes it any more. */
+interface Left {
+  readonly name: string;
+  readonly stats: fs.Stats;
+  /** Of a folder. */
+  readonly content: readonly Left[];
+}
+
 /**
  * Moves what an item left in its folder to its destination. No process can write there any more, so it is judged first and
  * then moved: regular files, folders, and links that stay inside. If anything else is found, nothing is moved.
@@ -28,18 +36,20 @@ export async function bringBack(
   from: string,
   { base, parts, path }: ItemOutput,
   maxBytes: number,
+  held: HeldFolders,
 ): Promise<BroughtBack> {
   using source = Descriptor.name(from, true);
   const judge = new Judge(path, maxBytes);
-  const reason = judge.folder(source, []);
-  if (reason !== null) return { refusal: reason, bytes: 0 };
-  if (judge.entries > 0) await moveInto(source, base, parts, path);
+  const left = judge.folder(source, []);
+  if (left === null) return { refusal: judge.refusal, bytes: 0 };
+  if (left.length > 0) await moveInto(source, left, { base, parts, path }, held);
   return { refusal: null, bytes: judge.bytes };
 }
 
 class Judge {
-  entries = 0;
+  refusal: BroughtBack["refusal"] = null;
   bytes = 0;
+  #entries = 0;
   readonly #path: VirtualPath;
   readonly #maxBytes: number;
 
@@ -48,24 +58,33 @@ class Judge {
     this.#maxBytes = maxBytes;
   }
 
-  folder(folder: Descriptor, parts: readonly string[]): BroughtBack["refusal"] {
+  /** Null if something there is refused. */
+  folder(folder: Descriptor, parts: readonly string[]): Left[] | null {
+    const left: Left[] = [];
     for (const raw of fs.readdirSync(folder.path(), { encoding: "buffer" })) {
       const name = raw.toString("utf8");
       const at = [...parts, name];
-      const refuse = (reason: string) => ({ path: posix.join(this.#path, ...at), reason });
-      this.entries += 1;
+      const refuse = (reason: string): null => {
+        this.refusal = { path: posix.join(this.#path, ...at), reason };
+        return null;
+      };
+      this.#entries += 1;
       if (!Buffer.from(name).equals(raw)) return refuse("its name is not UTF-8");
-      if (this.entries > MAX_ENTRIES) return refuse(`there are more than ${MAX_ENTRIES} files and folders`);
+      if (this.#entries > MAX_ENTRIES) return refuse(`there are more than ${MAX_ENTRIES} files and folders`);
       if (at.length > MAX_DEPTH) return refuse(`it is deeper than ${MAX_DEPTH} levels`);
       const stats = fs.lstatSync(folder.path(name));
       const reason = this.#reasonAgainst(stats, folder, name, parts);
       if (reason !== null) return refuse(reason);
-      if (!stats.isDirectory()) continue;
-      using inner = folder.child(name, true);
-      const found = this.folder(inner, at);
-      if (found !== null) return found;
+      const content = stats.isDirectory() ? this.#inner(folder, name, at) : [];
+      if (content === null) return null;
+      left.push({ name, stats, content });
     }
-    return null;
+    return left;
+  }
+
+  #inner(folder: Descriptor, name: string, at: readonly string[]): Left[] | null {
+    using inner = folder.child(name, true);
+    return this.folder(inner, at);
   }
 
   #reasonAgainst(stats: fs.Stats, folder: Descriptor, name: string, parts: readonly string[]): string | null {
@@ -79,32 +98,48 @@ class Judge {
 }
 
 /** Into the item's own folder, which is opened without following links and made if it is missing. */
-async function moveInto(source: Descriptor, base: Mount, parts: readonly string[], path: VirtualPath): Promise<void> {
-  using roots = openRoots([base]);
-  using slot = openSlot("write", roots.get("write", base.path), { path, mount: base.path, parts }, true);
-  if (fs.lstatSync(slot.folder.path(slot.name), { throwIfNoEntry: false }) === undefined) {
-    fs.mkdirSync(slot.folder.path(slot.name), 0o755);
-    const { uid, gid } = source.stat();
-    if (isRoot()) fs.lchownSync(slot.folder.path(slot.name), uid, gid);
-  }
+async function moveInto(
+  source: Descriptor,
+  left: readonly Left[],
+  { base, parts, path }: Omit<ItemOutput, "index">,
+  held: HeldFolders,
+): Promise<void> {
+  const descriptor = held.folder(base.host);
+  if (descriptor === null) throw unfit("write", base.path, "the granted directory cannot be opened on this machine.");
+  const root = { path: base.path, descriptor, directory: true, hidden: [] };
+  using slot = openSlot("write", root, { path, mount: base.path, parts }, true);
+  const isNew = madeFolder(slot, source);
   using target = slot.folder.child(slot.name, true);
-  await moveAll(source, target);
+  await moveAll(source, left, target, isNew);
 }
 
-async function moveAll(source: Descriptor, target: Descriptor): Promise<void> {
-  for (const name of fs.readdirSync(source.path())) {
-    const stats = fs.lstatSync(source.path(name));
-    const there = fs.lstatSync(target.path(name), { throwIfNoEntry: false });
-    if (stats.isDirectory() && there?.isDirectory()) {
+/** False if something is there. */
+function madeFolder({ folder, name }: Slot, source: Descriptor): boolean {
+  try {
+    fs.mkdirSync(folder.path(name), 0o755);
+  } catch (error) {
+    if (!hasCode(error, "EEXIST")) throw error;
+    return false;
+  }
+  const { uid, gid } = source.stat();
+  if (isRoot()) fs.lchownSync(folder.path(name), uid, gid);
+  return true;
+}
+
+/** `isNew`: the target was made for this, and nothing can be in the way. */
+async function moveAll(source: Descriptor, left: readonly Left[], target: Descriptor, isNew: boolean): Promise<void> {
+  for (const { name, stats, content } of left) {
+    const mayMerge = !isNew && stats.isDirectory();
+    if (mayMerge && fs.lstatSync(target.path(name), { throwIfNoEntry: false })?.isDirectory()) {
       using from = source.child(name, true);
       using to = target.child(name, true);
-      await moveAll(from, to);
-    } else await moveOne(source, target, name, stats);
+      await moveAll(from, content, to, false);
+    } else await moveOne(source, target, { name, stats, content });
   }
 }
 
 /** Atomic if both are on one file system: a reader sees the old file or the new one. */
-async function moveOne(source: Descriptor, target: Descriptor, name: string, stats: fs.Stats): Promise<void> {
+async function moveOne(source: Descriptor, target: Descriptor, { name, stats, content }: Left): Promise<void> {
   try {
     fs.renameSync(source.path(name), target.path(name));
     return;
@@ -116,7 +151,7 @@ async function moveOne(source: Descriptor, target: Descriptor, name: string, sta
     fs.mkdirSync(temporary, 0o755);
     using from = source.child(name, true);
     using to = new Descriptor(fs.openSync(temporary, fs.constants.O_RDONLY | fs.constants.O_DIRECTORY));
-    await moveAll(from, to);
+    await moveAll(from, content, to, true);
     fs.fchownSync(to.fd, stats.uid, stats.gid);
     fs.fchmodSync(to.fd, stats.mode & 0o777);
   } else if (stats.isSymbolicLink()) {

@@ -11,6 +11,9 @@ export interface WorkerUser {
   readonly gid: number;
 }
 
+const { O_RDONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = fs.constants;
+const NEW = O_RDONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
+
 /**
  * Where a serving cell's items come and go, on the host: their input and output, their attachments, and a folder in the
  * place of each writable mount. The directories themselves are root's, so that an item leaves nothing on them, not even
@@ -22,6 +25,8 @@ export class CellFolder implements AsyncDisposable {
   readonly attachments: string;
   /** In the order of the writable mounts. */
   readonly outputs: readonly string[];
+  /** The item's streams, held open since they were made: to read them waits for no lease that it has on them. */
+  readonly #printed = new Map<"out" | "err", Descriptor>();
 
   static async make(path: string, outputs: number): Promise<CellFolder> {
     const folder = new CellFolder(path, outputs);
@@ -51,24 +56,23 @@ export class CellFolder implements AsyncDisposable {
   }
 
   /** The files that the command's three streams are, made anew. */
-  layStreams(input: Uint8Array, { uid, gid }: WorkerUser): void {
-    for (const name of ["in", "out", "err"]) fs.rmSync(join(this.io, name), { force: true });
+  layStreams(input: Uint8Array, user: WorkerUser): void {
     fs.writeFileSync(join(this.io, "in"), input, { flag: "wx", mode: 0o444 });
-    for (const name of ["out", "err"]) {
-      using file = new Descriptor(fs.openSync(join(this.io, name), "wx", 0o600));
-      fs.fchownSync(file.fd, uid, gid);
-    }
+    for (const name of ["out", "err"] as const) this.#newStream(name, user);
   }
 
   /** What the command printed, and one byte more if there is more than `most`. */
   printed(name: "out" | "err", most: number): Buffer {
-    const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK } = fs.constants;
-    // Does not wait for a process that still holds a lease on it, which is possible if the Engine lost its cell.
-    using file = new Descriptor(fs.openSync(join(this.io, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
-    const size = Math.min(file.stat().size, most + 1);
+    const fd = this.#printed.get(name)?.fd;
+    if (fd === undefined) throw new Error("no item was laid out in this cell");
+    const size = Math.min(fs.fstatSync(fd).size, most + 1);
     const bytes = Buffer.alloc(size);
-    const read = fs.readSync(file.fd, bytes, 0, size, 0);
-    return bytes.subarray(0, read);
+    return size === 0 ? bytes : bytes.subarray(0, fs.readSync(fd, bytes, 0, size, 0));
+  }
+
+  /** A new file for one item's attachment, open for writing. Fails with EEXIST if the item has one of this name. */
+  newAttachment(name: string): Descriptor {
+    return Descriptor.create(join(this.attachments, name), 0o600);
   }
 
   /** A folder for one item in the place of a writable mount; `parts` lead to it. */
@@ -94,20 +98,41 @@ export class CellFolder implements AsyncDisposable {
 
   /** Removes everything of an item. Quick if there is little, which is nearly always so. */
   async clear(): Promise<void> {
+    this.#closeStreams();
     for (const dir of [this.io, this.attachments, ...this.outputs]) {
-      for (const name of fs.readdirSync(dir, { encoding: "buffer" })) {
-        const path = Buffer.concat([Buffer.from(`${dir}/`), name]);
-        try {
-          fs.rmSync(path, { recursive: true, force: true });
-        } catch (cause) {
-          await removeTree(dir);
-          throw new Error("a serving cell's folder could not be emptied", { cause });
-        }
+      try {
+        const remove = this.outputs.includes(dir) ? fs.rmdirSync : fs.unlinkSync;
+        for (const name of fs.readdirSync(dir, { encoding: "buffer" }))
+          removeEntry(Buffer.concat([Buffer.from(`${dir}/`), name]), remove);
+      } catch (cause) {
+        await removeTree(dir);
+        throw new Error("a serving cell's folder could not be emptied", { cause });
       }
     }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    this.#closeStreams();
     await removeTree(this.path);
+  }
+
+  #newStream(name: "out" | "err", { uid, gid }: WorkerUser): void {
+    const file = new Descriptor(fs.openSync(join(this.io, name), NEW, 0o600));
+    this.#printed.set(name, file);
+    fs.fchownSync(file.fd, uid, gid);
+  }
+
+  #closeStreams(): void {
+    for (const file of this.#printed.values()) file[Symbol.dispose]();
+    this.#printed.clear();
+  }
+}
+
+/** `remove`: what is enough for an entry as Corral made it. */
+function removeEntry(path: Buffer, remove: (path: Buffer) => void): void {
+  try {
+    remove(path);
+  } catch {
+    fs.rmSync(path, { recursive: true, force: true });
   }
 }

@@ -1,3 +1,4 @@
+import { HeldFolders } from "../../files/host/held-folders.ts";
 import { MAX_TIMER_MS } from "../../platform/max-timer.ts";
 import { endedResult } from "../../run/ended.ts";
 import { identityOf, type Job } from "../../run/model/job.ts";
@@ -21,7 +22,7 @@ import {
 } from "./served-cell.ts";
 import { type CellShape, itemFit, shapeKey } from "./shape.ts";
 
-interface ScrubbedPoolOptions extends Omit<ServedCellRequest, "shape"> {
+interface ScrubbedPoolOptions extends Omit<ServedCellRequest, "shape" | "held"> {
   /** How many cells may exist at once; it may change. */
   readonly size: () => number;
 }
@@ -36,6 +37,7 @@ interface Standing {
 export class ScrubbedPool implements AsyncDisposable {
   readonly #options: ScrubbedPoolOptions;
   readonly #idle: Standing[] = [];
+  readonly #held = new HeldFolders();
 
   constructor(options: ScrubbedPoolOptions) {
     this.#options = options;
@@ -47,6 +49,7 @@ export class ScrubbedPool implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    using _ = this.#held;
     await Promise.all(this.#idle.splice(0).map(({ cell }) => cell[Symbol.asyncDispose]()));
   }
 
@@ -75,7 +78,7 @@ export class ScrubbedPool implements AsyncDisposable {
     // A cell of another shape makes room: idle and busy cells together are at most as many as may run.
     if (this.#idle.length >= this.#options.size()) await this.#idle.shift()?.cell[Symbol.asyncDispose]();
     const { worker, fleet, env, signal } = this.#options;
-    const opened = await ServedCell.open({ worker, fleet, shape, env, signal });
+    const opened = await ServedCell.open({ worker, fleet, shape, env, signal, held: this.#held });
     return opened.ok ? { key, cell: opened.cell } : opened;
   }
 

@@ -1,9 +1,8 @@
 import fs from "node:fs";
 import { join } from "node:path";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
-import { contentOf, copyContent } from "../../files/host/content.ts";
-import { Descriptor } from "../../files/host/descriptor.ts";
-import { pinned } from "../../files/host/roots.ts";
+import { copyInto } from "../../files/host/content.ts";
+import type { HeldFolders } from "../../files/host/held-folders.ts";
 import type { Enforcement } from "../../isolation/plan/enforcement.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import type { CellExit, ServedItem, ServingCell } from "../../isolation/port/cell.ts";
@@ -50,6 +49,8 @@ export interface ServedCellRequest {
   readonly shape: CellShape;
   readonly env: RunEnvironment;
   readonly signal: AbortSignal;
+  /** The folders on the host from which items come and to which they go. */
+  readonly held: HeldFolders;
 }
 
 export type ServedCellOpening =
@@ -62,8 +63,9 @@ export class ServedCell implements AsyncDisposable {
   readonly #opened: OpenedCell<ServingCell>;
   readonly #folder: CellFolder;
   readonly #env: RunEnvironment;
+  readonly #held: HeldFolders;
 
-  static async open({ worker, fleet, shape, env, signal }: ServedCellRequest): Promise<ServedCellOpening> {
+  static async open({ worker, fleet, shape, env, signal, held }: ServedCellRequest): Promise<ServedCellOpening> {
     const run = newRunId();
     await using opening = new Disposables();
     const folder = opening.use(await CellFolder.make(join(env.ownerDir, `${run}.cell`), shape.writes.length));
@@ -79,14 +81,15 @@ export class ServedCell implements AsyncDisposable {
     if (!opened.ok) return { ok: false, violations: opened.violations };
     folder.takeOutputsBack();
     opening.move();
-    return { ok: true, cell: new ServedCell(opened, folder, env) };
+    return { ok: true, cell: new ServedCell(opened, folder, env, held) };
   }
 
-  private constructor(opened: OpenedCell<ServingCell>, folder: CellFolder, env: RunEnvironment) {
+  private constructor(opened: OpenedCell<ServingCell>, folder: CellFolder, env: RunEnvironment, held: HeldFolders) {
     this.plan = opened.plan;
     this.#opened = opened;
     this.#folder = folder;
     this.#env = env;
+    this.#held = held;
   }
 
   /** True once it can serve no item any more. */
@@ -141,7 +144,7 @@ export class ServedCell implements AsyncDisposable {
     let bytes = 0;
     for (const output of outputs) {
       const from = this.#folder.outputAt(output.index, output.parts);
-      const done = await broughtBack(from, output, this.plan.limits.diskBytes - bytes);
+      const done = await broughtBack(from, output, this.plan.limits.diskBytes - bytes, this.#held);
       if (done.refusal !== null) return done.refusal;
       bytes += done.bytes;
     }
@@ -155,26 +158,30 @@ export class ServedCell implements AsyncDisposable {
     const refuse = (reason: string): Violation[] => [{ code: "MOUNT_SOURCE_REFUSED", path, reason }];
     const refusal = refusalOf(host, this.#env.refusedSources);
     if (refusal !== null) return refuse(refusal);
-    using found = pinned(host);
+    using found = this.#held.pinned(host);
     if (found === null) return refuse("it does not exist, or its path contains a symbolic link");
-    const { dev, ino } = found.stat();
-    if (!found.stat().isFile()) return refuse("an attachment is one regular file");
-    if (identity !== undefined && identity !== `${dev}:${ino}`)
+    const stats = found.stat();
+    if (!stats.isFile()) return refuse("an attachment is one regular file");
+    if (identity !== undefined && identity !== `${stats.dev}:${stats.ino}`)
       return refuse("it is not the file any more that its caller was given");
-    const to = join(this.#folder.attachments, name);
     return await unlessFault(path, async () => {
       using source = found.reopen(fs.constants.O_RDONLY);
-      using file = Descriptor.create(to, 0o600);
-      await copyContent(contentOf(source), file);
+      using file = this.#folder.newAttachment(name);
+      await copyInto(source, file);
       fs.fchmodSync(file.fd, 0o444);
     });
   }
 }
 
 /** A worker may have left something at the destination earlier: that refuses this item, and does not end the fleet. */
-async function broughtBack(from: string, output: ItemOutput, maxBytes: number): Promise<BroughtBack> {
+async function broughtBack(
+  from: string,
+  output: ItemOutput,
+  maxBytes: number,
+  held: HeldFolders,
+): Promise<BroughtBack> {
   try {
-    return await bringBack(from, output, maxBytes);
+    return await bringBack(from, output, maxBytes, held);
   } catch (error) {
     const { path } = output;
     if (error instanceof SandboxError)

@@ -11,8 +11,15 @@ import type { RunResult } from "../model/result.ts";
  */
 export function recordedEmit(emit: Emit, trail: AuditTrail): Emit {
   let told = false;
+  // A cell that serves many items has one plan.
+  const hashes = new WeakMap<Plan, string>();
+  const hashOf = (plan: Plan): string => {
+    const hash = hashes.get(plan) ?? planHash(plan);
+    hashes.set(plan, hash);
+    return hash;
+  };
   return (event) => {
-    const record = eventRecord(event);
+    const record = eventRecord(event, hashOf);
     if (record !== null) {
       const { run, root, parent, worker, attachments } = event;
       trail.append(record).then(
@@ -31,7 +38,7 @@ export function recordedEmit(emit: Emit, trail: AuditTrail): Emit {
 }
 
 /** The audit record of an event; null if it has none. */
-function eventRecord(event: RunEvent): AuditRecord | null {
+function eventRecord(event: RunEvent, hashOf: (plan: Plan) => string): AuditRecord | null {
   const { run, root, worker } = event;
   switch (event.type) {
     case "requested":
@@ -46,7 +53,7 @@ function eventRecord(event: RunEvent): AuditRecord | null {
         continues: event.continues,
       };
     case "started":
-      return startedRecord({ run, root, worker }, event.plan, event.driver);
+      return startedRecord({ run, root, worker }, event, hashOf(event.plan));
     case "agent_started": {
       const { type, model, tools, policy, mounts } = event;
       return { type, run, root, worker, model, tools, policy, mounts };
@@ -62,11 +69,15 @@ function eventRecord(event: RunEvent): AuditRecord | null {
   }
 }
 
-function startedRecord(of: AuditedRun, plan: Plan, driver: string): AuditRecord {
+function startedRecord(
+  of: AuditedRun,
+  { plan, driver }: Extract<RunEvent, { type: "started" }>,
+  hash: string,
+): AuditRecord {
   const mounts = plan.mounts.filter(({ origin }) => origin !== "corral").map(({ path, mode }) => ({ path, mode }));
   const { policy, image, environments } = plan;
   const network = typeof plan.network === "string" ? plan.network : plan.network.rules.map(({ to }) => to).join(", ");
-  return { type: "run_started", ...of, plan: planHash(plan), driver, policy, image, environments, network, mounts };
+  return { type: "run_started", ...of, plan: hash, driver, policy, image, environments, network, mounts };
 }
 
 function endedRecord(of: AuditedRun, result: RunResult): AuditRecord {

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { CannotStage } from "../../../src/changes/view/base-tree.ts";
 import { openView } from "../../../src/changes/view/view.ts";
+import { HeldFolders } from "../../../src/files/host/held-folders.ts";
 import { openHostFiles } from "../../../src/files/host/host-files.ts";
 import type { Files } from "../../../src/files/model/files.ts";
 import { type Place, placeOf } from "../../../src/files/model/place.ts";
@@ -98,7 +99,8 @@ describe("a file on which another program holds a lease", () => {
         path: at("/out/item"),
       };
       const begun = performance.now();
-      await expect(bringBack(join(folder.path, "tree"), output, 1000)).rejects.toMatchObject({ code: "EAGAIN" });
+      using held = new HeldFolders();
+      await expect(bringBack(join(folder.path, "tree"), output, 1000, held)).rejects.toMatchObject({ code: "EAGAIN" });
       expect(performance.now() - begun).toBeLessThan(QUICK_MS);
     } finally {
       fs.rmSync(other, { recursive: true });
