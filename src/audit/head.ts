@@ -1,7 +1,8 @@
 import type { KeyObject } from "node:crypto";
 import fs, { constants } from "node:fs";
+import { rename, rm } from "node:fs/promises";
 import { promisify } from "node:util";
-import { hasCode } from "../platform/errno.ts";
+import { hasCode, nullFor } from "../platform/errno.ts";
 import { openRegularNow } from "../platform/open-regular.ts";
 import { type Head, sealedHead, unsealedHead } from "./seal.ts";
 
@@ -23,28 +24,30 @@ export function readHead(path: string, key: KeyObject): ReadHead {
   }
 }
 
-/** Replaces the head atomically, also across a power failure. The caller must hold the trail's lock. */
+/**
+ * Replaces the head atomically, also across a power failure. The caller must hold the trail's lock. What changes the directory
+ * is left to another thread: it can wait for a flush to the same disk.
+ */
 export async function writeHead(path: string, key: KeyObject, head: Head): Promise<void> {
   const draft = `${path}.new`;
-  const fd = openDraft(draft);
+  const fd = await openDraft(draft);
   try {
     fs.writeFileSync(fd, sealedHead(key, head));
     await flushed(fd);
   } finally {
     fs.closeSync(fd);
   }
-  fs.renameSync(draft, path);
+  await rename(draft, path);
 }
 
 const flushed = promisify(fs.fdatasync);
 
-function openDraft(path: string): number {
-  try {
-    return fs.openSync(path, "wx", 0o600);
-  } catch (error) {
-    if (!hasCode(error, "EEXIST")) throw error;
-  }
+const opened = promisify(fs.open);
+
+async function openDraft(path: string): Promise<number> {
+  const made = await opened(path, "wx", 0o600).catch(nullFor("EEXIST"));
+  if (made !== null) return made;
   // Left by a crash.
-  fs.rmSync(path, { force: true });
-  return fs.openSync(path, "wx", 0o600);
+  await rm(path, { force: true });
+  return await opened(path, "wx", 0o600);
 }

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
-import fs, { constants } from "node:fs";
-import { lstat, readdir, rm, unlink, writeFile } from "node:fs/promises";
+import { constants } from "node:fs";
+import { link, lstat, readdir, rm, unlink, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { nullFor } from "../platform/errno.ts";
@@ -75,7 +75,7 @@ export class FileLock {
     await this.#takeAt(this.#path, waitOf(patience), 0);
     // A leftover that cannot be removed does no harm.
     if (first) await this.#sweep().catch(() => {});
-    return { [Symbol.asyncDispose]: async () => removeNow(this.#path) };
+    return { [Symbol.asyncDispose]: () => unlink(this.#path).catch((error) => void nullFor("ENOENT")(error)) };
   }
 
   /** Leaves nothing behind. */
@@ -92,7 +92,7 @@ export class FileLock {
   async #takeAt(path: string, wait: Wait, depth: number): Promise<void> {
     for (;;) {
       wait.signal?.throwIfAborted();
-      if (isLinked(this.#ticket, path)) return;
+      if (await link(this.#ticket, path).then(() => true, nullFor("EEXIST"))) return;
       const held = await heldBy(path);
       if (held === null) continue;
       // A lock is complete while its owner lives; an incomplete one was left by a machine that stopped.
@@ -126,25 +126,6 @@ export class FileLock {
       const held = await heldBy(join(dir, name));
       if (held?.name != null && this.#owner.isDead(held.name)) await rm(join(dir, name), { force: true });
     }
-  }
-}
-
-/** False if the name is taken. A lock is taken for each few records of a run: another thread for it would cost more than the call. */
-function isLinked(ticket: string, path: string): boolean {
-  try {
-    fs.linkSync(ticket, path);
-    return true;
-  } catch (error) {
-    nullFor("EEXIST")(error);
-    return false;
-  }
-}
-
-function removeNow(path: string): void {
-  try {
-    fs.unlinkSync(path);
-  } catch (error) {
-    nullFor("ENOENT")(error);
   }
 }
 

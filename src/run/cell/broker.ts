@@ -1,4 +1,4 @@
-import { chmod, mkdir, rm, stat } from "node:fs/promises";
+import { chmod, mkdir, rm, rmdir, stat } from "node:fs/promises";
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { join } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
@@ -85,7 +85,8 @@ export async function openBroker(ownerDir: string, run: string): Promise<Broker>
     async [Symbol.asyncDispose]() {
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
-      await rm(dir, { recursive: true, force: true });
+      // The socket is removed with the server.
+      await rmdir(dir).catch(() => rm(dir, { recursive: true, force: true }));
     },
   };
 }

@@ -1,4 +1,4 @@
-import { lstat } from "node:fs/promises";
+import { lstatSync } from "node:fs";
 import { environmentSources } from "../../isolation/plan/environments.ts";
 import type { ItemPlumbing, OwnFile, PlannedSource } from "../../isolation/plan/mounts.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
@@ -98,7 +98,7 @@ async function plannedWith(
   if (violations.length > 0) return { ok: false, violations };
   const { socket, files = [], outputDir, commandsDir, items, views, wouldBe = NOTHING, lent } = plumbing;
   const { gate } = env;
-  const gateFile = wouldBe.get(gate) ?? (await gateSource(gate));
+  const gateFile = wouldBe.get(gate) ?? gateSource(gate);
   return planFor({
     run: { id: job.run, root: job.root, parent: job.parent },
     worker: { name: job.worker.name, command: job.worker.command ?? [], env: job.worker.env },
@@ -129,7 +129,7 @@ function refused(violations: readonly Violation[]): Preparation {
   return { ok: false, violations, [Symbol.asyncDispose]: async () => {} };
 }
 
-async function gateSource(gate: string): Promise<PlannedSource> {
-  const { dev, ino, uid, gid } = await lstat(gate, { bigint: true });
+function gateSource(gate: string): PlannedSource {
+  const { dev, ino, uid, gid } = lstatSync(gate, { bigint: true });
   return { device: String(dev), inode: String(ino), uid: Number(uid), gid: Number(gid), kind: "file" };
 }
