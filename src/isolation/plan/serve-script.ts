@@ -26,6 +26,10 @@ const MAX_SHARED_KIB = 1024;
  *
  * A cell that is not clean afterwards reports it and ends: `dirty ID CODE KILLED WHAT`.
  *
+ * The shell reads byte by byte, with two system calls for each, and three files about System V objects begin with a long line. So
+ * they stay open behind that line, where a read gives the objects that there are now. Kernels before 5.8 may not find an
+ * object again from there (some of 2020 move on at the end of the file), so there the files are read anew.
+ *
  * Its variables have names that no worker's environment uses: else they would be exported, and an item could read the
  * exit code of the one before. A fork may fail, because dead processes still count against the limit; then it continues.
  */
@@ -107,6 +111,27 @@ corral_holds_memory() {
   done
   return 1
 }
+corral_open_ipc() {
+  corral_held=
+  IFS=.- read -r corral_word corral_value corral_name < /proc/sys/kernel/osrelease || return 0
+  case $corral_word,$corral_value in *[!0-9,]* | , | ,* | *,) return 0 ;; esac
+  if [ "$corral_word" -lt 5 ] || { [ "$corral_word" = 5 ] && [ "$corral_value" -lt 8 ]; }; then return 0; fi
+  for corral_kind in shm msg sem; do [ -r "/proc/sysvipc/$corral_kind" ] || return 0; done
+  exec 6< /proc/sysvipc/shm 7< /proc/sysvipc/msg 8< /proc/sysvipc/sem
+  read -r corral_left <&6 && read -r corral_left <&7 && read -r corral_left <&8 && corral_held=yes
+}
+corral_holds_ipc() {
+  if [ -n "$corral_held" ]; then
+    read -r corral_left <&6 || read -r corral_left <&7 || read -r corral_left <&8
+    return
+  fi
+  for corral_kind in shm msg sem; do
+    if [ -r "/proc/sysvipc/$corral_kind" ]; then
+      { read -r corral_left; read -r corral_left && return 0; } < "/proc/sysvipc/$corral_kind"
+    fi
+  done
+  return 1
+}
 corral_scrub() {
   corral_dirty=
   kill -KILL -1
@@ -128,11 +153,7 @@ corral_scrub() {
   done
   corral_holds_memory && corral_dirty=memory
   corral_holds /dev/mqueue && corral_dirty=queues
-  for corral_kind in shm msg sem; do
-    if [ -r "/proc/sysvipc/$corral_kind" ]; then
-      { read -r corral_left; read -r corral_left && corral_dirty=ipc; } < "/proc/sysvipc/$corral_kind"
-    fi
-  done
+  corral_holds_ipc && corral_dirty=ipc
 }
 corral_command=$(
 case $1 in
@@ -146,12 +167,13 @@ set -- "$corral_command" "$@"
 # An engine may keep a socket of its own here.
 corral_await_sockets 0
 corral_own_sockets=$corral_sockets
+corral_open_ipc
 corral_measure_memory
 corral_most=$((corral_other + corral_memory / 4096))
 while IFS=' ' read -r corral_word corral_id; do
   [ "$corral_word" = run ] || exit 1
   # In the foreground, for what is begun in the background begins with SIGINT and SIGQUIT ignored.
-  ( trap - INT; CORRAL_RUN=$corral_id; export CORRAL_RUN; unset PWD OLDPWD SHLVL; exec "$corral_gate" setsid "$@" < ${ITEM_IO_PATH}/in > ${ITEM_IO_PATH}/out 2> ${ITEM_IO_PATH}/err )
+  ( trap - INT; CORRAL_RUN=$corral_id; export CORRAL_RUN; unset PWD OLDPWD SHLVL; exec "$corral_gate" setsid "$@" < ${ITEM_IO_PATH}/in > ${ITEM_IO_PATH}/out 2> ${ITEM_IO_PATH}/err 6<&- 7<&- 8<&- )
   corral_code=$?
   corral_scrub
   corral_oom_kills
