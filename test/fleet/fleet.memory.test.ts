@@ -1,4 +1,6 @@
-import { describe, expect, it } from "vitest";
+import { DatabaseSync } from "node:sqlite";
+import { describe, expect, it, vi } from "vitest";
+import { JournalQueue } from "../../src/fleet/journal/journal-queue.ts";
 import type { FakeProgram } from "../isolation/fake/program.ts";
 import { memoryEngine } from "../run/memory-engine.ts";
 import { openFleetProject } from "./fleet-fixture.ts";
@@ -24,6 +26,34 @@ describe("a fleet", () => {
       Array.from({ length: 30 }, (_, n) => `${n}:${n}\n`).sort(),
     );
     expect(o.engine.containers.size).toBe(0);
+  });
+
+  it("commits once for each item: with its result, the next item is claimed", async () => {
+    await using o = await fleetOf(() => 0);
+    const commits = vi.spyOn(DatabaseSync.prototype, "exec");
+    try {
+      const { summary } = await o.fleet.map({ concurrency: 1 }, items(40));
+      expect(summary).toMatchObject({ state: "done", done: 40 });
+      const made = commits.mock.calls.filter(([sql]) => sql === "COMMIT").length;
+      expect(made).toBeGreaterThanOrEqual(40);
+      expect(made).toBeLessThan(55);
+    } finally {
+      commits.mockRestore();
+    }
+  });
+
+  it("claims no item after the last failure that it may have", async () => {
+    await using o = await fleetOf(() => 1);
+    const claims = vi.spyOn(JournalQueue.prototype, "claim");
+    try {
+      const { summary } = await o.fleet.map({ concurrency: 1, maxFailures: 1 }, items(20));
+      expect(summary).toMatchObject({ state: "paused", why: "more than 1 items failed" });
+      const claimed = await Promise.all(claims.mock.results.map(({ value }) => value));
+      // The two that failed, and the one whose cell was prepared meanwhile.
+      expect(claimed.flatMap((claim) => claim.items)).toHaveLength(3);
+    } finally {
+      claims.mockRestore();
+    }
   });
 
   it("loses an item whose run a bug ends, says so, and runs every other item", async () => {
