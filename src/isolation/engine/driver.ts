@@ -5,6 +5,7 @@ import type { Violation } from "../../sandbox/violation.ts";
 import { formatOwner } from "../../state/owner.ts";
 import { CommandServer, commandsDir } from "../commands/command-server.ts";
 import { SERVER_SCRIPT } from "../commands/server-script.ts";
+import { fillSecrets } from "../commands/session-scripts.ts";
 import { reportWithin } from "../gate/await-report.ts";
 import { parseGateReport } from "../gate/report.ts";
 import { gateSecrets, secretLines } from "../gate/script.ts";
@@ -27,7 +28,7 @@ import { imageFacts } from "./images/inspect.ts";
 import { enterByContainer } from "./listening-container.ts";
 import { listVolumes, ownerOfVolume, pinnedVolumes } from "./pinned-volume.ts";
 import { listCells, type ReapScope, reap } from "./reap.ts";
-import { dockerCommands, dockerSession, fillSecrets } from "./session.ts";
+import { dockerCommands, dockerSession } from "./session.ts";
 
 /** More starts at once do not end sooner: the Engine is the limit (docs/architecture.md, fact: engine-start-ceiling). */
 const MAX_CONCURRENT_STARTS = 4;

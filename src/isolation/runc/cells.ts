@@ -1,9 +1,12 @@
 import { availableParallelism } from "node:os";
 import PQueue from "p-queue";
+import { fillSecrets } from "../commands/session-scripts.ts";
 import { NameFileSet } from "../network/name-files.ts";
 import type { ServingCell } from "../port/cell.ts";
 import type { Start, StartRequest } from "../port/driver.ts";
+import type { SessionCell } from "../port/exec.ts";
 import { Answers, servingCell } from "../serving/serving-cell.ts";
+import { runcSession } from "./cells/session.ts";
 import { type StartOptions, startVerified } from "./cells/start.ts";
 import type { RuncCells } from "./model/cells.ts";
 import type { RuncOptions } from "./model/options.ts";
@@ -15,7 +18,7 @@ export function runcCells(given: RuncOptions): RuncCells {
   const starts = new PQueue({ concurrency: Math.max(4, 2 * availableParallelism()) });
   return {
     start: (request) => starts.add(() => start(options, request)),
-    startSession: () => Promise.reject(new Error("not yet")),
+    startSession: (request) => starts.add(() => startSession(options, request)),
     startServing: (request) => starts.add(() => startServing(options, request)),
   };
 }
@@ -23,6 +26,23 @@ export function runcCells(given: RuncOptions): RuncCells {
 async function start(options: StartOptions, request: StartRequest): Promise<Start> {
   const started = await startVerified(options, request, request.plan.keeper === undefined ? "at-once" : "lasting");
   return started.ok ? { ok: true, cell: started.cell } : started;
+}
+
+/** Its commands are another user than its gate, so a program of theirs makes the files of its secrets, before any command. */
+async function startSession(options: StartOptions, request: StartRequest): Promise<Start<SessionCell>> {
+  const started = await startVerified(options, request, "lasting");
+  if (!started.ok) return started;
+  const { place, first } = started;
+  const cell = runcSession(started.cell, place, () => first.isAlive());
+  cell.release(new Uint8Array());
+  const { plan, secrets } = request;
+  try {
+    if (plan.secrets !== undefined) await fillSecrets(cell, plan.secrets, secrets ?? new Map());
+    return { ok: true, cell };
+  } catch (error) {
+    await cell[Symbol.asyncDispose]();
+    throw error;
+  }
 }
 
 /** Released at once: it then waits for the first item. */

@@ -111,7 +111,7 @@ async function judged(code: number | null, signal: NodeJS.Signals | null, cell: 
 const MAX_SHOWN_CHARS = 1000;
 
 /** runc's own error, by which its exit code differs from a worker's; null if it had none. */
-async function errorIn(log: string): Promise<string | null> {
+export async function errorIn(log: string): Promise<string | null> {
   const text = await readFile(log, "utf8").catch(() => "");
   const errors = text.split("\n").flatMap((line) => {
     const message = /"level":"(?:error|fatal|panic)","msg":"((?:[^"\\]|\\.)*)"/.exec(line)?.[1];

@@ -9,7 +9,7 @@ import { parseGateReport } from "../../gate/report.ts";
 import { gateSecrets, secretLines } from "../../gate/script.ts";
 import { verifyCell } from "../../gate/verify.ts";
 import { findControlGroup } from "../../kernel/control-group.ts";
-import { findFirstProcess } from "../../kernel/first-process.ts";
+import { type FirstProcess, findFirstProcess } from "../../kernel/first-process.ts";
 import { CellNetwork, enterFromOutside } from "../../network/cell-network.ts";
 import type { OpenPlaces } from "../../network/listen-in.ts";
 import type { NameFileSet } from "../../network/name-files.ts";
@@ -24,6 +24,7 @@ import { isUnified, killCell } from "../remains/control-groups.ts";
 import { removeCell } from "../remains/remove-cell.ts";
 import { runcCell } from "./cell.ts";
 import { CellNameTaken, makeCellFolder } from "./cell-folder.ts";
+import type { CommandPlace } from "./exec.ts";
 import { ociConfig } from "./oci-config.ts";
 import { type RuncProcess, type RuncRequest, startRunc } from "./runc-process.ts";
 
@@ -38,7 +39,13 @@ export interface StartOptions extends RuncOptions {
 
 /** The parts of a verified cell, from which each kind of cell is made. */
 export type Started =
-  | { readonly ok: true; readonly cell: Cell; readonly process: RuncProcess; readonly folder: CellPaths }
+  | {
+      readonly ok: true;
+      readonly cell: Cell;
+      readonly process: RuncProcess;
+      readonly place: CommandPlace;
+      readonly first: FirstProcess;
+    }
   | Extract<Start, { ok: false }>;
 
 /**
@@ -189,7 +196,7 @@ async function startOnce(
     network,
     remove: () => remains.remove(),
   });
-  return { ok: true, cell, process, folder };
+  return { ok: true, cell, process, place: { id, plan, folder, group, options }, first };
 }
 
 /** How often a cell that is starting is looked at. */

@@ -1,0 +1,64 @@
+import { within } from "../../../platform/within.ts";
+import { SCRIPT_MS, SIGNAL_ALL_SCRIPT } from "../../commands/session-scripts.ts";
+import { GATE_PATH } from "../../plan/plan.ts";
+import type { Cell } from "../../port/cell.ts";
+import type { ExecExit, ExecRequest, SessionCell } from "../../port/exec.ts";
+import { type CommandPlace, execIn, type RawExit } from "./exec.ts";
+
+/** Exit code of a program that a SIGKILL ended: from Corral, another program, or the kernel for memory. */
+const KILLED = 137;
+/** How long to wait for the end of a cell in which nothing can be started any more. */
+const CELL_END_MS = 5000;
+
+/** A cell whose first process only waits, and in which commands run one after another as the worker's user. */
+export function runcSession(cell: Cell, place: CommandPlace, isAlive: () => boolean): SessionCell {
+  const { user } = place.plan;
+  let commands = 0;
+  const started = (request: ExecRequest) => {
+    commands += 1;
+    return execIn(place, user, `command-${commands}`, request);
+  };
+  return {
+    ...cell,
+    [Symbol.asyncDispose]: () => cell[Symbol.asyncDispose](),
+    async exec(request) {
+      const exec = await started(request);
+      return { ...exec, exit: exec.exit.then((exit) => judged(exit, cell, place, isAlive)) };
+    },
+    async signalAll(signal) {
+      const argv = [GATE_PATH, "sh", "-c", SIGNAL_ALL_SCRIPT, GATE_PATH, signal === "SIGTERM" ? "TERM" : "KILL"];
+      const ended = started({ argv, cwd: "/", env: {}, stdin: Buffer.alloc(0), onOutput: () => {} });
+      const exit = await within(
+        ended.then(
+          (exec) => exec.exit,
+          () => null,
+        ),
+        SCRIPT_MS,
+      );
+      if (exit !== null) return exit.kind === "exited" && exit.code === 0;
+      // A command can stop a program of its own user before that does anything: then the whole cell is ended from outside.
+      await within(
+        cell.kill("SIGKILL").catch(() => {}),
+        CELL_END_MS,
+      );
+      return false;
+    },
+  };
+}
+
+/**
+ * Only kills for memory since the command's own start count: an earlier command may have lost a child and continued
+ * (docs/architecture.md, fact: oom-of-a-child).
+ */
+async function judged(exit: RawExit, cell: Cell, { group }: CommandPlace, isAlive: () => boolean): Promise<ExecExit> {
+  if (exit.kind === "lost") return exit;
+  const { code, oomKillsBefore } = exit;
+  if (!isAlive()) {
+    const end = await within(cell.exit, CELL_END_MS);
+    if (end?.kind === "lost") return end;
+    return { kind: "exited", code, cellAlive: false, outOfMemory: end?.outOfMemory ?? false };
+  }
+  const oomKills = group.oomKills();
+  const outOfMemory = code === KILLED && oomKills !== null && oomKillsBefore !== null && oomKills > oomKillsBefore;
+  return { kind: "exited", code, cellAlive: true, outOfMemory };
+}
