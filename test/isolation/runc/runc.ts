@@ -11,6 +11,7 @@ import { KeptImages } from "../../../src/isolation/runc/ground/kept-images.ts";
 import { reapCells } from "../../../src/isolation/runc/ledger/reap-cells.ts";
 import { recordedCells } from "../../../src/isolation/runc/ledger/recorded-cells.ts";
 import { cellId, cgroupPlaces, runcPaths } from "../../../src/isolation/runc/model/layout.ts";
+import type { RuncOptions } from "../../../src/isolation/runc/model/options.ts";
 import { openEngine } from "../engine/engine.ts";
 
 /** The real runc, with images, plans and a state directory as the tests of the Engine's driver have them. */
@@ -31,9 +32,9 @@ export async function openRunc() {
     programs: { runc: "/usr/sbin/runc", init: "/usr/bin/docker-init" },
     cgroups: "cgroupfs" as const,
   });
-  const driverOf = (maker: Maker): Driver => ({
+  const driverOf = (maker: Maker, more: Partial<RuncOptions> = {}): Driver => ({
     ...engine.driverOf(maker),
-    ...runcCells(options(maker)),
+    ...runcCells({ ...options(maker), ...more }),
     name: "runc",
     list: () => recordedCells(paths, maker),
     reap: async () => ({ cells: await reapCells(maker, options(maker)), volumes: [], directories: [] }),
@@ -43,6 +44,10 @@ export async function openRunc() {
     paths,
     driverOf,
     driver: driverOf(engine.maker),
+    /** A driver of which something is other than it should be. */
+    driverWith: (more: Partial<RuncOptions>) => driverOf(engine.maker, more),
+    /** The Engine on which the images are. */
+    engineDriver: engine.driver,
     /** Everything on this machine that is of a run. */
     async traces(run: string): Promise<string[]> {
       const id = cellId(engine.maker.sealKey, run);

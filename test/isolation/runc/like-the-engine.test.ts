@@ -1,0 +1,117 @@
+import { readFile } from "node:fs/promises";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { loadPolicy } from "../../../src/declarations/policy/policy.ts";
+import { loadSeccompProfile } from "../../../src/declarations/policy/seccomp.ts";
+import { KEEP_COMMAND, type Plan } from "../../../src/isolation/plan/plan.ts";
+import type { Driver } from "../../../src/isolation/port/driver.ts";
+import { ociSeccomp } from "../../../src/isolation/runc/cells/oci-seccomp.ts";
+import { plannedSeccomp } from "../../../src/isolation/seccomp/planned-profile.ts";
+import { mount } from "../../sandbox/sandboxes.ts";
+import { cellOf, openEngine } from "../engine/engine.ts";
+import { openRunc, type Runc } from "./runc.ts";
+
+let runc: Runc;
+beforeAll(async () => {
+  runc = await openRunc();
+});
+afterAll(() => runc[Symbol.asyncDispose]());
+
+/** What a worker finds: everything by which one kind of cell could be weaker than the other. */
+const LOOK = `
+while read -r _ _ _ _ path options rest; do echo "mount $path $options $rest"; done < /proc/self/mountinfo
+grep -E '^(Uid|Gid|Groups|Cap|NoNewPrivs|Seccomp)' /proc/self/status
+cat /proc/self/limits; env | grep -v ^CORRAL_ | sort
+ls -la /dev | sed 's/ [A-Z][a-z][a-z] .* / /'; ls -la /dev/pts /dev/shm | wc -l
+cat /etc/hostname /etc/hosts /etc/resolv.conf; uname -n
+cat /proc/self/oom_score_adj; umask; ulimit -a; cat /proc/1/comm
+for file in /proc/keys /proc/kcore /proc/timer_list /proc/sysrq-trigger /sys/firmware /proc/acpi /proc/sys/kernel/core_pattern; do
+  head -c 1 $file 2>&1 | wc -c; ( : > $file ) 2> /dev/null || echo shut $file
+done
+cat /proc/sys/net/ipv4/ip_unprivileged_port_start /proc/sys/net/ipv4/ping_group_range; ls /sys/class/net
+cd /sys/fs/cgroup; cat memory/memory.limit_in_bytes pids/pids.max cpu/cpu.cfs_quota_us memory.max pids.max cpu.max 2> /dev/null
+sort devices/devices.list 2> /dev/null; true
+`;
+
+async function seen(driver: Driver, plan: Plan, pins: Parameters<Driver["start"]>[0]["pins"]): Promise<string> {
+  let text = "";
+  const onOutput = (_: string, chunk: Buffer): void => {
+    text += chunk;
+  };
+  await using cell = cellOf(await driver.start({ plan, pins, onOutput, signal: new AbortController().signal }));
+  cell.release(Buffer.alloc(0));
+  expect(await cell.exit).toMatchObject({ kind: "exited", code: 0 });
+  return text;
+}
+
+interface Seen {
+  readonly lines: readonly string[];
+  /** What each mount forbids, and its type, by its path. */
+  readonly mounts: ReadonlyMap<string, { readonly forbids: readonly string[]; readonly type: string }>;
+}
+
+function parsed(text: string): Seen {
+  const all = text.split("\n");
+  const mounts = all.filter((line) => line.startsWith("mount ")).map((line) => line.split(" "));
+  return {
+    lines: all.filter((line) => !line.startsWith("mount ")),
+    mounts: new Map(
+      mounts.map(([, path = "", options = "", ...rest]) => {
+        const forbids = options.split(",").filter((option) => ["ro", "nosuid", "nodev", "noexec"].includes(option));
+        return [path, { forbids, type: rest[rest.indexOf("-") + 1] ?? "" }];
+      }),
+    ),
+  };
+}
+
+describe("a cell of runc and one of the Engine, of the same plan", () => {
+  it.each(["untrusted", "default", "batch", "ci"])("show a worker the same under the policy %s", async (name) => {
+    const policy = await loadPolicy(name, { dirs: [] });
+    await using engine = await openEngine();
+    const [outer, inner] = [await engine.folder("data"), await engine.folder("data/inner")];
+    const approved = { write: "pre_approved", delete: "pre_approved" } as const;
+    const asked = {
+      command: ["sh", "-c", LOOK],
+      policy,
+      mounts: [mount("/data", "rw", { host: outer, approval: approved }), mount("/data/inner", "ro", { host: inner })],
+    };
+    const { plan, pins } = await engine.plan(asked);
+    const engines = parsed(await seen(engine.driver, plan, pins));
+    const ours = parsed(await seen(runc.driver, plan, pins));
+    expect(ours.lines).toEqual(engines.lines);
+    // Newer Engines hide this too, and this one not yet.
+    const paths = [...ours.mounts.keys()].filter((path) => path !== "/proc/interrupts");
+    expect(paths.sort()).toEqual([...engines.mounts.keys()].sort());
+    for (const [path, { forbids, type }] of engines.mounts) {
+      const own = ours.mounts.get(path);
+      expect([path, own?.type]).toEqual([path, type]);
+      expect([path, ...forbids.filter((option) => !own?.forbids.includes(option))]).toEqual([path]);
+    }
+    // Stricter: nothing in a granted directory is a device or gives the rights of its owner.
+    expect(ours.mounts.get("/data")?.forbids).toEqual(["nosuid", "nodev"]);
+    expect(ours.mounts.get("/data/inner")?.forbids).toEqual(["ro", "nosuid", "nodev"]);
+  });
+
+  it("have the same seccomp filter, whatever kind of cell it is", async () => {
+    const strictest = await loadSeccompProfile();
+
+    for (const kind of ["once", "serves"] as const) {
+      const { plan: planned, pins } = await runc.plan({ command: KEEP_COMMAND });
+      const plan: Plan = kind === "serves" ? { ...planned, serves: true } : planned;
+      const start = await runc.engineDriver.start({
+        plan,
+        pins,
+        onOutput: () => {},
+        signal: new AbortController().signal,
+      });
+      await using cell = cellOf(start);
+      const dir = `/run/docker/containerd/daemon/io.containerd.runtime.v2.task/moby/${cell.id}`;
+      const { linux } = JSON.parse(await readFile(`${dir}/config.json`, "utf8"));
+      // The Engine leaves out a second value of 0, which is what runc takes for none.
+      const ours = JSON.stringify(ociSeccomp(plannedSeccomp(plan, strictest), process.arch)).replaceAll(
+        ',"valueTwo":0',
+        "",
+      );
+      expect(JSON.parse(ours)).toEqual(linux.seccomp);
+    }
+  });
+});
