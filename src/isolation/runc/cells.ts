@@ -1,12 +1,14 @@
 import { availableParallelism } from "node:os";
 import PQueue from "p-queue";
+import { CommandServer, commandsDir } from "../commands/command-server.ts";
+import { SERVER_SCRIPT } from "../commands/server-script.ts";
 import { fillSecrets } from "../commands/session-scripts.ts";
 import { NameFileSet } from "../network/name-files.ts";
 import type { ServingCell } from "../port/cell.ts";
 import type { Start, StartRequest } from "../port/driver.ts";
 import type { SessionCell } from "../port/exec.ts";
 import { Answers, servingCell } from "../serving/serving-cell.ts";
-import { runcSession } from "./cells/session.ts";
+import { runcCommands, runcSession } from "./cells/session.ts";
 import { type StartOptions, startVerified } from "./cells/start.ts";
 import type { RuncCells } from "./model/cells.ts";
 import type { RuncOptions } from "./model/options.ts";
@@ -18,7 +20,8 @@ export function runcCells(given: RuncOptions): RuncCells {
   const starts = new PQueue({ concurrency: Math.max(4, 2 * availableParallelism()) });
   return {
     start: (request) => starts.add(() => start(options, request)),
-    startSession: (request) => starts.add(() => startSession(options, request)),
+    startSession: (request) =>
+      starts.add(() => (request.plan.startsCommands === true ? startServer : startSession)(options, request)),
     startServing: (request) => starts.add(() => startServing(options, request)),
   };
 }
@@ -43,6 +46,24 @@ async function startSession(options: StartOptions, request: StartRequest): Promi
     await cell[Symbol.asyncDispose]();
     throw error;
   }
+}
+
+/** Released at once: its first process then waits for commands. */
+async function startServer(options: StartOptions, request: StartRequest): Promise<Start<SessionCell>> {
+  let server: CommandServer | undefined;
+  const onOutput: StartRequest["onOutput"] = (stream, chunk) => {
+    if (stream === "stdout") server?.add(chunk);
+  };
+  const started = await startVerified(options, { ...request, onOutput }, "lasting");
+  if (!started.ok) return started;
+  const { cell, process, place, first } = started;
+  server = new CommandServer({
+    dir: commandsDir(request.plan),
+    write: (text) => process.write(text),
+    exit: cell.exit,
+  });
+  cell.release(Buffer.from(SERVER_SCRIPT));
+  return { ok: true, cell: runcCommands(cell, place, () => first.isAlive(), server) };
 }
 
 /** Released at once: it then waits for the first item. */

@@ -3,7 +3,7 @@ import type { Plan, PlannedUser } from "../../plan/plan.ts";
 import { plannedSeccomp } from "../../seccomp/planned-profile.ts";
 import { cgroupsPath } from "../model/layout.ts";
 import type { RuncOptions } from "../model/options.ts";
-import { INIT_PATH, type MountSources, ociMounts } from "./oci-mounts.ts";
+import { hasInit, INIT_PATH, type MountSources, ociMounts } from "./oci-mounts.ts";
 import { ociSeccomp } from "./oci-seccomp.ts";
 
 /** The kernel's own default. */
@@ -58,8 +58,7 @@ export function ociConfig({ plan, id, root, options, ownCgroupNamespace, ...sour
     ociVersion: "1.0.2",
     process: ociProcess(plan, options.apparmor, {
       user: first,
-      // A serving cell's first process is its own init: the worker could signal any other process of its user.
-      args: plan.serves === true ? gate : [INIT_PATH, "--", ...gate],
+      args: hasInit(plan) ? [INIT_PATH, "--", ...gate] : gate,
       env: plan.env,
       terminal: false,
     }),

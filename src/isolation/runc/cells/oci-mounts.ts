@@ -15,6 +15,11 @@ export interface OciMount {
 /** Where the Engine's containers have their init, and where the gate expects it. */
 export const INIT_PATH = "/sbin/docker-init";
 
+/** A first process of the worker's user is its own init: the worker could signal any other process of its user. */
+export function hasInit({ serves, startsCommands }: Plan): boolean {
+  return serves !== true && startsCommands !== true;
+}
+
 /** What every container of the Engine has, in its order. */
 const OF_THE_KERNEL: readonly OciMount[] = [
   { destination: "/proc", type: "proc", source: "proc", options: ["nosuid", "noexec", "nodev"] },
@@ -58,7 +63,7 @@ export interface MountSources {
 export function ociMounts(plan: Plan, { pins, names, init }: MountSources): OciMount[] {
   const planned = plan.mounts.map((mount) => bindMount(mount, pins));
   const own = [
-    ...(plan.serves === true ? [] : [fileMount(init, INIT_PATH)]),
+    ...(hasInit(plan) ? [fileMount(init, INIT_PATH)] : []),
     ...plan.tmpfs.map(
       (tmpfs): OciMount => ({
         destination: tmpfs.path,

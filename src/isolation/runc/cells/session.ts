@@ -1,4 +1,5 @@
 import { within } from "../../../platform/within.ts";
+import type { CommandServer } from "../../commands/command-server.ts";
 import { SCRIPT_MS, SIGNAL_ALL_SCRIPT } from "../../commands/session-scripts.ts";
 import { GATE_PATH } from "../../plan/plan.ts";
 import type { Cell } from "../../port/cell.ts";
@@ -42,6 +43,33 @@ export function runcSession(cell: Cell, place: CommandPlace, isAlive: () => bool
         CELL_END_MS,
       );
       return false;
+    },
+  };
+}
+
+/** A cell whose first process starts commands. One at a terminal is started by runc, as the worker's user. */
+export function runcCommands(
+  cell: Cell,
+  place: CommandPlace,
+  isAlive: () => boolean,
+  server: CommandServer,
+): SessionCell {
+  const session = runcSession(cell, place, isAlive);
+  return {
+    ...session,
+    async [Symbol.asyncDispose]() {
+      server[Symbol.dispose]();
+      await cell[Symbol.asyncDispose]();
+    },
+    exec: (request) => (request.tty === undefined ? server.exec(request) : session.exec(request)),
+    async signalAll(signal) {
+      const gone = await server.signalAll(signal);
+      if (!gone && signal === "SIGKILL")
+        await within(
+          cell.kill("SIGKILL").catch(() => {}),
+          CELL_END_MS,
+        );
+      return gone;
     },
   };
 }
