@@ -28,7 +28,7 @@ async function build(): Promise<void> {
   if (status !== 0) process.exit(status ?? 1);
   removeUnreachable(dist, ["index.d.ts", "sandbox.d.ts"]);
   await bundlePrograms(root);
-  chmodSync(join(dist, "cli/corral.js"), 0o755);
+  chmodSync(join(dist, "cli/corral.cjs"), 0o755);
   await writeSchemas(join(dist, "schemas"));
   // Dated before the compiler read its files: a file that changed meanwhile is built the next time.
   writeFileSync(stamp, "");

@@ -1,6 +1,6 @@
 import { globSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { type Plugin, rolldown } from "rolldown";
+import { type OutputOptions, type Plugin, rolldown } from "rolldown";
 
 /**
  * Packages that the Engine's client loads for BuildKit sessions, Engines behind SSH and packing folders. Corral uses none
@@ -8,61 +8,103 @@ import { type Plugin, rolldown } from "rolldown";
  */
 const LEFT_OUT = new Set(["ssh2", "@grpc/grpc-js", "@grpc/proto-loader", "protobufjs", "tar-fs"]);
 
-interface Bundle {
-  /** Below `dist/`. */
-  readonly dir: string;
-  /** What it starts with, by the name in `dir`. */
-  readonly input: Readonly<Record<string, string>>;
-}
-
 /** The file of a thread is started by its name from any file of a bundle: each bundle has it in its own folder. */
 const THREAD = { "schema-thread": "src/declarations/schema/schema-thread.ts" };
-/** The command line and the library have no files in common, so that each loads only what it uses itself. */
-const BUNDLES: readonly Bundle[] = [
-  { dir: "cli", input: { corral: "src/cli/corral.ts", ...THREAD } },
-  { dir: ".", input: { index: "src/index.ts", sandbox: "src/sandbox.ts", ...THREAD } },
-];
 
-/** What every command loads, in as few files as possible: finding, reading and linking one takes as long as compiling it. */
-const STARTED_FIRST = [
+/**
+ * The files of the command line. It loads one when it first uses a part of it, and a module in it runs when it is first imported. So a few
+ * large files are quick: finding, reading and linking a file takes as long as compiling it. What has no group is in files of its own.
+ */
+const COMMAND_LINE_FILES = [
   {
     name: "first",
-    test: /\/src\/(state\/state-(dir|paths)|platform\/(errno|sha256)|operations\/(package-version|wording\/printable)|declarations\/place\/package-root|cli\/terminal\/(terminal|exit-status))\.ts$|\/picocolors\/|on-demand:node:crypto|rolldown.runtime/,
+    test: /\/src\/(state\/state-(dir|paths)|platform\/(errno|sha256)|operations\/package-version|declarations\/place\/package-root)\.ts$|on-demand:node:crypto|rolldown.runtime/,
   },
   {
     name: "program",
-    test: /\/commander\/|on-demand:|\/src\/(cli\/(program|verbs\/(frame|options|without-project)|github\/workflow-commands|declared\/given-options|terminal\/arguments)|sandbox\/approval)\.ts$/,
+    test: /\/(commander|picocolors)\/|on-demand:|\/src\/(cli\/(started|program|terminal\/(terminal|exit-status)|verbs\/(frame|options|without-project)|github\/workflow-commands|declared\/given-options|terminal\/arguments)|sandbox\/approval|operations\/wording\/printable)\.ts$/,
   },
+  { name: fileOf, debugName: "folders and packages", test: (id: string) => fileOf(id) !== null },
 ];
+
+/** A file for each folder and each package. */
+function fileOf(id: string): string | null {
+  if (/\/src\/(cli\/(corral|compiled-files|verbs\/[\w-]+)|declarations\/schema\/schema-thread)\.ts$/.test(id))
+    return null;
+  const inPackage = /^.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(id)?.[1];
+  if (inPackage !== undefined) return inPackage.replace(/\W+/g, "-");
+  return /\/src\/((?:cli|run|isolation)\/[\w-]+(?=\/)|[\w-]+(?=\/))/.exec(id)?.[1]?.replace("/", "-") ?? null;
+}
 
 /**
  * Bundles command line and library with the packages that they use. A short run then does not spend a third of its time on finding and loading
- * hundreds of modules, and an installation has exactly the packages that were tested, without those that are never used.
+ * hundreds of modules, and an installation has exactly the packages that were tested, without those that are never used. They have no
+ * files in common, so that each loads only what it uses itself.
  */
 export async function bundlePrograms(root: string): Promise<void> {
-  const modules = new Set<string>();
-  for (const { dir, input } of BUNDLES) {
-    const bundle = await rolldown({
-      input: Object.fromEntries(Object.entries(input).map(([name, file]) => [name, join(root, file)])),
-      platform: "node",
-      cwd: root,
-      // The oldest Node that the package supports cannot parse `using`.
-      transform: { target: "node22" },
-      plugins: [withoutUnused(), builtinsOnDemand()],
-    });
-    const target = join(root, "dist", dir);
-    const { output } = await bundle.write({
-      dir: target,
+  const modules = new Set([
+    // Node loads CommonJS in half the time of ECMAScript modules, and its own modules too: each of their names need not be read.
+    ...(await bundled(
+      root,
+      "dist/cli",
+      { corral: "src/cli/corral.ts", started: "src/cli/started.ts", ...THREAD },
+      [lazyFiles()],
+      {
+        format: "cjs",
+        entryFileNames: "[name].cjs",
+        chunkFileNames: "[name]-[hash].cjs",
+        strictExecutionOrder: true,
+        codeSplitting: { groups: [...COMMAND_LINE_FILES], includeDependenciesRecursively: false },
+      },
+    )),
+    ...(await bundled(root, "dist", { index: "src/index.ts", sandbox: "src/sandbox.ts", ...THREAD }, [], {
       format: "esm",
       chunkFileNames: "[name]-[hash].js",
-      // Most of the text of the parser of the command line is comments. Lines stay: the stack of a bug names them.
-      comments: false,
-      codeSplitting: dir === "cli" ? { groups: [...STARTED_FIRST] } : true,
-    });
-    await bundle.close();
-    for (const file of output) if (file.type === "chunk") for (const id of file.moduleIds) modules.add(id);
-  }
+    })),
+  ]);
   writeFileSync(join(root, "dist/THIRD-PARTY.txt"), licencesOf([...modules]));
+}
+
+/** Writes one bundle; answers with the files that it is made of. */
+async function bundled(
+  root: string,
+  dir: string,
+  input: Readonly<Record<string, string>>,
+  plugins: readonly Plugin[],
+  output: OutputOptions,
+): Promise<string[]> {
+  const bundle = await rolldown({
+    input: Object.fromEntries(Object.entries(input).map(([name, file]) => [name, join(root, file)])),
+    platform: "node",
+    cwd: root,
+    // The oldest Node that the package supports cannot parse `using`.
+    transform: { target: "node22" },
+    ...(output.strictExecutionOrder ? { preserveEntrySignatures: "allow-extension" } : {}),
+    // A module that does not run is not compiled.
+    optimization: { pifeForModuleWrappers: false },
+    plugins: [withoutUnused(), builtinsOnDemand(), ...plugins],
+  });
+  // Most of the text of the parser of the command line is comments. Lines stay: the stack of a bug names them.
+  const written = await bundle.write({ dir: join(root, dir), comments: false, charset: "ascii", ...output });
+  await bundle.close();
+  return written.output.flatMap((file) => (file.type === "chunk" ? file.moduleIds : []));
+}
+
+/** Makes each file of a bundle load the others when it first uses something of them, and not at its own start. */
+function lazyFiles(): Plugin {
+  const other = /^const (require_[\w$]+) = require\("(\.\/[^"]+)"\);$/gm;
+  return {
+    name: "lazy-files",
+    renderChunk(code) {
+      const names = new Set(
+        [...code.matchAll(other)].map(([, name = ""]) => name).filter((name) => !name.includes("rolldown_runtime")),
+      );
+      const lazy = code.replace(other, (line, name, file) =>
+        names.has(name) ? `let ${name}$loaded;\nconst ${name} = () => ${name}$loaded ??= require("${file}");` : line,
+      );
+      return lazy.replace(/\b(require_[\w$]+)(?=\.)/g, (name) => (names.has(name) ? `(${name}())` : name));
+    },
+  };
 }
 
 /** Replaces each module that is left out by one that throws when it is used, but not when it is loaded. */

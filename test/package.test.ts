@@ -83,7 +83,7 @@ describe("the package, packed and installed elsewhere", () => {
   });
 
   it("writes a project with all files of its template, .gitignore too, which no package of npm can hold", async () => {
-    const program = join(dir, "node_modules", "corral", "dist", "cli", "corral.js");
+    const program = join(dir, "node_modules", "corral", "dist", "cli", "corral.cjs");
     const { stdout } = await execute(process.execPath, [program, "init", "ci", join(dir, "ci"), "--json"], { env });
     expect(JSON.parse(stdout).files).toEqual([".gitignore", "code/test.sh", "corral.yaml", "workers/test.worker"]);
   });

@@ -4,7 +4,7 @@ import { promisify } from "node:util";
 import { run } from "../../src/run/run.ts";
 import type { Ours } from "./ours.ts";
 
-const CORRAL = fileURLToPath(new URL("../../dist/cli/corral.js", import.meta.url));
+const CORRAL = fileURLToPath(new URL("../../dist/cli/corral.cjs", import.meta.url));
 const execute = promisify(execFile);
 
 /** A run of `echo` in this process. */

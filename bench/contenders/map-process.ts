@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Ours } from "./ours.ts";
 
-const CORRAL = fileURLToPath(new URL("../../dist/cli/corral.js", import.meta.url));
+const CORRAL = fileURLToPath(new URL("../../dist/cli/corral.cjs", import.meta.url));
 const LOOK_MS = 50;
 const ITEM = ["--attach", "{path}=in", "--allow-read", "/out/{name}", "--allow-write", "/out/{name}", "--no-cache"];
 

@@ -1,11 +1,10 @@
 #!/usr/bin/env node
-import { type Stats, statSync } from "node:fs";
-import module from "node:module";
+import { statSync, writeSync } from "node:fs";
+import { extname, join } from "node:path";
 import { packageVersion } from "../operations/package-version.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
 import { statePaths } from "../state/state-paths.ts";
-import { EXIT } from "./terminal/exit-status.ts";
-import { type Terminal, terminalOf } from "./terminal/terminal.ts";
+import { compiledFiles, isOwn } from "./compiled-files.ts";
 
 /** As `engines` of the package says. An older one fails somewhere in the middle, over words that it does not know. */
 const OLDEST_NODE = [22, 13] as const;
@@ -18,42 +17,38 @@ if (major < OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor < OLDEST_NODE[1
   process.exit(1);
 }
 
-// Loading the code is half the time of a short run, so it is kept compiled where only this user can write. What makes
-// the state directory gives it its mode; until then there is no cache.
-const stateDir = stateDirFrom(process.env);
-const state = stateOf(stateDir);
-if (state !== undefined && state.uid === process.geteuid?.() && (state.mode & 0o022) === 0)
-  module.enableCompileCache(statePaths(stateDir).compiled);
-
 const args = process.argv.slice(2);
-const terminal = terminalOf(process);
-const status = await (isVersionAsked(args) ? printVersion(terminal) : run(args, terminal));
+if (!isVersionPrinted(args)) void program().then(({ start }) => start(args));
 
-// Whatever a library still holds open must not keep a finished command alive. What was printed is read first.
-const written = (stream: NodeJS.WriteStream) => new Promise((resolve) => stream.write("", resolve));
-await Promise.all([written(process.stdout), written(process.stderr)]);
-process.exit(terminal.fault === null ? status : EXIT.engineTrouble);
-
-/** Scripts ask for it often, and it needs no parser. */
-function isVersionAsked([first]: readonly string[]): boolean {
-  return first === "--version" || first === "-V";
-}
-
-function printVersion({ stdout }: Terminal): number {
-  stdout.write(`${packageVersion()}\n`);
-  return 0;
-}
-
-/** The code is loaded only now, for the cache to be of use. */
-async function run(args: readonly string[], terminal: Terminal): Promise<number> {
-  return await (await import("./program.ts")).main(args, terminal);
-}
-
-/** The code that needs an unreadable path reports it. */
-function stateOf(dir: string): Stats | undefined {
+/** Scripts ask for it often, and it needs no parser. If it cannot be written, the parser prints it again, and says why. */
+function isVersionPrinted([first]: readonly string[]): boolean {
+  if (first !== "--version" && first !== "-V") return false;
   try {
-    return statSync(dir, { throwIfNoEntry: false });
+    writeSync(1, `${packageVersion()}\n`);
+    return true;
   } catch {
-    return undefined;
+    return false;
   }
+}
+
+type Program = typeof import("./started.ts");
+
+/** The rest of the command line. As source, Node loads it; the build has it in few files, next to this one. */
+async function program(): Promise<Program> {
+  if (extname(import.meta.filename) === ".ts") return await import("./started.ts");
+  return compiledFiles(import.meta.dirname, keptIn(args[0]))("./started.cjs") as Program;
+}
+
+/** Where this version of Node keeps what it compiled for a command: in the state directory, if that is there and no other user can write in it. */
+function keptIn(command = ""): string | null {
+  const stateDir = stateDirFrom(process.env);
+  try {
+    if (!isOwn(statSync(stateDir))) return null;
+  } catch {
+    // What makes it gives it its mode. The code that needs an unreadable path reports it.
+    return null;
+  }
+  // What is no command, or a word of a user, fails, and then nothing is kept.
+  const name = /^[a-z]{1,20}$/.test(command) ? command : "other";
+  return join(statePaths(stateDir).compiled, `${process.version}-${process.arch}`, name);
 }

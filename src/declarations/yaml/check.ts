@@ -12,7 +12,7 @@ export function checkShape<Schema extends z.ZodType>(
   document: YamlDocument,
   schema: Schema,
 ): Checked<z.output<Schema>> {
-  const result = schema.safeParse(document.raw, { error: describeIssue });
+  const result = schema.safeParse(document.raw, { error: describeIssue, jitless: true });
   if (result.success) return { ok: true, value: result.data };
   return { ok: false, problems: result.error.issues.flatMap((issue) => problemsOf(document, issue)) };
 }

@@ -38,7 +38,7 @@ export function namedMap<Value extends z.ZodType>(
       if (fault !== null) {
         context.issues.push({ code: "custom", input: raw, path: [name], message: fault, params: { at: "key" } });
       }
-      const result = value.safeParse((raw as Record<string, unknown>)[name], { error: describeIssue });
+      const result = value.safeParse((raw as Record<string, unknown>)[name], { error: describeIssue, jitless: true });
       if (result.success) entries.set(name, result.data);
       else pass(context, raw, result.error.issues, [name]);
     }
@@ -64,7 +64,7 @@ export function byLook<Form extends z.ZodType>(pick: (raw: unknown) => Form | un
     if (raw === undefined) return refuse(context, raw, "is missing");
     const form = pick(raw);
     if (form === undefined) return refuse(context, raw, expected);
-    const result = form.safeParse(raw, { error: describeIssue });
+    const result = form.safeParse(raw, { error: describeIssue, jitless: true });
     if (!result.success) pass(context, raw, result.error.issues);
     return result.success ? result.data : z.NEVER;
   });

@@ -14,7 +14,7 @@ for pause in 0.5 5; do sleep "$pause"; [ -d "$CORRAL_STATE_DIR" ] && "$@" reap; 
 /** From the root, because the folder of this module is another one in the bundle. */
 const COMMAND_LINE = join(
   PACKAGE_ROOT,
-  extname(import.meta.filename) === ".ts" ? "src/cli/corral.ts" : "dist/cli/corral.js",
+  extname(import.meta.filename) === ".ts" ? "src/cli/corral.ts" : "dist/cli/corral.cjs",
 );
 
 /** Disposing says that nothing is left to remove. */

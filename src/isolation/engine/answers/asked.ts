@@ -53,9 +53,12 @@ export async function untilGone(call: () => Promise<unknown>): Promise<boolean> 
   }
 }
 
+/** Zod would compile each shape: most are read a few times in a process, which takes less. */
+const ONCE = { jitless: true } as const;
+
 /** @throws EngineTrouble for another shape: whatever followed from such an answer would be invented. */
 export function answerOf<Answer>(answer: unknown, shape: z.ZodType<Answer>): Answer {
-  const read = shape.safeParse(answer);
+  const read = shape.safeParse(answer, ONCE);
   if (read.success) return read.data;
   const text = Buffer.isBuffer(answer) ? answer.toString("utf8") : (JSON.stringify(answer) ?? "");
   throw new EngineTrouble(

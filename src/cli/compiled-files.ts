@@ -1,0 +1,121 @@
+import {
+  closeSync,
+  existsSync,
+  fstatSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  type Stats,
+  writeSync,
+} from "node:fs";
+import { dirname, join } from "node:path";
+import { constants, Script } from "node:vm";
+
+type Wrapper = (exports: object, load: (name: string) => unknown, module: object, file: string, dir: string) => void;
+/** What V8 compiled, by the name of the file. */
+type Forms = ReadonlyMap<string, Buffer>;
+
+/** V8 copies what does not begin at such a place. */
+const ALIGNMENT = 8;
+/** V8 compares no more of a file than its length, so only a name that changes with the content says which file a form is of. */
+const NAMED_BY_CONTENT = /-[\w-]{8}\.cjs$/;
+
+/**
+ * Loads the files of the bundle, and keeps what V8 compiled of them for the next start of the same command. Node's own cache has only what
+ * is compiled before a file runs. This one is written at the end, so it has the functions that the command called, and no others.
+ *
+ * `keptIn`: a file in a directory in which only this user can write, because what is read there runs. Null: nothing is kept.
+ */
+export function compiledFiles(dir: string, keptIn: string | null): (name: string) => unknown {
+  const kept = keptIn === null ? new Map<string, Buffer>() : readForms(keptIn);
+  const modules = new Map<string, { exports: object }>();
+  const fresh = new Map<string, Script>();
+  const load = (name: string): unknown => {
+    if (!name.startsWith("./")) return builtin(name);
+    const known = modules.get(name);
+    if (known !== undefined) return known.exports;
+    const module = { exports: {} };
+    modules.set(name, module);
+    const file = join(dir, name);
+    // In one line: the lines of the file stay what they are in a stack. The build writes ASCII.
+    const source = `(function (exports, require, module, __filename, __dirname) {${readFileSync(file, "latin1")}\n})`;
+    const cachedData = kept.get(name);
+    const script = new Script(source, {
+      filename: file,
+      importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
+      ...(cachedData && { cachedData }),
+    });
+    if (NAMED_BY_CONTENT.test(name) && (!cachedData || script.cachedDataRejected)) fresh.set(name, script);
+    (script.runInThisContext() as Wrapper)(module.exports, load, module, file, dir);
+    return module.exports;
+  };
+  if (keptIn !== null)
+    process.once("exit", (status) => {
+      // What a command that failed has called is not what the next one calls.
+      if (status !== 0 || fresh.size === 0) return;
+      const old = [...kept].filter(([name]) => !fresh.has(name) && existsSync(join(dir, name)));
+      const made = [...fresh].map(([name, script]) => [name, script.createCachedData()] as const);
+      writeForms(keptIn, new Map([...old, ...made]));
+    });
+  return load;
+}
+
+/** The bundle has all packages in it; some ask for others that may be absent. */
+function builtin(name: string): unknown {
+  const found = process.getBuiltinModule(name);
+  if (found === undefined) throw Object.assign(new Error(`Cannot find module '${name}'`), { code: "MODULE_NOT_FOUND" });
+  return found;
+}
+
+/** An index of names and lengths in a line of JSON, and the forms, each at an aligned place. */
+function readForms(path: string): Forms {
+  const forms = new Map<string, Buffer>();
+  try {
+    const fd = openSync(path, "r");
+    try {
+      if (!isOwn(fstatSync(fd))) return forms;
+      const bytes = readFileSync(fd);
+      const head = bytes.indexOf("\n") + 1;
+      let at = aligned(head);
+      for (const [name, length] of JSON.parse(bytes.toString("latin1", 0, head)) as [string, number][]) {
+        forms.set(name, bytes.subarray(at, at + length));
+        at += aligned(length);
+      }
+    } finally {
+      closeSync(fd);
+    }
+  } catch {
+    // It was not written yet, or cannot be read: then all is compiled again.
+  }
+  return forms;
+}
+
+/** Without it, the next start takes longer: no reason to fail, or to say anything. */
+function writeForms(path: string, forms: Forms): void {
+  const written = `${path}.${process.pid}`;
+  try {
+    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+    const fd = openSync(written, "w", 0o600);
+    try {
+      const index = `${JSON.stringify([...forms].map(([name, { length }]) => [name, length]))}\n`;
+      for (const piece of [Buffer.from(index, "latin1"), ...forms.values()])
+        writeSync(fd, Buffer.concat([piece], aligned(piece.length)));
+      // V8 believes what it reads: after a crash of the machine, the file is whole or is not there.
+      fsyncSync(fd);
+    } finally {
+      closeSync(fd);
+    }
+    renameSync(written, path);
+  } catch {}
+}
+
+function aligned(length: number): number {
+  return Math.ceil(length / ALIGNMENT) * ALIGNMENT;
+}
+
+/** Whether no other user but root can have written it. */
+export function isOwn({ uid, mode }: Pick<Stats, "uid" | "mode">): boolean {
+  return uid === process.geteuid?.() && (mode & 0o022) === 0;
+}
