@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { writeSchemas } from "../src/cli/shell/schema.ts";
 import { bundlePrograms } from "./bundle.ts";
 import { removeUnreachable } from "./declarations.ts";
+import { writeHelpTexts } from "./help-texts.ts";
 
 const root = join(import.meta.dirname, "..");
 const dist = join(root, "dist");
@@ -29,6 +30,7 @@ async function build(): Promise<void> {
   removeUnreachable(dist, ["index.d.ts", "sandbox.d.ts"]);
   await bundlePrograms(root);
   chmodSync(join(dist, "cli/corral.cjs"), 0o755);
+  await writeHelpTexts(join(dist, "cli/help"));
   await writeSchemas(join(dist, "schemas"));
   // Dated before the compiler read its files: a file that changed meanwhile is built the next time.
   writeFileSync(stamp, "");

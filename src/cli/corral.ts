@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import { statSync, writeSync } from "node:fs";
+import { fstatSync, readFileSync, statSync, writeSync } from "node:fs";
 import { extname, join } from "node:path";
 import { packageVersion } from "../operations/package-version.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
@@ -8,6 +8,9 @@ import { compiledFiles, isOwn } from "./compiled-files.ts";
 
 /** As `engines` of the package says. An older one fails somewhere in the middle, over words that it does not know. */
 const OLDEST_NODE = [22, 13] as const;
+
+/** Of `/dev/null`, which is no terminal: major 1, minor 3. */
+const DEV_NULL = 0x103;
 
 const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
 if (major < OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor < OLDEST_NODE[1])) {
@@ -18,13 +21,35 @@ if (major < OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor < OLDEST_NODE[1
 }
 
 const args = process.argv.slice(2);
-if (!isVersionPrinted(args)) void program().then(({ start }) => start(args));
+const text = knownText(args);
+if (text === null || !isPrinted(text)) void program().then(({ start }) => start(args));
 
-/** Scripts ask for it often, and it needs no parser. If it cannot be written, the parser prints it again, and says why. */
-function isVersionPrinted([first]: readonly string[]): boolean {
-  if (first !== "--version" && first !== "-V") return false;
+/** The version, or a help text that the build made. Programs ask for them often, and neither needs a parser. */
+function knownText([first = "", second, ...more]: readonly string[]): string | null {
+  if (first === "--version" || first === "-V") return `${packageVersion()}\n`;
+  const name = isHelp(first) && second === undefined ? "corral" : isHelp(second) && more.length === 0 ? first : null;
+  if (name === null || !/^[a-z]{1,20}$/.test(name)) return null;
   try {
-    writeSync(1, `${packageVersion()}\n`);
+    // At a terminal it is as wide as that.
+    const { rdev } = fstatSync(1);
+    if (rdev !== 0 && rdev !== DEV_NULL) return null;
+    return readFileSync(join(import.meta.dirname, "help", `${name}.txt`), "utf8");
+  } catch {
+    // The source has none; what is no command has none.
+    return null;
+  }
+}
+
+function isHelp(word: string | undefined): boolean {
+  return word === "--help" || word === "-h";
+}
+
+/** False if nothing could be written: then the parser prints it, and says why. */
+function isPrinted(text: string): boolean {
+  const bytes = Buffer.from(text);
+  try {
+    const length = writeSync(1, bytes);
+    if (length < bytes.length) process.stdout.write(bytes.subarray(length));
     return true;
   } catch {
     return false;

@@ -1,6 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { statSync } from "node:fs";
-import { join } from "node:path";
+import { readdir, readFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { main } from "../../src/cli/program.ts";
@@ -48,12 +49,45 @@ describe("a command that prints what it is", () => {
 
   it.each([
     [["--version"], 20],
-    [["--help"], 130],
+    [["--help"], 20],
+    [["run", "--help"], 25],
+    [["run", "-h", "-h"], 150],
   ])("reads few and small files of the built program: %j", (args, maxKib) => {
     const files = loadedBy(PROGRAM, ...args).map((url) => fileURLToPath(url));
     const bytes = files.reduce((sum, file) => sum + statSync(file).size, 0);
     expect(bytes).toBeLessThan(maxKib * 1024);
-    expect(files.length).toBeLessThan(8);
+    expect(files.length).toBeLessThan(10);
+  });
+});
+
+describe("a help text that the build made", () => {
+  it("is what the parser prints, of the program and of each command", async () => {
+    const dir = join(dirname(PROGRAM), "help");
+    const names = (await readdir(dir)).map((file) => file.replace(".txt", ""));
+    const verbs = [...(await helpOf()).matchAll(/^ {2}([a-z]+)/gm)].map(([, name = ""]) => name);
+    expect(names.sort()).toEqual([...verbs.filter((name) => name !== "help"), "complete", "corral"].sort());
+    for (const name of names)
+      expect(await readFile(join(dir, `${name}.txt`), "utf8"), name).toBe(
+        await helpOf(...(name === "corral" ? [] : [name])),
+      );
+  });
+
+  it("is printed without the parser where there is no terminal, and by the parser where there is one", async () => {
+    const run = (...args: readonly string[]) => spawnSync(process.execPath, [PROGRAM, ...args], { encoding: "utf8" });
+    for (const args of [["-h"], ["run", "--help"], ["changes", "-h"]]) {
+      const [verb = ""] = args.filter((arg) => !arg.startsWith("-"));
+      expect(run(...args).stdout).toBe(await helpOf(...(verb === "" ? [] : [verb])));
+      expect(loadedBy(PROGRAM, ...args).some((file) => file.includes("started"))).toBe(false);
+    }
+    // `script` gives it a terminal of 60 columns.
+    const command = `stty cols 60; '${process.execPath}' '${PROGRAM}' --help`;
+    const { stdout } = spawnSync("script", ["-qec", command, "/dev/null"], { encoding: "utf8" });
+    const lines = stdout.split("\r\n");
+    expect(Math.max(...lines.map((line) => line.length))).toBeLessThanOrEqual(60);
+    expect(lines.length).toBeGreaterThan((await helpOf()).split("\n").length);
+    expect(run("../corral", "--help").status).toBe(0);
+    expect(run("runn", "--help").stdout).toBe(await helpOf());
+    expect(run("changes", "apply", "--help").stdout).toContain("Usage: corral changes apply");
   });
 });
 
