@@ -22,7 +22,7 @@ const COMMAND_LINE_FILES = [
   },
   {
     name: "program",
-    test: /\/(commander|picocolors)\/|on-demand:|\/src\/(cli\/(started|program|terminal\/(terminal|exit-status)|verbs\/(frame|options|without-project)|github\/workflow-commands|declared\/given-options|terminal\/arguments)|sandbox\/approval|operations\/wording\/printable)\.ts$/,
+    test: /\/(commander|picocolors)\/|on-demand:|\/src\/(cli\/(program|terminal\/(terminal|exit-status)|verbs\/(frame|options|without-project)|github\/workflow-commands|declared\/given-options|terminal\/arguments)|sandbox\/approval|operations\/wording\/printable)\.ts$/,
   },
   { name: fileOf, debugName: "folders and packages", test: (id: string) => fileOf(id) !== null },
 ];
@@ -47,7 +47,7 @@ export async function bundlePrograms(root: string): Promise<void> {
     ...(await bundled(
       root,
       "dist/cli",
-      { corral: "src/cli/corral.ts", started: "src/cli/started.ts", ...THREAD },
+      { corral: "src/cli/corral.ts", program: "src/cli/program.ts", ...THREAD },
       [lazyFiles()],
       {
         format: "cjs",

@@ -65,7 +65,7 @@ export function compiledFiles(dir: string, keptIn: string | null): (name: string
 /** The bundle has all packages in it; some ask for others that may be absent. */
 function builtin(name: string): unknown {
   const found = process.getBuiltinModule(name);
-  if (found === undefined) throw Object.assign(new Error(`Cannot find module '${name}'`), { code: "MODULE_NOT_FOUND" });
+  if (found === undefined) throw new Error(`Cannot find module '${name}'`);
   return found;
 }
 

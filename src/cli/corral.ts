@@ -56,12 +56,12 @@ function isPrinted(text: string): boolean {
   }
 }
 
-type Program = typeof import("./started.ts");
+type Program = typeof import("./program.ts");
 
 /** The rest of the command line. As source, Node loads it; the build has it in few files, next to this one. */
 async function program(): Promise<Program> {
-  if (extname(import.meta.filename) === ".ts") return await import("./started.ts");
-  return compiledFiles(import.meta.dirname, keptIn(args[0]))("./started.cjs") as Program;
+  if (extname(import.meta.filename) === ".ts") return await import("./program.ts");
+  return compiledFiles(import.meta.dirname, keptIn(args[0]))("./program.cjs") as Program;
 }
 
 /** Where this version of Node keeps what it compiled for a command: in the state directory, if that is there and no other user can write in it. */

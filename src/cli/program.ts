@@ -3,13 +3,24 @@ import { packageVersion } from "../operations/package-version.ts";
 import { stopWorkflowCommands } from "./github/workflow-commands.ts";
 import { EXIT } from "./terminal/exit-status.ts";
 import type { Failure } from "./terminal/failure.ts";
-import { printJson, say, type Terminal } from "./terminal/terminal.ts";
+import { printJson, say, type Terminal, terminalOf } from "./terminal/terminal.ts";
 import { addVerbs, type OutlinedVerb } from "./verbs/frame.ts";
 import { driver, project } from "./verbs/options.ts";
 import { isWithoutProject } from "./verbs/without-project.ts";
 
 /** What these show is there for a folder without a project too: commands were run in it, and Corral has images of its own. */
 const KEPT_ANYWHERE: ReadonlySet<string> = new Set(["changes", "audit", "images", "runs"]);
+
+/** Runs the command line in this process, and ends it. */
+export async function start(args: readonly string[]): Promise<never> {
+  const terminal = terminalOf(process);
+  const status = await main(args, terminal);
+
+  // Whatever a library still holds open must not keep a finished command alive. What was printed is read first.
+  const written = (stream: NodeJS.WriteStream) => new Promise((resolve) => stream.write("", resolve));
+  await Promise.all([written(process.stdout), written(process.stderr)]);
+  process.exit(terminal.fault === null ? status : EXIT.engineTrouble);
+}
 
 /** The whole command line: arguments in, exit status out. Every error ends here. */
 export async function main(args: readonly string[], terminal: Terminal): Promise<number> {
