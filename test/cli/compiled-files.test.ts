@@ -91,8 +91,9 @@ describe("the command line", () => {
   it("keeps it for each command, in the state directory, if no other user can write there", async () => {
     const own = join(dir, "own");
     await mkdir(own, { mode: 0o700 });
-    expect(start(own, "run", "--help")).toBe(0);
-    expect(start(own, "--help")).toBe(0);
+    // Twice, because the help alone is a text that needs no code.
+    expect(start(own, "run", "-h", "-h")).toBe(0);
+    expect(start(own, "-h", "-h")).toBe(0);
     expect(start(own, "no-command")).toBe(2);
     expect(start(own, "nocommand")).toBe(2);
     const version = `compiled/${process.version}-${process.arch}`;
@@ -100,9 +101,9 @@ describe("the command line", () => {
     const open = join(dir, "open");
     await mkdir(open);
     await chmod(open, 0o770);
-    expect(start(open, "--help")).toBe(0);
+    expect(start(open, "-h", "-h")).toBe(0);
     expect(await names(open)).toEqual([]);
-    expect(start(join(dir, "absent"), "--help")).toBe(0);
+    expect(start(join(dir, "absent"), "-h", "-h")).toBe(0);
     expect((await readdir(dir)).sort()).toEqual(["open", "own"]);
   });
 });
