@@ -4,11 +4,10 @@ import { join } from "node:path";
 import type Docker from "dockerode";
 import { connect } from "../src/isolation/engine/connect.ts";
 import type { Plan } from "../src/isolation/plan/plan.ts";
-import { runFromLibrary } from "./contenders/cold-run.ts";
 import { openPeers, type Peers } from "./contenders/open-peers.ts";
 import { type Ours, openOurs } from "./contenders/ours.ts";
 import type { AbsentPeer } from "./contenders/peer.ts";
-import { DRIVER_NAMES, type DriverName } from "./outcome/names.ts";
+import { DRIVER_NAMES } from "./outcome/names.ts";
 import { writeProject } from "./project.ts";
 import type { Sizes } from "./sizes.ts";
 
@@ -44,14 +43,14 @@ export async function openBench(parts: Pick<Bench, "sizes" | "hasDocker">): Prom
   const { docker } = await connect(process.env);
   const absent: AbsentPeer[] = [];
   const present: Ours[] = [];
-  for (const driver of Object.keys(DRIVER_NAMES) as DriverName[]) {
+  for (const driver of DRIVER_NAMES) {
     const opened = await openOurs(driver, projectDir, join(base, driver));
     if ("absent" in opened) absent.push(opened);
     else present.push(opening.use(opened));
   }
   const [first, ...others] = present;
   if (first === undefined) throw new Error(absent.map(({ name, absent: why }) => `${name}: ${why}`).join("\n"));
-  const plan = await planOfFirstRun(first);
+  const { plan } = first;
   const peers = opening.use(await openPeers(docker, plan, projectDir));
   const moved = opening.move();
   return {
@@ -65,13 +64,4 @@ export async function openBench(parts: Pick<Bench, "sizes" | "hasDocker">): Prom
     absent: [...absent, ...peers.absent],
     [Symbol.asyncDispose]: () => moved.disposeAsync(),
   };
-}
-
-async function planOfFirstRun(ours: Ours): Promise<Plan> {
-  const plans: Plan[] = [];
-  using _ = ours.watch((event) => void (event.type === "started" && plans.push(event.plan)));
-  await runFromLibrary(ours);
-  const [plan] = plans;
-  if (plan === undefined) throw new Error("the bench's first run had no container");
-  return plan;
 }

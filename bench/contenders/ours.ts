@@ -2,8 +2,10 @@ import type { WorkerDefinition } from "../../src/declarations/worker/worker.ts";
 import type { FleetJournal } from "../../src/fleet/journal/journal.ts";
 import { openJournal } from "../../src/fleet/open-journal.ts";
 import type { RunEvent } from "../../src/index.ts";
+import type { Plan } from "../../src/isolation/plan/plan.ts";
 import { type Corral, openCorral } from "../../src/run/open/corral.ts";
-import { DRIVER_NAMES, type DriverName, oursOn } from "../outcome/names.ts";
+import { type DriverName, oursOn } from "../outcome/names.ts";
+import { runFromLibrary } from "./cold-run.ts";
 import type { AbsentPeer } from "./peer.ts";
 
 /** Corral on one of its drivers, with a state directory of its own. Disposing closes it. */
@@ -12,6 +14,8 @@ export interface Ours extends AsyncDisposable {
   readonly projectDir: string;
   readonly stateDir: string;
   readonly corral: Corral;
+  /** Of its first run. */
+  readonly plan: Plan;
   readonly journal: FleetJournal;
   /** The environment of the command line, so that it uses the same driver and state. */
   readonly env: NodeJS.ProcessEnv;
@@ -28,22 +32,27 @@ export async function openOurs(driver: DriverName, projectDir: string, stateDir:
   const listeners = new Set<(event: RunEvent) => void>();
   const env = { ...process.env, CORRAL_DRIVER: driver, CORRAL_STATE_DIR: stateDir };
   const name = oursOn(driver);
+  const emit = (event: RunEvent): void => {
+    for (const listener of listeners) listener(event);
+  };
   let corral: Corral;
   try {
-    corral = await openCorral({
-      projectDir,
-      stateDir,
-      engineEnv: env,
-      emit(event) {
-        for (const listener of listeners) listener(event);
-      },
-    });
+    corral = await openCorral({ projectDir, stateDir, engineEnv: env, emit });
   } catch (error) {
     return { name, absent: (error as Error).message };
   }
   opening.use(corral);
-  const found = corral.environment.driver.name;
-  if (found !== DRIVER_NAMES[driver]) return { name, absent: `Corral opened its driver ${found} in its place` };
+  const worker: Ours["worker"] = (named) => {
+    const found = corral.project.workers.get(named);
+    if (found === undefined) throw new Error(`the bench's project has no worker ${named}`);
+    return found;
+  };
+  const watch: Ours["watch"] = (listener) => {
+    listeners.add(listener);
+    return { [Symbol.dispose]: () => void listeners.delete(listener) };
+  };
+  const { plan, by } = await firstRun({ corral, worker, watch });
+  if (by !== driver) return { name, absent: `its first run was made by the driver ${by}` };
   const journal = opening.use(await openJournal(stateDir, corral.project.dir));
   const moved = opening.move();
   return {
@@ -51,18 +60,26 @@ export async function openOurs(driver: DriverName, projectDir: string, stateDir:
     projectDir,
     stateDir,
     corral,
+    plan,
     journal,
     env,
     row: (what) => `${name}: ${what}`,
-    worker(named) {
-      const worker = corral.project.workers.get(named);
-      if (worker === undefined) throw new Error(`the bench's project has no worker ${named}`);
-      return worker;
-    },
-    watch(listener) {
-      listeners.add(listener);
-      return { [Symbol.dispose]: () => void listeners.delete(listener) };
-    },
+    worker,
+    watch,
     [Symbol.asyncDispose]: () => moved.disposeAsync(),
   };
+}
+
+/** The plan of a run, and the driver that made its cell: a contender is what it is called. */
+async function firstRun(
+  ours: Pick<Ours, "corral" | "worker" | "watch">,
+): Promise<{ readonly plan: Plan; readonly by: unknown }> {
+  const started: { readonly plan: Plan; readonly by: unknown }[] = [];
+  using _ = ours.watch((event) => {
+    if (event.type === "started") started.push({ plan: event.plan, by: "driver" in event ? event.driver : "engine" });
+  });
+  await runFromLibrary(ours);
+  const [first] = started;
+  if (first === undefined) throw new Error("the bench's first run had no container");
+  return first;
 }

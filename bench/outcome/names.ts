@@ -1,6 +1,6 @@
-/** The drivers of Corral, the one that it prefers first, and what each calls itself. */
-export const DRIVER_NAMES = { runc: "runc", engine: "docker" } as const;
-export type DriverName = keyof typeof DRIVER_NAMES;
+/** The drivers of Corral, the one that it prefers first. */
+export const DRIVER_NAMES = ["runc", "engine"] as const;
+export type DriverName = (typeof DRIVER_NAMES)[number];
 
 /** How rows of Corral begin. */
 export function oursOn(driver: DriverName): string {
