@@ -73,10 +73,10 @@ export async function openOurs(driver: DriverName, projectDir: string, stateDir:
 /** The plan of a run, and the driver that made its cell: a contender is what it is called. */
 async function firstRun(
   ours: Pick<Ours, "corral" | "worker" | "watch">,
-): Promise<{ readonly plan: Plan; readonly by: unknown }> {
-  const started: { readonly plan: Plan; readonly by: unknown }[] = [];
+): Promise<{ readonly plan: Plan; readonly by: DriverName }> {
+  const started: { readonly plan: Plan; readonly by: DriverName }[] = [];
   using _ = ours.watch((event) => {
-    if (event.type === "started") started.push({ plan: event.plan, by: "driver" in event ? event.driver : "engine" });
+    if (event.type === "started") started.push({ plan: event.plan, by: event.driver });
   });
   await runFromLibrary(ours);
   const [first] = started;
