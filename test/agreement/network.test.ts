@@ -63,7 +63,8 @@ describe("what the validator says of a request, and what a client in the cell me
           const network = canonicalNetwork({ allow: raw.allow.filter(isPossible).map(reachable) });
           fc.pre(typeof network !== "boolean" && network.allow.every((rule) => isClear(rule, network)));
           if (typeof network === "boolean") return;
-          const all = [...TUNNELS, ...requests.filter((each) => isUsual(network, each))];
+          const meant = requests.map((each) => ({ ...each, port: meantPort(network, each) }));
+          const all = [...TUNNELS, ...meant.filter((each) => isUsual(network, each))];
           const expected = all.map((each) => isAllowed(network, each));
           allowed += expected.filter(Boolean).length;
           expect(await met(network, network, all)).toEqual(expected);
@@ -106,6 +107,15 @@ function isPossible({ to, set, without }: NetworkRule): boolean {
 function isClear(rule: NetworkRule, { allow }: AllowedNetwork): boolean {
   if (!isLookedInto(rule) || rule.tls === false || !/:(443|\*)$/.test(rule.to)) return true;
   return !allow.some(({ to }) => /:(80|\*)$/.test(to));
+}
+
+/** `http://NAME/` in the cell is port 443 of a host that is looked into there. */
+function meantPort(network: AllowedNetwork, { host, port }: Asked): number {
+  return port === 80 && isSecured(network, host) ? 443 : port;
+}
+
+function isSecured(network: AllowedNetwork, host: string): boolean {
+  return rulesFor(network, host, 443).some((rule) => isLookedInto(rule) && rule.tls !== false);
 }
 
 /** Nobody speaks HTTP in the clear to a port that is for TLS. */
@@ -156,9 +166,7 @@ function attemptFor(network: AllowedNetwork, { host, port, method, path }: Asked
     return isNamed ? { host, port, steps: say } : connectTo(`${host}:${port}`, ...say);
   }
   // A host that is looked into at its port 443 is at port 80 of the cell.
-  const isSecured =
-    port === 443 && rulesFor(network, host, 443).some((rule) => isLookedInto(rule) && rule.tls !== false);
-  const inside = isSecured ? 80 : port;
+  const inside = port === 443 && isSecured(network, host) ? 80 : port;
   const authority = inside === 80 ? host : `${host}:${inside}`;
   const send = (target: string) =>
     request(method, target, [`Host: ${authority}`, "Connection: close", `X-Canary: ${canary}`]);
