@@ -23,6 +23,8 @@ export interface RuncProcess {
   write(text: string): void;
   /** Settles when the process has ended and all output was delivered. Never rejects. */
   readonly end: Promise<RuncEnd>;
+  /** True from its end on, also while output is still delivered. */
+  hasEnded(): boolean;
   /** Ends runc itself, and not its cell. */
   kill(): void;
   /** Nothing is delivered after this call. */
@@ -55,6 +57,9 @@ function overlayOptions(image: ImageRoot): string {
   return `volatile,lowerdir=${image.layers.join(":")},upperdir=upper,workdir=work`;
 }
 
+/** runc is a program of Go, which by default prepares for all processors of the machine. It does one thing after another. */
+const RUNC_ENV = { ...SYSTEM_ENV, GOMAXPROCS: "1" };
+
 export function startRunc(request: RuncRequest): RuncProcess {
   const { id, cell, image, gate, runc, state } = request;
   const run = [runc, "--root", state, "--log", cell.log, "--log-format", "json", "run", "--keep", "--bundle", ".", id];
@@ -63,7 +68,7 @@ export function startRunc(request: RuncRequest): RuncProcess {
     cwd: cell.dir,
     argv0: "busybox",
     stdio: "pipe",
-    env: SYSTEM_ENV,
+    env: RUNC_ENV,
     // In a session of its own no key of a terminal signals it, which it would pass on to the worker.
     detached: true,
   });
@@ -85,6 +90,7 @@ export function startRunc(request: RuncRequest): RuncProcess {
       if (isLasting) child.stdin.write(first);
       else child.stdin.end(first);
     },
+    hasEnded: () => child.exitCode !== null || child.signalCode !== null,
     write: (text) => void child.stdin.write(text),
     kill: () => void child.kill("SIGKILL"),
     close() {

@@ -125,13 +125,13 @@ class CellRemains {
     process?.close();
     await this.#endProcess(process);
     await network?.[Symbol.asyncDispose]();
-    if (folder !== null) await removeCell(this.#options, this.id, folder.dir);
+    if (folder !== null) await removeCell(this.#options, this.id, folder.dir, true);
   }
 
   /** A runc that is still about to make the cell makes new processes while others end. */
   async #endProcess(process: RuncProcess | null): Promise<void> {
     if (process === null) return;
-    await killCell(this.id);
+    if (!process.hasEnded()) await killCell(this.id);
     if ((await within(process.end, GRACE_MS)) !== null) return;
     process.kill();
     await killCell(this.id);

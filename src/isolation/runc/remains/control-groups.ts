@@ -17,9 +17,17 @@ export function isUnified(): boolean {
 
 /** Every control group of a cell, in all hierarchies. */
 function groupsOf(id: string): string[] {
-  const hierarchies = isUnified() ? [ROOT] : readdirSync(ROOT).map((name) => join(ROOT, name));
-  const groups = hierarchies.flatMap((hierarchy) => cgroupPlaces(id).map((place) => join(hierarchy, place)));
-  return groups.filter((group) => existsSync(group));
+  const places = cgroupPlaces(id);
+  return hierarchies()
+    .flatMap((hierarchy) => places.map((place) => join(hierarchy, place)))
+    .filter((group) => existsSync(group));
+}
+
+/** Some machines have the same hierarchy under more names, as links. */
+function hierarchies(): string[] {
+  if (isUnified()) return [ROOT];
+  const entries = readdirSync(ROOT, { withFileTypes: true });
+  return entries.filter((entry) => entry.isDirectory()).map(({ name }) => join(ROOT, name));
 }
 
 /** Ends every process of a cell and waits until none is left. Rejects with `EngineTrouble` if some are. */
@@ -50,17 +58,22 @@ function killGroup(group: string): string[] {
   return pids;
 }
 
-/** Removes the groups, which have no processes any more. Rejects with `EngineTrouble` if one stays. */
+/**
+ * Removes the groups, and ends what is left in them: the kernel removes no group that has a process. So of a cell that has ended
+ * nothing needs to be read before. Rejects with `EngineTrouble` if one stays.
+ */
 export async function removeGroups(id: string): Promise<void> {
-  for (const group of groupsOf(id).toReversed()) {
-    for (let attempt = 0; !removed(group); attempt += 1) {
-      if (attempt === MAX_ATTEMPTS) throw new EngineTrouble(`the control group ${group} of a cell cannot be removed`);
-      await pause(Math.min(attempt, LAST_PAUSE_MS));
-    }
+  let left = groupsOf(id).toReversed();
+  for (let attempt = 0; ; attempt += 1) {
+    left = left.filter((group) => !removed(group));
+    if (left.length === 0) return;
+    if (attempt === MAX_ATTEMPTS) throw new EngineTrouble(`the control group ${left[0]} of a cell cannot be removed`);
+    await killCell(id);
+    await pause(Math.min(attempt, LAST_PAUSE_MS));
   }
 }
 
-/** False while the kernel still counts a process in it. */
+/** False while a process is in it. */
 function removed(group: string): boolean {
   try {
     rmdirSync(group);

@@ -12,13 +12,15 @@ import { killCell, removeGroups } from "./control-groups.ts";
  * Rejects with `EngineTrouble` if something cannot be removed; then the labels are still there.
  *
  * @param dir the directory of the cell.
+ * @param hasEnded true if its runc has ended, so that nothing makes processes of it any more.
  */
 export async function removeCell(
   { programs, paths, cgroups }: Pick<RuncOptions, "programs" | "paths" | "cgroups">,
   id: string,
   dir: string,
+  hasEnded = false,
 ): Promise<void> {
-  await killCell(id);
+  if (!hasEnded) await killCell(id);
   // systemd has a unit for each cell. Without it a program more would only take time.
   if (cgroups === "systemd") await runSystemProgram(programs.runc, ["--root", paths.state, "delete", "--force", id]);
   await removeGroups(id);
