@@ -32,13 +32,16 @@ print(*sorted(set(codes)))`;
       .replace("name: untrusted", "name: loose")
       .replace("seccomp: corral", "seccomp: { value: engine, why: this test takes leases }")
       .replace("file_watches: false", "file_watches: { value: true, why: the profile engine allows it }");
-    await using project = await openProject({
+    // Only the Engine's cells have that profile.
+    const engineEnv = { ...process.env, CORRAL_DRIVER: "engine" };
+    const spec = {
       yaml,
       files: { "policies/loose.yaml": loose },
       policy: "loose",
-      zones: { out: "rw" },
+      zones: { out: "rw" as const },
       workers: { w: { image: "corral/python", command: python(script), sandbox: { zones: [writable("out")] } } },
-    });
+    };
+    await using project = await openProject(spec, { engineEnv });
     const delay = monitorEventLoopDelay({ resolution: 10 });
     delay.enable();
     const result = await project.run("w");
@@ -96,7 +99,7 @@ os.dup(m); os.set_inheritable(m, True)
 db = sqlite3.connect("/out/db"); db.execute("pragma journal_mode=wal"); db.execute("create table t(x)")
 db.execute("insert into t values (1)"); db.commit(); print(db.execute("select * from t").fetchall())`;
     await using project = await openProject({
-      zones: { out: "rw" },
+      zones: { out: "rw" as const },
       workers: { w: { image: "corral/python", command: python(script), sandbox: { zones: [writable("out")] } } },
     });
     expect(await project.run("w")).toMatchObject({ status: "succeeded", stdout: "[(1,)]\n", stderr: "" });

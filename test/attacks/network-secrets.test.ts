@@ -5,6 +5,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { httpServer } from "../egress/servers.ts";
 import { openProject, writable } from "../run/project-fixture.ts";
 import { type CanaryKey, canaryKey, tracesBelow } from "./canary-key.ts";
+import { shownCell } from "./shown-cell.ts";
 
 /* A secret of `corral.yaml` that a rule sets is at its server, and nowhere else: whatever its source, and whatever the server does. */
 
@@ -61,18 +62,15 @@ describe.each(["env", "file", "command"] as const)("a secret of a network from %
       },
       { engineEnv: { ...process.env, ...env }, networkHost: { resolveName: async () => ["127.0.0.1"] } },
     );
-    const inspected: string[] = [];
+    const shown: string[] = [];
     let looking = true;
     const looks = (async () => {
       while (looking) {
-        const cells = await project.docker.listContainers({ all: true });
-        const texts = cells.map(({ Id }) =>
-          project.docker
-            .getContainer(Id)
-            .inspect()
-            .catch(() => null),
-        );
-        inspected.push(JSON.stringify(await Promise.all(texts)));
+        for (const { run } of await project.corral.environment.driver.list()) {
+          // It may be about to begin or to end.
+          const cell = await shownCell(project.stateDir, run).catch(() => null);
+          shown.push(...((await cell?.texts().catch(() => [])) ?? []));
+        }
         await new Promise((resolve) => setTimeout(resolve, 50));
       }
     })();
@@ -89,8 +87,8 @@ describe.each(["env", "file", "command"] as const)("a secret of a network from %
     expect(answer).toContain("You sent [secret] [secret] ");
     expect(answer).toContain("x-sent: [secret]");
     expect(await readFile(join(project.dir, "out/search"), "utf8")).toBe("0\n0\nsearched\n");
-    expect(inspected.some((text) => text.includes(result.run))).toBe(true);
-    for (const text of [events, JSON.stringify(result), ...inspected, JSON.stringify(project.planOf("a"))])
+    expect(shown.some((text) => text.includes(result.run))).toBe(true);
+    for (const text of [events, JSON.stringify(result), ...shown, JSON.stringify(project.planOf("a"))])
       expect(canary.isIn(text)).toBe(false);
     expect(await tracesBelow(project.stateDir, canary)).toEqual([]);
     expect(await tracesBelow(project.dir, canary)).toEqual([]);

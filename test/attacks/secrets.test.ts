@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { openProject, type ProjectSpec, sh } from "../run/project-fixture.ts";
+import { shownCell } from "./shown-cell.ts";
 
 /**
  * Looks for a text everywhere it can: in its environment, in that of every process that it sees, and in every file
@@ -36,11 +37,13 @@ it("a secret of the orchestrator's environment, or of a file that was not grante
       files: { "docs/open": "nothing", "other/closed": canary, "not-a-zone/file": canary },
     };
     await using project = await openProject(spec);
-    const { docker } = project;
     const running = project.run("spy", { input: [canary.slice(0, 9), canary.slice(9)] });
     await project.printed("spy", "end");
     const { run } = project.events[0] ?? { run: "" };
-    expect(JSON.stringify(await docker.getContainer(`corral-${run}`).inspect())).not.toContain(canary);
+    const shown = (await (await shownCell(project.stateDir, run))?.texts()) ?? [];
+    // The search sees what is there: where its own question is, and this alone.
+    expect(shown.join()).toContain("/.corral/");
+    expect(shown.filter((text) => text.includes(canary))).toEqual([]);
     expect((await running).stdout).toBe("0\n0\nend\n");
     expect(JSON.stringify(project.planOf("spy"))).not.toContain(canary);
   } finally {

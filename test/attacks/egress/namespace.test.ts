@@ -10,6 +10,7 @@ import { openCorral } from "../../../src/run/open/corral.ts";
 import { startOrchestrator } from "../../run/orchestrator.ts";
 import { openProject, type ProjectFixture, python, sh, writeProject } from "../../run/project-fixture.ts";
 import { giveGate } from "../../tiers/give-gate.ts";
+import { shownCell } from "../shown-cell.ts";
 import { countingResolver } from "./counting-resolver.ts";
 import { environmentWith, runWith } from "./in-cell.ts";
 import { openSites, type Sites } from "./sites.ts";
@@ -97,6 +98,9 @@ print(json.dumps({
     "an address": route(),
 }))`;
 
+/** A second container is in the network of a container of the Engine. */
+const BY_CONTAINER = { CORRAL_LISTEN_BY_CONTAINER: "1", CORRAL_DRIVER: "engine" };
+
 let sites: Sites;
 let host: Server;
 let abstract: Server;
@@ -124,7 +128,7 @@ afterAll(async () => {
 
 describe.each([
   { way: "as root", engineEnv: process.env },
-  { way: "by a second container", engineEnv: { ...process.env, CORRAL_LISTEN_BY_CONTAINER: "1" } },
+  { way: "by a second container", engineEnv: { ...process.env, ...BY_CONTAINER } },
 ])("the network namespace of a cell with an allow list, made $way", ({ engineEnv }) => {
   let project: ProjectFixture;
   beforeAll(async () => {
@@ -207,9 +211,8 @@ describe.each([
 describe("after kill -9 of the orchestrator", () => {
   it.each([
     { way: "as root", env: {} },
-    { way: "by a second container", env: { CORRAL_LISTEN_BY_CONTAINER: "1" } },
+    { way: "by a second container", env: BY_CONTAINER },
   ])("nothing listens in its cells, also before they are removed: $way", async ({ env }) => {
-    const { docker } = await connect(process.env);
     const base = await mkdtemp(join(tmpdir(), "cr-"));
     const places = { projectDir: join(base, "p"), stateDir: join(base, "s") };
     const network = { allow: ["a.example:443", { to: "b.example:443", methods: ["GET"] }, "*.c.example:443"] };
@@ -220,11 +223,8 @@ describe("after kill -9 of the orchestrator", () => {
       await using victim = startOrchestrator({ ...places, worker: "waits", runs: 1, env });
       await victim.said("began", 1);
       const run = victim.lines.find(({ began }) => began !== undefined)?.began;
-      const filters = { label: [`dev.corral.run=${run}`] };
-      const cells = await docker.listContainers({ all: true, filters });
-      expect(cells).toHaveLength(1);
-      const inspected = await docker.getContainer(cells[0]?.Id ?? "").inspect();
-      const heard = () => listeners(inspected.State.Pid);
+      const pid = (await shownCell(places.stateDir, run ?? ""))?.pid() ?? 0;
+      const heard = () => listeners(pid);
       expect(heard()).toEqual(["127.88.0.1:3128", "127.88.1.1:443", "127.88.1.2:443", "127.88.1.2:80"]);
       await victim.kill();
       expect(heard()).toEqual([]);
@@ -249,8 +249,7 @@ describe("after kill -9 of the orchestrator", () => {
     const containers = () => docker.listContainers({ all: true, filters: { label: [`dev.corral.worker=${name}`] } });
     const seconds = async () => (await containers()).filter(({ HostConfig }) => HostConfig.NetworkMode !== "none");
     try {
-      const env = { CORRAL_LISTEN_BY_CONTAINER: "1" };
-      await using victim = startOrchestrator({ ...places, worker: name, runs: 1, env });
+      await using victim = startOrchestrator({ ...places, worker: name, runs: 1, env: BY_CONTAINER });
       await expect.poll(seconds, { timeout: 20_000, interval: 5 }).toMatchObject([{ State: "running" }]);
       await victim.kill();
       await expect.poll(seconds, { timeout: 20_000 }).toMatchObject([{ State: "exited" }]);

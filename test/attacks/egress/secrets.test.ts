@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { brotliCompressSync, brotliDecompressSync, deflateSync, gunzipSync, gzipSync, inflateSync } from "node:zlib";
 import { describe, expect, it } from "vitest";
 import { openProject, sh } from "../../run/project-fixture.ts";
+import { shownCell } from "../shown-cell.ts";
 import { type Attack, attacked, type Tried, type World } from "./arena.ts";
 import { raw, request } from "./shapes.ts";
 import { openSites, type Sites } from "./sites.ts";
@@ -249,14 +250,14 @@ describe("the value of a secret", () => {
     await project.printed("w", "up\n");
     expect(site.arrived).toContain(value);
     const { run } = project.events[0] ?? {};
-    const [cell] = await project.docker.listContainers({ filters: { label: [`dev.corral.run=${run}`] } });
-    const inspected = await project.docker.getContainer(cell?.Id ?? "").inspect();
+    const shown = (await (await shownCell(project.stateDir, run ?? ""))?.texts()) ?? [];
+    expect(shown.join()).toContain(run);
     end.abort();
     const result = await running;
     expect(result.stdout).toContain("[secret]");
     await project.corral[Symbol.asyncDispose]();
     const kept = await filesBelow(project.stateDir);
-    for (const text of [result, inspected, project.events, project.planOf("w")].map((each) => JSON.stringify(each)))
+    for (const text of [result, shown, project.events, project.planOf("w")].map((each) => JSON.stringify(each)))
       for (const form of [value, encodeURIComponent(value), Buffer.from(value).toString("base64").replace(/=+$/, "")])
         expect(text).not.toContain(form);
     expect(kept.filter((file) => file.includes(value))).toEqual([]);
