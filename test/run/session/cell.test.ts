@@ -2,12 +2,13 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { EngineTrouble } from "../../../src/isolation/port/driver.ts";
+import { outsideCell, takeCellAway } from "../outside-cell.ts";
 import { openHandySession, openSessionIn, type SessionFixture } from "./session-fixture.ts";
 
 const never = new AbortController().signal;
 
-async function container(s: SessionFixture) {
-  return s.project.docker.getContainer(await s.cellId());
+async function outside(s: SessionFixture) {
+  return outsideCell(await s.cellId());
 }
 
 describe("a session's cell", () => {
@@ -32,7 +33,7 @@ describe("a session's cell", () => {
     await using s = await openHandySession();
     await s.exec("echo kept > /tmp/kept");
     const opened = await s.session.cell(never);
-    await (await container(s)).kill();
+    (await outside(s)).kill();
     await opened.cell.exit;
     expect(await s.exec("ls /tmp")).toMatchObject({ status: "succeeded", stdout: "", cellReplaced: true });
     expect(await s.exec("true")).toMatchObject({ cellReplaced: false });
@@ -41,7 +42,7 @@ describe("a session's cell", () => {
 
   it("that is killed under a command takes it along, and says so", async () => {
     await using s = await openHandySession();
-    const cell = s.session.cell(never).then(() => container(s));
+    const cell = s.session.cell(never).then(() => outside(s));
     const answer = await s.session.exec(
       { command: "echo begun; sleep 4721" },
       never,
@@ -55,9 +56,8 @@ describe("a session's cell", () => {
   it("that is taken away under a command is told as killed or as lost, and nobody makes up an exit code", async () => {
     await using s = await openHandySession();
     const { plan } = await s.session.cell(never);
-    const cell = await container(s);
     const removed = Promise.withResolvers<void>();
-    const remove = (): void => void cell.remove({ force: true }).then(removed.resolve, removed.reject);
+    const remove = (): void => void takeCellAway(s.project.corral).then(removed.resolve, removed.reject);
     const result = await s.session.exec({ command: "echo begun; sleep 4722" }, never, remove);
     expect(result).toMatchObject({ exitCode: null, cellReplaced: true });
     expect([result.status, result.signal].join()).toMatch(/^(signaled,SIGKILL|lost,)$/);

@@ -3,6 +3,7 @@ import { openSession } from "../../../src/run/open-session.ts";
 import type { Session } from "../../../src/run/session/session.ts";
 import type { ExecToolAnswer, ExecToolRequest } from "../../../src/tools/hands.ts";
 import type { ToolResult } from "../../../src/tools/tool-result.ts";
+import { outsideCell } from "../outside-cell.ts";
 import { type OpenFixtureOptions, openProject, type ProjectFixture, type ProjectSpec } from "../project-fixture.ts";
 
 /** One worker's session in a project of its own, on the Engine. Disposing removes all of it. */
@@ -11,7 +12,7 @@ export interface SessionFixture extends AsyncDisposable {
   readonly session: Session;
   tool(name: string, input: unknown, signal?: AbortSignal): Promise<ToolResult>;
   exec(command: string, more?: Omit<ExecToolRequest, "command">, signal?: AbortSignal): Promise<ExecToolAnswer>;
-  /** The Engine's id of the session's one cell. */
+  /** The id of the session's one cell, as its driver lists it. */
   cellId(): Promise<string>;
   /** The command lines of all processes of the worker's user in the cell, as the host sees them; not Corral's own. */
   processes(): Promise<string[]>;
@@ -72,9 +73,8 @@ async function sessionOf(project: ProjectFixture, name: string): Promise<Session
     cellId,
     async processes() {
       const { plan } = await session.cell(never);
-      const top = await project.docker.getContainer(await cellId()).top({ ps_args: "-eo uid,pid,args" });
-      const rows = top.Processes as string[][];
-      const lines = rows.filter(([uid]) => uid === String(plan.user.uid)).map(([, , ...words]) => words.join(" "));
+      const seen = outsideCell(await cellId()).processes();
+      const lines = seen.filter(({ uid }) => uid === plan.user.uid).map(({ line }) => line);
       return lines.filter((line) => line !== plan.command.join(" "));
     },
     finish: () => opened.finish(),
