@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
+import { alsoOnRunc } from "./test/tiers/drivers.ts";
 import { tiersOf } from "./test/tiers/tiers.ts";
 
 // Tests start some programs hundreds of times; each is compiled once in a run.
@@ -45,8 +46,22 @@ export default defineConfig({
           include: engine,
           setupFiles: always,
           globalSetup: "test/tiers/engine-tier.ts",
+          env: { CORRAL_DRIVER: process.env.CORRAL_DRIVER ?? "engine" },
           retry: 1,
           sequence: { groupOrder: 1 },
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: "runc",
+          include: alsoOnRunc(engine),
+          setupFiles: always,
+          globalSetup: "test/tiers/runc-tier.ts",
+          env: { CORRAL_DRIVER: "runc" },
+          retry: 1,
+          // After the Engine's: both set-ups build what they start, and both measure times of cells.
+          sequence: { groupOrder: 2 },
         },
       },
     ],

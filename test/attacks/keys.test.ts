@@ -1,11 +1,12 @@
 import { once } from "node:events";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { RunEvent } from "../../src/run/model/events.ts";
+import { statePaths } from "../../src/state/state-paths.ts";
 import { APIS, type SpokenApi } from "../agent/provider-apis.ts";
 import type { Behaviour, ModelTurn } from "../agent/servers/behaviour.ts";
 import type { RecordedRequest } from "../agent/servers/recorded-request.ts";
@@ -70,10 +71,10 @@ function told(events: readonly RunEvent[]): string {
   return JSON.stringify(shown);
 }
 
-/** What the Engine knows of each container that there is while `act` goes on. */
-async function inspectedWhile(agents: ServedAgents, act: () => Promise<unknown>): Promise<string> {
-  const { docker } = agents.project;
-  const seen: string[] = [];
+/** What is known outside of each cell that there is while `act` goes on: by the Engine, and in the files that runc reads and writes. */
+async function inspectedWhile({ project }: ServedAgents, act: () => Promise<unknown>): Promise<string> {
+  const { docker, stateDir } = project;
+  const seen = new Set<string>();
   const over = new AbortController();
   const watching = (async () => {
     while (!over.signal.aborted) {
@@ -82,14 +83,24 @@ async function inspectedWhile(agents: ServedAgents, act: () => Promise<unknown>)
           .getContainer(Id)
           .inspect()
           .catch(() => null);
-        if (inspected !== null) seen.push(JSON.stringify(inspected));
+        if (inspected !== null) seen.add(JSON.stringify(inspected));
       }
+      for (const text of await textsBelow(statePaths(stateDir).runc)) seen.add(text);
       await new Promise((done) => setTimeout(done, 50));
     }
   })();
   await act().finally(() => over.abort());
   await watching;
-  return seen.join("\n");
+  return [...seen].join("\n");
+}
+
+/** Of files that may be removed meanwhile. */
+async function textsBelow(dir: string): Promise<string[]> {
+  const files = await readdir(dir, { recursive: true }).catch(() => []);
+  const texts = files
+    .filter((name) => name.endsWith(".json"))
+    .map((name) => readFile(join(dir, name), "utf8").catch(() => ""));
+  return await Promise.all(texts);
 }
 
 describe.each(APIS)("the key of a provider of $api", (spoken) => {

@@ -1,14 +1,21 @@
-import { cp } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { cp, mkdir } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { inject } from "vitest";
 import { makeStateDir } from "../../src/state/state-dir.ts";
 import { statePaths } from "../../src/state/state-paths.ts";
 
 /**
- * Makes a state directory that has the gate already. A test that begins with none takes the gate out of its image, which
- * costs as much as a cell.
+ * Makes a state directory that has the gate already, and knows that runc can make cells if the tests are on it. A test that
+ * begins with none takes the gate out of its image, and makes a first cell.
  */
 export async function giveGate(stateDir: string): Promise<void> {
   const taken = inject("stateWithGate");
   await makeStateDir(stateDir);
-  if (taken !== undefined) await cp(statePaths(taken).gate, statePaths(stateDir).gate, { recursive: true });
+  if (taken === undefined) return;
+  await cp(statePaths(taken).gate, statePaths(stateDir).gate, { recursive: true });
+  const [probe, ours] = [taken, stateDir].map((dir) => join(statePaths(dir).runc, "probe.json")) as [string, string];
+  if (!existsSync(probe) || existsSync(ours)) return;
+  await mkdir(dirname(ours), { recursive: true, mode: 0o700 });
+  await cp(probe, ours);
 }

@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { connect } from "../../src/isolation/engine/connect.ts";
+import { alsoOnRunc, ENGINE_ONLY } from "./drivers.ts";
 import { LONG, namedIn, tierOf, tiersOf } from "./tiers.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
@@ -36,6 +37,22 @@ describe("the tier of a test", () => {
     expect(engine).toEqual(expect.arrayContaining(["test/cli/run.test.ts", "test/tiers/tiers.test.ts"]));
     expect(long).toEqual([...LONG].sort());
     expect(LONG.filter((file) => !existsSync(join(ROOT, file)))).toEqual([]);
+  });
+});
+
+describe("the tests that run on both drivers", () => {
+  const { engine } = tiersOf(ROOT);
+
+  it("are every attack and agreement that needs an Engine, but for those with a reason", () => {
+    const onRunc = alsoOnRunc(engine);
+    const asked = engine.filter((file) => /^test\/(attacks|agreement)\//.test(file));
+    expect(asked.filter((file) => !onRunc.includes(file) && !ENGINE_ONLY[file])).toEqual([]);
+    expect(onRunc).toEqual(expect.arrayContaining(["test/attacks/escape.test.ts", "test/run/session/cell.test.ts"]));
+  });
+
+  it("are not those that run on the Engine alone, which are tests of that tier", () => {
+    expect(Object.keys(ENGINE_ONLY).filter((file) => !engine.includes(file))).toEqual([]);
+    expect(Object.keys(ENGINE_ONLY).filter((file) => alsoOnRunc(engine).includes(file))).toEqual([]);
   });
 });
 

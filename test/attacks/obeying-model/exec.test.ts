@@ -81,7 +81,8 @@ describe("a model that runs commands in its container", () => {
       "echo x > /usr/bin/corral-call",
       "echo 1 > /proc/sys/kernel/core_pattern",
       "echo x > /sys/kernel/uevent_helper",
-      "kill -9 1",
+      // Its own user may signal it, and the kernel delivers nothing.
+      "kill -9 1; [ ! -e /proc/1 ]",
     ];
     const { outcomes, harm } = await obey([
       run(
