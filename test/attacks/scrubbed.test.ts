@@ -434,6 +434,9 @@ function between(f: FleetFixture, codes: readonly string[]): Partial<ItemRequest
 
 const SCRUBBED = { reuse: "scrubbed", concurrency: 1 } as const;
 
+/** A file in transit counts as infinite: a slow item is looked at while one waits in a socket. */
+const usualEnd = (code: string) => (code.includes("send_fds") ? /^(succeeded|disk_limit)$/ : "succeeded");
+
 describe("in a cell that serves many items, one item", () => {
   it("leaves nothing that the next can see, and ends as it did", async () => {
     const attacks = [...LEFTOVERS, ...IN_FLIGHT, ...TRIALS];
@@ -455,7 +458,7 @@ describe("in a cell that serves many items, one item", () => {
       used: ["0", "0"],
       session: [true, true],
     });
-    for (const [index, { name, ends = "succeeded" }] of attacks.entries()) {
+    for (const [index, { name, code, ends = usualEnd(code) }] of attacks.entries()) {
       const result = results.get(String(2 * index + 1));
       const how = typeof ends === "number" ? result?.exitCode : result?.status;
       if (ends instanceof RegExp) expect.soft(how, name).toMatch(ends);
