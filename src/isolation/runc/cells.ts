@@ -8,6 +8,7 @@ import type { ServingCell } from "../port/cell.ts";
 import type { Start, StartRequest } from "../port/driver.ts";
 import type { SessionCell } from "../port/exec.ts";
 import { Answers, servingCell } from "../serving/serving-cell.ts";
+import { OciFilters } from "./cells/oci-seccomp.ts";
 import { runcCommands, runcSession } from "./cells/session.ts";
 import { type StartOptions, startVerified } from "./cells/start.ts";
 import type { RuncCells } from "./model/cells.ts";
@@ -15,7 +16,11 @@ import type { RuncOptions } from "./model/options.ts";
 
 /** Cells that Corral makes with runc itself, without the Engine. */
 export function runcCells(given: RuncOptions): RuncCells {
-  const options: StartOptions = { ...given, nameFiles: new NameFileSet(given.namesDir) };
+  const options: StartOptions = {
+    ...given,
+    nameFiles: new NameFileSet(given.namesDir),
+    filters: new OciFilters(given.seccomp),
+  };
   // More starts at once do not end sooner: each needs a processor for most of its time.
   const starts = new PQueue({ concurrency: Math.max(4, 2 * availableParallelism()) });
   return {

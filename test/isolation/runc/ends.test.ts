@@ -114,6 +114,31 @@ describe("the end of a cell of runc", () => {
   });
 });
 
+describe("the root file system of a cell", () => {
+  const script = "echo written > /var/tmp/made; cat /var/tmp/made; echo ready; sleep 1000";
+  const overOf = ({ plan }: Working): string => join(runc.paths.cells, plan.run, "over");
+
+  it("has nothing on the disk if it is read-only", async () => {
+    const work = await working(script);
+    await using cell = work.cell;
+    expect(work.said()).not.toContain("written\n");
+    expect(await readdir(overOf(work))).toEqual([]);
+    await cell[Symbol.asyncDispose]();
+    expect(await runc.traces(work.plan.run)).toEqual([]);
+  });
+
+  it("keeps what is written on the disk if the policy makes it writable, until the cell is removed", async () => {
+    const { untrusted } = runc;
+    const policy = { ...untrusted, hardening: { ...untrusted.hardening, readOnlyRoot: false } };
+    const work = await working(script, { policy });
+    await using cell = work.cell;
+    expect(work.said()).toContain("written\n");
+    expect(await readFile(join(overOf(work), "upper/var/tmp/made"), "utf8")).toBe("written\n");
+    await cell[Symbol.asyncDispose]();
+    expect(await runc.traces(work.plan.run)).toEqual([]);
+  });
+});
+
 describe("a start that fails", () => {
   const wrong = "#!/bin/sh\n";
   it.each([

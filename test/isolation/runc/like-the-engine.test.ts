@@ -21,7 +21,7 @@ const LOOK = `
 while read -r _ _ _ _ path options rest; do echo "mount $path $options $rest"; done < /proc/self/mountinfo
 grep -E '^(Uid|Gid|Groups|Cap|NoNewPrivs|Seccomp)' /proc/self/status
 cat /proc/self/limits; env | grep -v ^CORRAL_ | sort
-ls -la /dev | sed 's/ [A-Z][a-z][a-z] .* / /'; ls -la /dev/pts /dev/shm | wc -l
+ls -A -l /dev | sed 's/ [A-Z][a-z][a-z] .* / /'; ls -la /dev/pts /dev/shm | wc -l
 cat /etc/hostname /etc/hosts /etc/resolv.conf; uname -n
 cat /proc/self/oom_score_adj; umask; ulimit -a; cat /proc/1/comm
 for file in /proc/keys /proc/kcore /proc/timer_list /proc/sysrq-trigger /sys/firmware /proc/acpi /proc/sys/kernel/core_pattern; do

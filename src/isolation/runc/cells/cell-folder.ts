@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { chmod, mkdir, rename, rm, writeFile } from "node:fs/promises";
+import { mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { hasCode } from "../../../platform/errno.ts";
 import type { Plan } from "../../plan/plan.ts";
@@ -22,9 +22,7 @@ export async function makeCellFolder(paths: RuncPaths, maker: Maker, plan: Plan)
   try {
     const labels = labelsFor(maker, "cell", cellId(maker.sealKey, plan.run), plan);
     await writeFile(draft.labels, JSON.stringify(labels), { mode: 0o600 });
-    await Promise.all([draft.upper, draft.work, draft.root].map((dir) => mkdir(dir, { mode: 0o700 })));
-    // It becomes the root directory of the cell.
-    await chmod(draft.upper, 0o755);
+    await Promise.all([draft.over, draft.root].map((made) => mkdir(made, { mode: 0o700 })));
     await rename(draft.dir, cell.dir);
     return cell;
   } catch (error) {

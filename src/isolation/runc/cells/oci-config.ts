@@ -1,10 +1,9 @@
 import { gateCommand } from "../../gate/script.ts";
 import type { Plan, PlannedUser } from "../../plan/plan.ts";
-import { plannedSeccomp } from "../../seccomp/planned-profile.ts";
 import { cgroupsPath } from "../model/layout.ts";
 import type { RuncOptions } from "../model/options.ts";
 import { hasInit, INIT_PATH, type MountSources, ociMounts } from "./oci-mounts.ts";
-import { ociSeccomp } from "./oci-seccomp.ts";
+import type { OciFilters } from "./oci-seccomp.ts";
 
 /** The kernel's own default. */
 const CPU_PERIOD_US = 100_000;
@@ -45,13 +44,14 @@ export interface ConfigRequest extends MountSources {
   readonly id: string;
   /** Relative to the cell's directory. */
   readonly root: string;
-  readonly options: Pick<RuncOptions, "seccomp" | "cgroups" | "apparmor">;
+  readonly options: Pick<RuncOptions, "cgroups" | "apparmor">;
+  readonly filters: OciFilters;
   /** Version 2 of control groups hides where a cell is in them. */
   readonly ownCgroupNamespace: boolean;
 }
 
 /** Translates a plan for runc (OCI runtime specification 1.0.2), and decides nothing. */
-export function ociConfig({ plan, id, root, options, ownCgroupNamespace, ...sources }: ConfigRequest): object {
+export function ociConfig({ plan, id, root, options, filters, ownCgroupNamespace, ...sources }: ConfigRequest): object {
   const { hardening, limits, keeper: first = plan.user } = plan;
   const gate = gateCommand(plan);
   return {
@@ -81,9 +81,7 @@ export function ociConfig({ plan, id, root, options, ownCgroupNamespace, ...sour
       namespaces: ["mount", "network", "uts", "pid", "ipc", ...(ownCgroupNamespace ? ["cgroup"] : [])].map((type) => ({
         type,
       })),
-      ...(hardening.seccomp === "corral"
-        ? { seccomp: ociSeccomp(plannedSeccomp(plan, options.seccomp), process.arch) }
-        : {}),
+      ...(hardening.seccomp === "corral" ? { seccomp: filters.of(plan) } : {}),
       maskedPaths: MASKED_PATHS,
       readonlyPaths: READ_ONLY_PATHS,
     },

@@ -1,3 +1,5 @@
+import { plannedSeccomp } from "../../seccomp/planned-profile.ts";
+
 /** A filter of system calls as runc reads it (OCI runtime specification, `linux.seccomp`). */
 export interface OciSeccomp {
   readonly defaultAction: string;
@@ -60,6 +62,24 @@ export function ociSeccomp(profile: string, arch: string): OciSeccomp {
       return includes?.arches?.includes(own.engine) === false ? [] : [translated];
     }),
   };
+}
+
+/** The filters of all plans, each translated once. `strictest`: as for {@link plannedSeccomp}. */
+export class OciFilters {
+  readonly #strictest: string;
+  /** By their text; as many as there are kinds of plans. */
+  readonly #translated = new Map<string, OciSeccomp>();
+
+  constructor(strictest: string) {
+    this.#strictest = strictest;
+  }
+
+  of(plan: Parameters<typeof plannedSeccomp>[0]): OciSeccomp {
+    const profile = plannedSeccomp(plan, this.#strictest);
+    const filter = this.#translated.get(profile) ?? ociSeccomp(profile, process.arch);
+    this.#translated.set(profile, filter);
+    return filter;
+  }
 }
 
 function refuseOthers(what: string, keys: readonly string[], known: readonly string[]): void {

@@ -35,6 +35,8 @@ export interface RuncRequest {
   readonly id: string;
   readonly cell: CellPaths;
   readonly image: ImageRoot;
+  /** Whether the plan lets the worker write in it. */
+  readonly root: "read-only" | "writable";
   /** The static binary that starts every cell. */
   readonly gate: string;
   readonly runc: string;
@@ -44,26 +46,28 @@ export interface RuncRequest {
 }
 
 /**
- * Mounts the cell's root file system where nothing of this machine sees it, and becomes runc: the mount ends with the last process
- * of the cell, in whatever way. `$0` is the gate's binary, whose programs depend on nothing of this machine.
+ * Mounts the cell's root file system where nothing of this machine sees it, and becomes runc: the mounts end with the last process
+ * of the cell, in whatever way. `$0` is the gate's binary, whose programs depend on nothing of this machine. In a read-only root
+ * file system only mount points are made: in memory they are made faster, and nobody needs to remove them.
  */
-const MOUNT_AND_RUN = `"$0" mount -t overlay -o "$1" corral "$2" && shift 2 && exec "$@"`;
+const MOUNT_AND_RUN = `{ [ "$1" = writable ] || "$0" mount -t tmpfs -o size=1m,mode=0700 corral over; } &&
+"$0" mkdir -m 755 over/upper over/work && "$0" mount -t overlay -o "$2" corral root && shift 2 && exec "$@"`;
 
 /**
  * Relative to the cell's directory, whose path may have any characters. Nothing of it needs to survive a crash of the machine:
- * without \`volatile\`, the end of each cell would write out the whole disk.
+ * without `volatile`, the end of each cell would write out the whole disk.
  */
 function overlayOptions(image: ImageRoot): string {
-  return `volatile,lowerdir=${image.layers.join(":")},upperdir=upper,workdir=work`;
+  return `volatile,lowerdir=${image.layers.join(":")},upperdir=over/upper,workdir=over/work`;
 }
 
 /** runc is a program of Go, which by default prepares for all processors of the machine. It does one thing after another. */
 const RUNC_ENV = { ...SYSTEM_ENV, GOMAXPROCS: "1" };
 
 export function startRunc(request: RuncRequest): RuncProcess {
-  const { id, cell, image, gate, runc, state } = request;
+  const { id, cell, image, gate, runc, state, root } = request;
   const run = [runc, "--root", state, "--log", cell.log, "--log-format", "json", "run", "--keep", "--bundle", ".", id];
-  const shell = [gate, "sh", "-c", MOUNT_AND_RUN, gate, overlayOptions(image), "root", ...run];
+  const shell = [gate, "sh", "-c", MOUNT_AND_RUN, gate, root, overlayOptions(image), ...run];
   const child = spawn(gate, ["unshare", "--mount", ...shell], {
     cwd: cell.dir,
     argv0: "busybox",

@@ -26,6 +26,7 @@ import { runcCell } from "./cell.ts";
 import { CellNameTaken, makeCellFolder } from "./cell-folder.ts";
 import type { CommandPlace } from "./exec.ts";
 import { ociConfig } from "./oci-config.ts";
+import type { OciFilters } from "./oci-seccomp.ts";
 import { type RuncProcess, type RuncRequest, startRunc } from "./runc-process.ts";
 
 /** How often a cell is made before its start has failed. */
@@ -35,6 +36,7 @@ const END_MS = 10_000;
 
 export interface StartOptions extends RuncOptions {
   readonly nameFiles: NameFileSet;
+  readonly filters: OciFilters;
 }
 
 /** The parts of a verified cell, from which each kind of cell is made. */
@@ -148,7 +150,7 @@ async function startOnce(
   input: RuncRequest["input"],
   remains: CellRemains,
 ): Promise<Started> {
-  const { maker, paths, images, nameFiles, programs } = options;
+  const { maker, paths, images, nameFiles, filters, programs } = options;
   const { plan, signal, pins } = request;
   const { id } = remains;
   signal.throwIfAborted();
@@ -157,7 +159,15 @@ async function startOnce(
   const gate = plan.mounts.find(({ path }) => path === GATE_PATH)?.host;
   if (gate === undefined) throw new Error("the plan has no gate");
   const sources = { pins, names: await nameFiles.files(), init: programs.init };
-  const config = ociConfig({ plan, id, root: "root", options, ownCgroupNamespace: isUnified(), ...sources });
+  const config = ociConfig({
+    plan,
+    id,
+    root: "root",
+    options,
+    filters,
+    ownCgroupNamespace: isUnified(),
+    ...sources,
+  });
 
   const folder = await makeCellFolder(paths, maker, plan);
   remains.folder = folder;
@@ -171,6 +181,7 @@ async function startOnce(
     gate,
     runc: programs.runc,
     state: paths.state,
+    root: plan.hardening.readOnlyRoot ? "read-only" : "writable",
     input,
     onOutput: request.onOutput,
   });

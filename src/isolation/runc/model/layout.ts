@@ -28,9 +28,8 @@ export function cellPaths(dir: string) {
     config: join(dir, "config.json"),
     /** runc's own messages. */
     log: join(dir, "log"),
-    /** What is written over the image, and the kernel's work directory of that overlay. */
-    upper: join(dir, "upper"),
-    work: join(dir, "work"),
+    /** What is written over the image, if the worker may write there; otherwise that is in memory, unseen by this machine. */
+    over: join(dir, "over"),
     /** An empty directory. The cell's root file system is mounted there, in a mount namespace that this machine does not see. */
     root: join(dir, "root"),
   };
