@@ -10,13 +10,16 @@ import { connect, engineUnavailable } from "../../../src/isolation/engine/connec
 import { resolveEndpoint } from "../../../src/isolation/engine/endpoint.ts";
 import { EngineUnavailableError } from "../../../src/isolation/port/engine.ts";
 
+/** What is read of an Engine when it is opened. */
+const INFO = { DockerRootDir: "/var/lib/docker", ServerVersion: "28.0.0", Driver: "overlay2" };
+
 let dir: string;
 let engine: Server;
 let socket: string;
 
 /** An Engine that answers its ping, and says where its data is. */
 const answer: RequestListener = (request, response) =>
-  response.end(request.url?.endsWith("/info") ? JSON.stringify({ DockerRootDir: "/var/lib/docker" }) : "OK");
+  response.end(request.url?.endsWith("/info") ? JSON.stringify(INFO) : "OK");
 
 beforeEach(async () => {
   dir = await mkdtemp(join(tmpdir(), "corral-connect-"));

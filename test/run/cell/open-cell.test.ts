@@ -196,8 +196,8 @@ describe.each(KINDS)("a cell of the kind %s", (name) => {
     cell.begin({ ...OWNER, run: "other" }, SERVICE);
     const { plan } = cell;
     expect(f.events).toEqual([
-      { type: "started", ...OWNER, plan },
-      { type: "started", ...OWNER, run: "other", plan },
+      { type: "started", ...OWNER, driver: "engine", plan },
+      { type: "started", ...OWNER, run: "other", driver: "engine", plan },
     ]);
   });
 
