@@ -7,6 +7,7 @@ import type { Maker } from "../../port/labels.ts";
 import { DRAFT_PREFIX, type RuncPaths } from "../model/layout.ts";
 import type { RuncOptions } from "../model/options.ts";
 import { removeCell } from "../remains/remove-cell.ts";
+import { endStarters } from "../remains/starters.ts";
 import { recordedCells } from "./recorded-cells.ts";
 
 /** Nothing of a cell exists before its directory has its name, which takes some milliseconds. */
@@ -22,7 +23,9 @@ export async function reapCells(
   for (const { run, id, ownerAlive } of await recordedCells(how.paths, maker)) {
     if (ownerAlive) continue;
     try {
-      await removeCell(how, id, join(how.paths.cells, run));
+      const dir = join(how.paths.cells, run);
+      await endStarters(dir);
+      await removeCell(how, id, dir);
       removed.push(run);
     } catch (error) {
       failures.push(error as Error);
