@@ -102,7 +102,9 @@ function lazyFiles(): Plugin {
       const lazy = code.replace(other, (line, name, file) =>
         names.has(name) ? `let ${name}$loaded;\nconst ${name} = () => ${name}$loaded ??= require("${file}");` : line,
       );
-      return lazy.replace(/\b(require_[\w$]+)(?=\.)/g, (name) => (names.has(name) ? `(${name}())` : name));
+      return lazy
+        .replace(/\b(require_[\w$]+)(?=\.)/g, (name) => (names.has(name) ? `(${name}())` : name))
+        .replace(/\bimport\(("node:[\w/]+")\)/g, "Promise.resolve(require($1))");
     },
   };
 }

@@ -11,7 +11,7 @@ import {
   writeSync,
 } from "node:fs";
 import { dirname, join } from "node:path";
-import { constants, Script } from "node:vm";
+import { Script } from "node:vm";
 
 type Wrapper = (exports: object, load: (name: string) => unknown, module: object, file: string, dir: string) => void;
 /** What V8 compiled, by the name of the file. */
@@ -24,7 +24,8 @@ const NAMED_BY_CONTENT = /-[\w-]{8}\.cjs$/;
 
 /**
  * Loads the files of the bundle, and keeps what V8 compiled of them for the next start of the same command. Node's own cache has only what
- * is compiled before a file runs. This one is written at the end, so it has the functions that the command called, and no others.
+ * is compiled before a file runs. This one is written at the end, so it has the functions that the command called, and no others. The files
+ * have no `import()`: Node warns of one in code that is compiled in this way.
  *
  * `keptIn`: a file in a directory in which only this user can write, because what is read there runs. Null: nothing is kept.
  */
@@ -44,7 +45,6 @@ export function compiledFiles(dir: string, keptIn: string | null): (name: string
     const cachedData = kept.get(name);
     const script = new Script(source, {
       filename: file,
-      importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
       ...(cachedData && { cachedData }),
     });
     if (NAMED_BY_CONTENT.test(name) && (!cachedData || script.cachedDataRejected)) fresh.set(name, script);

@@ -81,7 +81,8 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
   const changesets = await Changesets.open(stateDir, env, () => log.info("an interrupted application was finished"));
   const fleets = new StartedFleets({ logs, record: new FleetRecord(stateDir), log, over: over.signal });
   const sessions = new OpenSessions(log, over.signal);
-  await logs.prepare({ type: "interrupted" });
+  const unended = await unendedOf(opened, fleets, log);
+  await logs.prepare({ type: "interrupted" }, new Set([...unended.values()].flat()));
   const served = { stateDir, projects, inbox, changesets, runs, fleets, sessions, logs, uploads, over: over.signal };
   const router = new Router(routesOf(served, env, packageVersion()));
   const tokens = new Tokens(stateDir);
@@ -95,7 +96,7 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
     known: (request) => listener.known(request),
   });
   // After a service that was killed its containers are removed, and its fleets go on.
-  void resume(opened, fleets, { stateDir, engineEnv: env }, log);
+  void resume(unended, fleets, { stateDir, engineEnv: env }, log);
   const rest = opening.move();
   return {
     address: listener.address,
@@ -108,8 +109,22 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
   };
 }
 
+type Unended = ReadonlyMap<ServedProject, readonly string[]>;
+
+async function unendedOf(projects: readonly ServedProject[], fleets: StartedFleets, log: Log): Promise<Unended> {
+  const unended = new Map<ServedProject, readonly string[]>();
+  for (const project of projects) {
+    try {
+      unended.set(project, await fleets.unended(project));
+    } catch (error) {
+      log.warn({ project: project.name, error: (error as Error).name }, "fleets of a project could not be looked for");
+    }
+  }
+  return unended;
+}
+
 async function resume(
-  projects: readonly ServedProject[],
+  unended: Unended,
   fleets: StartedFleets,
   machine: Parameters<typeof reapCells>[0],
   log: Log,
@@ -119,10 +134,7 @@ async function resume(
   } catch (error) {
     log.warn({ error: (error as Error).name }, "the Engine does not answer: runs will be refused until it does");
   }
-  for (const project of projects)
-    await fleets.resume(project).catch((error: Error) => {
-      log.warn({ project: project.name, error: error.name }, "fleets of a project could not be looked for");
-    });
+  for (const [project, ids] of unended) await fleets.resume(project, ids);
 }
 
 /** Each folder once. Their files are checked now, so that a service does not begin with projects that cannot run. */

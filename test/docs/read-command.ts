@@ -33,7 +33,7 @@ export async function faultOf(words: readonly string[]): Promise<string | null> 
   const { command } = await programFor(terminal, words);
   let reached = false;
   const withoutActions = (one: Command): void => {
-    if (one.commands.length === 0)
+    if (one.commands.length === 0 || hasAction(one))
       one.action(() => {
         reached = true;
       });
@@ -46,4 +46,9 @@ export async function faultOf(words: readonly string[]): Promise<string | null> 
     return printed.trim() || String(error);
   }
   return reached ? null : "it names no command";
+}
+
+/** Of a command with verbs of its own that also does something without one; commander does not show it. */
+function hasAction(command: Command): boolean {
+  return (command as unknown as { _actionHandler: unknown })._actionHandler !== null;
 }

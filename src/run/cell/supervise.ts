@@ -30,7 +30,7 @@ export async function supervise(cell: Cell, bounds: SupervisionBounds): Promise<
   const { promise: unanswered, resolve: giveUp } = Promise.withResolvers<CellExit>();
   const timers: NodeJS.Timeout[] = [];
   const after = (ms: number, action: () => void): void => {
-    timers.push(setTimeout(action, Math.min(ms, MAX_TIMER_MS)));
+    timers.push(setTimeout(action, Math.max(0, Math.min(ms, MAX_TIMER_MS))));
   };
   // If the engine cannot be asked to kill, the exit reports that; there is nothing to add here.
   const kill = (signal: "SIGTERM" | "SIGKILL"): void => void cell.kill(signal).catch(() => {});

@@ -49,19 +49,26 @@ export class StartedFleets {
     return id;
   }
 
-  /** Continues what an earlier service has started in this project and not ended. */
-  async resume(project: ServedProject): Promise<void> {
-    const fleets = new Map((await listFleets(project.place, MAX_LOOKED)).map((fleet) => [fleet.id, fleet]));
+  /** What an earlier service has started in this project and not ended. */
+  async unended(project: ServedProject): Promise<string[]> {
+    const states = new Map((await listFleets(project.place, MAX_LOOKED)).map(({ id, state }) => [id, state]));
+    const unended: string[] = [];
     for (const id of await this.#record.list(project.dir)) {
-      const state = fleets.get(id)?.state;
-      if (state !== "interrupted" && state !== "paused") {
-        await this.#record.remove(project.dir, id);
-        continue;
-      }
+      const state = states.get(id);
+      if (state === "interrupted" || state === "paused") unended.push(id);
+      else await this.#record.remove(project.dir, id);
+    }
+    return unended;
+  }
+
+  /** Continues these fleets of a project, whose logs are open. */
+  async resume(project: ServedProject, unended: readonly string[]): Promise<void> {
+    for (const id of unended) {
       try {
         await this.start(project, async () => ({ kind: "resume", fleet: id }));
         this.#log.info({ project: project.name, fleet: id }, "fleet continued");
       } catch (error) {
+        this.#logs.append(id).end();
         this.#log.warn(
           { project: project.name, fleet: id, error: (error as Error).name },
           "a fleet could not be continued",

@@ -48,15 +48,19 @@ export class EventLogs {
     this.#dir = join(statePaths(stateDir).service, "events");
   }
 
-  /** Ready for logs; removes the oldest. Those that a dead service left open get `last` as their end. */
-  async prepare(last: LoggedEvent): Promise<void> {
+  /**
+   * Ready for logs; removes the oldest. Those that a dead service left open get `last` as their end. Those of `continued` stay open
+   * or are opened again: a client that follows one waits for what comes.
+   */
+  async prepare(last: LoggedEvent, continued: ReadonlySet<string> = new Set()): Promise<void> {
     await mkdir(this.#dir, { recursive: true, mode: 0o700 });
     await this.prune();
     for (const name of await this.#names()) {
-      if (existsSync(this.#path(name, ".end"))) continue;
+      const isOver = existsSync(this.#path(name, ".end"));
+      if (isOver && !continued.has(name)) continue;
       const log = this.append(name);
-      log.write(last);
-      log.end();
+      if (!isOver) log.write(last);
+      if (!continued.has(name)) log.end();
     }
   }
 
