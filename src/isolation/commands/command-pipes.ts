@@ -20,6 +20,7 @@ export class PipeNames {
   readonly #dir: string;
   readonly #ready: string[] = [];
   #making: Promise<void> | null = null;
+  #isClosed = false;
 
   constructor(dir: string) {
     this.#dir = dir;
@@ -27,7 +28,7 @@ export class PipeNames {
 
   /** Makes more ahead, if there are few. */
   prepare(): void {
-    if (this.#ready.length > BATCH / 2 || this.#making !== null) return;
+    if (this.#isClosed || this.#ready.length > BATCH / 2 || this.#making !== null) return;
     this.#making = this.#make().finally(() => {
       this.#making = null;
     });
@@ -40,8 +41,15 @@ export class PipeNames {
       const name = this.#ready.shift();
       this.prepare();
       if (name !== undefined) return new CommandPipes(this.#dir, name);
+      if (this.#isClosed) throw new EngineTrouble("the cell has ended");
       await this.#making;
     }
+  }
+
+  /** Makes no more. Afterwards the directory can be removed: nothing writes to it. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await this.#making?.catch(() => {});
   }
 
   async #make(): Promise<void> {

@@ -53,7 +53,7 @@ export function commandsDir({ mounts }: Plan): string {
  * Starts commands through a cell's first process (`server-script.ts`), without the engine (docs/architecture.md,
  * fact: commands-without-the-engine). What a command prints comes over named pipes that Corral made.
  */
-export class CommandServer implements Disposable {
+export class CommandServer implements AsyncDisposable {
   readonly #link: FirstProcessLink;
   readonly #names: PipeNames;
   readonly #commands = new Map<string, RunningCommand>();
@@ -124,9 +124,10 @@ export class CommandServer implements Disposable {
     return answer?.kind === "counted" ? answer : null;
   }
 
-  [Symbol.dispose](): void {
+  async [Symbol.asyncDispose](): Promise<void> {
     this.#end({ kind: "lost", reason: "the cell was removed" });
     for (const output of this.#held) output.close();
+    await this.#names.close();
   }
 
   async #ask(request: (name: string) => string): Promise<Answer | null> {

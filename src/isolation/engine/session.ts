@@ -51,7 +51,7 @@ export function dockerCommands(
   return {
     ...cell,
     async [Symbol.asyncDispose]() {
-      server[Symbol.dispose]();
+      await server[Symbol.asyncDispose]();
       await cell[Symbol.asyncDispose]();
     },
     async exec(request: ExecRequest) {

@@ -58,7 +58,7 @@ export function runcCommands(
   return {
     ...session,
     async [Symbol.asyncDispose]() {
-      server[Symbol.dispose]();
+      await server[Symbol.asyncDispose]();
       await cell[Symbol.asyncDispose]();
     },
     exec: (request) => (request.tty === undefined ? server.exec(request) : session.exec(request)),
