@@ -25,7 +25,7 @@ export interface DecidedQuestion extends OpenQuestion {
   readonly decidedAt: string;
   readonly outcome: Decision["outcome"] | "withdrawn";
   readonly scope: ApprovalScope | null;
-  /** Null: nobody; no answer came in time, or nothing waits for it any more. */
+  /** Null: no user; the answer did not come in time, or nothing waits for it any more. */
   readonly by: string | null;
 }
 
@@ -38,14 +38,14 @@ export interface InboxAnswer {
   readonly by: string;
 }
 
-/** `decided`: somebody else was faster. `changed`: it is not what was shown. `lasting`: `once` would have no effect. */
+/** `decided`: another user decided before. `changed`: it is not what was shown. `lasting`: `once` would have no effect. */
 export type Answered = "ok" | "unknown" | "decided" | "changed" | "lasting" | "directory";
 
 interface Open extends OpenQuestion {
   readonly settle: (decision: Decision) => void;
 }
 
-/** Where questions of all projects wait until one of several people or programs decides, whoever is first. */
+/** Where questions of all projects wait until the first of several people or programs decides. */
 export class Inbox {
   readonly #open = new Map<string, Open>();
   readonly #decided = new Map<string, DecidedQuestion>();

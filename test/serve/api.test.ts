@@ -233,7 +233,10 @@ describe("the description", () => {
     const { name } = (await service.ask("GET", "/v1/projects")).json.projects[0];
     const { workers, problems } = (await service.ask("GET", `/v1/projects/${name}/workers`)).json;
     expect([workers.length, problems]).toEqual([11, []]);
-    expect((await service.ask("GET", `/v1/projects/${name}/workers/echo`)).json).toMatchObject({ worker: "echo" });
+    const explained = (await service.ask("GET", `/v1/projects/${name}/workers/echo`)).json;
+    expect(explained).toMatchObject({ worker: "echo" });
+    expect(JSON.stringify(explained)).not.toContain(project.dir);
+    expect(JSON.stringify(explained)).not.toContain(project.stateDir);
     expect((await service.ask("GET", "/v1/grants")).json).toEqual({ grants: [] });
     expect((await service.ask("DELETE", "/v1/grants/0123456789ab")).status).toBe(404);
     const first = (await service.ask("GET", "/v1/audit?limit=3")).json;

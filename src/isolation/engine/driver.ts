@@ -3,8 +3,7 @@ import PQueue from "p-queue";
 import { z } from "zod";
 import type { Violation } from "../../sandbox/violation.ts";
 import { formatOwner } from "../../state/owner.ts";
-import { CommandServer, commandsDir } from "../commands/command-server.ts";
-import { SERVER_SCRIPT } from "../commands/server-script.ts";
+import { startCommandCell } from "../commands/command-cell.ts";
 import { fillSecrets } from "../commands/session-scripts.ts";
 import { reportWithin } from "../gate/await-report.ts";
 import { parseGateReport } from "../gate/report.ts";
@@ -28,7 +27,7 @@ import { imageFacts } from "./images/inspect.ts";
 import { enterByContainer } from "./listening-container.ts";
 import { listVolumes, ownerOfVolume, pinnedVolumes } from "./pinned-volume.ts";
 import { listCells, type ReapScope, reap } from "./reap.ts";
-import { dockerCommands, dockerSession } from "./session.ts";
+import { dockerSession, execAtTerminal } from "./session.ts";
 
 /** More starts at once do not end sooner: the Engine is the limit (docs/architecture.md, fact: engine-start-ceiling). */
 const MAX_CONCURRENT_STARTS = 4;
@@ -114,22 +113,15 @@ async function opened(started: Start<SessionCell>, { plan, secrets }: StartReque
   }
 }
 
-/** Released at once: its first process then waits for commands. */
-async function startServer(options: StartOptions, request: StartRequest): Promise<Start<SessionCell>> {
-  let server: CommandServer | undefined;
-  const onOutput: StartRequest["onOutput"] = (stream, chunk) => {
-    if (stream === "stdout") server?.add(chunk);
-  };
-  const parts = await started(options, { ...request, onOutput }, "lasting");
-  if (!parts.ok) return parts;
-  const { cell, attachment, container } = parts;
-  server = new CommandServer({
-    dir: commandsDir(request.plan),
-    write: (text) => attachment.write(text),
-    exit: cell.exit,
+function startServer(options: StartOptions, request: StartRequest): Promise<Start<SessionCell>> {
+  return startCommandCell(request, {
+    start: (asked) => started(options, asked, "lasting"),
+    write: ({ attachment }, text) => attachment.write(text),
+    execAtTerminal:
+      ({ cell, container }, server) =>
+      (asked) =>
+        execAtTerminal(cell, container, request.plan, server, asked),
   });
-  cell.release(Buffer.from(SERVER_SCRIPT));
-  return { ok: true, cell: dockerCommands(cell, container, request.plan, server) };
 }
 
 /** Released at once: it then waits for the first item. */

@@ -1,11 +1,12 @@
 import type Docker from "dockerode";
 import { within } from "../../platform/within.ts";
+import { CELL_END_MS } from "../commands/command-cell.ts";
 import type { CommandServer } from "../commands/command-server.ts";
 import { OOM_KILLS_SCRIPT, parseOomKills } from "../commands/command-start.ts";
 import { SCRIPT_MS, SIGNAL_ALL_SCRIPT } from "../commands/session-scripts.ts";
 import { GATE_PATH, type Plan, type PlannedUser } from "../plan/plan.ts";
 import type { Cell } from "../port/cell.ts";
-import type { ExecExit, ExecRequest, SessionCell } from "../port/exec.ts";
+import type { Exec, ExecExit, ExecRequest, SessionCell } from "../port/exec.ts";
 import { execIn, type RawExit } from "./exec.ts";
 
 /** A container whose first process only waits, and in which commands run one after another as the worker's user. */
@@ -40,41 +41,20 @@ export function dockerSession(cell: Cell, container: Docker.Container, { user, k
   };
 }
 
-/** A container whose first process starts commands. One at a terminal is started by the Engine, as the worker's user. */
-export function dockerCommands(
+/** A command at a terminal, beside those that the first process starts. */
+export async function execAtTerminal(
   cell: Cell,
   container: Docker.Container,
   { user }: Plan,
   server: CommandServer,
-): SessionCell {
-  const askOomKills = () => server.oomKills();
-  return {
-    ...cell,
-    async [Symbol.asyncDispose]() {
-      await server[Symbol.asyncDispose]();
-      await cell[Symbol.asyncDispose]();
-    },
-    async exec(request: ExecRequest) {
-      if (request.tty === undefined) return await server.exec(request);
-      const exec = await execIn(container, user, request);
-      return { ...exec, exit: exec.exit.then((exit) => judged(exit, cell, askOomKills)) };
-    },
-    async signalAll(signal) {
-      const gone = await server.signalAll(signal);
-      if (!gone && signal === "SIGKILL")
-        await within(
-          cell.kill("SIGKILL").catch(() => {}),
-          CELL_END_MS,
-        );
-      return gone;
-    },
-  };
+  request: ExecRequest,
+): Promise<Exec> {
+  const exec = await execIn(container, user, request);
+  return { ...exec, exit: exec.exit.then((exit) => judged(exit, cell, () => server.oomKills())) };
 }
 
 /** Exit code of a program that a SIGKILL ended: from Corral, another program, or the kernel for memory. */
 const KILLED = 137;
-/** How long to wait for the end of a cell in which nothing can be started any more. */
-const CELL_END_MS = 5000;
 
 /** Null if the cell did not answer. */
 type OomKills = { readonly oomKills: number | null } | null;

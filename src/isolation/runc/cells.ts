@@ -1,7 +1,6 @@
 import { availableParallelism } from "node:os";
 import PQueue from "p-queue";
-import { CommandServer, commandsDir } from "../commands/command-server.ts";
-import { SERVER_SCRIPT } from "../commands/server-script.ts";
+import { startCommandCell } from "../commands/command-cell.ts";
 import { fillSecrets } from "../commands/session-scripts.ts";
 import { NameFileSet } from "../network/name-files.ts";
 import type { ServingCell } from "../port/cell.ts";
@@ -9,7 +8,7 @@ import type { Start, StartRequest } from "../port/driver.ts";
 import type { SessionCell } from "../port/exec.ts";
 import { Answers, servingCell } from "../serving/serving-cell.ts";
 import { OciFilters } from "./cells/oci-seccomp.ts";
-import { runcCommands, runcSession } from "./cells/session.ts";
+import { runcSession } from "./cells/session.ts";
 import { type StartOptions, startVerified } from "./cells/start.ts";
 import type { RuncCells } from "./model/cells.ts";
 import type { RuncOptions } from "./model/options.ts";
@@ -53,22 +52,12 @@ async function startSession(options: StartOptions, request: StartRequest): Promi
   }
 }
 
-/** Released at once: its first process then waits for commands. */
-async function startServer(options: StartOptions, request: StartRequest): Promise<Start<SessionCell>> {
-  let server: CommandServer | undefined;
-  const onOutput: StartRequest["onOutput"] = (stream, chunk) => {
-    if (stream === "stdout") server?.add(chunk);
-  };
-  const started = await startVerified(options, { ...request, onOutput }, "lasting");
-  if (!started.ok) return started;
-  const { cell, process, place, first } = started;
-  server = new CommandServer({
-    dir: commandsDir(request.plan),
-    write: (text) => process.write(text),
-    exit: cell.exit,
+function startServer(options: StartOptions, request: StartRequest): Promise<Start<SessionCell>> {
+  return startCommandCell(request, {
+    start: (asked) => startVerified(options, asked, "lasting"),
+    write: ({ process }, text) => process.write(text),
+    execAtTerminal: ({ cell, place, first }) => runcSession(cell, place, () => first.isAlive()).exec,
   });
-  cell.release(Buffer.from(SERVER_SCRIPT));
-  return { ok: true, cell: runcCommands(cell, place, () => first.isAlive(), server) };
 }
 
 /** Released at once: it then waits for the first item. */

@@ -70,8 +70,15 @@ export function projectRoutes(served: Served, engineEnv: Readonly<Record<string,
           stateDir,
           engineEnv,
         });
-        return { status: 200, json: explained };
+        return { status: 200, json: withoutHostPaths(explained) };
       },
     ),
   ];
+}
+
+/** What a mount shows is the host's business: a client knows it by its path in the cell. */
+function withoutHostPaths<Shown>(shown: Shown): Shown {
+  const isHostPath = (key: string, value: unknown): boolean =>
+    (key === "host" || key === "origin") && typeof value === "string" && value.startsWith("/");
+  return JSON.parse(JSON.stringify(shown, (key, value) => (isHostPath(key, value) ? undefined : value)));
 }

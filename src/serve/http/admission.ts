@@ -45,7 +45,7 @@ function isAny(host: string): boolean {
 export function checkMeant({ headers, url = "", rawHeaders }: IncomingMessage, names: OwnNames): void {
   const { host = "", origin } = headers;
   const wrong = new ServiceFault(403, "FOREIGN_REQUEST", "the request was not meant for this service");
-  // Node keeps the first of several; a proxy may have looked at another one.
+  // Node keeps the first of several; a proxy may have checked another one.
   if (countOf(rawHeaders, "host") !== 1 || !isOwnHost(host.toLowerCase(), names)) throw wrong;
   if (origin !== undefined && origin.toLowerCase() !== `http://${host.toLowerCase()}`) throw wrong;
   const site = headers["sec-fetch-site"];

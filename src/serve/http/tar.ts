@@ -10,7 +10,7 @@ export interface TarEntry {
   readonly content: AsyncIterable<Buffer>;
 }
 
-/** Packs entries as they are read. Paths are relative and none leads up; nobody's user, group or time is in it. */
+/** Packs entries as they are read. Paths are relative and none leads up; users, groups and times are left out. */
 export async function* tarOf(entries: AsyncIterable<TarEntry>): AsyncGenerator<Buffer, void, undefined> {
   const pack = tar.pack();
   const packing = fill(pack, entries);

@@ -10,7 +10,7 @@ import type { ServedProject } from "../projects/served-project.ts";
 
 /** Each may have a container. */
 const MAX_SESSIONS = 64;
-/** A session that nobody uses ends; what it wrote waits. */
+/** A session that is not used ends; what it wrote waits. */
 export const IDLE_MS = 30 * 60_000;
 /** Calls of one session at once. */
 const MAX_CALLS = 16;

@@ -41,7 +41,7 @@ export class StartedFleets {
       .finally(() => {
         this.#count -= 1;
       });
-    // If it ends without having loaded anything, somebody must be told.
+    // If it ends without having loaded anything, the caller still gets an answer.
     void over.then(() => loaded.reject(new RequestError("FLEET_REFUSED", "", "the fleet ended before it had begun")));
     const id = await loaded.promise;
     this.#running.set(id, over);

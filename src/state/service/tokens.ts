@@ -107,7 +107,7 @@ export class Tokens {
     const text = await readFile(this.#file, "utf8").catch(nullFor("ENOENT"));
     if (text === null) return [];
     const stored = text.length > MAX_FILE_BYTES ? null : storedIn(text);
-    // Absence denies: with an unreadable file nobody is let in.
+    // Absence denies: if the file is unreadable, no token is valid.
     if (stored === null)
       throw new TokenFileError(
         `${this.#file} cannot be read. Remove it, and make new tokens with \`corral serve token create\``,

@@ -55,7 +55,7 @@ export class UploadBatch implements AsyncDisposable {
     this.#dir = dir;
   }
 
-  /** Answers with the path of the file. The user of a cell may read it there; on the host nobody else can enter its folder. */
+  /** Answers with the path of the file. The user of a cell may read it there; on the host no other user can enter its folder. */
   async keep(content: Readable): Promise<string> {
     this.#count += 1;
     const path = join(this.#dir, String(this.#count));

@@ -139,6 +139,18 @@ describe("the root file system of a cell", () => {
   });
 });
 
+describe("a tree that is deeper than a path can be long", () => {
+  it("goes with the cell that wrote it over its image", async () => {
+    const { untrusted } = runc;
+    const policy = { ...untrusted, hardening: { ...untrusted.hardening, readOnlyRoot: false } };
+    const name = "d".repeat(200);
+    const deeper = `cd /var/tmp; i=0; while [ $i -lt 60 ]; do mkdir ${name}; cd ${name}; i=$((i + 1)); done`;
+    const { cell, plan } = await working(`${deeper}; echo ready; sleep 1000`, { policy });
+    await cell[Symbol.asyncDispose]();
+    expect(await runc.traces(plan.run)).toEqual([]);
+  });
+});
+
 describe("a start that fails", () => {
   const wrong = "#!/bin/sh\n";
   it.each([

@@ -48,7 +48,7 @@ export interface RuncRequest {
 /**
  * Mounts the cell's root file system where nothing of this machine sees it, and becomes runc: the mounts end with the last process
  * of the cell, in whatever way. `$0` is the gate's binary, whose programs depend on nothing of this machine. In a read-only root
- * file system only mount points are made: in memory they are made faster, and nobody needs to remove them.
+ * file system only mount points are made: in memory they are made faster, and need not be removed.
  */
 const MOUNT_AND_RUN = `{ [ "$1" = writable ] || "$0" mount -t tmpfs -o size=1m,mode=0700 corral over; } &&
 "$0" mkdir -m 755 over/upper over/work && "$0" mount -t overlay -o "$2" corral root && shift 2 && exec "$@"`;

@@ -1,5 +1,5 @@
 import { within } from "../../../platform/within.ts";
-import type { CommandServer } from "../../commands/command-server.ts";
+import { CELL_END_MS } from "../../commands/command-cell.ts";
 import { SCRIPT_MS, SIGNAL_ALL_SCRIPT } from "../../commands/session-scripts.ts";
 import { GATE_PATH } from "../../plan/plan.ts";
 import type { Cell } from "../../port/cell.ts";
@@ -8,8 +8,6 @@ import { type CommandPlace, execIn, type RawExit } from "./exec.ts";
 
 /** Exit code of a program that a SIGKILL ended: from Corral, another program, or the kernel for memory. */
 const KILLED = 137;
-/** How long to wait for the end of a cell in which nothing can be started any more. */
-const CELL_END_MS = 5000;
 
 /** A cell whose first process only waits, and in which commands run one after another as the worker's user. */
 export function runcSession(cell: Cell, place: CommandPlace, isAlive: () => boolean): SessionCell {
@@ -43,33 +41,6 @@ export function runcSession(cell: Cell, place: CommandPlace, isAlive: () => bool
         CELL_END_MS,
       );
       return false;
-    },
-  };
-}
-
-/** A cell whose first process starts commands. One at a terminal is started by runc, as the worker's user. */
-export function runcCommands(
-  cell: Cell,
-  place: CommandPlace,
-  isAlive: () => boolean,
-  server: CommandServer,
-): SessionCell {
-  const session = runcSession(cell, place, isAlive);
-  return {
-    ...session,
-    async [Symbol.asyncDispose]() {
-      await server[Symbol.asyncDispose]();
-      await cell[Symbol.asyncDispose]();
-    },
-    exec: (request) => (request.tty === undefined ? server.exec(request) : session.exec(request)),
-    async signalAll(signal) {
-      const gone = await server.signalAll(signal);
-      if (!gone && signal === "SIGKILL")
-        await within(
-          cell.kill("SIGKILL").catch(() => {}),
-          CELL_END_MS,
-        );
-      return gone;
     },
   };
 }

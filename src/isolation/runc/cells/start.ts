@@ -210,7 +210,7 @@ async function startOnce(
   return { ok: true, cell, process, place: { id, plan, folder, group, options }, first };
 }
 
-/** How often a cell that is starting is looked at. */
+/** How often Corral checks a cell that is starting. */
 const LOOK_MS = 2;
 const MAX_LOOKS = 15_000;
 

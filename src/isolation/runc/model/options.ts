@@ -17,7 +17,7 @@ export interface RuncOptions {
   readonly apparmor?: string;
 }
 
-/** Absolute paths of programs of this machine, which belong to root and which nobody else can write. */
+/** Absolute paths of programs of this machine, which belong to root and which no other user can write. */
 export interface RuncPrograms {
   readonly runc: string;
   /** The static init that the Engine's containers have as their first process, e.g. `/usr/bin/docker-init`. */

@@ -1,5 +1,6 @@
 import { readdir, rm, rmdir } from "node:fs/promises";
 import { join } from "node:path";
+import { removeTree } from "../../../files/host/remove-tree.ts";
 import { runSystemProgram } from "../../../files/host/system-program.ts";
 import { hasCode } from "../../../platform/errno.ts";
 import { cellPaths } from "../model/layout.ts";
@@ -25,13 +26,25 @@ export async function removeCell(
   if (cgroups === "systemd") await runSystemProgram(programs.runc, ["--root", paths.state, "delete", "--force", id]);
   await removeGroups(id);
   await rm(join(paths.state, id), { recursive: true, force: true });
-  const { labels } = cellPaths(dir);
+  const { labels, over } = cellPaths(dir);
   const names = await readdir(dir).catch((error: unknown) => {
     if (hasCode(error, "ENOENT")) return [];
     throw error;
   });
   const others = names.map((name) => join(dir, name)).filter((path) => path !== labels);
-  await Promise.all(others.map((path) => rm(path, { recursive: true, force: true })));
+  // A worker that may write over its image can make a tree there that is deeper than a path can be long.
+  const isWritten = (path: string): Promise<boolean> =>
+    readdir(path).then(
+      (inside) => inside.length > 0,
+      () => true,
+    );
+  await Promise.all(
+    others.map(async (path) =>
+      path === over && (await isWritten(path))
+        ? await removeTree(path)
+        : await rm(path, { recursive: true, force: true }),
+    ),
+  );
   await rm(labels, { force: true });
   await rmdir(dir).catch((error: unknown) => {
     if (!hasCode(error, "ENOENT")) throw error;
