@@ -1,6 +1,7 @@
 import type { FleetRecord } from "../fleet/journal/fleets.ts";
 import type { ItemFilter, ItemLog, JournalItem, ListedItem } from "../fleet/journal/item-details.ts";
 import type { FleetJournal } from "../fleet/journal/journal.ts";
+import type { Pace } from "../fleet/journal/pace.ts";
 import type { SummaryLine } from "../fleet/journal/results.ts";
 import type { FailureGroup } from "../fleet/model/cause.ts";
 import type { ItemResult } from "../fleet/model/item.ts";
@@ -26,8 +27,8 @@ export interface FleetPlace extends ProjectPlace {
 /** `interrupted`: the process that loaded or ran it has died. It can be resumed if its items were loaded. */
 export type ListedFleet = Omit<FleetRecord, "state"> & { readonly state: FleetRecord["state"] | "interrupted" };
 
-/** A fleet in detail. */
-export interface FleetDetails extends ListedFleet {
+/** A fleet in detail. Its pace is known while it runs. */
+export interface FleetDetails extends ListedFleet, Pace {
   /** How many items ended with which status and error code; the most frequent first. */
   readonly summary: readonly SummaryLine[];
   /** Failed items by their last words; the 20 largest groups. */
@@ -66,13 +67,27 @@ function listing(): (fleet: FleetRecord) => ListedFleet {
   };
 }
 
+/** The fleet alone, which takes no longer for many items. @throws RequestError UNKNOWN_FLEET */
+export async function findFleet(place: FleetPlace, asked: string): Promise<ListedFleet> {
+  using journal = await journalAt(place);
+  return listing()(fleetIn(journal, asked));
+}
+
 /** @throws RequestError UNKNOWN_FLEET */
 export async function showFleet(place: FleetPlace, asked: string): Promise<FleetDetails> {
   using journal = await journalAt(place);
   const fleet = listing()(fleetIn(journal, asked));
   const { id } = fleet;
   const [slowest, lastFailures] = [journal.slowest(id, MAX_SHOWN), journal.lastFailures(id, MAX_SHOWN)];
-  return { ...fleet, summary: journal.summary(id), failures: journal.failureGroups(id), slowest, lastFailures };
+  const pace = fleet.state === "running" ? journal.pace(id) : { recentRate: null, leftMs: null };
+  return {
+    ...fleet,
+    ...pace,
+    summary: journal.summary(id),
+    failures: journal.failureGroups(id),
+    slowest,
+    lastFailures,
+  };
 }
 
 /** One item of a fleet, by its key. */

@@ -243,6 +243,16 @@ describe("the description", () => {
     const second = (await service.ask("GET", `/v1/audit?limit=3&cursor=${first.next}`)).json;
     const seqs = [...first.records, ...second.records].map(({ seq }) => seq);
     expect(seqs).toEqual(seqs.map((_, index) => seqs[0] - index));
+    const machine = (await service.ask("GET", "/v1/machine")).json;
+    expect(machine.findings).toContainEqual({ what: "image", state: "ok", detail: "corral/base" });
+    expect(JSON.stringify(machine)).toContain(project.stateDir);
+    const reader = (await project.corral(["serve", "token", "create", "--role", "read"])).stdout.trim();
+    const seen = (await service.ask("GET", "/v1/machine", { token: reader })).json;
+    expect(seen.findings.map(({ what }: { what: string }) => what)).toEqual(
+      machine.findings.map(({ what }: { what: string }) => what),
+    );
+    expect(seen.findings).toContainEqual({ what: "image", state: "ok", detail: "corral/base" });
+    expect(JSON.stringify(seen)).not.toMatch(/"[^"]*(?<![\w])\/\w/);
     const streams = (route: string) => /\/(events|files)$/.test(route) || route === "GET /openapi.json";
     const unseen = (await describedRoutes(service)).filter((route) => !service.seen.has(route) && !streams(route));
     expect(unseen).toEqual([]);

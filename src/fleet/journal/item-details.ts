@@ -44,26 +44,29 @@ export interface ItemFilter {
   readonly search?: string;
   /** Only failed ones. */
   readonly failed?: boolean;
+  /** Only those of the group of failures in which the item with this key is. */
+  readonly alike?: string;
 }
 
 /** In the order of the manifest, beginning after the item with this index. */
 export function listedItems(
   db: Database,
   fleet: number,
-  { state, status, search, failed = false }: ItemFilter,
+  { state, status, search, failed = false, alike }: ItemFilter,
   { after, limit }: { readonly after: number; readonly limit: number },
 ): ListedItem[] {
   const terms: readonly (readonly [string, string | number | undefined])[] = [
     ["state = ?", state],
     ["status = ?", status],
     ["instr(key, ?) > 0", search],
-    ["failed = ?", failed ? 1 : undefined],
+    ["failed = ?", failed || alike !== undefined ? 1 : undefined],
+    ["(status, code, cause) = (SELECT status, code, cause FROM items WHERE fleet = ?1 AND key = ?)", alike],
   ];
   const given = terms.flatMap(([term, value]) => (value === undefined ? [] : [[term, value] as const]));
   const rows = db.all<Omit<ListedItem, "endedAt"> & { readonly endedAt: number | null }>(
     `SELECT position AS "index", key, state, status, nullif(code, '') AS code, attempt, run, ended_at AS endedAt,
             duration_ms AS durationMs
-     FROM items WHERE fleet = ? AND position > ? ${given.map(([term]) => `AND ${term}`).join(" ")} ORDER BY position LIMIT ?`,
+     FROM items WHERE fleet = ?1 AND position > ? ${given.map(([term]) => `AND ${term}`).join(" ")} ORDER BY position LIMIT ?`,
     ...[fleet, after, ...given.map(([, value]) => value), limit],
   );
   return rows.map((row) => ({ ...row, endedAt: row.endedAt === null ? null : new Date(row.endedAt).toISOString() }));

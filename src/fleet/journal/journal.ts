@@ -3,6 +3,7 @@ import type { FleetSpec, ItemRequest, ItemResult } from "../model/item.ts";
 import type { FleetQueue, Taken } from "../model/queue.ts";
 import { Database } from "./database.ts";
 import {
+  countsOf,
   createFleet,
   endFleet,
   type FleetRecord,
@@ -28,6 +29,7 @@ import {
 } from "./item-details.ts";
 import { JournalQueue } from "./journal-queue.ts";
 import { type Loaded, type LoadOptions, loadItems } from "./load.ts";
+import { type Pace, paceOf } from "./pace.ts";
 import {
   earlierSuccess,
   endCacheKeys,
@@ -222,6 +224,14 @@ export class FleetJournal implements Disposable {
 
   failureGroups(fleet: string): FailureGroup[] {
     return failureGroups(this.#db, rowOf(this.#db, fleet).id);
+  }
+
+  /** Of a fleet that runs. */
+  pace(fleet: string): Pace {
+    this.#writes.flush();
+    const row = rowOf(this.#db, fleet);
+    const { queued, running } = countsOf(this.#db, row);
+    return paceOf(this.#db, row.id, queued + running, this.#options.now());
   }
 
   /** Null if the fleet has no item with this key. */

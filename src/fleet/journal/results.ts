@@ -69,10 +69,10 @@ export function* failedRequests(db: Database, fleet: number): Generator<ItemRequ
 
 const MAX_GROUPS = 20;
 
-/** The largest first. */
+/** The largest first. The planner would read every item that has ended, of which few have failed. */
 export function failureGroups(db: Database, fleet: number): FailureGroup[] {
   const groups = db.all<{ count: number; status: string; code: string; first: number }>(
-    `SELECT status, code, cause, count(*) AS count, min(position) AS first FROM items
+    `SELECT status, code, cause, count(*) AS count, min(position) AS first FROM items INDEXED BY items_failed
      WHERE fleet = ? AND failed = 1 AND state = 'done' GROUP BY status, code, cause ORDER BY count DESC, first LIMIT ?`,
     ...[fleet, MAX_GROUPS],
   );
@@ -85,14 +85,16 @@ export function failureGroups(db: Database, fleet: number): FailureGroup[] {
   });
 }
 
+const ORDERS = { slowest: "duration_ms", "newest failures": "items.ended_at" } as const;
 const CHOICES = {
-  slowest: "items.state = 'done' ORDER BY duration_ms",
-  "newest failures": "failed = 1 ORDER BY items.ended_at",
+  slowest: `items.state = 'done' ORDER BY ${ORDERS.slowest}`,
+  "newest failures": `failed = 1 ORDER BY ${ORDERS["newest failures"]}`,
 } as const;
 
-/** The longest or the newest first. */
+/** The longest or the newest first. They are chosen before their results are read: sorting whole rows takes three times as long. */
 export function firstResults(db: Database, fleet: number, which: keyof typeof CHOICES, limit: number): ItemResult[] {
-  const sql = `SELECT ${COLUMNS} FROM ${JOINED} WHERE fleet = ? AND ${CHOICES[which]} DESC LIMIT ?`;
+  const chosen = `SELECT id FROM items WHERE fleet = ? AND ${CHOICES[which]} DESC LIMIT ?`;
+  const sql = `SELECT ${COLUMNS} FROM ${JOINED} WHERE items.id IN (${chosen}) ORDER BY ${ORDERS[which]} DESC`;
   return db.all<ResultRow>(sql, fleet, limit).map(resultFrom);
 }
 

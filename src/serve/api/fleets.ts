@@ -3,7 +3,7 @@ import { fleetNamed } from "../../declarations/fleet.ts";
 import { TemplateError } from "../../fleet/items/faults.ts";
 import type { FleetSpec, ItemTemplate } from "../../fleet/model/item.ts";
 import { itemsOfNamed } from "../../operations/fleet-start.ts";
-import { cancelFleet, listFleets, listItems, showItem } from "../../operations/fleets.ts";
+import { cancelFleet, listFleets, listItems, showFleet, showItem } from "../../operations/fleets.ts";
 import type { FleetStart } from "../../operations/run-fleet.ts";
 import { workerNamed } from "../../operations/workers.ts";
 import type { Corral } from "../../run/open/corral.ts";
@@ -170,8 +170,8 @@ export function fleetRoutes(served: Served): Route[] {
         faults: [404],
       },
       async ({ params }) => {
-        const { fleet: found, project } = await ownedFleet(projects, params.fleet);
-        return { status: 200, json: shownFleet(found, project.name) };
+        const { project } = await ownedFleet(projects, params.fleet);
+        return { status: 200, json: shownFleet(await showFleet(project.place, params.fleet), project.name) };
       },
     ),
     route(
@@ -186,19 +186,26 @@ export function fleetRoutes(served: Served): Route[] {
           status: z.string().max(40).optional(),
           failed: flag.optional(),
           search: z.string().min(1).max(1000).optional().describe("A part of the key"),
+          alike: z
+            .string()
+            .min(1)
+            .max(4096)
+            .optional()
+            .describe("The key of an item: only those that failed as it did"),
           cursor: count(0, 999_999_999).optional(),
           limit: count(1, MAX_PAGE).optional(),
         }),
         answers: { 200: z.object({ items: z.array(item), next: z.int().nullable() }) },
         faults: [404],
       },
-      async ({ params, query: { cursor, limit = 100, state, status, failed, search } }) => {
+      async ({ params, query: { cursor, limit = 100, state, status, failed, search, alike } }) => {
         const { project } = await ownedFleet(projects, params.fleet);
         const filter = {
           ...(state === undefined ? {} : { state }),
           ...(status === undefined ? {} : { status }),
           ...(failed === undefined ? {} : { failed }),
           ...(search === undefined ? {} : { search }),
+          ...(alike === undefined ? {} : { alike }),
         };
         const items = await listItems(project.place, params.fleet, filter, { after: (cursor ?? 0) - 1, limit });
         const last = items.at(-1);
@@ -213,7 +220,7 @@ export function fleetRoutes(served: Served): Route[] {
         role: "read",
         summary: "Show one item: its result, its request, what it printed, earlier attempts.",
         params: inFleet,
-        query: z.strictObject({ key: z.string().min(1).max(1000) }),
+        query: z.strictObject({ key: z.string().min(1).max(4096) }),
         answers: {
           200: z.looseObject({
             fleet: fleetId,

@@ -1,5 +1,5 @@
 import type { RunRecord } from "../../history/run-record.ts";
-import { type FleetDetails, showFleet } from "../../operations/fleets.ts";
+import { findFleet, type ListedFleet } from "../../operations/fleets.ts";
 import { RequestError } from "../../operations/request-error.ts";
 import { showRun } from "../../operations/runs.ts";
 import type { ServedProject } from "../projects/served-project.ts";
@@ -23,9 +23,9 @@ export async function ownedRun(
 export async function ownedFleet(
   projects: ServedProjects,
   id: string,
-): Promise<{ readonly project: ServedProject; readonly fleet: FleetDetails }> {
+): Promise<{ readonly project: ServedProject; readonly fleet: ListedFleet }> {
   for (const project of projects.all) {
-    const fleet = await showFleet(project.place, id).catch(unless("UNKNOWN_FLEET"));
+    const fleet = await findFleet(project.place, id).catch(unless("UNKNOWN_FLEET"));
     if (fleet !== null) return { project, fleet };
   }
   throw new RequestError("UNKNOWN_FLEET", id, `there is no fleet ${id}`);

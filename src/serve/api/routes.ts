@@ -5,6 +5,7 @@ import { auditRoutes } from "./audit.ts";
 import { changesetRoutes } from "./changesets.ts";
 import { fleetRoutes } from "./fleets.ts";
 import { grantRoutes } from "./grants.ts";
+import { machineRoutes } from "./machine.ts";
 import { openApi } from "./openapi.ts";
 import { projectRoutes } from "./projects.ts";
 import { runRoutes } from "./runs.ts";
@@ -24,6 +25,7 @@ export function routesOf(served: Served, engineEnv: Env, version: string): Route
     ...grantRoutes(served),
     ...sessionRoutes(served),
     ...auditRoutes(served),
+    ...machineRoutes(served, engineEnv),
   ];
   const description = route(
     {

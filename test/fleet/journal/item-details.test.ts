@@ -132,3 +132,25 @@ describe("a journal of version 1", () => {
     expect(db.prepare("PRAGMA user_version").get()).toEqual({ user_version: 2 });
   });
 });
+
+describe("items that failed alike", () => {
+  it("are listed by the key of one of them", async () => {
+    const fleet = await fleetOf([
+      failed("page 7 has no text"),
+      failed("page 12 has no text"),
+      failed("page 3 has no text", { status: "timed_out" }),
+      failed("the font is missing"),
+      {},
+    ]);
+    const alike = (key: string) =>
+      journal.items(fleet, { alike: key }, { after: -1, limit: 10 }).map(({ index }) => index);
+    expect(alike("doc-1.pdf")).toEqual([0, 1]);
+    expect(alike("doc-2.pdf")).toEqual([2]);
+    expect(alike("doc-3.pdf")).toEqual([3]);
+    // One that did not fail, and one that is not there.
+    expect([...alike("doc-4.pdf"), ...alike("doc-9.pdf")]).toEqual([]);
+    expect(journal.items(fleet, { alike: "doc-0.pdf" }, { after: 0, limit: 10 }).map(({ index }) => index)).toEqual([
+      1,
+    ]);
+  });
+});

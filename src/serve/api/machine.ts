@@ -1,0 +1,38 @@
+import { z } from "zod";
+import { examineMachine } from "../../operations/machine.ts";
+import { type Route, route } from "../http/route.ts";
+import { permits } from "../http/router.ts";
+import type { Served } from "./service.ts";
+
+const finding = z.looseObject({
+  what: z.string(),
+  state: z.enum(["ok", "warning", "missing"]),
+  detail: z.string(),
+});
+
+/** An absolute path of the host, or the URL of a socket there. A name such as `corral/base` is none. */
+const HOST_PATH = /(?<![\w.-])(?:[a-z]+:\/\/)?\/[^\s,;]*/g;
+
+export function machineRoutes(
+  { stateDir }: Pick<Served, "stateDir">,
+  engineEnv: Readonly<Record<string, string | undefined>>,
+): Route[] {
+  return [
+    route(
+      {
+        method: "GET",
+        path: "/v1/machine",
+        role: "read",
+        summary: "Examine this machine as `corral doctor` does. Only the role admin is shown paths of the host.",
+        answers: { 200: z.object({ ok: z.boolean(), findings: z.array(finding) }) },
+      },
+      async ({ caller }) => {
+        const { ok, findings } = await examineMachine({ stateDir, engineEnv });
+        const shown = permits(caller, "admin")
+          ? findings
+          : findings.map((one) => ({ ...one, detail: one.detail.replaceAll(HOST_PATH, "…") }));
+        return { status: 200, json: { ok, findings: shown } };
+      },
+    ),
+  ];
+}
