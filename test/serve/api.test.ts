@@ -217,6 +217,12 @@ describe("sessions", () => {
     });
     expect((await service.ask("GET", "/v1/sessions")).json.sessions).toMatchObject([{ id, worker: "desk" }]);
     expect((await service.ask("GET", `/v1/sessions/${id}`)).status).toBe(200);
+    const { tools } = (await service.ask("GET", `/v1/sessions/${id}/tools`)).json;
+    expect(tools.map((one: { name: string }) => one.name)).toEqual(opened.json.tools);
+    expect(tools.find((one: { name: string }) => one.name === "read_file")).toMatchObject({
+      readOnly: true,
+      inputSchema: { type: "object", required: ["path"] },
+    });
     const ending = service.ask("DELETE", `/v1/sessions/${id}`);
     await waiting();
     const [asked] = (await service.ask("GET", "/v1/approvals")).json.approvals;
@@ -266,6 +272,13 @@ describe("the description", () => {
     );
     expect(operations.filter((operation) => operation["x-corral-role"] === undefined).length).toBe(1);
     expect(new Set(operations.map(({ operationId }) => operationId)).size).toBe(operations.length);
+    const { schemas } = json.components;
+    const pointed = [...JSON.stringify(json).matchAll(/"\$ref":"#\/components\/schemas\/(\w+)"/g)].map(
+      ([, name]) => name,
+    );
+    expect(pointed).toContain("RunResult");
+    expect(pointed.filter((name) => schemas[name ?? ""] === undefined)).toEqual([]);
+    expect(JSON.stringify(json)).not.toContain("$defs");
   });
 });
 

@@ -1,12 +1,10 @@
 import type { Tool as ToolDescription } from "@modelcontextprotocol/server";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { usefulTools } from "../../run/session/offered-tools.ts";
+import { describedFor } from "../../run/session/tool-description.ts";
 import { inputSchemaOf } from "../../tools/input-schema.ts";
 import type { Tool } from "../../tools/tool.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
-
-/** The most characters that describe a callable worker. */
-const MAX_DESCRIPTION = 500;
 
 /** The tools that a worker may and can use, by name: all others would be refused. */
 export function offeredTools(worker: WorkerDefinition): ReadonlyMap<string, Tool> {
@@ -28,7 +26,7 @@ export function toolDescription(
   return {
     name,
     title,
-    description: tool.uses === "calls" ? withCallable(tool, worker, workers) : tool.description,
+    description: describedFor(tool, worker, workers),
     inputSchema: inputSchemaOf(tool) as ToolDescription["inputSchema"],
     annotations: {
       title,
@@ -38,16 +36,4 @@ export function toolDescription(
       openWorldHint: effects.openWorld,
     },
   };
-}
-
-function withCallable(
-  { description }: Tool,
-  { calls }: Pick<WorkerDefinition, "calls">,
-  workers: ReadonlyMap<string, Pick<WorkerDefinition, "description">>,
-): string {
-  const described = calls.map((name) => {
-    const what = workers.get(name)?.description.replaceAll(/\s+/g, " ").slice(0, MAX_DESCRIPTION) ?? "";
-    return what === "" ? `- ${name}` : `- ${name}: ${what}`;
-  });
-  return `${description}\nThe workers that can be called:\n${described.join("\n")}`;
 }

@@ -9,26 +9,29 @@ const approvalId = z
   .string()
   .regex(/^[0-9a-f]{12}$/, "12 hexadecimal digits")
   .describe("The id of a question");
-const approval = z.looseObject({
-  id: approvalId,
-  project: projectName,
-  state: z.enum(["waiting", "decided"]),
-  digest,
-  askedAt: time,
-  question: z
-    .looseObject({
-      run: z.string(),
-      root: z.string(),
-      worker: z.string(),
-      operations: z.array(z.string()),
-      paths: z.array(z.string()),
-    })
-    .describe("What is asked, by whom and why, with the diff; its texts may come from a worker"),
-  decidedAt: time.nullable(),
-  outcome: z.enum(["approved", "denied", "timed_out", "withdrawn"]).nullable(),
-  scope: z.enum(["once", "tree", "session"]).nullable(),
-  by: z.string().nullable().describe("The name of the token that decided"),
-});
+const approval = z
+  .looseObject({
+    id: approvalId,
+    project: projectName,
+    state: z.enum(["waiting", "decided"]),
+    digest,
+    askedAt: time,
+    question: z
+      .looseObject({
+        run: z.string(),
+        root: z.string(),
+        worker: z.string(),
+        operations: z.array(z.string()),
+        paths: z.array(z.string()),
+      })
+      .meta({ id: "Question" })
+      .describe("What is asked, by whom and why, with the diff; its texts may come from a worker"),
+    decidedAt: time.nullable(),
+    outcome: z.enum(["approved", "denied", "timed_out", "withdrawn"]).nullable(),
+    scope: z.enum(["once", "tree", "session"]).nullable(),
+    by: z.string().nullable().describe("The name of the token that decided"),
+  })
+  .meta({ id: "Approval" });
 
 export function approvalRoutes({ inbox, projects }: Served): Route[] {
   const found = (id: string): OpenQuestion | DecidedQuestion => {

@@ -7,7 +7,7 @@ import { count, projectName, runId, time } from "./shapes.ts";
 
 const MAX_PAGE = 1000;
 
-const record = z.looseObject({ seq: z.int(), at: time, type: z.string() });
+const record = z.looseObject({ seq: z.int(), at: time, type: z.string() }).meta({ id: "AuditRecord" });
 
 export function auditRoutes({ projects }: Served): Route[] {
   return [

@@ -5,33 +5,39 @@ import { tarOf } from "../http/tar.ts";
 import type { Served } from "./service.ts";
 import { changesetId, digest, inProject, projectName, time, workerName } from "./shapes.ts";
 
-const listed = z.looseObject({
-  id: changesetId,
-  run: z.string(),
-  worker: z.string(),
-  project: projectName,
-  createdAt: time,
-  applying: z.boolean(),
-  counts: z.record(z.string(), z.int()),
-});
-const change = z.looseObject({
-  index: z.int(),
-  path: z.string(),
-  kind: z.enum(["create", "modify", "delete"]),
-  type: z.enum(["file", "directory", "link"]),
-  outcome: z.string(),
-  reason: z.string().nullable(),
-});
-const shown = z.looseObject({
-  id: changesetId,
-  run: z.string(),
-  worker: z.string(),
-  project: projectName,
-  createdAt: time,
-  digest,
-  changes: z.array(change),
-  diff: z.string().describe("A unified diff with the files as they are now"),
-});
+const listed = z
+  .looseObject({
+    id: changesetId,
+    run: z.string(),
+    worker: z.string(),
+    project: projectName,
+    createdAt: time,
+    applying: z.boolean(),
+    counts: z.record(z.string(), z.int()),
+  })
+  .meta({ id: "ListedChangeset" });
+const change = z
+  .looseObject({
+    index: z.int(),
+    path: z.string(),
+    kind: z.enum(["create", "modify", "delete"]),
+    type: z.enum(["file", "directory", "link"]),
+    outcome: z.string(),
+    reason: z.string().nullable(),
+  })
+  .meta({ id: "Change" });
+const shown = z
+  .looseObject({
+    id: changesetId,
+    run: z.string(),
+    worker: z.string(),
+    project: projectName,
+    createdAt: time,
+    digest,
+    changes: z.array(change),
+    diff: z.string().describe("A unified diff with the files as they are now"),
+  })
+  .meta({ id: "Changeset" });
 const inChangeset = z.strictObject({ changeset: changesetId });
 
 export function changesetRoutes({ projects, changesets }: Served): Route[] {
@@ -106,7 +112,11 @@ export function changesetRoutes({ projects, changesets }: Served): Route[] {
           only: z.array(z.string().max(4096)).max(10_000).optional().describe("Paths; absent: all"),
           which: z.array(z.int().min(0)).max(100_000).optional().describe("Indexes, in place of only"),
         }),
-        answers: { 200: z.looseObject({ id: changesetId, changes: z.array(change), left: z.int() }) },
+        answers: {
+          200: z
+            .looseObject({ id: changesetId, changes: z.array(change), left: z.int() })
+            .meta({ id: "AppliedChangeset" }),
+        },
         faults: [404, 409, 415, 422, 500],
       },
       async ({ params: { changeset }, body: { digest: seen, only, which } }) => {

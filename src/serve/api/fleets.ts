@@ -33,59 +33,75 @@ const MAX_PAGE = 1000;
 const attach = z.string().max(4096).regex(/^\{/, "must begin with a field in braces, such as {path}");
 const template = z.string().min(1).max(4096);
 
-const order = z.strictObject({
-  project: projectName.optional(),
-  fleet: workerName
-    .optional()
-    .describe("The name of a file in fleets/, which declares all; in place of worker and items"),
-  worker: workerName.optional(),
-  items: z
-    .array(z.union([z.string(), z.record(z.string(), z.unknown())]))
-    .max(1_000_000)
-    .optional()
-    .describe("One run for each: fields, or the path of a file below the project's folder"),
-  template: z
-    .strictObject({
-      key: template.optional(),
-      attach: z.array(attach).max(100).optional(),
-      allowRead: z.array(template).max(100).optional(),
-      allowWrite: z.array(template).max(100).optional(),
-      input: z.unknown().optional().describe("JSON in which every text is a template"),
-    })
-    .default({}),
-  concurrency: z.union([z.literal("auto"), z.int().min(1).max(1024)]).optional(),
-  reuse: z.enum(["fresh", "scrubbed"]).optional(),
-  retries: z.int().min(0).max(100).optional(),
-  maxFailures: z.int().min(0).max(1_000_000_000).nullable().optional(),
-  timeoutMs: z.int().min(1).max(1_000_000_000).nullable().optional(),
-  cache: z.boolean().optional(),
-  policy: policyName.optional(),
-});
+const order = z
+  .strictObject({
+    project: projectName.optional(),
+    fleet: workerName
+      .optional()
+      .describe("The name of a file in fleets/, which declares all; in place of worker and items"),
+    worker: workerName.optional(),
+    items: z
+      .array(z.union([z.string(), z.record(z.string(), z.unknown())]))
+      .max(1_000_000)
+      .optional()
+      .describe("One run for each: fields, or the path of a file below the project's folder"),
+    template: z
+      .strictObject({
+        key: template.optional(),
+        attach: z.array(attach).max(100).optional(),
+        allowRead: z.array(template).max(100).optional(),
+        allowWrite: z.array(template).max(100).optional(),
+        input: z.unknown().optional().describe("JSON in which every text is a template"),
+      })
+      .default({}),
+    concurrency: z.union([z.literal("auto"), z.int().min(1).max(1024)]).optional(),
+    reuse: z.enum(["fresh", "scrubbed"]).optional(),
+    retries: z.int().min(0).max(100).optional(),
+    maxFailures: z.int().min(0).max(1_000_000_000).nullable().optional(),
+    timeoutMs: z.int().min(1).max(1_000_000_000).nullable().optional(),
+    cache: z.boolean().optional(),
+    policy: policyName.optional(),
+  })
+  .meta({ id: "FleetOrder" });
 type Order = z.output<typeof order>;
 
-const counts = z.looseObject({ total: z.int(), queued: z.int(), running: z.int(), done: z.int(), failed: z.int() });
-const fleet = z.looseObject({
-  id: fleetId,
-  project: projectName,
-  state: z.string().describe("loading, running, paused, interrupted, pending, done or cancelled"),
-  createdAt: time,
-  endedAt: time.nullable(),
-  why: z.string().nullable(),
-  counts,
-  spec: z.looseObject({ worker: z.string() }),
-});
-const item = z.looseObject({
-  index: z.int(),
-  key: z.string(),
-  state: z.enum(["queued", "running", "done"]),
-  status: z.string().nullable(),
-  code: z.string().nullable(),
-  attempt: z.int(),
-  run: z.string().nullable(),
-  endedAt: time.nullable(),
-  durationMs: z.number().nullable(),
-});
-const started = z.object({ fleet: fleetId, project: projectName });
+const counts = z
+  .looseObject({ total: z.int(), queued: z.int(), running: z.int(), done: z.int(), failed: z.int() })
+  .meta({ id: "FleetCounts" });
+const fleet = z
+  .looseObject({
+    id: fleetId,
+    project: projectName,
+    state: z.string().describe("loading, running, paused, interrupted, pending, done or cancelled"),
+    createdAt: time,
+    endedAt: time.nullable(),
+    why: z.string().nullable(),
+    counts,
+    spec: z.looseObject({ worker: z.string() }),
+  })
+  .meta({ id: "Fleet" });
+const item = z
+  .looseObject({
+    index: z.int(),
+    key: z.string(),
+    state: z.enum(["queued", "running", "done"]),
+    status: z.string().nullable(),
+    code: z.string().nullable(),
+    attempt: z.int(),
+    run: z.string().nullable(),
+    endedAt: time.nullable(),
+    durationMs: z.number().nullable(),
+  })
+  .meta({ id: "FleetItem" });
+const shownItem = z
+  .looseObject({
+    fleet: fleetId,
+    key: z.string(),
+    state: z.string(),
+    result: z.looseObject({ status: z.string(), error: runError }).meta({ id: "ItemResult" }).nullable(),
+  })
+  .meta({ id: "ShownItem" });
+const started = z.object({ fleet: fleetId, project: projectName }).meta({ id: "StartedFleet" });
 const inFleet = z.strictObject({ fleet: fleetId });
 
 export function fleetRoutes(served: Served): Route[] {
@@ -222,12 +238,7 @@ export function fleetRoutes(served: Served): Route[] {
         params: inFleet,
         query: z.strictObject({ key: z.string().min(1).max(4096) }),
         answers: {
-          200: z.looseObject({
-            fleet: fleetId,
-            key: z.string(),
-            state: z.string(),
-            result: z.looseObject({ status: z.string(), error: runError }).nullable(),
-          }),
+          200: shownItem,
         },
         faults: [404],
       },

@@ -8,15 +8,17 @@ import type { Served } from "./service.ts";
 import { projectName, runId, time } from "./shapes.ts";
 
 const grantId = z.string().regex(/^[0-9a-f]{12}$/, "12 hexadecimal digits");
-const grant = z.looseObject({
-  id: grantId,
-  project: projectName,
-  run: runId,
-  worker: z.string(),
-  through: z.array(z.string()),
-  grantedAt: time,
-  scope: z.string(),
-});
+const grant = z
+  .looseObject({
+    id: grantId,
+    project: projectName,
+    run: runId,
+    worker: z.string(),
+    through: z.array(z.string()),
+    grantedAt: time,
+    scope: z.string(),
+  })
+  .meta({ id: "Grant" });
 
 export function grantRoutes({ projects, stateDir }: Served): Route[] {
   /** Those of runs of served projects, without the paths of the host. */

@@ -26,11 +26,13 @@ const REASONS: Readonly<Record<number, string>> = {
 
 /** The description of the service, OpenAPI 3.1, made from the schemas that check requests. */
 export function openApi(routes: readonly Route[], version: string): Json {
+  const schemas = new Map<string, Json>();
+  schemas.set("Fault", schemaIn(schemas)(fault, "output"));
   const paths: Record<string, Record<string, Json>> = {};
   for (const one of routes) {
     const path = paths[one.path] ?? {};
     paths[one.path] = path;
-    path[one.method.toLowerCase()] = operation(one);
+    path[one.method.toLowerCase()] = operation(one, schemaIn(schemas));
   }
   return {
     openapi: "3.1.0",
@@ -41,22 +43,29 @@ export function openApi(routes: readonly Route[], version: string): Json {
     },
     paths,
     components: {
-      schemas: { Fault: jsonSchema(fault, "output") },
+      schemas: Object.fromEntries([...schemas].toSorted(([a], [b]) => (a < b ? -1 : 1))),
       securitySchemes: { token: { type: "http", scheme: "bearer" } },
     },
   };
 }
 
-function operation({ method, path, role, summary, params, query, body, takesForm, answers, faults = [] }: Route): Json {
+function operation(
+  { method, path, role, summary, params, query, body, takesForm, answers, faults = [] }: Route,
+  schemaOf: SchemaOf,
+): Json {
   const statuses = [...new Set([...EVERYWHERE, ...faults])].toSorted((a, b) => a - b);
   const errors = statuses.map((status) => [status, { description: REASONS[status], content: FAULT }] as const);
-  const good = Object.entries(answers).map(([status, answer]) => [status, described(Number(status), answer)] as const);
+  const good = Object.entries(answers).map(
+    ([status, answer]) => [status, described(Number(status), answer, schemaOf)] as const,
+  );
   return {
     operationId: operationId(method, path),
     summary,
     ...(role === null ? { security: [] } : { security: [{ token: [] }], "x-corral-role": role }),
-    parameters: [...parameters(params, "path"), ...parameters(query, "query")],
-    ...(body === undefined ? {} : { requestBody: { required: true, content: contents(body, takesForm ?? false) } }),
+    parameters: [...parameters(params, "path", schemaOf), ...parameters(query, "query", schemaOf)],
+    ...(body === undefined
+      ? {}
+      : { requestBody: { required: true, content: contents(schemaOf(body, "input"), takesForm ?? false) } }),
     responses: Object.fromEntries([...good, ...errors]),
   };
 }
@@ -71,16 +80,15 @@ function operationId(method: string, path: string): string {
   return [method.toLowerCase(), ...words].join("_");
 }
 
-function described(status: number, answer: z.ZodType | OtherContent | null): Json {
+function described(status: number, answer: z.ZodType | OtherContent | null, schemaOf: SchemaOf): Json {
   const description = REASONS[status] ?? "";
   if (answer === null) return { description };
   if ("contentType" in answer)
     return { description: answer.description, content: { [answer.contentType]: { schema: { type: "string" } } } };
-  return { description, content: { "application/json": { schema: jsonSchema(answer, "output") } } };
+  return { description, content: { "application/json": { schema: schemaOf(answer, "output") } } };
 }
 
-function contents(body: z.ZodType, takesForm: boolean): Json {
-  const schema = jsonSchema(body, "input");
+function contents(schema: Json, takesForm: boolean): Json {
   const json = { "application/json": { schema } };
   if (!takesForm) return json;
   const form = { type: "object", properties: { request: schema }, required: ["request"] };
@@ -90,9 +98,9 @@ function contents(body: z.ZodType, takesForm: boolean): Json {
   };
 }
 
-function parameters(schema: z.ZodObject | undefined, place: "path" | "query"): Json[] {
+function parameters(schema: z.ZodObject | undefined, place: "path" | "query", schemaOf: SchemaOf): Json[] {
   return Object.entries(schema?.shape ?? {}).map(([name, field]) => {
-    const text = jsonSchema(field as z.ZodType, "input");
+    const text = schemaOf(field as z.ZodType, "input");
     return {
       name,
       in: place,
@@ -102,7 +110,20 @@ function parameters(schema: z.ZodObject | undefined, place: "path" | "query"): J
   });
 }
 
-function jsonSchema(schema: z.ZodType, io: "input" | "output"): Json {
-  const { $schema: _, ...rest } = z.toJSONSchema(schema, { io, unrepresentable: "any" });
-  return rest;
+type SchemaOf = (schema: z.ZodType, io: "input" | "output") => Json;
+
+/** Schemas that have a name go to `named`, once, and are pointed to: a generated client has one type for each. */
+function schemaIn(named: Map<string, Json>): SchemaOf {
+  return (schema, io) => {
+    const made = z.toJSONSchema(schema, { io, unrepresentable: "any" });
+    const text = JSON.stringify(made).replaceAll('"#/$defs/', '"#/components/schemas/');
+    const { $schema: _, $defs = {}, ...rest } = JSON.parse(text) as Json & { readonly $defs?: Record<string, Json> };
+    for (const [name, one] of Object.entries($defs)) {
+      const known = named.get(name);
+      if (known !== undefined && JSON.stringify(known) !== JSON.stringify(one))
+        throw new Error(`two schemas have the name ${name}`);
+      named.set(name, one);
+    }
+    return rest;
+  };
 }

@@ -5,14 +5,16 @@ import { type Route, route } from "../http/route.ts";
 import type { Served } from "./service.ts";
 import { projectName, workerName } from "./shapes.ts";
 
-const worker = z.looseObject({
-  name: z.string(),
-  description: z.string(),
-  image: z.string(),
-  model: z.string().nullable(),
-  policy: z.string().nullable(),
-  calls: z.array(z.string()),
-});
+const worker = z
+  .looseObject({
+    name: z.string(),
+    description: z.string(),
+    image: z.string(),
+    model: z.string().nullable(),
+    policy: z.string().nullable(),
+    calls: z.array(z.string()),
+  })
+  .meta({ id: "Worker" });
 const inProject = z.strictObject({ project: projectName });
 
 export function projectRoutes(served: Served, engineEnv: Readonly<Record<string, string | undefined>>): Route[] {

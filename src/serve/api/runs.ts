@@ -18,17 +18,21 @@ const MAX_INPUT_BYTES = 8 * 1024 ** 2;
 const MAX_LISTED = 500;
 const MAX_WAIT_S = 60;
 
-const order = z.strictObject({
-  project: projectName.optional(),
-  worker: workerName,
-  input: z.unknown().optional().describe("JSON for its standard input, or for an agent to read"),
-  arguments: z.array(z.string().max(100_000)).max(1000).default([]),
-  continues: runId.optional().describe("The run of an agent whose conversation is continued"),
-  policy: policyName.optional(),
-});
+const order = z
+  .strictObject({
+    project: projectName.optional(),
+    worker: workerName,
+    input: z.unknown().optional().describe("JSON for its standard input, or for an agent to read"),
+    arguments: z.array(z.string().max(100_000)).max(1000).default([]),
+    continues: runId.optional().describe("The run of an agent whose conversation is continued"),
+    policy: policyName.optional(),
+  })
+  .meta({ id: "RunOrder" });
 
 const inRun = z.strictObject({ run: runId });
-const stopped = z.object({ run: runId, outcome: z.enum(["ended", "stopped", "asked"]), status: z.string() });
+const stopped = z
+  .object({ run: runId, outcome: z.enum(["ended", "stopped", "asked"]), status: z.string() })
+  .meta({ id: "StoppedRun" });
 
 export function runRoutes(served: Served): Route[] {
   const { projects, runs, logs, uploads, over } = served;
@@ -42,7 +46,7 @@ export function runRoutes(served: Served): Route[] {
         body: order,
         maxBodyBytes: MAX_INPUT_BYTES,
         takesForm: true,
-        answers: { 202: z.object({ run: runId, project: projectName }) },
+        answers: { 202: z.object({ run: runId, project: projectName }).meta({ id: "StartedRun" }) },
         faults: [404, 409, 413, 415, 422, 503],
       },
       async ({ body, caller, request }) => {

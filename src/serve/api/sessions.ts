@@ -2,26 +2,49 @@ import { z } from "zod";
 import { type Route, route } from "../http/route.ts";
 import { refusePolicy, refuseStopping } from "./may-start.ts";
 import type { Served } from "./service.ts";
-import { changeset, policyName, projectName, runId, time, workerName } from "./shapes.ts";
+import { changeset, policyName, projectName, runError, runId, settledChange, time, workerName } from "./shapes.ts";
 
 const MAX_INPUT_BYTES = 8 * 1024 ** 2;
 
-const session = z.looseObject({
-  id: runId,
-  project: projectName,
-  worker: z.string(),
-  tools: z.array(z.string()),
-  openedAt: time,
-});
+const session = z
+  .looseObject({
+    id: runId,
+    project: projectName,
+    worker: z.string(),
+    tools: z.array(z.string()),
+    openedAt: time,
+  })
+  .meta({ id: "Session" });
+const tool = z
+  .looseObject({
+    name: z.string(),
+    title: z.string(),
+    description: z.string(),
+    inputSchema: z.record(z.string(), z.unknown()).describe("JSON Schema"),
+    readOnly: z.boolean(),
+  })
+  .meta({ id: "SessionTool" });
 const toolResult = z.union([
-  z.looseObject({ ok: z.literal(true), text: z.string(), data: z.record(z.string(), z.unknown()) }),
-  z.looseObject({
-    ok: z.literal(false),
-    code: z.string(),
-    message: z.string(),
-    data: z.record(z.string(), z.unknown()),
-  }),
+  z
+    .looseObject({ ok: z.literal(true), text: z.string(), data: z.record(z.string(), z.unknown()) })
+    .meta({ id: "ToolAnswer" }),
+  z
+    .looseObject({
+      ok: z.literal(false),
+      code: z.string(),
+      message: z.string(),
+      data: z.record(z.string(), z.unknown()),
+    })
+    .meta({ id: "ToolRefusal" }),
 ]);
+const settled = z
+  .looseObject({
+    id: runId,
+    changes: z.array(settledChange),
+    changeset,
+    error: runError,
+  })
+  .meta({ id: "SettledSession" });
 const inSession = z.strictObject({ session: runId });
 
 export function sessionRoutes({ projects, sessions, over }: Served): Route[] {
@@ -66,6 +89,18 @@ export function sessionRoutes({ projects, sessions, over }: Served): Route[] {
     ),
     route(
       {
+        method: "GET",
+        path: "/v1/sessions/{session}/tools",
+        role: "read",
+        summary: "Describe the tools of a session, with the schema of each input, to give them to a model.",
+        params: inSession,
+        answers: { 200: z.object({ tools: z.array(tool) }) },
+        faults: [404],
+      },
+      async ({ params }) => ({ status: 200, json: { tools: sessions.toolsOf(params.session) } }),
+    ),
+    route(
+      {
         method: "POST",
         path: "/v1/sessions/{session}/tools/{tool}",
         role: "run",
@@ -95,12 +130,7 @@ export function sessionRoutes({ projects, sessions, over }: Served): Route[] {
         summary: "End a session, and apply the changes for which there is consent.",
         params: inSession,
         answers: {
-          200: z.looseObject({
-            id: runId,
-            changes: z.array(z.looseObject({ path: z.string(), outcome: z.string() })),
-            changeset,
-            error: z.looseObject({ code: z.string(), message: z.string() }).nullable(),
-          }),
+          200: settled,
         },
         faults: [404],
       },

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { nameFault } from "../../declarations/terms/names.ts";
+import type { RunStatus } from "../../run/model/result.ts";
 
 /* Forms that several routes share. Those of answers are open: a later Corral may add fields. */
 
@@ -41,67 +42,96 @@ export const count = (least: number, most: number) =>
     .string()
     .regex(/^\d{1,9}$/, "a whole number")
     .transform(Number)
-    .refine((number) => number >= least && number <= most, `from ${least} to ${most}`);
+    .refine((number) => number >= least && number <= most, `from ${least} to ${most}`)
+    .meta({ type: "integer", minimum: least, maximum: most, pattern: undefined });
 
 export const flag = z.enum(["true", "false"]).transform((text) => text === "true");
 
 export const inProject = { project: projectName.optional().describe("Absent: the only one, or for lists all") };
 
-const violation = z.looseObject({ code: z.string(), message: z.string() });
+const violation = z.looseObject({ code: z.string(), message: z.string() }).meta({ id: "Violation" });
 
 export const fault = z.object({
-  error: z.object({
-    code: z.string().describe("docs/troubleshooting.md has all"),
-    message: z.string(),
-    problems: z.array(z.looseObject({ message: z.string() })).optional(),
-    violations: z.array(violation).optional(),
-  }),
+  error: z
+    .object({
+      code: z.string().describe("docs/troubleshooting.md has all"),
+      message: z.string(),
+      problems: z.array(z.looseObject({ message: z.string() }).meta({ id: "Problem" })).optional(),
+      violations: z.array(violation).optional(),
+    })
+    .meta({ id: "FaultBody" }),
 });
 
-export const runError = z.looseObject({ code: z.string(), message: z.string() }).nullable();
+export const runError = z.looseObject({ code: z.string(), message: z.string() }).meta({ id: "RunError" }).nullable();
 
 export const changeset = z
   .looseObject({ id: changesetId.nullable(), counts: z.record(z.string(), z.int()) })
+  .meta({ id: "ReportedChangeset" })
   .nullable()
   .describe("What it wrote in staged mounts; null if nothing");
 
-const streams = z.object({ bytes: z.int(), keptBytes: z.int() });
+/** What became of one change when a run or a session ended. */
+export const settledChange = z.looseObject({ path: z.string(), outcome: z.string() }).meta({ id: "SettledChange" });
+
+const streams = z.object({ bytes: z.int(), keptBytes: z.int() }).meta({ id: "StreamSize" });
+
+const STATUSES = [
+  "succeeded",
+  "failed",
+  "signaled",
+  "oom_killed",
+  "refused",
+  "denied",
+  "lost",
+  "timed_out",
+  "cancelled",
+  "output_limit",
+  "disk_limit",
+] as const satisfies readonly RunStatus[];
+
+/* Known values for those who generate a client; a later Corral may have more. */
+const resultStatus = z.union([z.enum(STATUSES), z.string()]);
+const runStatus = z.union([z.enum([...STATUSES, "running", "interrupted", "closed"]), z.string()]);
 
 /** A run of the history, without the folder of its project and the process. */
-export const run = z.looseObject({
-  id: runId,
-  project: projectName,
-  kind: z.enum(["run", "session"]),
-  worker: z.string(),
-  status: z.string().describe("That of its result; running, interrupted or closed"),
-  queuedAt: time,
-  startedAt: time.nullable(),
-  endedAt: time.nullable(),
-  exitCode: z.int().nullable(),
-  signal: z.string().nullable(),
-  error: runError,
-  durationMs: z.number().nullable(),
-  changeset,
-  stdout: streams,
-  stderr: streams,
-  calls: z.array(z.looseObject({ run: runId, worker: z.string(), status: z.string() })),
-});
+export const run = z
+  .looseObject({
+    id: runId,
+    project: projectName,
+    kind: z.enum(["run", "session"]),
+    worker: z.string(),
+    status: runStatus.describe("That of its result; running, interrupted or closed"),
+    queuedAt: time,
+    startedAt: time.nullable(),
+    endedAt: time.nullable(),
+    exitCode: z.int().nullable(),
+    signal: z.string().nullable(),
+    error: runError,
+    durationMs: z.number().nullable(),
+    changeset,
+    stdout: streams,
+    stderr: streams,
+    calls: z.array(z.looseObject({ run: runId, worker: z.string(), status: z.string() }).meta({ id: "CalledRun" })),
+  })
+  .meta({ id: "Run" });
 
-export const result = z.looseObject({
-  run: runId,
-  worker: z.string(),
-  status: z.string(),
-  exitCode: z.int().nullable(),
-  output: z.unknown(),
-  stdout: z.string(),
-  stderr: z.string(),
-  truncated: z.boolean(),
-  violations: z.array(violation),
-  changes: z.array(z.looseObject({ path: z.string(), outcome: z.string() })),
-  changeset,
-  durationMs: z.number(),
-  error: runError,
-});
+export const result = z
+  .looseObject({
+    run: runId,
+    worker: z.string(),
+    status: resultStatus,
+    exitCode: z.int().nullable(),
+    output: z.unknown(),
+    stdout: z.string(),
+    stderr: z.string(),
+    truncated: z.boolean(),
+    violations: z.array(violation),
+    changes: z.array(settledChange),
+    changeset,
+    durationMs: z.number(),
+    error: runError,
+  })
+  .meta({ id: "RunResult" });
 
 export const EVENTS = {
   contentType: "text/event-stream",

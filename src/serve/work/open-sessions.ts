@@ -1,9 +1,13 @@
+import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { refusedError } from "../../operations/request-error.ts";
 import { workerNamed } from "../../operations/workers.ts";
 import type { SettledChanges } from "../../run/changes/settled-run.ts";
 import { type OpenedSession, openSession } from "../../run/open-session.ts";
 import { usefulTools } from "../../run/session/offered-tools.ts";
+import { describedFor } from "../../run/session/tool-description.ts";
+import { inputSchemaOf } from "../../tools/input-schema.ts";
 import type { ToolResult } from "../../tools/tool-result.ts";
+import { TOOLS } from "../../tools/toolbox.ts";
 import { ServiceFault } from "../http/fault.ts";
 import type { Log } from "../logging/log.ts";
 import type { ServedProject } from "../projects/served-project.ts";
@@ -28,8 +32,19 @@ export interface ShownSession {
   readonly openedAt: string;
 }
 
+/** A tool of a session, as a program gives it to a model. */
+export interface ShownTool {
+  readonly name: string;
+  readonly title: string;
+  readonly description: string;
+  /** JSON Schema. */
+  readonly inputSchema: Readonly<Record<string, unknown>>;
+  readonly readOnly: boolean;
+}
+
 interface Kept {
   readonly shown: ShownSession;
+  readonly tools: readonly ShownTool[];
   readonly session: Open;
   readonly close: () => void;
   readonly closed: Promise<void>;
@@ -70,8 +85,10 @@ export class OpenSessions {
       if (!session.ok) throw refusedError("WORKER_REFUSED", worker.name, session.violations);
       const openedAt = new Date().toISOString();
       const { run: id } = session;
-      const shown = { id, project: project.name, worker: worker.name, tools: usefulTools(worker), openedAt };
-      const kept: Kept = { shown, session, close: closing.resolve, closed: ended(), calls: 0, timer: undefined };
+      const names = usefulTools(worker);
+      const shown = { id, project: project.name, worker: worker.name, tools: names, openedAt };
+      const tools = names.flatMap((name) => shownTool(name, worker, corral.project.workers));
+      const kept: Kept = { shown, tools, session, close: closing.resolve, closed: ended(), calls: 0, timer: undefined };
       this.#sessions.set(id, kept);
       this.#rest(kept);
       opened.resolve(shown);
@@ -96,6 +113,11 @@ export class OpenSessions {
   /** @throws ServiceFault UNKNOWN_SESSION */
   find(id: string): ShownSession {
     return this.#kept(id).shown;
+  }
+
+  /** @throws ServiceFault UNKNOWN_SESSION */
+  toolsOf(id: string): readonly ShownTool[] {
+    return this.#kept(id).tools;
   }
 
   /** @throws ServiceFault UNKNOWN_SESSION, TOO_MANY */
@@ -141,4 +163,12 @@ export class OpenSessions {
     if (kept === undefined) throw new ServiceFault(404, "UNKNOWN_SESSION", "there is no such session, or it has ended");
     return kept;
   }
+}
+
+function shownTool(name: string, ...whose: [WorkerDefinition, ReadonlyMap<string, WorkerDefinition>]): ShownTool[] {
+  const tool = TOOLS.get(name);
+  if (tool === undefined) return [];
+  const { title, effects } = tool;
+  const description = describedFor(tool, ...whose);
+  return [{ name, title, description, inputSchema: inputSchemaOf(tool), readOnly: effects.readOnly }];
 }
