@@ -28,6 +28,16 @@ fi
 if [ "${1:-}" = packages ]; then exit 0; fi
 if [ -n "$installing" ]; then wait "$installing"; fi
 sh scripts/engine.sh "$node"
+
+# Only the tests of the page use a browser; without one they are skipped, and say so. Ubuntu's package brings no browser of its own.
+if [ "${1:-}" = programs ] && [ "$(id -u)" -eq 0 ] && [ -z "${CORRAL_CHROMIUM:-}" ] && ! command -v chromium >/dev/null &&
+  grep -q '^ID=debian$' /etc/os-release 2>/dev/null; then
+  echo 'setup: installing a browser for the tests of the page (apt-get install chromium)' >&2
+  log=$(mktemp)
+  { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium fonts-dejavu-core; } >"$log" 2>&1 ||
+    echo "setup: apt-get could not install chromium: $(tail -n 2 "$log")" >&2
+  rm -f "$log"
+fi
 "$node" scripts/build.ts
 if [ "${1:-}" = programs ]; then exit 0; fi
 "$node" scripts/images.ts

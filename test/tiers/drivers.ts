@@ -22,6 +22,7 @@ export const ENGINE_ONLY: Readonly<Record<string, string>> = {
   "test/attacks/labels.test.ts": ENGINE_ITSELF,
   "test/attacks/reading-consent.test.ts": BEFORE_CELLS,
   "test/attacks/service/contents.test.ts": BEFORE_CELLS,
+  "test/attacks/service/other-sites.test.ts": BEFORE_CELLS,
   "test/attacks/service/requests.test.ts": BEFORE_CELLS,
   "test/attacks/without-project.test.ts": BEFORE_CELLS,
   "test/run/session/lost.test.ts": "stops an Engine in the middle, which cells of runc do not need",
