@@ -3,7 +3,7 @@ import type { FleetSpec, ItemRequest, Reuse } from "../../src/fleet/model/item.t
 import { inputOf } from "../project.ts";
 import type { Ours } from "./ours.ts";
 
-/** Runs a whole fleet over the first `items` items: from opening the journal until its last cell is removed. */
+/** Runs a whole fleet over the first `items` items: from opening the store until its last cell is removed. */
 export async function runFleet(ours: Ours, reuse: Reuse, items: number): Promise<void> {
   await using opened = await openFleet(ours, reuse, items);
   const { fleet } = opened;
@@ -27,9 +27,9 @@ export async function openFleet(ours: Ours, reuse: Reuse, items: number): Promis
     cache: false,
     source: "the bench",
   };
-  const { corral, journal, projectDir } = ours;
+  const { corral, store, projectDir } = ours;
   const stop = new AbortController().signal;
-  const env = { run: corral.environment, journal, onEvent: () => {}, stop };
+  const env = { run: corral.environment, store, onEvent: () => {}, stop };
   const opened = await startFleet(spec, requests(projectDir, items), env);
   if (!opened.ok) throw new Error(`the bench's fleet was refused: ${JSON.stringify(opened)}`);
   return opened;

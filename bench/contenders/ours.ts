@@ -1,6 +1,6 @@
 import type { WorkerDefinition } from "../../src/declarations/worker/worker.ts";
-import type { FleetJournal } from "../../src/fleet/journal/journal.ts";
-import { openJournal } from "../../src/fleet/open-journal.ts";
+import type { FleetStore } from "../../src/fleet/model/store.ts";
+import { openFleetStore } from "../../src/fleet/open-store.ts";
 import type { RunEvent } from "../../src/index.ts";
 import type { Plan } from "../../src/isolation/plan/plan.ts";
 import { type Corral, openCorral } from "../../src/run/open/corral.ts";
@@ -16,7 +16,7 @@ export interface Ours extends AsyncDisposable {
   readonly corral: Corral;
   /** Of its first run. */
   readonly plan: Plan;
-  readonly journal: FleetJournal;
+  readonly store: FleetStore;
   /** The environment of the command line, so that it uses the same driver and state. */
   readonly env: NodeJS.ProcessEnv;
   /** The name of a row of its own. */
@@ -53,7 +53,7 @@ export async function openOurs(driver: DriverName, projectDir: string, stateDir:
   };
   const { plan, by } = await firstRun({ corral, worker, watch });
   if (by !== driver) return { name, absent: `its first run was made by the driver ${by}` };
-  const journal = opening.use(await openJournal(stateDir, corral.project.dir));
+  const store = opening.use(await openFleetStore(stateDir, corral.project.dir));
   const moved = opening.move();
   return {
     driver,
@@ -61,7 +61,7 @@ export async function openOurs(driver: DriverName, projectDir: string, stateDir:
     stateDir,
     corral,
     plan,
-    journal,
+    store,
     env,
     row: (what) => `${name}: ${what}`,
     worker,

@@ -9,9 +9,9 @@ import { type FleetPermission, fleetPermission } from "./fleet-permission.ts";
 import { itemJob, readByAll } from "./item-job.ts";
 import { type Collisions, collisionsIn } from "./items/collisions.ts";
 import { checkPaths, type TemplatePath } from "./items/template-paths.ts";
-import type { LoadProblem } from "./journal/load.ts";
-import { throwawayJournal } from "./journal/throwaway.ts";
+import { throwawayStore } from "./journal/throwaway.ts";
 import type { FleetSpec, ItemRequest } from "./model/item.ts";
+import type { LoadProblem } from "./model/store.ts";
 
 /** What a fleet would run. */
 export interface DryRun {
@@ -61,9 +61,9 @@ export async function dryRun(request: DryRunRequest, env: RunEnvironment): Promi
       yield item;
     }
   };
-  await using temporary = await throwawayJournal();
-  const { journal } = temporary;
-  const loaded = await journal.load(journal.create(spec), seen(), { collisionsIn, signal });
+  await using temporary = await throwawayStore();
+  const { store } = temporary;
+  const loaded = await store.load(await store.create(spec), seen(), { collisionsIn, signal });
   return loaded.ok ? { ok: true, dryRun: { first, items: loaded.total, ...counts } } : loaded;
 }
 

@@ -3,6 +3,7 @@ import { type Driver, EngineTrouble } from "../isolation/port/driver.ts";
 import type { RunEnvironment } from "../run/model/environment.ts";
 import { unmadeViolation } from "../run/model/worker-images.ts";
 import type { Violation } from "../sandbox/violation.ts";
+import { FleetCache } from "./cache/fleet-cache.ts";
 import { fleetFacts } from "./cache/fleet-digest.ts";
 import type { OnFleetEvent } from "./events.ts";
 import { freshCells, type ItemExecutor } from "./executor.ts";
@@ -11,10 +12,9 @@ import { type FleetJob, readByAll } from "./item-job.ts";
 import { begunItems } from "./items/begun-items.ts";
 import { type Collisions, collisionsIn } from "./items/collisions.ts";
 import { checkPaths, type TemplatePath } from "./items/template-paths.ts";
-import type { FleetJournal } from "./journal/journal.ts";
-import type { LoadProblem } from "./journal/load.ts";
 import { imageAsk } from "./model/image-ask.ts";
 import type { FleetSpec, ItemRequest } from "./model/item.ts";
+import type { FleetStore, LoadProblem } from "./model/store.ts";
 import { RunTroubles } from "./run-troubles.ts";
 import { RunningFleet } from "./running-fleet.ts";
 import { ScrubbedPool } from "./scrubbed/scrubbed-pool.ts";
@@ -23,13 +23,13 @@ import { MachineShare } from "./share.ts";
 /** What the fleets of one project need to run. */
 export interface FleetEnvironment {
   readonly run: RunEnvironment;
-  readonly journal: FleetJournal;
+  readonly store: FleetStore;
   readonly onEvent: OnFleetEvent;
   /** Stops everything immediately. Items that were running run again on resume. */
   readonly stop: AbortSignal;
 }
 
-/** A fleet that is ready to run, or why it is not. Disposing removes its cells; its results stay in the journal. */
+/** A fleet that is ready to run, or why it is not. Disposing removes its cells; its results stay in the store. */
 export type OpenedFleet =
   | ({ readonly ok: true; readonly fleet: RunningFleet } & AsyncDisposable)
   | { readonly ok: false; readonly violations: readonly Violation[] }
@@ -37,9 +37,9 @@ export type OpenedFleet =
   | { readonly ok: false; readonly reason: string };
 
 /**
- * Starts many runs of one worker, one for each item. All items are written to the journal and checked for colliding outputs
+ * Starts many runs of one worker, one for each item. All items are written to the store and checked for colliding outputs
  * before any runs. From then on the fleet survives the end of this process and of the Engine. `paths`: literal beginnings of
- * paths in templates. Nothing is in the journal before the first item is known.
+ * paths in templates. Nothing is in the store before the first item is known.
  *
  * @throws TemplateError for a path at which the worker has nothing, and what `items` throws
  */
@@ -52,39 +52,39 @@ export async function startFleet(
   const allowed = await permitted(spec, env);
   if (!("job" in allowed)) return allowed;
   checkPaths(paths, allowed.job.sandbox);
-  const { journal, onEvent, stop } = env;
+  const { store, onEvent, stop } = env;
   await using begun = await begunItems(items);
-  const id = journal.create(spec);
-  const loaded = await journal.load(id, begun.items, { collisionsIn, signal: stop });
+  const id = await store.create(spec);
+  const loaded = await store.load(id, begun.items, { collisionsIn, signal: stop });
   if (!loaded.ok) return loaded;
   onEvent({ type: "loaded", fleet: id, items: loaded.total, done: 0 });
   try {
     return await opened(id, spec, allowed, env);
   } catch (error) {
     // Otherwise the fleet would count as running until this process ends.
-    journal.pause(id, "the fleet could not be started");
+    await store.pause(id, "the fleet could not be started");
     throw error;
   }
 }
 
 /** Resumes a fleet that no process runs. Items that ran when its process died are fenced off before they run again. */
 export async function resumeFleet(id: string, env: FleetEnvironment): Promise<OpenedFleet> {
-  const { journal, run, onEvent } = env;
-  const taken = journal.takeOver(id);
+  const { store, run, onEvent } = env;
+  const taken = await store.takeOver(id);
   if (!taken.ok) return { ok: false, reason: taken.reason };
   try {
     const allowed = await permitted(taken.fleet.spec, env);
     if (!("job" in allowed)) {
-      journal.pause(id, "the worker is no longer allowed to run");
+      await store.pause(id, "the worker is no longer allowed to run");
       return allowed;
     }
     await fenceOff(run);
-    for (const item of taken.running) await journal.fenced(id, item);
+    for (const item of taken.running) await store.fenced(id, item);
     const { counts, spec } = taken.fleet;
     onEvent({ type: "loaded", fleet: id, items: counts.total, done: counts.done });
     return await opened(id, spec, allowed, env);
   } catch (error) {
-    journal.pause(id, "the fleet could not be resumed");
+    await store.pause(id, "the fleet could not be resumed");
     throw error;
   }
 }
@@ -94,20 +94,20 @@ export async function resumeFleet(id: string, env: FleetEnvironment): Promise<Op
  * its new attempt ends. The worker is that of now.
  */
 export async function retryFleet(id: string, spec: FleetSpec, env: FleetEnvironment): Promise<OpenedFleet> {
-  const { journal, run, onEvent } = env;
+  const { store, run, onEvent } = env;
   const allowed = await permitted(spec, env);
   if (!("job" in allowed)) return allowed;
-  const taken = journal.takeOverToRetry(id);
+  const taken = await store.takeOverToRetry(id);
   if (!taken.ok) return { ok: false, reason: taken.reason };
   try {
     if (taken.running.length > 0) await fenceOff(run);
-    for (const item of taken.running) await journal.fenced(id, item);
-    await journal.retryFailed(id);
-    const { total, done } = await journal.queue(id).counts();
+    for (const item of taken.running) await store.fenced(id, item);
+    await store.retryFailed(id);
+    const { total, done } = await (await store.queue(id)).counts();
     onEvent({ type: "loaded", fleet: id, items: total, done });
     return await opened(id, spec, allowed, env);
   } catch (error) {
-    journal.pause(id, "its items could not be retried");
+    await store.pause(id, "its items could not be retried");
     throw error;
   }
 }
@@ -154,8 +154,10 @@ async function opened(
   { job, digest }: Allowed,
   env: FleetEnvironment,
 ): Promise<OpenedFleet> {
-  const { journal, onEvent, stop } = env;
+  const { store, onEvent, stop } = env;
   const { sandbox } = job;
+  const queue = await store.queue(id);
+  const cache = spec.cache && digest !== null ? await FleetCache.open({ id, digest, job, store, signal: stop }) : null;
   const memory = sandbox.limits.memoryBytes ?? sandbox.policy.maxLimits.memoryBytes;
   const share = await MachineShare.take(id, spec, env.run.ownerDir, memory);
   const troubles = new RunTroubles();
@@ -170,7 +172,7 @@ async function opened(
           size: () => share.concurrency.running,
           signal: stop,
         });
-  const fleet = new RunningFleet({ id, spec, job, digest, journal, executor, troubles, share, onEvent, stop });
+  const fleet = new RunningFleet({ id, spec, job, store, queue, cache, executor, troubles, share, onEvent, stop });
   return {
     ok: true,
     fleet,

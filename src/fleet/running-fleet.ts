@@ -5,16 +5,16 @@ import { bugText } from "../platform/bug-text.ts";
 import { isHostTrouble } from "../platform/host-trouble.ts";
 import { newRunId } from "../run/model/job.ts";
 import { brokenResult, type RunResult } from "../run/model/result.ts";
-import { FleetCache } from "./cache/fleet-cache.ts";
+import type { FleetCache } from "./cache/fleet-cache.ts";
 import { Channel } from "./channel.ts";
 import type { FleetSummary, OnFleetEvent } from "./events.ts";
 import type { ItemExecutor } from "./executor.ts";
 import { type FleetJob, itemJob } from "./item-job.ts";
 import { itemResult, unrunResult } from "./item-result.ts";
-import type { FleetState } from "./journal/fleets.ts";
-import type { FleetJournal } from "./journal/journal.ts";
+import type { FleetState } from "./model/fleet-record.ts";
 import { type FleetSpec, type ItemResult, isFailure, REVIEWED } from "./model/item.ts";
 import { type Claim, type ClaimedItem, type FleetQueue, LONGEST_DELAY_MS, type Settlement } from "./model/queue.ts";
+import type { FleetStore } from "./model/store.ts";
 import { retryInMs } from "./retry.ts";
 import type { RunTroubles } from "./run-troubles.ts";
 import { Semaphore } from "./semaphore.ts";
@@ -24,9 +24,11 @@ export interface FleetParts {
   readonly id: string;
   readonly spec: FleetSpec;
   readonly job: FleetJob;
-  /** Of what all items have in common; null: no result counts for another fleet. */
-  readonly digest: string | null;
-  readonly journal: FleetJournal;
+  readonly store: FleetStore;
+  /** Of the same fleet. */
+  readonly queue: FleetQueue;
+  /** Null: no earlier result is used, and no result counts for another fleet. */
+  readonly cache: FleetCache | null;
   readonly executor: ItemExecutor;
   readonly troubles: RunTroubles;
   readonly share: Pick<MachineShare, "concurrency" | "look">;
@@ -46,13 +48,11 @@ const SHARE_MS = 1000;
 export class RunningFleet {
   readonly id: string;
   readonly #parts: FleetParts;
-  readonly #queue: FleetQueue;
   readonly #semaphore: Semaphore;
   /** Items in work, including those whose cells are only prepared. */
   readonly #flight: PQueue;
   readonly #results = new Channel<ItemResult>(MAX_UNTAKEN);
   readonly #begunAt: number;
-  readonly #cache: FleetCache | null;
   #why: string | null = null;
   #failed = 0;
   /** Items that have ended, and whose results are being recorded. */
@@ -66,13 +66,9 @@ export class RunningFleet {
     const { running, warm } = parts.share.concurrency;
     this.id = parts.id;
     this.#parts = parts;
-    this.#queue = parts.journal.queue(parts.id);
     this.#semaphore = new Semaphore(running);
     this.#flight = new PQueue({ concurrency: running + warm });
     this.#begunAt = parts.job.env.now();
-    const { id, digest, job, journal, stop } = parts;
-    const isCached = parts.spec.cache && digest !== null;
-    this.#cache = isCached ? FleetCache.open({ id, digest, job, journal, signal: stop }) : null;
   }
 
   /** Every final result, as it comes. */
@@ -90,9 +86,9 @@ export class RunningFleet {
 
   /** Runs until no item is left or the fleet is drained. Rejects for bugs, after all running items have ended. */
   async run(): Promise<FleetSummary> {
-    const { stop, journal } = this.#parts;
+    const { stop, store } = this.#parts;
     const failures: unknown[] = [];
-    this.#failed = (await this.#queue.counts()).failed;
+    this.#failed = (await this.#parts.queue.counts()).failed;
     stop.addEventListener("abort", () => this.drain("the fleet was stopped"), { once: true });
     if (stop.aborted) this.drain("the fleet was stopped");
     const sharing = setInterval(() => void this.#resize(), SHARE_MS);
@@ -102,13 +98,13 @@ export class RunningFleet {
     } finally {
       clearInterval(sharing);
       this.#results.close();
-      await this.#cache?.end();
+      await this.#parts.cache?.end();
       // Items that were requeued in the meantime are cancelled too.
-      if (this.#cancelled) await this.#queue.cancelQueued(this.#why ?? "the fleet was cancelled");
-      if (journal.end(this.id) === null) journal.pause(this.id, this.#why ?? "the fleet ended early");
+      if (this.#cancelled) await this.#parts.queue.cancelQueued(this.#why ?? "the fleet was cancelled");
+      if ((await store.end(this.id)) === null) await store.pause(this.id, this.#why ?? "the fleet ended early");
     }
     if (failures.length > 0) throw failures[0];
-    const summary = this.#summary();
+    const summary = await this.#summary();
     this.#parts.onEvent({ type: "ended", summary });
     return summary;
   }
@@ -129,7 +125,7 @@ export class RunningFleet {
         await this.#settledOne();
         continue;
       }
-      const claim = await this.#queue.claim(room, () => ({ run: newRunId(), cell: null }));
+      const claim = await this.#parts.queue.claim(room, () => ({ run: newRunId(), cell: null }));
       for (const item of claim.items) {
         void this.#flight
           .add(() => this.#item(item))
@@ -163,7 +159,7 @@ export class RunningFleet {
 
   /** One attempt at one item. */
   async #item(claimed: ClaimedItem): Promise<void> {
-    const { job: fleet, stop, onEvent, executor, troubles, journal } = this.#parts;
+    const { job: fleet, stop, onEvent, executor, troubles, store } = this.#parts;
     const { request, attempt, run } = claimed;
     const ends = new AbortController();
     const onStop = (): void => ends.abort(stop.reason);
@@ -185,8 +181,8 @@ export class RunningFleet {
         return await this.#settle(claimed, { ...unrunResult(claimed, "refused"), error }, UNRUN);
       }
       const job = itemJob(fleet, request, { run, fleet: this.id, signal: ends.signal, turn });
-      const entry = (await this.#cache?.entryOf(job)) ?? null;
-      const earlier = entry === null ? null : journal.succeededBefore(entry.key);
+      const entry = (await this.#parts.cache?.entryOf(job)) ?? null;
+      const earlier = entry === null ? null : await store.succeededBefore(entry.key);
       if (earlier !== null) {
         const cached = { ...unrunResult(claimed, "cached"), exitCode: 0, output: earlier.result.output };
         return await this.#settle(claimed, cached, UNRUN);
@@ -195,7 +191,7 @@ export class RunningFleet {
       const result = itemResult(claimed, ran, startedAt, troubles.take(run));
       // A withdrawn attempt does not count: the item runs when the fleet is resumed.
       if (result.status === "cancelled" && ends.signal.aborted)
-        return void (await this.#queue.requeue(request.index, attempt, 0));
+        return void (await this.#parts.queue.requeue(request.index, attempt, 0));
       const cacheKey = result.status === "succeeded" ? await entry?.keyAfter() : null;
       await this.#settle(claimed, result, { cacheKey: cacheKey ?? null, streams: ran });
     } finally {
@@ -223,25 +219,25 @@ export class RunningFleet {
     const at = job.env.now();
     if (result.error?.code === "HOST_TROUBLE") {
       // The machine has no more of something that all items need: the next item would fail as well.
-      await this.#queue.requeue(request.index, attempt, 0);
+      await this.#parts.queue.requeue(request.index, attempt, 0);
       return this.drain(result.error.message);
     }
     const isBroken = result.error?.code === "INTERNAL";
     const retry = isBroken ? null : retryInMs(result.status, attempt - earlier, spec);
     if (retry !== null) {
-      await this.#queue.requeue(request.index, attempt, Date.now() + retry);
+      await this.#parts.queue.requeue(request.index, attempt, Date.now() + retry);
       onEvent({ type: "settled", result, retryInMs: retry, at });
       return;
     }
     if (result.status === "lost" && !isBroken && !(await this.#engineAnswers())) {
       // The failures say nothing about the item: it runs when the fleet is resumed.
-      await this.#queue.requeue(request.index, attempt, 0);
+      await this.#parts.queue.requeue(request.index, attempt, 0);
       this.drain("the container engine does not answer");
       return;
     }
     const failed = isFailure(result.status) ? 1 : 0;
     this.#failed += failed;
-    const taken = await this.#recorded(() => this.#queue.settle(request.index, attempt, { result, ...more }));
+    const taken = await this.#recorded(() => this.#parts.queue.settle(request.index, attempt, { result, ...more }));
     if (!taken.ok) {
       this.#failed -= failed;
       return onEvent({ type: "trouble", detail: taken.reason });
@@ -282,10 +278,10 @@ export class RunningFleet {
     }
   }
 
-  #summary(): FleetSummary {
-    const { journal, job } = this.#parts;
-    const record = journal.find(this.id);
-    const lines = journal.summary(this.id);
+  async #summary(): Promise<FleetSummary> {
+    const { store, job } = this.#parts;
+    const record = await store.find(this.id);
+    const lines = await store.summary(this.id);
     const byStatus: Record<string, number> = {};
     const byReason: Record<string, number> = {};
     for (const { status, code, count } of lines) {
@@ -302,7 +298,7 @@ export class RunningFleet {
       done: record?.counts.done ?? 0,
       byStatus,
       byReason,
-      failures: journal.failureGroups(this.id),
+      failures: await store.failureGroups(this.id),
       durationMs: Math.round(job.env.now() - this.#begunAt),
     };
   }

@@ -1,11 +1,9 @@
-import type { FleetRecord } from "../fleet/journal/fleets.ts";
-import type { ItemFilter, ItemLog, JournalItem, ListedItem } from "../fleet/journal/item-details.ts";
-import type { FleetJournal } from "../fleet/journal/journal.ts";
-import type { Pace } from "../fleet/journal/pace.ts";
-import type { SummaryLine } from "../fleet/journal/results.ts";
 import type { FailureGroup } from "../fleet/model/cause.ts";
+import type { FleetRecord, Pace, SummaryLine } from "../fleet/model/fleet-record.ts";
 import type { ItemResult } from "../fleet/model/item.ts";
-import { openJournal } from "../fleet/open-journal.ts";
+import type { FleetStore } from "../fleet/model/store.ts";
+import type { ItemFilter, ItemLog, ListedItem, StoredItem } from "../fleet/model/stored-item.ts";
+import { openFleetStore } from "../fleet/open-store.ts";
 import { reportHtml } from "../fleet/report/html.ts";
 import { junitXml } from "../fleet/report/junit.ts";
 import { STATUSES } from "../fleet/report/measures/outcome.ts";
@@ -54,11 +52,11 @@ const MAX_COLUMNS = 500;
 
 /** The newest first. */
 export async function listFleets(place: FleetPlace, limit = MAX_LISTED): Promise<ListedFleet[]> {
-  using journal = await journalAt(place);
-  return journal.list(limit).map(listing());
+  await using store = await storeAt(place);
+  return (await store.list(limit)).map(listing());
 }
 
-/** The journal still has the state of the process that ran it. */
+/** The store still has the state of the process that ran it. */
 function listing(): (fleet: FleetRecord) => ListedFleet {
   const { isDead } = lockOwner();
   return (fleet) => {
@@ -69,39 +67,39 @@ function listing(): (fleet: FleetRecord) => ListedFleet {
 
 /** The fleet alone, which takes no longer for many items. @throws RequestError UNKNOWN_FLEET */
 export async function findFleet(place: FleetPlace, asked: string): Promise<ListedFleet> {
-  using journal = await journalAt(place);
-  return listing()(fleetIn(journal, asked));
+  await using store = await storeAt(place);
+  return listing()(await fleetIn(store, asked));
 }
 
 /** @throws RequestError UNKNOWN_FLEET */
 export async function showFleet(place: FleetPlace, asked: string): Promise<FleetDetails> {
-  using journal = await journalAt(place);
-  const fleet = listing()(fleetIn(journal, asked));
+  await using store = await storeAt(place);
+  const fleet = listing()(await fleetIn(store, asked));
   const { id } = fleet;
-  const [slowest, lastFailures] = [journal.slowest(id, MAX_SHOWN), journal.lastFailures(id, MAX_SHOWN)];
-  const pace = fleet.state === "running" ? journal.pace(id) : { recentRate: null, leftMs: null };
+  const pace = fleet.state === "running" ? await store.pace(id) : { recentRate: null, leftMs: null };
   return {
     ...fleet,
     ...pace,
-    summary: journal.summary(id),
-    failures: journal.failureGroups(id),
-    slowest,
-    lastFailures,
+    summary: await store.summary(id),
+    failures: await store.failureGroups(id),
+    slowest: await store.slowest(id, MAX_SHOWN),
+    lastFailures: await store.lastFailures(id, MAX_SHOWN),
   };
 }
 
 /** One item of a fleet, by its key. */
-export interface FleetItem extends JournalItem {
+export interface FleetItem extends StoredItem {
   readonly fleet: string;
   readonly key: string;
 }
 
 /** @throws RequestError UNKNOWN_FLEET, UNKNOWN_ITEM */
 export async function showItem(place: FleetPlace, asked: string, key: string): Promise<FleetItem> {
-  using journal = await journalAt(place);
-  const { id } = fleetIn(journal, asked);
-  const item = journal.item(id, key);
-  if (item === null) throw unknownError("UNKNOWN_ITEM", "item", key, journal.keys(id, MAX_COMPARED), "it has no items");
+  await using store = await storeAt(place);
+  const { id } = await fleetIn(store, asked);
+  const item = await store.item(id, key);
+  if (item === null)
+    throw unknownError("UNKNOWN_ITEM", "item", key, await store.keys(id, MAX_COMPARED), "it has no items");
   return { fleet: id, key, ...item };
 }
 
@@ -119,8 +117,8 @@ export async function listItems(
   const { status } = filter;
   if (status !== undefined && !STATUSES.includes(status))
     throw unknownError("UNKNOWN_VALUE", "status", status, STATUSES);
-  using journal = await journalAt(place);
-  return journal.items(fleetIn(journal, asked).id, filter, page);
+  await using store = await storeAt(place);
+  return await store.items((await fleetIn(store, asked)).id, filter, page);
 }
 
 /** What items printed, in the order of the manifest; items that printed nothing are left out. @throws RequestError UNKNOWN_FLEET */
@@ -129,7 +127,7 @@ export async function fleetLogs(
   asked: string,
   { failed = false }: { readonly failed?: boolean } = {},
 ): Promise<AsyncGenerator<ItemLog, void, undefined>> {
-  return await reading(place, asked, (journal, { id }) => journal.logs(id, { failed }));
+  return await reading(place, asked, (store, { id }) => store.logs(id, { failed }));
 }
 
 /** Results of the items that have ended, as CSV with a column for each field of the items. @throws as {@link fleetResults} */
@@ -139,11 +137,13 @@ export async function fleetResultsCsv(
   filter: { readonly status?: string | null } = {},
 ): Promise<AsyncGenerator<string, void, undefined>> {
   const results = await fleetResults(place, asked, filter);
-  return await reading(place, asked, (journal, { id }) => resultsCsv(results, journal.fieldNames(id, MAX_COLUMNS)));
+  return await reading(place, asked, async (store, { id }) =>
+    resultsCsv(results, await store.fieldNames(id, MAX_COLUMNS)),
+  );
 }
 
 /**
- * Results of the items that have ended, in the order of the manifest. `status`: only items with this one. The journal
+ * Results of the items that have ended, in the order of the manifest. `status`: only items with this one. The store
  * is open until the caller has taken them all, or returns.
  *
  * @throws RequestError UNKNOWN_FLEET, and UNKNOWN_VALUE for a status that no item can have
@@ -154,26 +154,26 @@ export async function fleetResults(
   { status = null }: { readonly status?: string | null } = {},
 ): Promise<AsyncGenerator<ItemResult, void, undefined>> {
   if (status !== null && !STATUSES.includes(status)) throw unknownError("UNKNOWN_VALUE", "status", status, STATUSES);
-  return await reading(place, id, (journal, { id }) => journal.results(id, { status }));
+  return await reading(place, id, (store, { id }) => store.results(id, { status }));
 }
 
 /** A self-contained HTML page about a fleet, in pieces. @throws RequestError UNKNOWN_FLEET */
 export async function fleetReport(place: FleetPlace, id: string): Promise<AsyncGenerator<string, void, undefined>> {
-  return await reading(place, id, (journal, { spec, counts, ...fleet }) => {
+  return await reading(place, id, (store, { spec, counts, ...fleet }) => {
     const { worker, source, policy, reuse, concurrency } = spec;
     const about = { ...fleet, worker, source, policy, reuse, concurrency, items: counts.total };
-    return reportHtml({ fleet: about, results: journal.results(fleet.id), madeAt: new Date().toISOString() });
+    return reportHtml({ fleet: about, results: store.results(fleet.id), madeAt: new Date().toISOString() });
   });
 }
 
 /** Its results in the form of JUnit, in pieces. @throws RequestError UNKNOWN_FLEET */
 export async function fleetJunit(place: FleetPlace, id: string): Promise<AsyncGenerator<string, void, undefined>> {
-  return await reading(place, id, (journal, { spec: { worker }, counts, ...fleet }) =>
+  return await reading(place, id, async (store, { spec: { worker }, counts, ...fleet }) =>
     junitXml({
       fleet: { ...fleet, worker, items: counts.total },
-      summary: journal.summary(fleet.id),
-      results: journal.results(fleet.id),
-      stderrOf: (key) => journal.item(fleet.id, key)?.streams.stderr ?? "",
+      summary: await store.summary(fleet.id),
+      results: store.results(fleet.id),
+      stderrOf: async (key) => (await store.item(fleet.id, key))?.streams.stderr ?? "",
     }),
   );
 }
@@ -182,16 +182,16 @@ export async function fleetJunit(place: FleetPlace, id: string): Promise<AsyncGe
 async function reading<T>(
   place: FleetPlace,
   asked: string,
-  read: (journal: FleetJournal, fleet: FleetRecord) => Iterable<T> | AsyncIterable<T>,
+  read: (store: FleetStore, fleet: FleetRecord) => AsyncIterable<T> | Promise<AsyncIterable<T>>,
 ): Promise<AsyncGenerator<T, void, undefined>> {
   const known = async (): Promise<FleetRecord> => {
-    using journal = await journalAt(place);
-    return fleetIn(journal, asked);
+    await using store = await storeAt(place);
+    return await fleetIn(store, asked);
   };
   const fleet = await known();
   return (async function* () {
-    using journal = await journalAt(place);
-    yield* read(journal, fleet);
+    await using store = await storeAt(place);
+    yield* await read(store, fleet);
   })();
 }
 
@@ -202,19 +202,19 @@ async function reading<T>(
  * @throws RequestError UNKNOWN_FLEET; EngineUnavailableError
  */
 export async function cancelFleet(place: FleetPlace, asked: string): Promise<CancelledFleet> {
-  using journal = await journalAt(place);
-  const { id, state, endedAt } = fleetIn(journal, asked);
+  await using store = await storeAt(place);
+  const { id, state, endedAt } = await fleetIn(store, asked);
   if (endedAt !== null) return { fleet: id, outcome: "ended", state };
-  if (state === "loading" && (await journal.discard(id))) return { fleet: id, outcome: "removed" };
+  if (state === "loading" && (await store.discard(id))) return { fleet: id, outcome: "removed" };
   const why = "it was cancelled";
-  let items = await journal.queue(id).cancelQueued(why);
-  const taken = journal.takeOver(id);
+  let items = await (await store.queue(id)).cancelQueued(why);
+  const taken = await store.takeOver(id);
   if (taken.ok) {
     const { driver } = await openEngine(place);
     await driver.reap();
-    for (const item of taken.running) await journal.fenced(id, item);
-    items += await journal.queue(id).cancelQueued(why);
-    journal.end(id);
+    for (const item of taken.running) await store.fenced(id, item);
+    items += await (await store.queue(id)).cancelQueued(why);
+    await store.end(id);
   }
   return { fleet: id, outcome: "cancelled", items };
 }
@@ -229,8 +229,9 @@ export async function removeFleets(
   place: FleetPlace,
   { ids = [], endedBefore = null }: { readonly ids?: readonly string[]; readonly endedBefore?: number | null },
 ): Promise<string[]> {
-  using journal = await journalAt(place);
-  const named = ids.map((id) => fleetIn(journal, id));
+  await using store = await storeAt(place);
+  const named: FleetRecord[] = [];
+  for (const id of ids) named.push(await fleetIn(store, id));
   for (const { id, state, endedAt } of named) {
     const waits = state === "pending" ? ": changes of its items wait for consent" : "";
     const message = `fleet ${id} is ${state}${waits}; only a fleet that has ended can be removed`;
@@ -239,30 +240,30 @@ export async function removeFleets(
   const old =
     endedBefore === null
       ? []
-      : journal
-          .list(Number.MAX_SAFE_INTEGER)
-          .filter(({ endedAt, state }) => state !== "pending" && endedAt !== null && Date.parse(endedAt) < endedBefore);
+      : (await store.list(Number.MAX_SAFE_INTEGER)).filter(
+          ({ endedAt, state }) => state !== "pending" && endedAt !== null && Date.parse(endedAt) < endedBefore,
+        );
   const removed: string[] = [];
   for (const id of new Set([...named, ...old].map((fleet) => fleet.id))) {
-    if (await journal.forget(id)) removed.push(id);
+    if (await store.forget(id)) removed.push(id);
   }
-  journal.shrink();
+  await store.shrink();
   return removed;
 }
 
 /** `asked`: its id, a prefix of it, or `latest`. @throws RequestError UNKNOWN_FLEET, AMBIGUOUS_ID */
-export function fleetIn(journal: FleetJournal, asked: string): FleetRecord {
+export async function fleetIn(store: FleetStore, asked: string): Promise<FleetRecord> {
   const unknown = () =>
     new RequestError("UNKNOWN_FLEET", asked, `there is no fleet ${printableLine(asked, 80)} in this project`);
-  const fitting = asked === LATEST ? journal.list(1) : journal.like(asked, ENOUGH_CANDIDATES);
+  const fitting = await (asked === LATEST ? store.list(1) : store.like(asked, ENOUGH_CANDIDATES));
   const known = fitting.map(({ id, spec, createdAt }) => ({ id, about: `${spec.worker}, ${createdAt}` }));
   const id = chosenId(asked, known, unknown);
-  const fleet = journal.find(id);
+  const fleet = await store.find(id);
   if (fleet === null) throw unknown();
   return fleet;
 }
 
-async function journalAt({ stateDir, projectDir }: FleetPlace): Promise<FleetJournal> {
+async function storeAt({ stateDir, projectDir }: FleetPlace): Promise<FleetStore> {
   await recordEnded(changesetStore(stateDir), stateDir);
-  return await openJournal(stateDir, projectDir);
+  return await openFleetStore(stateDir, projectDir);
 }

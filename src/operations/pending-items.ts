@@ -1,5 +1,5 @@
-import type { PendingItem } from "../fleet/journal/reviewed.ts";
-import { openJournal } from "../fleet/open-journal.ts";
+import type { PendingItem } from "../fleet/model/stored-item.ts";
+import { openFleetStore } from "../fleet/open-store.ts";
 import { changesetStore } from "../run/changes/into-project.ts";
 import type { ProjectPlace } from "./audit.ts";
 import { fleetIn } from "./fleets.ts";
@@ -15,19 +15,19 @@ export interface PendingItems {
 
 /** `asked`: the fleet's id, a prefix of it, or `latest`. @throws RequestError UNKNOWN_FLEET, AMBIGUOUS_ID */
 export async function pendingItems({ stateDir, projectDir }: ProjectPlace, asked: string): Promise<PendingItems> {
-  const store = changesetStore(stateDir);
-  await recordEnded(store, stateDir);
-  using journal = await openJournal(stateDir, projectDir);
-  const { id, counts } = fleetIn(journal, asked);
+  const changesets = changesetStore(stateDir);
+  await recordEnded(changesets, stateDir);
+  await using store = await openFleetStore(stateDir, projectDir);
+  const { id, counts } = await fleetIn(store, asked);
   return {
     fleet: id,
     count: counts.pending,
     async *each() {
-      using reading = await openJournal(stateDir, projectDir);
-      for (const item of reading.pending(id)) {
-        if (store.isKnown(item.run)) yield item;
+      await using reading = await openFleetStore(stateDir, projectDir);
+      for await (const item of reading.pending(id)) {
+        if (changesets.isKnown(item.run)) yield item;
         // It was removed by hand, or another process recorded its end since the page was read; then this changes nothing.
-        else reading.reviewed([{ fleet: id, item: item.index, run: item.run, counts: { discarded: 1 } }]);
+        else await reading.reviewed([{ fleet: id, item: item.index, run: item.run, counts: { discarded: 1 } }]);
       }
     },
   };

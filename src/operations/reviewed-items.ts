@@ -1,26 +1,30 @@
 import type { ChangesetStore, Ended } from "../changes/store/changeset-store.ts";
-import type { Reviewed } from "../fleet/journal/reviewed.ts";
-import { openJournal } from "../fleet/open-journal.ts";
+import type { Reviewed } from "../fleet/model/stored-item.ts";
+import { openFleetStore } from "../fleet/open-store.ts";
 
-/** Recorded together, in one transaction of a journal. */
+/** Recorded together, in one transaction of a store of fleets. */
 const MAX_TOGETHER = 500;
 
 /**
  * Records in the journals of fleets how the changesets of their items ended, and then forgets those changesets. What a process
  * that died had applied or discarded is recorded too. `id`: only this changeset.
  */
-export async function recordEnded(store: ChangesetStore, stateDir: string, id: string | null = null): Promise<void> {
+export async function recordEnded(
+  changesets: ChangesetStore,
+  stateDir: string,
+  id: string | null = null,
+): Promise<void> {
   let some: Ended[] = [];
-  for await (const ended of store.ended(id)) {
+  for await (const ended of changesets.ended(id)) {
     some.push(ended);
     if (some.length < MAX_TOGETHER) continue;
-    await recordSome(some, store, stateDir);
+    await recordSome(some, changesets, stateDir);
     some = [];
   }
-  await recordSome(some, store, stateDir);
+  await recordSome(some, changesets, stateDir);
 }
 
-async function recordSome(ended: readonly Ended[], store: ChangesetStore, stateDir: string): Promise<void> {
+async function recordSome(ended: readonly Ended[], changesets: ChangesetStore, stateDir: string): Promise<void> {
   const byProject = new Map<string, Reviewed[]>();
   for (const { state } of ended) {
     if (state.fleet === undefined) continue;
@@ -30,11 +34,11 @@ async function recordSome(ended: readonly Ended[], store: ChangesetStore, stateD
     byProject.set(state.project, items);
   }
   for (const [project, items] of byProject) {
-    using journal = await openJournal(stateDir, project);
-    journal.reviewed(items);
+    await using store = await openFleetStore(stateDir, project);
+    await store.reviewed(items);
   }
   // Only now: until then this is the only place that knows what was decided.
-  for (const { id } of ended) await store.forgetEnded(id);
+  for (const { id } of ended) await changesets.forgetEnded(id);
 }
 
 /** What waited and was not applied is discarded. */

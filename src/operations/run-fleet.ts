@@ -5,10 +5,9 @@ import { type FleetEnvironment, type OpenedFleet, resumeFleet, retryFleet, start
 import { type Collisions, describeCollisions } from "../fleet/items/collisions.ts";
 import type { LeftOut } from "../fleet/items/matching-files.ts";
 import { pathsIn } from "../fleet/items/template-paths.ts";
-import type { FleetJournal } from "../fleet/journal/journal.ts";
-import type { LoadProblem } from "../fleet/journal/load.ts";
 import type { FleetSpec, ItemRequest, ItemResult, ItemTemplate } from "../fleet/model/item.ts";
-import { openJournal } from "../fleet/open-journal.ts";
+import type { FleetStore, LoadProblem } from "../fleet/model/store.ts";
+import { openFleetStore } from "../fleet/open-store.ts";
 import { itemRequests, type RequestsOf } from "../fleet/requests.ts";
 import { type FleetTotals, totalsOf } from "../fleet/totals.ts";
 import { describeAll } from "../run/model/result.ts";
@@ -56,13 +55,13 @@ export async function* runFleet(
   start: FleetStart,
   { onEvent = () => {}, onOpened = () => {}, drain = NEVER, stop = NEVER }: FleetRunOptions = {},
 ): AsyncGenerator<ItemResult, FleetSummary, undefined> {
-  using journal = await openJournal(stateDir, project.dir);
-  const env = { run, journal, onEvent, stop };
+  await using store = await openFleetStore(stateDir, project.dir);
+  const env = { run, store, onEvent, stop };
   const opened = await openedFleet(start, env);
   if (!opened.ok) throw refusalOf(start.kind === "new" ? start.spec.worker : start.fleet, opened);
   await using fleet = opened;
   const running = fleet.fleet;
-  onOpened(fleetIn(journal, running.id).spec);
+  onOpened((await fleetIn(store, running.id)).spec);
   const ended = running.run();
   // Awaited below; until then a failure is no unhandled rejection.
   ended.catch(() => {});
@@ -165,24 +164,24 @@ async function openedFleet(start: FleetStart, env: FleetEnvironment): Promise<Op
     const reading = { cwd, signal: env.stop, leftOut, allowEmpty };
     return await startFleet(spec, itemRequests(requests, reading), env, pathsIn(requests.template));
   }
-  const { spec, state, id } = fleetIn(env.journal, start.fleet);
+  const { spec, state, id } = await fleetIn(env.store, start.fleet);
   if (start.kind === "resume") return await resumeFleet(id, env);
   // Whether the process of a running fleet is alive is known when it is taken over.
   if (state === "loading" || (state === "running" && start.asNew))
     return { ok: false, reason: `fleet ${id} is ${state}; its failed items can be retried when it has ended` };
-  if (!hasFailed(env.journal, id)) return { ok: false, reason: `fleet ${id} has no failed items` };
+  if (!(await hasFailed(env.store, id))) return { ok: false, reason: `fleet ${id} has no failed items` };
   if (!start.asNew) return await retryFleet(id, spec, env);
-  return await startFleet({ ...spec, source: `failed items of ${id}` }, failedItems(env.journal, id), env);
+  return await startFleet({ ...spec, source: `failed items of ${id}` }, failedItems(env.store, id), env);
 }
 
-function hasFailed(journal: FleetJournal, id: string): boolean {
-  for (const _ of journal.failed(id)) return true;
+async function hasFailed(store: FleetStore, id: string): Promise<boolean> {
+  for await (const _ of store.failed(id)) return true;
   return false;
 }
 
-async function* failedItems(journal: FleetJournal, id: string): AsyncGenerator<ItemRequest> {
+async function* failedItems(store: FleetStore, id: string): AsyncGenerator<ItemRequest> {
   let index = 0;
-  for (const request of journal.failed(id)) {
+  for await (const request of store.failed(id)) {
     yield { ...request, index };
     index += 1;
   }

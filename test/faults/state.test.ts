@@ -126,10 +126,10 @@ describe("a wall clock that jumps", () => {
   it("backwards lets an item of a fleet wait no longer than its pause", async () => {
     using journal = journalFixture();
     let nowMs = Date.UTC(2026, 0, 2);
-    using opened: FleetJournal = await journal.open("me", () => nowMs);
-    const id = opened.create(SPEC);
+    await using opened: FleetJournal = await journal.open("me", () => nowMs);
+    const id = await opened.create(SPEC);
     await opened.load(id, items(1), noCollisions);
-    const queue = opened.queue(id);
+    const queue = await opened.queue(id);
     const attempt = () => ({ run: "r", cell: null });
     await queue.claim(1, attempt);
     await queue.requeue(0, 1, nowMs + 1000);

@@ -47,7 +47,7 @@ export async function openFleetProject(spec: ProjectSpec, options: OpenFixtureOp
   const never = new AbortController().signal;
   const env = (stop = never): FleetEnvironment => ({
     run: project.corral.environment,
-    journal,
+    store: journal,
     onEvent: (event) => void events.push(event),
     stop,
   });
@@ -65,7 +65,7 @@ export async function openFleetProject(spec: ProjectSpec, options: OpenFixtureOp
     },
     resume: async (id) => await whole(await resumeFleet(id, env())),
     async [Symbol.asyncDispose]() {
-      journal[Symbol.dispose]();
+      await journal[Symbol.asyncDispose]();
       await project[Symbol.asyncDispose]();
     },
   };

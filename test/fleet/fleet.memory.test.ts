@@ -105,7 +105,7 @@ describe("a fleet", () => {
     const { summary, results } = await o.fleet.map({ concurrency: 1 }, items(3));
     expect(summary).toMatchObject({ state: "paused", why: expect.stringContaining("The host failed (ENOSPC)") });
     expect(results.size).toBe(0);
-    expect(o.fleet.journal.list()).toMatchObject([{ state: "paused", counts: { done: 0 } }]);
+    expect(await o.fleet.journal.list()).toMatchObject([{ state: "paused", counts: { done: 0 } }]);
   });
 
   it("runs no more items at once than it may", async () => {

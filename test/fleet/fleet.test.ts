@@ -134,7 +134,7 @@ describe.each(["fresh", "scrubbed"] as const)("a fleet with %s cells", (reuse) =
     fleet.fleet.drain("the test says so");
     expect(await ended).toMatchObject({ state: "paused", done: 1, byStatus: { succeeded: 1 } });
     expect(f.events.filter(({ type }) => type === "started")).toHaveLength(1);
-    expect(f.journal.find(fleet.fleet.id)?.counts).toMatchObject({ queued: 3, running: 0, done: 1 });
+    expect((await f.journal.find(fleet.fleet.id))?.counts).toMatchObject({ queued: 3, running: 0, done: 1 });
   });
 });
 

@@ -60,8 +60,8 @@ export async function killedFleet(options: KilledFleetOptions): Promise<KilledFl
       isDead: () => false,
     });
   const fleet: KilledFleet["fleet"] = async () => {
-    using journal = await journalOf();
-    const [newest] = journal.list(1);
+    await using journal = await journalOf();
+    const [newest] = await journal.list(1);
     return newest === undefined ? null : { id: newest.id, state: newest.state, done: newest.counts.done };
   };
   let ended = true;
@@ -94,10 +94,10 @@ export async function killedFleet(options: KilledFleetOptions): Promise<KilledFl
       while (!ended && ((await fleet().catch(() => null))?.done ?? -1) < count) await wait(LOOK_MS);
     },
     async expectWhole(outcomes) {
-      using journal = await journalOf();
+      await using journal = await journalOf();
       const standing = await fleet();
       expect(standing).toMatchObject({ state: "done", done: items });
-      const results = [...journal.results(standing?.id ?? "")];
+      const results = await Array.fromAsync(journal.results(standing?.id ?? ""));
       expect(results.map(({ key }) => key)).toEqual(keys);
       for (const { key, status, output } of results)
         expect([key, status, output]).toEqual([key, "succeeded", `did document ${key}\n`]);

@@ -20,18 +20,19 @@ async function* twoItems() {
 async function fleetRunBy(f: FleetFixture, run: ItemExecutor["run"], onEvent: (event: FleetEvent) => void) {
   const { environment, project } = f.project.corral;
   const spec = { ...SPEC, retries: 3, maxFailures: 0 };
-  const id = f.journal.create(spec);
+  const id = await f.journal.create(spec);
   const signal = new AbortController().signal;
-  await f.journal.load(id, twoItems(), { collisionsIn: () => null, signal });
+  await f.journal.load(id, twoItems(), { collisionsIn: async () => null, signal });
   const caller = await rootSandbox(environment, null);
   const worker = project.workers.get("w");
   if (worker === undefined) throw new Error("the fixture's project is not as it should be");
   return new RunningFleet({
     id,
     spec,
-    journal: f.journal,
+    store: f.journal,
+    queue: await f.journal.queue(id),
+    cache: null,
     job: { worker, caller: caller, sandbox: caller, reads: [], env: environment },
-    digest: "",
     executor: { run, [Symbol.asyncDispose]: async () => {} },
     troubles: new RunTroubles(),
     share: { concurrency: ALONE, look: async () => ALONE },
@@ -66,7 +67,7 @@ describe("an item that the Engine lost", () => {
     const messages: (string | undefined)[] = [];
     const opened = await startFleet(SPEC, twoItems(), {
       run: { ...environment, driver: { ...environment.driver, start } },
-      journal: f.journal,
+      store: f.journal,
       onEvent: (event) => {
         if (event.type !== "settled") return;
         messages.push(event.result.error?.message);

@@ -34,12 +34,12 @@ describe("a fleet whose items' changes wait for consent", () => {
     expect(a).toMatchObject({ exitCode: 0, output: "printed\n", error: { code: "CHANGES_HELD" } });
     expect(a?.changeset).toMatchObject({ id: a?.run, counts: { held: 2, denied: 0, applied: 0, refused: 0 } });
     expect(results.get("pipe")?.changeset).toMatchObject({ counts: { held: 2, refused: 1 } });
-    expect(f.journal.find(summary.fleet)).toMatchObject({
+    expect(await f.journal.find(summary.fleet)).toMatchObject({
       state: "pending",
       counts: { failed: 0, pending: 3, done: 3 },
     });
-    expect(f.journal.lastFailures(summary.fleet, 9)).toEqual([]);
-    expect([...f.journal.failed(summary.fleet)]).toEqual([]);
+    expect(await f.journal.lastFailures(summary.fleet, 9)).toEqual([]);
+    expect(await Array.fromAsync(f.journal.failed(summary.fleet))).toEqual([]);
     expect(readdirSync(join(f.project.dir, "out"))).toEqual(["keep"]);
   });
 
@@ -47,7 +47,7 @@ describe("a fleet whose items' changes wait for consent", () => {
     await using f = await project();
     const { summary } = await f.map({}, items("a", "fail"));
     expect(summary).toMatchObject({ state: "pending", byStatus: { pending: 1, failed: 1 }, byReason: { FAILED: 1 } });
-    expect([...f.journal.failed(summary.fleet)].map(({ key }) => key)).toEqual(["fail"]);
+    expect((await Array.fromAsync(f.journal.failed(summary.fleet))).map(({ key }) => key)).toEqual(["fail"]);
     const alone = await f.map({}, items("b"));
     const retried = runFleet(f.project.corral, { kind: "retry", fleet: alone.summary.fleet });
     await expect(retried.next()).rejects.toMatchObject({ code: "FLEET_REFUSED", message: /no failed items/ });
@@ -89,7 +89,7 @@ describe("the changes of a fleet that is pending", () => {
       { status: "applied", code: null, count: 2 },
       { status: "partly_applied", code: "CHANGES_PARTLY_APPLIED", count: 1 },
     ]);
-    const after = [...f.journal.results(summary.fleet)];
+    const after = await Array.fromAsync(f.journal.results(summary.fleet));
     expect(after[0]).toMatchObject({ status: "applied", error: null, changeset: { id: null, counts: { applied: 2 } } });
     expect(after[2]).toMatchObject({ changeset: { id: null, counts: { applied: 2, refused: 1 } } });
     expect(await changesets.list(null)).toEqual([]);
@@ -108,7 +108,10 @@ describe("the changes of a fleet that is pending", () => {
     expect((await showFleet(place(f), summary.fleet)).counts.pending).toBe(2);
     await changesets.discard(a);
     await changesets.discard(b);
-    expect([...f.journal.results(summary.fleet)].map(({ status }) => status)).toEqual(["discarded", "discarded"]);
+    expect((await Array.fromAsync(f.journal.results(summary.fleet))).map(({ status }) => status)).toEqual([
+      "discarded",
+      "discarded",
+    ]);
     expect(readdirSync(join(f.project.dir, "out"))).toEqual(["keep"]);
   });
 
@@ -121,7 +124,7 @@ describe("the changes of a fleet that is pending", () => {
     const loaded = await store.load(a);
     expect(await store.applyKept(a, loaded.ok ? loaded.waiting : new Set())).toMatchObject({ ok: true, left: 0 });
     await store.discard(b);
-    expect(f.journal.find(summary.fleet)).toMatchObject({ state: "pending", counts: { pending: 2 } });
+    expect(await f.journal.find(summary.fleet)).toMatchObject({ state: "pending", counts: { pending: 2 } });
     await expect(removeFleets(place(f), { ids: [summary.fleet] })).resolves.toEqual([summary.fleet]);
     expect(readdirSync(join(f.project.stateDir, "changes"))).toEqual([]);
   });

@@ -50,10 +50,10 @@ describe("fleets of one machine", () => {
       yield { index: 0, key: "0", place: "item 0", attachments: [] };
     }
     const stop = new AbortController().signal;
-    await expect(startFleet(SPEC, one(), { run, journal: f.journal, onEvent: () => {}, stop })).rejects.toThrow(
+    await expect(startFleet(SPEC, one(), { run, store: f.journal, onEvent: () => {}, stop })).rejects.toThrow(
       "ENOTDIR",
     );
-    expect(f.journal.list()).toMatchObject([{ state: "paused", owner: null, counts: { queued: 1 } }]);
+    expect(await f.journal.list()).toMatchObject([{ state: "paused", owner: null, counts: { queued: 1 } }]);
   });
 
   it("have equal parts of it: one that ran alone gives half away, and has it back when the other ends", async () => {

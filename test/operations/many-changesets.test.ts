@@ -51,10 +51,10 @@ it("the changesets of a large fleet are listed one after another, in little memo
 /** As many real runs leave it, made without them: each item changed one line of one file. */
 async function pendingFleet(stateDir: string, projectDir: string): Promise<string> {
   const path = projectPaths(stateDir, projectDir).fleets;
-  using journal = await FleetJournal.open(path, { self: "this test", isDead: () => false });
-  const fleet = journal.create(SPEC);
-  await journal.load(fleet, requests(), { collisionsIn: () => null });
-  const queue = journal.queue(fleet);
+  await using journal = await FleetJournal.open(path, { self: "this test", isDead: () => false });
+  const fleet = await journal.create(SPEC);
+  await journal.load(fleet, requests(), { collisionsIn: async () => null });
+  const queue = await journal.queue(fleet);
   for (let made = 0; made < MANY; ) {
     const { items } = await queue.claim(500, () => ({ run: (made++).toString(16).padStart(12, "0"), cell: null }));
     for (const { request, run } of items) keep(stateDir, projectDir, run, { id: fleet, item: request.index });
@@ -68,7 +68,7 @@ async function pendingFleet(stateDir: string, projectDir: string): Promise<strin
       }),
     );
   }
-  expect(journal.end(fleet)).not.toBeNull();
+  expect(await journal.end(fleet)).not.toBeNull();
   return fleet;
 }
 

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Database } from "../../src/fleet/journal/database.ts";
-import { openJournal } from "../../src/fleet/open-journal.ts";
+import { openFleetStore } from "../../src/fleet/open-store.ts";
 import { auditRecords, newestAuditRecords, verifyAudit } from "../../src/operations/audit.ts";
 import {
   cancelFleet,
@@ -51,8 +51,8 @@ describe("operations on fleets", () => {
   it("remove only what has ended", async () => {
     const id = await loadedFleet();
     await cancelFleet(place, id);
-    using journal = await openJournal(place.stateDir, place.projectDir);
-    expect(journal.end(id)).toBe("cancelled");
+    await using store = await openFleetStore(place.stateDir, place.projectDir);
+    expect(await store.end(id)).toBe("cancelled");
     expect(await cancelFleet(place, id)).toMatchObject({ outcome: "ended", state: "cancelled" });
     expect(await removeFleets(place, { endedBefore: 0 })).toEqual([]);
     expect(await removeFleets(place, { ids: [id], endedBefore: Date.now() + 1000 })).toEqual([id]);
@@ -137,6 +137,6 @@ describe("what does not exist", () => {
 });
 
 async function loadedFleet(): Promise<string> {
-  using journal = await openJournal(place.stateDir, place.projectDir);
-  return await loadedIn(journal, 3);
+  await using store = await openFleetStore(place.stateDir, place.projectDir);
+  return await loadedIn(store, 3);
 }

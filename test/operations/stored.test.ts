@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, readdir, realpath, rm, symlink, utimes, writeFile } fro
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { openJournal } from "../../src/fleet/open-journal.ts";
+import { openFleetStore } from "../../src/fleet/open-store.ts";
 import { cancelFleet } from "../../src/operations/fleets.ts";
 import { measured } from "../../src/operations/stored/stored-kind.ts";
 import { collectState, measureState } from "../../src/operations/stored/stored-state.ts";
@@ -103,16 +103,16 @@ describe("collecting it", () => {
 
   it("removes fleets only if it is told an age, and none that has not ended", async () => {
     const place = { ...machine, projectDir: join(base, "project") };
-    using journal = await openJournal(place.stateDir, place.projectDir);
-    const [ended, running] = [await loadedFleet(journal, 3), await loadedFleet(journal, 3)];
+    await using store = await openFleetStore(place.stateDir, place.projectDir);
+    const [ended, running] = [await loadedFleet(store, 3), await loadedFleet(store, 3)];
     await cancelFleet(place, ended);
-    expect(journal.end(ended)).toBe("cancelled");
+    expect(await store.end(ended)).toBe("cancelled");
     await new Promise((resolve) => setTimeout(resolve, 10));
     expect(await removedOf(await collectState(machine))).toEqual([]);
     expect(await removedOf(await collectState(machine, { olderThanMs: DAY_MS }))).toEqual([]);
     expect(await removedOf(await collectState(machine, { olderThanMs: 1, dryRun: true }))).toEqual([ended]);
     expect(await removedOf(await collectState(machine, { olderThanMs: 1 }))).toEqual([ended]);
-    expect(journal.list().map(({ id }) => id)).toEqual([running]);
+    expect((await store.list()).map(({ id }) => id)).toEqual([running]);
   });
 });
 

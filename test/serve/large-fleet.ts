@@ -1,5 +1,5 @@
 import type { ItemRequest, ItemResult } from "../../src/fleet/model/item.ts";
-import { openJournal } from "../../src/fleet/open-journal.ts";
+import { openFleetStore } from "../../src/fleet/open-store.ts";
 
 const BATCH = 500;
 /** Why an item of this index failed; null: it succeeded. The causes differ in how many they took. */
@@ -38,8 +38,8 @@ export async function makeLargeFleet(
   place: { readonly stateDir: string; readonly projectDir: string },
   { items = 100_000, settled = items, worker = "extract" }: { items?: number; settled?: number; worker?: string } = {},
 ): Promise<string> {
-  using journal = await openJournal(place.stateDir, place.projectDir);
-  const fleet = journal.create({
+  await using store = await openFleetStore(place.stateDir, place.projectDir);
+  const fleet = await store.create({
     version: 1,
     worker,
     policy: null,
@@ -51,8 +51,8 @@ export async function makeLargeFleet(
     cache: true,
     source: "--over inbox/*.pdf",
   });
-  await journal.load(fleet, requests(items), { collisionsIn: () => null });
-  const queue = journal.queue(fleet);
+  await store.load(fleet, requests(items), { collisionsIn: async () => null });
+  const queue = await store.queue(fleet);
   const began = Date.now() - settled * 20;
   for (let done = 0; done < settled; ) {
     const count = Math.min(BATCH, settled - done);
@@ -75,7 +75,7 @@ export async function makeLargeFleet(
     );
     done += claim.items.length;
   }
-  if (settled === items) journal.end(fleet);
+  if (settled === items) await store.end(fleet);
   return fleet;
 }
 

@@ -92,7 +92,7 @@ async function fleetIds(place: NamesPlace): Promise<readonly string[]> {
   const paths = await kept(place);
   const dir = await projectDir(place);
   if (paths === null || dir === null || (await stems(join(paths.fleets, ".."), ".db")).length === 0) return [];
-  const { openJournal } = await import("../../fleet/open-journal.ts");
-  using journal = await openJournal(stateDirFrom(place.env), await projectFolder(dir, place));
-  return journal.list(MAX_NAMES).map(({ id }) => id);
+  const { openFleetStore } = await import("../../fleet/open-store.ts");
+  await using store = await openFleetStore(stateDirFrom(place.env), await projectFolder(dir, place));
+  return (await store.list(MAX_NAMES)).map(({ id }) => id);
 }

@@ -10,7 +10,7 @@ export function addRun({ does, terminal, verb }: Frame): void {
     .addOption(repeatable("--attach <path[=name]>", "give the worker this file below /attachments"))
     .option(
       "--attach-tree <commit[=name]>",
-      "give the worker the files of a git commit as /attachments/tree.tar, as they are: no hook, filter or attribute counts",
+      "give the worker the files of a git commit as /attachments/tree.tar, as they are: no hook, filter or attribute of git is applied",
     )
     .addOption(policy())
     .addOption(approve())
@@ -52,7 +52,7 @@ everything else on standard error.
 Exit status: the worker's own, or
   2    wrong usage
   124  timed out
-  125  Engine trouble, or the run was lost
+  125  an error of the Engine, or the run was lost
   126  refused or denied
   130  cancelled
   137  killed for memory

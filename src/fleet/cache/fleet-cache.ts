@@ -7,7 +7,7 @@ import { hostPathOf, parsePathIn } from "../../sandbox/access.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { comesBack } from "../../sandbox/staging.ts";
-import type { FleetJournal } from "../journal/journal.ts";
+import type { FleetStore } from "../model/store.ts";
 import { attachedTo, exactlyAttached } from "./attached.ts";
 import { exactState, type LeftOut, NOTHING, type TreeState, treeState } from "./tree-state.ts";
 
@@ -21,7 +21,7 @@ export interface FleetCacheParts {
     readonly sandbox: Sandbox;
     readonly env: Declared;
   };
-  readonly journal: FleetJournal;
+  readonly store: FleetStore;
   readonly signal: AbortSignal;
 }
 
@@ -49,11 +49,11 @@ export class FleetCache {
   readonly #shared = new Map<string, Promise<TreeState | null>>();
 
   /** Null if the folders that its items write are too many. */
-  static open(parts: FleetCacheParts): FleetCache | null {
-    const outputs = outputsOf(parts);
+  static async open(parts: FleetCacheParts): Promise<FleetCache | null> {
+    const outputs = await outputsOf(parts);
     if (outputs === null) return null;
     // A process that ran this fleet before may have died before it confirmed them.
-    parts.journal.endCacheKeys(parts.id, { mark: UNCONFIRMED, valid: false });
+    await parts.store.endCacheKeys(parts.id, { mark: UNCONFIRMED, valid: false });
     return new FleetCache(parts, outputs);
   }
 
@@ -88,13 +88,13 @@ export class FleetCache {
 
   /** The fleet runs no item any more: its results count from now on if what they all read is as it was when the fleet began. */
   async end(): Promise<void> {
-    const { id, journal } = this.#parts;
+    const { id, store } = this.#parts;
     let valid = true;
     for (const [host, begun] of this.#shared) {
       const state = await begun.catch(() => null);
       valid = valid && state !== null && state.exact === (await exactState(host, this.#outputs, NEVER));
     }
-    journal.endCacheKeys(id, { mark: UNCONFIRMED, valid });
+    await store.endCacheKeys(id, { mark: UNCONFIRMED, valid });
   }
 
   async #read(mounts: readonly Mount[]) {
@@ -135,10 +135,10 @@ export class FleetCache {
 }
 
 /** The folders that items of this fleet write, on the host: each item's key has its own, and no other. */
-function outputsOf({ id, journal, job: { sandbox } }: FleetCacheParts): LeftOut | null {
+async function outputsOf({ id, store, job: { sandbox } }: FleetCacheParts): Promise<LeftOut | null> {
   const outputs = new Set<string>();
   const above = new Set<string>();
-  for (const path of journal.writtenPaths(id)) {
+  for await (const path of store.writtenPaths(id)) {
     if (outputs.size >= MAX_OUTPUTS) return null;
     const parsed = parsePathIn(sandbox, path);
     const host = parsed.ok ? hostPathOf(sandbox, parsed.path) : null;

@@ -28,11 +28,11 @@ const MAX_LISTED = 20;
  * Every path that equals or is below a path of another item; null if there is none. The input is sorted by components, so
  * that paths below a path follow it directly (`/a`, `/a/c`, `/a-b`). Only the ancestors of the current path are in memory.
  */
-export function collisionsIn(sorted: Iterable<OutputPlace>): Collisions | null {
+export async function collisionsIn(sorted: AsyncIterable<OutputPlace>): Promise<Collisions | null> {
   const ancestors: Ancestor[] = [];
   const first: Collision[] = [];
   let count = 0;
-  for (const place of sorted) {
+  for await (const place of sorted) {
     while (!covers((ancestors.at(-1)?.path ?? "/") as VirtualPath, place.path as VirtualPath)) ancestors.pop();
     const other = otherThan(place.key, ancestors);
     if (other !== null) {

@@ -1,28 +1,10 @@
 import { randomBytes } from "node:crypto";
+import type { FleetRecord, FleetState } from "../model/fleet-record.ts";
 import type { FleetSpec } from "../model/item.ts";
 import type { ItemCounts } from "../model/queue.ts";
 import type { Database } from "./database.ts";
 
-/** `paused`: no process runs it, and it can be resumed. */
-type StoredState = "loading" | "running" | "paused" | "cancelled" | "done";
-/** `pending`: every item has ended, and changes of some wait for a person. */
-export type FleetState = StoredState | "pending";
-
-/** The journal's record of a fleet. */
-export interface FleetRecord {
-  /** 12 hex digits. */
-  readonly id: string;
-  readonly spec: FleetSpec;
-  readonly state: FleetState;
-  /** The process that loads or runs it, or did so until it died; null: none. */
-  readonly owner: string | null;
-  /** ISO 8601, UTC. */
-  readonly createdAt: string;
-  readonly endedAt: string | null;
-  /** Why it was paused or cancelled; null if it was not. */
-  readonly why: string | null;
-  readonly counts: ItemCounts;
-}
+type StoredState = Exclude<FleetState, "pending">;
 
 export interface FleetRow extends Pick<FleetRecord, "owner" | "why"> {
   readonly state: StoredState;

@@ -1,52 +1,8 @@
-import type { ItemRequest, ItemResult } from "../model/item.ts";
+import type { ItemRequest } from "../model/item.ts";
+import type { EarlierAttempt, ItemFilter, ItemLog, ListedItem, StoredItem } from "../model/stored-item.ts";
 import type { Database } from "./database.ts";
 import { COLUMNS, JOINED, pages, type ResultRow, resultFrom } from "./results.ts";
-import { type ItemStreams, streamsFrom } from "./streams.ts";
-
-/** One item with everything that the journal has of it. */
-export interface JournalItem {
-  readonly state: "queued" | "running" | "done";
-  readonly request: ItemRequest;
-  /** Null if no attempt has ended. While it is retried, that of the earlier attempt. */
-  readonly result: ItemResult | null;
-  readonly streams: ItemStreams;
-  /** Results before the item was retried in place, without outputs; the newest first. */
-  readonly attempts: readonly EarlierAttempt[];
-}
-
-/** A result that a retry replaced. */
-export type EarlierAttempt = Pick<
-  ItemResult,
-  "attempt" | "status" | "run" | "exitCode" | "error" | "stderrLine" | "startedAt" | "endedAt" | "durationMs"
->;
-
-/** One item of a list: what it is and how it ended, without what it printed. */
-export interface ListedItem {
-  readonly index: number;
-  readonly key: string;
-  readonly state: JournalItem["state"];
-  /** Of the last attempt that ended; null if none has. */
-  readonly status: string | null;
-  readonly code: string | null;
-  /** Claims of it, the present one included. */
-  readonly attempt: number;
-  readonly run: string | null;
-  /** ISO 8601. */
-  readonly endedAt: string | null;
-  readonly durationMs: number | null;
-}
-
-/** Which items are listed. What is absent does not filter. */
-export interface ItemFilter {
-  readonly state?: JournalItem["state"];
-  readonly status?: string;
-  /** A part of the key. */
-  readonly search?: string;
-  /** Only failed ones. */
-  readonly failed?: boolean;
-  /** Only those of the group of failures in which the item with this key is. */
-  readonly alike?: string;
-}
+import { streamsFrom } from "./streams.ts";
 
 /** In the order of the manifest, beginning after the item with this index. */
 export function listedItems(
@@ -72,16 +28,13 @@ export function listedItems(
   return rows.map((row) => ({ ...row, endedAt: row.endedAt === null ? null : new Date(row.endedAt).toISOString() }));
 }
 
-/** What one item printed. */
-export interface ItemLog extends ItemStreams, Pick<ItemResult, "key" | "status" | "exitCode"> {}
-
 interface Blobs {
   readonly stdout: Uint8Array | null;
   readonly stderr: Uint8Array | null;
 }
 
-export function itemOf(db: Database, fleet: number, key: string): JournalItem | null {
-  const row = db.get<ResultRow & Blobs & { id: number; state: JournalItem["state"]; earlier: number; request: string }>(
+export function itemOf(db: Database, fleet: number, key: string): StoredItem | null {
+  const row = db.get<ResultRow & Blobs & { id: number; state: StoredItem["state"]; earlier: number; request: string }>(
     `SELECT ${COLUMNS}, items.id, items.state, earlier, requests.json AS request, stdout, stderr
      FROM ${JOINED} LEFT JOIN streams ON streams.item = items.id WHERE fleet = ? AND key = ?`,
     ...[fleet, key],

@@ -1,13 +1,14 @@
 import type { FailureGroup } from "../model/cause.ts";
+import type { FleetRecord, FleetState, Pace, SummaryLine } from "../model/fleet-record.ts";
 import type { FleetSpec, ItemRequest, ItemResult } from "../model/item.ts";
 import type { FleetQueue, Taken } from "../model/queue.ts";
+import type { FencedItem, FleetStore, Loaded, LoadOptions, TakenOver } from "../model/store.ts";
+import type { ItemFilter, ItemLog, ListedItem, PendingItem, Reviewed, StoredItem } from "../model/stored-item.ts";
 import { Database } from "./database.ts";
 import {
   countsOf,
   createFleet,
   endFleet,
-  type FleetRecord,
-  type FleetState,
   fleetRow,
   fleetsLike,
   newestFleets,
@@ -17,19 +18,10 @@ import {
 } from "./fleets.ts";
 import { discardLoading, forgetEnded } from "./forget.ts";
 import { GroupedWrites } from "./grouped-writes.ts";
-import {
-  type ItemFilter,
-  type ItemLog,
-  itemOf,
-  type JournalItem,
-  keysOf,
-  type ListedItem,
-  listedItems,
-  logsOf,
-} from "./item-details.ts";
+import { itemOf, keysOf, listedItems, logsOf } from "./item-details.ts";
 import { JournalQueue } from "./journal-queue.ts";
-import { type Loaded, type LoadOptions, loadItems } from "./load.ts";
-import { type Pace, paceOf } from "./pace.ts";
+import { loadItems } from "./load.ts";
+import { paceOf } from "./pace.ts";
 import {
   earlierSuccess,
   endCacheKeys,
@@ -38,14 +30,13 @@ import {
   fieldNames,
   firstResults,
   resultsOf,
-  type SummaryLine,
   summaryOf,
   writtenPaths,
 } from "./results.ts";
 import { retryFailed } from "./retry-failed.ts";
-import { type PendingItem, pendingAfter, type Reviewed, recordReviewed } from "./reviewed.ts";
+import { pendingAfter, recordReviewed } from "./reviewed.ts";
 import { migrate } from "./schema.ts";
-import { type FencedItem, type TakenOver, takeOverFleet } from "./take-over.ts";
+import { takeOverFleet } from "./take-over.ts";
 
 const PENDING_PAGE = 500;
 
@@ -59,11 +50,10 @@ export interface JournalOptions {
 }
 
 /**
- * The fleets of one project, on disk, shared by all processes. Every answer survives `kill -9`; creating, loading, pausing,
- * cancelling and ending a fleet also survive a power failure. A power failure may lose the last claims and results; those
- * items run again.
+ * The fleets of one project in an SQLite database, for the processes of one machine. A power failure may lose the last claims and
+ * results; those items run again.
  */
-export class FleetJournal implements Disposable {
+export class FleetJournal implements FleetStore {
   readonly #db: Database;
   readonly #writes: GroupedWrites;
   readonly #options: Required<JournalOptions>;
@@ -86,12 +76,10 @@ export class FleetJournal implements Disposable {
     }
   }
 
-  /** Creates a fleet of this process without items and returns its id. */
-  create(spec: FleetSpec): string {
+  async create(spec: FleetSpec): Promise<string> {
     return createFleet(this.#db, spec, this.#options.self, this.#options.now());
   }
 
-  /** Loads the items of a new fleet. Afterwards it is `running`, or it was removed. */
   async load<Collisions>(
     fleet: string,
     items: AsyncIterable<ItemRequest>,
@@ -100,108 +88,93 @@ export class FleetJournal implements Disposable {
     return await loadItems(this.#db, fleet, items, options);
   }
 
-  /** Deletes a fleet whose loading a dead process did not finish. False if there is none. */
   async discard(fleet: string): Promise<boolean> {
     const owner = fleetRow(this.#db, fleet)?.owner ?? null;
     if (owner === null || !this.#options.isDead(owner)) return false;
     return await discardLoading(this.#db, fleet);
   }
 
-  /** Deletes an ended fleet; its results no longer serve as a cache. False if there is none. */
   async forget(fleet: string): Promise<boolean> {
     return await forgetEnded(this.#db, fleet);
   }
 
-  /** Returns unused space in the file to the disk, if no other process uses the journal. */
-  shrink(): void {
+  async shrink(): Promise<void> {
     this.#writes.flush();
     this.#db.shrink();
   }
 
-  /** The items of a fleet that this process loaded or took over. For other fleets it can only cancel and count. */
-  queue(fleet: string): FleetQueue {
+  async queue(fleet: string): Promise<FleetQueue> {
     const { id } = rowOf(this.#db, fleet);
     const { self, now } = this.#options;
     return new JournalQueue({ db: this.#db, writes: this.#writes, fleet: id, owner: self, now });
   }
 
-  /** Makes this process the owner of the fleet, if no living process is. */
-  takeOver(fleet: string): TakenOver {
+  async takeOver(fleet: string): Promise<TakenOver> {
     this.#writes.flush();
     return takeOverFleet(this.#db, fleet, this.#options);
   }
 
-  /** The same for a fleet whose failed items are to be retried in place; it may be done. */
-  takeOverToRetry(fleet: string): TakenOver {
+  async takeOverToRetry(fleet: string): Promise<TakenOver> {
     this.#writes.flush();
     return takeOverFleet(this.#db, fleet, { ...this.#options, retries: true });
   }
 
-  /** Queues the failed items of a fleet that this process took over, and returns their number. */
   async retryFailed(fleet: string): Promise<number> {
     return await retryFailed(this.#db, rowOf(this.#db, fleet).id);
   }
 
-  /** Records that nothing is left of that attempt, so its item can be claimed again. */
   async fenced(fleet: string, { index, attempt }: FencedItem): Promise<Taken> {
-    return await this.queue(fleet).requeue(index, attempt, 0);
+    return await (await this.queue(fleet)).requeue(index, attempt, 0);
   }
 
-  /** Records that no process runs the fleet until it is taken over. False if this process did not run it. */
-  pause(fleet: string, why: string): boolean {
+  async pause(fleet: string, why: string): Promise<boolean> {
     this.#writes.flush();
     return pauseFleet(this.#db, fleet, this.#options.self, why);
   }
 
-  /** Ends the fleet as `done` or `cancelled`; null if items are left, or if this process does not run it. */
-  end(fleet: string): FleetState | null {
+  async end(fleet: string): Promise<FleetState | null> {
     this.#writes.flush();
     return endFleet(this.#db, fleet, this.#options.self, this.#options.now());
   }
 
-  /** Null if the fleet does not exist. */
-  find(fleet: string): FleetRecord | null {
+  async find(fleet: string): Promise<FleetRecord | null> {
     const row = fleetRow(this.#db, fleet);
     return row === undefined ? null : recordOf(this.#db, row);
   }
 
-  /** The newest first. */
-  list(limit = 100): FleetRecord[] {
+  async list(limit = 100): Promise<FleetRecord[]> {
     return newestFleets(this.#db, limit);
   }
 
-  /** Those whose ids begin with `prefix`, the newest first. */
-  like(prefix: string, limit: number): FleetRecord[] {
+  async like(prefix: string, limit: number): Promise<FleetRecord[]> {
     return fleetsLike(this.#db, prefix, limit);
   }
 
-  succeededBefore(cacheKey: string): ReturnType<typeof earlierSuccess> {
+  async succeededBefore(cacheKey: string): ReturnType<FleetStore["succeededBefore"]> {
     return earlierSuccess(this.#db, cacheKey);
   }
 
-  /** The paths that items of the fleet asked to write, some of them more than once. */
-  writtenPaths(fleet: string): Generator<string> {
-    return writtenPaths(this.#db, rowOf(this.#db, fleet).id);
+  async *writtenPaths(fleet: string): AsyncGenerator<string, void, undefined> {
+    yield* writtenPaths(this.#db, rowOf(this.#db, fleet).id);
   }
 
-  /** Cache keys that begin with `mark` lose the mark, and count from then on, or are deleted. */
-  endCacheKeys(fleet: string, how: { readonly mark: string; readonly valid: boolean }): void {
+  async endCacheKeys(fleet: string, how: { readonly mark: string; readonly valid: boolean }): Promise<void> {
     this.#writes.flush();
     endCacheKeys(this.#db, rowOf(this.#db, fleet).id, how);
   }
 
-  /** In the order of the manifest. */
-  results(fleet: string, { status = null }: { status?: string | null } = {}): Generator<ItemResult> {
-    return resultsOf(this.#db, rowOf(this.#db, fleet).id, status);
+  async *results(
+    fleet: string,
+    { status = null }: { status?: string | null } = {},
+  ): AsyncGenerator<ItemResult, void, undefined> {
+    yield* resultsOf(this.#db, rowOf(this.#db, fleet).id, status);
   }
 
-  /** The requests of the failed items, in the order of the manifest. */
-  failed(fleet: string): Generator<ItemRequest> {
-    return failedRequests(this.#db, rowOf(this.#db, fleet).id);
+  async *failed(fleet: string): AsyncGenerator<ItemRequest, void, undefined> {
+    yield* failedRequests(this.#db, rowOf(this.#db, fleet).id);
   }
 
-  /** The items whose changes wait, in the order of the manifest. Others may be decided on between two of them. */
-  *pending(fleet: string): Generator<PendingItem, undefined, undefined> {
+  async *pending(fleet: string): AsyncGenerator<PendingItem, void, undefined> {
     const { id } = rowOf(this.#db, fleet);
     for (let after = -1; ; ) {
       const page = pendingAfter(this.#db, id, after, PENDING_PAGE);
@@ -212,64 +185,60 @@ export class FleetJournal implements Disposable {
     }
   }
 
-  /** Records what a person decided on pending items. It is on disk when this returns. */
-  reviewed(items: readonly Reviewed[]): void {
+  async reviewed(items: readonly Reviewed[]): Promise<void> {
     this.#writes.flush();
     recordReviewed(this.#db, items);
   }
 
-  summary(fleet: string): SummaryLine[] {
+  async summary(fleet: string): Promise<SummaryLine[]> {
     return summaryOf(this.#db, rowOf(this.#db, fleet).id);
   }
 
-  failureGroups(fleet: string): FailureGroup[] {
+  async failureGroups(fleet: string): Promise<FailureGroup[]> {
     return failureGroups(this.#db, rowOf(this.#db, fleet).id);
   }
 
-  /** Of a fleet that runs. */
-  pace(fleet: string): Pace {
+  async pace(fleet: string): Promise<Pace> {
     this.#writes.flush();
     const row = rowOf(this.#db, fleet);
     const { queued, running } = countsOf(this.#db, row);
     return paceOf(this.#db, row.id, queued + running, this.#options.now());
   }
 
-  /** Null if the fleet has no item with this key. */
-  item(fleet: string, key: string): JournalItem | null {
+  async item(fleet: string, key: string): Promise<StoredItem | null> {
     return itemOf(this.#db, rowOf(this.#db, fleet).id, key);
   }
 
-  /** Items in the order of the manifest, beginning after the item with the index `after`. */
-  items(fleet: string, filter: ItemFilter, page: { readonly after: number; readonly limit: number }): ListedItem[] {
+  async items(
+    fleet: string,
+    filter: ItemFilter,
+    page: { readonly after: number; readonly limit: number },
+  ): Promise<ListedItem[]> {
     this.#writes.flush();
     return listedItems(this.#db, rowOf(this.#db, fleet).id, filter, page);
   }
 
-  /** Keys of items, the first ones; for messages. */
-  keys(fleet: string, limit: number): string[] {
+  async keys(fleet: string, limit: number): Promise<string[]> {
     return keysOf(this.#db, rowOf(this.#db, fleet).id, limit);
   }
 
-  /** What items printed, in the order of the manifest. */
-  logs(fleet: string, { failed }: { readonly failed: boolean }): Generator<ItemLog> {
-    return logsOf(this.#db, rowOf(this.#db, fleet).id, failed);
+  async *logs(fleet: string, { failed }: { readonly failed: boolean }): AsyncGenerator<ItemLog, void, undefined> {
+    yield* logsOf(this.#db, rowOf(this.#db, fleet).id, failed);
   }
 
-  /** The names of the items' own fields, at most so many, in the order in which items have them. */
-  fieldNames(fleet: string, limit: number): string[] {
+  async fieldNames(fleet: string, limit: number): Promise<string[]> {
     return fieldNames(this.#db, rowOf(this.#db, fleet).id, limit);
   }
 
-  slowest(fleet: string, limit: number): ItemResult[] {
+  async slowest(fleet: string, limit: number): Promise<ItemResult[]> {
     return firstResults(this.#db, rowOf(this.#db, fleet).id, "slowest", limit);
   }
 
-  lastFailures(fleet: string, limit: number): ItemResult[] {
+  async lastFailures(fleet: string, limit: number): Promise<ItemResult[]> {
     return firstResults(this.#db, rowOf(this.#db, fleet).id, "newest failures", limit);
   }
 
-  /** Executes waiting writes and closes the database. */
-  [Symbol.dispose](): void {
+  async [Symbol.asyncDispose](): Promise<void> {
     this.#writes.close();
     this.#db[Symbol.dispose]();
   }

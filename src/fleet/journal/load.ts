@@ -1,26 +1,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ItemRequest } from "../model/item.ts";
+import type { Loaded, LoadOptions, LoadProblem } from "../model/store.ts";
 import type { Database } from "./database.ts";
 import { type FleetRow, rowOf } from "./fleets.ts";
 import { deleteOutputs, discardLoading } from "./forget.ts";
-import { type Output, outputKey, sortedOutputs } from "./outputs.ts";
-
-export interface LoadOptions<Collisions> {
-  /** Checks the paths that items may write, sorted by components; null: no two items collide. */
-  readonly collisionsIn: (sorted: Iterable<Output>) => Collisions | null;
-  readonly signal?: AbortSignal;
-}
-
-/** Why a fleet cannot be loaded. Nothing of it is kept. */
-export type LoadProblem<Collisions> =
-  | { readonly code: "duplicate_key"; readonly key: string; readonly places: readonly [string, string] }
-  | { readonly code: "collisions"; readonly collisions: Collisions }
-  | { readonly code: "too_large"; readonly place: string; readonly bytes: number; readonly maxBytes: number }
-  | { readonly code: "too_many"; readonly maxItems: number };
-
-export type Loaded<Collisions> =
-  | { readonly ok: true; readonly total: number }
-  | { readonly ok: false; readonly problem: LoadProblem<Collisions> };
+import { outputKey, sortedOutputs } from "./outputs.ts";
 
 const MAX_ITEMS = 10_000_000;
 const MAX_KEY_BYTES = 4096;
@@ -44,7 +28,8 @@ export async function loadItems<Collisions>(
   const fleet = rowOf(db, name);
   if (fleet.state !== "loading") throw new Error(`fleet ${name} is already loaded: it is ${fleet.state}`);
   try {
-    const problem = (await insertAll(db, fleet, items, signal)) ?? collided(collisionsIn(sortedOutputs(db, fleet.id)));
+    const problem =
+      (await insertAll(db, fleet, items, signal)) ?? collided(await collisionsIn(sortedOutputs(db, fleet.id)));
     if (problem !== null) {
       await discardLoading(db, name);
       return { ok: false, problem };

@@ -1,11 +1,5 @@
+import type { Output } from "../model/store.ts";
 import type { Database } from "./database.ts";
-
-/** A path that an item may write, and the item's key. */
-export interface Output {
-  /** A virtual path, as requested. */
-  readonly path: string;
-  readonly key: string;
-}
 
 /**
  * Bytes that sort paths by components, so that paths below a path follow it directly: `/a`, `/a/c`, `/a-b`. Each component
@@ -17,7 +11,7 @@ export function outputKey(path: string): Buffer {
 }
 
 /** All paths that a fleet's items may write, sorted by components. SQLite sorts large sets on disk. */
-export function* sortedOutputs(db: Database, fleet: number): Generator<Output, undefined, undefined> {
+export async function* sortedOutputs(db: Database, fleet: number): AsyncGenerator<Output, void, undefined> {
   const rows = db.each<{ path: Uint8Array; key: string }>(
     "SELECT path, key FROM outputs JOIN items ON items.id = outputs.item WHERE outputs.fleet = ? ORDER BY path, position",
     fleet,

@@ -1,12 +1,5 @@
+import type { Pace } from "../model/fleet-record.ts";
 import type { Database } from "./database.ts";
-
-/** How quickly a fleet goes on. */
-export interface Pace {
-  /** Items that ended per second of late; null if it does not run, or if none ended of late. */
-  readonly recentRate: number | null;
-  /** The time that what is left takes at this rate; null if that is unknown. */
-  readonly leftMs: number | null;
-}
 
 const RECENT_MS = 60_000;
 /** Few rows are read, however many items there are. */

@@ -1,4 +1,5 @@
 import { causeText, type FailureGroup } from "../model/cause.ts";
+import type { SummaryLine } from "../model/fleet-record.ts";
 import type { ItemRequest, ItemResult } from "../model/item.ts";
 import type { Database } from "./database.ts";
 
@@ -15,14 +16,6 @@ export interface ResultRow {
   readonly json: string | null;
   readonly fields: string | null;
   readonly why: string | null;
-}
-
-/** The number of items with one status and error code. */
-export interface SummaryLine {
-  readonly status: string;
-  /** The error code; null if there was no error. */
-  readonly code: string | null;
-  readonly count: number;
 }
 
 /** The most frequent first. */

@@ -1,23 +1,6 @@
 import type { ItemResult } from "../model/item.ts";
+import type { PendingItem, Reviewed } from "../model/stored-item.ts";
 import type { Database } from "./database.ts";
-
-/** A person's decisions on all changes of an item that was `pending`. */
-export interface Reviewed {
-  readonly fleet: string;
-  /** The item's index. */
-  readonly item: number;
-  /** The run that made the changes: an item that ran again meanwhile is not meant. */
-  readonly run: string;
-  /** How many of its changes have which outcome now. */
-  readonly counts: Readonly<Record<string, number>>;
-}
-
-/** An item whose changes wait. */
-export interface PendingItem {
-  readonly index: number;
-  readonly key: string;
-  readonly run: string;
-}
 
 /**
  * Records the decisions on items, all at once and on disk when it returns. An item that is no longer pending stays as it is, so

@@ -1,11 +1,6 @@
 import { deflateRawSync, inflateRawSync } from "node:zlib";
+import type { ItemStreams } from "../model/stored-item.ts";
 import type { Database } from "./database.ts";
-
-/** What an item printed, as text. Long streams have their beginning and their end. */
-export interface ItemStreams {
-  readonly stdout: string;
-  readonly stderr: string;
-}
 
 /** Characters that are kept of each stream. */
 const HEAD_CHARS = 16 * 1024;

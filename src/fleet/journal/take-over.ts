@@ -1,22 +1,8 @@
-import type { ItemRequest } from "../model/item.ts";
-import type { ClaimedItem } from "../model/queue.ts";
+import type { FencedItem, TakenOver } from "../model/store.ts";
 import type { Database } from "./database.ts";
-import { type FleetRecord, type FleetRow, fleetRow, recordOf, rowOf } from "./fleets.ts";
+import { type FleetRow, fleetRow, recordOf, rowOf } from "./fleets.ts";
 
-/** An item that ran when its owner died. Its container must be removed before the item may run again. */
-export interface FencedItem extends Pick<ItemRequest, "index" | "key">, Omit<ClaimedItem, "request" | "earlier"> {
-  readonly owner: string;
-}
-
-/**
- * `running` can be claimed again after their containers are removed and `fenced` was called for each. `owner`: the process
- * that runs the fleet.
- */
-export type TakenOver =
-  | { readonly ok: true; readonly fleet: FleetRecord; readonly running: readonly FencedItem[] }
-  | { readonly ok: false; readonly code: Code; readonly reason: string; readonly owner: string | null };
-
-type Code = "unknown" | "owned" | "never_loaded" | "over" | "cancelled";
+type Code = Extract<TakenOver, { ok: false }>["code"];
 
 interface TakeOverOptions {
   readonly self: string;

@@ -1,4 +1,4 @@
-import type { SummaryLine } from "../journal/results.ts";
+import type { SummaryLine } from "../model/fleet-record.ts";
 import type { ReportFleet, ReportItem } from "./measures/data.ts";
 import { escaped, shortened, withoutControls } from "./measures/escaped.ts";
 import { type Outcome, outcomeOf } from "./measures/outcome.ts";
@@ -11,7 +11,7 @@ export interface JunitData {
   /** Every done item once, in any order. */
   readonly results: AsyncIterable<ReportItem> | Iterable<ReportItem>;
   /** What an item printed on standard error. */
-  readonly stderrOf: (key: string) => string;
+  readonly stderrOf: (key: string) => Promise<string>;
 }
 
 const MAX_NAME = 500;
@@ -55,7 +55,7 @@ export async function* junitXml({ fleet, summary, results, stderrOf }: JunitData
   for await (const item of results) {
     const element = ELEMENTS[outcomeOf(item.status)];
     const hasStderr = element !== null && element !== "skipped" && ++withStderr <= MAX_WITH_STDERR;
-    yield testCase(fleet.worker, item, element, hasStderr ? stderrOf(item.key) : "");
+    yield testCase(fleet.worker, item, element, hasStderr ? await stderrOf(item.key) : "");
   }
   if (left > 0) {
     const why = `${left} of ${fleet.items} items have not ended${fleet.why === null ? "" : `: ${fleet.why}`}`;

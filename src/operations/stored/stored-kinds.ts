@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { openJournalAt } from "../../fleet/open-journal.ts";
+import { openFleetStoreAt } from "../../fleet/open-store.ts";
 import { DEFAULT_KEEP, prune } from "../../history/retention.ts";
 import { projectFolders, runFolders } from "../../history/run-folders.ts";
 import { openEngine } from "../../isolation/open-engine.ts";
@@ -188,15 +188,13 @@ async function collectFleets({ stateDir }: { stateDir: string }, options: Collec
   const removed: Removed[] = [];
   for (const { path } of await stateEntries(join(stateDir, "fleets"), PROJECT)) {
     if ((await stateEntries(path, /^fleets\.db$/)).length === 0) continue;
-    using journal = await openJournalAt(join(path, "fleets.db"));
-    const old = journal
-      .list(Number.MAX_SAFE_INTEGER)
-      .filter(
-        ({ endedAt, state }) => state !== "pending" && endedAt !== null && Date.parse(endedAt) < nowMs - olderThanMs,
-      );
+    await using store = await openFleetStoreAt(join(path, "fleets.db"));
+    const old = (await store.list(Number.MAX_SAFE_INTEGER)).filter(
+      ({ endedAt, state }) => state !== "pending" && endedAt !== null && Date.parse(endedAt) < nowMs - olderThanMs,
+    );
     for (const { id } of old)
-      if (dryRun || (await journal.forget(id))) removed.push({ what: id, bytes: null, why: ageText(options) });
-    if (!dryRun && old.length > 0) journal.shrink();
+      if (dryRun || (await store.forget(id))) removed.push({ what: id, bytes: null, why: ageText(options) });
+    if (!dryRun && old.length > 0) await store.shrink();
   }
   return removed;
 }

@@ -12,7 +12,7 @@ journalForEach();
 async function fleetOf(
   ends: readonly (Partial<ItemResult> & { readonly stdout?: string; readonly stderr?: string })[],
 ): Promise<string> {
-  const fleet = journal.create(SPEC);
+  const fleet = await journal.create(SPEC);
   const fields = (index: number) => ({
     fields: { path: `/in/doc-${index}.pdf`, ...(index === 1 ? { lang: "de" } : {}) },
   });
@@ -21,7 +21,7 @@ async function fleetOf(
     items(ends.length, (index) => ({ ...itemAt(index), ...fields(index) })),
     noCollisions,
   );
-  const queue = journal.queue(fleet);
+  const queue = await journal.queue(fleet);
   const { items: claimed } = await queue.claim(1000, attempts());
   for (const { request, attempt } of claimed) {
     const { stdout = "", stderr = "", ...more } = ends[request.index] ?? {};
@@ -47,16 +47,19 @@ describe("what an item printed", () => {
       { stdout: random, stderr: "x".repeat(60_000), output: { parsed: true } },
       {},
     ]);
-    expect(journal.item(fleet, "doc-0.pdf")?.streams).toEqual({ stdout: "out\n", stderr: "err \u{1f600}\n" });
-    expect(journal.item(fleet, "doc-1.pdf")?.streams).toEqual({ stdout: random, stderr: "x".repeat(60_000) });
-    expect(journal.item(fleet, "doc-2.pdf")?.streams).toEqual({ stdout: "", stderr: "" });
-    expect(journal.item(fleet, "doc-3.pdf")).toBeNull();
-    expect([...journal.logs(fleet, { failed: false })].map(({ key }) => key)).toEqual(["doc-0.pdf", "doc-1.pdf"]);
+    expect((await journal.item(fleet, "doc-0.pdf"))?.streams).toEqual({ stdout: "out\n", stderr: "err \u{1f600}\n" });
+    expect((await journal.item(fleet, "doc-1.pdf"))?.streams).toEqual({ stdout: random, stderr: "x".repeat(60_000) });
+    expect((await journal.item(fleet, "doc-2.pdf"))?.streams).toEqual({ stdout: "", stderr: "" });
+    expect(await journal.item(fleet, "doc-3.pdf")).toBeNull();
+    expect((await Array.fromAsync(journal.logs(fleet, { failed: false }))).map(({ key }) => key)).toEqual([
+      "doc-0.pdf",
+      "doc-1.pdf",
+    ]);
   });
 
   it("has its beginning and its end if it is long", async () => {
     const fleet = await fleetOf([{ stderr: `begin${"-".repeat(1_000_000)}end`, stdout: `${"y".repeat(200_000)}last` }]);
-    const { stdout = "", stderr = "" } = journal.item(fleet, "doc-0.pdf")?.streams ?? {};
+    const { stdout = "", stderr = "" } = (await journal.item(fleet, "doc-0.pdf"))?.streams ?? {};
     expect(stderr).toMatch(/^begin-+\n… \(934472 characters left out\)\n-+end$/);
     expect(stdout.length).toBeLessThan(66_000);
     expect(stdout.endsWith("last")).toBe(true);
@@ -64,7 +67,7 @@ describe("what an item printed", () => {
 
   it("goes with its fleet", async () => {
     const fleet = await fleetOf([{ stderr: "x" }]);
-    journal.end(fleet);
+    await journal.end(fleet);
     expect(await journal.forget(fleet)).toBe(true);
     using db = new DatabaseSync(fixture.path, { readOnly: true });
     expect(db.prepare("SELECT count(*) AS n FROM streams").get()?.n).toBe(0);
@@ -81,7 +84,7 @@ describe("failures", () => {
       failed("doc-4.pdf: page 9 of 9 is broken"),
       {},
     ]);
-    expect(journal.failureGroups(fleet)).toEqual([
+    expect(await journal.failureGroups(fleet)).toEqual([
       { count: 3, status: "failed", code: "FAILED", text: "doc-0.pdf: page 1 of 20 is broken", example: "doc-0.pdf" },
       { count: 1, status: "failed", code: "FAILED", text: "no such file", example: "doc-2.pdf" },
       { count: 1, status: "timed_out", code: "TIMED_OUT", text: "took too long", example: "doc-3.pdf" },
@@ -101,33 +104,33 @@ describe("the cause of a failure", () => {
 describe("the fields of items", () => {
   it("are in results, and their names are known", async () => {
     const fleet = await fleetOf([{}, {}]);
-    expect([...journal.results(fleet)].map(({ fields }) => fields)).toEqual([
+    expect((await Array.fromAsync(journal.results(fleet))).map(({ fields }) => fields)).toEqual([
       { path: "/in/doc-0.pdf" },
       { path: "/in/doc-1.pdf", lang: "de" },
     ]);
-    expect(journal.fieldNames(fleet, 10)).toEqual(["path", "lang"]);
-    expect(journal.fieldNames(fleet, 1)).toEqual(["path"]);
+    expect(await journal.fieldNames(fleet, 10)).toEqual(["path", "lang"]);
+    expect(await journal.fieldNames(fleet, 1)).toEqual(["path"]);
   });
 });
 
 describe("a journal of version 1", () => {
   it("is migrated: its results are read, its items can be run, and failures without a cause are grouped by their code", async () => {
     const fleet = await fleetOf([failed("one"), failed("two"), {}]);
-    journal.pause(fleet, "a test");
-    journal[Symbol.dispose]();
+    await journal.pause(fleet, "a test");
+    await journal[Symbol.asyncDispose]();
     using old = new DatabaseSync(fixture.path);
     old.exec(`ALTER TABLE items DROP COLUMN cause; ALTER TABLE items DROP COLUMN earlier; DROP TABLE streams;
       DROP TABLE attempts; UPDATE requests SET json = json_remove(json, '$.fields');
       UPDATE results SET json = json_remove(json, '$.stderrLine'); PRAGMA user_version = 1`);
     old.close();
     await reopen();
-    expect([...journal.results(fleet)]).toMatchObject([
+    expect(await Array.fromAsync(journal.results(fleet))).toMatchObject([
       { key: "doc-0.pdf", status: "failed", stderrLine: null, fields: {} },
       { key: "doc-1.pdf" },
       { key: "doc-2.pdf", status: "succeeded", output: "text" },
     ]);
-    expect(journal.item(fleet, "doc-2.pdf")).toMatchObject({ streams: { stdout: "", stderr: "" }, attempts: [] });
-    expect(journal.failureGroups(fleet)).toMatchObject([{ count: 2, code: "FAILED", example: "doc-0.pdf" }]);
+    expect(await journal.item(fleet, "doc-2.pdf")).toMatchObject({ streams: { stdout: "", stderr: "" }, attempts: [] });
+    expect(await journal.failureGroups(fleet)).toMatchObject([{ count: 2, code: "FAILED", example: "doc-0.pdf" }]);
     using db = new DatabaseSync(fixture.path, { readOnly: true });
     expect(db.prepare("PRAGMA user_version").get()).toEqual({ user_version: 2 });
   });
@@ -142,15 +145,15 @@ describe("items that failed alike", () => {
       failed("the font is missing"),
       {},
     ]);
-    const alike = (key: string) =>
-      journal.items(fleet, { alike: key }, { after: -1, limit: 10 }).map(({ index }) => index);
-    expect(alike("doc-1.pdf")).toEqual([0, 1]);
-    expect(alike("doc-2.pdf")).toEqual([2]);
-    expect(alike("doc-3.pdf")).toEqual([3]);
+    const alike = async (key: string) =>
+      (await journal.items(fleet, { alike: key }, { after: -1, limit: 10 })).map(({ index }) => index);
+    expect(await alike("doc-1.pdf")).toEqual([0, 1]);
+    expect(await alike("doc-2.pdf")).toEqual([2]);
+    expect(await alike("doc-3.pdf")).toEqual([3]);
     // One that did not fail, and one that is not there.
-    expect([...alike("doc-4.pdf"), ...alike("doc-9.pdf")]).toEqual([]);
-    expect(journal.items(fleet, { alike: "doc-0.pdf" }, { after: 0, limit: 10 }).map(({ index }) => index)).toEqual([
-      1,
-    ]);
+    expect([...(await alike("doc-4.pdf")), ...(await alike("doc-9.pdf"))]).toEqual([]);
+    expect(
+      (await journal.items(fleet, { alike: "doc-0.pdf" }, { after: 0, limit: 10 })).map(({ index }) => index),
+    ).toEqual([1]);
   });
 });

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { FleetJournal } from "../../../src/fleet/journal/journal.ts";
 import type { FleetSpec, ItemRequest, ItemResult } from "../../../src/fleet/model/item.ts";
 import type { FleetQueue, NewAttempt, Settlement } from "../../../src/fleet/model/queue.ts";
+import type { FleetStore } from "../../../src/fleet/model/store.ts";
 import { projectPaths } from "../../../src/state/state-paths.ts";
 
 export const SPEC: FleetSpec = {
@@ -55,11 +56,11 @@ export async function* items(count: number, itemOf = itemAt): AsyncGenerator<Ite
   for (let index = 0; index < count; index += 1) yield itemOf(index);
 }
 
-export const noCollisions = { collisionsIn: () => null };
+export const noCollisions = { collisionsIn: async () => null };
 
 /** A fleet of so many items, that runs; answers with its id. */
-export async function loadedFleet(journal: FleetJournal, count: number): Promise<string> {
-  const fleet = journal.create(SPEC);
+export async function loadedFleet(journal: FleetStore, count: number): Promise<string> {
+  const fleet = await journal.create(SPEC);
   const loaded = await journal.load(fleet, items(count), noCollisions);
   if (!loaded.ok) throw new Error(JSON.stringify(loaded.problem));
   return fleet;

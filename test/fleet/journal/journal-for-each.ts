@@ -12,8 +12,8 @@ export function journalForEach(): void {
     fixture = journalFixture();
     journal = await fixture.open();
   });
-  afterEach(() => {
-    journal[Symbol.dispose]();
+  afterEach(async () => {
+    await journal[Symbol.asyncDispose]();
     fixture[Symbol.dispose]();
   });
 }

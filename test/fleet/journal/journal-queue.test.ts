@@ -14,13 +14,13 @@ beforeEach(async () => {
   journal = await fixture.open("me", () => nowMs);
 });
 
-afterEach(() => {
-  journal[Symbol.dispose]();
+afterEach(async () => {
+  await journal[Symbol.asyncDispose]();
   fixture[Symbol.dispose]();
 });
 
 async function queueOf(count: number): Promise<FleetQueue> {
-  return journal.queue(await loadedFleet(journal, count));
+  return await journal.queue(await loadedFleet(journal, count));
 }
 
 async function claimed(queue: FleetQueue, count: number): Promise<string[]> {
@@ -74,8 +74,10 @@ it("refuses what a fenced attempt says, and tells which one counts", async () =>
   expect(await queue.settle(0, 2, settlementOf(0, { output: "right" }))).toEqual({ ok: true });
   expect(await queue.settle(0, 2, settlementOf(0, { output: "again" }))).toMatchObject({ code: "fenced" });
   expect(await queue.counts()).toEqual({ total: 1, queued: 0, running: 0, done: 1, failed: 0, pending: 0 });
-  expect(journal.list()[0]?.counts.done).toBe(1);
-  expect([...journal.results(journal.list()[0]?.id ?? "")].map(({ output }) => output)).toEqual(["right"]);
+  expect((await journal.list())[0]?.counts.done).toBe(1);
+  expect(
+    (await Array.fromAsync(journal.results((await journal.list())[0]?.id ?? ""))).map(({ output }) => output),
+  ).toEqual(["right"]);
 });
 
 it("keeps to the order in which it was asked, within one turn as well", async () => {
@@ -126,9 +128,9 @@ it("cancels what waits and leaves what runs to its claimer", async () => {
   expect(await queue.counts()).toEqual({ total: 12_000, queued: 0, running: 1, done: 11_999, failed: 0, pending: 0 });
   expect(await queue.cancelQueued("again")).toBe(0);
   expect(await queue.settle(0, 1, settlementOf(0))).toEqual({ ok: true });
-  const { id } = journal.list()[0] ?? { id: "" };
-  expect(journal.end(id)).toBe("cancelled");
-  const [first, second, third] = journal.results(id);
+  const { id } = (await journal.list())[0] ?? { id: "" };
+  expect(await journal.end(id)).toBe("cancelled");
+  const [first, second, third] = await Array.fromAsync(journal.results(id));
   expect(first?.status).toBe("succeeded");
   expect(second).toMatchObject({ index: 1, status: "cancelled", run: null, attempt: 1, startedAt: null });
   expect(third).toMatchObject({ attempt: 0, error: { code: "cancelled", message: "too many failures" } });
@@ -138,10 +140,10 @@ it("cancels nothing of a fleet that has come to its end", async () => {
   const queue = await queueOf(1);
   await claimed(queue, 1);
   await queue.settle(0, 1, settlementOf(0));
-  const { id } = journal.list()[0] ?? { id: "" };
-  journal.end(id);
+  const { id } = (await journal.list())[0] ?? { id: "" };
+  await journal.end(id);
   expect(await queue.cancelQueued("too late")).toBe(0);
-  expect(journal.find(id)).toMatchObject({ state: "done", why: null });
+  expect(await journal.find(id)).toMatchObject({ state: "done", why: null });
 });
 
 it("looks at no more rows for an item however many there are", async () => {
@@ -153,7 +155,7 @@ it("looks at no more rows for an item however many there are", async () => {
   await queue.settle(1, 1, settlementOf(1));
   await queue.settle(1, 1, settlementOf(1));
   await queue.counts();
-  journal.succeededBefore("0".repeat(64));
+  await journal.succeededBefore("0".repeat(64));
   const texts = prepare.mock.calls.map(([sql]) => sql).filter((sql) => /items/.test(sql));
   expect(texts.length).toBeGreaterThan(5);
   using db = new DatabaseSync(fixture.path);

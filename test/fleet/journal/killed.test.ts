@@ -33,8 +33,8 @@ describe("a process that is killed", () => {
       await running.toldSoMany("fleet", 1);
       await killedAfter(running, round * 12);
       const fleet = running.told("fleet")[0] ?? "";
-      using journal = await fixture.open();
-      const { state, counts } = journal.find(fleet) ?? { state: "gone", counts: { total: 0 } };
+      await using journal = await fixture.open();
+      const { state, counts } = (await journal.find(fleet)) ?? { state: "gone", counts: { total: 0 } };
       outcomes.add(state);
       if (running.told("loaded").length > 0) expect(state).not.toBe("loading");
       if (state !== "loading") expect(counts.total).toBe(3000);
@@ -63,8 +63,8 @@ describe("a process that is killed", () => {
     expect(last.told("ended")).toEqual(["done"]);
     rounds.push(last);
 
-    using journal = await fixture.open();
-    const recorded = new Map([...journal.results(fleet)].map(({ index, run }) => [index, run]));
+    await using journal = await fixture.open();
+    const recorded = new Map((await Array.fromAsync(journal.results(fleet))).map(({ index, run }) => [index, run]));
     expect([...recorded.keys()]).toEqual(Array.from({ length: COUNT }, (_, index) => index));
     const settled = rounds.flatMap((round) => round.told("settled"));
     expect(new Set(settled.map((line) => line.split(" ")[0])).size).toBe(settled.length);

@@ -30,24 +30,24 @@ function tell(...words: (string | number)[]): void {
 }
 
 async function loaded(journal: FleetJournal, { load = 0, inputSize = 0 }: Order): Promise<string> {
-  const fleet = journal.create(SPEC);
+  const fleet = await journal.create(SPEC);
   tell("fleet", fleet);
   const itemOf = (index: number): ItemRequest => ({ ...itemAt(index), input: "x".repeat(inputSize) });
   await journal.load(fleet, items(load, itemOf), {
-    collisionsIn: (sorted) => (drained(sorted) === load ? null : "lost"),
+    collisionsIn: async (sorted) => ((await drained(sorted)) === load ? null : "lost"),
   });
   tell("loaded");
   return fleet;
 }
 
-function drained(sorted: Iterable<unknown>): number {
+async function drained(sorted: AsyncIterable<unknown>): Promise<number> {
   let count = 0;
-  for (const _ of sorted) count += 1;
+  for await (const _ of sorted) count += 1;
   return count;
 }
 
 async function takenOver(journal: FleetJournal, fleet: string): Promise<boolean> {
-  const resumed = journal.takeOver(fleet);
+  const resumed = await journal.takeOver(fleet);
   if (!resumed.ok) {
     tell("refused", resumed.code);
     return false;
@@ -60,7 +60,7 @@ async function takenOver(journal: FleetJournal, fleet: string): Promise<boolean>
 }
 
 async function runItems(journal: FleetJournal, fleet: string, claims: number): Promise<void> {
-  const queue = journal.queue(fleet);
+  const queue = await journal.queue(fleet);
   for (;;) {
     const { items } = await queue.claim(claims, () => ({ run: randomBytes(6).toString("hex"), cell: null }));
     if (items.length === 0) return;
@@ -80,9 +80,9 @@ const isGone = (text: string): boolean => {
   const owner = parseOwner(text);
   return owner !== null && isDead(owner, self);
 };
-using journal = await FleetJournal.open(order.path, { self: formatOwner(self), isDead: isGone });
+await using journal = await FleetJournal.open(order.path, { self: formatOwner(self), isDead: isGone });
 const fleet = order.fleet ?? (await loaded(journal, order));
 if (order.fleet === undefined || (await takenOver(journal, fleet))) {
   await Promise.all(Array.from({ length: order.width }, () => runItems(journal, fleet, order.claims ?? 1)));
-  tell("ended", journal.end(fleet) ?? "not");
+  tell("ended", (await journal.end(fleet)) ?? "not");
 }

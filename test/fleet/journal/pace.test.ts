@@ -11,8 +11,8 @@ beforeEach(async () => {
   fixture = journalFixture();
   journal = await fixture.open("me", () => now);
 });
-afterEach(() => {
-  journal[Symbol.dispose]();
+afterEach(async () => {
+  await journal[Symbol.asyncDispose]();
   fixture[Symbol.dispose]();
 });
 
@@ -21,30 +21,30 @@ async function settled(fleet: string, from: number, to: number): Promise<void> {
   for (let index = from; index < to; index += 1) {
     now += 500;
     const result = { index, key: `doc-${index}.pdf`, endedAt: new Date(now).toISOString() };
-    await journal.queue(fleet).settle(index, 1, settlementOf(index, result));
+    await (await journal.queue(fleet)).settle(index, 1, settlementOf(index, result));
   }
 }
 
 describe("the pace of a fleet", () => {
   it("is that of the last minute, for all that is left", async () => {
     const fleet = await loadedFleet(journal, 200);
-    await journal.queue(fleet).claim(60, attempts());
-    expect(journal.pace(fleet)).toEqual({ recentRate: null, leftMs: null });
+    await (await journal.queue(fleet)).claim(60, attempts());
+    expect(await journal.pace(fleet)).toEqual({ recentRate: null, leftMs: null });
     await settled(fleet, 0, 2);
-    expect(journal.pace(fleet)).toEqual({ recentRate: null, leftMs: null });
+    expect(await journal.pace(fleet)).toEqual({ recentRate: null, leftMs: null });
     await settled(fleet, 2, 40);
-    const { recentRate, leftMs } = journal.pace(fleet);
+    const { recentRate, leftMs } = await journal.pace(fleet);
     expect(recentRate).toBeCloseTo(2, 0);
     expect(leftMs).toBeCloseTo(160_000 / (recentRate ?? 0), 3);
   });
 
   it("is unknown if nothing ended of late, or nothing runs", async () => {
     const fleet = await loadedFleet(journal, 30);
-    await journal.queue(fleet).claim(30, attempts());
+    await (await journal.queue(fleet)).claim(30, attempts());
     await settled(fleet, 0, 29);
     now += 61_000;
-    expect(journal.pace(fleet)).toEqual({ recentRate: null, leftMs: null });
+    expect(await journal.pace(fleet)).toEqual({ recentRate: null, leftMs: null });
     await settled(fleet, 29, 30);
-    expect(journal.pace(fleet)).toEqual({ recentRate: null, leftMs: null });
+    expect(await journal.pace(fleet)).toEqual({ recentRate: null, leftMs: null });
   });
 });

@@ -16,13 +16,15 @@ describe("several processes at one journal", () => {
   it("load and run a fleet each, and neither loses anything", async () => {
     const running = [500, 1500, 3000].map((load) => orchestrate({ path: fixture.path, load, width: 4 }));
     expect(await Promise.all(running.map(({ exit }) => exit))).toEqual([0, 0, 0]);
-    using journal = await fixture.open();
+    await using journal = await fixture.open();
     for (const each of running) {
       const fleet = each.told("fleet")[0] ?? "";
       const settled = each.told("settled");
       expect(each.told("ended")).toEqual(["done"]);
-      expect(new Set([...journal.results(fleet)].map(({ index, run }) => `${index} ${run}`))).toEqual(new Set(settled));
-      expect(journal.find(fleet)?.counts).toMatchObject({ total: settled.length, done: settled.length });
+      expect(
+        new Set((await Array.fromAsync(journal.results(fleet))).map(({ index, run }) => `${index} ${run}`)),
+      ).toEqual(new Set(settled));
+      expect((await journal.find(fleet))?.counts).toMatchObject({ total: settled.length, done: settled.length });
     }
   });
 
@@ -38,19 +40,19 @@ describe("several processes at one journal", () => {
     expect(resuming.flatMap((each) => each.told("refused")).every((code) => code === "owned" || code === "over")).toBe(
       true,
     );
-    using journal = await fixture.open();
-    expect(journal.find(fleet)?.counts).toMatchObject({ total: 3000, done: 3000 });
+    await using journal = await fixture.open();
+    expect((await journal.find(fleet))?.counts).toMatchObject({ total: 3000, done: 3000 });
   });
 
   it("hear of it when another one cancels the fleet", async () => {
     const running = orchestrate({ path: fixture.path, load: 20_000, width: 4 });
     await running.toldSoMany("settled", 20);
     const fleet = running.told("fleet")[0] ?? "";
-    using journal = await fixture.open();
-    expect(await journal.queue(fleet).cancelQueued("corral fleet cancel")).toBeGreaterThan(0);
+    await using journal = await fixture.open();
+    expect(await (await journal.queue(fleet)).cancelQueued("corral fleet cancel")).toBeGreaterThan(0);
     expect(await running.exit).toBe(0);
-    expect(journal.find(fleet)?.counts).toMatchObject({ total: 20_000, queued: 0, running: 0, done: 20_000 });
-    expect(journal.find(fleet)?.state).toBe("cancelled");
+    expect((await journal.find(fleet))?.counts).toMatchObject({ total: 20_000, queued: 0, running: 0, done: 20_000 });
+    expect((await journal.find(fleet))?.state).toBe("cancelled");
   });
 });
 
@@ -59,6 +61,6 @@ it("holds a few of 40,000 items in memory: all of them are four times as large a
   const running = orchestrate(order, ["--max-old-space-size=36", "--max-semi-space-size=1"]);
   expect(await running.exit).toBe(0);
   expect(running.told("ended")).toEqual(["done"]);
-  using journal = await fixture.open();
-  expect(journal.find(running.told("fleet")[0] ?? "")?.counts.done).toBe(40_000);
+  await using journal = await fixture.open();
+  expect((await journal.find(running.told("fleet")[0] ?? ""))?.counts.done).toBe(40_000);
 }, 120_000);

@@ -35,7 +35,7 @@ it("does what a plain array would do, whatever is asked in whatever order, and w
       const fleet = await loadedFleet(journal, COUNT);
       try {
         for (const step of steps) {
-          const queue = journal.queue(fleet);
+          const queue = await journal.queue(fleet);
           if (step.do === "claim") {
             const { items, nextAtMs, fleet: standing } = await queue.claim(step.count, attempts());
             const { claimed, next } = model.claim(step.count, now);
@@ -52,10 +52,10 @@ it("does what a plain array would do, whatever is asked in whatever order, and w
           } else if (step.do === "cancel") {
             expect(await queue.cancelQueued("enough")).toBe(model.cancel());
           } else {
-            journal[Symbol.dispose]();
+            await journal[Symbol.asyncDispose]();
             owners += 1;
             journal = await open();
-            const resumed = journal.takeOver(fleet);
+            const resumed = await journal.takeOver(fleet);
             if (!resumed.ok) throw new Error(resumed.reason);
             const running = [...model.items.entries()].filter(([, { state }]) => state === "running");
             expect(resumed.running.map((item) => [item.index, item.attempt])).toEqual(
@@ -66,14 +66,14 @@ it("does what a plain array would do, whatever is asked in whatever order, and w
               model.requeue(item.index, item.attempt, 0);
             }
           }
-          expect(await journal.queue(fleet).counts()).toEqual(model.counts());
+          expect(await (await journal.queue(fleet)).counts()).toEqual(model.counts());
         }
         const done = [...model.items.entries()].filter(([, { state }]) => state === "done");
-        expect([...journal.results(fleet)].map((result) => [result.index, result.status])).toEqual(
+        expect((await Array.fromAsync(journal.results(fleet))).map((result) => [result.index, result.status])).toEqual(
           done.map(([at, { status }]) => [at, status]),
         );
       } finally {
-        journal[Symbol.dispose]();
+        await journal[Symbol.asyncDispose]();
       }
     }),
     { numRuns: 100 },

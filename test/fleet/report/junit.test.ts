@@ -12,7 +12,7 @@ async function junitOf(
   const counts = Map.groupBy(results, ({ status }) => status);
   const summary = [...counts].map(([status, { length }]) => ({ status, count: length }));
   const { fleet } = reportOf(results, items, { why, worker });
-  const pieces = await Array.fromAsync(junitXml({ fleet, summary, results, stderrOf: () => stderr }));
+  const pieces = await Array.fromAsync(junitXml({ fleet, summary, results, stderrOf: async () => stderr }));
   return strictXml(pieces.join(""));
 }
 

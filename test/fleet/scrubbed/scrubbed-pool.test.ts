@@ -37,7 +37,7 @@ describe("a scrubbed cell that cannot be emptied", () => {
     const { results } = await whole(
       await startFleet({ ...SPEC, reuse: "scrubbed", concurrency: 1 }, items(), {
         run: { ...environment, emit },
-        journal: f.journal,
+        store: f.journal,
         onEvent: () => {},
         stop: new AbortController().signal,
       }),

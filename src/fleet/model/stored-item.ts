@@ -1,0 +1,73 @@
+import type { ItemRequest, ItemResult } from "./item.ts";
+
+/** What an item printed, as text. Long streams have their beginning and their end. */
+export interface ItemStreams {
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** One item with everything that the store has of it. */
+export interface StoredItem {
+  readonly state: "queued" | "running" | "done";
+  readonly request: ItemRequest;
+  /** Null if no attempt has ended. While it is retried, that of the earlier attempt. */
+  readonly result: ItemResult | null;
+  readonly streams: ItemStreams;
+  /** Results before the item was retried in place, without outputs; the newest first. */
+  readonly attempts: readonly EarlierAttempt[];
+}
+
+/** A result that a retry replaced. */
+export type EarlierAttempt = Pick<
+  ItemResult,
+  "attempt" | "status" | "run" | "exitCode" | "error" | "stderrLine" | "startedAt" | "endedAt" | "durationMs"
+>;
+
+/** One item of a list: what it is and how it ended, without what it printed. */
+export interface ListedItem {
+  readonly index: number;
+  readonly key: string;
+  readonly state: StoredItem["state"];
+  /** Of the last attempt that ended; null if none has. */
+  readonly status: string | null;
+  readonly code: string | null;
+  /** Claims of it, the present one included. */
+  readonly attempt: number;
+  readonly run: string | null;
+  /** ISO 8601. */
+  readonly endedAt: string | null;
+  readonly durationMs: number | null;
+}
+
+/** Which items are listed. What is absent does not filter. */
+export interface ItemFilter {
+  readonly state?: StoredItem["state"];
+  readonly status?: string;
+  /** A part of the key. */
+  readonly search?: string;
+  /** Only failed ones. */
+  readonly failed?: boolean;
+  /** Only those of the group of failures in which the item with this key is. */
+  readonly alike?: string;
+}
+
+/** What one item printed. */
+export interface ItemLog extends ItemStreams, Pick<ItemResult, "key" | "status" | "exitCode"> {}
+
+/** An item whose changes wait. */
+export interface PendingItem {
+  readonly index: number;
+  readonly key: string;
+  readonly run: string;
+}
+
+/** A person's decisions on all changes of an item that was `pending`. */
+export interface Reviewed {
+  readonly fleet: string;
+  /** The item's index. */
+  readonly item: number;
+  /** The run that made the changes: an item that ran again meanwhile is not meant. */
+  readonly run: string;
+  /** How many of its changes have which outcome now. */
+  readonly counts: Readonly<Record<string, number>>;
+}
