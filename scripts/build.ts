@@ -6,11 +6,12 @@ import { writeSchemas } from "../src/cli/shell/schema.ts";
 import { bundlePrograms } from "./bundle.ts";
 import { removeUnreachable } from "./declarations.ts";
 import { writeHelpTexts } from "./help-texts.ts";
+import { buildPage } from "./web.ts";
 
 const root = join(import.meta.dirname, "..");
 const dist = join(root, "dist");
 const stamp = join(dist, ".built");
-const inputs = ["src/**/*.ts", "tsconfig.json", "tsconfig.build.json", "package.json", "scripts/*.ts"];
+const inputs = ["src/**/*.*", "tsconfig*.json", "package.json", "scripts/*.ts"];
 
 if (!isUpToDate()) await build();
 
@@ -28,7 +29,7 @@ async function build(): Promise<void> {
   const { status } = spawnSync(process.execPath, [tsc, "-p", "tsconfig.build.json"], { cwd: root, stdio: "inherit" });
   if (status !== 0) process.exit(status ?? 1);
   removeUnreachable(dist, ["index.d.ts", "sandbox.d.ts"]);
-  await bundlePrograms(root);
+  await bundlePrograms(root, await buildPage(root));
   chmodSync(join(dist, "cli/corral.cjs"), 0o755);
   await writeHelpTexts(join(dist, "cli/help"));
   await writeSchemas(join(dist, "schemas"));

@@ -39,10 +39,11 @@ function fileOf(id: string): string | null {
 /**
  * Bundles command line and library with the packages that they use. A short run then does not spend a third of its time on finding and loading
  * hundreds of modules, and an installation has exactly the packages that were tested, without those that are never used. They have no
- * files in common, so that each loads only what it uses itself.
+ * files in common, so that each loads only what it uses itself. `further`: files that are in the package in another way.
  */
-export async function bundlePrograms(root: string): Promise<void> {
+export async function bundlePrograms(root: string, further: readonly string[]): Promise<void> {
   const modules = new Set([
+    ...further,
     // Node loads CommonJS in half the time of ECMAScript modules, and its own modules too: each of their names need not be read.
     ...(await bundled(
       root,

@@ -18,6 +18,7 @@ const isUnit = process.argv[2] === "unit";
 const images = isUnit ? null : begun(join(root, "scripts/images.ts"));
 await pass("lint", "@biomejs/biome/bin/biome", "check", ".");
 await pass("types", "typescript/bin/tsc", "--noEmit");
+await pass("types of the page", "typescript/bin/tsc", "--noEmit", "-p", "tsconfig.web.json");
 await pass("unit tests (no Engine)", "vitest/vitest.mjs", "run", "--project", "unit");
 if (images !== null) {
   await ended("images", images);

@@ -4,7 +4,7 @@ import { breachesOf, longestChain } from "./architecture.ts";
 
 async function ownSources(): Promise<Map<string, string>> {
   const src = new URL("../src/", import.meta.url);
-  const paths = (await readdir(src, { recursive: true })).filter((path) => path.endsWith(".ts"));
+  const paths = (await readdir(src, { recursive: true })).filter((path) => /\.tsx?$/.test(path));
   return new Map(
     await Promise.all(paths.map(async (path) => [path, await readFile(new URL(path, src), "utf8")] as const)),
   );
@@ -66,6 +66,14 @@ describe("the check of the layers", () => {
       'import {\n  a,\n  type B,\n} from "../run/run.ts";',
       "imports run/",
     ],
+    [
+      "an import of the service by its page",
+      "serve/web/x.tsx",
+      'import { y } from "../http/y.ts";',
+      "imports serve/http/y.ts",
+    ],
+    ["an import of the page by the service", "serve/x.ts", 'import { y } from "./web/y.ts";', "imports serve/web/y.ts"],
+    ["a package of Node in the page", "serve/web/x.ts", 'import { join } from "node:path";', "imports node:path"],
     ["an import for its effect", "sandbox/x.ts", 'import "../run/run.ts";', "imports run/"],
     ["an import on demand", "sandbox/x.ts", 'const x = await import("../run/run.ts");', "imports run/"],
     ["an import on demand, as a type", "sandbox/x.ts", 'type X = import("../run/run.ts").X;', "imports run/"],

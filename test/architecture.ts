@@ -85,6 +85,7 @@ const DISK_EXCEPTIONS: Readonly<Record<string, string>> = {
   "operations/machine.ts": "checks the mode of the state directory, as a finding for a person",
   "operations/package-version.ts": "reads the version from the package's own `package.json`",
   "serve/http/listener.ts": "makes the service's own socket, and removes one that a dead service left",
+  "serve/page/page-files.ts": "reads the page that the build has made, below Corral's own package",
   "run/attached-file.ts": "looks whether what a person or a program attaches is there; it is judged when it is opened",
   "run/cell/broker.ts": "makes and removes the socket of one run",
   "run/open/repositories.ts": "looks whether an owner's directory is still there",
@@ -99,6 +100,9 @@ const DISK_EXCEPTIONS: Readonly<Record<string, string>> = {
 const DRIVERS = ["isolation/engine/", "isolation/runc/"];
 /** The one file that knows which engines there are. */
 const ENGINE_CHOICE = "isolation/open-engine.ts";
+
+/** The page of the service. */
+const PAGE = "serve/web/";
 
 /** What `exports` of package.json names. */
 const ENTRIES = ["index.ts", "sandbox.ts"];
@@ -140,6 +144,13 @@ const RULES: readonly Rule[] = [
       .filter((target) => DRIVERS.some((driver) => target.startsWith(driver) && !path.startsWith(driver)))
       .map((target) => breach(path, `imports ${target}`, why));
   },
+  function page({ path, code }) {
+    const isPage = path.startsWith(PAGE);
+    const across = ownImports(path, code).filter((target) => target.startsWith(PAGE) !== isPage);
+    const packages = isPage ? packagesOf(code).filter((name) => !/^preact(\/|$)/.test(name)) : [];
+    const why = "the page runs in a browser: it knows the service by its API alone, and is small";
+    return [...across, ...packages].map((what) => breach(path, `imports ${what}`, why));
+  },
   function disks({ path, code }) {
     if (MAY_READ_DISKS.some((place) => path.startsWith(place)) || DISK_EXCEPTIONS[path] !== undefined) return [];
     return packagesOf(code)
@@ -170,7 +181,7 @@ const RULES: readonly Rule[] = [
     return [...named, ...reexportsOf(code).map((what) => breach(path, `exports ${what} of another file`, why))];
   },
   function names({ path }) {
-    const words = path.replace(/\.ts$/, "").split(/[/.-]/);
+    const words = path.replace(/\.tsx?$/, "").split(/[/.-]/);
     return FORBIDDEN_NAMES.filter((name) => words.includes(name)).map((name) =>
       breach(path, `is called ${name}`, "a file is named by its one concern"),
     );

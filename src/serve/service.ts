@@ -14,11 +14,12 @@ import { makeClosedDir, makeStateDir } from "../state/state-dir.ts";
 import { statePaths } from "../state/state-paths.ts";
 import { routesOf } from "./api/routes.ts";
 import { type Address, ownNames } from "./http/admission.ts";
-import { authenticated, SOCKET_CALLER } from "./http/authentication.ts";
+import { authenticated, PageToken, SOCKET_CALLER } from "./http/authentication.ts";
 import { type Listener, listen } from "./http/listener.ts";
 import { requestHandler } from "./http/request-handler.ts";
 import { Router } from "./http/router.ts";
 import type { Log } from "./logging/log.ts";
+import { loadPageFiles } from "./page/page-files.ts";
 import { ServedProject } from "./projects/served-project.ts";
 import { projectNames, ServedProjects } from "./projects/served-projects.ts";
 import { OpenSessions } from "./work/open-sessions.ts";
@@ -37,10 +38,14 @@ export interface ServiceOptions {
   readonly stateDir: string;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly log: Log;
+  /** Make a token for the page, which ends with the service. */
+  readonly withPageToken: boolean;
 }
 
 export interface Service extends AsyncDisposable {
   readonly address: Address;
+  /** Null if none was asked for, or if there is no page. */
+  readonly pageToken: string | null;
   /** The names of the projects. */
   readonly projects: readonly string[];
 }
@@ -86,13 +91,17 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
   const served = { stateDir, projects, inbox, changesets, runs, fleets, sessions, logs, uploads, over: over.signal };
   const router = new Router(routesOf(served, env, packageVersion()));
   const tokens = new Tokens(stateDir);
+  const page = await loadPageFiles();
+  const pageToken = machine.withPageToken && page.has("/") && address.kind === "tcp" ? new PageToken() : null;
   let handle: ReturnType<typeof requestHandler> | null = null;
   const listener: Listener = await listen(address, (request, response) => handle?.(request, response));
   handle = requestHandler({
     router,
+    page,
     names: ownNames(listener.address, hosts),
     log,
-    authenticate: async (request) => (address.kind === "unix" ? SOCKET_CALLER : await authenticated(request, tokens)),
+    authenticate: async (request) =>
+      address.kind === "unix" ? SOCKET_CALLER : await authenticated(request, tokens, pageToken),
     known: (request) => listener.known(request),
   });
   // After a service that was killed its containers are removed, and its fleets go on.
@@ -100,6 +109,7 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
   const rest = opening.move();
   return {
     address: listener.address,
+    pageToken: pageToken?.value ?? null,
     projects: opened.map(({ name }) => name),
     async [Symbol.asyncDispose]() {
       await using _ = rest;

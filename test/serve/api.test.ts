@@ -235,6 +235,7 @@ describe("sessions", () => {
 
 describe("the description", () => {
   it("has the rest of the routes too, and every route was answered as it says", async () => {
+    expect((await service.ask("GET", "/v1/caller")).json).toMatchObject({ name: "first", roles: ["admin"] });
     expect((await service.ask("GET", "/v1/health", { token: null })).json).toEqual({ status: "ok" });
     const { name } = (await service.ask("GET", "/v1/projects")).json.projects[0];
     const { workers, problems } = (await service.ask("GET", `/v1/projects/${name}/workers`)).json;

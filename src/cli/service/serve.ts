@@ -36,7 +36,9 @@ export async function serveVerb(options: ServeOptions, terminal: Terminal): Prom
   const log = openLog({ level: options.logLevel, pretty, write });
   using stop = stoppable(terminal, () => log.info("stopping: what runs is cancelled; Ctrl-C again exits now"));
   const projects = [options.project].flat().map((dir) => resolve(cwd, dir));
-  const how = { address, hosts: options.host, projects, stateDir, env, log };
+  // Where no person reads it now, a token would only stay in a log.
+  const withPageToken = stdout.isTTY === true;
+  const how = { address, hosts: options.host, projects, stateDir, env, log, withPageToken };
   await using service = await openService(how).catch((error: Error) => {
     if (error instanceof ListenError)
       throw new UsageError(`--listen ${options.listen}: ${error.message}`, { cause: error });
@@ -46,6 +48,10 @@ export async function serveVerb(options: ServeOptions, terminal: Terminal): Prom
   if (isReachable) say(terminal, "corral: other machines can reach this address, and tokens travel unencrypted");
   const token = address.kind === "tcp" ? await firstToken(stateDir) : null;
   stdout.write(`${urlOf(service.address)}\n`);
+  if (service.pageToken !== null)
+    stdout.write(
+      `the page: ${urlOf(service.address)}/#token=${service.pageToken}\n(this link ends with the service)\n`,
+    );
   if (token !== null) stdout.write(`token (admin, shown only now): ${token}\n`);
   log.info({ projects: service.projects }, "serving");
   await new Promise<void>((done) => {

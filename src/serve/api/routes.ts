@@ -2,6 +2,7 @@ import { z } from "zod";
 import { type Route, route } from "../http/route.ts";
 import { approvalRoutes } from "./approvals.ts";
 import { auditRoutes } from "./audit.ts";
+import { callerRoutes } from "./caller.ts";
 import { changesetRoutes } from "./changesets.ts";
 import { fleetRoutes } from "./fleets.ts";
 import { grantRoutes } from "./grants.ts";
@@ -17,6 +18,7 @@ type Env = Readonly<Record<string, string | undefined>>;
 /** All routes of the service, and the one that describes them. */
 export function routesOf(served: Served, engineEnv: Env, version: string): Route[] {
   const routes = [
+    ...callerRoutes(version),
     ...projectRoutes(served, engineEnv),
     ...runRoutes(served),
     ...fleetRoutes(served),

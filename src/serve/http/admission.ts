@@ -42,13 +42,16 @@ function isAny(host: string): boolean {
  *
  * @throws ServiceFault
  */
-export function checkMeant({ headers, url = "", rawHeaders }: IncomingMessage, names: OwnNames): void {
+export function checkMeant({ headers, method, url = "", rawHeaders }: IncomingMessage, names: OwnNames): void {
   const { host = "", origin } = headers;
   const wrong = new ServiceFault(403, "FOREIGN_REQUEST", "the request was not meant for this service");
   // Node keeps the first of several; a proxy may have checked another one.
   if (countOf(rawHeaders, "host") !== 1 || !isOwnHost(host.toLowerCase(), names)) throw wrong;
   if (origin !== undefined && origin.toLowerCase() !== `http://${host.toLowerCase()}`) throw wrong;
   const site = headers["sec-fetch-site"];
+  // A link of another site may lead to the page: its address is the same for everybody, and it cannot be framed.
+  const isLink = headers["sec-fetch-mode"] === "navigate" && headers["sec-fetch-dest"] === "document";
+  if (method === "GET" && url === "/" && isLink) return;
   if (site !== undefined && site !== "same-origin" && site !== "none") throw wrong;
   if (url.length > MAX_URL_CHARS) throw new ServiceFault(400, "WRONG_REQUEST", "the URL is too long");
   // The absolute form is for proxies, and would bring a second host.

@@ -1,8 +1,10 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Log } from "../logging/log.ts";
+import type { PageFiles } from "../page/page-files.ts";
 import { checkMeant, type OwnNames } from "./admission.ts";
 import { send, sendFault } from "./answer.ts";
 import { faultOf, ServiceFault } from "./fault.ts";
+import { sendPage } from "./page.ts";
 import type { Caller } from "./route.ts";
 import type { Router } from "./router.ts";
 
@@ -11,6 +13,7 @@ const MAX_REQUESTS = 200;
 
 export interface Handling {
   readonly router: Router;
+  readonly page: PageFiles;
   readonly names: OwnNames;
   readonly log: Log;
   /** @throws ServiceFault */
@@ -59,11 +62,13 @@ async function handle(
     full,
   }: { handling: Handling; gone: AbortSignal; about: Record<string, unknown>; full: boolean },
 ): Promise<void> {
-  const { router, names, authenticate, known } = handling;
+  const { router, page, names, authenticate, known } = handling;
   checkMeant(request, names);
   if (full) throw new ServiceFault(503, "TOO_MANY", `${MAX_REQUESTS} requests are being answered already`);
   const [path = "", query = "", more] = (request.url ?? "").split("?");
   if (more !== undefined) throw new ServiceFault(400, "WRONG_REQUEST", "the URL has two queries");
+  const file = request.method === "GET" || request.method === "HEAD" ? page.get(path) : undefined;
+  if (file !== undefined) return sendPage(request, response, file);
   const isPublic = request.method === "GET" && path === "/v1/health";
   const caller = isPublic ? NOBODY : await authenticate(request);
   about.caller = caller.name;

@@ -1,0 +1,39 @@
+import { createContext } from "preact";
+import { useContext, useEffect } from "preact/hooks";
+import type { Client } from "../api/client.ts";
+import type { CallerInfo, Role } from "../api/shapes.ts";
+import type { Shortcut, Shortcuts } from "../keyboard/shortcuts.ts";
+
+/** What every page uses. */
+export interface App {
+  readonly client: Client;
+  readonly caller: CallerInfo;
+  readonly shortcuts: Shortcuts;
+  /** Says something for some seconds, also to screen readers. */
+  readonly notify: (text: string, tone?: "good" | "bad") => void;
+  readonly showHelp: () => void;
+}
+
+export const AppContext = createContext<App | null>(null);
+
+export function useApp(): App {
+  const app = useContext(AppContext);
+  if (app === null) throw new Error("nothing is shown outside of the app");
+  return app;
+}
+
+/** Whether the token may do what needs this role. What it may not do is not offered. */
+export function useMay(role: Role): boolean {
+  return mayDo(useApp().caller.roles, role);
+}
+
+/** As the service has it: `admin` may do all, and every role may read. */
+export function mayDo(roles: readonly Role[], role: Role): boolean {
+  return roles.some((own) => own === "admin" || own === role) || (role === "read" && roles.length > 0);
+}
+
+/** Shortcuts while the component is shown. They are taken anew at each drawing, so that they see what it sees. */
+export function useShortcuts(title: string, list: readonly Shortcut[]): void {
+  const { shortcuts } = useApp();
+  useEffect(() => shortcuts.add(title, list));
+}

@@ -1,0 +1,48 @@
+import type { ComponentChildren } from "preact";
+import type { ApiError } from "../api/client.ts";
+import { Visible } from "./visible.tsx";
+
+/** In place of a list that is empty: why, and what to do first. */
+export function EmptyState({ title, children }: { readonly title: string; readonly children?: ComponentChildren }) {
+  return (
+    <div class="empty-state">
+      <p class="empty-title">{title}</p>
+      {children}
+    </div>
+  );
+}
+
+/** What the service said instead of an answer. */
+export function ErrorNote({ error, retry }: { readonly error: ApiError; readonly retry?: () => void }) {
+  return (
+    <div class="error-note" role="alert">
+      <p>
+        <Visible text={error.message} max={4000} />
+      </p>
+      <ul>
+        {error.violations.slice(0, 50).map(({ message }) => (
+          <li key={message}>
+            <Visible text={message} max={1000} />
+          </li>
+        ))}
+      </ul>
+      <p class="quiet">
+        <code>{error.code}</code>
+        {retry === undefined ? null : (
+          <button type="button" class="button button-quiet" onClick={retry}>
+            Try again
+          </button>
+        )}
+      </p>
+    </div>
+  );
+}
+
+/** Shown only if an answer takes long enough to be noticed (its style says when). */
+export function Loading({ what }: { readonly what: string }) {
+  return (
+    <p class="loading" role="status">
+      Loading {what}…
+    </p>
+  );
+}

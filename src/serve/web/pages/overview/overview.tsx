@@ -1,0 +1,180 @@
+import type { ComponentChildren } from "preact";
+import type { Approval, Fleet, ListedChangeset, ListedWorker, Project, Run } from "../../api/shapes.ts";
+import { useApp } from "../../app/context.ts";
+import { useNow, useResource } from "../../app/resource.ts";
+import { StatusBadge } from "../../components/badge.tsx";
+import { CodeBlock } from "../../components/code-block.tsx";
+import { EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
+import { Table } from "../../components/table.tsx";
+import { Ago } from "../../components/time.tsx";
+import { Visible } from "../../components/visible.tsx";
+import { placeTo } from "../../routing/place.ts";
+import { countText, durationText, plural } from "../../text/amounts.ts";
+
+const EVERY_MS = 3000;
+const RECENT = 12;
+
+/** What runs, what waits for a decision, and what was there lately. */
+export function Overview() {
+  const { caller } = useApp();
+  const now = useNow();
+  const running = useResource<{ runs: readonly Run[] }>("/v1/runs?status=running&limit=100", { everyMs: EVERY_MS });
+  const recent = useResource<{ runs: readonly Run[] }>(`/v1/runs?limit=${RECENT}`, { everyMs: EVERY_MS });
+  const approvals = useResource<{ approvals: readonly Approval[] }>("/v1/approvals", { everyMs: EVERY_MS });
+  const changesets = useResource<{ changesets: readonly ListedChangeset[] }>("/v1/changesets", { everyMs: EVERY_MS });
+  const fleets = useResource<{ fleets: readonly Fleet[] }>("/v1/fleets", { everyMs: EVERY_MS });
+  if (recent.data === null)
+    return recent.error === null ? <Loading what="runs" /> : <ErrorNote error={recent.error} retry={recent.reload} />;
+  const isNew = recent.data.runs.length === 0 && (fleets.data?.fleets.length ?? 0) === 0;
+  const active = fleets.data?.fleets.filter(({ state }) => state === "running") ?? [];
+  return (
+    <>
+      <h1>Overview</h1>
+      <ul class="figures" aria-label="Now">
+        <Figure to={placeTo(["runs"], { status: "running" })} count={running.data?.runs.length} name="running" />
+        <Figure to={placeTo(["inbox"])} count={approvals.data?.approvals.length} name="to decide" isUrgent />
+        <Figure to={placeTo(["changesets"])} count={changesets.data?.changesets.length} name="to apply" isUrgent />
+        <Figure
+          to={placeTo(["fleets"])}
+          count={active.length}
+          name={active.length === 1 ? "active fleet" : "active fleets"}
+        />
+      </ul>
+      {isNew ? (
+        <FirstSteps />
+      ) : (
+        <>
+          {active.length > 0 ? <ActiveFleets fleets={active} /> : null}
+          <Part title="Recent runs" more={placeTo(["runs"])}>
+            <RecentRuns runs={recent.data.runs} now={now} />
+          </Part>
+        </>
+      )}
+      <p class="quiet foot">
+        Corral {caller.version}, as <Visible text={caller.name} /> ({caller.roles.join(", ")}).
+      </p>
+    </>
+  );
+}
+
+function Figure({
+  to,
+  count,
+  name,
+  isUrgent = false,
+}: {
+  readonly to: string;
+  readonly count: number | undefined;
+  readonly name: string;
+  readonly isUrgent?: boolean;
+}) {
+  return (
+    <li>
+      <a class={isUrgent && (count ?? 0) > 0 ? "figure figure-urgent" : "figure"} href={to}>
+        <strong>{count === undefined ? "…" : countText(count)}</strong> {name}
+      </a>
+    </li>
+  );
+}
+
+function Part({
+  title,
+  more,
+  children,
+}: {
+  readonly title: string;
+  readonly more: string;
+  readonly children: ComponentChildren;
+}) {
+  return (
+    <section class="part">
+      <div class="part-head">
+        <h2>{title}</h2>
+        <a href={more}>
+          All<span class="unseen"> of {title}</span>
+        </a>
+      </div>
+      {children}
+    </section>
+  );
+}
+
+function RecentRuns({ runs, now }: { readonly runs: readonly Run[]; readonly now: number }) {
+  return (
+    <Table
+      label="Recent runs"
+      rows={runs}
+      keyOf={({ id }) => id}
+      linkOf={({ id }) => placeTo(["runs", id])}
+      columns={[
+        { title: "Worker", kind: "main", cell: ({ worker }) => <Visible text={worker} max={80} /> },
+        { title: "Status", cell: ({ status }) => <StatusBadge status={status} /> },
+        {
+          title: "Calls",
+          kind: "number",
+          isExtra: true,
+          cell: ({ calls }) => (calls.length === 0 ? "" : calls.length),
+        },
+        {
+          title: "Took",
+          kind: "number",
+          cell: ({ durationMs }) => (durationMs === null ? "" : durationText(durationMs)),
+        },
+        { title: "Began", kind: "number", cell: ({ queuedAt }) => <Ago at={queuedAt} now={now} /> },
+        { title: "Run", isExtra: true, cell: ({ id }) => <code>{id}</code> },
+      ]}
+    />
+  );
+}
+
+function ActiveFleets({ fleets }: { readonly fleets: readonly Fleet[] }) {
+  return (
+    <Part title="Active fleets" more={placeTo(["fleets"])}>
+      <ul class="bars">
+        {fleets.map(({ id, spec: { worker }, counts: { total, done } }) => (
+          <li key={id}>
+            <a href={placeTo(["fleets", id])}>
+              <Visible text={worker} max={80} />
+            </a>
+            <progress
+              max={Math.max(1, total)}
+              value={done}
+              aria-label={`${countText(done)} of ${plural(total, "item")}`}
+            />
+            <span class="quiet">
+              {countText(done)} of {countText(total)}
+            </span>
+          </li>
+        ))}
+      </ul>
+    </Part>
+  );
+}
+
+/** With a worker that is really there, so that the command can be copied as it is. */
+function FirstSteps() {
+  const projects = useResource<{ projects: readonly Project[] }>("/v1/projects");
+  const project = projects.data?.projects[0]?.name;
+  const path = project === undefined ? null : `/v1/projects/${encodeURIComponent(project)}/workers`;
+  const { data } = useResource<{ workers: readonly ListedWorker[] }>(path);
+  const worker = data?.workers[0]?.name;
+  return (
+    <EmptyState title="Nothing has run yet.">
+      {worker === undefined ? (
+        <>
+          <p>A worker is a file that says what to run, and what it may see. Write a project with some, and serve it:</p>
+          <CodeBlock text={"corral init documents my-project\ncorral serve -C my-project"} />
+        </>
+      ) : (
+        <>
+          <p>
+            Project <Visible text={project ?? ""} max={80} /> has {plural(data?.workers.length ?? 0, "worker")}. See
+            what one would get, then run it, in the folder of the project:
+          </p>
+          <CodeBlock text={`corral explain ${worker}\ncorral run ${worker}`} />
+        </>
+      )}
+      <p class="quiet">Runs of the command line and of this service appear here when they begin.</p>
+    </EmptyState>
+  );
+}

@@ -1,0 +1,36 @@
+/*
+ * The token is kept in the session storage of this tab, and is sent in the header Authorization. A cookie would be sent by the browser itself,
+ * also to every other port of this machine (cookies know no ports) and with requests that another site makes: it would need a
+ * defence against both. What is in the session storage belongs to this origin and this tab, and ends with the tab.
+ */
+
+const KEY = "corral.token";
+
+type Store = Pick<Storage, "getItem" | "setItem" | "removeItem">;
+
+/** The token of a link such as `#token=corral_…`; null: it has none. */
+export function tokenInFragment(hash: string): string | null {
+  const token = new URLSearchParams(hash.replace(/^#/, "")).get("token");
+  return token === null || token === "" ? null : token;
+}
+
+/** A token in a link is moved into the session storage, and out of the address bar and the history of the browser. */
+export function takeToken(
+  place: Pick<Location, "hash">,
+  history: Pick<History, "replaceState">,
+  store: Store,
+): string | null {
+  const given = tokenInFragment(place.hash);
+  if (given === null) return store.getItem(KEY);
+  history.replaceState(null, "", "#/");
+  store.setItem(KEY, given);
+  return given;
+}
+
+export function keepToken(token: string, store: Store): void {
+  store.setItem(KEY, token);
+}
+
+export function forgetToken(store: Store): void {
+  store.removeItem(KEY);
+}
