@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { ask, type Listener, type Question } from "./ask.ts";
 import type { AgentEvent } from "./events.ts";
 import { type AgentFailure, ModelFailure } from "./failure.ts";
-import type { Answer } from "./messages/conversation.ts";
+import type { Answer, Tokens } from "./messages/conversation.ts";
 
 /** Retries and their delays. An overloaded provider recovers within a minute or stays overloaded. */
 export interface Patience {
@@ -20,8 +20,12 @@ export type Asked =
   | { readonly ok: true; readonly answer: Answer }
   | { readonly ok: false; readonly failure: AgentFailure };
 
+/** Called when the model is asked once more. What it returns is called with the end of that request: tokens, and a code if it failed. */
+export type OnAsking = () => (tokens: Tokens, code: string | null) => void;
+
 interface AskingAgain extends Pick<Listener, "lost"> {
   readonly emit: (event: AgentEvent) => void;
+  readonly asking?: OnAsking | undefined;
   /** The limit that is used up, or null. Answers that broke off count too. */
   readonly spent: () => AgentFailure | null;
 }
@@ -30,14 +34,18 @@ interface AskingAgain extends Pick<Listener, "lost"> {
 export async function askAgain(
   question: Question,
   patience: Patience,
-  { emit, lost, spent }: AskingAgain,
+  { emit, lost, spent, asking }: AskingAgain,
   signal: AbortSignal,
 ): Promise<Asked> {
   const listener: Listener = { text: (piece) => emit({ kind: "text", piece }), lost };
   for (let attempt = 1; ; attempt += 1) {
+    const asked = asking?.();
     try {
-      return { ok: true, answer: await ask(question, listener, patience.maxSilenceMs, signal) };
+      const answer = await ask(question, listener, patience.maxSilenceMs, signal);
+      asked?.(answer.tokens, null);
+      return { ok: true, answer };
     } catch (failure) {
+      asked?.(UNKNOWN, signal.aborted ? "CANCELLED" : failure instanceof ModelFailure ? failure.code : "INTERNAL");
       signal.throwIfAborted();
       if (!(failure instanceof ModelFailure)) throw failure;
       const waitMs = waitBefore(attempt, failure, patience);
@@ -49,6 +57,9 @@ export async function askAgain(
     }
   }
 }
+
+/** The provider reports no tokens for an answer that broke off. */
+const UNKNOWN: Tokens = { input: null, output: null };
 
 /** The delay before the next attempt; null: no further attempt. The provider's own delay applies up to `maxWaitMs`. */
 function waitBefore(attempt: number, { retryAfterMs }: ModelFailure, patience: Patience): number | null {

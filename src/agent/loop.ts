@@ -1,6 +1,6 @@
 import type { ModelMessage } from "ai";
 import { charactersIn } from "../json/size.ts";
-import { askAgain, PATIENCE, type Patience } from "./asked-again.ts";
+import { askAgain, type OnAsking, PATIENCE, type Patience } from "./asked-again.ts";
 import type { AgentEvent } from "./events.ts";
 import type { AgentFailure } from "./failure.ts";
 import { type FinalOutput, finalOutput, type Mismatch } from "./final-output.ts";
@@ -26,6 +26,8 @@ export interface AgentTask {
   /** Called for each call that no tool executes: an unknown name, an invalid input, or too many calls. */
   readonly unmet?: (call: AskedCall, answer: AgentToolAnswer) => void;
   readonly patience?: Patience;
+  /** For measuring. Absent: nothing is. */
+  readonly asking?: OnAsking;
 }
 
 /** How an agent ended. `text` is its last text. */
@@ -66,7 +68,7 @@ export async function runAgent(task: AgentTask, signal: AbortSignal): Promise<Ag
 
     const question = { ...task, messages };
     const lost = (characters: number): void => count(NOT_COUNTED, characters, question);
-    const again = { emit, lost, spent: () => spending.exhausted() };
+    const again = { emit, lost, spent: () => spending.exhausted(), asking: task.asking };
     const asked = await askAgain(question, task.patience ?? PATIENCE, again, signal);
     if (!asked.ok) return ended({ code: asked.failure.code, message: asked.failure.message });
     const { answer } = asked;

@@ -10,7 +10,7 @@ import { Entrance } from "./entrance.ts";
 import { rawAnswer } from "./http/fault.ts";
 import { SecretValues } from "./http/secret-values.ts";
 import { BOUNDS } from "./model/bounds.ts";
-import { type Outlet, targetText } from "./model/outlet.ts";
+import { type Outlet, type Target, targetText } from "./model/outlet.ts";
 import { Meter } from "./traffic/meter.ts";
 import { Traffic } from "./traffic/traffic.ts";
 import { Visits } from "./visits.ts";
@@ -28,6 +28,8 @@ export interface EgressRequest {
   readonly isGranted?: (to: string) => Promise<boolean>;
   /** Called the first time that something is refused, for each host and reason. */
   readonly onDenied?: (denied: DeniedTraffic) => void;
+  /** Called when an allowed host is about to be dialled. What it returns is called when that is over; `code`: null if the host answered. */
+  readonly onDialing?: (target: Target) => (code: string | null) => void;
   /** The caller's budget, from which this cell's traffic is taken too. */
   readonly parent?: Meter;
   /** Certificates, as PEM, that are trusted for hosts that are looked into. Absent: those of Node. */
@@ -58,10 +60,15 @@ export function openEgress(request: EgressRequest): Egress {
     denied: (refusal) => traffic.denied(refusal),
     line: (to) => traffic.line(to),
     async dial(target, rules, signal, onread) {
+      const dialled = request.onDialing?.(target);
       const judged = await judgedAddresses(target, rules, request.resolve, signal);
-      if (!judged.ok) return judged;
+      if (!judged.ok) {
+        dialled?.(judged.refusal.reason);
+        return judged;
+      }
       const socket = await dial(judged.addresses, target.port, signal, onread);
       const to = targetText(target);
+      dialled?.(socket === null ? "unreachable" : null);
       if (socket === null)
         return { ok: false, refusal: { to, reason: "unreachable", detail: `${to} does not answer.` } };
       traffic.line(to).connected();

@@ -4,6 +4,7 @@ import { loadProject } from "../declarations/project.ts";
 import { Changesets } from "../operations/changesets.ts";
 import { reapCells } from "../operations/machine.ts";
 import { packageVersion } from "../operations/package-version.ts";
+import type { RunEvent } from "../run/model/events.ts";
 import { tryHoldFile } from "../state/file-lock.ts";
 import { lockOwner } from "../state/owner.ts";
 import { EventLogs } from "../state/service/event-log.ts";
@@ -19,6 +20,7 @@ import { type Listener, listen } from "./http/listener.ts";
 import { requestHandler } from "./http/request-handler.ts";
 import { Router } from "./http/router.ts";
 import type { Log } from "./logging/log.ts";
+import { type Measured, Metrics } from "./metrics/metrics.ts";
 import { loadPageFiles } from "./page/page-files.ts";
 import { ServedProject } from "./projects/served-project.ts";
 import { projectNames, ServedProjects } from "./projects/served-projects.ts";
@@ -76,19 +78,36 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
   const over = new AbortController();
   const inbox = new Inbox();
   const logs = new EventLogs(stateDir);
+  const metrics = new Metrics(packageVersion());
   const runs = new StartedRuns(logs, log, over.signal);
   const opened = [...projectNames(await realDirs(dirs, env))].map(([name, dir]) => {
-    const shared = { machine: { stateDir, engineEnv: env }, inbox, emit: runs.see.bind(runs) };
+    const emit = (event: RunEvent, of: Measured): void => {
+      runs.see(event);
+      metrics.see(event, of);
+    };
+    const shared = { machine: { stateDir, engineEnv: env }, inbox, emit };
     return opening.use(new ServedProject({ name, dir }, shared));
   });
   const projects = new ServedProjects(opened);
   const uploads = opening.use(await UploadFolder.make(stateDir));
   const changesets = await Changesets.open(stateDir, env, () => log.info("an interrupted application was finished"));
-  const fleets = new StartedFleets({ logs, record: new FleetRecord(stateDir), log, over: over.signal });
+  const fleets = new StartedFleets({ logs, record: new FleetRecord(stateDir), log, metrics, over: over.signal });
   const sessions = new OpenSessions(log, over.signal);
   const unended = await unendedOf(opened, fleets, log);
   await logs.prepare({ type: "interrupted" }, new Set([...unended.values()].flat()));
-  const served = { stateDir, projects, inbox, changesets, runs, fleets, sessions, logs, uploads, over: over.signal };
+  const served = {
+    stateDir,
+    projects,
+    inbox,
+    changesets,
+    runs,
+    fleets,
+    sessions,
+    logs,
+    uploads,
+    metrics,
+    over: over.signal,
+  };
   const router = new Router(routesOf(served, env, packageVersion()));
   const tokens = new Tokens(stateDir);
   const page = await loadPageFiles();
@@ -100,6 +119,7 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
     page,
     names: ownNames(listener.address, hosts),
     log,
+    answered: (request) => metrics.request(request),
     authenticate: async (request) =>
       address.kind === "unix" ? SOCKET_CALLER : await authenticated(request, tokens, pageToken),
     known: (request) => listener.known(request),

@@ -260,6 +260,7 @@ describe("the description", () => {
     );
     expect(seen.findings).toContainEqual({ what: "image", state: "ok", detail: "corral/base" });
     expect(JSON.stringify(seen)).not.toMatch(/"[^"]*(?<![\w])\/\w/);
+    expect((await service.ask("GET", "/metrics")).status).toBe(200);
     const streams = (route: string) => /\/(events|files)$/.test(route) || route === "GET /openapi.json";
     const unseen = (await describedRoutes(service)).filter((route) => !service.seen.has(route) && !streams(route));
     expect(unseen).toEqual([]);

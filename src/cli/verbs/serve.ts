@@ -18,7 +18,7 @@ export function addServe({ does, group, terminal }: Frame): void {
     .description("Make a token, and print it. It is printed only now.")
     .helpOption("-h, --help", "print this help")
     .option("--name <name>", "call it this, in logs and in the audit trail", "client")
-    .addOption(repeatable("--role <role>", "let it read, decide, run, or all of that (admin)", "read"))
+    .addOption(repeatable("--role <role>", "let it read, decide, run, all of that (admin), or metrics", "read"))
     .addOption(json())
     .addHelpText("after", examples("corral serve token create --name ci --role run"))
     .action(does(async (options) => (await import("../service/tokens.ts")).createVerb(options, terminal)));
@@ -47,7 +47,8 @@ The first start makes a token with the role admin and prints
 it. On a Unix socket none is needed: its mode is 0600.
 
 Roles: read; decide (answers questions, applies changes);
-run (starts and stops); admin (all, and other policies).
+run (starts and stops); admin (all, and other policies);
+metrics (only GET /metrics).
 
 Ctrl-C stops: runs end as cancelled, what they wrote waits,
 and the next start continues the fleets.

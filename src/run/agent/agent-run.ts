@@ -1,3 +1,4 @@
+import type { OnAsking } from "../../agent/asked-again.ts";
 import { ModelFailure } from "../../agent/failure.ts";
 import { type AgentEnding, runAgent } from "../../agent/loop.ts";
 import { openModel } from "../../agent/provider/open-model.ts";
@@ -116,6 +117,7 @@ async function worked(
         transcript,
         emit: (act) => env.emit({ type: "agent", ...identityOf(job), act }),
         ...(env.models.patience === undefined ? {} : { patience: env.models.patience }),
+        asking: () => measuredAsk(job, env),
         unmet: ({ tool, input }, { code, text }) => session.recordUnmet(tool, input, code ?? "", text),
       },
       signal,
@@ -130,6 +132,18 @@ async function worked(
     if (!(error instanceof ModelFailure)) throw error;
     return { ...NOTHING, failure: { code: error.code, message: error.message } };
   }
+}
+
+/** Reports one request to the model when it is over. */
+function measuredAsk(job: Job, { emit, now }: RunEnvironment): ReturnType<OnAsking> {
+  const begunAt = now();
+  const model = job.worker.model ?? "";
+  return ({ input, output }, code) =>
+    emit({
+      type: "measured",
+      ...identityOf(job),
+      measure: { what: "model", model, input, output, ms: now() - begunAt, code },
+    });
 }
 
 /** An agent above has a cost limit: calls to a model without a known price would get round it. */

@@ -4,6 +4,7 @@ import type { Cell, ServingCell } from "../../isolation/port/cell.ts";
 import type { Driver, Start, StartRequest } from "../../isolation/port/driver.ts";
 import type { SessionCell } from "../../isolation/port/exec.ts";
 import type { Pins } from "../../isolation/sources/pin.ts";
+import type { CellUse } from "../model/events.ts";
 import type { Plumbing } from "./prepare.ts";
 
 /** The views of a run: which of its mounts are views, and the directories on the host that hold what is written to them. */
@@ -11,6 +12,7 @@ type StagedViews = { readonly paths: ReadonlySet<string>; readonly written: read
 
 /** What differs between the kinds of cells. Everything else is the same for all of them (`openCell`). */
 export interface CellKind<C extends Cell> {
+  readonly use: CellUse;
   readonly start: (driver: Driver, request: Omit<StartRequest, "onOutput">) => Promise<Start<C>>;
   /** What its plan needs beside its sandbox. */
   readonly given: Omit<Plumbing, "socket">;
@@ -25,6 +27,7 @@ export interface CellKind<C extends Cell> {
 /** Runs a worker's command once. */
 export function workerCell(stage: StagedViews, onOutput: StartRequest["onOutput"]): CellKind<Cell> {
   return {
+    use: "command",
     start: (driver, request) => driver.start({ ...request, onOutput }),
     given: { views: stage },
     hasSocket: true,
@@ -42,6 +45,7 @@ export function sessionCell(
   baseline: DiskBaseline,
 ): CellKind<SessionCell> {
   return {
+    use: "session",
     start: (driver, request) => driver.startSession({ ...request, onOutput: () => {} }),
     given: { ...dirs, views: stage },
     hasSocket: true,
@@ -56,6 +60,7 @@ export function sessionCell(
  */
 export function servingCell(items: Plumbing["items"] & object, folder: string): CellKind<ServingCell> {
   return {
+    use: "items",
     start: (driver, request) => driver.startServing(request),
     given: { items, views: { paths: new Set() } },
     hasSocket: false,

@@ -67,8 +67,32 @@ export interface OpenedCell<C extends Cell> extends AsyncDisposable {
  * Whatever every cell must have belongs here. A step that fails undoes the steps before it, the last first.
  */
 export async function openCell<C extends Cell>(
+  request: CellRequest<C>,
+  env: CellHost & Records,
+): Promise<CellOpening<C>> {
+  const begunAt = env.now();
+  let isMeasured = false;
+  const measured = (code: string | null): void => {
+    if (isMeasured) return;
+    isMeasured = true;
+    const measure = { what: "cell", driver: env.driver.name, kind: request.kind.use, ms: env.now() - begunAt } as const;
+    env.emit({ type: "measured", ...request.owner, measure: { ...measure, code } });
+  };
+  try {
+    const opening = await openedCell(request, env, () => measured(null));
+    if (!opening.ok) measured(opening.violations[0]?.code ?? "REFUSED");
+    return opening;
+  } catch (error) {
+    measured(request.signal.aborted ? "CANCELLED" : "ENGINE_TROUBLE");
+    throw error;
+  }
+}
+
+/** `ready` is called when the cell waits at its gate for its turn. */
+async function openedCell<C extends Cell>(
   { job, sandbox, kind, owner, signal, accept, follow, turn }: CellRequest<C>,
   env: CellHost & Records,
+  ready: () => void,
 ): Promise<CellOpening<C>> {
   const trouble = (detail: string): void => env.emit({ type: "trouble", ...owner, detail });
   await using parts = new Disposables();
@@ -95,6 +119,7 @@ export async function openCell<C extends Cell>(
     const growing = parts.use(new GrowingNetwork({ cell, planned: plan.network, files, accept, trouble }));
     parts.use(await follow((network) => growing.grow(network)));
   }
+  ready();
   await turn?.();
   // Not before its turn: what others write meanwhile in directories that they share is not this cell's.
   const inTransit = (): boolean => broker?.endHolding() ?? false;

@@ -62,6 +62,13 @@ export async function openRunNetwork(
     ...(readsRequests(network) ? { ca: await env.trustedRoots() } : {}),
     rewrites: packageRewrites(network),
     ...(callerMeter === null ? {} : { parent: callerMeter }),
+    onDialing: ({ host, port }) => {
+      const begunAt = env.now();
+      return (code) => {
+        const measure = { what: "connection", host, port, ms: env.now() - begunAt, code } as const;
+        env.emit({ type: "measured", ...who, measure });
+      };
+    },
     onDenied: (denied) => {
       told += 1;
       if (told <= MAX_TOLD) env.emit({ type: "network_denied", ...who, denied });

@@ -159,6 +159,7 @@ async function inCell(
   const stage = { sandbox, adopt: async () => [] };
   await using network = await openRunNetwork(job, new Grantee(job, stage), env);
   const kind: CellKind<Cell> = {
+    use: "packages",
     start: (driver, start) => driver.start({ ...start, onOutput: (stream, chunk) => output.add(stream, chunk) }),
     given: { views: { paths: new Set() }, filled: [tree] },
     hasSocket: false,

@@ -20,6 +20,20 @@ export interface RunIdentity {
   readonly continues?: string;
 }
 
+/** What is measured when it is over. `code`: why it failed or was refused; null if it did not. */
+export type Measure = { readonly ms: number; readonly code: string | null } & (
+  | { readonly what: "cell"; readonly driver: DriverName | "none"; readonly kind: CellUse }
+  /** `tool`: as it was asked for; it may be no tool. */
+  | { readonly what: "tool"; readonly tool: string }
+  /** One request to a model. Tokens are null if the provider did not report them. */
+  | { readonly what: "model"; readonly model: string; readonly input: number | null; readonly output: number | null }
+  /** A connection that Corral made to an allowed host. */
+  | { readonly what: "connection"; readonly host: string; readonly port: number }
+);
+
+/** `command`: of a worker. `session`: of tools. `items`: one after another. `packages`: which are prepared for an image. */
+export type CellUse = "command" | "session" | "items" | "packages";
+
 /** The events of a tree of runs. Every run begins with `requested` and ends with `ended`. */
 export type RunEvent =
   | ({ readonly type: "requested" } & RunIdentity)
@@ -41,6 +55,8 @@ export type RunEvent =
   | ({ readonly type: "image"; readonly progress: ImageProgress } & RunIdentity)
   /** For people and not for workers: it may hold host paths. */
   | ({ readonly type: "trouble"; readonly detail: string } & RunIdentity)
+  /** How long something took, for metrics and traces. It has no contents and no path. */
+  | ({ readonly type: "measured"; readonly measure: Measure } & RunIdentity)
   | ({ readonly type: "ended"; readonly result: RunResult } & RunIdentity);
 
 export type Emit = (event: RunEvent) => void;

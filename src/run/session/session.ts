@@ -112,14 +112,23 @@ export class Session implements AsyncDisposable {
 
   /** A failed tool may have acted before it failed: it is recorded too. A bug must not end the worker, nor what runs beside it. */
   async #recorded(name: string, rawInput: unknown, use: () => Promise<ToolResult>): Promise<ToolResult> {
+    const { job, env } = this.#request;
+    const begunAt = env.now();
+    const measured = (tool: string, code: string | null): void =>
+      env.emit({
+        type: "measured",
+        ...identityOf(job),
+        measure: { what: "tool", tool, ms: env.now() - begunAt, code },
+      });
     try {
       const result = this.#masked(await use());
       this.#record?.(name, rawInput, result);
+      measured(name, result.ok ? null : result.code);
       return result;
     } catch (error) {
       this.#record?.(name, rawInput, { ...BROKEN_OFF, message: String(error) });
+      measured(name, BROKEN_OFF.code);
       if (error instanceof EngineTrouble) throw error;
-      const { job, env } = this.#request;
       env.emit({
         type: "trouble",
         ...identityOf(job),

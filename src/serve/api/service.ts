@@ -2,6 +2,7 @@ import type { Inbox } from "../../approval/inbox.ts";
 import type { Changesets } from "../../operations/changesets.ts";
 import type { EventLogs } from "../../state/service/event-log.ts";
 import type { UploadFolder } from "../../state/service/upload-folder.ts";
+import type { Metrics } from "../metrics/metrics.ts";
 import type { ServedProjects } from "../projects/served-projects.ts";
 import type { OpenSessions } from "../work/open-sessions.ts";
 import type { StartedFleets } from "../work/started-fleets.ts";
@@ -18,6 +19,7 @@ export interface Served {
   readonly sessions: OpenSessions;
   readonly logs: EventLogs;
   readonly uploads: UploadFolder;
+  readonly metrics: Metrics;
   /** Aborted when the service is being stopped. */
   readonly over: AbortSignal;
 }

@@ -16,6 +16,8 @@ export interface Handling {
   readonly page: PageFiles;
   readonly names: OwnNames;
   readonly log: Log;
+  /** `route`: the pattern; empty if there is none, or if the request did not come so far. */
+  readonly answered: (request: { method: string; route: string; status: number; ms: number }) => void;
   /** @throws ServiceFault */
   readonly authenticate: (request: IncomingMessage) => Promise<Caller>;
   /** The request came from a client with a valid token. */
@@ -47,7 +49,9 @@ export function requestHandler(handling: Handling): (request: IncomingMessage, r
       })
       .finally(() => {
         const ms = Math.round(performance.now() - started);
-        handling.log.debug({ ...about, status: response.statusCode, ms }, "request");
+        const status = response.statusCode;
+        handling.answered({ method: request.method ?? "", route: String(about.route), status, ms });
+        handling.log.debug({ ...about, status, ms }, "request");
       });
   };
 }

@@ -55,9 +55,11 @@ export class Router {
   }
 }
 
-/** `admin` may do all, and each role may read. */
+/** `admin` may do all, every role may read the metrics, and each but `metrics` may read the rest. */
 export function permits({ roles }: Pick<Caller, "roles">, role: string): boolean {
-  return roles.some((own) => own === "admin" || own === role) || (role === "read" && roles.length > 0);
+  if (role === "metrics") return roles.length > 0;
+  if (role === "read") return roles.some((own) => own !== "metrics");
+  return roles.some((own) => own === "admin" || own === role);
 }
 
 const NOTHING = z.strictObject({});

@@ -3,8 +3,14 @@ import type { Inbox } from "../../approval/inbox.ts";
 import { loadProject, type Project } from "../../declarations/project.ts";
 import type { FleetPlace } from "../../operations/fleets.ts";
 import type { Machine } from "../../operations/machine.ts";
-import type { Emit } from "../../run/model/events.ts";
+import type { Emit, RunEvent } from "../../run/model/events.ts";
 import { type Corral, openCorralFor } from "../../run/open/corral.ts";
+
+/** Receives each event, with the project as its files were when the run began. */
+type EmitIn = (
+  event: RunEvent,
+  of: { readonly project: string; readonly declares: (worker: string) => boolean },
+) => void;
 
 /** The project as its files were, ready to run; several runs use it at once. */
 interface Opened {
@@ -24,13 +30,13 @@ export class ServedProject implements AsyncDisposable {
   readonly place: FleetPlace;
   readonly #machine: Machine;
   readonly #inbox: Inbox;
-  readonly #emit: Emit;
+  readonly #emit: EmitIn;
   #current: Opened | null = null;
   readonly #closing = new Set<Promise<unknown>>();
 
   constructor(
     at: { readonly name: string; readonly dir: string },
-    { machine, inbox, emit }: { readonly machine: Machine; readonly inbox: Inbox; readonly emit: Emit },
+    { machine, inbox, emit }: { readonly machine: Machine; readonly inbox: Inbox; readonly emit: EmitIn },
   ) {
     this.name = at.name;
     this.dir = at.dir;
@@ -77,7 +83,9 @@ export class ServedProject implements AsyncDisposable {
     if (current !== null) this.#retire(current);
     const { stateDir, engineEnv } = this.#machine;
     const person = this.#inbox.approver(this.name, project.approval.timeoutMs);
-    const corral = openCorralFor(project, { stateDir, engineEnv, person, emit: this.#emit });
+    const of = { project: this.name, declares: (worker: string) => project.workers.has(worker) };
+    const emit: Emit = (event) => this.#emit(event, of);
+    const corral = openCorralFor(project, { stateDir, engineEnv, person, emit });
     // Whoever uses it gets the error.
     corral.catch(() => {});
     this.#current = { project, corral, users: 0, isOld: false };

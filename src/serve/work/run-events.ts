@@ -37,6 +37,8 @@ export class RunEvents {
         return { type: "network_used", ...who, report: event.report };
       case "image":
         return { type: "image", ...who, progress: event.progress };
+      case "measured":
+        return null;
       case "trouble":
         return { type: "trouble", ...who, detail: event.detail };
       case "ended": {

@@ -1,4 +1,5 @@
 import type { FleetEvent, FleetSummary } from "../../fleet/events.ts";
+import type { FleetSpec } from "../../fleet/model/item.ts";
 import { listFleets } from "../../operations/fleets.ts";
 import { RequestError } from "../../operations/request-error.ts";
 import { type FleetStart, runFleet } from "../../operations/run-fleet.ts";
@@ -7,6 +8,7 @@ import type { EventLog, EventLogs } from "../../state/service/event-log.ts";
 import type { StartedFleets as FleetRecord } from "../../state/service/started-fleets.ts";
 import { ServiceFault } from "../http/fault.ts";
 import type { Log } from "../logging/log.ts";
+import type { Metrics } from "../metrics/metrics.ts";
 import type { ServedProject } from "../projects/served-project.ts";
 import { sentFleetEvent } from "./fleet-events.ts";
 
@@ -15,19 +17,29 @@ const MAX_FLEETS = 16;
 /** The newest of a project in which those to continue are looked for. */
 const MAX_LOOKED = 10_000;
 
+interface Parts {
+  readonly logs: EventLogs;
+  readonly record: FleetRecord;
+  readonly log: Log;
+  readonly metrics: Metrics;
+  readonly over: AbortSignal;
+}
+
 /** The fleets that the service runs. One that it does not end is continued by the next service. */
 export class StartedFleets {
   readonly #logs: EventLogs;
   readonly #record: FleetRecord;
   readonly #log: Log;
+  readonly #metrics: Metrics;
   readonly #over: AbortSignal;
   readonly #running = new Map<string, Promise<void>>();
   #count = 0;
 
-  constructor({ logs, record, log, over }: { logs: EventLogs; record: FleetRecord; log: Log; over: AbortSignal }) {
+  constructor({ logs, record, log, metrics, over }: Parts) {
     this.#logs = logs;
     this.#record = record;
     this.#log = log;
+    this.#metrics = metrics;
     this.#over = over;
   }
 
@@ -88,8 +100,14 @@ export class StartedFleets {
   ): Promise<void> {
     let events: EventLog | null = null;
     let id = "";
+    let worker = "";
+    const measured = this.#metrics.fleet(project.name);
     const recorded: Promise<void>[] = [];
+    const onOpened = (spec: FleetSpec): void => {
+      worker = spec.worker;
+    };
     const onEvent = (event: FleetEvent): void => {
+      measured.see(event, worker);
       if (event.type === "loaded") {
         id = event.fleet;
         events = this.#logs.append(id);
@@ -100,7 +118,7 @@ export class StartedFleets {
     };
     try {
       const summary = await project.use(async (corral): Promise<FleetSummary> => {
-        const results = runFleet(corral, await startOf(corral), { onEvent, stop: this.#over });
+        const results = runFleet(corral, await startOf(corral), { onEvent, onOpened, stop: this.#over });
         // The results are in the journal: here they are only taken.
         for (;;) {
           const next = await results.next();
@@ -111,6 +129,7 @@ export class StartedFleets {
     } finally {
       await Promise.allSettled(recorded);
       (events as EventLog | null)?.end();
+      measured.end();
       // One that the end of the service stopped is continued by the next.
       if (id !== "" && !this.#over.aborted) await this.#record.remove(project.dir, id);
     }

@@ -9,8 +9,8 @@ import { lockOwner } from "../owner.ts";
 import { makeClosedDir, makeStateDir } from "../state-dir.ts";
 import { statePaths } from "../state-paths.ts";
 
-/** What a token permits. Each includes `read`, and `admin` includes all. */
-export const ROLES = ["read", "decide", "run", "admin"] as const;
+/** What a token permits. Each but `metrics` includes `read`, which includes `metrics`; `admin` includes all. */
+export const ROLES = ["metrics", "read", "decide", "run", "admin"] as const;
 export type Role = (typeof ROLES)[number];
 
 /** A token of the service, without its value. */
