@@ -81,6 +81,8 @@ async function bundled(
     // The oldest Node that the package supports cannot parse `using`.
     transform: { target: "node22" },
     ...(output.strictExecutionOrder ? { preserveEntrySignatures: "allow-extension" } : {}),
+    // The library loads at once what the command line loads when it needs it.
+    checks: { ineffectiveDynamicImport: false },
     // A module that does not run is not compiled.
     optimization: { pifeForModuleWrappers: false },
     plugins: [withoutUnused(), builtinsOnDemand(), ...plugins],

@@ -2,22 +2,11 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
 import tar from "tar-stream";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { CliProject } from "../cli/cli-project.ts";
-import { servedProject } from "./served-project.ts";
-import { describedRoutes, eventsFrom, startService, type TestService } from "./service-client.ts";
+import { describe, expect, it } from "vitest";
+import { describedRoutes, eventsFrom } from "./service-client.ts";
+import { project, service, serviceForAll } from "./service-for-all.ts";
 
-let project: CliProject;
-let service: TestService;
-
-beforeAll(async () => {
-  project = await servedProject();
-  service = await startService(project);
-});
-afterAll(async () => {
-  await service?.[Symbol.asyncDispose]();
-  await project?.[Symbol.asyncDispose]();
-});
+serviceForAll();
 
 const start = async (body: unknown): Promise<string> => {
   const { status, json } = await service.ask("POST", "/v1/runs", { body });

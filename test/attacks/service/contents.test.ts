@@ -5,22 +5,13 @@ import { request as httpRequest } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type CliProject, cliProject, sh } from "../../cli/cli-project.ts";
+import { describe, expect, it } from "vitest";
+import { cliProject, sh } from "../../cli/cli-project.ts";
 import { servedProject } from "../../serve/served-project.ts";
-import { eventsFrom, startService, type TestService } from "../../serve/service-client.ts";
+import { eventsFrom, startService } from "../../serve/service-client.ts";
+import { project, service, serviceForAll } from "../../serve/service-for-all.ts";
 
-let project: CliProject;
-let service: TestService;
-
-beforeAll(async () => {
-  project = await servedProject();
-  service = await startService(project);
-});
-afterAll(async () => {
-  await service?.[Symbol.asyncDispose]();
-  await project?.[Symbol.asyncDispose]();
-});
+serviceForAll();
 
 const start = async (body: unknown): Promise<string> => (await service.ask("POST", "/v1/runs", { body })).json.run;
 const resultOf = async (run: string) => (await service.ask("GET", `/v1/runs/${run}/result?wait=30`)).json;

@@ -1,22 +1,11 @@
 import { statSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { CliProject } from "../../cli/cli-project.ts";
-import { servedProject } from "../../serve/served-project.ts";
-import { startService, type TestService } from "../../serve/service-client.ts";
+import { describe, expect, it } from "vitest";
+import type { TestService } from "../../serve/service-client.ts";
+import { project, service, serviceForAll } from "../../serve/service-for-all.ts";
 
-let project: CliProject;
-let service: TestService;
-
-beforeAll(async () => {
-  project = await servedProject();
-  service = await startService(project);
-});
-afterAll(async () => {
-  await service?.[Symbol.asyncDispose]();
-  await project?.[Symbol.asyncDispose]();
-});
+serviceForAll();
 
 const codeOf = async (asked: ReturnType<TestService["ask"]>): Promise<unknown[]> => {
   const { status, json } = await asked;
