@@ -1,5 +1,6 @@
 import type { ComponentType } from "preact";
 import type { PageProps } from "./app/page-props.ts";
+import { Fleets } from "./pages/fleets/fleets.tsx";
 import { Overview } from "./pages/overview/overview.tsx";
 
 export interface PageEntry {
@@ -12,4 +13,7 @@ export interface PageEntry {
 }
 
 /** In the order of the navigation. */
-export const PAGES: readonly PageEntry[] = [{ name: "", title: "Overview", key: "o", Page: Overview }];
+export const PAGES: readonly PageEntry[] = [
+  { name: "", title: "Overview", key: "o", Page: Overview },
+  { name: "fleets", title: "Fleets", key: "f", Page: Fleets },
+];

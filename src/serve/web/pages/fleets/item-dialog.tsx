@@ -1,0 +1,116 @@
+import type { ComponentChildren } from "preact";
+import { useNow, useResource } from "../../app/resource.ts";
+import { StatusBadge } from "../../components/badge.tsx";
+import { CodeBlock } from "../../components/code-block.tsx";
+import { Dialog } from "../../components/dialog.tsx";
+import { ErrorNote, Loading } from "../../components/notes.tsx";
+import { Ago } from "../../components/time.tsx";
+import { Visible } from "../../components/visible.tsx";
+import { placeTo } from "../../routing/place.ts";
+import { bytesText, durationText } from "../../text/amounts.ts";
+import { visibleText } from "../../text/visible.ts";
+import type { ItemDetails } from "./shapes.ts";
+
+const EVERY_MS = 3000;
+
+/** One item: how it ended, what it was given, and what it printed. */
+export function ItemDialog({
+  fleet,
+  itemKey,
+  close,
+}: {
+  readonly fleet: string;
+  readonly itemKey: string;
+  readonly close: () => void;
+}) {
+  const path = `/v1/fleets/${encodeURIComponent(fleet)}/item?key=${encodeURIComponent(itemKey)}`;
+  const { data, error, reload } = useResource<ItemDetails>(path, { everyMs: EVERY_MS });
+  return (
+    <Dialog title={visibleText(itemKey)} close={close}>
+      <div class="item-details">
+        {data !== null ? (
+          <Details item={data} />
+        ) : error === null ? (
+          <Loading what="the item" />
+        ) : (
+          <ErrorNote error={error} retry={reload} />
+        )}
+      </div>
+    </Dialog>
+  );
+}
+
+function Details({ item: { state, result, request, streams, attempts } }: { readonly item: ItemDetails }) {
+  const now = useNow();
+  const { input, attachments, fields = {} } = request;
+  const given = { ...(Object.keys(fields).length > 0 ? { fields } : {}), ...(input === undefined ? {} : { input }) };
+  return (
+    <>
+      <p class="item-line">
+        <StatusBadge status={state === "done" ? (result?.status ?? "done") : state} />
+        {result === null ? null : <ResultLine result={result} />}
+        {result === null ? null : <Ago at={result.endedAt} now={now} />}
+      </p>
+      {result?.error == null ? null : (
+        <p class="item-error">
+          <code>{result.error.code}</code> <Visible text={result.error.message} max={4000} />
+        </p>
+      )}
+      <Part title="Standard error">{streams.stderr === "" ? null : <CodeBlock text={streams.stderr} />}</Part>
+      <Part title="Standard output">{streams.stdout === "" ? null : <CodeBlock text={streams.stdout} />}</Part>
+      {typeof result?.output === "string" || result?.output == null ? null : (
+        <Part title="Output">
+          <CodeBlock text={JSON.stringify(result.output, null, 2)} />
+        </Part>
+      )}
+      <Part title="Attachments">{attachments.length === 0 ? null : <CodeBlock text={attachments.join("\n")} />}</Part>
+      <Part title="Given">
+        {Object.keys(given).length === 0 ? null : <CodeBlock text={JSON.stringify(given, null, 2)} />}
+      </Part>
+      <Part title="Earlier attempts">
+        {attempts.length === 0 ? null : (
+          <ul class="item-attempts">
+            {attempts.map((attempt) => (
+              <li key={attempt.attempt} class="item-line">
+                <StatusBadge status={attempt.status} />
+                <ResultLine result={attempt} />
+                <Ago at={attempt.endedAt} now={now} />
+              </li>
+            ))}
+          </ul>
+        )}
+      </Part>
+    </>
+  );
+}
+
+function ResultLine({
+  result,
+}: {
+  readonly result: ItemDetails["attempts"][number] & { readonly memoryBytesPeak?: number | null };
+}) {
+  const { attempt, exitCode, durationMs, memoryBytesPeak = null, run } = result;
+  return (
+    <>
+      <span>attempt {attempt}</span>
+      {exitCode === null ? null : <span>exit code {exitCode}</span>}
+      <span>{durationText(durationMs)}</span>
+      {memoryBytesPeak === null ? null : <span>{bytesText(memoryBytesPeak)} of memory</span>}
+      {run === null ? null : (
+        <a href={placeTo(["runs", run])}>
+          run <code>{run}</code>
+        </a>
+      )}
+    </>
+  );
+}
+
+/** Nothing without contents. */
+function Part({ title, children }: { readonly title: string; readonly children: ComponentChildren }) {
+  return children === null ? null : (
+    <section>
+      <h3>{title}</h3>
+      {children}
+    </section>
+  );
+}
