@@ -4,13 +4,8 @@ import type { AuditTrail } from "../audit/trail.ts";
 import { type ChangedFile, changedFiles } from "../changes/changed-files.ts";
 import { type ChangeDiff, changeDiffs, changesetDiff } from "../changes/diff.ts";
 import { type Change, type Changeset, only } from "../changes/model/changeset.ts";
-import {
-  type ChangesetStore,
-  digestOf,
-  type KeptChangeset,
-  type Listed,
-  type NotKept,
-} from "../changes/store/changeset-store.ts";
+import type { ChangesetStore } from "../changes/store/changeset-store.ts";
+import { digestOf, type KeptChangeset, type Listed, type NotKept } from "../changes/store/kept-changeset.ts";
 import { loadProject, type Project } from "../declarations/project.ts";
 import { type Decided, decisionsOn, ruledChange } from "../run/changes/decisions.ts";
 import { finishInterrupted } from "../run/changes/finish-interrupted.ts";

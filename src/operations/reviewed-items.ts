@@ -1,4 +1,5 @@
-import type { ChangesetStore, Ended } from "../changes/store/changeset-store.ts";
+import type { ChangesetStore } from "../changes/store/changeset-store.ts";
+import type { Ended } from "../changes/store/ended-changesets.ts";
 import type { Reviewed } from "../fleet/model/stored-item.ts";
 import { openFleetStore } from "../fleet/open-store.ts";
 
@@ -15,7 +16,7 @@ export async function recordEnded(
   id: string | null = null,
 ): Promise<void> {
   let some: Ended[] = [];
-  for await (const ended of changesets.ended(id)) {
+  for await (const ended of changesets.ended.each(id)) {
     some.push(ended);
     if (some.length < MAX_TOGETHER) continue;
     await recordSome(some, changesets, stateDir);
@@ -38,7 +39,7 @@ async function recordSome(ended: readonly Ended[], changesets: ChangesetStore, s
     await store.reviewed(items);
   }
   // Only now: until then this is the only place that knows what was decided.
-  for (const { id } of ended) await changesets.forgetEnded(id);
+  for (const { id } of ended) await changesets.ended.forget(id);
 }
 
 /** What waited and was not applied is discarded. */

@@ -1,10 +1,8 @@
 import { randomUUID } from "node:crypto";
-import { statSync } from "node:fs";
-import { mkdir, readdir, rename } from "node:fs/promises";
+import { mkdir, rename } from "node:fs/promises";
 import { join } from "node:path";
 import { removeTree } from "../../files/host/remove-tree.ts";
 import { hasCode } from "../../platform/errno.ts";
-import { sha256 } from "../../platform/sha256.ts";
 import { isHeld, type LockOwner, tryHoldFile } from "../../state/file-lock.ts";
 import { statePaths } from "../../state/state-paths.ts";
 import type { ApplicationOptions } from "../apply/application.ts";
@@ -13,47 +11,24 @@ import { BrokenApplyLog } from "../apply/apply-log.ts";
 import type { ApplyLimits } from "../apply/fitness.ts";
 import type { Settled } from "../apply/verdict.ts";
 import type { ChangeOutcome, Changeset } from "../model/changeset.ts";
+import { EndedChangesets } from "./ended-changesets.ts";
+import { isThere, namesIn } from "./existing.ts";
+import {
+  type Applied,
+  busy,
+  changed,
+  type Discarded,
+  digestOf,
+  type Finished,
+  type KeptChangeset,
+  type Listed,
+  type Loaded,
+  missing,
+  type NotKept,
+} from "./kept-changeset.ts";
 import { BrokenRecord, KeptFolder } from "./kept-folder.ts";
-import type { KeptState } from "./record.ts";
 import { isChangesetId } from "./record.ts";
 import { outcomesOf, stateOf, waitingIn, withOutcomes } from "./waiting.ts";
-
-export interface KeptChangeset {
-  readonly changeset: Changeset;
-  readonly state: KeptState;
-  /** The indexes of the changes that can still be applied. */
-  readonly waiting: ReadonlySet<number>;
-}
-
-/** One changeset in a list. */
-export type Listed =
-  | { readonly id: string; readonly ok: true; readonly state: KeptState; readonly applying: boolean }
-  | { readonly id: string; readonly ok: false; readonly reason: string };
-
-/**
- * Why nothing was done: the changeset does not exist, another process is working on it, its record cannot be read, or it is not
- * the one that was shown.
- */
-export interface NotKept {
-  readonly ok: false;
-  readonly code: "missing" | "busy" | "broken" | "changed";
-  readonly reason: string;
-}
-
-export type Loaded = ({ readonly ok: true } & KeptChangeset) | NotKept;
-export type Applied = { readonly ok: true; readonly settled: readonly Settled[]; readonly left: number } | NotKept;
-export type Discarded = { readonly ok: true } | NotKept;
-
-/** An application that was interrupted because its process ended. */
-export type Finished =
-  | { readonly id: string; readonly ok: true; readonly changeset: Changeset; readonly settled: readonly Settled[] }
-  | { readonly id: string; readonly ok: false; readonly reason: string };
-
-/** The end of a changeset of a fleet's item: what is not `applied` was discarded or refused. */
-export interface Ended {
-  readonly id: string;
-  readonly state: KeptState;
-}
 
 export interface StoreOptions extends ApplicationOptions {
   /** What was shown: see {@link digestOf}. If the changeset has another digest now, nothing is applied. */
@@ -68,10 +43,13 @@ export interface StoreOptions extends ApplicationOptions {
 export class ChangesetStore {
   readonly #root: string;
   readonly #owner: LockOwner;
+  /** Of fleets' items. */
+  readonly ended: EndedChangesets;
 
   constructor(stateDir: string, owner: LockOwner) {
     this.#root = statePaths(stateDir).changes;
     this.#owner = owner;
+    this.ended = new EndedChangesets(this.#root);
   }
 
   /** Stores a changeset and moves its content here. If it is already stored, its further changes are added. */
@@ -142,27 +120,9 @@ export class ChangesetStore {
     });
   }
 
-  /** Changesets of fleets' items that ended, until {@link forgetEnded}: a process may die before the fleet's journal knows. `id`: only this one. */
-  async *ended(id: string | null = null): AsyncGenerator<Ended> {
-    for (const name of id === null ? await namesIn(this.#root) : [`${ENDED}${id}`]) {
-      const ended = name.startsWith(ENDED) ? name.slice(ENDED.length) : "";
-      if (!isChangesetId(ended)) continue;
-      const state = await new KeptFolder(join(this.#root, name)).readState().catch((error: unknown) => {
-        // Another process has removed it meanwhile.
-        if (error instanceof BrokenRecord) return null;
-        throw error;
-      });
-      if (state !== null) yield { id: ended, state };
-    }
-  }
-
-  async forgetEnded(id: string): Promise<void> {
-    if (isChangesetId(id)) await removeTree(join(this.#root, `${ENDED}${id}`));
-  }
-
   /** True while it waits, and until the journal of its fleet knows its end. */
   isKnown(id: string): boolean {
-    return this.#has(id) || (isChangesetId(id) && isThere(join(this.#root, `${ENDED}${id}`)));
+    return this.#has(id) || this.ended.has(id);
   }
 
   /** Removes a changeset, after finishing an interrupted application. One that cannot be read is removed as it is. `digest`: see {@link StoreOptions}. */
@@ -314,7 +274,7 @@ export class ChangesetStore {
       throw error;
     });
     if (state?.fleet === undefined) return await this.#remove(folder);
-    await rename(folder.dir, join(this.#root, `${ENDED}${state.id}`));
+    await this.ended.add(folder, state);
   }
 
   async #clear(): Promise<void> {
@@ -325,30 +285,10 @@ export class ChangesetStore {
 }
 
 const REMOVED = ".removed-";
-const ENDED = ".ended-";
-
-/** A SHA-256 of what a person is shown of a changeset and what is applied: its directories and all its changes. */
-export function digestOf({ id, project, mounts, changes }: Changeset): string {
-  const places = mounts.map(({ path, target, targetIdentity, closed }) => [path, target, targetIdentity, closed]);
-  return sha256(JSON.stringify([id, project, places, changes]));
-}
 
 async function read(folder: KeptFolder): Promise<KeptChangeset> {
   const [changeset, state] = await Promise.all([folder.readChangeset(), folder.readState()]);
   return { changeset, state, waiting: waitingIn(changeset, state) };
-}
-
-function missing(id: string): NotKept {
-  const reason = isChangesetId(id) ? "there is no such changeset" : "that is not a changeset id";
-  return { ok: false, code: "missing", reason };
-}
-
-function busy(id: string): NotKept {
-  return { ok: false, code: "busy", reason: `another process is working on changeset ${id}` };
-}
-
-function changed(id: string): NotKept {
-  return { ok: false, code: "changed", reason: `changeset ${id} is not what was shown any more: look at it again` };
 }
 
 /** False if it already exists. */
@@ -360,21 +300,4 @@ async function isMade(dir: string): Promise<boolean> {
     if (hasCode(error, "EEXIST")) return false;
     throw error;
   }
-}
-
-/** Other errors are thrown: then it is not known. */
-function isThere(path: string): boolean {
-  try {
-    return statSync(path, { throwIfNoEntry: false }) !== undefined;
-  } catch (error) {
-    if (hasCode(error, "ENOTDIR")) return false;
-    throw error;
-  }
-}
-
-async function namesIn(dir: string): Promise<string[]> {
-  return await readdir(dir).catch((error: unknown) => {
-    if (hasCode(error, "ENOENT")) return [];
-    throw error;
-  });
 }

@@ -1,5 +1,6 @@
 import { changesApplied, outcomeCounts } from "../../audit/records.ts";
-import type { ChangesetStore, Finished } from "../../changes/store/changeset-store.ts";
+import type { ChangesetStore } from "../../changes/store/changeset-store.ts";
+import type { Finished } from "../../changes/store/kept-changeset.ts";
 import { openTrail } from "../recorded/open-trail.ts";
 
 /** One application that was finished in place of a process that died, or that could not be finished. */
