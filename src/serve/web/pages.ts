@@ -1,7 +1,10 @@
 import type { ComponentType } from "preact";
 import type { PageProps } from "./app/page-props.ts";
+import { Audit } from "./pages/audit/audit.tsx";
 import { Fleets } from "./pages/fleets/fleets.tsx";
+import { Machine } from "./pages/machine/machine.tsx";
 import { Overview } from "./pages/overview/overview.tsx";
+import { Workers } from "./pages/workers/workers.tsx";
 
 export interface PageEntry {
   /** The first part of its address; empty for the overview. */
@@ -16,4 +19,7 @@ export interface PageEntry {
 export const PAGES: readonly PageEntry[] = [
   { name: "", title: "Overview", key: "o", Page: Overview },
   { name: "fleets", title: "Fleets", key: "f", Page: Fleets },
+  { name: "workers", title: "Workers", key: "w", Page: Workers },
+  { name: "audit", title: "Audit", key: "a", Page: Audit },
+  { name: "machine", title: "Machine", key: "m", Page: Machine },
 ];

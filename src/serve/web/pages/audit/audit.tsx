@@ -1,0 +1,156 @@
+import { useEffect, useState } from "preact/hooks";
+import type { Project } from "../../api/shapes.ts";
+import { useApp } from "../../app/context.ts";
+import type { PageProps } from "../../app/page-props.ts";
+import { useNow, useResource } from "../../app/resource.ts";
+import { Button } from "../../components/button.tsx";
+import { EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
+import { placeTo } from "../../routing/place.ts";
+import { plural, words } from "../../text/amounts.ts";
+import { RecordRow } from "./record-row.tsx";
+import { type AuditRecord, SINCE, TYPES } from "./records.ts";
+
+const PAGE = 100;
+const EVERY_MS = 5000;
+/** More stay in the trail: a narrower filter finds them. */
+const MAX_SHOWN = 5000;
+
+interface Page {
+  readonly records: readonly AuditRecord[];
+  readonly foreign: number;
+  readonly next: number | null;
+}
+
+/** What was recorded, the newest first. Older records are loaded when they are asked for. */
+export function Audit({ query }: PageProps) {
+  const projects = useResource<{ projects: readonly Project[] }>("/v1/projects");
+  const names = projects.data?.projects.map(({ name }) => name) ?? [];
+  const project = query.project ?? names[0];
+  const [from, setFrom] = useState(() => sinceOf(query.since));
+  useEffect(() => setFrom(sinceOf(query.since)), [query.since]);
+  const change = (field: string, value: string): void => {
+    location.replace(placeTo(["audit"], { ...query, [field]: value }));
+  };
+  if (projects.data === null || project === undefined)
+    return projects.error === null ? (
+      <Loading what="projects" />
+    ) : (
+      <ErrorNote error={projects.error} retry={projects.reload} />
+    );
+  const asked = new URLSearchParams({ limit: String(PAGE), project });
+  if (query.type) asked.set("type", query.type);
+  if (from !== null) asked.set("since", from);
+  const isRun = /^[0-9a-f]{12}$/.test(query.run ?? "");
+  if (query.run && isRun) asked.set("run", query.run);
+  const path = `/v1/audit?${asked}`;
+  return (
+    <>
+      <div class="page-head">
+        <h1>Audit</h1>
+        <div class="filters">
+          {names.length < 2 ? null : (
+            <Choice label="Project" value={project} choices={names} choose={(value) => change("project", value)} />
+          )}
+          <Choice
+            label="Type"
+            value={query.type ?? ""}
+            choices={["", ...TYPES]}
+            choose={(value) => change("type", value)}
+          />
+          <Choice
+            label="Since"
+            value={query.since ?? ""}
+            choices={["", ...Object.keys(SINCE)]}
+            choose={(value) => change("since", value)}
+          />
+          <input
+            type="search"
+            data-search
+            aria-label="Records of this run, by its id"
+            placeholder="Run, 12 digits"
+            maxLength={12}
+            value={query.run ?? ""}
+            onChange={({ currentTarget }) => change("run", currentTarget.value.trim().toLowerCase())}
+          />
+        </div>
+      </div>
+      {query.run && !isRun ? <p class="audit-hint">A run has 12 hexadecimal digits; all records are shown.</p> : null}
+      <Records key={path} path={path} />
+    </>
+  );
+}
+
+function Choice({
+  label,
+  value,
+  choices,
+  choose,
+}: {
+  readonly label: string;
+  readonly value: string;
+  readonly choices: readonly string[];
+  readonly choose: (value: string) => void;
+}) {
+  return (
+    <select aria-label={label} value={value} onChange={({ currentTarget }) => choose(currentTarget.value)}>
+      {choices.map((choice) => (
+        <option key={choice} value={choice}>
+          {choice === "" ? `${label}: all` : words(choice)}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+function Records({ path }: { readonly path: string }) {
+  const { client, notify } = useApp();
+  const now = useNow();
+  const { data, error, reload } = useResource<Page>(path, { everyMs: EVERY_MS });
+  const [older, setOlder] = useState<readonly AuditRecord[]>([]);
+  // Where the older ones go on; undefined: none were asked for yet.
+  const [next, setNext] = useState<number | null | undefined>(undefined);
+  if (data === null) return error === null ? <Loading what="records" /> : <ErrorNote error={error} retry={reload} />;
+  // New records push others out of the first page. If so many came that the pages no longer meet, the older ones are left out.
+  const newestOlder = older[0]?.seq ?? Number.POSITIVE_INFINITY;
+  const isMet = data.next === null || data.records.some(({ seq }) => seq <= newestOlder);
+  const kept = isMet ? older : [];
+  const records = [...data.records.filter(({ seq }) => kept.length === 0 || seq > newestOlder), ...kept];
+  const cursor = next === undefined || !isMet ? data.next : next;
+  const load = async (): Promise<void> => {
+    try {
+      const page = await client.get<Page>(`${path}&cursor=${cursor}`);
+      setOlder([...records, ...page.records]);
+      setNext(page.next);
+    } catch (fault) {
+      notify((fault as Error).message, "bad");
+    }
+  };
+  return (
+    <>
+      {data.foreign === 0 ? null : (
+        <p class="audit-hint">
+          {plural(data.foreign, "line")} of the trail {data.foreign === 1 ? "is" : "are"} no record that Corral wrote.
+          Run <code>corral audit verify</code> on the machine.
+        </p>
+      )}
+      {records.length === 0 ? (
+        <EmptyState title="There are no such records.">
+          <p class="quiet">Every run, decision, grant and applied change is recorded here when it happens.</p>
+        </EmptyState>
+      ) : (
+        <ol class="records" aria-label="Records, the newest first">
+          {records.map((record) => (
+            <RecordRow key={record.seq} record={record} now={now} />
+          ))}
+        </ol>
+      )}
+      {cursor === null || records.length >= MAX_SHOWN ? null : <Button act={load}>Show older records</Button>}
+    </>
+  );
+}
+
+/** The time is taken once, so that the same page is asked for again. */
+function sinceOf(since: string | undefined): string | null {
+  const ms = SINCE[since ?? ""];
+  return ms === undefined ? null : new Date(Date.now() - ms).toISOString();
+}

@@ -1,0 +1,50 @@
+import { useResource } from "../../app/resource.ts";
+import { Badge, type Tone } from "../../components/badge.tsx";
+import { Button } from "../../components/button.tsx";
+import { ErrorNote, Loading } from "../../components/notes.tsx";
+import { Visible } from "../../components/visible.tsx";
+
+interface Finding {
+  readonly what: string;
+  readonly state: "ok" | "warning" | "missing";
+  readonly detail: string;
+}
+
+const TONES: Readonly<Record<Finding["state"], Tone>> = { ok: "good", warning: "warn", missing: "bad" };
+
+/** What `corral doctor` finds on the machine of the service. */
+export function Machine() {
+  const { data, error, reload } = useResource<{ ok: boolean; findings: readonly Finding[] }>("/v1/machine");
+  if (data === null)
+    return error === null ? <Loading what="the machine" /> : <ErrorNote error={error} retry={reload} />;
+  return (
+    <>
+      <div class="page-head">
+        <h1>
+          Machine {data.ok ? <Badge tone="good">can run workers</Badge> : <Badge tone="bad">cannot run workers</Badge>}
+        </h1>
+        <Button act={reload}>Examine again</Button>
+      </div>
+      <dl class="findings">
+        {sorted(data.findings).map(({ what, state, detail }) => (
+          <div key={`${what} ${detail}`} class="finding">
+            <dt>{what}</dt>
+            <dd>
+              <Badge tone={TONES[state]}>{state}</Badge>
+              <span>
+                <Visible text={detail} max={2000} />
+              </span>
+            </dd>
+          </div>
+        ))}
+      </dl>
+    </>
+  );
+}
+
+const ORDER = ["missing", "warning", "ok"];
+
+/** What keeps workers from running comes first. */
+function sorted(findings: readonly Finding[]): Finding[] {
+  return findings.toSorted((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state));
+}
