@@ -43,8 +43,15 @@ export function auditRoutes({ projects }: Served): Route[] {
           page = page.slice(-limit);
         }
         const next = isMore ? (page[0]?.seq ?? null) : null;
-        return { status: 200, json: { records: page.toReversed(), foreign, next } };
+        return { status: 200, json: { records: page.toReversed().map(withoutHostPath), foreign, next } };
       },
     ),
   ];
+}
+
+/** A grant names the directory of the host. Its seal is over the whole: `corral audit verify` checks it on the machine. */
+function withoutHostPath(record: SealedRecord): Omit<SealedRecord, "host"> {
+  if (record.type !== "grant" || !("host" in record)) return record;
+  const { host: _, ...shown } = record;
+  return shown;
 }

@@ -103,12 +103,17 @@ function Navigation({
   readonly waiting: number;
   readonly signOut: () => void;
 }) {
+  const nav = useRef<HTMLElement>(null);
+  useEffect(() => {
+    // In a narrow window the names are one line that scrolls.
+    nav.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  }, [name]);
   return (
     <header class="side">
       <a class="brand" href={placeTo([])}>
         Corral
       </a>
-      <nav aria-label="Pages">
+      <nav ref={nav} aria-label="Pages">
         <ul>
           {PAGES.map((page) => (
             <li key={page.name}>

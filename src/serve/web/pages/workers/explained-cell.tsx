@@ -70,6 +70,7 @@ function Contents({
     <dl class="cell-facts">
       <Fact name="Sees">
         <ul class="chips">
+          {sandbox.mounts.length === 0 ? <li class="quiet">no files of the host</li> : null}
           {sandbox.mounts.slice(0, MAX_LISTED).map((mount) => (
             <MountChip key={mount.path} mount={mount} narrowings={narrowings} />
           ))}
@@ -88,7 +89,6 @@ function Contents({
               </span>
             </li>
           ))}
-          {sandbox.mounts.length + gone.length === 0 ? <li class="quiet">no files of the host</li> : null}
         </ul>
       </Fact>
       <Fact name="Network">
@@ -197,7 +197,10 @@ const LIMIT_NAMES: Readonly<Record<string, string>> = {
 
 function limitText(limit: string, value: unknown): string {
   if (typeof value !== "number") return "no limit";
-  if (limit.endsWith("Ms")) return durationText(value);
+  if (limit.endsWith("Ms"))
+    return durationText(value)
+      .replace(/\.0 s$/, " s")
+      .replace(/ 0 (?:s|min|h)$/, "");
   return limit.endsWith("Bytes") ? bytesText(value) : String(value);
 }
 
