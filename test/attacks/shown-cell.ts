@@ -33,9 +33,9 @@ export async function shownCell(stateDir: string, run: string): Promise<ShownCel
     folders: [folder.dir, notes],
     exported: async () => "",
     async texts() {
-      const files = [folder.labels, folder.config, join(notes, "state.json")];
-      // The one that waits for its end is outside of its groups.
+      // The one that waits for its end is outside of its groups, and has the bundle in mounts of its own.
       const keeper = await parentOf(findFirstProcess(group)?.pid);
+      const files = [folder.labels, join(notes, "state.json"), ...(await Promise.all(keeper.map(configOf)))];
       return [
         ...(await Promise.all(files.map((file) => readFile(file, "latin1")))),
         ...(await shownProcesses([...(group?.processes() ?? []), ...keeper])),
@@ -75,6 +75,11 @@ async function shownContainer(run: string): Promise<ShownCell | null> {
 async function parentOf(pid: number | undefined): Promise<number[]> {
   const status = pid === undefined ? "" : await readFile(`/proc/${pid}/status`, "latin1");
   return [...status.matchAll(/^PPid:\t(\d+)/gm)].map(([, parent]) => Number(parent));
+}
+
+async function configOf(runc: number): Promise<string> {
+  const words = (await readFile(`/proc/${runc}/cmdline`, "utf8")).split("\0");
+  return `/proc/${runc}/root${words[words.indexOf("--bundle") + 1]}/config.json`;
 }
 
 async function shownProcesses(pids: readonly number[]): Promise<string[]> {

@@ -7,6 +7,7 @@ import type { ServingCell } from "../port/cell.ts";
 import type { Start, StartRequest } from "../port/driver.ts";
 import type { SessionCell } from "../port/exec.ts";
 import { Answers, servingCell } from "../serving/serving-cell.ts";
+import { Launchers } from "./cells/launchers.ts";
 import { OciFilters } from "./cells/oci-seccomp.ts";
 import { runcSession } from "./cells/session.ts";
 import { type StartOptions, startVerified } from "./cells/start.ts";
@@ -19,6 +20,7 @@ export function runcCells(given: RuncOptions): RuncCells {
     ...given,
     nameFiles: new NameFileSet(given.namesDir),
     filters: new OciFilters(given.seccomp),
+    launchers: new Launchers({ owner: given.maker.owner, paths: given.paths, runc: given.programs.runc }),
   };
   // More starts at once do not end sooner: each needs a processor for most of its time.
   const starts = new PQueue({ concurrency: Math.max(4, 2 * availableParallelism()) });

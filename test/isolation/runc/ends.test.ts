@@ -1,4 +1,5 @@
 import { execFileSync } from "node:child_process";
+import { existsSync } from "node:fs";
 import { chmod, mkdir, readdir, readFile, rename, rmdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -71,7 +72,7 @@ describe("the end of a cell of runc", () => {
     await using _ = cell;
     const [pid] = processesWith(cell.id);
     process.kill(pid ?? 0, "SIGKILL");
-    expect(await cell.exit).toEqual({ kind: "lost", reason: "runc was ended from outside (SIGKILL)" });
+    expect(await cell.exit).toEqual({ kind: "lost", reason: "runc was ended from outside (Killed)" });
     await cell[Symbol.asyncDispose]();
     expect(await runc.traces(plan.run)).toEqual([]);
   });
@@ -122,7 +123,7 @@ describe("the root file system of a cell", () => {
     const work = await working(script);
     await using cell = work.cell;
     expect(work.said()).not.toContain("written\n");
-    expect(await readdir(overOf(work))).toEqual([]);
+    expect(existsSync(overOf(work))).toBe(false);
     await cell[Symbol.asyncDispose]();
     expect(await runc.traces(work.plan.run)).toEqual([]);
   });

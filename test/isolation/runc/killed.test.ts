@@ -53,7 +53,8 @@ function remains({ stateDir, sealKey, paths }: Places): string[] {
     ...namesIn(paths.state).map((name) => `notes ${name}`),
     // One without labels is removed when it is old.
     ...namesIn(paths.cells).filter((name) => !name.startsWith(".")),
-    ...lines.filter((line) => line.includes(prefix)),
+    ...namesIn(paths.launchers),
+    ...lines.filter((line) => line.includes(prefix) || line.includes(paths.memory)),
     ...mounts.filter((line) => line.includes(statePaths(stateDir).runc)),
   ];
 }
@@ -69,7 +70,7 @@ function namesIn(dir: string): string[] {
 
 const POINTS: Readonly<Record<string, (places: Places, victim: Orchestrator) => boolean>> = {
   "has made the directory of a cell": ({ paths }) => namesIn(paths.cells).some((name) => !name.startsWith(".")),
-  "has written its configuration": ({ paths }) => globSync(join(paths.cells, "*/config.json")).length > 0,
+  "has started what starts runc": ({ paths }) => namesIn(paths.launchers).length > 0,
   "has started runc, which has made the control groups": ({ sealKey }) => groupsOf(cellId(sealKey, "")).length > 0,
   "has started runc, which has written its notes": ({ paths }) =>
     globSync(join(paths.state, "*/state.json")).length > 0,

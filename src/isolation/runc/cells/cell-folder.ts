@@ -22,7 +22,7 @@ export async function makeCellFolder(paths: RuncPaths, maker: Maker, plan: Plan)
   try {
     const labels = labelsFor(maker, "cell", cellId(maker.sealKey, plan.run), plan);
     await writeFile(draft.labels, JSON.stringify(labels), { mode: 0o600 });
-    await Promise.all([draft.over, draft.root].map((made) => mkdir(made, { mode: 0o700 })));
+    if (!plan.hardening.readOnlyRoot) await mkdir(draft.over, { mode: 0o700 });
     await rename(draft.dir, cell.dir);
     return cell;
   } catch (error) {

@@ -11,7 +11,7 @@ import type { Exec, ExecRequest, TerminalSize } from "../../port/exec.ts";
 import type { CellPaths } from "../model/layout.ts";
 import type { RuncOptions } from "../model/options.ts";
 import { ociProcess } from "./oci-config.ts";
-import { errorIn } from "./runc-process.ts";
+import { errorsIn } from "./runc-process.ts";
 
 /** A cell in which commands are started. */
 export interface CommandPlace {
@@ -92,7 +92,7 @@ async function judged(
   log: string,
 ): Promise<Judged> {
   if (code === null) return { kind: "lost", reason: `runc was ended from outside (${signal ?? "no signal"})` };
-  const error = await errorIn(log);
+  const error = errorsIn(await readFile(log, "utf8").catch(() => ""));
   if (error !== null) return { kind: "lost", reason: `runc could not run the command: ${error}` };
   if (beginning !== null && !beginning.hasBegun && code !== KILLED)
     return { kind: "lost", reason: `the command did not start: ${beginning.line ?? "no reason given"}` };

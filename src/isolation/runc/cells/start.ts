@@ -1,5 +1,4 @@
 import { readlinkSync } from "node:fs";
-import { writeFile } from "node:fs/promises";
 import { setTimeout as pause } from "node:timers/promises";
 import { within } from "../../../platform/within.ts";
 import type { NetworkPlace } from "../../../sandbox/network/places.ts";
@@ -25,9 +24,10 @@ import { removeCell } from "../remains/remove-cell.ts";
 import { runcCell } from "./cell.ts";
 import { CellNameTaken, makeCellFolder } from "./cell-folder.ts";
 import type { CommandPlace } from "./exec.ts";
+import type { Launchers } from "./launchers.ts";
 import { ociConfig } from "./oci-config.ts";
 import type { OciFilters } from "./oci-seccomp.ts";
-import { type RuncProcess, type RuncRequest, startRunc } from "./runc-process.ts";
+import { type LaunchRequest, type RuncProcess, startRunc } from "./runc-process.ts";
 
 /** How often a cell is made before its start has failed. */
 const MAX_ATTEMPTS = 3;
@@ -37,6 +37,7 @@ const END_MS = 10_000;
 export interface StartOptions extends RuncOptions {
   readonly nameFiles: NameFileSet;
   readonly filters: OciFilters;
+  readonly launchers: Launchers;
 }
 
 /** The parts of a verified cell, from which each kind of cell is made. */
@@ -57,7 +58,7 @@ export type Started =
 export async function startVerified(
   options: StartOptions,
   request: StartRequest,
-  input: RuncRequest["input"],
+  input: LaunchRequest["input"],
 ): Promise<Started> {
   const reason = notForRunc(request.plan);
   if (reason !== null) return refused({ code: "ENFORCEMENT_MISSING", missing: [`a cell of runc: ${reason}`] });
@@ -135,7 +136,7 @@ class CellRemains {
     if (process === null) return;
     if (!process.hasEnded()) await killCell(this.id);
     if ((await within(process.end, GRACE_MS)) !== null) return;
-    process.kill();
+    await process.kill();
     await killCell(this.id);
     if ((await within(process.end, END_MS)) === null) throw new EngineTrouble("runc does not end");
   }
@@ -147,10 +148,10 @@ const GRACE_MS = 250;
 async function startOnce(
   options: StartOptions,
   request: StartRequest,
-  input: RuncRequest["input"],
+  input: LaunchRequest["input"],
   remains: CellRemains,
 ): Promise<Started> {
-  const { maker, paths, images, nameFiles, filters, programs } = options;
+  const { maker, paths, images, nameFiles, filters, launchers, programs } = options;
   const { plan, signal, pins } = request;
   const { id } = remains;
   signal.throwIfAborted();
@@ -171,16 +172,14 @@ async function startOnce(
 
   const folder = await makeCellFolder(paths, maker, plan);
   remains.folder = folder;
-  await writeFile(folder.config, JSON.stringify(config), { mode: 0o600 });
   signal.throwIfAborted();
 
-  const process = startRunc({
+  const process = await startRunc({
+    place: await launchers.take(image, gate),
+    run: plan.run,
     id,
-    cell: folder,
-    image,
-    gate,
-    runc: programs.runc,
-    state: paths.state,
+    dir: folder.dir,
+    config: JSON.stringify(config),
     root: plan.hardening.readOnlyRoot ? "read-only" : "writable",
     input,
     onOutput: request.onOutput,

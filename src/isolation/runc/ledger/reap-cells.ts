@@ -8,6 +8,7 @@ import { DRAFT_PREFIX, type RuncPaths } from "../model/layout.ts";
 import type { RuncOptions } from "../model/options.ts";
 import { removeCell } from "../remains/remove-cell.ts";
 import { endStarters } from "../remains/starters.ts";
+import { reapLaunchers } from "./reap-launchers.ts";
 import { recordedCells } from "./recorded-cells.ts";
 
 /** Nothing of a cell exists before its directory has its name, which takes some milliseconds. */
@@ -20,6 +21,7 @@ export async function reapCells(
 ): Promise<string[]> {
   const removed: string[] = [];
   const failures: Error[] = [];
+  await reapLaunchers(how.paths, maker.owner);
   for (const { run, id, ownerAlive } of await recordedCells(how.paths, maker)) {
     if (ownerAlive) continue;
     try {

@@ -10,6 +10,10 @@ export function runcPaths(stateDir: string) {
     state: join(runc, "state"),
     /** A directory for each cell, by its run: {@link cellPaths}. */
     cells: join(runc, "cells"),
+    /** A directory for each living launcher, by {@link launcherName}: its working directory. */
+    launchers: join(runc, "launchers"),
+    /** Where each launcher mounts its memory, which it alone sees: a bundle for each of its places. Here they are empty. */
+    memory: join(runc, "memory"),
   };
 }
 
@@ -18,20 +22,28 @@ export type RuncPaths = ReturnType<typeof runcPaths>;
 /** How the directory of a cell is called until its labels are in it: then it is renamed, so a cell without labels is never seen. */
 export const DRAFT_PREFIX = ".new-";
 
-/** The directory of one cell, which is the bundle for runc. It is made before anything else of the cell, and removed last. */
+/** `owner`: of the orchestrator, as text. `mark`: unlike that of any other of its launchers. */
+export function launcherName(owner: string, mark: string): string {
+  return `${encodeURIComponent(owner)}.${mark}`;
+}
+
+/** Null for a name that {@link launcherName} did not make. */
+export function ownerOfLauncher(name: string): string | null {
+  try {
+    return decodeURIComponent(name.replace(/\.[0-9a-f]{12}$/, ""));
+  } catch {
+    return null;
+  }
+}
+
+/** The directory of one cell. It is made before anything else of the cell, and removed last. */
 export function cellPaths(dir: string) {
   return {
     dir,
     /** The sealed labels, as `port/labels.ts` makes them with the kind `cell` and the name {@link cellId}. */
     labels: join(dir, "labels.json"),
-    /** What runc reads. */
-    config: join(dir, "config.json"),
-    /** runc's own messages. */
-    log: join(dir, "log"),
-    /** What is written over the image, if the worker may write there; otherwise that is in memory, unseen by this machine. */
+    /** What is written over the image, if the worker may write there; otherwise that is in memory, unseen by this machine, and this is not there. */
     over: join(dir, "over"),
-    /** An empty directory. The cell's root file system is mounted there, in a mount namespace that this machine does not see. */
-    root: join(dir, "root"),
   };
 }
 

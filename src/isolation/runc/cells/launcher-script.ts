@@ -1,0 +1,68 @@
+/**
+ * Mounts an image several times in a mount namespace of its own, and then waits in each place to start runc once: so starting a
+ * cell takes no program but runc, and the mounts end with the last process of the cells. `$0` is the gate's binary, whose
+ * programs depend on nothing of this machine. In a read-only root file system only mount points are made: in memory they are
+ * made faster, and nobody needs to remove them.
+ *
+ * Each place has three descriptors from 3 on, which become the streams of its runc, and ends without one if its input ends. It
+ * holds no descriptor of another place. What is in the background ignores SIGINT; runc undoes that for the cell.
+ *
+ * The shell waits for runc, since its parent is told how it ended: `PLACE CODE`, and in the log of the place the name of the
+ * signal, if one ended runc itself.
+ */
+export const LAUNCHER_SCRIPT = `
+gate=$0 layers=$1 cells=$2 state=$3 runc=$4 memory=$5 places=$6 last=$((3 * $6 + 2))
+
+prepared() {
+  cd "$memory" || return
+  at=0 made=
+  while [ $at -lt $places ]; do
+    made="$made $at $at/root $at/upper $at/work"
+    at=$((at + 1))
+  done
+  "$gate" mkdir -m 755 $made || return
+  at=0
+  while [ $at -lt $places ]; do
+    "$gate" mount -t overlay -o "volatile,lowerdir=$layers,upperdir=$at/upper,workdir=$at/work" corral $at/root || return
+    at=$((at + 1))
+  done
+}
+
+place() {
+  fd=3
+  while [ $fd -le $last ]; do
+    case $fd in $2 | $3 | $4) ;; *) eval "exec $fd>&-" ;; esac
+    fd=$((fd + 1))
+  done
+  exec <&$2 2>> "$memory/$1/log"
+  eval "exec $2>&-"
+  IFS=' ' read -r run id root || exit
+  (
+    bundle=$memory/$1
+    set -- $3 $4 "$runc" --root "$state" --log "$bundle/log" --log-format json run --keep --bundle "$bundle" "$id"
+    cd "$cells/$run" || exit
+    exec >&$1 2>&$2
+    eval "exec $1>&- $2>&-"
+    shift 2
+    [ "$root" = writable ] || exec "$@"
+    export gate layers bundle
+    exec "$gate" unshare --mount "$gate" sh -c "$writable" "$gate" "$@"
+  )
+  echo $1 $?
+}
+
+writable='
+"$gate" mkdir -m 755 over/upper over/work &&
+"$gate" mount -t overlay -o "volatile,lowerdir=$layers,upperdir=over/upper,workdir=over/work" corral "$bundle/root" &&
+unset gate layers bundle && exec "$@"'
+
+"$gate" mount -t tmpfs -o size=16m,mode=0700 corral "$memory" && (prepared) || exit
+echo ready
+at=0 fd=3
+while [ $at -lt $places ]; do
+  place $at $fd $((fd + 1)) $((fd + 2)) &
+  eval "exec $fd>&- $((fd + 1))>&- $((fd + 2))>&-"
+  at=$((at + 1)) fd=$((fd + 3))
+done
+wait
+`;
