@@ -53,6 +53,17 @@ export const CalledEntry = z.object({
   attachments: z.array(text),
 });
 
+/**
+ * What a run had: its mounts, in the paths of its container, with their modes; the hosts that it reached (`open`: all, null: not recorded);
+ * the names of its secrets; and the tools of an agent. Lists may be cut.
+ */
+export const HeldEntry = z.object({
+  mounts: z.array(z.object({ path: text, mode: z.enum(["ro", "rw"]) })),
+  network: z.union([z.literal("open"), z.array(text)]).nullable(),
+  secrets: z.array(text),
+  tools: z.array(text).nullable(),
+});
+
 /** Its container runs, or its model is asked. */
 export const StartedEntry = z.object({
   type: z.literal("started"),
@@ -62,6 +73,8 @@ export const StartedEntry = z.object({
   image: text.nullable(),
   model: text.nullable(),
   limits: z.record(text, z.number()).nullable(),
+  /** Absent: an older version wrote the record. */
+  held: HeldEntry.optional(),
 });
 
 export const EndedEntry = z.object({
@@ -86,6 +99,7 @@ export const EndedEntry = z.object({
 });
 
 export type BeginEntry = z.output<typeof BeginEntry>;
+export type HeldEntry = z.output<typeof HeldEntry>;
 export type StartedEntry = z.output<typeof StartedEntry>;
 export type EndedEntry = z.output<typeof EndedEntry>;
 export type AttachmentEntry = z.output<typeof AttachmentEntry>;

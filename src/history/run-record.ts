@@ -7,6 +7,7 @@ import {
   type AttachmentEntry,
   type BeginEntry,
   type EndedEntry,
+  type HeldEntry,
   type HistoryEntry,
   parseEntry,
   type StartedEntry,
@@ -39,6 +40,8 @@ export interface RecordedCall {
   /** Of an agent; its transcript has the run's id. */
   readonly model: string | null;
   readonly limits: Readonly<Record<string, number>> | null;
+  /** What it could see and reach; null before it started, or in the record of an older version. */
+  readonly held: HeldEntry | null;
   readonly usage: { readonly cpuMs: number | null; readonly memoryBytesPeak: number | null } | null;
   readonly truncated: boolean;
   readonly changeset: EndedEntry["changeset"];
@@ -160,6 +163,7 @@ function treeOf(begin: BeginEntry, entries: readonly HistoryEntry[], left: strin
       image: start?.image ?? null,
       model: start?.model ?? null,
       limits: start?.limits ?? null,
+      held: start?.held ?? null,
       usage: end === undefined ? null : { cpuMs: end.cpuMs, memoryBytesPeak: end.memoryBytesPeak },
       truncated: end?.truncated ?? false,
       changeset: end?.changeset ?? null,

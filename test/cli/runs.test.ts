@@ -13,6 +13,12 @@ const workers = {
     calls: ["prints"],
   },
   asks: { command: sh("echo text > /out/asked"), sandbox: { zones: [{ name: "out", mode: "rw" }] } },
+  gives: {
+    command: sh("corral-call reads --attach /out/a.txt >/dev/null"),
+    calls: ["reads"],
+    sandbox: { zones: [{ name: "out", mode: "rw" }] },
+    limits: { memory: "300m" },
+  },
   tools: { command: sh("true"), tools: ["exec", "list_files"], shell_rules: { default: "pre_approved" } },
 };
 
@@ -53,6 +59,25 @@ describe("corral runs", () => {
     expect((await json("runs", "show", "latest")).attachments).toEqual([{ name: "mine.txt", bytes: 7, sha256 }]);
     const { stdout } = await project.corral(["runs", "show", "latest"]);
     expect(stdout).toContain(`mine.txt, 7 bytes, sha256 ${sha256.slice(0, 16)}…`);
+  });
+
+  it("shows what each run could see and reach, and the names of what it was given", async () => {
+    await writeFile(join(project.dir, "out", "a.txt"), "a file\n");
+    const { stdout } = await project.corral(["run", "gives", "--json"]);
+    const shown = await json("runs", "show", "latest");
+    expect(shown, stdout).toMatchObject({
+      held: { mounts: [{ path: "/out", mode: "rw" }], network: [], secrets: [], tools: null },
+      calls: [
+        {
+          worker: "reads",
+          status: "succeeded",
+          attachments: ["a.txt"],
+          held: { mounts: [], network: [], secrets: [], tools: null },
+        },
+      ],
+    });
+    expect(JSON.stringify(shown.held)).not.toContain(project.dir);
+    await rm(join(project.dir, "out", "a.txt"));
   });
 
   it("prints what it printed, each stream to its own, or the last lines of one", async () => {

@@ -1,9 +1,10 @@
-import type { EndedEntry, StartedEntry } from "../../history/entry.ts";
+import type { EndedEntry, HeldEntry, StartedEntry } from "../../history/entry.ts";
 import { MAX_STREAMS_BYTES } from "../../history/kept-stream.ts";
 import { Pruning } from "../../history/pruning.ts";
 import { Recording } from "../../history/recording.ts";
 import type { Keep } from "../../history/retention.ts";
 import { runFolderName } from "../../history/run-folders.ts";
+import type { Plan } from "../../isolation/plan/plan.ts";
 import { sha256 } from "../../platform/sha256.ts";
 import { LiveRuns } from "../../state/live-runs.ts";
 import { lockOwner } from "../../state/owner.ts";
@@ -15,6 +16,7 @@ import type { RunResult } from "../model/result.ts";
 
 /** What a worker chose is cut to this in the record. */
 const MAX_NAME = 200;
+const MAX_PATH = 1000;
 const MAX_MESSAGE = 8 * 1024;
 const MAX_NAMES = 200;
 /** A report of a network that is longer, as JSON, is left out. */
@@ -129,7 +131,7 @@ function recorded(
       if (event.type === "output") {
         if (isRoot) recording.output(event.stream, event.chunk);
       } else if (event.type === "requested") {
-        const names = attachments.slice(0, MAX_NAMES).map(cut);
+        const names = attachments.slice(0, MAX_NAMES).map((name) => cut(name));
         const called = { type: "called", run, parent, worker: cut(worker), at: now(), attachments: names } as const;
         if (!isRoot) recording.add(called, { mayBeLeftOut: true });
       } else if (event.type === "started" || event.type === "agent_started") {
@@ -165,12 +167,35 @@ function recorded(
 }
 
 function startedOf(event: Extract<RunEvent, { type: "started" | "agent_started" }>): StartedEntry {
-  const { type: _, run, policy } = { ...event, policy: "plan" in event ? event.plan.policy : event.policy };
-  const what =
-    "plan" in event
-      ? { image: event.plan.image.name, model: null, limits: { ...event.plan.limits } }
-      : { image: null, model: event.model, limits: null };
-  return { type: "started", run, at: now(), policy, ...what };
+  const { run } = event;
+  if (event.type === "started") {
+    const { policy, image, limits } = event.plan;
+    const what = { policy, image: image.name, model: null, limits: { ...limits }, held: heldIn(event.plan) };
+    return { type: "started", run, at: now(), ...what };
+  }
+  const { policy, model, mounts, tools } = event;
+  const held = {
+    mounts: heldMounts(mounts),
+    network: null,
+    secrets: [],
+    tools: tools.slice(0, MAX_NAMES).map((name) => cut(name)),
+  };
+  return { type: "started", run, at: now(), policy, image: null, model, limits: null, held };
+}
+
+/** Attachments are named with the call, and what is Corral's own no worker chose. */
+function heldIn({ mounts, network, secrets = [] }: Plan): HeldEntry {
+  const hosts = typeof network === "string" ? [] : network.rules.slice(0, MAX_NAMES).map(({ to }) => cut(to));
+  return {
+    mounts: heldMounts(mounts.filter(({ origin }) => origin === "sandbox")),
+    network: network === "open" ? "open" : hosts,
+    secrets: secrets.slice(0, MAX_NAMES).map((name) => cut(name)),
+    tools: null,
+  };
+}
+
+function heldMounts(mounts: readonly { readonly path: string; readonly mode: "ro" | "rw" }[]): HeldEntry["mounts"] {
+  return mounts.slice(0, MAX_NAMES).map(({ path, mode }) => ({ path: cut(path, MAX_PATH), mode }));
 }
 
 function endedOf(run: string, result: RunResult, leftOut: number): EndedEntry {

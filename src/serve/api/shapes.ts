@@ -93,6 +93,17 @@ const STATUSES = [
 const resultStatus = z.union([z.enum(STATUSES), z.string()]);
 const runStatus = z.union([z.enum([...STATUSES, "running", "interrupted", "closed"]), z.string()]);
 
+const held = z
+  .looseObject({
+    mounts: z.array(z.object({ path: z.string(), mode: z.enum(["ro", "rw"]) })),
+    network: z.union([z.literal("open"), z.array(z.string())]).nullable(),
+    secrets: z.array(z.string()),
+    tools: z.array(z.string()).nullable(),
+  })
+  .meta({ id: "Held" })
+  .nullable()
+  .describe("What it could see and reach, in the paths of its container; null before it started");
+
 /** A run of the history, without the folder of its project and the process. */
 export const run = z
   .looseObject({
@@ -109,9 +120,12 @@ export const run = z
     error: runError,
     durationMs: z.number().nullable(),
     changeset,
+    held,
     stdout: streams,
     stderr: streams,
-    calls: z.array(z.looseObject({ run: runId, worker: z.string(), status: z.string() }).meta({ id: "CalledRun" })),
+    calls: z.array(
+      z.looseObject({ run: runId, worker: z.string(), status: z.string(), held }).meta({ id: "CalledRun" }),
+    ),
   })
   .meta({ id: "Run" });
 

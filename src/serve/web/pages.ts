@@ -4,6 +4,7 @@ import { Audit } from "./pages/audit/audit.tsx";
 import { Fleets } from "./pages/fleets/fleets.tsx";
 import { Machine } from "./pages/machine/machine.tsx";
 import { Overview } from "./pages/overview/overview.tsx";
+import { Runs } from "./pages/runs/runs.tsx";
 import { Workers } from "./pages/workers/workers.tsx";
 
 export interface PageEntry {
@@ -18,6 +19,7 @@ export interface PageEntry {
 /** In the order of the navigation. */
 export const PAGES: readonly PageEntry[] = [
   { name: "", title: "Overview", key: "o", Page: Overview },
+  { name: "runs", title: "Runs", key: "r", Page: Runs },
   { name: "fleets", title: "Fleets", key: "f", Page: Fleets },
   { name: "workers", title: "Workers", key: "w", Page: Workers },
   { name: "audit", title: "Audit", key: "a", Page: Audit },

@@ -13,6 +13,16 @@ export interface Fault {
   readonly message: string;
 }
 
+/** What a run could see and reach. */
+export interface Held {
+  readonly mounts: readonly { readonly path: string; readonly mode: "ro" | "rw" }[];
+  /** Null: not recorded. */
+  readonly network: "open" | readonly string[] | null;
+  readonly secrets: readonly string[];
+  /** Of an agent. */
+  readonly tools: readonly string[] | null;
+}
+
 /** A run that another one called, as it was recorded. */
 export interface Call {
   readonly run: string;
@@ -30,6 +40,7 @@ export interface Call {
   readonly image: string | null;
   readonly model: string | null;
   readonly limits: Readonly<Record<string, number>> | null;
+  readonly held: Held | null;
   readonly usage: { readonly cpuMs: number | null; readonly memoryBytesPeak: number | null } | null;
   readonly truncated: boolean;
   readonly changeset: { readonly id: string | null; readonly counts: Readonly<Record<string, number>> } | null;
@@ -54,6 +65,16 @@ export interface Run extends Omit<Call, "run" | "attachments"> {
   readonly leftOut: number;
   readonly stdout: { readonly bytes: number; readonly keptBytes: number };
   readonly stderr: { readonly bytes: number; readonly keptBytes: number };
+}
+
+/** What the service keeps of a run that it has started. */
+export interface RunResult {
+  readonly run: string;
+  readonly status: string;
+  readonly output: unknown;
+  readonly truncated: boolean;
+  readonly violations: readonly { readonly code: string; readonly message: string }[];
+  readonly changes: readonly { readonly path: string; readonly outcome: string; readonly reason?: string | null }[];
 }
 
 export interface Question {

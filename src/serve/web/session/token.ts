@@ -14,7 +14,10 @@ export function tokenInFragment(hash: string): string | null {
   return token === null || token === "" ? null : token;
 }
 
-/** A token in a link is moved into the session storage, and out of the address bar and the history of the browser. */
+/**
+ * A token in a link is moved into the session storage, and out of the address bar and the history of the browser. The link may lead to a
+ * place of the page: `#token=…&to=/runs/ID`.
+ */
 export function takeToken(
   place: Pick<Location, "hash">,
   history: Pick<History, "replaceState">,
@@ -22,7 +25,8 @@ export function takeToken(
 ): string | null {
   const given = tokenInFragment(place.hash);
   if (given === null) return store.getItem(KEY);
-  history.replaceState(null, "", "#/");
+  const to = new URLSearchParams(place.hash.replace(/^#/, "")).get("to") ?? "";
+  history.replaceState(null, "", `#${to.startsWith("/") ? to : "/"}`);
   store.setItem(KEY, given);
   return given;
 }

@@ -1,11 +1,15 @@
-/** `340 ms`, `4.2 s`, `3 min 5 s`, `2 h 10 min`, `4 d 3 h`. */
+/** `340 ms`, `4.2 s`, `12 s`, `3 min 5 s`, `3 min`, `2 h 10 min`, `4 d 3 h`. */
 export function durationText(ms: number): string {
   if (ms < 1000) return `${Math.round(ms)} ms`;
-  if (ms < 60_000) return `${(Math.floor(ms / 100) / 10).toFixed(1)} s`;
+  if (ms < 60_000) return `${ms % 1000 === 0 ? ms / 1000 : (Math.floor(ms / 100) / 10).toFixed(1)} s`;
   const seconds = Math.floor(ms / 1000);
   const [minutes, hours, days] = [Math.floor(seconds / 60), Math.floor(seconds / 3600), Math.floor(seconds / 86_400)];
-  if (hours < 1) return `${minutes} min ${seconds % 60} s`;
-  return days < 1 ? `${hours} h ${minutes % 60} min` : `${days} d ${hours % 24} h`;
+  if (hours < 1) return both(minutes, "min", seconds % 60, "s");
+  return days < 1 ? both(hours, "h", minutes % 60, "min") : both(days, "d", hours % 24, "h");
+}
+
+function both(large: number, unit: string, small: number, smaller: string): string {
+  return small === 0 ? `${large} ${unit}` : `${large} ${unit} ${small} ${smaller}`;
 }
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];

@@ -29,7 +29,14 @@ export function visibleParts(text: string): Part[] {
 /** The same as one text, for what takes no elements: titles and labels. */
 export function visibleText(text: string): string {
   return visibleParts(text)
-    .map((part) => (part.isHidden ? `\\u{${part.text.slice(2).toLowerCase()}}` : part.text))
+    .map((part) =>
+      part.isHidden
+        ? `\\u{${part.text
+            .slice(2)
+            .replace(/^0+(?=.)/, "")
+            .toLowerCase()}}`
+        : part.text,
+    )
     .join("");
 }
 

@@ -1,0 +1,192 @@
+import { useState } from "preact/hooks";
+import type { Call, Run } from "../../api/shapes.ts";
+import { StatusBadge } from "../../components/badge.tsx";
+import { Visible } from "../../components/visible.tsx";
+import { bytesText, countText, durationText, plural } from "../../text/amounts.ts";
+import { type Compared, type ComparedLimit, compared, isLower, isNarrowed, LIMIT_NAMES } from "./narrowed.ts";
+
+/** Calls of one run that are drawn at first. */
+const AT_FIRST = 40;
+const MAX_DEPTH = 16;
+
+type Node = Pick<
+  Call,
+  "run" | "worker" | "status" | "durationMs" | "error" | "held" | "limits" | "calls" | "image" | "model"
+> & {
+  readonly attached: readonly string[];
+};
+
+/** Who called whom, and what each could see and reach, beside what its caller could: what was taken away is marked. */
+export function CallTree({ run }: { readonly run: Run }) {
+  const root: Node = { ...run, run: run.id, attached: run.attachments.map(({ name }) => name) };
+  return (
+    <div class="calls">
+      <div class="call-heads" aria-hidden="true">
+        <span>Run</span>
+        <span>Sees</span>
+        <span>Reaches</span>
+        <span>Limits</span>
+      </div>
+      <ul class="call-list">
+        <CallNode node={root} caller={null} depth={0} />
+      </ul>
+      {run.leftOut > 0 ? <p class="quiet">{plural(run.leftOut, "more call")} did not fit into the record.</p> : null}
+      {run.calls.length === 0 ? null : (
+        <p class="legend quiet">
+          <span class="chip chip-narrowed">↓ narrower than its caller's</span>{" "}
+          <span class="chip chip-lost">its caller had it</span>
+        </p>
+      )}
+    </div>
+  );
+}
+
+function CallNode({
+  node,
+  caller,
+  depth,
+}: {
+  readonly node: Node;
+  readonly caller: Node | null;
+  readonly depth: number;
+}) {
+  const [shown, setShown] = useState(AT_FIRST);
+  const { run, worker, status, durationMs, error, calls, attached, image, model } = node;
+  const difference = compared(node, caller);
+  const below = depth >= MAX_DEPTH ? [] : calls.slice(0, shown);
+  return (
+    <li class="call">
+      <div class="call-row">
+        <div class="call-name">
+          <span class="call-worker" title={[image ?? model ?? "", run].filter((text) => text !== "").join(" · ")}>
+            <Visible text={worker} max={80} />
+          </span>
+          <StatusBadge status={status} />
+          {durationMs === null || durationMs === 0 ? null : <span class="quiet">{durationText(durationMs)}</span>}
+          {difference !== null && isNarrowed(difference) ? <span class="unseen">narrower than its caller</span> : null}
+          {attached.length === 0 ? null : (
+            <span class="attached quiet" title="Files that its caller gave it, as /attachments">
+              + <Visible text={attached.slice(0, 3).join(", ")} max={90} />
+              {attached.length > 3 ? ` and ${attached.length - 3} more` : ""}
+            </span>
+          )}
+          {error === null || caller === null ? null : (
+            <p class="call-error">
+              <Visible text={error.message} max={600} />
+            </p>
+          )}
+        </div>
+        {difference === null ? (
+          <span class="quiet never">{status === "refused" ? "never started" : ""}</span>
+        ) : (
+          <Sight difference={difference} />
+        )}
+      </div>
+      {below.length === 0 ? null : (
+        <ul class="call-list">
+          {below.map((call) => (
+            <CallNode key={call.run} node={{ ...call, attached: call.attachments }} caller={node} depth={depth + 1} />
+          ))}
+        </ul>
+      )}
+      {calls.length > below.length ? (
+        <button
+          type="button"
+          class="button button-quiet"
+          onClick={() => setShown(shown + 200)}
+          disabled={depth >= MAX_DEPTH}
+        >
+          {countText(calls.length - below.length)} more of {plural(calls.length, "call")}
+        </button>
+      ) : null}
+    </li>
+  );
+}
+
+function Sight({ difference }: { readonly difference: Compared }) {
+  const { mounts, network, isNetworkNarrowed, secrets, limits } = difference;
+  return (
+    <>
+      <div class="sight">
+        <span class="unseen">Sees: </span>
+        {mounts.length === 0 && secrets.length === 0 ? <span class="quiet">no directories</span> : null}
+        {mounts.map(({ path, mode, change, instead }) => (
+          <span
+            key={`${change} ${path}`}
+            class={`chip chip-${change}`}
+            title={instead === undefined ? undefined : `its caller has ${instead}`}
+          >
+            {change === "narrowed" ? "↓ " : ""}
+            {change === "lost" ? <span class="unseen">not: </span> : null}
+            <Visible text={path} max={120} /> <span class={`mode mode-${mode}`}>{mode}</span>
+          </span>
+        ))}
+        {secrets.map(({ name, change }) => (
+          <span key={`secret ${name}`} class={`chip chip-${change}`}>
+            secret <Visible text={name} max={60} />
+          </span>
+        ))}
+      </div>
+      <div class="sight">
+        <span class="unseen">Reaches: </span>
+        {network === null ? <span class="quiet">by its commands</span> : null}
+        {network === "open" ? <span class="chip chip-open">any host</span> : null}
+        {network !== null && network !== "open" && network.every(({ change }) => change === "lost") ? (
+          <span class={isNetworkNarrowed ? "chip chip-narrowed" : "quiet"}>
+            {isNetworkNarrowed ? "↓ no network" : "no network"}
+          </span>
+        ) : null}
+        {network === null || network === "open"
+          ? null
+          : network.slice(0, 12).map(({ name, change }) => (
+              <span key={name} class={`chip chip-${change}`}>
+                <Visible text={name} max={80} />
+              </span>
+            ))}
+      </div>
+      <Limits limits={limits} />
+    </>
+  );
+}
+
+/** Of a root the main ones, of a call those that are lower than its caller's: the main ones, and the number of the others. */
+function Limits({ limits }: { readonly limits: readonly ComparedLimit[] }) {
+  const isRoot = limits.every(({ callers }) => callers === null);
+  const told = isRoot ? limits : limits.filter(isLower);
+  const shown = told.filter(({ name }) => MAIN_LIMITS.includes(name));
+  const others = told.filter(({ name }) => !MAIN_LIMITS.includes(name));
+  return (
+    <div class="sight">
+      <span class="unseen">Limits: </span>
+      {told.length === 0 && limits.length > 0 ? <span class="quiet">as its caller</span> : null}
+      {shown.map((limit) => (
+        <span
+          key={limit.name}
+          class={`chip chip-${isLower(limit) ? "narrowed" : "kept"}`}
+          title={limit.callers === null ? undefined : `its caller may use ${amountText(limit.name, limit.callers)}`}
+        >
+          {isLower(limit) ? "↓ " : ""}
+          {textOf(limit)}
+        </span>
+      ))}
+      {others.length === 0 ? null : (
+        <span class={`chip chip-${isRoot ? "kept" : "narrowed"}`} title={others.map(textOf).join(", ")}>
+          {isRoot ? "" : "↓ "}
+          {others.length} more
+          <span class="unseen">: {others.map(textOf).join(", ")}</span>
+        </span>
+      )}
+    </div>
+  );
+}
+
+function textOf({ name, amount }: ComparedLimit): string {
+  return `${LIMIT_NAMES[name]} ${amountText(name, amount)}`;
+}
+
+const MAIN_LIMITS = ["timeoutMs", "memoryBytes", "cpus"];
+
+function amountText(name: string, amount: number): string {
+  if (name.endsWith("Ms")) return durationText(amount);
+  return name.endsWith("Bytes") ? bytesText(amount) : String(amount);
+}

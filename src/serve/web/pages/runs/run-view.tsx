@@ -1,0 +1,192 @@
+import { useState } from "preact/hooks";
+import type { ApiError } from "../../api/client.ts";
+import type { Run, RunResult } from "../../api/shapes.ts";
+import { useApp, useMay, useShortcuts } from "../../app/context.ts";
+import { useNow, useResource } from "../../app/resource.ts";
+import { StatusBadge } from "../../components/badge.tsx";
+import { Button } from "../../components/button.tsx";
+import { CodeBlock } from "../../components/code-block.tsx";
+import { Confirm } from "../../components/dialog.tsx";
+import { ErrorNote, Loading } from "../../components/notes.tsx";
+import { Ago } from "../../components/time.tsx";
+import { Visible } from "../../components/visible.tsx";
+import { placeTo } from "../../routing/place.ts";
+import { bytesText, durationText, plural, words } from "../../text/amounts.ts";
+import { CallTree } from "./call-tree.tsx";
+import { Events } from "./events.tsx";
+import { Output } from "./output.tsx";
+
+const RUNNING_MS = 1500;
+const MAX_CHANGES = 200;
+
+export function RunView({ id }: { readonly id: string }) {
+  const [isOver, setOver] = useState(false);
+  const path = `/v1/runs/${encodeURIComponent(id)}`;
+  const { data: run, error, reload } = useResource<Run>(path, isOver ? {} : { everyMs: RUNNING_MS });
+  if (run === null) return error === null ? <Loading what="the run" /> : <ErrorNote error={error} retry={reload} />;
+  if (isOver !== (run.status !== "running")) setOver(run.status !== "running");
+  return (
+    <>
+      <Head run={run} reload={reload} />
+      {run.error === null ? null : (
+        <div class="error-note">
+          <Visible text={run.error.message} max={8000} /> <code>{run.error.code}</code>
+        </div>
+      )}
+      <section class="part" aria-labelledby="calls-title">
+        <div class="part-head">
+          <h2 id="calls-title">{run.calls.length === 0 ? "What it sees" : "Calls, and what each sees"}</h2>
+        </div>
+        <CallTree run={run} />
+      </section>
+      <Output run={run} />
+      {isOver ? <Result run={run} /> : null}
+      <Events id={run.id} />
+    </>
+  );
+}
+
+function Head({ run, reload }: { readonly run: Run; readonly reload: () => void }) {
+  const { client, notify } = useApp();
+  const may = useMay("run");
+  const now = useNow();
+  const [isAsked, setAsked] = useState(false);
+  const isRunning = run.status === "running";
+  const stop = async (): Promise<void> => {
+    setAsked(false);
+    await client
+      .remove<{ outcome: string; status: string }>(`/v1/runs/${run.id}`)
+      .then(({ status }) => notify(`The run is ${words(status)}.`))
+      .catch((fault: ApiError) => notify(fault.message, "bad"));
+    reload();
+  };
+  useShortcuts("This run", [
+    ...(isRunning && may ? [{ keys: "s", does: "Stop it", act: () => setAsked(true) }] : []),
+    ...(run.changeset?.id
+      ? [
+          {
+            keys: "c",
+            does: "Go to its changes",
+            act: () => {
+              location.hash = placeTo(["changesets", run.changeset?.id ?? ""]);
+            },
+          },
+        ]
+      : []),
+  ]);
+  const took = run.durationMs ?? (isRunning ? now - Date.parse(run.queuedAt) : null);
+  return (
+    <>
+      <nav class="crumbs" aria-label="Above">
+        <a href={placeTo(["runs"])}>Runs</a> / <code>{run.id}</code>
+      </nav>
+      <div class="page-head">
+        <h1>
+          <Visible text={run.worker} max={80} /> <StatusBadge status={run.status} />
+        </h1>
+        <div class="actions">
+          {run.changeset?.id ? (
+            <a class="button" href={placeTo(["changesets", run.changeset.id])}>
+              Its changes
+            </a>
+          ) : null}
+          {isRunning && may ? (
+            <Button kind="danger" act={() => setAsked(true)} shortcut="s">
+              Stop
+            </Button>
+          ) : null}
+        </div>
+      </div>
+      <dl class="facts">
+        <Fact name="Project" text={run.project} />
+        <Fact name="Image" text={run.image ?? run.model} />
+        <Fact name="Policy" text={run.policy} />
+        <Fact name="Exit" text={run.exitCode === null ? run.signal : String(run.exitCode)} />
+        <Fact name={isRunning ? "Runs for" : "Took"} text={took === null ? null : durationText(Math.max(0, took))} />
+        <Fact name="CPU" text={run.usage?.cpuMs == null ? null : durationText(run.usage.cpuMs)} />
+        <Fact name="Memory" text={run.usage?.memoryBytesPeak == null ? null : bytesText(run.usage.memoryBytesPeak)} />
+        <Fact name="Input" text={run.input === null ? null : bytesText(run.input.bytes)} />
+        <Fact name="Arguments" text={run.arguments.length === 0 ? null : run.arguments.join(" ")} />
+        <div>
+          <dt>Began</dt>
+          <dd>
+            <Ago at={run.queuedAt} now={now} />
+          </dd>
+        </div>
+      </dl>
+      {isAsked ? (
+        <Confirm title="Stop this run?" deed="Stop it" act={() => void stop()} close={() => setAsked(false)}>
+          <p>It ends as cancelled. What it wrote in staged directories waits as a changeset.</p>
+        </Confirm>
+      ) : null}
+    </>
+  );
+}
+
+function Fact({ name, text }: { readonly name: string; readonly text: string | null }) {
+  if (text === null || text === "") return null;
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>
+        <Visible text={text} max={300} />
+      </dd>
+    </div>
+  );
+}
+
+/** What it answered and changed. The service has that of the runs that it has started. */
+function Result({ run }: { readonly run: Run }) {
+  const { data } = useResource<RunResult>(`/v1/runs/${run.id}/result`);
+  const output = data?.output;
+  const isValue = output !== null && output !== undefined && typeof output !== "string";
+  return (
+    <>
+      {isValue ? (
+        <section class="part" aria-labelledby="result-title">
+          <div class="part-head">
+            <h2 id="result-title">Result</h2>
+          </div>
+          <CodeBlock text={JSON.stringify(output, null, 2).slice(0, 100_000)} />
+        </section>
+      ) : null}
+      <Files run={run} changes={data?.changes ?? []} />
+    </>
+  );
+}
+
+function Files({ run, changes }: { readonly run: Run; readonly changes: RunResult["changes"] }) {
+  if (run.attachments.length === 0 && changes.length === 0) return null;
+  return (
+    <section class="part" aria-labelledby="files-title">
+      <div class="part-head">
+        <h2 id="files-title">Files</h2>
+      </div>
+      <ul class="files">
+        {run.attachments.slice(0, MAX_CHANGES).map(({ name, bytes, sha256 }) => (
+          <li key={`in ${name}`}>
+            <span class="quiet">in</span>
+            <code>
+              <Visible text={`/attachments/${name}`} max={300} />
+            </code>
+            <span class="quiet" title={sha256 === null ? undefined : `SHA-256 ${sha256}`}>
+              {bytes === null ? "" : bytesText(bytes)}
+            </span>
+          </li>
+        ))}
+        {changes.slice(0, MAX_CHANGES).map(({ path, outcome, reason }) => (
+          <li key={`out ${path}`}>
+            <StatusBadge status={outcome} />
+            <code>
+              <Visible text={path} max={300} />
+            </code>
+            <span class="quiet">{reason ? <Visible text={reason} max={300} /> : null}</span>
+          </li>
+        ))}
+      </ul>
+      {changes.length > MAX_CHANGES ? (
+        <p class="quiet">and {plural(changes.length - MAX_CHANGES, "more change")}</p>
+      ) : null}
+    </section>
+  );
+}

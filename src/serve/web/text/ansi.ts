@@ -1,0 +1,154 @@
+/** How a piece of a terminal's text looks. Colours are 0 to 7, of the page's own palette. */
+export interface Look {
+  readonly color: number | null;
+  readonly ground: number | null;
+  readonly isBold: boolean;
+  readonly isDim: boolean;
+  readonly isItalic: boolean;
+  readonly isUnderlined: boolean;
+}
+
+export interface Span {
+  readonly text: string;
+  readonly look: Look;
+}
+
+export type Line = readonly Span[];
+
+export const PLAIN: Look = {
+  color: null,
+  ground: null,
+  isBold: false,
+  isDim: false,
+  isItalic: false,
+  isUnderlined: false,
+};
+
+/**
+ * A sequence of a terminal: of colours (`m`), of anything else that begins with ESC [, of titles and links (OSC) and other strings, and
+ * what has two or three characters. All but the first are left out: they move cursors, and no page has one.
+ */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these sequences are made of control characters.
+const SEQUENCE = /\x1b(?:\[([0-9;:<=>?]*)[ -/]*([@-~])|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-Z\\^-~])/g;
+/** A sequence that may go on in the next piece. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: as above.
+const UNFINISHED = /\x1b(?:\[[0-9;:<=>?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)$/;
+/** A longer one is no sequence that anything understands. */
+const MAX_SEQUENCE = 4096;
+const MAX_LINE_CHARS = 4000;
+
+/** Takes text of a terminal in pieces, and gives lines. What would hide text is not followed: same colours, and concealed. */
+export class AnsiLines {
+  #look = PLAIN;
+  #pending = "";
+  #line: Span[] = [];
+  #lineChars = 0;
+  #leftOut = 0;
+  #wasReturn = false;
+
+  /** The lines that this piece ends. */
+  push(piece: string): Line[] {
+    let text = this.#pending + piece;
+    const rest = UNFINISHED.exec(text);
+    this.#pending = rest !== null && text.length - rest.index <= MAX_SEQUENCE ? text.slice(rest.index) : "";
+    text = text.slice(0, text.length - this.#pending.length);
+    const ended: Line[] = [];
+    let from = 0;
+    for (const match of text.matchAll(SEQUENCE)) {
+      this.#write(text.slice(from, match.index), ended);
+      if (match[2] === "m") this.#look = lookAfter(this.#look, match[1] ?? "");
+      from = match.index + match[0].length;
+    }
+    this.#write(text.slice(from), ended);
+    return ended;
+  }
+
+  /** The line that is not ended yet. */
+  get rest(): Line {
+    return this.#closed();
+  }
+
+  #write(text: string, ended: Line[]): void {
+    for (const [index, part] of text.split("\n").entries()) {
+      if (index > 0) {
+        ended.push(this.#closed());
+        this.#clear();
+      }
+      // What is after a return takes the place of what was before it, as with progress bars.
+      for (const [at, piece] of part.split("\r").entries()) {
+        if (at > 0) this.#wasReturn = true;
+        if (piece === "") continue;
+        if (this.#wasReturn) this.#clear();
+        this.#add(piece);
+      }
+    }
+  }
+
+  #add(text: string): void {
+    const room = Math.max(0, MAX_LINE_CHARS - this.#lineChars);
+    const kept = text.slice(0, room);
+    this.#lineChars += kept.length;
+    this.#leftOut += text.length - kept.length;
+    if (kept !== "") this.#line.push({ text: kept, look: this.#look });
+  }
+
+  #closed(): Line {
+    if (this.#leftOut === 0) return [...this.#line];
+    return [...this.#line, { text: ` … ${this.#leftOut} more characters`, look: { ...PLAIN, isDim: true } }];
+  }
+
+  #clear(): void {
+    this.#line = [];
+    this.#lineChars = 0;
+    this.#leftOut = 0;
+    this.#wasReturn = false;
+  }
+}
+
+function lookAfter(before: Look, parameters: string): Look {
+  const codes = parameters.split(/[;:]/).map(Number);
+  let look = before;
+  for (let at = 0; at < codes.length && at < 32; at += 1) {
+    const code = codes[at] ?? 0;
+    if (code === 38 || code === 48) {
+      const [color, used] = extended(codes.slice(at + 1));
+      look = code === 38 ? { ...look, color } : { ...look, ground: color };
+      at += used;
+    } else look = simple(look, code);
+  }
+  // A text in the colour of its ground would be hidden.
+  return look.color !== null && look.color === look.ground ? { ...look, ground: null } : look;
+}
+
+function simple(look: Look, code: number): Look {
+  if (code === 0) return PLAIN;
+  if (code === 1) return { ...look, isBold: true };
+  if (code === 2) return { ...look, isDim: true };
+  if (code === 3) return { ...look, isItalic: true };
+  if (code === 4) return { ...look, isUnderlined: true };
+  if (code === 22) return { ...look, isBold: false, isDim: false };
+  if (code === 23) return { ...look, isItalic: false };
+  if (code === 24) return { ...look, isUnderlined: false };
+  if (code === 39) return { ...look, color: null };
+  if (code === 49) return { ...look, ground: null };
+  if ((code >= 30 && code <= 37) || (code >= 90 && code <= 97)) return { ...look, color: code % 10 };
+  if ((code >= 40 && code <= 47) || (code >= 100 && code <= 107)) return { ...look, ground: code % 10 };
+  return look;
+}
+
+/** Of 256 colours, or of red, green and blue: the nearest of the palette, and how many codes that took. */
+function extended([kind, ...rest]: readonly number[]): readonly [number | null, number] {
+  if (kind === 2) return [nearest(rest[0] ?? 0, rest[1] ?? 0, rest[2] ?? 0), 4];
+  if (kind !== 5) return [null, 1];
+  const index = rest[0] ?? 0;
+  if (index < 16) return [index % 8, 2];
+  if (index >= 232) return [index >= 244 ? 7 : 0, 2];
+  const [red, green, blue] = [Math.floor((index - 16) / 36), Math.floor((index - 16) / 6) % 6, (index - 16) % 6];
+  return [nearest(red * 51, green * 51, blue * 51), 2];
+}
+
+function nearest(red: number, green: number, blue: number): number {
+  const least = Math.max(red, green, blue) * 0.6;
+  if (Math.max(red, green, blue) < 48) return 0;
+  return (red >= least ? 1 : 0) + (green >= least ? 2 : 0) + (blue >= least ? 4 : 0);
+}

@@ -1,0 +1,93 @@
+import { describe, expect, it } from "vitest";
+import { mayDo } from "../../../src/serve/web/app/context.ts";
+import { Shortcuts } from "../../../src/serve/web/keyboard/shortcuts.ts";
+import { parsePlace, placeTo } from "../../../src/serve/web/routing/place.ts";
+import { nextTheme } from "../../../src/serve/web/session/theme.ts";
+import { takeToken } from "../../../src/serve/web/session/token.ts";
+import { agoText, bytesText, durationText } from "../../../src/serve/web/text/amounts.ts";
+
+function store(): Pick<Storage, "getItem" | "setItem" | "removeItem"> {
+  const kept = new Map<string, string>();
+  return {
+    getItem: (key) => kept.get(key) ?? null,
+    setItem: (key, value) => void kept.set(key, value),
+    removeItem: (key) => void kept.delete(key),
+  };
+}
+
+describe("a token in a link", () => {
+  it("leaves the address at once, and stays in the session", () => {
+    const shown: string[] = [];
+    const history = {
+      replaceState: (_: unknown, __: string, url?: string | URL | null) => void shown.push(String(url)),
+    };
+    const session = store();
+    expect(takeToken({ hash: "#token=corral_x" }, history, session)).toBe("corral_x");
+    expect(takeToken({ hash: "#token=corral_x&to=/runs/abc" }, history, session)).toBe("corral_x");
+    expect(takeToken({ hash: "#token=corral_x&to=javascript:alert(1)" }, history, session)).toBe("corral_x");
+    expect(shown).toEqual(["#/", "#/runs/abc", "#/"]);
+    expect(takeToken({ hash: "#/runs" }, history, session)).toBe("corral_x");
+    expect(shown).toHaveLength(3);
+  });
+});
+
+describe("a place", () => {
+  it("is the same after it was written and read", () => {
+    const place = placeTo(["runs", "a/b?c"], { status: "failed", worker: "", search: "a&b=c" });
+    expect(parsePlace(place)).toEqual({ parts: ["runs", "a/b?c"], query: { status: "failed", search: "a&b=c" } });
+  });
+
+  it.each(["", "#", "#/"])("is the overview for %j", (hash) => {
+    expect(parsePlace(hash)).toEqual({ parts: [], query: {} });
+  });
+
+  it("may be nonsense", () => {
+    expect(parsePlace("#/runs/%E0%A4%A?%")).toMatchObject({ parts: ["runs", "%E0%A4%A"] });
+  });
+});
+
+describe("the keyboard", () => {
+  it("takes one key, or two after each other in time; the last that was added wins", () => {
+    const done: string[] = [];
+    const shortcuts = new Shortcuts();
+    const add = (keys: string, what: string) =>
+      shortcuts.add("x", [{ keys, does: what, act: () => void done.push(what) }]);
+    add("g r", "runs");
+    add("r", "reload");
+    const remove = add("r", "other");
+    shortcuts.press("r", 0);
+    remove();
+    shortcuts.press("r", 1);
+    shortcuts.press("g", 10);
+    shortcuts.press("r", 500);
+    shortcuts.press("g", 1000);
+    shortcuts.press("r", 5000);
+    expect(done).toEqual(["other", "reload", "runs", "reload"]);
+    expect(shortcuts.press("q", 0)).toBe(false);
+  });
+});
+
+describe("what a token may do", () => {
+  it("is what the service would permit", () => {
+    expect(mayDo(["admin"], "decide")).toBe(true);
+    expect(mayDo(["run"], "decide")).toBe(false);
+    expect(mayDo(["run"], "read")).toBe(true);
+    expect(mayDo([], "read")).toBe(false);
+  });
+});
+
+describe("amounts", () => {
+  it("are short", () => {
+    expect([340, 4250, 12_000, 59_990, 180_000, 185_000, 7_800_000, 100_000_000].map(durationText)).toEqual([
+      ...["340 ms", "4.2 s", "12 s", "59.9 s", "3 min", "3 min 5 s", "2 h 10 min", "1 d 3 h"],
+    ]);
+    expect([0, 512, 1536, 67_108_864].map(bytesText)).toEqual(["0 B", "512 B", "1.5 KiB", "64 MiB"]);
+    const now = Date.parse("2030-01-02T00:00:00.000Z");
+    expect(
+      ["2030-01-01T23:59:57.000Z", "2030-01-02T00:04:00.000Z", "2029-01-01T00:00:00.000Z"].map((at) =>
+        agoText(at, now),
+      ),
+    ).toEqual([...["3 s ago", "in 4 min", "2029-01-01"]]);
+    expect(nextTheme(nextTheme(nextTheme("auto")))).toBe("auto");
+  });
+});
