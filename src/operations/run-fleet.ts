@@ -10,6 +10,7 @@ import type { FleetStore, LoadProblem } from "../fleet/model/store.ts";
 import { openFleetStore } from "../fleet/open-store.ts";
 import { itemRequests, type RequestsOf } from "../fleet/requests.ts";
 import { type FleetTotals, totalsOf } from "../fleet/totals.ts";
+import { inFleetSpan, openTracing } from "../platform/tracing.ts";
 import { describeAll } from "../run/model/result.ts";
 import type { Corral } from "../run/open/corral.ts";
 import { openPreview } from "../run/open/preview.ts";
@@ -61,8 +62,10 @@ export async function* runFleet(
   if (!opened.ok) throw refusalOf(start.kind === "new" ? start.spec.worker : start.fleet, opened);
   await using fleet = opened;
   const running = fleet.fleet;
-  onOpened((await fleetIn(store, running.id)).spec);
-  const ended = running.run();
+  const { spec } = await fleetIn(store, running.id);
+  onOpened(spec);
+  const about = { fleet: running.id, worker: spec.worker };
+  const ended = inFleetSpan(await openTracing(), about, () => running.run());
   // Awaited below; until then a failure is no unhandled rejection.
   ended.catch(() => {});
   const onDrain = (): void => running.drain("the fleet was stopped");

@@ -4,6 +4,7 @@ import { loadProject } from "../declarations/project.ts";
 import { Changesets } from "../operations/changesets.ts";
 import { reapCells } from "../operations/machine.ts";
 import { packageVersion } from "../operations/package-version.ts";
+import { openTracing } from "../platform/tracing.ts";
 import type { RunEvent } from "../run/model/events.ts";
 import { tryHoldFile } from "../state/file-lock.ts";
 import { lockOwner } from "../state/owner.ts";
@@ -119,6 +120,7 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
     page,
     names: ownNames(listener.address, hosts),
     log,
+    tracing: await openTracing(),
     answered: (request) => metrics.request(request),
     authenticate: async (request) =>
       address.kind === "unix" ? SOCKET_CALLER : await authenticated(request, tokens, pageToken),

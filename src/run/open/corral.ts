@@ -6,6 +6,7 @@ import { openEngine } from "../../isolation/open-engine.ts";
 import { type Driver, EngineTrouble, type Reaped } from "../../isolation/port/driver.ts";
 import { DriverUnavailableError, type EnginePort } from "../../isolation/port/engine.ts";
 import { refusedSourcesFor } from "../../isolation/sources/refused-sources.ts";
+import { openTracing } from "../../platform/tracing.ts";
 import { Masking } from "../../secrets/masking.ts";
 import { namedSecrets } from "../../secrets/named-secrets.ts";
 import { makeOwnerDir, removeOwnerDir } from "../../state/live-dir.ts";
@@ -24,6 +25,7 @@ import { RecordedApprover } from "../recorded/approver.ts";
 import { recordedEmit } from "../recorded/emit.ts";
 import { maskedApprover, maskedEmit, maskedTrail } from "../recorded/masked.ts";
 import { openTrail } from "../recorded/open-trail.ts";
+import { tracedEmit } from "../traced/run-spans.ts";
 import { watchOwnDeath } from "./death-watch.ts";
 import { openHistory } from "./history.ts";
 import { imagePlaceOf } from "./image-place.ts";
@@ -71,7 +73,10 @@ export async function openCorralFor(
   ]);
   const store = changesetStore(options.stateDir);
   const git = repositoriesOf(project, options, { ownerDir, liveDir, trail });
-  const around = { emit: options.emit ?? (() => {}), now: () => performance.now() };
+  const tracing = await openTracing();
+  const told = options.emit ?? (() => {});
+  const emit = tracing === null ? told : tracedEmit(told, tracing, (worker) => project.workers.has(worker));
+  const around = { emit, now: () => performance.now() };
   const { history, close: closeHistory } = openHistory(project, options, ownerDir, around.emit);
   const grants = new GrantLedger(ownerDir, recordedRevocations(trail, around.emit));
   const watch = watchOwnDeath(options);
@@ -91,7 +96,7 @@ export async function openCorralFor(
       // Finishes what dead processes had begun to apply.
       finishInterrupted(store, options.stateDir),
     ]);
-    for (const told of finished) tellFinish(told, around.emit);
+    for (const one of finished) tellFinish(one, around.emit);
     const masking = new Masking();
     const audit = maskedTrail(trail, masking);
     const prepare = preparingInCells(() => environment);

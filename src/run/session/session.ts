@@ -75,9 +75,8 @@ export class Session implements AsyncDisposable {
 
   /** A worker of the job's `calls`, as a tool of its own: available to any job that may call it, whatever its tools are. */
   async callWorker(request: CallToolRequest, signal: AbortSignal): Promise<ToolResult> {
-    return await this.#recorded(request.worker, request, () =>
-      this.#use({ name: "call_worker", rawInput: request, only: null }, signal),
-    );
+    const call = () => this.#use({ name: "call_worker", rawInput: request, only: null }, signal);
+    return await this.#recorded(request.worker, request, call, "call_worker");
   }
 
   /** Runs a command without a tool's record: for programs. */
@@ -111,10 +110,10 @@ export class Session implements AsyncDisposable {
   }
 
   /** A failed tool may have acted before it failed: it is recorded too. A bug must not end the worker, nor what runs beside it. */
-  async #recorded(name: string, rawInput: unknown, use: () => Promise<ToolResult>): Promise<ToolResult> {
+  async #recorded(name: string, rawInput: unknown, use: () => Promise<ToolResult>, tool = name): Promise<ToolResult> {
     const { job, env } = this.#request;
     const begunAt = env.now();
-    const measured = (tool: string, code: string | null): void =>
+    const measured = (code: string | null): void =>
       env.emit({
         type: "measured",
         ...identityOf(job),
@@ -123,11 +122,11 @@ export class Session implements AsyncDisposable {
     try {
       const result = this.#masked(await use());
       this.#record?.(name, rawInput, result);
-      measured(name, result.ok ? null : result.code);
+      measured(result.ok ? null : result.code);
       return result;
     } catch (error) {
       this.#record?.(name, rawInput, { ...BROKEN_OFF, message: String(error) });
-      measured(name, BROKEN_OFF.code);
+      measured(BROKEN_OFF.code);
       if (error instanceof EngineTrouble) throw error;
       env.emit({
         type: "trouble",

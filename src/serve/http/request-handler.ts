@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { inTraceOf, type Tracing } from "../../platform/tracing.ts";
 import type { Log } from "../logging/log.ts";
 import type { PageFiles } from "../page/page-files.ts";
 import { checkMeant, type OwnNames } from "./admission.ts";
@@ -16,6 +17,7 @@ export interface Handling {
   readonly page: PageFiles;
   readonly names: OwnNames;
   readonly log: Log;
+  readonly tracing: Tracing | null;
   /** `route`: the pattern; empty if there is none, or if the request did not come so far. */
   readonly answered: (request: { method: string; route: string; status: number; ms: number }) => void;
   /** @throws ServiceFault */
@@ -80,7 +82,8 @@ async function handle(
   const found = router.find(request.method ?? "", path);
   // The pattern, and not the path, which may have a key of an item.
   about.route = found.route.path;
-  await send(response, await router.run(found, new URLSearchParams(query), { caller, gone, request }));
+  const act = () => router.run(found, new URLSearchParams(query), { caller, gone, request });
+  await send(response, await inTraceOf(handling.tracing, request.headers, act));
 }
 
 const NOBODY: Caller = { name: "", roles: [], token: null };

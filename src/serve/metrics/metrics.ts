@@ -10,7 +10,7 @@ import { type Series, seriesIn } from "./series.ts";
 const OTHER = "other";
 const MAX_NAMES = 1000;
 const TOOLS: ReadonlySet<string> = new Set(TOOL_NAMES);
-const METHODS: ReadonlySet<string> = new Set(["GET", "POST", "DELETE"]);
+const METHODS: ReadonlySet<string> = new Set(["GET", "HEAD", "POST", "DELETE"]);
 
 /** The project of an event, and the names that it declares now. */
 export interface Measured {
