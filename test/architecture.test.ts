@@ -202,6 +202,7 @@ describe("the check of the layers", () => {
       "run/x.ts",
       '// console.log(process.env)\n/* import x from "dockerode"; */\nexport const a = 1;',
     ],
+    ["an attribute of OpenTelemetry", "run/x.ts", 'span.setAttribute("process.exit.code", 1);'],
     ["what a string says", "run/x.ts", 'const text = "see https://example.org // no comment";\nconst b = "it\'s";'],
     ["its own names, exported in a list", "run/x.ts", "const a = 1;\nexport { a };"],
     ["the barrel naming the library", "index.ts", 'export { o } from "./library/open-project.ts";'],

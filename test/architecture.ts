@@ -162,7 +162,9 @@ const RULES: readonly Rule[] = [
   function process({ path, code }) {
     if (FACES.includes(folderOf(path)) && folderOf(path) !== "library") return [];
     const used =
-      code.match(/\bprocess\s*(\.|\[)\s*["']?(env|stdout|stderr|stdin|exit|exitCode|argv)\b|\bconsole\s*\./g) ?? [];
+      code.match(
+        /\bprocess\s*(\.|\[)\s*["']?(env|stdout|stderr|stdin|exit(?!\.code")|exitCode|argv)\b|\bconsole\s*\./g,
+      ) ?? [];
     const imported = packagesOf(code).filter((name) => /^(node:)?process$/.test(name));
     return [...used, ...imported].map((what) =>
       breach(path, `uses ${what}`, "streams, exit codes and the environment belong to the faces, and are handed down"),

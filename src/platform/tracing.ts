@@ -1,6 +1,6 @@
 import type { Context } from "opentelemetry-api";
 
-/** The API of OpenTelemetry. It has no SDK: what a process registers itself receives the spans. */
+/** The API of OpenTelemetry. It has no SDK: what the process registers receives the spans, for the command line by NODE_OPTIONS. */
 export type Tracing = typeof import("opentelemetry-api");
 
 /** Where every copy of the API, of major version 1, keeps what was registered. */

@@ -25,7 +25,7 @@ import { RecordedApprover } from "../recorded/approver.ts";
 import { recordedEmit } from "../recorded/emit.ts";
 import { maskedApprover, maskedEmit, maskedTrail } from "../recorded/masked.ts";
 import { openTrail } from "../recorded/open-trail.ts";
-import { tracedEmit } from "../traced/run-spans.ts";
+import { tracedEmit } from "../recorded/spans.ts";
 import { watchOwnDeath } from "./death-watch.ts";
 import { openHistory } from "./history.ts";
 import { imagePlaceOf } from "./image-place.ts";
