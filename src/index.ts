@@ -39,6 +39,7 @@ export type {
   FleetChangeset,
   FleetResults,
   Grants,
+  ProjectApprovals,
   ProjectAudit,
   ProjectChangesets,
   ProjectFleets,
@@ -46,6 +47,7 @@ export type {
 export type { ToolCallOptions, ToolFunction, ToolFunctions, ToolInputs } from "./library/tool-functions.ts";
 export type { WorkerPlan } from "./library/worker-plan.ts";
 export type { ToolsOptions, WorkerCall, WorkerTools } from "./library/worker-tools.ts";
+export type { Approval, ApprovalAnswer } from "./operations/approvals.ts";
 export type { AuditFilter, AuditRecords } from "./operations/audit.ts";
 export type {
   AppliedChangeset,

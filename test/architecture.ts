@@ -27,7 +27,18 @@ const LAYER_0 = ["sandbox"];
 /** What knows nothing of ours. */
 const FOUNDATIONS = [...LAYER_0, "platform", "secrets", "json"];
 const LAYERS_0_TO_1 = [...FOUNDATIONS, "declarations", "files", "approval", "state"];
-const LAYERS_0_TO_2 = [...LAYERS_0_TO_1, "isolation", "egress", "tools", "agent", "changes", "audit", "git", "history"];
+const LAYERS_0_TO_2 = [
+  ...LAYERS_0_TO_1,
+  "isolation",
+  "egress",
+  "tools",
+  "agent",
+  "changes",
+  "audit",
+  "git",
+  "history",
+  "inbox",
+];
 const LAYERS_0_TO_4 = [...LAYERS_0_TO_2, "run", "fleet"];
 const LAYERS_0_TO_5 = [...LAYERS_0_TO_4, "operations"];
 const FACES = ["cli", "mcp", "library", "serve"];
@@ -53,6 +64,7 @@ export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   audit: LAYERS_0_TO_1,
   git: LAYERS_0_TO_1,
   history: LAYERS_0_TO_1,
+  inbox: LAYERS_0_TO_1,
   run: LAYERS_0_TO_2,
   fleet: [...LAYERS_0_TO_2, "run"],
   operations: LAYERS_0_TO_4,
@@ -76,6 +88,7 @@ const MAY_READ_DISKS = [
   "audit/",
   "git/",
   "history/",
+  "inbox/",
   "fleet/journal",
   "cli/",
 ];

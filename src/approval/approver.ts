@@ -50,6 +50,8 @@ export interface Decision {
   readonly directory?: string;
   /** Of a denial: no person was asked and no rule decided, so what waits can still be approved. */
   readonly unasked?: true;
+  /** Who decided in the inbox, such as the name of a user or of a token. */
+  readonly by?: string;
 }
 
 /** Decides requests. Operations with consent `blocked` never reach it: no approver can allow them. */

@@ -4,6 +4,8 @@ import { QueuedApprover } from "./queued-approver.ts";
 
 /** Concurrent calls of the callback; further questions queue. */
 const MAX_AT_ONCE = 100;
+/** A callback that needs longer probably asks a person, who may as well answer in the inbox. */
+const POST_AFTER_MS = 250;
 
 export type CallbackAnswer = Exclude<Answer, "interrupt"> | Decision;
 
@@ -24,6 +26,7 @@ export function callbackApprover(callback: ApprovalCallback, options: { readonly
     timeoutMs: options.timeoutMs,
     atOnce: MAX_AT_ONCE,
     who: "the approval callback",
+    postAfterMs: POST_AFTER_MS,
   });
 }
 

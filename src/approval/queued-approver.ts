@@ -1,7 +1,8 @@
 import { MAX_TIMER_MS } from "../platform/max-timer.ts";
-import { type ApprovalRequest, type Approver, type Decision, denied } from "./approver.ts";
+import { type ApprovalRequest, type Approver, type Decision, denied, unasked } from "./approver.ts";
+import { type AskedAt, answersTo, type Board, type Posted, type Shareable } from "./board.ts";
 import { ApprovalMemory } from "./memory.ts";
-import { type Answer, type Ask, questionKey } from "./question.ts";
+import { type Answer, type Ask, type Question, questionKey } from "./question.ts";
 
 /** Requests that may wait at the same time: of all runs, and of one run. More are denied. */
 const MAX_WAITING = 1000;
@@ -10,7 +11,8 @@ const MAX_WAITING_PER_RUN = 100;
 const MAX_TURNS = 10;
 
 export interface QueuedApproverOptions {
-  readonly ask: Ask;
+  /** Null: only the board is asked. */
+  readonly ask: Ask | null;
   /** The time limit for an answer, from the moment the question is asked. */
   readonly timeoutMs: number;
   readonly onInterrupt?: () => void;
@@ -20,6 +22,17 @@ export interface QueuedApproverOptions {
   readonly who?: string;
   /** Milliseconds of a monotonic clock. */
   readonly now?: () => number;
+  /** Where and whom it asks, as others see it on a board. */
+  readonly at?: AskedAt;
+  readonly by?: string;
+  /** How long a question is only asked here; a program often answers at once. Absent: 0. */
+  readonly postAfterMs?: number;
+  /** On a board no answer lasts, because others use the same session. */
+  readonly onceOnly?: boolean;
+  /** A question that was open here was decided on the board. */
+  readonly onDecidedElsewhere?: (decision: Decision) => void;
+  /** A question is on the board, and asked nowhere else. */
+  readonly onPosted?: (id: string, question: Question) => void;
 }
 
 interface Waiting {
@@ -34,13 +47,19 @@ interface Group {
   readonly waiting: Map<string, Waiting>;
   /** Aborted when no request waits any more. */
   readonly left: AbortController;
+  /** On the board; null: not there, or not yet. */
+  posted: Posted | null;
+  /** Until it is posted. */
+  timer: NodeJS.Timeout | undefined;
+  /** What another one decided on the board. */
+  elsewhere: Decision | null;
 }
 
 /**
  * Asks one question at a time. Runs with the same open question share one answer. Approvals for a tree of runs or for the
  * session are remembered by worker, operation and directory; denials never are.
  */
-export class QueuedApprover implements Approver {
+export class QueuedApprover implements Approver, Shareable {
   readonly #options: QueuedApproverOptions;
   readonly #memory = new ApprovalMemory();
   /** All open questions, in the order in which they came. */
@@ -48,9 +67,15 @@ export class QueuedApprover implements Approver {
   /** The open questions that were not asked yet. */
   readonly #queue = new Set<Group>();
   #asking = 0;
+  #board: Board | null = null;
 
   constructor(options: QueuedApproverOptions) {
     this.#options = options;
+  }
+
+  /** From now on questions can be decided on the board as well, also while they wait for their turn here. */
+  shareOn(board: Board): void {
+    this.#board = board;
   }
 
   async decide(request: ApprovalRequest, signal: AbortSignal): Promise<Decision> {
@@ -85,10 +110,29 @@ export class QueuedApprover implements Approver {
     const key = questionKey(request);
     const open = [...this.#groups].find((group) => group.key === key && !group.waiting.has(request.run));
     if (open !== undefined) return open;
-    const group: Group = { key, waiting: new Map(), left: new AbortController() };
+    const group: Group = {
+      ...{ key, waiting: new Map(), left: new AbortController() },
+      ...{ posted: null, timer: undefined, elsewhere: null },
+    };
     this.#groups.add(group);
     this.#queue.add(group);
+    const { postAfterMs = 0 } = this.#options;
+    if (postAfterMs === 0) this.#post(group, request);
+    else group.timer = setTimeout(() => this.#post(group, request), postAfterMs);
     return group;
+  }
+
+  #post(group: Group, request: ApprovalRequest): void {
+    const { at = "program", who = "the user", by = who, onceOnly = false, ask, onPosted } = this.#options;
+    const question = { ...request, runs: 1 };
+    const options = { answers: answersTo(request, { onceOnly }), at, by };
+    // Without an answer that could be given there, it is asked here alone.
+    if (this.#board === null || options.answers.length < 2) return;
+    group.posted = this.#board.post(question, options, (decision) => {
+      group.elsewhere = decision;
+      this.#answer(group, decision);
+    });
+    if (ask === null && group.posted !== null) onPosted?.(group.posted.id, question);
   }
 
   #askNext(): void {
@@ -111,15 +155,26 @@ export class QueuedApprover implements Approver {
     const timeout = new AbortController();
     const timer = setTimeout(() => timeout.abort(), Math.min(this.#options.timeoutMs, MAX_TIMER_MS));
     const question = { ...first.request, runs: group.waiting.size };
+    const signal = AbortSignal.any([group.left.signal, timeout.signal]);
     try {
-      const answer = await this.#options.ask(question, AbortSignal.any([group.left.signal, timeout.signal]));
-      this.#answer(group, this.#decisionOf(answer));
+      const answer = await (this.#options.ask?.(question, signal) ?? onlyPosted(group, signal));
+      this.#settle(group, this.#decisionOf(answer));
     } catch (error) {
       const reason = `the question could not be asked (${error instanceof Error ? error.message : String(error)})`;
-      this.#answer(group, timeout.signal.aborted ? NOT_IN_TIME : denied(reason));
+      this.#settle(group, timeout.signal.aborted ? NOT_IN_TIME : denied(reason));
     } finally {
       clearTimeout(timer);
     }
+    if (group.elsewhere !== null && this.#options.ask !== null) this.#options.onDecidedElsewhere?.(group.elsewhere);
+  }
+
+  /** With what was answered here, unless another one was faster on the board. */
+  #settle(group: Group, decision: Decision): void {
+    if (group.waiting.size === 0) return;
+    // That no person was asked here is no answer to those who look at the board: the question is withdrawn there.
+    const counts = decision.unasked ? decision : (group.posted?.settle(decision) ?? decision);
+    if (counts !== decision) group.elsewhere = counts;
+    this.#answer(group, counts);
   }
 
   /** Times out requests that waited too long behind other questions. */
@@ -176,12 +231,23 @@ export class QueuedApprover implements Approver {
     if (group.waiting.size > 0) return;
     this.#groups.delete(group);
     this.#queue.delete(group);
+    clearTimeout(group.timer);
+    group.posted?.withdraw();
     group.left.abort();
   }
 
   #now(): number {
     return (this.#options.now ?? (() => performance.now()))();
   }
+}
+
+/** Waits for the board alone. */
+async function onlyPosted({ posted }: Group, signal: AbortSignal): Promise<Decision> {
+  if (posted === null) return unasked("the question could not be put into the inbox, and there is nowhere else to ask");
+  signal.throwIfAborted();
+  return await new Promise((_, reject) =>
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true }),
+  );
 }
 
 /** A wider directory is what was approved, if the request allowed to choose it. */

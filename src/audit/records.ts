@@ -71,9 +71,11 @@ interface Contents {
   refused: { readonly codes: readonly string[]; readonly messages: readonly string[] };
   /** An approval request and its decision, by a person, a program or a rule. Paths are virtual. */
   approval: Pick<ApprovalRequest, "operations" | "paths"> &
-    Omit<Decision, "directory"> & {
+    Omit<Decision, "directory" | "by"> & {
       readonly [Name in "through" | "directory" | "to" | "command" | "why"]?: ApprovalRequest[Name] | undefined;
     } & {
+      /** Who decided in the inbox: the name of a user or of a token. */
+      readonly by?: string | undefined;
       /** The time from the request to the decision. */
       readonly waitedMs: number;
       /** Set if this is the last such record of its tree of runs, which reached the limit. */
@@ -177,11 +179,11 @@ export const AUDIT_TYPES = [
 
 export function approvalDecided(
   { run, root, worker, through, operations, paths, directory, to, callee, command, why }: ApprovalRequest,
-  { outcome, scope, reason }: Decision,
+  { outcome, scope, reason, by }: Decision,
   waitedMs: number,
 ): RecordOf<"approval"> {
   const asked = { through, operations, paths, directory, to, callee, command, why };
-  return { type: "approval", run, root, worker, ...asked, outcome, scope, reason, waitedMs };
+  return { type: "approval", run, root, worker, ...asked, outcome, scope, reason, by, waitedMs };
 }
 
 const MAX_EGRESS_ENTRIES = 50;

@@ -221,6 +221,11 @@ const OUTLINE: readonly OutlinedVerb[] = [
     load: async () => (await import("./verbs/grants.ts")).addGrants,
   },
   {
+    usage: "approvals",
+    description: "Answer questions of running workers, wherever they were asked, and see who decided.",
+    load: async () => (await import("./verbs/approvals.ts")).addApprovals,
+  },
+  {
     usage: "images",
     description: "List, build, pull and remove images, those of Corral and those of a project.",
     load: async () => (await import("./verbs/images.ts")).addImages,

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { APPROVAL_MODE_NAMES } from "../sandbox/approval.ts";
+import { APPROVAL_MODE_NAMES, INBOX_MODE_NAMES } from "../sandbox/approval.ts";
 import { approvalRules } from "./approval-rules.ts";
 import { fleetManner } from "./fleet-yaml.ts";
 import { git } from "./git/git-yaml.ts";
@@ -26,6 +26,7 @@ export const corralYaml = map({
   approval: map({
     mode: z.enum(APPROVAL_MODE_NAMES).default("interactive"),
     timeout: duration.default(300_000),
+    inbox: z.enum(INBOX_MODE_NAMES).default("shared"),
     rules: approvalRules.default([]),
   }).prefault({}),
   delegation: map({

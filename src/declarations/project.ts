@@ -1,5 +1,5 @@
 import { join, resolve } from "node:path";
-import type { ApprovalMode } from "../sandbox/approval.ts";
+import type { ApprovalMode, InboxMode } from "../sandbox/approval.ts";
 import type { ProjectDeclaration } from "../sandbox/declare.ts";
 import type { Mount } from "../sandbox/mount.ts";
 import type { Env, SecretSource } from "../secrets/read-secret.ts";
@@ -51,6 +51,7 @@ export interface Project {
   readonly approval: {
     readonly mode: ApprovalMode;
     readonly timeoutMs: number;
+    readonly inbox: InboxMode;
     readonly rules: readonly ApprovalRuleYaml[];
   };
   readonly delegation: { readonly maxDepth: number; readonly maxCalls: number; readonly maxParallel: number };
@@ -176,7 +177,7 @@ async function readProject(
     policyName: policy,
     policiesDir: policiesDir.value,
     fleetsDir: fleetsDir.value ?? unnamedFleets(projectDir, declaration.value.mounts),
-    approval: { mode: approval.mode, timeoutMs: approval.timeout, rules: approval.rules },
+    approval: { mode: approval.mode, timeoutMs: approval.timeout, inbox: approval.inbox, rules: approval.rules },
     delegation: {
       maxDepth: delegation.max_depth,
       maxCalls: delegation.max_calls,

@@ -13,7 +13,14 @@ import type { OpenOptions } from "../run/open/options.ts";
 import { openPreview } from "../run/open/preview.ts";
 import { FileSandbox } from "./file-sandbox.ts";
 import { ProjectRuns } from "./project-runs.ts";
-import { type FleetResults, Grants, ProjectAudit, ProjectChangesets, ProjectFleets } from "./project-state.ts";
+import {
+  type FleetResults,
+  Grants,
+  ProjectApprovals,
+  ProjectAudit,
+  ProjectChangesets,
+  ProjectFleets,
+} from "./project-state.ts";
 import { type WorkerPlan, workerPlan } from "./worker-plan.ts";
 import { openTools, type ToolsOptions, type WorkerTools } from "./worker-tools.ts";
 
@@ -58,6 +65,8 @@ export class OpenedProject implements AsyncDisposable {
   readonly fleets: ProjectFleets;
   /** Changes of its runs that are not applied yet: list, show, diff, apply, discard. */
   readonly changesets: ProjectChangesets;
+  /** Questions of its runs, in all processes: list, show, decide. */
+  readonly approvals: ProjectApprovals;
   /** Grants of running workers, in all projects of the state directory: list, revoke. */
   readonly grants: Grants;
   /** Its audit trail: read, filter, verify. */
@@ -88,6 +97,7 @@ export class OpenedProject implements AsyncDisposable {
       () => options,
       (signal) => this.#until(signal),
     );
+    this.approvals = new ProjectApprovals(place);
     this.grants = new Grants(this.stateDir);
     this.audit = new ProjectAudit(place);
   }

@@ -3,6 +3,13 @@ import type { Verdict } from "../audit/verify.ts";
 import type { FleetEvent, FleetSummary } from "../fleet/events.ts";
 import type { ItemResult } from "../fleet/model/item.ts";
 import {
+  type Approval,
+  type ApprovalAnswer,
+  decideApproval,
+  listApprovals,
+  showApproval,
+} from "../operations/approvals.ts";
+import {
   type AuditFilter,
   type AuditRecords,
   auditRecords,
@@ -201,6 +208,35 @@ export class Grants {
   /** Takes a grant back: tools lose it at once, containers that have it are replaced. @throws RequestError UNKNOWN_GRANT */
   async revoke(id: string): Promise<void> {
     await revokeGrant(this.#stateDir, id);
+  }
+}
+
+/** Questions of the project's runs, in all processes, and how they were decided. */
+export class ProjectApprovals {
+  readonly #place: ProjectPlace;
+
+  constructor(place: ProjectPlace) {
+    this.#place = place;
+  }
+
+  /** Those that wait, the oldest first; or those that were decided, the newest first. */
+  async list(filter: { readonly state?: Approval["state"]; readonly limit?: number } = {}): Promise<Approval[]> {
+    const { stateDir, projectDir } = this.#place;
+    return await listApprovals(stateDir, { state: "waiting", ...filter, projects: [projectDir] });
+  }
+
+  async show(id: string): Promise<Approval> {
+    return await showApproval(this.#place.stateDir, id, [this.#place.projectDir]);
+  }
+
+  /**
+   * Decides on a question, for the process that asks it. The first decision counts. `by`: who decides.
+   *
+   * @throws RequestError UNKNOWN_APPROVAL, ALREADY_DECIDED, QUESTION_CHANGED, WRONG_ANSWER
+   */
+  async decide(id: string, answer: Omit<ApprovalAnswer, "via">): Promise<Approval> {
+    const { stateDir, projectDir } = this.#place;
+    return await decideApproval(stateDir, id, { ...answer, via: "program" }, [projectDir]);
   }
 }
 

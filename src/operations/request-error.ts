@@ -11,6 +11,13 @@ export type RequestErrorCode =
   | "UNKNOWN_CHANGE"
   | "UNKNOWN_RUN"
   | "UNKNOWN_GRANT"
+  | "UNKNOWN_APPROVAL"
+  /** Another one was faster, or no run waits for the answer any more. */
+  | "ALREADY_DECIDED"
+  /** The question is not the one that was shown. */
+  | "QUESTION_CHANGED"
+  /** The question cannot be answered like this. */
+  | "WRONG_ANSWER"
   | "UNKNOWN_TRANSCRIPT"
   /** A prefix that more than one id begins with. */
   | "AMBIGUOUS_ID"

@@ -25,6 +25,13 @@ export const APPROVAL_MODES = {
 export type ApprovalMode = keyof typeof APPROVAL_MODES;
 export const APPROVAL_MODE_NAMES = Object.keys(APPROVAL_MODES) as readonly ApprovalMode[];
 
+/**
+ * Who else may answer in the mode `interactive`. `shared`: questions can also be decided in the inbox; `wait`: so can those that
+ * nobody can be asked here; `closed`: only where they come up.
+ */
+export const INBOX_MODE_NAMES = ["shared", "wait", "closed"] as const;
+export type InboxMode = (typeof INBOX_MODE_NAMES)[number];
+
 /** Everything that may need an approval. */
 export const APPROVAL_OPERATIONS = [
   "read",

@@ -1,5 +1,4 @@
 import { join } from "node:path";
-import { Inbox } from "../approval/inbox.ts";
 import { loadProject } from "../declarations/project.ts";
 import { Changesets } from "../operations/changesets.ts";
 import { reapCells } from "../operations/machine.ts";
@@ -77,16 +76,16 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
     );
   opening.use(lock);
   const over = new AbortController();
-  const inbox = new Inbox();
   const logs = new EventLogs(stateDir);
   const metrics = new Metrics(packageVersion());
   const runs = new StartedRuns(logs, log, over.signal);
   const opened = [...projectNames(await realDirs(dirs, env))].map(([name, dir]) => {
+    const onWaiting = (question: string): void => log.info({ project: name, question }, "a question waits");
     const emit = (event: RunEvent, of: Measured): void => {
       runs.see(event);
       metrics.see(event, of);
     };
-    const shared = { machine: { stateDir, engineEnv: env }, inbox, emit };
+    const shared = { machine: { stateDir, engineEnv: env }, emit, onWaiting };
     return opening.use(new ServedProject({ name, dir }, shared));
   });
   const projects = new ServedProjects(opened);
@@ -99,7 +98,6 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
   const served = {
     stateDir,
     projects,
-    inbox,
     changesets,
     runs,
     fleets,

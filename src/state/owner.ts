@@ -99,6 +99,12 @@ export async function loadSealKey(stateDir: string): Promise<Buffer> {
   return whole(await readFile(path), path);
 }
 
+/** The same, where it was made already. @throws if there is none */
+export function readSealKey(stateDir: string): Buffer {
+  const path = statePaths(stateDir).sealKey;
+  return whole(readFileSync(path), path);
+}
+
 /** A shortened or empty key could be guessed, and with it every seal. */
 function whole(key: Buffer, path: string): Buffer {
   if (key.length !== KEY_BYTES)

@@ -29,6 +29,8 @@ export function statePaths(stateDir: string) {
     runs: join(stateDir, "runs"),
     /** Packages that were prepared for cells, by the digest of what they are made of. */
     environments: join(stateDir, "environments"),
+    /** Questions and how they were decided, by project. */
+    inbox: join(stateDir, "inbox"),
     /** Tokens, events and fleets of `corral serve`. */
     service: join(stateDir, "service"),
     /** Node's compile cache of the command line. */
@@ -53,6 +55,7 @@ export function projectPaths(stateDir: string, projectDir: string) {
     fleets: join(stateDir, "fleets", name, "fleets.db"),
     transcripts: join(stateDir, "transcripts", name),
     runs: join(stateDir, "runs", name),
+    inbox: join(stateDir, "inbox", name),
     /** Mirrors of its repositories. */
     git: join(stateDir, "git", name),
     trail: {

@@ -45,7 +45,7 @@ describe("a project's declaration", () => {
       policiesDir: null,
       fleetsDir: join(dir, "fleets"),
       ownFiles: expect.not.arrayContaining([dir]),
-      approval: { mode: "interactive", timeoutMs: 300_000, rules: [] },
+      approval: { mode: "interactive", timeoutMs: 300_000, inbox: "shared", rules: [] },
       delegation: { maxDepth: 5, maxCalls: 100, maxParallel: 4 },
       history: { days: 30, runs: 1000 },
       models: expect.any(Map),
@@ -160,7 +160,7 @@ delegation: { max_depth: 2, max_calls: 9, max_parallel: 1 }
     expect({ policyName, policiesDir, approval, delegation, workers: [...workers.keys()] }).toEqual({
       policyName: "strict",
       policiesDir: join(dir, "rules"),
-      approval: { mode: "auto_deny", timeoutMs: 30_000, rules: [] },
+      approval: { mode: "auto_deny", timeoutMs: 30_000, inbox: "shared", rules: [] },
       delegation: { maxDepth: 2, maxCalls: 9, maxParallel: 1 },
       workers: ["a"],
     });

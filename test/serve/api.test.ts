@@ -1,4 +1,4 @@
-import { readFile } from "node:fs/promises";
+import { readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
 import tar from "tar-stream";
@@ -16,7 +16,7 @@ const start = async (body: unknown): Promise<string> => {
 const resultOf = async (run: string) => (await service.ask("GET", `/v1/runs/${run}/result?wait=30`)).json;
 const waiting = async () =>
   await expect
-    .poll(async () => (await service.ask("GET", "/v1/approvals")).json.approvals, { interval: 100 })
+    .poll(async () => (await service.ask("GET", "/v1/approvals")).json.approvals, { interval: 100, timeout: 20_000 })
     .not.toEqual([]);
 
 describe("runs", () => {
@@ -145,7 +145,33 @@ describe("what waits", () => {
     expect((await service.ask("GET", path)).json).toMatchObject({ state: "decided", outcome: "approved", by: "first" });
     expect((await service.ask("GET", "/v1/approvals?state=decided")).json.approvals).toMatchObject([{ id: asked.id }]);
     const { records } = (await service.ask("GET", `/v1/audit?run=${run}&type=approval`)).json;
-    expect(JSON.stringify(records)).toContain("first approved it");
+    expect(JSON.stringify(records)).toContain("first approved it through the service");
+  });
+});
+
+describe("a question of another process", () => {
+  it("is decided by a client of the service, and one of the service by a command", async () => {
+    const file = join(project.dir, "out/asked.txt");
+    await rm(file, { force: true });
+    const running = project.start(["run", "asks", "--ask-elsewhere"]);
+    await waiting();
+    const [asked] = (await service.ask("GET", "/v1/approvals")).json.approvals;
+    expect(asked).toMatchObject({ at: "board", answers: ["once", "tree", "no"], question: { worker: "asks" } });
+    expect(JSON.stringify(asked)).not.toContain(project.dir);
+    const body = { answer: "once", digest: asked.digest };
+    const reply = await service.ask("POST", `/v1/approvals/${asked.id}/decision`, { body });
+    expect(reply.json).toMatchObject({ outcome: "approved", by: "first", via: "service" });
+    const { status, stderr } = await running.ended;
+    expect({ status, stderr }).toMatchObject({ status: 0, stderr: expect.stringContaining(asked.id) });
+
+    await rm(file);
+    const run = await start({ worker: "asks" });
+    await waiting();
+    const decided = await project.corral(["approvals", "decide", "latest", "no", "--json"]);
+    expect(JSON.parse(decided.stdout)).toMatchObject({ outcome: "denied", via: "command", question: { run } });
+    expect(await resultOf(run)).toMatchObject({ status: "denied" });
+    const [last] = (await service.ask("GET", "/v1/approvals?state=decided&limit=1")).json.approvals;
+    expect(last).toMatchObject({ id: JSON.parse(decided.stdout).id, via: "command", state: "decided" });
   });
 });
 

@@ -1,6 +1,9 @@
 import type { Approver } from "../../approval/approver.ts";
+import type { Question } from "../../approval/question.ts";
 import { QueuedApprover } from "../../approval/queued-approver.ts";
 import type { Project } from "../../declarations/project.ts";
+import { printableLine } from "../../operations/wording/printable.ts";
+import { userName } from "../../platform/user-name.ts";
 import type { GrantRecord } from "../../run/model/grant.ts";
 import type { Pausable } from "../terminal/screen.ts";
 import type { Stop } from "../terminal/stop.ts";
@@ -20,7 +23,30 @@ export function personAt(project: Project, { terminal, screen = {}, stop }: Surr
     ask: async (question, signal) => await (await import("./prompt.ts")).promptAt(terminal, screen)(question, signal),
     timeoutMs: project.approval.timeoutMs,
     onInterrupt: () => stop.cancel(),
+    at: "terminal",
+    by: userName(),
+    onDecidedElsewhere: ({ outcome, reason, scope }) => {
+      const forHowLong = outcome === "approved" && scope === "tree" ? ", for this tree of runs" : "";
+      say(terminal, `corral: Decided elsewhere: ${printableLine(reason, 200)}${forHowLong}`);
+    },
   });
+}
+
+/** How what nobody can be asked here waits in the inbox, and how that is told. */
+export function waitingBy({ askElsewhere = false }: ElsewhereOptions, tell: (line: string) => void) {
+  return {
+    asksElsewhere: askElsewhere,
+    onWaiting(id: string, question: Question): void {
+      void import("../../operations/wording/question-text.ts").then(({ shortQuestion }) => {
+        const what = printableLine(`Worker ${question.worker} asks to ${shortQuestion(question)}`, 200);
+        tell(`corral: ${what}. Answer with: corral approvals decide ${id}`);
+      });
+    },
+  };
+}
+
+export interface ElsewhereOptions {
+  readonly askElsewhere?: boolean;
 }
 
 /** Tells the configuration that would have made the questions unnecessary; loaded only where something was granted. */

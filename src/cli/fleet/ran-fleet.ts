@@ -5,6 +5,7 @@ import type { FleetSummary } from "../../fleet/events.ts";
 import { type FleetStart, runFleet } from "../../operations/run-fleet.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
+import { type ElsewhereOptions, waitingBy } from "../consent/person.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";
 import { ImageLines } from "../terminal/image-lines.ts";
@@ -22,7 +23,7 @@ const ASKS_NOBODY: Approver = {
 };
 
 /** Who else follows a running fleet. */
-export interface WatchOptions {
+export interface WatchOptions extends ElsewhereOptions {
   readonly json?: boolean;
   /** A file, or `-` for standard output. */
   readonly events?: string;
@@ -74,6 +75,7 @@ export async function ranFleet(
         if (event.type === "trouble") screen.tell(`corral: ${event.detail}`);
       },
       approver: ASKS_NOBODY,
+      ...waitingBy(options, (line) => screen.tell(line)),
     });
     const results = runFleet(corral, start, {
       onEvent(event) {

@@ -9,7 +9,7 @@ import type { GrantRecord } from "../../run/model/grant.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
-import { personAt, tellSuggestion } from "../consent/person.ts";
+import { type ElsewhereOptions, personAt, tellSuggestion, waitingBy } from "../consent/person.ts";
 import { type Asked, declaredWorker } from "../declared/declared-worker.ts";
 import { exitStatusOf } from "../terminal/exit-status.ts";
 import type { RunScreen } from "../terminal/screen.ts";
@@ -21,7 +21,7 @@ import { refuseLearning } from "./learned-network.ts";
 import { recordRun, refuseRecording } from "./recorded-run.ts";
 import { screenFor } from "./run-screen.ts";
 
-export interface RunOptions extends Omit<Asked, "worker"> {
+export interface RunOptions extends Omit<Asked, "worker">, ElsewhereOptions {
   readonly input?: string;
   readonly attach: readonly string[];
   /** A commit whose files are attached as an archive. */
@@ -116,6 +116,7 @@ async function ran(
     emit: (event: RunEvent) => screen.see(event),
     ...(options.approve === undefined || options.apply ? {} : { approvalMode: options.approve }),
     person: person ?? noTerminal,
+    ...waitingBy(options, (line) => screen.tell(line)),
   };
   await using corral = await openCorralFor(project, opening, engine);
   const { environment, reapTrouble } = corral;

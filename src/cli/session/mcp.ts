@@ -7,7 +7,7 @@ import { deniedLine } from "../../operations/wording/denied-traffic.ts";
 import { workerSandbox } from "../../operations/workers.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
-import { personAt, tellSuggestion } from "../consent/person.ts";
+import { personAt, tellSuggestion, waitingBy } from "../consent/person.ts";
 import { declaredWorker } from "../declared/declared-worker.ts";
 import { impliedOptionsIn } from "../declared/given-options.ts";
 import { UsageError } from "../terminal/arguments.ts";
@@ -52,6 +52,7 @@ export async function mcpVerb(options: McpOptions, terminal: Terminal): Promise<
     },
     ...(options.approve === undefined || options.apply ? {} : { approvalMode: options.approve }),
     approver: routes,
+    ...waitingBy(options, (line) => say(terminal, line)),
   });
   const policy = declared.policy ?? undefined;
   // Checked before a client connects, which would only see that its server does nothing.

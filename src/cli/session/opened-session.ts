@@ -6,14 +6,14 @@ import { openCorralFor } from "../../run/open/corral.ts";
 import { openSession } from "../../run/open-session.ts";
 import type { Session } from "../../run/session/session.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
-import { personAt, tellSuggestion } from "../consent/person.ts";
+import { type ElsewhereOptions, personAt, tellSuggestion, waitingBy } from "../consent/person.ts";
 import { type Asked, declaredWorker } from "../declared/declared-worker.ts";
 import { EXIT } from "../terminal/exit-status.ts";
 import { ImageLines } from "../terminal/image-lines.ts";
 import { type Stop, stoppable } from "../terminal/stop.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 
-export type SessionOptions = Omit<Asked, "words">;
+export type SessionOptions = Omit<Asked, "words"> & ElsewhereOptions;
 
 /** Opens a session of a worker for one verb, and closes it after; for a refused one it prints why and sets the exit status. */
 export async function inSession(
@@ -36,6 +36,7 @@ export async function inSession(
     },
     ...(options.approve === undefined || options.apply ? {} : { approvalMode: options.approve }),
     person: person ?? noTerminal,
+    ...waitingBy(options, (line) => say(terminal, line)),
   });
   const policy = declared.policy === null ? {} : { policy: declared.policy };
   const opened = await openSession({ worker, signal: stop.signal, ...policy }, corral.environment);

@@ -150,6 +150,7 @@ const KINDS_BY_OWNER: Readonly<Record<string, NameKind>> = {
   "changes id": "changesets",
   "changes ids": "changesets",
   "grants id": "grants",
+  "approvals id": "approvals",
   "runs id": "runs",
   "runs ids": "runs",
   "--run id": "runs",

@@ -16,6 +16,7 @@ export type NameKind =
   | "runs"
   | "changesets"
   | "grants"
+  | "approvals"
   | "tools";
 
 export interface NamesPlace {
@@ -51,6 +52,16 @@ const NAMES: Readonly<Record<NameKind, (place: NamesPlace) => Promise<readonly s
   grants: async ({ env }) => {
     const { listGrants } = await import("../../operations/grants.ts");
     return (await listGrants(stateDirFrom(env))).map(({ id }) => id);
+  },
+  approvals: async ({ env }) => {
+    const { inbox } = statePaths(stateDirFrom(env));
+    const ids = await Promise.all(
+      (await stems(inbox, "")).map(async (mark) => {
+        const over = new Set(await stems(join(inbox, mark), ".end"));
+        return (await stems(join(inbox, mark), ".question")).filter((id) => !over.has(id));
+      }),
+    );
+    return ids.flat();
   },
   fleets: async (place) => await fleetIds(place),
   tools: async () => (await import("../../declarations/worker/tool-names.ts")).TOOL_NAMES,

@@ -75,6 +75,7 @@ const HINTS: Partial<Record<RequestErrorCode, string>> = {
   UNKNOWN_CHANGESET: "`corral changes ls --all-projects` lists them",
   UNKNOWN_CHANGE: "`corral changes show` lists them",
   UNKNOWN_GRANT: "`corral grants ls` lists them",
+  UNKNOWN_APPROVAL: "`corral approvals ls` lists those that wait",
   UNKNOWN_TRANSCRIPT: "`corral transcripts ls` lists them",
 };
 
@@ -83,6 +84,8 @@ const STATUSES: Partial<Record<RequestErrorCode, number>> = {
   CHANGESET_BUSY: 1,
   CHANGESET_BROKEN: 1,
   CHANGESET_CHANGED: 1,
+  ALREADY_DECIDED: 1,
+  QUESTION_CHANGED: 1,
   WORKER_REFUSED: EXIT.refused,
   FLEET_REFUSED: EXIT.refused,
 };

@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import type { Frame } from "./frame.ts";
-import { events, IDS, json, junit, notify, project } from "./options.ts";
+import { askElsewhere, events, IDS, json, junit, notify, project } from "./options.ts";
 
 export function addFleet({ does, group, terminal }: Frame): void {
   const fleet = group("fleet");
@@ -25,6 +25,7 @@ export function addFleet({ does, group, terminal }: Frame): void {
     )
     .action(does(async (id, key, options) => (await import("../fleet/item.ts")).logsVerb(id, key, options, terminal)));
   ofFleet("resume <id>", "Resume a fleet that no process runs any more.")
+    .addOption(askElsewhere())
     .addOption(events())
     .addOption(notify())
     .addOption(json("print one result per line as JSON"))
@@ -34,6 +35,7 @@ export function addFleet({ does, group, terminal }: Frame): void {
   ofFleet("retry <id>", "Run the failed items of a fleet again, in place: each result is replaced when its item ends.")
     .option("--failed", "retry the failed items (the default and only choice)")
     .option("--new", "make a new fleet of them, and leave this one as it is")
+    .addOption(askElsewhere())
     .addOption(events())
     .addOption(notify())
     .addOption(json("print one result per line as JSON"))

@@ -1,6 +1,6 @@
 import { Option } from "commander";
 import type { Frame } from "./frame.ts";
-import { driver, events, examples, json, junit, notify, policy, project, repeatable } from "./options.ts";
+import { askElsewhere, driver, events, examples, json, junit, notify, policy, project, repeatable } from "./options.ts";
 
 export function addMap({ does, terminal, verb }: Frame): void {
   verb("map")
@@ -45,6 +45,7 @@ export function addMap({ does, terminal, verb }: Frame): void {
     )
     .addOption(policy())
     .addOption(driver())
+    .addOption(askElsewhere())
     .addOption(events())
     .addOption(notify())
     .addOption(json("print one result per line as JSON"))

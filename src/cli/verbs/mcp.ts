@@ -1,5 +1,5 @@
 import type { Frame } from "./frame.ts";
-import { approve, driver, examples, policy, project } from "./options.ts";
+import { approve, askElsewhere, driver, examples, policy, project } from "./options.ts";
 import { save, withoutProject } from "./without-project.ts";
 
 export function addMcp({ does, terminal, verb }: Frame): void {
@@ -8,6 +8,7 @@ export function addMcp({ does, terminal, verb }: Frame): void {
     .addOption(save())
     .addOption(policy())
     .addOption(approve())
+    .addOption(askElsewhere())
     .addOption(driver())
     .option(
       "--http [port]",

@@ -28,6 +28,13 @@ export function approve(): Option {
   return mode.choices(APPROVAL_MODE_NAMES);
 }
 
+export function askElsewhere(): Option {
+  return new Option(
+    "--ask-elsewhere",
+    "let a question that nobody can be asked here wait in the inbox (corral approvals)",
+  );
+}
+
 export function json(description = "print JSON"): Option {
   return new Option("--json", description);
 }

@@ -1,5 +1,5 @@
 import type { Frame } from "./frame.ts";
-import { approve, driver, examples, json, policy, project, repeatable } from "./options.ts";
+import { approve, askElsewhere, driver, examples, json, policy, project, repeatable } from "./options.ts";
 import { oneWorker, save, withoutProject } from "./without-project.ts";
 
 export function addRun({ does, terminal, verb }: Frame): void {
@@ -14,6 +14,7 @@ export function addRun({ does, terminal, verb }: Frame): void {
     )
     .addOption(policy())
     .addOption(approve())
+    .addOption(askElsewhere())
     .addOption(driver())
     .option(
       "--apply-failed",

@@ -1,5 +1,5 @@
 import type { Frame } from "./frame.ts";
-import { approve, driver, examples, json, policy, project } from "./options.ts";
+import { approve, askElsewhere, driver, examples, json, policy, project } from "./options.ts";
 import { withoutProject } from "./without-project.ts";
 
 export function addTool({ does, terminal, verb }: Frame): void {
@@ -7,6 +7,7 @@ export function addTool({ does, terminal, verb }: Frame): void {
   withoutProject(tool.addOption(project()))
     .addOption(policy())
     .addOption(approve())
+    .addOption(askElsewhere())
     .addOption(driver())
     .addOption(json("print the whole answer as JSON"))
     .addHelpText("after", TOOL_HELP)

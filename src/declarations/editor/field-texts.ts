@@ -131,6 +131,8 @@ const PROJECT: Texts = {
   approval: "Who decides what needs consent.",
   "approval.mode": "If no rule matches: ask the user, approve, or deny.",
   "approval.timeout": "How long a question waits, such as `5m`.",
+  "approval.inbox":
+    "`shared`: questions can be answered in the inbox too. `wait`: also those that nobody can be asked here. `closed`: only where they come up.",
   "approval.rules": "Decisions made in advance; the first rule that matches decides.",
   ...below("approval.rules[]", {
     worker: "A worker's name; `*` matches any part of it. Absent: any.",

@@ -1,6 +1,7 @@
 import type { ElicitRequestFormParams } from "@modelcontextprotocol/server";
 import type { ApprovalRequest, Approver, Decision } from "../../approval/approver.ts";
 import { unasked } from "../../approval/approver.ts";
+import type { Board, Shareable } from "../../approval/board.ts";
 import { mayBeOnce } from "../../approval/memory.ts";
 import { QueuedApprover } from "../../approval/queued-approver.ts";
 import type { Call } from "../calls/call.ts";
@@ -27,14 +28,20 @@ export interface ClientApproverOptions {
  * person can agree to no more. Consent for the session lasts as long as the connection. If the connection is shared,
  * nothing is remembered, and no two calls share a question.
  */
-export class ClientApprover implements Approver {
+export class ClientApprover implements Approver, Shareable {
   readonly #options: ClientApproverOptions;
   readonly #person: QueuedApprover;
   readonly #persons = new WeakMap<Call, QueuedApprover>();
+  #board: Board | null = null;
 
   constructor(options: ClientApproverOptions) {
     this.#options = options;
     this.#person = this.#personBehind(options.callInQuestion);
+  }
+
+  shareOn(board: Board): void {
+    this.#board = board;
+    this.#person.shareOn(board);
   }
 
   async decide(request: ApprovalRequest, signal: AbortSignal): Promise<Decision> {
@@ -48,6 +55,7 @@ export class ClientApprover implements Approver {
     const known = this.#persons.get(call);
     if (known !== undefined) return known;
     const person = this.#personBehind(() => (call.asks ? call : null));
+    if (this.#board !== null) person.shareOn(this.#board);
     this.#persons.set(call, person);
     return person;
   }
@@ -66,6 +74,8 @@ export class ClientApprover implements Approver {
       timeoutMs,
       atOnce: MAX_AT_ONCE,
       who: "the person at the client",
+      at: "client",
+      onceOnly: isShared,
     });
   }
 }

@@ -68,6 +68,13 @@ export const STORED_KINDS: readonly StoredKind[] = [
     },
   },
   {
+    name: "approvals",
+    unit: "projects",
+    rule: "questions that were decided 30 days ago, and all but the newest 500 of a project",
+    measure: ({ stateDir }, signal) => measuredEntries(statePaths(stateDir).inbox, PROJECT, signal),
+    collect: collectQuestions,
+  },
+  {
     name: "audit",
     unit: "projects",
     rule: "never: a trail with a gap proves nothing",
@@ -161,6 +168,24 @@ async function measuredEntries(dir: string, fits: RegExp, signal: AbortSignal) {
   const entries = await stateEntries(dir, fits);
   const paths = entries.map(({ path }) => path);
   return { ...(await measured(paths, signal)), count: entries.length };
+}
+
+/** A question goes before its end: without one it would seem to wait. */
+async function collectQuestions({ stateDir }: Machine, options: CollectOptions): Promise<readonly Removed[]> {
+  const old: StateEntry[] = [];
+  for (const { path } of await stateEntries(statePaths(stateDir).inbox, PROJECT)) {
+    const age = options.olderThanMs ?? DEFAULT_KEEP.days * DAY_MS;
+    const files = await stateEntries(path, /^[0-9a-f]{12}\.(question|end)$/);
+    const questions = new Map(files.map((file) => [file.name, file]));
+    for (const end of files.filter(
+      ({ name, modifiedMs }) => name.endsWith(".end") && modifiedMs < options.nowMs - age,
+    )) {
+      const question = questions.get(end.name.replace(/end$/, "question"));
+      if (question !== undefined) old.push(question);
+      old.push(end);
+    }
+  }
+  return await removeOld(old, options);
 }
 
 async function removeOld(entries: readonly StateEntry[], options: CollectOptions): Promise<Removed[]> {

@@ -46,6 +46,12 @@ export function questionText(question: AskedOfPerson, columns: number, colors: C
   };
 }
 
+/** What is asked, in a few words for a list. */
+export function shortQuestion(question: Asked): string {
+  if (question.command !== undefined) return `run ${shownCommand(question.command)}`;
+  return shortDeed(question);
+}
+
 /** What it has, so that a person sees what the host would be added to. */
 function reachedLines({ to, reaches = [] }: Asked, columns: number): string[] {
   if (to === undefined) return [];

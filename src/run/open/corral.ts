@@ -32,6 +32,7 @@ import { imagePlaceOf } from "./image-place.ts";
 import { networkHostOf } from "./network-host.ts";
 import { approverFor, type OpenOptions } from "./options.ts";
 import { policiesExist, policiesOf } from "./policies.ts";
+import { questionBoard, sharedApprover } from "./question-board.ts";
 import { repositoriesOf } from "./repositories.ts";
 
 /** A project, ready to run its workers. Opening removes what dead orchestrators left behind. */
@@ -80,8 +81,10 @@ export async function openCorralFor(
   const { history, close: closeHistory } = openHistory(project, options, ownerDir, around.emit);
   const grants = new GrantLedger(ownerDir, recordedRevocations(trail, around.emit));
   const watch = watchOwnDeath(options);
+  const board = questionBoard(project, options, around.emit);
   const close = async (): Promise<void> => {
     using _ = watch;
+    board?.[Symbol.dispose]();
     await closeHistory();
     await git?.[Symbol.asyncDispose]();
     await grants[Symbol.asyncDispose]();
@@ -98,6 +101,10 @@ export async function openCorralFor(
     ]);
     for (const one of finished) tellFinish(one, around.emit);
     const masking = new Masking();
+    const waits = project.approval.inbox === "wait" || options.asksElsewhere === true;
+    const { timeoutMs } = project.approval;
+    const sharing = { waits, timeoutMs, onWaiting: options.onWaiting };
+    const approver = approverFor(project, options, (one) => sharedApprover(one, board, sharing));
     const audit = maskedTrail(trail, masking);
     const prepare = preparingInCells(() => environment);
     const environment: RunEnvironment = {
@@ -105,7 +112,7 @@ export async function openCorralFor(
       policyNamed,
       driver,
       images: makingImages(imagePlaceOf(project, engine.images, options, { ownerDir, prepare })),
-      approver: new RecordedApprover(maskedApprover(approverFor(project, options), masking), audit, around),
+      approver: new RecordedApprover(maskedApprover(approver, masking), audit, around),
       audit,
       masking,
       secretInside: namedSecrets(project.secrets, options.engineEnv),

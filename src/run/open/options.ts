@@ -1,4 +1,5 @@
 import { type Approver, approveAll, autoDeny, noApprover } from "../../approval/approver.ts";
+import type { Question } from "../../approval/question.ts";
 import { ruledApprover } from "../../approval/rules.ts";
 import type { Project } from "../../declarations/project.ts";
 import type { ApprovalMode } from "../../sandbox/approval.ts";
@@ -22,15 +23,20 @@ export interface OpenOptions {
   readonly networkHost?: Partial<NetworkHost>;
   /** A program that decides in place of a person, such as a `callbackApprover`. */
   readonly approver?: Approver;
+  /** True: what nobody can be asked about here waits in the inbox, whatever the project says; unless its inbox is closed. */
+  readonly asksElsewhere?: boolean;
+  /** A question waits in the inbox, and is asked nowhere else. */
+  readonly onWaiting?: (id: string, question: Question) => void;
 }
 
 /** The project's rules come first; the mode decides what they do not cover. */
 export function approverFor(
   { approval }: Project,
   { approvalMode = approval.mode, approver, person }: Pick<OpenOptions, "approvalMode" | "approver" | "person">,
+  shared: (approver: Approver) => Approver = (approver) => approver,
 ): Approver {
   const byMode: Readonly<Record<ApprovalMode, Approver>> = {
-    interactive: approver ?? person ?? noApprover,
+    interactive: shared(approver ?? person ?? noApprover),
     approve_all: approveAll,
     auto_deny: autoDeny,
   };

@@ -1,9 +1,10 @@
 import { z } from "zod";
-import type { Answered, DecidedQuestion, OpenQuestion } from "../../approval/inbox.ts";
-import { ServiceFault } from "../http/fault.ts";
+import { type Approval, decideApproval, listApprovals, showApproval } from "../../operations/approvals.ts";
 import { type Route, route } from "../http/route.ts";
 import type { Served } from "./service.ts";
-import { digest, inProject, projectName, time } from "./shapes.ts";
+import { count, digest, inProject, projectName, time } from "./shapes.ts";
+
+const MAX_DECIDED = 500;
 
 const approvalId = z
   .string()
@@ -29,30 +30,39 @@ const approval = z
     decidedAt: time.nullable(),
     outcome: z.enum(["approved", "denied", "timed_out", "withdrawn"]).nullable(),
     scope: z.enum(["once", "tree", "session"]).nullable(),
-    by: z.string().nullable().describe("The name of the token that decided"),
+    answers: z.array(z.enum(["once", "tree", "no"])).describe("What may be answered"),
+    at: z.enum(["terminal", "client", "program", "board"]).describe("Where else it is asked; board: nowhere"),
+    directory: z.string().nullable().describe("Of a grant: what was chosen in place of the requested one"),
+    by: z.string().nullable().describe("Who decided: the name of a token or of a user"),
+    via: z
+      .enum(["terminal", "client", "program", "command", "service"])
+      .nullable()
+      .describe("Where it was decided: where it was asked, with `corral approvals`, or here"),
   })
   .meta({ id: "Approval" });
 
-export function approvalRoutes({ inbox, projects }: Served): Route[] {
-  const found = (id: string): OpenQuestion | DecidedQuestion => {
-    const one = inbox.find(id);
-    if (one === null) throw new ServiceFault(404, "UNKNOWN_APPROVAL", "there is no such question");
-    return one;
-  };
+export function approvalRoutes({ stateDir, projects }: Served): Route[] {
+  const dirs = (): string[] => projects.all.map(({ dir }) => dir);
+  const shown = (one: Approval) => ({ ...one, project: projects.nameOf(one.project) });
   return [
     route(
       {
         method: "GET",
         path: "/v1/approvals",
         role: "read",
-        summary: "List the questions that wait for a decision, the oldest first; or those that were decided.",
-        query: z.strictObject({ ...inProject, state: z.enum(["waiting", "decided"]).default("waiting") }),
+        summary:
+          "List the questions that wait for a decision, the oldest first; or those that were decided, the newest first. Also those of other processes.",
+        query: z.strictObject({
+          ...inProject,
+          state: z.enum(["waiting", "decided"]).default("waiting"),
+          limit: count(1, MAX_DECIDED).optional(),
+        }),
         answers: { 200: z.object({ approvals: z.array(approval) }) },
       },
-      async ({ query: { project, state } }) => {
-        const names = new Set(projects.chosen(project).map(({ name }) => name));
-        const all = state === "waiting" ? inbox.open : inbox.decided;
-        return { status: 200, json: { approvals: all.filter((one) => names.has(one.project)).map(shown) } };
+      async ({ query: { project, state, limit = MAX_DECIDED } }) => {
+        const chosen = projects.chosen(project).map(({ dir }) => dir);
+        const found = await listApprovals(stateDir, { state, projects: chosen, limit });
+        return { status: 200, json: { approvals: found.map(shown) } };
       },
     ),
     route(
@@ -65,7 +75,7 @@ export function approvalRoutes({ inbox, projects }: Served): Route[] {
         answers: { 200: approval },
         faults: [404],
       },
-      async ({ params }) => ({ status: 200, json: shown(found(params.approval)) }),
+      async ({ params }) => ({ status: 200, json: shown(await showApproval(stateDir, params.approval, dirs())) }),
     ),
     route(
       {
@@ -87,35 +97,10 @@ export function approvalRoutes({ inbox, projects }: Served): Route[] {
         faults: [404, 409, 415],
       },
       async ({ params: { approval: id }, body: { answer, digest: seen, directory }, caller }) => {
-        found(id);
         const more = directory === undefined ? {} : { directory };
-        refuse(inbox.decide(id, { answer, digest: seen, by: caller.name, ...more }));
-        return { status: 200, json: shown(found(id)) };
+        const how = { answer, digest: seen, by: caller.name, via: "service", ...more } as const;
+        return { status: 200, json: shown(await decideApproval(stateDir, id, how, dirs())) };
       },
     ),
   ];
-}
-
-function refuse(answered: Answered): void {
-  const fault = FAULTS[answered];
-  if (fault !== null) throw new ServiceFault(...fault);
-}
-
-const FAULTS: Readonly<Record<Answered, ConstructorParameters<typeof ServiceFault> | null>> = {
-  ok: null,
-  unknown: [404, "UNKNOWN_APPROVAL", "there is no such question"],
-  decided: [409, "ALREADY_DECIDED", "the question was decided already, or is not asked any more; look at it again"],
-  changed: [409, "QUESTION_CHANGED", "the digest is not that of this question; look at it again"],
-  lasting: [
-    400,
-    "WRONG_REQUEST",
-    "`once` would have no effect: nothing is done with the answer now; use `tree` or `no`",
-  ],
-  directory: [400, "WRONG_REQUEST", "`directory` is none of `wider`"],
-};
-
-function shown(one: OpenQuestion | DecidedQuestion) {
-  const isDecided = "decidedAt" in one;
-  const { decidedAt = null, outcome = null, scope = null, by = null } = isDecided ? one : {};
-  return { ...one, state: isDecided ? "decided" : "waiting", decidedAt, outcome, scope, by };
 }

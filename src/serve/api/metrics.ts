@@ -1,7 +1,8 @@
+import { listApprovals } from "../../operations/approvals.ts";
 import { type Route, route } from "../http/route.ts";
 import type { Served } from "./service.ts";
 
-export function metricsRoutes({ metrics, inbox, sessions }: Served): Route[] {
+export function metricsRoutes({ stateDir, projects, metrics, sessions }: Served): Route[] {
   return [
     route(
       {
@@ -14,7 +15,9 @@ export function metricsRoutes({ metrics, inbox, sessions }: Served): Route[] {
         },
       },
       async () => {
-        const questions = () => inbox.open.map(({ project }) => project);
+        const dirs = projects.all.map(({ dir }) => dir);
+        const waiting = await listApprovals(stateDir, { state: "waiting", projects: dirs });
+        const questions = () => waiting.map(({ project }) => projects.nameOf(project) ?? "");
         const text = await metrics.text({ questions, sessions: () => sessions.all.map(({ project }) => project) });
         return { status: 200, contentType: metrics.contentType, pieces: once(text) };
       },

@@ -1,4 +1,3 @@
-import type { Inbox } from "../../approval/inbox.ts";
 import type { Changesets } from "../../operations/changesets.ts";
 import type { EventLogs } from "../../state/service/event-log.ts";
 import type { UploadFolder } from "../../state/service/upload-folder.ts";
@@ -12,7 +11,6 @@ import type { StartedRuns } from "../work/started-runs.ts";
 export interface Served {
   readonly stateDir: string;
   readonly projects: ServedProjects;
-  readonly inbox: Inbox;
   readonly changesets: Changesets;
   readonly runs: StartedRuns;
   readonly fleets: StartedFleets;

@@ -47,11 +47,6 @@ export type ServiceCode =
   | "STOPPING"
   | "UNKNOWN_PROJECT"
   | "UNKNOWN_SESSION"
-  | "UNKNOWN_APPROVAL"
-  /** Somebody else was faster. */
-  | "ALREADY_DECIDED"
-  /** The question is not the one that was shown. */
-  | "QUESTION_CHANGED"
   /** The service did not start it, or has removed its events. */
   | "NO_EVENTS"
   /** Its result is not there yet. */
@@ -99,6 +94,9 @@ const STATUSES: Partial<Record<RequestErrorCode, Status>> = {
   ATTACHMENT: 400,
   ARGUMENTS: 400,
   UNKNOWN_VALUE: 400,
+  WRONG_ANSWER: 400,
+  ALREADY_DECIDED: 409,
+  QUESTION_CHANGED: 409,
   CONTINUE: 409,
   IMAGE_IN_USE: 409,
   IMAGE_NOT_MADE: 422,

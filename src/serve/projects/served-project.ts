@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import type { Inbox } from "../../approval/inbox.ts";
+import { type Approver, unasked } from "../../approval/approver.ts";
 import { loadProject, type Project } from "../../declarations/project.ts";
 import type { FleetPlace } from "../../operations/fleets.ts";
 import type { Machine } from "../../operations/machine.ts";
@@ -11,6 +11,11 @@ type EmitIn = (
   event: RunEvent,
   of: { readonly project: string; readonly declares: (worker: string) => boolean },
 ) => void;
+
+/** A service has nobody of its own to ask. */
+const ASKS_IN_THE_INBOX: Approver = {
+  decide: async () => unasked("the project answers questions only where they come up (approval.inbox: closed)"),
+};
 
 /** The project as its files were, ready to run; several runs use it at once. */
 interface Opened {
@@ -29,20 +34,24 @@ export class ServedProject implements AsyncDisposable {
   readonly dir: string;
   readonly place: FleetPlace;
   readonly #machine: Machine;
-  readonly #inbox: Inbox;
+  readonly #onWaiting: (question: string) => void;
   readonly #emit: EmitIn;
   #current: Opened | null = null;
   readonly #closing = new Set<Promise<unknown>>();
 
   constructor(
     at: { readonly name: string; readonly dir: string },
-    { machine, inbox, emit }: { readonly machine: Machine; readonly inbox: Inbox; readonly emit: EmitIn },
+    {
+      machine,
+      emit,
+      onWaiting,
+    }: { readonly machine: Machine; readonly emit: EmitIn; readonly onWaiting: (question: string) => void },
   ) {
     this.name = at.name;
     this.dir = at.dir;
     this.place = { ...machine, projectDir: at.dir };
     this.#machine = machine;
-    this.#inbox = inbox;
+    this.#onWaiting = onWaiting;
     this.#emit = emit;
   }
 
@@ -82,10 +91,10 @@ export class ServedProject implements AsyncDisposable {
     if (current !== null && isDeepStrictEqual(current.project, project)) return current;
     if (current !== null) this.#retire(current);
     const { stateDir, engineEnv } = this.#machine;
-    const person = this.#inbox.approver(this.name, project.approval.timeoutMs);
+    const asking = { person: ASKS_IN_THE_INBOX, asksElsewhere: true, onWaiting: this.#onWaiting };
     const of = { project: this.name, declares: (worker: string) => project.workers.has(worker) };
     const emit: Emit = (event) => this.#emit(event, of);
-    const corral = openCorralFor(project, { stateDir, engineEnv, person, emit });
+    const corral = openCorralFor(project, { stateDir, engineEnv, ...asking, emit });
     // Whoever uses it gets the error.
     corral.catch(() => {});
     this.#current = { project, corral, users: 0, isOld: false };

@@ -1,0 +1,137 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { BOARD_ANSWERS, type BoardAnswer } from "../../approval/board.ts";
+import { type Approval, decideApproval, listApprovals, showApproval } from "../../operations/approvals.ts";
+import { printableLine } from "../../operations/wording/printable.ts";
+import { EVERYTHING, questionText, shortQuestion } from "../../operations/wording/question-text.ts";
+import { userName } from "../../platform/user-name.ts";
+import { stateDirFrom } from "../../state/state-dir.ts";
+import { UsageError } from "../terminal/arguments.ts";
+import { EXIT } from "../terminal/exit-status.ts";
+import { colorsFor, printJson, printList, say, type Terminal } from "../terminal/terminal.ts";
+
+const DEFAULT_COLUMNS = 80;
+/** How often a question is looked at while a person reads it: another one may answer it. */
+const LOOK_MS = 500;
+
+interface JsonOption {
+  readonly json?: boolean;
+}
+
+/** `corral approvals ls`. Needs no Engine. */
+export async function listVerb(
+  options: JsonOption & { readonly decided?: boolean },
+  terminal: Terminal,
+): Promise<number> {
+  const state = options.decided ? "decided" : "waiting";
+  const approvals = await listApprovals(stateDirFrom(terminal.env), { state });
+  const asked = ({ id, question, project }: Approval) => [id, question.worker, shortQuestion(question), project];
+  printList(terminal, options.json, approvals, {
+    head: ["ID", "WORKER", "ASKS TO", "PROJECT", ...(options.decided ? ["OUTCOME", "BY", "DECIDED"] : ["SINCE"])],
+    rowOf(one) {
+      const end = options.decided ? [one.outcome ?? "", one.by ?? "-", one.decidedAt ?? ""] : [one.askedAt];
+      return [...asked(one), ...end].map((cell) => printableLine(cell));
+    },
+    none: options.decided ? "No question was decided." : "No question waits.",
+  });
+  return 0;
+}
+
+/** `corral approvals show`. */
+export async function showVerb(id: string, options: JsonOption, terminal: Terminal): Promise<number> {
+  const approval = await showApproval(stateDirFrom(terminal.env), id);
+  if (options.json) printJson(terminal, approval);
+  else terminal.stdout.write(`${textOf(approval, terminal)}\n`);
+  return 0;
+}
+
+/** `corral approvals decide`. The decision is about what was read here. */
+export async function decideVerb(
+  asked: string,
+  rawAnswer: string | undefined,
+  options: JsonOption & { readonly digest?: string; readonly directory?: string },
+  terminal: Terminal,
+): Promise<number> {
+  const stateDir = stateDirFrom(terminal.env);
+  const given = rawAnswer === undefined ? null : answerFrom(rawAnswer);
+  const approval = await showApproval(stateDir, asked);
+  const answer = given ?? (approval.state === "waiting" ? await answered(approval, stateDir, terminal) : "no");
+  if (answer === null) return EXIT.cancelled;
+  const { digest = approval.digest, directory } = options;
+  const how = { answer, digest, by: userName(), via: "command", ...(directory === undefined ? {} : { directory }) };
+  const decided = await decideApproval(stateDir, approval.id, how as Parameters<typeof decideApproval>[2]);
+  if (options.json) printJson(terminal, decided);
+  else say(terminal, `Question ${decided.id} is decided: ${endText(decided)}.`);
+  return 0;
+}
+
+function answerFrom(raw: string): BoardAnswer {
+  const answer = BOARD_ANSWERS.find((one) => one === raw);
+  if (answer === undefined)
+    throw new UsageError(`the answer is ${BOARD_ANSWERS.join(", ")}, not ${JSON.stringify(raw)}`);
+  return answer;
+}
+
+/** Null: the person left without an answer. A question that another one decides meanwhile is no question any more. */
+async function answered(approval: Approval, stateDir: string, terminal: Terminal): Promise<BoardAnswer | null> {
+  const { stdin, stderr, env } = terminal;
+  if (!stdin.isTTY || !stderr.isTTY)
+    throw new UsageError(`say the answer, since there is no terminal: ${approval.answers.join(", ")}`);
+  const { isCancel, select } = await import("@clack/prompts");
+  const { above, message } = textsOf(approval, terminal, colorsFor(stderr, env));
+  for (const line of above) stderr.write(`${line}\n`);
+  const over = new AbortController();
+  const left = new AbortController();
+  const watching = decidedElsewhere(approval.id, stateDir, left.signal).then((isIt) => isIt && over.abort());
+  try {
+    const answer = await select<BoardAnswer>({
+      ...{ message, initialValue: "no", input: stdin, output: stderr, signal: over.signal },
+      options: [...approval.answers].reverse().map((value) => ({ value, label: LABELS[value] })),
+    });
+    if (over.signal.aborted) return "no";
+    return isCancel(answer) ? null : answer;
+  } finally {
+    left.abort();
+    await watching;
+  }
+}
+
+const LABELS: Readonly<Record<BoardAnswer, string>> = {
+  no: "No",
+  once: "Yes, once",
+  tree: "Yes, for this run and all that it calls",
+};
+
+async function decidedElsewhere(id: string, stateDir: string, signal: AbortSignal): Promise<boolean> {
+  while (!signal.aborted) {
+    await sleep(LOOK_MS, undefined, { signal }).catch(() => {});
+    if (signal.aborted) return false;
+    if ((await showApproval(stateDir, id).catch(() => null))?.state !== "waiting") return true;
+  }
+  return false;
+}
+
+function textOf(approval: Approval, terminal: Terminal): string {
+  const { id, project, askedAt, digest, state, answers } = approval;
+  const { above, message } = textsOf(approval, terminal, colorsFor(terminal.stdout, terminal.env));
+  const end =
+    state === "decided"
+      ? `Decided: ${endText(approval)} (${approval.decidedAt})`
+      : `Answer with \`corral approvals decide ${id}\`: ${answers.join(", ")}`;
+  const about = [`Question ${id} of ${printableLine(project, 200)}, since ${askedAt}`, `digest ${digest}`];
+  return [...about, ...above, message, end].join("\n");
+}
+
+function textsOf({ question }: Approval, { stderr }: Terminal, colors: ReturnType<typeof colorsFor>) {
+  return questionText(question, stderr.columns || DEFAULT_COLUMNS, colors, EVERYTHING);
+}
+
+function endText({ outcome, scope, directory, by, via }: Approval): string {
+  const who = printableLine(by ?? "nobody", 100);
+  if (outcome === "timed_out") return "no answer came in time";
+  if (outcome === "withdrawn") return "no run waits for the answer any more";
+  const where = { terminal: "at the terminal", command: "with corral approvals", service: "through the service" };
+  const place = via === null || !(via in where) ? "" : `, ${where[via as keyof typeof where]}`;
+  if (outcome === "denied") return `${who} denied it${place}`;
+  const how = scope === "once" ? "once" : scope === "tree" ? "for this tree of runs" : "for the session";
+  return `${who} approved it ${how}${directory === null ? "" : ` (${printableLine(directory, 200)})`}${place}`;
+}

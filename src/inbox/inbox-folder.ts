@@ -1,0 +1,204 @@
+import { randomBytes } from "node:crypto";
+import fs, { constants } from "node:fs";
+import { basename, join } from "node:path";
+import { hasCode, nullFor } from "../platform/errno.ts";
+import { openRegularNow } from "../platform/open-regular.ts";
+import { formatOwner, isDead, type Owner, parseOwner } from "../state/owner.ts";
+import { projectMark } from "../state/state-paths.ts";
+import {
+  digestOf,
+  type PostedQuestion,
+  type QuestionEnd,
+  type QuestionFile,
+  type StoredQuestion,
+  sealedText,
+  unsealedText,
+} from "./records.ts";
+
+/** Questions of one project that may wait. */
+const MAX_WAITING = 1000;
+/** Of one question, with its diff, in JSON. One that is larger is only asked where it came up. */
+const MAX_QUESTION_BYTES = 8 * 1024 ** 2;
+const MAX_END_BYTES = 64 * 1024;
+/** Decided questions that are kept, to say who decided and what was shown; the oldest are removed. */
+const MAX_DECIDED = 500;
+const MAX_DECIDED_BYTES = 128 * 1024 ** 2;
+/** So many more may be there before any is removed. */
+const PRUNE_EVERY = 50;
+/** Entries of the folder that are looked at. */
+const MAX_ENTRIES = 10_000;
+/** A draft is there for a moment, unless its process was killed. */
+const DRAFT_MS = 60_000;
+
+const QUESTION = /^([0-9a-f]{12})\.question$/;
+const END = /^([0-9a-f]{12})\.end$/;
+const DRAFT = /^draft\.[0-9a-f]{16}$/;
+
+export interface InboxPlace {
+  /** Named by the mark of the project. */
+  readonly dir: string;
+  /** See `loadSealKey`. */
+  readonly key: Buffer;
+  readonly self: Owner;
+}
+
+/**
+ * The questions of one project, as files that every process of this user can read. A question ends by a second file, whose name
+ * is given to it with one link: of several processes that decide at once, one succeeds. Both files are complete from their
+ * first moment, and sealed. All is done at once, so that nothing comes between looking and deciding.
+ */
+export class InboxFolder {
+  readonly #place: InboxPlace;
+
+  constructor(place: InboxPlace) {
+    this.#place = place;
+  }
+
+  get path(): string {
+    return this.#place.dir;
+  }
+
+  /** Makes the folder if it is missing. Throws if it is anything else than a folder of this user alone. */
+  make(): void {
+    const { dir } = this.#place;
+    fs.mkdirSync(dir, { recursive: true, mode: 0o700 });
+    const { uid, mode, isDir } = statOf(dir);
+    if (!isDir || uid !== process.geteuid?.() || (mode & 0o077) !== 0)
+      throw new Error(`${dir} must be a directory of your own with mode 0700; remove it`);
+  }
+
+  /** Null if the project has too many questions that wait, or if this one is too large. */
+  post(asked: Omit<PostedQuestion, "id" | "digest">): PostedQuestion | null {
+    const names = this.#names();
+    if (names.waiting.length >= MAX_WAITING) return null;
+    if (names.ended.length > MAX_DECIDED + PRUNE_EVERY) this.#prune();
+    const id = randomBytes(6).toString("hex");
+    const posted = { ...asked, id, digest: digestOf(id, asked.question) };
+    const text = sealedText(this.#place.key, "question", id, { ...posted, owner: formatOwner(this.#place.self) });
+    if (Buffer.byteLength(text) > MAX_QUESTION_BYTES || !this.#give(`${id}.question`, text)) return null;
+    return posted;
+  }
+
+  /** Ends a question; false if it has ended already. */
+  end(id: string, end: QuestionEnd): boolean {
+    return this.#give(`${id}.end`, sealedText(this.#place.key, "end", id, end));
+  }
+
+  /** Null: it waits. Undefined: what is there was not written by Corral. */
+  endOf(id: string): QuestionEnd | null | undefined {
+    const text = this.#read(`${id}.end`, MAX_END_BYTES);
+    return text === null ? null : (unsealedText(this.#place.key, "end", id, text) ?? undefined);
+  }
+
+  /** Null if there is none, or if it cannot be trusted. One whose process has ended is withdrawn now. */
+  find(id: string): StoredQuestion | null {
+    const text = this.#read(`${id}.question`, MAX_QUESTION_BYTES);
+    const file = text === null ? null : unsealedText(this.#place.key, "question", id, text);
+    if (file === null || file.digest !== digestOf(id, file.question)) return null;
+    if (projectMark(file.project) !== basename(this.#place.dir)) return null;
+    const { owner, ...posted } = file;
+    const end = this.endOf(id);
+    if (end === undefined) return null;
+    if (end !== null || !this.#isDead(owner)) return { ...posted, end };
+    this.end(id, withdrawn(file));
+    return { ...posted, end: this.endOf(id) ?? null };
+  }
+
+  /** The ids of those that wait; some of them may be of processes that have ended. */
+  waiting(): readonly string[] {
+    return this.#names().waiting;
+  }
+
+  /** The ids of those that have ended, the newest first. */
+  ended(): readonly string[] {
+    return this.#byEnd().map(({ id }) => id);
+  }
+
+  /** Ends what was asked by processes that have ended, and removes what is too much. */
+  tidy(): void {
+    for (const id of this.waiting()) this.find(id);
+    this.#prune();
+  }
+
+  #prune(): void {
+    let bytes = 0;
+    for (const [index, one] of this.#byEnd().entries()) {
+      bytes += one.bytes;
+      if (index < MAX_DECIDED && bytes <= MAX_DECIDED_BYTES) continue;
+      // A question without its end would seem to wait.
+      for (const name of [`${one.id}.question`, `${one.id}.end`])
+        fs.rmSync(join(this.#place.dir, name), { force: true });
+    }
+    for (const name of this.#entries().filter((one) => DRAFT.test(one))) {
+      const path = join(this.#place.dir, name);
+      const { mtimeMs = Date.now() } = fs.lstatSync(path, { throwIfNoEntry: false }) ?? {};
+      if (Date.now() - mtimeMs > DRAFT_MS) fs.rmSync(path, { force: true });
+    }
+  }
+
+  #byEnd(): { readonly id: string; readonly bytes: number }[] {
+    const found = this.#names().ended.flatMap((id) => {
+      const end = fs.lstatSync(join(this.#place.dir, `${id}.end`), { throwIfNoEntry: false });
+      const question = fs.lstatSync(join(this.#place.dir, `${id}.question`), { throwIfNoEntry: false });
+      return end === undefined ? [] : [{ id, bytes: end.size + (question?.size ?? 0), at: end.mtimeMs }];
+    });
+    return found.sort((a, b) => b.at - a.at);
+  }
+
+  #names(): { readonly waiting: readonly string[]; readonly ended: readonly string[] } {
+    const entries = this.#entries();
+    const ended = entries.flatMap((name) => END.exec(name)?.[1] ?? []);
+    const over = new Set(ended);
+    const asked = entries.flatMap((name) => QUESTION.exec(name)?.[1] ?? []);
+    return { waiting: asked.filter((id) => !over.has(id)), ended };
+  }
+
+  #entries(): readonly string[] {
+    try {
+      return fs.readdirSync(this.#place.dir).slice(0, MAX_ENTRIES);
+    } catch (error) {
+      return nullFor("ENOENT")(error) ?? [];
+    }
+  }
+
+  #isDead(owner: string): boolean {
+    const parsed = parseOwner(owner);
+    return parsed === null || isDead(parsed, this.#place.self);
+  }
+
+  /** Null: there is none, or nothing that Corral would have written there. */
+  #read(name: string, maxBytes: number): string | null {
+    try {
+      using file = openRegularNow(join(this.#place.dir, name), constants.O_RDONLY);
+      return file.size > maxBytes ? "" : fs.readFileSync(file.fd, "utf8");
+    } catch (error) {
+      if (hasCode(error, "ENOENT")) return null;
+      // A link, a folder or a device: an end that cannot be read must not count as none.
+      return "";
+    }
+  }
+
+  /** A file that is complete under its name; false if the name is taken. */
+  #give(name: string, text: string): boolean {
+    const draft = join(this.#place.dir, `draft.${randomBytes(8).toString("hex")}`);
+    fs.writeFileSync(draft, text, { mode: 0o600, flag: "wx" });
+    try {
+      fs.linkSync(draft, join(this.#place.dir, name));
+      return true;
+    } catch (error) {
+      return nullFor("EEXIST")(error) ?? false;
+    } finally {
+      fs.rmSync(draft, { force: true });
+    }
+  }
+}
+
+export function withdrawn({ digest }: Pick<QuestionFile, "digest">): QuestionEnd {
+  const decidedAt = new Date().toISOString();
+  return { digest, decidedAt, outcome: "withdrawn", scope: null, directory: null, by: null, via: null };
+}
+
+function statOf(dir: string) {
+  const found = fs.lstatSync(dir);
+  return { uid: found.uid, mode: found.mode, isDir: found.isDirectory() };
+}

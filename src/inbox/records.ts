@@ -1,0 +1,75 @@
+import { createHash, createHmac, timingSafeEqual } from "node:crypto";
+import type { ApprovalScope, Decision } from "../approval/approver.ts";
+import type { AskedAt, BoardAnswer } from "../approval/board.ts";
+import type { Question } from "../approval/question.ts";
+
+/** A question in the inbox, as the process that asks it has written it. It is never changed. */
+export interface PostedQuestion {
+  /** 12 hex digits. */
+  readonly id: string;
+  /** The folder of the project: absolute, without symbolic links. */
+  readonly project: string;
+  /** Of everything that is shown: a decision names it. */
+  readonly digest: string;
+  /** ISO 8601. */
+  readonly askedAt: string;
+  /** Where else it is asked; `board`: nowhere. */
+  readonly at: AskedAt;
+  readonly answers: readonly BoardAnswer[];
+  readonly question: Question;
+}
+
+/** How a question has ended. It is written once, and never changed. */
+export interface QuestionEnd {
+  readonly digest: string;
+  /** ISO 8601. */
+  readonly decidedAt: string;
+  readonly outcome: Decision["outcome"] | "withdrawn";
+  readonly scope: ApprovalScope | null;
+  /** For a grant: the directory that was chosen in place of the requested one. */
+  readonly directory: string | null;
+  /** Null: nobody; no answer came in time, or nothing waits for it any more. */
+  readonly by: string | null;
+  /** Where it was decided: where it was asked, with `corral approvals`, or by a client of the service. */
+  readonly via: Exclude<AskedAt, "board"> | "command" | "service" | null;
+}
+
+export interface StoredQuestion extends PostedQuestion {
+  /** Null: it waits. */
+  readonly end: QuestionEnd | null;
+}
+
+/** Of one question, and not of another one that shows the same. */
+export function digestOf(id: string, question: Question): string {
+  return createHash("sha256")
+    .update(`${id}\n${JSON.stringify(question)}`)
+    .digest("hex");
+}
+
+/** Names the owner for those who look whether it is alive. */
+export interface QuestionFile extends PostedQuestion {
+  readonly owner: string;
+}
+
+type Kind = "question" | "end";
+
+/** What a file of the inbox holds. The seal is for this kind and this id: no file can take the place of another one. */
+export function sealedText(key: Buffer, kind: Kind, id: string, value: QuestionFile | QuestionEnd): string {
+  const json = JSON.stringify(value);
+  return `${sealOf(key, kind, id, json)}\n${json}\n`;
+}
+
+/** Null: not exactly what a process with this key has written. */
+export function unsealedText(key: Buffer, kind: "question", id: string, text: string): QuestionFile | null;
+export function unsealedText(key: Buffer, kind: "end", id: string, text: string): QuestionEnd | null;
+export function unsealedText(key: Buffer, kind: Kind, id: string, text: string): QuestionFile | QuestionEnd | null {
+  const [, seal = "", json = ""] = /^([0-9a-f]{64})\n(.*)\n$/.exec(text) ?? [];
+  const expected = Buffer.from(sealOf(key, kind, id, json));
+  const given = Buffer.from(seal);
+  if (given.length !== expected.length || !timingSafeEqual(given, expected)) return null;
+  return JSON.parse(json) as QuestionFile | QuestionEnd;
+}
+
+function sealOf(key: Buffer, kind: Kind, id: string, json: string): string {
+  return createHmac("sha256", key).update(`inbox\0${kind}\0${id}\0${json}`).digest("hex");
+}

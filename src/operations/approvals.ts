@@ -1,0 +1,161 @@
+import { join } from "node:path";
+import type { BoardAnswer } from "../approval/board.ts";
+import { InboxFolder } from "../inbox/inbox-folder.ts";
+import { inboxFolders } from "../inbox/inbox-folders.ts";
+import type { PostedQuestion, QuestionEnd, StoredQuestion } from "../inbox/records.ts";
+import { currentOwner, loadSealKey } from "../state/owner.ts";
+import { projectMark, statePaths } from "../state/state-paths.ts";
+import { chosenId } from "./chosen-id.ts";
+import { RequestError } from "./request-error.ts";
+import { printableLine } from "./wording/printable.ts";
+
+/** A question of the inbox, and how it was decided. */
+export interface Approval extends PostedQuestion {
+  readonly state: "waiting" | "decided";
+  readonly decidedAt: string | null;
+  readonly outcome: QuestionEnd["outcome"] | null;
+  readonly scope: QuestionEnd["scope"];
+  readonly directory: string | null;
+  /** Null: nobody; no answer came in time, or nothing waits for it any more. */
+  readonly by: string | null;
+  readonly via: QuestionEnd["via"];
+}
+
+export interface ApprovalAnswer {
+  readonly answer: BoardAnswer;
+  /** Of what was shown to the one who decides; absent: of what is there. */
+  readonly digest?: string;
+  /** For a grant: one of `wider`, in place of the requested directory. */
+  readonly directory?: string;
+  readonly by: string;
+  readonly via: "command" | "service" | "program";
+}
+
+export interface ApprovalFilter {
+  readonly state: Approval["state"];
+  /** Folders of projects; absent: all projects of the state directory. */
+  readonly projects?: readonly string[];
+  /** Of each project. */
+  readonly limit?: number;
+}
+
+const MAX_LISTED = 1000;
+
+/** Those that wait, the oldest first; or those that were decided, the newest first. */
+export async function listApprovals(
+  stateDir: string,
+  { state, projects, limit = MAX_LISTED }: ApprovalFilter,
+): Promise<Approval[]> {
+  const found: Approval[] = [];
+  for (const folder of await foldersOf(stateDir, projects)) {
+    const ids = state === "waiting" ? folder.waiting() : folder.ended().slice(0, limit);
+    for (const id of ids) {
+      const stored = folder.find(id);
+      if (stored !== null && (stored.end === null) === (state === "waiting")) found.push(approvalOf(stored));
+    }
+  }
+  if (state === "waiting") return found.sort(byTime(({ askedAt }) => askedAt)).slice(0, limit);
+  return found
+    .sort(byTime(({ decidedAt }) => decidedAt ?? ""))
+    .reverse()
+    .slice(0, limit);
+}
+
+/** `asked`: its id, a beginning of it, or `latest` of those that wait. @throws RequestError UNKNOWN_APPROVAL, AMBIGUOUS_ID */
+export async function showApproval(stateDir: string, asked: string, projects?: readonly string[]): Promise<Approval> {
+  return approvalOf((await found(stateDir, asked, projects)).stored);
+}
+
+/**
+ * Decides on a question as it was shown, for the process that asks it. The first decision counts.
+ *
+ * @throws RequestError UNKNOWN_APPROVAL, AMBIGUOUS_ID, ALREADY_DECIDED, QUESTION_CHANGED, WRONG_ANSWER
+ */
+export async function decideApproval(
+  stateDir: string,
+  asked: string,
+  { answer, digest, directory, by, via }: ApprovalAnswer,
+  projects?: readonly string[],
+): Promise<Approval> {
+  const { folder, stored } = await found(stateDir, asked, projects);
+  const { id, question, answers } = stored;
+  if (stored.end !== null) throw decidedError(stored);
+  if (digest !== undefined && digest !== stored.digest)
+    throw new RequestError("QUESTION_CHANGED", id, "the digest is not that of this question: look at it again");
+  if (!answers.includes(answer)) throw wrongAnswer(stored, answer);
+  const isOffered = directory === undefined || directory === question.directory || question.wider?.includes(directory);
+  if (!isOffered || (directory !== undefined && answer === "no"))
+    throw new RequestError("WRONG_ANSWER", id, "the directory is none of those that can be granted: see `wider`");
+  const end: QuestionEnd = {
+    ...{ digest: stored.digest, decidedAt: new Date().toISOString() },
+    ...(answer === "no"
+      ? { outcome: "denied" as const, scope: null, directory: null }
+      : { outcome: "approved" as const, scope: answer, directory: directory ?? null }),
+    ...{ by, via },
+  };
+  if (!folder.end(id, end)) throw decidedError(folder.find(id) ?? stored);
+  return approvalOf({ ...stored, end });
+}
+
+async function foldersOf(stateDir: string, projects: readonly string[] | undefined): Promise<InboxFolder[]> {
+  const { inbox } = statePaths(stateDir);
+  const there = inboxFolders(inbox);
+  const marks = projects?.map(projectMark).filter((mark) => there.includes(mark)) ?? there;
+  if (marks.length === 0) return [];
+  const [key, self] = [await loadSealKey(stateDir), currentOwner()];
+  return marks.map((mark) => new InboxFolder({ dir: join(inbox, mark), key, self }));
+}
+
+const WHOLE_ID = /^[0-9a-f]{12}$/;
+
+async function found(stateDir: string, asked: string, projects: readonly string[] | undefined) {
+  const folders = await foldersOf(stateDir, projects);
+  const unknown = () => new RequestError("UNKNOWN_APPROVAL", asked, `there is no question ${printableLine(asked, 80)}`);
+  const id = WHOLE_ID.test(asked) ? asked : chosenId(asked, await known(stateDir, folders, projects), unknown);
+  for (const folder of folders) {
+    const stored = folder.find(id);
+    if (stored !== null) return { folder, stored };
+  }
+  throw unknown();
+}
+
+/** The newest first; those that wait come before all that do not. */
+async function known(stateDir: string, folders: readonly InboxFolder[], projects: readonly string[] | undefined) {
+  const filter = projects === undefined ? {} : { projects };
+  const waiting = (await listApprovals(stateDir, { state: "waiting", ...filter })).toReversed();
+  const ended = folders.flatMap((folder) => folder.ended().map((id) => ({ id, about: "decided" })));
+  return [...waiting.map(({ id, question, askedAt }) => ({ id, about: `${question.worker}, ${askedAt}` })), ...ended];
+}
+
+function decidedError({ id, end }: StoredQuestion): RequestError {
+  const { outcome = "decided", by = null, decidedAt = "" } = end ?? {};
+  const text = {
+    approved: `${by} approved it`,
+    denied: `${by} denied it`,
+    timed_out: "no answer came in time",
+    withdrawn: "no run waits for the answer any more",
+    decided: "another one decided on it",
+  }[outcome];
+  return new RequestError(
+    "ALREADY_DECIDED",
+    id,
+    `question ${id} is decided: ${printableLine(text, 200)} (${decidedAt})`,
+  );
+}
+
+function wrongAnswer({ id, answers }: StoredQuestion, answer: BoardAnswer): RequestError {
+  const why =
+    answer === "once"
+      ? "`once` would have no effect: nothing is done with the answer now"
+      : "nothing of this question can be remembered";
+  return new RequestError("WRONG_ANSWER", id, `${why}; the answers are: ${answers.join(", ")}`);
+}
+
+function approvalOf({ end, ...posted }: StoredQuestion): Approval {
+  const { decidedAt = null, outcome = null, scope = null, directory = null, by = null, via = null } = end ?? {};
+  return { ...posted, state: end === null ? "waiting" : "decided", decidedAt, outcome, scope, directory, by, via };
+}
+
+function byTime(timeOf: (approval: Approval) => string) {
+  return (a: Approval, b: Approval) => (timeOf(a) < timeOf(b) ? -1 : timeOf(a) > timeOf(b) ? 1 : 0);
+}

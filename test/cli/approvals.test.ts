@@ -1,0 +1,139 @@
+import { mkdir, readdir, readFile, utimes, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterEach, describe, expect, it } from "vitest";
+import { type CliProject, cliProject, sh } from "./cli-project.ts";
+
+let project: CliProject | null = null;
+afterEach(async () => {
+  await project?.[Symbol.asyncDispose]();
+  project = null;
+});
+
+async function open(approval: object = {}): Promise<CliProject> {
+  project = await cliProject({
+    yaml: {
+      version: 1,
+      sandbox: { paths: { out: { root: "out", mode: "rw", stage: true } } },
+      approval: { timeout: "60s", ...approval },
+    },
+    workers: {
+      asks: {
+        image: "corral/base",
+        command: sh("cat > /out/$(cat /proc/sys/kernel/random/uuid)"),
+        sandbox: { inherit: true },
+      },
+    },
+    folders: ["out"],
+  });
+  return project;
+}
+const listed = async (p: CliProject, ...more: string[]) =>
+  JSON.parse((await p.corral(["approvals", "ls", "--json", ...more])).stdout) as { id: string; digest: string }[];
+const waiting = async (p: CliProject, count = 1) => {
+  await expect.poll(() => listed(p), { timeout: 20_000 }).toHaveLength(count);
+  return await listed(p);
+};
+
+describe("corral approvals", () => {
+  it("shows what waits, decides on it as it was shown, and keeps who decided", async () => {
+    const p = await open();
+    expect(await p.corral(["approvals"])).toMatchObject({ status: 0, stderr: "No question waits.\n" });
+    expect(await readdir(p.stateDir)).not.toContain("inbox");
+    const running = p.start(["run", "asks", "--ask-elsewhere"], { stdin: "text\n" });
+    const [{ id = "", digest = "" } = {}] = await waiting(p);
+    expect((await p.corral(["approvals"])).stdout).toMatch(new RegExp(`^ID .*\n${id}  asks +write in /out/`));
+    const { stdout } = await p.corral(["approvals", "show", id.slice(0, 6)]);
+    expect(stdout).toContain("create /out/");
+    expect(stdout).toContain(digest);
+    const wrong = await p.corral(["approvals", "decide", id, "once", "--digest", "0".repeat(64), "--json"]);
+    expect(wrong).toMatchObject({ status: 1, stdout: expect.stringContaining("QUESTION_CHANGED") });
+    expect((await p.corral(["approvals", "decide", id, "yes"])).status).toBe(2);
+    // There is no terminal.
+    expect((await p.corral(["approvals", "decide", id])).status).toBe(2);
+    expect(await p.corral(["approvals", "decide", id, "once", "--digest", digest])).toMatchObject({ status: 0 });
+    expect(await running.ended).toMatchObject({
+      status: 0,
+      stderr: expect.stringContaining(`Answer with: corral approvals decide ${id}`),
+    });
+    const again = await p.corral(["approvals", "decide", "latest", "no", "--json"]);
+    expect(again).toMatchObject({ status: 1, stdout: expect.stringContaining("ALREADY_DECIDED") });
+    expect((await p.corral(["approvals", "ls", "--decided"])).stdout).toMatch(/approved +\S+ +20/);
+    const { stdout: trail } = await p.corral(["audit", "--json"]);
+    expect(trail).toMatch(/"outcome":"approved".*with `corral approvals`.*"by":"\w+"/);
+    expect(await p.corral(["approvals", "show", "../../x"])).toMatchObject({ status: 2 });
+  });
+
+  it("decides on items of a fleet, each once", async () => {
+    const p = await open();
+    await mkdir(join(p.dir, "in"));
+    for (const name of ["a", "b", "c"]) await writeFile(join(p.dir, "in", name), name);
+    const args = [
+      "map",
+      "asks",
+      "--over",
+      "in/*",
+      "--input",
+      '{"of":"{name}"}',
+      "--ask-elsewhere",
+      "--concurrency",
+      "3",
+    ];
+    const running = p.start(args);
+    for (const { id } of await waiting(p, 3)) await p.corral(["approvals", "decide", id, "once"]);
+    expect(await running.ended).toMatchObject({ status: 0 });
+    expect(await readdir(join(p.dir, "out"))).toHaveLength(3);
+    expect(await listed(p, "--decided")).toHaveLength(3);
+  });
+
+  it("has nothing of a command that nobody can be asked, and that says nothing else", async () => {
+    const p = await open();
+    expect(await p.built(["run", "asks"])).toMatchObject({
+      ...{ status: 126, stderr: expect.stringContaining("there is no terminal for the question") },
+    });
+    expect(await readdir(p.stateDir)).not.toContain("inbox");
+  });
+
+  it("has it if the project says so, until the time is over", async () => {
+    const p = await open({ inbox: "wait", timeout: "2s" });
+    const running = p.start(["run", "asks"]);
+    await waiting(p);
+    expect(await running.ended).toMatchObject({
+      status: 126,
+      stderr: expect.stringContaining("no answer came in time"),
+    });
+    expect(await listed(p, "--decided")).toMatchObject([{ outcome: "timed_out", by: null }]);
+  });
+
+  it("has nothing of a project whose inbox is closed, whatever the command says", async () => {
+    const p = await open({ inbox: "closed" });
+    expect(await p.built(["run", "asks", "--ask-elsewhere"])).toMatchObject({ status: 126 });
+    expect(await readdir(p.stateDir)).not.toContain("inbox");
+  });
+
+  it("withdraws a question when its command was interrupted or killed", async () => {
+    const p = await open();
+    for (const signal of ["SIGINT", "SIGKILL"] as const) {
+      const running = p.start(["run", "asks", "--ask-elsewhere"]);
+      const [{ id = "" } = {}] = await waiting(p);
+      running.child.kill(signal);
+      await running.ended;
+      expect(await listed(p)).toEqual([]);
+      expect((await p.corral(["approvals", "show", id])).stdout).toContain("no run waits for the answer any more");
+      expect((await p.corral(["approvals", "decide", id, "once"])).status).toBe(1);
+    }
+    expect(await readdir(join(p.dir, "out"))).toEqual([]);
+  });
+
+  it("is kept and removed like all else that Corral keeps", async () => {
+    const p = await open({ inbox: "wait", timeout: "1s" });
+    await p.built(["run", "asks"]);
+    const [mark = ""] = await readdir(join(p.stateDir, "inbox"));
+    const dir = join(p.stateDir, "inbox", mark);
+    const old = new Date(Date.now() - 2 * 86_400_000);
+    for (const name of await readdir(dir)) await utimes(join(dir, name), old, old);
+    const kinds = async () => JSON.parse((await p.corral(["gc", "--json", "--older-than", "1d"])).stdout) as unknown;
+    expect(JSON.stringify(await kinds())).toMatch(/"approvals".*\.question/);
+    expect(await listed(p, "--decided")).toEqual([]);
+    expect(await readFile(join(p.stateDir, "seal.key"))).toHaveLength(32);
+  });
+});
