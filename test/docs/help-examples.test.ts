@@ -12,6 +12,7 @@ const ELSEWHERE: readonly (readonly [RegExp, why: string])[] = [
   [/^claude |corral mcp /, "a server does not end: test/mcp/"],
   [/^corral run test --attach-tree/, "needs a repository: test/examples/ci.test.ts"],
   [/^corral (transcripts|grants) /, "needs an agent that runs: test/cli/agent.test.ts, test/cli/grants.test.ts"],
+  [/^corral approvals /, "needs a question that waits: test/cli/approvals.test.ts"],
   [/^corral shell /, "needs a terminal: test/cli/shell.test.ts"],
   [/\/data\/paper\.pdf/, "a path outside of the home directory"],
   [/^eval /, "for bash: test/cli/completion/"],
