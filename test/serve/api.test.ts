@@ -114,6 +114,20 @@ describe("what waits", () => {
     const { json } = await service.ask("GET", `/v1/changesets/${run}`);
     expect(json.diff).toContain("+new");
     expect(JSON.stringify(json)).not.toContain(project.dir);
+    const review = (await service.ask("GET", `/v1/changesets/${run}/review`)).json;
+    expect(review).toMatchObject({
+      id: run,
+      digest: json.digest,
+      project: json.project,
+      waiting: 3,
+      unfit: [],
+      notShown: 0,
+    });
+    expect(review.parts.map(({ path, lines }: { path: string; lines: string[] }) => [path, lines.at(-1)])).toEqual([
+      ["/out/new.txt", "+new"],
+      ["/out/dir/x", "+x"],
+    ]);
+    expect(JSON.stringify(review)).not.toContain(project.dir);
     const archive = await buffer(await service.open("GET", `/v1/changesets/${run}/files`));
     expect(await entriesOf(archive)).toEqual({ "out/dir": "", "out/dir/x": "x\n", "out/new.txt": "new\n" });
     const other = { digest: "0".repeat(64) };

@@ -38,6 +38,44 @@ const shown = z
     diff: z.string().describe("A unified diff with the files as they are now"),
   })
   .meta({ id: "Changeset" });
+const amount = { files: z.int(), added: z.int(), removed: z.int(), bytes: z.int() };
+const place = {
+  path: z.string(),
+  kind: z.enum(["create", "modify", "delete"]),
+  type: z.enum(["file", "directory", "link"]),
+};
+const review = z
+  .looseObject({
+    id: changesetId,
+    run: z.string(),
+    worker: z.string(),
+    project: projectName,
+    createdAt: time,
+    digest,
+    waiting: z.int().describe("How many changes can still be applied"),
+    total: z.object(amount),
+    parts: z
+      .array(
+        z
+          .looseObject({
+            ...place,
+            ...amount,
+            indexes: z.array(z.int()).describe("For `which` of apply"),
+            lines: z.array(z.string()).describe("A unified diff; no line has a control character"),
+            ruled: z
+              .looseObject({ outcome: z.string(), reason: z.string() })
+              .nullable()
+              .describe("What the project's rules decide; null: a user decides"),
+          })
+          .meta({ id: "ReviewedPart" }),
+      )
+      .describe("What a user decides on, in the order of applying"),
+    unfit: z
+      .array(z.looseObject({ ...place, index: z.int(), outcome: z.enum(["refused", "conflict"]), reason: z.string() }))
+      .describe("What cannot be applied now"),
+    notShown: z.int().describe("Changes beyond the limit of a diff"),
+  })
+  .meta({ id: "Review" });
 const inChangeset = z.strictObject({ changeset: changesetId });
 
 export function changesetRoutes({ projects, changesets }: Served): Route[] {
@@ -81,6 +119,22 @@ export function changesetRoutes({ projects, changesets }: Served): Route[] {
       async ({ params: { changeset } }) => {
         const found = await owned(changeset);
         return { status: 200, json: { ...found, diff: await changesets.diff(changeset) } };
+      },
+    ),
+    route(
+      {
+        method: "GET",
+        path: "/v1/changesets/{changeset}/review",
+        role: "read",
+        summary:
+          "Show what a changeset would do now, for a decision on each path: its diff, and what the project's rules decide.",
+        params: inChangeset,
+        answers: { 200: review },
+        faults: [404, 409, 422, 500],
+      },
+      async ({ params: { changeset } }) => {
+        const { run, createdAt, project } = await owned(changeset);
+        return { status: 200, json: { ...(await changesets.foresee(changeset)), run, createdAt, project } };
       },
     ),
     route(

@@ -92,7 +92,7 @@ export interface Question {
   readonly why?: string;
   readonly diff?: string;
   readonly lastingOnly?: boolean;
-  readonly to?: unknown;
+  readonly to?: string;
   readonly reaches?: readonly string[];
   readonly runs?: number;
 }
@@ -108,6 +108,9 @@ export interface Approval {
   readonly outcome: string | null;
   readonly scope: string | null;
   readonly by: string | null;
+  /** Where it was decided; absent in answers of older services. */
+  readonly via?: string | null;
+  readonly answers?: readonly ("once" | "tree" | "no")[];
 }
 
 export interface ListedChangeset {
@@ -118,6 +121,46 @@ export interface ListedChangeset {
   readonly createdAt: string;
   readonly applying: boolean;
   readonly counts: Readonly<Record<string, number>>;
+}
+
+interface ChangedPlace {
+  readonly path: string;
+  readonly kind: "create" | "modify" | "delete";
+  readonly type: "file" | "directory" | "link";
+}
+
+/** One path of a changeset, for a decision. */
+export interface ReviewedPart extends ChangedPlace {
+  readonly indexes: readonly number[];
+  readonly lines: readonly string[];
+  readonly added: number;
+  readonly removed: number;
+  readonly bytes: number;
+  readonly ruled: { readonly outcome: string; readonly reason: string } | null;
+}
+
+export interface Review {
+  readonly id: string;
+  readonly run: string;
+  readonly worker: string;
+  readonly project: string;
+  readonly createdAt: string;
+  readonly digest: string;
+  readonly waiting: number;
+  readonly total: { readonly files: number; readonly added: number; readonly removed: number; readonly bytes: number };
+  readonly parts: readonly ReviewedPart[];
+  readonly unfit: readonly (ChangedPlace & {
+    readonly index: number;
+    readonly outcome: string;
+    readonly reason: string;
+  })[];
+  readonly notShown: number;
+}
+
+export interface AppliedChangeset {
+  readonly id: string;
+  readonly changes: readonly { readonly path: string; readonly outcome: string; readonly reason: string | null }[];
+  readonly left: number;
 }
 
 export interface Fleet {

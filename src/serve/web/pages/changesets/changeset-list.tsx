@@ -1,0 +1,53 @@
+import type { ListedChangeset } from "../../api/shapes.ts";
+import { useNow, useResource } from "../../app/resource.ts";
+import { EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
+import { Table } from "../../components/table.tsx";
+import { Ago } from "../../components/time.tsx";
+import { Visible } from "../../components/visible.tsx";
+import { placeTo } from "../../routing/place.ts";
+import { countText, words } from "../../text/amounts.ts";
+
+const EVERY_MS = 3000;
+
+export function ChangesetList() {
+  const now = useNow();
+  const { data, error, reload } = useResource<{ changesets: readonly ListedChangeset[] }>("/v1/changesets", {
+    everyMs: EVERY_MS,
+  });
+  return (
+    <>
+      <h1>Changesets</h1>
+      {error === null ? null : <ErrorNote error={error} retry={reload} />}
+      {data === null && error === null ? <Loading what="changesets" /> : null}
+      {data === null ? null : data.changesets.length === 0 ? (
+        <EmptyState title="No changes wait to be applied.">
+          <p>
+            What a worker writes in a directory with <code>stage: true</code> waits here if its run failed, or if the
+            project asks before it applies. Until then the directory is as it was.
+          </p>
+        </EmptyState>
+      ) : (
+        <Table
+          label="Changesets"
+          rows={data.changesets}
+          keyOf={({ id }) => id}
+          linkOf={({ id }) => placeTo(["changesets", id])}
+          columns={[
+            { title: "Worker", kind: "main", cell: ({ worker }) => <Visible text={worker} max={80} /> },
+            { title: "Changes", cell: ({ counts, applying }) => (applying ? "being applied" : countsText(counts)) },
+            { title: "Project", isExtra: true, cell: ({ project }) => <Visible text={project} max={60} /> },
+            { title: "Made", kind: "number", cell: ({ createdAt }) => <Ago at={createdAt} now={now} /> },
+            { title: "Changeset", isExtra: true, cell: ({ id }) => <code>{id}</code> },
+          ]}
+        />
+      )}
+    </>
+  );
+}
+
+function countsText(counts: Readonly<Record<string, number>>): string {
+  return Object.entries(counts)
+    .filter(([, count]) => count > 0)
+    .map(([outcome, count]) => `${countText(count)} ${words(outcome)}`)
+    .join(", ");
+}

@@ -1,0 +1,174 @@
+import { useRef, useState } from "preact/hooks";
+import type { ApiError } from "../../api/client.ts";
+import type { Approval } from "../../api/shapes.ts";
+import { useApp, useMay, useShortcuts } from "../../app/context.ts";
+import type { PageProps } from "../../app/page-props.ts";
+import { useNow, useResource } from "../../app/resource.ts";
+import { StatusBadge } from "../../components/badge.tsx";
+import { EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
+import { Ago } from "../../components/time.tsx";
+import { Visible } from "../../components/visible.tsx";
+import { placeTo } from "../../routing/place.ts";
+import { type Answer, afterDecision, answersOf, deedOf, neighbour } from "./question-text.ts";
+import { QuestionView } from "./question-view.tsx";
+
+const EVERY_MS = 1500;
+/** A key that was meant for the question before is not taken for the next one. */
+const SETTLE_MS = 500;
+
+/**
+ * The questions that wait, or those that were decided. The one that is shown stays until the user leaves it: if another decides on it
+ * first, it says who. Its id is in the address.
+ */
+export function Inbox({ parts: [chosen], query }: PageProps) {
+  const isHistory = query.state === "decided";
+  const { client, notify } = useApp();
+  const may = useMay("decide");
+  const now = useNow();
+  const list = useResource<{ approvals: readonly Approval[] }>(
+    `/v1/approvals?state=${isHistory ? "decided" : "waiting"}`,
+    {
+      everyMs: EVERY_MS,
+    },
+  );
+  const approvals = list.data?.approvals ?? [];
+  const ids = approvals.map(({ id }) => id);
+  const id = chosen ?? ids[0] ?? null;
+  const listed = approvals.find((one) => one.id === id) ?? null;
+  // It is not in the list any more: how was it decided?
+  const single = useResource<Approval>(
+    listed === null && id !== null && list.data !== null ? `/v1/approvals/${encodeURIComponent(id)}` : null,
+  );
+  const shown = listed ?? single.data;
+  const [directory, setDirectory] = useState<string | null>(null);
+  const shownSince = useRef({ id: "", at: 0 });
+  if (shown !== null && shownSince.current.id !== shown.id) {
+    shownSince.current = { id: shown.id, at: performance.now() };
+    if (directory !== null) setDirectory(null);
+  }
+  const go = (to: string | null): void => {
+    location.hash = placeTo(to === null ? ["inbox"] : ["inbox", to], isHistory ? { state: "decided" } : {});
+  };
+  const mayNow = may && shown?.state === "waiting";
+  const decide = async (answer: Answer): Promise<void> => {
+    if (shown === null || !mayNow || !answersOf(shown).includes(answer)) return;
+    if (performance.now() - shownSince.current.at < SETTLE_MS)
+      return notify("This question was shown just now: press again.", "bad");
+    const next = afterDecision(ids, shown.id);
+    const body = { answer, digest: shown.digest, ...(directory === null || answer === "no" ? {} : { directory }) };
+    try {
+      await client.post(`/v1/approvals/${shown.id}/decision`, body);
+      notify(
+        `${answer === "no" ? "Denied" : answer === "tree" ? "Allowed for this tree" : "Allowed once"}: ${shown.question.worker}`,
+      );
+      go(next);
+    } catch (fault) {
+      const { code, message } = fault as ApiError;
+      if (code !== "ALREADY_DECIDED") return notify(message, "bad");
+      const { by, outcome } = await client.get<Approval>(`/v1/approvals/${shown.id}`);
+      notify(
+        by === null ? "Nothing waits for this answer any more." : `${by} was faster: ${outcome ?? "decided"}.`,
+        "bad",
+      );
+      go(shown.id);
+    } finally {
+      list.reload();
+    }
+  };
+  useShortcuts("Inbox", [
+    { keys: "j", does: "Show the next question", act: () => go(neighbour(ids, id, 1)) },
+    { keys: "k", does: "Show the question before", act: () => go(neighbour(ids, id, -1)) },
+    {
+      keys: "h",
+      does: isHistory ? "Show what waits" : "Show what was decided",
+      act: () => (location.hash = placeTo(["inbox"], isHistory ? {} : { state: "decided" })),
+    },
+    ...(mayNow
+      ? [
+          { keys: "a", does: "Allow once", act: () => void decide("once") },
+          { keys: "t", does: "Allow for this tree of runs", act: () => void decide("tree") },
+          { keys: "x", does: "Deny", act: () => void decide("no") },
+        ]
+      : []),
+  ]);
+  return (
+    <>
+      <div class="page-head">
+        <h1>Inbox</h1>
+        <nav class="tabs" aria-label="Questions">
+          <a href={placeTo(["inbox"])} aria-current={isHistory ? undefined : "page"}>
+            Waiting
+          </a>
+          <a href={placeTo(["inbox"], { state: "decided" })} aria-current={isHistory ? "page" : undefined}>
+            Decided
+          </a>
+        </nav>
+      </div>
+      {list.error === null ? null : <ErrorNote error={list.error} retry={list.reload} />}
+      {list.data === null && list.error === null ? <Loading what="questions" /> : null}
+      {list.data !== null && approvals.length === 0 && shown === null ? <Nothing isHistory={isHistory} /> : null}
+      {list.data === null || (approvals.length === 0 && shown === null) ? null : (
+        <div class="inbox">
+          <ul class="questions" aria-label={isHistory ? "Decided questions" : "Waiting questions"}>
+            {approvals.slice(0, 500).map((one) => (
+              <li key={one.id}>
+                <a
+                  href={placeTo(["inbox", one.id], isHistory ? { state: "decided" } : {})}
+                  aria-current={one.id === id ? "true" : undefined}
+                >
+                  <span class="question-who">
+                    <Visible text={one.question.worker} max={60} />
+                    {one.outcome === null ? null : <StatusBadge status={one.outcome} />}
+                  </span>
+                  <span class="question-deed">
+                    <Visible text={deedOf(one.question)} max={120} />
+                  </span>
+                  <span class="quiet">
+                    <Ago at={one.decidedAt ?? one.askedAt} now={now} />
+                    {one.by === null ? (
+                      ""
+                    ) : (
+                      <>
+                        {" "}
+                        by <Visible text={one.by} max={40} />
+                      </>
+                    )}
+                  </span>
+                </a>
+              </li>
+            ))}
+          </ul>
+          {shown === null ? (
+            <p class="quiet">
+              {single.error === null ? "Choose a question." : <Visible text={single.error.message} />}
+            </p>
+          ) : (
+            <QuestionView
+              key={shown.id}
+              approval={shown}
+              now={now}
+              mayDecide={may}
+              decide={decide}
+              directory={directory}
+              choose={setDirectory}
+            />
+          )}
+        </div>
+      )}
+    </>
+  );
+}
+
+function Nothing({ isHistory }: { readonly isHistory: boolean }) {
+  return isHistory ? (
+    <EmptyState title="Nothing was decided yet." />
+  ) : (
+    <EmptyState title="Nothing waits for a decision.">
+      <p>
+        A worker whose directories need consent (<code>stage: true</code>, <code>consent</code>), or that asks for more
+        than it has, asks here while its run waits.
+      </p>
+      <a href={placeTo(["inbox"], { state: "decided" })}>Show what was decided</a>
+    </EmptyState>
+  );
+}

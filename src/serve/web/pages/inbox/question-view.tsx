@@ -1,0 +1,152 @@
+import type { Approval } from "../../api/shapes.ts";
+import { StatusBadge } from "../../components/badge.tsx";
+import { Button } from "../../components/button.tsx";
+import { CodeBlock } from "../../components/code-block.tsx";
+import { DiffView } from "../../components/diff-view.tsx";
+import { Ago } from "../../components/time.tsx";
+import { Visible } from "../../components/visible.tsx";
+import { placeTo } from "../../routing/place.ts";
+import { plural, words } from "../../text/amounts.ts";
+import { type Answer, answersOf, deedOf } from "./question-text.ts";
+
+const MAX_PATHS = 50;
+
+const ANSWERS: readonly {
+  readonly answer: Answer;
+  readonly text: string;
+  readonly key: string;
+  readonly kind: "primary" | "plain" | "danger";
+}[] = [
+  { answer: "once", text: "Allow once", key: "a", kind: "primary" },
+  { answer: "tree", text: "Allow for this tree", key: "t", kind: "plain" },
+  { answer: "no", text: "Deny", key: "x", kind: "danger" },
+];
+
+/** One question: who asks, for what, why, and all that a decision is about. */
+export function QuestionView({
+  approval,
+  now,
+  mayDecide,
+  decide,
+  directory,
+  choose,
+}: {
+  readonly approval: Approval;
+  readonly now: number;
+  readonly mayDecide: boolean;
+  readonly decide: (answer: Answer) => Promise<void>;
+  readonly directory: string | null;
+  readonly choose: (directory: string | null) => void;
+}) {
+  const { question, project, state } = approval;
+  const { worker, through = [], why, runs = 1, command, input, to, reaches = [], wider = [], paths, diff } = question;
+  return (
+    <article class="question" aria-labelledby="question-title">
+      <h2 id="question-title">
+        <Visible text={worker} max={80} /> asks to <Visible text={deedOf(question)} max={300} />
+      </h2>
+      <p class="quiet">
+        {through.length > 1 ? (
+          <>
+            called through <Visible text={through.slice(0, -1).join(" › ")} max={300} /> ·{" "}
+          </>
+        ) : null}
+        project <Visible text={project} max={80} /> · run{" "}
+        <a href={placeTo(["runs", question.root])}>
+          <code>{question.run}</code>
+        </a>{" "}
+        · asked <Ago at={approval.askedAt} now={now} />
+        {runs > 1 ? ` · ${runs} runs wait` : ""}
+      </p>
+      {state === "decided" ? <Decided approval={approval} now={now} /> : null}
+      {why === undefined ? null : (
+        <blockquote class="why">
+          <p>
+            <Visible text={why} max={2000} />
+          </p>
+          <footer class="quiet">why, as it was asked; these may be the worker's words</footer>
+        </blockquote>
+      )}
+      {state === "waiting" ? (
+        <div class="actions decide">
+          {mayDecide ? (
+            ANSWERS.filter(({ answer }) => answersOf(approval).includes(answer)).map(({ answer, text, key, kind }) => (
+              <Button key={answer} kind={kind} shortcut={key} act={() => decide(answer)}>
+                {text}
+              </Button>
+            ))
+          ) : (
+            <p class="quiet">This token may not decide. It needs the role decide.</p>
+          )}
+        </div>
+      ) : null}
+      {state === "waiting" && mayDecide && wider.length > 0 ? (
+        <label class="wider">
+          Grant
+          <select
+            value={directory ?? ""}
+            onChange={(event) => choose(event.currentTarget.value === "" ? null : event.currentTarget.value)}
+          >
+            <option value="">what it asks for</option>
+            {wider.map((one) => (
+              <option key={one} value={one}>
+                {one}, around it
+              </option>
+            ))}
+          </select>
+        </label>
+      ) : null}
+      {command === undefined ? null : <CodeBlock text={command} label="Copy" />}
+      {input === undefined ? null : <CodeBlock text={input} label="Copy" />}
+      {to === undefined ? null : (
+        <p class="quiet">
+          {reaches.length === 0 ? (
+            "It reaches no host yet."
+          ) : (
+            <>
+              It already reaches <Visible text={reaches.join(", ")} max={1000} />.
+            </>
+          )}
+        </p>
+      )}
+      {paths.length > 1 || (paths.length === 1 && diff === undefined) ? (
+        <ul class="paths">
+          {paths.slice(0, MAX_PATHS).map((path) => (
+            <li key={path}>
+              <code>
+                <Visible text={path} max={500} />
+              </code>
+            </li>
+          ))}
+          {paths.length > MAX_PATHS ? <li class="quiet">and {plural(paths.length - MAX_PATHS, "more path")}</li> : null}
+        </ul>
+      ) : null}
+      {diff === undefined ? null : <DiffView lines={diff.split("\n")} label="What would change" />}
+      <p class="quiet digest">
+        A decision is on exactly this: digest <code>{approval.digest.slice(0, 12)}</code>.
+      </p>
+    </article>
+  );
+}
+
+function Decided({
+  approval: { outcome, scope, by, via, decidedAt },
+  now,
+}: {
+  readonly approval: Approval;
+  readonly now: number;
+}) {
+  return (
+    <p class="decided" role="status">
+      <StatusBadge status={outcome ?? "decided"} />
+      {scope === null ? null : scope === "once" ? " once" : ` for the ${words(scope)}`}
+      {by === null ? null : (
+        <>
+          {" "}
+          by <Visible text={by} max={80} />
+        </>
+      )}
+      {via == null ? null : ` (${words(via)})`} {decidedAt === null ? null : <Ago at={decidedAt} now={now} />}
+    </p>
+  );
+}
