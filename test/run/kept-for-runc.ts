@@ -2,12 +2,13 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { connect } from "../../src/isolation/engine/connect.ts";
 import { layerStore } from "../../src/isolation/engine/images/layer-store.ts";
-import { loadSealKey } from "../../src/state/owner.ts";
+import { currentOwner, loadSealKey } from "../../src/state/owner.ts";
 import { statePaths } from "../../src/state/state-paths.ts";
 
 /** Nothing else lets them go once the state directory is gone. No process uses them any more. */
 export async function letKeptImagesGo(stateDir: string, env: Parameters<typeof connect>[0]): Promise<void> {
   if (!existsSync(join(statePaths(stateDir).runc, "images"))) return;
-  const store = layerStore((await connect(env)).docker, await loadSealKey(stateDir));
+  const maker = { owner: currentOwner(), sealKey: await loadSealKey(stateDir) };
+  const store = layerStore({ docker: (await connect(env)).docker, stateDir, maker });
   for (const image of await store.kept()) await store.release(image);
 }

@@ -61,7 +61,7 @@ export async function openDockerEngine({
     },
     hostPlaces: { data: opened.dataDirs, sockets: socketPath === null ? [] : [socketPath] },
     description: describeEndpoint(endpoint),
-    ground: { facts: { ...opened.facts, isLocal: socketPath !== null }, ...layerStore(docker, sealKey) },
+    ground: { facts: { ...opened.facts, isLocal: socketPath !== null }, ...layerStore({ docker, stateDir, maker }) },
     maker,
     seccomp,
   };

@@ -8,6 +8,8 @@ export interface LayerStore {
   release(image: string): Promise<void>;
   /** The ids of all images that this state directory keeps. */
   kept(): Promise<readonly string[]>;
+  /** Releases what state directories kept that do not exist any more. Answers with the images; `dryRun`: that is all. */
+  releaseAbandoned(options: { readonly dryRun: boolean }): Promise<readonly string[]>;
 }
 
 export type ImageLayers =

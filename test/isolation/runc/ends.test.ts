@@ -179,8 +179,8 @@ until [ -e "/sys/fs/cgroup/pids/corral/$id" ] || [ -e "/sys/fs/cgroup/corral/$id
 
   it("leaves nothing if the image or the init is gone, or a layer is", async () => {
     for (const more of [
-      { images: { rootOf: async () => null } },
-      { images: { rootOf: async () => ({ layers: ["/no/such/layer"] }) } },
+      { images: { use: async () => null } },
+      { images: { use: async () => ({ layers: ["/no/such/layer"], [Symbol.dispose]: () => {} }) } },
       { programs: { runc: "/usr/sbin/runc", init: "/no/such/init" } },
     ]) {
       const { plan, pins } = await runc.plan({ command: ["true"] });

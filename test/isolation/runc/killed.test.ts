@@ -5,12 +5,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { afterAll, describe, expect, it } from "vitest";
-import { connect } from "../../../src/isolation/engine/connect.ts";
-import { layerStore } from "../../../src/isolation/engine/images/layer-store.ts";
 import { reapCells } from "../../../src/isolation/runc/ledger/reap-cells.ts";
 import { cellId, runcPaths } from "../../../src/isolation/runc/model/layout.ts";
 import { currentOwner, loadSealKey } from "../../../src/state/owner.ts";
 import { statePaths } from "../../../src/state/state-paths.ts";
+import { letKeptImagesGo } from "../../run/kept-for-runc.ts";
 import { type Orchestrator, startOrchestrator } from "../../run/orchestrator.ts";
 import { sh, writeProject } from "../../run/project-fixture.ts";
 import { giveGate } from "../../tiers/give-gate.ts";
@@ -20,10 +19,8 @@ const ROUNDS = process.env.CORRAL_LONG ? 10 : 2;
 
 const opened: string[] = [];
 afterAll(async () => {
-  const { docker } = await connect({});
   for (const base of opened) {
-    const store = layerStore(docker, await loadSealKey(join(base, "s")));
-    for (const image of await store.kept()) await store.release(image);
+    await letKeptImagesGo(join(base, "s"), {});
     await rm(base, { recursive: true, force: true });
   }
 });

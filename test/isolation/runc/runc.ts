@@ -21,7 +21,7 @@ export async function openRunc() {
   const engine = await openEngine();
   const paths = runcPaths(engine.stateDir);
   const seccomp = await loadSeccompProfile();
-  const store = layerStore(engine.docker, engine.maker.sealKey);
+  const store = layerStore(engine);
   const images = new KeptImages({ dir: join(engine.stateDir, "runc/images"), store, owner: engine.maker.owner });
   const options = (maker: Maker) => ({
     maker,

@@ -1,10 +1,11 @@
-import { readFile, realpath } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { lstat, readFile, realpath } from "node:fs/promises";
+import { dirname, isAbsolute, join } from "node:path";
 import type Docker from "dockerode";
 import { z } from "zod";
 import { nullFor } from "../../../platform/errno.ts";
-import { sealOf } from "../../../state/owner.ts";
+import { type Owner, sealOf } from "../../../state/owner.ts";
 import { EngineTrouble } from "../../port/driver.ts";
+import type { Maker } from "../../port/labels.ts";
 import type { ImageLayers, LayerStore } from "../../port/layer-store.ts";
 import { asked, isConflict, untilGone } from "../answers/asked.ts";
 import { isGone, told } from "../answers/engine-error.ts";
@@ -13,14 +14,26 @@ import { imageFacts } from "./inspect.ts";
 /** On a keeper: the id of the image that it keeps. */
 const KEEPS_LABEL = "dev.corral.keeps";
 const SEAL_LABEL = "dev.corral.seal";
+/** On a keeper: the state directory for which it was made, and the machine on which that is. */
+const STATE_LABEL = "dev.corral.state";
+const MACHINE_LABEL = "dev.corral.machine";
 
-/** The layers of the Engine's images, for drivers that mount them themselves. `sealKey`: of the state directory. */
-export function layerStore(docker: Docker, sealKey: Buffer): LayerStore {
+export interface LayerStoreOptions {
+  readonly docker: Docker;
+  readonly stateDir: string;
+  /** Of the state directory. */
+  readonly maker: Maker;
+}
+
+/** The layers of the Engine's images, for drivers that mount them themselves. */
+export function layerStore(options: LayerStoreOptions): LayerStore {
+  const { docker, maker } = options;
   return {
     layers: (image) => told(layersOf(docker, image)),
-    keep: (image) => told(keep(docker, sealKey, image)),
-    release: (image) => told(release(docker, sealKey, image)),
-    kept: () => told(keptImages(docker, sealKey)),
+    keep: (image) => told(keep(options, image)),
+    release: (image) => told(release(docker, maker.sealKey, image)),
+    kept: () => told(keptImages(docker, maker.sealKey)),
+    releaseAbandoned: ({ dryRun }) => told(releaseAbandoned(options, dryRun)),
   };
 }
 
@@ -74,68 +87,117 @@ function sealOfKeeper(sealKey: Buffer, image: string): string {
   return sealOf(sealKey, { kind: "keeper", name: keeperName(sealKey, image), run: image, owner: "" });
 }
 
-const Keeper = z.looseObject({
+const Listed = z.looseObject({
+  Names: z.array(z.string()).nullable(),
+  Labels: z.record(z.string(), z.string()).nullable(),
   Id: z.string(),
-  Image: z.string(),
-  Config: z.looseObject({ Labels: z.record(z.string(), z.string()).nullish() }),
+  ImageID: z.string(),
+  State: z.string(),
 });
+type Listed = z.infer<typeof Listed>;
+
+/** A question for one that is missing would be asked again and again, since a single such answer may be wrong. */
+async function listedKeepers(docker: Docker): Promise<Listed[]> {
+  const filters = { label: [KEEPS_LABEL] };
+  return await asked(() => docker.listContainers({ all: true, filters }), z.array(Listed));
+}
 
 /** Null if there is none; throws if another container has its name. */
-async function foundKeeper(docker: Docker, sealKey: Buffer, image: string): Promise<{ readonly id: string } | null> {
+function keeperAmong(listed: readonly Listed[], sealKey: Buffer, image: string): Listed | null {
   const name = keeperName(sealKey, image);
-  try {
-    const { Id, Image, Config } = await asked(() => docker.getContainer(name).inspect(), Keeper);
-    const seal = Config.Labels?.[SEAL_LABEL];
-    if (Image === image && seal === sealOfKeeper(sealKey, image)) return { id: Id };
-  } catch (error) {
-    if (isGone(error)) return null;
-    throw error;
-  }
+  const found = listed.find(({ Names }) => Names?.[0] === `/${name}`);
+  if (found === undefined) return null;
+  if (found.ImageID === image && found.Labels?.[SEAL_LABEL] === sealOfKeeper(sealKey, image)) return found;
   throw new EngineTrouble(`the container ${name} is not Corral's, and has a name of Corral's. Remove it`);
 }
 
-/** A container that is made and never started: an image that has one is not removed, also not by `docker image prune -a`. */
-async function keep(docker: Docker, sealKey: Buffer, image: string): Promise<boolean> {
-  if ((await foundKeeper(docker, sealKey, image)) !== null) return true;
+/**
+ * A container that is made and never started: an image that has one is not removed, also not by `docker image prune -a`. Those
+ * of state directories that were removed go when a new one is made, since nothing else looks for them.
+ */
+async function keep({ docker, stateDir, maker }: LayerStoreOptions, image: string): Promise<boolean> {
+  const { sealKey, owner } = maker;
+  const listed = await listedKeepers(docker);
+  if (keeperAmong(listed, sealKey, image) !== null) return true;
   const facts = await imageFacts(docker, image);
   if (facts === null) return false;
+  const name = keeperName(sealKey, image);
   try {
     await docker.createContainer({
-      name: keeperName(sealKey, image),
+      name,
       Image: image,
       Entrypoint: ["/bin/false"],
       Cmd: [],
-      Labels: { [KEEPS_LABEL]: image, [SEAL_LABEL]: sealOfKeeper(sealKey, image) },
+      Labels: {
+        [KEEPS_LABEL]: image,
+        [SEAL_LABEL]: sealOfKeeper(sealKey, image),
+        [STATE_LABEL]: await realpath(stateDir),
+        [MACHINE_LABEL]: owner.machine,
+      },
       NetworkDisabled: true,
       // The Engine would make a volume on its disk for each that the image declares.
       HostConfig: { NetworkMode: "none", Tmpfs: Object.fromEntries(facts.volumes.map((path) => [path, ""])) },
     });
   } catch (error) {
     if (isGone(error)) return false;
-    // Another process was faster.
-    if (!isConflict(error) || (await foundKeeper(docker, sealKey, image)) === null) throw error;
+    if (!isConflict(error)) throw error;
+    // Another process was faster, or another container has the name and none of the labels.
+    if (keeperAmong(await listedKeepers(docker), sealKey, image) === null)
+      throw new EngineTrouble(`the container ${name} is not Corral's, and has a name of Corral's. Remove it`);
   }
+  await removeAll(docker, await abandonedAmong(listed, owner));
   return true;
 }
 
 async function release(docker: Docker, sealKey: Buffer, image: string): Promise<void> {
-  const found = await foundKeeper(docker, sealKey, image);
-  if (found !== null) await untilGone(() => docker.getContainer(found.id).remove({ force: true, v: true }));
+  const found = keeperAmong(await listedKeepers(docker), sealKey, image);
+  if (found !== null) await removeAll(docker, [found]);
 }
 
-const Listed = z.looseObject({
-  Names: z.array(z.string()).nullable(),
-  Labels: z.record(z.string(), z.string()).nullable(),
-});
+async function removeAll(docker: Docker, keepers: readonly Listed[]): Promise<void> {
+  for (const { Id } of keepers) await untilGone(() => docker.getContainer(Id).remove({ force: true, v: true }));
+}
 
 /** An image may have any label: what counts is the seal of the name. */
 async function keptImages(docker: Docker, sealKey: Buffer): Promise<string[]> {
-  const filters = { label: [KEEPS_LABEL] };
-  const listed = await asked(() => docker.listContainers({ all: true, filters }), z.array(Listed));
+  const listed = await listedKeepers(docker);
   return listed.flatMap(({ Names, Labels }) => {
     const image = Labels?.[KEEPS_LABEL] ?? "";
     const isOurs =
       Names?.[0] === `/${keeperName(sealKey, image)}` && Labels?.[SEAL_LABEL] === sealOfKeeper(sealKey, image);
     return isOurs ? [image] : [];
   });
+}
+
+const KEEPER_NAME = /^\/corral-keeper-[0-9a-f]{16}$/;
+
+/**
+ * The keepers of state directories of this machine that are gone. Their keys are gone, too: a user's container may have all these
+ * labels from its image, but not such a name as well, and it does not stay without a start.
+ */
+async function abandonedAmong(listed: readonly Listed[], self: Owner): Promise<Listed[]> {
+  const abandoned: Listed[] = [];
+  for (const keeper of listed) {
+    const { [KEEPS_LABEL]: image, [STATE_LABEL]: stateDir = "", [MACHINE_LABEL]: machine } = keeper.Labels ?? {};
+    const isKeeper =
+      KEEPER_NAME.test(keeper.Names?.[0] ?? "") && keeper.State === "created" && image === keeper.ImageID;
+    if (isKeeper && machine === self.machine && (await isGoneDir(stateDir))) abandoned.push(keeper);
+  }
+  return abandoned;
+}
+
+async function releaseAbandoned({ docker, maker }: LayerStoreOptions, dryRun: boolean): Promise<string[]> {
+  const abandoned = await abandonedAmong(await listedKeepers(docker), maker.owner);
+  if (!dryRun) await removeAll(docker, abandoned);
+  return abandoned.map(({ ImageID }) => ImageID);
+}
+
+/** False also if that is not known. */
+async function isGoneDir(dir: string): Promise<boolean> {
+  if (!isAbsolute(dir)) return false;
+  try {
+    return (await lstat(dir).catch(nullFor("ENOENT", "ENOTDIR"))) === null;
+  } catch {
+    return false;
+  }
 }

@@ -103,6 +103,7 @@ class CellRemains {
   folder: CellPaths | null = null;
   process: RuncProcess | null = null;
   network: CellNetwork | null = null;
+  image: Disposable | null = null;
   readonly id: string;
   readonly #options: RuncOptions;
   #removal: Promise<void> | null = null;
@@ -129,6 +130,7 @@ class CellRemains {
     await this.#endProcess(process);
     await network?.[Symbol.asyncDispose]();
     if (folder !== null) await removeCell(this.#options, this.id, folder.dir, true);
+    this.image?.[Symbol.dispose]();
   }
 
   /** A runc that is still about to make the cell makes new processes while others end. */
@@ -155,7 +157,8 @@ async function startOnce(
   const { plan, signal, pins } = request;
   const { id } = remains;
   signal.throwIfAborted();
-  const image = await images.rootOf(plan.image.id);
+  const image = await images.use(plan.image.id);
+  remains.image = image;
   if (image === null) return refused({ code: "IMAGE_MISSING", image: plan.image.name });
   const gate = plan.mounts.find(({ path }) => path === GATE_PATH)?.host;
   if (gate === undefined) throw new Error("the plan has no gate");

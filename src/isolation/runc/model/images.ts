@@ -1,13 +1,15 @@
 /** The file systems of the Engine's images, as directories of this machine. */
 export interface ImageRoots {
   /**
-   * What the image consists of. It stays there until the image itself is removed by a user: no clean-up of the Engine takes it
-   * away while a cell may need it. Rejects with `EngineTrouble`; null if there is no such image.
+   * What the image consists of, for one cell. Until this is disposed the image is not removed, unless by force. Rejects with
+   * `EngineTrouble`; null if there is no such image.
    *
    * @param imageId as in a plan: `sha256:…`.
    */
-  rootOf(imageId: string): Promise<ImageRoot | null>;
+  use(imageId: string): Promise<ImageUse | null>;
 }
+
+export type ImageUse = ImageRoot & Disposable;
 
 export interface ImageRoot {
   /**
