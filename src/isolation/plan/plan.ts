@@ -96,6 +96,12 @@ export interface Plan {
 
 /** Where Corral's own files are in every cell. The gate must be called busybox: by its name it chooses its applet. */
 export const GATE_PATH = "/.corral/busybox";
+/** The gate on this machine. */
+export function gateOf({ mounts }: Pick<Plan, "mounts">): string {
+  const gate = mounts.find(({ path }) => path === GATE_PATH)?.host;
+  if (gate === undefined) throw new Error("the plan has no gate");
+  return gate;
+}
 export const SOCKET_PATH = "/.corral/socket";
 /** The names of the hosts that a cell with an allow list reaches. */
 export const HOSTS_PATH = "/etc/hosts";

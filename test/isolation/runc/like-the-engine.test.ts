@@ -1,4 +1,6 @@
-import { readFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { loadPolicy } from "../../../src/declarations/policy/policy.ts";
 import { loadSeccompProfile } from "../../../src/declarations/policy/seccomp.ts";
@@ -6,7 +8,11 @@ import { KEEP_COMMAND, type Plan } from "../../../src/isolation/plan/plan.ts";
 import type { Driver } from "../../../src/isolation/port/driver.ts";
 import { ociSeccomp } from "../../../src/isolation/runc/cells/oci-seccomp.ts";
 import { plannedSeccomp } from "../../../src/isolation/seccomp/planned-profile.ts";
+import { letKeptImagesGo } from "../../run/kept-for-runc.ts";
+import { startOrchestrator } from "../../run/orchestrator.ts";
+import { sh, writeProject } from "../../run/project-fixture.ts";
 import { mount } from "../../sandbox/sandboxes.ts";
+import { giveGate } from "../../tiers/give-gate.ts";
 import { cellOf, openEngine } from "../engine/engine.ts";
 import { openRunc, type Runc } from "./runc.ts";
 
@@ -19,7 +25,7 @@ afterAll(() => runc[Symbol.asyncDispose]());
 /** What a worker finds: everything by which one kind of cell could be weaker than the other. */
 const LOOK = `
 while read -r _ _ _ _ path options rest; do echo "mount $path $options $rest"; done < /proc/self/mountinfo
-grep -E '^(Uid|Gid|Groups|Cap|NoNewPrivs|Seccomp)' /proc/self/status
+grep -E '^(Uid|Gid|Groups|Cap|NoNewPrivs|Seccomp|Sig(Blk|Ign)|Cpus_allowed_list)' /proc/self/status
 cat /proc/self/limits; env | grep -v ^CORRAL_ | sort
 ls -A -l /dev | sed 's/ [A-Z][a-z][a-z] .* / /'; ls -la /dev/pts /dev/shm | wc -l
 cat /etc/hostname /etc/hosts /etc/resolv.conf; uname -n
@@ -89,6 +95,43 @@ describe("a cell of runc and one of the Engine, of the same plan", () => {
     // Stricter: nothing in a granted directory is a device or gives the rights of its owner.
     expect(ours.mounts.get("/data")?.forbids).toEqual(["nosuid", "nodev"]);
     expect(ours.mounts.get("/data/inner")?.forbids).toEqual(["ro", "nosuid", "nodev"]);
+  });
+
+  it("show a worker the same, whatever Corral was started with", async () => {
+    const traits = `nice; ionice; taskset -p $$; chrt -p $$; umask; cat /proc/self/personality /proc/self/loginuid
+      cat /proc/self/limits /proc/self/oom_score_adj; grep -E '^Sig(Blk|Ign)' /proc/self/status`;
+    // A process that is like no other: each of these is passed on to what it starts.
+    const own = [
+      ["sh", "-c", 'echo 4242 > /proc/self/loginuid; echo 700 > /proc/self/oom_score_adj; umask 077; exec "$@"', "sh"],
+      ["prlimit", "--cpu=90:", "--as=90000000000:", "--stack=1000000:", "--nproc=5000:", "--memlock=100000:"],
+      ["prlimit", "--sigpending=100:", "--locks=100:", "--data=90000000000:", "--rttime=100000000:"],
+      ["nohup", "setarch", "-R", "chrt", "--batch", "0", "nice", "-n", "7", "ionice", "-c", "3", "taskset", "1"],
+    ].flat();
+    const base = await mkdtemp(join(tmpdir(), "cr-"));
+    const places = { projectDir: join(base, "p"), stateDir: join(base, "s") };
+    const worker = { command: sh(traits), image: "corral/debian:bookworm" };
+    await writeProject(places.projectDir, { workers: { worker } });
+    await giveGate(places.stateDir);
+    const shown = async (driver: "engine" | "runc", prefix: readonly string[]): Promise<string> => {
+      const guise = { prefix, checkout: join(import.meta.dirname, "../../..") };
+      await using process = startOrchestrator(
+        { ...places, worker: "worker", runs: 1, env: { CORRAL_DRIVER: driver } },
+        guise,
+      );
+      expect([await process.exit, process.stderr().replace("nohup: ignoring input\n", "")]).toEqual([0, ""]);
+      const result = process.lines.find(({ ended }) => ended !== undefined)?.ended;
+      expect(result).toMatchObject({ status: "succeeded" });
+      return String(result?.output).replace(/pid \d+/g, "pid N");
+    };
+    try {
+      const engines = await shown("engine", []);
+      expect(engines).toContain("Max pending signals");
+      expect(await shown("runc", [])).toBe(engines);
+      expect(await shown("runc", own)).toBe(engines);
+    } finally {
+      await letKeptImagesGo(places.stateDir, process.env);
+      await rm(base, { recursive: true });
+    }
   });
 
   it("have the same seccomp filter, whatever kind of cell it is", async () => {

@@ -5,12 +5,13 @@ import { setTimeout as pause } from "node:timers/promises";
 import { SYSTEM_ENV } from "../../../files/host/system-program.ts";
 import { commandArguments, FirstLine } from "../../commands/command-start.ts";
 import type { ControlGroup } from "../../kernel/control-group.ts";
-import type { Plan, PlannedUser } from "../../plan/plan.ts";
+import { gateOf, type Plan, type PlannedUser } from "../../plan/plan.ts";
 import { EngineTrouble } from "../../port/driver.ts";
 import type { Exec, ExecRequest, TerminalSize } from "../../port/exec.ts";
 import type { CellPaths } from "../model/layout.ts";
 import type { RuncOptions } from "../model/options.ts";
 import { ociProcess } from "./oci-config.ts";
+import { asByTheEngine } from "./passed-on.ts";
 import { errorsIn } from "./runc-process.ts";
 
 /** A cell in which commands are started. */
@@ -43,6 +44,7 @@ export async function execIn(
   await writeFile(file, JSON.stringify(ociProcess(plan, apparmor, started)), { mode: 0o600, flag: "wx" });
   const oomKillsBefore = group.oomKills();
   const argv = [
+    ...asByTheEngine(gateOf(plan)),
     programs.runc,
     "--root",
     paths.state,
@@ -55,7 +57,7 @@ export async function execIn(
     file,
     id,
   ];
-  const child = tty ? atTerminal(argv) : spawn(programs.runc, argv.slice(1), OWN_SESSION);
+  const child = tty ? atTerminal(argv) : spawn(argv[0] ?? "", argv.slice(1), OWN_SESSION);
   // A command that ends without reading its input breaks the pipe; its exit says how it ended.
   child.stdin.on("error", () => {});
   const beginning = tty ? null : new FirstLine();

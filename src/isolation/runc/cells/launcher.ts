@@ -9,6 +9,7 @@ import { EngineTrouble } from "../../port/driver.ts";
 import type { ImageRoot } from "../model/images.ts";
 import { launcherName, type RuncPaths } from "../model/layout.ts";
 import { LAUNCHER_SCRIPT } from "./launcher-script.ts";
+import { asByTheEngine } from "./passed-on.ts";
 
 export interface LauncherRequest {
   readonly owner: Owner;
@@ -78,9 +79,10 @@ export class Launcher {
     const words = [image.layers.join(":"), paths.cells, paths.state, runc, paths.memory, String(places)];
     const pipes = Array.from({ length: 3 * places }, () => "pipe" as const);
     this.#codes = Array.from({ length: places }, () => Promise.withResolvers<number | null>());
-    const child = spawn(gate, ["unshare", "--mount", gate, "sh", "-c", LAUNCHER_SCRIPT, gate, ...words], {
+    const script = [gate, "unshare", "--mount", gate, "sh", "-c", LAUNCHER_SCRIPT, gate, ...words];
+    const [program = "", ...rest] = [...asByTheEngine(gate), ...script];
+    const child = spawn(program, rest, {
       cwd: dir,
-      argv0: "busybox",
       stdio: ["ignore", "pipe", "pipe", ...pipes],
       env: LAUNCHER_ENV,
       // In a session of its own no key of a terminal signals it, nor runc, which would pass it on to the worker.

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { gateCommand } from "../../gate/script.ts";
 import type { Plan, PlannedUser } from "../../plan/plan.ts";
 import { cgroupsPath } from "../model/layout.ts";
@@ -119,14 +120,66 @@ export function ociProcess(
       limitOf("CORE", 0),
       // The kernel counts the bytes of message queues for each user number, and files made in /dev/mqueue are queues too.
       limitOf("MSGQUEUE", 0),
-      // Otherwise this process's own would be inherited.
-      limitOf("RTPRIO", 0),
-      limitOf("NICE", 0),
+      ...inheritedLimits(),
     ],
     noNewPrivileges: hardening.noNewPrivileges,
     ...(apparmor === undefined ? {} : { apparmorProfile: apparmor }),
     oomScoreAdj: 0,
   };
+}
+
+/** Those that no plan sets, as an Engine's containers have them: otherwise this process's own would be inherited. */
+function inheritedLimits(): object[] {
+  const [own, first] = ["self", "1"].map((pid) => readFileSync(`/proc/${pid}/limits`, "latin1")) as [string, string];
+  const bound = mayRaiseLimits() ? "" : own;
+  const limit = (type: string, name: string, soft: bigint, hard = soft): object => {
+    const highest = hardLimit(bound, name);
+    return { type: `RLIMIT_${type}`, soft: exact(soft, highest), hard: exact(hard, highest) };
+  };
+  return [
+    limit("RTPRIO", "Max realtime priority", 0n),
+    limit("NICE", "Max nice priority", 0n),
+    limit("STACK", "Max stack size", 8n * MIB, UNLIMITED),
+    limit("MEMLOCK", "Max locked memory", 8n * MIB),
+    limit("AS", "Max address space", UNLIMITED),
+    limit("CPU", "Max cpu time", UNLIMITED),
+    limit("DATA", "Max data size", UNLIMITED),
+    limit("LOCKS", "Max file locks", UNLIMITED),
+    limit("RSS", "Max resident set", UNLIMITED),
+    limit("RTTIME", "Max realtime timeout", UNLIMITED),
+    // The kernel counts both for a user, also over all cells, and sets them by the size of the machine.
+    limit("NPROC", "Max processes", hardLimit(first, "Max processes")),
+    limit("SIGPENDING", "Max pending signals", hardLimit(first, "Max pending signals")),
+  ];
+}
+
+const CAP_SYS_RESOURCE = 24n;
+
+/** Root of a container may be without this: then a limit of its own is the highest that a cell can have. */
+function mayRaiseLimits(): boolean {
+  const held = /^CapEff:\t([0-9a-f]+)$/m.exec(readFileSync("/proc/self/status", "latin1"))?.[1] ?? "0";
+  return ((BigInt(`0x${held}`) >> CAP_SYS_RESOURCE) & 1n) === 1n;
+}
+
+/** `limits`: as proc(5) shows them. */
+function hardLimit(limits: string, name: string): bigint {
+  const value = new RegExp(`^${name} +\\S+ +(\\d+) `, "m").exec(limits)?.[1];
+  return value === undefined ? UNLIMITED : BigInt(value);
+}
+
+/** The number as it is: the kernel's one for no limit is larger than any that JavaScript has. */
+function exact(value: bigint, highest: bigint): object {
+  return JSON.rawJSON(String(value < highest ? value : highest));
+}
+
+const MIB = 1024n * 1024n;
+const UNLIMITED = 0xffff_ffff_ffff_ffffn;
+
+declare global {
+  interface JSON {
+    /** Node has it, the compiler does not know it yet. */
+    rawJSON(text: string): object;
+  }
 }
 
 function limitOf(name: string, value: number): object {

@@ -12,7 +12,7 @@ import { type FirstProcess, findFirstProcess } from "../../kernel/first-process.
 import { CellNetwork, enterFromOutside } from "../../network/cell-network.ts";
 import type { OpenPlaces } from "../../network/listen-in.ts";
 import type { NameFileSet } from "../../network/name-files.ts";
-import { GATE_PATH } from "../../plan/plan.ts";
+import { gateOf } from "../../plan/plan.ts";
 import { refusalFrom } from "../../plan/start-refusal.ts";
 import type { Cell } from "../../port/cell.ts";
 import { EngineTrouble, type Start, type StartRequest } from "../../port/driver.ts";
@@ -160,8 +160,7 @@ async function startOnce(
   const image = await images.use(plan.image.id);
   remains.image = image;
   if (image === null) return refused({ code: "IMAGE_MISSING", image: plan.image.name });
-  const gate = plan.mounts.find(({ path }) => path === GATE_PATH)?.host;
-  if (gate === undefined) throw new Error("the plan has no gate");
+  const gate = gateOf(plan);
   const sources = { pins, names: await nameFiles.files(), init: programs.init };
   const config = ociConfig({
     plan,
