@@ -3,9 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { httpServer } from "../egress/servers.ts";
+import { shownCell } from "../run/outside-cell.ts";
 import { openProject, writable } from "../run/project-fixture.ts";
 import { type CanaryKey, canaryKey, tracesBelow } from "./canary-key.ts";
-import { shownCell } from "./shown-cell.ts";
 
 /* A secret of `corral.yaml` that a rule sets is at its server, and nowhere else: whatever its source, and whatever the server does. */
 

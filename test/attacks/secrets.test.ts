@@ -3,8 +3,8 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it } from "vitest";
+import { shownCell } from "../run/outside-cell.ts";
 import { openProject, type ProjectSpec, sh } from "../run/project-fixture.ts";
-import { shownCell } from "./shown-cell.ts";
 
 /**
  * Looks for a text everywhere it can: in its environment, in that of every process that it sees, and in every file

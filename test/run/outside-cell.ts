@@ -1,5 +1,6 @@
 import { execFile } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { finished } from "node:stream/promises";
 import { promisify } from "node:util";
@@ -7,10 +8,12 @@ import { connect } from "../../src/isolation/engine/connect.ts";
 import { findControlGroup } from "../../src/isolation/kernel/control-group.ts";
 import { findFirstProcess } from "../../src/isolation/kernel/first-process.ts";
 import type { CellInfo, Driver } from "../../src/isolation/port/driver.ts";
+import { RUN_LABEL } from "../../src/isolation/port/labels.ts";
 import { cgroupManager } from "../../src/isolation/runc/ground/conditions.ts";
-import { cgroupPlaces, runcPaths } from "../../src/isolation/runc/model/layout.ts";
+import { cellId, cellPaths, cgroupPlaces, runcPaths } from "../../src/isolation/runc/model/layout.ts";
 import { removeCell } from "../../src/isolation/runc/remains/remove-cell.ts";
 import type { Corral } from "../../src/run/open/corral.ts";
+import { loadSealKey } from "../../src/state/owner.ts";
 import { WORKER_UID } from "./project-fixture.ts";
 
 /** A process as this machine sees it. */
@@ -23,15 +26,16 @@ export interface SeenProcess {
 /** A cell as this machine sees it, whichever driver made it. `id`: as its driver lists it. */
 export function outsideCell(id: string) {
   const places = [`docker/${id}`, `system.slice/docker-${id}.scope`, ...cgroupPlaces(id)];
+  const group = () => findControlGroup(places);
   return {
+    /** Its first process; null if it has ended. */
+    pid: (): number | null => findFirstProcess(group())?.pid ?? null,
+    pids: (): readonly number[] => group()?.processes() ?? [],
     /** None if the cell is gone. */
-    processes(): SeenProcess[] {
-      const pids = findControlGroup(places)?.processes() ?? [];
-      return pids.flatMap((pid) => seenProcess(pid) ?? []);
-    },
+    processes: (): SeenProcess[] => (group()?.processes() ?? []).flatMap((pid) => seenProcess(pid) ?? []),
     /** Ends its first process, and so all of them. */
     kill(): void {
-      const first = findFirstProcess(findControlGroup(places));
+      const first = findFirstProcess(group());
       if (first === null) throw new Error(`the cell ${id} has no first process`);
       first.signal("SIGKILL");
     },
@@ -64,7 +68,10 @@ export async function execInCell({ environment, stateDir }: Corral, argv: readon
   const user = `${WORKER_UID}:${WORKER_UID}`;
   if (cell.driver === "runc") {
     const { state } = runcPaths(stateDir);
-    await promisify(execFile)("runc", ["--root", state, "exec", "--user", user, cell.id, ...argv]);
+    const inside = ["runc", "--root", state, "exec", "--user", user, cell.id, ...argv];
+    // The cell's configuration is where only the process that waits for its end sees it.
+    const [keeper] = await parentOf(outsideCell(cell.id).pid());
+    await promisify(execFile)("nsenter", ["--mount", `--target=${keeper}`, ...inside]);
     return;
   }
   const exec = await (await containerOf(cell)).exec({ Cmd: [...argv], User: user, AttachStdout: true });
@@ -79,4 +86,81 @@ async function onlyCell(driver: Driver): Promise<CellInfo> {
 
 async function containerOf({ id }: CellInfo) {
   return (await connect(process.env)).docker.getContainer(id);
+}
+
+/** All that this machine shows of a cell that exists. */
+export interface ShownCell extends Pick<ReturnType<typeof outsideCell>, "pid"> {
+  /** All that its driver says of it, and the arguments and environments of its processes and of those that keep it. */
+  texts(): Promise<string[]>;
+  /** Its whole root file system as one text, if its driver hands that out. */
+  exported(): Promise<string>;
+  /** Where its driver keeps files of it, and where what it writes over its image is. */
+  readonly folders: readonly string[];
+}
+
+/** The cell of a run; null if there is none. */
+export async function shownCell(stateDir: string, run: string): Promise<ShownCell | null> {
+  const paths = runcPaths(stateDir);
+  const folder = cellPaths(join(paths.cells, run));
+  if (!existsSync(folder.dir)) return await shownContainer(run);
+  const id = cellId(await loadSealKey(stateDir), run);
+  const notes = join(paths.state, id);
+  const { pid, pids } = outsideCell(id);
+  return {
+    pid,
+    folders: [folder.dir, notes],
+    exported: async () => "",
+    async texts() {
+      // The one that waits for its end is outside of its groups, and has the bundle in mounts of its own.
+      const keeper = await parentOf(pid());
+      const files = [folder.labels, join(notes, "state.json"), ...(await Promise.all(keeper.map(configOf)))];
+      return [
+        ...(await Promise.all(files.map((file) => readFile(file, "latin1")))),
+        ...(await shownProcesses([...pids(), ...keeper])),
+      ];
+    },
+  };
+}
+
+async function shownContainer(run: string): Promise<ShownCell | null> {
+  const { docker } = await connect(process.env);
+  const filters = { label: [`${RUN_LABEL}=${run}`] };
+  const [listed] = await docker.listContainers({ all: true, filters });
+  if (listed === undefined) return null;
+  const container = docker.getContainer(listed.Id);
+  const { GraphDriver } = await container.inspect();
+  const { DockerRootDir } = (await docker.info()) as { DockerRootDir: string };
+  const upper = (GraphDriver.Data as { UpperDir?: string }).UpperDir;
+  const { pid, pids } = outsideCell(listed.Id);
+  return {
+    pid,
+    folders: [join(DockerRootDir, "containers", listed.Id), ...(upper === undefined ? [] : [upper])],
+    async exported() {
+      let text = "";
+      for await (const piece of await container.export()) text += (piece as Buffer).toString("latin1");
+      return text;
+    },
+    async texts() {
+      return [
+        JSON.stringify([await container.inspect(), await container.changes()]),
+        await container.logs({ stdout: true, stderr: true }).then(String, String),
+        ...(await shownProcesses(pids())),
+      ];
+    },
+  };
+}
+
+async function parentOf(pid: number | null): Promise<number[]> {
+  const status = pid === null ? "" : await readFile(`/proc/${pid}/status`, "latin1");
+  return [...status.matchAll(/^PPid:\t(\d+)/gm)].map(([, parent]) => Number(parent));
+}
+
+async function configOf(runc: number): Promise<string> {
+  const words = (await readFile(`/proc/${runc}/cmdline`, "utf8")).split("\0");
+  return `/proc/${runc}/root${words[words.indexOf("--bundle") + 1]}/config.json`;
+}
+
+async function shownProcesses(pids: readonly number[]): Promise<string[]> {
+  const files = pids.flatMap((pid) => ["cmdline", "environ", "mountinfo"].map((name) => `/proc/${pid}/${name}`));
+  return await Promise.all(files.map((file) => readFile(file, "latin1").catch(() => "")));
 }

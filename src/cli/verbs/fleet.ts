@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import type { Frame } from "./frame.ts";
-import { askElsewhere, events, IDS, json, junit, notify, project } from "./options.ts";
+import { askElsewhere, driver, events, IDS, json, junit, notify, project } from "./options.ts";
 
 export function addFleet({ does, group, terminal }: Frame): void {
   const fleet = group("fleet");
@@ -26,6 +26,7 @@ export function addFleet({ does, group, terminal }: Frame): void {
     .action(does(async (id, key, options) => (await import("../fleet/item.ts")).logsVerb(id, key, options, terminal)));
   ofFleet("resume <id>", "Resume a fleet that no process runs any more.")
     .addOption(askElsewhere())
+    .addOption(driver())
     .addOption(events())
     .addOption(notify())
     .addOption(json("print one result per line as JSON"))
@@ -36,6 +37,7 @@ export function addFleet({ does, group, terminal }: Frame): void {
     .option("--failed", "retry the failed items (the default and only choice)")
     .option("--new", "make a new fleet of them, and leave this one as it is")
     .addOption(askElsewhere())
+    .addOption(driver())
     .addOption(events())
     .addOption(notify())
     .addOption(json("print one result per line as JSON"))

@@ -1,6 +1,6 @@
 import { Option } from "commander";
 import type { Frame } from "./frame.ts";
-import { examples, json, repeatable } from "./options.ts";
+import { driver, examples, json, repeatable } from "./options.ts";
 
 export function addServe({ does, group, terminal }: Frame): void {
   const serve = group("serve");
@@ -9,6 +9,7 @@ export function addServe({ does, group, terminal }: Frame): void {
     .option("--listen <address>", "listen on this HOST:PORT, or on unix:/PATH", "127.0.0.1:7420")
     .option("--remote", "allow an address that other machines reach; the connection is not encrypted")
     .addOption(repeatable("--host <name>", "answer requests for this name of the machine too"))
+    .addOption(driver())
     .addOption(new Option("--log-level <level>", "log this much").choices(LEVELS).default("info"))
     .addHelpText("after", SERVE_HELP)
     .action(does(async (options) => (await import("../service/serve.ts")).serveVerb(options, terminal)));

@@ -4,10 +4,10 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
 import { openFleetProject } from "../../fleet/fleet-fixture.ts";
+import { shownCell } from "../../run/outside-cell.ts";
 import { sh } from "../../run/project-fixture.ts";
 import { openSessionIn } from "../../run/session/session-fixture.ts";
 import { canaryKey, tracesBelow } from "../canary-key.ts";
-import { shownCell } from "../shown-cell.ts";
 import { compares, openWithSecret, secretSpec } from "./secret-project.ts";
 
 /* The value of a secret is a file in the cell of the worker that declares it, and nowhere else. */

@@ -5,10 +5,10 @@ import { setTimeout as wait } from "node:timers/promises";
 import { expect, it, onTestFinished } from "vitest";
 import { openCorral } from "../../../src/run/open/corral.ts";
 import { startOrchestrator } from "../../run/orchestrator.ts";
+import { shownCell } from "../../run/outside-cell.ts";
 import { sh, writeProject } from "../../run/project-fixture.ts";
 import { giveGate } from "../../tiers/give-gate.ts";
 import { canaryKey, tracesBelow } from "../canary-key.ts";
-import { shownCell } from "../shown-cell.ts";
 import { secretSpec } from "./secret-project.ts";
 
 it("a process that is killed while its cell has a secret leaves the value on no disk", async () => {

@@ -26,7 +26,7 @@ export async function reapCells(
     if (ownerAlive) continue;
     try {
       const dir = join(how.paths.cells, run);
-      await endStarters(dir);
+      await endStarters(dir, id);
       await removeCell(how, id, dir);
       removed.push(run);
     } catch (error) {
