@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
-import { alsoOnRunc } from "./test/tiers/drivers.ts";
+import { filesByDriver } from "./test/tiers/drivers.ts";
 import { tiersOf } from "./test/tiers/tiers.ts";
 
 // Tests start some programs hundreds of times; each is compiled once in a run.
@@ -12,7 +12,10 @@ process.env.NODE_COMPILE_CACHE = compiled;
 process.on("exit", () => rmSync(compiled, { recursive: true, force: true }));
 
 const { unit, long, engine } = tiersOf(import.meta.dirname);
+const { auto, engine: onEngine } = filesByDriver(engine, { autoIsEngine: process.env.CORRAL_TESTS === "engine" });
 const always = ["test/setup-warnings.ts", "test/tiers/watched-loop.ts"];
+// Tests on a real Engine share it with others: what fails twice in a row is no noise. The unit tier retries nothing.
+const withEngine = { setupFiles: always, globalSetup: "test/tiers/engine-tier.ts", retry: 1 };
 const withoutEngine = [...always, "test/tiers/no-engine.ts"];
 
 /** Those of the tier `long` are among the longest and small as files, and would else run last, beside idle workers. */
@@ -24,7 +27,6 @@ class LongFirst extends BaseSequencer {
   }
 }
 
-// The unit tier retries nothing. Tests on a real Engine share it with others: what fails twice in a row is no noise.
 export default defineConfig({
   test: {
     // Tests of the Engine wait for it much of the time, so there is work for more files than a small machine has cores.
@@ -42,25 +44,21 @@ export default defineConfig({
       {
         extends: true,
         test: {
-          name: "engine",
-          include: engine,
-          setupFiles: always,
-          globalSetup: "test/tiers/engine-tier.ts",
-          env: { CORRAL_DRIVER: process.env.CORRAL_DRIVER ?? "engine" },
-          retry: 1,
+          ...withEngine,
+          name: "auto",
+          include: auto,
+          env: { CORRAL_DRIVER: process.env.CORRAL_DRIVER ?? "auto" },
           sequence: { groupOrder: 1 },
         },
       },
       {
         extends: true,
         test: {
-          name: "runc",
-          include: alsoOnRunc(engine),
-          setupFiles: always,
-          globalSetup: "test/tiers/runc-tier.ts",
-          env: { CORRAL_DRIVER: "runc" },
-          retry: 1,
-          // After the Engine's: both set-ups build what they start, and both measure times of cells.
+          ...withEngine,
+          name: "engine",
+          include: onEngine,
+          env: { CORRAL_DRIVER: "engine" },
+          // After the others: both measure times of cells.
           sequence: { groupOrder: 2 },
         },
       },

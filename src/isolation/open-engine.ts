@@ -19,7 +19,7 @@ import { type ProbeNeeds, Runc, type Usable } from "./runc/open.ts";
  *   has no such value.
  */
 export async function openEngine(request: OpenEngineRequest): Promise<EnginePort> {
-  const { stateDir, engineEnv, looksOnly = false } = request;
+  const { stateDir, engineEnv, looksOnly = false, triesAgain = false } = request;
   const choice = driverChoice(engineEnv);
   if (!looksOnly) await makeStateDir(stateDir);
   const { ground, maker, seccomp, ...engine } = await openDockerEngine(request);
@@ -27,6 +27,7 @@ export async function openEngine(request: OpenEngineRequest): Promise<EnginePort
   const needs: ProbeNeeds = {
     image: () => engine.driver.imageFacts(`${IMAGE_PREFIX}/${BASE_NAME}`),
     gate: () => engine.gate(),
+    triesAgain,
   };
   let chosen: Promise<Chosen> | null = null;
   const choose = (): Promise<Chosen> => {
@@ -49,16 +50,7 @@ function driverChoice({ CORRAL_DRIVER: raw = "" }: OpenEngineRequest["engineEnv"
   throw new EngineUnavailableError(message, { reason: "setting", source: null, cause: null });
 }
 
-/** Until cells of runc can do all that the Engine's can, only those who ask for them get them. */
-const AUTO_TRIES_RUNC: boolean = false;
-const ENGINE_IS_USUAL: Chosen = {
-  driving: { driver: "engine", why: "runc makes containers only where CORRAL_DRIVER asks for it" },
-  cells: null,
-  demanded: false,
-};
-
 async function chooseDriver(choice: DriverChoice, runc: Runc, needs: ProbeNeeds): Promise<Chosen> {
-  if (choice === "auto" && !AUTO_TRIES_RUNC) return ENGINE_IS_USUAL;
   if (choice !== "engine") return chosenBy(choice, await usableOr(runc, needs));
   return { driving: { driver: "engine", why: "CORRAL_DRIVER is engine" }, cells: null, demanded: true };
 }
@@ -89,7 +81,6 @@ async function foreseen(choice: DriverChoice, runc: Runc): Promise<Chosen> {
   const demanded = choice !== "auto";
   if (choice === "engine")
     return { driving: { driver: "engine", why: "CORRAL_DRIVER is engine" }, cells: null, demanded };
-  if (choice === "auto" && !AUTO_TRIES_RUNC) return ENGINE_IS_USUAL;
   const known = await runc.known();
   if (known !== null) return chosenBy(choice, known);
   const why = "the first run makes a cell to find out, and else uses the Engine";

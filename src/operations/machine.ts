@@ -50,7 +50,7 @@ async function findingsOn(machine: Machine): Promise<Finding[]> {
     await allowListFinding(),
   ];
   try {
-    const engine = await openEngine(machine);
+    const engine = await openEngine({ ...machine, triesAgain: true });
     findings.push(await stateDirFinding(stateDir), { what: "engine", state: "ok", detail: engine.description });
     findings.push(...(await capabilityFindings(engine)), ...(await imageFindings(engine)), await gateFinding(engine));
     findings.push(await driverFinding(engine));

@@ -13,7 +13,7 @@ import { killAlone } from "../run/kill-alone.ts";
 import { execInCell } from "../run/outside-cell.ts";
 import { type ProjectSpec, writeProject } from "../run/project-fixture.ts";
 import { HANDY, openHandySession, openSessionIn } from "../run/session/session-fixture.ts";
-import { ON_RUNC } from "../tiers/drivers.ts";
+import { onRunc } from "../tiers/on-runc.ts";
 
 /** Under the Engine's own seccomp profile, a session's first process starts no commands: the Engine does. */
 const KEPT: ProjectSpec = {
@@ -41,7 +41,7 @@ describe("a command that attacks its cell", () => {
   });
 
   // No cell of runc has that profile: `notForRunc`.
-  it.skipIf(ON_RUNC)("cannot end either of the two where the Engine starts its commands", async () => {
+  it.skipIf(onRunc())("cannot end either of the two where the Engine starts its commands", async () => {
     await using s = await openSessionIn(KEPT);
     const before = await s.exec("echo kept > /tmp/kept; cat /proc/[0-9]*/status | grep ^Uid: | cut -f2 | sort -u");
     expect(before.stdout.trim().split("\n")).toEqual(["65532", "65533"]);

@@ -13,7 +13,7 @@ import type { RecordedRequest } from "../agent/servers/recorded-request.ts";
 import { cliProject } from "../cli/cli-project.ts";
 import { modelAt, type ServedAgents, servedAgents } from "../run/agent/served-agent.ts";
 import { sh, writable } from "../run/project-fixture.ts";
-import { ON_RUNC } from "../tiers/drivers.ts";
+import { onRunc } from "../tiers/on-runc.ts";
 import { type CanaryKey, canaryKey, tracesBelow } from "./canary-key.ts";
 
 /** Looks for a text in the environment and in all of the files, given in halves so as not to find the question. */
@@ -81,7 +81,7 @@ async function inspectedWhile({ project }: ServedAgents, act: () => Promise<unkn
     while (!over.signal.aborted) {
       // Cells of runc end while a busy Engine still answers.
       const filters = { label: ["dev.corral.run"] };
-      for (const { Id } of ON_RUNC ? [] : await docker.listContainers({ filters })) {
+      for (const { Id } of onRunc() ? [] : await docker.listContainers({ filters })) {
         const inspected = await docker
           .getContainer(Id)
           .inspect()

@@ -35,6 +35,15 @@ describe("the help", () => {
   });
 });
 
+it.each("run w,shell w,tool w,mcp,map w,fleet resume x,fleet retry x,serve".split(","))(
+  "a command that makes cells takes --driver, with the drivers that there are: %s",
+  async (words) => {
+    const { status, stderr } = await project.corral([...words.split(" "), "--driver", "docker"]);
+    expect(status).toBe(2);
+    expect(stderr).toContain("argument 'docker' is invalid. Allowed choices are auto, engine, runc.");
+  },
+);
+
 describe("the help of a command whose exit status says something", () => {
   it.each(
     "init run explain check tool shell map fleet,resume fleet,retry fleet,rm fleet,results audit changes,apply doctor".split(

@@ -47,7 +47,26 @@ describe("CORRAL_DRIVER", () => {
     await expect(portFor("docker")).rejects.toThrow(
       'CORRAL_DRIVER is "docker", and must be one of: auto, engine, runc',
     );
-    expect((await (await portFor(undefined)).driving()).driver).not.toBeNull();
+    const taken = { driver: "runc", why: "a first cell was what was planned" };
+    for (const none of [undefined, "", "auto"]) expect(await (await portFor(none)).driving()).toEqual(taken);
+  });
+
+  it("auto takes the Engine if the first cell was not as planned, says why, and takes runc if it is made again", async () => {
+    const stateDir = join(runc.dir, "auto");
+    await mkdir(stateDir, { mode: 0o700 });
+    const file = join(statePaths(stateDir).runc, "probe.json");
+    await rememberProbe(file, await conditionsHere(), { ok: false, reason: "seccomp: found absent" }, Date.now());
+    const port = await portFor("auto", stateDir);
+    const why = "runc cannot make cells here: seccomp: found absent";
+    expect(await port.driving()).toEqual({ driver: "engine", why });
+    const { plan, pins } = await runc.plan({ command: ["sleep", "60"] });
+    await using _ = cellOf(await port.driver.start({ plan, pins, ...undisturbed }));
+    expect(await port.driver.list()).toMatchObject([{ run: plan.run, driver: "engine" }]);
+    const engineEnv = { ...process.env, CORRAL_DRIVER: "auto" };
+    const again = await openPort({ stateDir, engineEnv, triesAgain: true });
+    expect((await again.driving()).driver).toBe("runc");
+    expect(JSON.parse(await readFile(file, "utf8"))).toMatchObject({ ok: true });
+    await again.letGo({ dryRun: false });
   });
 
   it("runc makes a first cell to see that it is as planned, once, and remembers it", async () => {

@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import type { RunResult } from "../../src/index.ts";
-import { runsWithContainers } from "./engine-history.ts";
+import { watchCells } from "./cells-made.ts";
 import {
   openProject,
   type ProjectFixture,
@@ -42,15 +42,15 @@ function spec(kids: Readonly<Record<string, WorkerSpec>>): ProjectSpec {
   };
 }
 
-/** Runs `boss` with these requests; answers with what it was told, after checking that the Engine made no other cell. */
+/** Runs `boss` with these requests; answers with what it was told, after checking that no other cell was made. */
 async function ask(
   project: ProjectFixture,
   requests: readonly unknown[],
 ): Promise<{ told: Told[]; result: RunResult }> {
-  const since = Date.now();
+  using made = watchCells(project);
   const result = await project.run("boss", { input: requests });
   expect(result, result.stderr).toMatchObject({ status: "succeeded" });
-  expect(await runsWithContainers(project.docker, result.run, since)).toEqual([`corral-${result.run}`]);
+  expect(await made.runs(result.run)).toEqual([result.run]);
   const shown = JSON.stringify(result);
   for (const hostPath of [project.dir, project.stateDir, "/var/lib/docker"]) expect(shown).not.toContain(hostPath);
   return { told: result.output as Told[], result };
@@ -175,7 +175,7 @@ describe("a chain of calls", () => {
       { command: sh(`corral-call w${n + 1} --json; echo "w${n} $?"`), calls: n < 7 ? [`w${n + 1}`] : [] },
     ];
     await using project = await openProject({ workers: Object.fromEntries([1, 2, 3, 4, 5, 6, 7].map(link)) });
-    const since = Date.now();
+    using made = watchCells(project);
     const result = await project.run("w1");
     let deepest = result;
     for (; deepest.calls[0] !== undefined; deepest = deepest.calls[0]);
@@ -186,20 +186,20 @@ describe("a chain of calls", () => {
       violations: [{ code: "CALL_TOO_DEEP", path, max: 5 }],
     });
     expect(deepest.error?.message).toContain("w1 -> w2 -> w3 -> w4 -> w5 -> w6");
-    expect(await runsWithContainers(project.docker, result.run, since)).toHaveLength(5);
+    expect(await made.runs(result.run)).toHaveLength(5);
   });
 
   it("is refused where it comes back to a worker, with the path shown", async () => {
     const calling = (other: string): WorkerSpec => ({ command: sh(`corral-call ${other}; echo $?`), calls: [other] });
     await using project = await openProject({ workers: { a: calling("b"), b: calling("a") } });
-    const since = Date.now();
+    using made = watchCells(project);
     const result = await project.run("a");
     expect(result.calls[0]).toMatchObject({
       worker: "b",
       stdout: "126\n",
       calls: [{ worker: "a", status: "refused", violations: [{ code: "CALL_CYCLE", path: ["a", "b", "a"] }] }],
     });
-    expect(await runsWithContainers(project.docker, result.run, since)).toHaveLength(2);
+    expect(await made.runs(result.run)).toHaveLength(2);
   });
 });
 
@@ -211,7 +211,7 @@ describe("a root run that asks for more than the project has", () => {
       limits: { memory: "999g" },
     };
     await using project = await openProject({ workers: { w }, zones: { docs: "ro" } });
-    const since = Date.now();
+    using made = watchCells(project);
     const result = await project.run("w");
     expect(result.status).toBe("refused");
     expect(result.violations.map(({ code }) => code).sort()).toEqual([
@@ -220,7 +220,7 @@ describe("a root run that asks for more than the project has", () => {
       "NETWORK_NOT_AVAILABLE",
       "WRITE_NOT_AVAILABLE",
     ]);
-    expect(await runsWithContainers(project.docker, result.run, since)).toEqual([]);
+    expect(await made.runs(result.run)).toEqual([]);
   });
 
   it("is judged by what it asks for, where the project gives more than its policy allows", async () => {

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import type Docker from "dockerode";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { connect } from "../../src/isolation/engine/connect.ts";
+import { runcPaths } from "../../src/isolation/runc/model/layout.ts";
 import { openCorral } from "../../src/run/open/corral.ts";
 import { giveGate } from "../tiers/give-gate.ts";
 import { type Orchestrator, startOrchestrator } from "./orchestrator.ts";
@@ -45,11 +46,13 @@ afterEach(async () => {
 
 const places = () => ({ projectDir: join(base, "p"), stateDir: join(base, "s") });
 
-/** Runs of which the Engine still has a container or a volume. */
+/** Runs of which the Engine still has a container or a volume, or of which there is a cell of runc. */
 async function remains(runs: readonly string[]): Promise<string[]> {
   const [containers, volumes] = await Promise.all([docker.listContainers({ all: true }), docker.listVolumes()]);
   const labelled = [...containers, ...(volumes.Volumes ?? [])];
-  return labelled.map(({ Labels }) => Labels?.["dev.corral.run"] ?? "").filter((run) => runs.includes(run));
+  const ofEngine = labelled.map(({ Labels }) => Labels?.["dev.corral.run"] ?? "");
+  const ofRunc = await readdir(runcPaths(places().stateDir).cells).catch(() => []);
+  return [...new Set([...ofEngine, ...ofRunc])].filter((run) => runs.includes(run));
 }
 
 const begun = ({ lines }: Orchestrator): string[] => lines.flatMap(({ began }) => (began === undefined ? [] : [began]));
@@ -66,7 +69,7 @@ describe("after kill -9 on an orchestrator with ten runs live", () => {
       await other.said("began", 1);
       await using victim = startOrchestrator({ ...places(), worker: "boss", runs: 5 });
       await victim.said("began", 10);
-      expect(await remains(begun(victim))).toHaveLength(20);
+      expect(await remains(begun(victim))).toHaveLength(10);
       expect(await readdir(join(base, "s/live"))).toHaveLength(2);
       await victim.kill();
 
@@ -77,7 +80,7 @@ describe("after kill -9 on an orchestrator with ten runs live", () => {
       expect(await remains(begun(victim))).toEqual([]);
       expect(await readdir(join(base, "s/live"))).toHaveLength(2);
 
-      expect(await remains(begun(other))).toHaveLength(2);
+      expect(await remains(begun(other))).toHaveLength(1);
       expect(await corral.environment.driver.list()).toMatchObject([
         { run: begun(other)[0], state: "running", ownerAlive: true },
       ]);
@@ -101,7 +104,7 @@ describe("after kill -9 on an orchestrator with ten runs live", () => {
     await victim.kill();
     await using project = await openProject({ workers: { w: { command: sh(":") } } });
     expect(await project.run("w")).toMatchObject({ status: "succeeded" });
-    expect(await remains(begun(victim))).toHaveLength(2);
+    expect(await remains(begun(victim))).toHaveLength(1);
     await using corral = await openCorral({ ...places(), engineEnv: process.env });
     expect(corral.reaped.cells).toEqual(begun(victim));
   });

@@ -1,34 +1,59 @@
-/** Whether the tests of this process make cells of runc, and not the Engine's. */
-export const ON_RUNC = process.env.CORRAL_DRIVER === "runc";
+/** True if the tests that repeat something shall repeat it as often as they can (`CORRAL_LONG=1 npm test`). */
+export const AT_LENGTH = process.env.CORRAL_LONG === "1";
 
 /**
- * What of the tier `engine` runs on both drivers: every attack, every agreement of validator and kernel, and what else depends
- * on how a cell is made. The contract of drivers is in `test/isolation/`, which calls both itself. The rest runs on the Engine.
+ * What of the tier `engine` is about cells themselves: every attack, every agreement of validator and kernel, commands and calls
+ * of cells, and what a kill leaves. It runs on what `auto` takes, as all of the tier, and again on the Engine. The contract of
+ * drivers is in `test/isolation/`, which calls both drivers itself.
  */
-const ON_BOTH = ["test/attacks/", "test/agreement/", "test/run/session/", "test/run/calls/"];
+const ABOUT_CELLS = [
+  "test/attacks/",
+  "test/agreement/",
+  "test/run/calls/",
+  "test/run/changes/staged-reaping.test.ts",
+  "test/run/reaping.test.ts",
+  "test/run/session/",
+  "test/run/statuses.test.ts",
+];
 
 const NO_CELL = "makes no cell";
-const ENGINE_ITSELF = "is about what the Engine has: its objects, labels, images or sockets";
-const BEFORE_CELLS = "attacks what Corral reads, asks or refuses on the host, before or beside any cell";
+const OWN_CELLS = "is about what Corral stores and shows after cells, which is the same for all";
 
-/** Of these, the files that run on the Engine alone, each with its reason. */
-export const ENGINE_ONLY: Readonly<Record<string, string>> = {
-  "test/attacks/changeset-size.test.ts": BEFORE_CELLS,
-  "test/attacks/ci/hostile-branch.test.ts": BEFORE_CELLS,
-  "test/attacks/ci/runner-output.test.ts": BEFORE_CELLS,
+/** Of these, the files that run once, each with its reason. */
+export const ONCE: Readonly<Record<string, string>> = {
+  "test/attacks/changeset-size.test.ts": OWN_CELLS,
+  "test/attacks/ci/hostile-branch.test.ts": OWN_CELLS,
+  "test/attacks/ci/runner-output.test.ts": NO_CELL,
   "test/attacks/completion.test.ts": NO_CELL,
-  "test/attacks/hostile-archive.test.ts": NO_CELL,
-  "test/attacks/images.test.ts": ENGINE_ITSELF,
-  "test/attacks/labels.test.ts": ENGINE_ITSELF,
-  "test/attacks/reading-consent.test.ts": BEFORE_CELLS,
-  "test/attacks/service/contents.test.ts": BEFORE_CELLS,
-  "test/attacks/service/other-sites.test.ts": BEFORE_CELLS,
-  "test/attacks/service/requests.test.ts": BEFORE_CELLS,
-  "test/attacks/without-project.test.ts": BEFORE_CELLS,
-  "test/run/session/lost.test.ts": "stops an Engine in the middle, which cells of runc do not need",
+  "test/attacks/service/contents.test.ts": OWN_CELLS,
+  "test/attacks/service/other-sites.test.ts": NO_CELL,
+  "test/attacks/service/requests.test.ts": NO_CELL,
 };
 
-/** The files that run a second time, on cells of runc. `engine`: those of that tier. */
-export function alsoOnRunc(engine: readonly string[]): string[] {
-  return engine.filter((file) => ON_BOTH.some((place) => file.startsWith(place)) && ENGINE_ONLY[file] === undefined);
+const ENGINE_ITSELF =
+  "makes containers, volumes or images on the Engine itself, and looks at what Corral does with them";
+const ENGINE_STOPS = "stops an Engine in the middle, or breaks its answers, on which cells of runc do not depend";
+
+/** The files of the tier that run on the Engine alone, each with its reason. */
+export const ENGINE_ONLY: Readonly<Record<string, string>> = {
+  "test/attacks/labels.test.ts": ENGINE_ITSELF,
+  "test/faults/faults.test.ts": ENGINE_STOPS,
+  "test/faults/lying-engine.test.ts": ENGINE_STOPS,
+  "test/run/lost.test.ts": ENGINE_STOPS,
+  "test/run/session/lost.test.ts": ENGINE_STOPS,
+};
+
+export interface Files {
+  readonly auto: readonly string[];
+  readonly engine: readonly string[];
+}
+
+/** Which files run on what `auto` takes, and which on the Engine. `tier`: those of the tier `engine`. */
+export function filesByDriver(tier: readonly string[], { autoIsEngine }: { readonly autoIsEngine: boolean }): Files {
+  const isTwice = (file: string): boolean =>
+    !autoIsEngine && ONCE[file] === undefined && ABOUT_CELLS.some((place) => file.startsWith(place));
+  return {
+    auto: tier.filter((file) => ENGINE_ONLY[file] === undefined),
+    engine: tier.filter((file) => ENGINE_ONLY[file] !== undefined || isTwice(file)),
+  };
 }

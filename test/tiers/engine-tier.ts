@@ -3,35 +3,51 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestProject } from "vitest/node";
-import { connect } from "../../src/isolation/engine/connect.ts";
-import { gateBinary } from "../../src/isolation/engine/images/gate.ts";
+import { openEngine } from "../../src/isolation/open-engine.ts";
+import type { DriverName } from "../../src/isolation/plan/enforcement.ts";
+import { letKeptImagesGo } from "../run/kept-for-runc.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
-    /** A state directory that has the gate; see `giveGate`. Other tiers have none. */
+    /** A state directory that has the gate, and what came of a first cell; see `giveGate`. Other tiers have none. */
     readonly stateWithGate?: string;
+    /** What makes the cells of this project. */
+    readonly cellsBy?: DriverName;
   }
 }
 
 /**
- * Set-up of the engine tier: what tests start as the command line is built from the sources that they load, and the gate is
- * taken out of its image. `begin` does more in that state directory.
+ * Set-up of the tests that need an Engine: what they start as the command line is built from the sources that they load, the
+ * gate is taken out of its image, and a first cell shows what makes the others.
  */
-export default async function engineTier(
-  tier: TestProject,
-  begin: (stateDir: string) => Promise<void> = async () => {},
-): Promise<() => Promise<void>> {
-  execFileSync(process.execPath, [join(import.meta.dirname, "../../scripts/build.ts")], { stdio: "inherit" });
+export default async function engineTier(tier: TestProject): Promise<() => Promise<void>> {
+  build();
+  const { CORRAL_DRIVER } = tier.config.env;
   const stateDir = await mkdtemp(join(tmpdir(), "corral-gate-"));
-  const remove = (): Promise<void> => rm(stateDir, { recursive: true });
+  const remove = async (): Promise<void> => {
+    const engine = await openEngine({ stateDir, engineEnv: process.env });
+    // Also what was kept for state directories that tests have removed.
+    await engine.letGo({ dryRun: false });
+    await rm(stateDir, { recursive: true });
+  };
   try {
-    const { docker } = await connect(process.env);
-    await gateBinary({ docker, stateDir });
-    await begin(stateDir);
+    const engine = await openEngine({ stateDir, engineEnv: { ...process.env, CORRAL_DRIVER } });
+    await engine.gate();
+    const { driver, why } = await engine.driving();
+    if (driver === null) throw new Error(why);
+    tier.provide("cellsBy", driver);
+    await letKeptImagesGo(stateDir, process.env);
   } catch (error) {
     await remove();
     throw error;
   }
   tier.provide("stateWithGate", stateDir);
   return remove;
+}
+
+/** Once for all projects of a run. */
+function build(): void {
+  if (process.env.CORRAL_TESTS_BUILT === "1") return;
+  execFileSync(process.execPath, [join(import.meta.dirname, "../../scripts/build.ts")], { stdio: "inherit" });
+  process.env.CORRAL_TESTS_BUILT = "1";
 }

@@ -6,7 +6,7 @@ import { makeStateDir } from "../../src/state/state-dir.ts";
 import { statePaths } from "../../src/state/state-paths.ts";
 
 /**
- * Makes a state directory that has the gate already, and knows that runc can make cells if the tests are on it. A test that
+ * Makes a state directory that has the gate already, and what came of a first cell of runc if the tests are on it. A test that
  * begins with none takes the gate out of its image, and makes a first cell.
  */
 export async function giveGate(stateDir: string): Promise<void> {

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { connect } from "../../src/isolation/engine/connect.ts";
-import { alsoOnRunc, ENGINE_ONLY } from "./drivers.ts";
+import { ENGINE_ONLY, filesByDriver, ONCE } from "./drivers.ts";
 import { LONG, namedIn, tierOf, tiersOf } from "./tiers.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
@@ -40,19 +40,28 @@ describe("the tier of a test", () => {
   });
 });
 
-describe("the tests that run on both drivers", () => {
-  const { engine } = tiersOf(ROOT);
+describe("the files of each driver", () => {
+  const { engine: tier } = tiersOf(ROOT);
+  const { auto, engine } = filesByDriver(tier, { autoIsEngine: false });
 
-  it("are every attack and agreement that needs an Engine, but for those with a reason", () => {
-    const onRunc = alsoOnRunc(engine);
-    const asked = engine.filter((file) => /^test\/(attacks|agreement)\//.test(file));
-    expect(asked.filter((file) => !onRunc.includes(file) && !ENGINE_ONLY[file])).toEqual([]);
-    expect(onRunc).toEqual(expect.arrayContaining(["test/attacks/escape.test.ts", "test/run/session/cell.test.ts"]));
+  it("are together all of the tier, and every attack and agreement is on both, but for those with a reason", () => {
+    expect([...new Set([...auto, ...engine])].sort()).toEqual([...tier].sort());
+    const twice = auto.filter((file) => engine.includes(file));
+    const asked = tier.filter((file) => /^test\/(attacks|agreement)\//.test(file));
+    expect(asked.filter((file) => !twice.includes(file) && !ENGINE_ONLY[file] && !ONCE[file])).toEqual([]);
+    expect(twice).toEqual(expect.arrayContaining(["test/attacks/escape.test.ts", "test/run/session/cell.test.ts"]));
   });
 
-  it("are not those that run on the Engine alone, which are tests of that tier", () => {
-    expect(Object.keys(ENGINE_ONLY).filter((file) => !engine.includes(file))).toEqual([]);
-    expect(Object.keys(ENGINE_ONLY).filter((file) => alsoOnRunc(engine).includes(file))).toEqual([]);
+  it("are not on the other driver if there is a reason, and each of those with one is a test of the tier", () => {
+    const named = [...Object.keys(ENGINE_ONLY), ...Object.keys(ONCE)];
+    expect(named.filter((file) => !tier.includes(file))).toEqual([]);
+    expect(auto.filter((file) => ENGINE_ONLY[file])).toEqual([]);
+    expect(engine.filter((file) => ONCE[file])).toEqual([]);
+  });
+
+  it("are each there once where auto takes the Engine", () => {
+    const alone = filesByDriver(tier, { autoIsEngine: true });
+    expect([...alone.auto, ...alone.engine].sort()).toEqual([...tier].sort());
   });
 });
 

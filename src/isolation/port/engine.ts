@@ -46,6 +46,8 @@ export interface OpenEngineRequest {
   readonly stateDir: string;
   /** True: only images are asked about. Nothing is made, in the state directory or on the engine. */
   readonly looksOnly?: boolean;
+  /** True: a driver that could not make cells, or could, is tried again, and not believed what it did before. */
+  readonly triesAgain?: boolean;
   /** Says where the engine is, e.g. DOCKER_HOST, HOME for its client's configuration, and CORRAL_DRIVER. */
   readonly engineEnv: Readonly<Record<string, string | undefined>>;
 }

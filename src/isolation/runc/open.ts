@@ -29,6 +29,8 @@ export interface ProbeNeeds {
   /** The image of the probe; null if the Engine does not have it. */
   image(): Promise<ImageFacts | null>;
   gate(): Promise<string>;
+  /** Whether to make a first cell also if it is known what came of one. */
+  readonly triesAgain: boolean;
 }
 
 export type Usable = { readonly ok: true; readonly cells: RuncCells } | { readonly ok: false; readonly reason: string };
@@ -86,7 +88,7 @@ export class Runc {
   async #probed(conditions: Conditions, cells: RuncCells, needs: ProbeNeeds): Promise<Probed> {
     const file = this.#probeFile();
     const of = this.#probeConditions(conditions);
-    const before = await rememberedProbe(file, of, Date.now());
+    const before = needs.triesAgain ? null : await rememberedProbe(file, of, Date.now());
     if (before !== null) return before;
     const [image, gate] = [await needs.image(), await needs.gate()];
     if (image === null) return { ok: false, reason: "the image for a first cell is not built" };
