@@ -154,6 +154,7 @@ except OSError: print('no terminal')`;
     const second = await run();
     expect(second.stdout).toBe(first.stdout);
     expect(second.stdout).toContain("['SigIgn:'] 0\nTrue True True\nno terminal");
+    // It is not as nice as Corral's own process is.
     expect(second.stdout).toMatch(/^\['0', '1', '2', '3'\] \S+ None 18 0\n/);
   });
 
