@@ -1,4 +1,4 @@
-import { chmod, mkdir, readdir, readFile, symlink, writeFile } from "node:fs/promises";
+import { chmod, mkdir, readdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { ItemRequest } from "../../src/fleet/model/item.ts";
@@ -518,6 +518,30 @@ describe("in a cell that serves many items, one item", () => {
     for (const [at, code] of attacks.entries()) {
       const [before, during, after, later] = begun.slice(2 + 4 * at);
       expect.soft([during === before, after === before, later === after], code).toEqual([true, false, true]);
+    }
+  });
+
+  it("changes nothing of an input that the next one has too, nor of the folder that it leaves", async () => {
+    const code = `
+path = '/.corral/io/in'
+before = os.stat(path)
+could('write', lambda: open(path, 'r+')); could('cut', lambda: os.truncate(path, 0)); could('chmod', lambda: os.chmod(path, 0o666))
+could('mark', lambda: os.setxattr(path, 'user.left', b'x')); could('date', lambda: os.utime(path, (1, 1))); could('remove', lambda: os.remove(path))
+could('plant', lambda: os.symlink('/', '/.corral/io/more')); could('lease', lambda: fcntl.fcntl(os.open(path, os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_RDLCK))
+print(oct(before.st_mode), before.st_uid, before.st_size, before.st_mtime > time.time() - 30, before.st_atime >= before.st_mtime - 0.1, os.listxattr(path), sorted(os.listdir('/.corral/io')))
+open(own + '/x', 'w').close(); os.chmod(own, 0o2777)`;
+    await using f = await opened();
+    const items = [0, 1, 2].map((index) => ({
+      input: `import fcntl, time\n${PRELUDE}${code}`,
+      allowWrite: [`/text/${index}`],
+    }));
+    const { results } = await f.map(SCRUBBED, items);
+    const said = items.map((_, index) => String(results.get(String(index))?.output));
+    expect(said[0]).toMatch(/^0o100444 0 \d+ True True \[\] \['err', 'in', 'out'\]\n$/);
+    expect(said).toEqual(said.map(() => said[0]));
+    for (const index of [0, 1, 2]) {
+      const { mode } = await stat(join(f.project.dir, `text/${index}`));
+      expect(mode & 0o7777).toBe(0o755);
     }
   });
 

@@ -42,7 +42,7 @@ export async function bringBack(
   const judge = new Judge(path, maxBytes);
   const left = judge.folder(source, []);
   if (left === null) return { refusal: judge.refusal, bytes: 0 };
-  if (left.length > 0) await moveInto(source, left, { base, parts, path }, held);
+  if (left.length > 0) await moveInto({ path: from, source }, left, { base, parts, path }, held);
   return { refusal: null, bytes: judge.bytes };
 }
 
@@ -99,7 +99,7 @@ class Judge {
 
 /** Into the item's own folder, which is opened without following links and made if it is missing. */
 async function moveInto(
-  source: Descriptor,
+  from: { readonly path: string; readonly source: Descriptor },
   left: readonly Left[],
   { base, parts, path }: Omit<ItemOutput, "index">,
   held: HeldFolders,
@@ -108,9 +108,25 @@ async function moveInto(
   if (descriptor === null) throw unfit("write", base.path, "the granted directory cannot be opened on this machine.");
   const root = { path: base.path, descriptor, directory: true, hidden: [] };
   using slot = openSlot("write", root, { path, mount: base.path, parts }, true);
+  if (isMovedWhole(from, slot)) return;
+  const { source } = from;
   const isNew = madeFolder(slot, source);
   using target = slot.folder.child(slot.name, true);
   await moveAll(source, left, target, isNew);
+}
+
+/** False if something is there already, or the folder is on another file system. Above its name are only folders of root. */
+function isMovedWhole({ path, source }: { readonly path: string; readonly source: Descriptor }, slot: Slot): boolean {
+  const target = slot.folder.path(slot.name);
+  if (fs.lstatSync(target, { throwIfNoEntry: false }) !== undefined) return false;
+  fs.chmodSync(source.path(), 0o755);
+  try {
+    fs.renameSync(path, target);
+    return true;
+  } catch (error) {
+    if (!hasCode(error, "EXDEV", "EEXIST", "ENOTEMPTY", "ENOTDIR")) throw error;
+    return false;
+  }
 }
 
 /** False if something is there. */

@@ -11,6 +11,9 @@ export interface WorkerUser {
   readonly gid: number;
 }
 
+const INPUT = "in";
+/** A larger input is written for each item. */
+const MAX_KEPT_BYTES = 64 * 1024;
 const { O_RDONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = fs.constants;
 const NEW = O_RDONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
 
@@ -27,6 +30,8 @@ export class CellFolder implements AsyncDisposable {
   readonly outputs: readonly string[];
   /** The item's streams, held open since they were made: to read them waits for no lease that it has on them. */
   readonly #printed = new Map<"out" | "err", Descriptor>();
+  /** The input of the item before, if its file is still there: it is root's, so no item has changed it. */
+  #input: Buffer | null = null;
 
   static async make(path: string, outputs: number): Promise<CellFolder> {
     const folder = new CellFolder(path, outputs);
@@ -55,9 +60,16 @@ export class CellFolder implements AsyncDisposable {
     }
   }
 
-  /** The files that the command's three streams are, made anew. */
+  /** The files that the command's three streams are. That of the input stays if the next item has the same, and is as if it were new. */
   layStreams(input: Uint8Array, user: WorkerUser): void {
-    fs.writeFileSync(join(this.io, "in"), input, { flag: "wx", mode: 0o444 });
+    const path = join(this.io, INPUT);
+    if (this.#input?.equals(input)) fs.utimesSync(path, new Date(), new Date());
+    else {
+      if (this.#input !== null) fs.unlinkSync(path);
+      this.#input = null;
+      fs.writeFileSync(path, input, { flag: "wx", mode: 0o444 });
+      if (input.length <= MAX_KEPT_BYTES) this.#input = Buffer.from(input);
+    }
     for (const name of ["out", "err"] as const) this.#newStream(name, user);
   }
 
@@ -103,7 +115,8 @@ export class CellFolder implements AsyncDisposable {
       try {
         const remove = this.outputs.includes(dir) ? fs.rmdirSync : fs.unlinkSync;
         for (const name of fs.readdirSync(dir, { encoding: "buffer" }))
-          removeEntry(Buffer.concat([Buffer.from(`${dir}/`), name]), remove);
+          if (dir !== this.io || this.#input === null || name.toString("latin1") !== INPUT)
+            removeEntry(Buffer.concat([Buffer.from(`${dir}/`), name]), remove);
       } catch (cause) {
         await removeTree(dir);
         throw new Error("a serving cell's folder could not be emptied", { cause });
