@@ -1,0 +1,1 @@
+"""The client for asyncio, from which generate.py makes the one that blocks."""

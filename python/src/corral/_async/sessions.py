@@ -1,0 +1,185 @@
+"""The sandbox of a worker, used by its tools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
+
+from .. import models
+from .._request import json_body, path_of
+from .._decode import as_text
+from ..errors import CorralError, ToolRefused
+from ..results import CommandResult
+from .approvals import AsyncAnswering, OnQuestion
+
+if TYPE_CHECKING:
+    from .client import AsyncCorral
+
+# A tool may wait for a person, and a command may take long: the service has its own limits.
+_TOOL_SECONDS = 24 * 3600.0
+_MAX_CHARS = 2_000_000
+
+
+class AsyncSession:
+    """
+    An open session; `async with` opens and ends it. A tool that refuses raises `ToolRefused`. Paths are those of the sandbox,
+    such as `/out/report.txt`.
+    """
+
+    def __init__(
+        self,
+        corral: AsyncCorral,
+        order: Mapping[str, Any],
+        on_question: OnQuestion | None,
+    ) -> None:
+        self._corral = corral
+        self._order = order
+        self._on_question = on_question
+        self._answering: AsyncAnswering | None = None
+        self._about: models.Session | None = None
+        self.settled: models.SettledSession | None = None
+        """What became of its changes, after its end."""
+
+    def __repr__(self) -> str:
+        return f"AsyncSession({self._order.get('worker')!r})"
+
+    @property
+    def id(self) -> str:
+        return self.about.id
+
+    @property
+    def about(self) -> models.Session:
+        if self._about is None:
+            raise CorralError("the session is not open: use it in a `with` block, or call `open`")
+        return self._about
+
+    async def open(self) -> AsyncSession:
+        answer = await self._corral.wire.ask("POST", path_of("sessions"), json_body(self._order), timeout=_TOOL_SECONDS)
+        self._about = models.Session.from_json(answer)
+        if self._on_question is not None:
+            self._answering = AsyncAnswering(self._corral, self._on_question, root=self.id)
+            await self._answering.__aenter__()
+        return self
+
+    async def finish(self) -> models.SettledSession:
+        """Ends it, and applies the changes for which there is consent. The others wait as a changeset, or are asked about."""
+        if self.settled is not None:
+            return self.settled
+        try:
+            answer = await self._corral.wire.ask("DELETE", path_of("sessions", self.id), timeout=_TOOL_SECONDS)
+            self.settled = models.SettledSession.from_json(answer)
+        finally:
+            if self._answering is not None:
+                answering, self._answering = self._answering, None
+                await answering.__aexit__(None)
+        return self.settled
+
+    async def __aenter__(self) -> AsyncSession:
+        return self if self._about is not None else await self.open()
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            await self.finish()
+        except Exception:
+            # The error of the block says more.
+            if kind is None:
+                raise
+
+    async def tools(self) -> list[models.SessionTool]:
+        """Its tools, with the schemas of their inputs, to give them to a model."""
+        answer = await self._corral.wire.ask("GET", path_of("sessions", self.id, "tools"))
+        return [models.SessionTool.from_json(one) for one in answer.get("tools", [])]
+
+    async def answer(self, name: str, given: Mapping[str, Any]) -> models.ToolAnswer | models.ToolRefusal:
+        """Uses a tool. A refusal is a value here: its message may be shown to a model."""
+        target = path_of("sessions", self.id, "tools", name)
+        answer = await self._corral.wire.ask("POST", target, json_body(dict(given)), timeout=_TOOL_SECONDS)
+        if answer.get("ok") is True:
+            return models.ToolAnswer.from_json(answer)
+        return models.ToolRefusal.from_json(answer)
+
+    async def tool(self, name: str, /, **given: Any) -> models.ToolAnswer:
+        """Uses a tool; what is None is not sent. @raises ToolRefused"""
+        answer = await self.answer(name, {key: value for key, value in given.items() if value is not None})
+        if isinstance(answer, models.ToolRefusal):
+            raise ToolRefused(name, answer.code, answer.message, answer.data)
+        return answer
+
+    async def exec(
+        self,
+        command: str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+        network: Sequence[str] | None = None,
+        timeout: float | None = None,
+        check: bool = False,
+    ) -> CommandResult:
+        """Runs a command line with `sh`. `timeout`: seconds."""
+        answer = await self.tool(
+            "exec",
+            command=command,
+            cwd=cwd,
+            env=None if env is None else dict(env),
+            stdin=stdin,
+            network=None if network is None else list(network),
+            timeout_ms=None if timeout is None else max(1, round(timeout * 1000)),
+        )
+        result = CommandResult.read(answer.text, answer.data)
+        return result.check() if check else result
+
+    async def read_file(self, path: str, *, offset: int | None = None, limit: int | None = None) -> str:
+        """The text of a file, or of so many lines from the line `offset`. A long one is read in parts."""
+        parts: list[str] = []
+        line, column, left = offset or 1, 1, limit
+        while True:
+            given: dict[str, Any] = {"path": path, "offset": line, "column": column, "max_chars": _MAX_CHARS}
+            data = (await self.tool("read_file", **given, limit=left)).data
+            content = as_text(data.get("content"), "read_file.content")
+            parts.append(content)
+            if data.get("truncatedBy") != "chars" or not content:
+                return "".join(parts)
+            newlines = content.count("\n")
+            line += newlines
+            left = None if left is None else max(1, left - newlines)
+            # Of a line that was cut; the service counts in units of UTF-16.
+            last = content.rpartition("\n")[2]
+            column = (column if newlines == 0 else 1) + len(last.encode("utf-16-le")) // 2
+
+    async def write_file(self, path: str, content: str, *, overwrite: bool | None = None) -> models.ToolAnswer:
+        return await self.tool("write_file", path=path, content=content, overwrite=overwrite)
+
+    async def append_file(self, path: str, content: str) -> models.ToolAnswer:
+        return await self.tool("append_file", path=path, content=content)
+
+    async def edit_file(self, path: str, old: str, new: str, *, all: bool | None = None) -> models.ToolAnswer:
+        """Replaces exact text, which must be there once, or with `all` everywhere."""
+        edit: dict[str, Any] = {"old": old, "new": new}
+        return await self.tool("edit_file", path=path, edits=[edit if all is None else {**edit, "all": all}])
+
+    async def delete_file(self, path: str, *, recursive: bool | None = None) -> models.ToolAnswer:
+        return await self.tool("delete_file", path=path, recursive=recursive)
+
+    async def move_file(self, source: str, to: str, *, overwrite: bool | None = None) -> models.ToolAnswer:
+        return await self.tool("move_file", **{"from": source}, to=to, overwrite=overwrite)
+
+    async def copy_file(self, source: str, to: str, *, overwrite: bool | None = None) -> models.ToolAnswer:
+        return await self.tool("copy_file", **{"from": source}, to=to, overwrite=overwrite)
+
+    async def file_info(self, path: str) -> dict[str, Any]:
+        return (await self.tool("file_info", path=path)).data
+
+    async def list_files(
+        self, path: str | None = None, *, pattern: str | None = None, limit: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Entries, each with `path`, `type` and `size`. `pattern` searches below `path`, such as `**/*.md`."""
+        answer = await self.tool("list_files", path=path, pattern=pattern, limit=limit)
+        return [one for one in answer.data.get("entries", []) if isinstance(one, dict)]
+
+    async def commit_changes(self) -> models.ToolAnswer:
+        """Applies the staged changes now, if they are approved."""
+        return await self.tool("commit_changes")
+
+    async def call_worker(self, worker: str, input: Any = None, **more: Any) -> models.ToolAnswer:
+        return await self.tool("call_worker", worker=worker, input=input, **more)
+

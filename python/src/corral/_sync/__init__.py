@@ -1,0 +1,1 @@
+"""The client that blocks. Made by generate.py from the files in _async."""

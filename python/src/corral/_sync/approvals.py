@@ -1,0 +1,126 @@
+# Made by generate.py from the same file of corral/_async; not to be changed by hand.
+"""Questions that wait for a decision."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Iterator, Callable, Literal
+
+from .._request import json_body, path_of, query_of
+from .._transport.blocking import Background, Flag, Maybe, called
+from ..errors import Conflict
+from ..results import Answer, Question, answer_of
+
+if TYPE_CHECKING:
+    from .client import Corral
+
+OnQuestion = Callable[[Question], Maybe[object]]
+
+_POLL_SECONDS = 0.3
+_MAX_SEEN = 10_000
+# What a function of the user still does after the end of what it answers, such as waiting for a person, is not waited for.
+_LAST_SECONDS = 1.0
+
+
+class Approvals:
+    """`corral.approvals`"""
+
+    def __init__(self, corral: Corral) -> None:
+        self._corral = corral
+
+    def list(
+        self, state: Literal["waiting", "decided"] = "waiting", *, project: str | None = None
+    ) -> list[Question]:
+        """Those that wait, the oldest first; or those that were decided."""
+        query = query_of(state=state, project=self._corral.project_or(project))
+        answer = self._corral.wire.ask("GET", path_of("approvals") + query)
+        return [Question.from_json(one) for one in answer.get("approvals", [])]
+
+    def show(self, id: str) -> Question:
+        return Question.from_json(self._corral.wire.ask("GET", path_of("approvals", id)))
+
+    def decide(self, question: Question, answer: Answer, *, directory: str | None = None) -> Question:
+        """Decides on a question as it was shown. @raises Conflict if another was faster, or it is another question now"""
+        body: dict[str, Any] = {"answer": answer, "digest": question.digest}
+        if directory is not None:
+            body["directory"] = directory
+        target = path_of("approvals", question.id, "decision")
+        return Question.from_json(self._corral.wire.ask("POST", target, json_body(body)))
+
+    def questions(
+        self, *, root: str | None = None, project: str | None = None, until: Flag | None = None
+    ) -> Iterator[Question]:
+        """Each question once, as it comes, without an end. `root`: only those of this run and of the runs below it."""
+        over = Flag() if until is None else until
+        seen: dict[str, None] = {}
+        while not over.is_set():
+            for question in self.list(project=project):
+                if question.id in seen or (root is not None and question.root != root):
+                    continue
+                seen[question.id] = None
+                yield question
+            while len(seen) > _MAX_SEEN:
+                seen.pop(next(iter(seen)))
+            over.wait(_POLL_SECONDS)
+
+
+class Answering:
+    """
+    Answers questions while its block runs. If the function fails, the question is answered with no, and the error is
+    raised at the end of the block.
+    """
+
+    def __init__(
+        self,
+        corral: Corral,
+        on_question: OnQuestion,
+        *,
+        root: str | None = None,
+        project: str | None = None,
+    ) -> None:
+        self._corral = corral
+        self._on_question = on_question
+        self._root = root
+        self._project = project
+        self._over = Flag()
+        self._failure: BaseException | None = None
+        self._watch: Background | None = None
+
+    def __enter__(self) -> Answering:
+        self._watch = Background(self._answer_all, "corral-questions")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._over.set()
+        if self._watch is not None:
+            self._watch.join(_LAST_SECONDS)
+        if kind is None:
+            self.check()
+
+    def check(self) -> None:
+        """Raises what the function of the user raised."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _answer_all(self) -> None:
+        questions = self._corral.approvals.questions(root=self._root, project=self._project, until=self._over)
+        try:
+            for question in questions:
+                self._answer(question)
+                if self._failure is not None:
+                    return
+        except Exception as error:
+            self._failure = error
+
+    def _answer(self, question: Question) -> None:
+        try:
+            answer = answer_of(question, called(self._on_question, question))
+        except Exception as error:
+            self._failure, answer = error, "no"
+        if answer is None:
+            return
+        try:
+            self._corral.approvals.decide(question, answer)
+        except Conflict:
+            # Another was faster, or nothing waits for it any more.
+            pass

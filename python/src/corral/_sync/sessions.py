@@ -1,0 +1,186 @@
+# Made by generate.py from the same file of corral/_async; not to be changed by hand.
+"""The sandbox of a worker, used by its tools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
+
+from .. import models
+from .._request import json_body, path_of
+from .._decode import as_text
+from ..errors import CorralError, ToolRefused
+from ..results import CommandResult
+from .approvals import Answering, OnQuestion
+
+if TYPE_CHECKING:
+    from .client import Corral
+
+# A tool may wait for a person, and a command may take long: the service has its own limits.
+_TOOL_SECONDS = 24 * 3600.0
+_MAX_CHARS = 2_000_000
+
+
+class Session:
+    """
+    An open session; `with` opens and ends it. A tool that refuses raises `ToolRefused`. Paths are those of the sandbox,
+    such as `/out/report.txt`.
+    """
+
+    def __init__(
+        self,
+        corral: Corral,
+        order: Mapping[str, Any],
+        on_question: OnQuestion | None,
+    ) -> None:
+        self._corral = corral
+        self._order = order
+        self._on_question = on_question
+        self._answering: Answering | None = None
+        self._about: models.Session | None = None
+        self.settled: models.SettledSession | None = None
+        """What became of its changes, after its end."""
+
+    def __repr__(self) -> str:
+        return f"Session({self._order.get('worker')!r})"
+
+    @property
+    def id(self) -> str:
+        return self.about.id
+
+    @property
+    def about(self) -> models.Session:
+        if self._about is None:
+            raise CorralError("the session is not open: use it in a `with` block, or call `open`")
+        return self._about
+
+    def open(self) -> Session:
+        answer = self._corral.wire.ask("POST", path_of("sessions"), json_body(self._order), timeout=_TOOL_SECONDS)
+        self._about = models.Session.from_json(answer)
+        if self._on_question is not None:
+            self._answering = Answering(self._corral, self._on_question, root=self.id)
+            self._answering.__enter__()
+        return self
+
+    def finish(self) -> models.SettledSession:
+        """Ends it, and applies the changes for which there is consent. The others wait as a changeset, or are asked about."""
+        if self.settled is not None:
+            return self.settled
+        try:
+            answer = self._corral.wire.ask("DELETE", path_of("sessions", self.id), timeout=_TOOL_SECONDS)
+            self.settled = models.SettledSession.from_json(answer)
+        finally:
+            if self._answering is not None:
+                answering, self._answering = self._answering, None
+                answering.__exit__(None)
+        return self.settled
+
+    def __enter__(self) -> Session:
+        return self if self._about is not None else self.open()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.finish()
+        except Exception:
+            # The error of the block says more.
+            if kind is None:
+                raise
+
+    def tools(self) -> list[models.SessionTool]:
+        """Its tools, with the schemas of their inputs, to give them to a model."""
+        answer = self._corral.wire.ask("GET", path_of("sessions", self.id, "tools"))
+        return [models.SessionTool.from_json(one) for one in answer.get("tools", [])]
+
+    def answer(self, name: str, given: Mapping[str, Any]) -> models.ToolAnswer | models.ToolRefusal:
+        """Uses a tool. A refusal is a value here: its message may be shown to a model."""
+        target = path_of("sessions", self.id, "tools", name)
+        answer = self._corral.wire.ask("POST", target, json_body(dict(given)), timeout=_TOOL_SECONDS)
+        if answer.get("ok") is True:
+            return models.ToolAnswer.from_json(answer)
+        return models.ToolRefusal.from_json(answer)
+
+    def tool(self, name: str, /, **given: Any) -> models.ToolAnswer:
+        """Uses a tool; what is None is not sent. @raises ToolRefused"""
+        answer = self.answer(name, {key: value for key, value in given.items() if value is not None})
+        if isinstance(answer, models.ToolRefusal):
+            raise ToolRefused(name, answer.code, answer.message, answer.data)
+        return answer
+
+    def exec(
+        self,
+        command: str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+        network: Sequence[str] | None = None,
+        timeout: float | None = None,
+        check: bool = False,
+    ) -> CommandResult:
+        """Runs a command line with `sh`. `timeout`: seconds."""
+        answer = self.tool(
+            "exec",
+            command=command,
+            cwd=cwd,
+            env=None if env is None else dict(env),
+            stdin=stdin,
+            network=None if network is None else list(network),
+            timeout_ms=None if timeout is None else max(1, round(timeout * 1000)),
+        )
+        result = CommandResult.read(answer.text, answer.data)
+        return result.check() if check else result
+
+    def read_file(self, path: str, *, offset: int | None = None, limit: int | None = None) -> str:
+        """The text of a file, or of so many lines from the line `offset`. A long one is read in parts."""
+        parts: list[str] = []
+        line, column, left = offset or 1, 1, limit
+        while True:
+            given: dict[str, Any] = {"path": path, "offset": line, "column": column, "max_chars": _MAX_CHARS}
+            data = (self.tool("read_file", **given, limit=left)).data
+            content = as_text(data.get("content"), "read_file.content")
+            parts.append(content)
+            if data.get("truncatedBy") != "chars" or not content:
+                return "".join(parts)
+            newlines = content.count("\n")
+            line += newlines
+            left = None if left is None else max(1, left - newlines)
+            # Of a line that was cut; the service counts in units of UTF-16.
+            last = content.rpartition("\n")[2]
+            column = (column if newlines == 0 else 1) + len(last.encode("utf-16-le")) // 2
+
+    def write_file(self, path: str, content: str, *, overwrite: bool | None = None) -> models.ToolAnswer:
+        return self.tool("write_file", path=path, content=content, overwrite=overwrite)
+
+    def append_file(self, path: str, content: str) -> models.ToolAnswer:
+        return self.tool("append_file", path=path, content=content)
+
+    def edit_file(self, path: str, old: str, new: str, *, all: bool | None = None) -> models.ToolAnswer:
+        """Replaces exact text, which must be there once, or with `all` everywhere."""
+        edit: dict[str, Any] = {"old": old, "new": new}
+        return self.tool("edit_file", path=path, edits=[edit if all is None else {**edit, "all": all}])
+
+    def delete_file(self, path: str, *, recursive: bool | None = None) -> models.ToolAnswer:
+        return self.tool("delete_file", path=path, recursive=recursive)
+
+    def move_file(self, source: str, to: str, *, overwrite: bool | None = None) -> models.ToolAnswer:
+        return self.tool("move_file", **{"from": source}, to=to, overwrite=overwrite)
+
+    def copy_file(self, source: str, to: str, *, overwrite: bool | None = None) -> models.ToolAnswer:
+        return self.tool("copy_file", **{"from": source}, to=to, overwrite=overwrite)
+
+    def file_info(self, path: str) -> dict[str, Any]:
+        return (self.tool("file_info", path=path)).data
+
+    def list_files(
+        self, path: str | None = None, *, pattern: str | None = None, limit: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Entries, each with `path`, `type` and `size`. `pattern` searches below `path`, such as `**/*.md`."""
+        answer = self.tool("list_files", path=path, pattern=pattern, limit=limit)
+        return [one for one in answer.data.get("entries", []) if isinstance(one, dict)]
+
+    def commit_changes(self) -> models.ToolAnswer:
+        """Applies the staged changes now, if they are approved."""
+        return self.tool("commit_changes")
+
+    def call_worker(self, worker: str, input: Any = None, **more: Any) -> models.ToolAnswer:
+        return self.tool("call_worker", worker=worker, input=input, **more)
+
