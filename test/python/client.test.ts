@@ -81,7 +81,9 @@ async function addWorkers({ dir }: CliProject): Promise<void> {
   };
   const workers = {
     ...Object.fromEntries(Object.entries(commands).map(([name, command]) => [name, { command }])),
-    proposes: { command: sh("echo asked > /out/$0.txt"), arguments: true, sandbox: { inherit: true } },
+    // Something new each time: what is as it was is not asked about.
+    asks: { command: sh("(echo asked; date +%N) > /out/asked.txt"), sandbox: { inherit: true } },
+    proposes: { command: sh("(echo asked; date +%N) > /out/$0.txt"), arguments: true, sandbox: { inherit: true } },
   };
   for (const [name, worker] of Object.entries(workers)) {
     const about = JSON.stringify({ image: "corral/base", ...worker });
