@@ -27,6 +27,7 @@ async function documentOf(socketPath: string): Promise<string> {
     projects: [dir],
     stateDir: join(dir, "state"),
     env: {},
+    withPageToken: false,
     log: pino({ level: "silent" }),
   });
   const headers = { host: "localhost", connection: "close" };

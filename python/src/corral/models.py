@@ -48,8 +48,16 @@ class Approval:
     decided_at: str | None
     outcome: Literal["approved", "denied", "timed_out", "withdrawn"] | str | None
     scope: Literal["once", "tree", "session"] | str | None
+    answers: list[Literal["once", "tree", "no"] | str]
+    """What may be answered."""
+    at: Literal["terminal", "client", "program", "board"] | str
+    """Where else it is asked; board: nowhere."""
+    directory: str | None
+    """Of a grant: what was chosen in place of the requested one."""
     by: str | None
-    """The name of the token that decided."""
+    """Who decided: the name of a token or of a user."""
+    via: Literal["terminal", "client", "program", "command", "service"] | str | None
+    """Where it was decided: where it was asked, with `corral approvals`, or here."""
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
 
@@ -66,7 +74,11 @@ class Approval:
             decided_at=d.optional(d.as_text)(o.get("decidedAt"), "Approval.decidedAt"),
             outcome=d.optional(d.as_text)(o.get("outcome"), "Approval.outcome"),
             scope=d.optional(d.as_text)(o.get("scope"), "Approval.scope"),
+            answers=d.list_of(d.as_text)(o.get("answers"), "Approval.answers"),
+            at=d.as_text(o.get("at"), "Approval.at"),
+            directory=d.optional(d.as_text)(o.get("directory"), "Approval.directory"),
             by=d.optional(d.as_text)(o.get("by"), "Approval.by"),
+            via=d.optional(d.as_text)(o.get("via"), "Approval.via"),
             raw=o,
         )
 
@@ -105,6 +117,8 @@ class CalledRun:
     """The id of a run."""
     worker: str
     status: str
+    held: Held | None
+    """What it could see and reach, in the paths of its container; null before it started."""
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
 
@@ -115,6 +129,7 @@ class CalledRun:
             run=d.as_text(o.get("run"), "CalledRun.run"),
             worker=d.as_text(o.get("worker"), "CalledRun.worker"),
             status=d.as_text(o.get("status"), "CalledRun.status"),
+            held=d.optional(Held.read)(o.get("held"), "CalledRun.held"),
             raw=o,
         )
 
@@ -398,6 +413,31 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    mounts: list[dict[str, Any]]
+    network: Any
+    secrets: list[str]
+    tools: list[str] | None
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "Held")
+        return cls(
+            mounts=d.list_of(d.as_object)(o.get("mounts"), "Held.mounts"),
+            network=d.as_any(o.get("network"), "Held.network"),
+            secrets=d.list_of(d.as_text)(o.get("secrets"), "Held.secrets"),
+            tools=d.optional(d.list_of(d.as_text))(o.get("tools"), "Held.tools"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ItemResult:
     status: str
     error: RunError | None
@@ -539,6 +579,8 @@ class Run:
     duration_ms: float | None
     changeset: ReportedChangeset | None
     """What it wrote in staged mounts; null if nothing."""
+    held: Held | None
+    """What it could see and reach, in the paths of its container; null before it started."""
     stdout: StreamSize
     stderr: StreamSize
     calls: list[CalledRun]
@@ -562,6 +604,7 @@ class Run:
             error=d.optional(RunError.read)(o.get("error"), "Run.error"),
             duration_ms=d.optional(d.as_number)(o.get("durationMs"), "Run.durationMs"),
             changeset=d.optional(ReportedChangeset.read)(o.get("changeset"), "Run.changeset"),
+            held=d.optional(Held.read)(o.get("held"), "Run.held"),
             stdout=StreamSize.read(o.get("stdout"), "Run.stdout"),
             stderr=StreamSize.read(o.get("stderr"), "Run.stderr"),
             calls=d.list_of(CalledRun.read)(o.get("calls"), "Run.calls"),

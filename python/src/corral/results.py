@@ -203,11 +203,6 @@ class Question(Approval):
     def why(self) -> str | None:
         return self._text("why")
 
-    @property
-    def is_lasting(self) -> bool:
-        """An answer for once would have no effect."""
-        return self.question.raw.get("lastingOnly") is True
-
     def _text(self, name: str) -> str | None:
         value = self.question.raw.get(name)
         return value if isinstance(value, str) else None
@@ -219,7 +214,7 @@ def answer_of(question: Question, given: object) -> Answer | None:
         case None:
             return None
         case True:
-            return "tree" if question.is_lasting else "once"
+            return "once" if "once" in question.answers else "tree"
         case False:
             return "no"
         case "once" | "tree" | "no":
