@@ -15,13 +15,21 @@ export function Dialog({
 }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
+  // The browser reports the end of a dialog later: one that was taken away must not close what came in its place.
+  const isGone = useRef(false);
   useEffect(() => {
     const element = dialog.current;
     element?.showModal();
-    return () => element?.close();
+    return () => {
+      isGone.current = true;
+      element?.close();
+    };
   }, []);
+  const ended = (): void => {
+    if (!isGone.current) close();
+  };
   return (
-    <dialog ref={dialog} class="dialog" aria-labelledby={id} onClose={close} onCancel={close}>
+    <dialog ref={dialog} class="dialog" aria-labelledby={id} onClose={ended}>
       <h2 id={id}>{title}</h2>
       {children}
       <div class="dialog-actions">

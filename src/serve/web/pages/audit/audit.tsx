@@ -151,6 +151,6 @@ function Records({ path }: { readonly path: string }) {
 
 /** The time is taken once, so that the same page is asked for again. */
 function sinceOf(since: string | undefined): string | null {
-  const ms = SINCE[since ?? ""];
+  const ms = Object.hasOwn(SINCE, since ?? "") ? SINCE[since ?? ""] : undefined;
   return ms === undefined ? null : new Date(Date.now() - ms).toISOString();
 }

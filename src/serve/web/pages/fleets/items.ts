@@ -59,7 +59,7 @@ export function useItems(
   useEffect(() => {
     const since = performance.now();
     // Seen in the browser's own tools, and by the test of a large fleet.
-    void load(false).then(() => requestAnimationFrame(() => performance.measure("items shown", { start: since })));
+    void load(false).then(() => afterDrawing(() => performance.measure("items shown", { start: since })));
     return () => current.close();
   }, [current, load]);
   useEffect(() => {
@@ -95,7 +95,7 @@ class Book {
   /** Where each page begins. */
   readonly #cursors = [0];
   #sight = { from: 0, to: 0 };
-  #isLoading = false;
+  #loading: Promise<boolean> | null = null;
   #end: number | null = null;
 
   constructor(client: Client, fleet: string, query: string) {
@@ -127,24 +127,23 @@ class Book {
     return this.#wanted(false).length > 0;
   }
 
-  /** What is in sight and missing, or all of it again. Answers whether there was anything. */
-  async load(isAgain: boolean): Promise<boolean> {
-    if (this.#isLoading) return false;
-    this.#isLoading = true;
-    try {
-      let isFirst = true;
-      let isChanged = false;
-      // What came into sight meanwhile is loaded as well.
-      for (let wanted = this.#wanted(isAgain); wanted.length > 0 && !this.isClosed; wanted = this.#wanted(false)) {
-        if (!isFirst && wanted.every((page) => this.pages.has(page))) break;
-        isFirst = false;
-        for (const page of wanted) await this.#loadPage(page);
-        isChanged = true;
-      }
-      return isChanged;
-    } finally {
-      this.#isLoading = false;
+  /** What is in sight and missing, or all of it again. Answers whether there was anything, also if it was loaded already. */
+  load(isAgain: boolean): Promise<boolean> {
+    this.#loading ??= this.#load(isAgain).finally(() => {
+      this.#loading = null;
+    });
+    return this.#loading;
+  }
+
+  async #load(isAgain: boolean): Promise<boolean> {
+    let wanted = this.#wanted(isAgain);
+    const isChanged = wanted.length > 0;
+    // What came into sight meanwhile is loaded as well.
+    while (wanted.length > 0 && !this.isClosed) {
+      for (const page of wanted) await this.#loadPage(page);
+      wanted = this.#wanted(false);
     }
+    return isChanged;
   }
 
   #wanted(isAgain: boolean): number[] {
@@ -174,6 +173,11 @@ class Book {
     const farthest = [...this.pages.keys()].toSorted((a, b) => Math.abs(b - near) - Math.abs(a - near))[0];
     if (farthest !== undefined) this.pages.delete(farthest);
   }
+}
+
+/** After the frame that has what was drawn last. */
+function afterDrawing(act: () => void): void {
+  requestAnimationFrame(() => requestAnimationFrame(act));
 }
 
 const STATES = ["queued", "running"];

@@ -1,0 +1,209 @@
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type CliProject, cliProject, sh } from "../../cli/cli-project.ts";
+import { makeLargeFleet } from "../large-fleet.ts";
+import { startService, type TestService } from "../service-client.ts";
+import { NO_CHROMIUM, openBrowser } from "./chromium.ts";
+import { accessibilityFaults, overflow, signedIn, type TestPage, THEMES, WIDTHS } from "./page.ts";
+
+let project: CliProject;
+let service: TestService;
+let browser: Browser;
+let [run, ended, stopped, name] = ["", "", "", ""];
+
+beforeAll(async () => {
+  if (NO_CHROMIUM) return;
+  project = await cliProject({
+    yaml: {
+      version: 1,
+      sandbox: { paths: { in: { root: "in", mode: "ro" }, out: { root: "out", mode: "rw", stage: true } } },
+    },
+    workers: {
+      lines: { image: "corral/base", command: ["wc", "-l"], description: "Counts lines" },
+      caller: {
+        image: "corral/base",
+        command: sh("corral-call lines --input x; echo done"),
+        sandbox: { allow_read: ["/in"] },
+        calls: ["lines"],
+      },
+      fails: {
+        image: "corral/base",
+        command: sh("echo some output; read -r x; echo cannot read it >&2; case $x in *bad*) exit 1;; esac"),
+      },
+      writer: { image: "corral/base", command: sh("echo new > /out/new.txt; exit 3"), sandbox: { inherit: true } },
+    },
+    folders: ["in", "out"],
+  });
+  const place = { stateDir: project.stateDir, projectDir: project.dir };
+  ended = await makeLargeFleet(place, { items: 300, worker: "lines" });
+  stopped = await makeLargeFleet(place, { items: 300, settled: 120, worker: "lines" });
+  service = await startService(project);
+  browser = await openBrowser();
+  name = (await service.ask("GET", "/v1/projects")).json.projects[0].name;
+  for (const worker of ["caller", "writer"]) {
+    run = (await service.ask("POST", "/v1/runs", { body: { worker } })).json.run;
+    await service.ask("GET", `/v1/runs/${run}/result?wait=30`);
+  }
+});
+afterAll(async () => {
+  await browser?.close();
+  await service?.[Symbol.asyncDispose]();
+  await project?.[Symbol.asyncDispose]();
+});
+
+/** Every page, and those that show one thing. */
+const places = (): string[] => [
+  "#/",
+  "#/runs",
+  `#/runs/${run}`,
+  "#/inbox",
+  "#/fleets",
+  `#/fleets/${ended}`,
+  `#/fleets/${ended}?key=inbox%2F2024%2F000007-invoice.pdf`,
+  `#/fleets/${stopped}?show=all`,
+  "#/changesets",
+  `#/changesets/${run}`,
+  "#/workers",
+  `#/workers/${name}/caller`,
+  "#/audit",
+  "#/machine",
+  "#/nothing",
+];
+
+/** Until nothing is being loaded. */
+async function settled({ page }: TestPage): Promise<void> {
+  await page.waitForLoadState("networkidle").catch(() => {});
+  await expect.poll(() => page.locator(".loading").count()).toBe(0);
+}
+
+describe.skipIf(NO_CHROMIUM)(`the page in a browser${NO_CHROMIUM ? ` (${NO_CHROMIUM})` : ""}`, () => {
+  it.each(THEMES.flatMap((theme) => WIDTHS.map((width) => ({ theme, width }))))(
+    "is accessible, fits its window, and breaks none of its own rules: $theme, $width px",
+    { timeout: 240_000 },
+    async ({ theme, width }) => {
+      await using shown = await signedIn(browser, service, { theme, width });
+      for (const place of places()) {
+        await shown.go(place);
+        await settled(shown);
+        expect(await accessibilityFaults(shown.page), place).toEqual([]);
+        expect(await overflow(shown.page), place).toBeLessThanOrEqual(0);
+      }
+      expect(shown.troubles).toEqual([]);
+    },
+  );
+
+  it("shows what failed first, by cause, and finds items by their keys", async () => {
+    await using shown = await signedIn(browser, service);
+    const { page } = shown;
+    await shown.go(`#/fleets/${ended}`);
+    const causes = page.getByRole("heading", { name: "9 failures by cause" });
+    await causes.waitFor();
+    const items = page.getByRole("list", { name: "Items" }).getByRole("link");
+    await expect.poll(() => items.count()).toBe(9);
+    await page.getByRole("button", { name: /no text layer/ }).click();
+    await expect.poll(() => items.count()).toBe(6);
+    expect(await page.getByRole("button", { name: /no text layer/ }).getAttribute("aria-pressed")).toBe("true");
+    await page.getByLabel("Show").selectOption("all");
+    await page.getByText("300 items").waitFor();
+    await page.getByLabel("Search items by key").fill("/00012");
+    await expect.poll(() => items.count()).toBe(10);
+    expect(await items.first().textContent()).toContain("inbox/2024/000120-invoice.pdf");
+    // The address has the filter, so that it can be kept and sent.
+    await expect.poll(() => page.url()).toContain("search=%2F00012");
+    await page.reload();
+    await expect.poll(() => items.count()).toBe(10);
+  });
+
+  it("shows an item with what it printed, and is used by keyboard alone", async () => {
+    await using shown = await signedIn(browser, service);
+    const { page } = shown;
+    await shown.go("#/fleets");
+    await page.getByRole("table", { name: "Fleets" }).waitFor();
+    for (const key of ["j", "j", "Enter"]) await page.keyboard.press(key);
+    await page.getByRole("heading", { level: 1, name: /lines/ }).waitFor();
+    await page.getByRole("list", { name: "Items" }).getByRole("link").first().waitFor();
+    for (const key of ["j", "Enter"]) await page.keyboard.press(key);
+    const dialog = page.getByRole("dialog");
+    await dialog.getByRole("heading", { name: "inbox/2024/000007-invoice.pdf" }).waitFor();
+    await dialog.getByText("page 7 has no text layer").waitFor();
+    await dialog.getByText("inbox/2024/000007-invoice.pdf has 7 pages").waitFor();
+    await page.keyboard.press("Escape");
+    await expect.poll(() => dialog.count()).toBe(0);
+    for (const [keys, title] of [
+      ["g a", "Audit"],
+      ["g w", "Workers"],
+      ["g m", "Machine"],
+      ["g f", "Fleets"],
+    ] as const) {
+      for (const key of keys.split(" ")) await page.keyboard.press(key);
+      await page.getByRole("heading", { level: 1, name: title }).waitFor();
+    }
+  });
+
+  it("retries what failed, and cancels a fleet after it has asked", async () => {
+    const body = {
+      worker: "fails",
+      items: ["good", "bad"].map((key) => ({ key })),
+      template: { key: "{key}", input: "{key}" },
+    };
+    const { fleet } = (await service.ask("POST", "/v1/fleets", { body })).json;
+    await using shown = await signedIn(browser, service);
+    const { page } = shown;
+    await shown.go(`#/fleets/${fleet}`);
+    await page.getByText("2 of 2").waitFor({ timeout: 30_000 });
+    await page.getByRole("button", { name: /failed item/ }).click();
+    await expect
+      .poll(async () => (await service.ask("GET", `/v1/fleets/${fleet}/items?failed=true`)).json.items[0]?.attempt)
+      .toBe(2);
+    await shown.go(`#/fleets/${stopped}`);
+    await page.getByRole("button", { name: "Cancel" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByText("180 waiting items will never run").waitFor();
+    expect((await service.ask("GET", `/v1/fleets/${stopped}`)).json.state).not.toBe("cancelled");
+    await dialog.getByRole("button", { name: "Cancel the fleet" }).click();
+    await expect.poll(async () => (await service.ask("GET", `/v1/fleets/${stopped}`)).json.state).toBe("cancelled");
+  });
+
+  it("draws what each worker would get, and what was taken from it", async () => {
+    await using shown = await signedIn(browser, service);
+    await shown.go(`#/workers/${name}/caller`);
+    const cells = shown.page.locator("article.cell");
+    await expect.poll(() => cells.count()).toBe(2);
+    expect(await cells.first().textContent()).toMatch(/\/in read/);
+    expect(await cells.first().textContent()).toMatch(/\/out\s*taken by caller/);
+    expect(await cells.last().textContent()).toMatch(/\/in\s*taken by lines/);
+  });
+
+  it("pages and filters the audit trail", async () => {
+    await using shown = await signedIn(browser, service);
+    const { page } = shown;
+    await shown.go("#/audit");
+    const records = page.getByRole("list", { name: /Records/ }).locator("li.record");
+    await records.first().waitFor();
+    await page.getByLabel("Type").selectOption("run_ended");
+    await expect.poll(async () => new Set(await records.locator(".badge").allTextContents()).size).toBe(1);
+    await shown.go(`#/audit?run=${run}`);
+    await expect
+      .poll(async () => [...new Set(await records.locator(".record-worker").allTextContents())])
+      .toEqual(["writer"]);
+    await records.first().locator("summary").click();
+    await records.first().getByText(`"run": "${run}"`).waitFor();
+  });
+
+  it("offers to a reader nothing that a reader may not do, and shows no path of the host", async () => {
+    const token = (await project.corral(["serve", "token", "create", "--role", "read"])).stdout.trim();
+    await using shown = await signedIn(browser, service, { token });
+    for (const place of places()) {
+      await shown.go(place);
+      await settled(shown);
+      const buttons = await shown.page.locator("main button").allTextContents();
+      expect(
+        buttons.filter((text) => /^(Retry|Resume|Cancel|Apply|Discard|Allow|Deny|Stop)/.test(text)),
+        place,
+      ).toEqual([]);
+      const text = await shown.page.locator("body").textContent();
+      expect(text, place).not.toContain(project.stateDir);
+      expect(text, place).not.toContain(project.dir);
+    }
+  });
+});
