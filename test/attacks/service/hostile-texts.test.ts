@@ -1,3 +1,5 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type CliProject, cliProject, sh } from "../../cli/cli-project.ts";
@@ -12,7 +14,8 @@ declare const window: any;
 
 const MARKUP = `"'><img src=x onerror="window.pwned=1"><script>window.pwned=1</script><svg/onload=window.pwned=1><a href="javascript:window.pwned=1">link</a>{{7*7}}`;
 /** A title of the terminal, a link, a cleared screen, and text that turns around what follows. */
-const ESCAPES = "\u001b]0;title\u0007\u001b]8;;javascript:window.pwned=1\u0007link\u001b]8;;\u0007\u001b[2J\u001b[31m\u202edetrevni\u200b";
+const ESCAPES =
+  "\u001b]0;title\u0007\u001b]8;;javascript:window.pwned=1\u0007link\u001b]8;;\u0007\u001b[2J\u001b[31m\u202edetrevni\u200b";
 const HOSTILE = `${MARKUP}${ESCAPES}`;
 
 let project: CliProject;
@@ -23,7 +26,12 @@ let fleet = "";
 const runs: Record<string, string> = {};
 const names: string[] = [];
 
-const printf = (text: string, more = ""): string[] => ["sh", "-c", `printf '%s\\n' "$0"; printf '%s\\n' "$0" >&2; ${more}`, text];
+const printf = (text: string, more = ""): string[] => [
+  "sh",
+  "-c",
+  `printf '%s\\n' "$0"; printf '%s\\n' "$0" >&2; ${more}`,
+  text,
+];
 
 beforeAll(async () => {
   if (NO_CHROMIUM) return;
@@ -50,20 +58,24 @@ beforeAll(async () => {
     },
     folders: ["out", "ask"],
   });
-  broken = await cliProject({ yaml: { version: 1 }, workers: { wrong: { image: "corral/base", [MARKUP]: MARKUP } } });
+  broken = await cliProject({ yaml: { version: 1 }, workers: { right: { image: "corral/base", command: ["true"] } } });
   service = await startService(project, { args: ["-C", project.dir, "-C", broken.dir] });
+  // A service does not start with such a file; it may come later.
+  await writeFile(join(broken.dir, "workers/wrong.worker"), `---\n${JSON.stringify({ [MARKUP]: MARKUP })}\n---\n`);
   browser = await openBrowser();
   names.push(...(await service.ask("GET", "/v1/projects")).json.projects.map((one: { name: string }) => one.name));
   const own = { project: names[0] };
   for (const worker of ["prints", "fails", "writes", "asks"])
     runs[worker] = (await service.ask("POST", "/v1/runs", { body: { ...own, worker } })).json.run;
-  const part = (head: string, content: string) => `--BOUNDARY\r\nContent-Disposition: form-data; ${head}\r\n\r\n${content}\r\n`;
+  const part = (head: string, content: string) =>
+    `--BOUNDARY\r\nContent-Disposition: form-data; ${head}\r\n\r\n${content}\r\n`;
   const form = `${part('name="request"', JSON.stringify({ ...own, worker: "attached" }))}${part(`name="f"; filename="<img src=x onerror=pwned>.txt"`, "x")}--BOUNDARY--\r\n`;
   const headers = { "content-type": "multipart/form-data; boundary=BOUNDARY" };
   runs.attached = (await service.ask("POST", "/v1/runs", { raw: form, headers })).json.run;
   const item = { name: HOSTILE, other: MARKUP };
   const template = { key: "{name}", input: { text: "{name}" } };
-  fleet = (await service.ask("POST", "/v1/fleets", { body: { ...own, worker: "fails", items: [item], template } })).json.fleet;
+  fleet = (await service.ask("POST", "/v1/fleets", { body: { ...own, worker: "fails", items: [item], template } })).json
+    .fleet;
   for (const worker of ["prints", "fails", "writes", "attached"])
     await service.ask("GET", `/v1/runs/${runs[worker]}/result?wait=30`);
   await expect.poll(async () => (await service.ask("GET", `/v1/fleets/${fleet}`)).json.state).toBe("done");
@@ -84,9 +96,17 @@ const SHOWN: readonly (readonly [what: string, at: () => string, sees: string])[
   ["mistakes in the files of a project", () => place("workers"), "wrong.worker"],
   ["a worker, explained", () => place("workers", names[0] ?? "", "prints"), "prints"],
   ["what a run printed", () => place("runs", runs.prints ?? ""), '<img src=x onerror="window.pwned=1">'],
-  ["the last words of a run that failed", () => place("runs", runs.fails ?? ""), '<img src=x onerror="window.pwned=1">'],
+  [
+    "the last words of a run that failed",
+    () => place("runs", runs.fails ?? ""),
+    '<img src=x onerror="window.pwned=1">',
+  ],
   ["names of attached files", () => place("runs", runs.attached ?? ""), "<img src=x onerror=pwned>"],
-  ["a changeset with such names and contents", () => place("changesets", runs.writes ?? ""), "<img src=x onerror=pwned>"],
+  [
+    "a changeset with such names and contents",
+    () => place("changesets", runs.writes ?? ""),
+    "<img src=x onerror=pwned>",
+  ],
   ["a question about such a file", () => place("inbox"), "<svg onload=pwned>"],
   ["keys of items and causes of failures", () => place("fleets", fleet), '<img src=x onerror="window.pwned=1">'],
   [
@@ -114,7 +134,7 @@ describe.skipIf(NO_CHROMIUM)(`on the page, a hostile text${NO_CHROMIUM ? ` (${NO
         elements: document.querySelectorAll(bad).length,
         links: links.filter((href) => !href.startsWith("#/")),
         title: document.title,
-        controls: /[\u0000-\u0008\u000b-\u001f\u202a-\u202e\u2066-\u2069\u200b]/.test(document.body.textContent),
+        controls: /(?![\n\t])[\p{Cc}\p{Cf}]/u.test(document.body.textContent),
       };
     });
     expect(found).toMatchObject({ pwned: undefined, elements: 0, links: [], controls: false });
@@ -132,8 +152,8 @@ describe.skipIf(NO_CHROMIUM)(`on the page, a hostile text${NO_CHROMIUM ? ` (${NO
     "#/fleets/0123456789ab?search=%00%ff&show=constructor&alike=<b>&key=<b>",
     "#//////",
     "#/%E0%A4%A",
-    `#/runs?${"a=b&".repeat(20_000)}`,
-  ])("in the address of the page does nothing: %.60s", async (address) => {
+    `#/runs?${"a=b&".repeat(1000)}`,
+  ])("in the address of the page does nothing: %s", async (address) => {
     await using shown = await signedIn(browser, service);
     await shown.go(address);
     await shown.page.waitForTimeout(300);
