@@ -26,7 +26,6 @@ export const ONCE: Readonly<Record<string, string>> = {
   "test/attacks/ci/runner-output.test.ts": NO_CELL,
   "test/attacks/completion.test.ts": NO_CELL,
   "test/attacks/service/contents.test.ts": OWN_CELLS,
-  "test/attacks/service/hostile-texts.test.ts": OWN_CELLS,
   "test/attacks/service/other-sites.test.ts": NO_CELL,
   "test/attacks/service/page-policy.test.ts": NO_CELL,
   "test/attacks/service/requests.test.ts": NO_CELL,
