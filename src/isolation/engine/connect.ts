@@ -3,6 +3,7 @@ import { Agent as TlsAgent } from "node:https";
 import { inspect } from "node:util";
 import Docker from "dockerode";
 import { Agent } from "../../platform/http.ts";
+import { within } from "../../platform/within.ts";
 import { EngineUnavailableError, type UnavailableReason } from "../port/engine.ts";
 import { ANYTHING, asked } from "./answers/asked.ts";
 import { type OpenedEngine, openedEngine } from "./capabilities.ts";
@@ -17,6 +18,8 @@ export interface EngineConnection {
 }
 
 const ANSWER_TIMEOUT_MS = 5_000;
+/** An Engine that answers by then needs no other question. */
+const PATIENCE_MS = 250;
 
 /**
  * Finds the Engine as the docker client does and asks whether it is there.
@@ -30,9 +33,10 @@ export async function connect(env: Env): Promise<EngineConnection> {
   });
   try {
     const docker = new Docker(clientOptions(endpoint));
-    // In parallel, because each takes a while. Even a busy Engine answers the ping.
-    const [, opened] = await Promise.all([asked(() => ping(docker), ANYTHING), openedEngine(docker)]);
-    return { docker, endpoint, socketPath: socketPathOf(endpoint) ?? null, opened };
+    const asking = openedEngine(docker);
+    // Even a busy Engine answers the ping, so one that does not is not there.
+    if ((await within(asking, PATIENCE_MS)) === null) await Promise.all([asked(() => ping(docker), ANYTHING), asking]);
+    return { docker, endpoint, socketPath: socketPathOf(endpoint) ?? null, opened: await asking };
   } catch (cause) {
     throw engineUnavailable(endpoint, cause);
   }

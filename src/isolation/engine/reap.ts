@@ -45,14 +45,15 @@ export async function listCells(docker: Docker, maker: Maker): Promise<CellInfo[
 
 /** Removes the containers, volumes and directories of owners that are certainly dead. */
 export async function reap({ docker, maker, liveDir }: ReapScope): Promise<Reaped> {
-  const dead = (await listCells(docker, maker)).filter((cell) => !cell.ownerAlive);
+  const [listed, oldVolumes] = await Promise.all([listCells(docker, maker), deadVolumes(docker, maker)]);
+  const dead = listed.filter((cell) => !cell.ownerAlive);
   const cells = await removeEach(dead, async ({ id, run }) => {
     await endedFromOutside(firstProcessOf(id), () =>
       untilGone(() => docker.getContainer(id).remove({ force: true, v: true })),
     );
     return run;
   });
-  const volumes = await removeEach(await deadVolumes(docker, maker), async (name) => {
+  const volumes = await removeEach(oldVolumes, async (name) => {
     await untilGone(() => docker.getVolume(name).remove());
     return name;
   });

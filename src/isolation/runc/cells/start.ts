@@ -24,6 +24,7 @@ import { removeCell } from "../remains/remove-cell.ts";
 import { runcCell } from "./cell.ts";
 import { CellNameTaken, makeCellFolder } from "./cell-folder.ts";
 import type { CommandPlace } from "./exec.ts";
+import type { Place } from "./launcher.ts";
 import type { Launchers } from "./launchers.ts";
 import { ociConfig } from "./oci-config.ts";
 import type { OciFilters } from "./oci-seccomp.ts";
@@ -101,6 +102,7 @@ function asTrouble(error: unknown): EngineTrouble {
 /** What was made for one cell, and how to remove all of it in any state. */
 class CellRemains {
   folder: CellPaths | null = null;
+  placing: Promise<Place> | null = null;
   process: RuncProcess | null = null;
   network: CellNetwork | null = null;
   image: Disposable | null = null;
@@ -127,6 +129,12 @@ class CellRemains {
   async #remove(): Promise<void> {
     const { folder, process, network } = this;
     process?.close();
+    // Nothing was started there.
+    if (process === null)
+      void this.placing?.then(
+        (place) => place.letGo(),
+        () => {},
+      );
     await this.#endProcess(process);
     await network?.[Symbol.asyncDispose]();
     if (folder !== null) await removeCell(this.#options, this.id, folder.dir, true);
@@ -160,7 +168,10 @@ async function startOnce(
   const image = await images.use(plan.image.id);
   remains.image = image;
   if (image === null) return refused({ code: "IMAGE_MISSING", image: plan.image.name });
-  const gate = gateOf(plan);
+  // It mounts the image while the rest is made.
+  const placing = launchers.take(image, gateOf(plan));
+  placing.catch(() => {});
+  remains.placing = placing;
   const sources = { pins, names: await nameFiles.files(), init: programs.init };
   const config = ociConfig({
     plan,
@@ -177,7 +188,7 @@ async function startOnce(
   signal.throwIfAborted();
 
   const process = await startRunc({
-    place: await launchers.take(image, gate),
+    place: await placing,
     run: plan.run,
     id,
     dir: folder.dir,
