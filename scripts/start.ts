@@ -45,6 +45,9 @@ async function main(): Promise<number> {
   if (problems.length === 0)
     stdout.write(`${colors.green("Nothing got into or out of a cell that should not have.")}\n`);
   stdout.write("The report: examples/inbox/.work/report/report.md\n");
+  stdout.write(
+    "See these runs in a browser: npx corral serve --project examples/inbox, and open the link that it prints\n",
+  );
   return problems.length === 0 ? 0 : 1;
 }
 

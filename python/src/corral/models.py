@@ -560,6 +560,93 @@ class ReportedChangeset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    id: str
+    """The id of a changeset."""
+    run: str
+    worker: str
+    project: str
+    """A name of /v1/projects."""
+    created_at: str
+    """ISO 8601, UTC."""
+    digest: str
+    """SHA-256 of what was shown."""
+    waiting: int
+    """How many changes can still be applied."""
+    total: dict[str, Any]
+    parts: list[ReviewedPart]
+    """What a user decides on, in the order of applying."""
+    unfit: list[dict[str, Any]]
+    """What cannot be applied now."""
+    not_shown: int
+    """Changes beyond the limit of a diff."""
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "Review")
+        return cls(
+            id=d.as_text(o.get("id"), "Review.id"),
+            run=d.as_text(o.get("run"), "Review.run"),
+            worker=d.as_text(o.get("worker"), "Review.worker"),
+            project=d.as_text(o.get("project"), "Review.project"),
+            created_at=d.as_text(o.get("createdAt"), "Review.createdAt"),
+            digest=d.as_text(o.get("digest"), "Review.digest"),
+            waiting=d.as_integer(o.get("waiting"), "Review.waiting"),
+            total=d.as_object(o.get("total"), "Review.total"),
+            parts=d.list_of(ReviewedPart.read)(o.get("parts"), "Review.parts"),
+            unfit=d.list_of(d.as_object)(o.get("unfit"), "Review.unfit"),
+            not_shown=d.as_integer(o.get("notShown"), "Review.notShown"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewedPart:
+    path: str
+    kind: Literal["create", "modify", "delete"] | str
+    type: Literal["file", "directory", "link"] | str
+    files: int
+    added: int
+    removed: int
+    bytes: int
+    indexes: list[int]
+    """For `which` of apply."""
+    lines: list[str]
+    """A unified diff; no line has a control character."""
+    ruled: dict[str, Any] | None
+    """What the project's rules decide; null: a user decides."""
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "ReviewedPart")
+        return cls(
+            path=d.as_text(o.get("path"), "ReviewedPart.path"),
+            kind=d.as_text(o.get("kind"), "ReviewedPart.kind"),
+            type=d.as_text(o.get("type"), "ReviewedPart.type"),
+            files=d.as_integer(o.get("files"), "ReviewedPart.files"),
+            added=d.as_integer(o.get("added"), "ReviewedPart.added"),
+            removed=d.as_integer(o.get("removed"), "ReviewedPart.removed"),
+            bytes=d.as_integer(o.get("bytes"), "ReviewedPart.bytes"),
+            indexes=d.list_of(d.as_integer)(o.get("indexes"), "ReviewedPart.indexes"),
+            lines=d.list_of(d.as_text)(o.get("lines"), "ReviewedPart.lines"),
+            ruled=d.optional(d.as_object)(o.get("ruled"), "ReviewedPart.ruled"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     id: str
     """The id of a run."""
@@ -583,6 +670,8 @@ class Run:
     """What it could see and reach, in the paths of its container; null before it started."""
     stdout: StreamSize
     stderr: StreamSize
+    call_count: int
+    """Calls of the whole tree that are in the record."""
     calls: list[CalledRun]
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
@@ -607,6 +696,7 @@ class Run:
             held=d.optional(Held.read)(o.get("held"), "Run.held"),
             stdout=StreamSize.read(o.get("stdout"), "Run.stdout"),
             stderr=StreamSize.read(o.get("stderr"), "Run.stderr"),
+            call_count=d.as_integer(o.get("callCount"), "Run.callCount"),
             calls=d.list_of(CalledRun.read)(o.get("calls"), "Run.calls"),
             raw=o,
         )

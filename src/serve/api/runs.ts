@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { z } from "zod";
-import type { RunRecord } from "../../history/run-record.ts";
+import type { RecordedCall, RunRecord } from "../../history/run-record.ts";
 import { runOutput } from "../../operations/run-output.ts";
 import { listRuns, stopRun } from "../../operations/runs.ts";
 import { jsonIn } from "../http/body.ts";
@@ -87,10 +87,11 @@ export function runRoutes(served: Served): Route[] {
           worker: workerName.optional(),
           status: z.string().max(40).optional(),
           limit: count(1, MAX_LISTED).optional(),
+          calls: flag.default(true).describe("false: without the calls of each run, which may be many"),
         }),
         answers: { 200: z.object({ runs: z.array(run), unreadable: z.int() }) },
       },
-      async ({ query: { project, limit = 50, worker, status } }) => {
+      async ({ query: { project, limit = 50, worker, status, calls } }) => {
         const filter = {
           limit,
           ...(worker === undefined ? {} : { worker }),
@@ -99,7 +100,8 @@ export function runRoutes(served: Served): Route[] {
         const lists = await Promise.all(
           projects.chosen(project).map(async (one) => {
             const { runs: found, unreadable } = await listRuns(one.place, filter);
-            return { found: found.map((record) => shownRun(record, one.name)), unreadable };
+            const shown = found.map((record) => shownRun(record, one.name));
+            return { found: calls ? shown : shown.map((record) => ({ ...record, calls: [] })), unreadable };
           }),
         );
         const all = lists.flatMap(({ found }) => found).toSorted((a, b) => (a.queuedAt < b.queuedAt ? 1 : -1));
@@ -202,7 +204,12 @@ export function runRoutes(served: Served): Route[] {
 
 /** Without the folder of the project, and the process. */
 function shownRun({ owner: _, project: __, ...record }: RunRecord, project: string) {
-  return { ...record, project };
+  return { ...record, project, callCount: countOf(record) };
+}
+
+/** Of the whole tree, without its root. */
+function countOf({ calls }: Pick<RecordedCall, "calls">): number {
+  return calls.reduce((sum, call) => sum + 1 + countOf(call), 0);
 }
 
 async function waited(ending: Promise<void>, seconds: number, gone: AbortSignal): Promise<void> {

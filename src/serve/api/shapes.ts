@@ -123,6 +123,7 @@ export const run = z
     held,
     stdout: streams,
     stderr: streams,
+    callCount: z.int().describe("Calls of the whole tree that are in the record"),
     calls: z.array(
       z.looseObject({ run: runId, worker: z.string(), status: z.string(), held }).meta({ id: "CalledRun" }),
     ),

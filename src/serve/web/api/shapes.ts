@@ -54,6 +54,8 @@ export interface Run extends Omit<Call, "run" | "attachments"> {
   readonly id: string;
   readonly project: string;
   readonly kind: "run" | "session";
+  /** Of the whole tree; lists have the calls themselves only if they are asked for. */
+  readonly callCount: number;
   readonly input: { readonly bytes: number; readonly sha256: string } | null;
   readonly attachments: readonly {
     readonly name: string;

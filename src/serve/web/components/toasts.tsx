@@ -1,3 +1,5 @@
+import { Visible } from "./visible.tsx";
+
 export interface Toast {
   readonly id: number;
   readonly text: string;
@@ -10,7 +12,7 @@ export function Toasts({ toasts }: { readonly toasts: readonly Toast[] }) {
     <div class="toasts" role="status" aria-live="polite">
       {toasts.map(({ id, text, tone }) => (
         <p key={id} class={`toast toast-${tone}`}>
-          {text}
+          <Visible text={text} max={600} />
         </p>
       ))}
     </div>

@@ -13,6 +13,7 @@ import { Ago } from "../../components/time.tsx";
 import { Visible } from "../../components/visible.tsx";
 import { placeTo } from "../../routing/place.ts";
 import { bytesText, countText, plural } from "../../text/amounts.ts";
+import { visibleText } from "../../text/visible.ts";
 import { outcomeText } from "./outcome.ts";
 
 const AT_FIRST = 100;
@@ -192,7 +193,12 @@ function Part({
     <div class={isChosen ? "change" : "change change-left"} data-path={path}>
       <div class="change-head">
         {toggle === null ? null : (
-          <input type="checkbox" checked={isChosen} onChange={toggle} aria-label={`Apply ${path.slice(0, 200)}`} />
+          <input
+            type="checkbox"
+            checked={isChosen}
+            onChange={toggle}
+            aria-label={`Apply ${visibleText(path.slice(0, 200))}`}
+          />
         )}
         <button type="button" data-row class="change-name" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
           <span class="change-arrow" aria-hidden="true">
@@ -215,7 +221,7 @@ function Part({
         </p>
       )}
       {isOpen && lines.length > 0 ? (
-        <DiffView lines={lines} label={`Changes of ${path.slice(0, 200)}`} path={path} />
+        <DiffView lines={lines} label={`Changes of ${visibleText(path.slice(0, 200))}`} path={path} />
       ) : null}
     </div>
   );

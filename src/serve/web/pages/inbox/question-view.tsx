@@ -7,6 +7,7 @@ import { Ago } from "../../components/time.tsx";
 import { Visible } from "../../components/visible.tsx";
 import { placeTo } from "../../routing/place.ts";
 import { plural, words } from "../../text/amounts.ts";
+import { visibleText } from "../../text/visible.ts";
 import { type Answer, answersOf, deedOf } from "./question-text.ts";
 
 const MAX_PATHS = 50;
@@ -90,7 +91,7 @@ export function QuestionView({
             <option value="">what it asks for</option>
             {wider.map((one) => (
               <option key={one} value={one}>
-                {one}, around it
+                {visibleText(one)}, around it
               </option>
             ))}
           </select>

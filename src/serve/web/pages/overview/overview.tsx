@@ -18,8 +18,10 @@ const RECENT = 12;
 export function Overview() {
   const { caller } = useApp();
   const now = useNow();
-  const running = useResource<{ runs: readonly Run[] }>("/v1/runs?status=running&limit=100", { everyMs: EVERY_MS });
-  const recent = useResource<{ runs: readonly Run[] }>(`/v1/runs?limit=${RECENT}`, { everyMs: EVERY_MS });
+  const running = useResource<{ runs: readonly Run[] }>("/v1/runs?status=running&limit=100&calls=false", {
+    everyMs: EVERY_MS,
+  });
+  const recent = useResource<{ runs: readonly Run[] }>(`/v1/runs?limit=${RECENT}&calls=false`, { everyMs: EVERY_MS });
   const approvals = useResource<{ approvals: readonly Approval[] }>("/v1/approvals", { everyMs: EVERY_MS });
   const changesets = useResource<{ changesets: readonly ListedChangeset[] }>("/v1/changesets", { everyMs: EVERY_MS });
   const fleets = useResource<{ fleets: readonly Fleet[] }>("/v1/fleets", { everyMs: EVERY_MS });
@@ -51,9 +53,22 @@ export function Overview() {
         </>
       )}
       <p class="quiet foot">
-        Corral {caller.version}, as <Visible text={caller.name} /> ({caller.roles.join(", ")}).
+        Corral {caller.version}, as <Visible text={caller.name} /> ({caller.roles.join(", ")}). <MachineState />
       </p>
     </>
+  );
+}
+
+/** What keeps workers from running is said here too; the rest has a page of its own. */
+function MachineState() {
+  const { data } = useResource<{ ok: boolean; findings: readonly { readonly state: string }[] }>("/v1/machine");
+  if (data === null) return null;
+  const warnings = data.findings.filter(({ state }) => state === "warning").length;
+  return (
+    <a href={placeTo(["machine"])}>
+      {data.ok ? "This machine can run workers" : "This machine cannot run workers"}
+      {warnings === 0 ? "" : `, ${plural(warnings, "warning")}`}
+    </a>
   );
 }
 
@@ -113,7 +128,7 @@ function RecentRuns({ runs, now }: { readonly runs: readonly Run[]; readonly now
           title: "Calls",
           kind: "number",
           isExtra: true,
-          cell: ({ calls }) => (calls.length === 0 ? "" : calls.length),
+          cell: ({ callCount }) => callCount || "",
         },
         {
           title: "Took",

@@ -20,7 +20,7 @@ export function RunList({ query }: { readonly query: Readonly<Record<string, str
   const now = useNow();
   const { worker = "", status = "", project = "", limit = "50" } = query;
   const asked = new URLSearchParams(
-    Object.entries({ worker, status, project, limit }).filter(([, value]) => value !== ""),
+    Object.entries({ worker, status, project, limit, calls: "false" }).filter(([, value]) => value !== ""),
   );
   const { data, error, reload } = useResource<{ runs: readonly Run[]; unreadable: number }>(`/v1/runs?${asked}`, {
     everyMs: EVERY_MS,
@@ -103,7 +103,7 @@ export function RunList({ query }: { readonly query: Readonly<Record<string, str
               title: "Calls",
               kind: "number",
               isExtra: true,
-              cell: (run) => (run.calls.length === 0 ? "" : run.calls.length),
+              cell: (run) => run.callCount || "",
             },
             {
               title: "Took",
