@@ -66,3 +66,45 @@ export async function* linesOf(handle: FileHandle, from: number, to: number): As
   }
   if (at > start) yield [line(at, false)];
 }
+
+/**
+ * The lines that end at or before a position, the last first, in groups. A line that is not ended yet is left out. At most one line and one
+ * chunk are in memory. `number` counts from the end.
+ */
+export async function* linesBack(handle: FileHandle, end: number): AsyncGenerator<readonly Line[]> {
+  let number = 1;
+  /** The end of the line whose beginning is looked for, after its line break; null: not found yet. */
+  let ended: number | null = null;
+  let kept: Buffer[] = [];
+  let keptBytes = 0;
+  const keep = (bytes: Buffer): void => {
+    keptBytes += bytes.length;
+    if (keptBytes > MAX_LINE_BYTES) kept = [];
+    else kept.unshift(bytes);
+  };
+  const line = (start: number): Line[] => {
+    if (ended === null) return [];
+    const bytes = keptBytes > MAX_LINE_BYTES ? null : Buffer.concat(kept);
+    const made = { number, start, end: ended, bytes, terminated: true };
+    number += 1;
+    [kept, keptBytes] = [[], 0];
+    return [made];
+  };
+  for (let to = end; to > 0; ) {
+    const from = Math.max(0, to - CHUNK_BYTES);
+    const chunk = Buffer.alloc(to - from);
+    await handle.read(chunk, 0, chunk.length, from);
+    const lines: Line[] = [];
+    let rest = chunk.length;
+    for (let at = chunk.lastIndexOf(LINE_BREAK); at >= 0; at = at === 0 ? -1 : chunk.lastIndexOf(LINE_BREAK, at - 1)) {
+      if (ended !== null) keep(chunk.subarray(at + 1, rest));
+      lines.push(...line(from + at + 1));
+      ended = from + at + 1;
+      rest = at;
+    }
+    if (ended !== null) keep(chunk.subarray(0, rest));
+    to = from;
+    if (to === 0) lines.push(...line(0));
+    yield lines;
+  }
+}

@@ -111,6 +111,7 @@ interface Contents {
     /** The number of changes for each outcome. */
     readonly counts: Readonly<Record<string, number>>;
     readonly changes: readonly AuditedChange[];
+    readonly by?: string | undefined;
   };
   changes_discarded: OpenChanges;
   /**
@@ -146,6 +147,8 @@ interface OpenChanges {
   readonly changeset: string;
   readonly count: number;
   readonly changes: readonly Omit<AuditedChange, "outcome">[];
+  /** The token of the service that applied or discarded them. */
+  readonly by?: string | undefined;
 }
 
 /**
@@ -196,12 +199,20 @@ export function networkUsed(of: AuditedRun, { allowed, denied, unlisted }: Netwo
 
 type AuditedChangeset = AuditedRun & { readonly id: string };
 
-export function changesApplying(of: AuditedChangeset, changes: OpenChanges["changes"]): RecordOf<"changes_applying"> {
-  return { type: "changes_applying", ...openChanges(of, changes) };
+export function changesApplying(
+  of: AuditedChangeset,
+  changes: OpenChanges["changes"],
+  by?: string,
+): RecordOf<"changes_applying"> {
+  return { type: "changes_applying", ...openChanges(of, changes), by };
 }
 
-export function changesDiscarded(of: AuditedChangeset, changes: OpenChanges["changes"]): RecordOf<"changes_discarded"> {
-  return { type: "changes_discarded", ...openChanges(of, changes) };
+export function changesDiscarded(
+  of: AuditedChangeset,
+  changes: OpenChanges["changes"],
+  by?: string,
+): RecordOf<"changes_discarded"> {
+  return { type: "changes_discarded", ...openChanges(of, changes), by };
 }
 
 function openChanges(
@@ -215,10 +226,11 @@ function openChanges(
 export function changesApplied(
   { id, run, root, worker }: AuditedChangeset,
   changes: readonly AuditedChange[],
+  by?: string,
 ): RecordOf<"changes_applied"> {
   const listed = changes.map(({ path, kind, outcome }) => ({ path, kind, outcome }));
   const counts = outcomeCounts(changes);
-  return { type: "changes_applied", run, root, worker, changeset: id, counts, changes: listed };
+  return { type: "changes_applied", run, root, worker, changeset: id, counts, changes: listed, by };
 }
 
 export function outcomeCounts(changes: readonly { readonly outcome?: string }[]): Record<string, number> {

@@ -1,4 +1,4 @@
-import { recordsOf } from "../audit/read.ts";
+import { recordsBack, recordsOf } from "../audit/read.ts";
 import { AUDIT_TYPES } from "../audit/records.ts";
 import { auditKey, type SealedRecord } from "../audit/seal.ts";
 import { type Verdict, verifyTrail } from "../audit/verify.ts";
@@ -65,6 +65,48 @@ export async function newestAuditRecords(
     records = [...records, ...some.records].slice(-limit);
   }
   return { records, sealed, foreign };
+}
+
+export interface AuditPage {
+  /** The newest first. */
+  readonly records: readonly SealedRecord[];
+  /** How many lines of what was read are no sealed records. */
+  readonly foreign: number;
+  /** Where the next page continues; null: there is nothing older. */
+  readonly next: number | null;
+}
+
+/** Of a page that a filter leaves nearly empty. */
+const MAX_PAGE_BYTES = 16 * 1024 ** 2;
+/** Processes write their records a moment after the time that these have. */
+const OUT_OF_ORDER_MS = 60_000;
+
+/**
+ * Records that fit, from the end of the trail or from `next` of another page. A page is read without what is older, so it may have fewer
+ * than `limit` records although there are more. @throws as `auditRecords`
+ */
+export async function auditPage(
+  place: ProjectPlace,
+  filter: AuditFilter & { readonly run?: string },
+  { limit, before }: { readonly limit: number; readonly before?: number },
+): Promise<AuditPage> {
+  const { trail, key } = await trailOf(place);
+  const fits = filterOf(filter);
+  const oldest = (filter.since ?? Number.NEGATIVE_INFINITY) - OUT_OF_ORDER_MS;
+  const records: SealedRecord[] = [];
+  let foreign = 0;
+  let first: number | null = null;
+  for await (const lines of recordsBack(trail, key, before)) {
+    for (const { start, record } of lines) {
+      first ??= start;
+      if (record === null) foreign += 1;
+      else if (Date.parse(record.at) < oldest) return { records, foreign, next: null };
+      else if (fits(record)) records.push(record);
+      const isEnough = records.length >= limit || first - start > MAX_PAGE_BYTES;
+      if (isEnough) return { records, foreign, next: start === 0 ? null : start };
+    }
+  }
+  return { records, foreign, next: null };
 }
 
 /** Checks every record's seal and its place in the chain. Null if there is no trail. */

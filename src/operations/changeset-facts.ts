@@ -52,6 +52,8 @@ export interface ApplyRequest {
    */
   readonly approval: "agreed" | ((project: Project) => ApplyApproval);
   readonly signal?: AbortSignal;
+  /** Who applies it, for the audit trail, such as the token of a service. */
+  readonly by?: string;
 }
 
 /** What `apply` did with one changeset. */

@@ -156,7 +156,7 @@ export class Changesets {
    */
   async apply(
     id: string,
-    { only: paths = [], which, digest: shown, approval, signal = NEVER }: ApplyRequest,
+    { only: paths = [], which, digest: shown, approval, by, signal = NEVER }: ApplyRequest,
   ): Promise<AppliedChangeset> {
     const kept = await this.#load(id);
     const digest = digestOf(kept.changeset);
@@ -169,7 +169,7 @@ export class Changesets {
     }
     const selected = only(kept.changeset, new Set(changes.map(({ index }) => index)));
     await using trail = await openTrail(this.#stateDir, selected.project);
-    const { decisions, unfit } = await this.#decisions(selected, approval, trail, signal);
+    const { decisions, unfit } = await this.#decisions(selected, { approval, by }, trail, signal);
     const isAgreed = (index: number): boolean =>
       decisions.get(index)?.outcome === "approved" || (approval === "agreed" && unfit.has(index));
     const agreed = changes.filter(({ index }) => isAgreed(index));
@@ -182,12 +182,12 @@ export class Changesets {
           : { ...facts(change), ...verdict };
       });
     if (agreed.length === 0) return { id, changes: withheld, left: kept.waiting.size };
-    await trail.append(changesApplying(selected, agreed));
+    await trail.append(changesApplying(selected, agreed, by));
     const indexes = new Set(agreed.map(({ index }) => index));
     const applied = await this.#store.applyKept(id, indexes, { signal, digest });
     if (!applied.ok) throw notKept(id, applied);
     const settled = applied.settled.map(({ change, ...verdict }) => ({ ...facts(change), ...verdict }));
-    await trail.append(changesApplied(selected, settled));
+    await trail.append(changesApplied(selected, settled, by));
     if (applied.left === 0) await recordEnded(this.#store, this.#stateDir, id);
     const done = new Set(settled.map(({ index }) => index));
     const elsewhere = agreed
@@ -203,13 +203,13 @@ export class Changesets {
    *
    * @throws as `show`, but not for a broken one
    */
-  async discard(id: string, { digest }: { readonly digest?: string } = {}): Promise<void> {
+  async discard(id: string, { digest, by }: { readonly digest?: string; readonly by?: string } = {}): Promise<void> {
     const loaded = await this.#store.load(id);
     const done = await this.#store.discard(id, digest);
     if (!done.ok) throw notKept(id, done);
     if (loaded.ok) {
       await using trail = await openTrail(this.#stateDir, loaded.changeset.project);
-      await trail.append(changesDiscarded(loaded.changeset, waitingOf(loaded).changes));
+      await trail.append(changesDiscarded(loaded.changeset, waitingOf(loaded).changes, by));
     }
     await recordEnded(this.#store, this.#stateDir, id);
   }
@@ -222,12 +222,15 @@ export class Changesets {
 
   async #decisions(
     selected: Changeset,
-    approval: ApplyRequest["approval"],
+    { approval, by }: { approval: ApplyRequest["approval"]; by: string | undefined },
     trail: AuditTrail,
     signal: AbortSignal,
   ): Promise<Decided> {
     const { project, approver } = await this.#asking(selected.project, approval);
-    const recorded = new RecordedApprover(approver, trail, { emit: () => {}, now: () => performance.now() });
+    const recorded = new RecordedApprover(by === undefined ? approver : decidedBy(by, approver), trail, {
+      emit: () => {},
+      now: () => performance.now(),
+    });
     const { run, root, worker } = selected;
     return await decisionsOn(
       // The rules speak of every change: what a run may do by itself was not withheld from its project.
@@ -259,13 +262,27 @@ const NEVER = new AbortController().signal;
 const CHANGED = "the changeset is not what was shown any more, so nothing was applied: look at it again";
 const DECIDED_ELSEWHERE = "another process decided on it first";
 
+const AGREED_REASON = "the caller agreed to it without a question";
+
 /** Takes the place of a person's answer, whatever the project's mode; its rules come first all the same. */
 const AGREED: ApplyApproval = {
   approvalMode: "interactive",
   approver: {
-    decide: async () => ({ outcome: "approved", scope: "once", reason: "the caller agreed to it without a question" }),
+    decide: async () => ({ outcome: "approved", scope: "once", reason: AGREED_REASON }),
   },
 };
+
+/** Names who agreed in what is recorded; a rule that decides has its own reason. */
+function decidedBy(by: string, approver: Approver): Approver {
+  return {
+    async decide(request, signal) {
+      const decision = await approver.decide(request, signal);
+      return decision.reason === AGREED_REASON
+        ? { ...decision, reason: `${by} applied it through the service`, by }
+        : decision;
+    },
+  };
+}
 
 function listed(one: Listed): ListedChangeset {
   if (!one.ok) return one;

@@ -1,3 +1,4 @@
+import { homedir } from "node:os";
 import { join } from "node:path";
 import { loadProject } from "../declarations/project.ts";
 import { Changesets } from "../operations/changesets.ts";
@@ -16,6 +17,7 @@ import { statePaths } from "../state/state-paths.ts";
 import { routesOf } from "./api/routes.ts";
 import { type Address, ownNames } from "./http/admission.ts";
 import { authenticated, PageToken, SOCKET_CALLER } from "./http/authentication.ts";
+import { hidingHostPaths } from "./http/host-paths.ts";
 import { type Listener, listen } from "./http/listener.ts";
 import { requestHandler } from "./http/request-handler.ts";
 import { Router } from "./http/router.ts";
@@ -78,8 +80,14 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
   const over = new AbortController();
   const logs = new EventLogs(stateDir);
   const metrics = new Metrics(packageVersion());
-  const runs = new StartedRuns(logs, log, over.signal);
-  const opened = [...projectNames(await realDirs(dirs, env))].map(([name, dir]) => {
+  const named = [...projectNames(await realDirs(dirs, env))];
+  const hide = hidingHostPaths([
+    ...named.map(([, path]) => ({ path, name: "PROJECT" })),
+    { path: stateDir, name: "STATE" },
+    { path: env.HOME ?? homedir(), name: "~" },
+  ]);
+  const runs = new StartedRuns(logs, log, over.signal, hide);
+  const opened = named.map(([name, dir]) => {
     const onWaiting = (question: string): void => log.info({ project: name, question }, "a question waits");
     const emit = (event: RunEvent, of: Measured): void => {
       runs.see(event);
@@ -91,7 +99,7 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
   const projects = new ServedProjects(opened);
   const uploads = opening.use(await UploadFolder.make(stateDir));
   const changesets = await Changesets.open(stateDir, env, () => log.info("an interrupted application was finished"));
-  const fleets = new StartedFleets({ logs, record: new FleetRecord(stateDir), log, metrics, over: over.signal });
+  const fleets = new StartedFleets({ logs, record: new FleetRecord(stateDir), log, metrics, hide, over: over.signal });
   const sessions = new OpenSessions(log, over.signal);
   const unended = await unendedOf(opened, fleets, log);
   await logs.prepare({ type: "interrupted" }, new Set([...unended.values()].flat()));
@@ -116,6 +124,7 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
   handle = requestHandler({
     router,
     page,
+    hide,
     names: ownNames(listener.address, hosts),
     log,
     tracing: await openTracing(),

@@ -141,6 +141,15 @@ describe("what waits", () => {
     const rest = { digest: (await service.ask("GET", `/v1/changesets/${run}`)).json.digest };
     expect((await service.ask("POST", `/v1/changesets/${run}/discard`, { body: rest })).status).toBe(200);
     expect((await service.ask("GET", `/v1/changesets/${run}`)).status).toBe(404);
+    const { records } = (await service.ask("GET", `/v1/audit?run=${run}`)).json;
+    const who = records.map(({ type, by }: { type: string; by?: string }) => [type, by]);
+    expect(who).toEqual(
+      expect.arrayContaining([
+        ["changes_applied", "first"],
+        ["changes_discarded", "first"],
+      ]),
+    );
+    expect(who.filter(([type]: [string]) => type === "approval")).toEqual([["approval", "first"]]);
   });
 
   it("is a question, which one client decides and the others see", async () => {

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { SealedRecord } from "../../audit/seal.ts";
-import { auditRecords } from "../../operations/audit.ts";
+import { auditPage } from "../../operations/audit.ts";
 import { type Route, route } from "../http/route.ts";
 import type { Served } from "./service.ts";
 import { count, projectName, runId, time } from "./shapes.ts";
@@ -16,34 +16,28 @@ export function auditRoutes({ projects }: Served): Route[] {
         method: "GET",
         path: "/v1/audit",
         role: "read",
-        summary: "Read the audit trail of a project, the newest records first. `cursor` is `next` of the page before.",
+        summary:
+          "Read the audit trail of a project, the newest records first. `cursor` is `next` of the page before; with a filter, a page may have few records although there are more.",
         query: z.strictObject({
           project: projectName.optional(),
           run: runId.optional().describe("Of this run, or of the tree below it"),
           type: z.string().max(60).optional(),
           since: time.optional(),
-          cursor: count(1, 999_999_999).optional(),
+          cursor: count(1, Number.MAX_SAFE_INTEGER).optional(),
           limit: count(1, MAX_PAGE).optional(),
         }),
         answers: { 200: z.object({ records: z.array(record), foreign: z.int(), next: z.int().nullable() }) },
         faults: [404],
       },
-      async ({ query: { project, cursor = Number.POSITIVE_INFINITY, limit = 100, run, type, since } }) => {
+      async ({ query: { project, cursor, limit = 100, run, type, since } }) => {
         const filter = {
           ...(run === undefined ? {} : { run }),
           ...(type === undefined ? {} : { type }),
           ...(since === undefined ? {} : { since: Date.parse(since) }),
         };
-        let [foreign, isMore] = [0, false];
-        let page: SealedRecord[] = [];
-        for await (const some of auditRecords(projects.named(project).place, filter)) {
-          foreign += some.foreign;
-          page.push(...some.records.filter(({ seq }) => seq < cursor));
-          isMore ||= page.length > limit;
-          page = page.slice(-limit);
-        }
-        const next = isMore ? (page[0]?.seq ?? null) : null;
-        return { status: 200, json: { records: page.toReversed().map(withoutHostPath), foreign, next } };
+        const which = { limit, ...(cursor === undefined ? {} : { before: cursor }) };
+        const page = await auditPage(projects.named(project).place, filter, which);
+        return { status: 200, json: { ...page, records: page.records.map(withoutHostPath) } };
       },
     ),
   ];

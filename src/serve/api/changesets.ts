@@ -173,10 +173,15 @@ export function changesetRoutes({ projects, changesets }: Served): Route[] {
         },
         faults: [404, 409, 415, 422, 500],
       },
-      async ({ params: { changeset }, body: { digest: seen, only, which } }) => {
+      async ({ params: { changeset }, body: { digest: seen, only, which }, caller }) => {
         await owned(changeset);
         const what = { ...(only === undefined ? {} : { only }), ...(which === undefined ? {} : { which }) };
-        const applied = await changesets.apply(changeset, { approval: "agreed", digest: seen, ...what });
+        const applied = await changesets.apply(changeset, {
+          approval: "agreed",
+          digest: seen,
+          by: caller.name,
+          ...what,
+        });
         return { status: 200, json: applied };
       },
     ),
@@ -191,9 +196,9 @@ export function changesetRoutes({ projects, changesets }: Served): Route[] {
         answers: { 200: z.object({ id: changesetId, outcome: z.literal("discarded") }) },
         faults: [404, 409, 415, 500],
       },
-      async ({ params: { changeset }, body }) => {
+      async ({ params: { changeset }, body, caller }) => {
         await owned(changeset);
-        await changesets.discard(changeset, body);
+        await changesets.discard(changeset, { ...body, by: caller.name });
         return { status: 200, json: { id: changeset, outcome: "discarded" } };
       },
     ),

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import { faultOf } from "./fault.ts";
+import type { HidePaths } from "./host-paths.ts";
 import { SECURITY_HEADERS } from "./security-headers.ts";
 
 /** What a route answers with. */
@@ -35,12 +36,12 @@ export async function send(response: ServerResponse, answer: Answer, stallMs = S
   response.end();
 }
 
-export function sendFault(response: ServerResponse, error: unknown): void {
+export function sendFault(response: ServerResponse, error: unknown, hide: HidePaths): void {
   const { status, body } = faultOf(error);
   if (response.headersSent) return void response.destroy();
   const further = status === 401 ? { "www-authenticate": "Bearer" } : {};
   // What was not read of the request would be taken for the next one.
-  sendJson(response, status, { error: body }, { connection: "close", ...further });
+  sendJson(response, status, { error: JSON.parse(hide(JSON.stringify(body))) }, { connection: "close", ...further });
 }
 
 function sendJson(response: ServerResponse, status: number, json: unknown, headers: Record<string, string> = {}): void {

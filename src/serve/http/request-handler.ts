@@ -5,6 +5,7 @@ import type { PageFiles } from "../page/page-files.ts";
 import { checkMeant, type OwnNames } from "./admission.ts";
 import { send, sendFault } from "./answer.ts";
 import { faultOf, ServiceFault } from "./fault.ts";
+import type { HidePaths } from "./host-paths.ts";
 import { sendPage } from "./page.ts";
 import type { Caller } from "./route.ts";
 import type { Router } from "./router.ts";
@@ -22,6 +23,8 @@ export interface Handling {
   readonly answered: (request: { method: string; route: string; status: number; ms: number }) => void;
   /** @throws ServiceFault */
   readonly authenticate: (request: IncomingMessage) => Promise<Caller>;
+  /** For messages of errors. */
+  readonly hide: HidePaths;
   /** The request came from a client with a valid token. */
   readonly known: (request: IncomingMessage) => void;
 }
@@ -47,7 +50,7 @@ export function requestHandler(handling: Handling): (request: IncomingMessage, r
         const { isBug, body } = faultOf(error);
         if (isBug) handling.log.error({ ...about, ...whereOf(error) }, "unexpected error");
         else handling.log.debug({ ...about, code: body.code }, "refused");
-        sendFault(response, error);
+        sendFault(response, error, handling.hide);
       })
       .finally(() => {
         const ms = Math.round(performance.now() - started);

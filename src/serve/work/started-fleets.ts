@@ -7,6 +7,7 @@ import type { Corral } from "../../run/open/corral.ts";
 import type { EventLog, EventLogs } from "../../state/service/event-log.ts";
 import type { StartedFleets as FleetRecord } from "../../state/service/started-fleets.ts";
 import { ServiceFault } from "../http/fault.ts";
+import type { HidePaths } from "../http/host-paths.ts";
 import type { Log } from "../logging/log.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { ServedProject } from "../projects/served-project.ts";
@@ -23,6 +24,7 @@ interface Parts {
   readonly log: Log;
   readonly metrics: Metrics;
   readonly over: AbortSignal;
+  readonly hide: HidePaths;
 }
 
 /** The fleets that the service runs. One that it does not end is continued by the next service. */
@@ -33,9 +35,11 @@ export class StartedFleets {
   readonly #metrics: Metrics;
   readonly #over: AbortSignal;
   readonly #running = new Map<string, Promise<void>>();
+  readonly #hide: HidePaths;
   #count = 0;
 
-  constructor({ logs, record, log, metrics, over }: Parts) {
+  constructor({ logs, record, log, metrics, hide, over }: Parts) {
+    this.#hide = hide;
     this.#logs = logs;
     this.#record = record;
     this.#log = log;
@@ -89,6 +93,10 @@ export class StartedFleets {
     }
   }
 
+  #shown(event: FleetEvent): FleetEvent {
+    return event.type === "trouble" ? { ...event, detail: this.#hide(event.detail) } : event;
+  }
+
   async idle(): Promise<void> {
     await Promise.allSettled(this.#running.values());
   }
@@ -113,7 +121,7 @@ export class StartedFleets {
         events = this.#logs.append(id);
         recorded.push(this.#record.add(project.dir, id));
       }
-      events?.write(sentFleetEvent(event), event.type === "ended");
+      events?.write(sentFleetEvent(this.#shown(event)), event.type === "ended");
       if (event.type === "loaded") loaded(id);
     };
     try {

@@ -3,6 +3,7 @@ import type { RunEvent } from "../../run/model/events.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import type { EventLog, EventLogs } from "../../state/service/event-log.ts";
 import { ServiceFault } from "../http/fault.ts";
+import type { HidePaths } from "../http/host-paths.ts";
 import type { Log } from "../logging/log.ts";
 import type { ServedProject } from "../projects/served-project.ts";
 import { RunEvents, type SentEvent } from "./run-events.ts";
@@ -34,9 +35,11 @@ export class StartedRuns {
   readonly #followed = new Map<string, Followed>();
   readonly #running = new Map<string, Promise<void>>();
   readonly #over: AbortSignal;
+  readonly #hide: HidePaths;
   #count = 0;
 
-  constructor(logs: EventLogs, log: Log, over: AbortSignal) {
+  constructor(logs: EventLogs, log: Log, over: AbortSignal, hide: HidePaths) {
+    this.#hide = hide;
     this.#logs = logs;
     this.#log = log;
     this.#over = over;
@@ -48,13 +51,19 @@ export class StartedRuns {
     const sent = followed?.events.sent(event) ?? null;
     if (followed === undefined || sent === null) return;
     try {
-      followed.log.write(sent, event.type === "ended" && event.run === event.root);
+      followed.log.write(this.#shown(sent), event.type === "ended" && event.run === event.root);
     } catch (error) {
       this.#log.error(
         { run: event.root, code: (error as NodeJS.ErrnoException).code },
         "an event could not be written",
       );
     }
+  }
+
+  /** Messages of Corral may hold paths of the host. */
+  #shown(event: SentEvent): SentEvent {
+    if (event.type !== "trouble" && event.type !== "ended") return event;
+    return JSON.parse(this.#hide(JSON.stringify(event))) as SentEvent;
   }
 
   /** Answers with the id of the run when it has begun. @throws RequestError, DeclarationError, ServiceFault if it cannot begin */
