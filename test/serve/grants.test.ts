@@ -52,7 +52,7 @@ it("a running worker asks for a directory, a client grants one around it, sees t
   expect((await s.ask("DELETE", `/v1/grants/${grant.id}`)).status).toBe(200);
   const result = await get(`/v1/runs/${run}/result?wait=30`);
   expect(result).toMatchObject({ status: "succeeded", output: expect.stringContaining("GRANT_REVOKED") });
-  expect(result.output).toContain('"content":"A\n"');
+  expect(result.output).toContain('"content":"A\\n"');
   expect((await get("/v1/grants")).grants).toEqual([]);
   const { records } = await get(`/v1/audit?run=${run}`);
   const types = records.map(({ type }: { type: string }) => type);

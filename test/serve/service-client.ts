@@ -44,7 +44,7 @@ export interface TestService extends AsyncDisposable {
 
 /** `token`: of an earlier service of the same project. */
 export async function startService(
-  project: CliProject,
+  project: Pick<CliProject, "dir" | "stateDir">,
   { token, args = [], socket = null }: { token?: string; args?: readonly string[]; socket?: string | null } = {},
 ): Promise<TestService> {
   const listen = socket === null ? "127.0.0.1:0" : `unix:${socket}`;
