@@ -11,6 +11,8 @@ import { type BenchProject, benchProject, sh } from "./served.ts";
  * `node bench/service/kill.ts --kills 10 --items 120`
  */
 
+const LOOKS = 40;
+
 export interface KillOptions {
   readonly kills: number;
   readonly items: number;
@@ -74,7 +76,13 @@ export async function serviceKills({ kills, items, print }: KillOptions): Promis
   const { approvals } = await get("/v1/approvals");
   if (approvals.length > 0) faults.push(`${approvals.length} questions of killed services wait`);
   await service.stop();
-  return [...faults, ...(await leftBy(project))];
+  let left = await leftBy(project);
+  // What watches for the death of a service looks again after some seconds.
+  for (let look = 0; left.length > 0 && look < LOOKS; look += 1) {
+    await sleep(500);
+    left = await leftBy(project);
+  }
+  return [...faults, ...left];
 }
 
 /** What is left of a service that has ended. */
@@ -89,7 +97,14 @@ async function leftBy({ stateDir, dir }: BenchProject): Promise<string[]> {
     return environment?.includes(`CORRAL_STATE_DIR=${stateDir}\0`) || textOf(`/proc/${pid}/cmdline`)?.includes(dir);
   });
   const drafts = readdirOrNone(join(stateDir, "changes")).map((name) => `the changeset ${name}`);
-  return [...left, ...live, ...mounts, ...groups, ...processes.map((pid) => `process ${pid}`), ...drafts];
+  return [
+    ...left,
+    ...live,
+    ...mounts,
+    ...groups,
+    ...processes.map((pid) => `process ${pid} ${textOf(`/proc/${pid}/cmdline`)?.replaceAll("\0", " ")}`),
+    ...drafts,
+  ];
 }
 
 function readdirOrNone(dir: string): string[] {
