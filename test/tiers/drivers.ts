@@ -1,6 +1,3 @@
-/** True if the tests that repeat something shall repeat it as often as they can (`CORRAL_LONG=1 npm test`). */
-export const AT_LENGTH = process.env.CORRAL_LONG === "1";
-
 /**
  * What of the tier `engine` is about cells themselves: every attack, every agreement of validator and kernel, commands and calls
  * of cells, and what a kill leaves. It runs on what `auto` takes, as all of the tier, and again on the Engine. The contract of
@@ -17,18 +14,46 @@ const ABOUT_CELLS = [
 ];
 
 const NO_CELL = "makes no cell";
-const OWN_CELLS = "is about what Corral stores and shows after cells, which is the same for all";
+const ON_HOST =
+  "attacks what Corral does on the host: consent, files, changes, records, other faces. Any cell is a means for it";
+const JUDGED_ON_HOST =
+  "attacks how connections are judged, which is done on the host; `egress/namespace` and `agreement/network` are about the cell's side";
 
 /** Of these, the files that run once, each with its reason. */
 export const ONCE: Readonly<Record<string, string>> = {
-  "test/attacks/changeset-size.test.ts": OWN_CELLS,
-  "test/attacks/ci/hostile-branch.test.ts": OWN_CELLS,
-  "test/attacks/ci/runner-output.test.ts": NO_CELL,
+  "test/attacks/changeset-size.test.ts": ON_HOST,
+  "test/attacks/ci/hostile-branch.test.ts": ON_HOST,
+  "test/attacks/ci/runner-output.test.ts": ON_HOST,
   "test/attacks/completion.test.ts": NO_CELL,
-  "test/attacks/service/contents.test.ts": OWN_CELLS,
+  "test/attacks/egress/addresses.test.ts": JUDGED_ON_HOST,
+  "test/attacks/egress/answers.test.ts": JUDGED_ON_HOST,
+  "test/attacks/egress/bounds.test.ts": JUDGED_ON_HOST,
+  "test/attacks/egress/budgets.test.ts": JUDGED_ON_HOST,
+  "test/attacks/egress/http.test.ts": JUDGED_ON_HOST,
+  "test/attacks/egress/lock-files.test.ts": JUDGED_ON_HOST,
+  "test/attacks/egress/names.test.ts": JUDGED_ON_HOST,
+  "test/attacks/egress/slow.test.ts": JUDGED_ON_HOST,
+  "test/attacks/egress/tls.test.ts": JUDGED_ON_HOST,
+  "test/attacks/fleet-review.test.ts": ON_HOST,
+  "test/attacks/git.test.ts": ON_HOST,
+  "test/attacks/held-up.test.ts": ON_HOST,
+  "test/attacks/history.test.ts": ON_HOST,
+  "test/attacks/host-grants.test.ts": ON_HOST,
+  "test/attacks/hostile-archive.test.ts": ON_HOST,
+  "test/attacks/mcp.test.ts": ON_HOST,
+  "test/attacks/obeying-model/consent.test.ts": ON_HOST,
+  "test/attacks/obeying-model/links.test.ts": ON_HOST,
+  "test/attacks/obeying-model/paths.test.ts": ON_HOST,
+  "test/attacks/obeying-model/tools.test.ts": ON_HOST,
+  "test/attacks/one-yes.test.ts": ON_HOST,
+  "test/attacks/secrets/masking.test.ts": ON_HOST,
+  "test/attacks/service/contents.test.ts": ON_HOST,
   "test/attacks/service/other-sites.test.ts": NO_CELL,
   "test/attacks/service/page-policy.test.ts": NO_CELL,
   "test/attacks/service/requests.test.ts": NO_CELL,
+  "test/attacks/shell-rules.test.ts": ON_HOST,
+  "test/attacks/staged-changes.test.ts": ON_HOST,
+  "test/attacks/without-project.test.ts": ON_HOST,
 };
 
 const ENGINE_ITSELF =
