@@ -171,7 +171,7 @@ async function openAt(
       over.abort();
       await Promise.allSettled(running);
       await corral[Symbol.asyncDispose]();
-      if (engine === undefined) await letKeptImagesGo(stateDir, engineEnv);
+      if (engine === undefined) await letKeptImagesGo(stateDir, engineEnv, docker);
       await removeFolder(base);
     },
   };

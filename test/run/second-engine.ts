@@ -45,7 +45,8 @@ export async function openSecondEngine(): Promise<SecondEngine> {
     }
   };
   const engine: SecondEngine = {
-    env: { DOCKER_HOST: `unix://${socket}` },
+    // Cells of runc go on without it.
+    env: { DOCKER_HOST: `unix://${socket}`, CORRAL_DRIVER: "engine" },
     docker,
     start,
     stop,
