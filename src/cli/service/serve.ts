@@ -1,5 +1,6 @@
 import { isIP } from "node:net";
 import { resolve } from "node:path";
+import { readSecretFile } from "../../secrets/secret-file.ts";
 import { type Address, isLoopback } from "../../serve/http/admission.ts";
 import { ListenError } from "../../serve/http/listener.ts";
 import { type LogLevel, openLog } from "../../serve/logging/log.ts";
@@ -16,6 +17,7 @@ export interface ServeOptions {
   readonly remote?: boolean;
   readonly host: readonly string[];
   readonly logLevel: LogLevel;
+  readonly tokenFile?: string;
 }
 
 /** `corral serve`: projects over HTTP, until Ctrl-C. */
@@ -33,6 +35,7 @@ export async function serveVerb(options: ServeOptions, terminal: Terminal): Prom
   const stateDir = stateDirFrom(env);
   const pretty = stderr.isTTY === true;
   const write = (line: string): void => void stderr.write(pretty ? `${withoutControls(line.trimEnd())}\n` : line);
+  if (options.tokenFile !== undefined) await adoptToken(options.tokenFile, { stateDir, env, cwd });
   const log = openLog({ level: options.logLevel, pretty, write });
   using stop = stoppable(terminal, () => log.info("stopping: what runs is cancelled; Ctrl-C again exits now"));
   const projects = [options.project].flat().map((dir) => resolve(cwd, dir));
@@ -59,6 +62,21 @@ export async function serveVerb(options: ServeOptions, terminal: Terminal): Prom
     stop.signal.addEventListener("abort", () => done(), { once: true });
   });
   return 0;
+}
+
+/** A secret of Compose, or another file that a program made. @throws UsageError */
+async function adoptToken(
+  file: string,
+  { stateDir, env, cwd }: { stateDir: string; env: Terminal["env"]; cwd: string },
+) {
+  const read = await readSecretFile(resolve(cwd, file), env.HOME);
+  if (!read.ok) throw new UsageError(`--token-file ${file} ${read.fault}`);
+  try {
+    await new Tokens(stateDir).adopt("--token-file", ["admin"], read.line);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw new UsageError(`--token-file ${file}: ${error.message}; \`echo corral_$(openssl rand -hex 32)\` makes one`);
+  }
 }
 
 /** Null if there are tokens already. */

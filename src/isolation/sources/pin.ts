@@ -51,8 +51,9 @@ export async function pinSources(
     try {
       const reason = !isPlain(host) ? CANNOT_BE_MOUNTED : ownDirs.includes(host) ? null : refusalOf(host, refused);
       if (reason !== null) throw new SourceRefused(reason);
-      const descriptor = openWithoutLinks(host);
+      const descriptor = openWithoutLinks(host, refused.hostRoot);
       pinned.push(descriptor);
+      if (refused.hostRoot !== "/") sameAsSeen(descriptor, host);
       sources.set(host, describe(descriptor, host));
     } catch (error) {
       const reason = reasonOf(error);
@@ -87,10 +88,11 @@ class SourceRefused extends Error {}
  * The last step reopens the checked file by its descriptor: the user that Corral runs as must be able to read it, although
  * the daemon, which is root, could mount it anyway. Synchronous, like all work with names.
  */
-function openWithoutLinks(host: string): Descriptor {
+function openWithoutLinks(host: string, root: string): Descriptor {
   const components = componentsOf(host);
   if (components.length > MAX_COMPONENTS) throw new SourceRefused(CANNOT_BE_MOUNTED);
-  let current = Descriptor.name("/", true);
+  // The Engine mounts only what is opened among its own mounts: of `/proc/PID/root` the link itself is followed, by its last slash.
+  let current = Descriptor.name(root === "/" ? root : `${root}/`, true);
   try {
     for (const [index, component] of components.entries()) {
       const next = current.child(component, index < components.length - 1);
@@ -105,6 +107,16 @@ function openWithoutLinks(host: string): Descriptor {
   } finally {
     current[Symbol.dispose]();
   }
+}
+
+/** Corral judges and changes files where it sees them: the host must have the same ones there. */
+function sameAsSeen(pinned: Descriptor, host: string): void {
+  using seen = openWithoutLinks(host, "/");
+  const [own, hosts] = [seen.stat(), pinned.stat()];
+  if (own.dev !== hosts.dev || own.ino !== hosts.ino)
+    throw new SourceRefused(
+      "the host has something else at its path: mount it into Corral's container at the same path",
+    );
 }
 
 function describe({ fd }: Descriptor, host: string): PinnedSource {

@@ -1,10 +1,13 @@
-import { readFileSync, realpathSync } from "node:fs";
+import { readFileSync, readlinkSync, realpathSync } from "node:fs";
 import { decodedMountField } from "../../files/host/kernel-mounts.ts";
+import { EngineUnavailableError } from "../port/engine.ts";
 
 /** Host directories that no mount may be, contain, or be inside of. Made once for an engine and a state directory. */
 export interface RefusedSources {
   readonly places: readonly RefusedPlace[];
   readonly mountTable: readonly MountTableEntry[];
+  /** From where sources are opened: `/`, or `/proc/PID/root` of a process with the host's mounts if Corral has mounts of its own. */
+  readonly hostRoot: string;
 }
 
 /** What of an engine itself is on this host. */
@@ -47,9 +50,17 @@ const OF_THE_SYSTEM = "a directory of the operating system";
 /** Sockets that control an engine; a directory that contains one is refused. */
 const SOCKETS = ["/run/docker.sock", "/run/containerd", "/run/podman", "/run/docker"] as const;
 
-/** `engine`: null if none answered, so that nothing can run. */
-export function refusedSourcesFor(stateDir: string, engine: EngineHostPlaces | null): RefusedSources {
-  const mountTable = readMountTable();
+/**
+ * `engine`: null if none answered, so that nothing can run. `isContained`: Corral is in a container with the host's processes. What the
+ * host has mounted is judged then, and not what the container has (docs/architecture.md, fact: pinned-by-volume).
+ */
+export function refusedSourcesFor(
+  stateDir: string,
+  engine: EngineHostPlaces | null,
+  isContained = false,
+): RefusedSources {
+  const host = isContained ? outerProcess() : "self";
+  const mountTable = readMountTable(host);
   const place =
     (label: string) =>
     (path: string): RefusedPlace => {
@@ -58,6 +69,7 @@ export function refusedSourcesFor(stateDir: string, engine: EngineHostPlaces | n
     };
   return {
     mountTable,
+    hostRoot: isContained ? `/proc/${host}/root` : "/",
     places: [
       ...SYSTEM.map(place(OF_THE_SYSTEM)),
       ...[...SOCKETS, ...(engine?.sockets ?? [])].map(place("the Engine's socket")),
@@ -65,6 +77,30 @@ export function refusedSourcesFor(stateDir: string, engine: EngineHostPlaces | n
       place("Corral's own state")(stateDir),
     ],
   };
+}
+
+/** More ancestors than a process of a container has. */
+const MAX_ANCESTORS = 100;
+
+/** The nearest process above Corral that has other mounts: what started its container. It lives as long as the container. */
+function outerProcess(): string {
+  try {
+    const own = readlinkSync("/proc/self/ns/mnt");
+    let pid = String(process.ppid);
+    for (let step = 0; step < MAX_ANCESTORS && pid !== "0"; step += 1) {
+      if (readlinkSync(`/proc/${pid}/ns/mnt`) !== own) return pid;
+      pid = /^PPid:\s*(\d+)$/m.exec(readFileSync(`/proc/${pid}/status`, "latin1"))?.[1] ?? "0";
+    }
+  } catch (error) {
+    throw notContained(error);
+  }
+  throw notContained(null);
+}
+
+function notContained(cause: unknown): EngineUnavailableError {
+  const message =
+    "CORRAL_CONTAINED=1 says that Corral is in a container, and it cannot see the mounts of the host. Start it with `pid: host` and the capabilities SYS_ADMIN and SYS_PTRACE, as compose.yaml does";
+  return new EngineUnavailableError(message, { reason: "setting", source: "CORRAL_CONTAINED", cause });
 }
 
 /** Why `host`, a path without links, may never be a mount source; null if it may. */
@@ -106,8 +142,8 @@ function locate(path: string, table: readonly MountTableEntry[]): FileSystemLoca
   return { device: best.device, type: best.type, path: best.root === "/" ? below || "/" : best.root + below };
 }
 
-function readMountTable(): MountTableEntry[] {
-  return readFileSync("/proc/self/mountinfo", "utf8")
+function readMountTable(process: string): MountTableEntry[] {
+  return readFileSync(`/proc/${process}/mountinfo`, "utf8")
     .split("\n")
     .filter((line) => line !== "")
     .map((line) => {

@@ -30,7 +30,7 @@ import { watchOwnDeath } from "./death-watch.ts";
 import { openHistory } from "./history.ts";
 import { imagePlaceOf } from "./image-place.ts";
 import { networkHostOf } from "./network-host.ts";
-import { approverFor, type OpenOptions } from "./options.ts";
+import { approverFor, isContained, type OpenOptions } from "./options.ts";
 import { policiesExist, policiesOf } from "./policies.ts";
 import { questionBoard, sharedApprover } from "./question-board.ts";
 import { repositoriesOf } from "./repositories.ts";
@@ -116,14 +116,15 @@ export async function openCorralFor(
       audit,
       masking,
       secretInside: namedSecrets(project.secrets, options.engineEnv),
-      refusedSources: refusedSourcesFor(options.stateDir, engine.hostPlaces),
+      refusedSources: refusedSourcesFor(options.stateDir, engine.hostPlaces, isContained(options)),
       grants,
       history,
       changesets: intoProject(store, trail),
       models: { providers: project.models, projectDir: project.dir, env: options.engineEnv },
       schemas: new SchemaChecks(),
       transcripts: new TranscriptFolder(options.stateDir, project.dir, (detail) => tellTrouble(detail, around.emit)),
-      overlays: options.overlays ?? true,
+      // What is mounted in a container of its own is not seen by the Engine.
+      overlays: options.overlays ?? !isContained(options),
       ...networkHostOf(project, options.engineEnv),
       ...options.networkHost,
       ...(git === null ? {} : { git }),

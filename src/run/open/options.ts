@@ -42,3 +42,8 @@ export function approverFor(
   };
   return ruledApprover(approval.rules, byMode[approvalMode]);
 }
+
+/** The image of the service says so. Nothing is guessed: a container without the host's processes has another process 1. */
+export function isContained({ engineEnv }: Pick<OpenOptions, "engineEnv">): boolean {
+  return engineEnv.CORRAL_CONTAINED === "1";
+}

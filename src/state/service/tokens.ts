@@ -61,12 +61,27 @@ export class Tokens {
     if (name.length > MAX_NAME_CHARS || !/^[\w.@ -]+$/.test(name))
       throw new RangeError(`a name has 1 to ${MAX_NAME_CHARS} letters, digits, spaces or . _ @ -`);
     if (roles.length === 0) throw new RangeError("a token needs a role");
-    const value = `corral_${randomBytes(32).toString("base64url")}`;
+    return await this.#add(name, roles, `corral_${randomBytes(32).toString("base64url")}`);
+  }
+
+  /** Makes a token with this value, in place of that of the same name. @throws RangeError for a value that is not as long as one of Corral's own */
+  async adopt(name: string, roles: readonly Role[], value: string): Promise<void> {
+    if (!/^corral_[\w-]{43,200}$/.test(value))
+      throw new RangeError("a token is `corral_` and at least 43 letters, digits, _ or -");
+    if ((await this.find(value))?.name !== name) await this.#add(name, roles, value, (one) => one.name !== name);
+  }
+
+  async #add(
+    name: string,
+    roles: readonly Role[],
+    value: string,
+    keeps: (one: Token) => boolean = () => true,
+  ): Promise<{ readonly token: Token; readonly value: string }> {
     const id = randomBytes(4).toString("hex");
     const token: Token = { id, name, roles: [...new Set(roles)], createdAt: new Date().toISOString() };
     await this.#change((stored) => {
       if (stored.length >= MAX_TOKENS) throw new RangeError(`there are ${MAX_TOKENS} tokens; remove some first`);
-      return [...stored, { ...token, sha256: hashOf(value).toString("hex") }];
+      return [...stored.filter(keeps), { ...token, sha256: hashOf(value).toString("hex") }];
     });
     return { token, value };
   }
