@@ -52,7 +52,7 @@ const SOCKETS = ["/run/docker.sock", "/run/containerd", "/run/podman", "/run/doc
 
 /**
  * `engine`: null if none answered, so that nothing can run. `isContained`: Corral is in a container with the host's processes. What the
- * host has mounted is judged then, and not what the container has (docs/architecture.md, fact: pinned-by-volume).
+ * host has mounted is judged then, and not what the container has (docs/architecture.md, fact: pins-of-a-container).
  */
 export function refusedSourcesFor(
   stateDir: string,

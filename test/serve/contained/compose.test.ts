@@ -1,0 +1,131 @@
+import { execFile, spawnSync } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as pause } from "node:timers/promises";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type CliProject, cliProject, sh } from "../../cli/cli-project.ts";
+
+const run = promisify(execFile);
+const ROOT = join(import.meta.dirname, "../../..");
+const NAME = `corral-compose-${process.pid}`;
+const TAG = `corral-test/service-${process.pid}`;
+const PORT = 20_000 + (process.pid % 10_000);
+const TOKEN = `corral_${randomBytes(32).toString("hex")}`;
+
+/** Compose as a program of its own, or as a part of the Engine's client. */
+const COMPOSE = [["docker-compose"], ["docker", "compose"]].find(
+  ([program = "", ...args]) => spawnSync(program, [...args, "version"]).status === 0,
+);
+
+let project: CliProject;
+let env: NodeJS.ProcessEnv;
+const compose = async (...args: string[]): Promise<string> => {
+  const [program = "", ...first] = COMPOSE ?? [];
+  const file = ["--file", join(ROOT, "compose.yaml"), "--project-name", NAME];
+  const { stdout } = await run(program, [...first, ...file, ...args], { env, timeout: 120_000 });
+  return stdout.trim();
+};
+const ask = async (path: string, body?: unknown) => {
+  const headers = { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" };
+  const sent = body === undefined ? {} : { method: "POST", body: JSON.stringify(body) };
+  const answer = await fetch(`http://127.0.0.1:${PORT}${path}`, { headers, ...sent });
+  // biome-ignore lint/suspicious/noExplicitAny: a test says by what it expects what the answer is.
+  return { status: answer.status, json: (await answer.json()) as any };
+};
+const isHealthy = async (): Promise<string> => {
+  const id = await compose("ps", "-q", "corral");
+  return (await run("docker", ["inspect", "-f", "{{.State.Health.Status}}", id])).stdout.trim();
+};
+const healthy = async (): Promise<void> => {
+  for (let look = 0; look < 120; look += 1) {
+    if ((await isHealthy()) === "healthy") return;
+    await pause(500);
+  }
+  throw new Error(`the service is not healthy:\n${await compose("logs", "corral")}`);
+};
+
+describe.skipIf(COMPOSE === undefined)("compose.yaml", () => {
+  beforeAll(async () => {
+    project = await cliProject({
+      yaml: {
+        version: 1,
+        sandbox: { paths: { docs: { root: "docs", mode: "ro" }, out: { root: "out", mode: "rw" } } },
+      },
+      workers: {
+        copy: {
+          image: "corral/base",
+          command: sh("cp /docs/a.txt /out/b.txt; cat /out/b.txt"),
+          sandbox: { inherit: true },
+        },
+        brief: { image: "corral/base", command: sh("cat; sleep 0.5") },
+      },
+      files: { "docs/a.txt": "a document\n", token: `${TOKEN}\n`, "postgres-password": "not used" },
+      folders: ["out"],
+    });
+    await run("chmod", ["600", join(project.dir, "token")]);
+    const image = ["scripts/service-image.ts", "--base", "corral/node", "--tag", TAG];
+    await run(process.execPath, image, { cwd: ROOT, timeout: 200_000 });
+    env = {
+      ...process.env,
+      CORRAL_IMAGE: TAG,
+      CORRAL_PROJECT: project.dir,
+      CORRAL_STATE: project.stateDir,
+      CORRAL_PORT: String(PORT),
+      CORRAL_TOKEN_FILE: join(project.dir, "token"),
+      POSTGRES_PASSWORD_FILE: join(project.dir, "postgres-password"),
+    };
+    await compose("up", "-d");
+    await healthy();
+  }, 300_000);
+  afterAll(async () => {
+    await compose("down", "--volumes").catch(() => {});
+    await run("docker", ["image", "rm", TAG]).catch(() => {});
+    await project?.[Symbol.asyncDispose]();
+  }, 120_000);
+
+  it("runs a worker in a cell of the host's Engine, on the files of the host, and asks about its changes", async () => {
+    const { json } = await ask("/v1/runs", { worker: "copy" });
+    const waiting = async () => (await ask("/v1/approvals")).json.approvals;
+    await expect.poll(waiting, { interval: 200, timeout: 20_000 }).toMatchObject([{ question: { worker: "copy" } }]);
+    const [{ id, digest }] = await waiting();
+    expect((await ask(`/v1/approvals/${id}/decision`, { answer: "once", digest })).status).toBe(200);
+    const { json: result } = await ask(`/v1/runs/${json.run}/result?wait=30`);
+    expect(result).toMatchObject({ status: "succeeded", stdout: "a document\n", changes: [{ outcome: "applied" }] });
+    expect((await run("cat", [join(project.dir, "out/b.txt")])).stdout).toBe("a document\n");
+  }, 60_000);
+
+  it("prints no token, and takes that of the secret alone", async () => {
+    expect(await compose("logs", "corral")).not.toContain("corral_");
+    const stranger = await fetch(`http://127.0.0.1:${PORT}/v1/runs`, {
+      headers: { authorization: "Bearer corral_no" },
+    });
+    expect(stranger.status).toBe(401);
+  });
+
+  it("continues a fleet after it was killed, each item once", async () => {
+    const items = Array.from({ length: 8 }, (_, index) => ({ index }));
+    const order = { worker: "brief", items, template: { input: { index: "{index}" } }, concurrency: 2, cache: false };
+    const { fleet } = (await ask("/v1/fleets", order)).json;
+    await run("docker", ["kill", "--signal", "KILL", await compose("ps", "-q", "corral")]);
+    await compose("up", "-d");
+    await healthy();
+    const counts = async () => (await ask(`/v1/fleets/${fleet}`)).json.counts;
+    await expect.poll(counts, { interval: 500, timeout: 60_000 }).toMatchObject({ total: 8, done: 8, failed: 0 });
+  }, 150_000);
+
+  it("leaves nothing when it is taken down", async () => {
+    await compose("down", "--volumes");
+    for (const kind of [
+      ["ps", "--all"],
+      ["volume", "ls"],
+      ["network", "ls"],
+    ])
+      expect(
+        (await run("docker", [...kind, "--quiet", "--filter", `label=com.docker.compose.project=${NAME}`])).stdout,
+      ).toBe("");
+    const mine = await run("docker", ["ps", "--quiet", "--filter", "label=dev.corral.worker=brief"]);
+    expect(mine.stdout).toBe("");
+  }, 60_000);
+});
