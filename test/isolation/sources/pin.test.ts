@@ -36,6 +36,20 @@ describe("pinning a mount source", () => {
     expect(pins.sources.get(join(dir, "a/b/file"))?.kind).toBe("file");
   });
 
+  it("takes what the host has at the path, if Corral has mounts of its own, and only if both are the same", async () => {
+    const host = join(dir, "host");
+    await mkdir(join(host, dir, "a"), { recursive: true });
+    const other = await pinSources([join(dir, "a")], { ...refused, hostRoot: host });
+    expect(other).toMatchObject({ ok: false, refusals: [{ reason: expect.stringContaining("something else") }] });
+    const same = await pinSources([join(dir, "a")], { ...refused, hostRoot: "/proc/self/root" });
+    if (!same.ok) throw new Error(JSON.stringify(same.refusals));
+    await same.pins[Symbol.asyncDispose]();
+  });
+
+  it("is refused for a Corral that says it is in a container and has the mounts of the host", () => {
+    expect(() => refusedSourcesFor("/nowhere", null, true)).toThrow(/CORRAL_CONTAINED=1 .* pid: host/);
+  });
+
   it("holds what was checked: after a swap, the descriptor is still that directory", async () => {
     const pinning = await pinSources([join(dir, "a/b")], refused);
     if (!pinning.ok) throw new Error(JSON.stringify(pinning.refusals));
