@@ -145,7 +145,7 @@ describe("a source that the person who runs Corral may not read", () => {
     const script = `
       const { pinSources } = await import(${JSON.stringify(fileURLToPath(new URL("../../src/isolation/sources/pin.ts", import.meta.url)))});
       process.setgroups([]); process.setgid(65532); process.setuid(65532);
-      const pinning = await pinSources(process.argv.slice(1), { places: [], mountTable: [] });
+      const pinning = await pinSources(process.argv.slice(1), { places: [], mountTable: [], hostRoot: "/" });
       console.log(JSON.stringify(pinning.ok ? [] : pinning.refusals.map(({ host, reason }) => [host, reason])));
       process.exit();`;
     // The directory above is its maker's alone, as temporary directories are.

@@ -19,26 +19,26 @@ const written = async (text: string, mode = 0o600): Promise<void> => {
   await writeFile(file, text);
   await chmod(file, mode);
 };
-const statuses = async (): Promise<number[]> => {
-  await using service = await startService(project, { args: ["--token-file", file] });
-  const asked = [first, second].map(async (token) => (await service.ask("GET", "/v1/projects", { token })).status);
+const statuses = async (token: string): Promise<number[]> => {
+  await using service = await startService(project, { token, args: ["--token-file", file] });
+  const asked = [first, second].map(async (one) => (await service.ask("GET", "/v1/projects", { token: one })).status);
   return await Promise.all(asked);
 };
 
 describe("corral serve --token-file", () => {
   it("takes the token of the file, prints none, and takes another one in its place", async () => {
     await written(`${first}\n`);
-    expect(await statuses()).toEqual([200, 401]);
-    expect(await statuses()).toEqual([200, 401]);
+    expect(await statuses(first)).toEqual([200, 401]);
+    expect(await statuses(first)).toEqual([200, 401]);
     await written(second);
-    expect(await statuses()).toEqual([401, 200]);
+    expect(await statuses(second)).toEqual([401, 200]);
     const { stdout } = await project.corral(["serve", "token", "ls", "--json"]);
     expect(JSON.parse(stdout)).toHaveLength(1);
   });
 
   it.each([
     ["that other users can read", first, 0o644, /can be read or written by other users/],
-    ["whose token could be guessed", "corral_secret", 0o600, /at least 43 .* openssl rand/s],
+    ["whose token could be guessed", "corral_secret", 0o600, /at least 43 .*openssl rand/s],
     ["without a token", "", 0o600, /at least 43/],
   ])("refuses a file %s", async (_, text, mode, why) => {
     await written(text, mode);

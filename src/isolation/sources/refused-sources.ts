@@ -1,6 +1,5 @@
-import { readFileSync, readlinkSync, realpathSync } from "node:fs";
+import { readFileSync, realpathSync } from "node:fs";
 import { decodedMountField } from "../../files/host/kernel-mounts.ts";
-import { EngineUnavailableError } from "../port/engine.ts";
 
 /** Host directories that no mount may be, contain, or be inside of. Made once for an engine and a state directory. */
 export interface RefusedSources {
@@ -51,16 +50,15 @@ const OF_THE_SYSTEM = "a directory of the operating system";
 const SOCKETS = ["/run/docker.sock", "/run/containerd", "/run/podman", "/run/docker"] as const;
 
 /**
- * `engine`: null if none answered, so that nothing can run. `isContained`: Corral is in a container with the host's processes. What the
- * host has mounted is judged then, and not what the container has (docs/architecture.md, fact: pins-of-a-container).
+ * `engine`: null if none answered, so that nothing can run. `outer`: a process with the mounts of the host, if Corral has mounts of its
+ * own. What the host has mounted is judged then, and not what the container has (docs/architecture.md, fact: pins-of-a-container).
  */
 export function refusedSourcesFor(
   stateDir: string,
   engine: EngineHostPlaces | null,
-  isContained = false,
+  outer: number | null = null,
 ): RefusedSources {
-  const host = isContained ? outerProcess() : "self";
-  const mountTable = readMountTable(host);
+  const mountTable = readMountTable(outer === null ? "self" : String(outer));
   const place =
     (label: string) =>
     (path: string): RefusedPlace => {
@@ -69,7 +67,7 @@ export function refusedSourcesFor(
     };
   return {
     mountTable,
-    hostRoot: isContained ? `/proc/${host}/root` : "/",
+    hostRoot: outer === null ? "/" : `/proc/${outer}/root`,
     places: [
       ...SYSTEM.map(place(OF_THE_SYSTEM)),
       ...[...SOCKETS, ...(engine?.sockets ?? [])].map(place("the Engine's socket")),
@@ -77,30 +75,6 @@ export function refusedSourcesFor(
       place("Corral's own state")(stateDir),
     ],
   };
-}
-
-/** More ancestors than a process of a container has. */
-const MAX_ANCESTORS = 100;
-
-/** The nearest process above Corral that has other mounts: what started its container. It lives as long as the container. */
-function outerProcess(): string {
-  try {
-    const own = readlinkSync("/proc/self/ns/mnt");
-    let pid = String(process.ppid);
-    for (let step = 0; step < MAX_ANCESTORS && pid !== "0"; step += 1) {
-      if (readlinkSync(`/proc/${pid}/ns/mnt`) !== own) return pid;
-      pid = /^PPid:\s*(\d+)$/m.exec(readFileSync(`/proc/${pid}/status`, "latin1"))?.[1] ?? "0";
-    }
-  } catch (error) {
-    throw notContained(error);
-  }
-  throw notContained(null);
-}
-
-function notContained(cause: unknown): EngineUnavailableError {
-  const message =
-    "CORRAL_CONTAINED=1 says that Corral is in a container, and it cannot see the mounts of the host. Start it with `pid: host` and the capabilities SYS_ADMIN and SYS_PTRACE, as compose.yaml does";
-  return new EngineUnavailableError(message, { reason: "setting", source: "CORRAL_CONTAINED", cause });
 }
 
 /** Why `host`, a path without links, may never be a mount source; null if it may. */

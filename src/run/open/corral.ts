@@ -30,7 +30,7 @@ import { watchOwnDeath } from "./death-watch.ts";
 import { openHistory } from "./history.ts";
 import { imagePlaceOf } from "./image-place.ts";
 import { networkHostOf } from "./network-host.ts";
-import { approverFor, isContained, type OpenOptions } from "./options.ts";
+import { approverFor, isContained, type OpenOptions, outerProcessFor } from "./options.ts";
 import { policiesExist, policiesOf } from "./policies.ts";
 import { questionBoard, sharedApprover } from "./question-board.ts";
 import { repositoriesOf } from "./repositories.ts";
@@ -116,7 +116,7 @@ export async function openCorralFor(
       audit,
       masking,
       secretInside: namedSecrets(project.secrets, options.engineEnv),
-      refusedSources: refusedSourcesFor(options.stateDir, engine.hostPlaces, isContained(options)),
+      refusedSources: refusedSourcesFor(options.stateDir, engine.hostPlaces, outerProcessFor(options)),
       grants,
       history,
       changesets: intoProject(store, trail),

@@ -2,6 +2,8 @@ import { type Approver, approveAll, autoDeny, noApprover } from "../../approval/
 import type { Question } from "../../approval/question.ts";
 import { ruledApprover } from "../../approval/rules.ts";
 import type { Project } from "../../declarations/project.ts";
+import { EngineUnavailableError } from "../../isolation/port/engine.ts";
+import { outerProcess } from "../../isolation/sources/outer-process.ts";
 import type { ApprovalMode } from "../../sandbox/approval.ts";
 import type { NetworkHost } from "../model/environment.ts";
 import type { Emit } from "../model/events.ts";
@@ -46,4 +48,14 @@ export function approverFor(
 /** The image of the service says so. Nothing is guessed: a container without the host's processes has another process 1. */
 export function isContained({ engineEnv }: Pick<OpenOptions, "engineEnv">): boolean {
   return engineEnv.CORRAL_CONTAINED === "1";
+}
+
+/** A process with the mounts of the host; null if Corral has the same ones. @throws EngineUnavailableError if it says that it is in a container, and cannot see the host */
+export function outerProcessFor(options: Pick<OpenOptions, "engineEnv">): number | null {
+  if (!isContained(options)) return null;
+  const outer = outerProcess();
+  if (outer !== null) return outer;
+  const message =
+    "CORRAL_CONTAINED=1 says that Corral is in a container, and it cannot see the mounts of the host. Start it with `pid: host` and the capabilities SYS_ADMIN and SYS_PTRACE, as compose.yaml does";
+  throw new EngineUnavailableError(message, { reason: "setting", source: null, cause: null });
 }

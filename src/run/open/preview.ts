@@ -18,7 +18,7 @@ import { noHistory } from "../model/history.ts";
 import { SchemaChecks } from "../model/schema-check.ts";
 import { imagePlaceOf } from "./image-place.ts";
 import { networkHostOf } from "./network-host.ts";
-import { approverFor, isContained, type OpenOptions } from "./options.ts";
+import { approverFor, type OpenOptions, outerProcessFor } from "./options.ts";
 import { policiesOf } from "./policies.ts";
 
 /** A project to inspect and not to run: it also opens without an Engine, and makes nothing, on the disk or on the Engine. */
@@ -63,7 +63,7 @@ export async function openPreview(
   };
   const { driver, engineImages, hostPlaces, gate, driving, unavailable } = await engineOrNone(options);
   const images = lookingImages(imagePlaceOf(project, engineImages, options));
-  const refusedSources = refusedSourcesFor(options.stateDir, hostPlaces, isContained(options));
+  const refusedSources = refusedSourcesFor(options.stateDir, hostPlaces, outerProcessFor(options));
   return {
     environment: { ...environment, driver, images, refusedSources, gate },
     project,

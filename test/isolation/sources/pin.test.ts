@@ -5,8 +5,10 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { outerProcess } from "../../../src/isolation/sources/outer-process.ts";
 import { pinSources } from "../../../src/isolation/sources/pin.ts";
 import { refusedSourcesFor } from "../../../src/isolation/sources/refused-sources.ts";
+import { outerProcessFor } from "../../../src/run/open/options.ts";
 
 let dir: string;
 const refused = refusedSourcesFor("/nowhere", null);
@@ -47,7 +49,9 @@ describe("pinning a mount source", () => {
   });
 
   it("is refused for a Corral that says it is in a container and has the mounts of the host", () => {
-    expect(() => refusedSourcesFor("/nowhere", null, true)).toThrow(/CORRAL_CONTAINED=1 .* pid: host/);
+    const said = { engineEnv: { CORRAL_CONTAINED: "1" } };
+    if (outerProcess() === null) expect(() => outerProcessFor(said)).toThrow(/CORRAL_CONTAINED=1 .*pid: host/);
+    expect(outerProcessFor({ engineEnv: {} })).toBeNull();
   });
 
   it("holds what was checked: after a swap, the descriptor is still that directory", async () => {
