@@ -45,6 +45,8 @@ function collected(value: string, before: string | readonly string[]): readonly 
 }
 
 const SERVE_HELP = `
+At a terminal it prints a link to its page for the browser.
+
 The first start makes a token with the role admin and prints
 it. On a Unix socket none is needed: its mode is 0600.
 
