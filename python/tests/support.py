@@ -43,7 +43,10 @@ def running(body: Callable[[], Awaitable[T]]) -> T:
 
 
 class Cutter:
-    """A proxy on a port of its own that cuts connections after so many bytes of the answer, as often as it is told."""
+    """
+    A proxy on a port of its own that cuts connections after so many bytes of the body of an answer, as often as it is told.
+    A number below 0 cuts the head, so many bytes after its beginning; 0 answers nothing.
+    """
 
     def __init__(self, to: int, cuts: list[int], only: bytes = b"") -> None:
         self._to = to
@@ -79,6 +82,12 @@ class Cutter:
             there.sendall(head.replace(own, real))
             threading.Thread(target=self._upload, args=(here, there), daemon=True).start()
             left = self._cuts.pop(0) if self._cuts and self._only in head else None
+            if left is not None and left > 0:
+                head = b""
+                while not head.endswith(b"\r\n\r\n"):
+                    head += there.recv(1)
+                here.sendall(head)
+            left = None if left is None else abs(left)
             while left != 0 and (piece := there.recv(65536 if left is None else max(1, min(left, 65536)))):
                 with contextlib.suppress(OSError):
                     here.sendall(piece)

@@ -33,7 +33,7 @@ class Examples(unittest.TestCase):
 
     def test_decide(self) -> None:
         done = run("decide.py", "asks", given="y\n")
-        self.assertIn("+asked", done.stdout, done.stderr)
+        self.assertIn("asked\n", done.stdout, done.stderr)
         self.assertIn("/out/asked.txt: applied", done.stdout)
 
     def test_use_session(self) -> None:

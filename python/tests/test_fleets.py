@@ -31,7 +31,7 @@ class Fleets(unittest.TestCase):
     def test_a_fleet_is_followed_over_broken_connections_and_from_another_process(self) -> None:
         items = [{"id": str(n), "n": n, "fail": False} for n in range(24)]
         fleet = client().start_map("picky", items, input=TEMPLATE, reuse="scrubbed", policy="batch", cache=False)
-        with Cutter(port_of_service(), [400, 900, 10, 1500, 2000, 333], only=b"/events") as proxy:
+        with Cutter(port_of_service(), [400, 900, -10, 1500, 5, 2000, -333], only=b"/events") as proxy:
             through = Corral(f"http://127.0.0.1:{proxy.port}", token=env("CORRAL_TEST_TOKEN"))
             first = through.attach_fleet(fleet.id)
             some = []

@@ -125,7 +125,7 @@ class Following(unittest.TestCase):
     def test_events_are_followed_over_connections_that_break_in_the_middle(self) -> None:
         whole = client()
         run = whole.start("brief", input={"n": 1})
-        cuts = [300, 1, 450, 700, 90, 333]
+        cuts = [300, -1, 5, 210, -333, 150, 40]
         with Cutter(port_of_service(), cuts, only=b"/events") as proxy:
             through = Corral(f"http://127.0.0.1:{proxy.port}", token=env("CORRAL_TEST_TOKEN"))
             events = list(through.attach(run.id).events())
@@ -137,10 +137,10 @@ class Following(unittest.TestCase):
 
     def test_output_goes_on_behind_what_was_given(self) -> None:
         run = client().start("ticks")
-        with Cutter(port_of_service(), [260, 330, 400, 200], only=b"/output") as proxy:
+        with Cutter(port_of_service(), [20, -300, 30, 95, -1, 110], only=b"/output") as proxy:
             through = Corral(f"http://127.0.0.1:{proxy.port}", token=env("CORRAL_TEST_TOKEN"))
             printed = b"".join(through.attach(run.id).output())
-            self.assertGreaterEqual(proxy.made, 3)
+            self.assertGreaterEqual(proxy.made, 5)
         self.assertEqual(printed, b"".join(b"tick %d\n" % n for n in range(20)))
 
     def test_output_and_events_are_called_back(self) -> None:
@@ -153,7 +153,7 @@ class Following(unittest.TestCase):
     def test_a_stream_that_cannot_be_reached_again_ends_with_an_error(self) -> None:
         run = client().start("slow")
         try:
-            with Cutter(port_of_service(), [1600] + [0] * 100, only=b"/events") as proxy:
+            with Cutter(port_of_service(), [900] + [0] * 100, only=b"/events") as proxy:
                 through = Corral(f"http://127.0.0.1:{proxy.port}", token=env("CORRAL_TEST_TOKEN"), patience=0.5)
                 events = through.attach(run.id).events(timeout=20)
                 next(events)

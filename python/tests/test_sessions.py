@@ -71,7 +71,7 @@ class Approvals(unittest.TestCase):
         result = client().run("proposes", arguments=["test_sessions_1"], on_question=decide)
         self.assertEqual([one.outcome for one in result.changes], ["applied"])
         self.assertEqual((asked[0].worker, asked[0].operations, asked[0].root), ("proposes", ["write"], result.run))
-        self.assertIn("+asked", asked[0].diff or "")
+        self.assertIn("asked\n", asked[0].diff or "")
         self.assertEqual(len(asked), 1)
 
     def test_a_callback_denies(self) -> None:
