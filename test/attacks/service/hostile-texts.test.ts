@@ -1,0 +1,165 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { type CliProject, cliProject, sh } from "../../cli/cli-project.ts";
+import { NO_CHROMIUM, openBrowser } from "../../serve/browser/chromium.ts";
+import { signedIn } from "../../serve/browser/page.ts";
+import { startService, type TestService } from "../../serve/service-client.ts";
+
+// biome-ignore lint/suspicious/noExplicitAny: what runs in the page has other types than what runs in Node.
+declare const window: any;
+
+/* Everything that a worker, a file or an item can name, print or propose, shown on the page in a real Chromium. */
+
+const MARKUP = `"'><img src=x onerror="window.pwned=1"><script>window.pwned=1</script><svg/onload=window.pwned=1><a href="javascript:window.pwned=1">link</a>{{7*7}}`;
+/** A title of the terminal, a link, a cleared screen, and text that turns around what follows. */
+const ESCAPES =
+  "\u001b]0;title\u0007\u001b]8;;javascript:window.pwned=1\u0007link\u001b]8;;\u0007\u001b[2J\u001b[31m\u202edetrevni\u200b";
+const HOSTILE = `${MARKUP}${ESCAPES}`;
+
+let project: CliProject;
+let broken: CliProject;
+let service: TestService;
+let browser: Browser;
+let [fleet, key] = ["", ""];
+const runs: Record<string, string> = {};
+const names: string[] = [];
+
+const printf = (text: string, more = ""): string[] => [
+  "sh",
+  "-c",
+  `printf '%s\\n' "$0"; printf '%s\\n' "$0" >&2; ${more}`,
+  text,
+];
+
+beforeAll(async () => {
+  if (NO_CHROMIUM) return;
+  project = await cliProject({
+    yaml: {
+      version: 1,
+      sandbox: { paths: { out: { root: "out", mode: "rw", stage: true } } },
+      approval: { mode: "interactive", timeout: "100s" },
+    },
+    workers: {
+      prints: { image: "corral/base", command: printf(HOSTILE), description: MARKUP },
+      fails: { image: "corral/base", command: printf(HOSTILE, "exit 1") },
+      writes: {
+        image: "corral/base",
+        command: printf(HOSTILE, `printf '%s\\n# %s\\n' "$0" "$0" > "/out/<img src=x onerror=pwned>.md"; exit 3`),
+        sandbox: { allow_write: ["/out"] },
+      },
+      attached: { image: "corral/base", command: sh("ls /attachments"), attachments: {} },
+    },
+    folders: ["out"],
+  });
+  broken = await cliProject({ yaml: { version: 1 }, workers: { right: { image: "corral/base", command: ["true"] } } });
+  service = await startService(project, { args: ["-C", project.dir, "-C", broken.dir] });
+  // A service does not start with such a file; it may come later.
+  await writeFile(join(broken.dir, "workers/wrong.worker"), `---\n${JSON.stringify({ [MARKUP]: MARKUP })}\n---\n`);
+  browser = await openBrowser();
+  names.push(...(await service.ask("GET", "/v1/projects")).json.projects.map((one: { name: string }) => one.name));
+  const own = { project: names[0] };
+  const result = async (run: string | undefined) => (await service.ask("GET", `/v1/runs/${run}/result?wait=30`)).json;
+  const begin = async (worker: string) =>
+    (await service.ask("POST", "/v1/runs", { body: { ...own, worker } })).json.run;
+  for (const worker of ["prints", "fails", "writes"]) {
+    runs[worker] = await begin(worker);
+    await result(runs[worker]);
+  }
+  const part = (head: string, content: string) =>
+    `--BOUNDARY\r\nContent-Disposition: form-data; ${head}\r\n\r\n${content}\r\n`;
+  const form = `${part('name="request"', JSON.stringify({ ...own, worker: "attached" }))}${part(`name="f"; filename="<img src=x onerror=pwned>.txt"`, "x")}--BOUNDARY--\r\n`;
+  const headers = { "content-type": "multipart/form-data; boundary=BOUNDARY" };
+  runs.attached = (await service.ask("POST", "/v1/runs", { raw: form, headers })).json.run;
+  const item = { name: HOSTILE, other: MARKUP };
+  const template = { key: "{other}", input: { text: "{name}" } };
+  fleet = (await service.ask("POST", "/v1/fleets", { body: { ...own, worker: "fails", items: [item], template } })).json
+    .fleet;
+  await result(runs.attached);
+  const done = async (): Promise<void> =>
+    expect((await service.ask("GET", `/v1/fleets/${fleet}`)).json.state).toBe("done");
+  await vi.waitFor(done, { timeout: 60_000, interval: 200 });
+  key = (await service.ask("GET", `/v1/fleets/${fleet}/items`)).json.items[0].key;
+  expect(key).toBe(MARKUP);
+});
+afterAll(async () => {
+  await browser?.close();
+  await service?.[Symbol.asyncDispose]();
+  await project?.[Symbol.asyncDispose]();
+  await broken?.[Symbol.asyncDispose]();
+});
+
+const place = (...parts: readonly string[]): string => `#/${parts.map(encodeURIComponent).join("/")}`;
+
+/** What is shown, and where; `sees`: a text of it that must be there, so that the test looks at the right thing. */
+const SHOWN: readonly (readonly [what: string, at: () => string, sees: string])[] = [
+  ["a worker's description, in the list", () => place("workers"), '<img src=x onerror="window.pwned=1">'],
+  ["mistakes in the files of a project", () => place("workers"), "wrong.worker"],
+  ["a worker, explained", () => place("workers", names[0] ?? "", "prints"), "prints"],
+  ["what a run printed", () => place("runs", runs.prints ?? ""), '<img src=x onerror="window.pwned=1">'],
+  [
+    "the last words of a run that failed",
+    () => place("runs", runs.fails ?? ""),
+    '<img src=x onerror="window.pwned=1">',
+  ],
+  ["names of attached files", () => place("runs", runs.attached ?? ""), "<img src=x onerror=pwned>"],
+  [
+    "a changeset with such names and contents",
+    () => place("changesets", runs.writes ?? ""),
+    "<img src=x onerror=pwned>",
+  ],
+  ["keys of items and causes of failures", () => place("fleets", fleet), '<img src=x onerror="window.pwned=1">'],
+  [
+    "an item with fields, input and both streams",
+    () => `${place("fleets", fleet)}?key=${encodeURIComponent(key)}`,
+    "{{7*7}}",
+  ],
+  ["audit records", () => `${place("audit")}?project=${names[0]}`, "run requested"],
+  ["the overview", () => place(), "prints"],
+];
+
+describe.skipIf(NO_CHROMIUM)(`on the page, a hostile text${NO_CHROMIUM ? ` (${NO_CHROMIUM})` : ""}`, () => {
+  it.each(SHOWN)("in %s is text, and nothing else", async (_, at, sees) => {
+    await using shown = await signedIn(browser, service);
+    const { page } = shown;
+    await shown.go(at());
+    await page.locator("body").getByText(sees).first().waitFor({ state: "attached", timeout: 20_000 });
+    for (const details of await page.locator("main details:not([open]) > summary").all()) await details.click();
+    const found = await page.evaluate(() => {
+      const { document } = window;
+      const bad = "main img, main script, main svg[onload], main iframe, main [onerror], main [onload], main style";
+      const links = [...document.querySelectorAll("a[href]")].map((link) => link.getAttribute("href"));
+      return {
+        pwned: window.pwned,
+        elements: document.querySelectorAll(bad).length,
+        links: links.filter((href) => !href.startsWith("#/")),
+        title: document.title,
+        controls: /(?![\n\t])[\p{Cc}\p{Cf}]/u.test(document.body.textContent),
+      };
+    });
+    expect(found).toMatchObject({ pwned: undefined, elements: 0, links: [], controls: false });
+    expect(found.title).toMatch(/· Corral$/);
+    expect(found.title).not.toContain("<");
+    expect(shown.troubles).toEqual([]);
+  });
+
+  it.each([
+    "#/<img src=x onerror=window.pwned=1>",
+    "#/fleets/<script>window.pwned=1</script>",
+    "#/fleets/..%2f..%2fv1%2fruns",
+    "#/workers/a/..%2f..%2fb",
+    "#/audit?run=<svg onload=window.pwned=1>&type=<b>&since=__proto__&project=<i>",
+    "#/fleets/0123456789ab?search=%00%ff&show=constructor&alike=<b>&key=<b>",
+    "#//////",
+    "#/%E0%A4%A",
+  ])("in the address of the page does nothing: %s", async (address) => {
+    await using shown = await signedIn(browser, service);
+    await shown.go(address);
+    await shown.page.waitForTimeout(300);
+    expect(await shown.page.evaluate(() => window.pwned)).toBeUndefined();
+    expect(await shown.page.getByRole("main").count()).toBe(1);
+    // The service's own 400 and 404 are reported by the browser; violations and errors of scripts are not expected.
+    expect(shown.troubles.filter((line) => !/status of 40[04]/.test(line))).toEqual([]);
+  });
+});
