@@ -43,6 +43,8 @@ export interface RunsToRemove {
 }
 
 const DEFAULT_LIMIT = 50;
+/** Records that are read at once: one after another, each small file waits behind all that the process does on the disk. */
+const AT_ONCE = 16;
 /** How long a run may take to end after it was stopped: its container is removed. */
 const STOP_MS = 15_000;
 const LOOK_MS = 50;
@@ -55,12 +57,15 @@ export async function listRuns(place: ProjectPlace, filter: RunFilter = {}): Pro
   const { isDead } = lockOwner();
   const runs: RunRecord[] = [];
   let unreadable = 0;
-  for (const { dir } of allProjects ? await allFolders(place) : await ownFolders(place)) {
-    if (runs.length >= limit) break;
-    const record = await readRun(dir, isDead);
-    if (record === null) unreadable += 1;
-    else if ((worker ?? record.worker) === record.worker && (status ?? record.status) === record.status)
-      runs.push(record);
+  const folders = allProjects ? await allFolders(place) : await ownFolders(place);
+  for (let at = 0; at < folders.length && runs.length < limit; at += AT_ONCE) {
+    const some = folders.slice(at, at + AT_ONCE);
+    for (const record of await Promise.all(some.map(({ dir }) => readRun(dir, isDead)))) {
+      if (runs.length >= limit) break;
+      if (record === null) unreadable += 1;
+      else if ((worker ?? record.worker) === record.worker && (status ?? record.status) === record.status)
+        runs.push(record);
+    }
   }
   return { runs, unreadable };
 }
