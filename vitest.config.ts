@@ -1,10 +1,10 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 import { filesByDriver } from "./test/tiers/drivers.ts";
-import { tiersOf } from "./test/tiers/tiers.ts";
+import { SLOW, tiersOf } from "./test/tiers/tiers.ts";
 
 // Tests start some programs hundreds of times; each is compiled once in a run.
 const compiled = mkdtempSync(join(tmpdir(), "corral-compiled-"));
@@ -18,11 +18,12 @@ const always = ["test/setup-warnings.ts", "test/tiers/watched-loop.ts"];
 const withEngine = { setupFiles: always, globalSetup: "test/tiers/engine-tier.ts", retry: 1 };
 const withoutEngine = [...always, "test/tiers/no-engine.ts"];
 
-/** Those of the tier `long` are among the longest and small as files, and would else run last, beside idle workers. */
+/** They are small as files, and would else run last, beside idle workers. */
 class LongFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const sorted = await super.sort(files);
-    const isLong = ({ project }: TestSpecification): boolean => project.name === "long";
+    const isLong = ({ project, moduleId }: TestSpecification): boolean =>
+      project.name === "long" || SLOW.includes(relative(import.meta.dirname, moduleId));
     return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))];
   }
 }
@@ -58,8 +59,7 @@ export default defineConfig({
           name: "engine",
           include: onEngine,
           env: { CORRAL_DRIVER: "engine" },
-          // After the others: both measure times of cells.
-          sequence: { groupOrder: 2 },
+          sequence: { groupOrder: 1 },
         },
       },
     ],

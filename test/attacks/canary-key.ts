@@ -35,8 +35,10 @@ export function canaryKey(): CanaryKey {
 /** Every file below a folder that holds it in its name or in its content, and every link that does. */
 export async function tracesBelow(dir: string, canary: CanaryKey): Promise<string[]> {
   const found: string[] = [];
-  for (const entry of await readdir(dir, { withFileTypes: true, recursive: true })) {
-    const path = join(entry.parentPath, entry.name);
+  // What is removed meanwhile holds nothing any more.
+  for (const entry of (await readdir(dir, { withFileTypes: true }).catch(nullFor("ENOENT"))) ?? []) {
+    const path = join(dir, entry.name);
+    if (entry.isDirectory()) found.push(...(await tracesBelow(path, canary)));
     // What is renamed meanwhile is found by its new name.
     const content = entry.isFile() ? ((await readFile(path, "latin1").catch(nullFor("ENOENT"))) ?? "") : "";
     if (canary.isIn(path) || canary.isIn(content)) found.push(path);

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { connect } from "../../src/isolation/engine/connect.ts";
 import { ENGINE_ONLY, filesByDriver, ONCE } from "./drivers.ts";
-import { LONG, namedIn, tierOf, tiersOf } from "./tiers.ts";
+import { LONG, namedIn, SLOW, tierOf, tiersOf } from "./tiers.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
 const CONNECTS = "src/isolation/engine/connect.ts";
@@ -36,7 +36,8 @@ describe("the tier of a test", () => {
     expect(unit).toContain("test/sandbox/derive.test.ts");
     expect(engine).toEqual(expect.arrayContaining(["test/cli/run.test.ts", "test/tiers/tiers.test.ts"]));
     expect(long).toEqual([...LONG].sort());
-    expect(LONG.filter((file) => !existsSync(join(ROOT, file)))).toEqual([]);
+    expect([...LONG, ...SLOW].filter((file) => !existsSync(join(ROOT, file)))).toEqual([]);
+    expect(SLOW.filter((file) => !engine.includes(file))).toEqual([]);
   });
 });
 

@@ -27,6 +27,40 @@ export const LONG = [
   "test/fleet/journal/processes.test.ts",
 ];
 
+/** Of the tier `engine`, those that take longest, 20 s and more beside other work: they begin first. */
+export const SLOW = [
+  "test/attacks/ci/hostile-branch.test.ts",
+  "test/attacks/commands.test.ts",
+  "test/attacks/egress/bounds.test.ts",
+  "test/attacks/egress/slow.test.ts",
+  "test/attacks/environments.test.ts",
+  "test/attacks/exec.test.ts",
+  "test/attacks/images.test.ts",
+  "test/cli/map.test.ts",
+  "test/cli/run.test.ts",
+  "test/examples/ci.test.ts",
+  "test/examples/inbox.test.ts",
+  "test/faults/faults.test.ts",
+  "test/faults/lying-engine.test.ts",
+  "test/fleet/fleet.test.ts",
+  "test/fleet/resume.test.ts",
+  "test/images/contents.test.ts",
+  "test/isolation/engine/cell.test.ts",
+  "test/isolation/engine/images.test.ts",
+  "test/isolation/runc/killed.test.ts",
+  "test/mcp/http/places.test.ts",
+  "test/mcp/inspector.test.ts",
+  "test/mcp/stdio.test.ts",
+  "test/run/agent/providers.test.ts",
+  "test/run/changes/disk-limit.test.ts",
+  "test/run/images/environments.test.ts",
+  "test/run/images/own-images.test.ts",
+  "test/run/lost.test.ts",
+  "test/run/session/lost.test.ts",
+  "test/run/statuses.test.ts",
+  "test/serve/restart.test.ts",
+];
+
 /**
  * The tier of each test file below `root`, from what the file loads, so that no list has to be kept. A file that ends in
  * `.memory.test.ts` opens projects on the engine in memory: it loads what connects, and may not use it.

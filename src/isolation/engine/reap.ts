@@ -53,7 +53,9 @@ export async function reap({ docker, maker, liveDir }: ReapScope): Promise<Reape
     );
     return run;
   });
-  const volumes = await removeEach(oldVolumes, async (name) => {
+  // Most went with their containers.
+  const left = dead.length === 0 || oldVolumes.length === 0 ? oldVolumes : await deadVolumes(docker, maker);
+  const volumes = await removeEach(left, async (name) => {
     await untilGone(() => docker.getVolume(name).remove());
     return name;
   });
