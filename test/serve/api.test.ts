@@ -152,6 +152,14 @@ describe("what waits", () => {
     expect(who.filter(([type]: [string]) => type === "approval")).toEqual([["approval", "first"]]);
   });
 
+  it("is that of each run alone, also if its cell comes from a place that was made ahead", async () => {
+    const ended: unknown[] = [];
+    for (let turn = 0; turn < 8; turn += 1) ended.push((await resultOf(await start({ worker: "writer" }))).error?.code);
+    expect(ended).toEqual(Array.from({ length: 8 }, () => "FAILED"));
+    const { changesets } = (await service.ask("GET", "/v1/changesets?worker=writer")).json;
+    expect(changesets.length).toBe(8);
+  });
+
   it("is a question, which one client decides and the others see", async () => {
     const run = await start({ worker: "asks" });
     await waiting();

@@ -169,7 +169,11 @@ async function startOnce(
   remains.image = image;
   if (image === null) return refused({ code: "IMAGE_MISSING", image: plan.image.name });
   // It mounts the image while the rest is made.
-  const placing = launchers.take(image, gateOf(plan));
+  const placing = launchers.take(
+    image,
+    gateOf(plan),
+    plan.mounts.map(({ host }) => host),
+  );
   placing.catch(() => {});
   remains.placing = placing;
   const sources = { pins, names: await nameFiles.files(), init: programs.init };
