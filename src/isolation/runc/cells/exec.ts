@@ -41,7 +41,12 @@ export async function execIn(
   const tty = request.tty !== undefined;
   const [file, log] = [join(folder.dir, `${name}.json`), join(folder.dir, `${name}.log`)];
   const started = { user, args: commandArguments(request, !tty), env: { ...plan.env, ...request.env }, terminal: tty };
-  await writeFile(file, JSON.stringify(ociProcess(plan, apparmor, started)), { mode: 0o600, flag: "wx" });
+  // Otherwise the command may begin before runc gives its terminal a size.
+  const size = request.tty && { consoleSize: { height: request.tty.rows, width: request.tty.columns } };
+  await writeFile(file, JSON.stringify({ ...ociProcess(plan, apparmor, started), ...size }), {
+    mode: 0o600,
+    flag: "wx",
+  });
   const oomKillsBefore = group.oomKills();
   const argv = [
     ...asByTheEngine(gateOf(plan)),
@@ -57,7 +62,8 @@ export async function execIn(
     file,
     id,
   ];
-  const child = tty ? atTerminal(argv) : spawn(argv[0] ?? "", argv.slice(1), OWN_SESSION);
+  const child =
+    request.tty !== undefined ? atTerminal(argv, request.tty) : spawn(argv[0] ?? "", argv.slice(1), OWN_SESSION);
   // A command that ends without reading its input breaks the pipe; its exit says how it ended.
   child.stdin.on("error", () => {});
   const beginning = tty ? null : new FirstLine();
@@ -73,7 +79,6 @@ export async function execIn(
   });
   if (request.stdin !== undefined) child.stdin.end(request.stdin);
   const resize = (size: TerminalSize): Promise<void> => (tty ? resized(child, size) : Promise.resolve());
-  if (request.tty !== undefined) await resize(request.tty);
   return {
     exit,
     write: (chunk) => void child.stdin.write(chunk),
@@ -128,13 +133,17 @@ function deliver(
   }
 }
 
-/** `script` makes a terminal for runc, which passes keys and sizes on to that of the command. */
-function atTerminal(argv: readonly string[]): ChildProcessWithoutNullStreams {
+/** `script` makes a terminal for runc, which passes keys and sizes on to that of the command. It has its size before the command begins. */
+function atTerminal(argv: readonly string[], { rows, columns }: TerminalSize): ChildProcessWithoutNullStreams {
   const line = argv.map((word) => `'${word.replaceAll("'", `'\\''`)}'`).join(" ");
-  return spawn("script", ["--quiet", "--flush", "--return", "--command", `exec ${line}`, "/dev/null"], {
-    ...OWN_SESSION,
-    env: { ...SYSTEM_ENV, SHELL: "/bin/sh" },
-  });
+  return spawn(
+    "script",
+    ["--quiet", "--flush", "--return", "--command", `stty rows ${rows} cols ${columns}; exec ${line}`, "/dev/null"],
+    {
+      ...OWN_SESSION,
+      env: { ...SYSTEM_ENV, SHELL: "/bin/sh" },
+    },
+  );
 }
 
 const MAX_LOOKS = 200;
