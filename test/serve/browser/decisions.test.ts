@@ -136,7 +136,8 @@ describe.skipIf(NO_CHROMIUM)(`decisions in the page${NO_CHROMIUM ? ` (${NO_CHROM
 describe.skipIf(NO_CHROMIUM)("a changeset in the page", () => {
   it("is applied without the file that was left out, and the rest is discarded", async () => {
     const run = await started("writer");
-    await expect.poll(() => statusOf(run)).toBe("failed");
+    const { json } = await service.ask("GET", `/v1/runs/${run}/result?wait=30`);
+    expect([json.status, json.error?.code]).toEqual(["failed", "FAILED"]);
     await using tab = await signedIn(browser, service);
     const { page } = tab;
     await tab.go(`#/changesets/${run}`);
@@ -158,7 +159,8 @@ describe.skipIf(NO_CHROMIUM)("a changeset in the page", () => {
 
   it("of which another has applied a part is applied as far as it is left", async () => {
     const run = await started("writer");
-    await expect.poll(() => statusOf(run)).toBe("failed");
+    const { json } = await service.ask("GET", `/v1/runs/${run}/result?wait=30`);
+    expect([json.status, json.error?.code]).toEqual(["failed", "FAILED"]);
     await using tab = await signedIn(browser, service);
     await tab.go(`#/changesets/${run}`);
     await tab.page.getByRole("button", { name: "Apply all" }).waitFor();
