@@ -74,6 +74,17 @@ class Archives(unittest.TestCase):
             self.assertEqual(os.stat(Path(folder, "in/setuid")).st_mode & 0o7777, 0o755)
             self.assertEqual(os.stat(Path(folder, "in/plain")).st_mode & 0o7777, 0o644)
 
+    def test_the_umask_holds_for_all_that_is_unpacked(self) -> None:
+        folder_of = entry("b", type=tarfile.DIRTYPE, mode=0o777)
+        before = os.umask(0o077)
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                unpack(archive(entry("a"), folder_of, entry("b/run", mode=0o755), entry("c/d")), Path(folder, "in"))
+                modes = {path: os.stat(Path(folder, "in", path)).st_mode & 0o7777 for path in ["", "a", "b", "b/run", "c"]}
+        finally:
+            os.umask(before)
+        self.assertEqual(modes, {"": 0o700, "a": 0o600, "b": 0o700, "b/run": 0o700, "c": 0o700})
+
     def test_a_folder_that_has_something_or_is_a_link_is_not_written_to(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "full").mkdir()
@@ -211,6 +222,15 @@ class Answers(unittest.TestCase):
         with Liar(say) as liar:
             events = list(Corral(liar.url).attach("0" * 12).events())
         self.assertEqual([(one.id, one.type, one.text) for one in events], [(5, "output", forged)])
+
+    def test_an_output_goes_on_after_the_service_was_being_stopped(self) -> None:
+        busy = answer({"error": {"code": "STOPPING", "message": "stopping"}}, "503 Service Unavailable")
+
+        def say(_: bytes) -> bytes:
+            return {1: stream(b"abc", is_whole=False), 2: busy}.get(len(liar.requests), stream(b"abcdef"))
+
+        with Liar(say) as liar:
+            self.assertEqual(b"".join(Corral(liar.url).attach("0" * 12).output()), b"abcdef")
 
     def test_an_endless_event_is_refused(self) -> None:
         with mock.patch("corral.events._MAX_EVENT_BYTES", 1000), Liar(stream(b"data: " + b"x" * 5000)) as liar:

@@ -27,10 +27,11 @@ def unpack(file: BinaryIO, directory: str | os.PathLike[str]) -> list[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix=".corral-", dir=target.parent))
     try:
-        paths = _unpack_all(file, made)
+        permitted = _permitted(made)
+        paths = _unpack_all(file, made, permitted)
         if target.exists():
             target.rmdir()
-        made.chmod(0o755)
+        made.chmod(permitted)
         made.rename(target)
         return [target / path for path in paths]
     except BaseException:
@@ -38,7 +39,7 @@ def unpack(file: BinaryIO, directory: str | os.PathLike[str]) -> list[Path]:
         raise
 
 
-def _unpack_all(file: BinaryIO, made: Path) -> list[PurePosixPath]:
+def _unpack_all(file: BinaryIO, made: Path, permitted: int) -> list[PurePosixPath]:
     taken: dict[str, bool] = {}
     paths: list[PurePosixPath] = []
     total = 0
@@ -61,11 +62,20 @@ def _unpack_all(file: BinaryIO, made: Path) -> list[PurePosixPath]:
                 if not member.isdir():
                     paths.append(path)
                 member.name = key
-                member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+                member.mode = permitted if member.isdir() or member.mode & 0o100 else permitted & 0o644
                 _extract(archive, member, made)
     except tarfile.TarError:
         raise UnsafeArchive("the archive cannot be read, or it broke off") from None
     return paths
+
+
+def _permitted(made: Path) -> int:
+    """The mode that the umask leaves of 0755. It is seen on a new folder: to ask for it would set it, for other threads too."""
+    probe = made / ".mode"
+    probe.mkdir(0o755)
+    mode = probe.stat().st_mode & 0o755
+    probe.rmdir()
+    return mode
 
 
 def _checked(member: tarfile.TarInfo) -> PurePosixPath:

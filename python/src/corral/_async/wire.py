@@ -16,6 +16,8 @@ from ..events import Event, EventParser
 
 # The service sends something every 15 s on a stream that is idle.
 _SILENCE_SECONDS = 50.0
+# An output sends nothing while its worker prints nothing, which may compute for hours: no sign tells that from a host that is gone.
+_OUTPUT_SILENCE_SECONDS = 24 * 3600.0
 _FIRST_PAUSE = 0.05
 _MAX_PAUSE = 2.0
 
@@ -124,7 +126,7 @@ class AsyncWire:
             try:
                 response = await self.open("GET", target)
                 left = given
-                while piece := await response.read_some(_SILENCE_SECONDS * 1000):
+                while piece := await response.read_some(_OUTPUT_SILENCE_SECONDS):
                     fresh = piece[left:]
                     left = max(0, left - len(piece))
                     if fresh:
@@ -132,7 +134,7 @@ class AsyncWire:
                         trouble = Trouble(self._patience)
                         yield fresh
                 return
-            except Unreachable as error:
+            except (Unreachable, TimedOut, Unavailable) as error:
                 await trouble.pause(error)
             finally:
                 if response is not None:

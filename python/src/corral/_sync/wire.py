@@ -17,6 +17,8 @@ from ..events import Event, EventParser
 
 # The service sends something every 15 s on a stream that is idle.
 _SILENCE_SECONDS = 50.0
+# An output sends nothing while its worker prints nothing, which may compute for hours: no sign tells that from a host that is gone.
+_OUTPUT_SILENCE_SECONDS = 24 * 3600.0
 _FIRST_PAUSE = 0.05
 _MAX_PAUSE = 2.0
 
@@ -125,7 +127,7 @@ class Wire:
             try:
                 response = self.open("GET", target)
                 left = given
-                while piece := response.read_some(_SILENCE_SECONDS * 1000):
+                while piece := response.read_some(_OUTPUT_SILENCE_SECONDS):
                     fresh = piece[left:]
                     left = max(0, left - len(piece))
                     if fresh:
@@ -133,7 +135,7 @@ class Wire:
                         trouble = Trouble(self._patience)
                         yield fresh
                 return
-            except Unreachable as error:
+            except (Unreachable, TimedOut, Unavailable) as error:
                 trouble.pause(error)
             finally:
                 if response is not None:
