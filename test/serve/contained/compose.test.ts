@@ -4,6 +4,8 @@ import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { RUN_LABEL, readLabels } from "../../../src/isolation/port/labels.ts";
+import { readSealKey } from "../../../src/state/owner.ts";
 import { type CliProject, cliProject, sh } from "../../cli/cli-project.ts";
 
 const run = promisify(execFile);
@@ -45,7 +47,14 @@ const healthy = async (): Promise<void> => {
   throw new Error(`the service is not healthy:\n${await compose("logs", "corral")}`);
 };
 
-describe.skipIf(COMPOSE === undefined)("compose.yaml", () => {
+/** The name of a container, stopped or not, that this state directory made; null for another's, and for one that is gone. */
+const ownedBy = async (key: Buffer, id: string): Promise<string | null> => {
+  const inspected = await run("docker", ["inspect", "-f", "{{.Name}} {{json .Config.Labels}}", id]).catch(() => null);
+  const [, name = "", labels = "{}"] = /^\/(\S+) (.*)/.exec(inspected?.stdout ?? "") ?? [];
+  return readLabels(key, "container", name, JSON.parse(labels)) === null ? null : name;
+};
+
+describe.skipIf(COMPOSE === undefined)(`compose.yaml${COMPOSE ? "" : " (no docker-compose here)"}`, () => {
   beforeAll(async () => {
     project = await cliProject({
       yaml: {
@@ -103,12 +112,14 @@ describe.skipIf(COMPOSE === undefined)("compose.yaml", () => {
     expect(stranger.status).toBe(401);
   });
 
-  it("continues a fleet after it was killed, each item once", async () => {
+  it("continues a fleet in a new container after the first was killed, each item once", async () => {
     const items = Array.from({ length: 8 }, (_, index) => ({ index }));
     const order = { worker: "brief", items, template: { input: { index: "{index}" } }, concurrency: 2, cache: false };
     const { fleet } = (await ask("/v1/fleets", order)).json;
-    await run("docker", ["kill", "--signal", "KILL", await compose("ps", "-q", "corral")]);
-    await compose("up", "-d");
+    const killed = await compose("ps", "-q", "corral");
+    await run("docker", ["kill", "--signal", "KILL", killed]);
+    await compose("up", "-d", "--force-recreate");
+    expect(await compose("ps", "-q", "corral")).not.toBe(killed);
     await healthy();
     const counts = async () => (await ask(`/v1/fleets/${fleet}`)).json.counts;
     await expect.poll(counts, { interval: 500, timeout: 60_000 }).toMatchObject({ total: 8, done: 8, failed: 0 });
@@ -124,7 +135,9 @@ describe.skipIf(COMPOSE === undefined)("compose.yaml", () => {
       expect(
         (await run("docker", [...kind, "--quiet", "--filter", `label=com.docker.compose.project=${NAME}`])).stdout,
       ).toBe("");
-    const mine = await run("docker", ["ps", "--quiet", "--filter", "label=dev.corral.worker=brief"]);
-    expect(mine.stdout).toBe("");
+    const key = readSealKey(project.stateDir);
+    const ids = (await run("docker", ["ps", "--all", "--quiet", "--filter", `label=${RUN_LABEL}`])).stdout.split(/\s+/);
+    const left = await Promise.all(ids.filter(Boolean).map((id) => ownedBy(key, id)));
+    expect(left.filter((name) => name !== null)).toEqual([]);
   }, 60_000);
 });
