@@ -192,59 +192,65 @@ describe.skipIf(NO_CHROMIUM)(`a page of another site${NO_CHROMIUM ? ` (${NO_CHRO
   });
 });
 
-describe.skipIf(NO_CHROMIUM)("a name that was made to mean this machine (DNS rebinding)", () => {
-  it("is refused, also with a token, and though its page and the service are one origin then", async () => {
-    const before = await runs();
-    const page = await browser.newPage();
-    const response = await page.goto(`http://rebound.test:${service.port}/`);
-    expect(response?.status()).toBe(403);
-    const answers = await page.evaluate(async (token) => {
-      const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
-      const body = JSON.stringify({ worker: "echo" });
-      const asked = [
-        fetch("/v1/health"),
-        fetch("/openapi.json"),
-        fetch("/v1/runs", { headers }),
-        fetch("/v1/runs", { method: "POST", headers, body }),
-      ];
-      return (await Promise.allSettled(asked)).map((one) =>
-        one.status === "fulfilled" ? one.value.status : "refused",
-      );
-    }, service.token);
-    // The policy of the refusal itself lets a page connect nowhere.
-    expect(answers.filter((answer) => answer !== 403 && answer !== "refused")).toEqual([]);
-    expect(await runs()).toBe(before);
-    await page.close();
-  });
-});
-
-describe.skipIf(NO_CHROMIUM)("what a worker made, opened in the browser", () => {
-  it("is never HTML of the service's origin: no script of it runs", async () => {
-    const { run } = (await service.ask("POST", "/v1/runs", { body: { worker: "hostile" } })).json;
-    await service.ask("GET", `/v1/runs/${run}/result?wait=30`);
-    const context = await browser.newContext({ extraHTTPHeaders: { authorization: `Bearer ${service.token}` } });
-    const page = await context.newPage();
-    const dialogs: string[] = [];
-    page.on("dialog", (dialog) => {
-      dialogs.push(dialog.message());
-      void dialog.dismiss();
+describe.skipIf(NO_CHROMIUM)(
+  `a name that was made to mean this machine (DNS rebinding)${NO_CHROMIUM ? ` (${NO_CHROMIUM})` : ""}`,
+  () => {
+    it("is refused, also with a token, and though its page and the service are one origin then", async () => {
+      const before = await runs();
+      const page = await browser.newPage();
+      const response = await page.goto(`http://rebound.test:${service.port}/`);
+      expect(response?.status()).toBe(403);
+      const answers = await page.evaluate(async (token) => {
+        const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+        const body = JSON.stringify({ worker: "echo" });
+        const asked = [
+          fetch("/v1/health"),
+          fetch("/openapi.json"),
+          fetch("/v1/runs", { headers }),
+          fetch("/v1/runs", { method: "POST", headers, body }),
+        ];
+        return (await Promise.allSettled(asked)).map((one) =>
+          one.status === "fulfilled" ? one.value.status : "refused",
+        );
+      }, service.token);
+      // The policy of the refusal itself lets a page connect nowhere.
+      expect(answers.filter((answer) => answer !== 403 && answer !== "refused")).toEqual([]);
+      expect(await runs()).toBe(before);
+      await page.close();
     });
-    for (const path of [
-      `/v1/runs/${run}/output`,
-      `/v1/runs/${run}/result`,
-      `/v1/runs/${run}/events`,
-      "/openapi.json",
-    ]) {
-      const answered = page.waitForResponse((response) => response.url().endsWith(path));
-      await page.goto(`${origin()}${path}`).catch(() => null);
-      const response = await answered;
-      expect(response.status()).toBe(200);
-      expect(response.headers()["content-type"], path).not.toMatch(/html|xml|svg|javascript/);
-      expect(response.headers()["x-content-type-options"]).toBe("nosniff");
-      expect(response.headers()["content-security-policy"]).toContain("default-src 'none'");
-      expect(await page.locator("script").count()).toBe(0);
-    }
-    expect(dialogs).toEqual([]);
-    await context.close();
-  });
-});
+  },
+);
+
+describe.skipIf(NO_CHROMIUM)(
+  `what a worker made, opened in the browser${NO_CHROMIUM ? ` (${NO_CHROMIUM})` : ""}`,
+  () => {
+    it("is never HTML of the service's origin: no script of it runs", async () => {
+      const { run } = (await service.ask("POST", "/v1/runs", { body: { worker: "hostile" } })).json;
+      await service.ask("GET", `/v1/runs/${run}/result?wait=30`);
+      const context = await browser.newContext({ extraHTTPHeaders: { authorization: `Bearer ${service.token}` } });
+      const page = await context.newPage();
+      const dialogs: string[] = [];
+      page.on("dialog", (dialog) => {
+        dialogs.push(dialog.message());
+        void dialog.dismiss();
+      });
+      for (const path of [
+        `/v1/runs/${run}/output`,
+        `/v1/runs/${run}/result`,
+        `/v1/runs/${run}/events`,
+        "/openapi.json",
+      ]) {
+        const answered = page.waitForResponse((response) => response.url().endsWith(path));
+        await page.goto(`${origin()}${path}`).catch(() => null);
+        const response = await answered;
+        expect(response.status()).toBe(200);
+        expect(response.headers()["content-type"], path).not.toMatch(/html|xml|svg|javascript/);
+        expect(response.headers()["x-content-type-options"]).toBe("nosniff");
+        expect(response.headers()["content-security-policy"]).toContain("default-src 'none'");
+        expect(await page.locator("script").count()).toBe(0);
+      }
+      expect(dialogs).toEqual([]);
+      await context.close();
+    });
+  },
+);

@@ -151,7 +151,7 @@ describe.skipIf(NO_CHROMIUM)(
   },
 );
 
-describe.skipIf(NO_CHROMIUM)("a token", () => {
+describe.skipIf(NO_CHROMIUM)(`a token${NO_CHROMIUM ? ` (${NO_CHROMIUM})` : ""}`, () => {
   it("leaves the address bar and the history at once, and is in no cookie, no storage that lasts, and no log", async () => {
     await using shown = await signedIn(browser, service);
     const { page, context } = shown;

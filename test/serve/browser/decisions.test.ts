@@ -133,7 +133,7 @@ describe.skipIf(NO_CHROMIUM)(`decisions in the page${NO_CHROMIUM ? ` (${NO_CHROM
   });
 });
 
-describe.skipIf(NO_CHROMIUM)("a changeset in the page", () => {
+describe.skipIf(NO_CHROMIUM)(`a changeset in the page${NO_CHROMIUM ? ` (${NO_CHROMIUM})` : ""}`, () => {
   it("is applied without the file that was left out, and the rest is discarded", async () => {
     const run = await started("writer");
     const { json } = await service.ask("GET", `/v1/runs/${run}/result?wait=30`);
@@ -173,7 +173,7 @@ describe.skipIf(NO_CHROMIUM)("a changeset in the page", () => {
   });
 });
 
-describe.skipIf(NO_CHROMIUM)("a run in the page", () => {
+describe.skipIf(NO_CHROMIUM)(`a run in the page${NO_CHROMIUM ? ` (${NO_CHROMIUM})` : ""}`, () => {
   it("shows its output while it prints, and is stopped", async () => {
     const run = await started("slow");
     await using tab = await signedIn(browser, service);
@@ -209,7 +209,7 @@ describe.skipIf(NO_CHROMIUM)("a run in the page", () => {
   });
 });
 
-describe.skipIf(NO_CHROMIUM)("signing in", () => {
+describe.skipIf(NO_CHROMIUM)(`signing in${NO_CHROMIUM ? ` (${NO_CHROMIUM})` : ""}`, () => {
   it("takes the token out of the address, keeps it in the tab alone, and forgets it", async () => {
     await using tab = await signedIn(browser, service);
     const { page, context } = tab;
