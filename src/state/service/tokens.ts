@@ -58,8 +58,10 @@ export class Tokens {
 
   /** `value` is not stored anywhere. @throws RangeError for a name or roles that cannot be, or for too many tokens */
   async create(name: string, roles: readonly Role[]): Promise<{ readonly token: Token; readonly value: string }> {
-    if (name.length > MAX_NAME_CHARS || !/^[\w.@ -]+$/.test(name))
-      throw new RangeError(`a name has 1 to ${MAX_NAME_CHARS} letters, digits, spaces or . _ @ -`);
+    if (name.length > MAX_NAME_CHARS || !/^[\w.@ ][\w.@ -]*$/.test(name))
+      throw new RangeError(
+        `a name has 1 to ${MAX_NAME_CHARS} letters, digits, spaces or . _ @ -, and does not begin with -`,
+      );
     if (roles.length === 0) throw new RangeError("a token needs a role");
     return await this.#add(name, roles, `corral_${randomBytes(32).toString("base64url")}`);
   }
@@ -80,8 +82,9 @@ export class Tokens {
     const id = randomBytes(4).toString("hex");
     const token: Token = { id, name, roles: [...new Set(roles)], createdAt: new Date().toISOString() };
     await this.#change((stored) => {
-      if (stored.length >= MAX_TOKENS) throw new RangeError(`there are ${MAX_TOKENS} tokens; remove some first`);
-      return [...stored.filter(keeps), { ...token, sha256: hashOf(value).toString("hex") }];
+      const kept = stored.filter(keeps);
+      if (kept.length >= MAX_TOKENS) throw new RangeError(`there are ${MAX_TOKENS} tokens; remove some first`);
+      return [...kept, { ...token, sha256: hashOf(value).toString("hex") }];
     });
     return { token, value };
   }
