@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { request as httpRequest, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
 import { text } from "node:stream/consumers";
 import { Ajv2020 } from "ajv/dist/2020.js";
+import { Tokens } from "../../src/state/service/tokens.ts";
 import type { CliProject } from "../cli/cli-project.ts";
 import { PROGRAM } from "../cli/program.ts";
 
@@ -36,17 +37,20 @@ export interface TestService extends AsyncDisposable {
   readonly seen: ReadonlySet<string>;
   /** What the service wrote to its log until now. */
   log(): string;
+  /** What it wrote to its standard output until now. */
+  printed(): string;
   ask(method: string, path: string, ask?: Ask): Promise<Reply>;
   /** The answer as it comes, for streams. */
   open(method: string, path: string, ask?: Ask): Promise<IncomingMessage>;
   stop(signal?: NodeJS.Signals): Promise<number | null>;
 }
 
-/** `token`: of an earlier service of the same project. */
+/** `token`: of an earlier service of the same project. Absent: a new one of an admin, since a service prints none into a pipe. */
 export async function startService(
   project: Pick<CliProject, "dir" | "stateDir">,
   { token, args = [], socket = null }: { token?: string; args?: readonly string[]; socket?: string | null } = {},
 ): Promise<TestService> {
+  const own = token ?? (socket === null ? (await new Tokens(project.stateDir).create("test", ["admin"])).value : "");
   const listen = socket === null ? "127.0.0.1:0" : `unix:${socket}`;
   const child = spawn(process.execPath, [PROGRAM, "serve", "--listen", listen, "--log-level", "debug", ...args], {
     cwd: project.dir,
@@ -65,7 +69,6 @@ export async function startService(
   };
   await ready();
   const port = Number(/:(\d+)\n/.exec(out)?.[1] ?? 0);
-  const own = token ?? /shown only now\): (\S+)/.exec(out)?.[1] ?? "";
   const seen = new Set<string>();
   let description: Description | null = null;
   const open: TestService["open"] = async (method, path, { token: sent = own, body, raw, headers = {} } = {}) => {
@@ -108,6 +111,7 @@ export async function startService(
     socket,
     seen,
     log: () => log,
+    printed: () => out,
     ask,
     open,
     async stop(signal = "SIGTERM") {

@@ -25,6 +25,13 @@ const statuses = async (token: string): Promise<number[]> => {
   return await Promise.all(asked);
 };
 
+it("without a terminal makes no token, and says how to make one", async () => {
+  await using service = await startService(project, { token: first });
+  expect(service.log()).toMatch(/there is no token.*`corral serve token create --role admin`/);
+  expect(service.printed()).toBe(`http://127.0.0.1:${service.port}\n`);
+  expect(JSON.parse((await project.corral(["serve", "token", "ls", "--json"])).stdout)).toEqual([]);
+});
+
 describe("corral serve --token-file", () => {
   it("takes the token of the file, prints none, and takes another one in its place", async () => {
     await written(`${first}\n`);

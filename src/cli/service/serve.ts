@@ -40,8 +40,8 @@ export async function serveVerb(options: ServeOptions, terminal: Terminal): Prom
   using stop = stoppable(terminal, () => log.info("stopping: what runs is cancelled; Ctrl-C again exits now"));
   const projects = [options.project].flat().map((dir) => resolve(cwd, dir));
   // Where no person reads it now, a token would only stay in a log.
-  const withPageToken = stdout.isTTY === true;
-  const how = { address, hosts: options.host, projects, stateDir, env, log, withPageToken };
+  const isRead = stdout.isTTY === true;
+  const how = { address, hosts: options.host, projects, stateDir, env, log, withPageToken: isRead };
   await using service = await openService(how).catch((error: Error) => {
     if (error instanceof ListenError)
       throw new UsageError(`--listen ${options.listen}: ${error.message}`, { cause: error });
@@ -49,13 +49,20 @@ export async function serveVerb(options: ServeOptions, terminal: Terminal): Prom
     throw error;
   });
   if (isReachable) say(terminal, "corral: other machines can reach this address, and tokens travel unencrypted");
-  const token = address.kind === "tcp" ? await firstToken(stateDir) : null;
+  const tokens = new Tokens(stateDir);
+  const needsToken = address.kind === "tcp" && (await tokens.list()).length === 0;
+  const token = needsToken && isRead ? (await tokens.create("first", ["admin"])).value : null;
   stdout.write(`${urlOf(service.address)}\n`);
   if (service.pageToken !== null)
     stdout.write(
       `the page: ${urlOf(service.address)}/#token=${service.pageToken}\n(this link ends with the service)\n`,
     );
   if (token !== null) stdout.write(`token (admin, shown only now): ${token}\n`);
+  else if (needsToken)
+    say(
+      terminal,
+      "corral: there is no token, and none is printed without a terminal: make one with `corral serve token create --role admin`, or use --token-file",
+    );
   log.info({ projects: service.projects }, "serving");
   await new Promise<void>((done) => {
     if (stop.signal.aborted) done();
@@ -77,12 +84,6 @@ async function adoptToken(
     if (!(error instanceof RangeError)) throw error;
     throw new UsageError(`--token-file ${file}: ${error.message}; \`echo corral_$(openssl rand -hex 32)\` makes one`);
   }
-}
-
-/** Null if there are tokens already. */
-async function firstToken(stateDir: string): Promise<string | null> {
-  const tokens = new Tokens(stateDir);
-  return (await tokens.list()).length > 0 ? null : (await tokens.create("first", ["admin"])).value;
 }
 
 function addressOf(text: string, cwd: string): Address {

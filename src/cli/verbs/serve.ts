@@ -10,7 +10,7 @@ export function addServe({ does, group, terminal }: Frame): void {
     .option("--remote", "allow an address that other machines reach; the connection is not encrypted")
     .addOption(repeatable("--host <name>", "answer requests for this name of the machine too"))
     .addOption(driver())
-    .option("--token-file <file>", "take the token of an admin from this file, and print none")
+    .option("--token-file <file>", "use the admin token in this file; print no token")
     .addOption(new Option("--log-level <level>", "log this much").choices(LEVELS).default("info"))
     .addHelpText("after", SERVE_HELP)
     .action(does(async (options) => (await import("../service/serve.ts")).serveVerb(options, terminal)));
