@@ -28,8 +28,11 @@ export interface EgressRequest {
   readonly isGranted?: (to: string) => Promise<boolean>;
   /** Called the first time that something is refused, for each host and reason. */
   readonly onDenied?: (denied: DeniedTraffic) => void;
-  /** Called when an allowed host is about to be dialled. What it returns is called when that is over; `code`: null if the host answered. */
-  readonly onDialing?: (target: Target) => (code: string | null) => void;
+  /**
+   * Called when an allowed host is about to be dialled; `isNamed`: by a rule without a wildcard. What it returns is called when that
+   * is over; `code`: null if the host answered.
+   */
+  readonly onDialing?: (target: Target, isNamed: boolean) => (code: string | null) => void;
   /** The caller's budget, from which this cell's traffic is taken too. */
   readonly parent?: Meter;
   /** Certificates, as PEM, that are trusted for hosts that are looked into. Absent: those of Node. */
@@ -60,7 +63,10 @@ export function openEgress(request: EgressRequest): Egress {
     denied: (refusal) => traffic.denied(refusal),
     line: (to) => traffic.line(to),
     async dial(target, rules, signal, onread) {
-      const dialled = request.onDialing?.(target);
+      const dialled = request.onDialing?.(
+        target,
+        rules.some(({ to }) => !to.startsWith("*.")),
+      );
       const judged = await judgedAddresses(target, rules, request.resolve, signal);
       if (!judged.ok) {
         dialled?.(judged.refusal.reason);

@@ -62,7 +62,8 @@ export async function openRunNetwork(
     ...(readsRequests(network) ? { ca: await env.trustedRoots() } : {}),
     rewrites: packageRewrites(network),
     ...(callerMeter === null ? {} : { parent: callerMeter }),
-    onDialing: ({ host, port }) => {
+    onDialing: ({ host: dialled, port }, isNamed) => {
+      const host = isNamed ? dialled : null;
       const begunAt = env.now();
       return (code) => {
         const measure = { what: "connection", host, port, ms: env.now() - begunAt, code } as const;

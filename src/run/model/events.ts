@@ -27,8 +27,8 @@ export type Measure = { readonly ms: number; readonly code: string | null } & (
   | { readonly what: "tool"; readonly tool: string }
   /** One request to a model. Tokens are null if the provider did not report them. */
   | { readonly what: "model"; readonly model: string; readonly input: number | null; readonly output: number | null }
-  /** A connection that Corral made to an allowed host. */
-  | { readonly what: "connection"; readonly host: string; readonly port: number }
+  /** A connection that Corral made to an allowed host. `host` is null if only a wildcard allows it: the worker chose the name then. */
+  | { readonly what: "connection"; readonly host: string | null; readonly port: number }
 );
 
 /** `command`: of a worker. `session`: of tools. `items`: one after another. `packages`: which are prepared for an image. */

@@ -135,6 +135,13 @@ function spanOf(measure: Measure): readonly [string, Attributes] {
       ];
     }
     case "connection":
-      return ["connect", { "server.address": measure.host, "server.port": measure.port, "network.transport": "tcp" }];
+      return [
+        "connect",
+        {
+          ...(measure.host === null ? {} : { "server.address": measure.host }),
+          "server.port": measure.port,
+          "network.transport": "tcp",
+        },
+      ];
   }
 }

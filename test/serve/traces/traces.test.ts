@@ -29,7 +29,10 @@ beforeAll(async () => {
   project = await cliProject({
     yaml: {
       version: 1,
-      sandbox: { network: { allow: [{ to: "nowhere.invalid:80" }] }, paths: { docs: { root: "docs", mode: "ro" } } },
+      sandbox: {
+        network: { allow: [{ to: "nowhere.invalid:80" }, { to: "*.wild.invalid:80" }] },
+        paths: { docs: { root: "docs", mode: "ro" } },
+      },
     },
     workers: {
       kid: { image: "corral/base", command: sh("echo a secret content") },
@@ -46,6 +49,11 @@ beforeAll(async () => {
           "curl -s http://nowhere.invalid/; curl -s --connect-to ::nowhere.invalid:80 http://leaked-name.example/; exit 3",
         ),
         sandbox: { network: { allow: [{ to: "nowhere.invalid:80" }] } },
+      },
+      telling: {
+        image: "corral/base",
+        command: sh("curl -s http://leaked-name.wild.invalid/; true"),
+        sandbox: { network: { allow: [{ to: "*.wild.invalid:80" }] } },
       },
     },
     files: {
@@ -69,7 +77,7 @@ beforeAll(async () => {
     const { json } = await service.ask("POST", "/v1/runs", { body: { worker }, headers });
     await service.ask("GET", `/v1/runs/${json.run}/result?wait=30`);
   };
-  for (const worker of ["boss", "asks", "reaching"]) await run(worker);
+  for (const worker of ["boss", "asks", "reaching", "telling"]) await run(worker);
   const items = ["secret-key-1", "secret-key-2"].map((id) => ({ id }));
   const order = { worker: "kid", items, template: { key: "{id}" }, reuse: "scrubbed", policy: "batch" };
   const { json } = await service.ask("POST", "/v1/fleets", { body: order, headers });
@@ -140,6 +148,17 @@ describe("spans of a service, for an SDK that the user registers", () => {
       attributes: { "server.address": "nowhere.invalid", "server.port": 80, "error.type": "unresolved" },
     });
     expect(run.events).toContainEqual({ name: "egress denied", attributes: { "error.type": "name" } });
+  });
+
+  it("leave out a host that only a wildcard allows: the worker chose its name", () => {
+    const { id } = named("run telling");
+    const connect = spans.find(({ name, parent }) => name === "connect" && parent === id);
+    expect(connect?.attributes).toEqual({
+      "server.port": 80,
+      "network.transport": "tcp",
+      "error.type": "unresolved",
+    });
+    expect(JSON.stringify(spans)).not.toContain("leaked-name");
   });
 
   it("have the items and the cells of a fleet below the fleet", () => {
