@@ -79,7 +79,7 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
   opening.use(lock);
   const over = new AbortController();
   const logs = new EventLogs(stateDir);
-  const metrics = new Metrics(packageVersion());
+  const metrics = opening.use(new Metrics(packageVersion()));
   const named = [...projectNames(await realDirs(dirs, env))];
   const hide = hidingHostPaths([
     ...named.map(([, path]) => ({ path, name: "PROJECT" })),
@@ -119,15 +119,17 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
   const tokens = new Tokens(stateDir);
   const page = await loadPageFiles();
   const pageToken = machine.withPageToken && page.has("/") && address.kind === "tcp" ? new PageToken() : null;
+  const tracing = await openTracing();
   let handle: ReturnType<typeof requestHandler> | null = null;
   const listener: Listener = await listen(address, (request, response) => handle?.(request, response));
+  opening.defer(() => listener.close(GRACE_MS));
   handle = requestHandler({
     router,
     page,
     hide,
     names: ownNames(listener.address, hosts),
     log,
-    tracing: await openTracing(),
+    tracing,
     answered: (request) => metrics.request(request),
     authenticate: async (request) =>
       address.kind === "unix" ? SOCKET_CALLER : await authenticated(request, tokens, pageToken),

@@ -4,6 +4,7 @@ import type { FleetEvent } from "../../fleet/events.ts";
 import type { Measure, RunEvent } from "../../run/model/events.ts";
 import type { NetworkReport } from "../../sandbox/network/report.ts";
 import { FleetTally } from "./fleet-tally.ts";
+import { observeProcess } from "./process-series.ts";
 import { type Series, seriesIn } from "./series.ts";
 
 /** A name that the project of an event does not declare, and any name beyond so many, is counted under this one. */
@@ -25,9 +26,10 @@ export interface Looked {
 }
 
 /** Counts what happens in one service. Nothing of an item, a path, a host or a content becomes a label. */
-export class Metrics {
+export class Metrics implements Disposable {
   readonly #registry = new Registry();
   readonly #series: Series = seriesIn(this.#registry);
+  readonly #process = observeProcess(this.#registry);
   readonly #names = new Set<string>();
   readonly #fleets = new Set<FleetTally>();
 
@@ -36,6 +38,10 @@ export class Metrics {
   }
 
   readonly contentType = this.#registry.contentType;
+
+  [Symbol.dispose](): void {
+    this.#process[Symbol.dispose]();
+  }
 
   /** All metrics as text. */
   async text({ questions, sessions }: Looked): Promise<string> {

@@ -1,4 +1,4 @@
-import { Counter, collectDefaultMetrics, Gauge, Histogram, type Registry } from "prom-client";
+import { Counter, Gauge, Histogram, type Registry } from "prom-client";
 
 /** Seconds: from a warm cell of runc to a worker of hours. */
 const RUN_BUCKETS = [0.01, 0.05, 0.1, 0.25, 0.5, 1, 5, 15, 60, 300, 1800, 7200];
@@ -24,7 +24,6 @@ export function seriesIn(registry: Registry) {
     buckets: number[],
     labelNames: readonly Label[],
   ) => new Histogram({ name, help, buckets, labelNames, registers });
-  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: 50 });
   return {
     build: gauge("corral_build_info", "Always 1; the version of Corral.", ["version"]),
     runs: counter("corral_runs_total", "Runs that ended. An item of a fleet is a run.", [
