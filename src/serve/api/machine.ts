@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { examineMachine } from "../../operations/machine.ts";
+import { withoutHostPaths } from "../http/host-paths.ts";
 import { type Route, route } from "../http/route.ts";
 import { permits } from "../http/router.ts";
 import type { Served } from "./service.ts";
@@ -9,9 +10,6 @@ const finding = z.looseObject({
   state: z.enum(["ok", "warning", "missing"]),
   detail: z.string(),
 });
-
-/** An absolute path of the host, or the URL of a socket there. A name such as `corral/base` is none. */
-const HOST_PATH = /(?<![\w.-])(?:[a-z]+:\/\/)?\/[^\s,;]*/g;
 
 export function machineRoutes(
   { stateDir }: Pick<Served, "stateDir">,
@@ -30,7 +28,7 @@ export function machineRoutes(
         const { ok, findings } = await examineMachine({ stateDir, engineEnv });
         const shown = permits(caller, "admin")
           ? findings
-          : findings.map((one) => ({ ...one, detail: one.detail.replaceAll(HOST_PATH, "…") }));
+          : findings.map((one) => ({ ...one, detail: withoutHostPaths(one.detail, stateDir) }));
         return { status: 200, json: { ok, findings: shown } };
       },
     ),

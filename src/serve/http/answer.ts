@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import { faultOf } from "./fault.ts";
-import type { HidePaths } from "./host-paths.ts";
+import { type HidePaths, hiddenIn } from "./host-paths.ts";
 import { SECURITY_HEADERS } from "./security-headers.ts";
 
 /** What a route answers with. */
@@ -41,7 +41,7 @@ export function sendFault(response: ServerResponse, error: unknown, hide: HidePa
   if (response.headersSent) return void response.destroy();
   const further = status === 401 ? { "www-authenticate": "Bearer" } : {};
   // What was not read of the request would be taken for the next one.
-  sendJson(response, status, { error: JSON.parse(hide(JSON.stringify(body))) }, { connection: "close", ...further });
+  sendJson(response, status, { error: hiddenIn(body, hide) }, { connection: "close", ...further });
 }
 
 function sendJson(response: ServerResponse, status: number, json: unknown, headers: Record<string, string> = {}): void {

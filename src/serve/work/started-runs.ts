@@ -3,7 +3,7 @@ import type { RunEvent } from "../../run/model/events.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import type { EventLog, EventLogs } from "../../state/service/event-log.ts";
 import { ServiceFault } from "../http/fault.ts";
-import type { HidePaths } from "../http/host-paths.ts";
+import { type HidePaths, hiddenIn } from "../http/host-paths.ts";
 import type { Log } from "../logging/log.ts";
 import type { ServedProject } from "../projects/served-project.ts";
 import { RunEvents, type SentEvent } from "./run-events.ts";
@@ -63,7 +63,7 @@ export class StartedRuns {
   /** Messages of Corral may hold paths of the host. */
   #shown(event: SentEvent): SentEvent {
     if (event.type !== "trouble" && event.type !== "ended") return event;
-    return JSON.parse(this.#hide(JSON.stringify(event))) as SentEvent;
+    return hiddenIn(event, this.#hide) as SentEvent;
   }
 
   /** Answers with the id of the run when it has begun. @throws RequestError, DeclarationError, ServiceFault if it cannot begin */
