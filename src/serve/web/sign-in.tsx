@@ -34,7 +34,7 @@ export function SignIn({ error, signIn }: { readonly error: string | null; reado
       </form>
       <p id="token-help" class="quiet">
         <code>corral serve</code> prints a link with a token. <code>corral serve token create --role decide</code> makes
-        one for somebody else. The token stays in this tab, and is forgotten when the tab is closed.
+        a token for another user. The token stays in this tab, and is forgotten when the tab is closed.
       </p>
     </main>
   );
