@@ -50,7 +50,7 @@ export async function startService(
   project: Pick<CliProject, "dir" | "stateDir">,
   { token, args = [], socket = null }: { token?: string; args?: readonly string[]; socket?: string | null } = {},
 ): Promise<TestService> {
-  const own = token ?? (socket === null ? (await new Tokens(project.stateDir).create("test", ["admin"])).value : "");
+  const own = token ?? (socket === null ? (await new Tokens(project.stateDir).create("first", ["admin"])).value : "");
   const listen = socket === null ? "127.0.0.1:0" : `unix:${socket}`;
   const child = spawn(process.execPath, [PROGRAM, "serve", "--listen", listen, "--log-level", "debug", ...args], {
     cwd: project.dir,
