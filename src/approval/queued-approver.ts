@@ -49,6 +49,8 @@ interface Group {
   readonly left: AbortController;
   /** On the board; null: not there, or not yet. */
   posted: Posted | null;
+  /** Those that waited when it was posted: an answer on the board is only about them. */
+  shown: ReadonlySet<Waiting>;
   /** Until it is posted. */
   timer: NodeJS.Timeout | undefined;
   /** What another one decided on the board. */
@@ -83,12 +85,13 @@ export class QueuedApprover implements Approver, Shareable {
     const remembered = this.#remembered(request);
     if (remembered !== null) return remembered;
     if (this.#isFullFor(request.run)) return denied("too many questions already wait for an answer");
-    const group = this.#groupFor(request);
     const waiting: Waiting = { request, since: this.#now(), settle: Promise.withResolvers() };
-    group.waiting.set(request.run, waiting);
+    this.#join(waiting);
     const leave = (): void => {
-      this.#part(group, waiting);
+      const group = [...this.#groups].find((one) => one.waiting.get(request.run) === waiting);
+      if (group !== undefined) this.#part(group, waiting);
       waiting.settle.reject(signal.reason);
+      if (group !== undefined) this.#postAgain(group);
     };
     signal.addEventListener("abort", leave, { once: true });
     this.#askNext();
@@ -106,33 +109,65 @@ export class QueuedApprover implements Approver, Shareable {
   }
 
   /** A run that asks the same twice gets two questions, because `once` approves one request of a run. */
-  #groupFor(request: ApprovalRequest): Group {
-    const key = questionKey(request);
-    const open = [...this.#groups].find((group) => group.key === key && !group.waiting.has(request.run));
-    if (open !== undefined) return open;
+  #join(waiting: Waiting): void {
+    const { run } = waiting.request;
+    const key = questionKey(waiting.request);
+    const open = [...this.#groups].find((group) => group.key === key && !group.waiting.has(run));
+    if (open !== undefined) {
+      open.waiting.set(run, waiting);
+      return;
+    }
+    const group = this.#open(key, [waiting]);
+    const { postAfterMs = 0 } = this.#options;
+    if (postAfterMs === 0) this.#post(group);
+    else group.timer = setTimeout(() => this.#post(group), postAfterMs);
+  }
+
+  #open(key: string, waiting: readonly Waiting[]): Group {
     const group: Group = {
-      ...{ key, waiting: new Map(), left: new AbortController() },
-      ...{ posted: null, timer: undefined, elsewhere: null },
+      ...{ key, waiting: new Map(waiting.map((one) => [one.request.run, one])), left: new AbortController() },
+      ...{ posted: null, shown: new Set(), timer: undefined, elsewhere: null },
     };
     this.#groups.add(group);
     this.#queue.add(group);
-    const { postAfterMs = 0 } = this.#options;
-    if (postAfterMs === 0) this.#post(group, request);
-    else group.timer = setTimeout(() => this.#post(group, request), postAfterMs);
     return group;
   }
 
-  #post(group: Group, request: ApprovalRequest): void {
+  #post(group: Group): void {
+    const [first] = group.waiting.values();
+    if (first === undefined) return;
+    const { request } = first;
     const { at = "program", who = "the user", by = who, onceOnly = false, ask, onPosted } = this.#options;
-    const question = { ...request, runs: 1 };
+    const question = { ...request, runs: group.waiting.size };
+    group.shown = new Set(group.waiting.values());
     const options = { answers: answersTo(request, { onceOnly }), at, by };
     // Without an answer that could be given there, it is asked here alone.
     if (this.#board === null || options.answers.length < 2) return;
     group.posted = this.#board.post(question, options, (decision) => {
-      group.elsewhere = decision;
-      this.#answer(group, decision);
+      this.#answerElsewhere(group, decision);
+      this.#askNext();
     });
     if (ask === null && group.posted !== null) onPosted?.(group.posted.id, question);
+  }
+
+  /** If no run that the question on the board is about waits any more, but others do. */
+  #postAgain(group: Group): void {
+    if (group.posted === null || group.waiting.size === 0) return;
+    if ([...group.waiting.values()].some((one) => group.shown.has(one))) return;
+    group.posted.withdraw();
+    group.posted = null;
+    this.#post(group);
+  }
+
+  /** Runs that joined after the question was posted were not shown to the one who decided: they get a new question. */
+  #answerElsewhere(group: Group, decision: Decision): void {
+    group.elsewhere = decision;
+    const others = [...group.waiting.values()].filter((one) => !group.shown.has(one));
+    for (const { request } of others) group.waiting.delete(request.run);
+    const next = others.length === 0 ? null : this.#open(group.key, others);
+    if (group.waiting.size === 0) this.#close(group);
+    this.#answer(group, decision);
+    if (next !== null) this.#post(next);
   }
 
   #askNext(): void {
@@ -173,8 +208,8 @@ export class QueuedApprover implements Approver, Shareable {
     if (group.waiting.size === 0) return;
     // That no person was asked here is no answer to those who look at the board: the question is withdrawn there.
     const counts = decision.unasked ? decision : (group.posted?.settle(decision) ?? decision);
-    if (counts !== decision) group.elsewhere = counts;
-    this.#answer(group, counts);
+    if (counts === decision) this.#answer(group, counts);
+    else this.#answerElsewhere(group, counts);
   }
 
   /** Times out requests that waited too long behind other questions. */
@@ -184,6 +219,7 @@ export class QueuedApprover implements Approver, Shareable {
       this.#part(group, waiting);
       waiting.settle.resolve(NOT_REACHED);
     }
+    this.#postAgain(group);
   }
 
   #decisionOf(answer: Answer | Decision): Decision {
@@ -215,6 +251,7 @@ export class QueuedApprover implements Approver, Shareable {
         this.#part(group, waiting);
         waiting.settle.resolve(remembered);
       }
+      this.#postAgain(group);
     }
   }
 
@@ -228,7 +265,10 @@ export class QueuedApprover implements Approver, Shareable {
 
   #part(group: Group, waiting: Waiting): void {
     group.waiting.delete(waiting.request.run);
-    if (group.waiting.size > 0) return;
+    if (group.waiting.size === 0) this.#close(group);
+  }
+
+  #close(group: Group): void {
     this.#groups.delete(group);
     this.#queue.delete(group);
     clearTimeout(group.timer);

@@ -6,7 +6,7 @@ import type { Question } from "../approval/question.ts";
 import { InboxFolder, type InboxPlace, withdrawn } from "./inbox-folder.ts";
 import type { PostedQuestion, QuestionEnd } from "./records.ts";
 
-/** While a question waits: the kernel may lose what it tells of the folder. */
+/** While a question waits: inotify may lose events. */
 const LOOK_MS = 2000;
 /** If the folder cannot be watched, because the kernel has no watches left. */
 const POLL_MS = 500;
@@ -88,7 +88,7 @@ export class InboxBoard implements Board, Disposable {
     this.#forget(id);
     try {
       if (this.#opened().end(id, end)) return decision;
-      return decisionIn(this.#opened().endOf(id), waiting) ?? decision;
+      return decisionIn(this.#opened().endOf(id), waiting) ?? GONE;
     } catch (error) {
       // Another one may have decided, which cannot be known now.
       this.#onTrouble(error as Error);
@@ -149,7 +149,8 @@ export class InboxBoard implements Board, Disposable {
   }
 }
 
-const FORGED = denied("what is in the inbox as the answer was not written by Corral, or is about another question");
+const FORGED = denied("the answer in the inbox is not sealed by Corral, or is for another question");
+const GONE = denied("another one decided on it in the inbox, but that answer is not there any more");
 
 /** What an end of another process means here; null: there is none. Whatever is not clearly an answer to this question denies. */
 function decisionIn(end: QuestionEnd | null | undefined, { posted, options }: Waiting): Decision | null {

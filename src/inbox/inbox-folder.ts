@@ -116,7 +116,8 @@ export class InboxFolder {
 
   /** Ends what was asked by processes that have ended, and removes what is too much. */
   tidy(): void {
-    for (const id of this.waiting()) this.find(id);
+    for (const id of this.waiting())
+      if (this.find(id) === null && this.#isAbandoned(id)) this.end(id, withdrawn({ digest: "" }));
     this.#prune();
   }
 
@@ -127,7 +128,7 @@ export class InboxFolder {
       if (index < MAX_DECIDED && bytes <= MAX_DECIDED_BYTES) continue;
       // A question without its end would seem to wait.
       for (const name of [`${one.id}.question`, `${one.id}.end`])
-        fs.rmSync(join(this.#place.dir, name), { force: true });
+        fs.rmSync(join(this.#place.dir, name), { force: true, recursive: true });
     }
     for (const name of this.#entries().filter((one) => DRAFT.test(one))) {
       const path = join(this.#place.dir, name);
@@ -159,6 +160,14 @@ export class InboxFolder {
     } catch (error) {
       return nullFor("ENOENT")(error) ?? [];
     }
+  }
+
+  /** Of a question that cannot be read: no process that lives claims it. The claim is not sealed, and only keeps it waiting. */
+  #isAbandoned(id: string): boolean {
+    const owner = /"owner":"([^"\\]{1,200})"\}\n$/.exec(
+      (this.#read(`${id}.question`, MAX_QUESTION_BYTES) ?? "").slice(-300),
+    );
+    return owner === null || this.#isDead(owner[1] ?? "");
   }
 
   #isDead(owner: string): boolean {

@@ -63,7 +63,8 @@ export function sealedText(key: Buffer, kind: Kind, id: string, value: QuestionF
 export function unsealedText(key: Buffer, kind: "question", id: string, text: string): QuestionFile | null;
 export function unsealedText(key: Buffer, kind: "end", id: string, text: string): QuestionEnd | null;
 export function unsealedText(key: Buffer, kind: Kind, id: string, text: string): QuestionFile | QuestionEnd | null {
-  const [, seal = "", json = ""] = /^([0-9a-f]{64})\n(.*)\n$/.exec(text) ?? [];
+  // `s`: JSON.stringify leaves U+2028 and U+2029 as they are, and a worker chooses its texts.
+  const [, seal = "", json = ""] = /^([0-9a-f]{64})\n(.*)\n$/s.exec(text) ?? [];
   const expected = Buffer.from(sealOf(key, kind, id, json));
   const given = Buffer.from(seal);
   if (given.length !== expected.length || !timingSafeEqual(given, expected)) return null;

@@ -2,14 +2,13 @@ import { readFileSync } from "node:fs";
 import { copyFile, mkdir, mkdtemp, readdir, readFile, rm, symlink, utimes, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { ApprovalRequest, Approver, Decision } from "../../src/approval/approver.ts";
 import { isShareable } from "../../src/approval/board.ts";
 import { callbackApprover } from "../../src/approval/callback-approver.ts";
 import { QueuedApprover, type QueuedApproverOptions } from "../../src/approval/queued-approver.ts";
 import { InboxBoard } from "../../src/inbox/inbox-board.ts";
-import { InboxFolder } from "../../src/inbox/inbox-folder.ts";
+import { InboxFolder, withdrawn } from "../../src/inbox/inbox-folder.ts";
 import { decideApproval, listApprovals, showApproval } from "../../src/operations/approvals.ts";
 import { currentOwner, loadSealKey, type Owner } from "../../src/state/owner.ts";
 import { projectPaths } from "../../src/state/state-paths.ts";
@@ -26,6 +25,7 @@ beforeEach(async () => {
   key = await loadSealKey(stateDir);
 });
 afterEach(async () => {
+  vi.restoreAllMocks();
   for (const board of boards) board[Symbol.dispose]();
   boards = [];
   await rm(stateDir, { recursive: true, force: true });
@@ -159,8 +159,7 @@ describe("a question in the inbox", () => {
     await decideApproval(stateDir, first?.id ?? "", yes);
     await both[0];
     expect(until.map(({ aborted }) => aborted)).toEqual([true]);
-    await sleep(1);
-    expect(seen).toHaveLength(1);
+    await expect.poll(() => seen.length).toBe(1);
   });
 
   it("answers for the tree as a person at the terminal does", async () => {
@@ -180,11 +179,80 @@ describe("a question in the inbox", () => {
     expect(await waiting()).toHaveLength(1);
   });
 
-  it("is one question for runs that ask the same, and ends for all of them", async () => {
-    const one = approver();
-    const all = Array.from({ length: 5 }, () => one.decide(request(), never));
+  it("says for how many runs it is; those that ask the same after it are a new question, whatever was answered", async () => {
+    for (const answer of ["once", "tree", "no"] as const) {
+      const one = approver();
+      const outcome = answer === "no" ? "denied" : "approved";
+      const [first, ...others] = Array.from({ length: 5 }, () => one.decide(request(), never));
+      const before = await only();
+      expect(before.question.runs).toBe(1);
+      await decideApproval(stateDir, before.id, { ...yes, answer });
+      expect(await first).toMatchObject({ outcome });
+      const after = await only();
+      expect(after).toMatchObject({ question: { runs: 4, paths: before.question.paths } });
+      await decideApproval(stateDir, after.id, { ...yes, answer });
+      expect((await Promise.all(others)).map((each) => each.outcome)).toEqual(Array(4).fill(outcome));
+      expect(await waiting()).toEqual([]);
+    }
+  });
+
+  it("is asked again where it came up for the runs that were not in it, and one answer there is for all", async () => {
+    const until: AbortSignal[] = [];
+    const asked: number[] = [];
+    const put = Promise.withResolvers<"once">();
+    const local = approver({
+      ...asks(),
+      atOnce: 1,
+      ask: (question, signal) => {
+        asked.push(question.runs);
+        return asked.length === 1 ? asks(until).ask(question, signal) : put.promise;
+      },
+    });
+    const [first, ...others] = Array.from({ length: 3 }, () => local.decide(request(), never));
     await decideApproval(stateDir, (await only()).id, yes);
-    expect((await Promise.all(all)).map(({ outcome }) => outcome)).toEqual(Array(5).fill("approved"));
+    expect(await first).toMatchObject({ outcome: "approved", by: "ann" });
+    expect((await only()).question.runs).toBe(2);
+    others.push(local.decide(request(), never));
+    await expect.poll(() => asked.length).toBe(2);
+    put.resolve("once");
+    expect((await Promise.all(others)).map(({ by }) => by)).toEqual([undefined, undefined, undefined]);
+    expect(await waiting()).toEqual([]);
+  });
+
+  it("is withdrawn with the last run that it is about, and posted again for those that joined", async () => {
+    const stop = new AbortController();
+    const one = approver();
+    const first = one.decide(request(), stop.signal);
+    const [{ id: before }, second] = [await only(), one.decide(request(), never)];
+    stop.abort(new Error("over"));
+    await expect(first).rejects.toThrow("over");
+    const { id } = await only();
+    expect(id).not.toBe(before);
+    await decideApproval(stateDir, id, yes);
+    expect(await second).toMatchObject({ outcome: "approved" });
+  });
+
+  it("denies if another one has ended it, and the answer is not there", async () => {
+    const put = Promise.withResolvers<"once">();
+    const decision = approver({ ...asks(), ask: () => put.promise }).decide(request(), never);
+    const { id, digest } = await only();
+    folder().end(id, { ...withdrawn({ digest }), outcome: "denied", by: "ann" });
+    // Removed between the two looks of the asker.
+    vi.spyOn(InboxFolder.prototype, "endOf").mockReturnValue(null);
+    put.resolve("once");
+    expect(await decision).toMatchObject({ outcome: "denied", reason: expect.stringContaining("not there any more") });
+  });
+
+  it("is whole with the line separators of Unicode in what a worker wrote and in what was decided", async () => {
+    const odd = "a\u2028b\u2029c\u0085d";
+    const wider = [`/home/${odd}`];
+    const grant = { operations: ["grant_read"], paths: ["/home/x"], directory: "/home/x", wider, why: odd, diff: odd };
+    const decision = approver().decide(request(grant as Partial<ApprovalRequest>), never);
+    const { id, question } = await only();
+    expect(question).toMatchObject({ why: odd, diff: odd });
+    await decideApproval(stateDir, id, { ...yes, by: `ann${odd}`, directory: `/home/${odd}` });
+    expect(await decision).toMatchObject({ outcome: "approved", by: `ann${odd}`, directory: `/home/${odd}` });
+    expect(await decided()).toMatchObject([{ id, by: `ann${odd}` }]);
   });
 
   it("is withdrawn when no run waits for it, or its process ends in order", async () => {
@@ -280,6 +348,23 @@ describe("the folder of the inbox", () => {
     expect(names).toHaveLength(1000);
   });
 
+  it("ends a question that cannot be read, unless a process that lives has asked it", async () => {
+    const [gone, alive] = [board(dead()), board()];
+    // In this order: who opens the inbox ends what others left.
+    void approver({}, alive).decide(request(), never);
+    void approver({}, gone).decide(request(), never);
+    const names = (await readdir(dir())).filter((name) => name.endsWith(".question"));
+    for (const name of names)
+      await writeFile(join(dir(), name), (await readFile(join(dir(), name), "utf8")).replace("+new", "+old"));
+    await writeFile(join(dir(), `${"a".repeat(12)}.question`), "half a line");
+    await mkdir(join(dir(), `${"b".repeat(12)}.question`));
+    expect(folder().waiting()).toHaveLength(4);
+    folder().tidy();
+    expect(folder().waiting()).toHaveLength(1);
+    expect(folder().ended()).toHaveLength(3);
+    expect(await waiting()).toEqual([]);
+  });
+
   it("takes no more than 1000 questions that wait, and none that is too large", async () => {
     const place = folder();
     place.make();
@@ -300,8 +385,7 @@ describe("the folder of the inbox", () => {
     expect(watches()).toBe(before + 1);
     stop.abort();
     await one.catch(() => {});
-    await sleep(1);
-    expect(watches()).toBe(before);
+    await expect.poll(watches).toBe(before);
   });
 
   it("is refused as the folder of another one, and the question is asked without it", async () => {
@@ -329,7 +413,7 @@ describe("a forged answer", () => {
     await writeFile(path(id, "end"), `${"0".repeat(64)}\n${JSON.stringify(end)}\n`);
     expect(await decision).toMatchObject({
       outcome: "denied",
-      reason: expect.stringContaining("not written by Corral"),
+      reason: expect.stringContaining("not sealed by Corral"),
     });
     await expect(showApproval(stateDir, id)).rejects.toMatchObject({ code: "UNKNOWN_APPROVAL" });
   });
