@@ -129,11 +129,12 @@ async function known(stateDir: string, folders: readonly InboxFolder[], projects
 
 function decidedError({ id, end }: StoredQuestion): RequestError {
   const { outcome = "decided", by = null, decidedAt = "" } = end ?? {};
+  if (outcome === "withdrawn")
+    return new RequestError("ALREADY_DECIDED", id, `question ${id} was withdrawn: its run has ended. Nothing to do`);
   const text = {
     approved: `${by} approved it`,
     denied: `${by} denied it`,
     timed_out: "no answer came in time",
-    withdrawn: "no run waits for the answer any more",
     decided: "another one decided on it",
   }[outcome];
   return new RequestError(

@@ -55,7 +55,9 @@ describe("corral approvals", () => {
       status: 0,
       stderr: expect.stringContaining(`Answer with: corral approvals decide ${id}`),
     });
-    const again = await p.corral(["approvals", "decide", "latest", "no", "--json"]);
+    const blind = await p.corral(["approvals", "decide", "latest", "once"]);
+    expect(blind).toMatchObject({ status: 2, stderr: expect.stringContaining("--digest") });
+    const again = await p.corral(["approvals", "decide", "latest", "no", "--digest", digest, "--json"]);
     expect(again).toMatchObject({ status: 1, stdout: expect.stringContaining("ALREADY_DECIDED") });
     expect((await p.corral(["approvals", "ls", "--decided"])).stdout).toMatch(/approved +\S+ +20/);
     const { stdout: trail } = await p.corral(["audit", "--json"]);

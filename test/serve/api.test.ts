@@ -198,7 +198,8 @@ describe("a question of another process", () => {
     await rm(file);
     const run = await start({ worker: "asks" });
     await waiting();
-    const decided = await project.corral(["approvals", "decide", "latest", "no", "--json"]);
+    const [{ digest }] = (await service.ask("GET", "/v1/approvals")).json.approvals;
+    const decided = await project.corral(["approvals", "decide", "latest", "no", "--digest", digest, "--json"]);
     expect(JSON.parse(decided.stdout)).toMatchObject({ outcome: "denied", via: "command", question: { run } });
     expect(await resultOf(run)).toMatchObject({ status: "denied" });
     const [last] = (await service.ask("GET", "/v1/approvals?state=decided&limit=1")).json.approvals;

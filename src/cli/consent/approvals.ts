@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { BOARD_ANSWERS, type BoardAnswer } from "../../approval/board.ts";
 import { type Approval, decideApproval, listApprovals, showApproval } from "../../operations/approvals.ts";
+import { LATEST } from "../../operations/chosen-id.ts";
 import { printableLine } from "../../operations/wording/printable.ts";
 import { EVERYTHING, questionText, shortQuestion } from "../../operations/wording/question-text.ts";
 import { userName } from "../../platform/user-name.ts";
@@ -53,6 +54,11 @@ export async function decideVerb(
 ): Promise<number> {
   const stateDir = stateDirFrom(terminal.env);
   const given = rawAnswer === undefined ? null : answerFrom(rawAnswer);
+  // A worker that asks just now would get the answer to a question that nobody has read.
+  if (asked === LATEST && given !== null && options.digest === undefined)
+    throw new UsageError(
+      "`latest` may be another question by now: give its id, or --digest too (see corral approvals show latest)",
+    );
   const approval = await showApproval(stateDir, asked);
   const answer = given ?? (approval.state === "waiting" ? await answered(approval, stateDir, terminal) : "no");
   if (answer === null) return EXIT.cancelled;
@@ -126,7 +132,7 @@ function textsOf({ question }: Approval, { stderr }: Terminal, colors: ReturnTyp
 }
 
 function endText({ outcome, scope, directory, by, via }: Approval): string {
-  const who = printableLine(by ?? "nobody", 100);
+  const who = printableLine(by ?? "no user", 100);
   if (outcome === "timed_out") return "no answer came in time";
   if (outcome === "withdrawn") return "no run waits for the answer any more";
   const where = { terminal: "at the terminal", command: "with corral approvals", service: "through the service" };

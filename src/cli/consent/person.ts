@@ -32,7 +32,7 @@ export function personAt(project: Project, { terminal, screen = {}, stop }: Surr
   });
 }
 
-/** How what nobody can be asked here waits in the inbox, and how that is told. */
+/** Puts a question into the inbox if no user can answer here, and prints its id. */
 export function waitingBy({ askElsewhere = false }: ElsewhereOptions, tell: (line: string) => void) {
   return {
     asksElsewhere: askElsewhere,

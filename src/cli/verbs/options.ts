@@ -29,10 +29,7 @@ export function approve(): Option {
 }
 
 export function askElsewhere(): Option {
-  return new Option(
-    "--ask-elsewhere",
-    "let a question that nobody can be asked here wait in the inbox (corral approvals)",
-  );
+  return new Option("--ask-elsewhere", "if no user can answer here, keep the question in the inbox (corral approvals)");
 }
 
 export function json(description = "print JSON"): Option {

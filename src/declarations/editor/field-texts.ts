@@ -132,7 +132,7 @@ const PROJECT: Texts = {
   "approval.mode": "If no rule matches: ask the user, approve, or deny.",
   "approval.timeout": "How long a question waits, such as `5m`.",
   "approval.inbox":
-    "`shared`: questions can be answered in the inbox too. `wait`: also those that nobody can be asked here. `closed`: only where they come up.",
+    "`shared`: questions can be answered in the inbox too. `wait`: questions that no user can answer here wait in the inbox. `closed`: only where they come up.",
   "approval.rules": "Decisions made in advance; the first rule that matches decides.",
   ...below("approval.rules[]", {
     worker: "A worker's name; `*` matches any part of it. Absent: any.",
