@@ -109,6 +109,16 @@ export class InboxFolder {
     return this.#names().waiting;
   }
 
+  /** Those that wait, the oldest first; or those that have ended, the newest first: with what reading them takes. */
+  sized(state: "waiting" | "decided"): readonly { readonly id: string; readonly bytes: number; readonly at: number }[] {
+    if (state === "decided") return this.#byEnd();
+    const found = this.waiting().flatMap((id) => {
+      const file = fs.lstatSync(join(this.#place.dir, `${id}.question`), { throwIfNoEntry: false });
+      return file === undefined ? [] : [{ id, bytes: Math.min(file.size, MAX_QUESTION_BYTES), at: file.mtimeMs }];
+    });
+    return found.sort((a, b) => a.at - b.at);
+  }
+
   /** The ids of those that have ended, the newest first. */
   ended(): readonly string[] {
     return this.#byEnd().map(({ id }) => id);
@@ -137,7 +147,7 @@ export class InboxFolder {
     }
   }
 
-  #byEnd(): { readonly id: string; readonly bytes: number }[] {
+  #byEnd(): { readonly id: string; readonly bytes: number; readonly at: number }[] {
     const found = this.#names().ended.flatMap((id) => {
       const end = fs.lstatSync(join(this.#place.dir, `${id}.end`), { throwIfNoEntry: false });
       const question = fs.lstatSync(join(this.#place.dir, `${id}.question`), { throwIfNoEntry: false });

@@ -35,30 +35,39 @@ export interface ApprovalFilter {
   readonly state: Approval["state"];
   /** Folders of projects; absent: all projects of the state directory. */
   readonly projects?: readonly string[];
-  /** Of each project. */
+  /** Absent: 100. */
   readonly limit?: number;
 }
 
-const MAX_LISTED = 1000;
+const DEFAULT_LISTED = 100;
+/** Read for one list: the page of the service asks for one every second or two. */
+const MAX_LIST_BYTES = 16 * 1024 ** 2;
 
-/** Those that wait, the oldest first; or those that were decided, the newest first. */
+/** How many wait in a project, by the names of the files: some of them may be of processes that have ended. */
+export async function countWaiting(stateDir: string, project: string): Promise<number> {
+  const [folder] = await foldersOf(stateDir, [project]);
+  return folder?.waiting().length ?? 0;
+}
+
+/** Those that wait, the oldest first; or those that were decided, the newest first: up to `limit`, and up to 16 MiB of them. */
 export async function listApprovals(
   stateDir: string,
-  { state, projects, limit = MAX_LISTED }: ApprovalFilter,
+  { state, projects, limit = DEFAULT_LISTED }: ApprovalFilter,
+  maxBytes = MAX_LIST_BYTES,
 ): Promise<Approval[]> {
   const found: Approval[] = [];
-  for (const folder of await foldersOf(stateDir, projects)) {
-    const ids = state === "waiting" ? folder.waiting() : folder.ended().slice(0, limit);
-    for (const id of ids) {
-      const stored = folder.find(id);
-      if (stored !== null && (stored.end === null) === (state === "waiting")) found.push(approvalOf(stored));
-    }
+  const folders = await foldersOf(stateDir, projects);
+  const files = folders.flatMap((folder) => folder.sized(state).map((file) => ({ ...file, folder })));
+  files.sort((a, b) => (state === "waiting" ? a.at - b.at : b.at - a.at));
+  let read = 0;
+  for (const { id, bytes, folder } of files) {
+    if (found.length >= limit || (read > 0 && read + bytes > maxBytes)) break;
+    read += bytes;
+    const stored = folder.find(id);
+    if (stored !== null && (stored.end === null) === (state === "waiting")) found.push(approvalOf(stored));
   }
-  if (state === "waiting") return found.sort(byTime(({ askedAt }) => askedAt)).slice(0, limit);
-  return found
-    .sort(byTime(({ decidedAt }) => decidedAt ?? ""))
-    .reverse()
-    .slice(0, limit);
+  if (state === "waiting") return found.sort(byTime(({ askedAt }) => askedAt));
+  return found.sort(byTime(({ decidedAt }) => decidedAt ?? "")).reverse();
 }
 
 /** `asked`: its id, a beginning of it, or `latest` of those that wait. @throws RequestError UNKNOWN_APPROVAL, AMBIGUOUS_ID */
@@ -122,7 +131,8 @@ async function found(stateDir: string, asked: string, projects: readonly string[
 /** The newest first; those that wait come before all that do not. */
 async function known(stateDir: string, folders: readonly InboxFolder[], projects: readonly string[] | undefined) {
   const filter = projects === undefined ? {} : { projects };
-  const waiting = (await listApprovals(stateDir, { state: "waiting", ...filter })).toReversed();
+  const all = { state: "waiting", limit: Number.POSITIVE_INFINITY, ...filter } as const;
+  const waiting = (await listApprovals(stateDir, all, Number.POSITIVE_INFINITY)).toReversed();
   const ended = folders.flatMap((folder) => folder.ended().map((id) => ({ id, about: "decided" })));
   return [...waiting.map(({ id, question, askedAt }) => ({ id, about: `${question.worker}, ${askedAt}` })), ...ended];
 }

@@ -9,7 +9,7 @@ import { callbackApprover } from "../../src/approval/callback-approver.ts";
 import { QueuedApprover, type QueuedApproverOptions } from "../../src/approval/queued-approver.ts";
 import { InboxBoard } from "../../src/inbox/inbox-board.ts";
 import { InboxFolder, withdrawn } from "../../src/inbox/inbox-folder.ts";
-import { decideApproval, listApprovals, showApproval } from "../../src/operations/approvals.ts";
+import { countWaiting, decideApproval, listApprovals, showApproval } from "../../src/operations/approvals.ts";
 import { currentOwner, loadSealKey, type Owner } from "../../src/state/owner.ts";
 import { projectPaths } from "../../src/state/state-paths.ts";
 
@@ -102,6 +102,21 @@ describe("a question in the inbox", () => {
     const decision = approver().decide(request(), never);
     await decideApproval(stateDir, (await only()).id, { ...yes, answer });
     expect(await decision).toMatchObject(expected);
+  });
+
+  it("is in a list with so many others as may be read for one list, the oldest first", async () => {
+    const one = approver();
+    for (const path of ["/out/1", "/out/2", "/out/3"])
+      void one.decide(request({ paths: [path], diff: "x".repeat(7 * 1024 ** 2) }), never);
+    expect((await waiting()).map(({ question }) => question.paths)).toEqual([["/out/1"], ["/out/2"]]);
+    const read = vi.spyOn(InboxFolder.prototype, "find");
+    const [first, second] = await listApprovals(stateDir, { state: "waiting", limit: 1 });
+    expect({ first: first?.question.paths, second }).toEqual({ first: ["/out/1"] });
+    expect(read).toHaveBeenCalledTimes(1);
+    read.mockClear();
+    expect(await countWaiting(stateDir, PROJECT)).toBe(3);
+    expect(read).not.toHaveBeenCalled();
+    expect((await showApproval(stateDir, "latest")).question.paths).toEqual(["/out/3"]);
   });
 
   it("is decided once, by the first of many", async () => {

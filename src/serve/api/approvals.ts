@@ -4,7 +4,8 @@ import { type Route, route } from "../http/route.ts";
 import type { Served } from "./service.ts";
 import { count, digest, inProject, projectName, time } from "./shapes.ts";
 
-const MAX_DECIDED = 500;
+const MAX_LISTED = 500;
+const DEFAULT_LISTED = 100;
 
 const approvalId = z
   .string()
@@ -55,11 +56,11 @@ export function approvalRoutes({ stateDir, projects }: Served): Route[] {
         query: z.strictObject({
           ...inProject,
           state: z.enum(["waiting", "decided"]).default("waiting"),
-          limit: count(1, MAX_DECIDED).optional(),
+          limit: count(1, MAX_LISTED).optional(),
         }),
         answers: { 200: z.object({ approvals: z.array(approval) }) },
       },
-      async ({ query: { project, state, limit = MAX_DECIDED } }) => {
+      async ({ query: { project, state, limit = DEFAULT_LISTED } }) => {
         const chosen = projects.chosen(project).map(({ dir }) => dir);
         const found = await listApprovals(stateDir, { state, projects: chosen, limit });
         return { status: 200, json: { approvals: found.map(shown) } };

@@ -1,4 +1,4 @@
-import { listApprovals } from "../../operations/approvals.ts";
+import { countWaiting } from "../../operations/approvals.ts";
 import { type Route, route } from "../http/route.ts";
 import type { Served } from "./service.ts";
 
@@ -15,9 +15,10 @@ export function metricsRoutes({ stateDir, projects, metrics, sessions }: Served)
         },
       },
       async () => {
-        const dirs = projects.all.map(({ dir }) => dir);
-        const waiting = await listApprovals(stateDir, { state: "waiting", projects: dirs });
-        const questions = () => waiting.map(({ project }) => projects.nameOf(project) ?? "");
+        const waiting: string[] = [];
+        for (const { dir, name } of projects.all)
+          waiting.push(...Array<string>(await countWaiting(stateDir, dir)).fill(name));
+        const questions = () => waiting;
         const text = await metrics.text({ questions, sessions: () => sessions.all.map(({ project }) => project) });
         return { status: 200, contentType: metrics.contentType, pieces: once(text) };
       },
