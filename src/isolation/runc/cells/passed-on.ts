@@ -1,9 +1,11 @@
 import { readFileSync } from "node:fs";
 import { getPriority } from "node:os";
+import { hasCode } from "../../../platform/errno.ts";
 
 /**
  * The words before the command line of a program, so that it does not have from this process what the Engine's containers do not
  * have either: the Engine is another process than the one that asks it. runc 1.1 sets none of this. What is as usual costs nothing.
+ * Throws if this process cannot read what it has.
  *
  * @param gate the static binary, whose programs are used. It has no `chrt` and no `nice`: the machine's own are, and if one is
  *   needed and missing, nothing starts.
@@ -23,7 +25,12 @@ export function asByTheEngine(gate: string): string[] {
   return words.flat();
 }
 
-const FORGET_LOGIN = `{ echo 4294967295 > /proc/self/loginuid; } 2> /dev/null; exec "$@"`;
+/** The kernel may refuse to change the number: then nothing starts, unless it is unknown already. */
+const FORGET_LOGIN = `login=
+{ echo 4294967295 > /proc/self/loginuid || read -r login < /proc/self/loginuid; } 2> /dev/null
+case $login in "" | 4294967295) exec "$@" ;; esac
+echo "the number of the user who logged in cannot be hidden from workers: start Corral with CAP_AUDIT_CONTROL" >&2
+exit 1`;
 
 /** The 41st field of proc(5)'s `stat`, of which the second may contain anything. */
 function policyIsUsual(): boolean {
@@ -55,7 +62,8 @@ function loginIsUnknown(): boolean {
 function textOf(file: string): string {
   try {
     return readFileSync(file, "latin1");
-  } catch {
-    return "";
+  } catch (error) {
+    if (hasCode(error, "ENOENT")) return "";
+    throw error;
   }
 }
