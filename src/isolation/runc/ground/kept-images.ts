@@ -46,8 +46,8 @@ interface Known {
 /**
  * The images that cells of this state directory run on. Each is kept from removal when a process first uses it, and stays kept
  * when that process has ended: the next one has nothing to make. `letGo` ends that for images of which there is no cell. A
- * process renames its file when its first cell of an image begins and when its last one ends, so that whoever lets the image go
- * and a cell that begins cannot both succeed.
+ * process renames its file when its first cell of an image begins and when its last one ends, so that removing the image
+ * and starting a cell cannot both succeed.
  */
 export class KeptImages implements ImageRoots {
   readonly #options: KeptImagesOptions;
