@@ -1,8 +1,14 @@
 import { execFileSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { setTimeout as pause } from "node:timers/promises";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { gateOf } from "../../../src/isolation/plan/plan.ts";
 import type { Cell } from "../../../src/isolation/port/cell.ts";
+import { Launcher } from "../../../src/isolation/runc/cells/launcher.ts";
+import { Launchers } from "../../../src/isolation/runc/cells/launchers.ts";
+import type { Mount } from "../../../src/sandbox/mount.ts";
+import { mount } from "../../sandbox/sandboxes.ts";
 import { cellOf } from "../engine/engine.ts";
 import { openRunc, type Runc } from "./runc.ts";
 
@@ -18,8 +24,8 @@ interface Working {
   readonly said: () => string;
 }
 
-async function started(script: string): Promise<Working> {
-  const { plan, pins } = await runc.plan({ command: ["sh", "-c", script] });
+async function started(script: string, mounts: readonly Mount[] = []): Promise<Working> {
+  const { plan, pins } = await runc.plan({ command: ["sh", "-c", script], mounts });
   let text = "";
   const onOutput = (_: string, chunk: Buffer): void => {
     text += chunk;
@@ -122,8 +128,9 @@ describe("what waits for runc", () => {
     process.kill(aboveOf(one).shell, "SIGKILL");
     expect(await one.cell.exit).toMatchObject({ kind: "lost", reason: expect.stringContaining("waits for runc") });
     await removed([one]);
-    process.kill(aboveOf(other).launcher, "SIGKILL");
-    await pause(100);
+    const { launcher } = aboveOf(other);
+    process.kill(launcher, "SIGKILL");
+    await expect.poll(() => existsSync(`/proc/${launcher}/exe`)).toBe(false);
     // Its own shell still waits for it, and new cells have a new launcher.
     const more = await started("exit 4");
     more.cell.release(Buffer.alloc(0));
@@ -139,5 +146,108 @@ describe("what waits for runc", () => {
     await removed(cells);
     await expect.poll(() => existsSync(`/proc/${launcher}/exe`), { timeout: 20_000 }).toBe(false);
     await expect.poll(() => readdirSync(runc.paths.launchers), { timeout: 20_000 }).toEqual([]);
+  });
+});
+
+describe("a view that is mounted after places were made", () => {
+  it("is what the next cell has, which takes none of these places", async () => {
+    await removed(await sharing("true"));
+    const host = await runc.folder("view");
+    execFileSync("mount", ["-t", "tmpfs", "corral-test", host]);
+    try {
+      await writeFile(join(host, "text"), "of the view");
+      const view = await started("cat /data/text", [mount("/data", "ro", { host })]);
+      view.cell.release(Buffer.alloc(0));
+      expect(await view.cell.exit).toMatchObject({ kind: "exited", code: 0 });
+      expect(view.said()).toBe("of the view");
+      await removed([view]);
+    } finally {
+      execFileSync("umount", ["--lazy", host]);
+    }
+  });
+});
+
+describe("places that wait", () => {
+  afterEach(() => void vi.useRealTimers());
+
+  it("are let go after a while, also while those of another image are taken", async () => {
+    const { plan } = await runc.plan({ command: ["true"] });
+    const { owner } = runc.maker;
+    const launchers = new Launchers({ owner, paths: runc.paths, runc: "/usr/sbin/runc" });
+    const layers = await layersOf(plan.image.id);
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    const take = async (image: { readonly layers: readonly string[] }) => {
+      const place = await launchers.take(image, gateOf(plan), []);
+      place.letGo();
+    };
+    // The last launcher of these has a second place.
+    for (let count = 0; count < 3; count += 1) await take({ layers });
+    await expect.poll(() => readdirSync(runc.paths.launchers)).toHaveLength(1);
+    const [idle = ""] = readdirSync(runc.paths.launchers);
+    for (let count = 0; count < 3; count += 1) {
+      await take({ layers: layers.toReversed() });
+      vi.advanceTimersByTime(2000);
+    }
+    await expect.poll(() => readdirSync(runc.paths.launchers)).not.toContain(idle);
+  });
+});
+
+async function layersOf(imageId: string): Promise<readonly string[]> {
+  using image = await runc.images.use(imageId);
+  return image?.layers ?? [];
+}
+
+describe("a launcher", () => {
+  afterEach(() => void vi.useRealTimers());
+
+  /** One whose first program is a script of the test. */
+  async function launcherOf(script: string): Promise<Launcher> {
+    const gate = join(runc.dir, "gate");
+    await writeFile(gate, `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+    const { owner } = runc.maker;
+    return await Launcher.start({
+      owner,
+      paths: runc.paths,
+      runc: "/no/runc",
+      gate,
+      image: { layers: ["/"] },
+      places: 2,
+    });
+  }
+
+  const request = { run: "run", id: "id", root: "read-only", config: "{}" } as const;
+
+  it("that does not mount its image is given up", async () => {
+    const launcher = await launcherOf("exec sleep 1000");
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    const { signal } = new AbortController();
+    const start = launcher.places[0]?.start({ ...request, signal });
+    const refused = expect(start).rejects.toThrow("the image could not be mounted for a cell: it took more than 30 s");
+    await vi.advanceTimersByTimeAsync(30_000);
+    await refused;
+    await launcher.over;
+    await expect.poll(() => readdirSync(runc.paths.launchers)).toEqual([]);
+  });
+
+  it("that does not mount its image holds no run that was cancelled", async () => {
+    const launcher = await launcherOf("exec sleep 5");
+    const cancelled = new AbortController();
+    const start = launcher.places[0]?.start({ ...request, signal: cancelled.signal });
+    cancelled.abort(new Error("cancelled"));
+    await expect(start).rejects.toThrow("cancelled");
+  });
+
+  it.each([
+    ["an empty line", "echo"],
+    ["no numbers", "echo a b"],
+    ["a place that it does not have", "echo 2 0"],
+    ["a line that does not end", "head -c 5000 /dev/zero"],
+  ])("that reports %s is ended, with all that it started", async (_, says) => {
+    const launcher = await launcherOf(`sleep 1000 & ${says}; wait`);
+    const { signal } = new AbortController();
+    await expect(launcher.places[0]?.start({ ...request, signal })).rejects.toThrow("is not understood");
+    await launcher.over;
+    const ended = new Promise((done) => launcher.places[1]?.stderr.resume().once("close", done));
+    await ended;
   });
 });

@@ -42,6 +42,7 @@ export async function openRunc() {
   return {
     ...engine,
     paths,
+    images,
     driverOf,
     driver: driverOf(engine.maker),
     /** A driver of which something is other than it should be. */

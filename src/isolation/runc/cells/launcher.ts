@@ -4,6 +4,7 @@ import { mkdir, open, rm, writeFile } from "node:fs/promises";
 import type { Socket } from "node:net";
 import { join } from "node:path";
 import { SYSTEM_ENV } from "../../../files/host/system-program.ts";
+import { onAbort } from "../../../platform/on-abort.ts";
 import { formatOwner, type Owner } from "../../../state/owner.ts";
 import { EngineTrouble } from "../../port/driver.ts";
 import type { ImageRoot } from "../model/images.ts";
@@ -28,10 +29,19 @@ export interface Place {
   readonly stdin: Socket;
   readonly stdout: Socket;
   readonly stderr: Socket;
-  /** Has runc started in the directory of the cell. `config`: of the bundle, in which the root file system is `root`. */
-  start(run: string, id: string, root: "read-only" | "writable", config: string): Promise<StartedRunc>;
+  /** Has runc started in the directory of the cell. Rejects with `EngineTrouble`, and with the signal's reason. */
+  start(request: PlaceRequest): Promise<StartedRunc>;
   /** It is not used any more. */
   letGo(): void;
+}
+
+export interface PlaceRequest {
+  readonly run: string;
+  readonly id: string;
+  readonly root: "read-only" | "writable";
+  /** Of the bundle, in which the root file system is `root`. */
+  readonly config: string;
+  readonly signal: AbortSignal;
 }
 
 export interface StartedRunc {
@@ -44,10 +54,13 @@ export interface StartedRunc {
 
 /** runc is a program of Go, which by default prepares for all processors of the machine. It does one thing after another. */
 const LAUNCHER_ENV = { ...SYSTEM_ENV, GOMAXPROCS: "1" };
+/** How long its mounts may take: one on a disk that does not answer can take forever. */
+const MOUNT_MS = 30_000;
 /** How long the code of a runc may be on its way when its streams have closed. */
 const CODE_MS = 2000;
 /** For errors of mounts, and for one line of each place. */
 const MAX_SAID_CHARS = 4096;
+const NOT_UNDERSTOOD = "what the process that starts cells reported is not understood";
 
 /**
  * A process that starts runc for a few cells of one image: the kernel copies the page tables of this process once for all of
@@ -119,11 +132,17 @@ export class Launcher {
       stdin,
       stdout,
       stderr,
-      start: async (run, id, root, config) => {
+      start: async ({ run, id, root, config, signal }) => {
         this.#use(1);
         for (const stream of [stdin, stdout, stderr]) stream.ref();
+        try {
+          await this.#mounted(signal);
+        } catch (error) {
+          for (const stream of [stdin, stdout, stderr]) stream.unref();
+          this.#use(-1);
+          throw error;
+        }
         void ended.then(() => this.#use(-1));
-        await this.#ready.promise;
         await writeFile(join(seen, "config.json"), config, { mode: 0o600, flag: "wx" });
         // Held open, since the launcher may end with its last cell.
         const log = await open(join(seen, "log"), "a+", 0o600);
@@ -138,6 +157,20 @@ export class Launcher {
     };
   }
 
+  /** Rejects if this takes too long: then no cell of this launcher would start. A cell that is not wanted any more ends alone. */
+  async #mounted(signal: AbortSignal): Promise<void> {
+    const { promise: aborted, reject } = Promise.withResolvers<never>();
+    const timer = setTimeout(() => this.#stop(`it took more than ${MOUNT_MS / 1000} s`), MOUNT_MS);
+    using _ = onAbort(signal, () => reject(signal.reason));
+    try {
+      await Promise.race([this.#ready.promise, aborted]);
+    } finally {
+      clearTimeout(timer);
+    }
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null)
+      throw new EngineTrouble("the process that starts cells has ended");
+  }
+
   /** This process does not wait for the end of a launcher that has nothing to do. */
   #use(more: 1 | -1): void {
     this.#inUse += more;
@@ -149,12 +182,27 @@ export class Launcher {
   #read(chunk: Buffer): void {
     this.#said += chunk.toString("latin1");
     for (let end = this.#said.indexOf("\n"); end >= 0; end = this.#said.indexOf("\n")) {
-      const [place, code] = this.#said.slice(0, end).split(" ");
+      const line = this.#said.slice(0, end);
       this.#said = this.#said.slice(end + 1);
-      if (place === "ready") this.#ready.resolve();
-      else this.#codes[Number(place)]?.resolve(Number(code));
+      const [, place, code] = /^(\d+) (\d+)$/.exec(line) ?? [];
+      const told = this.#codes[Number(place)];
+      if (line === "ready") this.#ready.resolve();
+      else if (told !== undefined) told.resolve(Number(code));
+      else {
+        this.#stop(NOT_UNDERSTOOD);
+        return;
+      }
     }
-    if (this.#said.length > MAX_SAID_CHARS) this.#said = "";
+    if (this.#said.length > MAX_SAID_CHARS) this.#stop(NOT_UNDERSTOOD);
+  }
+
+  /** Ends every runc that it started: their cells are lost. */
+  #stop(reason: string): void {
+    this.#child.stdout?.removeAllListeners("data").resume();
+    const { pid, exitCode, signalCode } = this.#child;
+    // The number is that of its group while it was not waited for.
+    if (pid !== undefined && exitCode === null && signalCode === null) process.kill(-pid, "SIGKILL");
+    this.#end(reason);
   }
 
   #end(reason: string): void {

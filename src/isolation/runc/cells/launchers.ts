@@ -7,17 +7,19 @@ import { Launcher, type LauncherRequest, type Place } from "./launcher.ts";
 const MAX_PLACES = 8;
 /** Images of which places wait. */
 const MAX_IMAGES = 4;
-/** How long they wait. */
+/** How long they wait, also while those of other launchers are taken: each holds copies of this machine's mounts. */
 const IDLE_MS = 5000;
 
-/** `mounts`: those that this process had when the launcher was started. A place knows no later one. */
-interface Free {
-  readonly place: Place;
+/** The places of one launcher that wait. It is kept for IDLE_MS after one was taken, even if none is left. */
+interface Batch {
+  free: readonly Place[];
+  /** Those that this process had when the launcher was started. A place knows no later one. */
   readonly mounts: ReadonlySet<string>;
+  idle?: NodeJS.Timeout;
 }
 
 interface Waiting {
-  free: Free[];
+  readonly batches: Set<Batch>;
   taken: number;
 }
 
@@ -27,7 +29,6 @@ export class Launchers {
   /** By the image and the gate; the one that was used last is the last. */
   readonly #waiting = new Map<string, Waiting>();
   #starting: Promise<unknown> = Promise.resolve();
-  #idle: NodeJS.Timeout | undefined;
 
   constructor(common: Pick<LauncherRequest, "owner" | "paths" | "runc">) {
     this.#common = common;
@@ -43,42 +44,51 @@ export class Launchers {
 
   async #take(image: ImageRoot, gate: string, sources: readonly string[]): Promise<Place> {
     const key = JSON.stringify([gate, image.layers]);
-    const waiting = this.#waiting.get(key) ?? { free: [], taken: 0 };
+    const waiting = this.#waiting.get(key) ?? { batches: new Set(), taken: 0 };
     this.#waiting.delete(key);
     this.#waiting.set(key, waiting);
-    for (const [oldest, { free }] of this.#waiting) {
+    for (const [oldest, { batches }] of this.#waiting) {
       if (this.#waiting.size <= MAX_IMAGES) break;
       this.#waiting.delete(oldest);
-      for (const { place } of free) place.letGo();
+      for (const batch of batches) letGo(batch);
     }
     const mounts = await mountsNow();
     const needed = [...mounts].flatMap(([mount, at]) => (sources.some((path) => meet(path, at)) ? [mount] : []));
-    const fits = (free: Free): boolean => needed.every((mount) => free.mounts.has(mount));
-    if (!waiting.free.some(fits)) {
-      // A view was mounted after the places that wait: the next cell will have a later one, and could not use a second place.
-      const places = waiting.free.length > 0 ? 1 : Math.min(MAX_PLACES, Math.max(1, waiting.taken));
-      const launcher = await Launcher.start({ ...this.#common, image, gate, places });
-      const known = new Set(mounts.keys());
-      waiting.free.push(...launcher.places.map((place) => ({ place, mounts: known })));
-      void launcher.over.then(() => {
-        waiting.free = waiting.free.filter(({ place }) => !launcher.places.includes(place));
-      });
-    }
-    const index = waiting.free.findIndex(fits);
-    const [found] = index === -1 ? [] : waiting.free.splice(index, 1);
-    if (found === undefined) throw new Error("a launcher has no places");
-    const { place } = found;
+    const ready = [...waiting.batches].filter(({ free }) => free.length > 0);
+    // If a view was mounted after all places that wait, the next cell will have a later one, and could not use a second place.
+    const places = ready.length > 0 ? 1 : Math.min(MAX_PLACES, Math.max(1, waiting.taken));
+    const batch =
+      ready.find((each) => needed.every((mount) => each.mounts.has(mount))) ??
+      (await this.#start({ image, gate, places }, new Set(mounts.keys())));
+    const [place, ...free] = batch.free;
+    if (place === undefined) throw new Error("a launcher has no places");
+    batch.free = free;
+    waiting.batches.add(batch);
     waiting.taken += 1;
-    clearTimeout(this.#idle);
-    this.#idle = setTimeout(() => this.#letGo(), IDLE_MS).unref();
+    clearTimeout(batch.idle);
+    batch.idle = setTimeout(() => {
+      letGo(batch);
+      waiting.batches.delete(batch);
+      if (waiting.batches.size === 0 && this.#waiting.get(key) === waiting) this.#waiting.delete(key);
+    }, IDLE_MS).unref();
     return place;
   }
 
-  /** Cells that are there stay. */
-  #letGo(): void {
-    for (const { free } of this.#waiting.values()) for (const { place } of free) place.letGo();
-    this.#waiting.clear();
+  async #start(
+    request: Pick<LauncherRequest, "image" | "gate" | "places">,
+    mounts: ReadonlySet<string>,
+  ): Promise<Batch> {
+    const launcher = await Launcher.start({ ...this.#common, ...request });
+    const batch: Batch = { free: launcher.places, mounts };
+    void launcher.over.then(() => letGo(batch));
+    return batch;
   }
+}
+
+/** Cells that are there stay. */
+function letGo(batch: Batch): void {
+  for (const place of batch.free) place.letGo();
+  batch.free = [];
 }
 
 /** The mounts of this process, each with its directory. A number alone could be that of an earlier mount. */

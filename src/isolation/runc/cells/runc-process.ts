@@ -40,6 +40,7 @@ export interface LaunchRequest {
   readonly config: string;
   readonly input: "at-once" | "lasting";
   readonly onOutput: StartRequest["onOutput"];
+  readonly signal: AbortSignal;
 }
 
 /** Rejects if the place cannot be used. */
@@ -50,6 +51,7 @@ export async function startRunc({
   dir,
   root,
   config,
+  signal,
   ...request
 }: LaunchRequest): Promise<RuncProcess> {
   const { stdin, stdout, stderr } = place;
@@ -60,7 +62,7 @@ export async function startRunc({
   ] as const)
     stream.on("data", (chunk: Buffer) => streams.add(name, chunk));
   const closed = Promise.all([stdout, stderr].map((stream) => new Promise((done) => stream.once("close", done))));
-  const started = await place.start(run, id, root, config).catch((error: unknown) => {
+  const started = await place.start({ run, id, root, config, signal }).catch((error: unknown) => {
     place.letGo();
     throw error;
   });

@@ -200,6 +200,7 @@ async function startOnce(
     root: plan.hardening.readOnlyRoot ? "read-only" : "writable",
     input,
     onOutput: request.onOutput,
+    signal,
   });
   remains.process = process;
   const network = new CellNetwork((places) => enter(id, process, places));
