@@ -7,11 +7,13 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { RUN_LABEL, readLabels } from "../../../src/isolation/port/labels.ts";
 import { readSealKey } from "../../../src/state/owner.ts";
 import { type CliProject, cliProject, sh } from "../../cli/cli-project.ts";
+import { AT_LENGTH } from "../../tiers/at-length.ts";
 
 const run = promisify(execFile);
 const ROOT = join(import.meta.dirname, "../../..");
 const NAME = `corral-compose-${process.pid}`;
 const TAG = `corral-test/service-${process.pid}`;
+const POSTGRES = `corral-test/postgres-${process.pid}`;
 const PORT = 20_000 + (process.pid % 10_000);
 const TOKEN = `corral_${randomBytes(32).toString("hex")}`;
 
@@ -69,7 +71,7 @@ describe.skipIf(COMPOSE === undefined)(`compose.yaml${COMPOSE ? "" : " (no docke
         },
         brief: { image: "corral/base", command: sh("cat; sleep 0.5") },
       },
-      files: { "docs/a.txt": "a document\n", token: `${TOKEN}\n`, "postgres-password": "not used" },
+      files: { "docs/a.txt": "a document\n", token: `${TOKEN}\n`, "postgres-password": "pg secret\n" },
       folders: ["out"],
     });
     await run("chmod", ["600", join(project.dir, "token")]);
@@ -82,14 +84,16 @@ describe.skipIf(COMPOSE === undefined)(`compose.yaml${COMPOSE ? "" : " (no docke
       CORRAL_STATE: project.stateDir,
       CORRAL_PORT: String(PORT),
       CORRAL_TOKEN_FILE: join(project.dir, "token"),
+      POSTGRES_IMAGE: POSTGRES,
       POSTGRES_PASSWORD_FILE: join(project.dir, "postgres-password"),
     };
     await compose("up", "-d");
     await healthy();
   }, 300_000);
   afterAll(async () => {
-    await compose("down", "--volumes").catch(() => {});
+    await compose("--profile", "postgres", "down", "--volumes").catch(() => {});
     await run("docker", ["image", "rm", TAG]).catch(() => {});
+    if (AT_LENGTH) await run("docker", ["image", "rm", POSTGRES]).catch(() => {});
     await project?.[Symbol.asyncDispose]();
   }, 120_000);
 
@@ -125,8 +129,38 @@ describe.skipIf(COMPOSE === undefined)(`compose.yaml${COMPOSE ? "" : " (no docke
     await expect.poll(counts, { interval: 500, timeout: 60_000 }).toMatchObject({ total: 8, done: 8, failed: 0 });
   }, 150_000);
 
+  // Its image is made of Debian's packages, which takes minutes; elsewhere it comes from a registry.
+  it.runIf(AT_LENGTH)(
+    "starts PostgreSQL with the password of the secret, and keeps its data over a restart (CORRAL_LONG=1)",
+    async () => {
+      const postgres = async (sql: string, password = "pg secret") => {
+        const id = await compose("--profile", "postgres", "ps", "-q", "postgres");
+        const asked = ["psql", "-h", "127.0.0.1", "-U", "corral", "-d", "corral", "-tAc", sql];
+        return await run("docker", ["exec", "-e", `PGPASSWORD=${password}`, id, ...asked]).catch(
+          ({ stderr }: { stderr: string }) => ({ stdout: `refused: ${stderr}` }),
+        );
+      };
+      const answers = (sql: string) => expect.poll(async () => (await postgres(sql)).stdout, { timeout: 60_000 });
+      await run("docker", [
+        "build",
+        "--quiet",
+        "--network",
+        "host",
+        "--tag",
+        POSTGRES,
+        join(import.meta.dirname, "postgres"),
+      ]);
+      await compose("--profile", "postgres", "up", "-d", "postgres");
+      await answers("create table if not exists t as select 1 as one; select one from t").toContain("1");
+      expect((await postgres("select 1", "another")).stdout).toContain("password authentication failed");
+      await compose("--profile", "postgres", "restart", "postgres");
+      await answers("select one from t").toBe("1\n");
+    },
+    600_000,
+  );
+
   it("leaves nothing when it is taken down", async () => {
-    await compose("down", "--volumes");
+    await compose("--profile", "postgres", "down", "--volumes");
     for (const kind of [
       ["ps", "--all"],
       ["volume", "ls"],
