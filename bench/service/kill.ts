@@ -19,13 +19,13 @@ export interface KillOptions {
   readonly print: (line: string) => void;
 }
 
-/** Everything that is wrong; empty: nothing is lost, nothing was done twice, nothing is left. */
+/** Everything that is wrong; empty: nothing is lost, no result counts twice, nothing is left. */
 export async function serviceKills({ kills, items, print }: KillOptions): Promise<string[]> {
   const paths = { out: { root: "out", mode: "rw", stage: true } };
   await using project = await benchProject(
     { sandbox: { paths }, approval: { timeout: "5m" } },
     {
-      // An item that is applied leaves one file; one that was cut off before leaves none.
+      // An item that is applied leaves one line. One that was cut off between the application and its record runs again, and adds a line.
       item: {
         ...sh("read key; sleep 0.3; echo once >> /out/$(echo $key | tr -d '\"')"),
         sandbox: { inherit: true, approval: { write: "pre_approved" } },
@@ -59,12 +59,15 @@ export async function serviceKills({ kills, items, print }: KillOptions): Promis
   const events = await eventsFrom(await service.open("GET", `/v1/fleets/${fleet}/events`));
   const settled = events.filter(({ data }) => data.type === "settled" && data.retryInMs === null);
   const times = Map.groupBy(settled, ({ data }) => data.key as string);
+  let again = 0;
   for (const key of keys) {
     const count = times.get(key)?.length ?? 0;
     if (count !== 1) faults.push(`item ${key} was settled ${count} times`);
     const text = textOf(join(project.dir, "out", key));
-    if (text !== "once\n") faults.push(`item ${key} left ${JSON.stringify(text)}`);
+    if (!/^(once\n)+$/.test(text ?? "")) faults.push(`item ${key} left ${JSON.stringify(text)}`);
+    else if (text !== "once\n") again += 1;
   }
+  print(`${again} items were applied, cut off before their record, and ran again`);
   const { counts, state } = await get(`/v1/fleets/${fleet}`);
   if (state !== "done" || counts.done !== items) faults.push(`the fleet is ${state}: ${JSON.stringify(counts)}`);
   for (const run of cut) {
@@ -90,7 +93,8 @@ async function leftBy({ stateDir, dir }: BenchProject): Promise<string[]> {
   const left = (await listCells({ stateDir, engineEnv: process.env })).map(({ run }) => `the cell of run ${run}`);
   const live = readdirSync(join(stateDir, "live")).map((name) => `the folder live/${name}`);
   const mounts = (textOf("/proc/self/mountinfo") ?? "").split("\n").filter((line) => line.includes(stateDir));
-  const runcCells = readdirOrNone(join(stateDir, "runc/cells"));
+  // A draft is an empty directory that had no name yet; it is removed after ten minutes.
+  const runcCells = readdirOrNone(join(stateDir, "runc/cells")).filter((name) => !name.startsWith(".new-"));
   const groups = runcCells.map((name) => `the cell ${name} of runc`);
   const processes = readdirSync("/proc").filter((pid) => {
     const environment = /^\d+$/.test(pid) && pid !== String(process.pid) ? textOf(`/proc/${pid}/environ`) : null;
@@ -129,6 +133,6 @@ if (import.meta.main) {
   });
   const counts = { kills: Number(values.kills), items: Number(values.items) };
   const faults = await serviceKills({ ...counts, print: (line) => process.stdout.write(`${line}\n`) });
-  process.stdout.write(`${faults.length === 0 ? "nothing is lost, double or left" : faults.join("\n")}\n`);
+  process.stdout.write(`${faults.length === 0 ? "nothing is lost, counted twice or left" : faults.join("\n")}\n`);
   process.exitCode = faults.length === 0 ? 0 : 1;
 }

@@ -95,7 +95,8 @@ export async function cliProject(spec: {
       await Promise.allSettled(left.map(([, ended]) => ended));
       if (left.length > 0) await start(["reap"]).ended;
       await rm(dir, { recursive: true, force: true });
-      await rm(stateDir, { recursive: true, force: true });
+      // What watches for the death of a killed process may be at work here for some moments.
+      await rm(stateDir, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
     },
   };
 }

@@ -16,7 +16,7 @@ describe("a service under load", () => {
     expect(lists).toBeGreaterThan(size.clients);
   });
 
-  it("that is killed leaves nothing, loses nothing and does nothing twice", { timeout: 300_000 }, async () => {
+  it("that is killed leaves nothing, loses nothing and counts nothing twice", { timeout: 300_000 }, async () => {
     const size = isLong ? { kills: 10, items: 120 } : { kills: 2, items: 12 };
     expect(await serviceKills({ ...size, print })).toEqual([]);
   });

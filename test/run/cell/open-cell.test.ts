@@ -73,7 +73,9 @@ function opened() {
     refusedSources: refusedSourcesFor("/nowhere", null),
     overlays: false,
     audit: noTrail,
-    emit: (event: RunEvent) => void events.push(event),
+    emit: (event: RunEvent) => {
+      if (event.type !== "measured") events.push(event);
+    },
     now: () => 0,
     masking: new Masking(),
     secretInside: async () => "",
