@@ -27,7 +27,7 @@ export const APPROVAL_MODE_NAMES = Object.keys(APPROVAL_MODES) as readonly Appro
 
 /**
  * Who else may answer in the mode `interactive`. `shared`: questions can also be decided in the inbox; `wait`: so can those that
- * nobody can be asked here; `closed`: only where they come up.
+ * no user can answer here; `closed`: only where they come up.
  */
 export const INBOX_MODE_NAMES = ["shared", "wait", "closed"] as const;
 export type InboxMode = (typeof INBOX_MODE_NAMES)[number];

@@ -25,7 +25,7 @@ export interface OpenOptions {
   readonly networkHost?: Partial<NetworkHost>;
   /** A program that decides in place of a person, such as a `callbackApprover`. */
   readonly approver?: Approver;
-  /** True: what nobody can be asked about here waits in the inbox, whatever the project says; unless its inbox is closed. */
+  /** True: a question that no user can answer here waits in the inbox, whatever the project says, unless its inbox is closed. */
   readonly asksElsewhere?: boolean;
   /** A question waits in the inbox, and is asked nowhere else. */
   readonly onWaiting?: (id: string, question: Question) => void;
