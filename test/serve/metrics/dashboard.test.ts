@@ -2,6 +2,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Registry } from "prom-client";
 import { describe, expect, it } from "vitest";
+import { observeProcess } from "../../../src/serve/metrics/process-series.ts";
 import { seriesIn } from "../../../src/serve/metrics/series.ts";
 
 interface Panel {
@@ -28,6 +29,7 @@ const panels: readonly Panel[] = dashboard.panels;
 const queries = panels.flatMap(({ title, targets = [] }) => targets.map((target) => ({ title, ...target })));
 const registry = new Registry();
 seriesIn(registry);
+observeProcess(registry)[Symbol.dispose]();
 const metrics = new Map(
   registry.getMetricsAsArray().flatMap((metric) => {
     const { name, labelNames, type } = metric as unknown as { name: string; labelNames: string[]; type: string };
