@@ -25,12 +25,15 @@ export async function openDockerEngine({
   engineEnv,
   looksOnly = false,
 }: OpenEngineRequest): Promise<DockerEngine> {
-  const [{ docker, endpoint, socketPath, opened }, sealKey, seccomp] = await Promise.all([
+  const parts = [
     connect(engineEnv),
     // What only looks seals nothing.
     looksOnly ? randomBytes(KEY_BYTES) : loadSealKey(stateDir),
     loadSeccompProfile(),
-  ]);
+  ] as const;
+  // If one fails, nothing is still being written when the caller learns of it.
+  await Promise.allSettled(parts);
+  const [{ docker, endpoint, socketPath, opened }, sealKey, seccomp] = await Promise.all(parts);
   const { live, names } = statePaths(stateDir);
   const maker: Maker = { owner: currentOwner(), sealKey };
   return {
