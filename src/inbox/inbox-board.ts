@@ -19,7 +19,7 @@ interface Waiting {
 
 /**
  * Puts this process's questions of one project into the inbox, where others decide on them. Nothing is watched or
- * looked at while no question waits. An answer counts only if it is about exactly what this process has asked.
+ * read while no question waits. An answer counts only if it is about exactly what this process has asked.
  */
 export class InboxBoard implements Board, Disposable {
   readonly #project: string;

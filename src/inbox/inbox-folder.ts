@@ -25,7 +25,7 @@ const MAX_DECIDED = 500;
 const MAX_DECIDED_BYTES = 128 * 1024 ** 2;
 /** So many more may be there before any is removed. */
 const PRUNE_EVERY = 50;
-/** Entries of the folder that are looked at. */
+/** The most entries of the folder that are read. */
 const MAX_ENTRIES = 10_000;
 /** A draft is there for a moment, unless its process was killed. */
 const DRAFT_MS = 60_000;

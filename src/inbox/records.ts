@@ -28,7 +28,7 @@ export interface QuestionEnd {
   readonly scope: ApprovalScope | null;
   /** For a grant: the directory that was chosen in place of the requested one. */
   readonly directory: string | null;
-  /** Null: nobody; no answer came in time, or nothing waits for it any more. */
+  /** Null: no user, since no answer came in time or the run has ended. */
   readonly by: string | null;
   /** Where it was decided: where it was asked, with `corral approvals`, or by a client of the service. */
   readonly via: Exclude<AskedAt, "board"> | "command" | "service" | null;

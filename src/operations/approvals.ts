@@ -16,7 +16,7 @@ export interface Approval extends PostedQuestion {
   readonly outcome: QuestionEnd["outcome"] | null;
   readonly scope: QuestionEnd["scope"];
   readonly directory: string | null;
-  /** Null: nobody; no answer came in time, or nothing waits for it any more. */
+  /** Null: no user, since no answer came in time or the run has ended. */
   readonly by: string | null;
   readonly via: QuestionEnd["via"];
 }

@@ -11,7 +11,7 @@ import { EXIT } from "../terminal/exit-status.ts";
 import { colorsFor, printJson, printList, say, type Terminal } from "../terminal/terminal.ts";
 
 const DEFAULT_COLUMNS = 80;
-/** How often a question is looked at while a person reads it: another one may answer it. */
+/** How often Corral checks whether another user has answered, while a user reads the question. */
 const LOOK_MS = 500;
 
 interface JsonOption {
@@ -54,10 +54,10 @@ export async function decideVerb(
 ): Promise<number> {
   const stateDir = stateDirFrom(terminal.env);
   const given = rawAnswer === undefined ? null : answerFrom(rawAnswer);
-  // A worker that asks just now would get the answer to a question that nobody has read.
+  // A question that comes just now would get this answer, unread.
   if (asked === LATEST && given !== null && options.digest === undefined)
     throw new UsageError(
-      "`latest` may be another question by now: give its id, or --digest too (see corral approvals show latest)",
+      "a newer question may be `latest` now: give the id, or also --digest (see corral approvals show latest)",
     );
   const approval = await showApproval(stateDir, asked);
   const answer = given ?? (approval.state === "waiting" ? await answered(approval, stateDir, terminal) : "no");

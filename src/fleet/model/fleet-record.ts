@@ -30,7 +30,7 @@ export interface SummaryLine {
   readonly count: number;
 }
 
-/** How quickly a fleet goes on. */
+/** How quickly the items of a fleet end. */
 export interface Pace {
   /** Items that ended per second of late; null if it does not run, or if none ended of late. */
   readonly recentRate: number | null;

@@ -16,7 +16,7 @@ export function outerProcess(): number | null {
       pid = Number(/^PPid:\s*(\d+)$/m.exec(readFileSync(`/proc/${pid}/status`, "latin1"))?.[1] ?? 0);
     }
   } catch {
-    // A process that may not be looked at.
+    // A process that this one may not inspect.
   }
   return null;
 }

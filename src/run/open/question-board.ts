@@ -30,7 +30,7 @@ export function questionBoard(
   });
 }
 
-/** The approver, with its questions in the inbox as well; what it can ask nobody about waits there, if that is wanted. */
+/** The approver, with its questions in the inbox as well; if no user can answer here, a question waits there, if the settings say so. */
 export function sharedApprover(
   approver: Approver,
   board: InboxBoard | null,

@@ -8,7 +8,7 @@ export interface NamedFolder {
 
 /**
  * Replaces folders of the host that the service knows in messages of Corral: they name what failed, and a client has no use for where it
- * is. What workers print is not looked at.
+ * is. What workers print is left as it is.
  */
 export function hidingHostPaths(folders: readonly NamedFolder[]): HidePaths {
   const longestFirst = folders

@@ -19,7 +19,7 @@ export interface Measured {
   readonly declares: (worker: string) => boolean;
 }
 
-/** What is looked at when the metrics are read. Each yields the projects of what there is, once for each. */
+/** What is counted when the metrics are read. Each yields the projects of what there is, once for each. */
 export interface Looked {
   readonly questions: () => readonly string[];
   readonly sessions: () => readonly string[];

@@ -4,7 +4,7 @@ import { Counter, Gauge, type Registry } from "prom-client";
 const LAG_RESOLUTION_MS = 50;
 
 /**
- * Metrics of the process, by the names that clients of Prometheus give them. Each is looked at when it is read, but the lag, which is
+ * Metrics of the process, by the names that clients of Prometheus give them. Each is measured when it is read, except the lag, which is
  * observed until this is disposed: the default metrics of the package have observers that nothing ends.
  */
 export function observeProcess(registry: Registry): Disposable {

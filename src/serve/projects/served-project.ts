@@ -12,7 +12,7 @@ type EmitIn = (
   of: { readonly project: string; readonly declares: (worker: string) => boolean },
 ) => void;
 
-/** A service has nobody of its own to ask. */
+/** A service has no terminal at which a user could answer. */
 const ASKS_IN_THE_INBOX: Approver = {
   decide: async () => unasked("the project answers questions only where they come up (approval.inbox: closed)"),
 };

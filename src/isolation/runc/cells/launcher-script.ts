@@ -2,12 +2,12 @@
  * Mounts an image several times in a mount namespace of its own, and then waits in each place to start runc once: so starting a
  * cell takes no program but runc, and the mounts end with the last process of the cells. `$0` is the gate's binary, whose
  * programs depend on nothing of this machine. In a read-only root file system only mount points are made: in memory they are
- * made faster, and nobody needs to remove them. runc makes them for every user of the cell, so this process's umask is not taken.
+ * made faster, and need not be removed. runc makes them for every user of the cell, so this process's umask is not taken.
  *
  * Each place has three descriptors from 3 on, which become the streams of its runc, and ends without one if its input ends. It
  * holds no descriptor of another place. What is in the background ignores SIGINT; runc undoes that for the cell.
  *
- * The shell waits for runc, since its parent is told how it ended: `PLACE CODE`, and in the log of the place the name of the
+ * The shell waits for runc, since the kernel reports an exit to the parent: `PLACE CODE`, and in the log of the place the name of the
  * signal, if one ended runc itself.
  */
 export const LAUNCHER_SCRIPT = `

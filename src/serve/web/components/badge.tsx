@@ -23,7 +23,7 @@ const TONES: Readonly<Record<string, Tone>> = {
 
 const MARKS: Readonly<Record<Tone, string>> = { good: "✓", bad: "✗", warn: "■", busy: "●", plain: "·" };
 
-/** How something ended, or that it goes on: by word, mark and colour, so that no one of them is needed. */
+/** How something ended, or that it still runs, by word, mark and colour: each is enough alone. */
 export function StatusBadge({ status }: { readonly status: string }) {
   return <Badge tone={toneOf(status)}>{words(status)}</Badge>;
 }

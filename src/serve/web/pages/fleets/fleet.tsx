@@ -106,7 +106,7 @@ function Actions({
   return (
     <div class="actions">
       {isStopped ? (
-        <Button kind="primary" act={() => send("resume", "The fleet goes on.")}>
+        <Button kind="primary" act={() => send("resume", "The fleet continues.")}>
           Resume
         </Button>
       ) : null}

@@ -10,7 +10,7 @@ import { type Filter, useItems } from "./items.ts";
 import type { FleetDetails, Item } from "./shapes.ts";
 
 const ROW_PX = 34;
-/** Until then, typing goes on; only the address of the page waits for it. */
+/** The pause in typing after which the address of the page changes. */
 const SETTLED_MS = 400;
 
 /** The items of a fleet that fit a filter, in the order of the manifest. */
