@@ -14,7 +14,7 @@ import { type Collisions, collisionsIn } from "./items/collisions.ts";
 import { checkPaths, type TemplatePath } from "./items/template-paths.ts";
 import { imageAsk } from "./model/image-ask.ts";
 import type { FleetSpec, ItemRequest } from "./model/item.ts";
-import type { FleetStore, LoadProblem } from "./model/store.ts";
+import type { FencedItem, FleetStore, LoadProblem } from "./model/store.ts";
 import { RunTroubles } from "./run-troubles.ts";
 import { RunningFleet } from "./running-fleet.ts";
 import { ScrubbedPool } from "./scrubbed/scrubbed-pool.ts";
@@ -69,7 +69,7 @@ export async function startFleet(
 
 /** Resumes a fleet that no process runs. Items that ran when its process died are fenced off before they run again. */
 export async function resumeFleet(id: string, env: FleetEnvironment): Promise<OpenedFleet> {
-  const { store, run, onEvent } = env;
+  const { store, onEvent } = env;
   const taken = await store.takeOver(id);
   if (!taken.ok) return { ok: false, reason: taken.reason };
   try {
@@ -78,8 +78,7 @@ export async function resumeFleet(id: string, env: FleetEnvironment): Promise<Op
       await store.pause(id, "the worker is no longer allowed to run");
       return allowed;
     }
-    await fenceOff(run);
-    for (const item of taken.running) await store.fenced(id, item);
+    await fenceOff(id, taken.running, env);
     const { counts, spec } = taken.fleet;
     onEvent({ type: "loaded", fleet: id, items: counts.total, done: counts.done });
     return await opened(id, spec, allowed, env);
@@ -94,14 +93,13 @@ export async function resumeFleet(id: string, env: FleetEnvironment): Promise<Op
  * its new attempt ends. The worker is that of now.
  */
 export async function retryFleet(id: string, spec: FleetSpec, env: FleetEnvironment): Promise<OpenedFleet> {
-  const { store, run, onEvent } = env;
+  const { store, onEvent } = env;
   const allowed = await permitted(spec, env);
   if (!("job" in allowed)) return allowed;
   const taken = await store.takeOverToRetry(id);
   if (!taken.ok) return { ok: false, reason: taken.reason };
   try {
-    if (taken.running.length > 0) await fenceOff(run);
-    for (const item of taken.running) await store.fenced(id, item);
+    if (taken.running.length > 0) await fenceOff(id, taken.running, env);
     await store.retryFailed(id);
     const { total, done } = await (await store.queue(id)).counts();
     onEvent({ type: "loaded", fleet: id, items: total, done });
@@ -112,11 +110,22 @@ export async function retryFleet(id: string, spec: FleetSpec, env: FleetEnvironm
   }
 }
 
-/** No cell of a dead process may still work on an item when the next attempt starts. */
-async function fenceOff({ driver }: RunEnvironment): Promise<void> {
+/**
+ * No cell of a dead process may still work on an item when the next attempt starts, and nothing of the attempt that does not count may
+ * wait for a person.
+ */
+async function fenceOff(
+  id: string,
+  running: readonly FencedItem[],
+  { run: { driver, changesets }, store }: FleetEnvironment,
+): Promise<void> {
   await driver.reap();
   const left = (await driver.list()).filter(({ ownerAlive }) => !ownerAlive);
   if (left.length > 0) throw new EngineTrouble(`${left.length} cells of a dead process could not be removed`);
+  for (const item of running) {
+    await changesets.withdraw(item.run);
+    await store.fenced(id, item);
+  }
 }
 
 interface Allowed {

@@ -71,7 +71,7 @@ export async function openFleetProject(spec: ProjectSpec, options: OpenFixtureOp
   };
 }
 
-async function* requests(items: readonly Partial<ItemRequest>[]): AsyncGenerator<ItemRequest> {
+export async function* requests(items: readonly Partial<ItemRequest>[]): AsyncGenerator<ItemRequest> {
   for (const [index, item] of items.entries())
     yield { index, key: String(index), place: `item ${index}`, attachments: [], ...item };
 }

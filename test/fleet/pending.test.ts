@@ -7,8 +7,9 @@ import { Changesets } from "../../src/operations/changesets.ts";
 import { removeFleets, showFleet } from "../../src/operations/fleets.ts";
 import { pendingItems } from "../../src/operations/pending-items.ts";
 import { runFleet } from "../../src/operations/run-fleet.ts";
+import { lockOwner } from "../../src/state/owner.ts";
 import { sh } from "../run/project-fixture.ts";
-import { type FleetFixture, openFleetProject } from "./fleet-fixture.ts";
+import { type FleetFixture, openFleetProject, requests, SPEC } from "./fleet-fixture.ts";
 
 /** Its input is what it writes in a folder of its own; `pipe` also leaves what is always refused, `fail` fails. */
 const SCRIPT = `read -r json; it=$(echo "$json" | tr -d '"'); mkdir -p /out/"$it"; echo "$it" > /out/"$it"/f; echo printed
@@ -51,6 +52,22 @@ describe("a fleet whose items' changes wait for consent", () => {
     const alone = await f.map({}, items("b"));
     const retried = runFleet(f.project.corral, { kind: "retry", fleet: alone.summary.fleet });
     await expect(retried.next()).rejects.toMatchObject({ code: "FLEET_REFUSED", message: /no failed items/ });
+  });
+
+  it("leaves no changes of an attempt whose process died: the item runs again, and its new changes wait", async () => {
+    await using f = await project();
+    const { results } = await f.map({}, items("a"));
+    const run = results.get("a")?.run ?? "";
+    // A fleet whose process died after that run, before its result was recorded.
+    const id = await f.journal.create(SPEC);
+    await f.journal.load(id, requests(items("a")), { collisionsIn: async () => null });
+    await (await f.journal.queue(id)).claim(1, () => ({ run, cell: null }));
+    const resumed = await f.resume(id);
+    const again = resumed.results.get("a")?.run;
+    expect(resumed.summary).toMatchObject({ byStatus: { pending: 1 } });
+    expect(again).not.toBe(run);
+    const kept = await new ChangesetStore(f.project.stateDir, lockOwner()).list();
+    expect(kept.map((one) => one.id)).toEqual([again]);
   });
 
   it("runs again in a later fleet: what waits is no cached success", async () => {

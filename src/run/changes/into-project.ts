@@ -1,9 +1,9 @@
-import { type AuditRecord, changesApplied, changesApplying } from "../../audit/records.ts";
+import { type AuditRecord, changesApplied, changesApplying, changesDiscarded } from "../../audit/records.ts";
 import { type AuditTrail, AuditTrailError } from "../../audit/trail.ts";
 import { only } from "../../changes/model/changeset.ts";
 import { ChangesetStore } from "../../changes/store/changeset-store.ts";
 import { lockOwner } from "../../state/owner.ts";
-import type { Changesets, Outcome } from "../model/reported.ts";
+import type { KeptChangesets, Outcome } from "../model/reported.ts";
 
 /** The store of a state directory, as this process works on it. */
 export function changesetStore(stateDir: string): ChangesetStore {
@@ -11,7 +11,7 @@ export function changesetStore(stateDir: string): ChangesetStore {
 }
 
 /** The changes of root runs: applied from the store, and written down before and after. */
-export function intoProject(store: ChangesetStore, audit: AuditTrail): Changesets {
+export function intoProject(store: ChangesetStore, audit: AuditTrail): KeptChangesets {
   return {
     keep: async (changeset, state, reason) => await store.keep(changeset, state, reason),
     async apply(changeset, indexes) {
@@ -26,6 +26,12 @@ export function intoProject(store: ChangesetStore, audit: AuditTrail): Changeset
       const done = outcomes.map(({ change: { path, kind }, outcome }) => ({ path, kind, outcome }));
       await isWritten(audit, changesApplied(changeset, done));
       return outcomes;
+    },
+    async withdraw(id) {
+      const kept = await store.load(id);
+      if (!kept.ok || !(await store.discard(id)).ok) return;
+      // It is gone. If this record fails, those of the next attempt fail too, and that is reported.
+      await isWritten(audit, changesDiscarded(kept.changeset, only(kept.changeset, kept.waiting).changes));
     },
   };
 }
@@ -43,7 +49,8 @@ async function isWritten(audit: AuditTrail, record: AuditRecord): Promise<boolea
 }
 
 /** For a project in which nothing runs. */
-export const noChangesets: Changesets = {
+export const noChangesets: KeptChangesets = {
   keep: async () => {},
   apply: async () => [],
+  withdraw: async () => {},
 };

@@ -12,7 +12,7 @@ import type { SecretOf } from "../../secrets/named-secrets.ts";
 import type { Emit } from "./events.ts";
 import type { Grants } from "./grant.ts";
 import type { History } from "./history.ts";
-import type { Changesets } from "./reported.ts";
+import type { KeptChangesets } from "./reported.ts";
 import type { SchemaChecks } from "./schema-check.ts";
 import type { WorkerImages } from "./worker-images.ts";
 
@@ -76,7 +76,7 @@ export interface Kept {
 /** Where what runs produce goes to in the end. */
 export interface Destinations {
   /** The changes of root runs are applied from there, and wait there. */
-  readonly changesets: Changesets;
+  readonly changesets: KeptChangesets;
   /** Absent if the project declares no repositories: no worker may use any then. */
   readonly git?: Repositories;
 }

@@ -68,3 +68,12 @@ export interface Changesets {
   /** Applies the changes of these indexes; what cannot be is kept. In the order of the changeset, one outcome for each index. */
   apply(changeset: Changeset, indexes: ReadonlySet<number>): Promise<Outcome[]>;
 }
+
+/** Where the changes of root runs wait. */
+export interface KeptChangesets extends Changesets {
+  /**
+   * Removes what waits of a run that does not count, because its process died and it is done again. What was applied stays. Does
+   * nothing if none waits, if another process works on it, or if its record cannot be read.
+   */
+  withdraw(id: string): Promise<void>;
+}
