@@ -49,6 +49,16 @@ export interface ItemTemplate {
 /** How cells serve items. `fresh`: one item for each cell; `scrubbed`: a cell runs many items, one after another. */
 export type Reuse = "fresh" | "scrubbed";
 
+/** Which machines may run items of a fleet. */
+export interface MachineNeeds {
+  /** Labels that a machine must have. */
+  readonly needs: readonly string[];
+  /** Items of fleets with a higher one are claimed first. From -100 to 100; usually 0. */
+  readonly priority: number;
+  /** Its share beside other fleets of the same priority. From 1 to 100; usually 1. */
+  readonly weight: number;
+}
+
 /** The declaration of a fleet. Plain JSON, kept in the journal so that the fleet can be resumed. */
 export interface FleetSpec {
   readonly version: 1;
@@ -66,6 +76,8 @@ export interface FleetSpec {
   readonly cache: boolean;
   /** The source of the items, for people: `--over inbox/*.pdf`. */
   readonly source: string;
+  /** Which machines may run its items; null or absent: only the process that owns it does. */
+  readonly machines?: MachineNeeds | null;
 }
 
 /**

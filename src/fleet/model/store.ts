@@ -3,6 +3,7 @@ import type { FleetRecord, FleetState, Pace, SummaryLine } from "./fleet-record.
 import type { FleetSpec, ItemRequest, ItemResult } from "./item.ts";
 import type { ClaimedItem, FleetQueue, Taken } from "./queue.ts";
 import type { ItemFilter, ItemLog, ListedItem, PendingItem, Reviewed, StoredItem } from "./stored-item.ts";
+import type { WorkStore } from "./work.ts";
 
 /**
  * The fleets of one project with their items and results, shared by all processes. Every implementation promises, and
@@ -16,6 +17,9 @@ import type { ItemFilter, ItemLog, ListedItem, PendingItem, Reviewed, StoredItem
  * Lists are read in pages: each page shows the fleet as it is then, and few items are in memory.
  */
 export interface FleetStore extends AsyncDisposable {
+  /** How machines take part in its fleets; null: they cannot. */
+  readonly work: WorkStore | null;
+
   /** Creates a fleet of this process without items, in the state `loading`, and returns its id. */
   create(spec: FleetSpec): Promise<string>;
   /** Loads the items of a new fleet. Afterwards it is `running`, or it was removed. */

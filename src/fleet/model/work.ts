@@ -1,0 +1,143 @@
+import type { ItemResult, MachineNeeds } from "./item.ts";
+import type { ClaimedItem, NewAttempt, Settlement, Taken } from "./queue.ts";
+
+/**
+ * How processes on many machines share the items of fleets. A _coordinator_ owns a fleet: it has the project, decides and
+ * applies. A _machine_ runs items of fleets that others own, and delivers what its attempts brought. Only a store that machines
+ * can reach has it. All times are the store's own: no clock of a machine counts.
+ */
+export interface WorkStore {
+  /** Registers this process as a machine. Its lease is renewed until the membership is disposed. */
+  join(machine: NewMachine): Promise<Membership>;
+  /** The machines whose leases have not ended, in the order of their names. */
+  machines(): Promise<Machine[]>;
+
+  /**
+   * From now on machines may take items of this fleet, which this process owns, if they agree with it. Its spec has `machines`.
+   * It may be called again, with another agreement. False if this process does not own the fleet.
+   */
+  offer(fleet: string, agreement: Agreement): Promise<boolean>;
+  /**
+   * What machines delivered for this fleet and nothing was recorded of yet, the oldest first. Each is told until its attempt is
+   * begun, settled or queued again by {@link FleetQueue}.
+   */
+  deliveries(fleet: string, limit: number): Promise<readonly Delivered[]>;
+  /** Queues the items again whose machine's lease has ended. Returns their number. Only of a fleet that this process owns. */
+  reclaim(fleet: string): Promise<number>;
+
+  /** Resolves if something may have changed, after `ms`, or when the signal is aborted. It never rejects. */
+  wake(ms: number, signal: AbortSignal): Promise<void>;
+}
+
+/** A process that joined the machines. Disposing gives its items back, and leaves. */
+export interface Membership extends AsyncDisposable {
+  /** Not to be shown: who knows it can speak for this machine. */
+  readonly id: string;
+  /**
+   * Aborted if its lease could not be renewed for so long that others may soon take its items: everything that it runs must stop.
+   * Nothing that it says counts any more.
+   */
+  readonly lost: AbortSignal;
+  /** The running fleets whose labels this machine has, the most urgent first. */
+  offers(): Promise<readonly Offer[]>;
+  /** Says why this machine takes no items of a fleet; null: it takes some. For people. */
+  stands(fleet: string, why: string | null): Promise<void>;
+  /**
+   * Claims up to `count` items of these fleets, at most {@link MAX_CLAIM}: by priority, then of the fleet that runs fewest for its
+   * weight, then of the oldest. Fleets whose labels it does not have give none.
+   */
+  claim(fleets: readonly string[], count: number, newAttempt: () => NewAttempt): Promise<readonly ClaimedWork[]>;
+  /** Brings what an attempt made. All of its blobs must be stored before. */
+  deliver(fleet: string, index: number, attempt: number, delivery: Delivery): Promise<Taken>;
+  /** Gives up an attempt: the item can be claimed again, by any process, after `afterMs`. */
+  giveBack(fleet: string, index: number, attempt: number, afterMs: number): Promise<Taken>;
+  /** The attempts of this machine that should end, and why. */
+  withdrawn(): Promise<readonly Withdrawn[]>;
+}
+
+export interface NewMachine {
+  /** For people; need not be unique. */
+  readonly name: string;
+  readonly labels: readonly string[];
+  /** Items that it runs at the same time. */
+  readonly slots: number;
+  /** Of Corral. */
+  readonly version: string;
+}
+
+export interface Machine extends NewMachine {
+  /** ISO 8601, UTC. */
+  readonly joinedAt: string;
+  /** When its lease was last renewed. */
+  readonly seenAt: string;
+  /** Items that it runs now. */
+  readonly running: number;
+  /** Items that it delivered per second in the last minute; null if none. */
+  readonly recentRate: number | null;
+  readonly fleets: readonly MachineFleet[];
+}
+
+/** What a machine does for one fleet. */
+export interface MachineFleet {
+  readonly fleet: string;
+  readonly running: number;
+  /** Why it takes no items of it; null: it does. */
+  readonly why: string | null;
+}
+
+/** What must be the same on a machine before it may run items of a fleet. */
+export interface Agreement {
+  /** SHA-256, in hexadecimal, of everything that the declarations say of the fleet. */
+  readonly declarations: string;
+  /** The ids of images, by their names. */
+  readonly images: Readonly<Record<string, string>>;
+  /** The digests of the manifests of directories, by the virtual paths of their mounts. */
+  readonly trees: Readonly<Record<string, string>>;
+}
+
+/** A fleet of which a machine may take items. */
+export interface Offer extends MachineNeeds {
+  readonly fleet: string;
+  /** The key of the coordinator's project: SHA-256, in hexadecimal. */
+  readonly project: string;
+  /** The fleet's spec as JSON, as its coordinator wrote it: to be checked like any input. */
+  readonly spec: unknown;
+  readonly agreement: Agreement;
+  /** Whether items wait. */
+  readonly hasMore: boolean;
+}
+
+export interface ClaimedWork extends ClaimedItem {
+  readonly fleet: string;
+}
+
+/** What an attempt on a machine brought. */
+export interface Delivery {
+  /** As far as the machine knows it: its changes are not applied, and are no part of it. */
+  readonly result: ItemResult;
+  readonly streams: Settlement["streams"];
+  /** The digest of the blob that lists its changes; null: it has none. */
+  readonly changeset: string | null;
+  /** What else the coordinator records of the run, as JSON of at most 64 KiB. */
+  readonly more: unknown;
+}
+
+/** A delivery that its coordinator has to judge. Everything in it is a machine's word. */
+export interface Delivered extends Delivery {
+  readonly index: number;
+  readonly key: string;
+  readonly attempt: number;
+  /** Attempts before the item was last retried in place. */
+  readonly earlier: number;
+  readonly run: string;
+  /** The name of the machine. */
+  readonly machine: string;
+}
+
+export interface Withdrawn {
+  readonly fleet: string;
+  readonly index: number;
+  readonly attempt: number;
+  /** `cancelled`: the fleet was; `fenced`: another attempt counts; `drained`: its coordinator starts no further item. */
+  readonly why: "cancelled" | "fenced" | "drained";
+}
