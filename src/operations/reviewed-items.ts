@@ -34,12 +34,13 @@ async function recordSome(ended: readonly Ended[], changesets: ChangesetStore, s
     items.push({ fleet: id, item, run: state.run, counts: finalCounts(state) });
     byProject.set(state.project, items);
   }
+  const unsettled = new Set<string>();
   for (const [project, items] of byProject) {
     await using store = await openFleetStore(stateDir, project);
-    await store.reviewed(items);
+    for (const { run } of await store.reviewed(items)) unsettled.add(run);
   }
   // Only now: until then this is the only place that knows what was decided.
-  for (const { id } of ended) await changesets.ended.forget(id);
+  for (const { id, state } of ended) if (!unsettled.has(state.run)) await changesets.ended.forget(id);
 }
 
 /** What waited and was not applied is discarded. */

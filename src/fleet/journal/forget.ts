@@ -23,7 +23,7 @@ async function forget(db: Database, name: string, which: string): Promise<boolea
   await inChunks(db, () => {
     const some = "SELECT id FROM items WHERE fleet = ? LIMIT 5000";
     db.run(`DELETE FROM requests WHERE item IN (${some})`, fleet.id);
-    for (const table of ["results", "streams", "attempts"])
+    for (const table of ["results", "streams", "attempts", "intents"])
       db.run(`DELETE FROM ${table} WHERE item IN (${some})`, fleet.id);
     return db.run(`DELETE FROM items WHERE id IN (${some})`, fleet.id);
   });

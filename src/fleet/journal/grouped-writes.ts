@@ -3,6 +3,7 @@ import type { Database } from "./database.ts";
 
 interface Waiting {
   readonly write: () => void;
+  readonly isDurable: boolean;
   readonly committed: () => void;
   readonly failed: (error: unknown) => void;
 }
@@ -21,8 +22,11 @@ export class GroupedWrites {
     this.#db = db;
   }
 
-  /** Settles when the write is committed. `write` must not wait and may be called twice: an error rolls back its group. */
-  add<T>(write: () => T): Promise<T> {
+  /**
+   * Settles when the write is committed. `write` must not wait and may be called twice: an error rolls back its group. `isDurable`:
+   * it also survives a power failure, with all before it.
+   */
+  add<T>(write: () => T, isDurable = false): Promise<T> {
     const { promise, resolve, reject } = Promise.withResolvers<T>();
     if (this.#isClosed) {
       reject(new Error("the journal of fleets is closed"));
@@ -33,6 +37,7 @@ export class GroupedWrites {
       write: () => {
         value = write();
       },
+      isDurable,
       committed: () => resolve(value),
       failed: reject,
     });
@@ -59,10 +64,12 @@ export class GroupedWrites {
 
   /** Null if the group was committed and its promises were resolved. */
   #commit(group: readonly Waiting[]): { readonly error: unknown } | null {
+    const writeAll = (): void => {
+      for (const { write } of group) write();
+    };
     try {
-      this.#db.transaction(() => {
-        for (const { write } of group) write();
-      });
+      if (group.some(({ isDurable }) => isDurable)) this.#db.durably(writeAll);
+      else this.#db.transaction(writeAll);
     } catch (error) {
       return { error };
     }

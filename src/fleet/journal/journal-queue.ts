@@ -6,6 +6,7 @@ import {
   type Claim,
   type ClaimedItem,
   type FleetQueue,
+  type Intent,
   type ItemCounts,
   LONGEST_DELAY_MS,
   MAX_CLAIM,
@@ -37,6 +38,8 @@ interface JournalQueueOptions {
 export class JournalQueue implements FleetQueue {
   readonly #options: JournalQueueOptions;
   readonly #streams: StreamStore;
+  /** Items whose streams were recorded with their intents. */
+  readonly #printed = new Set<number>();
 
   constructor(options: JournalQueueOptions) {
     this.#options = options;
@@ -54,6 +57,24 @@ export class JournalQueue implements FleetQueue {
     });
   }
 
+  async begin(index: number, attempt: number, { result, cacheKey, streams }: Intent): Promise<Taken> {
+    const { db, writes, fleet } = this.#options;
+    const { json, isWhole } = boundedResult(result);
+    const [stdout, stderr] =
+      streams === null ? NOTHING : this.#streams.encoded(streams, isWhole ? result.output : null);
+    const begin = (): Taken => {
+      const begun = db.run(
+        `INSERT OR REPLACE INTO intents (item, json, cache_key, printed, stdout, stderr)
+         SELECT id, ?, ?, ?, ?, ? FROM items WHERE fleet = ? AND position = ? AND state = 'running' AND attempt = ?`,
+        ...[json, isWhole ? cacheKey : null, streams === null ? 0 : 1, stdout, stderr, fleet, index, attempt],
+      );
+      return begun === 1 ? { ok: true } : this.#fencedOff(index, attempt);
+    };
+    const taken = await writes.add(begin, true);
+    if (taken.ok && streams !== null) this.#printed.add(index);
+    return taken;
+  }
+
   async settle(index: number, attempt: number, { result, cacheKey, streams }: Settlement): Promise<Taken> {
     const { db, writes, fleet } = this.#options;
     const failed = isFailure(result.status) ? 1 : 0;
@@ -63,7 +84,9 @@ export class JournalQueue implements FleetQueue {
     // A cached result must be the same as a run's result, so a cut one is not used.
     const foundBy = isWhole ? cacheKey : null;
     const cause = causeOf(result);
-    const printed = streams === null ? NOTHING : this.#streams.encoded(streams, isWhole ? result.output : null);
+    const isPrinted = this.#printed.delete(index);
+    const printed =
+      streams === null || isPrinted ? NOTHING : this.#streams.encoded(streams, isWhole ? result.output : null);
     return await writes.add(() => {
       const item = db.get<{ id: number; earlier: number }>(
         `UPDATE items SET state = 'done', status = ?, code = ?, failed = ?, ended_at = ?, duration_ms = ?, cache_key = ?,
@@ -74,7 +97,9 @@ export class JournalQueue implements FleetQueue {
       );
       if (item === undefined) return this.#fencedOff(index, attempt);
       db.run("INSERT OR REPLACE INTO results (item, json) VALUES (?, ?)", item.id, json);
-      this.#streams.keep(item.id, printed, item.earlier === 0);
+      const begun = db.get<Begun>("DELETE FROM intents WHERE item = ? RETURNING printed, stdout, stderr", item.id);
+      const streamed = begun?.printed === 1 ? ([begun.stdout, begun.stderr] as const) : printed;
+      this.#streams.keep(item.id, streamed, item.earlier === 0);
       this.#tally(result.status, code, failed, 1);
       return { ok: true };
     });
@@ -85,7 +110,8 @@ export class JournalQueue implements FleetQueue {
     return await writes.add(() => {
       const changed = db.run(
         `UPDATE items SET state = 'queued', not_before = ?, run = NULL, cell = NULL, owner = NULL
-         WHERE fleet = ? AND position = ? AND state = 'running' AND attempt = ?`,
+         WHERE fleet = ? AND position = ? AND state = 'running' AND attempt = ?
+           AND NOT EXISTS (SELECT 1 FROM intents WHERE item = items.id)`,
         ...[Math.max(Math.ceil(notBeforeMs), AT_ONCE), fleet, index, attempt],
       );
       return changed === 1 ? { ok: true } : this.#fencedOff(index, attempt);
@@ -201,6 +227,8 @@ export class JournalQueue implements FleetQueue {
       ...[fleet, index],
     );
     if (item === undefined) throw new Error(`the fleet has no item ${index}`);
+    if (item.state === "running" && item.attempt === attempt)
+      return { ok: false, code: "fenced", reason: `attempt ${attempt} of item ${index} has begun to change files` };
     const instead = item.state === "queued" ? "the item waits for a retry" : `attempt ${item.attempt} is ${item.state}`;
     return { ok: false, code: "fenced", reason: `attempt ${attempt} of item ${index} no longer counts: ${instead}` };
   }
@@ -215,6 +243,12 @@ export class JournalQueue implements FleetQueue {
 
 /** A run that did not print. */
 const NOTHING = [null, null] as const;
+
+interface Begun {
+  readonly printed: number;
+  readonly stdout: Uint8Array | null;
+  readonly stderr: Uint8Array | null;
+}
 
 interface Due {
   readonly id: number;

@@ -186,9 +186,9 @@ export class FleetJournal implements FleetStore {
     }
   }
 
-  async reviewed(items: readonly Reviewed[]): Promise<void> {
+  async reviewed(items: readonly Reviewed[]): Promise<readonly Reviewed[]> {
     this.#writes.flush();
-    recordReviewed(this.#db, items);
+    return recordReviewed(this.#db, items);
   }
 
   async summary(fleet: string): Promise<SummaryLine[]> {

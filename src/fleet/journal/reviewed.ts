@@ -4,12 +4,22 @@ import type { Database } from "./database.ts";
 
 /**
  * Records the decisions on items, all at once and on disk when it returns. An item that is no longer pending stays as it is, so
- * the same may be recorded twice.
+ * the same may be recorded twice. Returns those whose run is not settled yet.
  */
-export function recordReviewed(db: Database, reviewed: readonly Reviewed[]): void {
-  db.durably(() => {
+export function recordReviewed(db: Database, reviewed: readonly Reviewed[]): readonly Reviewed[] {
+  return db.durably(() => {
     for (const one of reviewed) record(db, one);
+    return reviewed.filter((one) => isUnsettled(db, one));
   });
+}
+
+function isUnsettled(db: Database, { fleet, item, run }: Reviewed): boolean {
+  const row = db.get(
+    `SELECT 1 FROM items JOIN fleets ON fleets.id = items.fleet
+     WHERE fleets.name = ? AND position = ? AND run = ? AND items.state = 'running'`,
+    ...[fleet, item, run],
+  );
+  return row !== undefined;
 }
 
 /** The first pending items after an index, in the order of the manifest. */

@@ -70,6 +70,15 @@ const MIGRATIONS: readonly string[] = [
      json TEXT NOT NULL,
      PRIMARY KEY (item, attempt)
    ) STRICT, WITHOUT ROWID;`,
+  // An item that is `running` and has a row here has begun to change files, and never runs again. `printed`: it has streams.
+  `CREATE TABLE intents (
+     item INTEGER PRIMARY KEY,
+     json TEXT NOT NULL,
+     cache_key TEXT,
+     printed INTEGER NOT NULL,
+     stdout BLOB,
+     stderr BLOB
+   ) STRICT;`,
 ];
 
 /** @throws JournalError if a newer Corral wrote the journal. */

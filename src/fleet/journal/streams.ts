@@ -40,7 +40,7 @@ export class StreamStore {
   }
 
   /** In place of what an earlier attempt printed. */
-  keep(item: number, [stdout, stderr]: readonly [Buffer | null, Buffer | null], isFirst: boolean): void {
+  keep(item: number, [stdout, stderr]: readonly [Uint8Array | null, Uint8Array | null], isFirst: boolean): void {
     if (stdout === null && stderr === null) {
       if (!isFirst) this.#db.run("DELETE FROM streams WHERE item = ?", item);
     } else this.#db.run("INSERT OR REPLACE INTO streams (item, stdout, stderr) VALUES (?, ?, ?)", item, stdout, stderr);

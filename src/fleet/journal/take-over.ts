@@ -1,6 +1,8 @@
-import type { FencedItem, TakenOver } from "../model/store.ts";
+import type { ItemResult } from "../model/item.ts";
+import type { ApplyingItem, FencedItem, TakenOver } from "../model/store.ts";
 import type { Database } from "./database.ts";
 import { type FleetRow, fleetRow, recordOf, rowOf } from "./fleets.ts";
+import { streamsFrom } from "./streams.ts";
 
 type Code = Extract<TakenOver, { ok: false }>["code"];
 
@@ -34,10 +36,36 @@ export function takeOverFleet(
     // At most as many as the dead owner ran at once.
     const running = db.all<FencedItem>(
       `SELECT position AS "index", key, attempt, run, cell, owner FROM items
-       WHERE fleet = ? AND state = 'running' ORDER BY position`,
+       WHERE fleet = ? AND state = 'running' AND NOT EXISTS (SELECT 1 FROM intents WHERE item = items.id)
+       ORDER BY position`,
       fleet.id,
     );
-    return { ok: true, fleet: recordOf(db, rowOf(db, name)), running };
+    return { ok: true, fleet: recordOf(db, rowOf(db, name)), running, applying: applyingIn(db, fleet.id) };
+  });
+}
+
+interface ApplyingRow extends Omit<ApplyingItem, "intent"> {
+  readonly json: string;
+  readonly cacheKey: string | null;
+  readonly printed: number;
+  readonly stdout: Uint8Array | null;
+  readonly stderr: Uint8Array | null;
+  readonly fields: string | null;
+}
+
+function applyingIn(db: Database, fleet: number): ApplyingItem[] {
+  const rows = db.all<ApplyingRow>(
+    `SELECT position AS "index", key, attempt, run, intents.json, intents.cache_key AS cacheKey, printed, stdout, stderr,
+            requests.json ->> '$.fields' AS fields
+     FROM items JOIN intents ON intents.item = items.id LEFT JOIN requests ON requests.item = items.id
+     WHERE fleet = ? AND state = 'running' ORDER BY position`,
+    fleet,
+  );
+  return rows.map(({ json, cacheKey, printed, fields, stdout, stderr, ...item }) => {
+    const kept = JSON.parse(json) as Omit<ItemResult, "fields">;
+    const result: ItemResult = { ...kept, fields: JSON.parse(fields ?? "{}") as ItemResult["fields"] };
+    const streams = printed === 1 ? streamsFrom({ stdout, stderr }, result.output) : null;
+    return { ...item, intent: { result, cacheKey, streams } };
   });
 }
 

@@ -8,7 +8,8 @@ export const LONGEST_DELAY_MS = 30_000;
  * that many machines share must keep the same promises:
  *
  * - an item has one claimer at a time, and each claim is a new attempt;
- * - an attempt that was given up is fenced off: a later result of it is refused;
+ * - an attempt that was given up is fenced off: a later result of it is refused, and it can begin no effect;
+ * - an attempt that began its effect is never given up: what it began is finished, so the item does not run again;
  * - the effect of a settled promise survives the end of this process.
  *
  * New items come first, in the order of the manifest; then retries, the longest due first.
@@ -19,9 +20,15 @@ export interface FleetQueue {
    * `running`, or if no waiting item is due.
    */
   claim(count: number, newAttempt: () => NewAttempt): Promise<Claim>;
+  /**
+   * Called before the first effect of an attempt outside of its sandbox. If it is refused, nothing may be changed. On disk when it
+   * settles: from then on the item does not run again, and after a crash the next owner of the fleet finishes what was begun. A
+   * second call of the same attempt replaces the intent.
+   */
+  begin(index: number, attempt: number, intent: Intent): Promise<Taken>;
   /** Records the final result of an attempt. */
   settle(index: number, attempt: number, settlement: Settlement): Promise<Taken>;
-  /** Gives up an attempt: the item can be claimed again, not before `notBeforeMs` (since 1970). */
+  /** Gives up an attempt: the item can be claimed again, not before `notBeforeMs` (since 1970). Refused after {@link begin}. */
   requeue(index: number, attempt: number, notBeforeMs: number): Promise<Taken>;
   counts(): Promise<ItemCounts>;
   /**
@@ -65,12 +72,16 @@ export interface Settlement {
   readonly streams: { readonly stdout: string; readonly stderr: string } | null;
 }
 
+/** The settlement of an attempt as it will be if all that it is about to change can be changed. */
+export type Intent = Settlement;
+
 /** Whether the attempt still counted. If not, nothing of it was recorded. */
 export type Taken = { readonly ok: true } | { readonly ok: false; readonly code: "fenced"; readonly reason: string };
 
 export interface ItemCounts {
   readonly total: number;
   readonly queued: number;
+  /** Including those whose effects have begun. */
   readonly running: number;
   readonly done: number;
   /** Done items that neither succeeded nor were cached or cancelled. */

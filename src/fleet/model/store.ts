@@ -1,7 +1,7 @@
 import type { FailureGroup } from "./cause.ts";
 import type { FleetRecord, FleetState, Pace, SummaryLine } from "./fleet-record.ts";
 import type { FleetSpec, ItemRequest, ItemResult } from "./item.ts";
-import type { ClaimedItem, FleetQueue, Taken } from "./queue.ts";
+import type { ClaimedItem, FleetQueue, Intent, Taken } from "./queue.ts";
 import type { ItemFilter, ItemLog, ListedItem, PendingItem, Reviewed, StoredItem } from "./stored-item.ts";
 import type { WorkStore } from "./work.ts";
 
@@ -70,8 +70,11 @@ export interface FleetStore extends AsyncDisposable {
   failed(fleet: string): AsyncGenerator<ItemRequest, void, undefined>;
   /** The items whose changes wait, in the order of the manifest. Others may be decided on between two of them. */
   pending(fleet: string): AsyncGenerator<PendingItem, void, undefined>;
-  /** Records what a person decided on pending items. An item that is no longer pending stays as it is. */
-  reviewed(items: readonly Reviewed[]): Promise<void>;
+  /**
+   * Records what a person decided on pending items. An item that is no longer pending stays as it is. Returns those whose run
+   * has not been settled yet: they have to be recorded again afterwards.
+   */
+  reviewed(items: readonly Reviewed[]): Promise<readonly Reviewed[]>;
 
   /** The most frequent first. */
   summary(fleet: string): Promise<SummaryLine[]>;
@@ -126,12 +129,22 @@ export interface FencedItem extends Pick<ItemRequest, "index" | "key">, Omit<Cla
   readonly owner: string;
 }
 
+/** An item whose effect had begun when its owner died. It does not run again: the effect is finished, and the item is settled. */
+export interface ApplyingItem extends Pick<ItemRequest, "index" | "key">, Pick<ClaimedItem, "attempt" | "run"> {
+  readonly intent: Intent;
+}
+
 /**
  * `running` can be claimed again after their containers are removed and `fenced` was called for each. `owner`: the process
  * that runs the fleet.
  */
 export type TakenOver =
-  | { readonly ok: true; readonly fleet: FleetRecord; readonly running: readonly FencedItem[] }
+  | {
+      readonly ok: true;
+      readonly fleet: FleetRecord;
+      readonly running: readonly FencedItem[];
+      readonly applying: readonly ApplyingItem[];
+    }
   | {
       readonly ok: false;
       readonly code: "unknown" | "owned" | "never_loaded" | "over" | "cancelled";

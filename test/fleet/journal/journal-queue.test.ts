@@ -152,6 +152,7 @@ it("looks at no more rows for an item however many there are", async () => {
   using prepare = vi.spyOn(DatabaseSync.prototype, "prepare");
   await claimed(queue, 2);
   await queue.requeue(0, 1, 0);
+  await queue.begin(1, 1, settlementOf(1));
   await queue.settle(1, 1, settlementOf(1));
   await queue.settle(1, 1, settlementOf(1));
   await queue.counts();

@@ -6,6 +6,8 @@ interface ModelItem {
   /** 0: never given up. */
   notBefore: number;
   status: string | null;
+  /** Its effect has begun: it is not given up. */
+  begun: boolean;
 }
 
 /** What a queue promises, in the plainest way: an array that is looked through from its beginning. */
@@ -14,7 +16,13 @@ export class QueueModel {
   fleet: Claim["fleet"] = "running";
 
   constructor(count: number) {
-    this.items = Array.from({ length: count }, () => ({ state: "queued", attempt: 0, notBefore: 0, status: null }));
+    this.items = Array.from({ length: count }, () => ({
+      state: "queued",
+      attempt: 0,
+      notBefore: 0,
+      status: null,
+      begun: false,
+    }));
   }
 
   claim(count: number, now: number): { claimed: [index: number, attempt: number][]; next: number | null } {
@@ -28,11 +36,16 @@ export class QueueModel {
     return { claimed: due.map(([index, { attempt }]) => [index, attempt]), next: later[0]?.[1].notBefore ?? null };
   }
 
+  begin(index: number, attempt: number): boolean {
+    return this.#leave(index, attempt, { begun: true });
+  }
+
   settle(index: number, attempt: number, status: string): boolean {
-    return this.#leave(index, attempt, { state: "done", status });
+    return this.#leave(index, attempt, { state: "done", status, begun: false });
   }
 
   requeue(index: number, attempt: number, notBefore: number): boolean {
+    if (this.items[index]?.begun) return false;
     return this.#leave(index, attempt, { state: "queued", notBefore: Math.max(notBefore, 1) });
   }
 

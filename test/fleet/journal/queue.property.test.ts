@@ -17,6 +17,7 @@ const step = fc.oneof(
       status: fc.constantFrom("succeeded", "failed", "lost", "cached", "pending"),
     }),
   },
+  { weight: 3, arbitrary: fc.record({ do: fc.constant("begin" as const), index, attempt }) },
   { weight: 5, arbitrary: fc.record({ do: fc.constant("requeue" as const), index, attempt, wait: fc.nat(50) }) },
   { weight: 3, arbitrary: fc.record({ do: fc.constant("wait" as const), ms: fc.nat(40) }) },
   { weight: 2, arbitrary: fc.record({ do: fc.constant("die" as const), fence: fc.boolean() }) },
@@ -44,6 +45,9 @@ it("does what a plain array would do, whatever is asked in whatever order, and w
           } else if (step.do === "settle") {
             const { ok } = await queue.settle(step.index, step.attempt, settlementOf(step.index, step));
             expect(ok).toBe(model.settle(step.index, step.attempt, step.status));
+          } else if (step.do === "begin") {
+            const { ok } = await queue.begin(step.index, step.attempt, settlementOf(step.index));
+            expect(ok).toBe(model.begin(step.index, step.attempt));
           } else if (step.do === "requeue") {
             const { ok } = await queue.requeue(step.index, step.attempt, now + step.wait);
             expect(ok).toBe(model.requeue(step.index, step.attempt, now + step.wait));
@@ -58,9 +62,10 @@ it("does what a plain array would do, whatever is asked in whatever order, and w
             const resumed = await journal.takeOver(fleet);
             if (!resumed.ok) throw new Error(resumed.reason);
             const running = [...model.items.entries()].filter(([, { state }]) => state === "running");
-            expect(resumed.running.map((item) => [item.index, item.attempt])).toEqual(
-              running.map(([at, item]) => [at, item.attempt]),
-            );
+            const those = (begun: boolean) =>
+              running.filter(([, item]) => item.begun === begun).map(([at, item]) => [at, item.attempt]);
+            expect(resumed.running.map((item) => [item.index, item.attempt])).toEqual(those(false));
+            expect(resumed.applying.map((item) => [item.index, item.attempt])).toEqual(those(true));
             for (const item of step.fence ? resumed.running : []) {
               expect(await journal.fenced(fleet, item)).toEqual({ ok: true });
               model.requeue(item.index, item.attempt, 0);
