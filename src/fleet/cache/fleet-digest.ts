@@ -49,25 +49,25 @@ export async function fleetFacts(
 }
 
 /** Leaves out what is only for people. The text below a command worker's front matter is a note. */
-function whatMatters({
+export function whatMatters({
   name,
   file: _,
   description: __,
   imagePlaces: ___,
   instructions,
   ...rest
-}: WorkerDefinition): unknown {
+}: WorkerDefinition): [string, Readonly<Record<string, unknown>>, string | null] {
   return [name, rest, rest.agent === undefined ? null : instructions];
 }
 
 /** The file that plays the model of an agent; null if there is none. */
-async function scriptOf({ agent }: WorkerDefinition, projectDir: string): Promise<string | null> {
+export async function scriptOf({ agent }: WorkerDefinition, projectDir: string): Promise<string | null> {
   if (agent?.model.kind !== "script") return null;
   return await readFile(join(projectDir, agent.model.file)).then(sha256, () => null);
 }
 
 /** The workers that a worker may call, directly or through others, sorted by name. */
-function calledBy(worker: WorkerDefinition, workers: ReadonlyMap<string, WorkerDefinition>): WorkerDefinition[] {
+export function calledBy(worker: WorkerDefinition, workers: ReadonlyMap<string, WorkerDefinition>): WorkerDefinition[] {
   const found = new Map<string, WorkerDefinition>();
   const follow = ({ calls }: WorkerDefinition): void => {
     for (const name of calls) {

@@ -87,8 +87,8 @@ export interface MachineFleet {
 
 /** What must be the same on a machine before it may run items of a fleet. */
 export interface Agreement {
-  /** SHA-256, in hexadecimal, of everything that the declarations say of the fleet. */
-  readonly declarations: string;
+  /** SHA-256, in hexadecimal, of each fact that the declarations say of the fleet, by a name for people. */
+  readonly declarations: Readonly<Record<string, string>>;
   /** The ids of images, by their names. */
   readonly images: Readonly<Record<string, string>>;
   /** The digests of the manifests of directories, by the virtual paths of their mounts. */
