@@ -1,0 +1,128 @@
+import type { Membership, Offer } from "../model/work.ts";
+import type { HostedFleet, HostFleet } from "./hosting.ts";
+import type { OnWorkEvent } from "./work-events.ts";
+
+/** Fleets whose cells and files are kept ready at once; further ones wait until one of these has ended. */
+const MAX_OPEN = 32;
+/** Fleets that are prepared at once: each may bring many files here. */
+const MAX_OPENING = 2;
+/** A fleet that was refused is looked at again: what was missing may have come. */
+const RECHECK_MS = 15_000;
+
+type Place =
+  | { readonly state: "opening"; readonly agreed: string; readonly ends: AbortController }
+  | { readonly state: "open"; readonly agreed: string; readonly fleet: HostedFleet; running: number; isOver: boolean }
+  | { readonly state: "refused"; readonly agreed: string; readonly why: string; readonly atMs: number };
+
+interface Parts {
+  readonly membership: Pick<Membership, "stands">;
+  readonly host: HostFleet;
+  readonly onEvent: OnWorkEvent;
+  /** Milliseconds of a clock that only goes forward. */
+  readonly now: () => number;
+  /** A fleet is ready, or was refused. */
+  readonly onChange: () => void;
+}
+
+/** The fleets of others that this machine knows: those whose items it takes, and those that differ from what is declared here. */
+export class HostedFleets implements AsyncDisposable {
+  readonly #parts: Parts;
+  readonly #places = new Map<string, Place>();
+  /** What is being opened or closed. */
+  readonly #pending = new Set<Promise<void>>();
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+  }
+
+  /** Those whose items may be claimed. */
+  get open(): string[] {
+    return [...this.#places].flatMap(([id, place]) => (place.state === "open" && !place.isOver ? [id] : []));
+  }
+
+  /** Opens what is new and closes what is over, without waiting for either. */
+  follow(offers: readonly Offer[]): void {
+    const offered = new Map(offers.map((offer) => [offer.fleet, offer]));
+    for (const [id, place] of [...this.#places]) {
+      const offer = offered.get(id);
+      if (offer !== undefined && place.agreed === agreedText(offer)) continue;
+      this.#close(id, place);
+    }
+    for (const offer of offers) this.#look(offer);
+  }
+
+  /** The fleet, for one attempt; null: it was closed meanwhile. */
+  take(id: string): { readonly fleet: HostedFleet; readonly done: () => void } | null {
+    const place = this.#places.get(id);
+    if (place?.state !== "open") return null;
+    place.running += 1;
+    const done = (): void => {
+      place.running -= 1;
+    };
+    return { fleet: place.fleet, done };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const [id, place] of [...this.#places]) this.#close(id, place);
+    await Promise.all(this.#pending);
+  }
+
+  /** A failure to remove cells is reported, and what is left is reaped by the next start. */
+  #pend(work: PromiseLike<void>): void {
+    const pending = Promise.resolve(work)
+      .catch((error: Error) => this.#parts.onEvent({ type: "trouble", detail: error.message }))
+      .finally(() => this.#pending.delete(pending));
+    this.#pending.add(pending);
+  }
+
+  #look(offer: Offer): void {
+    const { fleet: id } = offer;
+    const known = this.#places.get(id);
+    if (known !== undefined && known.state !== "refused") return;
+    if (known?.state === "refused" && this.#parts.now() - known.atMs < RECHECK_MS) return;
+    const states = [...this.#places.values()].map(({ state }) => state);
+    if (states.filter((state) => state === "opening").length >= MAX_OPENING) return;
+    if (states.filter((state) => state !== "refused").length >= MAX_OPEN) return;
+    const ends = new AbortController();
+    const before = known?.state === "refused" ? known.why : null;
+    this.#places.set(id, { state: "opening", agreed: agreedText(offer), ends });
+    this.#pend(this.#opened(offer, before, ends.signal));
+  }
+
+  async #opened(offer: Offer, before: string | null, signal: AbortSignal): Promise<void> {
+    const { host, onEvent, now, onChange, membership } = this.#parts;
+    const { fleet: id } = offer;
+    const agreed = agreedText(offer);
+    const hosting = await host(offer, signal).catch((error: Error) => ({ ok: false as const, why: error.message }));
+    // It was closed while it opened.
+    if (signal.aborted) return void (hosting.ok && (await hosting.fleet[Symbol.asyncDispose]()));
+    if (hosting.ok) {
+      this.#places.set(id, { state: "open", agreed, fleet: hosting.fleet, running: 0, isOver: false });
+      onEvent({ type: "taking", fleet: id, worker: hosting.fleet.worker });
+    } else {
+      this.#places.set(id, { state: "refused", agreed, why: hosting.why, atMs: now() });
+      if (hosting.why !== before) onEvent({ type: "standing", fleet: id, why: hosting.why });
+    }
+    onChange();
+    // Only people read it.
+    await membership.stands(id, hosting.ok ? null : hosting.why).catch(() => {});
+  }
+
+  /** One that still runs items stays until they have ended, and gets no more. */
+  #close(id: string, place: Place): void {
+    if (place.state === "open" && place.running > 0) {
+      place.isOver = true;
+      return;
+    }
+    this.#places.delete(id);
+    if (place.state === "opening") place.ends.abort(new Error("the fleet is over"));
+    if (place.state !== "open") return;
+    this.#parts.onEvent({ type: "closed", fleet: id });
+    this.#pend(place.fleet[Symbol.asyncDispose]());
+  }
+}
+
+/** If its coordinator agrees to something else meanwhile, the fleet is compared again. */
+function agreedText({ agreement, spec }: Offer): string {
+  return JSON.stringify([spec, agreement]);
+}

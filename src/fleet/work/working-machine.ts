@@ -1,0 +1,233 @@
+import { newRunId } from "../../run/model/job.ts";
+import type { ClaimedWork, Membership, Withdrawn, WorkStore } from "../model/work.ts";
+import { Semaphore } from "../semaphore.ts";
+import { HostedFleets } from "./hosted-fleets.ts";
+import type { HostFleet } from "./hosting.ts";
+import type { OnWorkEvent } from "./work-events.ts";
+import { WorkedAttempt } from "./worked-attempt.ts";
+
+export interface WorkingParts {
+  readonly membership: Membership;
+  readonly store: Pick<WorkStore, "wake">;
+  readonly slots: number;
+  readonly host: HostFleet;
+  readonly onEvent: OnWorkEvent;
+  /** Milliseconds of a clock that only goes forward. */
+  readonly now: () => number;
+  readonly pause: (ms: number) => Promise<void>;
+  /** Claims no more, gives back what waits, and lets run what runs. */
+  readonly drain: AbortSignal;
+  /** Ends everything at once. */
+  readonly stop: AbortSignal;
+}
+
+/** The longest pause between two looks at the store. */
+const IDLE_MS = 1000;
+/** The shortest: changes that follow each other are looked at together. */
+const MIN_MS = 50;
+/** Items whose cells are prepared while others run; only if items end so quickly that no other machine waits for them. */
+const MAX_WARM = 4;
+const QUICK_MS = 5000;
+/** A machine that lacks something takes no items for so long, and longer each time. */
+const FIRST_REST_MS = 2000;
+const LONGEST_REST_MS = 60_000;
+
+/** How a machine's work ended. `lost`: its lease has ended, and it may join again. */
+export type WorkEnd = "drained" | "stopped" | "lost";
+
+/**
+ * A process that runs items of fleets that others own: it looks for fleets that agree with what is declared here, claims as many items
+ * as it has room for, and delivers what they brought. It decides nothing and applies nothing.
+ */
+export class WorkingMachine {
+  readonly #parts: WorkingParts;
+  readonly #fleets: HostedFleets;
+  readonly #semaphore: Semaphore;
+  readonly #attempts = new Map<string, WorkedAttempt>();
+  #wake: () => void = () => {};
+  #offersAt = Number.NEGATIVE_INFINITY;
+  /** The store said that something has changed. */
+  #isTold = true;
+  /** Whether items may wait in the store. */
+  #mayHaveMore = false;
+  /** How long items of late took; null: none has ended. */
+  #recentMs: number | null = null;
+  #restUntil = 0;
+  #restMs = FIRST_REST_MS;
+  #isTroubled = false;
+
+  constructor(parts: WorkingParts) {
+    this.#parts = parts;
+    this.#semaphore = new Semaphore(parts.slots);
+    const { membership, host, onEvent, now } = parts;
+    this.#fleets = new HostedFleets({ membership, host, onEvent, now, onChange: () => this.#opened() });
+  }
+
+  /** Runs until it is drained, stopped or lost, and everything that ran has ended. */
+  async run(): Promise<WorkEnd> {
+    const { drain, stop, membership } = this.#parts;
+    const signals: [AbortSignal, () => void][] = [
+      [drain, () => this.#drain()],
+      [stop, () => this.#endAll("it was stopped")],
+      [membership.lost, () => this.#lose()],
+    ];
+    for (const [signal, act] of signals) {
+      signal.addEventListener("abort", act, { once: true });
+      if (signal.aborted) act();
+    }
+    try {
+      while (!this.#isOver) {
+        await this.#round();
+        await this.#changedOrLater();
+      }
+      return membership.lost.aborted ? "lost" : stop.aborted ? "stopped" : "drained";
+    } finally {
+      for (const [signal, act] of signals) signal.removeEventListener("abort", act);
+      await Promise.all([...this.#attempts.values()].map(({ done }) => done));
+      await this.#fleets[Symbol.asyncDispose]();
+    }
+  }
+
+  get #isOver(): boolean {
+    const { drain, stop, membership } = this.#parts;
+    return membership.lost.aborted || stop.aborted || (drain.aborted && this.#attempts.size === 0);
+  }
+
+  /** One look at the store, and as many claims as there is room for. */
+  async #round(): Promise<void> {
+    const { membership, drain, now } = this.#parts;
+    try {
+      if (this.#isTold || now() - this.#offersAt >= IDLE_MS) {
+        this.#isTold = false;
+        this.#withdraw(await membership.withdrawn());
+        const offers = drain.aborted ? [] : await membership.offers();
+        this.#offersAt = now();
+        if (!drain.aborted) this.#fleets.follow(offers);
+        this.#mayHaveMore = offers.some(({ hasMore }) => hasMore);
+      }
+      await this.#claim();
+      this.#isTroubled = false;
+    } catch (error) {
+      // The store does not answer: what runs goes on until the lease has ended.
+      if (!this.#isTroubled && !this.#isOver) this.#trouble(`the queue does not answer: ${(error as Error).message}`);
+      this.#isTroubled = true;
+      await this.#parts.pause(IDLE_MS);
+    }
+  }
+
+  async #claim(): Promise<void> {
+    const { membership, drain, now } = this.#parts;
+    const room = this.#room;
+    const fleets = this.#fleets.open;
+    const mayClaim = !drain.aborted && !this.#isOver && now() >= this.#restUntil;
+    if (!mayClaim || !this.#mayHaveMore || room <= 0 || fleets.length === 0) return;
+    const claimed = await membership.claim(fleets, room, () => ({ run: newRunId(), cell: null }));
+    for (const item of claimed) this.#begin(item);
+    this.#mayHaveMore = claimed.length === room;
+  }
+
+  get #room(): number {
+    const isQuick = this.#recentMs !== null && this.#recentMs < QUICK_MS;
+    const { slots } = this.#parts;
+    return slots + (isQuick ? Math.min(MAX_WARM, slots) : 0) - this.#attempts.size;
+  }
+
+  #begin(item: ClaimedWork): void {
+    const { membership, onEvent, pause, now } = this.#parts;
+    const name = nameOf({ ...item, index: item.request.index });
+    const place = this.#fleets.take(item.fleet);
+    const attempt = new WorkedAttempt({
+      item,
+      fleet: place?.fleet ?? null,
+      membership,
+      semaphore: this.#semaphore,
+      onEvent,
+      pause,
+      now,
+    });
+    this.#attempts.set(name, attempt);
+    const { drain } = this.#parts;
+    // It was claimed while the user stopped this machine.
+    if (drain.aborted) attempt.endIfWaiting(STOPPED);
+    void attempt.done.then(({ durationMs, isUnwell }) => {
+      place?.done();
+      this.#attempts.delete(name);
+      if (durationMs !== null) this.#recentMs = ((this.#recentMs ?? durationMs) * 3 + durationMs) / 4;
+      if (isUnwell) this.#rest();
+      else if (durationMs !== null) this.#restMs = FIRST_REST_MS;
+      this.#changed();
+    });
+  }
+
+  /** This machine lacks something that all items need: others take them meanwhile. */
+  #rest(): void {
+    const { now } = this.#parts;
+    if (now() < this.#restUntil) return;
+    this.#restUntil = now() + this.#restMs;
+    this.#restMs = Math.min(2 * this.#restMs, LONGEST_REST_MS);
+  }
+
+  #withdraw(withdrawn: readonly Withdrawn[]): void {
+    for (const one of withdrawn) {
+      const attempt = this.#attempts.get(nameOf(one));
+      if (attempt === undefined) continue;
+      if (one.why === "drained") attempt.endIfWaiting("its fleet starts no more items");
+      else attempt.end(one.why === "fenced" ? "another attempt counts" : "its fleet was cancelled");
+    }
+  }
+
+  #drain(): void {
+    this.#parts.onEvent({ type: "draining", why: STOPPED });
+    for (const attempt of this.#attempts.values()) attempt.endIfWaiting(STOPPED);
+    this.#changed();
+  }
+
+  #lose(): void {
+    this.#parts.onEvent({ type: "lost" });
+    this.#endAll("the lease of this machine has ended");
+  }
+
+  #endAll(why: string): void {
+    for (const attempt of this.#attempts.values()) attempt.end(why);
+    this.#changed();
+  }
+
+  /** Its items were not claimed before. */
+  #opened(): void {
+    this.#isTold = true;
+    this.#changed();
+  }
+
+  #changed(): void {
+    this.#wake();
+  }
+
+  /** Until something of this machine or of the store has changed, or some time has passed. */
+  async #changedOrLater(): Promise<void> {
+    if (this.#isOver) return;
+    const { store, now, pause } = this.#parts;
+    const begunAt = now();
+    const ends = new AbortController();
+    const own = new Promise<"own">((resolve) => {
+      this.#wake = () => resolve("own");
+    });
+    const told = store.wake(IDLE_MS, ends.signal).then(() => "told" as const);
+    const first = await Promise.race([own, told]);
+    ends.abort();
+    this.#wake = () => {};
+    if (first === "own") return;
+    this.#isTold = true;
+    const passed = now() - begunAt;
+    if (passed < MIN_MS) await pause(MIN_MS - passed);
+  }
+
+  #trouble(detail: string): void {
+    this.#parts.onEvent({ type: "trouble", detail });
+  }
+}
+
+const STOPPED = "this machine was stopped";
+
+function nameOf({ fleet, index, attempt }: Pick<Withdrawn, "fleet" | "index" | "attempt">): string {
+  return `${fleet}:${index}:${attempt}`;
+}
