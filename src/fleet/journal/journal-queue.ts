@@ -50,10 +50,10 @@ export class JournalQueue implements FleetQueue {
     const { writes } = this.#options;
     return await writes.add(() => {
       const fleet = this.#standing();
-      if (fleet !== "running") return { items: [], nextAtMs: null, fleet };
+      if (fleet !== "running") return { items: [], nextAtMs: null, elsewhere: 0, fleet };
       const nowMs = this.#now();
       const items = this.#due(nowMs, Math.min(count, MAX_CLAIM)).map((due) => this.#begin(due, newAttempt()));
-      return { items, nextAtMs: this.#nextAfter(nowMs), fleet };
+      return { items, nextAtMs: this.#nextAfter(nowMs), elsewhere: 0, fleet };
     });
   }
 

@@ -16,7 +16,7 @@ export const LONGEST_DELAY_MS = 30_000;
  */
 export interface FleetQueue {
   /**
-   * Claims up to `count` items, at most {@link MAX_CLAIM}, each with a new attempt from `newAttempt`. None if the fleet is not
+   * Claims up to `count` items, from 0 to {@link MAX_CLAIM}, each with a new attempt from `newAttempt`. None if the fleet is not
    * `running`, or if no waiting item is due.
    */
   claim(count: number, newAttempt: () => NewAttempt): Promise<Claim>;
@@ -60,6 +60,8 @@ export interface Claim {
   readonly items: readonly ClaimedItem[];
   /** When the next waiting item is due, in milliseconds since 1970; null if none waits for a time. */
   readonly nextAtMs: number | null;
+  /** Items that machines run, or have delivered: the fleet goes on while there are any. */
+  readonly elsewhere: number;
   /** `taken`: another owner runs the fleet, and this one must stop. */
   readonly fleet: "running" | "paused" | "cancelled" | "done" | "taken";
 }

@@ -18,6 +18,11 @@ export interface WorkStore {
    */
   offer(fleet: string, agreement: Agreement): Promise<boolean>;
   /**
+   * From now on machines claim no item of this fleet, which this process owns: it starts no further one. What waits on a machine is given
+   * back, and what runs goes on. Until it is offered again.
+   */
+  drain(fleet: string): Promise<void>;
+  /**
    * What machines delivered for this fleet and nothing was recorded of yet, the oldest first. Each is told until its attempt is
    * begun, settled or queued again by {@link FleetQueue}.
    */

@@ -48,7 +48,7 @@ it("gives an item that is tried again after the fresh ones, when it is due, and 
   expect(await queue.requeue(1, 1, 3000)).toEqual({ ok: true });
   expect(await queue.claim(1, attempts())).toMatchObject({ items: [{ request: { index: 2 } }], nextAtMs: 3000 });
   expect(await claimed(queue, 5)).toEqual(["3.1"]);
-  expect(await queue.claim(5, attempts())).toEqual({ items: [], nextAtMs: 3000, fleet: "running" });
+  expect(await queue.claim(5, attempts())).toEqual({ items: [], nextAtMs: 3000, elsewhere: 0, fleet: "running" });
   nowMs = 3000;
   expect(await claimed(queue, 5)).toEqual(["1.2"]);
   expect((await queue.claim(5, attempts())).nextAtMs).toBe(5000);
@@ -124,7 +124,7 @@ it("cancels what waits and leaves what runs to its claimer", async () => {
   await claimed(queue, 2);
   await queue.requeue(1, 1, 9000);
   expect(await queue.cancelQueued("too many failures")).toBe(11_999);
-  expect(await queue.claim(1, attempts())).toEqual({ items: [], nextAtMs: null, fleet: "cancelled" });
+  expect(await queue.claim(1, attempts())).toEqual({ items: [], nextAtMs: null, elsewhere: 0, fleet: "cancelled" });
   expect(await queue.counts()).toEqual({ total: 12_000, queued: 0, running: 1, done: 11_999, failed: 0, pending: 0 });
   expect(await queue.cancelQueued("again")).toBe(0);
   expect(await queue.settle(0, 1, settlementOf(0))).toEqual({ ok: true });

@@ -1,5 +1,5 @@
 import type { FleetSpec, ItemRequest } from "../../../src/fleet/model/item.ts";
-import type { Claim, FleetQueue, NewAttempt, Settlement, Taken } from "../../../src/fleet/model/queue.ts";
+import type { Claim, FleetQueue, Intent, NewAttempt, Settlement, Taken } from "../../../src/fleet/model/queue.ts";
 import type {
   Agreement,
   Delivered,
@@ -27,7 +27,7 @@ export interface ModelItem {
   machine: ModelMachine | null;
   notBefore: number;
   delivery: Delivery | null;
-  intent: Settlement | null;
+  intent: Intent | null;
   settlement: Settlement | null;
 }
 
@@ -48,12 +48,6 @@ export interface ModelMachine extends NewMachine {
   cut: boolean;
   readonly lost: AbortController;
   readonly whys: Map<string, string | null>;
-}
-
-/** Of a fleet whose items machines run too. */
-interface CoordinatorQueue extends FleetQueue {
-  claim(count: number, newAttempt: () => NewAttempt): Promise<Claim & { readonly elsewhere: number }>;
-  begin(index: number, attempt: number, intent: Settlement): Promise<Taken>;
 }
 
 /** What the store of machines promises, in the plainest way, under a clock that tests move on. */
@@ -203,7 +197,7 @@ export class MemoryWork implements WorkStore {
   }
 
   /** Of the coordinator of a fleet. */
-  queue(id: string): CoordinatorQueue {
+  queue(id: string): FleetQueue {
     const fleet = this.fleetOf(id);
     const own = (index: number, attempt: number, states: readonly string[]): ModelItem | null => {
       const item = fleet.items[index];
