@@ -1,8 +1,9 @@
 import type { ItemRequest } from "../model/item.ts";
 import type { EarlierAttempt, ItemFilter, ItemLog, ListedItem, StoredItem } from "../model/stored-item.ts";
+import { type ResultRow, resultFrom } from "../stored/result-row.ts";
+import { streamsFrom } from "../stored/stream-encoding.ts";
 import type { Database } from "./database.ts";
-import { COLUMNS, JOINED, pages, type ResultRow, resultFrom } from "./results.ts";
-import { streamsFrom } from "./streams.ts";
+import { COLUMNS, JOINED, pages } from "./results.ts";
 
 /** In the order of the manifest, beginning after the item with this index. */
 export function listedItems(

@@ -14,7 +14,8 @@ import {
   type Settlement,
   type Taken,
 } from "../model/queue.ts";
-import { boundedResult } from "./bounded-result.ts";
+import { boundedResult } from "../stored/bounded-result.ts";
+import { msOf } from "../stored/ms-of.ts";
 import type { Database } from "./database.ts";
 import { countsOf, type FleetRow } from "./fleets.ts";
 import type { GroupedWrites } from "./grouped-writes.ts";
@@ -255,10 +256,4 @@ interface Due {
   readonly attempt: number;
   readonly earlier: number;
   readonly json: string;
-}
-
-function msOf(iso: string): number {
-  const ms = Date.parse(iso);
-  if (Number.isNaN(ms)) throw new RangeError(`${iso} is not a time`);
-  return ms;
 }

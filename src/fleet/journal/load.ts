@@ -1,17 +1,13 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ItemRequest } from "../model/item.ts";
 import type { Loaded, LoadOptions, LoadProblem } from "../model/store.ts";
+import { outputKey } from "../stored/output-key.ts";
+import { collided, duplicateKey, type RequestRow, requestBatches } from "../stored/request-batches.ts";
 import type { Database } from "./database.ts";
 import { type FleetRow, rowOf } from "./fleets.ts";
 import { deleteOutputs, discardLoading } from "./forget.ts";
-import { outputKey, sortedOutputs } from "./outputs.ts";
+import { sortedOutputs } from "./outputs.ts";
 
-const MAX_ITEMS = 10_000_000;
-const MAX_KEY_BYTES = 4096;
-/** A line of a manifest has at most 1 MiB, but templates may repeat its values. */
-const MAX_REQUEST_BYTES = 4 * 1024 ** 2;
-const BATCH_ITEMS = 500;
-const BATCH_BYTES = 4 * 1024 ** 2;
 /** A pause for other processes, because SQLite has no queue of waiting writers. */
 const PAUSE_MS = 1;
 
@@ -43,46 +39,23 @@ export async function loadItems<Collisions>(
   }
 }
 
-interface Row {
-  readonly request: ItemRequest;
-  readonly json: string;
-}
-
 async function insertAll(
   db: Database,
   { id }: FleetRow,
   items: AsyncIterable<ItemRequest>,
   signal: AbortSignal | undefined,
 ): Promise<LoadProblem<never> | null> {
-  let batch: Row[] = [];
-  let bytes = 0;
-  let total = 0;
-  for await (const request of items) {
-    const row = { request, json: JSON.stringify(request) };
-    const problem = unfit(row) ?? (total >= MAX_ITEMS ? { code: "too_many" as const, maxItems: MAX_ITEMS } : null);
-    if (problem !== null) return problem;
-    batch.push(row);
-    total += 1;
-    bytes += row.json.length;
-    if (batch.length < BATCH_ITEMS && bytes < BATCH_BYTES) continue;
-    signal?.throwIfAborted();
-    const duplicate = insert(db, id, batch);
+  for await (const batch of requestBatches(items, signal)) {
+    if (!batch.ok) return batch.problem;
+    const duplicate = insert(db, id, batch.rows);
     if (duplicate !== null) return duplicate;
-    [batch, bytes] = [[], 0];
     await sleep(PAUSE_MS);
   }
-  signal?.throwIfAborted();
-  return insert(db, id, batch);
-}
-
-function unfit({ request: { key, place }, json }: Row): LoadProblem<never> | null {
-  const tooLarge = (bytes: number, maxBytes: number): LoadProblem<never> | null =>
-    bytes > maxBytes ? { code: "too_large", place, bytes, maxBytes } : null;
-  return tooLarge(Buffer.byteLength(key), MAX_KEY_BYTES) ?? tooLarge(Buffer.byteLength(json), MAX_REQUEST_BYTES);
+  return null;
 }
 
 /** Null if the whole batch was inserted; otherwise the problem, and nothing was inserted. */
-function insert(db: Database, fleet: number, batch: readonly Row[]): LoadProblem<never> | null {
+function insert(db: Database, fleet: number, batch: readonly RequestRow[]): LoadProblem<never> | null {
   return db.transaction(() => {
     for (const { request, json } of batch) {
       const item = db.get<{ id: number }>(
@@ -107,12 +80,7 @@ function duplicateOf(db: Database, fleet: number, { key, place }: ItemRequest): 
     fleet,
     key,
   );
-  const earlier = JSON.parse(first?.json ?? "{}") as Partial<ItemRequest>;
-  return { code: "duplicate_key", key, places: [earlier.place ?? "", place] };
-}
-
-function collided<Collisions>(collisions: Collisions | null): LoadProblem<Collisions> | null {
-  return collisions === null ? null : { code: "collisions", collisions };
+  return duplicateKey(first?.json, { key, place });
 }
 
 /** Makes the fleet ready to run. It is on disk with all of its items when this returns. */

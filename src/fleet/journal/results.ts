@@ -1,22 +1,11 @@
 import { causeText, type FailureGroup } from "../model/cause.ts";
 import type { SummaryLine } from "../model/fleet-record.ts";
 import type { ItemRequest, ItemResult } from "../model/item.ts";
+import { type ResultRow, resultFrom } from "../stored/result-row.ts";
 import type { Database } from "./database.ts";
 
 /** Small enough for memory with the longest results. No statement stays open between pages. */
 const PAGE = 200;
-
-export interface ResultRow {
-  readonly position: number;
-  readonly key: string;
-  readonly attempt: number;
-  readonly status: string;
-  readonly run: string | null;
-  readonly ended_at: number;
-  readonly json: string | null;
-  readonly fields: string | null;
-  readonly why: string | null;
-}
 
 /** The most frequent first. */
 export function summaryOf(db: Database, fleet: number): SummaryLine[] {
@@ -103,21 +92,6 @@ export function* pages<Row extends { readonly position: number }>(
     if (last === undefined) return;
     after = last.position;
   }
-}
-
-const NEWER = { stderrLine: null };
-
-/** An item that never ran has only its row. A result of an earlier Corral has fewer keys. */
-export function resultFrom(row: ResultRow): ItemResult {
-  const fields = JSON.parse(row.fields ?? "{}") as ItemResult["fields"];
-  if (row.json !== null)
-    return { ...NEWER, ...(JSON.parse(row.json) as Omit<ItemResult, "fields" | "stderrLine">), fields };
-  return {
-    ...{ stderrLine: null, fields },
-    ...{ index: row.position, key: row.key, status: row.status, run: null, attempt: row.attempt, exitCode: null },
-    ...{ output: null, error: { code: row.status, message: row.why ?? "the fleet was cancelled" } },
-    ...{ startedAt: null, endedAt: new Date(row.ended_at).toISOString(), durationMs: 0, memoryBytesPeak: null },
-  };
 }
 
 /** The names of the items' own fields, in the order in which items have them. */

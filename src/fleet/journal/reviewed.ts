@@ -1,5 +1,6 @@
 import type { ItemResult } from "../model/item.ts";
 import type { PendingItem, Reviewed } from "../model/stored-item.ts";
+import { reviewedResult } from "../stored/reviewed-result.ts";
 import type { Database } from "./database.ts";
 
 /**
@@ -40,8 +41,8 @@ function record(db: Database, { fleet, item, run, counts }: Reviewed): void {
   );
   if (row === undefined) return;
   const before = JSON.parse(row.json) as ItemResult;
-  const { status, error } = outcomeOf(counts);
-  const after: ItemResult = { ...before, status, error, changeset: { id: null, counts } };
+  const after = reviewedResult(before, counts);
+  const { status, error } = after;
   const code = error?.code ?? "";
   db.run("UPDATE items SET status = ?, code = ? WHERE id = ?", status, code, row.id);
   db.run("UPDATE results SET json = ? WHERE item = ?", JSON.stringify(after), row.id);
@@ -53,13 +54,4 @@ function record(db: Database, { fleet, item, run, counts }: Reviewed): void {
      ON CONFLICT (fleet, status, code) DO UPDATE SET count = count + 1`,
     ...[row.fleet, status, code],
   );
-}
-
-function outcomeOf(counts: Reviewed["counts"]): Pick<ItemResult, "error"> & { status: string } {
-  const applied = counts.applied ?? 0;
-  const all = Object.values(counts).reduce((sum, count) => sum + count, 0);
-  if (applied === all && all > 0) return { status: "applied", error: null };
-  const message = `Of its ${all} changes, ${applied} were applied. The others were discarded or refused.`;
-  if (applied === 0) return { status: "discarded", error: { code: "CHANGES_DISCARDED", message } };
-  return { status: "partly_applied", error: { code: "CHANGES_PARTLY_APPLIED", message } };
 }

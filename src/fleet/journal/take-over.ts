@@ -1,10 +1,9 @@
 import type { ItemResult } from "../model/item.ts";
 import type { ApplyingItem, FencedItem, TakenOver } from "../model/store.ts";
+import { unknownFleet, whyNotTaken } from "../stored/ownership.ts";
+import { streamsFrom } from "../stored/stream-encoding.ts";
 import type { Database } from "./database.ts";
-import { type FleetRow, fleetRow, recordOf, rowOf } from "./fleets.ts";
-import { streamsFrom } from "./streams.ts";
-
-type Code = Extract<TakenOver, { ok: false }>["code"];
+import { fleetRow, recordOf, rowOf } from "./fleets.ts";
 
 interface TakeOverOptions {
   readonly self: string;
@@ -24,8 +23,8 @@ export function takeOverFleet(
 ): TakenOver {
   return db.transaction(() => {
     const fleet = fleetRow(db, name);
-    if (fleet === undefined) return refused("unknown", `there is no fleet ${name} in this project`);
-    const refusal = whyNot(fleet, isDead, retries);
+    if (fleet === undefined) return unknownFleet(name);
+    const refusal = whyNotTaken(fleet, isDead, retries);
     if (refusal !== null) return refusal;
     db.run(
       `UPDATE fleets SET owner = ?, why = iif(state = 'cancelled', why, NULL),
@@ -67,23 +66,4 @@ function applyingIn(db: Database, fleet: number): ApplyingItem[] {
     const streams = printed === 1 ? streamsFrom({ stdout, stderr }, result.output) : null;
     return { ...item, intent: { result, cacheKey, streams } };
   });
-}
-
-function whyNot(fleet: FleetRow, isDead: (owner: string) => boolean, retries: boolean): TakenOver | null {
-  const { name, state, owner, ended_at } = fleet;
-  if (retries && state === "cancelled")
-    return refused("cancelled", `fleet ${name} was cancelled: its failed items can be retried as a new fleet`);
-  if (ended_at !== null && !retries) return refused("over", `fleet ${name} is ${state}: no item is left to run`);
-  if (owner !== null && !isDead(owner))
-    return refused("owned", `another process ${state === "loading" ? "loads" : "runs"} fleet ${name}`, owner);
-  if (state === "loading")
-    return refused(
-      "never_loaded",
-      `the process that loaded the items of fleet ${name} ended before it had all of them. No item ran: start a new fleet`,
-    );
-  return null;
-}
-
-function refused(code: Code, reason: string, owner: string | null = null): TakenOver {
-  return { ok: false, code, reason, owner };
 }
